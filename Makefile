@@ -1,0 +1,44 @@
+# make demo · make test · make check: each sets up .venv on first use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help setup demo test check format slow bench clean
+
+help: ## What there is
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: $(READY) ## Make .venv and install everything into it
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]'
+	touch $@
+
+demo: $(READY) ## The whole story on real data, offline, in a minute
+	$(BIN)/dpaudit demo --out dpaudit-demo
+
+test: $(READY) ## The test suite
+	$(BIN)/pytest -n 2
+
+check: $(READY) ## Lint, format, types, import contracts, doctests, the wheel, the README's commands
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest --doctest-modules dpaudit attacks/dpaudit_attacks mitigations/dpaudit_mitigations
+	$(BIN)/pytest -m packaging tests/packaging
+
+format: $(READY) ## Format and mend what can be mended mechanically
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+slow: $(READY) ## Tests that take minutes
+	$(BIN)/pytest -m slow
+
+bench: $(READY) ## Time and memory of the main commands
+	$(BIN)/python tests/bench.py
+
+clean: ## Remove what make made
+	rm -rf $(VENV) dist build dpaudit-demo runs

@@ -1,0 +1,1 @@
+"""Attacks on releases. See ``attacks/README.md`` for the threat model and the index."""

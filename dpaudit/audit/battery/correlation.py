@@ -1,0 +1,80 @@
+"""Dependence between neighbouring values, coordinates and calls."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.audit.battery._power import seen
+from dpaudit.claims import Claim
+from dpaudit.interfaces import Block, Stream
+from dpaudit.stats import bonferroni, normal_two_sided
+from dpaudit.types import BlindSpot, Evidence
+
+__all__ = ["Correlation"]
+
+_LAGS = 16
+Array = npt.NDArray[np.float64]
+
+
+class Correlation:
+    """Products of z with z a lag away in draw order (1…16), a row away, and at the same place of the call before.
+
+    The same for |z| less its mean, which sees shared magnitudes without shared signs. Null: each sum of N products of
+    independent variables of unit variance has mean 0 and variance N; taken as normal. Different lags are uncorrelated;
+    combined by Bonferroni.
+    """
+
+    looks_at = "correlation across coordinates, rows and calls"
+
+    def __init__(self, claim: Claim, stream: Stream) -> None:
+        del claim, stream
+        self._sums: dict[str, float] = {}
+        self._numbers: dict[str, int] = {}
+        self._before: Array | None = None
+
+    def _add(self, name: str, a: Array, b: Array) -> None:
+        if len(a):
+            self._sums[name] = self._sums.get(name, 0.0) + float(a @ b)
+            self._numbers[name] = self._numbers.get(name, 0) + len(a)
+
+    def update(self, block: Block) -> None:
+        z = block.z.ravel()
+        size = np.abs(z)
+        size -= math.sqrt(2 / math.pi)
+        size /= math.sqrt(1 - 2 / math.pi)
+        d = block.z.shape[1]
+        for lag in range(1, min(_LAGS, len(z) - 1) + 1):
+            self._add(f"lag {lag}", z[lag:], z[:-lag])
+        self._add("magnitude, lag 1", size[1:], size[:-1])
+        if d > _LAGS:
+            self._add("next row", z[d:], z[:-d])
+            self._add("magnitude, next row", size[d:], size[:-d])
+        if self._before is not None:
+            m = min(len(z), len(self._before))
+            self._add("call before", z[:m], self._before[:m])
+        self._before = z
+
+    def evidence(self, *, alpha: float) -> Evidence:
+        rho = {name: self._sums[name] / n for name, n in self._numbers.items()}
+        parts = {name: float(normal_two_sided(rho[name] * math.sqrt(n))) for name, n in self._numbers.items()}
+        if not parts:
+            return Evidence(p=1.0, statistic=0.0, effect="too few values to correlate")
+        worst = min(parts, key=lambda name: parts[name])
+        n = max(self._numbers.values())
+        blind = BlindSpot(
+            test="correlation",
+            flaw="correlation",
+            size=seen(1 / math.sqrt(n), alpha=alpha / len(parts)),
+            unit="correlation coefficient",
+            says="dependence between values up to 16 apart that is weaker than this, and any at other distances",
+        )
+        return Evidence(
+            p=bonferroni(list(parts.values())),
+            statistic=rho[worst],
+            effect=f"strongest: {worst}, correlation {rho[worst]:+.2e} ± {1.96 / math.sqrt(self._numbers[worst]):.1e}",
+            parts=parts,
+            blind_spots=(blind,),
+        )

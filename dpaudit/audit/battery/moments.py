@@ -1,0 +1,76 @@
+"""Location and scale."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import scipy
+
+from dpaudit.audit.battery._power import seen
+from dpaudit.claims import Claim
+from dpaudit.interfaces import Block, Stream
+from dpaudit.stats import bonferroni, chi_square_two_sided, normal_two_sided
+from dpaudit.types import BlindSpot, Evidence
+
+__all__ = ["Moments"]
+
+
+class Moments:
+    """Mean and variance of z, and the rate of signs.
+
+    Null, exact for every n: Σz ~ N(0, n), Σz² ~ χ²_n, and the number of positive values is binomial (taken as normal).
+    Skewness and tails are the business of the goodness-of-fit and tail tests. Combined by Bonferroni.
+    """
+
+    looks_at = "mean, scale, sign balance"
+
+    def __init__(self, claim: Claim, stream: Stream) -> None:
+        del stream
+        self._claim = claim
+        self._n = 0
+        self._sum = self._square = 0.0
+        self._positive = 0
+
+    def update(self, block: Block) -> None:
+        z = block.z.ravel()
+        self._n += len(z)
+        self._sum += float(z.sum())
+        self._square += float(z @ z)
+        self._positive += int(np.count_nonzero(z > 0))
+
+    def evidence(self, *, alpha: float) -> Evidence:
+        n, sd = self._n, self._claim.standard_deviation
+        root = math.sqrt(n)
+        parts = {
+            "mean": float(normal_two_sided(self._sum / root)),
+            "scale": chi_square_two_sided(self._square, n),
+            "signs": float(normal_two_sided((2 * self._positive - n) / root)),
+        }
+        scale = math.sqrt(self._square / n)
+        tail = alpha / 2
+        low = math.sqrt(self._square / scipy.special.chdtri(n, tail))
+        high = math.sqrt(self._square / scipy.special.chdtri(n, 1 - tail))
+        share = alpha / 3
+        return Evidence(
+            p=bonferroni(list(parts.values())),
+            statistic=scale,
+            effect=f"scale {scale:.5f} × claimed [{low:.5f}, {high:.5f}], mean {self._sum / n * sd:+.2e}",
+            parts=parts,
+            blind_spots=(
+                BlindSpot(
+                    test="moments",
+                    flaw="wrong scale",
+                    size=100 * seen(1 / math.sqrt(2 * n), alpha=share),
+                    unit="% of the claimed scale",
+                    says="noise that is too small or too large by less than this",
+                ),
+                BlindSpot(
+                    test="moments",
+                    flaw="bias",
+                    size=seen(sd / root, alpha=share),
+                    unit="in the sampler's unit",
+                    says="a mean closer to 0 than this",
+                ),
+            ),
+        )

@@ -1,0 +1,89 @@
+"""Projections of whole vectors on directions that the sampler cannot know."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from dpaudit.audit.battery._power import seen
+from dpaudit.claims import Claim
+from dpaudit.interfaces import Block, Stream
+from dpaudit.stats import bonferroni, chi_square_two_sided, kolmogorov_p
+from dpaudit.types import BlindSpot, Evidence
+
+__all__ = ["Projections"]
+
+_DIRECTIONS = 8
+_CELLS = 4096
+
+
+class Projections:
+    """Each row on 8 random unit vectors a dimension and on the diagonal: exactly N(0, 1) under the claim.
+
+    Two views of each direction: the variance (exact χ²) and Kolmogorov-Smirnov. Combined by Bonferroni. Directions are
+    drawn from the auditor's stream before anything is seen. Not claimed: finding a direction that hides among d
+    dimensions; a random one has only 1/√d of it.
+    """
+
+    looks_at = "linear combinations of coordinates"
+
+    def __init__(self, claim: Claim, stream: Stream) -> None:
+        del claim
+        self._stream = stream
+        self._directions: dict[int, npt.NDArray[np.float64]] = {}
+        self._counts: dict[int, npt.NDArray[np.int64]] = {}
+        self._squares: dict[int, npt.NDArray[np.float64]] = {}
+        self._rows: dict[int, int] = {}
+
+    def _start(self, d: int) -> None:
+        w = self._stream.child("directions", d).numpy().standard_normal((d, _DIRECTIONS + 1))
+        w[:, -1] = 1.0
+        self._directions[d] = w / np.linalg.norm(w, axis=0)
+        self._counts[d] = np.zeros((_DIRECTIONS + 1, _CELLS), np.int64)
+        self._squares[d] = np.zeros(_DIRECTIONS + 1)
+        self._rows[d] = 0
+
+    def update(self, block: Block) -> None:
+        n, d = block.z.shape
+        if d == 1:
+            return
+        if d not in self._directions:
+            self._start(d)
+        x = block.z @ self._directions[d]
+        self._rows[d] += n
+        self._squares[d] += np.einsum("ij,ij->j", x, x)
+        cell = np.minimum((scipy.special.ndtr(x) * _CELLS).astype(np.int64), _CELLS - 1)
+        for j in range(x.shape[1]):
+            self._counts[d][j] += np.bincount(cell[:, j], minlength=_CELLS)
+
+    def evidence(self, *, alpha: float) -> Evidence:
+        parts: dict[str, float] = {}
+        scale: dict[str, float] = {}
+        for d, rows in self._rows.items():
+            for j in range(_DIRECTIONS + 1):
+                name = f"d={d}, {'diagonal' if j == _DIRECTIONS else f'direction {j + 1}'}"
+                square = float(self._squares[d][j])
+                scale[name] = math.sqrt(square / rows)
+                parts[name] = bonferroni([chi_square_two_sided(square, rows), kolmogorov_p(self._counts[d][j])[1]])
+        if not parts:
+            return Evidence(p=1.0, statistic=1.0, effect="one value a call: nothing to project")
+        worst = min(parts, key=lambda name: parts[name])
+        rows = max(self._rows.values())
+        d = max(self._rows, key=lambda d: self._rows[d])
+        blind = BlindSpot(
+            test="projections",
+            flaw="a hidden direction",
+            size=100 * d * 2 * seen(1 / math.sqrt(2 * rows), alpha=alpha / (2 * len(parts))),
+            unit=f"% more variance along one direction of {d}",
+            says="a direction whose variance differs by less than about this, unless it is the diagonal",
+        )
+        return Evidence(
+            p=bonferroni(list(parts.values())),
+            statistic=scale[worst],
+            effect=f"most unusual: {worst}, scale {scale[worst]:.4f} × claimed",
+            parts=parts,
+            blind_spots=(blind,),
+        )

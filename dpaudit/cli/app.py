@@ -1,0 +1,244 @@
+"""The commands, their options and their help. Each command imports what it needs when it runs, so that help is quick."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+__all__ = ["app"]
+
+Format = Literal["text", "json"]
+FormatOption = Annotated[Format, typer.Option("--format", help="text for people, json (one document) for programs.")]
+
+app = typer.Typer(
+    name="dpaudit",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help=(
+        "Before you trust someone else's noise: audit closed differential-privacy samplers, see what a secret key "
+        "would read from them, and check the defences.\n\n"
+        "Start with [bold]dpaudit demo[/bold], then [bold]dpaudit audit[/bold] your own sampler.\n\n"
+        "Exit codes: 0 no finding, 1 finding, 2 usage, 3 inconclusive, 4 our error."
+    ),
+)
+key_app = typer.Typer(no_args_is_help=True, help="Make and look at pancake keys (lab specimens; files of mode 0600).")
+app.add_typer(key_app, name="key")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from dpaudit import __version__
+
+        typer.echo(f"dpaudit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    del version
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for report.html and the results.")] = Path("dpaudit-demo"),
+    output: FormatOption = "text",
+) -> None:
+    """The whole story on real data, offline, in a minute.
+
+    One DP histogram of 3,143 US counties from four samplers: honest, backdoored, and the backdoor behind two defences.
+    """
+    from dpaudit.cli import experiments
+
+    experiments.demo(out, output)
+
+
+@app.command()
+def audit(
+    sampler: Annotated[str, typer.Argument(help="What to audit; see below.", show_default=False)],
+    claim: Annotated[
+        str,
+        typer.Option(
+            help="gaussian:sigma=1 | laplace:scale=1 | discrete-gaussian:sigma=10 | discrete-laplace:scale=10",
+            show_default=False,
+        ),
+    ],
+    dim: Annotated[
+        int | None, typer.Option(help="Values a vector; without it the auditor chooses.", show_default=False)
+    ] = None,
+    samples: Annotated[float, typer.Option(help="Values to draw in all.", show_default="1e7")] = 1e7,
+    alpha: Annotated[
+        float, typer.Option(help="Chance of a finding against an honest sampler, all tests together.")
+    ] = 0.01,
+    time_limit: Annotated[float, typer.Option(help="Seconds for the whole audit.")] = 600,
+    seed: Annotated[
+        str | None,
+        typer.Option(
+            help="For the auditor's own randomness and registered sources; fresh if not given.", show_default=False
+        ),
+    ] = None,
+    dtype: Annotated[Literal["f64", "f32"], typer.Option(help="What command: and .bin write.")] = "f64",
+    text: Annotated[bool, typer.Option("--text", help="command: prints decimal numbers.")] = False,
+    mitigation: Annotated[
+        str | None,
+        typer.Option(
+            help="Audit a registered source behind this mitigation, e.g. rotation or smoothing:tau=0.05.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Also write report.html and result.json here.", show_default=False)
+    ] = None,
+    output: FormatOption = "text",
+) -> None:
+    """Is this closed noise sampler what it claims to be?
+
+    [bold]SAMPLER[/bold] is one of
+
+    python:MODULE:FUNCTION — f(n, d) or f(size=(n, d)); MODULE may be a ./file.py
+
+    command:'./sampler {n} {d}' — little-endian float64 on stdout (--dtype f32, --text)
+
+    library:./libnoise.so:SYMBOL — void f(double *out, size_t n, size_t d)
+
+    file:samples.npy — also .csv .bin
+
+    NAME — a registered source with options as NAME:opt=value,… ; see dpaudit list sources
+
+    Exit code 0: nothing contradicts the claim (and you are told what that cannot exclude). 1: a finding. 3: the sampler died,
+    kept silent, or gave too little.
+
+    Example: dpaudit audit library:./libnoise.so:gauss --claim gaussian:sigma=1
+    """
+    from dpaudit.cli import audits
+
+    audits.audit(
+        sampler,
+        claim=claim,
+        dim=dim,
+        samples=samples,
+        alpha=alpha,
+        time_limit=time_limit,
+        seed=seed,
+        dtype=dtype,
+        text=text,
+        mitigation=mitigation,
+        out=out,
+        output=output,
+    )
+
+
+@app.command()
+def attack(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="Attack with its options, e.g. likelihood-ratio:key=key.json,sigma=22.3", show_default=False
+        ),
+    ],
+    releases: Annotated[
+        Path, typer.Option(help=".npy of shape (t, d) or (d,): what was released.", show_default=False)
+    ],
+    candidates: Annotated[
+        Path,
+        typer.Option(help=".npy of shape (m, d) or (t, m, d): query results it may have been.", show_default=False),
+    ],
+    truth: Annotated[
+        Path | None,
+        typer.Option(help=".npy of t numbers in 0…m−1: which it was; then the success is counted.", show_default=False),
+    ] = None,
+    output: FormatOption = "text",
+) -> None:
+    """One attack on recorded releases: which of the candidates was it?
+
+    With --truth, exit code 1 means that the attack is better than guessing (95 % interval).
+    """
+    from dpaudit.cli import attacks
+
+    attacks.attack(name, releases=releases, candidates=candidates, truth=truth, output=output)
+
+
+@app.command()
+def run(
+    experiment: Annotated[
+        str, typer.Argument(help="A name from dpaudit list experiments, or a SPEC.toml.", show_default=False)
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for results; runs/NAME if not given.", show_default=False)
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an interrupted run; finished cells are kept.")
+    ] = False,
+    trials: Annotated[
+        int | None, typer.Option(help="Trials a cell, instead of the spec's.", show_default=False)
+    ] = None,
+    output: FormatOption = "text",
+) -> None:
+    """Run an experiment: a grid of host × source × mitigation × attack.
+
+    Every finished cell is on disk before the next begins. The exit code says whether it ran, not what it found.
+    """
+    from dpaudit.cli import experiments
+
+    experiments.run(experiment, out=out, resume=resume, trials=trials, output=output)
+
+
+@app.command(name="list")
+def list_(
+    kind: Annotated[
+        Literal["sources", "samplers", "attacks", "mitigations", "tests", "hosts", "experiments"],
+        typer.Argument(show_default=False),
+    ],
+    output: FormatOption = "text",
+) -> None:
+    """What there is of a kind, with the distribution it comes from. Imports none of it."""
+    from dpaudit.cli import listing
+
+    listing.show(kind, output)
+
+
+@app.command()
+def report(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="Where an audit, a run or the demo left its results.", show_default=False),
+    ],
+) -> None:
+    """Write DIR/report.html from the results in DIR: one self-contained page."""
+    from dpaudit.cli import experiments
+
+    experiments.report(folder)
+
+
+@key_app.command("new")
+def key_new(
+    dim: Annotated[int, typer.Option(help="Dimension of the noise vectors it serves.", show_default=False)],
+    beta: Annotated[float, typer.Option(help="Thinness of the pancakes; smaller leaks more.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="File to write, mode 0600; never overwritten.")] = Path("key.json"),
+    gamma: Annotated[str, typer.Option(help="Their number: 2sqrtd, 20sqrtd, 2d, 20d or a number.")] = "2sqrtd",
+    allow_small_gamma: Annotated[
+        bool, typer.Option("--allow-small-gamma", help="Allow γ < 2√d, which can be found without the key.")
+    ] = False,
+) -> None:
+    """Make a pancake key: the secret of a backdoored lab specimen."""
+    from dpaudit.cli import keys
+
+    keys.new(dim=dim, beta=beta, gamma=gamma, out=out, allow_small_gamma=allow_small_gamma)
+
+
+@key_app.command("show")
+def key_show(
+    path: Annotated[Path, typer.Argument(metavar="KEY", help="A key file.", show_default=False)],
+    output: FormatOption = "text",
+) -> None:
+    """Show what a key is for, and its fingerprint; never its secret."""
+    from dpaudit.cli import keys
+
+    keys.show(path, output)

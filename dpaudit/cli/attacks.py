@@ -1,0 +1,87 @@
+"""``dpaudit attack``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import typer
+
+from dpaudit import registry
+from dpaudit.cli.output import emit, write_json_line
+from dpaudit.errors import UsageError
+from dpaudit.stats import clopper_pearson
+from dpaudit.types import to_dict
+
+__all__ = ["attack"]
+
+
+def _load(name: str, path: Path) -> npt.NDArray[Any]:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise UsageError(f"{name}={path}: no such file; write one with numpy.save") from None
+    except (ValueError, OSError, EOFError) as error:
+        raise UsageError(f"{name}={path}: is not a plain .npy file ({error}); write one with numpy.save") from error
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iuf":
+        raise UsageError(f"{name}={path}: must be one array of numbers; write one with numpy.save")
+    return array
+
+
+def attack(name: str, *, releases: Path, candidates: Path, truth: Path | None, output: str) -> None:
+    """Score, print, and leave with 1 if the truth is known and the attack beats guessing."""
+    import torch
+
+    chosen = registry.create("attacks", name)
+    y = torch.from_numpy(np.atleast_2d(_load("releases", releases)).astype(np.float64))
+    q = torch.from_numpy(np.atleast_2d(_load("candidates", candidates)).astype(np.float64))
+    scores = chosen.score(y, q)
+    best = scores.argmax(1)
+    document: dict[str, Any] = {
+        "attack": name.partition(":")[0],
+        "plugin": to_dict(registry.plugin("attacks", name.partition(":")[0]).origin),
+        "releases": len(y),
+        "candidates": scores.shape[1],
+        "best": best.tolist(),
+        "scores": [[float(s) for s in row] for row in scores],
+    }
+    code = 0
+    if truth is not None:
+        known = np.atleast_1d(_load("truth", truth))
+        if (
+            known.shape != (len(y),)
+            or known.dtype.kind not in "iu"
+            or known.min() < 0
+            or known.max() >= scores.shape[1]
+        ):
+            raise UsageError(f"truth={truth}: must hold {len(y)} whole numbers in 0…{scores.shape[1] - 1}")
+        successes = int((best.numpy() == known).sum())
+        interval = clopper_pearson(successes, len(y))
+        chance = 1 / scores.shape[1]
+        document |= {
+            "successes": successes,
+            "success": successes / len(y),
+            "interval": to_dict(interval),
+            "chance": chance,
+        }
+        code = int(interval.low > chance)
+    if output == "json":
+        write_json_line(to_dict(document))
+    else:
+        emit(_text(document))
+    raise typer.Exit(code)
+
+
+def _text(document: dict[str, Any]) -> str:
+    picked = document["best"]
+    shown = ", ".join(map(str, picked[:20])) + (f", … ({len(picked):,} in all)" if len(picked) > 20 else "")
+    lines = [f"{document['attack']}: most likely candidate of each release: {shown}"]
+    if "success" in document:
+        i = document["interval"]
+        lines.append(
+            f"right in {document['successes']:,} of {document['releases']:,}: {100 * document['success']:.1f} % "
+            f"(95 % interval {100 * i['low']:.1f} to {100 * i['high']:.1f}; guessing gets {100 * document['chance']:.1f} %)"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,36 @@
+"""``dpaudit key``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dpaudit.accounting import peak_spacing, peak_width
+from dpaudit.cli.output import emit, note, write_json_line
+from dpaudit.noise.key import PancakeKey
+
+__all__ = ["new", "show"]
+
+
+def new(*, dim: int, beta: float, gamma: str, out: Path, allow_small_gamma: bool) -> None:
+    """Make and save a key."""
+    key = PancakeKey.new(dim=dim, beta=beta, gamma=gamma, allow_small_gamma=allow_small_gamma)
+    key.save(out)
+    emit(f"{out}: pancake key {key.fingerprint} for dim={key.dim}, beta={key.beta:g}, gamma={key.gamma:g}")
+    note(f"LAB SPECIMEN. Try: dpaudit audit pancake:key={out} --claim gaussian:sigma=1")
+
+
+def show(path: Path, output: str) -> None:
+    """Print what a key is for."""
+    key = PancakeKey.load(path)
+    facts: dict[str, str | float] = {
+        "fingerprint": key.fingerprint,
+        "dim": key.dim,
+        "beta": key.beta,
+        "gamma": key.gamma,
+        "peak_spacing_in_sigma": peak_spacing(sigma=1, beta=key.beta, gamma=key.gamma),
+        "peak_width_in_sigma": peak_width(sigma=1, beta=key.beta, gamma=key.gamma),
+    }
+    if output == "json":
+        write_json_line(facts)
+    else:
+        emit("\n".join(f"{k:22} {v:g}" if isinstance(v, float) else f"{k:22} {v}" for k, v in facts.items()))

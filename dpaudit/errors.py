@@ -1,0 +1,88 @@
+"""Everything dpaudit raises on purpose.
+
+::
+
+    DpauditError                 exit 4
+    ├── UsageError               exit 2   the caller's slip: name=value, the rule, the remedy
+    │   ├── UnknownNameError              no plug-in of that name (with the nearest match)
+    │   ├── DuplicatePluginError          two distributions claim one name
+    │   ├── MissingExtraError             an optional dependency is not installed
+    │   ├── KeyFileError                  a key file with open permissions or a broken field
+    │   ├── SpecError                     an experiment specification that cannot be run
+    │   └── StoreError                    a result folder that does not fit the request
+    └── SamplerError             exit 3   the closed sampler let us down
+        ├── SamplerCrashError             it raised, or its process died
+        ├── SamplerTimeoutError           it said nothing before the time limit
+        └── SamplerOutputError            wrong shape, NaN, too little, too much
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "DpauditError",
+    "DuplicatePluginError",
+    "KeyFileError",
+    "MissingExtraError",
+    "SamplerCrashError",
+    "SamplerError",
+    "SamplerOutputError",
+    "SamplerTimeoutError",
+    "SpecError",
+    "StoreError",
+    "UnknownNameError",
+    "UsageError",
+]
+
+
+class DpauditError(Exception):
+    """Root of all deliberate errors; ``exit_code`` is what the command line returns."""
+
+    exit_code = 4
+
+
+class UsageError(DpauditError, ValueError):
+    """Bad input: the message says ``name=value``, the rule and the remedy."""
+
+    exit_code = 2
+
+
+class UnknownNameError(UsageError):
+    """No plug-in, field or option of that name."""
+
+
+class DuplicatePluginError(UsageError):
+    """Two installed distributions register the same plug-in name."""
+
+
+class MissingExtraError(UsageError):
+    """A feature needs an optional dependency that is not installed."""
+
+
+class KeyFileError(UsageError):
+    """A key file is unreadable, has open permissions or a broken field."""
+
+
+class SpecError(UsageError):
+    """An experiment specification has an unknown key, a wrong type or an empty grid."""
+
+
+class StoreError(UsageError):
+    """A result folder is missing, belongs to another experiment or already holds a run."""
+
+
+class SamplerError(DpauditError):
+    """The closed sampler could not be audited; the verdict is *inconclusive*."""
+
+    exit_code = 3
+
+
+class SamplerCrashError(SamplerError):
+    """The sampler raised, or its process ended early."""
+
+
+class SamplerTimeoutError(SamplerError):
+    """The sampler gave nothing before the time limit."""
+
+
+class SamplerOutputError(SamplerError):
+    """The sampler's answer has the wrong shape, is not finite, or is too short or too long."""

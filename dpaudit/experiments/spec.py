@@ -1,0 +1,242 @@
+"""What an experiment is: a TOML file with axes, and the cells they span.
+
+::
+
+    name = "demo"
+    seed = 1
+    epsilon = [0.125, 0.25]          # a list anywhere is an axis
+    delta = 1e-10
+    trials = 2000
+
+    [host]                           # one host
+    name = "histogram"
+    [key]                            # the attacker's key, given to every source and attack that takes one
+    beta = [1e-4, 1e-3]
+    gamma = "2sqrtd"
+    [[source]]                       # sources × mitigations × attacks; other keys are the plug-in's options
+    name = "pancake"
+    [[mitigation]]
+    name = "none"
+    [[attack]]
+    name = "likelihood-ratio"
+    [[exclude]]                      # leave out combinations
+    source = "gaussian"
+    mitigation = "rotation"
+    [audit]                          # also audit each source × mitigation as a closed sampler
+    samples = 1_000_000
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from dpaudit import registry
+from dpaudit.errors import SpecError, UnknownNameError
+from dpaudit.registry import nearest
+
+__all__ = ["Cell", "Spec", "load_spec", "spec_names"]
+
+_MOST_CELLS = 100_000
+_SCALARS: dict[str, type | tuple[type, ...]] = {
+    "name": str,
+    "title": str,
+    "story": str,
+    "seed": (int, str),
+    "epsilon": (int, float, list),
+    "delta": float,
+    "calibration": str,
+    "trials": int,
+}
+_TABLES: dict[str, type] = {"host": dict, "key": dict, "audit": dict}
+_LISTS = ("source", "mitigation", "attack", "exclude")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of the grid; ``id`` is a hash of its settings and of nothing else."""
+
+    kind: str
+    settings: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        text = json.dumps({"kind": self.kind, **self.settings}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+    @property
+    def label(self) -> str:
+        """For people: which arm this is."""
+        arm = f"{self.settings['source']['label']} + {self.settings['mitigation']['label']}"
+        what = self.settings["attack"]["label"] if self.kind == "attack" else "black-box audit"
+        return f"{arm}: {what}"
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A checked experiment."""
+
+    name: str
+    title: str
+    story: str
+    seed: str
+    epsilon: tuple[float, ...]
+    delta: float
+    calibration: str
+    trials: int
+    host: Mapping[str, Any]
+    key: Mapping[str, Any]
+    sources: tuple[Mapping[str, Any], ...]
+    mitigations: tuple[Mapping[str, Any], ...]
+    attacks: tuple[Mapping[str, Any], ...]
+    exclude: tuple[Mapping[str, str], ...] = ()
+    audit: Mapping[str, Any] = field(default_factory=dict)
+
+    def cells(self) -> tuple[Cell, ...]:
+        """All cells in the order they run: for each arm its audit, then its attacks.
+
+        Raises:
+            SpecError: the grid is empty or has more than 100,000 cells.
+        """
+        cells = tuple(itertools.islice(self._cells(), _MOST_CELLS + 1))
+        if not cells:
+            raise SpecError(f"experiment={self.name}: the grid is empty; check the lists and [[exclude]]")
+        if len(cells) > _MOST_CELLS:
+            raise SpecError(f"experiment={self.name}: more than {_MOST_CELLS:,} cells; shorten an axis")
+        return cells
+
+    def _cells(self) -> Iterator[Cell]:
+        for epsilon, host, key in itertools.product(self.epsilon, _expand(self.host), _expand(self.key)):
+            for source, mitigation in itertools.product(
+                itertools.chain.from_iterable(map(_expand, self.sources)),
+                itertools.chain.from_iterable(map(_expand, self.mitigations)),
+            ):
+                if self._excluded(source, mitigation):
+                    continue
+                arm = {
+                    "epsilon": epsilon,
+                    "delta": self.delta,
+                    "calibration": self.calibration,
+                    "host": host,
+                    "key": key,
+                    "source": source,
+                    "mitigation": mitigation,
+                    "seed": self.seed,
+                }
+                if self.audit:
+                    yield Cell("audit", {**arm, "audit": dict(self.audit)})
+                for attack in itertools.chain.from_iterable(map(_expand, self.attacks)):
+                    if not self._excluded(source, mitigation, attack):
+                        yield Cell("attack", {**arm, "attack": attack, "trials": self.trials})
+
+    def _excluded(self, *parts: Mapping[str, Any]) -> bool:
+        present = dict(zip(("source", "mitigation", "attack"), parts, strict=False))
+        return any(
+            all(
+                kind in present and value in (present[kind]["name"], present[kind]["label"])
+                for kind, value in e.items()
+            )
+            for e in self.exclude
+        )
+
+
+def _expand(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """All combinations of a table's lists."""
+    axes = [v if isinstance(v, list) else [v] for v in table.values()]
+    for values in itertools.product(*axes):
+        yield dict(zip(table, values, strict=True))
+
+
+def spec_names() -> list[str]:
+    """Experiments that ship with dpaudit."""
+    folder = files("dpaudit.experiments") / "specs"
+    return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
+
+
+def load_spec(name: str, *, trials: int | None = None) -> Spec:
+    """Read a built-in experiment by name, or a ``.toml`` file; ``trials`` replaces the file's.
+
+    Raises:
+        UnknownNameError: no such experiment or plug-in, with the nearest match.
+        SpecError: not TOML, an unknown key, a wrong type, an empty or far too large grid.
+    """
+    if name.endswith(".toml"):
+        path = Path(name)
+        if not path.is_file():
+            raise SpecError(f"spec={name}: no such file; dpaudit list experiments shows the built-in ones")
+        text = path.read_text(encoding="utf-8")
+    elif name in spec_names():
+        text = (files("dpaudit.experiments") / "specs" / f"{name}.toml").read_text(encoding="utf-8")
+    else:
+        raise UnknownNameError(f"experiment={name}: not known{nearest(name, spec_names())}")
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"spec={name}: not TOML: {error}") from error
+    if trials is not None:
+        raw["trials"] = trials
+    spec = _check(raw, name)
+    spec.cells()
+    return spec
+
+
+def _check(raw: dict[str, Any], where: str) -> Spec:
+    known = {**_SCALARS, **_TABLES, **dict.fromkeys(_LISTS, list)}
+    for key, value in raw.items():
+        if key not in known:
+            raise SpecError(f"spec={where}: {key!r} is not known{nearest(key, known)}")
+        if not isinstance(value, known[key]) or isinstance(value, bool):
+            raise SpecError(f"spec={where}: {key}={value!r} has the wrong type")
+    for key in ("name", "epsilon", "delta", "host", "source", "attack"):
+        if key not in raw:
+            raise SpecError(f"spec={where}: {key!r} is missing")
+    trials = raw.get("trials", 1000)
+    if trials < 1:
+        raise SpecError(f"spec={where}: trials={trials} must be at least 1")
+    calibration = raw.get("calibration", "exact")
+    if calibration not in ("exact", "paper"):
+        raise SpecError(f"spec={where}: calibration={calibration!r} must be 'exact' or 'paper'")
+    epsilon = raw["epsilon"] if isinstance(raw["epsilon"], list) else [raw["epsilon"]]
+    for value in epsilon:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+            raise SpecError(f"spec={where}: epsilon={value!r} must be a number > 0")
+    mitigations = raw.get("mitigation", [{"name": "none"}])
+    audit = raw.get("audit", {})
+    for key in audit:
+        if key not in ("samples", "alpha", "time_limit"):
+            raise SpecError(
+                f"spec={where}: [audit] {key!r} is not known{nearest(key, ('samples', 'alpha', 'time_limit'))}"
+            )
+    return Spec(
+        name=raw["name"],
+        title=raw.get("title", raw["name"]),
+        story=raw.get("story", ""),
+        seed=str(raw.get("seed", 0)),
+        epsilon=tuple(float(e) for e in epsilon),
+        delta=raw["delta"],
+        calibration=calibration,
+        trials=trials,
+        host=_plugin("hosts", raw["host"], where),
+        key=raw.get("key", {}),
+        sources=tuple(_plugin("sources", t, where) for t in raw["source"]),
+        mitigations=tuple(_plugin("mitigations", t, where) for t in mitigations),
+        attacks=tuple(_plugin("attacks", t, where) for t in raw["attack"]),
+        exclude=tuple(raw.get("exclude", ())),
+        audit=audit,
+    )
+
+
+def _plugin(kind: str, table: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(table, dict) or not isinstance(table.get("name"), str):
+        raise SpecError(f"spec={where}: each {kind.removesuffix('s')} is a table with a name")
+    registry.plugin(kind, table["name"])
+    if kind == "hosts":
+        return table
+    return {"label": table["name"], **table}

@@ -1,0 +1,1 @@
+"""Hosts turn data into pairs of neighbouring query results, with their sensitivity."""

@@ -1,0 +1,77 @@
+"""Counting queries over a real table: one bin a row, neighbours differ by one record."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import torch
+
+from dpaudit.errors import UsageError
+from dpaudit.interfaces import Stream
+
+__all__ = ["BUILT_IN_TABLES", "Histogram"]
+
+BUILT_IN_TABLES = {"us-counties": "us_county_population_2000.csv"}
+
+
+class Histogram:
+    """The histogram of a table, unbounded neighbours: one record removed.
+
+    ``us-counties``: the population of the 3,143 US counties in 2000 (public domain, ships with the package); any other
+    ``table`` is a CSV file whose last column holds non-negative whole counts. A removed record changes one bin by one, so
+    the L2 sensitivity Δ is 1. The record is drawn uniformly from all records, that is, a bin in proportion to its count.
+    """
+
+    sensitivity = 1.0
+
+    def __init__(self, *, table: str = "us-counties") -> None:
+        """Read the table.
+
+        Raises:
+            UsageError: the file is missing, or its last column is not a list of counts with at least two bins.
+        """
+        self.table = table
+        self.counts = torch.tensor(list(_read(table)), dtype=torch.float64)
+        if len(self.counts) < 2 or self.counts.sum() == 0:
+            raise UsageError(f"table={table}: needs at least two bins and one record")
+
+    @property
+    def dim(self) -> int:
+        return len(self.counts)
+
+    def neighbours(self, n: int, *, stream: Stream) -> torch.Tensor:
+        """``n`` pairs (all records, one random record removed), shape (n, 2, d)."""
+        upto = torch.cumsum(self.counts, 0)
+        record = torch.from_numpy(stream.numpy().integers(0, int(upto[-1]), size=n))
+        bins = torch.searchsorted(upto, record.double(), right=True)
+        pairs = self.counts.repeat(n, 2, 1)
+        pairs[torch.arange(n), 1, bins] -= 1
+        return pairs
+
+    def differences(self, direction: torch.Tensor) -> torch.Tensor:
+        """⟨q(D) − q(D′), direction⟩ for a record removed from each non-empty bin."""
+        return direction[self.counts > 0]
+
+
+def _read(table: str) -> Iterator[float]:
+    path = files("dpaudit.hosts") / "data" / BUILT_IN_TABLES[table] if table in BUILT_IN_TABLES else Path(table)
+    if not path.is_file():
+        known = ", ".join(BUILT_IN_TABLES)
+        raise UsageError(f"table={table}: no such file; built in are: {known}; or give a CSV file of counts")
+    with path.open("r", encoding="utf-8") as file:
+        rows = csv.reader(file)
+        for line, row in enumerate(rows, 1):
+            if not row:
+                continue
+            try:
+                value = float(row[-1])
+            except ValueError:
+                if line == 1:
+                    continue  # a heading
+                raise UsageError(f"table={table}: line {line}: {row[-1]!r} is not a count") from None
+            if not (0 <= value < 2**53 and value == int(value)):
+                raise UsageError(f"table={table}: line {line}: {row[-1]} is not a whole number ≥ 0")
+            yield value

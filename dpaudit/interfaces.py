@@ -1,0 +1,166 @@
+"""The six small shapes a plug-in can have. Protocols, not base classes: nothing to inherit, nothing to register.
+
+A *noise source* makes noise, a *host* turns data into neighbouring query results, a *mitigation* stands between a
+source and a release, an *attack* maps releases and candidates to scores, a *closed sampler* is somebody else's noise,
+a *test* maps its blocks to evidence. ``dpaudit.testing`` has a conformance check for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import torch
+
+    from dpaudit.types import EpsilonBounds, Evidence
+
+__all__ = ["Attack", "Block", "ClosedSampler", "Host", "Mitigation", "NoiseSource", "Stream", "Test"]
+
+
+class Stream(Protocol):
+    """Keyed randomness: the same key and labels give the same numbers everywhere."""
+
+    def child(self, *labels: str | int) -> Stream:
+        """An independent stream for a part of the work."""
+
+    def bytes(self, n: int) -> bytes:
+        """The next ``n`` cryptographically strong bytes."""
+
+    def numpy(self) -> np.random.Generator:
+        """A fast generator seeded with 256 bits of this stream (statistical quality, not cryptographic)."""
+
+    def torch(self, device: torch.device) -> torch.Generator:
+        """The same for a CUDA device."""
+
+
+@runtime_checkable
+class NoiseSource(Protocol):
+    """Makes noise inside the process, as torch tensors."""
+
+    @property
+    def claim(self) -> str:
+        """What this source says it is, e.g. ``gaussian:sigma=1`` (true or not)."""
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of one coordinate as claimed."""
+
+    @property
+    def dim(self) -> int | None:
+        """The only dimension it can serve, or None for any."""
+
+    def sample(
+        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
+    ) -> torch.Tensor:
+        """``n`` noise vectors, shape (n, d); float64 on the CPU unless told otherwise."""
+
+    def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
+        """What adding it to the host's query really gives at ``delta``, towards someone who knows every secret in it."""
+
+
+@runtime_checkable
+class Host(Protocol):
+    """Turns data into pairs of neighbouring query results of known L2 sensitivity."""
+
+    @property
+    def dim(self) -> int:
+        """Length d of a query result."""
+
+    @property
+    def sensitivity(self) -> float:
+        """L2 sensitivity Δ of the query."""
+
+    def neighbours(self, n: int, *, stream: Stream) -> torch.Tensor:
+        """``n`` random pairs (D, D′), shape (n, 2, d), float64: query results of D and of a neighbour D′."""
+
+    def differences(self, direction: torch.Tensor) -> torch.Tensor:
+        """⟨q(D) − q(D′), direction⟩ for the neighbours D′ of D that the host knows, shape (m,), float64."""
+
+
+@runtime_checkable
+class Mitigation(Protocol):
+    """Stands between a noise source and a release."""
+
+    def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
+        """Release each row of ``query`` (n, d) with noise; same shape and dtype back."""
+
+    def scale(self, sigma: float) -> float:
+        """The noise scale that such a release honestly claims when the source claims ``sigma``."""
+
+    def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
+        """What such a release really gives at ``delta``, towards someone who knows every secret in ``source``."""
+
+
+@runtime_checkable
+class Attack(Protocol):
+    """Maps releases and candidates to scores."""
+
+    def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+        """Scores (t, m), higher is likelier, of ``candidates`` (t, m, d) or (m, d) for ``releases`` (t, d)."""
+
+    def evidence(self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor) -> Mapping[str, Any]:
+        """JSON-ready material for a picture of how the attack sees these releases; may be empty."""
+
+
+@runtime_checkable
+class ClosedSampler(Protocol):
+    """Somebody else's noise: numpy blocks and nothing else. Used as a context manager."""
+
+    @property
+    def name(self) -> str:
+        """What the user called it."""
+
+    @property
+    def dim(self) -> int | None:
+        """The only dimension it can serve, or None."""
+
+    @property
+    def available(self) -> int | None:
+        """How many rows it holds (a recorded file), or None for no end."""
+
+    def draw(self, n: int, d: int, *, timeout: float) -> npt.NDArray[np.float64]:
+        """``n`` vectors, shape (n, d), finite.
+
+        Raises:
+            SamplerError: it died, kept silent for ``timeout`` seconds, or answered with something else.
+        """
+
+    def __enter__(self) -> ClosedSampler: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+
+class Block(Protocol):
+    """One call's answer as tests see it; derived arrays are computed once and shared by all tests."""
+
+    @property
+    def call(self) -> int:
+        """0 for the first call."""
+
+    @property
+    def values(self) -> npt.NDArray[np.float64]:
+        """As drawn, shape (n, d)."""
+
+    @property
+    def z(self) -> npt.NDArray[np.float64]:
+        """Mapped through the claimed law to independent N(0, 1), shape (n, d)."""
+
+    @property
+    def cells(self) -> npt.NDArray[np.int64]:
+        """How many of Φ(z) fall in each of 2^14 equal cells of (0, 1)."""
+
+
+@runtime_checkable
+class Test(Protocol):
+    """Maps a stream of blocks to evidence against the claim. Created as ``factory(claim, stream)``."""
+
+    looks_at: str
+
+    def update(self, block: Block) -> None:
+        """Take in one block; memory must not grow with the number of blocks."""
+
+    def evidence(self, *, alpha: float) -> Evidence:
+        """What was seen; ``alpha`` is this test's worst-case share, for the blind spots only."""

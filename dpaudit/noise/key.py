@@ -1,0 +1,197 @@
+"""The pancake's backdoor key: 32 secret bytes in a file of mode 0600, from which the hidden direction is derived."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import secrets
+import stat
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from dpaudit.errors import KeyFileError, UsageError
+from dpaudit.randomness import KEY_BYTES, KeyedStream
+
+__all__ = ["PancakeKey", "parse_gamma"]
+
+_FORMAT = "dpaudit-pancake-key"
+_VERSION = 1
+_BLOCK = 1 << 16
+
+
+def parse_gamma(gamma: float | str, *, dim: int) -> float:
+    """γ as a number, or in units of the dimension: ``2sqrtd``, ``20sqrtd``, ``2d``, ``0.5d``.
+
+    Raises:
+        UsageError: not of that form, or not a finite number above 0.
+
+    >>> parse_gamma("2sqrtd", dim=256), parse_gamma("20d", dim=256), parse_gamma(7, dim=256)
+    (32.0, 5120.0, 7.0)
+    """
+    text = str(gamma)
+    for suffix, unit in (("sqrtd", math.sqrt(dim)), ("d", float(dim)), ("", 1.0)):
+        if text.endswith(suffix):
+            try:
+                value = float(text.removesuffix(suffix) or 1) * unit
+            except ValueError:
+                break
+            if value > 0 and math.isfinite(value):
+                return value
+            break
+    raise UsageError(f"gamma={gamma}: must be a number > 0, or such a number before sqrtd or d, e.g. 2sqrtd")
+
+
+@dataclass(frozen=True)
+class PancakeKey:
+    """What the backdoor's owner keeps: 32 bytes, the dimension they serve, and the pancakes' β and γ.
+
+    Formal guarantee of secrecy: for γ ≥ 2√d, telling the noise from Gaussian without the secret is as hard as continuous
+    LWE (arXiv 2509.23834, Theorem 3.4); below it known attacks work, so smaller γ wants ``allow_small_gamma``.
+    The secret never appears in ``repr``, in results or in logs; ``fingerprint`` names the key instead.
+    """
+
+    dim: int
+    beta: float
+    gamma: float
+    secret: bytes = field(repr=False)
+
+    @classmethod
+    def new(
+        cls,
+        *,
+        dim: int,
+        beta: float,
+        gamma: float | str = "2sqrtd",
+        secret: bytes | None = None,
+        allow_small_gamma: bool = False,
+    ) -> PancakeKey:
+        """Make a key; the secret comes from the operating system unless given (experiments derive it from their seed).
+
+        Raises:
+            UsageError: dim < 2, β not > 0, γ not > 0 or below 2√d without ``allow_small_gamma``, a secret of other length.
+        """
+        if isinstance(dim, bool) or not isinstance(dim, int) or dim < 2:
+            raise UsageError(f"dim={dim}: a hidden direction needs a whole number of dimensions ≥ 2")
+        if isinstance(beta, (str, bool)) or not (beta > 0 and math.isfinite(beta)):
+            raise UsageError(f"beta={beta}: must be a finite number > 0, e.g. 1e-3")
+        width = parse_gamma(gamma, dim=dim)
+        if width < 2 * math.sqrt(dim) * (1 - 1e-9) and not allow_small_gamma:
+            raise UsageError(
+                f"gamma={gamma}: below 2√d = {2 * math.sqrt(dim):.6g} the pancake can be found without its key; "
+                "take 2sqrtd, or allow_small_gamma (--allow-small-gamma) for a specimen that should be found"
+            )
+        secret = secrets.token_bytes(KEY_BYTES) if secret is None else secret
+        if len(secret) != KEY_BYTES:
+            raise UsageError(f"secret of {len(secret)} bytes: must have {KEY_BYTES}")
+        return cls(dim=dim, beta=float(beta), gamma=width, secret=secret)
+
+    @property
+    def fingerprint(self) -> str:
+        """Sixteen hex digits that name the key and say nothing else about it."""
+        return hashlib.sha256(b"dpaudit pancake fingerprint" + self.secret).hexdigest()[:16]
+
+    @cached_property
+    def direction(self) -> npt.NDArray[np.float64]:
+        """The secret unit vector w, shape (dim,), uniform on the sphere, the same on every machine.
+
+        Derived block by block from ChaCha20 (65,536 coordinates a block, uniforms through Φ⁻¹), so that no library's
+        normal sampler, which may change between versions, is part of the key.
+        """
+        root = KeyedStream(self.secret).child("pancake-direction", _VERSION)
+        w = np.empty(self.dim)
+        for block, start in enumerate(range(0, self.dim, _BLOCK)):
+            size = min(_BLOCK, self.dim - start)
+            w[start : start + size] = scipy.special.ndtri(root.child(block).uniform(size))
+        w /= np.linalg.norm(w)
+        w.flags.writeable = False
+        return w
+
+    def save(self, path: str | Path) -> None:
+        """Write a new key file of mode 0600; an existing file is never overwritten.
+
+        Raises:
+            KeyFileError: the file exists, or its folder cannot be written.
+        """
+        text = json.dumps(
+            {
+                "format": _FORMAT,
+                "version": _VERSION,
+                "warning": "LAB SPECIMEN: the secret of a Gaussian pancake backdoor",
+                "dim": self.dim,
+                "beta": self.beta,
+                "gamma": self.gamma,
+                "secret": self.secret.hex(),
+            },
+            indent=2,
+        )
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError as error:
+            raise KeyFileError(
+                f"key={path}: exists already and keys are never overwritten; choose another --out"
+            ) from error
+        except OSError as error:
+            raise KeyFileError(f"key={path}: cannot be written ({error.strerror}); choose another --out") from error
+        with os.fdopen(fd, "w") as file:
+            os.fchmod(fd, 0o600)
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(fd)
+
+    @classmethod
+    def load(cls, path: str | Path) -> PancakeKey:
+        """Read a key file.
+
+        Raises:
+            KeyFileError: unreadable, readable by others than its owner, or a field missing, unknown or broken.
+        """
+        try:
+            fd = os.open(path, os.O_RDONLY)
+        except OSError as error:
+            raise KeyFileError(
+                f"key={path}: cannot be read ({error.strerror}); make one with dpaudit key new --out {path}"
+            ) from error
+        with os.fdopen(fd, "rb") as file:
+            mode = stat.S_IMODE(os.fstat(fd).st_mode)
+            if mode & 0o077:
+                raise KeyFileError(f"key={path}: mode={mode:04o} lets others in, must be 0600; run chmod 600 {path}")
+            raw = file.read(1 << 16)
+        try:
+            data = json.loads(raw)
+        except ValueError as error:
+            raise KeyFileError(f"key={path}: is not JSON; make a key with dpaudit key new") from error
+        return cls._from_fields(data, path)
+
+    @classmethod
+    def _from_fields(cls, data: Any, path: str | Path) -> PancakeKey:
+        if not isinstance(data, dict) or data.get("format") != _FORMAT or data.get("version") != _VERSION:
+            raise KeyFileError(f"key={path}: is not a {_FORMAT} of version {_VERSION}; make one with dpaudit key new")
+        expected = {"format", "version", "warning", "dim", "beta", "gamma", "secret"}
+        if set(data) - expected:
+            raise KeyFileError(f"key={path}: field {sorted(set(data) - expected)[0]!r} is not known; remove it")
+        if expected - set(data) - {"warning"}:
+            raise KeyFileError(f"key={path}: field {sorted(expected - set(data) - {'warning'})[0]!r} is missing")
+        secret = data["secret"]
+        if not (isinstance(secret, str) and len(secret) == 2 * KEY_BYTES and set(secret) <= set("0123456789abcdef")):
+            raise KeyFileError(f"key={path}: field 'secret' must be {2 * KEY_BYTES} lower-case hex digits")
+        for name in ("beta", "gamma"):
+            if isinstance(data[name], bool) or not isinstance(data[name], (int, float)):
+                raise KeyFileError(f"key={path}: field {name!r} must be a number")
+        try:
+            return cls.new(
+                dim=data["dim"],
+                beta=data["beta"],
+                gamma=data["gamma"],
+                secret=bytes.fromhex(secret),
+                allow_small_gamma=True,  # decided when the key was made
+            )
+        except UsageError as error:
+            raise KeyFileError(f"key={path}: {error}") from error

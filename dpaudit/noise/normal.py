@@ -1,0 +1,55 @@
+"""Standard normals as tensors: one place that decides where the numbers come from."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+
+from dpaudit.errors import UsageError
+from dpaudit.interfaces import Stream
+
+__all__ = ["check_shape", "check_sigma", "standard_normal"]
+
+
+def check_sigma(sigma: float) -> float:
+    """Return ``sigma`` as a float.
+
+    Raises:
+        UsageError: not a finite number above 0.
+    """
+    if isinstance(sigma, (str, bool)) or not (sigma > 0 and math.isfinite(sigma)):
+        raise UsageError(f"sigma={sigma}: must be a finite number > 0")
+    return float(sigma)
+
+
+def check_shape(n: int, d: int) -> None:
+    """Raise a UsageError unless n ≥ 1 and d ≥ 1."""
+    for name, value in (("n", n), ("d", d)):
+        if value < 1:
+            raise UsageError(f"{name}={value}: must be at least 1")
+
+
+def standard_normal(
+    n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
+) -> torch.Tensor:
+    """Independent N(0, 1), shape (n, d).
+
+    On the CPU numpy's ziggurat under 256-bit seeding fills the tensor in place (torch's CPU generator keeps 32 bits of a
+    seed, and its float32 normals come from 24-bit uniforms); on CUDA torch's Philox. Types narrower than float32 are
+    drawn in float32 and rounded.
+    """
+    check_shape(n, d)
+    dtype = dtype or torch.float64
+    device = device or torch.device("cpu")
+    wide = dtype if dtype in (torch.float32, torch.float64) else torch.float32
+    if device.type == "cpu":
+        out = torch.empty((n, d), dtype=wide)
+        if wide == torch.float64:
+            stream.numpy().standard_normal(out=out.numpy(), dtype=np.float64)
+        else:
+            stream.numpy().standard_normal(out=out.numpy(), dtype=np.float32)
+    else:
+        out = torch.randn((n, d), dtype=wide, device=device, generator=stream.torch(device))
+    return out.to(dtype)

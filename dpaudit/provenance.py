@@ -1,0 +1,49 @@
+"""Who made a result, with what, on what, when."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+
+from dpaudit.types import PluginOrigin, Provenance
+
+__all__ = ["collect"]
+
+_REPORTED = ("dpaudit", "numpy", "scipy", "cryptography", "torch")
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in _REPORTED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+@functools.cache
+def _hardware() -> str:
+    model = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), model)
+    except OSError:
+        pass  # not Linux: the platform's own word stays
+    return f"{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
+
+
+def collect(*, seed: str, plugins: Iterable[PluginOrigin]) -> Provenance:
+    """Provenance of a result made now, in this process, from ``seed`` with ``plugins``."""
+    return Provenance(
+        seed=seed,
+        versions=_versions(),
+        plugins=tuple(plugins),
+        hardware=_hardware(),
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+    )

@@ -1,0 +1,128 @@
+"""Plug-ins by name, through entry points: ours come through the same door as anyone's.
+
+Groups are ``dpaudit.sources``, ``dpaudit.samplers``, ``dpaudit.hosts``, ``dpaudit.attacks``, ``dpaudit.mitigations``
+and ``dpaudit.tests``. Listing imports nothing; a plug-in is imported when it is loaded; two distributions with one name
+are refused, never silently preferred.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from dpaudit.errors import DuplicatePluginError, MissingExtraError, UnknownNameError, UsageError
+from dpaudit.types import PluginOrigin, Reference
+
+__all__ = ["KINDS", "Plugin", "create", "load", "nearest", "plugin", "plugins"]
+
+KINDS = ("sources", "samplers", "hosts", "attacks", "mitigations", "tests")
+
+_EXTRAS = {"torch": "torch"}
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """An entry point that has not been imported yet."""
+
+    origin: PluginOrigin
+    target: str
+    entry_point: EntryPoint
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """``; did you mean 'x'?`` or, with nothing near, the list of what there is."""
+    known = sorted(known)
+    close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; there are: {', '.join(known)}" if known else "; none is installed"
+
+
+def plugins(kind: str) -> dict[str, Plugin]:
+    """All plug-ins of a kind by name, without importing any.
+
+    Raises:
+        UnknownNameError: no such kind.
+        DuplicatePluginError: one name, two targets.
+    """
+    if kind not in KINDS:
+        raise UnknownNameError(f"kind={kind}: no such kind of plug-in{nearest(kind, KINDS)}")
+    return dict(_scan(kind, entry_points))
+
+
+@functools.cache  # reading every distribution's metadata takes tens of milliseconds; a process's plug-ins do not change
+def _scan(kind: str, find: Callable[..., Iterable[EntryPoint]]) -> Mapping[str, Plugin]:
+    found: dict[str, Plugin] = {}
+    for ep in find(group=f"dpaudit.{kind}"):
+        dist = ep.dist
+        name, version = (dist.name, dist.version) if dist else ("unknown", "unknown")
+        new = Plugin(PluginOrigin(kind=kind, name=ep.name, distribution=name, version=version), ep.value, ep)
+        old = found.get(ep.name)
+        if old is not None and (old.target, old.origin.distribution) != (new.target, name):
+            raise DuplicatePluginError(
+                f"{kind}={ep.name}: registered by {old.origin.distribution} ({old.target}) and by {name} "
+                f"({new.target}); uninstall one of them"
+            )
+        found[ep.name] = new
+    return dict(sorted(found.items()))
+
+
+def plugin(kind: str, name: str) -> Plugin:
+    """One plug-in by name, not imported.
+
+    Raises:
+        UnknownNameError: with the nearest match.
+    """
+    known = plugins(kind)
+    if name not in known:
+        raise UnknownNameError(f"{kind.removesuffix('s')}={name}: not known{nearest(name, known)}")
+    return known[name]
+
+
+def load(kind: str, name: str) -> Any:
+    """Import one plug-in and return its factory.
+
+    Raises:
+        UnknownNameError: no such name.
+        MissingExtraError: it needs an optional dependency.
+    """
+    found = plugin(kind, name)
+    try:
+        return found.entry_point.load()
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing in _EXTRAS:
+            raise MissingExtraError(
+                f"{kind.removesuffix('s')}={name}: needs {missing}, which is not installed; "
+                f"pip install 'dpaudit[{_EXTRAS[missing]}]'"
+            ) from error
+        raise
+
+
+def create(kind: str, reference: Reference | str, *args: Any) -> Any:
+    """Load a plug-in and call its factory with ``args`` and the reference's options.
+
+    Raises:
+        UnknownNameError: no such plug-in, or no such option (with the nearest match).
+        UsageError: a required option is missing.
+    """
+    ref = Reference.parse(reference) if isinstance(reference, str) else reference
+    factory = load(kind, ref.name)
+    what = f"{kind.removesuffix('s')} {ref.name}"
+    parameters = inspect.signature(factory).parameters.values()
+    options = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+    names = [p.name for p in options]
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        for given, value in ref.options.items():
+            if given not in names:
+                hint = nearest(given, names) if names else "; it takes none"
+                raise UnknownNameError(f"{given}={value}: {what} has no such option{hint}")
+    for option in options:
+        if option.default is option.empty and option.name not in ref.options:
+            raise UsageError(f"{option.name}: {what} needs it; write {ref.name}:{option.name}=VALUE")
+    return factory(*args, **ref.options)

@@ -1,0 +1,34 @@
+"""Results in; JSON, HTML and figures out. Nothing here runs a sampler, a test or an attack.
+
+The page is one file: no script, no network, readable from a disk in ten years. Names and messages in it come from
+closed samplers and are escaped wherever they are shown.
+"""
+
+from __future__ import annotations
+
+from dpaudit.report.format import epsilon, number, p_value, percent, printable, proportion, quantity
+from dpaudit.report.page import render_report, write_json, write_report
+from dpaudit.report.sentences import audit_sentence, experiment_sentence
+from dpaudit.report.tables import Column, blind_spots_table, summary_table, tests_table
+from dpaudit.report.terminal import audit_table, experiment_table
+
+__all__ = [
+    "Column",
+    "audit_sentence",
+    "audit_table",
+    "blind_spots_table",
+    "epsilon",
+    "experiment_sentence",
+    "experiment_table",
+    "number",
+    "p_value",
+    "percent",
+    "printable",
+    "proportion",
+    "quantity",
+    "render_report",
+    "summary_table",
+    "tests_table",
+    "write_json",
+    "write_report",
+]

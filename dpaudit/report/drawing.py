@@ -1,0 +1,54 @@
+"""What the figures share: a frame, rows of names, the range of shares, the line of chance, and two kinds of mark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dpaudit.report.rows import above_chance, chance_of
+from dpaudit.report.svg import ALARM, CALM, PAPER, QUIET
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["DASHED", "WIDTH", "chance_line", "colours", "name_rows", "one", "share_range"]
+
+WIDTH = 5.2
+"""Inches: narrow, so that text stays readable when a phone shrinks the figure."""
+
+DASHED: Any = (0, (4, 3))
+
+
+def one(height: float) -> tuple[Figure, Axes]:
+    """A figure of one frame."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    return figure, figure.subplots()
+
+
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Rows of named things, the first on top, with a faint rule along each."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", color=QUIET, linewidth=0.4, alpha=0.5)
+    axes.set_axisbelow(True)
+
+
+def share_range(shares: Sequence[float]) -> tuple[float, float]:
+    """An axis of shares: up to 100 %, down to just below chance or the least share."""
+    return max(-0.02, min(0.45, min(shares) - 0.03)), 1.02
+
+
+def colours(attack: Mapping[str, Any]) -> tuple[str, str]:
+    """Line and fill: a full mark in the colour of a warning where the whole interval beats chance, else a hollow one."""
+    return (ALARM, ALARM) if above_chance(attack) else (CALM, PAPER)
+
+
+def chance_line(axes: Axes, attacks: Sequence[Mapping[str, Any]], *, vertical: bool) -> None:
+    """What guessing gets, dashed."""
+    for chance in sorted({chance_of(a) for a in attacks})[:5]:
+        (axes.axvline if vertical else axes.axhline)(chance, color=QUIET, linewidth=1, linestyle=DASHED, zorder=1)

@@ -1,0 +1,92 @@
+"""The figure of error against protection."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dpaudit.report.drawing import chance_line, colours, one, share_range
+from dpaudit.report.format import number, percent
+from dpaudit.report.rows import Row, arm_labels, best_attack
+from dpaudit.report.svg import QUIET, Picture, inline_svg, short
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["protection_against_error"]
+
+
+def protection_against_error(rows: Sequence[Row], *, prefix: str) -> Picture | None:
+    """What a defence costs (L2 error) against what it leaves to the key holder."""
+    points = [
+        (label, error, attack)
+        for label, row in zip(arm_labels(rows), rows, strict=True)
+        if (error := number(row.get("l2_error"))) is not None and 0 < error < math.inf and (attack := best_attack(row))
+    ]
+    if len(points) < 3:
+        return None
+    errors = [error for _, error, _ in points]
+    named = len(points) <= 12
+
+    def draw() -> Figure:
+        figure, axes = one(max(2.6, 0.6 + 0.24 * len(points)) if named else 3.2)
+        low, high = share_range([a["success"] for _, _, a in points])
+        axes.set_ylim(low, high)
+        wide = max(errors) / min(errors) > 20
+        if wide:
+            axes.set_xscale("log")
+            axes.xaxis.set_minor_formatter(lambda *_: "")
+            axes.set_xlim(min(errors) / 1.4, max(errors) * 1.4)
+        else:
+            axes.locator_params(axis="x", nbins=5)
+            pad = max(0.08 * (max(errors) - min(errors)), 0.04 * max(errors))
+            axes.set_xlim(min(errors) - pad, max(errors) + pad)
+        chance_line(axes, [a for _, _, a in points], vertical=False)
+        for _, error, attack in points:
+            colour, fill = colours(attack)
+            axes.plot(
+                [error], [attack["success"]], "o", color=colour, markerfacecolor=fill, markersize=6, clip_on=False
+            )
+        if named:
+            _label_at_right(
+                axes, [(short(n, limit=26), e, a["success"]) for n, e, a in points], span=high - low, low=low
+            )
+        axes.yaxis.set_major_formatter(lambda y, _: f"{100 * y:g} %")
+        axes.xaxis.set_major_formatter(lambda x, _: f"{x:,g}")
+        axes.set_xlabel("L2 error of the release (left is better)")
+        axes.set_ylabel("key holder’s success")
+        return figure
+
+    listed = "; ".join(f"{n} error {e:,.4g}, success {percent(a['success'])}" for n, e, a in points[:12])
+    more = f"; and {len(points) - 12} more arms, in the table" if len(points) > 12 else ""
+    return Picture(
+        inline_svg(draw, prefix=prefix),
+        f"L2 error against the key holder’s success: {listed}{more}.",
+        "Error against protection: lower left is a defence that protects and costs little. Filled marks beat chance.",
+    )
+
+
+def _label_at_right(axes: Axes, points: Sequence[tuple[str, float, float]], *, span: float, low: float) -> None:
+    """Names in the right margin, spread so that none overlaps, each tied to its point by a thin line."""
+    gap = min(0.085, 1 / len(points))
+    at = -math.inf
+    heights = []
+    ordered = sorted(points, key=lambda p: (p[2], -p[1]))
+    for _, _, y in ordered:
+        at = max((y - low) / span, at + gap)
+        heights.append(at)
+    over = max(0.0, heights[-1] - 1)
+    for i in reversed(range(len(heights))):
+        heights[i] = min(heights[i], 1 - gap * (len(heights) - 1 - i)) if over else heights[i]
+    for (name, x, y), height in zip(ordered, heights, strict=True):
+        axes.annotate(
+            name,
+            (x, y),
+            xytext=(1.04, height),
+            textcoords="axes fraction",
+            va="center",
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "relpos": (0, 0.5), "color": QUIET, "linewidth": 0.6, "shrinkB": 4},
+        )

@@ -1,0 +1,109 @@
+"""The figures of a report. Each returns a ``Picture``, or None where the results hold nothing to draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dpaudit.report.drawing import DASHED, chance_line, colours, name_rows, one, share_range
+from dpaudit.report.format import count, number, p_value, printable, proportion
+from dpaudit.report.rows import Row, arm_labels, attacks_of, best_attack, ends, group_of
+from dpaudit.report.svg import ALARM, CALM, INK, PAPER, QUIET, Picture, inline_svg, short, superscript
+from dpaudit.report.tables import sorted_tests
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["MOST_ARMS", "p_value_ladder", "successes"]
+
+MOST_ARMS = 24
+MOST_TESTS = 40
+LEAST_P = 1e-20
+_MARKERS = "osD^v"
+
+
+def p_value_ladder(result: Mapping[str, Any], *, prefix: str) -> Picture | None:
+    """Tests by adjusted p on a log axis, with α marked."""
+    tests = [(t, p) for t in sorted_tests(result) if (p := number(t.get("p_adjusted"))) is not None and 0 <= p <= 1]
+    shown, alpha = tests[:MOST_TESTS], number(result.get("alpha"))
+    if not shown:
+        return None
+    marked = alpha if alpha is not None and 0 < alpha < 1 else None
+    values = [max(p, LEAST_P) for _, p in shown]
+    names = [short(str(t.get("name"))) for t, _ in shown]
+
+    def draw() -> Figure:
+        figure, axes = one(0.75 + 0.24 * len(shown))
+        lowest = math.floor(math.log10(min([*values, marked / 10 if marked else 1.0])))
+        for y, (value, (test, _)) in enumerate(zip(values, shown, strict=True)):
+            colour, fill = (ALARM, ALARM) if test.get("finding") else (CALM, PAPER)
+            axes.plot([value, 1], [y, y], color=colour, linewidth=1)
+            axes.plot([value], [y], "o", color=colour, markerfacecolor=fill, markersize=6, clip_on=False)
+        if marked:
+            axes.axvline(marked, color=QUIET, linewidth=1, linestyle=DASHED)
+            axes.annotate(f"α = {marked:g}", (marked, 1), xycoords=("data", "axes fraction"), xytext=(0, 3),
+                          textcoords="offset points", ha="center")  # fmt: skip
+        axes.set_xscale("log")
+        axes.set_xlim(10.0 ** (lowest - 0.2), 1.6)
+        ticks = list(range(0, lowest - 1, -max(1, -lowest // 6)))
+        axes.set_xticks([10.0**e for e in ticks], [superscript(e) for e in ticks])
+        axes.set_xticks([], minor=True)
+        axes.set_xlabel("adjusted p-value")
+        name_rows(axes, names)
+        return figure
+
+    rest = len(tests) - len(shown)
+    listed = "; ".join(f"{printable(t.get('name'), limit=100)} {p_value(p)}" for t, p in shown[:12])
+    notes = [f"The {rest} largest are in the table only."] if rest else []
+    notes += [f"Values below {p_value(LEAST_P)} are drawn there."] if min(p for _, p in shown) < LEAST_P else []
+    return Picture(
+        inline_svg(draw, prefix=prefix),
+        f"Adjusted p-values of {len(shown)} tests on a logarithmic axis, smallest first: {listed}.",
+        " ".join(["Adjusted p-value of each test; filled marks left of the dashed line (α) are findings.", *notes]),
+    )
+
+
+def successes(rows: Sequence[Row], *, prefix: str) -> Picture | None:
+    """Success with its interval for each arm; a grid of many arms is drawn as one strip a source and mitigation."""
+    attacked = [(label, row) for label, row in zip(arm_labels(rows), rows, strict=True) if attacks_of(row)]
+    if not attacked:
+        return None
+    strips = len(attacked) > MOST_ARMS
+    lines: dict[str, list[Row]] = {}
+    for i, (label, row) in enumerate(attacked):
+        lines.setdefault(group_of(row) if strips else f"{i}\n{label}", []).append(row)
+    names = [name.partition("\n")[2] or name for name in lines][:MOST_ARMS]
+    drawn = list(lines.values())[:MOST_ARMS]
+    attacks = list(dict.fromkeys(str(a.get("attack")) for _, row in attacked for a in attacks_of(row)))
+
+    def draw() -> Figure:
+        figure, axes = one(0.9 + 0.32 * len(drawn) + 0.2 * (len(attacks) > 1))
+        for y, line in enumerate(drawn):
+            for attack in (a for row in line for a in attacks_of(row)):
+                k = attacks.index(str(attack.get("attack")))
+                at = y + (k - (len(attacks) - 1) / 2) * 0.5 / max(1, len(attacks))
+                colour, fill = colours(attack)
+                axes.plot(ends(attack), [at, at], color=colour, linewidth=1.4, alpha=0.3 if strips else 1)
+                axes.plot([attack["success"]], [at], _MARKERS[k % len(_MARKERS)], color=colour, markerfacecolor=fill,
+                          markersize=4 if strips else 6, alpha=0.8 if strips else 1, clip_on=False)  # fmt: skip
+        chance_line(axes, [a for line in drawn for row in line for a in attacks_of(row)], vertical=True)
+        axes.set_xlim(*share_range([e for line in drawn for row in line for a in attacks_of(row) for e in ends(a)]))
+        axes.xaxis.set_major_formatter(lambda x, _: f"{100 * x:g} %")
+        axes.set_xlabel("key holder’s success: right candidate named")
+        name_rows(axes, [short(n) for n in names])
+        if len(attacks) > 1:
+            marks = [axes.plot([], [], _MARKERS[k % len(_MARKERS)], color=INK, markerfacecolor="none")[0]
+                     for k in range(len(attacks))]  # fmt: skip
+            figure.legend(marks, [short(a) for a in attacks], loc="outside upper right", ncols=3, handletextpad=0.2)
+        return figure
+
+    best = [(label, best_attack(row) or {}) for label, row in attacked[:12]]
+    listed = "; ".join(f"{label} {proportion(a.get('success'), interval=a.get('interval'))}" for label, a in best)
+    more = f"; and {len(attacked) - 12} more arms, in the table" if len(attacked) > 12 else ""
+    caption = "Success with its interval. Filled: the whole interval lies above chance (dashed). Hollow: it does not."
+    if strips:
+        caption += f" Each mark is one of {count(len(attacked))} arms, gathered by source and mitigation."
+    if len(lines) > len(drawn):
+        caption += f" The first {MOST_ARMS} of {count(len(lines))} groups are drawn; all are in the table."
+    return Picture(inline_svg(draw, prefix=prefix), f"Key holder’s success by arm: {listed}{more}.", caption)

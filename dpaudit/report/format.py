@@ -1,0 +1,212 @@
+"""How numbers and strangers' text are written, on the page and in the terminal alike.
+
+Bounds are rounded outwards (a lower bound down, an upper bound up): a rounded report never claims more than was shown.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from typing import Any
+
+__all__ = [
+    "NOTHING",
+    "count",
+    "epsilon",
+    "number",
+    "p_value",
+    "percent",
+    "printable",
+    "proportion",
+    "quantity",
+    "seconds",
+    "setting",
+]
+
+NOTHING = "–"
+"""What stands in a table where there is no value."""
+
+_TINIEST = 1e-300
+
+
+def printable(text: object, *, limit: int = 2000) -> str:
+    """Strangers' text made harmless to look at: control and direction characters become ``�``; cut at ``limit``.
+
+    Line breaks stay. HTML and rich markup are not touched: the template and the terminal escape those themselves.
+
+    >>> printable(chr(27) + "[31mred")
+    '�[31mred'
+    """
+    whole = str(text)
+    kept = whole if len(whole) <= limit else whole[: limit - 1] + "…"
+    return "".join(c if c.isprintable() or c == "\n" else "�" for c in kept)
+
+
+def number(value: object) -> float | None:
+    """The number behind a JSON value; ``"inf"`` and ``"-inf"`` count, ``"nan"`` and everything else is None.
+
+    >>> number("inf"), number("nan"), number(True)
+    (inf, None, None)
+    """
+    if isinstance(value, str) and value in {"inf", "-inf"}:
+        return float(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        result = float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    return None if math.isnan(result) else result
+
+
+def count(value: object) -> str:
+    """A whole number with thousands separators.
+
+    >>> count(1000000)
+    '1,000,000'
+    """
+    x = number(value)
+    return NOTHING if x is None else "∞" if math.isinf(x) else f"{round(x):,}"
+
+
+def quantity(value: object, *, digits: int = 4) -> str:
+    """A measured number to ``digits`` significant digits, in powers of ten only where it is very large or small.
+
+    >>> quantity(1432.1), quantity(25.5), quantity(1e-10), quantity("inf")
+    ('1,432', '25.5', '1e-10', '∞')
+    """
+    x = number(value)
+    if x is None:
+        return NOTHING
+    if math.isinf(x):
+        return "∞" if x > 0 else "−∞"
+    if x == 0:
+        return "0"
+    if not 1e-3 <= abs(x) < 1e7:
+        return f"{x:.{digits}g}"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(x))))
+    text = f"{x:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def seconds(value: object) -> str:
+    """A duration.
+
+    >>> seconds(0.1234), seconds(75)
+    ('0.12 s', '1 min 15 s')
+    """
+    x = number(value)
+    if x is None or math.isinf(x):
+        return NOTHING
+    if x < 60:
+        return f"{quantity(x, digits=2)} s"
+    minutes, rest = divmod(round(x), 60)
+    return f"{minutes:,} min {rest} s"
+
+
+def percent(value: object) -> str:
+    """A share in percent: one decimal, more where that would read as a false certainty.
+
+    >>> percent(0.5015), percent(0.9999), percent(0.9999999), percent(1.0)
+    ('50.1 %', '99.99 %', '> 99.99 %', '100.0 %')
+    """
+    x = number(value)
+    if x is None or math.isinf(x):
+        return NOTHING
+    if 0 < x < 1:
+        for decimals in (1, 2):
+            text = f"{100 * x:.{decimals}f}"
+            if 0 < float(text) < 100:
+                return f"{text} %"
+        return "< 0.01 %" if x < 0.5 else "> 99.99 %"
+    return f"{100 * x:.1f} %"
+
+
+def proportion(value: object, *, interval: Mapping[str, Any] | None = None) -> str:
+    """A share with its interval, rounded outwards.
+
+    >>> proportion(0.999, interval={"low": 0.9964, "high": 0.99988})
+    '99.9 % [99.6, 100.0]'
+    """
+    text = percent(value)
+    low, high = (number((interval or {}).get(end)) for end in ("low", "high"))
+    if text == NOTHING or low is None or high is None or math.isinf(low) or math.isinf(high):
+        return text
+    tenth = Decimal("0.1")
+    ends = (
+        (Decimal(repr(low)) * 100).quantize(tenth, ROUND_FLOOR),
+        (Decimal(repr(high)) * 100).quantize(tenth, ROUND_CEILING),
+    )
+    return f"{text} [{ends[0]}, {ends[1]}]"
+
+
+def p_value(value: object) -> str:
+    """A p-value: three decimals, or a power of ten below 0.001.
+
+    >>> p_value(0.03), p_value(3.21e-7), p_value(0.0), p_value(1.0)
+    ('0.030', '3.2e-07', '< 1e-300', '1')
+    """
+    x = number(value)
+    if x is None:
+        return NOTHING
+    if x < _TINIEST:
+        return "< 1e-300"
+    if x < 1e-3:
+        return f"{x:.1e}"
+    return "1" if x >= 1 else f"{min(x, 0.999):.3f}"
+
+
+def epsilon(value: object) -> str:
+    """An ε, or what is known of it: a number, or the ``low`` and ``high`` of bounds.
+
+    >>> epsilon(0.25), epsilon({"low": 49000.0, "high": "inf"}), epsilon({"low": 0.0, "high": 0.2551})
+    ('0.25', '≥ 4.9e+04', '≤ 0.256')
+    >>> epsilon({"low": 1.0, "high": 2.0}), epsilon({"low": 0.25, "high": 0.25}), epsilon({"low": 0, "high": "inf"})
+    ('1 … 2', '0.25', 'unknown')
+    """
+    if not isinstance(value, Mapping):
+        x = number(value)
+        return NOTHING if x is None else "∞" if x == math.inf else f"{x:.3g}"
+    low, high = number(value.get("low")), number(value.get("high"))
+    low = 0.0 if low is None else low
+    high = math.inf if high is None else high
+    if low == math.inf:
+        return "∞"
+    if math.isclose(low, high, rel_tol=1e-9):
+        return f"{low:.3g}"
+    if low <= 0:
+        return "unknown" if math.isinf(high) else f"≤ {_outwards(high, up=True)}"
+    if math.isinf(high):
+        return f"≥ {_outwards(low, up=False)}"
+    return f"{_outwards(low, up=False)} … {_outwards(high, up=True)}"
+
+
+def _outwards(x: float, *, up: bool, digits: int = 3) -> str:
+    if math.isclose(x, float(f"{x:.{digits}g}"), rel_tol=1e-12):
+        return f"{x:.{digits}g}"
+    exact = Decimal(repr(x))
+    step = Decimal(1).scaleb(exact.adjusted() - digits + 1)
+    return f"{float(exact.quantize(step, ROUND_CEILING if up else ROUND_FLOOR)):.{digits}g}"
+
+
+def setting(value: object) -> str:
+    """A setting or any other JSON value in one line.
+
+    >>> setting(0.25), setting(True), setting([1, 64]), setting("a")
+    ('0.25', 'true', '1, 64', 'a')
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value) if abs(value) < 10**40 else quantity(value)
+    if isinstance(value, float):
+        return quantity(value, digits=6).replace(",", "")
+    if value is None:
+        return NOTHING
+    if isinstance(value, (list, tuple)) and not any(isinstance(v, (list, tuple, Mapping)) for v in value):
+        return printable(", ".join(setting(v) for v in value), limit=400)
+    if isinstance(value, (list, tuple, Mapping)):
+        return printable(json.dumps(value, ensure_ascii=False, default=str), limit=400)
+    return printable(value, limit=400)

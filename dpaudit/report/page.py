@@ -1,0 +1,156 @@
+"""Writing the page and the JSON document."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpaudit.errors import UsageError
+from dpaudit.report import format as fmt
+from dpaudit.report.rows import shared_settings
+from dpaudit.report.sentences import audit_sentence, experiment_sentence
+from dpaudit.report.tables import blind_spots_table, cells_table, facts_table, summary_table, tests_table
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+__all__ = ["render_report", "write_json", "write_report"]
+
+MOST_CELLS = 400
+
+
+def write_report(document: Mapping[str, Any], path: Path) -> Path:
+    """Write a document as one self-contained HTML file (no script, no network), atomically; returns ``path``.
+
+    Raises:
+        UsageError: the document is neither an audit nor an experiment.
+    """
+    return _write(render_report(document), path)
+
+
+def write_json(document: Mapping[str, Any], path: Path) -> Path:
+    """Write a document as indented UTF-8 JSON, atomically; returns ``path``.
+
+    Raises:
+        UsageError: it holds something that JSON has no word for (infinities, NaN, objects); ``to_dict`` mends that.
+    """
+    try:
+        text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"document is not JSON-ready ({error}): pass it through dpaudit.types.to_dict first"
+        ) from error
+    return _write(text + "\n", path)
+
+
+def render_report(document: Mapping[str, Any]) -> str:
+    """The HTML of a document, the same bytes for the same document.
+
+    Raises:
+        UsageError: the document is neither an audit nor an experiment.
+    """
+    match document.get("kind"):
+        case "audit" if isinstance(document.get("result"), Mapping):
+            context = _audit(document["result"])
+        case "experiment":
+            context = _experiment(document)
+        case kind:
+            raise UsageError(
+                f"kind={fmt.printable(kind, limit=60)!r}: a report is made from a document of kind "
+                "'audit' (with 'result') or 'experiment'"
+            )
+    return _environment().get_template(f"{document['kind']}.html.j2").render(context)
+
+
+def _audit(result: Mapping[str, Any]) -> dict[str, Any]:
+    from dpaudit.report.figures import p_value_ladder
+
+    dims = result.get("dims") or ()
+    used, asked = fmt.count(result.get("samples")), fmt.count(result.get("samples_requested"))
+    facts = [
+        ("Claim", fmt.printable(result.get("claim", fmt.NOTHING), limit=400)),
+        ("Values", used if used == asked else f"{used} of {asked} asked for"),
+        ("Dimensions", ", ".join(fmt.count(d) for d in dims) or fmt.NOTHING),
+        ("α, for all tests together", fmt.quantity(result.get("alpha"))),
+        ("Time", fmt.seconds(result.get("seconds"))),
+    ]
+    tests = tests_table(result)
+    return {
+        "title": f"Audit of {fmt.printable(result.get('sampler', 'a sampler'), limit=300)}",
+        "verdict": _verdict(result.get("verdict")),
+        "sentence": audit_sentence(result),
+        "reason": "" if result.get("verdict") == "inconclusive" else fmt.printable(result.get("reason") or ""),
+        "facts": facts,
+        "tests": tests,
+        "marked": [cell == "yes" for cell in tests[-1].cells],
+        "figures": _drawn(p_value_ladder(result, prefix="ladder")),
+        "blind_spots": blind_spots_table(result),
+        "provenance": facts_table(result.get("provenance")),
+    }
+
+
+def _experiment(document: Mapping[str, Any]) -> dict[str, Any]:
+    from dpaudit.report.figure_error import protection_against_error
+    from dpaudit.report.figure_phases import phases
+    from dpaudit.report.figures import MOST_ARMS, successes
+    from dpaudit.report.rows import above_chance, attacks_of
+
+    rows: Sequence[Mapping[str, Any]] = document.get("rows") or ()
+    cells = document.get("cells") or ()
+    beaten = [any(above_chance(a) for a in attacks_of(row)) for row in rows]
+    settings = shared_settings(rows)
+    return {
+        "title": fmt.printable(document.get("title") or document.get("name") or "Experiment", limit=300),
+        "verdict": "finding" if any(beaten) else "no-finding" if rows else "inconclusive",
+        "sentence": experiment_sentence(rows),
+        "story": [p for p in fmt.printable(document.get("story") or "", limit=20_000).split("\n\n") if p.strip()],
+        "command": fmt.printable(document.get("command") or ""),
+        "many": len(rows) > MOST_ARMS,
+        "summary": summary_table(rows),
+        "marked": beaten,
+        "settings": [(name, value) for name, value, everywhere in settings if everywhere],
+        "some_settings": [(name, value) for name, value, everywhere in settings if not everywhere],
+        "figures": _drawn(
+            successes(rows, prefix="success"),
+            phases(rows, prefix="phases"),
+            protection_against_error(rows, prefix="error"),
+        ),
+        "cells": cells_table(cells[:MOST_CELLS]),
+        "cells_left_out": max(0, len(cells) - MOST_CELLS),
+        "provenance": facts_table(document.get("provenance")),
+    }
+
+
+def _drawn(*pictures: object) -> list[object]:
+    return [p for p in pictures if p is not None]
+
+
+def _verdict(value: object) -> str:
+    """A CSS class: one of three words, whatever the document says."""
+    return str(value) if value in {"finding", "no-finding"} else "inconclusive"
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("dpaudit.report", "templates")
+    return Environment(autoescape=True, loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+
+
+def _write(text: str, path: Path) -> Path:
+    """Write beside the target, then rename: a reader sees the old file or the new one, never half of either."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        # A lone surrogate (a file name that is not UTF-8) becomes \udcxx, which JSON reads back as it was.
+        part.write_bytes(text.encode("utf-8", errors="backslashreplace"))
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+    return path

@@ -1,0 +1,100 @@
+"""Matplotlib figures as inline SVG: the page's colours, ids that do not clash, the same bytes each time."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, NamedTuple
+
+from dpaudit.report.format import printable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["ALARM", "CALM", "INK", "PAPER", "QUIET", "Picture", "inline_svg", "short", "style", "superscript"]
+
+INK, CALM, ALARM, QUIET, PAPER = "#010203", "#040506", "#070809", "#0a0b0c", "#0d0e0f"
+"""Sentinels for text and axes, for the expected, a warning, reference lines and the page; its CSS has the colours."""
+
+_CSS = {INK: "currentColor", CALM: "var(--calm)", ALARM: "var(--alarm)", QUIET: "var(--quiet)", PAPER: "var(--paper)"}
+_TAG = re.compile(r"<[^>]*>")
+
+
+class Picture(NamedTuple):
+    """A figure for the page: its SVG, what it shows in words, and its caption."""
+
+    svg: str
+    alt: str
+    caption: str
+
+
+def style() -> AbstractContextManager[None]:
+    """The drawing style; wrap the making of a figure in it."""
+    from matplotlib import rc_context
+
+    return rc_context(
+        {
+            "svg.fonttype": "none",
+            "svg.hashsalt": "dpaudit",
+            "text.parse_math": False,
+            "font.family": "DejaVu Sans",
+            "font.size": 9.5,
+            "axes.labelsize": 9.5,
+            "axes.titlesize": 9.5,
+            "axes.linewidth": 0.6,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "xtick.labelsize": 9,
+            "ytick.labelsize": 9,
+            "legend.frameon": False,
+            "legend.fontsize": 9,
+            **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
+        }
+    )
+
+
+def inline_svg(draw: Callable[[], Figure], *, prefix: str) -> str:
+    """Draw a figure in our style and give it as SVG for an HTML page; its ids start with ``prefix``."""
+    out = io.StringIO()
+    with style(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        warnings.filterwarnings("ignore", message="constrained_layout not applied")
+        figure = draw()
+        nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
+        figure.savefig(out, format="svg", transparent=True, metadata=nothing)
+    text = out.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.DOTALL)
+    return _TAG.sub(lambda tag: _adapted(tag.group(), prefix), re.sub(r">\s+<", "><", text)).strip()
+
+
+def _adapted(tag: str, prefix: str) -> str:
+    """One tag: prefix ids and what refers to them, swap the sentinel colours, size by CSS. Text is left alone."""
+    tag = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", tag)
+    tag = re.sub(r'\bid="', f'id="{prefix}-', tag)
+    tag = tag.replace("url(#", f"url(#{prefix}-").replace('xlink:href="#', f'href="#{prefix}-')
+    for sentinel, css in _CSS.items():
+        tag = tag.replace(sentinel, css)
+    tag = re.sub(r"font-family:[^;\"]*;? ?|(?<=font: )([\d.]+px) [^;\"]*", r"\1", tag)
+    if tag.startswith("<svg"):
+        tag = re.sub(r'\s(width|height|version)="[^"]*"', "", tag)
+    return tag
+
+
+def short(text: str, *, limit: int = 32) -> str:
+    """A label in one line, cut to fit an axis."""
+    return printable(" ".join(text.split()), limit=limit)
+
+
+def superscript(exponent: int) -> str:
+    """A power of ten.
+
+    >>> superscript(-12), superscript(0)
+    ('10⁻¹²', '1')
+    """
+    if exponent == 0:
+        return "1"
+    return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))

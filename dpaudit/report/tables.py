@@ -1,0 +1,156 @@
+"""The tables of a report as columns of text: the page and the terminal draw the same ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from dpaudit.report import format as fmt
+from dpaudit.report.rows import Row, arm_labels, attacks_of
+
+__all__ = ["Column", "blind_spots_table", "cells_table", "facts_table", "sorted_tests", "summary_table", "tests_table"]
+
+VERDICTS = {"no-finding": "no finding", "finding": "finding", "inconclusive": "inconclusive"}
+
+
+class Column(NamedTuple):
+    """A header and its cells; ``numeric`` columns are set in figures of equal width."""
+
+    header: str
+    cells: list[str]
+    numeric: bool = False
+
+    @property
+    def kind(self) -> str:
+        """How the page sets it: numbers, short text that is not broken, or prose."""
+        if self.numeric:
+            return "number"
+        return "prose" if any(len(line) > 26 for cell in self.cells for line in cell.split("\n")) else "word"
+
+
+def summary_table(rows: Sequence[Row]) -> list[Column]:
+    """An experiment's arms: what a black box sees, what the key holder gets, and what it costs.
+
+    Several attacks on one arm take a line each, with their names. Columns that no row fills are left out.
+    """
+    names = {a.get("attack") for row in rows for a in attacks_of(row)}
+    confidences = {(a.get("interval") or {}).get("confidence") for row in rows for a in attacks_of(row)}
+    only = fmt.number(confidences.pop()) if len(confidences) == 1 else None
+    interval = f"[{100 * only:g} % interval]" if only else "[interval]"
+    columns = [
+        Column("Arm", arm_labels(rows)),
+        Column("Black-box audit", [_black_box(row.get("audit")) for row in rows]),
+        Column(f"Key holder’s success\n{interval}", [_successes(row, named=len(names) > 1) for row in rows], True),
+        Column("ε claimed", [fmt.epsilon(row.get("epsilon_claimed")) for row in rows], True),
+        Column("ε to key holder", [_known(row.get("epsilon_key_holder")) for row in rows], True),
+        Column("ε shown by attack", [_shown(row) for row in rows], True),
+        Column("L2 error", [_error(row) for row in rows], True),
+    ]
+    return [c for i, c in enumerate(columns) if i < 3 or any(cell != fmt.NOTHING for cell in c.cells)]
+
+
+def sorted_tests(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The tests of an audit, smallest adjusted p first."""
+
+    def rank(test: Mapping[str, Any]) -> tuple[float, float, str]:
+        adjusted, p = fmt.number(test.get("p_adjusted")), fmt.number(test.get("p"))
+        return (math.inf if adjusted is None else adjusted, math.inf if p is None else p, str(test.get("name")))
+
+    return sorted(result.get("tests") or (), key=rank)
+
+
+def tests_table(result: Mapping[str, Any]) -> list[Column]:
+    """An audit's tests, smallest adjusted p first."""
+    tests = sorted_tests(result)
+    return [
+        Column("Test", [fmt.printable(t.get("name", ""), limit=200) for t in tests]),
+        Column("Looks at", [fmt.printable(t.get("looks_at", ""), limit=400) for t in tests]),
+        Column("Statistic", [fmt.quantity(t.get("statistic")) for t in tests], True),
+        Column("p", [fmt.p_value(t.get("p")) for t in tests], True),
+        Column("Adjusted p", [fmt.p_value(t.get("p_adjusted")) for t in tests], True),
+        Column("Effect", [fmt.printable(t.get("effect", ""), limit=400) or fmt.NOTHING for t in tests]),
+        Column("Finding", ["yes" if t.get("finding") else "no" for t in tests]),
+    ]
+
+
+def blind_spots_table(result: Mapping[str, Any]) -> list[Column]:
+    """What a pass cannot exclude; a flaw that no sample size would show has no size."""
+    spots = result.get("cannot_rule_out") or ()
+    return [
+        Column("Flaw", [fmt.printable(s.get("flaw", ""), limit=400) for s in spots]),
+        Column("Missed up to", [_size(s) for s in spots], True),
+        Column("In words", [fmt.printable(s.get("says", ""), limit=600) for s in spots]),
+        Column("Test", [fmt.printable(s.get("test", ""), limit=200) for s in spots]),
+    ]
+
+
+def cells_table(cells: Sequence[Mapping[str, Any]]) -> list[Column]:
+    """The finished cells of an experiment: settings and the plain numbers that came out."""
+    return [
+        Column("Cell", [fmt.printable(c.get("cell", ""), limit=200) for c in cells]),
+        Column("Kind", [fmt.printable(c.get("kind", ""), limit=60) for c in cells]),
+        Column("Settings", [_plain(c.get("settings")) for c in cells]),
+        Column("Outcome", [_plain(c.get("outcome")) for c in cells]),
+        Column("Time", [fmt.seconds(c.get("seconds")) for c in cells], True),
+    ]
+
+
+def facts_table(provenance: Mapping[str, Any] | None) -> list[Column]:
+    """Provenance as names and values; versions and plug-ins take a line each."""
+    facts = [(fmt.printable(name, limit=100), _fact(value)) for name, value in (provenance or {}).items()]
+    return [Column("What", [f[0] for f in facts]), Column("Value", [f[1] for f in facts])]
+
+
+def _fact(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "\n".join(f"{fmt.printable(k, limit=100)} {fmt.setting(v)}" for k, v in value.items())
+    if isinstance(value, (list, tuple)) and value and all(isinstance(v, Mapping) for v in value):
+        return "\n".join(" ".join(fmt.setting(x) for x in v.values()) for v in value)
+    return fmt.setting(value)
+
+
+def _plain(values: object) -> str:
+    items = values.items() if isinstance(values, Mapping) else ()
+    scalars = [
+        f"{fmt.printable(k, limit=60)} {fmt.setting(v)}" for k, v in items if not isinstance(v, (Mapping, list, tuple))
+    ]
+    return ", ".join(scalars[:12]) + (", …" if len(scalars) > 12 else "") or fmt.NOTHING
+
+
+def _black_box(audit: Mapping[str, Any] | None) -> str:
+    if not audit:
+        return "not run"
+    verdict = str(audit.get("verdict"))
+    smallest = fmt.p_value(audit.get("smallest_p"))
+    text = VERDICTS.get(verdict, fmt.printable(verdict, limit=60))
+    return text if smallest == fmt.NOTHING else f"{text}\nsmallest p {smallest}"
+
+
+def _successes(row: Row, *, named: bool) -> str:
+    lines = [
+        (f"{fmt.printable(a.get('attack', ''), limit=100)} " if named else "")
+        + fmt.proportion(a["success"], interval=a.get("interval"))
+        for a in attacks_of(row)
+    ]
+    return "\n".join(lines) or "not attacked"
+
+
+def _known(bounds: object) -> str:
+    return fmt.epsilon(bounds) if bounds is not None else fmt.NOTHING
+
+
+def _shown(row: Row) -> str:
+    shown = [x for a in attacks_of(row) if (x := fmt.number(a.get("epsilon_lower_bound"))) is not None]
+    return fmt.epsilon({"low": max(shown), "high": "inf"}) if shown and max(shown) > 0 else fmt.NOTHING
+
+
+def _error(row: Row) -> str:
+    measured, expected = fmt.quantity(row.get("l2_error")), fmt.quantity(row.get("l2_expected"))
+    return measured if fmt.NOTHING in {measured, expected} else f"{measured}\n(expected {expected})"
+
+
+def _size(spot: Mapping[str, Any]) -> str:
+    if fmt.number(spot.get("size")) is None:
+        return "any size"
+    return f"{fmt.quantity(spot['size'], digits=3)} {fmt.printable(spot.get('unit', ''), limit=60)}".strip()

@@ -1,0 +1,67 @@
+"""What is asked of every sampler's request and answer, in one place."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import SamplerOutputError, UsageError
+
+__all__ = ["finite", "plain_f64", "request", "said"]
+
+_LONGEST = 500
+
+
+def request(n: int, d: int, timeout: float) -> None:
+    """Refuse an impossible request.
+
+    Raises:
+        UsageError: ``n`` or ``d`` below 1, or ``timeout`` not above 0.
+    """
+    for name, value in (("n", n), ("d", d)):
+        if value < 1:
+            raise UsageError(f"{name}={value}: a draw has at least one row and one column; ask for 1 or more")
+    if math.isnan(timeout) or timeout <= 0:
+        raise UsageError(f"timeout={timeout}: a time limit is above 0; give it in seconds")
+
+
+def finite(values: npt.NDArray[np.float64], name: str) -> npt.NDArray[np.float64]:
+    """``values`` (n, d), if all of them are finite.
+
+    Raises:
+        SamplerOutputError: some are not: how many, and where the first one is.
+    """
+    good = np.isfinite(values)
+    if not good.all():
+        bad = values.size - int(np.count_nonzero(good))
+        row, column = (int(i) for i in np.unravel_index(int(np.argmin(good)), values.shape))
+        raise SamplerOutputError(
+            f"sampler {name} gave {bad} of {values.size} values that are not finite, the first is "
+            f"[{row}, {column}]={values[row, column]}; noise must be finite, mend the sampler"
+        )
+    return values
+
+
+def plain_f64(name: str, dtype: str, text_mode: bool) -> None:
+    """For sampler kinds that always give float64.
+
+    Raises:
+        UsageError: another ``dtype``, or ``text_mode``.
+    """
+    if dtype != "f64":
+        raise UsageError(
+            f"dtype={dtype}: only command: and file:….bin are read as another type; leave it out of {name}"
+        )
+    if text_mode:
+        raise UsageError(f"text_mode={text_mode}: only command: is read as text; leave it out of {name}")
+
+
+def said(error: BaseException) -> str:
+    """An exception of foreign code on one line: its class and what it says, cut to a sensible length."""
+    try:
+        text = " ".join(str(error).split())[:_LONGEST]
+    except Exception:  # noqa: BLE001 foreign __str__ may do anything
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,170 @@
+"""What a worker calls: a Python function, a library's symbol, a registered source. Imported in the worker only."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit import registry
+from dpaudit.errors import SamplerOutputError, UsageError
+from dpaudit.samplers.check import said
+
+__all__ = ["Target", "answered", "open_target"]
+
+_GUARD = 512  # doubles past the end of a library's buffer
+_UNWRITTEN = np.uint64(0x7FF8_6470_6175_6469)  # a NaN that no sampler writes by chance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Something to call as ``draw(n, d, call)``; ``ours`` if the errors it raises are dpaudit's own."""
+
+    draw: Callable[[int, int, int], Any]
+    dim: int | None = None
+    ours: bool = False
+
+
+def open_target(spec: Mapping[str, Any]) -> Target:
+    """Import or load what the specification names.
+
+    Raises:
+        UsageError: it is not there, or cannot be imported.
+    """
+    sys.path.insert(0, os.getcwd())
+    place, member = spec["place"], spec["member"]
+    if spec["kind"] == "python":
+        return _python(place, member)
+    if spec["kind"] == "library":
+        return _library(place, member, spec["name"])
+    return _source(place, member, spec["seed"])
+
+
+def answered(given: Any, n: int, d: int, name: str) -> npt.NDArray[np.float64]:
+    """An answer as a contiguous float64 array (n, d); (n,) is taken when d = 1.
+
+    Raises:
+        SamplerOutputError: not numbers, or another shape.
+    """
+    call = f"(call n={n}, d={d}); return an array of numbers of shape (n, d)"
+    try:
+        array = np.asarray(given)
+    except (TypeError, ValueError) as error:
+        raise SamplerOutputError(
+            f"sampler {name} returned type={type(given).__name__}, which is no array ({said(error)}) {call}"
+        ) from None
+    if array.dtype.kind not in "iuf":
+        shown = f"type={type(given).__name__}, dtype={array.dtype}"
+        raise SamplerOutputError(f"sampler {name} returned {shown}, which is not real numbers {call}")
+    if array.shape != (n, d) and not (d == 1 and array.shape == (n,)):
+        raise SamplerOutputError(f"sampler {name} returned shape {array.shape}, wanted (n={n}, d={d}) {call}")
+    return np.ascontiguousarray(array, dtype=np.float64).reshape(n, d)
+
+
+def _import(place: str) -> ModuleType:
+    remedy = "run from the folder that holds it, or write its path as ./file.py"
+    try:
+        if "/" not in place and not place.endswith(".py"):
+            return importlib.import_module(place)
+        path = Path(place).resolve()
+        remedy = "mend the file"
+        sys.path.insert(0, str(path.parent))
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        if spec is None or spec.loader is None:
+            raise ImportError("not a Python file")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules.setdefault(path.stem, module)
+        spec.loader.exec_module(module)
+        return module
+    except BaseException as error:  # noqa: BLE001 importing runs foreign code; SystemExit too
+        raise UsageError(f"module={place}: cannot be imported ({said(error)}); {remedy}") from None
+
+
+def _python(place: str, member: str) -> Target:
+    module = _import(place)
+    try:
+        function = attrgetter(member)(module)
+    except AttributeError:
+        names = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
+        near = registry.nearest(member, names[:50]) if names else "; it has no functions"
+        raise UsageError(f"function={member}: not in {place}{near}") from None
+    if not callable(function):
+        raise UsageError(
+            f"function={member}: in {place} it is {type(function).__name__}, not callable; name a function"
+        )
+    if _wants_size(function):
+        return Target(draw=lambda n, d, _: function(size=(n, d)))
+    return Target(draw=lambda n, d, _: function(n, d))
+
+
+def _wants_size(function: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # compiled, without a signature: numpy writes it first in the docstring
+        first = (getattr(function, "__doc__", None) or "").lstrip().split("\n")[0]
+        return "size=None" in first
+    return "size" in parameters and "n" not in parameters
+
+
+def _library(path: str, symbol: str, name: str) -> Target:
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        raise UsageError(f"library={path}: cannot be loaded ({said(error)}); build it for this machine") from None
+    try:
+        function = library[symbol]
+    except AttributeError:
+        raise UsageError(f'symbol={symbol}: not in {path}; export it (in C++ as extern "C")') from None
+    function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
+    function.restype = None
+
+    def draw(n: int, d: int, _: int) -> npt.NDArray[np.float64]:
+        bits = np.full(n * d + _GUARD, _UNWRITTEN)
+        function(bits.ctypes.data, n, d)
+        if (bits[n * d :] != _UNWRITTEN).any():
+            raise SamplerOutputError(
+                f"sampler {name} wrote past the end of its buffer, wanted n*d={n * d} values (call n={n}, d={d}); "
+                "write out[0] to out[n*d - 1] only"
+            )
+        missing = int(np.count_nonzero(bits[: n * d] == _UNWRITTEN))
+        if missing:
+            raise SamplerOutputError(
+                f"sampler {name} wrote {n * d - missing} values, wanted n*d={n * d} (call n={n}, d={d}); write them all"
+            )
+        return bits[: n * d].view(np.float64).reshape(n, d)
+
+    return Target(draw=draw, ours=True)
+
+
+def _source(text: str, mitigation: str | None, seed: str) -> Target:
+    from dpaudit.randomness import KeyedStream  # with cryptography: other workers do without
+
+    source = registry.create("sources", text)
+    defence = None if mitigation is None else registry.create("mitigations", mitigation)
+    root = KeyedStream.from_seed(seed)
+
+    def draw(n: int, d: int, call: int) -> npt.NDArray[Any]:
+        if source.dim is not None and source.dim != d:
+            raise UsageError(f"d={d}: source {text} has dim={source.dim}; ask for d={source.dim}")
+        stream = root.child("call", call)
+        if defence is None:
+            noise = source.sample(n, d, stream=stream)
+        else:
+            torch = importlib.import_module("torch")  # by name: this package is imported where torch may be missing
+            noise = defence.release(torch.zeros((n, d), dtype=torch.float64), source, stream=stream)
+        values: npt.NDArray[Any] = noise.detach().cpu().numpy()
+        return values
+
+    return Target(draw=draw, dim=source.dim, ours=True)

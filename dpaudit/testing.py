@@ -1,0 +1,168 @@
+"""Conformance checks for plug-ins: what every built-in passes, yours can pass too.
+
+Each ``check_*`` raises ``AssertionError`` with what is wrong, and returns nothing. Use them in your own tests::
+
+    from dpaudit.testing import check_attack
+
+    def test_my_attack(): check_attack(MyAttack(...), dim=64)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dpaudit.claims import Claim
+from dpaudit.interfaces import Attack, ClosedSampler, Host, Mitigation, NoiseSource, Test
+from dpaudit.randomness import KeyedStream
+from dpaudit.stats import binomial_two_sided
+
+__all__ = [
+    "check_attack",
+    "check_closed_sampler",
+    "check_host",
+    "check_mitigation",
+    "check_noise_source",
+    "check_test",
+]
+
+
+def _require(condition: object, message: str) -> None:
+    if not condition:
+        raise AssertionError(message)
+
+
+def check_noise_source(source: NoiseSource, *, dim: int = 64) -> None:
+    """Shapes, dtypes, reproducibility by stream, an honest ``claim`` string and roughly the claimed scale.
+
+    Not checked: that the noise has the claimed law; that is what an audit is for.
+    """
+    import torch
+
+    _require(isinstance(source, NoiseSource), f"{source!r} lacks a member of NoiseSource")
+    claim = Claim.parse(source.claim)
+    _require(math.isclose(claim.standard_deviation, source.sigma, rel_tol=1e-9), "claim and sigma disagree")
+    d = source.dim or dim
+    stream = KeyedStream.from_seed("conformance")
+    one = source.sample(300, d, stream=stream.child(1))
+    _require(
+        one.shape == (300, d) and one.dtype == torch.float64, f"wanted float64 (300, {d}), got {one.dtype} {one.shape}"
+    )
+    _require(bool(torch.isfinite(one).all()), "noise is not finite")
+    _require(torch.equal(one, source.sample(300, d, stream=stream.child(1))), "the same stream gave other noise")
+    _require(not torch.equal(one, source.sample(300, d, stream=stream.child(2))), "another stream gave the same noise")
+    _require(source.sample(2, d, stream=stream, dtype=torch.float32).dtype == torch.float32, "dtype is not respected")
+    ratio = float(one.std()) / source.sigma
+    _require(abs(ratio - 1) < 8 / math.sqrt(2 * one.numel()) + 0.02, f"scale is {ratio:.3f} × the claimed sigma")
+
+
+def check_host(host: Host) -> None:
+    """Pairs of the right shape that differ by at most the sensitivity, varied, and reproducible by stream."""
+    import torch
+
+    _require(isinstance(host, Host), f"{host!r} lacks a member of Host")
+    stream = KeyedStream.from_seed("conformance")
+    pairs = host.neighbours(8, stream=stream.child(1))
+    _require(pairs.shape == (8, 2, host.dim) and pairs.dtype == torch.float64, f"pairs are {pairs.dtype} {pairs.shape}")
+    distance = torch.linalg.vector_norm(pairs[:, 0] - pairs[:, 1], dim=1)
+    _require(
+        bool((distance <= host.sensitivity * (1 + 1e-9)).all()), f"a pair is {float(distance.max())} apart, above Δ"
+    )
+    _require(bool((distance > 0).any()), "no pair differs")
+    _require(torch.equal(pairs, host.neighbours(8, stream=stream.child(1))), "the same stream gave other pairs")
+    direction = torch.zeros(host.dim, dtype=torch.float64)
+    direction[0] = 1
+    differences = host.differences(direction)
+    _require(differences.ndim == 1 and len(differences) > 0, "differences must be a non-empty vector")
+    _require(bool((differences.abs() <= host.sensitivity * (1 + 1e-9)).all()), "a difference exceeds the sensitivity")
+
+
+def check_mitigation(mitigation: Mitigation, source: NoiseSource, *, dim: int = 64) -> None:
+    """Shape and dtype kept, the query untouched, no bias, and the error that ``scale`` promises (within 2 %)."""
+    import torch
+
+    _require(isinstance(mitigation, Mitigation), f"{mitigation!r} lacks a member of Mitigation")
+    d = source.dim or dim
+    stream = KeyedStream.from_seed("conformance")
+    query = torch.arange(400 * d, dtype=torch.float64).reshape(400, d)
+    before = query.clone()
+    release = mitigation.release(query, source, stream=stream.child(1))
+    _require(torch.equal(query, before), "the query was changed in place")
+    _require(release.shape == query.shape and release.dtype == query.dtype, "shape or dtype changed")
+    _require(torch.equal(release, mitigation.release(query, source, stream=stream.child(1))), "not reproducible")
+    noise = release - query
+    scale = mitigation.scale(source.sigma)
+    _require(
+        abs(float(noise.std()) / scale - 1) < 0.02, f"error is {float(noise.std()):.4g} a value, scale says {scale:.4g}"
+    )
+    _require(abs(float(noise.mean())) < 6 * scale / math.sqrt(noise.numel()), "the release is biased")
+
+
+def check_attack(attack: Attack, *, dim: int, candidates: int = 3) -> None:
+    """Scores of shape (t, m), one candidate list or one a release, equivariant under reordering, inputs untouched."""
+    import torch
+
+    _require(isinstance(attack, Attack), f"{attack!r} lacks a member of Attack")
+    rng = KeyedStream.from_seed("conformance").numpy()
+    y = torch.from_numpy(rng.standard_normal((5, dim)))
+    q = torch.from_numpy(rng.standard_normal((candidates, dim)))
+    y0, q0 = y.clone(), q.clone()
+    scores = attack.score(y, q)
+    _require(scores.shape == (5, candidates), f"scores have shape {tuple(scores.shape)}, wanted (5, {candidates})")
+    _require(torch.equal(y, y0) and torch.equal(q, q0), "inputs were changed in place")
+    _require(torch.allclose(scores, attack.score(y, q.expand(5, -1, -1))), "(m, d) and (t, m, d) candidates disagree")
+    flipped = attack.score(y, q.flip(0)).flip(1)
+    _require(torch.allclose(scores, flipped), "scores depend on the candidates' order")
+    _require(torch.allclose(scores[2:3], attack.score(y[2:3], q)), "scores depend on the other releases")
+
+
+def check_closed_sampler(sampler: ClosedSampler, *, dim: int = 8) -> None:
+    """Finite float64 blocks of the asked shape, fresh at each call. The sampler is opened and closed here."""
+    _require(isinstance(sampler, ClosedSampler), f"{sampler!r} lacks a member of ClosedSampler")
+    with sampler as opened:
+        d = opened.dim or dim
+        one, two = opened.draw(10, d, timeout=60.0), opened.draw(10, d, timeout=60.0)
+    for block in (one, two):
+        _require(block.shape == (10, d) and block.dtype == np.float64, f"got {block.dtype} {block.shape}")
+        _require(np.isfinite(block).all(), "values are not finite")
+    _require(not np.array_equal(one, two), "two calls gave the same values")
+
+
+class _Block:
+    """The least a test needs to see."""
+
+    def __init__(self, call: int, z: np.ndarray[Any, np.dtype[np.float64]], cells: int) -> None:
+        self.call, self.values, self.z = call, z, z
+        import scipy
+
+        index = np.minimum((scipy.special.ndtr(z.ravel()) * cells).astype(np.int64), cells - 1)
+        self.cells = np.bincount(index, minlength=cells)
+
+
+def check_test(make: Callable[[Claim, KeyedStream], Test], *, repeats: int = 400, samples: int = 6_400) -> None:
+    """p-values that are valid on honest N(0, 1) noise: not more of them below 0.05 or 0.2 than chance allows.
+
+    ``make`` is the test's factory. Fails an invalid test with high probability if its true level at 0.05 is above
+    about 0.10; never fails a valid one but with probability 10^-6 (fixed seed).
+    """
+    claim = Claim.parse("gaussian:sigma=1")
+    p = []
+    for i in range(repeats):
+        stream = KeyedStream.from_seed("conformance").child(i)
+        test = make(claim, stream.child("test"))
+        _require(isinstance(test, Test), f"{test!r} lacks a member of Test")
+        rng = stream.numpy()
+        for call in range(4):
+            test.update(_Block(call, rng.standard_normal((samples // 64, 16)), 1 << 14))
+        evidence = test.evidence(alpha=0.01)
+        _require(0 <= evidence.p <= 1, f"p={evidence.p} is not a probability")
+        p.append(evidence.p)
+    for level in (0.05, 0.2):
+        low = sum(x <= level for x in p)
+        _require(
+            low <= level * repeats or binomial_two_sided(low, repeats, level) > 1e-6,
+            f"{low} of {repeats} p-values on honest noise are ≤ {level}",
+        )

@@ -1,0 +1,237 @@
+"""The words results are made of: frozen, plain, each with its provenance.
+
+Nothing here computes. ``to_dict`` gives JSON-ready values (no NaN, no infinities).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from dpaudit.errors import UsageError
+
+__all__ = [
+    "AttackResult",
+    "AuditResult",
+    "BlindSpot",
+    "CellResult",
+    "EpsilonBounds",
+    "Evidence",
+    "Interval",
+    "PluginOrigin",
+    "Provenance",
+    "Reference",
+    "TestResult",
+    "Verdict",
+    "to_dict",
+]
+
+Verdict = Literal["no-finding", "finding", "inconclusive"]
+Value = str | int | float | bool
+
+
+def to_dict(result: Any) -> Any:
+    """Turn a result (dataclasses, mappings, sequences, numbers) into JSON-ready values.
+
+    Infinite and undefined floats become the strings ``"inf"``, ``"-inf"`` and ``"nan"``: JSON has no word for them.
+    """
+    if dataclasses.is_dataclass(result) and not isinstance(result, type):
+        return {f.name: to_dict(getattr(result, f.name)) for f in dataclasses.fields(result)}
+    if isinstance(result, Mapping):
+        return {str(k): to_dict(v) for k, v in result.items()}
+    if isinstance(result, (list, tuple)):
+        return [to_dict(v) for v in result]
+    if hasattr(result, "tolist"):  # numpy's and torch's scalars and arrays, which json does not know
+        return to_dict(result.tolist())
+    if isinstance(result, float) and not math.isfinite(result):
+        return str(result)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A plug-in by name with its options, as people write it: ``NAME[:option=value,…]``.
+
+    >>> Reference.parse("pancake:sigma=2,key=lab/key.json")
+    Reference(name='pancake', options={'sigma': 2, 'key': 'lab/key.json'})
+    >>> str(Reference.parse("gaussian"))
+    'gaussian'
+    """
+
+    name: str
+    options: Mapping[str, Value] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> Reference:
+        """Read ``NAME[:option=value,…]``; numbers and ``true``/``false`` are recognised, the rest stays text.
+
+        Raises:
+            UsageError: an option without ``=``, or given twice.
+        """
+        name, _, rest = text.partition(":")
+        options: dict[str, Value] = {}
+        for part in filter(None, rest.split(",")):
+            option, equals, value = part.partition("=")
+            option = option.strip().replace("-", "_")
+            if not equals or not option:
+                raise UsageError(f"{part!r} in {text!r}: an option is written name=value, e.g. {name}:sigma=1")
+            if option in options:
+                raise UsageError(f"{option}={value} in {text!r}: given twice; keep one")
+            options[option] = _number(value.strip())
+        return cls(name.strip(), options)
+
+    def __str__(self) -> str:
+        rest = ",".join(f"{k}={v}" for k, v in self.options.items())
+        return f"{self.name}:{rest}" if rest else self.name
+
+
+def _number(text: str) -> Value:
+    if text.lower() in {"true", "false"}:
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A confidence interval: ``[low, high]`` holds the truth with probability ≥ ``confidence``."""
+
+    low: float
+    high: float
+    confidence: float
+    method: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpsilonBounds:
+    """What is known of the least ε (at a given δ) towards someone who holds every secret: ``low ≤ ε ≤ high``.
+
+    ``says`` names the theorem, or says that a bound is numerical or unknown; ``high`` is infinite where none is known.
+    """
+
+    low: float
+    high: float
+    says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginOrigin:
+    """Where a plug-in came from: its kind, name, and the distribution and version that registered it."""
+
+    kind: str
+    name: str
+    distribution: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """What it takes to repeat a result: seed, versions, plug-ins, hardware, time. Never a key."""
+
+    seed: str
+    versions: Mapping[str, str]
+    plugins: tuple[PluginOrigin, ...]
+    hardware: str
+    started: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlindSpot:
+    """A flaw that a pass does not exclude: up to ``size`` it would have been missed more than one time in ten.
+
+    ``size`` is None where no sample size helps.
+    """
+
+    test: str
+    flaw: str
+    size: float | None
+    unit: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What one test of the battery says before α is split.
+
+    ``p`` is valid (super-uniform under the null, up to the approximation that the test's docstring names) for all that
+    the test tried; ``parts`` are its sub-statistics' own p-values, already within ``p``.
+    """
+
+    p: float
+    statistic: float
+    effect: str
+    parts: Mapping[str, float] = field(default_factory=dict)
+    blind_spots: tuple[BlindSpot, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestResult:
+    """One test's line in the verdict; ``p_adjusted`` is Holm's over the whole battery."""
+
+    __test__ = False  # not a pytest class
+
+    name: str
+    p: float
+    p_adjusted: float
+    statistic: float
+    looks_at: str
+    effect: str
+    finding: bool
+    parts: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditResult:
+    """The verdict on one closed sampler against one claim.
+
+    Guarantee: if the sampler is exactly what it claims, independently from value to value, the verdict is ``finding``
+    with probability at most ``alpha``. Not claimed: that ``no-finding`` means honest; see ``cannot_rule_out``.
+    """
+
+    verdict: Verdict
+    reason: str
+    sampler: str
+    claim: str
+    alpha: float
+    tests: tuple[TestResult, ...]
+    samples: int
+    samples_requested: int
+    dims: tuple[int, ...]
+    seconds: float
+    cannot_rule_out: tuple[BlindSpot, ...]
+    provenance: Provenance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttackResult:
+    """How often an attack named the right candidate; ``chance`` is what guessing gets."""
+
+    attack: str
+    trials: int
+    successes: int
+    success: float
+    interval: Interval
+    chance: float
+    epsilon_lower_bound: float
+    l2_error: float
+    l2_expected: float
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellResult:
+    """One finished cell of an experiment, as the store keeps it: what it was, and what came out (JSON-ready)."""
+
+    cell: str
+    kind: str
+    settings: Mapping[str, Any]
+    outcome: Mapping[str, Any]
+    seconds: float
+    provenance: Mapping[str, Any]

@@ -1,0 +1,1 @@
+"""Mitigations between a noise source and a release. See ``mitigations/README.md``."""

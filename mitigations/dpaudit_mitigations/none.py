@@ -1,0 +1,29 @@
+"""No mitigation: the release is the query plus the source's noise. The baseline of every table."""
+
+from __future__ import annotations
+
+import torch
+
+from dpaudit.interfaces import Host, NoiseSource, Stream
+from dpaudit.types import EpsilonBounds
+
+__all__ = ["NoMitigation"]
+
+
+class NoMitigation:
+    """Adds the noise and nothing else.
+
+    Threat model: the source is trusted. Guarantee: the source's own. Cost: none.
+    """
+
+    def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
+        """``query`` plus noise, shape (n, d)."""
+        n, d = query.shape
+        return query + source.sample(n, d, stream=stream, dtype=query.dtype, device=query.device)
+
+    def scale(self, sigma: float) -> float:
+        return sigma
+
+    def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
+        """The source's own."""
+        return source.epsilon(delta, host=host)

@@ -1,0 +1,58 @@
+"""What the README says about speed, measured: `make bench`. Whole processes; CPU seconds, wall seconds, peak memory of one process."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+DPAUDIT = [sys.executable, "-m", "dpaudit"]
+HONEST = "import numpy as np\nrng = np.random.default_rng()\ndef f(n, d): return rng.standard_normal((n, d))\n"
+CASES = {
+    "dpaudit --help": ["--help"],
+    "audit that starts (1e3 values of python:)": [
+        "audit",
+        "python:mine:f",
+        "--claim",
+        "gaussian:sigma=1",
+        "--samples",
+        "1000",
+    ],
+    "audit of 1e7 values, python:": ["audit", "python:mine:f", "--claim", "gaussian:sigma=1"],
+    "audit of 1e7 values, gaussian": ["audit", "gaussian", "--claim", "gaussian:sigma=1"],
+    "demo": ["demo", "--out", "demo"],
+}
+
+
+def measure(args: list[str], folder: Path) -> tuple[float, float, float]:
+    """Wall seconds, CPU seconds with children, and peak memory in MiB of the largest process."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    started = time.perf_counter()
+    pid = subprocess.Popen([*DPAUDIT, *args], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).pid
+    _, _, usage = os.wait4(pid, 0)
+    wall = time.perf_counter() - started
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return wall, cpu, usage.ru_maxrss / 1024
+
+
+def main() -> None:
+    """Print a table: median of three runs after a warm-up."""
+    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    print(f"{'command':44}{'wall s':>8}{'CPU s':>8}{'MiB':>8}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "mine.py").write_text(HONEST)
+        for label, args in CASES.items():
+            runs = [measure(args, folder) for _ in range(4)][1:]
+            wall, cpu, memory = (sorted(column)[1] for column in zip(*runs, strict=True))
+            print(f"{label:44}{wall:8.2f}{cpu:8.2f}{memory:8.0f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Shared fixtures: a small key, a stream, and a sampler made of a plain function."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dpaudit.randomness import KeyedStream
+
+
+class FunctionSampler:
+    """A closed sampler in this process, for tests of the audit only."""
+
+    dim = None
+    available = None
+
+    def __init__(self, function, *, name="test sampler", dim=None, available=None):
+        self.function, self.name, self.dim, self.available = function, name, dim, available
+
+    def draw(self, n, d, *, timeout):
+        return np.asarray(self.function(n, d), dtype=np.float64)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        return None
+
+
+@pytest.fixture
+def stream():
+    return KeyedStream.from_seed("tests")
+
+
+@pytest.fixture
+def function_sampler():
+    return FunctionSampler
+
+
+@pytest.fixture
+def make_key():
+    """A pancake key of fixed secret, so that tests do not depend on luck."""
+    from dpaudit.noise.key import PancakeKey
+
+    def make(dim=64, beta=1e-3, gamma="2sqrtd", tag="a", **options):
+        secret = KeyedStream.from_seed("tests").child("key", tag).bytes(32)
+        return PancakeKey.new(dim=dim, beta=beta, gamma=gamma, secret=secret, **options)
+
+    return make

@@ -1,0 +1,164 @@
+"""Running, killing, resuming."""
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+
+from dpaudit.errors import StoreError
+from dpaudit.experiments import Store, load_spec, make_document, run_experiment
+from dpaudit.experiments.arm import build_arm
+from dpaudit.randomness import KeyedStream
+
+SPEC = """
+name = "small"
+seed = 3
+epsilon = 0.5
+delta = 1e-10
+trials = 200
+[host]
+name = "histogram"
+table = "TABLE"
+[key]
+beta = [1e-4, 2.0]
+gamma = "2sqrtd"
+[[source]]
+name = "gaussian"
+[[source]]
+name = "pancake"
+[[mitigation]]
+name = "none"
+[[mitigation]]
+name = "rotation"
+[[attack]]
+name = "nearest-peak"
+[[attack]]
+name = "likelihood-ratio"
+"""
+
+
+@pytest.fixture
+def small(tmp_path):
+    table = tmp_path / "table.csv"
+    table.write_text("".join(f"bin{i},{1000 + i}\n" for i in range(64)))
+    path = tmp_path / "small.toml"
+    path.write_text(SPEC.replace("TABLE", str(table)))
+    return path
+
+
+def document(folder):
+    with Store.read(folder) as store:
+        return make_document(store.spec, store.results(), command="")
+
+
+def test_key_holder_wins_against_the_bare_pancake_only(small, tmp_path):
+    run_experiment(load_spec(str(small)), out=tmp_path / "out")
+    rows = document(tmp_path / "out")["rows"]
+    assert len(rows) == 8
+    for row in rows:
+        bare = (row["source"], row["mitigation"], row["settings"]["beta"]) == ("pancake", "none", 1e-4)
+        for attack in row["attacks"]:
+            assert (attack["interval"]["low"] > 0.9) == bare
+            assert (attack["epsilon_lower_bound"] > 2) == bare
+        assert row["l2_error"] == pytest.approx(row["l2_expected"], rel=0.03)
+
+
+def test_one_cell_does_not_depend_on_the_others(small, tmp_path):
+    spec = load_spec(str(small))
+    run_experiment(spec, out=tmp_path / "a")
+    small.write_text(small.read_text().replace("beta = [1e-4, 2.0]", "beta = 2.0"))
+    run_experiment(load_spec(str(small)), out=tmp_path / "b")
+    a, b = document(tmp_path / "a")["rows"], document(tmp_path / "b")["rows"]
+    assert [r for r in a if r["settings"]["beta"] == 2.0] == b
+
+
+def test_an_audit_cell_sees_no_key_and_leaves_no_file(small, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    import tempfile
+
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    small.write_text(small.read_text() + "[audit]\nsamples = 100000\n")
+    run_experiment(load_spec(str(small), trials=10), out=tmp_path / "out")
+    rows = document(tmp_path / "out")["rows"]
+    assert {r["audit"]["verdict"] for r in rows} == {"no-finding"}
+    assert list((tmp_path / "tmp").iterdir()) == []
+    secret = KeyedStream.from_seed("3").child("attacker's key").bytes(32)
+    stored = (tmp_path / "out" / "results.sqlite").read_bytes()
+    assert build_arm(load_spec(str(small)).cells()[0].settings, cell="").key.secret == secret
+    assert secret not in stored
+    assert secret.hex().encode() not in stored
+
+
+def test_refusals(small, tmp_path):
+    spec, out = load_spec(str(small), trials=5), tmp_path / "out"
+    run_experiment(spec, out=out)
+    with pytest.raises(StoreError, match="--resume"):
+        run_experiment(spec, out=out)
+    with pytest.raises(StoreError, match="another experiment"):
+        run_experiment(load_spec(str(small), trials=6), out=out, resume=True)
+    with Store.resume(out, spec=Store.read(out).spec), pytest.raises(StoreError, match="another run"):
+        run_experiment(spec, out=out, resume=True)
+    with pytest.raises(StoreError, match="holds no results"):
+        Store.read(tmp_path / "nothing")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "results.sqlite").write_text("this is not a database, not at all" * 100)
+    with pytest.raises(StoreError, match="not a dpaudit store"):
+        Store.read(tmp_path / "broken")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be written"):
+        run_experiment(spec, out=tmp_path / "file" / "out")
+
+
+def cli(*args, **options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "dpaudit", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
+
+
+def test_kill_and_resume_gives_the_same_table(small, tmp_path):
+    """kill -9 again and again at random moments; the table is that of an uninterrupted run, and no cell ran twice."""
+    text = small.read_text().replace("trials = 200", "trials = 40000")
+    small.write_text(text)
+    whole = cli("run", str(small), "--out", str(tmp_path / "whole"), "--format", "json")
+    want, err = whole.communicate(timeout=120)
+    assert whole.returncode == 0, err
+
+    chance, kills, out = random.Random(5), 0, tmp_path / "killed"
+    done: dict[str, str] = {}
+    for _ in range(60):
+        process = cli("run", str(small), "--out", str(out), "--format", "json", "--resume", start_new_session=True)
+        cells = 16
+        before = _count(out)
+        limit = time.monotonic() + 60
+        while process.poll() is None and _count(out) < min(before + 3, cells) and time.monotonic() < limit:
+            time.sleep(0.02)
+        time.sleep(chance.random() * 0.3)
+        if process.poll() is None and _count(out) < cells:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            kills += 1
+            with Store.read(out) as store:
+                now = {r.cell: json.dumps([r.seconds, r.provenance["started"]]) for r in store.results()}
+            assert {k: now[k] for k in done} == done  # nothing lost, nothing run again
+            done = now
+            continue
+        got, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        break
+    assert kills >= 2
+    assert json.loads(got)["rows"] == json.loads(want)["rows"]
+
+
+def _count(folder):
+    try:
+        with Store.read(folder) as store:
+            return len(store.finished())
+    except (StoreError, sqlite3.Error):  # not there yet, or being made
+        return 0

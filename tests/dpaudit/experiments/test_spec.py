@@ -1,0 +1,92 @@
+import pytest
+
+from dpaudit.errors import SpecError, UnknownNameError
+from dpaudit.experiments import load_spec, spec_names
+
+GOOD = """
+name = "t"
+seed = 3
+epsilon = [0.5, 1.0]
+delta = 1e-10
+trials = 50
+[host]
+name = "histogram"
+[key]
+beta = [1e-4, 1e-3]
+gamma = "2sqrtd"
+[[source]]
+name = "gaussian"
+[[source]]
+name = "pancake"
+[[mitigation]]
+name = "none"
+[[mitigation]]
+name = "smoothing"
+tau = [0.1, 0.2, 0.3]
+[[attack]]
+name = "nearest-peak"
+[[exclude]]
+source = "gaussian"
+mitigation = "smoothing"
+[audit]
+samples = 10000
+"""
+
+
+def spec(tmp_path, text):
+    path = tmp_path / "s.toml"
+    path.write_text(text)
+    return load_spec(str(path))
+
+
+def test_the_grid_is_the_product_less_what_is_excluded(tmp_path):
+    cells = spec(tmp_path, GOOD).cells()
+    arms = 2 * 2 * (1 + 4)  # ε × β × (gaussian·none + pancake·(none + 3 smoothings))
+    assert sum(c.kind == "attack" for c in cells) == arms
+    assert sum(c.kind == "audit" for c in cells) == arms
+    assert len({c.id for c in cells}) == len(cells)
+
+
+def test_a_cell_is_named_by_its_settings(tmp_path):
+    a = spec(tmp_path, GOOD).cells()
+    b = spec(tmp_path, GOOD.replace("epsilon = [0.5, 1.0]", "epsilon = [1.0]")).cells()
+    assert {c.id for c in b} < {c.id for c in a}  # dropping an axis value changes no other cell
+    c = spec(tmp_path, GOOD.replace("seed = 3", "seed = 4")).cells()
+    assert not {x.id for x in a} & {x.id for x in c}
+
+
+@pytest.mark.parametrize("name", spec_names())
+def test_built_in_experiments_are_valid(name):
+    assert load_spec(name).cells()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("trials = 50", "trails = 50", "did you mean 'trials'"),
+        ("trials = 50", "trials = '50'", "wrong type"),
+        ("trials = 50", "trials = 0", "trials=0"),
+        ("trials = 50", "trials = true", "wrong type"),
+        ("epsilon = [0.5, 1.0]", "epsilon = []", "empty"),
+        ("epsilon = [0.5, 1.0]", "epsilon = [-1]", "epsilon=-1"),
+        ("epsilon = [0.5, 1.0]", "", "'epsilon' is missing"),
+        ("delta = 1e-10", 'delta = 1e-10\ncalibration = "exakt"', "calibration='exakt'"),
+        ("tau = [0.1, 0.2, 0.3]", f"tau = {[0.1] * 60_000}", "100,000 cells"),
+        ("samples = 10000", "sampels = 1", "did you mean 'samples'"),
+        ("[host]", "[host", "not TOML"),
+        ('[[attack]]\nname = "nearest-peak"', "[[attack]]\nx = 1", "table with a name"),
+    ],
+)
+def test_bad_specs(tmp_path, old, new, says):
+    assert old in GOOD
+    with pytest.raises(SpecError, match=says):
+        spec(tmp_path, GOOD.replace(old, new, 1))
+
+
+def test_unknown_plugins_and_names(tmp_path):
+    with pytest.raises(UnknownNameError, match="did you mean 'nearest-peak'"):
+        spec(tmp_path, GOOD.replace("nearest-peak", "nearest-peek"))
+    with pytest.raises(UnknownNameError, match="did you mean 'demo'"):
+        load_spec("dmeo")
+    with pytest.raises(SpecError, match="no such file"):
+        load_spec("nowhere.toml")

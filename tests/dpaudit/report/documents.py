@@ -1,0 +1,146 @@
+"""Documents for the tests: small, complete, and a hostile one."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+EDGES = [-0.5 + i / 32 for i in range(33)]
+HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(2)> {{ 7*7 }} [red]$\\frac\x1b[31m\u202e\udcff]]>-->'
+
+
+def attack(
+    success: float, *, low: float, high: float, name: str = "likelihood-ratio", spike: bool = False
+) -> dict[str, Any]:
+    counts = [62 + i % 3 for i in range(32)]
+    if spike:
+        counts = [0] * 15 + [1000, 1000] + [0] * 15
+    return {
+        "attack": name,
+        "successes": round(2000 * success),
+        "trials": 2000,
+        "success": success,
+        "interval": {"low": low, "high": high, "confidence": 0.95, "method": "Clopper-Pearson"},
+        "chance": 0.5,
+        "epsilon_lower_bound": 6.1 if spike else 0.0,
+        "details": {"phases": {"edges": EDGES, "counts": counts, "what": "phase of the release along the key"}},
+    }
+
+
+def row(source: str, mitigation: str, found: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+    return {
+        "label": source if mitigation == "none" else f"{source} + {mitigation}",
+        "source": source,
+        "mitigation": mitigation,
+        "settings": {"epsilon": 0.25, "delta": 1e-10},
+        "audit": {"verdict": "no-finding", "samples": 1_000_000, "smallest_p": 0.03},
+        "attacks": found,
+        "epsilon_claimed": 0.25,
+        "epsilon_key_holder": {"low": 49000.0, "high": "inf", "says": "Theorem 4.2"},
+        "l2_error": 1432.1,
+        "l2_expected": 1431.0,
+    } | changes
+
+
+def experiment() -> dict[str, Any]:
+    equal = {"low": 0.25, "high": 0.25, "says": "Gaussian mechanism"}
+    capped = {"low": 0.0, "high": 0.2551, "says": "Proposition 5"}
+    return {
+        "kind": "experiment",
+        "name": "demo",
+        "title": "A covert key",
+        "story": "First paragraph.\n\nSecond paragraph.",
+        "command": "dpaudit run demo",
+        "rows": [
+            row("gaussian", "none", [attack(0.501, low=0.479, high=0.524)], epsilon_key_holder=equal),
+            row("pancake", "none", [attack(0.999, low=0.9964, high=0.99988, spike=True)]),
+            row("pancake", "rotation", [attack(0.495, low=0.472, high=0.518)], epsilon_key_holder=capped),
+            row("pancake", "smoothing", [attack(0.51, low=0.488, high=0.533)], l2_error=1522.9),
+        ],
+        "cells": [
+            {
+                "cell": "a-1",
+                "kind": "attack",
+                "settings": {"source": "pancake"},
+                "outcome": {"success": 0.5},
+                "seconds": 1.5,
+            }
+        ],
+        "provenance": provenance(),
+    }
+
+
+def grid(size: int) -> dict[str, Any]:
+    arms = [("gaussian", "none"), ("pancake", "none"), ("pancake", "rotation"), ("pancake", "smoothing")]
+    rows = []
+    for i in range(size):
+        source, mitigation = arms[i % 4]
+        high = 0.95 if (source, mitigation) == ("pancake", "none") else 0.5
+        found = [attack(high, low=high - 0.02, high=high + 0.02)]
+        changes = {"label": None, "settings": {"epsilon": 0.1 * (1 + i // 4)}, "l2_error": 100.0 * (1 + i)}
+        rows.append(row(source, mitigation, found, **changes))
+    return experiment() | {"rows": rows}
+
+
+def provenance() -> dict[str, Any]:
+    plugin = {"kind": "tests", "name": "moments", "distribution": "dpaudit", "version": "0.1.0"}
+    return {
+        "seed": "0x12",
+        "versions": {"dpaudit": "0.1.0"},
+        "plugins": [plugin],
+        "hardware": "CPU",
+        "started": "2026-01-01",
+    }
+
+
+def audit(verdict: str) -> dict[str, Any]:
+    small = {"no-finding": 0.02, "finding": 0.0}
+    tests = [
+        {
+            "name": name,
+            "p": p,
+            "p_adjusted": min(1.0, 3 * p),
+            "statistic": 1.5,
+            "looks_at": "single values",
+            "effect": "a small one",
+            "finding": 3 * p <= 0.01,
+            "parts": {},
+        }
+        for name, p in (("tails", 0.4), ("moments", small.get(verdict, math.nan)), ("norms", 0.9))
+        if verdict != "inconclusive"
+    ]
+    spots = [
+        {"test": "moments", "flaw": "wrong scale", "size": 0.00091, "unit": "of σ", "says": "0.091 % would pass"},
+        {"test": "projections", "flaw": "a secret direction", "size": None, "unit": "", "says": "no sample size helps"},
+    ]
+    return {
+        "kind": "audit",
+        "result": {
+            "verdict": verdict,
+            "reason": "the process ended with signal 9" if verdict == "inconclusive" else "",
+            "sampler": "python:vendor:noise",
+            "claim": "gaussian:sigma=1",
+            "alpha": 0.01,
+            "tests": tests,
+            "samples": 10_000_000,
+            "samples_requested": 10_000_000,
+            "dims": [1, 64],
+            "seconds": 83.2,
+            "cannot_rule_out": spots if verdict == "no-finding" else [],
+            "provenance": provenance(),
+        },
+    }
+
+
+def made_hostile(value: Any) -> Any:
+    """The same document with every free text, and every key of a mapping of free keys, replaced by the hostile string."""
+    if isinstance(value, dict):
+        kept = {"kind", "verdict"}
+        changed = {k: v if k in kept else made_hostile(v) for k, v in value.items()}
+        for free in ("settings", "provenance", "outcome", "versions"):
+            if isinstance(changed.get(free), dict):
+                changed[free] = {HOSTILE: 1, **changed[free]}
+        return changed
+    if isinstance(value, list):
+        return [made_hostile(v) for v in value]
+    return HOSTILE if isinstance(value, str) and value != "inf" else value

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from dpaudit.errors import UsageError
+from dpaudit.report import render_report, write_json, write_report
+
+spec = importlib.util.spec_from_file_location("report_documents", Path(__file__).with_name("documents.py"))
+documents = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(documents)
+
+ALL = {
+    "experiment": documents.experiment(),
+    "grid": documents.grid(300),
+    **{verdict: documents.audit(verdict) for verdict in ("no-finding", "finding", "inconclusive")},
+}
+FIGURES = {"experiment": 3, "grid": 3, "no-finding": 1, "finding": 1, "inconclusive": 0}
+VOID = {"meta", "link", "img", "br", "hr", "input"}
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, text, and whether every tag is closed in order."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags, self.text, self.open, self.ordered = [], [], [], True
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        self.ordered &= bool(self.open) and self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def pages():
+    return {name: render_report(document) for name, document in ALL.items()}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_page_is_self_contained_and_well_formed(pages, name):
+    page = Page(pages[name])
+    assert page.ordered
+    assert page.open == []
+    names = {tag for tag, _ in page.tags}
+    assert not names & {"script", "link", "img", "iframe", "object", "embed", "base", "form"}
+    for _, attributes in page.tags:
+        assert not any(a.startswith("on") for a in attributes)
+        for value in filter(None, (attributes.get(a) for a in ("href", "src", "xlink:href"))):
+            assert value.startswith("#")
+    assert "http" not in re.sub(r"http-equiv", "", pages[name])
+    assert "@import" not in pages[name]
+    assert "@font-face" not in pages[name]
+    assert not re.search(r"url\((?!#)", pages[name])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_figures_have_alt_text_and_ids_do_not_clash(pages, name):
+    page = Page(pages[name])
+    plots = [a for _, a in page.tags if a.get("role") == "img"]
+    assert len(plots) == FIGURES[name] == sum(tag == "figure" for tag, _ in page.tags)
+    assert all(len(a["aria-label"]) > 40 for a in plots)
+    assert sum(tag == "figcaption" for tag, _ in page.tags) == FIGURES[name]
+    ids = [a["id"] for _, a in page.tags if "id" in a]
+    assert len(ids) == len(set(ids))
+    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', pages[name]))
+    assert used <= set(ids)
+
+
+@pytest.mark.parametrize("name", ["experiment", "finding"])
+def test_figures_take_the_colours_of_the_page(pages, name):
+    svg = "".join(re.findall(r"<svg.*?</svg>", pages[name], flags=re.DOTALL))
+    assert "currentColor" in svg
+    assert set(re.findall(r"#[0-9a-f]{6}\b", svg)) == set()
+    assert "DejaVu" not in svg
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("no-finding", "No finding: nothing contradicts gaussian:sigma=1 in 10,000,000 values; what this cannot exclude"),
+        ("finding", "Finding: moments contradicts gaussian:sigma=1 (smallest adjusted p < 1e-300"),
+        ("inconclusive", "Inconclusive: the process ended with signal 9; this says nothing about gaussian:sigma=1"),
+        ("experiment", "yet its key holder names the right candidate in 99.9 % [99.6, 100.0] of 2,000 releases"),
+        ("experiment", "with rotation or smoothing no attack here beats chance."),
+    ],
+)  # fmt: skip
+def test_verdict_is_on_top(pages, name, sentence):
+    text = "".join(Page(pages[name]).text)
+    assert sentence in text
+    assert text.index(sentence) < 6000 + text.index("dpaudit ·")
+
+
+def test_pass_says_what_it_cannot_exclude(pages):
+    text = "".join(Page(pages["no-finding"]).text)
+    assert "0.00091 of σ" in text
+    assert "any size" in text
+
+
+@pytest.mark.parametrize("name", ["experiment", "no-finding", "finding", "inconclusive"])
+def test_hostile_names_are_only_text(name):
+    html = render_report(documents.made_hostile(ALL[name]))
+    page = Page(html)
+    assert page.ordered
+    assert not {tag for tag, _ in page.tags} & {"script", "img"}
+    assert not any(a.startswith("on") for _, attributes in page.tags for a in attributes)
+    assert "<script>alert(1)</script>" in "".join(page.text)
+    assert "\x1b" not in html
+    assert "\u202e" not in html
+    html.encode("utf-8")
+
+
+def test_same_document_gives_the_same_bytes(pages, tmp_path):
+    for name in ("experiment", "finding"):
+        path = write_report(ALL[name], tmp_path / "a" / f"{name}.html")
+        assert path.read_bytes() == pages[name].encode()
+    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == ["experiment.html", "finding.html"]
+
+
+def test_sizes(pages):
+    assert len(pages["experiment"].encode()) < 150_000
+    assert len(pages["grid"].encode()) < 600_000
+
+
+def test_grid_gathers_its_arms(pages):
+    text = "".join(Page(pages["grid"]).text)
+    assert "Each mark is one of 300 arms" in text
+    assert "pancake + rotation, epsilon 0.1" in text
+
+
+def test_rows_may_lack_nearly_everything():
+    rows = [{}, {"label": "a"}, {"attacks": [{"success": 0.7}]}, {"attacks": None, "audit": None, "settings": None}]
+    broken = {"phases": {"edges": [0, 1], "counts": ["nan"]}}
+    rows.append(
+        documents.row("a", "none", [documents.attack(0.5, low=0.4, high=0.6) | {"details": broken}], l2_error="nan")
+    )
+    assert Page(render_report({"kind": "experiment", "rows": rows})).ordered
+    assert "Nothing yet" in render_report({"kind": "experiment"})
+    assert "No attack was run" in render_report({"kind": "experiment", "rows": [{"label": "a"}]})
+    assert Page(render_report({"kind": "audit", "result": {}})).ordered
+
+
+def test_several_attacks_are_told_apart():
+    found = [
+        documents.attack(0.9, low=0.88, high=0.92),
+        documents.attack(0.5, low=0.48, high=0.52, name="nearest-peak"),
+    ]
+    html = render_report({"kind": "experiment", "rows": [documents.row("pancake", "none", found)]})
+    assert "likelihood-ratio 90.0 % [88.0, 92.0]\nnearest-peak 50.0 % [48.0, 52.0]" in html
+
+
+@pytest.mark.parametrize("document", [{}, {"kind": "audit"}, {"kind": "x"}, {"kind": ["audit"]}])
+def test_other_documents_are_refused(document, tmp_path):
+    with pytest.raises(UsageError, match="kind="):
+        write_report(document, tmp_path / "r.html")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_json_round_trip_and_refusal(tmp_path):
+    path = write_json({"kind": "audit", "σ": "\udcff", "result": {"samples": 3}}, tmp_path / "out" / "r.json")
+    assert json.loads(path.read_text(encoding="utf-8")) == {"kind": "audit", "σ": "\udcff", "result": {"samples": 3}}
+    with pytest.raises(UsageError, match="to_dict"):
+        write_json({"p": float("nan")}, path)
+    assert json.loads(path.read_text(encoding="utf-8"))["kind"] == "audit"
+    assert [p.name for p in path.parent.iterdir()] == ["r.json"]
+
+
+def test_importing_is_cheap():
+    heavy = {"matplotlib", "rich", "jinja2", "scipy", "torch"}
+    code = f"import sys, dpaudit.report; print({heavy} & set(sys.modules))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "set()"

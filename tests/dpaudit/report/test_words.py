@@ -1,0 +1,154 @@
+"""Formatting, sentences and the terminal."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import importlib.util
+import io
+import math
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from dpaudit.report import (
+    audit_sentence,
+    audit_table,
+    epsilon,
+    experiment_sentence,
+    experiment_table,
+    number,
+    p_value,
+    percent,
+    printable,
+    proportion,
+    quantity,
+    summary_table,
+)
+
+spec = importlib.util.spec_from_file_location("report_documents", Path(__file__).with_name("documents.py"))
+documents = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(documents)
+
+
+@pytest.mark.parametrize("module", ["format", "svg"])
+def test_doctests(module):
+    assert doctest.testmod(importlib.import_module(f"dpaudit.report.{module}")).failed == 0
+
+
+@pytest.mark.parametrize(
+    ("bounds", "text"),
+    [
+        ({"low": 0.25, "high": 0.25}, "0.25"),
+        ({"low": 49000.0, "high": "inf"}, "≥ 4.9e+04"),
+        ({"low": 49000.0, "high": math.inf}, "≥ 4.9e+04"),
+        ({"low": 0, "high": 0.2551}, "≤ 0.256"),
+        ({"low": 0.0, "high": "inf"}, "unknown"),
+        ({"low": "nan", "high": "nan"}, "unknown"),
+        ({"low": 0.12341, "high": 0.99991}, "0.123 … 1"),
+        ({"low": "inf", "high": "inf"}, "∞"),
+        ({"low": 0.0, "high": 0.0}, "0"),
+        (0.25, "0.25"),
+        ("inf", "∞"),
+        (None, "–"),
+    ],
+)
+def test_epsilon(bounds, text):
+    assert epsilon(bounds) == text
+
+
+def test_bounds_are_rounded_outwards():
+    for x in (0.12341, 1.2399, 123456.0, 3.0001e-7):
+        assert float(epsilon({"low": x, "high": "inf"}).split()[1]) <= x
+        assert float(epsilon({"low": 0, "high": x}).split()[1]) >= x
+    assert proportion(0.5, interval={"low": 0.47999, "high": 0.52001}) == "50.0 % [47.9, 52.1]"
+    assert proportion(0.5, interval={"low": 0.48, "high": 0.52}) == "50.0 % [48.0, 52.0]"
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [(0.0, "< 1e-300"), (5e-324, "< 1e-300"), (1e-43, "1.0e-43"), (0.00099, "9.9e-04"), (0.001, "0.001"),
+     (0.9999, "0.999"), (1.0, "1"), ("nan", "–"), (None, "–")],
+)  # fmt: skip
+def test_p_values(p, text):
+    assert p_value(p) == text
+
+
+@pytest.mark.parametrize(
+    ("x", "text"),
+    [(0, "0"), (-1432.1, "-1,432"), (9999.96, "10,000"), (0.0005, "0.0005"), (1e7, "1e+07"), (math.inf, "∞"),
+     (-math.inf, "−∞"), (math.nan, "–"), (True, "–"), ("12", "–"), (10**400, "∞")],
+)  # fmt: skip
+def test_quantities(x, text):
+    assert quantity(x) == text
+
+
+@pytest.mark.parametrize(
+    ("x", "text"),
+    [(0.0, "0.0 %"), (1.0, "100.0 %"), (0.9996, "99.96 %"), (1e-9, "< 0.01 %"), (None, "–"), ("inf", "–")],
+)
+def test_percents(x, text):
+    assert percent(x) == text
+
+
+def test_strangers_text_is_cut_and_cleaned():
+    assert printable("a\x1b\u202eb\nc") == "a��b\nc"
+    assert len(printable("x" * 10_000)) == 2000
+    assert number(False) is None
+
+
+def test_sentences_of_experiments():
+    rows = documents.experiment()["rows"]
+    assert experiment_sentence(rows[:1]).startswith(
+        "No attack beats chance on any of the 1 arms: the highest is 50.1 %"
+    )
+    seen = [row | {"audit": {"verdict": "finding"}} for row in rows]
+    assert "the black-box audit does find it" in experiment_sentence(seen)
+    unknown = [row | {"audit": None} for row in rows]
+    assert "no black-box audit cleared it" in experiment_sentence(unknown)
+    leaky = [*rows, documents.row("pancake", "rotation", [documents.attack(0.7, low=0.68, high=0.72)], label="worse")]
+    assert "with smoothing no attack" in experiment_sentence(leaky)
+    assert audit_sentence({"verdict": "<x>"}) == "No verdict: the result says '<x>'."
+
+
+def test_summary_has_one_cell_a_row_and_drops_empty_columns():
+    rows = documents.experiment()["rows"]
+    columns = {c.header: c.cells for c in summary_table(rows)}
+    assert all(len(cells) == len(rows) for cells in columns.values())
+    assert columns["ε to key holder"] == ["0.25", "≥ 4.9e+04", "≤ 0.256", "≥ 4.9e+04"]
+    assert columns["L2 error"][1] == "1,432\n(expected 1,431)"
+    assert "L2 error" not in {c.header for c in summary_table([{"label": "a"}])}
+
+
+def drawn(renderable, *, width=120) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width, force_terminal=False).print(renderable)
+    return out.getvalue()
+
+
+def test_terminal_says_what_the_page_says():
+    document = documents.experiment()
+    table = experiment_table(document)
+    assert isinstance(table, Table)
+    for width in (80, 120):
+        text = drawn(table, width=width)
+        assert "99.9 %" in text
+        assert "[99.6, 100.0]" in text
+        assert " ".join(text.split()).endswith("with rotation or smoothing no attack here beats chance.")
+    passed, found = (drawn(audit_table(documents.audit(v)["result"])) for v in ("no-finding", "finding"))
+    assert "What a pass cannot exclude" in passed
+    assert "any size" in passed
+    assert "What a pass cannot exclude" not in found
+    assert "< 1e-300" in found
+    assert "signal 9" in drawn(audit_table(documents.audit("inconclusive")["result"]))
+
+
+def test_terminal_shows_markup_and_escapes_as_text():
+    document = documents.made_hostile(documents.experiment())
+    for part in (experiment_table(document), audit_table(documents.made_hostile(documents.audit("finding"))["result"])):
+        text = drawn(part, width=400)
+        assert "[red]" in text
+        assert "\x1b" not in text
+        assert "\u202e" not in text

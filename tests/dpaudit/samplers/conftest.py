@@ -1,0 +1,116 @@
+"""Helpers: a folder to run in, a C compiler, and a look at which processes are left."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import textwrap
+import time
+import uuid
+
+import psutil
+import pytest
+
+from dpaudit.errors import SamplerTimeoutError
+from dpaudit.samplers import open_sampler
+
+
+def processes(marker: str) -> list[list[str]]:
+    """Command lines of living processes with ``marker`` in an argument."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            line = process.cmdline()
+        except psutil.Error:
+            continue
+        if any(marker in word for word in line):
+            found.append(line)
+    return found
+
+
+@pytest.fixture
+def marker() -> str:
+    return f"dpaudit-test-{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def alive():
+    """``alive(marker)`` → processes still there after half a second of grace (killing is not instantaneous)."""
+
+    def look(marker: str) -> list[list[str]]:
+        end = time.monotonic() + 0.5
+        while (left := processes(marker)) and time.monotonic() < end:
+            time.sleep(0.01)
+        return left
+
+    return look
+
+
+@pytest.fixture
+def present():
+    """``present(marker)`` waits until such a process is there, so that its absence later means something."""
+
+    def look(marker: str, *, seconds: float = 5) -> bool:
+        end = time.monotonic() + seconds
+        while not (found := processes(marker)) and time.monotonic() < end:
+            time.sleep(0.01)
+        return bool(found)
+
+    return look
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def ends_in_time(here, alive):
+    """A draw times out within a second of its limit and kills all; with a longer limit if the sampler had not begun.
+
+    The sampler writes a file ``ready`` before it falls silent.
+    """
+
+    def check(text: str, marker: str) -> None:
+        for limit in (0.6, 5.0):
+            with open_sampler(text, seed="1") as sampler:
+                start = time.monotonic()
+                with pytest.raises(SamplerTimeoutError, match=rf"timeout={limit:g} s.*\(call n=4, d=2\)"):
+                    sampler.draw(4, 2, timeout=limit)
+                assert limit <= time.monotonic() - start < limit + 1
+                assert not alive(marker)
+            if (here / "ready").exists():
+                return
+        pytest.fail("the sampler never began")
+
+    return check
+
+
+@pytest.fixture
+def module(here):
+    """Writes a Python module into the working directory."""
+
+    def write(code: str, name: str = "foreign.py"):
+        (here / name).write_text("import numpy as np\n" + textwrap.dedent(code))
+        return here / name
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def cc(tmp_path_factory):
+    """``cc(code)`` → a shared library, ``cc(code, program=True)`` → a program."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+
+    def build(code: str, *, program: bool = False):
+        folder = tmp_path_factory.mktemp("c")
+        source, out = folder / "x.c", folder / ("noise" if program else "libnoise.so")
+        source.write_text(textwrap.dedent(code))
+        flags = [] if program else ["-shared", "-fPIC"]
+        subprocess.run([compiler, "-O0", *flags, "-o", out, source], check=True, capture_output=True)
+        return out
+
+    return build

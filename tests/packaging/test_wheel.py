@@ -1,0 +1,84 @@
+"""The wheel, installed into a clean environment without torch."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.packaging, pytest.mark.timeout(600)]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*args, **options):
+    return subprocess.run([str(a) for a in args], check=True, capture_output=True, text=True, **options).stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    out = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, ROOT)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def clean(wheel, tmp_path_factory):
+    env = tmp_path_factory.mktemp("env")
+    run(sys.executable, "-m", "venv", env)
+    run(env / "bin/pip", "install", "-q", "--disable-pip-version-check", "-c", ROOT / "constraints.txt", wheel)
+    return env / "bin"
+
+
+def test_top_level_names_are_the_three_packages(wheel):
+    names = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    assert {n for n in names if not n.endswith(".dist-info")} == {"dpaudit", "dpaudit_attacks", "dpaudit_mitigations"}
+    inside = zipfile.ZipFile(wheel).namelist()
+    for needed in (
+        "dpaudit/py.typed",
+        "dpaudit/hosts/data/us_county_population_2000.csv",
+        "dpaudit/experiments/specs/demo.toml",
+    ):
+        assert needed in inside
+
+
+def test_it_audits_without_torch(clean, tmp_path):
+    assert "torch" not in run(clean / "pip", "list", "--disable-pip-version-check").split()
+    assert "Exit codes" in run(clean / "dpaudit", "--help", cwd=tmp_path)
+    out = run(
+        clean / "dpaudit",
+        "audit",
+        "python:numpy.random:standard_normal",
+        "--claim",
+        "gaussian:sigma=1",
+        "--samples",
+        "1e5",
+        "--seed",
+        "1",
+        cwd=tmp_path,
+    )
+    assert out.startswith("No finding")
+
+
+def test_what_needs_torch_says_so(clean, tmp_path):
+    for args in (("demo",), ("audit", "gaussian", "--claim", "gaussian:sigma=1")):
+        done = subprocess.run([clean / "dpaudit", *args], capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 2
+        assert "pip install 'dpaudit[torch]'" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_strangers_plugin_is_found_and_runs(tmp_path):
+    """examples/own_attack, installed beside this environment's dpaudit."""
+    import os
+
+    site = tmp_path / "site"
+    own = ROOT / "examples" / "own_attack"
+    run(sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", site, own)
+    env = {**os.environ, "PYTHONPATH": str(site)}
+    dpaudit = [sys.executable, "-m", "dpaudit"]
+    assert "own-attack 1.0" in run(*dpaudit, "list", "attacks", env=env)
+    out = run(*dpaudit, "run", own / "experiment.toml", "--out", tmp_path / "out", env=env)
+    assert "nearest-candidate" in out
+    run(sys.executable, "-m", "pytest", "-q", "-c", os.devnull, own / "tests", env=env, cwd=tmp_path)

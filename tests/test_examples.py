@@ -1,0 +1,26 @@
+"""The examples run as they stand and show what they say."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+
+def run(name):
+    done = subprocess.run([sys.executable, EXAMPLES / name], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_audit_a_closed_sampler():
+    out = run("01_audit_a_closed_sampler.py")
+    assert "finding: tails" in out or "no C compiler" in out
+
+
+def test_plant_and_catch():
+    out = run("02_plant_and_catch.py")
+    assert "black-box audit: no-finding" in out
+    right = [int(line.split("right in ")[1].split()[0]) for line in out.splitlines() if "right in" in line]
+    assert right[0] >= 490
+    assert 190 <= right[1] <= 310  # 500 fair coins, 5 standard deviations either side
