@@ -18,7 +18,7 @@ from typing import Any
 from dpaudit.errors import DuplicatePluginError, MissingExtraError, UnknownNameError, UsageError
 from dpaudit.types import PluginOrigin, Reference
 
-__all__ = ["KINDS", "Plugin", "create", "load", "nearest", "plugin", "plugins"]
+__all__ = ["KINDS", "Plugin", "create", "load", "missing_extra", "nearest", "plugin", "plugins"]
 
 KINDS = ("sources", "samplers", "hosts", "attacks", "mitigations", "tests")
 
@@ -95,13 +95,18 @@ def load(kind: str, name: str) -> Any:
     try:
         return found.entry_point.load()
     except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing in _EXTRAS:
-            raise MissingExtraError(
-                f"{kind.removesuffix('s')}={name}: needs {missing}, which is not installed; "
-                f"pip install 'dpaudit[{_EXTRAS[missing]}]'"
-            ) from error
-        raise
+        hint = missing_extra(error)
+        if hint is None:
+            raise
+        raise MissingExtraError(f"{kind.removesuffix('s')}={name}: {hint}") from error
+
+
+def missing_extra(error: ModuleNotFoundError) -> str | None:
+    """What to install, if the module that is missing comes with one of dpaudit's extras."""
+    missing = (error.name or "").partition(".")[0]
+    if missing not in _EXTRAS:
+        return None
+    return f"needs {missing}, which is not installed; pip install 'dpaudit[{_EXTRAS[missing]}]'"
 
 
 def create(kind: str, reference: Reference | str, *args: Any) -> Any:

@@ -12,6 +12,7 @@ def main() -> None:
     """Run the command line; deliberate errors become one clear line and the documented exit code, never a traceback."""
     from dpaudit.cli.app import app
     from dpaudit.errors import DpauditError
+    from dpaudit.registry import missing_extra
 
     try:
         app()
@@ -25,6 +26,10 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; nothing more to say
         sys.exit(0)
     except Exception as error:
+        hint = missing_extra(error) if isinstance(error, ModuleNotFoundError) else None
+        if hint is not None:
+            print(f"dpaudit: this command {hint}", file=sys.stderr)
+            sys.exit(2)
         if os.environ.get("DPAUDIT_DEBUG"):
             raise
         print(

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dpaudit.cli.output import emit, note, progress_bar, write_json_line
+from dpaudit.cli.output import emit, note, out_console, progress_bar, write_json_line
 from dpaudit.errors import StoreError
 from dpaudit.report import experiment_table, write_json, write_report
 
@@ -54,7 +54,7 @@ def _run(name: str, *, out: Path, resume: bool, trials: int | None, output: str,
     if output == "json":
         write_json_line(document)
     else:
-        emit(experiment_table(document))
+        emit(experiment_table(document, width=out_console().width))
         note(f"report: {page}")
 
 

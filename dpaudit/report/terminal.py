@@ -18,11 +18,14 @@ __all__ = ["audit_table", "experiment_table"]
 _STYLES = {"finding": "bold dark_orange", "no-finding": "bold", "inconclusive": "bold dim"}
 
 
-def experiment_table(document: Mapping[str, Any]) -> Table:
-    """The arms of an experiment; its title above, what they show together in one sentence below."""
+def experiment_table(document: Mapping[str, Any], *, width: int = 100) -> Table:
+    """The arms of an experiment; its title above, what they show together in one sentence below.
+
+    On a terminal narrower than 100 columns the ends of intervals go under each other; it then fits 80.
+    """
     rows = document.get("rows") or ()
     title = printable(document.get("title") or document.get("name") or "Experiment", limit=200)
-    columns = [_narrow(c) for c in summary_table(rows) if c.header != "ε shown by attack"]
+    columns = [_narrow(c, split=width < 100) for c in summary_table(rows) if c.header != "ε shown by attack"]
     return _drawn(columns, title=title, caption=experiment_sentence(rows))
 
 
@@ -43,11 +46,13 @@ def audit_table(result: Mapping[str, Any]) -> RenderableType:
     return Group(*parts)
 
 
-def _narrow(column: Column) -> Column:
-    """The interval under its number, verdict and error without their second lines: it fits 80 columns."""
+def _narrow(column: Column, *, split: bool) -> Column:
+    """Verdict and error without their second lines; with ``split``, intervals under their numbers."""
     if column.header in {"Black-box audit", "L2 error"}:
         return column._replace(cells=[cell.split("\n")[0] for cell in column.cells])
-    return column._replace(cells=[cell.replace(" [", "\n[") for cell in column.cells]) if column.numeric else column
+    if split and column.numeric:
+        return column._replace(cells=[cell.replace(" [", "\n[").replace(" … ", " …\n") for cell in column.cells])
+    return column
 
 
 def _drawn(columns: Sequence[Column], *, title: str, caption: str = "", marked: Sequence[bool] = ()) -> Table:

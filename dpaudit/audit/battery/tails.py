@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
+import numpy.typing as npt
 import scipy
 
 from dpaudit.claims import Claim
@@ -15,6 +17,12 @@ from dpaudit.types import BlindSpot, Evidence
 __all__ = ["Tails"]
 
 _LEVELS = 10.0 ** -np.arange(1, 13)  # two-sided tail probabilities looked at
+
+
+@functools.cache
+def _thresholds() -> npt.NDArray[np.float64]:
+    """|z| beyond which N(0, 1) has each level's probability."""
+    return np.asarray(-scipy.special.ndtri(_LEVELS / 2))
 
 
 class Tails:
@@ -29,7 +37,6 @@ class Tails:
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del stream
         self._claim = claim
-        self._thresholds = -scipy.special.ndtri(_LEVELS / 2)
         self._n = 0
         self._beyond = np.zeros(len(_LEVELS), np.int64)
         self._max = 0.0
@@ -37,7 +44,7 @@ class Tails:
     def update(self, block: Block) -> None:
         magnitude = np.abs(block.z.ravel())
         self._n += len(magnitude)
-        for i, threshold in enumerate(self._thresholds):
+        for i, threshold in enumerate(_thresholds()):
             magnitude = magnitude[magnitude > threshold]  # each level looks at the one before it only
             self._beyond[i] += len(magnitude)
             if not len(magnitude):
@@ -48,7 +55,7 @@ class Tails:
         n = self._n
         parts = {
             f"beyond {t:.2f} sigma": binomial_two_sided(int(k), n, float(level))
-            for t, k, level in zip(self._thresholds, self._beyond, _LEVELS, strict=True)
+            for t, k, level in zip(_thresholds(), self._beyond, _LEVELS, strict=True)
             if n * level > 1e-3
         }
         log_outside = math.log(2) + float(scipy.special.log_ndtr(-self._max))

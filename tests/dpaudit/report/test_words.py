@@ -130,9 +130,9 @@ def drawn(renderable, *, width=120) -> str:
 
 def test_terminal_says_what_the_page_says():
     document = documents.experiment()
-    table = experiment_table(document)
-    assert isinstance(table, Table)
     for width in (80, 120):
+        table = experiment_table(document, width=width)
+        assert isinstance(table, Table)
         text = drawn(table, width=width)
         assert "99.9 %" in text
         assert "[99.6, 100.0]" in text
