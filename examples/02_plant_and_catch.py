@@ -7,14 +7,14 @@ import tempfile
 from pathlib import Path
 
 import torch
-from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio
-from dpaudit_mitigations.rotation import Rotation
 
 import dpaudit
 from dpaudit.accounting import gaussian_sigma
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
+from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio
+from dpaudit_mitigations.rotation import Rotation
 
 DIM, TRIALS = 256, 500
 

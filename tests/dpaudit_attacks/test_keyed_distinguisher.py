@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio, NearestPeak
 
 from dpaudit.errors import UsageError
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.pancake import Pancake
 from dpaudit.stats import clopper_pearson
 from dpaudit.testing import check_attack
+from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio, NearestPeak
 
 ATTACKS = [NearestPeak, LikelihoodRatio]
 

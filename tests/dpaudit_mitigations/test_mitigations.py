@@ -4,10 +4,6 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio, NearestPeak
-from dpaudit_mitigations.none import NoMitigation
-from dpaudit_mitigations.rotation import Rotation, norm_deviation
-from dpaudit_mitigations.smoothing import Smoothing
 
 from dpaudit.accounting import peak_spacing, smoothing_eta
 from dpaudit.errors import UsageError
@@ -16,6 +12,10 @@ from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.pancake import Pancake
 from dpaudit.stats import clopper_pearson
 from dpaudit.testing import check_mitigation
+from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio, NearestPeak
+from dpaudit_mitigations.none import NoMitigation
+from dpaudit_mitigations.rotation import Rotation, norm_deviation
+from dpaudit_mitigations.smoothing import Smoothing
 
 
 @pytest.mark.parametrize("mitigation", [NoMitigation(), Rotation(), Smoothing(tau=0.5), Smoothing(dim=64)])

@@ -1,6 +1,5 @@
-from own_attack import NearestCandidate
-
 from dpaudit.testing import check_attack
+from own_attack import NearestCandidate
 
 
 def test_conforms():

@@ -63,6 +63,12 @@ def test_wrong_samplers_are_1():
     assert dpaudit("audit", "gaussian", "--claim", "gaussian:sigma=1.02", "--samples", "1e6").returncode == 1
 
 
+def test_the_battery_sees_smoothing_that_is_not_claimed():
+    args = ("audit", "gaussian", "--mitigation", "smoothing:tau=0.1", "--samples", "1e6", "--seed", "1", "--claim")
+    assert dpaudit(*args, f"gaussian:sigma={1.01**0.5}").returncode == 0
+    assert dpaudit(*args, "gaussian:sigma=1").returncode == 1
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [
