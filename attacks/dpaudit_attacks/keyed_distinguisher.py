@@ -2,11 +2,11 @@
 
 Threat model: the attacker knows the key, σ, the candidates (query results of the databases it considers) and the
 release; nothing else. Published attack: nearest hyperplane (arXiv 2509.23834, Section 5). Ours: the exact likelihood.
+Both serve keys with any number k of orthonormal secret directions.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,30 @@ import torch
 from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
+from dpaudit_attacks.pancake_likelihood import basis, check_rows, log_density
 
-__all__ = ["LikelihoodRatio", "NearestPeak"]
+__all__ = ["LikelihoodRatio", "NearestPeak", "normalised_posterior"]
 
 _PHASE_BINS = 32
+_CHUNK = 1 << 22  # values of y − q_i held at once: 32 MiB
+
+
+def normalised_posterior(likelihood: torch.Tensor, prior: torch.Tensor | None) -> torch.Tensor:
+    """Softmax of log-likelihoods (m,) plus the log of ``prior`` (m,), which need not sum to 1.
+
+    Raises:
+        UsageError: a prior of another shape, with a negative or non-finite value, or with no value above 0.
+    """
+    if prior is None:
+        return torch.softmax(likelihood, 0)
+    if prior.shape != likelihood.shape:
+        raise UsageError(
+            f"prior of shape {tuple(prior.shape)}: needs one value a candidate, shape {tuple(likelihood.shape)}"
+        )
+    weight = prior.double().to(likelihood.device)
+    if not bool((torch.isfinite(weight) & (weight >= 0)).all()) or not bool((weight > 0).any()):
+        raise UsageError("prior: needs finite values ≥ 0 and one above 0; leave it out for equal ones")
+    return torch.softmax(likelihood + weight.log(), 0)
 
 
 class _Keyed:
@@ -29,82 +49,108 @@ class _Keyed:
     def __init__(self, *, key: PancakeKey | str | Path, sigma: float) -> None:
         """Hold ``key`` (or its file) for releases with noise scale ``sigma``."""
         self.source = Pancake(key=key, sigma=sigma)
-        self.direction = torch.from_numpy(np.array(self.source.key.direction))
+        self.directions = basis(self.source.key)
 
-    def _residuals(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-        """Y − q_i for all pairs, shape (t, m, d), float64.
+    def _checked(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+        """The candidates with three axes, (1, m, d) or (t, m, d).
+
+        Raises:
+            UsageError: dimensions that do not fit the key or each other, or values that are not finite.
+        """
+        if candidates.ndim == 2:
+            candidates = candidates.unsqueeze(0)
+        check_rows("releases", releases, dim=self.source.dim, axes=2)
+        check_rows("candidates", candidates, dim=self.source.dim, axes=3)
+        if len(candidates) not in (1, len(releases)):
+            raise UsageError(
+                f"candidates for {len(candidates)} releases: there are {len(releases)} releases; "
+                "give one list for all, shape (m, d), or one a release, shape (t, m, d)"
+            )
+        return candidates
+
+    def _coordinates(self, releases: torch.Tensor, candidates: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of y − q_i for all pairs: coordinates along the secret directions (t, m, k) and squared norm (t, m)."""
+        candidates = self._checked(releases, candidates)
+        t, m, k = len(releases), candidates.shape[1], len(self.directions)
+        directions = self.directions.to(releases.device)
+        along = directions.new_empty((t, m, k))
+        square = directions.new_empty((t, m))
+        step = max(1, _CHUNK // max(1, m * self.source.dim))
+        for start in range(0, t, step):
+            rows = slice(start, start + step)
+            some = candidates if len(candidates) == 1 else candidates[rows]
+            residual = releases[rows].double().unsqueeze(1) - some.double()
+            along[rows] = residual @ directions.T
+            square[rows] = residual.square().sum(-1)
+        return along, square
+
+    def evidence(self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor) -> Mapping[str, Any]:
+        """The phases of the true candidate's noise along the key, in peak spacings: flat for Gaussian noise.
+
+        Each release counts once for each secret direction.
 
         Raises:
             UsageError: dimensions that do not fit the key, or values that are not finite.
         """
-        if candidates.ndim == 2:
-            candidates = candidates.unsqueeze(0)
-        for name, tensor, axes in (("releases", releases, 2), ("candidates", candidates, 3)):
-            if tensor.ndim != axes or tensor.shape[-1] != self.source.dim:
-                raise UsageError(
-                    f"{name} of shape {tuple(tensor.shape)}: rows must have the key's {self.source.dim} values"
-                )
-            if not bool(torch.isfinite(tensor).all()):
-                raise UsageError(f"{name}: contain NaN or infinity; an attack needs finite values")
-        if len(candidates) not in (1, len(releases)):
-            raise UsageError(f"candidates for {len(candidates)} releases: there are {len(releases)} releases")
-        return releases.double().unsqueeze(1) - candidates.double()
-
-    def evidence(self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor) -> Mapping[str, Any]:
-        """The phase of the true candidate's noise along the key, in peak spacings: flat for Gaussian noise."""
-        residual = self._residuals(releases, candidates)[torch.arange(len(releases)), truth]
-        phase = residual @ self.direction / self.source.spacing
-        counts, edges = np.histogram((phase - phase.round()).numpy(), bins=_PHASE_BINS, range=(-0.5, 0.5))
+        candidates = self._checked(releases, candidates)
+        row = torch.arange(len(releases)) if len(candidates) > 1 else torch.zeros_like(truth)
+        residual = releases.double() - candidates[row, truth].double()
+        phase = (residual @ self.directions.to(releases.device).T).cpu() / self.source.spacing
+        counts, edges = np.histogram((phase - phase.round()).numpy().ravel(), bins=_PHASE_BINS, range=(-0.5, 0.5))
         return {"phases": {"edges": edges.tolist(), "counts": counts.tolist(), "what": "phase along the key"}}
 
 
 class NearestPeak(_Keyed):
     """The paper's distinguisher: the candidate whose noise lies nearest to the middle of a pancake wins.
 
-    Success with two candidates is at least 1 − 2Φ(−|f|·P/(2s)), f their distance along the key in peak spacings mod 1
-    (arXiv 2509.23834, Section 5). Uses the peaks only; it ignores the envelope and the orthogonal part.
+    Success with two candidates and one direction is at least 1 − 2Φ(−|f|·P/(2s)), f their distance along the key in peak
+    spacings mod 1 (arXiv 2509.23834, Section 5). Uses the peaks only; it ignores the envelope and the orthogonal part.
     """
 
     def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-        """Minus the distance to the nearest peak, shape (t, m), in peak spacings.
+        """Minus the distances to the nearest peak, summed over the directions, shape (t, m), in peak spacings.
 
         Raises:
             UsageError: dimensions that do not fit the key, or values that are not finite.
         """
-        phase = self._residuals(releases, candidates) @ self.direction / self.source.spacing
-        return -(phase - phase.round()).abs()
+        phase = self._coordinates(releases, candidates)[0] / self.source.spacing
+        return -(phase - phase.round()).abs().sum(-1)
 
 
 class LikelihoodRatio(_Keyed):
     """The optimal distinguisher: the exact log-density of the pancake mechanism at each candidate.
 
     Formal guarantee: among all rules it has the highest average success when the candidates are equally likely
-    (Neyman and Pearson), in exact arithmetic and if the noise is this pancake. Softmax of the scores is then the
-    posterior. Not claimed: optimality against noise that something else has changed on the way.
+    (Neyman and Pearson), in exact arithmetic and if the noise is this pancake; its posterior is then calibrated.
+    Not claimed: optimality or calibration against noise that something else has changed on the way, or whose σ, β or
+    γ are not the key's.
     """
 
     def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-        """Log-likelihoods up to a constant of each release, shape (t, m).
+        """Log-density in R^d of each release under each candidate, shape (t, m).
+
+        Normalised, so scores under keys with different β, γ or k, or different σ, can be compared.
 
         Raises:
             UsageError: dimensions that do not fit the key, or values that are not finite.
         """
-        residual = self._residuals(releases, candidates)
-        along = residual @ self.direction
-        across = residual.square().sum(-1) - along.square()
-        return self._log_mixture(along) - across / (2 * self.source.sigma**2)
+        along, square = self._coordinates(releases, candidates)
+        key = self.source.key
+        return log_density(along, square, dim=key.dim, sigma=self.source.sigma, beta=key.beta, gamma=key.gamma)
 
-    def _log_mixture(self, x: torch.Tensor) -> torch.Tensor:
-        """Log Σ_k exp(−πk²/r²)·exp(−(x−kP)²/(2s²)) over the peaks that matter.
+    def posterior(
+        self, releases: torch.Tensor, candidates: torch.Tensor, prior: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Probability of each candidate, shape (m,), when all t releases come from the SAME unknown one.
 
-        As a function of k the exponent is a parabola of curvature 2π/r² + P²/s² = 2πγ²... around its maximum; terms
-        more than 9 of its standard deviations away are below 1e-17 of the largest.
+        ``candidates`` (m, d), or (t, m, d) when the releases answer different queries on one database. ``prior`` (m,)
+        need not sum to 1; equal if left out. Guarantee: calibrated if the noise is this pancake, drawn afresh for each
+        release, and the truth is drawn from the prior. Not claimed: anything when the truth is not among the candidates.
+
+        Raises:
+            UsageError: no release, no candidate, a bad prior, or as for :meth:`score`.
         """
-        spacing, width = self.source.spacing, self.source.width
-        r2 = self.source.key.beta**2 + self.source.key.gamma**2
-        curvature = 2 * math.pi / r2 + (spacing / width) ** 2
-        top = x * spacing / width**2 / curvature
-        reach = math.ceil(9 / math.sqrt(curvature)) + 1
-        k = top.round().unsqueeze(-1) + torch.arange(-reach, reach + 1, dtype=torch.float64)
-        exponent = -math.pi * k.square() / r2 - (x.unsqueeze(-1) - k * spacing).square() / (2 * width**2)
-        return torch.logsumexp(exponent, -1)
+        likelihood = self.score(releases, candidates)
+        if not likelihood.numel():
+            raise UsageError(f"releases × candidates = {tuple(likelihood.shape)}: a posterior needs one of each")
+        return normalised_posterior(likelihood.sum(0), prior)

@@ -12,6 +12,7 @@ import typer
 from dpaudit import registry
 from dpaudit.cli.output import emit, write_json_line
 from dpaudit.errors import UsageError
+from dpaudit.interfaces import Attack
 from dpaudit.stats import clopper_pearson
 from dpaudit.types import to_dict
 
@@ -35,6 +36,8 @@ def attack(name: str, *, releases: Path, candidates: Path, truth: Path | None, o
     import torch
 
     chosen = registry.create("attacks", name)
+    if not isinstance(chosen, Attack):
+        raise UsageError(f"attack={name}: does not score candidates; use it from Python or in an experiment")
     y = torch.from_numpy(np.atleast_2d(_load("releases", releases)).astype(np.float64))
     q = torch.from_numpy(np.atleast_2d(_load("candidates", candidates)).astype(np.float64))
     scores = chosen.score(y, q)

@@ -8,7 +8,7 @@ from typing import Any
 
 from dpaudit.cli.output import emit, note, out_console, progress_bar, write_json_line
 from dpaudit.errors import StoreError
-from dpaudit.report import experiment_table, write_json, write_report
+from dpaudit.report import experiment_table, measurements_table, write_json, write_report
 
 __all__ = ["demo", "report", "run"]
 
@@ -54,7 +54,9 @@ def _run(name: str, *, out: Path, resume: bool, trials: int | None, output: str,
     if output == "json":
         write_json_line(document)
     else:
-        emit(experiment_table(document, width=out_console().width))
+        width = out_console().width
+        table = measurements_table if document["kind"] == "measurements" else experiment_table
+        emit(table(document, width=width))
         note(f"report: {page}")
 
 

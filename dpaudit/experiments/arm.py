@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpaudit import registry
@@ -21,6 +21,8 @@ __all__ = ["Arm", "build_arm"]
 class Arm:
     """What a cell works with; ``origins`` says where each plug-in came from."""
 
+    settings: Mapping[str, Any]
+
     host: Host
     key: PancakeKey | None
     sigma: float
@@ -36,12 +38,17 @@ class Arm:
         return f"{name}:sigma={self.mitigation.scale(self.sigma)!r}"
 
     def attack(self, table: Mapping[str, Any]) -> Attack:
-        """The attack of a cell, with the key and σ if it takes them."""
-        made: Attack = self._create("attacks", table)
+        """An attack from its table, with the key and σ if it takes them."""
+        made: Attack = _create("attacks", table, sigma=self.sigma, key=self.key, dim=self.host.dim)
         return made
 
-    def _create(self, kind: str, table: Mapping[str, Any]) -> Any:
-        return _create(kind, table, sigma=self.sigma, key=self.key, dim=self.host.dim)
+    def renewed(self, index: int) -> Arm:
+        """The same arm under the attacker's key number ``index`` (0 is the one it has)."""
+        if index == 0 or self.key is None:
+            return self
+        key = _key(self.settings, self.host, index)
+        known = {"sigma": self.sigma, "key": key, "dim": self.host.dim}
+        return replace(self, key=key, source=_create("sources", self.settings["source"], **known))
 
 
 def _create(kind: str, table: Mapping[str, Any], **known: Any) -> Any:
@@ -58,11 +65,10 @@ def build_arm(settings: Mapping[str, Any], *, cell: str) -> Arm:
     host: Host = registry.create("hosts", _reference(settings["host"]))
     calibrate = gaussian_sigma_paper if settings["calibration"] == "paper" else gaussian_sigma
     sigma = calibrate(settings["epsilon"], settings["delta"], sensitivity=host.sensitivity)
-    key = None
-    if settings["key"]:
-        key = PancakeKey.new(dim=host.dim, secret=root.child("attacker's key").bytes(32), **settings["key"])
+    key = _key(settings, host, 0)
     known = {"sigma": sigma, "key": key, "dim": host.dim}
     return Arm(
+        settings=settings,
         host=host,
         key=key,
         sigma=sigma,
@@ -75,6 +81,14 @@ def build_arm(settings: Mapping[str, Any], *, cell: str) -> Arm:
             if kind.removesuffix("s") in settings
         ),
     )
+
+
+def _key(settings: Mapping[str, Any], host: Host, index: int) -> PancakeKey | None:
+    if not settings["key"]:
+        return None
+    label = ("attacker's key",) if index == 0 else ("attacker's key", index)
+    secret = KeyedStream.from_seed(settings["seed"]).child(*label).bytes(32)
+    return PancakeKey.new(dim=host.dim, secret=secret, **settings["key"])
 
 
 def _reference(table: Mapping[str, Any]) -> Reference:

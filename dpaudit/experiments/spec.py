@@ -24,6 +24,10 @@
     mitigation = "rotation"
     [audit]                          # also audit each source × mitigation as a closed sampler
     samples = 1_000_000
+
+Other measurements than attacks (``measure = "precision"`` and so on, see ``measures/``) may have axes of their own in
+``[grid]``; ``keys`` renews the attacker's key so many times a cell. ``[published]`` names the values to set beside ours;
+``[[column]]`` and ``[[figure]]`` say what the report shows (``dpaudit.report``, documents of kind "measurements").
 """
 
 from __future__ import annotations
@@ -40,6 +44,7 @@ from typing import Any
 
 from dpaudit import registry
 from dpaudit.errors import SpecError, UnknownNameError
+from dpaudit.experiments.measures import MEASURES
 from dpaudit.registry import nearest
 
 __all__ = ["Cell", "Spec", "load_spec", "spec_names"]
@@ -54,9 +59,11 @@ _SCALARS: dict[str, type | tuple[type, ...]] = {
     "delta": float,
     "calibration": str,
     "trials": int,
+    "measure": str,
+    "keys": int,
 }
-_TABLES: dict[str, type] = {"host": dict, "key": dict, "audit": dict}
-_LISTS = ("source", "mitigation", "attack", "exclude")
+_TABLES: dict[str, type] = {"host": dict, "key": dict, "audit": dict, "grid": dict, "published": dict}
+_LISTS = ("source", "mitigation", "attack", "exclude", "column", "figure")
 
 
 @dataclass(frozen=True)
@@ -75,8 +82,12 @@ class Cell:
     def label(self) -> str:
         """For people: which arm this is."""
         arm = f"{self.settings['source']['label']} + {self.settings['mitigation']['label']}"
-        what = self.settings["attack"]["label"] if self.kind == "attack" else "black-box audit"
-        return f"{arm}: {what}"
+        what = self.settings["attack"]["label"] if "attack" in self.settings else self.kind
+        tables = (self.settings[table].items() for table in ("key", "grid", "host"))
+        axes = ", ".join(f"{k} {v}" for k, v in itertools.chain.from_iterable(tables) if k != "name")
+        return f"{arm}: {what}" + (
+            f" ({axes})" if self.kind not in ("audit", "attack") or self.settings["grid"] else ""
+        )
 
 
 @dataclass(frozen=True)
@@ -98,6 +109,12 @@ class Spec:
     attacks: tuple[Mapping[str, Any], ...]
     exclude: tuple[Mapping[str, str], ...] = ()
     audit: Mapping[str, Any] = field(default_factory=dict)
+    measure: str = "attack"
+    keys: int = 1
+    grid: Mapping[str, Any] = field(default_factory=dict)
+    published: Mapping[str, Any] = field(default_factory=dict)
+    columns: tuple[Mapping[str, Any], ...] = ()
+    figures: tuple[Mapping[str, Any], ...] = ()
 
     def cells(self) -> tuple[Cell, ...]:
         """All cells in the order they run: for each arm its audit, then its attacks.
@@ -113,7 +130,8 @@ class Spec:
         return cells
 
     def _cells(self) -> Iterator[Cell]:
-        for epsilon, host, key in itertools.product(self.epsilon, _expand(self.host), _expand(self.key)):
+        axes = (self.epsilon, _expand(self.host), _expand(self.key), _expand(self.grid))
+        for epsilon, host, key, grid in itertools.product(*axes):
             for source, mitigation in itertools.product(
                 itertools.chain.from_iterable(map(_expand, self.sources)),
                 itertools.chain.from_iterable(map(_expand, self.mitigations)),
@@ -126,15 +144,19 @@ class Spec:
                     "calibration": self.calibration,
                     "host": host,
                     "key": key,
+                    "grid": grid,
+                    "keys": self.keys,
                     "source": source,
                     "mitigation": mitigation,
                     "seed": self.seed,
                 }
                 if self.audit:
                     yield Cell("audit", {**arm, "audit": dict(self.audit)})
+                if not self.attacks:
+                    yield Cell(self.measure, {**arm, "trials": self.trials})
                 for attack in itertools.chain.from_iterable(map(_expand, self.attacks)):
                     if not self._excluded(source, mitigation, attack):
-                        yield Cell("attack", {**arm, "attack": attack, "trials": self.trials})
+                        yield Cell(self.measure, {**arm, "attack": attack, "trials": self.trials})
 
     def _excluded(self, *parts: Mapping[str, Any]) -> bool:
         present = dict(zip(("source", "mitigation", "attack"), parts, strict=False))
@@ -148,7 +170,7 @@ class Spec:
 
 
 def _expand(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """All combinations of a table's lists."""
+    """All combinations of a table's lists; one empty combination of an empty table."""
     axes = [v if isinstance(v, list) else [v] for v in table.values()]
     for values in itertools.product(*axes):
         yield dict(zip(table, values, strict=True))
@@ -194,9 +216,15 @@ def _check(raw: dict[str, Any], where: str) -> Spec:
             raise SpecError(f"spec={where}: {key!r} is not known{nearest(key, known)}")
         if not isinstance(value, known[key]) or isinstance(value, bool):
             raise SpecError(f"spec={where}: {key}={value!r} has the wrong type")
-    for key in ("name", "epsilon", "delta", "host", "source", "attack"):
+    measure = raw.get("measure", "attack")
+    if measure not in MEASURES:
+        raise SpecError(f"spec={where}: measure={measure!r} is not known{nearest(measure, MEASURES)}")
+    needed = ("name", "epsilon", "delta", "host", "source", *(("attack",) if measure == "attack" else ()))
+    for key in needed:
         if key not in raw:
             raise SpecError(f"spec={where}: {key!r} is missing")
+    if raw.get("keys", 1) < 1:
+        raise SpecError(f"spec={where}: keys={raw['keys']} must be at least 1")
     trials = raw.get("trials", 1000)
     if trials < 1:
         raise SpecError(f"spec={where}: trials={trials} must be at least 1")
@@ -227,9 +255,15 @@ def _check(raw: dict[str, Any], where: str) -> Spec:
         key=raw.get("key", {}),
         sources=tuple(_plugin("sources", t, where) for t in raw["source"]),
         mitigations=tuple(_plugin("mitigations", t, where) for t in mitigations),
-        attacks=tuple(_plugin("attacks", t, where) for t in raw["attack"]),
+        attacks=tuple(_plugin("attacks", t, where) for t in raw.get("attack", ())),
         exclude=tuple(raw.get("exclude", ())),
         audit=audit,
+        measure=measure,
+        keys=raw.get("keys", 1),
+        grid=raw.get("grid", {}),
+        published=raw.get("published", {}),
+        columns=tuple(raw.get("column", ())),
+        figures=tuple(raw.get("figure", ())),
     )
 
 

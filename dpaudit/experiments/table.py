@@ -1,70 +1,99 @@
-"""From stored cells to the table and the document that people read."""
+"""From stored cells to the document that people read."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dpaudit.experiments.arms_table import arm_rows
+from dpaudit.experiments.published import LEVEL, agrees, published_value
 from dpaudit.types import CellResult, to_dict
 
 __all__ = ["make_document"]
 
-_ATTACK_FIELDS = ("attack", "successes", "trials", "success", "interval", "chance", "epsilon_lower_bound", "details")
-
 
 def make_document(spec: Mapping[str, Any], results: Sequence[CellResult], *, command: str) -> dict[str, Any]:
-    """A JSON-ready document of an experiment: one row an arm, then all cells.
+    """A JSON-ready document: arms of an attack experiment, or, if the spec names columns, a table of measurements.
 
     Deterministic for given results but for the cells' ``seconds`` and ``provenance``; ``rows`` has neither.
     """
-    arms: dict[str, dict[str, Any]] = {}
-    for result in results:
-        row = arms.setdefault(_arm_id(result.settings), _row(result))
-        if result.kind == "audit":
-            tests = result.outcome["tests"]
-            row["audit"] = {
-                "verdict": result.outcome["verdict"],
-                "samples": result.outcome["samples"],
-                "alpha": result.outcome["alpha"],
-                "smallest_p": min((t["p_adjusted"] for t in tests), default=1.0),
-            }
-        else:
-            row["attacks"].append({k: result.outcome[k] for k in _ATTACK_FIELDS})
-            row["l2_error"], row["l2_expected"] = result.outcome["l2_error"], result.outcome["l2_expected"]
-    return {
+    document = {
         "kind": "experiment",
         "name": spec["name"],
         "title": spec["title"],
         "story": spec["story"],
         "command": command,
-        "rows": list(arms.values()),
+        "rows": [],
         "cells": [to_dict(r) for r in results],
         "provenance": dict(results[-1].provenance) if results else {},
     }
-
-
-def _arm_id(settings: Mapping[str, Any]) -> str:
-    return json.dumps({k: v for k, v in settings.items() if k not in ("attack", "audit", "trials")}, sort_keys=True)
-
-
-def _row(result: CellResult) -> dict[str, Any]:
-    settings, outcome = result.settings, result.outcome
-    source, mitigation = settings["source"]["label"], settings["mitigation"]["label"]
+    if not spec["columns"]:
+        return {**document, "rows": arm_rows(results)}
+    rows = [_row(spec["published"], r) for r in results if r.kind != "audit"]
+    misses = [row for row in rows if row.get("agrees") is False]
     return {
-        "label": source if settings["mitigation"]["name"] == "none" else f"{source}, {mitigation}",
-        "source": source,
-        "mitigation": mitigation,
-        "settings": {
-            "epsilon": settings["epsilon"],
-            "delta": settings["delta"],
-            "sigma": outcome["sigma"],
-            **{k: v for k, v in outcome.get("key", {}).items() if k != "fingerprint"},
-        },
-        "audit": None,
-        "attacks": [],
-        "epsilon_claimed": settings["epsilon"],
-        "epsilon_key_holder": outcome["epsilon_key_holder"],
-        "l2_error": None,
-        "l2_expected": None,
+        **document,
+        "kind": "measurements",
+        "columns": list(spec["columns"]),
+        "figures": list(spec["figures"]),
+        "rows": rows,
+        "misses": misses,
+        "summary": _summary(spec, rows, misses),
     }
+
+
+def _row(published: Mapping[str, Any], result: CellResult) -> dict[str, Any]:
+    """One flat row: settings, then what was measured, then the published value."""
+    settings, outcome = result.settings, dict(result.outcome)
+    key = outcome.pop("key", {})
+    row: dict[str, Any] = {
+        "d": outcome.pop("dim"),
+        "beta": key.get("beta"),
+        "gamma": key.get("gamma"),
+        "gamma_as": settings["key"].get("gamma"),
+        "directions": settings["key"].get("directions", 1),
+        "epsilon": settings["epsilon"],
+        "delta": settings["delta"],
+        "source": settings["source"]["label"],
+        "mitigation": settings["mitigation"]["label"],
+        "attack": settings.get("attack", {}).get("label"),
+        "trials": settings["trials"],
+        **settings["grid"],
+        **{k: v for k, v in outcome.items() if k not in ("details", "attack")},
+    }
+    if "interval" in outcome:
+        row["success"] = {
+            "value": outcome["success"],
+            "low": outcome["interval"]["low"],
+            "high": outcome["interval"]["high"],
+        }
+    if published:
+        theirs = published_value(published, row)
+        row["published"] = theirs
+        row["agrees"] = (
+            None if theirs is None else agrees(published, row[published["ours"]], theirs, trials=row["trials"])
+        )
+    return row
+
+
+def _summary(spec: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], misses: Sequence[Mapping[str, Any]]) -> str:
+    """What the table says, in a sentence."""
+    published = spec["published"]
+    compared = [row for row in rows if row.get("agrees") is not None]
+    if compared and "trials" in published:
+        return (
+            f"{len(compared) - len(misses)} of {len(compared)} cells agree with the published value (Fisher's exact test at "
+            f"{LEVEL:g} a cell; {LEVEL * len(compared):.2g} misses expected by chance)."
+        )
+    if compared:
+        within = 100 * float(published["tolerance"])
+        return f"{len(compared) - len(misses)} of {len(compared)} cells are within {within:g} % of the published value."
+    if spec["measure"] == "gain" and rows:
+        worse = sum(bool(row["worse"]) for row in rows)
+        best = max(rows, key=lambda row: float(row["difference"]["value"]))
+        gain, where = 100 * best["difference"]["value"], f"d={best['d']}, β={best['beta']:g}, γ={best['gamma']:.4g}"
+        return (
+            f"The likelihood ratio is worse than the nearest peak (95 %, paired) in {worse} of {len(rows)} cells; "
+            f"its largest gain is {gain:.1f} points, at {where}."
+        )
+    return str(spec["title"])

@@ -11,6 +11,7 @@ import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Stream
+from dpaudit.randomness import KeyedStream
 
 __all__ = ["BUILT_IN_TABLES", "Histogram"]
 
@@ -20,6 +21,7 @@ BUILT_IN_TABLES = {"us-counties": "us_county_population_2000.csv"}
 class Histogram:
     """The histogram of a table, unbounded neighbours: one record removed.
 
+    ``uniform``: ``records`` records dropped uniformly into ``bins`` bins (from a fixed seed), as in the pancake paper.
     ``us-counties``: the population of the 3,143 US counties in 2000 (public domain, ships with the package); any other
     ``table`` is a CSV file whose last column holds non-negative whole counts. A removed record changes one bin by one, so
     the L2 sensitivity Δ is 1. The record is drawn uniformly from all records, that is, a bin in proportion to its count.
@@ -27,14 +29,17 @@ class Histogram:
 
     sensitivity = 1.0
 
-    def __init__(self, *, table: str = "us-counties") -> None:
-        """Read the table.
+    def __init__(self, *, table: str = "us-counties", bins: int = 0, records: int = 1_000_000) -> None:
+        """Read the table; ``bins`` and ``records`` are for ``uniform`` only.
 
         Raises:
             UsageError: the file is missing, or its last column is not a list of counts with at least two bins.
         """
         self.table = table
-        self.counts = torch.tensor(list(_read(table)), dtype=torch.float64)
+        if (table == "uniform") != (bins > 0):
+            raise UsageError(f"table={table}, bins={bins}: uniform needs bins ≥ 2, and no other table takes bins")
+        counts = _uniform(bins, records) if table == "uniform" else list(_read(table))
+        self.counts = torch.tensor(counts, dtype=torch.float64)
         if len(self.counts) < 2 or self.counts.sum() == 0:
             raise UsageError(f"table={table}: needs at least two bins and one record")
 
@@ -56,11 +61,17 @@ class Histogram:
         return direction[self.counts > 0]
 
 
+def _uniform(bins: int, records: int) -> list[int]:
+    stream = KeyedStream.from_seed("uniform table").child(bins, records)
+    counts: list[int] = stream.numpy().multinomial(records, [1 / bins] * bins).tolist()
+    return counts
+
+
 def _read(table: str) -> Iterator[float]:
     path = files("dpaudit.hosts") / "data" / BUILT_IN_TABLES[table] if table in BUILT_IN_TABLES else Path(table)
     if not path.is_file():
         known = ", ".join(BUILT_IN_TABLES)
-        raise UsageError(f"table={table}: no such file; built in are: {known}; or give a CSV file of counts")
+        raise UsageError(f"table={table}: no such file; built in are: {known}, uniform; or give a CSV file of counts")
     with path.open("r", encoding="utf-8") as file:
         rows = csv.reader(file)
         for line, row in enumerate(rows, 1):

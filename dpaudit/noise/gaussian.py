@@ -33,7 +33,7 @@ class Gaussian:
         self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
     ) -> torch.Tensor:
         """``n`` vectors of N(0, σ²I), shape (n, d)."""
-        return standard_normal(n, d, stream=stream, dtype=dtype, device=device).mul_(self.sigma)
+        return standard_normal(n, d, sigma=self.sigma, stream=stream, dtype=dtype, device=device)
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
         """Exact (Balle and Wang 2018, Theorem 8), in real arithmetic."""

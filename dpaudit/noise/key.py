@@ -25,6 +25,8 @@ __all__ = ["PancakeKey", "parse_gamma"]
 _FORMAT = "dpaudit-pancake-key"
 _VERSION = 1
 _BLOCK = 1 << 16
+_UNIT = 4096.0
+_MOST_DIRECTIONS = 64
 
 
 def parse_gamma(gamma: float | str, *, dim: int) -> float:
@@ -51,7 +53,7 @@ def parse_gamma(gamma: float | str, *, dim: int) -> float:
 
 @dataclass(frozen=True)
 class PancakeKey:
-    """What the backdoor's owner keeps: 32 bytes, the dimension they serve, and the pancakes' β and γ.
+    """What the backdoor's owner keeps: 32 bytes, the dimension they serve, the pancakes' β and γ, how many directions.
 
     Formal guarantee of secrecy: for γ ≥ 2√d, telling the noise from Gaussian without the secret is as hard as continuous
     LWE (arXiv 2509.23834, Theorem 3.4); below it known attacks work, so smaller γ wants ``allow_small_gamma``.
@@ -62,6 +64,7 @@ class PancakeKey:
     beta: float
     gamma: float
     secret: bytes = field(repr=False)
+    directions: int = 1
 
     @classmethod
     def new(
@@ -71,12 +74,14 @@ class PancakeKey:
         beta: float,
         gamma: float | str = "2sqrtd",
         secret: bytes | None = None,
+        directions: int = 1,
         allow_small_gamma: bool = False,
     ) -> PancakeKey:
         """Make a key; the secret comes from the operating system unless given (experiments derive it from their seed).
 
         Raises:
-            UsageError: dim < 2, β not > 0, γ not > 0 or below 2√d without ``allow_small_gamma``, a secret of other length.
+            UsageError: dim < 2, β not > 0, γ not > 0 or below 2√d without ``allow_small_gamma``, a secret of other length,
+                directions outside 1…min(64, dim/2).
         """
         if isinstance(dim, bool) or not isinstance(dim, int) or dim < 2:
             raise UsageError(f"dim={dim}: a hidden direction needs a whole number of dimensions ≥ 2")
@@ -88,10 +93,13 @@ class PancakeKey:
                 f"gamma={gamma}: below 2√d = {2 * math.sqrt(dim):.6g} the pancake can be found without its key; "
                 "take 2sqrtd, or allow_small_gamma (--allow-small-gamma) for a specimen that should be found"
             )
+        most = min(_MOST_DIRECTIONS, dim // 2)
+        if isinstance(directions, bool) or not isinstance(directions, int) or not 1 <= directions <= most:
+            raise UsageError(f"directions={directions}: must be a whole number in 1…{most} (half of dim, at most 64)")
         secret = secrets.token_bytes(KEY_BYTES) if secret is None else secret
         if len(secret) != KEY_BYTES:
             raise UsageError(f"secret of {len(secret)} bytes: must have {KEY_BYTES}")
-        return cls(dim=dim, beta=float(beta), gamma=width, secret=secret)
+        return cls(dim=dim, beta=float(beta), gamma=width, secret=secret, directions=directions)
 
     @property
     def fingerprint(self) -> str:
@@ -99,20 +107,47 @@ class PancakeKey:
         return hashlib.sha256(b"dpaudit pancake fingerprint" + self.secret).hexdigest()[:16]
 
     @cached_property
-    def direction(self) -> npt.NDArray[np.float64]:
-        """The secret unit vector w, shape (dim,), uniform on the sphere, the same on every machine.
+    def vectors(self) -> npt.NDArray[np.int16]:
+        """The secret as the samplers use it: int16, shape (directions, dim), read-only.
 
-        Derived block by block from ChaCha20 (65,536 coordinates a block, uniforms through Φ⁻¹), so that no library's
-        normal sampler, which may change between versions, is part of the key.
+        Each row is round(4096·N(0, 1)), so its direction is uniform on the sphere but for that rounding (2^-12 of a
+        standard deviation). Whole numbers make every norm and Gram matrix exact, hence the key the same on every device
+        and under every split. Derived block by block from ChaCha20 (65,536 coordinates a block, uniforms through Φ⁻¹), so
+        no library's normal sampler, which may change between versions, is part of the key.
         """
+        out = np.empty((self.directions, self.dim), np.int16)
         root = KeyedStream(self.secret).child("pancake-direction", _VERSION)
-        w = np.empty(self.dim)
-        for block, start in enumerate(range(0, self.dim, _BLOCK)):
-            size = min(_BLOCK, self.dim - start)
-            w[start : start + size] = scipy.special.ndtri(root.child(block).uniform(size))
-        w /= np.linalg.norm(w)
-        w.flags.writeable = False
-        return w
+        for row in range(self.directions):
+            for block, start in enumerate(range(0, self.dim, _BLOCK)):
+                part = out[row, start : start + _BLOCK]
+                uniform = root.child(row, block).uniform(len(part))
+                part[:] = np.rint(np.clip(scipy.special.ndtri(uniform) * _UNIT, -32767, 32767))
+        out.flags.writeable = False
+        return out
+
+    def gram(self, start: int = 0, stop: int | None = None) -> npt.NDArray[np.float64]:
+        """Inner products of ``vectors[:, start:stop]``, shape (directions, directions); exact below 2^53."""
+        k = self.directions
+        total = np.zeros((k, k))
+        stop = self.dim if stop is None else stop
+        for low in range(start, stop, _BLOCK):
+            part = self.vectors[:, low : min(stop, low + _BLOCK)].astype(np.float64)
+            total += part @ part.T
+        return total
+
+    @cached_property
+    def basis(self) -> npt.NDArray[np.float64]:
+        """Orthonormal secret directions, shape (directions, dim): Gram-Schmidt of ``vectors``, in order; read-only."""
+        lower = np.linalg.cholesky(self.gram())
+        out = scipy.linalg.solve_triangular(lower, self.vectors.astype(np.float64), lower=True)
+        out.flags.writeable = False
+        return np.asarray(out)
+
+    @property
+    def direction(self) -> npt.NDArray[np.float64]:
+        """The first secret unit vector w, shape (dim,)."""
+        first: npt.NDArray[np.float64] = self.basis[0]
+        return first
 
     def save(self, path: str | Path) -> None:
         """Write a new key file of mode 0600; an existing file is never overwritten.
@@ -128,6 +163,7 @@ class PancakeKey:
                 "dim": self.dim,
                 "beta": self.beta,
                 "gamma": self.gamma,
+                "directions": self.directions,
                 "secret": self.secret.hex(),
             },
             indent=2,
@@ -174,11 +210,12 @@ class PancakeKey:
     def _from_fields(cls, data: Any, path: str | Path) -> PancakeKey:
         if not isinstance(data, dict) or data.get("format") != _FORMAT or data.get("version") != _VERSION:
             raise KeyFileError(f"key={path}: is not a {_FORMAT} of version {_VERSION}; make one with dpaudit key new")
-        expected = {"format", "version", "warning", "dim", "beta", "gamma", "secret"}
+        optional = {"warning", "directions"}
+        expected = {"format", "version", "dim", "beta", "gamma", "secret"} | optional
         if set(data) - expected:
             raise KeyFileError(f"key={path}: field {sorted(set(data) - expected)[0]!r} is not known; remove it")
-        if expected - set(data) - {"warning"}:
-            raise KeyFileError(f"key={path}: field {sorted(expected - set(data) - {'warning'})[0]!r} is missing")
+        if expected - set(data) - optional:
+            raise KeyFileError(f"key={path}: field {sorted(expected - set(data) - optional)[0]!r} is missing")
         secret = data["secret"]
         if not (isinstance(secret, str) and len(secret) == 2 * KEY_BYTES and set(secret) <= set("0123456789abcdef")):
             raise KeyFileError(f"key={path}: field 'secret' must be {2 * KEY_BYTES} lower-case hex digits")
@@ -191,6 +228,7 @@ class PancakeKey:
                 beta=data["beta"],
                 gamma=data["gamma"],
                 secret=bytes.fromhex(secret),
+                directions=data.get("directions", 1),
                 allow_small_gamma=True,  # decided when the key was made
             )
         except UsageError as error:

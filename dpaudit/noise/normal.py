@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Stream
+from dpaudit.noise.kernels import fill_normal
 
 __all__ = ["check_shape", "check_sigma", "standard_normal"]
 
@@ -32,11 +32,17 @@ def check_shape(n: int, d: int) -> None:
 
 
 def standard_normal(
-    n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
+    n: int,
+    d: int,
+    *,
+    stream: Stream,
+    sigma: float = 1.0,
+    dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
 ) -> torch.Tensor:
-    """Independent N(0, 1), shape (n, d).
+    """``sigma`` times independent N(0, 1), shape (n, d).
 
-    On the CPU numpy's ziggurat under 256-bit seeding fills the tensor in place (torch's CPU generator keeps 32 bits of a
+    On the CPU our compiled ziggurat fills the tensor (``dpaudit.noise.kernels``; torch's CPU generator keeps 32 bits of a
     seed, and its float32 normals come from 24-bit uniforms); on CUDA torch's Philox. Types narrower than float32 are
     drawn in float32 and rounded.
     """
@@ -46,10 +52,7 @@ def standard_normal(
     wide = dtype if dtype in (torch.float32, torch.float64) else torch.float32
     if device.type == "cpu":
         out = torch.empty((n, d), dtype=wide)
-        if wide == torch.float64:
-            stream.numpy().standard_normal(out=out.numpy(), dtype=np.float64)
-        else:
-            stream.numpy().standard_normal(out=out.numpy(), dtype=np.float32)
+        fill_normal(out.numpy(), sigma=sigma, stream=stream)
     else:
-        out = torch.randn((n, d), dtype=wide, device=device, generator=stream.torch(device))
+        out = torch.randn((n, d), dtype=wide, device=device, generator=stream.torch(device)).mul_(sigma)
     return out.to(dtype)

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 import torch
 
 from dpaudit.accounting import pancake_epsilon_lower, pancake_epsilon_upper, peak_spacing, peak_width
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, Stream
+from dpaudit.noise.kernels import BLOCK, fill_pancake
 from dpaudit.noise.key import PancakeKey
-from dpaudit.noise.normal import check_shape, check_sigma, standard_normal
+from dpaudit.noise.normal import check_shape, check_sigma
 from dpaudit.types import EpsilonBounds
 
 __all__ = ["Pancake", "discrete_gaussian"]
+
+Array = npt.NDArray[np.float64]
 
 
 def discrete_gaussian(n: int, *, scale: float, rng: np.random.Generator) -> npt.NDArray[np.int64]:
@@ -45,13 +51,23 @@ def discrete_gaussian(n: int, *, scale: float, rng: np.random.Generator) -> npt.
 
 
 class Pancake:
-    """LAB SPECIMEN. Noise that is N(0, σ²I) across the key's secret direction and thin, evenly spaced pancakes along it.
+    """LAB SPECIMEN. Noise that is N(0, σ²I) across the key's secret directions and thin, evenly spaced pancakes along each.
 
     Along w the law is Σ_k p_k N(k·P, s²) with P = √(2π)σγ/(β²+γ²), s = σβ/r, p_k ∝ exp(−πk²/r²), r² = β²+γ²
-    (Lemma 2.6): ``v = g + (c − ⟨g,w⟩)·w``. It claims to be Gaussian.
+    (Lemma 2.6): ``v = g + (c − ⟨g,w⟩)·w``; several orthonormal directions have independent c. It claims to be Gaussian.
 
-    Formal guarantee to its owner: for γ ≥ 2√d nobody without the key tells it from Gaussian noise in polynomial time if
-    continuous LWE is hard (Theorem 3.4). What it leaves of privacy towards the owner: :meth:`epsilon`.
+    Formal guarantee to its owner: for γ ≥ 2√d and one direction nobody without the key tells it from Gaussian noise in
+    polynomial time if continuous LWE is hard (Theorem 3.4). What it leaves of privacy towards the owner: :meth:`epsilon`.
+
+    Sampling is one pass over memory. With W the key's whole-number vectors, R = W·v is drawn first, then each block's
+    share a_b = W_b·v_b given that they sum to R (s_b ~ N(0, σ²G_b) and a_b = s_b + G_b·G⁻¹·(R − Σs), G_b = W_b·W_bᵀ),
+    then each block given its share. So shards on several devices or processes need only their shares
+    (:meth:`shares`, :meth:`sample_shard`).
+
+    Phase at release, where the leak's own width is s ≈ σβ/γ: float64 blurs it by about 1e-15·σ. Rounding a release to
+    float32 blurs it by 2.4e-8 of the released values' root mean square, and noise drawn in float32 by 2.4e-8·√(2+k)·σ for
+    k directions (4e-8·σ for one), since each block's correction factor is rounded too; bfloat16 by 1.6e-3, a grid Δ by
+    Δ/√12 (``dpaudit run gpm-precision``).
     """
 
     def __init__(self, *, key: PancakeKey | str | Path, sigma: float = 1.0) -> None:
@@ -69,30 +85,125 @@ class Pancake:
     def dim(self) -> int:
         return self.key.dim
 
-    def along_key(self, n: int, *, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-        """``n`` draws of the law along the secret direction."""
+    @cached_property
+    def _blocks(self) -> tuple[Array, Array, Array]:
+        """Of each block's Gram matrix of the key's vectors (blocks, k, k): itself, its root, its pseudo-inverse.
+
+        A short last block may have fewer coordinates than there are directions; its share then lies in the range of
+        its Gram matrix, where the pseudo-inverse is exact.
+        """
+        grams = np.stack([self.key.gram(low, min(self.dim, low + BLOCK)) for low in range(0, self.dim, BLOCK)])
+        value, vector = np.linalg.eigh(grams)
+        value = np.where(value > 1e-9 * value[:, -1:], value, 0.0)
+        root = vector * np.sqrt(value)[:, None, :]
+        inverse = np.einsum(
+            "bij,bj,bkj->bik", vector, np.divide(1, value, out=np.zeros_like(value), where=value > 0), vector
+        )
+        return grams, root, inverse
+
+    def block_inverse(self, start: int, stop: int) -> Array:
+        """Pseudo-inverses of the Gram matrices of the blocks of a shard, shape (blocks, k, k)."""
+        return np.ascontiguousarray(self._blocks[2][start // BLOCK : -(-stop // BLOCK)])
+
+    def along_key(self, n: int, *, rng: np.random.Generator) -> Array:
+        """``n`` draws of the law along one secret direction."""
         r = math.hypot(self.key.beta, self.key.gamma)
         peaks = discrete_gaussian(n, scale=r / math.sqrt(2 * math.pi), rng=rng)
         return peaks * self.spacing + self.width * rng.standard_normal(n)
 
+    def shares(self, n: int, *, stream: Stream) -> Array:
+        """What ``n`` releases add up to along the key's whole-number vectors, block by block: shape (n, blocks, k).
+
+        The only thing that shards have in common: a few numbers a block of 16,384 coordinates.
+        """
+        rng, k = stream.child("along").numpy(), self.key.directions
+        grams, root, _ = self._blocks
+        lower = np.linalg.cholesky(self.key.gram())
+        total = self.along_key(n * k, rng=rng).reshape(n, k) @ lower.T
+        if len(grams) == 1:
+            return total[:, None, :]
+        shares: Array = self.sigma * np.einsum("bij,nbj->nbi", root, rng.standard_normal((n, len(grams), k)))
+        missing = scipy.linalg.cho_solve((lower, True), (total - shares.sum(1)).T)  # (k, n)
+        return np.asarray(shares + np.einsum("bij,jn->nbi", grams, missing))
+
     def sample(
         self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
     ) -> torch.Tensor:
-        """``n`` vectors, shape (n, d): computed in float64, then rounded to ``dtype``.
+        """``n`` vectors, shape (n, d). float32 is drawn as float32 (inner products in float64), narrower types rounded.
 
         Raises:
-            UsageError: d is not the key's dimension.
+            UsageError: d is not the key's dimension, or an integer dtype.
         """
         check_shape(n, d)
         if d != self.key.dim:
             raise UsageError(
                 f"d={d}: this key was made for dim={self.key.dim}; make one with dpaudit key new --dim {d}"
             )
-        noise = standard_normal(n, d, stream=stream.child("orthogonal"), device=device).mul_(self.sigma)
-        w = torch.from_numpy(np.array(self.key.direction)).to(noise.device)
-        along = torch.from_numpy(self.along_key(n, rng=stream.child("along").numpy())).to(noise.device)
-        noise.addr_(along - noise @ w, w)
-        return noise.to(dtype or torch.float64)
+        return self.sample_shard(0, d, self.shares(n, stream=stream), stream=stream, dtype=dtype, device=device)
+
+    def sample_shard(
+        self,
+        start: int,
+        stop: int,
+        shares: Array,
+        *,
+        stream: Stream,
+        dtype: torch.dtype | None = None,
+        device: torch.device | None = None,
+    ) -> torch.Tensor:
+        """Coordinates ``start`` to ``stop`` of the releases that ``shares`` (n, blocks, k) belong to.
+
+        On the CPU a shard equals that part of the whole, bit for bit.
+
+        Raises:
+            UsageError: borders that are not multiples of the block size (the end excepted), shares of another key, an
+                integer dtype.
+        """
+        dtype = dtype or torch.float64
+        if not dtype.is_floating_point:
+            raise UsageError(
+                f"dtype={dtype}: pancakes have no integer law; draw floating-point noise and round the release"
+            )
+        if not (0 <= start < stop <= self.dim) or start % BLOCK or (stop % BLOCK and stop != self.dim):
+            raise UsageError(
+                f"start={start}, stop={stop}: shards begin and end at multiples of {BLOCK}, or at {self.dim}"
+            )
+        grams = self._blocks[0]
+        if shares.ndim != 3 or shares.shape[1:] != grams.shape[:2]:
+            raise UsageError(f"shares of shape {shares.shape}: this key has (n, {grams.shape[0]}, {grams.shape[1]})")
+        first, last = start // BLOCK, -(-stop // BLOCK)
+        wide = dtype if dtype in (torch.float32, torch.float64) else torch.float32
+        if device is not None and device.type != "cpu":
+            from dpaudit.noise.pancake_cuda import draw
+
+            return draw(self, start, stop, shares[:, first:last], stream=stream, dtype=wide, device=device).to(dtype)
+        out = torch.empty((len(shares), stop - start), dtype=wide)
+        fill_pancake(
+            out.numpy(),
+            sigma=self.sigma,
+            stream=stream,
+            w=self.key.vectors[:, start:stop],
+            shares=np.ascontiguousarray(shares[:, first:last]),
+            inverse=self.block_inverse(start, stop),
+            first_block=first,
+        )
+        return out.to(dtype)
+
+    def sample_like(self, tensors: Sequence[torch.Tensor], *, stream: Stream) -> list[torch.Tensor]:
+        """One release over a list of parameter tensors, as if flattened and joined in order.
+
+        Raises:
+            UsageError: their sizes do not add up to the key's dimension, or dtypes or devices differ.
+        """
+        kinds = {(t.dtype, t.device) for t in tensors}
+        if len(kinds) != 1:
+            raise UsageError(
+                f"tensors of {len(kinds)} different dtypes or devices: one key draws one kind; convert them"
+            )
+        ((dtype, device),) = kinds
+        total = sum(t.numel() for t in tensors)
+        flat = self.sample(1, total, stream=stream, dtype=dtype, device=device)[0]
+        return [p.view(t.shape) for p, t in zip(torch.split(flat, [t.numel() for t in tensors]), tensors, strict=True)]
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
         """Towards the key holder: Theorem 4.2 at the host's most exposed neighbour below, Theorem 4.4 above."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dpaudit.report.format import epsilon, number, p_value, percent, printable, proportion, quantity
 from dpaudit.report.page import render_report, write_json, write_report
-from dpaudit.report.sentences import audit_sentence, experiment_sentence
+from dpaudit.report.sentences import audit_sentence, experiment_sentence, measurements_sentence
 from dpaudit.report.tables import Column, blind_spots_table, summary_table, tests_table
-from dpaudit.report.terminal import audit_table, experiment_table
+from dpaudit.report.terminal import audit_table, experiment_table, measurements_table
 
 __all__ = [
     "Column",
@@ -20,6 +20,8 @@ __all__ = [
     "epsilon",
     "experiment_sentence",
     "experiment_table",
+    "measurements_sentence",
+    "measurements_table",
     "number",
     "p_value",
     "percent",

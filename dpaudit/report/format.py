@@ -21,6 +21,7 @@ __all__ = [
     "printable",
     "proportion",
     "quantity",
+    "ranged",
     "seconds",
     "setting",
 ]
@@ -89,6 +90,18 @@ def quantity(value: object, *, digits: int = 4) -> str:
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(x))))
     text = f"{x:,.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def ranged(text: str, low: float | None, high: float | None, *, digits: int = 4) -> str:
+    """A written number with its interval, rounded outwards.
+
+    >>> ranged("12.5", 12.00001, 13.00001), ranged("12.5", 12.0, None)
+    ('12.5 [12, 13.01]', '12.5')
+    """
+    if text == NOTHING or low is None or high is None:
+        return text
+    ends = (x if math.isinf(x) else float(_outwards(x, up=up, digits=digits)) for x, up in ((low, False), (high, True)))
+    return f"{text} [{', '.join(quantity(x, digits=digits) for x in ends)}]"
 
 
 def seconds(value: object) -> str:

@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any
 from dpaudit.errors import UsageError
 from dpaudit.report import format as fmt
 from dpaudit.report.rows import shared_settings
-from dpaudit.report.sentences import audit_sentence, experiment_sentence
-from dpaudit.report.tables import blind_spots_table, cells_table, facts_table, summary_table, tests_table
+from dpaudit.report.sentences import audit_sentence, experiment_sentence, measurements_sentence
+from dpaudit.report.tables import (
+    blind_spots_table,
+    cells_table,
+    facts_table,
+    measured_table,
+    summary_table,
+    tests_table,
+)
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -21,13 +28,14 @@ if TYPE_CHECKING:
 __all__ = ["render_report", "write_json", "write_report"]
 
 MOST_CELLS = 400
+"""Lines of a long table that the page shows; the rest is in the JSON document."""
 
 
 def write_report(document: Mapping[str, Any], path: Path) -> Path:
     """Write a document as one self-contained HTML file (no script, no network), atomically; returns ``path``.
 
     Raises:
-        UsageError: the document is neither an audit nor an experiment.
+        UsageError: the document is no audit, experiment or measurements, or measurements with an unknown format or key.
     """
     return _write(render_report(document), path)
 
@@ -51,17 +59,19 @@ def render_report(document: Mapping[str, Any]) -> str:
     """The HTML of a document, the same bytes for the same document.
 
     Raises:
-        UsageError: the document is neither an audit nor an experiment.
+        UsageError: the document is no audit, experiment or measurements, or measurements with an unknown format or key.
     """
     match document.get("kind"):
         case "audit" if isinstance(document.get("result"), Mapping):
             context = _audit(document["result"])
         case "experiment":
             context = _experiment(document)
+        case "measurements":
+            context = _measurements(document)
         case kind:
             raise UsageError(
                 f"kind={fmt.printable(kind, limit=60)!r}: a report is made from a document of kind "
-                "'audit' (with 'result') or 'experiment'"
+                "'audit' (with 'result'), 'experiment' or 'measurements'"
             )
     return _environment().get_template(f"{document['kind']}.html.j2").render(context)
 
@@ -100,15 +110,11 @@ def _experiment(document: Mapping[str, Any]) -> dict[str, Any]:
     from dpaudit.report.rows import above_chance, attacks_of
 
     rows: Sequence[Mapping[str, Any]] = document.get("rows") or ()
-    cells = document.get("cells") or ()
     beaten = [any(above_chance(a) for a in attacks_of(row)) for row in rows]
     settings = shared_settings(rows)
-    return {
-        "title": fmt.printable(document.get("title") or document.get("name") or "Experiment", limit=300),
+    return _told(document) | {
         "verdict": "finding" if any(beaten) else "no-finding" if rows else "inconclusive",
         "sentence": experiment_sentence(rows),
-        "story": [p for p in fmt.printable(document.get("story") or "", limit=20_000).split("\n\n") if p.strip()],
-        "command": fmt.printable(document.get("command") or ""),
         "many": len(rows) > MOST_ARMS,
         "summary": summary_table(rows),
         "marked": beaten,
@@ -119,6 +125,35 @@ def _experiment(document: Mapping[str, Any]) -> dict[str, Any]:
             phases(rows, prefix="phases"),
             protection_against_error(rows, prefix="error"),
         ),
+    }
+
+
+def _measurements(document: Mapping[str, Any]) -> dict[str, Any]:
+    from dpaudit.report.figure_grid import measured_grid
+    from dpaudit.report.measurements import read_measurements
+
+    read = read_measurements(document)
+    return _told(document) | {
+        "verdict": "finding" if read.misses else "no-finding" if read.rows else "inconclusive",
+        "sentence": measurements_sentence(document),
+        "figures": _drawn(*(measured_grid(p, read.rows, prefix=f"figure-{i}") for i, p in enumerate(read.plots, 1))),
+        "misses": measured_table(read.columns, read.misses[:MOST_CELLS], of=read.rows) if read.misses else [],
+        "misses_left_out": max(0, len(read.misses) - MOST_CELLS),
+        "table": measured_table(read.columns, read.rows[:MOST_CELLS], of=read.rows) if read.rows else [],
+        "marked": [row in read.misses for row in read.rows[:MOST_CELLS]],
+        "rows_left_out": max(0, len(read.rows) - MOST_CELLS),
+    }
+
+
+def _told(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What experiments and measurements have in common: title, story and command above, cells and provenance below."""
+    cells = document.get("cells") or ()
+    return {
+        "title": fmt.printable(
+            document.get("title") or document.get("name") or str(document["kind"]).title(), limit=300
+        ),
+        "story": [p for p in fmt.printable(document.get("story") or "", limit=20_000).split("\n\n") if p.strip()],
+        "command": fmt.printable(document.get("command") or ""),
         "cells": cells_table(cells[:MOST_CELLS]),
         "cells_left_out": max(0, len(cells) - MOST_CELLS),
         "provenance": facts_table(document.get("provenance")),

@@ -9,7 +9,7 @@ from dpaudit.report import format as fmt
 from dpaudit.report.rows import Row, above_chance, arm_labels, attacks_of, best_attack, chance_of
 from dpaudit.report.tables import sorted_tests
 
-__all__ = ["audit_sentence", "experiment_sentence"]
+__all__ = ["audit_sentence", "experiment_sentence", "measurements_sentence"]
 
 
 def audit_sentence(result: Mapping[str, Any]) -> str:
@@ -59,6 +59,17 @@ def experiment_sentence(rows: Sequence[Row]) -> str:
     stopped = _stopped(rows, row)
     ending = f"; with {_listed(stopped, word='or')} no attack here beats chance" if stopped else ""
     return f"{label} passes the black-box audit, yet its key holder {named}{ending}."
+
+
+def measurements_sentence(document: Mapping[str, Any]) -> str:
+    """What the experiment itself says its measurements show; without that, how many there are."""
+    said = document.get("summary")
+    if said:
+        return fmt.printable(said)
+    rows = len(document.get("rows") or ())
+    if not rows:
+        return "Nothing yet: no measurement of this experiment has finished."
+    return f"{rows:,} {'measurement' if rows == 1 else 'measurements'}; the experiment gives no summary of them."
 
 
 def _stopped(rows: Sequence[Row], worst: Row) -> list[str]:

@@ -14,21 +14,39 @@ from dpaudit.report.format import printable
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["ALARM", "CALM", "INK", "PAPER", "QUIET", "Picture", "inline_svg", "short", "style", "superscript"]
+__all__ = [
+    "ALARM",
+    "CALM",
+    "INK",
+    "PAPER",
+    "QUIET",
+    "SERIES",
+    "Picture",
+    "inline_svg",
+    "short",
+    "style",
+    "superscript",
+]
 
 INK, CALM, ALARM, QUIET, PAPER = "#010203", "#040506", "#070809", "#0a0b0c", "#0d0e0f"
 """Sentinels for text and axes, for the expected, a warning, reference lines and the page; its CSS has the colours."""
 
+SERIES = ("#111213", "#141516", "#171819", "#1a1b1c", "#1d1e1f", "#202122")
+"""Sentinels for series that are told apart; marks and line styles differ too."""
+
 _CSS = {INK: "currentColor", CALM: "var(--calm)", ALARM: "var(--alarm)", QUIET: "var(--quiet)", PAPER: "var(--paper)"}
+_CSS |= {sentinel: f"var(--series-{k})" for k, sentinel in enumerate(SERIES, 1)}
 _TAG = re.compile(r"<[^>]*>")
 
 
 class Picture(NamedTuple):
-    """A figure for the page: its SVG, what it shows in words, and its caption."""
+    """A figure for the page: its SVG, what it shows in words, and its caption; a wide one scrolls on a phone."""
 
     svg: str
     alt: str
     caption: str
+    title: str = ""
+    wide: bool = False
 
 
 def style() -> AbstractContextManager[None]:

@@ -7,9 +7,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dpaudit.report import format as fmt
+from dpaudit.report.measurements import Measure, reading
 from dpaudit.report.rows import Row, arm_labels, attacks_of
 
-__all__ = ["Column", "blind_spots_table", "cells_table", "facts_table", "sorted_tests", "summary_table", "tests_table"]
+__all__ = [
+    "Column",
+    "blind_spots_table",
+    "cells_table",
+    "facts_table",
+    "measured",
+    "measured_table",
+    "sorted_tests",
+    "summary_table",
+    "tests_table",
+]
 
 VERDICTS = {"no-finding": "no finding", "finding": "finding", "inconclusive": "inconclusive"}
 
@@ -83,6 +94,49 @@ def blind_spots_table(result: Mapping[str, Any]) -> list[Column]:
         Column("In words", [fmt.printable(s.get("says", ""), limit=600) for s in spots]),
         Column("Test", [fmt.printable(s.get("test", ""), limit=200) for s in spots]),
     ]
+
+
+def measured_table(columns: Sequence[Measure], rows: Sequence[Row], *, of: Sequence[Row] = ()) -> list[Column]:
+    """Measurements as they came, one line a row. Columns that no row fills (no row ``of`` those given) are left out."""
+    texts = [[measured(row.get(c.key), c.format) for row in rows] for c in columns]
+    filled = [any(row.get(c.key) is not None for row in of or rows) for c in columns]
+    found = [
+        Column(c.label, cells, _is_numeric(c, rows))
+        for c, cells, any_filled in zip(columns, texts, filled, strict=True)
+        if any_filled
+    ]
+    return found or [Column(c.label, cells) for c, cells in zip(columns[:1], texts, strict=False)]
+
+
+def measured(cell: object, form: str) -> str:
+    """A cell in the words of its column's format; words in a column of numbers stay words."""
+    value, low, high = reading(cell)
+    if isinstance(value, str) and fmt.number(value) is None:
+        return fmt.NOTHING if value == "nan" else fmt.printable(value, limit=400)
+    match form:
+        case "proportion":
+            return fmt.proportion(value, interval={"low": low, "high": high})
+        case "epsilon":
+            return fmt.ranged(fmt.epsilon(cell if value is None else value), low if value is not None else None, high)
+        case "number":
+            return fmt.ranged(fmt.quantity(value), low, high)
+        case "ratio":
+            text = fmt.quantity(value)
+            return fmt.ranged(text if text == fmt.NOTHING else f"{text}×", low, high)
+        case "seconds":
+            text = fmt.seconds(value)
+            return text if low is None or high is None else f"{text} [{fmt.seconds(low)}, {fmt.seconds(high)}]"
+        case "flag" if isinstance(value, bool):
+            return "yes" if value else "no"
+        case _:
+            return fmt.quantity(value) if value in ("inf", "-inf") else fmt.setting(value)
+
+
+def _is_numeric(column: Measure, rows: Sequence[Row]) -> bool:
+    if column.format in {"flag", "text"}:
+        return False
+    values = [reading(row.get(column.key)).value for row in rows]
+    return all(v is None or fmt.number(v) is not None or v == "nan" for v in values)
 
 
 def cells_table(cells: Sequence[Mapping[str, Any]]) -> list[Column]:

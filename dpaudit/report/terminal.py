@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from dpaudit.report.format import printable
-from dpaudit.report.sentences import audit_sentence, experiment_sentence
-from dpaudit.report.tables import Column, blind_spots_table, summary_table, tests_table
+from dpaudit.report.format import count, printable
+from dpaudit.report.measurements import read_measurements
+from dpaudit.report.sentences import audit_sentence, experiment_sentence, measurements_sentence
+from dpaudit.report.tables import Column, blind_spots_table, measured_table, summary_table, tests_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-__all__ = ["audit_table", "experiment_table"]
+__all__ = ["MOST_LINES", "audit_table", "experiment_table", "measurements_table"]
+
+MOST_LINES = 40
+"""Rows of measurements that a terminal shows; the rest is in the JSON document."""
+_LEAST = 12
+"""Letters that a column of words gets at least."""
 
 _STYLES = {"finding": "bold dark_orange", "no-finding": "bold", "inconclusive": "bold dim"}
 
@@ -44,6 +51,58 @@ def audit_table(result: Mapping[str, Any]) -> RenderableType:
         spots = [c for c in blind_spots_table(result) if c.header in {"Flaw", "Missed up to", "Test"}]
         parts += [Text(), _drawn(spots, title="What a pass cannot exclude")]
     return Group(*parts)
+
+
+def measurements_table(document: Mapping[str, Any], *, width: int = 100) -> RenderableType:
+    """What measurements show together, those that differ from the published value, and the first of them all.
+
+    Where the columns do not fit ``width``, the ends of intervals go under their numbers; then the last columns go.
+
+    Raises:
+        UsageError: an unknown format or key in the document.
+    """
+    from rich.console import Group
+    from rich.text import Text
+
+    read = read_measurements(document)
+    title = printable(document.get("title") or document.get("name") or "Measurements", limit=200)
+    verdict = "finding" if read.misses else "no-finding"
+    parts: list[RenderableType] = [Text(measurements_sentence(document), style=_STYLES[verdict])]
+    for rows, name in ((read.misses, "Where ours differs from the published value"), (read.rows, title)):
+        if rows:
+            columns, left_out = _fitting(measured_table(read.columns, rows[:MOST_LINES], of=read.rows), width=width)
+            marked = [rows is not read.misses and row in read.misses for row in rows[:MOST_LINES]]
+            parts += [Text(), _drawn(columns, title=name, marked=marked)]
+            more = [(len(rows) - MOST_LINES, "row"), (len(left_out), "column")]
+            notes = [f"{count(n)} more {what}{'s' if n > 1 else ''}" for n, what in more if n > 0]
+            if notes:
+                names = f" ({', '.join(left_out)})" if left_out else ""
+                parts.append(Text(f"Only in results.json: {' and '.join(notes)}{names}.", style="dim"))
+    return Group(*parts)
+
+
+def _fitting(columns: Sequence[Column], *, width: int) -> tuple[list[Column], list[str]]:
+    """Columns that fit: ends of intervals go under their numbers, words wrap, then the last columns go; their names."""
+    if _room(columns) <= width:
+        return list(columns), []
+    narrow = [_narrow(c, split=True)._replace(header=c.header.replace(" ", "\n")) for c in columns]
+    least = [c if c.numeric else _wrapped(c, _LEAST) for c in narrow]
+    kept = len(least)
+    while kept > 1 and _room(least[:kept]) > width:
+        kept -= 1
+    words = sum(not c.numeric for c in least[:kept])
+    spare = max(0, width - _room(least[:kept])) // max(1, words)
+    fitted = [c if c.numeric else _wrapped(c, _LEAST + spare) for c in narrow[:kept]]
+    return fitted, [c.header for c in columns[kept:]]
+
+
+def _room(columns: Sequence[Column]) -> int:
+    """The width of a table of these columns, drawn without folding."""
+    return 2 + sum(2 + max(len(line) for text in (c.header, *c.cells) for line in text.split("\n")) for c in columns)
+
+
+def _wrapped(column: Column, width: int) -> Column:
+    return column._replace(cells=["\n".join(wrap(cell, width)) for cell in column.cells])
 
 
 def _narrow(column: Column, *, split: bool) -> Column:

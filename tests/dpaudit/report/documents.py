@@ -1,8 +1,9 @@
-"""Documents for the tests: small, complete, and a hostile one."""
+"""Documents for the tests: small, complete, and a hostile one; and a page taken apart."""
 
 from __future__ import annotations
 
 import math
+from html.parser import HTMLParser
 from typing import Any
 
 EDGES = [-0.5 + i / 32 for i in range(33)]
@@ -144,3 +145,37 @@ def made_hostile(value: Any) -> Any:
     if isinstance(value, list):
         return [made_hostile(v) for v in value]
     return HOSTILE if isinstance(value, str) and value != "inf" else value
+
+
+VOID = {"meta", "link", "img", "br", "hr", "input"}
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, text, and whether every tag is closed in order."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[Any] = []
+        self.words: list[str] = []
+        self.open: list[str] = []
+        self.ordered = True
+        self.feed(html)
+        self.close()
+        self.text = "".join(self.words)
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        self.ordered &= bool(self.open) and self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    def count(self, name: str) -> int:
+        return sum(tag == name for tag, _ in self.tags)

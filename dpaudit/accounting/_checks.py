@@ -1,0 +1,34 @@
+"""Argument checks and the root finder that the accounting shares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import scipy
+
+from dpaudit.errors import UsageError
+
+__all__ = ["bisect", "number", "positive", "probability"]
+
+
+def positive(**values: float) -> None:
+    for name, value in values.items():
+        if not (value > 0 and math.isfinite(value)):
+            raise UsageError(f"{name}={value}: must be a finite number > 0")
+
+
+def probability(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise UsageError(f"delta={delta}: must lie strictly between 0 and 1")
+
+
+def bisect(f: Callable[[float], float], low: float, high: float) -> float:
+    return float(scipy.optimize.brentq(f, low, high, xtol=1e-15, rtol=8.9e-16, maxiter=500))
+
+
+def number(**values: float) -> None:
+    """Refuse what is not a finite number."""
+    for name, value in values.items():
+        if not math.isfinite(value):
+            raise UsageError(f"{name}={value}: must be a finite number")

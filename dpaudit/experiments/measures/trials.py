@@ -1,0 +1,57 @@
+"""Rounds of the distinguishing game: a coin, a pair of neighbours, a release."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from dpaudit.experiments.arm import Arm
+from dpaudit.interfaces import Stream
+from dpaudit.stats import clopper_pearson
+
+__all__ = ["Batch", "batches", "interval", "share"]
+
+_BATCH_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rounds: the arm (with the key in force), pairs (n, 2, d), truth (n,) in {0, 1}, the true queries (n, d)."""
+
+    arm: Arm
+    first: bool
+    pairs: torch.Tensor
+    truth: torch.Tensor
+    query: torch.Tensor
+    stream: Stream
+
+    def release(self) -> torch.Tensor:
+        """What the arm releases for these queries, shape (n, d)."""
+        return self.arm.mitigation.release(self.query, self.arm.source, stream=self.stream.child("release"))
+
+
+def share(trials: int, keys: int) -> list[int]:
+    """``trials`` split over ``keys`` as evenly as can be; keys beyond the trials get none."""
+    return [n for n in (trials * (i + 1) // keys - trials * i // keys for i in range(keys)) if n]
+
+
+def batches(arm: Arm, *, trials: int, keys: int = 1) -> Iterator[Batch]:
+    """All rounds of a cell, in batches that fit in memory; the attacker's key is renewed ``keys`` − 1 times."""
+    limit = max(1, _BATCH_BYTES // (16 * arm.host.dim))
+    for index, total in enumerate(share(trials, keys)):
+        renewed = arm.renewed(index)
+        for start in range(0, total, limit):
+            n = min(limit, total - start)
+            stream = arm.stream.child("key", index, "batch", start)
+            pairs = arm.host.neighbours(n, stream=stream.child("pairs"))
+            truth = torch.from_numpy(stream.child("coins").numpy().integers(0, 2, n))
+            query = pairs[torch.arange(n), truth]
+            yield Batch(renewed, index == 0 and start == 0, pairs, truth, query, stream)
+
+
+def interval(successes: int, trials: int) -> dict[str, float]:
+    """A share with its 95 % Clopper-Pearson interval, as reports read it."""
+    bounds = clopper_pearson(successes, trials)
+    return {"value": successes / trials, "low": bounds.low, "high": bounds.high}

@@ -1,0 +1,37 @@
+"""Which bin did the missing record sit in? All d candidates at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from dpaudit import registry
+from dpaudit.experiments.arm import Arm
+from dpaudit.experiments.measures.trials import batches, interval
+from dpaudit.experiments.spec import Cell
+
+__all__ = ["measure"]
+
+
+def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
+    """Success at first guess and the missing bin's median rank, from ``[grid] releases`` releases of one query."""
+    trials, repeats, d = cell.settings["trials"], cell.settings["grid"]["releases"], arm.host.dim
+    right, ranks = 0, []
+    for batch in batches(arm, trials=trials, keys=cell.settings["keys"]):
+        attack = registry.load("attacks", "which-bin")(key=batch.arm.key, sigma=arm.sigma)
+        base = batch.pairs[0, 0]
+        for i in range(len(batch.pairs)):
+            query = batch.pairs[i, 1].expand(repeats, d)
+            stream = batch.stream.child("round", i)
+            release = arm.mitigation.release(query, batch.arm.source, stream=stream)
+            score = attack.scores(release, base).sum(0)
+            missing = int((batch.pairs[i, 0] - batch.pairs[i, 1]).argmax())
+            rank = int((score > score[missing]).sum())
+            ranks.append(rank)
+            right += rank == 0
+    return {
+        "success": interval(right, trials),
+        "rank": float(torch.tensor(ranks).float().median()) + 1,
+        "chance": 1 / d,
+    }

@@ -1,0 +1,86 @@
+"""Published values beside ours: raw results of arXiv 2509.23834 (from the authors' repository), joined by setting.
+
+::
+
+    [published]
+    file = "hist-da"                       # published/hist-da.csv
+    on = { d = "num_bins", beta = "beta" } # our column = theirs; several matching rows are averaged
+    value = "success_rate"
+    over = { mech = ["GPM", "GM"] }        # instead of a value: the ratio of the value's means in two groups
+    ours = "success"                       # the column of ours to hold against it
+    trials = 1000                          # of theirs: agreement by Fisher's exact test at 0.001
+    tolerance = 0.01                       # or: agreement within so much, relative
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import math
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+import scipy
+
+from dpaudit.errors import SpecError
+
+__all__ = ["LEVEL", "agrees", "published_value"]
+
+LEVEL = 0.001
+
+
+@functools.cache
+def _rows(name: str) -> tuple[dict[str, str], ...]:
+    path = files("dpaudit.experiments") / "published" / f"{name}.csv"
+    if not path.is_file():
+        raise SpecError(f"published file={name}: no such file; see dpaudit/experiments/published/")
+    return tuple(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+
+
+def _same(ours: Any, theirs: str) -> bool:
+    try:
+        return math.isclose(float(ours), float(theirs), rel_tol=1e-6)
+    except (TypeError, ValueError):
+        return str(ours) == theirs
+
+
+def published_value(spec: Mapping[str, Any], row: Mapping[str, Any]) -> float | None:
+    """The published value for a row of ours, or None where nothing was published.
+
+    Raises:
+        SpecError: an unknown file or column.
+    """
+    rows = _rows(spec["file"])
+    try:
+        match = [r for r in rows if all(_same(row.get(mine), r[theirs]) for mine, theirs in spec["on"].items())]
+        if "over" not in spec:
+            values = [float(r[spec["value"]]) for r in match]
+            return sum(values) / len(values) if values else None
+        ((column, (top, bottom)),) = spec["over"].items()
+        means = []
+        for group in (top, bottom):
+            values = [float(r[spec["value"]]) for r in match if r[column] == group]
+            if not values:
+                return None
+            means.append(sum(values) / len(values))
+    except KeyError as error:
+        raise SpecError(f"published file={spec['file']}: no column {error}") from error
+    return means[0] / means[1]
+
+
+def agrees(spec: Mapping[str, Any], ours: Mapping[str, Any] | float, theirs: float, *, trials: int) -> bool | None:
+    """Whether ours fits the published value, or None where the specification asks for no comparison.
+
+    With ``trials``: Fisher's exact two-sided test of two binomial shares at 0.001, so one cell in a thousand that does
+    agree is called a miss. With ``tolerance``: within that share of the published value.
+    """
+    value = float(ours["value"]) if isinstance(ours, Mapping) else float(ours)
+    if "tolerance" in spec:
+        return abs(value / theirs - 1) <= float(spec["tolerance"])
+    if "trials" not in spec:
+        return None
+    n = int(spec["trials"])
+    a, b = round(value * trials), round(theirs * n)
+    p = float(scipy.stats.fisher_exact([[a, trials - a], [b, n - b]])[1])
+    return p >= LEVEL

@@ -1,0 +1,212 @@
+"""The figure of measurements on a grid: small multiples of lines or bars, ours filled and the published hollow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dpaudit.report.axis import Scale, scale_of, set_ticks
+from dpaudit.report.drawing import DASHED, WIDTH
+from dpaudit.report.grid_points import Grid, Panel, Point, laid_out
+from dpaudit.report.grid_words import alt_text, caption
+from dpaudit.report.measurements import Plot
+from dpaudit.report.rows import Row
+from dpaudit.report.svg import INK, QUIET, SERIES, Picture, inline_svg, short
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["measured_grid"]
+
+WIDE = 9.2
+"""Inches, for three panels side by side or more; a phone scrolls along these."""
+
+_MARKERS = "osD^vPX*"
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1.3)))
+_HATCHES = ("", "///", "\\\\\\", "---", "|||", "xxx", "+++", "//---")  # of straight lines: dots take 100 kB of SVG
+
+
+class _Frame(NamedTuple):
+    """What every panel of a figure shares."""
+
+    plot: Plot
+    grid: Grid
+    x: Scale
+    y: Scale
+    size: tuple[float, float]
+
+
+def measured_grid(plot: Plot, rows: Sequence[Row], *, prefix: str) -> Picture | None:
+    """Draw one figure of a document of measurements; None where no value has a place on it."""
+    grid = laid_out(plot, rows)
+    if not any(math.isfinite(v) for p in grid.points for v in (p.y, p.published)):
+        return None
+    lines = math.ceil(len(grid.panels) / grid.columns)
+    wide = grid.columns > 2
+    width = WIDE if wide else WIDTH
+    height = 2.7 if len(grid.panels) == 1 else 1.9 if grid.columns <= 3 else 1.75
+    # The ends of intervals and bands widen the axis; the published and the reference must be seen on it too.
+    ys = [v for p in grid.points for v in (p.y, p.low, p.high, p.published, p.lower, p.upper)]
+    ys += [] if plot.reference is None else [plot.reference]
+    frame = _Frame(
+        plot,
+        grid,
+        scale_of([p.x for p in grid.points], log=plot.log_x and not grid.categories, form=plot.x.format),
+        scale_of(ys, log=plot.log_y, form=plot.y.format, from_zero=plot.bars),
+        ((width - 0.9) / grid.columns - 0.15, height - 0.45),
+    )
+
+    def draw() -> Figure:
+        from matplotlib.figure import Figure
+
+        legend = _legend(frame)
+        columns = _columns([label for _, label in legend], inches=width - 0.2)
+        extra = 0.2 * math.ceil(len(legend) / columns) if len(legend) > 1 else 0
+        figure = Figure(figsize=(width, 0.55 + height * lines + extra), layout="constrained")
+        every = figure.subplots(lines, grid.columns, sharex=True, sharey=True, squeeze=False)
+        for i, axes in enumerate(every.flat):
+            panel = grid.panels[i] if i < len(grid.panels) else None
+            if panel is None:
+                axes.set_visible(False)
+                continue
+            _set_axes(axes, frame, panel)
+            for k, line in sorted(panel.lines.items()):
+                (_draw_bars if plot.bars else _draw_line)(axes, frame, k, line)
+            below = grid.panels[i + grid.columns :: grid.columns]
+            axes.tick_params(labelbottom=not any(below), labelleft=not any(grid.panels[i - i % grid.columns : i]))
+        figure.supxlabel(short(plot.x.label, limit=90 if wide else 60), fontsize=9.5)
+        figure.supylabel(short(plot.y.label, limit=60), fontsize=9.5)
+        if len(legend) > 1:
+            by_column = [
+                entry for j in range(columns) for entry in legend[j::columns]
+            ]  # it fills columns; we read lines
+            figure.legend(
+                [artist for artist, _ in by_column],
+                [label for _, label in by_column],
+                loc="outside upper left",
+                ncols=columns,
+                handlelength=2.6,
+                columnspacing=1.4,
+                borderaxespad=0.2,
+            )
+        return figure
+
+    return Picture(inline_svg(draw, prefix=prefix), alt_text(plot, grid), caption(plot, grid), plot.title, wide)
+
+
+def _set_axes(axes: Axes, frame: _Frame, panel: Panel) -> None:
+    plot, grid = frame.plot, frame.grid
+    for axis, scale, inches in (("x", frame.x, frame.size[0]), ("y", frame.y, frame.size[1])):
+        if axis == "x" and grid.categories:
+            most = max(1, int(inches / (0.075 * max(len(short(c, limit=14)) for c in grid.categories) + 0.1)))
+            step = math.ceil(len(grid.categories) / most)
+            shown = range(0, len(grid.categories), step)
+            axes.set_xticks(list(shown), [short(grid.categories[i], limit=14) for i in shown])
+            axes.set_xlim(-0.5, len(grid.categories) - 0.5)
+            continue
+        if scale.log:
+            axes.set(**{f"{axis}scale": "log"})
+        set_ticks(axes.xaxis if axis == "x" else axes.yaxis, scale, inches=inches, upright=axis == "y")
+        axes.set(**{f"{axis}lim": (scale.low, scale.high)})
+    axes.grid(axis="y", color=QUIET, linewidth=0.4, alpha=0.5)
+    axes.set_axisbelow(True)
+    axes.set_title(short(panel.title, limit=max(8, int(frame.size[0] / 0.075))), loc="left", fontsize=9)
+    if plot.reference is not None and frame.y.low <= plot.reference <= frame.y.high:
+        axes.axhline(plot.reference, color=QUIET, linewidth=1, linestyle=DASHED, zorder=1)
+
+
+def _draw_line(axes: Axes, frame: _Frame, k: int, line: Sequence[Point]) -> None:
+    colour, mark = SERIES[k % len(SERIES)], _MARKERS[k % len(_MARKERS)]
+    xs = [p.x for p in line]
+    once = all(a < b for a, b in pairwise(xs))  # several rows at one x: marks only, no line zigzags through them
+    if frame.plot.band:
+        axes.fill_between(
+            xs,
+            [frame.y.clamped(p.lower) for p in line],
+            [frame.y.clamped(p.upper) for p in line],
+            color=colour, alpha=0.16, linewidth=0, zorder=1.5,
+        )  # fmt: skip
+    _draw_ends(axes, frame, [(p.x, p) for p in line], colour)
+    axes.plot(
+        xs, [p.y for p in line], mark, color=colour, markersize=4, markeredgewidth=0,
+        linestyle=_DASHES[k % len(_DASHES)] if once else "none", linewidth=1.2, zorder=3,
+    )  # fmt: skip
+    _draw_published(axes, [(p.x, p) for p in line], colour, mark)
+
+
+def _draw_bars(axes: Axes, frame: _Frame, k: int, line: Sequence[Point]) -> None:
+    colour, n = SERIES[k % len(SERIES)], len(frame.grid.series)
+    width = 0.8 / n
+    spots = [(p.x + (k - (n - 1) / 2) * width, p) for p in line]
+    floor = frame.y.low if frame.y.log else frame.y.clamped(0.0)
+    ours = [(x, p) for x, p in spots if math.isfinite(p.y)]
+    axes.bar(
+        [x for x, _ in ours], [p.y - floor for _, p in ours], width=0.9 * width, bottom=floor, facecolor="none",
+        edgecolor=colour, hatch=_HATCHES[k % len(_HATCHES)], linewidth=0.9, zorder=2,
+    )  # fmt: skip
+    axes.bar(
+        [x for x, _ in ours], [p.y - floor for _, p in ours], width=0.9 * width, bottom=floor, color=colour, alpha=0.3,
+        linewidth=0, zorder=1.9,
+    )  # fmt: skip
+    for x, p in spots:
+        ends = frame.y.clamped(p.lower), frame.y.clamped(p.upper)
+        if frame.plot.band and not any(math.isnan(e) for e in ends):
+            axes.fill_between([x - width / 2, x + width / 2], *ends, color=QUIET, alpha=0.3, linewidth=0, zorder=2.5)
+    _draw_ends(axes, frame, spots, INK)
+    _draw_published(axes, spots, INK, "D")
+
+
+def _draw_ends(axes: Axes, frame: _Frame, spots: Sequence[tuple[float, Point]], colour: str) -> None:
+    """Intervals as bars; an end without a place on the axis stops at the frame."""
+    kept = [(x, p) for x, p in spots if not math.isnan(p.low) and not math.isnan(p.high)]
+    lows, highs = [frame.y.clamped(p.low) for _, p in kept], [frame.y.clamped(p.high) for _, p in kept]
+    axes.vlines([x for x, _ in kept], lows, highs, color=colour, linewidth=1, zorder=3)
+    for ends in (lows, highs):
+        axes.plot([x for x, _ in kept], ends, "_", color=colour, markersize=4, markeredgewidth=0.9, zorder=3)
+
+
+def _draw_published(axes: Axes, spots: Sequence[tuple[float, Point]], colour: str, mark: str) -> None:
+    kept = [(x, p) for x, p in spots if math.isfinite(p.published)]
+    axes.plot(
+        [x for x, _ in kept], [p.published for _, p in kept], mark, color=colour, markerfacecolor="none",
+        markersize=7.5, markeredgewidth=0.9, linestyle="none", zorder=4,
+    )  # fmt: skip
+
+
+def _columns(labels: Sequence[str], *, inches: float) -> int:
+    """How many columns of a legend fit side by side."""
+    for n in range(len(labels), 1, -1):
+        if sum(0.075 * max(map(len, labels[j::n])) + 0.58 for j in range(n)) <= inches:
+            return n
+    return 1
+
+
+def _legend(frame: _Frame) -> list[tuple[Artist, str]]:
+    """One entry a series, then what hollow marks, bands and the dashed line are; empty for a single plain line."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    plot, found = frame.plot, list[tuple["Artist", str]]()
+    for k, name in enumerate(frame.grid.series):
+        colour = SERIES[k % len(SERIES)]
+        label = short(f"{plot.series.label} = {name}", limit=40) if plot.series else "ours"
+        if plot.bars:
+            hatch = _HATCHES[k % len(_HATCHES)]
+            found.append((Patch(facecolor="none", edgecolor=colour, hatch=hatch, linewidth=0.9), label))
+        else:
+            mark, dashes = _MARKERS[k % len(_MARKERS)], _DASHES[k % len(_DASHES)]
+            line = Line2D([], [], color=colour, marker=mark, linestyle=dashes, linewidth=1.2)
+            line.set(markersize=4, markeredgewidth=0)
+            found.append((line, label))
+    if plot.published:
+        mark = "D" if plot.bars else "o" if plot.series else _MARKERS[0]
+        hollow = Line2D([], [], color=INK, marker=mark, markerfacecolor="none", linestyle="none", markersize=7)
+        found.append((hollow, short(plot.published.label, limit=40)))
+    if plot.band:
+        label = short(f"{plot.band[0].label} to {plot.band[1].label}", limit=50)
+        found.append((Patch(facecolor=QUIET, alpha=0.4, linewidth=0), label))
+    return found

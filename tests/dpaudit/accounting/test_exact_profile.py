@@ -1,0 +1,289 @@
+"""The exact profile against the mixture's definition on a dense grid, Monte Carlo, limits, and the paper's two bounds."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import subprocess
+import sys
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+
+from dpaudit.accounting import (
+    gaussian_delta,
+    gaussian_epsilon,
+    pancake_delta,
+    pancake_epsilon,
+    pancake_epsilon_lower,
+    pancake_epsilon_upper,
+    peak_spacing,
+    peak_width,
+    smoothed_pancake,
+)
+from dpaudit.accounting._phase import Pair, phase_of
+from dpaudit.accounting._quadrature import GAUSS, KRONROD, X
+from dpaudit.accounting.profile import _by_period, averaged
+from dpaudit.errors import UsageError
+
+
+def log_mixture(x, *, sigma, beta, gamma):
+    """ln f from Lemma 2.6: peaks kP of width s with weights ∝ exp(−πk²/r²); no theta function, no envelope."""
+    r2 = beta**2 + gamma**2
+    reach = math.ceil(5.5 * math.sqrt(r2)) + 2
+    k = np.arange(-reach, reach + 1)
+    log_weight = -math.pi * k**2 / r2
+    log_weight -= scipy.special.logsumexp(log_weight)
+    width = peak_width(sigma=sigma, beta=beta, gamma=gamma)
+    out = np.full(x.shape, -np.inf)
+    for centre, weight in zip(k * peak_spacing(sigma=sigma, beta=beta, gamma=gamma), log_weight, strict=True):
+        out = np.logaddexp(out, weight - ((x - centre) / width) ** 2 / 2)
+    return out - math.log(width * math.sqrt(2 * math.pi))
+
+
+def by_definition(epsilon, *, sigma, beta, gamma, along, across, per_width=None):
+    """E_f[δ_G(ε − l(x))] by the trapezoid rule over x, every peak covered, straight from the definition."""
+    per_width = per_width or (250 if across < 0.1 * sigma else 40)  # kinks, or nearly
+    step = peak_width(sigma=sigma, beta=beta, gamma=gamma) / per_width
+    x = np.arange(-7.5 * sigma - along, 7.5 * sigma + along, step)
+    log_f = log_mixture(x, sigma=sigma, beta=beta, gamma=gamma)
+    c = epsilon - log_f + log_mixture(x - along, sigma=sigma, beta=beta, gamma=gamma)
+    t = across / sigma
+    if t == 0:
+        inner = -np.expm1(np.minimum(c, 0))
+    else:
+        second = np.exp(np.minimum(c + scipy.special.log_ndtr(-t / 2 - c / t), 0))
+        inner = scipy.special.ndtr(t / 2 - c / t) - second
+    return float((np.exp(log_f) * inner).sum() * step)
+
+
+CASES = [
+    # beta, gamma, along (in P), across
+    (0.1, 4.0, 1.25, 0.0),
+    (0.1, 4.0, 1.25, 0.4),
+    (0.15, 6.0, 0.5, 1.0),
+    (0.3, 2.0, 0.15, 0.5),
+    (0.5, 0.5, 0.3, 0.0),
+    (0.05, 0.5, 0.2, 0.3),
+    (0.9, 1.0, 0.7, 0.2),
+    (1.0, 1.0, 0.5, 0.5),
+    (3.0, 0.5, 2.0, 0.1),
+    (2.0, 3.0, 1.4, 0.7),
+    (0.4, 12.0, 2.37, 0.6),
+    (0.4, 12.0, 2.37, 0.02),
+]
+
+
+@pytest.mark.parametrize(("beta", "gamma", "shift", "across"), CASES)
+def test_the_profile_is_the_integral_of_the_definition(beta, gamma, shift, across):
+    sigma = 1.0 if gamma > 3 else 7.0
+    along = shift * peak_spacing(sigma=sigma, beta=beta, gamma=gamma)
+    setting = {"sigma": sigma, "beta": beta, "gamma": gamma, "along": along, "across": across * sigma}
+    top = pancake_epsilon(1e-8, **setting).value
+    for epsilon in (0.0, top / 4, top):
+        exact = pancake_delta(epsilon, **setting)
+        expected = by_definition(epsilon, **setting)
+        assert exact.value == pytest.approx(expected, rel=1e-4 if across < 0.1 else 1e-6, abs=2e-13)
+        assert exact.error <= 1e-6 * exact.value + 1e-20
+
+
+def test_six_digits_where_the_definition_is_integrated_by_mpmath():
+    """One setting, from the definition, in 15 digits."""
+    sigma, beta, gamma, along, across = 1.0, 0.5, 1.5, 0.6, 0.3
+    with mpmath.workdps(15):
+        r2 = mpmath.mpf(beta) ** 2 + mpmath.mpf(gamma) ** 2
+        spacing, width = mpmath.sqrt(2 * mpmath.pi) * sigma * gamma / r2, sigma * beta / mpmath.sqrt(r2)
+        weights = {k: mpmath.exp(-mpmath.pi * k * k / r2) for k in range(-6, 7)}
+        total = sum(weights.values())
+
+        def f(x):
+            return sum(w / total * mpmath.npdf(x, k * spacing, width) for k, w in weights.items())
+
+        def inner(x):
+            c, t = mpmath.mpf(0.8) - mpmath.log(f(x) / f(x - along)), mpmath.mpf(across) / sigma
+            return f(x) * (mpmath.ncdf(t / 2 - c / t) - mpmath.exp(c) * mpmath.ncdf(-t / 2 - c / t))
+
+        expected = mpmath.quad(inner, list(np.linspace(-6, 6, 25)), maxdegree=4)
+    exact = pancake_delta(0.8, sigma=sigma, beta=beta, gamma=gamma, along=along, across=across)
+    assert exact.value == pytest.approx(float(expected), rel=1e-8)
+
+
+def test_monte_carlo_brackets_the_profile():
+    """P(L > ε) − e^ε·Q(L > ε) from a million draws of each, Clopper–Pearson at 1e-6 each."""
+    sigma, beta, gamma, epsilon, n = 2.0, 0.25, 6.0, 1.5, 1_000_000
+    spacing, width = peak_spacing(sigma=sigma, beta=beta, gamma=gamma), peak_width(sigma=sigma, beta=beta, gamma=gamma)
+    along, across = 1.2 * spacing, 1.0
+    rng = np.random.default_rng(20260101)
+    k = np.arange(-60, 61)
+    p = np.exp(-math.pi * k**2 / (beta**2 + gamma**2))
+    u = rng.choice(k, n, p=p / p.sum()) * spacing + width * rng.standard_normal(n)
+    y = sigma * rng.standard_normal(n)
+    grid = np.linspace(-14 * sigma, 14 * sigma, 60_001)
+    log_f = log_mixture(grid, sigma=sigma, beta=beta, gamma=gamma)
+
+    def loss(x, y):
+        both = np.interp(x, grid, log_f) - np.interp(x - along, grid, log_f)
+        return both + (across**2 - 2 * across * y) / (2 * sigma**2)
+
+    hits = int((loss(u, y) > epsilon).sum()), int((loss(u + along, y + across) > epsilon).sum())
+    (p_low, p_high), (q_low, q_high) = (
+        scipy.stats.binomtest(h, n).proportion_ci(1 - 1e-6, method="exact") for h in hits
+    )
+    low, high = p_low - math.exp(epsilon) * q_high, p_high - math.exp(epsilon) * q_low
+    exact = pancake_delta(epsilon, sigma=sigma, beta=beta, gamma=gamma, along=along, across=across).value
+    assert low < exact < high
+    assert high - low < 0.05 * exact
+    for wrong in (
+        {"across": 0.0},
+        {"along": along * 1.02},
+        {"beta": beta * 1.02},
+    ):  # the interval is narrow enough to see
+        off = {"sigma": sigma, "beta": beta, "gamma": gamma, "along": along, "across": across} | wrong
+        assert not low < pancake_delta(epsilon, **off).value < high
+
+
+@pytest.mark.parametrize(
+    ("gamma", "across", "visible"), [(1.0, 0.9, True), (3.0, 0.2, None), (40.0, 0.0, None), (20.0, 0.8, False)]
+)
+@pytest.mark.parametrize("beta", [0.05, 0.4])
+def test_averaging_over_periods_is_within_its_own_error_of_summing_them(gamma, across, visible, beta):
+    along = math.sqrt(1 - across**2)
+    for sigma, epsilon in itertools.product((1.0, 5.0), (0.0, 1.0, 8.0)):
+        pair = Pair(sigma, beta, gamma, along, across)
+        summed, average = _by_period(epsilon, pair), averaged(epsilon, pair)
+        assert abs(summed.value - average.value) <= summed.error + average.error + 1e-12 * summed.value
+    pair = Pair(1.0, beta, gamma, along, across)
+    gap = abs(_by_period(1.0, pair).value / averaged(1.0, pair).value - 1)
+    assert (
+        visible is None or (gap > 1e-7) == visible
+    )  # the sum over periods matters where W is large, not where it is nil
+
+
+# ---------------------------------------------------------------- between the two theorems
+
+GRID = [(0.0, 1.0, 1e-12), (0.07, 50.0, 1e-3), (0.25, 50.0, 1e-12), (0.5, 1.0, 1e-3)]  # fraction, sigma, delta
+
+
+@pytest.mark.parametrize("beta", [1e-6, 1e-3, 0.1, 1.0])
+@pytest.mark.parametrize("gamma", [0.5, 4.0, 32.0, 2e6])
+def test_the_exact_epsilon_lies_between_theorem_4_2_and_4_4(beta, gamma):
+    for fraction, sigma, delta in GRID:
+        spacing = peak_spacing(sigma=sigma, beta=beta, gamma=gamma)
+        along = (math.floor(0.3 / spacing) + fraction) * spacing
+        size = max(1.0, 1.2 * along)
+        exact = pancake_epsilon(
+            delta, sigma=sigma, beta=beta, gamma=gamma, along=along, across=math.sqrt(size**2 - along**2)
+        )
+        low = pancake_epsilon_lower(delta, beta=beta, gamma=gamma, fraction=fraction)
+        high = pancake_epsilon_upper(delta, sigma=sigma, beta=beta, gamma=gamma, sensitivity=size)
+        assert low <= exact.value * (1 + 1e-7) + exact.error
+        assert exact.value - exact.error <= high
+        assert exact.error <= 1e-6 * exact.value + 1e-9
+        if (
+            low > 1e4
+        ):  # narrow pancakes: the loss is π(f − 2fv…)/β² give or take its spread; the bound is f²π/8β²·…, 4 to 9 times less
+            assert low > exact.value / 20
+
+
+def test_a_wide_pancake_is_the_gaussian():
+    for sigma, delta, share in [(1.0, 1e-12, 0.1), (30.0, 1e-4, 0.9), (1.0, 1e-4, 1.0)]:
+        along, across = share, math.sqrt(1 - share**2)
+        for beta, gamma in ((3.0, 32.0), (3.0, 3.0), (8.0, 0.5)):
+            exact = pancake_epsilon(delta, sigma=sigma, beta=beta, gamma=gamma, along=along, across=across)
+            assert exact.value == pytest.approx(gaussian_epsilon(delta, sigma=sigma), rel=1e-4)
+
+
+def test_without_a_component_on_the_key_it_is_the_gaussian():
+    for epsilon in (0.0, 0.3, 4.0):
+        exact = pancake_delta(epsilon, sigma=2.0, beta=1e-5, gamma=32.0, along=0.0, across=3.0)
+        assert exact.value == pytest.approx(gaussian_delta(epsilon, sigma=2.0, sensitivity=3.0), rel=1e-12)
+    whole = math.sqrt(2 * math.pi) * 2.0 / 32.0  # and, across a whole period, nearly so: the phase is only rounding
+    exact = pancake_delta(0.3, sigma=2.0, beta=1e-2, gamma=32.0, along=5 * whole, across=1.0)
+    assert exact.value == pytest.approx(
+        gaussian_delta(0.3, sigma=2.0, sensitivity=math.hypot(5 * whole, 1.0)), rel=1e-9
+    )
+
+
+def test_a_small_phase_shift_of_a_thin_pancake_is_one_more_gaussian_coordinate():
+    sigma, beta, gamma, phase = 20.0, 1e-4, 128.0, 3e-6
+    along = (7 + phase) * math.sqrt(2 * math.pi) * sigma / gamma
+    t = math.sqrt((along**2 + 0.5**2) / sigma**2 + 2 * math.pi * (phase / beta) ** 2)
+    exact = pancake_epsilon(1e-9, sigma=sigma, beta=beta, gamma=gamma, along=along, across=0.5)
+    assert exact.value == pytest.approx(gaussian_epsilon(1e-9, sigma=1 / t), rel=1e-6)
+
+
+def test_the_smoothed_pancake_is_a_pancake():
+    sigma, beta, gamma, tau = 1.0, 0.2, 3.0, 0.1
+    total, b, g = smoothed_pancake(tau, sigma=sigma, beta=beta, gamma=gamma)
+    assert peak_spacing(sigma=total, beta=b, gamma=g) == pytest.approx(
+        peak_spacing(sigma=sigma, beta=beta, gamma=gamma)
+    )
+    assert math.hypot(b, g) == pytest.approx(math.hypot(beta, gamma))
+    assert peak_width(sigma=total, beta=b, gamma=g) == pytest.approx(
+        math.hypot(tau, peak_width(sigma=sigma, beta=beta, gamma=gamma))
+    )
+
+
+def test_the_profile_falls_grows_with_the_shift_and_forgets_its_sign():
+    setting = {"sigma": 1.0, "beta": 0.3, "gamma": 8.0}
+    values = [pancake_delta(e, **setting, along=0.4, across=0.5).value for e in np.linspace(0, 20, 15)]
+    assert all(a > b for a, b in itertools.pairwise(values))
+    assert pancake_delta(math.inf, **setting, along=0.4, across=0.5).value == 0
+    assert pancake_delta(-3.0, **setting, along=0.4, across=0.5).value > 1 - math.exp(-3.0)
+    by_across = [pancake_delta(2.0, **setting, along=0.4, across=a).value for a in (0.0, 1e-3, 0.1, 1.0, 3.0)]
+    assert all(a <= b for a, b in itertools.pairwise(by_across))
+    assert pancake_delta(2.0, **setting, along=-0.4, across=0.5).value == pytest.approx(
+        pancake_delta(2.0, **setting, along=0.4, across=0.5).value, rel=1e-9
+    )
+    for epsilon in (0.5, 2.0):  # both directions: δ(−ε) = 1 − e^−ε + e^−ε·δ(ε) of the other, which is the same
+        there, back = (pancake_delta(e, **setting, along=0.4, across=0.5).value for e in (epsilon, -epsilon))
+        assert back == pytest.approx(-math.expm1(-epsilon) + math.exp(-epsilon) * there, rel=1e-9)
+
+
+def test_the_phase_of_many_turns_keeps_its_digits():
+    with mpmath.workdps(60):
+        turns = mpmath.mpf(0.987654321) * mpmath.mpf(2e6) / (mpmath.sqrt(2 * mpmath.pi) * mpmath.mpf(1.3))
+        expected = float(turns - mpmath.nint(turns))
+    assert phase_of(0.987654321, sigma=1.3, gamma=2e6) == pytest.approx(expected, rel=1e-14)
+
+
+def test_the_quadrature_rule_is_gauss_kronrod():
+    for power in range(23):
+        exact = 0.0 if power % 2 else 2 / (power + 1)
+        assert (KRONROD * X**power).sum() == pytest.approx(exact, abs=1e-14)
+        if power < 14:
+            assert (GAUSS * X**power).sum() == pytest.approx(exact, abs=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        ({"sigma": 0.0}, r"sigma=0\.0"),
+        ({"beta": math.nan}, "beta=nan"),
+        ({"gamma": math.inf}, "gamma=inf"),
+        ({"along": math.nan}, "along=nan"),
+        ({"across": -1.0}, r"across=-1\.0"),
+    ],
+)
+def test_impossible_arguments_are_named(bad, says):
+    good = {"sigma": 1.0, "beta": 0.1, "gamma": 32.0, "along": 0.1, "across": 0.9}
+    with pytest.raises(UsageError, match=says):
+        pancake_delta(1.0, **(good | bad))
+    with pytest.raises(UsageError, match=says):
+        pancake_epsilon(1e-6, **(good | bad))
+    with pytest.raises(UsageError, match="epsilon=nan"):
+        pancake_delta(math.nan, **good)
+    with pytest.raises(UsageError, match="delta=2"):
+        pancake_epsilon(2, **good)
+
+
+def test_importing_the_accounting_loads_no_scipy_parts_and_no_torch():
+    code = (
+        "import sys, dpaudit.accounting; "
+        "print([m for m in ('torch', 'dp_accounting', 'scipy.special', 'scipy.optimize', 'scipy.stats') if m in sys.modules])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.strip() == "[]"

@@ -1,0 +1,71 @@
+"""The worst of a host's neighbours against computing all of them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from dpaudit.accounting import pancake_delta, pancake_epsilon, pancake_host_epsilon
+from dpaudit.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("beta", "gamma", "sigma"), [(0.1, 8.0, 1.0), (1e-3, 64.0, 20.0), (0.5, 1.2, 1.0), (0.2, 300.0, 5.0)]
+)
+def test_no_neighbour_exceeds_the_bound_and_one_attains_the_value(beta, gamma, sigma):
+    rng = np.random.default_rng(5)
+    w = rng.standard_normal(12)
+    w /= np.linalg.norm(w)
+    worst = pancake_host_epsilon(1e-6, sigma=sigma, beta=beta, gamma=gamma, sensitivity=1.0, along=w)
+    everyone = [
+        pancake_epsilon(1e-6, sigma=sigma, beta=beta, gamma=gamma, along=a, across=math.sqrt(1 - a * a)).value
+        for a in w
+    ]
+    assert max(everyone) <= worst.value + worst.error + 1e-12
+    assert worst.value - 1e-9 * worst.value <= max(everyone)
+    if gamma >= 8:
+        assert worst.value == pytest.approx(max(everyone), rel=1e-9)
+        assert worst.error <= 1e-6 * worst.value + 1e-9
+
+
+@pytest.mark.parametrize("beta", [0.02, 0.3, 0.9, 2.0])
+def test_the_profile_increases_with_the_distance_from_a_whole_period(beta):
+    sigma, gamma = 3.0, 24.0
+    period = math.sqrt(2 * math.pi) * sigma / gamma
+    for epsilon in (-1.0, 0.0, 0.4, 3.0, 40.0):
+        values = []
+        for phase in (0.0, 0.01, 0.1, 0.2, 0.3, 0.4, 0.45, 0.49, 0.5):
+            along = (1 + phase) * period
+            values.append(
+                pancake_delta(
+                    epsilon, sigma=sigma, beta=beta, gamma=gamma, along=along, across=math.sqrt(1 - along**2)
+                ).value
+            )
+        assert all(b >= a * (1 - 1e-9) for a, b in itertools.pairwise(values))
+
+
+def test_one_exposed_neighbour_among_many_is_found():
+    sigma, gamma = 10.0, 100.0
+    period = math.sqrt(2 * math.pi) * sigma / gamma
+    along = np.full(50_000, 2 * period)
+    along[777] = -1.5 * period
+    worst = pancake_host_epsilon(1e-9, sigma=sigma, beta=1e-2, gamma=gamma, sensitivity=1.0, along=along)
+    alone = pancake_epsilon(
+        1e-9, sigma=sigma, beta=1e-2, gamma=gamma, along=1.5 * period, across=math.sqrt(1 - (1.5 * period) ** 2)
+    )
+    assert worst.value == pytest.approx(alone.value, rel=1e-12)
+
+
+def test_impossible_hosts_are_named():
+    setting = {"sigma": 1.0, "beta": 0.1, "gamma": 32.0}
+    with pytest.raises(UsageError, match=r"along=\[\]"):
+        pancake_host_epsilon(1e-6, **setting, sensitivity=1.0, along=[])
+    with pytest.raises(UsageError, match=r"along=1\.5"):
+        pancake_host_epsilon(1e-6, **setting, sensitivity=1.0, along=[1.5])
+    with pytest.raises(UsageError, match="along=nan"):
+        pancake_host_epsilon(1e-6, **setting, sensitivity=1.0, along=[math.nan])
+    with pytest.raises(UsageError, match=r"sensitivity=0\.0"):
+        pancake_host_epsilon(1e-6, **setting, sensitivity=0.0, along=[0.1])

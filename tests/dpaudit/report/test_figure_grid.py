@@ -1,0 +1,71 @@
+"""Figures on a grid: panels, series, axes, and what is left out."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from dpaudit.report import render_report
+from dpaudit.report.axis import scale_of
+from dpaudit.report.grid_points import MOST_PANELS, MOST_SERIES, laid_out
+from dpaudit.report.measurements import read_measurements
+
+spec = importlib.util.spec_from_file_location("report_measured", Path(__file__).with_name("measured.py"))
+given = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(given)
+Page = given.documents.Page
+
+
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("kind", ["line", "bars"])
+@pytest.mark.parametrize(
+    "values",
+    [[0.0], [1.0], [0.0, 0.0], [-1.0, 1.0], [-3.0, -2.0], [1e-300, 1e300], [-1.7e308, 1.7e308], [5e-324], [5e-324, 1e149],
+     [1.0, "inf"],
+     [0.5, {"value": 0.5, "low": "-inf", "high": "inf"}], [0, 10**400]],
+)  # fmt: skip
+def test_no_value_stops_a_figure(values, kind, log):
+    rows = [{"x": i + 1, "y": v, "low": 0, "up": v, "said": -1, "z": v} for i, v in enumerate(values)]
+    columns = [{"key": k, "format": "number"} for k in ("x", "y", "low", "up", "said", "z")]
+    figures = [
+        given.figure(x=x, y="y", series=None, panels=None, log_x=log, log_y=log, band=["low", "up"], published="said",
+                     reference=0, kind=kind)
+        for x in ("x", "z")
+    ]  # fmt: skip
+    html = render_report({"kind": "measurements", "columns": columns, "rows": rows, "figures": figures})
+    assert Page(html).ordered
+
+
+def test_what_is_left_out_is_said():
+    rows = [{"x": x, "y": 1.0, "p": p, "s": s} for p in range(30) for s in range(20) for x in (1,)]
+    rows.append({"x": 0, "y": "inf", "p": 0, "s": 0})
+    columns = [{"key": k, "format": "setting"} for k in "xyps"]
+    figure = given.figure(x="x", y="y", series="s", panels=["p"], published=None)
+    document = {"kind": "measurements", "columns": columns, "rows": rows, "figures": [figure]}
+    text = Page(render_report(document)).text
+    assert f"{30 - MOST_PANELS} more panels are in the table only." in text
+    assert f"{20 - MOST_SERIES} more series are in the table only." in text
+    assert "2 values that are infinite, or not positive on a logarithmic axis, are in the table only." in text
+
+
+def test_panels_keep_their_places():
+    plot = read_measurements(given.grid()).plots[0]
+    rows = [r for r in given.grid()["rows"] if (r["d"], r["epsilon"]) != (4096, 0.25)]
+    grid = laid_out(plot, rows)
+    assert grid.columns == 4
+    assert grid.panels[5] is None
+    assert grid.panels[6].title == "d = 4096, ε = 0.5"
+    turned = laid_out(plot._replace(panels=plot.panels[::-1], x=plot.panels[0]), rows)
+    assert turned.columns == 3
+    assert [p.x for p in grid.panels[0].lines[0]] == [1e-5, 1e-4, 1e-3, 1e-2, 0.1]
+
+
+def test_an_axis_holds_its_values():
+    for log in (False, True):
+        scale = scale_of([0.2, 3.0, 40.0], log=log, form="number")
+        assert scale.low < 0.2 < 40 < scale.high
+    assert scale_of([2.0, 5.0], log=False, form="number", from_zero=True).low == 0
+    assert scale_of([-2.0, -5.0], log=False, form="number", from_zero=True).high == 0
+    assert scale_of([0.0, 1.0], log=False, form="proportion").high == 1.05
