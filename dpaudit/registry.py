@@ -22,7 +22,7 @@ __all__ = ["KINDS", "Plugin", "create", "load", "missing_extra", "nearest", "plu
 
 KINDS = ("sources", "samplers", "hosts", "attacks", "mitigations", "tests")
 
-_EXTRAS = {"torch": "torch", "numba": "torch"}
+_EXTRAS = {"torch": "torch", "numba": "torch", "dp_accounting": "accounting", "fpylll": "lattice"}
 
 
 @dataclass(frozen=True, slots=True)

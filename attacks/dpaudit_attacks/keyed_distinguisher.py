@@ -68,20 +68,34 @@ class _Keyed:
             )
         return candidates
 
-    def _coordinates(self, releases: torch.Tensor, candidates: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Of y − q_i for all pairs: coordinates along the secret directions (t, m, k) and squared norm (t, m)."""
+    def _along(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+        """Coordinates of y − q_i along the secret directions for all pairs, shape (t, m, k)."""
+        return self._coordinates(releases, candidates, squares=False)[0]
+
+    def _coordinates(
+        self, releases: torch.Tensor, candidates: torch.Tensor, *, squares: bool = True
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of y − q_i for all pairs: coordinates along the secret directions (t, m, k) and squared norm (t, m).
+
+        Worked out from y − q_0 and q_i − q_0, which are small where the queries themselves may be large.
+        """
         candidates = self._checked(releases, candidates)
         t, m, k = len(releases), candidates.shape[1], len(self.directions)
         directions = self.directions.to(releases.device)
         along = directions.new_empty((t, m, k))
-        square = directions.new_empty((t, m))
+        square = directions.new_zeros((t, m))
         step = max(1, _CHUNK // max(1, m * self.source.dim))
-        for start in range(0, t, step):
+        for start in range(0, t if m else 0, step):
             rows = slice(start, start + step)
-            some = candidates if len(candidates) == 1 else candidates[rows]
-            residual = releases[rows].double().unsqueeze(1) - some.double()
-            along[rows] = residual @ directions.T
-            square[rows] = residual.square().sum(-1)
+            some = (candidates if len(candidates) == 1 else candidates[rows]).double()
+            first = releases[rows].double() - some[:, 0]
+            moved = some[:, 1:] - some[:, :1]
+            along[rows, 0] = first @ directions.T
+            along[rows, 1:] = along[rows, :1] - moved @ directions.T
+            if squares:
+                square[rows] = first.square().sum(-1, keepdim=True)
+                cross = torch.einsum("td,amd->tm" if len(moved) == 1 else "td,tmd->tm", first, moved)
+                square[rows, 1:] += moved.square().sum(-1) - 2 * cross
         return along, square
 
     def evidence(self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor) -> Mapping[str, Any]:
@@ -113,7 +127,7 @@ class NearestPeak(_Keyed):
         Raises:
             UsageError: dimensions that do not fit the key, or values that are not finite.
         """
-        phase = self._coordinates(releases, candidates)[0] / self.source.spacing
+        phase = self._along(releases, candidates) / self.source.spacing
         return -(phase - phase.round()).abs().sum(-1)
 
 

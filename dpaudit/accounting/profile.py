@@ -17,7 +17,7 @@ from dpaudit.errors import UsageError
 __all__ = ["ProfileValue", "averaged", "delta_of", "invert", "pair_start", "pancake_delta", "pancake_epsilon"]
 
 _CERTAIN = 1e-13  # a relative error that counts as none
-_DIRECT_GAMMA = 128.0  # up to here the lattice is summed when it does not average out
+_DIRECT_GAMMA = 64.0  # up to here the lattice is summed when it does not average out
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def pancake_delta(
 
         ``δ(ε) = ∫ θ(u)·δ_G(ε − h(u)) du / (β·(1 + 2Σ_m exp(−πm²r²)))``, r² = β²+γ².
 
-    Where W is not negligible (small γ, or nearly all of the difference along the key) and γ ≤ 128, the periods are summed
+    Where W is not negligible (small γ, or nearly all of the difference along the key) and γ ≤ 64, the periods are summed
     one by one instead. f is symmetric, hence both directions (D against D′ and D′ against D) have the same profile, and the
     sign of ``along`` does not matter.
 
@@ -116,7 +116,8 @@ def averaged(epsilon: float, pair: Pair) -> ProfileValue:
         )
         share = pair.along / math.hypot(pair.along, pair.across)
         dependence = min(dependence, (bend + more) * math.pi / 6 / (pair.gamma * share) ** 2)
-    return ProfileValue(min(1.0, total / pair.lattice), (doubt + dependence + phase.tail) / pair.lattice + 1e-320)
+    error = (doubt + dependence + phase.tail) / pair.lattice + 1e-320
+    return ProfileValue(min(1.0, total / pair.lattice), float(error))
 
 
 def _variation(z: Array, t: float) -> Array:
@@ -149,17 +150,17 @@ def _by_period(epsilon: float, pair: Pair) -> ProfileValue:
         weight = np.exp(-math.pi * (x / gamma) ** 2)
         return np.asarray(phase.density(v) * (weight * gaussian_profile(epsilon - loss, b)).sum(axis=1) / gamma)
 
-    edges = _edges(epsilon, pair, depth=14 if gamma > 8 else 30)
+    edges = _edges(epsilon, pair, depth=10 if gamma > 16 else 30)
     step = max(1, 400_000 // len(j))
     total, doubt = integrate(
         lambda v: np.concatenate([integrand(v[i : i + step]) for i in range(0, len(v), step)]),
         edges,
-        relative=1e-9,
+        relative=1e-9 if gamma <= 16 else 1e-8,
     )
     far = np.arange(last + 0.5, 2 * last + 40)
     missing = 2 * float(np.exp(-math.pi * (far / gamma) ** 2).sum()) / gamma
     most = (1 + gamma) / gamma * phase.tail  # Σ_j exp(−π(j+u)²/γ²) ≤ 1 + γ
-    return ProfileValue(min(1.0, total / pair.lattice), (doubt + missing + most) / pair.lattice + 1e-320)
+    return ProfileValue(min(1.0, total / pair.lattice), float((doubt + missing + most) / pair.lattice + 1e-320))
 
 
 def pair_start(pair: Pair, delta: float) -> float:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import torch
 
 from dpaudit.experiments.arm import build_arm
 from dpaudit.experiments.measures import measure
@@ -17,6 +20,7 @@ from dpaudit.types import CellResult, to_dict
 __all__ = ["run_cell", "run_experiment"]
 
 OnCell = Callable[[Cell], None]
+_LARGE = 1 << 20
 
 
 def run_experiment(
@@ -49,11 +53,23 @@ def run_experiment(
     return out
 
 
+@contextmanager
+def _threads(number: int) -> Iterator[None]:
+    """Small tensors gain nothing from torch's threads, and lose much where something else uses the cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def run_cell(cell: Cell) -> CellResult:
     """Run one cell and return its result, without storing it."""
     began = time.monotonic()
     arm = build_arm(cell.settings, cell=cell.id)
-    outcome = measure(cell, arm)
+    with _threads(1 if arm.host.dim < _LARGE else torch.get_num_threads()):
+        outcome = measure(cell, arm)
     settings = cell.settings
     if cell.kind in ("attack", "audit"):
         outcome["epsilon_key_holder"] = arm.mitigation.epsilon(arm.source, settings["delta"], host=arm.host)

@@ -12,7 +12,13 @@ import numpy.typing as npt
 import scipy
 import torch
 
-from dpaudit.accounting import pancake_epsilon_lower, pancake_epsilon_upper, peak_spacing, peak_width
+from dpaudit.accounting import (
+    pancake_epsilon_lower,
+    pancake_epsilon_upper,
+    pancake_host_epsilon,
+    peak_spacing,
+    peak_width,
+)
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, Stream
 from dpaudit.noise.kernels import BLOCK, fill_pancake
@@ -65,7 +71,7 @@ class Pancake:
     (:meth:`shares`, :meth:`sample_shard`).
 
     Phase at release, where the leak's own width is s ≈ σβ/γ: float64 blurs it by about 1e-15·σ. Rounding a release to
-    float32 blurs it by 2.4e-8 of the released values' root mean square, and noise drawn in float32 by 2.4e-8·√(2+k)·σ for
+    float32 blurs it by 2.5e-8 of the released values' root mean square, and noise drawn in float32 by 2.5e-8·√(2+k)·σ for
     k directions (4e-8·σ for one), since each block's correction factor is rounded too; bfloat16 by 1.6e-3, a grid Δ by
     Δ/√12 (``dpaudit run gpm-precision``).
     """
@@ -101,6 +107,11 @@ class Pancake:
         )
         return grams, root, inverse
 
+    @cached_property
+    def _lower(self) -> Array:
+        """Cholesky factor of the whole Gram matrix: along the key's vectors = lower @ along the secret directions."""
+        return np.asarray(np.linalg.cholesky(self._blocks[0].sum(0)))
+
     def block_inverse(self, start: int, stop: int) -> Array:
         """Pseudo-inverses of the Gram matrices of the blocks of a shard, shape (blocks, k, k)."""
         return np.ascontiguousarray(self._blocks[2][start // BLOCK : -(-stop // BLOCK)])
@@ -118,7 +129,7 @@ class Pancake:
         """
         rng, k = stream.child("along").numpy(), self.key.directions
         grams, root, _ = self._blocks
-        lower = np.linalg.cholesky(self.key.gram())
+        lower = self._lower
         total = self.along_key(n * k, rng=rng).reshape(n, k) @ lower.T
         if len(grams) == 1:
             return total[:, None, :]
@@ -206,13 +217,21 @@ class Pancake:
         return [p.view(t.shape) for p, t in zip(torch.split(flat, [t.numel() for t in tensors]), tensors, strict=True)]
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
-        """Towards the key holder: Theorem 4.2 at the host's most exposed neighbour below, Theorem 4.4 above."""
-        beta, gamma = self.key.beta, self.key.gamma
-        shift = host.differences(torch.from_numpy(np.array(self.key.direction))) / self.spacing
+        """Towards the key holder, at the host's most exposed neighbour: the exact profile with its numerical error.
+
+        With several directions only bounds are known: Theorem 4.2 along the first below, Theorem 4.4 above.
+        """
+        law = {"sigma": self.sigma, "beta": self.key.beta, "gamma": self.key.gamma}
+        shift = host.differences(torch.from_numpy(np.array(self.key.direction))).numpy()
+        if self.key.directions == 1:
+            exact = pancake_host_epsilon(delta, **law, sensitivity=host.sensitivity, along=shift)
+            if math.isfinite(exact.error):
+                low, high = max(0.0, exact.value - exact.error), exact.value + exact.error
+                return EpsilonBounds(low=low, high=high, says="exact profile at the most exposed neighbour")
+        turns = shift / self.spacing
+        fraction = float(np.abs(turns - np.rint(turns)).max())
         return EpsilonBounds(
-            low=pancake_epsilon_lower(
-                delta, beta=beta, gamma=gamma, fraction=float((shift - shift.round()).abs().max())
-            ),
-            high=pancake_epsilon_upper(delta, sigma=self.sigma, beta=beta, gamma=gamma, sensitivity=host.sensitivity),
+            low=pancake_epsilon_lower(delta, beta=self.key.beta, gamma=self.key.gamma, fraction=fraction),
+            high=pancake_epsilon_upper(delta, **law, sensitivity=host.sensitivity),
             says="arXiv 2509.23834: Theorem 4.2 at the most exposed neighbour / Theorem 4.4",
         )

@@ -96,7 +96,7 @@ def test_six_digits_where_the_definition_is_integrated_by_mpmath():
     with mpmath.workdps(15):
         r2 = mpmath.mpf(beta) ** 2 + mpmath.mpf(gamma) ** 2
         spacing, width = mpmath.sqrt(2 * mpmath.pi) * sigma * gamma / r2, sigma * beta / mpmath.sqrt(r2)
-        weights = {k: mpmath.exp(-mpmath.pi * k * k / r2) for k in range(-6, 7)}
+        weights = {k: mpmath.exp(-mpmath.pi * k * k / r2) for k in range(-5, 6)}
         total = sum(weights.values())
 
         def f(x):
@@ -164,7 +164,7 @@ def test_averaging_over_periods_is_within_its_own_error_of_summing_them(gamma, a
 
 # ---------------------------------------------------------------- between the two theorems
 
-GRID = [(0.0, 1.0, 1e-12), (0.07, 50.0, 1e-3), (0.25, 50.0, 1e-12), (0.5, 1.0, 1e-3)]  # fraction, sigma, delta
+GRID = [(0.0, 1.0, 1e-12), (0.25, 50.0, 1e-12), (0.5, 1.0, 1e-3)]  # fraction, sigma, delta
 
 
 @pytest.mark.parametrize("beta", [1e-6, 1e-3, 0.1, 1.0])

@@ -31,6 +31,16 @@ def test_no_neighbour_exceeds_the_bound_and_one_attains_the_value(beta, gamma, s
         assert worst.error <= 1e-6 * worst.value + 1e-9
 
 
+def test_what_the_neighbours_left_out_may_still_hold_shows_in_the_error():
+    """γ < 1: phase and Gaussian loss hang together, W ≈ 0.8, and twelve of twenty are not computed."""
+    setting = {"sigma": 5.0, "beta": 0.3, "gamma": 0.6}
+    along = np.linspace(0.3, 0.31, 20)
+    worst = pancake_host_epsilon(1e-6, **setting, sensitivity=1.0, along=along)
+    everyone = [pancake_epsilon(1e-6, **setting, along=float(a), across=math.sqrt(1 - a * a)).value for a in along]
+    assert worst.value <= max(everyone) <= worst.value + worst.error
+    assert worst.error > 1e-3 * worst.value
+
+
 @pytest.mark.parametrize("beta", [0.02, 0.3, 0.9, 2.0])
 def test_the_profile_increases_with_the_distance_from_a_whole_period(beta):
     sigma, gamma = 3.0, 24.0

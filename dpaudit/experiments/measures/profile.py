@@ -1,0 +1,38 @@
+"""What the pancake keeps of privacy towards its key holder: exact, between the paper's bounds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dpaudit.accounting import (
+    pancake_epsilon,
+    pancake_epsilon_lower,
+    pancake_epsilon_upper,
+    peak_spacing,
+)
+from dpaudit.errors import SpecError
+from dpaudit.experiments.arm import Arm
+from dpaudit.experiments.spec import Cell
+
+__all__ = ["measure"]
+
+
+def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
+    """ε at δ for a pair at distance Δ whose fraction along the key is 1/4 (or as near as Δ lets it come), and its bounds.
+
+    ``lower`` is Theorem 4.2 at that fraction, ``upper`` Theorem 4.4; ``exact`` the integrated profile with its error.
+    """
+    if arm.key is None:
+        raise SpecError(f"experiment cell {cell.label}: a profile needs a [key]")
+    law = {"sigma": arm.sigma, "beta": arm.key.beta, "gamma": arm.key.gamma}
+    delta, reach = cell.settings["delta"], arm.host.sensitivity
+    spacing = peak_spacing(**law)
+    along = min(0.25 * spacing, reach)
+    exact = pancake_epsilon(delta, **law, along=along, across=math.sqrt(max(reach * reach - along * along, 0.0)))
+    return {
+        "fraction": along / spacing,
+        "lower": pancake_epsilon_lower(delta, beta=arm.key.beta, gamma=arm.key.gamma, fraction=along / spacing),
+        "exact": {"value": exact.value, "low": exact.value - exact.error, "high": exact.value + exact.error},
+        "upper": pancake_epsilon_upper(delta, **law, sensitivity=reach),
+    }
