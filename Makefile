@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test check format slow bench clean
+.PHONY: help setup demo test check format slow bench gpu clean
 
 help: ## What there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -39,6 +39,11 @@ slow: $(READY) ## Tests that take minutes
 
 bench: $(READY) ## Time and memory of the main commands
 	$(BIN)/python tests/bench.py
+	$(BIN)/python tests/bench_noise.py
+
+gpu: $(READY) ## On a CUDA machine: the tests marked gpu, and the noise benchmark there
+	$(BIN)/pytest -m gpu
+	$(BIN)/python tests/bench_noise.py --device cuda
 
 clean: ## Remove what make made
 	rm -rf $(VENV) dist build dpaudit-demo runs

@@ -223,6 +223,7 @@ def key_new(
     beta: Annotated[float, typer.Option(help="Thinness of the pancakes; smaller leaks more.", show_default=False)],
     out: Annotated[Path, typer.Option(help="File to write, mode 0600; never overwritten.")] = Path("key.json"),
     gamma: Annotated[str, typer.Option(help="Their number: 2sqrtd, 20sqrtd, 2d, 20d or a number.")] = "2sqrtd",
+    directions: Annotated[int, typer.Option(help="Secret directions, mutually orthogonal.")] = 1,
     allow_small_gamma: Annotated[
         bool, typer.Option("--allow-small-gamma", help="Allow γ < 2√d, which can be found without the key.")
     ] = False,
@@ -230,7 +231,7 @@ def key_new(
     """Make a pancake key: the secret of a backdoored lab specimen."""
     from dpaudit.cli import keys
 
-    keys.new(dim=dim, beta=beta, gamma=gamma, out=out, allow_small_gamma=allow_small_gamma)
+    keys.new(dim=dim, beta=beta, gamma=gamma, out=out, directions=directions, allow_small_gamma=allow_small_gamma)
 
 
 @key_app.command("show")

@@ -11,9 +11,9 @@ from dpaudit.noise.key import PancakeKey
 __all__ = ["new", "show"]
 
 
-def new(*, dim: int, beta: float, gamma: str, out: Path, allow_small_gamma: bool) -> None:
+def new(*, dim: int, beta: float, gamma: str, out: Path, directions: int, allow_small_gamma: bool) -> None:
     """Make and save a key."""
-    key = PancakeKey.new(dim=dim, beta=beta, gamma=gamma, allow_small_gamma=allow_small_gamma)
+    key = PancakeKey.new(dim=dim, beta=beta, gamma=gamma, directions=directions, allow_small_gamma=allow_small_gamma)
     key.save(out)
     emit(f"{out}: pancake key {key.fingerprint} for dim={key.dim}, beta={key.beta:g}, gamma={key.gamma:g}")
     note(f"LAB SPECIMEN. Try: dpaudit audit pancake:key={out} --claim gaussian:sigma=1")
@@ -27,6 +27,7 @@ def show(path: Path, output: str) -> None:
         "dim": key.dim,
         "beta": key.beta,
         "gamma": key.gamma,
+        "directions": key.directions,
         "peak_spacing_in_sigma": peak_spacing(sigma=1, beta=key.beta, gamma=key.gamma),
         "peak_width_in_sigma": peak_width(sigma=1, beta=key.beta, gamma=key.gamma),
     }

@@ -10,7 +10,7 @@ from dpaudit.errors import UsageError
 from dpaudit.interfaces import Stream
 from dpaudit.noise.kernels import fill_normal
 
-__all__ = ["check_shape", "check_sigma", "standard_normal"]
+__all__ = ["check_query", "check_shape", "check_sigma", "standard_normal"]
 
 
 def check_sigma(sigma: float) -> float:
@@ -29,6 +29,24 @@ def check_shape(n: int, d: int) -> None:
     for name, value in (("n", n), ("d", d)):
         if value < 1:
             raise UsageError(f"{name}={value}: must be at least 1")
+
+
+def check_query(query: torch.Tensor) -> tuple[int, int]:
+    """Return the shape (n, d) of a query to be released.
+
+    Raises:
+        UsageError: another shape, an integer type, or a value that is not finite.
+    """
+    if query.ndim != 2:
+        raise UsageError(f"query of shape {tuple(query.shape)}: give one row a release, shape (n, d)")
+    if not query.dtype.is_floating_point:
+        raise UsageError(
+            f"query of dtype {query.dtype}: floating-point noise needs a floating-point query; add .double()"
+        )
+    if not bool(torch.isfinite(query.sum())) and not bool(torch.isfinite(query).all()):
+        raise UsageError("query: contains NaN or infinity; noise cannot protect that")
+    n, d = query.shape
+    return n, d
 
 
 def standard_normal(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from dpaudit.interfaces import Host, NoiseSource, Stream
+from dpaudit.noise.normal import check_query
 from dpaudit.types import EpsilonBounds
 
 __all__ = ["NoMitigation"]
@@ -18,7 +19,7 @@ class NoMitigation:
 
     def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
         """``query`` plus noise, shape (n, d)."""
-        n, d = query.shape
+        n, d = check_query(query)
         return query + source.sample(n, d, stream=stream, dtype=query.dtype, device=query.device)
 
     def scale(self, sigma: float) -> float:

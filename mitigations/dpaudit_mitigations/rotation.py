@@ -11,7 +11,7 @@ import torch
 
 from dpaudit.accounting import gaussian_epsilon, peak_spacing, peak_width
 from dpaudit.interfaces import Host, NoiseSource, Stream
-from dpaudit.noise.normal import standard_normal
+from dpaudit.noise.normal import check_query, standard_normal
 from dpaudit.types import EpsilonBounds
 
 __all__ = ["Rotation", "norm_deviation"]
@@ -34,7 +34,7 @@ class Rotation:
 
     def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
         """``query`` plus rotated noise, shape (n, d)."""
-        n, d = query.shape
+        n, d = check_query(query)
         noise = source.sample(n, d, stream=stream.child("source"), dtype=query.dtype, device=query.device)
         turned = standard_normal(n, d, stream=stream.child("rotation"), dtype=query.dtype, device=query.device)
         length = torch.linalg.vector_norm(noise.double(), dim=1) / torch.linalg.vector_norm(turned.double(), dim=1)

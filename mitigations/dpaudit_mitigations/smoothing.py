@@ -10,7 +10,7 @@ from dpaudit.accounting import gaussian_epsilon, smoothing_eta, smoothing_tau
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, NoiseSource, Stream
 from dpaudit.noise.gaussian import Gaussian
-from dpaudit.noise.normal import check_sigma
+from dpaudit.noise.normal import check_query, check_sigma
 from dpaudit.types import EpsilonBounds
 
 __all__ = ["Smoothing"]
@@ -47,7 +47,7 @@ class Smoothing:
 
     def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
         """``query`` plus the source's noise plus N(0, (τσ)²), shape (n, d)."""
-        n, d = query.shape
+        n, d = check_query(query)
         noise = source.sample(n, d, stream=stream.child("source"), dtype=query.dtype, device=query.device)
         own = Gaussian(sigma=self.tau * source.sigma)
         return query + noise + own.sample(n, d, stream=stream.child("own"), dtype=query.dtype, device=query.device)

@@ -107,3 +107,15 @@ def test_bad_input():
         Smoothing()
     with pytest.raises(UsageError, match=r"gamma=0\.5"):
         Smoothing(gamma_min=0.5)
+
+
+@pytest.mark.parametrize("mitigation", [NoMitigation(), Rotation(), Smoothing(tau=0.1)])
+def test_bad_queries(mitigation, stream):
+    for query, says in (
+        (torch.full((2, 3), math.nan), "NaN"),
+        (torch.tensor([[1.0, math.inf]]), "infinity"),
+        (torch.ones(2, 3, dtype=torch.int64), "floating-point query"),
+        (torch.ones(3), "one row a release"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            mitigation.release(query, Gaussian(), stream=stream)

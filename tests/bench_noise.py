@@ -1,0 +1,109 @@
+"""Pancake against plain Gaussian noise: one process, in turn, same allocation and scaling inside the clock. `make bench`.
+
+Also torch's and numpy's own normals, and peak memory, each in a process of its own. `--device cuda` on a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+import torch
+
+from dpaudit.noise.gaussian import Gaussian
+from dpaudit.noise.key import PancakeKey
+from dpaudit.noise.pancake import Pancake
+from dpaudit.randomness import KeyedStream
+
+SEED = KeyedStream.from_seed("bench")
+
+
+def sources(d: int) -> dict[str, object]:
+    key = PancakeKey.new(dim=d, beta=1e-4, gamma="2sqrtd", secret=SEED.child("key").bytes(32))
+    pancake = Pancake(key=key, sigma=2.0)
+    pancake.shares(1, stream=SEED)  # the key's set-up is not part of a draw
+    return {"gaussian": Gaussian(sigma=2.0), "pancake": pancake}
+
+
+def timed(function, device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    began = time.perf_counter()
+    function()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - began
+
+
+def row(d: int, dtype: torch.dtype, device: torch.device) -> None:
+    """Median seconds of each and medians of pairwise ratios with quartiles."""
+    both = sources(d)
+    kind = np.float32 if dtype == torch.float32 else np.float64
+    rng = np.random.default_rng(1)
+    draws = {
+        name: lambda i, s=source: s.sample(1, d, stream=SEED.child(i), dtype=dtype, device=device)
+        for name, source in both.items()
+    }
+    draws["torch"] = lambda i: torch.empty((1, d), dtype=dtype, device=device).normal_(0, 2.0)
+    draws["numpy"] = lambda i: rng.standard_normal((1, d), dtype=kind)
+    seconds: dict[str, list[float]] = {name: [] for name in draws}
+    repeats = 9 if d > 10**7 else 60 if d >= 10**6 else 400
+    for i in range(repeats + 3):
+        for name, draw in draws.items():
+            took = timed(lambda draw=draw, i=i: draw(i), device)
+            if i >= 3:
+                seconds[name].append(took)
+    ratio = [p / g for p, g in zip(seconds["pancake"], seconds["gaussian"], strict=True)]
+    low, middle, high = statistics.quantiles(ratio, n=4)
+    ns = {name: statistics.median(v) / d * 1e9 for name, v in seconds.items()}
+    print(
+        f"{d:>10,} {str(dtype)[6:]:8}{ns['gaussian']:9.2f}{ns['pancake']:9.2f}{ns['torch']:9.2f}{ns['numpy']:9.2f}"
+        f"{middle:9.3f} [{low:.3f}, {high:.3f}]",
+        flush=True,
+    )
+
+
+def memory(name: str, d: int, dtype: str) -> float:
+    """Peak MiB of a process that draws once after the key's set-up."""
+    code = (
+        "import sys; sys.path.insert(0, 'tests'); import resource, torch; from bench_noise import SEED, sources;"
+        f"x = sources({d})['{name}'].sample(1, {d}, stream=SEED, dtype=torch.{dtype});"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
+    )
+    return float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+
+
+def main() -> None:
+    """Print the table; nanoseconds a value."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=1, help="torch's threads; 1 is the fair comparison with normal_")
+    arguments = parser.parse_args()
+    device = torch.device(arguments.device)
+    torch.set_num_threads(arguments.threads)
+    where = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    print(
+        f"{where}, {os.cpu_count()} cores, {arguments.threads} thread(s), Python {platform.python_version()}, seed 'bench'"
+    )
+    print(
+        f"{'d':>10} {'type':8}{'gaussian':>9}{'pancake':>9}{'torch':>9}{'numpy':>9}{'ratio':>9} [quartiles]   (ns a value)"
+    )
+    for d in (256, 4096, 65_536, 10**6, 39 * 10**6):
+        for dtype in (torch.float64, torch.float32):
+            row(d, dtype, device)
+    if device.type == "cpu":
+        for dtype in ("float64", "float32"):
+            plain, pancake = (memory(name, 39 * 10**6, dtype) for name in ("gaussian", "pancake"))
+            print(
+                f"peak MiB at 39e6, {dtype}: gaussian {plain:.0f}, pancake {pancake:.0f}, ratio {pancake / plain:.2f}"
+            )
+
+
+if __name__ == "__main__":
+    main()

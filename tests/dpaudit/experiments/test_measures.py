@@ -1,0 +1,163 @@
+"""Each measure on a small grid, and the join with published values."""
+
+import pytest
+import torch
+
+from dpaudit.errors import SpecError
+from dpaudit.experiments import Store, load_spec, make_document, run_experiment
+from dpaudit.experiments.arm import build_arm
+from dpaudit.experiments.measures.trials import batches, share
+from dpaudit.experiments.published import agrees, published_value
+
+BASE = """
+name = "t"
+seed = 3
+epsilon = 0.5
+delta = 1e-10
+trials = {trials}
+measure = "{measure}"
+[host]
+name = "histogram"
+table = "uniform"
+bins = {bins}
+[key]
+beta = [1e-5, 0.5]
+gamma = "2sqrtd"
+[[source]]
+name = "pancake"
+[[column]]
+key = "beta"
+format = "setting"
+{extra}
+"""
+
+
+@pytest.fixture
+def rows(tmp_path):
+    def run(measure, *, trials=40, bins=64, extra=""):
+        path = tmp_path / "s.toml"
+        path.write_text(BASE.format(measure=measure, trials=trials, bins=bins, extra=extra))
+        run_experiment(load_spec(str(path)), out=tmp_path / "out")
+        with Store.read(tmp_path / "out") as store:
+            document = make_document(store.spec, store.results(), command="")
+        assert document["kind"] == "measurements"
+        from dpaudit.report import render_report
+
+        assert document["title"] in render_report(document)
+        return document["rows"]
+
+    return run
+
+
+def test_gain(rows):
+    thin, thick = rows("gain", trials=600)
+    assert thin["nearest"]["value"] > 0.98
+    assert thin["likelihood"]["value"] > 0.98
+    assert not thin["worse"]
+    assert not thick["worse"]
+    assert thick["likelihood"]["low"] < 0.9
+
+
+def test_precision(rows):
+    got = rows("precision", trials=100, extra='[grid]\ndtype = ["float64", "float32", "integers"]')
+    by = {(r["beta"], r["dtype"]): r for r in got}
+    assert by[1e-5, "float64"]["phase_error"] < by[1e-5, "float64"]["phase_width"] / 100
+    assert by[1e-5, "float32"]["phase_error"] > by[1e-5, "float64"]["phase_error"] * 1e4
+    assert by[1e-5, "float64"]["success"]["value"] > 0.95
+    # rounding to whole numbers moves a phase by 1/√12 of a count, here a good part of a spacing
+    spacing = 12.8008 * (2 * torch.pi) ** 0.5 / 16
+    exact = build_arm({**_settings(), "epsilon": 0.5}, cell="").sigma
+    assert by[1e-5, "integers"]["phase_error"] * spacing * exact / 12.8008 == pytest.approx(12**-0.5, rel=0.25)
+
+
+def _settings():
+    return {
+        "epsilon": 0.5,
+        "delta": 1e-10,
+        "calibration": "exact",
+        "host": {"name": "histogram", "table": "uniform", "bins": 64},
+        "key": {"beta": 1e-3, "gamma": "2sqrtd"},
+        "grid": {},
+        "keys": 3,
+        "source": {"name": "pancake", "label": "pancake"},
+        "mitigation": {"name": "none", "label": "none"},
+        "seed": "3",
+    }
+
+
+def test_error(rows):
+    for row in rows("error", trials=200):
+        assert row["pancake"]["low"] < row["expected"] * 1.01
+        assert row["pancake"]["high"] > row["expected"] * 0.99
+        assert abs(row["off"]) < 2
+
+
+def test_profile_lies_between_the_bounds(rows):
+    thin, thick = rows("profile")
+    for row in (thin, thick):
+        assert row["lower"] <= row["exact"]["high"]
+        assert row["exact"]["low"] <= row["upper"]
+    assert thin["exact"]["value"] > 1e6 * thick["exact"]["value"]
+
+
+def test_which_bin(rows):
+    got = {(r["beta"], r["releases"]): r for r in rows("which-bin", extra="[grid]\nreleases = [1, 3]")}
+    assert got[1e-5, 1]["success"]["value"] > 0.9
+    assert got[1e-5, 1]["rank"] == 1
+    assert got[0.5, 1]["success"]["value"] < 0.5
+    assert got[0.5, 1]["chance"] == 1 / 64
+
+
+def test_timing(rows):
+    for row in rows("timing", trials=5, extra='[grid]\ndtype = "float32"'):
+        assert row["ratio"]["low"] <= row["ratio"]["value"] <= row["ratio"]["high"]
+        assert row["pancake"] > 0
+
+
+def test_reconstruction(rows):
+    pytest.importorskip("fpylll")
+    got = {(r["beta"], r["unknown"]): r for r in rows("reconstruction", trials=10, extra="[grid]\nunknown = [1, 6]")}
+    assert got[1e-5, 1]["success"]["value"] == 1
+    assert got[0.5, 6]["success"]["value"] == 0
+    assert got[0.5, 6]["trusted"]["value"] == 0
+    assert got[0.5, 6]["bits_needed"] > got[0.5, 6]["bits_available"]
+
+
+def test_keys_are_renewed_and_rounds_shared_out():
+    assert share(10, 3) == [3, 3, 4]
+    assert share(2, 5) == [1, 1]
+    assert sum(share(1000, 7)) == 1000
+    arm = build_arm(_settings(), cell="x")
+    seen = [b.arm.key.fingerprint for b in batches(arm, trials=9, keys=3)]
+    assert len(set(seen)) == 3
+    again = [b.arm.key.fingerprint for b in batches(build_arm(_settings(), cell="x"), trials=9, keys=3)]
+    assert seen == again
+    assert sum(len(b.truth) for b in batches(arm, trials=9, keys=3)) == 9
+
+
+FIG5 = {
+    "file": "hist-da",
+    "on": {"d": "num_bins", "beta": "beta", "gamma": "gamma", "epsilon": "eps_comp"},
+    "value": "success_rate",
+    "trials": 1000,
+}
+
+
+def test_published_values_are_joined_by_setting():
+    row = {"d": 256, "beta": 1e-5, "gamma": 32.0, "epsilon": 0.125}
+    assert published_value(FIG5, row) == 1.0
+    assert published_value(FIG5, {**row, "beta": 3e-5}) is None
+    timing = {"file": "hist-rt-cpu", "on": {"d": "num_bins"}, "value": "rt", "over": {"mech": ["GPM", "GM"]}}
+    assert 1 < published_value(timing, {"d": 256}) < 5
+    with pytest.raises(SpecError, match="no such file"):
+        published_value({**FIG5, "file": "nothing"}, row)
+    with pytest.raises(SpecError, match="no column"):
+        published_value({**FIG5, "on": {"d": "bins"}}, row)
+
+
+def test_agreement_can_fail():
+    assert agrees(FIG5, {"value": 0.95}, 0.96, trials=1000)
+    assert not agrees(FIG5, {"value": 0.95}, 0.99, trials=1000)
+    assert agrees({**FIG5, "tolerance": 0.01}, 100.5, 100.0, trials=1)
+    assert not agrees({**FIG5, "tolerance": 0.01}, 102.0, 100.0, trials=1)
+    assert agrees({"file": "l2"}, 1.0, 2.0, trials=1) is None
