@@ -131,15 +131,28 @@ class PancakeKey:
         total = np.zeros((k, k))
         stop = self.dim if stop is None else stop
         for low in range(start, stop, _BLOCK):
-            part = self.vectors[:, low : min(stop, low + _BLOCK)].astype(np.float64)
-            total += part @ part.T
+            part = self.vectors[:, low : min(stop, low + _BLOCK)].astype(np.int64)
+            total += np.einsum("id,jd->ij", part, part)  # whole numbers: exact, and without BLAS's threads
         return total
+
+    @cached_property
+    def _kept(self) -> dict[int, npt.NDArray[np.float64]]:
+        return {}
+
+    def block_grams(self, block: int) -> npt.NDArray[np.float64]:
+        """:meth:`gram` of each run of ``block`` coordinates, shape (blocks, directions, directions); kept."""
+        if block not in self._kept:
+            starts = range(0, self.dim, block)
+            self._kept[block] = np.stack([self.gram(low, min(self.dim, low + block)) for low in starts])
+        return self._kept[block]
 
     @cached_property
     def basis(self) -> npt.NDArray[np.float64]:
         """Orthonormal secret directions, shape (directions, dim): Gram-Schmidt of ``vectors``, in order; read-only."""
-        lower = np.linalg.cholesky(self.gram())
-        out = scipy.linalg.solve_triangular(lower, self.vectors.astype(np.float64), lower=True)
+        lower = np.linalg.cholesky(self.block_grams(_BLOCK).sum(0))
+        out = self.vectors / lower[0, 0]
+        if self.directions > 1:
+            out = scipy.linalg.solve_triangular(lower, self.vectors.astype(np.float64), lower=True)
         out.flags.writeable = False
         return np.asarray(out)
 

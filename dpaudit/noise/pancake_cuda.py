@@ -41,7 +41,7 @@ def draw(
             start,
             stop,
             shares,
-            seed=int.from_bytes(stream.child("fused", start).bytes(8), "little") >> 1,
+            seed=int.from_bytes(stream.child("fused").bytes(8), "little") >> 1,
             device=device,
         )
     noise = torch.randn(
