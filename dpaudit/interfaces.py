@@ -26,6 +26,9 @@ class Stream(Protocol):
     def child(self, *labels: str | int) -> Stream:
         """An independent stream for a part of the work."""
 
+    def entropy(self) -> bytes:
+        """32 bytes to seed something with; always the same ones."""
+
     def bytes(self, n: int) -> bytes:
         """The next ``n`` cryptographically strong bytes."""
 

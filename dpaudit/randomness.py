@@ -7,10 +7,11 @@ depend on which cells ran before it, on which machine, or in what order.
 from __future__ import annotations
 
 import secrets
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
@@ -46,7 +47,6 @@ class KeyedStream:
         if len(key) != KEY_BYTES:
             raise UsageError(f"key of {len(key)} bytes: a stream key has {KEY_BYTES} bytes")
         self._key = key
-        self._cipher = Cipher(algorithms.ChaCha20(self._derive(b"bytes"), bytes(16)), mode=None).encryptor()
 
     @classmethod
     def from_seed(cls, seed: int | str) -> KeyedStream:
@@ -66,6 +66,18 @@ class KeyedStream:
         labels = tuple(int(x) if isinstance(x, np.integer) else x for x in labels)  # numpy's 3 is 3
         encoded = [f"{type(x).__name__}:{x}".encode() for x in labels]
         return KeyedStream(self._derive(b"child" + b"".join(len(e).to_bytes(4, "big") + e for e in encoded)))
+
+    @cached_property
+    def _cipher(self) -> CipherContext:
+        return Cipher(algorithms.ChaCha20(self._derive(b"bytes"), bytes(16)), mode=None).encryptor()
+
+    @cached_property
+    def _entropy(self) -> bytes:
+        return self._derive(b"entropy")
+
+    def entropy(self) -> bytes:
+        """32 bytes to seed something with; always the same ones, independent of :meth:`bytes`."""
+        return self._entropy
 
     def bytes(self, n: int) -> bytes:
         """The next ``n`` bytes of the key stream."""

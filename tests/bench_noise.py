@@ -24,11 +24,13 @@ from dpaudit.randomness import KeyedStream
 SEED = KeyedStream.from_seed("bench")
 
 
-def sources(d: int) -> dict[str, object]:
+def source(name: str, d: int):
+    if name == "gaussian":
+        return Gaussian(sigma=2.0)
     key = PancakeKey.new(dim=d, beta=1e-4, gamma="2sqrtd", secret=SEED.child("key").bytes(32))
     pancake = Pancake(key=key, sigma=2.0)
     pancake.shares(1, stream=SEED)  # the key's set-up is not part of a draw
-    return {"gaussian": Gaussian(sigma=2.0), "pancake": pancake}
+    return pancake
 
 
 def timed(function, device: torch.device) -> float:
@@ -43,22 +45,27 @@ def timed(function, device: torch.device) -> float:
 
 def row(d: int, dtype: torch.dtype, device: torch.device) -> None:
     """Median seconds of each and medians of pairwise ratios with quartiles."""
-    both = sources(d)
     kind = np.float32 if dtype == torch.float32 else np.float64
     rng = np.random.default_rng(1)
-    draws = {
-        name: lambda i, s=source: s.sample(1, d, stream=SEED.child(i), dtype=dtype, device=device)
-        for name, source in both.items()
-    }
-    draws["torch"] = lambda i: torch.empty((1, d), dtype=dtype, device=device).normal_(0, 2.0)
-    draws["numpy"] = lambda i: rng.standard_normal((1, d), dtype=kind)
-    seconds: dict[str, list[float]] = {name: [] for name in draws}
-    repeats = 9 if d > 10**7 else 60 if d >= 10**6 else 400
-    for i in range(repeats + 3):
-        for name, draw in draws.items():
-            took = timed(lambda draw=draw, i=i: draw(i), device)
-            if i >= 3:
-                seconds[name].append(took)
+    streams = [SEED.child(i) for i in range(1000)]
+
+    def ours(name: str):
+        made = source(name, d)
+        return lambda i: made.sample(1, d, stream=streams[i], dtype=dtype, device=device)
+
+    seconds: dict[str, list[float]] = {}
+    repeats = 15 if d > 10**7 else 100 if d >= 10**6 else 900
+    for group in (("gaussian", "pancake"), ("torch", "numpy")):  # ours against each other undisturbed, in turn
+        draws = {name: ours(name) for name in group if name in ("gaussian", "pancake")} or {
+            "torch": lambda i: torch.empty((1, d), dtype=dtype, device=device).normal_(0, 2.0),
+            "numpy": lambda i: rng.standard_normal((1, d), dtype=kind) * kind(2.0),
+        }
+        seconds |= {name: [] for name in draws}
+        for i in range(repeats + 3):
+            for name, draw in draws.items():
+                took = timed(lambda draw=draw, i=i: draw(i), device)
+                if i >= 3:
+                    seconds[name].append(took)
     ratio = [p / g for p, g in zip(seconds["pancake"], seconds["gaussian"], strict=True)]
     low, middle, high = statistics.quantiles(ratio, n=4)
     ns = {name: statistics.median(v) / d * 1e9 for name, v in seconds.items()}
@@ -72,11 +79,11 @@ def row(d: int, dtype: torch.dtype, device: torch.device) -> None:
 def memory(name: str, d: int, dtype: str) -> float:
     """Peak MiB of a process that draws once after the key's set-up."""
     code = (
-        "import sys; sys.path.insert(0, 'tests'); import resource, torch; from bench_noise import SEED, sources;"
-        f"x = sources({d})['{name}'].sample(1, {d}, stream=SEED, dtype=torch.{dtype});"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
+        "import sys; sys.path.insert(0, 'tests'); import torch; from bench_noise import SEED, source;"
+        f"x = source('{name}', {d}).sample(1, {d}, stream=SEED, dtype=torch.{dtype});"
+        "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
     )
-    return float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+    return float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout) / 1024
 
 
 def main() -> None:

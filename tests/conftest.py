@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from dpaudit.randomness import KeyedStream
+
+sys.path.insert(0, str(Path(__file__).parent))  # for ``oracles``: importlib mode puts no folder on the path
 
 
 class FunctionSampler:

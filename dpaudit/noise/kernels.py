@@ -25,7 +25,7 @@ import torch
 
 from dpaudit.interfaces import Stream
 
-__all__ = ["BLOCK", "fill_normal", "fill_pancake", "seed_words"]
+__all__ = ["BLOCK", "draw_shares", "fill_discrete_gaussian", "fill_normal", "fill_pancake", "seed_words"]
 
 BLOCK = 1 << 14
 _CHUNK = 1 << 9
@@ -164,6 +164,69 @@ def _add32(x, w, factor):  # type: ignore[no-untyped-def]
         x[i] += f * np.float32(w[i])
 
 
+@jit
+def _integer(scale, a, b, c, n):  # type: ignore[no-untyped-def]
+    """One integer with P(k) ∝ exp(−k²/(2·scale²)): (k, state). See :func:`fill_discrete_gaussian`."""
+    t = math.floor(scale) + 1.0
+    while True:
+        a, b, c, n, w1 = _next(a, b, c, n)
+        a, b, c, n, w2 = _next(a, b, c, n)
+        a, b, c, n, w3 = _next(a, b, c, n)
+        # floors of exponentials are geometric; the difference of two is discrete Laplace with parameter exp(−1/t)
+        k = math.floor(-t * math.log((np.float64(w1 >> _U(12)) + 0.5) * 2.0**-52))
+        k -= math.floor(-t * math.log((np.float64(w2 >> _U(12)) + 0.5) * 2.0**-52))
+        gap = abs(k) - scale * scale / t
+        if np.float64(w3 >> _U(11)) * 2.0**-53 < math.exp(-gap * gap / (2 * scale * scale)):
+            return k, a, b, c, n
+
+
+_ALONG, _BETWEEN = _U(2**64 - 1), _U(2**64 - 2)  # block numbers no vector is long enough to have
+
+
+@jit
+def _integers(out, seed, scale):  # type: ignore[no-untyped-def]
+    a, b, c, n = _start(seed, 0, _ALONG)
+    for i in range(out.size):
+        k, a, b, c, n = _integer(scale, a, b, c, n)
+        out[i] = np.int64(k)
+
+
+@jit
+def _shares(out, seed, sigma, scale, spacing, width, lower, grams, roots, inverse):  # type: ignore[no-untyped-def]
+    rows, blocks, k = out.shape
+    along, total, z, missing = np.empty(k), np.empty(k), np.empty(k), np.empty(k)
+    for row in range(rows):
+        a, b, c, n = _start(seed, row, _ALONG)
+        a, b, c, n = _normal64(along, width, a, b, c, n)
+        for j in range(k):
+            peak, a, b, c, n = _integer(scale, a, b, c, n)
+            along[j] += peak * spacing
+        for i in range(k):
+            total[i] = 0.0
+            for j in range(i + 1):
+                total[i] += lower[i, j] * along[j]
+        if blocks == 1:
+            out[row, 0] = total
+            continue
+        a, b, c, n = _start(seed, row, _BETWEEN)
+        for block in range(blocks):
+            a, b, c, n = _normal64(z, sigma, a, b, c, n)
+            for i in range(k):
+                share = 0.0
+                for j in range(k):
+                    share += roots[block, i, j] * z[j]
+                out[row, block, i] = share
+                total[i] -= share
+        for i in range(k):
+            missing[i] = 0.0
+            for j in range(k):
+                missing[i] += inverse[i, j] * total[j]
+        for block in range(blocks):
+            for i in range(k):
+                for j in range(k):
+                    out[row, block, i] += grams[block, i, j] * missing[j]
+
+
 def _kernels(normal: Any, add: Any) -> tuple[Any, Any]:
     """The two loops for one floating-point type."""
 
@@ -200,8 +263,9 @@ def _kernels(normal: Any, add: Any) -> tuple[Any, Any]:
 
 
 @cache
-def _compiled(kind: str) -> tuple[Any, Any]:
-    return _kernels(_normal64, _add64) if kind == "float64" else _kernels(_normal32, _add32)
+def _compiled(size: int) -> tuple[Any, Any]:
+    """The loops for floating-point values of ``size`` bytes."""
+    return _kernels(_normal64, _add64) if size == 8 else _kernels(_normal32, _add32)
 
 
 @cache
@@ -225,7 +289,7 @@ def _spread(work: Any, jobs: int, values: int) -> None:
 
 def seed_words(stream: Stream) -> npt.NDArray[np.uint64]:
     """192 bits of ``stream`` as three words."""
-    return np.frombuffer(stream.child("noise kernel").bytes(24), dtype="<u8").astype(np.uint64)
+    return np.frombuffer(stream.entropy(), dtype="<u8", count=3)
 
 
 def fill_normal(
@@ -236,13 +300,44 @@ def fill_normal(
     ``first_row`` and ``first_block`` place ``out`` within a larger array of the same stream: shards that begin at a
     multiple of ``BLOCK`` get what the whole would have had there.
     """
-    plain, _ = _compiled(out.dtype.name)
+    plain, _ = _compiled(out.itemsize)
     blocks, seed = -(-out.shape[1] // BLOCK), seed_words(stream)
 
     def work(first: int, last: int) -> None:
         plain(out, first, last, blocks, seed, sigma, first_row, first_block)
 
     _spread(work, len(out) * blocks, out.size)
+
+
+def fill_discrete_gaussian(out: npt.NDArray[np.int64], *, scale: float, stream: Stream) -> None:
+    """Fill ``out`` (n,) with integers of P(k) ∝ exp(−k²/(2·scale²)), by rejection from the discrete Laplace law.
+
+    Canonne, Kamath and Steinke 2020 (arXiv 2004.00010), Algorithm 3, with double-precision acceptance probabilities: the
+    law is exact but for their rounding (relative error about 1e-16). Not claimed: exactness in the sense of that
+    paper's rational arithmetic.
+    """
+    _integers(out, seed_words(stream), float(scale))
+
+
+def draw_shares(
+    out: npt.NDArray[np.float64],
+    *,
+    sigma: float,
+    scale: float,
+    spacing: float,
+    width: float,
+    stream: Stream,
+    lower: npt.NDArray[np.float64],
+    grams: npt.NDArray[np.float64],
+    roots: npt.NDArray[np.float64],
+    inverse: npt.NDArray[np.float64],
+) -> None:
+    """Fill ``out`` (n, blocks, k) with the blocks' shares of n pancake releases; see ``dpaudit.noise.pancake.Pancake``.
+
+    ``lower`` (k, k) is the Cholesky factor of the whole Gram matrix and ``inverse`` its inverse, ``grams`` and ``roots``
+    (blocks, k, k) the blocks' Gram matrices and their square roots.
+    """
+    _shares(out, seed_words(stream), sigma, scale, spacing, width, lower, grams, roots, inverse)
 
 
 def fill_pancake(
@@ -261,7 +356,7 @@ def fill_pancake(
     ``w`` (k, d) int16, ``shares`` (n, blocks, k), ``inverse`` (blocks, k, k) the inverses of the blocks' Gram matrices
     ``w_b w_bᵀ``. One pass over memory: a block is drawn, measured (in float64) and corrected while in cache.
     """
-    _, pancake = _compiled(out.dtype.name)
+    _, pancake = _compiled(out.itemsize)
     w = np.ascontiguousarray(w)  # strided rows compile to another order of summation: other last bits than the whole
     blocks, seed = -(-out.shape[1] // BLOCK), seed_words(stream)
 

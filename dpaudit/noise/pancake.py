@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 import torch
 
 from dpaudit.accounting import (
@@ -21,7 +20,7 @@ from dpaudit.accounting import (
 )
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, Stream
-from dpaudit.noise.kernels import BLOCK, fill_pancake
+from dpaudit.noise.kernels import BLOCK, draw_shares, fill_discrete_gaussian, fill_pancake
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.normal import check_shape, check_sigma
 from dpaudit.types import EpsilonBounds
@@ -31,28 +30,14 @@ __all__ = ["Pancake", "discrete_gaussian"]
 Array = npt.NDArray[np.float64]
 
 
-def discrete_gaussian(n: int, *, scale: float, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """``n`` integers with P(k) ∝ exp(−k²/(2·scale²)), by rejection from the discrete Laplace law.
-
-    Canonne, Kamath and Steinke 2020 (arXiv 2004.00010), Algorithm 3, vectorised with double-precision acceptance
-    probabilities: the law is exact but for their rounding (relative error about 1e-16). Not claimed: exactness in the
-    sense of that paper's rational arithmetic.
+def discrete_gaussian(n: int, *, scale: float, stream: Stream) -> npt.NDArray[np.int64]:
+    """``n`` integers with P(k) ∝ exp(−k²/(2·scale²)); see :func:`~dpaudit.noise.kernels.fill_discrete_gaussian`.
 
     Raises:
         UsageError: scale not a finite number above 0.
     """
-    check_sigma(scale)
-    t = math.floor(scale) + 1
     out = np.empty(n, np.int64)
-    filled = 0
-    while filled < n:
-        size = int((n - filled) * 1.6) + 16
-        # two geometric variables' difference is discrete Laplace with parameter exp(−1/t)
-        magnitude = rng.geometric(-math.expm1(-1 / t), size) - rng.geometric(-math.expm1(-1 / t), size)
-        gap = np.abs(magnitude) - scale * scale / t
-        kept = magnitude[rng.random(size) < np.exp(-gap * gap / (2 * scale * scale))][: n - filled]
-        out[filled : filled + len(kept)] = kept
-        filled += len(kept)
+    fill_discrete_gaussian(out, scale=check_sigma(scale), stream=stream)
     return out
 
 
@@ -108,34 +93,37 @@ class Pancake:
         return grams, root, inverse
 
     @cached_property
-    def _lower(self) -> Array:
-        """Cholesky factor of the whole Gram matrix: along the key's vectors = lower @ along the secret directions."""
-        return np.asarray(np.linalg.cholesky(self._blocks[0].sum(0)))
+    def _whole(self) -> tuple[Array, Array]:
+        """Of the whole Gram matrix: its Cholesky factor (along the vectors = factor @ along w), and its inverse."""
+        gram = self._blocks[0].sum(0)
+        return np.linalg.cholesky(gram), np.linalg.inv(gram)
 
     def block_inverse(self, start: int, stop: int) -> Array:
         """Pseudo-inverses of the Gram matrices of the blocks of a shard, shape (blocks, k, k)."""
         return np.ascontiguousarray(self._blocks[2][start // BLOCK : -(-stop // BLOCK)])
-
-    def along_key(self, n: int, *, rng: np.random.Generator) -> Array:
-        """``n`` draws of the law along one secret direction."""
-        r = math.hypot(self.key.beta, self.key.gamma)
-        peaks = discrete_gaussian(n, scale=r / math.sqrt(2 * math.pi), rng=rng)
-        return peaks * self.spacing + self.width * rng.standard_normal(n)
 
     def shares(self, n: int, *, stream: Stream) -> Array:
         """What ``n`` releases add up to along the key's whole-number vectors, block by block: shape (n, blocks, k).
 
         The only thing that shards have in common: a few numbers a block of 16,384 coordinates.
         """
-        rng, k = stream.child("along").numpy(), self.key.directions
-        grams, root, _ = self._blocks
-        lower = self._lower
-        total = self.along_key(n * k, rng=rng).reshape(n, k) @ lower.T
-        if len(grams) == 1:
-            return total[:, None, :]
-        shares: Array = self.sigma * np.einsum("bij,nbj->nbi", root, rng.standard_normal((n, len(grams), k)))
-        missing = scipy.linalg.cho_solve((lower, True), (total - shares.sum(1)).T)  # (k, n)
-        return np.asarray(shares + np.einsum("bij,jn->nbi", grams, missing))
+        check_shape(n, self.dim)
+        grams, roots, _ = self._blocks
+        lower, inverse = self._whole
+        out = np.empty((n, len(grams), self.key.directions))
+        draw_shares(
+            out,
+            sigma=self.sigma,
+            scale=math.hypot(self.key.beta, self.key.gamma) / math.sqrt(2 * math.pi),
+            spacing=self.spacing,
+            width=self.width,
+            stream=stream,
+            lower=lower,
+            grams=grams,
+            roots=roots,
+            inverse=inverse,
+        )
+        return out
 
     def sample(
         self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None

@@ -3,6 +3,7 @@
 from functools import cached_property
 
 import numpy as np
+from oracles import along_key
 
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
@@ -21,5 +22,5 @@ def draw(key, sigma, n, rng):
     """V = g + Uᵀ(c − U g), shape (n, dim)."""
     u, g = key.basis, rng.standard_normal((n, key.dim)) * sigma
     source = Pancake(key=PancakeKey(dim=key.dim, beta=key.beta, gamma=key.gamma, secret=bytes(32)), sigma=sigma)
-    c = np.stack([source.along_key(n, rng=rng) for _ in u], 1)
+    c = np.stack([along_key(source, n, rng=rng) for _ in u], 1)
     return g + (c - g @ u.T) @ u

@@ -8,6 +8,7 @@ import pytest
 import scipy.special
 import scipy.stats
 import torch
+from oracles import along_key
 
 from dpaudit.errors import UsageError
 from dpaudit.noise.kernels import BLOCK, fill_normal
@@ -141,7 +142,7 @@ def test_the_checks_accept_a_plain_numpy_pancake(make_key, stream):
 def test_forgetting_sigma_along_the_key_is_seen(make_key, stream):
     key = make_key(dim=16, beta=0.1)
     one = Pancake(key=key, sigma=1.0)
-    sampler = planted(key, 3.0, along=lambda n, rng: one.along_key(n, rng=rng))
+    sampler = planted(key, 3.0, along=lambda n, rng: along_key(one, n, rng=rng))
     p = examine(sampler, key, sigma=3.0, n=60_000, stream=stream)
     assert p["along"] < BAD
     assert p["phase"] < BAD
@@ -248,7 +249,7 @@ def test_shares_add_up_to_the_law_and_none_of_them_carries_it(several, stream):
 def test_the_share_checks_see_a_block_that_carries_the_secret(several):
     rng = np.random.default_rng(7)
     _, fraction = parts(several, several.shares(1, stream=_fixed()))
-    total = several.along_key(20_000, rng=rng)
+    total = along_key(several, 20_000, rng=rng)
     carried = np.outer(total, fraction)  # each block its proportion, and no noise between blocks
     assert uniform_phase(several, carried[:, 3]) < BAD
     assert scipy.stats.kstest(carried[:, 0] / (1.5 * math.sqrt(fraction[0])), "norm").pvalue < BAD
