@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import torch
 
+from dpaudit.accounting import peak_spacing, peak_width
+from dpaudit.errors import SpecError
 from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.measures.trials import batches, interval
 from dpaudit.experiments.spec import Cell
@@ -15,28 +18,32 @@ __all__ = ["measure"]
 
 
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
-    """Root mean square error of the phase at release, in peak spacings, beside the pancake's own width, and the success.
+    """What rounding a release does to its phase along the key, in peak spacings, and to the key holder's success.
 
     ``[grid] dtype`` is float64, float32, bfloat16 or integers: query plus noise is rounded to it before the attack.
+    ``phase_error`` is the root mean square that rounding adds to what float64 released; ``phase_spread`` the root mean
+    square distance from the nearest pancake (0.289 if nothing is left of them), to be held against ``phase_width``.
     """
+    if arm.key is None:
+        raise SpecError(f"experiment cell {cell.label}: precision needs a [key]")
     trials = cell.settings["trials"]
     kind = cell.settings["grid"]["dtype"]
-    square, right = 0.0, 0
+    law = {"sigma": arm.sigma, "beta": arm.key.beta, "gamma": arm.key.gamma}
+    spacing = peak_spacing(**law)
+    added = spread = 0.0
+    right = 0
     for batch in batches(arm, trials=trials, keys=cell.settings["keys"]):
         exact = batch.release()
         rounded = exact.round() if kind == "integers" else exact.to(getattr(torch, kind)).double()
-        source = batch.arm.source
-        w = (
-            torch.from_numpy(np.array(batch.arm.key.direction))
-            if batch.arm.key is not None
-            else torch.zeros(arm.host.dim)
-        )
-        square += float(((rounded - exact) @ w / getattr(source, "spacing", 1.0)).square().sum())
+        w = torch.from_numpy(np.array((batch.arm.key or arm.key).direction))
+        added += float(((rounded - exact) @ w / spacing).square().sum())
+        phase = (rounded - batch.query) @ w / spacing
+        spread += float((phase - phase.round()).square().sum())
         attack = batch.arm.attack({"name": "likelihood-ratio"})
         right += int((attack.score(rounded, batch.pairs).argmax(1) == batch.truth).sum())
-    source = arm.source
     return {
-        "phase_error": (square / trials) ** 0.5,
-        "phase_width": getattr(source, "width", 0.0) / getattr(source, "spacing", 1.0),
+        "phase_error": math.sqrt(added / trials),
+        "phase_spread": math.sqrt(spread / trials),
+        "phase_width": peak_width(**law) / spacing,
         "success": interval(right, trials),
     }
