@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpaudit.experiments.arms_table import arm_rows
+from dpaudit.experiments.measures import summary
 from dpaudit.experiments.published import LEVEL, agrees, published_value
 from dpaudit.types import CellResult, to_dict
 
@@ -88,12 +89,4 @@ def _summary(spec: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], misses:
     if compared:
         within = 100 * float(published["tolerance"])
         return f"{len(compared) - len(misses)} of {len(compared)} cells are within {within:g} % of the published value."
-    if spec["measure"] == "gain" and rows:
-        worse = sum(bool(row["worse"]) for row in rows)
-        best = max(rows, key=lambda row: float(row["difference"]["value"]))
-        gain, where = 100 * best["difference"]["value"], f"d={best['d']}, β={best['beta']:g}, γ={best['gamma']:.4g}"
-        return (
-            f"The likelihood ratio is worse than the nearest peak (95 %, paired) in {worse} of {len(rows)} cells; "
-            f"its largest gain is {gain:.1f} points, at {where}."
-        )
-    return str(spec["title"])
+    return summary(spec["measure"], rows) or f"{len(rows)} cells measured."

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.measures.trials import batches, interval
 from dpaudit.experiments.spec import Cell
 
-__all__ = ["measure"]
+__all__ = ["measure", "summary"]
 
 
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
@@ -34,3 +35,15 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
         "discordant": sum(only),
         "worse": bool(difference + spread < 0),
     }
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How often the likelihood ratio is better or worse, and by how much at best."""
+    better = sum(row["difference"]["low"] > 0 for row in rows)
+    worse = sum(bool(row["worse"]) for row in rows)
+    best = max(rows, key=lambda row: float(row["difference"]["value"]))
+    gain, where = 100 * best["difference"]["value"], f"d={best['d']}, β={best['beta']:g}, γ={best['gamma']:.4g}"
+    return (
+        f"The likelihood ratio is better than the nearest peak in {better} and worse in {worse} of {len(rows)} cells (95 %, "
+        f"paired); its largest gain is {gain:.1f} points, at {where}, ε={best['epsilon']:g}."
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.measures.trials import batches, interval
 from dpaudit.experiments.spec import Cell
 
-__all__ = ["measure"]
+__all__ = ["measure", "summary"]
 
 
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
@@ -47,3 +48,12 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
         "phase_width": peak_width(**law) / spacing,
         "success": interval(right, trials),
     }
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The best that is left for the key holder, by released type."""
+    best: dict[str, float] = {}
+    for row in rows:
+        best[row["dtype"]] = max(best.get(row["dtype"], 0.0), float(row["success"]["value"]))
+    left = ", ".join(f"{name} {100 * value:.0f} %" for name, value in best.items())
+    return f"The key holder's best success by released type (guessing: 50 %): {left}."

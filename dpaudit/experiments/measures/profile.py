@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpaudit.accounting import (
@@ -15,7 +16,7 @@ from dpaudit.errors import SpecError
 from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.spec import Cell
 
-__all__ = ["measure"]
+__all__ = ["measure", "summary"]
 
 
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
@@ -36,3 +37,9 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
         "exact": {"value": exact.value, "low": exact.value - exact.error, "high": exact.value + exact.error},
         "upper": pancake_epsilon_upper(delta, **law, sensitivity=reach),
     }
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Whether the exact value lies between the paper's bounds."""
+    inside = sum(r["lower"] <= r["exact"]["high"] and r["exact"]["low"] <= r["upper"] for r in rows)
+    return f"The exact ε lies between the paper's bounds in {inside} of {len(rows)} cells."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.measures.trials import interval
 from dpaudit.experiments.spec import Cell
 
-__all__ = ["measure"]
+__all__ = ["measure", "summary"]
 
 _COUNTS = 1000
 
@@ -47,3 +48,11 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
         "bits_needed": needed,
         "bits_available": available,
     }
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How far the claim to be sure can be trusted."""
+    sure = sum(round(row["trusted"]["value"] * row["trials"]) for row in rows)
+    wrong = sum(row["wrongly_trusted"] for row in rows)
+    rounds = sum(row["trials"] for row in rows)
+    return f"In {sure:,} of {rounds:,} rounds the attack was sure of all counts, and wrong in {wrong} of those."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.spec import Cell
 from dpaudit.noise.gaussian import Gaussian
 
-__all__ = ["measure"]
+__all__ = ["measure", "summary"]
 
 
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
@@ -39,3 +40,9 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
         "ratio": {"value": middle, "low": low, "high": high},
         "against_torch": statistics.median(p / t for p, t in zip(seconds["pancake"], seconds["torch"], strict=True)),
     }
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The range of the ratios."""
+    ratio = [row["ratio"]["value"] for row in rows]
+    return f"The pancake takes {min(ratio):.2f} to {max(ratio):.2f} times as long as Gaussian noise (medians)."

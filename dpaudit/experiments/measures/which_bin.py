@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.measures.trials import batches, interval
 from dpaudit.experiments.spec import Cell
 
-__all__ = ["measure"]
+__all__ = ["measure", "summary"]
 
 
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
@@ -35,3 +36,12 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
         "rank": float(torch.tensor(ranks).float().median()) + 1,
         "chance": 1 / d,
     }
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The best and the worst cell."""
+    low, high = (pick(rows, key=lambda row: float(row["success"]["value"])) for pick in (min, max))
+    return (
+        f"The right one of d bins is named at first guess in {100 * low['success']['value']:.1f} % (β={low['beta']:g}, "
+        f"d={low['d']}) to {100 * high['success']['value']:.1f} % of rounds (β={high['beta']:g}, d={high['d']})."
+    )

@@ -157,6 +157,22 @@ def test_attack_on_recorded_releases(tmp_path):
     one_clear_line(dpaudit(*args[:2], "--releases", "o.npy", "--candidates", "q.npy", cwd=tmp_path), 2, "o.npy")
 
 
+def test_attacks_that_score_no_candidates_say_so(tmp_path):
+    assert (
+        dpaudit("key", "new", "--dim", 64, "--beta", 1e-3, "--directions", 3, "--out", "k", cwd=tmp_path).returncode
+        == 0
+    )
+    assert "directions             3" in dpaudit("key", "show", "k", cwd=tmp_path).stdout
+    np.save(tmp_path / "y.npy", np.zeros((2, 64)))
+    args = ("attack", "which-bin:key=k,sigma=1", "--releases", "y.npy", "--candidates", "y.npy")
+    one_clear_line(dpaudit(*args, cwd=tmp_path), 2, "does not score candidates")
+    one_clear_line(
+        dpaudit("key", "new", "--dim", 64, "--beta", 1, "--directions", 99, "--out", "l", cwd=tmp_path),
+        2,
+        "directions=99",
+    )
+
+
 @pytest.mark.parametrize("kind", ["sources", "samplers", "attacks", "mitigations", "tests", "hosts", "experiments"])
 def test_lists(kind):
     rows = json.loads(dpaudit("list", kind, "--format", "json").stdout)

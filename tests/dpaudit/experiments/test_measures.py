@@ -45,6 +45,7 @@ def rows(tmp_path):
         from dpaudit.report import render_report
 
         assert document["title"] in render_report(document)
+        assert document["summary"] != "2 cells measured." or measure == "error"
         return document["rows"]
 
     return run
