@@ -98,8 +98,8 @@ def test_usage_errors_are_2(args, says):
 )
 def test_samplers_that_let_us_down_are_3(module, function, says):
     args = ("audit", f"python:mine:{function}", "--claim", "gaussian:sigma=1", "--samples", "1e5", "--time-limit", "4")
-    one_clear_line(dpaudit(*args, cwd=module, timeout=12), 3, says)
-    document = json.loads(dpaudit(*args, "--format", "json", cwd=module, timeout=12).stdout)
+    one_clear_line(dpaudit(*args, cwd=module, timeout=40), 3, says)
+    document = json.loads(dpaudit(*args, "--format", "json", cwd=module, timeout=40).stdout)
     assert document["verdict"] == "inconclusive"
     assert says in document["reason"]
 
