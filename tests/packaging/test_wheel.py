@@ -39,6 +39,8 @@ def test_top_level_names_are_the_three_packages(wheel):
         "dpaudit/py.typed",
         "dpaudit/hosts/data/us_county_population_2000.csv",
         "dpaudit/experiments/specs/demo.toml",
+        "dpaudit/experiments/published/hist-da.csv",
+        "dpaudit/report/templates/base.html.j2",
     ):
         assert needed in inside
 
