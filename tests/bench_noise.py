@@ -11,11 +11,11 @@ import platform
 import statistics
 import subprocess
 import sys
-import time
 
 import numpy as np
 import torch
 
+from dpaudit.experiments.measures.timing import WARM_UP, in_turn, ratio
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
@@ -33,45 +33,29 @@ def source(name: str, d: int):
     return pancake
 
 
-def timed(function, device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    began = time.perf_counter()
-    function()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter() - began
-
-
 def row(d: int, dtype: torch.dtype, device: torch.device) -> None:
     """Median seconds of each and medians of pairwise ratios with quartiles."""
     kind = np.float32 if dtype == torch.float32 else np.float64
     rng = np.random.default_rng(1)
-    streams = [SEED.child(i) for i in range(1000)]
+    repeats = 15 if d > 10**7 else 100 if d >= 10**6 else 900
+    streams = [SEED.child(i) for i in range(repeats + WARM_UP)]
 
     def ours(name: str):
         made = source(name, d)
         return lambda i: made.sample(1, d, stream=streams[i], dtype=dtype, device=device)
 
-    seconds: dict[str, list[float]] = {}
-    repeats = 15 if d > 10**7 else 100 if d >= 10**6 else 900
-    for group in (("gaussian", "pancake"), ("torch", "numpy")):  # ours against each other undisturbed, in turn
-        draws = {name: ours(name) for name in group if name in ("gaussian", "pancake")} or {
-            "torch": lambda i: torch.empty((1, d), dtype=dtype, device=device).normal_(0, 2.0),
-            "numpy": lambda i: rng.standard_normal((1, d), dtype=kind) * kind(2.0),
-        }
-        seconds |= {name: [] for name in draws}
-        for i in range(repeats + 3):
-            for name, draw in draws.items():
-                took = timed(lambda draw=draw, i=i: draw(i), device)
-                if i >= 3:
-                    seconds[name].append(took)
-    ratio = [p / g for p, g in zip(seconds["pancake"], seconds["gaussian"], strict=True)]
-    low, middle, high = statistics.quantiles(ratio, n=4)
+    settle = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    seconds = in_turn({name: ours(name) for name in ("gaussian", "pancake")}, repeats=repeats, settle=settle)
+    others = {  # apart, so that ours are compared undisturbed
+        "torch": lambda _: torch.empty((1, d), dtype=dtype, device=device).normal_(0, 2.0),
+        "numpy": lambda _: rng.standard_normal((1, d), dtype=kind) * kind(2.0),
+    }
+    seconds |= in_turn(others, repeats=repeats, settle=settle)
+    found = ratio(seconds["pancake"], seconds["gaussian"])
     ns = {name: statistics.median(v) / d * 1e9 for name, v in seconds.items()}
     print(
         f"{d:>10,} {str(dtype)[6:]:8}{ns['gaussian']:9.2f}{ns['pancake']:9.2f}{ns['torch']:9.2f}{ns['numpy']:9.2f}"
-        f"{middle:9.3f} [{low:.3f}, {high:.3f}]",
+        f"{found['value']:9.3f} [{found['low']:.3f}, {found['high']:.3f}]",
         flush=True,
     )
 

@@ -18,6 +18,7 @@ import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
+from dpaudit.noise.normal import all_finite
 
 __all__ = ["basis", "check_rows", "log_density", "log_mixture", "log_theta", "log_tilt"]
 
@@ -41,8 +42,7 @@ def check_rows(name: str, tensor: torch.Tensor, *, dim: int, axes: int) -> None:
             f"{name} of shape {tuple(tensor.shape)}: needs {axes} axes and rows must have the key's {dim} values; "
             "reshape it, or take the key that the noise was made with"
         )
-    # one pass without a temporary; only a sum that is not finite, perhaps by overflow, is worth a second look
-    if not bool(torch.isfinite(tensor.sum())) and not bool(torch.isfinite(tensor).all()):
+    if not all_finite(tensor):
         raise UsageError(f"{name}: contain NaN or infinity; an attack needs finite values, drop those rows")
 
 

@@ -9,12 +9,13 @@ from typing import Any
 
 from dpaudit import registry
 from dpaudit.accounting import gaussian_sigma, gaussian_sigma_paper
+from dpaudit.errors import SpecError
 from dpaudit.interfaces import Attack, Host, Mitigation, NoiseSource
 from dpaudit.noise.key import PancakeKey
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import PluginOrigin, Reference
 
-__all__ = ["Arm", "build_arm"]
+__all__ = ["Arm", "build_arm", "plugin_options"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,17 @@ class Arm:
         name = Reference.parse(self.source.claim).name
         return f"{name}:sigma={self.mitigation.scale(self.sigma)!r}"
 
+    @property
+    def held_key(self) -> PancakeKey:
+        """The attacker's key, for measurements that make no sense without one.
+
+        Raises:
+            SpecError: the experiment has none.
+        """
+        if self.key is None:
+            raise SpecError("this measure needs the attacker's key; give the spec a [key] with beta and gamma")
+        return self.key
+
     def attack(self, table: Mapping[str, Any]) -> Attack:
         """An attack from its table, with the key and σ if it takes them."""
         made: Attack = _create("attacks", table, sigma=self.sigma, key=self.key, dim=self.host.dim)
@@ -51,9 +63,14 @@ class Arm:
         return replace(self, key=key, source=_create("sources", self.settings["source"], **known))
 
 
+def plugin_options(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A plug-in's own options in its table of the spec."""
+    return {k: v for k, v in table.items() if k not in ("name", "label")}
+
+
 def _create(kind: str, table: Mapping[str, Any], **known: Any) -> Any:
     """A plug-in from its table; what the experiment knows (σ, the key, d) goes to those that take it."""
-    options = {k: v for k, v in table.items() if k not in ("name", "label")}
+    options = plugin_options(table)
     takes = inspect.signature(registry.load(kind, table["name"])).parameters
     offered = {k: v for k, v in known.items() if k in takes and k not in options and v is not None}
     return registry.create(kind, Reference(table["name"], {**offered, **options}))
@@ -92,4 +109,4 @@ def _key(settings: Mapping[str, Any], host: Host, index: int) -> PancakeKey | No
 
 
 def _reference(table: Mapping[str, Any]) -> Reference:
-    return Reference(table["name"], {k: v for k, v in table.items() if k != "name"})
+    return Reference(table["name"], plugin_options(table))

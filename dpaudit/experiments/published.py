@@ -55,18 +55,16 @@ def published_value(spec: Mapping[str, Any], row: Mapping[str, Any]) -> float | 
     try:
         match = [r for r in rows if all(_same(row.get(mine), r[theirs]) for mine, theirs in spec["on"].items())]
         if "over" not in spec:
-            values = [float(r[spec["value"]]) for r in match]
-            return sum(values) / len(values) if values else None
-        ((column, (top, bottom)),) = spec["over"].items()
-        means = []
-        for group in (top, bottom):
-            values = [float(r[spec["value"]]) for r in match if r[column] == group]
-            if not values:
-                return None
-            means.append(sum(values) / len(values))
+            return _mean(match, spec["value"])
+        ((column, groups),) = spec["over"].items()
+        top, bottom = (_mean([r for r in match if r[column] == group], spec["value"]) for group in groups)
     except KeyError as error:
         raise SpecError(f"published file={spec['file']}: no column {error}") from error
-    return means[0] / means[1]
+    return None if top is None or bottom is None else top / bottom
+
+
+def _mean(rows: list[dict[str, str]], column: str) -> float | None:
+    return sum(float(r[column]) for r in rows) / len(rows) if rows else None
 
 
 def agrees(spec: Mapping[str, Any], ours: Mapping[str, Any] | float, theirs: float, *, trials: int) -> bool | None:

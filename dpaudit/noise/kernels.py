@@ -24,10 +24,10 @@ import numpy.typing as npt
 import torch
 
 from dpaudit.interfaces import Stream
+from dpaudit.noise.key import BLOCK
 
 __all__ = ["BLOCK", "draw_shares", "fill_discrete_gaussian", "fill_normal", "fill_pancake", "seed_words"]
 
-BLOCK = 1 << 14
 _CHUNK = 1 << 9
 _SPLIT = 1 << 19  # values below which a second thread does not pay
 

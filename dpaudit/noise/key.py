@@ -20,11 +20,12 @@ import scipy
 from dpaudit.errors import KeyFileError, UsageError
 from dpaudit.randomness import KEY_BYTES, KeyedStream
 
-__all__ = ["PancakeKey", "parse_gamma"]
+__all__ = ["BLOCK", "PancakeKey", "parse_gamma"]
 
 _FORMAT = "dpaudit-pancake-key"
 _VERSION = 1
-_BLOCK = 1 << 16
+BLOCK = 1 << 14  # coordinates that samplers draw together; the key keeps one Gram matrix for each such block
+_DERIVED = 1 << 16  # coordinates from one stream; part of the key format
 _UNIT = 4096.0
 _MOST_DIRECTIONS = 64
 
@@ -118,8 +119,8 @@ class PancakeKey:
         out = np.empty((self.directions, self.dim), np.int16)
         root = KeyedStream(self.secret).child("pancake-direction", _VERSION)
         for row in range(self.directions):
-            for block, start in enumerate(range(0, self.dim, _BLOCK)):
-                part = out[row, start : start + _BLOCK]
+            for block, start in enumerate(range(0, self.dim, _DERIVED)):
+                part = out[row, start : start + _DERIVED]
                 uniform = root.child(row, block).uniform(len(part))
                 part[:] = np.rint(np.clip(scipy.special.ndtri(uniform) * _UNIT, -32767, 32767))
         out.flags.writeable = False
@@ -130,26 +131,20 @@ class PancakeKey:
         k = self.directions
         total = np.zeros((k, k))
         stop = self.dim if stop is None else stop
-        for low in range(start, stop, _BLOCK):
-            part = self.vectors[:, low : min(stop, low + _BLOCK)].astype(np.int64)
+        for low in range(start, stop, _DERIVED):
+            part = self.vectors[:, low : min(stop, low + _DERIVED)].astype(np.int64)
             total += np.einsum("id,jd->ij", part, part)  # whole numbers: exact, and without BLAS's threads
         return total
 
     @cached_property
-    def _kept(self) -> dict[int, npt.NDArray[np.float64]]:
-        return {}
-
-    def block_grams(self, block: int) -> npt.NDArray[np.float64]:
-        """:meth:`gram` of each run of ``block`` coordinates, shape (blocks, directions, directions); kept."""
-        if block not in self._kept:
-            starts = range(0, self.dim, block)
-            self._kept[block] = np.stack([self.gram(low, min(self.dim, low + block)) for low in starts])
-        return self._kept[block]
+    def block_grams(self) -> npt.NDArray[np.float64]:
+        """:meth:`gram` of each block of ``BLOCK`` coordinates, shape (blocks, directions, directions)."""
+        return np.stack([self.gram(low, min(self.dim, low + BLOCK)) for low in range(0, self.dim, BLOCK)])
 
     @cached_property
     def basis(self) -> npt.NDArray[np.float64]:
         """Orthonormal secret directions, shape (directions, dim): Gram-Schmidt of ``vectors``, in order; read-only."""
-        lower = np.linalg.cholesky(self.block_grams(_BLOCK).sum(0))
+        lower = np.linalg.cholesky(self.block_grams.sum(0))
         out = self.vectors / lower[0, 0]
         if self.directions > 1:
             out = scipy.linalg.solve_triangular(lower, self.vectors.astype(np.float64), lower=True)

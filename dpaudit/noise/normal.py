@@ -10,7 +10,7 @@ from dpaudit.errors import UsageError
 from dpaudit.interfaces import Stream
 from dpaudit.noise.kernels import fill_normal
 
-__all__ = ["check_query", "check_shape", "check_sigma", "standard_normal"]
+__all__ = ["all_finite", "check_query", "check_shape", "check_sigma", "standard_normal"]
 
 
 def check_sigma(sigma: float) -> float:
@@ -31,6 +31,11 @@ def check_shape(n: int, d: int) -> None:
             raise UsageError(f"{name}={value}: must be at least 1")
 
 
+def all_finite(tensor: torch.Tensor) -> bool:
+    """Whether no value is NaN or infinite: one pass without a temporary, a second only where the sum overflowed."""
+    return bool(torch.isfinite(tensor.sum())) or bool(torch.isfinite(tensor).all())
+
+
 def check_query(query: torch.Tensor) -> tuple[int, int]:
     """Return the shape (n, d) of a query to be released.
 
@@ -43,7 +48,7 @@ def check_query(query: torch.Tensor) -> tuple[int, int]:
         raise UsageError(
             f"query of dtype {query.dtype}: floating-point noise needs a floating-point query; add .double()"
         )
-    if not bool(torch.isfinite(query.sum())) and not bool(torch.isfinite(query).all()):
+    if not all_finite(query):
         raise UsageError("query: contains NaN or infinity; noise cannot protect that")
     n, d = query.shape
     return n, d

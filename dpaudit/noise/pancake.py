@@ -83,7 +83,7 @@ class Pancake:
         A short last block may have fewer coordinates than there are directions; its share then lies in the range of
         its Gram matrix, where the pseudo-inverse is exact.
         """
-        grams = self.key.block_grams(BLOCK)
+        grams = self.key.block_grams
         value, vector = np.linalg.eigh(grams)
         value = np.where(value > 1e-9 * value[:, -1:], value, 0.0)
         root = vector * np.sqrt(value)[:, None, :]

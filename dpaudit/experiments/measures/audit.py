@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.audit import audit_sampler
-from dpaudit.experiments.arm import Arm
+from dpaudit.experiments.arm import Arm, plugin_options
 from dpaudit.experiments.spec import Cell
 from dpaudit.types import Reference, to_dict
 
@@ -21,14 +21,14 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     The noise becomes a closed sampler in a process of its own: the audit gets a name and a claim, never a key.
     """
     with tempfile.TemporaryDirectory(prefix="dpaudit-") as folder:
-        options = {k: v for k, v in cell.settings["source"].items() if k not in ("name", "label")}
+        options = plugin_options(cell.settings["source"])
         options["sigma"] = repr(arm.sigma)
         if arm.key is not None and hasattr(arm.source, "key"):
             path = Path(folder) / "key.json"
             arm.key.save(path)
             options["key"] = str(path)
         mitigation = cell.settings["mitigation"]
-        through = {k: v for k, v in mitigation.items() if k not in ("name", "label")}
+        through = plugin_options(mitigation)
         if hasattr(arm.mitigation, "tau"):
             through = {"tau": repr(arm.mitigation.tau)}
         result = audit_sampler(

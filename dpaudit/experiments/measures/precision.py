@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from dpaudit.accounting import peak_spacing, peak_width
-from dpaudit.errors import SpecError
 from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.measures.trials import batches, interval
 from dpaudit.experiments.spec import Cell
@@ -25,18 +24,16 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     ``phase_error`` is the root mean square that rounding adds to what float64 released; ``phase_spread`` the root mean
     square distance from the nearest pancake (0.289 if nothing is left of them), to be held against ``phase_width``.
     """
-    if arm.key is None:
-        raise SpecError(f"experiment cell {cell.label}: precision needs a [key]")
     trials = cell.settings["trials"]
     kind = cell.settings["grid"]["dtype"]
-    law = {"sigma": arm.sigma, "beta": arm.key.beta, "gamma": arm.key.gamma}
+    law = {"sigma": arm.sigma, "beta": arm.held_key.beta, "gamma": arm.held_key.gamma}
     spacing = peak_spacing(**law)
     added = spread = 0.0
     right = 0
     for batch in batches(arm, trials=trials, keys=cell.settings["keys"]):
         exact = batch.release()
         rounded = exact.round() if kind == "integers" else exact.to(getattr(torch, kind)).double()
-        w = torch.from_numpy(np.array((batch.arm.key or arm.key).direction))
+        w = torch.from_numpy(np.array(batch.arm.held_key.direction))
         added += float(((rounded - exact) @ w / spacing).square().sum())
         phase = (rounded - batch.query) @ w / spacing
         spread += float((phase - phase.round()).square().sum())

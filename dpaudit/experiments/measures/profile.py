@@ -12,7 +12,6 @@ from dpaudit.accounting import (
     pancake_epsilon_upper,
     peak_spacing,
 )
-from dpaudit.errors import SpecError
 from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.spec import Cell
 
@@ -24,16 +23,15 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
 
     ``lower`` is Theorem 4.2 at that fraction, ``upper`` Theorem 4.4; ``exact`` the integrated profile with its error.
     """
-    if arm.key is None:
-        raise SpecError(f"experiment cell {cell.label}: a profile needs a [key]")
-    law = {"sigma": arm.sigma, "beta": arm.key.beta, "gamma": arm.key.gamma}
+    key = arm.held_key
+    law = {"sigma": arm.sigma, "beta": key.beta, "gamma": key.gamma}
     delta, reach = cell.settings["delta"], arm.host.sensitivity
     spacing = peak_spacing(**law)
     along = min(0.25 * spacing, reach)
     exact = pancake_epsilon(delta, **law, along=along, across=math.sqrt(max(reach * reach - along * along, 0.0)))
     return {
         "fraction": along / spacing,
-        "lower": pancake_epsilon_lower(delta, beta=arm.key.beta, gamma=arm.key.gamma, fraction=along / spacing),
+        "lower": pancake_epsilon_lower(delta, beta=key.beta, gamma=key.gamma, fraction=along / spacing),
         "exact": {"value": exact.value, "low": exact.value - exact.error, "high": exact.value + exact.error},
         "upper": pancake_epsilon_upper(delta, **law, sensitivity=reach),
     }

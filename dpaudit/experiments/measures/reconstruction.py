@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from dpaudit import registry
-from dpaudit.errors import SpecError
 from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.measures.trials import interval
 from dpaudit.experiments.spec import Cell
@@ -23,10 +22,8 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
 
     One release a round; which bins are unknown, and their counts, are drawn afresh.
     """
-    if arm.key is None:
-        raise SpecError(f"experiment cell {cell.label}: reconstruction needs a [key]")
     trials, unknown, d = cell.settings["trials"], cell.settings["grid"]["unknown"], arm.host.dim
-    reader = registry.load("attacks", "phase-reader")(key=arm.key, sigma=arm.sigma)
+    reader = registry.load("attacks", "phase-reader")(key=arm.held_key, sigma=arm.sigma)
     right = trusted = wrongly = 0
     needed = available = 0.0
     for i in range(trials):

@@ -20,7 +20,7 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     trials, repeats, d = cell.settings["trials"], cell.settings["grid"]["releases"], arm.host.dim
     right, ranks = 0, []
     for batch in batches(arm, trials=trials, keys=cell.settings["keys"]):
-        attack = registry.load("attacks", "which-bin")(key=batch.arm.key, sigma=arm.sigma)
+        attack = registry.load("attacks", "which-bin")(key=batch.arm.held_key, sigma=arm.sigma)
         base = batch.pairs[0, 0]
         for i in range(len(batch.pairs)):
             query = batch.pairs[i, 1].expand(repeats, d)
