@@ -17,7 +17,20 @@ if TYPE_CHECKING:
 
     from dpaudit.types import EpsilonBounds, Evidence
 
-__all__ = ["Attack", "Block", "ClosedSampler", "Host", "Mitigation", "NoiseSource", "Stream", "Test"]
+__all__ = [
+    "Attack",
+    "Block",
+    "ClosedSampler",
+    "Host",
+    "Mechanism",
+    "Mitigation",
+    "NoiseSource",
+    "RepeatableSampler",
+    "SearchingTest",
+    "Stream",
+    "Test",
+    "ValueSampler",
+]
 
 
 class Stream(Protocol):
@@ -136,12 +149,81 @@ class ClosedSampler(Protocol):
     def __exit__(self, *exc: object) -> None: ...
 
 
+@runtime_checkable
+class RepeatableSampler(ClosedSampler, Protocol):
+    """A closed sampler that can also be called very often and started once more."""
+
+    def draw_calls(
+        self, calls: int, n: int, d: int, *, timeout: float
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """``calls`` calls of ``n`` vectors each, one after the other: values (calls·n, d) and each call's seconds.
+
+        Raises:
+            SamplerError: as in :meth:`draw`.
+        """
+
+    def again(self) -> ClosedSampler:
+        """The same sampler, to be started afresh in a process of its own (its own ``with``)."""
+
+
+@runtime_checkable
+class ValueSampler(ClosedSampler, Protocol):
+    """A closed sampler that is told which value its noise is for."""
+
+    @property
+    def takes_value(self) -> bool:
+        """Whether this one really does."""
+
+    def draw_at(self, value: float, n: int, d: int, *, timeout: float) -> npt.NDArray[np.float64]:
+        """``n`` noise vectors (n, d) made for ``value``: what it released less ``value``.
+
+        Raises:
+            SamplerError: as in :meth:`draw`.
+        """
+
+
+@runtime_checkable
+class Mechanism(Protocol):
+    """Somebody else's whole mechanism, from a query's value to a release. Used as a context manager."""
+
+    @property
+    def name(self) -> str:
+        """What the user called it."""
+
+    def release(self, value: npt.NDArray[np.float64], n: int, *, timeout: float) -> npt.NDArray[np.float64]:
+        """``n`` independent releases of the query result ``value`` (m,), shape (n, k), finite.
+
+        Raises:
+            SamplerError: it died, kept silent for ``timeout`` seconds, or answered with something else.
+        """
+
+    def __enter__(self) -> Mechanism: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+
 class Block(Protocol):
-    """One call's answer as tests see it; derived arrays are computed once and shared by all tests."""
+    """One answer as tests see it; derived arrays are computed once and shared by all tests."""
 
     @property
     def call(self) -> int:
-        """0 for the first call."""
+        """Number of the (first) call in its process; 0 for the first one."""
+
+    @property
+    def calls(self) -> int:
+        """How many equal calls the rows come from, in order; mostly 1."""
+
+    @property
+    def process(self) -> int:
+        """0, or the number of the other process that it was drawn from (started afresh, the same sampler)."""
+
+    @property
+    def value(self) -> float:
+        """The value that the noise was made for, where the sampler is told one; 0.0 otherwise."""
+
+    @property
+    def seconds(self) -> npt.NDArray[np.float64] | None:
+        """What each call took, shape (calls,), where the sampler says so."""
 
     @property
     def values(self) -> npt.NDArray[np.float64]:
@@ -153,7 +235,7 @@ class Block(Protocol):
 
     @property
     def cells(self) -> npt.NDArray[np.int64]:
-        """How many of Φ(z) fall in each of 2^14 equal cells of (0, 1)."""
+        """How many values of z fall in each of 2^14 cells of equal width over [-8, 8); the outer two take the rest."""
 
 
 @runtime_checkable
@@ -167,3 +249,18 @@ class Test(Protocol):
 
     def evidence(self, *, alpha: float) -> Evidence:
         """What was seen; ``alpha`` is this test's worst-case share, for the blind spots only."""
+
+
+@runtime_checkable
+class SearchingTest(Test, Protocol):
+    """A test that goes on searching when all is drawn, in processes of its own if it likes.
+
+    The class attribute ``advisory = True`` on any test keeps its p-value out of the verdict: it is shown, and α is not
+    spent on it.
+    """
+
+    def search(self, *, deadline: float) -> None:
+        """Search until done or ``deadline`` (of ``time.monotonic``); called once, before :meth:`evidence`."""
+
+    def close(self) -> None:
+        """Let go of everything, whatever happened; called last, always."""

@@ -13,6 +13,7 @@ from dpaudit.errors import UsageError
 from dpaudit.types import Interval
 
 __all__ = [
+    "anderson_darling_p",
     "binomial_two_sided",
     "bonferroni",
     "chi_square_two_sided",
@@ -141,17 +142,34 @@ def binomial_two_sided(k: int, n: int, p: float) -> float:
     return min(1.0, 2 * min(upper, lower))
 
 
-def kolmogorov_p(counts: npt.NDArray[np.int64]) -> tuple[float, float]:
-    """Kolmogorov-Smirnov statistic and p-value of counts in equal cells of (0, 1) against uniform.
+def kolmogorov_p(counts: npt.NDArray[np.int64], upto: npt.NDArray[np.float64] | None = None) -> tuple[float, float]:
+    """Kolmogorov-Smirnov statistic and p-value of counts in cells, equal cells of (0, 1) or with ``upto`` as their edges.
 
-    The supremum over cell edges is at most the supremum over all points, so the p-value errs towards no finding. Uses
-    Stephens' finite-n correction of the asymptotic law: for n ≥ 100 and 1e-9 < p < 0.2 it is at most 6 % too small and
-    15 % too large (relative).
+    ``upto`` is the distribution function at the inner edges, shape (cells − 1,). The supremum over edges is at most the
+    supremum over all points, so the p-value errs towards no finding. Uses Stephens' finite-n correction of the
+    asymptotic law: for n ≥ 100 and 1e-9 < p < 0.2 it is at most 6 % too small and 15 % too large (relative).
     """
     n = int(counts.sum())
     if n == 0:
         return 0.0, 1.0
-    edges = np.arange(1, len(counts) + 1) / len(counts)
-    d = float(np.abs(np.cumsum(counts) / n - edges).max())
+    edges = np.arange(1, len(counts)) / len(counts) if upto is None else upto
+    d = float(np.abs(np.cumsum(counts)[:-1] / n - edges).max())
     root = math.sqrt(n)
     return d, float(scipy.special.kolmogorov((root + 0.12 + 0.11 / root) * d))
+
+
+def anderson_darling_p(a2: float) -> float:
+    """P(A² ≥ ``a2``) for the Anderson-Darling statistic of a fully specified law, n large.
+
+    A² is Σ Z_j²/(j(j+1)) in the limit (Anderson and Darling 1952); its upper tail tends to √3·erfc(√a²), which a factor
+    1 + 0.35/a² keeps from above for a² ≥ 1.9 (p ≤ 0.1): at most 1.1 % too large there, checked against a numerical
+    inversion of the characteristic function down to 1e-9. Smaller statistics give 1 for simplicity.
+
+    Raises:
+        UsageError: ``a2`` negative or NaN.
+    """
+    if not a2 >= 0:
+        raise UsageError(f"a2={a2}: the Anderson-Darling statistic is a number ≥ 0; the counts behind it are broken")
+    if a2 < 1.9:
+        return 1.0
+    return float(min(1.0, math.sqrt(3) * math.erfc(math.sqrt(a2)) * (1 + 0.35 / a2)))

@@ -21,6 +21,7 @@ __all__ = [
     "EpsilonBounds",
     "Evidence",
     "Interval",
+    "MechanismResult",
     "PluginOrigin",
     "Provenance",
     "Reference",
@@ -161,7 +162,9 @@ class Evidence:
     """What one test of the battery says before α is split.
 
     ``p`` is valid (super-uniform under the null, up to the approximation that the test's docstring names) for all that
-    the test tried; ``parts`` are its sub-statistics' own p-values, already within ``p``.
+    the test tried; ``parts`` are its sub-statistics' own p-values, already within ``p``. ``interval`` is a confidence
+    interval for the effect, in ``unit``, where there is one; ``details`` is JSON-ready proof that outlives the audit (a
+    recovered direction, the calls that coincide).
     """
 
     p: float
@@ -169,11 +172,19 @@ class Evidence:
     effect: str
     parts: Mapping[str, float] = field(default_factory=dict)
     blind_spots: tuple[BlindSpot, ...] = ()
+    interval: Interval | None = None
+    unit: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestResult:
-    """One test's line in the verdict; ``p_adjusted`` is Holm's over the whole battery."""
+    """One test's line in the verdict; ``p_adjusted`` is Holm's over the whole battery.
+
+    An ``advisory`` test is never a finding and no α is spent on it. ``seen_after`` is how many values had been drawn
+    when its p-value was first below its share of α (looked at from time to time; descriptive), and ``reproduce`` the
+    command that shows a finding again.
+    """
 
     __test__ = False  # not a pytest class
 
@@ -185,11 +196,19 @@ class TestResult:
     effect: str
     finding: bool
     parts: Mapping[str, float]
+    advisory: bool = False
+    interval: Interval | None = None
+    unit: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    seen_after: int | None = None
+    reproduce: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditResult:
     """The verdict on one closed sampler against one claim.
+
+    ``dims`` are the vector lengths drawn, ``dims_refused`` those that the sampler would not serve.
 
     Guarantee: if the sampler is exactly what it claims, independently from value to value, the verdict is ``finding``
     with probability at most ``alpha``. Not claimed: that ``no-finding`` means honest; see ``cannot_rule_out``.
@@ -204,6 +223,8 @@ class AuditResult:
     samples: int
     samples_requested: int
     dims: tuple[int, ...]
+    dims_refused: tuple[int, ...] = ()
+    sequential: bool = False
     seconds: float
     cannot_rule_out: tuple[BlindSpot, ...]
     provenance: Provenance
@@ -235,3 +256,36 @@ class CellResult:
     outcome: Mapping[str, Any]
     seconds: float
     provenance: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MechanismResult:
+    """The verdict on one whole mechanism against a claimed (ε, δ), from its releases at two neighbours or from one run.
+
+    Guarantee: with probability at least 1 − ``alpha`` every lower bound in it (``epsilon`` at the claimed δ, ``delta``
+    at the claimed ε, ``mu``, all of ``curve``, pairs (δ, ε)) is true and the verdict is ``finding`` only if the claim
+    is false, if releases are independent of each other. Not claimed: that ``no-finding`` means private; other
+    neighbours, and other events, were not looked at. ``neighbours`` is empty for a one-run audit; ``mu``, ``delta``
+    and ``curve`` are left out where the method has none.
+    """
+
+    verdict: Verdict
+    reason: str
+    mechanism: str
+    method: str
+    neighbours: tuple[tuple[float, ...], ...]
+    claim_epsilon: float
+    claim_delta: float
+    claim_mu: float | None
+    alpha: float
+    epsilon: Interval
+    delta: Interval | None
+    mu: Interval | None
+    curve: tuple[tuple[float, float], ...]
+    tests: tuple[TestResult, ...]
+    samples: int
+    samples_requested: int
+    seconds: float
+    advice: tuple[str, ...]
+    cannot_rule_out: tuple[BlindSpot, ...]
+    provenance: Provenance

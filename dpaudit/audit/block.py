@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -10,30 +10,66 @@ import scipy
 
 from dpaudit.claims import Claim
 
-__all__ = ["CELLS", "SampleBlock"]
+__all__ = ["CELLS", "REACH", "SampleBlock", "cell_edges", "cell_probabilities"]
 
 CELLS = 1 << 14
+REACH = 8.0  # cells lie over [-REACH, REACH); the outer two take what lies beyond
 _FARTHEST = 1e8
 
 
+@cache
+def cell_edges() -> npt.NDArray[np.float64]:
+    """The 2^14 + 1 edges of the cells, in units of z; the outer two stand for ±∞."""
+    return np.linspace(-REACH, REACH, CELLS + 1)
+
+
+@cache
+def cell_probabilities() -> npt.NDArray[np.float64]:
+    """What N(0, 1) has in each cell, shape (2^14,), accurate in both tails."""
+    inner = cell_edges()[1:-1]
+    half = scipy.special.ndtr(inner[: CELLS // 2])  # up to 0
+    lower = np.diff(half, prepend=0.0)
+    return np.concatenate([lower, lower[::-1]])
+
+
 class SampleBlock:
-    """Values (n, d) of one call, and under the claim their N(0, 1) and uniform images."""
+    """Values (n, d) of one or several calls, and under the claim their N(0, 1) images."""
 
     def __init__(
-        self, call: int, values: npt.NDArray[np.float64], *, claim: Claim, spread: np.random.Generator
+        self,
+        call: int,
+        values: npt.NDArray[np.float64],
+        *,
+        claim: Claim,
+        spread: np.random.Generator,
+        calls: int = 1,
+        process: int = 0,
+        value: float = 0.0,
+        seconds: npt.NDArray[np.float64] | None = None,
     ) -> None:
-        """Block of call number ``call``; ``spread`` supplies the uniforms that spread a discrete law's atoms."""
+        """Block of ``calls`` calls from number ``call``; ``spread`` supplies uniforms that spread a discrete law's atoms."""
         self.call = call
+        self.calls = calls
+        self.process = process
+        self.value = value
+        self.seconds = seconds
         self.values = values
         self.z = claim.to_normal(values, spread)
-        # Far beyond anything the tests tell apart, yet small enough that sums of squares stay finite.
-        np.clip(self.z, -_FARTHEST, _FARTHEST, out=self.z)
+        if self.extremes[0] < -_FARTHEST or self.extremes[1] > _FARTHEST:
+            # Far beyond anything the tests tell apart, yet small enough that sums of squares stay finite.
+            np.clip(self.z, -_FARTHEST, _FARTHEST, out=self.z)
+            del self.extremes
+
+    @cached_property
+    def extremes(self) -> tuple[float, float]:
+        """Smallest and largest z."""
+        return float(self.z.min()), float(self.z.max())
 
     @cached_property
     def cells(self) -> npt.NDArray[np.int64]:
-        """How many of Φ(z) fall in each of 2^14 equal cells, shape (2^14,)."""
-        u = scipy.special.ndtr(self.z.ravel())
-        u *= CELLS
-        index = u.astype(np.int32)
-        np.minimum(index, CELLS - 1, out=index)
-        return np.bincount(index, minlength=CELLS)
+        """How many values of z fall in each of 2^14 cells of equal width over [-8, 8), shape (2^14,)."""
+        place = self.z.ravel() * (CELLS / (2 * REACH))
+        place += CELLS / 2
+        if self.extremes[0] < -REACH or self.extremes[1] >= REACH:
+            np.clip(place, 0, CELLS - 1, out=place)
+        return np.bincount(place.astype(np.int64), minlength=CELLS)

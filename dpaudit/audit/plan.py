@@ -3,56 +3,121 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from dpaudit.errors import UsageError
 
-__all__ = ["DEFAULT_SAMPLES", "Call", "make_plan"]
+__all__ = ["DEFAULT_SAMPLES", "MAIN_DIM", "Call", "Purpose", "growing_plan", "make_plan"]
+
 
 DEFAULT_SAMPLES = 10_000_000
-_BLOCK_VALUES = 1 << 19  # 4 MiB of doubles: what a call may ask for at most
-_SHORT_CALLS = 128
+MAIN_DIM = 64
+_BLOCK_VALUES = 1 << 18  # 2 MiB of doubles: what one answer may hold at most, so that caches keep it
+_SHORT_CALLS = 81_920  # more than 2^16, so that a 16-bit seed comes round
+_SHORT_BATCH = 1_280
+_SHORT_DIM = 8
+_SHORT_SHARE = 0.08
+# d → (share of all values, at most so many rows): hidden directions show in few dimensions, triggers in odd ones
+_SWEEP = {
+    1: (0.08, None),
+    2: (0.03, None),
+    3: (0.03, None),
+    4: (0.03, None),
+    8: (0.02, None),
+    12: (0.01, 2_000),
+    16: (0.03, None),
+    24: (0.01, 2_000),
+    32: (0.06, None),
+    48: (0.02, 2_000),
+    96: (0.02, 2_000),
+    5: (0.002, None),
+    7: (0.002, None),
+    13: (0.002, None),
+    100: (0.004, None),
+    128: (0.01, None),
+    256: (0.01, None),
+    1000: (0.004, None),
+    1024: (0.004, None),
+    4096: (0.10, None),
+}
+_VALUES = (1.0, -1.0, 1000.5, 1e6)
+_VALUE_SHARE = 0.01
+
+Purpose = Literal["first", "second process", "fork", "short", "sweep", "main", "value"]
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request: ``n`` vectors of ``d`` values."""
+    """``calls`` requests, one after the other, for ``n`` vectors of ``d`` values each, and what they are for."""
 
     n: int
     d: int
+    calls: int = 1
+    purpose: Purpose = "main"
+    value: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """How many values come back."""
+        return self.calls * self.n * self.d
 
 
-def make_plan(samples: int, *, dim: int | None, available: int | None = None) -> tuple[Call, ...]:
-    """Calls that add up to about ``samples`` values.
+def make_plan(
+    samples: int, *, dim: int | None, available: int | None = None, takes_value: bool = False
+) -> tuple[Call, ...]:
+    """Calls that add up to about ``samples`` values, at most.
 
-    With a fixed ``dim`` nine tenths are long calls and a tenth short ones (one or few vectors each, where seeds repeat
-    and state leaks). Left to choose, the auditor takes d = 64 for most, d = 4096 and d = 1 for a tenth each. A recorded
-    file with ``available`` rows is read through once, in blocks.
+    A few vectors first (a sampler that fails does so early), then up to 81,920 calls of one vector each (where seeds
+    repeat, state leaks and triggers hide), a few vectors of a second process and of a fork, then long calls. With a fixed
+    ``dim`` all vectors have it. Left to choose, the auditor draws the short ones at d = 8, sweeps d = 1 … 4096, and takes
+    the rest at d = 64. With ``takes_value`` some are drawn for other values than 0. A recorded file with ``available``
+    rows is read through once, in blocks.
 
     Raises:
         UsageError: samples or dim below 1, or fewer samples than one vector.
     """
-    for name, value in (("samples", samples), ("dim", dim)):
-        if value is not None and value < 1:
-            raise UsageError(f"{name}={value}: must be at least 1")
+    for name, number in (("samples", samples), ("dim", dim)):
+        if number is not None and number < 1:
+            raise UsageError(f"{name}={number}: must be at least 1")
     if dim is not None and samples < dim:
         raise UsageError(f"samples={samples}: less than one vector of dim={dim}; ask for at least {dim}")
-    if available is not None and dim is not None:
-        rows = min(available, samples // dim)
-        return tuple(_long(rows, dim))
-    if dim is not None:
-        return tuple(_mixed(samples // dim, dim))
-    wide, single = samples // 10 // 4096, samples // 10
-    rest = (samples - wide * 4096 - single) // 64
-    return (*_mixed(rest, 64), *_long(wide, 4096), *_long(single, 1))
+    main = dim or MAIN_DIM
+    if available is not None:
+        return tuple(_long(min(available, samples // main), main))
+    rows = max(1, min(16, samples // 100 // main))
+    plan = [Call(rows, main, purpose="first")] if samples >= 2 * rows * main else []
+    plan += _short(int(_SHORT_SHARE * samples), dim or _SHORT_DIM)
+    if dim is None:
+        for d, (share, most) in _SWEEP.items():
+            many = int(share * samples) // d
+            plan += _long(many if most is None else min(many, most), d, "sweep")
+    if samples >= 50 * rows * main:
+        plan += [Call(rows, main, purpose="second process"), Call(rows, main, purpose="fork")]
+    if takes_value:
+        many = int(samples * _VALUE_SHARE) // main
+        plan += [Call(many, main, purpose="value", value=value) for value in _VALUES if many]
+    left = samples - sum(call.size for call in plan)
+    return (*plan, *_long(left // main, main))
 
 
-def _long(rows: int, d: int) -> list[Call]:
+def _short(values: int, d: int) -> list[Call]:
+    calls = min(_SHORT_CALLS, values // d)
+    batch = max(1, min(_SHORT_BATCH, _BLOCK_VALUES // d))
+    return [Call(1, d, min(batch, calls - start), "short") for start in range(0, calls, batch)]
+
+
+def _long(rows: int, d: int, purpose: Purpose = "main") -> list[Call]:
     step = max(1, _BLOCK_VALUES // d)
-    return [Call(min(step, rows - start), d) for start in range(0, rows, step)]
+    return [Call(min(step, rows - start), d, purpose=purpose) for start in range(0, rows, step)]
 
 
-def _mixed(rows: int, d: int) -> list[Call]:
-    """Short calls first (a sampler that fails does so early), then long ones."""
-    short = max(1, min(64, rows // 10 // _SHORT_CALLS))
-    count = min(_SHORT_CALLS, rows // 10 // short)
-    return [*([Call(short, d)] * count), *_long(rows - count * short, d)]
+def growing_plan(samples: int, *, dim: int | None) -> tuple[Call, ...]:
+    """Calls for a sequential audit: small ones first, each an eighth of what was drawn before, up to a full block."""
+    d = dim or MAIN_DIM
+    plan: list[Call] = []
+    drawn = 0
+    while drawn + d <= samples:
+        rows = max(1, min(max(1024, drawn // 8), _BLOCK_VALUES, samples - drawn) // d)
+        plan.append(Call(rows, d))
+        drawn += rows * d
+    return tuple(plan)

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import secrets
+import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 
-from dpaudit import registry
-from dpaudit.audit.block import SampleBlock
-from dpaudit.audit.plan import DEFAULT_SAMPLES, make_plan
+from dpaudit.audit.bits import BitWriter
+from dpaudit.audit.drawing import Drawing, Progress
+from dpaudit.audit.families import Battery
+from dpaudit.audit.plan import DEFAULT_SAMPLES, Call, growing_plan, make_plan
+from dpaudit.audit.sequential import Betting
 from dpaudit.audit.verdict import judge, never_excluded
 from dpaudit.claims import Claim
 from dpaudit.errors import SamplerOutputError, SamplerTimeoutError, UsageError
-from dpaudit.interfaces import ClosedSampler, Test
+from dpaudit.interfaces import ClosedSampler, ValueSampler
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
 from dpaudit.samplers import open_sampler
-from dpaudit.types import AuditResult, Evidence, PluginOrigin, Verdict
+from dpaudit.types import AuditResult, TestResult, Verdict
 
 __all__ = ["audit_sampler", "run_audit"]
 
-Progress = Callable[[int, int], None]
 MINIMUM_SAMPLES = 1_000
+DRAWING_SECONDS = 600.0
+SEARCH_SECONDS = 15.0  # after the last value, where no time limit was named
 
 
 def audit_sampler(
@@ -32,17 +38,23 @@ def audit_sampler(
     dim: int | None = None,
     samples: int = DEFAULT_SAMPLES,
     alpha: float = 0.01,
-    time_limit: float = 600.0,
+    time_limit: float | None = None,
     seed: int | str | None = None,
     dtype: str = "f64",
     text: bool = False,
     mitigation: str | None = None,
+    tests: Sequence[str] | None = None,
+    sequential: bool = False,
+    bits: Path | None = None,
     progress: Progress | None = None,
 ) -> AuditResult:
     """Audit a closed sampler, named as on the command line (``python:MODULE:FUNCTION``, ``library:…``, …).
 
-    ``samples`` counts single values; ``time_limit`` is in seconds of wall time; without ``seed`` a fresh one is drawn
-    and reported.
+    ``samples`` counts single values. ``time_limit`` is in seconds of wall time for everything; without it the values
+    have 10 minutes and a search for hidden directions 15 seconds after them. Without ``seed`` a fresh one is drawn and
+    reported. ``tests`` are names (all that are registered by default). ``sequential`` stops at the first clear finding
+    and stays valid at any time it is stopped. ``bits`` is a file or FIFO that gets the top 16 bits of Φ(z) of every
+    value, for an external battery.
 
     Formal guarantee: see :class:`~dpaudit.types.AuditResult`.
 
@@ -56,6 +68,12 @@ def audit_sampler(
     used = secrets.token_hex(8) if seed is None else str(seed)
     law = Claim.parse(claim)
     _check(alpha, time_limit, samples)
+    extra = [
+        *(["--dtype", dtype] if dtype != "f64" else []),
+        *(["--text"] if text else []),
+        *(["--mitigation", mitigation] if mitigation else []),
+        *(["--sequential"] if sequential else []),
+    ]
     with open_sampler(sampler, seed=used, dtype=dtype, text_mode=text, mitigation=mitigation) as opened:
         return run_audit(
             opened,
@@ -65,14 +83,18 @@ def audit_sampler(
             alpha=alpha,
             time_limit=time_limit,
             seed=used,
+            tests=tests,
+            sequential=sequential,
+            bits=bits,
             progress=progress,
+            options=extra,
         )
 
 
-def _check(alpha: float, time_limit: float, samples: int) -> None:
+def _check(alpha: float, time_limit: float | None, samples: int) -> None:
     if not 0 < alpha < 1:
         raise UsageError(f"alpha={alpha}: must lie strictly between 0 and 1, e.g. 0.01")
-    if not (time_limit > 0 and math.isfinite(time_limit)):
+    if time_limit is not None and not (time_limit > 0 and math.isfinite(time_limit)):
         raise UsageError(f"time-limit={time_limit}: must be a finite number of seconds > 0")
     if samples < MINIMUM_SAMPLES:
         raise UsageError(f"samples={samples}: an audit needs at least {MINIMUM_SAMPLES} values")
@@ -86,75 +108,107 @@ def run_audit(
     dim: int | None = None,
     samples: int = DEFAULT_SAMPLES,
     alpha: float = 0.01,
-    time_limit: float = 600.0,
+    time_limit: float | None = None,
     tests: Sequence[str] | None = None,
+    sequential: bool = False,
+    bits: Path | None = None,
     progress: Progress | None = None,
+    options: Sequence[str] = (),
 ) -> AuditResult:
-    """Audit an opened sampler with the named ``tests`` (all that are registered by default).
+    """Audit an opened sampler; ``options`` are further words of the command line, for the reproducer only.
 
     Where the time limit comes first, what was drawn is judged all the same: a finding stands, a pass is *inconclusive*.
-    The number of values then depends on the sampler's speed but not on its values.
+    The number of values then depends on the sampler's speed but not on its values. A sequential audit spends half of α on
+    bets while it draws and half on the battery at the end, which a won bet makes unnecessary.
     """
     _check(alpha, time_limit, samples)
     started = time.monotonic()
     if sampler.dim is not None and dim not in (None, sampler.dim):
         raise UsageError(f"dim={dim}: {sampler.name} only gives vectors of {sampler.dim}; leave --dim out")
-    plan = make_plan(samples, dim=dim if dim is not None else sampler.dim, available=sampler.available)
-    planned = sum(call.n * call.d for call in plan)
+    plan = _plan(sampler, samples, dim if dim is not None else sampler.dim, sequential)
+    planned = sum(call.size for call in plan)
     if sampler.available is not None and planned < MINIMUM_SAMPLES:
         raise SamplerOutputError(f"{sampler.name} holds {planned} values; an audit needs at least {MINIMUM_SAMPLES}")
 
     root = KeyedStream.from_seed(seed).child("audit")
-    spread = root.child("atoms").numpy()
-    names = list(tests) if tests is not None else list(registry.plugins("tests"))
-    battery: dict[str, Test] = {n: registry.load("tests", n)(claim, root.child("test", n)) for n in names}
-    origins: list[PluginOrigin] = [registry.plugin("tests", n).origin for n in names]
-
-    drawn, dims, late = 0, set[int](), ""
-    for index, call in enumerate(plan):
-        left = started + time_limit - time.monotonic()
-        try:
-            if left <= 0:
-                raise SamplerTimeoutError(f"{sampler.name}: the time limit of {time_limit:g} s was reached")
-            values = sampler.draw(call.n, call.d, timeout=left)
-        except SamplerTimeoutError as error:
-            if drawn < MINIMUM_SAMPLES:
-                raise
-            late = str(error)
-            break
-        block = SampleBlock(index, values, claim=claim, spread=spread)
-        for test in battery.values():
-            test.update(block)
-        drawn += values.size
-        dims.add(call.d)
-        if progress is not None:
-            progress(drawn, planned)
-
-    share = alpha / len(battery)
-    evidence: dict[str, tuple[str, Evidence]] = {
-        name: (test.looks_at, test.evidence(alpha=share)) for name, test in battery.items()
-    }
-    results, blind = judge(evidence, alpha=alpha)
-    verdict, reason = _verdict([t.name for t in results if t.finding], late, drawn, planned)
+    weight = 2.0 if sequential else 1.0
+    battery = Battery(tests, claim, root, alpha=alpha / weight)
+    betting = Betting(claim, root, alpha=alpha / weight) if sequential else None
+    limit = DRAWING_SECONDS if time_limit is None else time_limit
+    drawing = Drawing(
+        sampler,
+        plan,
+        planned=planned,
+        claim=claim,
+        spread=root.child("atoms").numpy(),
+        deadline=started + limit,
+        limit=limit,
+        progress=progress,
+    )
+    with battery, BitWriter(bits) as writer:
+        for block in drawing:
+            battery.update(block, drawn=drawing.drawn)
+            writer.write(block.z)
+            if betting is not None and betting.update(block):
+                break
+        if drawing.late and drawing.drawn < MINIMUM_SAMPLES:
+            raise SamplerTimeoutError(drawing.late)
+        won = betting is not None and betting.won
+        if not won:
+            battery.search(started + limit if time_limit is not None else time.monotonic() + SEARCH_SECONDS)
+        results, blind = judge(battery.evidence() if not won else {}, alpha=alpha, weight=weight)
+    bets = betting.results(alpha=alpha) if betting is not None else []
+    words = ["dpaudit", "audit", sampler.name, "--claim", str(claim), *(["--dim", str(dim)] if dim else []), *options]
+    found = tuple(
+        dataclasses.replace(
+            t,
+            seen_after=battery.seen_after.get(t.name),
+            reproduce=_reproduce(words, t, alpha, seed, battery.seen_after.get(t.name, drawing.drawn)),
+        )
+        if t.finding
+        else t
+        for t in (*sorted(bets, key=lambda t: t.p), *results)
+    )
+    verdict, reason = _verdict(found, drawing, won)
     return AuditResult(
         verdict=verdict,
         reason=reason,
         sampler=sampler.name,
         claim=str(claim),
         alpha=alpha,
-        tests=results,
-        samples=drawn,
+        tests=found,
+        samples=drawing.drawn,
         samples_requested=samples,
-        dims=tuple(sorted(dims)),
+        dims=tuple(sorted(drawing.dims)),
+        dims_refused=tuple(sorted(drawing.refused)),
+        sequential=sequential,
         seconds=time.monotonic() - started,
-        cannot_rule_out=(*never_excluded(claim, tuple(dims)), *blind) if verdict == "no-finding" else (),
-        provenance=collect(seed=seed, plugins=origins),
+        cannot_rule_out=(*never_excluded(claim, tuple(drawing.dims)), *blind) if verdict == "no-finding" else (),
+        provenance=collect(seed=seed, plugins=battery.origins),
     )
 
 
-def _verdict(found: list[str], late: str, drawn: int, planned: int) -> tuple[Verdict, str]:
+def _plan(sampler: ClosedSampler, samples: int, dim: int | None, sequential: bool) -> tuple[Call, ...]:
+    takes_value = isinstance(sampler, ValueSampler) and sampler.takes_value
+    if sampler.available is not None or not sequential:
+        return make_plan(samples, dim=dim, available=sampler.available, takes_value=takes_value)
+    first = growing_plan(samples // 2, dim=dim)
+    return (*first, *make_plan(samples - sum(c.size for c in first), dim=dim, takes_value=takes_value))
+
+
+def _reproduce(words: Sequence[str], test: TestResult, alpha: float, seed: str, drawn: int) -> str:
+    """The command that shows one finding again, at the number of values after which it was first seen."""
+    only = [] if test.name.startswith("bet on") else ["--tests", test.name]
+    rest = ["--samples", str(max(drawn, MINIMUM_SAMPLES)), "--alpha", f"{alpha:g}", "--seed", seed]
+    return shlex.join([*words, *only, *rest])
+
+
+def _verdict(tests: Sequence[TestResult], drawing: Drawing, won: bool) -> tuple[Verdict, str]:
+    found = [t.name for t in tests if t.finding]
     if found:
-        return "finding", f"{', '.join(found)}: contradict{'s' if len(found) == 1 else ''} the claim"
-    if late:
-        return "inconclusive", f"{late}; {drawn:,} of {planned:,} values were drawn and show nothing"
+        early = f" (stopped after {drawing.drawn:,} of {drawing.planned:,} values)" if won else ""
+        return "finding", f"{', '.join(found)}: contradict{'s' if len(found) == 1 else ''} the claim{early}"
+    if drawing.late:
+        said = f"{drawing.late}; {drawing.drawn:,} of {drawing.planned:,} values were drawn and show nothing"
+        return "inconclusive", said
     return "no-finding", "nothing that was looked at contradicts the claim"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 from dpaudit.claims import Claim
+from dpaudit.interfaces import Test
 from dpaudit.stats import holm
 from dpaudit.types import BlindSpot, Evidence, TestResult
 
@@ -28,40 +29,56 @@ ALWAYS_BLIND = (
         says="whoever knows the seed can subtract the noise; samples cannot show who knows it",
     ),
     BlindSpot(
-        test="not in this battery yet",
-        flaw="floating-point leaks, behaviour that depends on the value or changes when not watched",
+        test="every black-box test",
+        flaw="a sampler that behaves when it is watched",
         size=None,
         unit="",
-        says="low bits after adding noise to a value, timing, and rare triggers are not looked at",
+        says="code that knows an auditor by its calls, its process or the date can be honest to it alone; audit it where "
+        "it runs, from recorded noise (file:)",
+    ),
+    BlindSpot(
+        test="not in this battery yet",
+        flaw="floating-point leaks",
+        size=None,
+        unit="",
+        says="what the low bits of value + noise say of the value is not looked at",
     ),
 )
 
 
 def judge(
-    evidence: Mapping[str, tuple[str, Evidence]], *, alpha: float
+    evidence: Mapping[str, tuple[Test, Evidence]], *, alpha: float, weight: float = 1.0
 ) -> tuple[tuple[TestResult, ...], tuple[BlindSpot, ...]]:
     """Adjust all p-values by Holm; return the tests (smallest p first) and what a pass does not exclude.
 
-    ``evidence`` maps a test's name to (what it looks at, its evidence).
+    ``evidence`` maps a test's name to (the test, its evidence). ``weight`` ≥ 1 multiplies the adjusted p-values where
+    these tests have only 1/weight of α. Advisory tests come last and take no part.
 
-    Formal guarantee: P(any finding) ≤ ``alpha`` if every claim of the sampler holds and every test's p is valid.
+    Formal guarantee: P(any finding) ≤ ``alpha``/``weight`` if every claim of the sampler holds and every test's p is
+    valid.
     """
-    names = list(evidence)
-    adjusted = holm([evidence[n][1].p for n in names])
-    results = [
-        TestResult(
-            name=name,
-            p=evidence[name][1].p,
-            p_adjusted=adj,
-            statistic=evidence[name][1].statistic,
-            looks_at=evidence[name][0],
-            effect=evidence[name][1].effect,
-            finding=adj <= alpha,
-            parts=evidence[name][1].parts,
+    names = [n for n, (test, _) in evidence.items() if not getattr(test, "advisory", False)]
+    adjusted = dict(zip(names, holm([evidence[n][1].p for n in names]), strict=True))
+    results = []
+    for name, (test, seen) in evidence.items():
+        own = min(1.0, weight * adjusted.get(name, 1.0))
+        results.append(
+            TestResult(
+                name=name,
+                p=seen.p,
+                p_adjusted=own,
+                statistic=seen.statistic,
+                looks_at=test.looks_at,
+                effect=seen.effect,
+                finding=name in adjusted and own <= alpha,
+                parts=seen.parts,
+                advisory=name not in adjusted,
+                interval=seen.interval,
+                unit=seen.unit,
+                details=seen.details,
+            )
         )
-        for name, adj in zip(names, adjusted, strict=True)
-    ]
-    results.sort(key=lambda t: (t.p, t.name))
+    results.sort(key=lambda t: (t.advisory, t.p, t.name))
     return tuple(results), tuple(b for name in names for b in evidence[name][1].blind_spots)
 
 

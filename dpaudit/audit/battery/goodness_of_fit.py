@@ -9,31 +9,36 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.block import CELLS
+from dpaudit.audit.block import CELLS, cell_edges, cell_probabilities
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, Stream
-from dpaudit.stats import bonferroni, kolmogorov_p, normal_two_sided
+from dpaudit.stats import anderson_darling_p, bonferroni, kolmogorov_p, normal_two_sided
 from dpaudit.types import BlindSpot, Evidence
 
 __all__ = ["GoodnessOfFit"]
 
 _GROUPS = 256
+_TAIL_GROUPS = 1e-3, 1e-4, 1e-5, 1e-6  # one-sided: what the outermost groups are split at, where enough is expected
+_EXPECTED = 10
 _ORDERS = 8
+Array = npt.NDArray[np.float64]
 
 
 class GoodnessOfFit:
-    """Three views of Φ(z) in 2^14 equal cells: Kolmogorov-Smirnov, Pearson's χ² in 256 cells, Neyman's smooth test.
+    """Four views of z in 2^14 cells: Kolmogorov-Smirnov, Anderson-Darling, Pearson's χ² with tails apart, Neyman's smooth test.
 
-    Null: the counts are multinomial with equal cells. Kolmogorov-Smirnov errs towards no finding (the cells' edges only);
-    χ² uses its asymptotic law (expected counts ≥ 5, else left out); each of the 8 smooth components is a sum of bounded
-    variables with exactly known variance, taken as normal. Combined by Bonferroni.
+    Null: the counts are multinomial with the exact cell probabilities of N(0, 1). Kolmogorov-Smirnov errs towards no
+    finding (the cells' edges only). Anderson-Darling sums over cells, its p errs upwards (see
+    :func:`~dpaudit.stats.anderson_darling_p`). χ² has 256 groups of like probability, the outer ones split at 10^-3 …
+    10^-6 where 10 values are expected, and uses its asymptotic law. Each of the 8 smooth components (Legendre
+    polynomials of Φ(z), Neyman 1937) is a sum of bounded variables with exactly known variance, taken as normal.
+    Combined by Bonferroni.
     """
 
     looks_at = "the whole distribution of single values"
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
-        del stream
-        self._claim = claim
+        del claim, stream
         self._counts = np.zeros(CELLS, np.int64)
 
     def update(self, block: Block) -> None:
@@ -41,16 +46,15 @@ class GoodnessOfFit:
 
     def evidence(self, *, alpha: float) -> Evidence:
         n = int(self._counts.sum())
-        d, p_ks = kolmogorov_p(self._counts)
+        upto = np.cumsum(cell_probabilities())[:-1]
+        d, p_ks = kolmogorov_p(self._counts, upto)
         parts = {"Kolmogorov-Smirnov": p_ks}
-        if n >= 5 * _GROUPS:
-            groups = self._counts.reshape(_GROUPS, -1).sum(1)
-            expected = n / _GROUPS
-            x2 = float(((groups - expected) ** 2).sum() / expected)
-            parts["chi-square"] = float(scipy.special.chdtrc(_GROUPS - 1, x2))
         if n >= 100:
-            parts["smooth"] = self._smooth(n)
-        width = math.sqrt(-math.log(alpha / 6) / 2 / n)  # where KS at α/3 starts, by Dvoretzky, Kiefer and Wolfowitz
+            parts["Anderson-Darling"] = self._anderson_darling(n, upto)
+            parts["smooth"] = bonferroni(normal_two_sided(_smooth() @ self._counts / math.sqrt(n)).tolist())
+        if n >= _EXPECTED * _GROUPS:
+            parts["chi-square"] = self._chi_square(n)
+        width = math.sqrt(-math.log(alpha / 8) / 2 / n)  # where KS at α/4 starts, by Dvoretzky, Kiefer and Wolfowitz
         blind = BlindSpot(
             test="goodness-of-fit",
             flaw="difference of distribution functions",
@@ -66,16 +70,40 @@ class GoodnessOfFit:
             blind_spots=(blind,),
         )
 
-    def _smooth(self, n: int) -> float:
-        """Neyman's smooth test (1937): Legendre polynomials of Φ(z), here of the cell's middle."""
-        basis = _legendre()
-        return bonferroni(normal_two_sided(basis @ self._counts / math.sqrt(n)).tolist())
+    def _anderson_darling(self, n: int, upto: Array) -> float:
+        """A² = n ∫ (F_n − F)² / (F(1−F)) dF, by the midpoint rule on the edges of the cells."""
+        inside = (upto > 0) & (upto < 1)
+        u = upto[inside]
+        gap = (np.cumsum(self._counts)[:-1] / n)[inside] - u
+        step = np.gradient(u)
+        return anderson_darling_p(float(n * (gap * gap / (u * (1 - u)) * step).sum()))
+
+    def _chi_square(self, n: int) -> float:
+        edges = _group_edges()
+        expected = np.add.reduceat(cell_probabilities(), edges) * n
+        counts = np.add.reduceat(self._counts, edges)
+        while expected[0] < _EXPECTED or expected[-1] < _EXPECTED:  # outermost groups into their neighbours
+            for values in (expected, counts):
+                values[1] += values[0]
+                values[-2] += values[-1]
+            expected, counts = expected[1:-1], counts[1:-1]
+        x2 = float(((counts - expected) ** 2 / expected).sum())
+        return float(scipy.special.chdtrc(len(expected) - 1, x2))
 
 
 @functools.cache
-def _legendre() -> npt.NDArray[np.float64]:
-    """Orders 1…8 at the cells' middles, centred and scaled to mean square 1, shape (8, cells)."""
-    x = (np.arange(CELLS) + 0.5) / CELLS * 2 - 1
+def _group_edges() -> npt.NDArray[np.int64]:
+    """First cell of each group, from the left."""
+    at = [*_TAIL_GROUPS, *(np.arange(1, _GROUPS) / _GROUPS)]
+    quantiles = np.concatenate([scipy.special.ndtri(at), -scipy.special.ndtri(_TAIL_GROUPS)])
+    return np.unique(np.concatenate([[0], np.searchsorted(cell_edges(), np.sort(quantiles))]))
+
+
+@functools.cache
+def _smooth() -> Array:
+    """Legendre polynomials 1…8 of Φ at the cells' middles, centred and of mean square 1 under N(0, 1), shape (8, cells)."""
+    p = cell_probabilities()
+    x = 2 * (np.cumsum(p) - p / 2) - 1
     basis = np.stack([scipy.special.eval_legendre(order, x) for order in range(1, _ORDERS + 1)])
-    basis -= basis.mean(1, keepdims=True)
-    return np.asarray(basis / np.sqrt((basis * basis).mean(1, keepdims=True)))
+    basis -= (basis @ p)[:, None]
+    return np.asarray(basis / np.sqrt((basis * basis) @ p)[:, None])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import scipy
 
 from dpaudit.audit.battery._power import seen
+from dpaudit.audit.block import CELLS
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, Stream
 from dpaudit.stats import bonferroni, chi_square_two_sided, normal_two_sided
-from dpaudit.types import BlindSpot, Evidence
+from dpaudit.types import BlindSpot, Evidence, Interval
 
 __all__ = ["Moments"]
 
@@ -37,7 +37,7 @@ class Moments:
         self._n += len(z)
         self._sum += float(z.sum())
         self._square += float(z @ z)
-        self._positive += int(np.count_nonzero(z > 0))
+        self._positive += int(block.cells[CELLS // 2 :].sum())
 
     def evidence(self, *, alpha: float) -> Evidence:
         n, sd = self._n, self._claim.standard_deviation
@@ -56,6 +56,8 @@ class Moments:
             p=bonferroni(list(parts.values())),
             statistic=scale,
             effect=f"scale {scale:.5f} × claimed [{low:.5f}, {high:.5f}], mean {self._sum / n * sd:+.2e}",
+            interval=Interval(low=low, high=high, confidence=1 - alpha, method="χ²"),
+            unit="× the claimed scale",
             parts=parts,
             blind_spots=(
                 BlindSpot(
