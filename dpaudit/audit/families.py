@@ -48,9 +48,9 @@ class Battery:
         if drawn >= self._look_at:
             self._look_at = 4 * drawn
             for name, test in self._tests.items():
-                if name not in self.seen_after and not isinstance(test, SearchingTest):
-                    if test.evidence(alpha=self._share).p <= self._share:
-                        self.seen_after[name] = drawn
+                looked = name in self.seen_after or isinstance(test, SearchingTest)
+                if not looked and test.evidence(alpha=self._share).p <= self._share:
+                    self.seen_after[name] = drawn
 
     def search(self, deadline: float) -> None:
         """Let the searching tests search, one after the other."""

@@ -10,6 +10,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from threadpoolctl import threadpool_limits
+
 from dpaudit.audit.bits import BitWriter
 from dpaudit.audit.drawing import Drawing, Progress
 from dpaudit.audit.families import Battery
@@ -145,7 +147,8 @@ def run_audit(
         limit=limit,
         progress=progress,
     )
-    with battery, BitWriter(bits) as writer:
+    # BLAS threads gain nothing on blocks that fit a cache, and spin against the sampler's own process
+    with threadpool_limits(1), battery, BitWriter(bits) as writer:
         for block in drawing:
             battery.update(block, drawn=drawing.drawn)
             writer.write(block.z)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import scipy
 
 from dpaudit.audit.battery._power import seen
+from dpaudit.audit.block import REACH
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, Stream
 from dpaudit.stats import bonferroni, chi_square_two_sided, kolmogorov_p
@@ -18,6 +19,7 @@ __all__ = ["Projections"]
 
 _DIRECTIONS = 8
 _CELLS = 4096
+_ROWS = 1 << 14  # of a block, at most: vectors of few dimensions are other tests' business too
 
 
 class Projections:
@@ -42,32 +44,38 @@ class Projections:
         w = self._stream.child("directions", d).numpy().standard_normal((d, _DIRECTIONS + 1))
         w[:, -1] = 1.0
         self._directions[d] = w / np.linalg.norm(w, axis=0)
-        self._counts[d] = np.zeros((_DIRECTIONS + 1, _CELLS), np.int64)
+        self._counts[d] = np.zeros((_DIRECTIONS + 1) * _CELLS, np.int64)
         self._squares[d] = np.zeros(_DIRECTIONS + 1)
         self._rows[d] = 0
 
     def update(self, block: Block) -> None:
-        n, d = block.z.shape
+        z = block.z[:_ROWS]
+        n, d = z.shape
         if d == 1:
             return
         if d not in self._directions:
             self._start(d)
-        x = block.z @ self._directions[d]
+        x = z @ self._directions[d]
         self._rows[d] += n
         self._squares[d] += np.einsum("ij,ij->j", x, x)
-        cell = np.minimum((scipy.special.ndtr(x) * _CELLS).astype(np.int64), _CELLS - 1)
-        for j in range(x.shape[1]):
-            self._counts[d][j] += np.bincount(cell[:, j], minlength=_CELLS)
+        x *= _CELLS / (2 * REACH)
+        x += _CELLS / 2
+        np.clip(x, 0, _CELLS - 1, out=x)
+        cell = x.astype(np.int64)
+        cell += np.arange(_DIRECTIONS + 1) * _CELLS
+        self._counts[d] += np.bincount(cell.ravel(), minlength=(_DIRECTIONS + 1) * _CELLS)
 
     def evidence(self, *, alpha: float) -> Evidence:
         parts: dict[str, float] = {}
         scale: dict[str, float] = {}
+        upto = scipy.special.ndtr(np.linspace(-REACH, REACH, _CELLS + 1)[1:-1])
         for d, rows in self._rows.items():
+            counts = self._counts[d].reshape(_DIRECTIONS + 1, _CELLS)
             for j in range(_DIRECTIONS + 1):
                 name = f"d={d}, {'diagonal' if j == _DIRECTIONS else f'direction {j + 1}'}"
                 square = float(self._squares[d][j])
                 scale[name] = math.sqrt(square / rows)
-                parts[name] = bonferroni([chi_square_two_sided(square, rows), kolmogorov_p(self._counts[d][j])[1]])
+                parts[name] = bonferroni([chi_square_two_sided(square, rows), kolmogorov_p(counts[j], upto)[1]])
         if not parts:
             return Evidence(p=1.0, statistic=1.0, effect="one value a call: nothing to project")
         worst = min(parts, key=lambda name: parts[name])

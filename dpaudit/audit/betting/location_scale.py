@@ -22,7 +22,7 @@ def log_mean(logs: npt.ArrayLike) -> float:
 
 
 def log_scale_mixture(n: float, square: float) -> float:
-    """log of ∫ Π N(z_i; 0, 1/τ)/N(z_i; 0, 1) dG(τ) for n values with Σz² = ``square``, G Gamma with mean 1, two of them.
+    """Log of ∫ Π N(z_i; 0, 1/τ)/N(z_i; 0, 1) dG(τ) for n values with Σz² = ``square``, G Gamma with mean 1, two of them.
 
     Conjugate, hence exact: b^b/Γ(b) · Γ(b + n/2)/(b + square/2)^(b + n/2) · exp(square/2).
     """
