@@ -215,7 +215,11 @@ class Block(Protocol):
 
     @property
     def process(self) -> int:
-        """0, or the number of the other process that it was drawn from (started afresh, the same sampler)."""
+        """0, or the number of the other process that it was drawn from (started afresh, the same sampler).
+
+        −1: a forked child of process 0 with its state; such blocks go only to tests with ``sees_forks = True``, right
+        before what the parent drew.
+        """
 
     @property
     def value(self) -> float:

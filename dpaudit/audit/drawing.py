@@ -114,7 +114,7 @@ class Drawing:
         value: float = 0.0,
         seconds: npt.NDArray[np.float64] | None = None,
     ) -> SampleBlock:
-        number = self._number if process == 0 else 0
+        number = 0 if process > 0 else self._number  # a forked child's answer has its parent's number
         block = SampleBlock(
             number,
             values,

@@ -42,9 +42,10 @@ class Battery:
                 test.close()
 
     def update(self, block: Block, *, drawn: int) -> None:
-        """Feed every test."""
+        """Feed every test; what a forked child drew only to those that ask for it (it may be the parent's, honestly)."""
         for test in self._tests.values():
-            test.update(block)
+            if block.process >= 0 or getattr(test, "sees_forks", False):
+                test.update(block)
         if drawn >= self._look_at:
             self._look_at = 4 * drawn
             for name, test in self._tests.items():

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from dpaudit.experiments.arm import build_arm
-from dpaudit.experiments.measures import measure
+from dpaudit.experiments.measures import ALONE, measure
 from dpaudit.experiments.spec import Cell, Spec
 from dpaudit.experiments.store import Store
 from dpaudit.provenance import collect
@@ -67,21 +67,22 @@ def _threads(number: int) -> Iterator[None]:
 def run_cell(cell: Cell) -> CellResult:
     """Run one cell and return its result, without storing it."""
     began = time.monotonic()
-    arm = build_arm(cell.settings, cell=cell.id)
-    with _threads(1 if arm.host.dim < _LARGE else torch.get_num_threads()):
-        outcome = measure(cell, arm)
     settings = cell.settings
-    if cell.kind in ("attack", "audit"):
-        outcome["epsilon_key_holder"] = arm.mitigation.epsilon(arm.source, settings["delta"], host=arm.host)
-    outcome["sigma"] = arm.sigma
-    outcome["dim"] = arm.host.dim
-    if arm.key is not None:
-        outcome["key"] = {"beta": arm.key.beta, "gamma": arm.key.gamma, "fingerprint": arm.key.fingerprint}
+    arm = None if cell.kind in ALONE else build_arm(settings, cell=cell.id)
+    with _threads(1 if arm is None or arm.host.dim < _LARGE else torch.get_num_threads()):
+        outcome = measure(cell, arm)
+    if arm is not None:
+        if cell.kind in ("attack", "audit"):
+            outcome["epsilon_key_holder"] = arm.mitigation.epsilon(arm.source, settings["delta"], host=arm.host)
+        outcome["sigma"] = arm.sigma
+        outcome["dim"] = arm.host.dim
+        if arm.key is not None:
+            outcome["key"] = {"beta": arm.key.beta, "gamma": arm.key.gamma, "fingerprint": arm.key.fingerprint}
     return CellResult(
         cell=cell.id,
         kind=cell.kind,
         settings=to_dict(settings),
         outcome=to_dict(outcome),
         seconds=time.monotonic() - began,
-        provenance=to_dict(collect(seed=settings["seed"], plugins=arm.origins)),
+        provenance=to_dict(collect(seed=settings["seed"], plugins=() if arm is None else arm.origins)),
     )

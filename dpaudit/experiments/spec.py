@@ -26,7 +26,8 @@
     samples = 1_000_000
 
 Other measurements than attacks (``measure = "precision"`` and so on, see ``measures/``) may have axes of their own in
-``[grid]``; ``keys`` renews the attacker's key so many times a cell. ``[published]`` names the values to set beside ours;
+``[grid]``; those that audit samplers of their own (``zoo``, ``calibration``, ``power``, ``keyless``) have nothing but
+that. ``keys`` renews the attacker's key so many times a cell. ``[published]`` names the values to set beside ours;
 ``[[column]]`` and ``[[figure]]`` say what the report shows (``dpaudit.report``, documents of kind "measurements").
 """
 
@@ -44,7 +45,7 @@ from typing import Any
 
 from dpaudit import registry
 from dpaudit.errors import SpecError, UnknownNameError
-from dpaudit.experiments.measures import MEASURES
+from dpaudit.experiments.measures import ALONE, MEASURES
 from dpaudit.registry import nearest
 
 __all__ = ["Cell", "Spec", "load_spec", "spec_names"]
@@ -81,6 +82,8 @@ class Cell:
     @property
     def label(self) -> str:
         """For people: which arm this is."""
+        if "source" not in self.settings:
+            return ", ".join(f"{k} {v}" for k, v in self.settings["grid"].items())
         arm = f"{self.settings['source']['label']} + {self.settings['mitigation']['label']}"
         what = self.settings["attack"]["label"] if "attack" in self.settings else self.kind
         tables = (self.settings[table].items() for table in ("key", "grid", "host"))
@@ -130,6 +133,10 @@ class Spec:
         return cells
 
     def _cells(self) -> Iterator[Cell]:
+        if self.measure in ALONE:
+            for grid in _expand(self.grid):
+                yield Cell(self.measure, {"grid": grid, "seed": self.seed, "trials": self.trials})
+            return
         axes = (self.epsilon, _expand(self.host), _expand(self.key), _expand(self.grid))
         for epsilon, host, key, grid in itertools.product(*axes):
             for source, mitigation in itertools.product(
@@ -219,7 +226,11 @@ def _check(raw: dict[str, Any], where: str) -> Spec:
     measure = raw.get("measure", "attack")
     if measure not in MEASURES:
         raise SpecError(f"spec={where}: measure={measure!r} is not known{nearest(measure, MEASURES)}")
-    needed = ("name", "epsilon", "delta", "host", "source", *(("attack",) if measure == "attack" else ()))
+    if measure in ALONE:
+        raw = {"epsilon": 1.0, "delta": 0.0, "host": {"name": "histogram"}, "source": [], **raw}
+        needed: tuple[str, ...] = ("name", "grid")
+    else:
+        needed = ("name", "epsilon", "delta", "host", "source", *(("attack",) if measure == "attack" else ()))
     for key in needed:
         if key not in raw:
             raise SpecError(f"spec={where}: {key!r} is missing")

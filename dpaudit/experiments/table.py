@@ -46,6 +46,8 @@ def make_document(spec: Mapping[str, Any], results: Sequence[CellResult], *, com
 def _row(published: Mapping[str, Any], result: CellResult) -> dict[str, Any]:
     """One flat row: settings, then what was measured, then the published value."""
     settings, outcome = result.settings, dict(result.outcome)
+    if "source" not in settings:
+        return {**settings["grid"], "trials": settings["trials"], **outcome}
     key = outcome.pop("key", {})
     row: dict[str, Any] = {
         "d": outcome.pop("dim"),

@@ -7,10 +7,11 @@ closed samplers and are escaped wherever they are shown.
 from __future__ import annotations
 
 from dpaudit.report.format import epsilon, number, p_value, percent, printable, proportion, quantity
+from dpaudit.report.mechanism import mechanism_sentence
 from dpaudit.report.page import render_report, write_json, write_report
 from dpaudit.report.sentences import audit_sentence, experiment_sentence, measurements_sentence
 from dpaudit.report.tables import Column, blind_spots_table, summary_table, tests_table
-from dpaudit.report.terminal import audit_table, experiment_table, measurements_table
+from dpaudit.report.terminal import audit_table, experiment_table, measurements_table, mechanism_table
 
 __all__ = [
     "Column",
@@ -22,6 +23,8 @@ __all__ = [
     "experiment_table",
     "measurements_sentence",
     "measurements_table",
+    "mechanism_sentence",
+    "mechanism_table",
     "number",
     "p_value",
     "percent",

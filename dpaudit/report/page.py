@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from dpaudit.errors import UsageError
 from dpaudit.report import format as fmt
+from dpaudit.report.mechanism import bounds_table, events_table, mechanism_facts, mechanism_sentence
 from dpaudit.report.rows import shared_settings
 from dpaudit.report.sentences import audit_sentence, experiment_sentence, measurements_sentence
 from dpaudit.report.tables import (
     blind_spots_table,
     cells_table,
     facts_table,
+    findings_table,
     measured_table,
     summary_table,
     tests_table,
@@ -64,6 +66,8 @@ def render_report(document: Mapping[str, Any]) -> str:
     match document.get("kind"):
         case "audit" if isinstance(document.get("result"), Mapping):
             context = _audit(document["result"])
+        case "mechanism" if isinstance(document.get("result"), Mapping):
+            context = _mechanism(document["result"])
         case "experiment":
             context = _experiment(document)
         case "measurements":
@@ -71,7 +75,7 @@ def render_report(document: Mapping[str, Any]) -> str:
         case kind:
             raise UsageError(
                 f"kind={fmt.printable(kind, limit=60)!r}: a report is made from a document of kind "
-                "'audit' (with 'result'), 'experiment' or 'measurements'"
+                "'audit' or 'mechanism' (with 'result'), 'experiment' or 'measurements'"
             )
     return _environment().get_template(f"{document['kind']}.html.j2").render(context)
 
@@ -79,12 +83,14 @@ def render_report(document: Mapping[str, Any]) -> str:
 def _audit(result: Mapping[str, Any]) -> dict[str, Any]:
     from dpaudit.report.figures import p_value_ladder
 
-    dims = result.get("dims") or ()
+    dims, refused = result.get("dims") or (), result.get("dims_refused") or ()
     used, asked = fmt.count(result.get("samples")), fmt.count(result.get("samples_requested"))
     facts = [
         ("Claim", fmt.printable(result.get("claim", fmt.NOTHING), limit=400)),
         ("Values", used if used == asked else f"{used} of {asked} asked for"),
         ("Dimensions", ", ".join(fmt.count(d) for d in dims) or fmt.NOTHING),
+        *([("Dimensions refused", ", ".join(fmt.count(d) for d in refused))] if refused else []),
+        *([("Mode", "sequential: valid whenever it stopped")] if result.get("sequential") else []),
         ("α, for all tests together", fmt.quantity(result.get("alpha"))),
         ("Time", fmt.seconds(result.get("seconds"))),
     ]
@@ -95,9 +101,30 @@ def _audit(result: Mapping[str, Any]) -> dict[str, Any]:
         "sentence": audit_sentence(result),
         "reason": "" if result.get("verdict") == "inconclusive" else fmt.printable(result.get("reason") or ""),
         "facts": facts,
+        "findings": findings_table(result),
         "tests": tests,
         "marked": [cell == "yes" for cell in tests[-1].cells],
         "figures": _drawn(p_value_ladder(result, prefix="ladder")),
+        "blind_spots": blind_spots_table(result),
+        "provenance": facts_table(result.get("provenance")),
+    }
+
+
+def _mechanism(result: Mapping[str, Any]) -> dict[str, Any]:
+    from dpaudit.report.figure_curve import shown_and_claimed
+
+    tests = bounds_table(result)
+    return {
+        "title": f"Audit of {fmt.printable(result.get('mechanism', 'a mechanism'), limit=300)}",
+        "verdict": _verdict(result.get("verdict")),
+        "sentence": mechanism_sentence(result),
+        "facts": mechanism_facts(result),
+        "advice": [fmt.printable(a) for a in result.get("advice") or ()],
+        "findings": findings_table(result),
+        "tests": tests,
+        "marked": [cell == "yes" for cell in tests[-1].cells],
+        "figures": _drawn(shown_and_claimed(result, prefix="curve")),
+        "events": events_table(result),
         "blind_spots": blind_spots_table(result),
         "provenance": facts_table(result.get("provenance")),
     }

@@ -15,6 +15,7 @@ __all__ = [
     "blind_spots_table",
     "cells_table",
     "facts_table",
+    "findings_table",
     "measured",
     "measured_table",
     "sorted_tests",
@@ -62,11 +63,16 @@ def summary_table(rows: Sequence[Row]) -> list[Column]:
 
 
 def sorted_tests(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The tests of an audit, smallest adjusted p first."""
+    """The tests of an audit, smallest adjusted p first, advice last."""
 
-    def rank(test: Mapping[str, Any]) -> tuple[float, float, str]:
+    def rank(test: Mapping[str, Any]) -> tuple[bool, float, float, str]:
         adjusted, p = fmt.number(test.get("p_adjusted")), fmt.number(test.get("p"))
-        return (math.inf if adjusted is None else adjusted, math.inf if p is None else p, str(test.get("name")))
+        return (
+            bool(test.get("advisory")),
+            math.inf if adjusted is None else adjusted,
+            math.inf if p is None else p,
+            str(test.get("name")),
+        )
 
     return sorted(result.get("tests") or (), key=rank)
 
@@ -81,8 +87,32 @@ def tests_table(result: Mapping[str, Any]) -> list[Column]:
         Column("p", [fmt.p_value(t.get("p")) for t in tests], True),
         Column("Adjusted p", [fmt.p_value(t.get("p_adjusted")) for t in tests], True),
         Column("Effect", [fmt.printable(t.get("effect", ""), limit=400) or fmt.NOTHING for t in tests]),
-        Column("Finding", ["yes" if t.get("finding") else "no" for t in tests]),
+        Column("Finding", ["yes" if t.get("finding") else "advice" if t.get("advisory") else "no" for t in tests]),
     ]
+
+
+def findings_table(result: Mapping[str, Any]) -> list[Column]:
+    """An audit's findings: the effect, after how many values it showed, and the command that shows it again."""
+    tests = [t for t in sorted_tests(result) if t.get("finding")]
+    return [
+        Column("Finding", [fmt.printable(t.get("name", ""), limit=200) for t in tests]),
+        Column("Effect", [fmt.printable(t.get("effect", ""), limit=400) or fmt.NOTHING for t in tests]),
+        Column("Interval", [_interval(t) for t in tests]),
+        Column("Seen after", [_values(t.get("seen_after")) for t in tests], True),
+        Column("To see it again", [fmt.printable(t.get("reproduce", ""), limit=1000) or fmt.NOTHING for t in tests]),
+    ]
+
+
+def _interval(test: Mapping[str, Any]) -> str:
+    interval = test.get("interval")
+    if not isinstance(interval, Mapping):
+        return fmt.NOTHING
+    low, high = (fmt.quantity(interval.get(end), digits=6) for end in ("low", "high"))
+    return f"[{low}, {high}] {fmt.printable(test.get('unit', ''), limit=60)}".strip()
+
+
+def _values(count: object) -> str:
+    return fmt.NOTHING if count is None else f"{fmt.count(count)} values"
 
 
 def blind_spots_table(result: Mapping[str, Any]) -> list[Column]:

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from dpaudit.report.format import count, printable
 from dpaudit.report.measurements import read_measurements
+from dpaudit.report.mechanism import bounds_table, mechanism_sentence
 from dpaudit.report.sentences import audit_sentence, experiment_sentence, measurements_sentence
-from dpaudit.report.tables import Column, blind_spots_table, measured_table, summary_table, tests_table
+from dpaudit.report.tables import Column, blind_spots_table, measured_table, sorted_tests, summary_table, tests_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-__all__ = ["MOST_LINES", "audit_table", "experiment_table", "measurements_table"]
+__all__ = ["MOST_LINES", "audit_table", "experiment_table", "measurements_table", "mechanism_table"]
 
 MOST_LINES = 40
 """Rows of measurements that a terminal shows; the rest is in the JSON document."""
@@ -47,8 +48,30 @@ def audit_table(result: Mapping[str, Any]) -> RenderableType:
         keep = [c for c in tests_table(result) if c.header != "Looks at"]
         marked = [cell == "yes" for cell in keep[-1].cells]
         parts += [Text(), _drawn(keep, title="Tests", marked=marked)]
+    again = [t for t in sorted_tests(result) if t.get("finding") and t.get("reproduce")]
+    if again:
+        command = printable(again[0]["reproduce"], limit=1000)
+        more = f" (and {len(again) - 1} more in the report)" if len(again) > 1 else ""
+        parts += [Text(), Text(f"To see it again{more}:"), Text(f"  {command}", style="bold")]
     if result.get("cannot_rule_out") and verdict != "finding":
         spots = [c for c in blind_spots_table(result) if c.header in {"Flaw", "Missed up to", "Test"}]
+        parts += [Text(), _drawn(spots, title="What a pass cannot exclude")]
+    return Group(*parts)
+
+
+def mechanism_table(result: Mapping[str, Any]) -> RenderableType:
+    """An ε audit's verdict, what was counted, advice, and what a pass cannot exclude (left out after a finding)."""
+    from rich.console import Group
+    from rich.text import Text
+
+    verdict = str(result.get("verdict"))
+    parts: list[RenderableType] = [Text(mechanism_sentence(result), style=_STYLES.get(verdict, "bold"))]
+    if result.get("tests"):
+        columns = bounds_table(result)
+        parts += [Text(), _drawn(columns, title="What was counted", marked=[c == "yes" for c in columns[-1].cells])]
+    parts += [Text("\n" + printable(a)) for a in result.get("advice") or ()]
+    if result.get("cannot_rule_out") and verdict != "finding":
+        spots = [c for c in blind_spots_table(result) if c.header in {"Flaw", "Missed up to", "In words"}]
         parts += [Text(), _drawn(spots, title="What a pass cannot exclude")]
     return Group(*parts)
 

@@ -3,66 +3,298 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, Stream
+from dpaudit.stats import bonferroni
 from dpaudit.types import BlindSpot, Evidence
 
-__all__ = ["Repeats"]
+__all__ = ["Repeat", "Repeats", "WindowTable", "poisson_tail"]
 
-_WINDOW_BITS = 160.0
+_WINDOW_BITS = 96.0  # collision entropy that a long window has at least
+_LEAST_BITS = 32.0  # shorter calls are not looked at one by one
+_REAL_BITS = 12.0  # collision entropy of one |value| of a real law, as coarse as it may be and count as honest here
+_HASH_BITS = 62.0
+_LONGEST = 4096
+_TABLE = 1 << 21
+_ANCHORS = 128  # about one value in so many starts a window
+_CHUNK = 1 << 15  # values looked at in one go, so that they stay in the processor's cache
+
+Hashes = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """One run of magnitudes at two places, each ``{"process": …, "call": …, "row": …}``, in the order drawn."""
+
+    first: Mapping[str, int]
+    again: Mapping[str, int]
+
+    @property
+    def across_processes(self) -> bool:
+        """Whether the two places lie in different processes."""
+        return self.first["process"] != self.again["process"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Law:
+    """What windows of the claimed law need: their length, bits, and the strip of |value| that starts one."""
+
+    length: int
+    bits: float  # collision entropy of one |value|
+    low: float
+    high: float
+    rate: float  # probability of the strip
+
+    @classmethod
+    def of(cls, claim: Claim) -> _Law:
+        """For a discrete law the exact −log2 Σ P(|X| = k)², and a length by its min-entropy.
+
+        Two windows that overlap, shifted by s, agree with probability Σ P(|X| = k)^(L/s + 1) and so on, which only the
+        min-entropy bounds: 2^-(L·H∞).
+        """
+        if not claim.discrete:
+            low, high = 1.5 * claim.standard_deviation, (1.5 + 4 / _ANCHORS) * claim.standard_deviation
+            length = math.ceil(_WINDOW_BITS / _REAL_BITS)
+            return cls(length, _REAL_BITS, low, 0.5 * (low + high), 1 / _ANCHORS)
+        k = np.arange(math.ceil(40 * claim.scale) + 2, dtype=np.float64)
+        gaussian = claim.family == "discrete-gaussian"
+        mass = np.exp(-0.5 * (k / claim.scale) ** 2) if gaussian else np.exp(-k / claim.scale)
+        mass[1:] *= 2
+        mass /= mass.sum()
+        length = min(_LONGEST, math.ceil(_WINDOW_BITS / max(-math.log2(mass.max()), 1e-3)))
+        wanted = min(1 / _ANCHORS, 1 / (8 * length))
+        first = 1 + int(np.argmax(mass[1:] <= wanted))
+        last = min(len(k) - 1, first + int(np.searchsorted(np.cumsum(mass[first:]), wanted)))
+        rate = float(mass[first : last + 1].sum())
+        return cls(length, -math.log2(float(mass @ mass)), first - 0.5, last + 0.5, rate)
+
+
+class WindowTable:
+    """Hashes of runs of magnitudes and where they lay: at most 2^21 of them, however long the run.
+
+    Two kinds of window. *Runs* are L values long; they begin with each call (and go on into the next ones of its block)
+    and wherever the magnitude of a value falls into a fixed narrow strip (about one place in 128): the content chooses
+    the places, so a replay is met whatever its offset. *Calls* shorter than L are looked at whole instead, where they
+    have 32 bits. When the table
+    is full, every second hash goes, by a bit of its own (consistent sampling: equal windows stay or go together).
+
+    Null: two windows of independent noise agree with probability at most 2^-bits, exactly for an exact discrete law,
+    with 12 bits a value for a real one (float32 has 24), and their hashes with 2^-62 more: a sum of mixed 64-bit words
+    times random odd factors collides with 2^-63 if the words differ in one lowest bit (Dietzfelbinger et al. 1997).
+    """
+
+    def __init__(self, claim: Claim, stream: Stream) -> None:
+        self._law = _Law.of(claim)
+        self.length = self._law.length
+        keys = np.frombuffer(stream.bytes(8 * (self.length + 2)), dtype="<u8").astype(np.uint64)
+        self._key, self._call_key, self._mask = keys[:-2] | np.uint64(1), keys[-2], keys[-1]
+        self._hashes: list[Hashes] = []
+        self._places: list[Hashes] = []
+        self._kept = self._dropped = 0
+        self._modulus = 1
+        self.windows: dict[int, int] = {}  # how many of each length were seen; whole calls count as negative lengths
+
+    def add(self, block: Block) -> None:
+        """Take in one block of calls."""
+        x = np.ascontiguousarray(block.values).ravel()
+        size = len(x) // block.calls
+        begins = np.arange(block.calls, dtype=np.int64) * size
+        runs = self._anchors(x)
+        if size < self.length and size * self._law.bits >= _LEAST_BITS:
+            self._take(block, x, begins, size, calls=True)
+        elif size == self.length:
+            self._take(block, x, begins, size, calls=False)
+            runs = runs[runs % size != 0]
+        else:
+            runs = np.union1d(begins, runs)
+        self._take(block, x, runs[runs <= len(x) - self.length], self.length, calls=False)
+
+    @property
+    def reach(self) -> float | None:
+        """A replayed run of so many values is met nine times in ten; None where nothing starts a window."""
+        return math.log(10) / self._law.rate + self.length if self._law.rate > 0 else None
+
+    def _anchors(self, x: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        found = []
+        for start in range(0, len(x), _CHUNK):
+            size = np.abs(x[start : start + _CHUNK])
+            here = np.flatnonzero((size >= self._law.low) & (size < self._law.high))
+            # a sampler that says hardly anything else must not cost more
+            found.append(here[: max(1, len(size) // (4 * self.length))] + start)
+        return np.concatenate(found)
+
+    def _take(
+        self, block: Block, x: npt.NDArray[np.float64], begins: npt.NDArray[np.int64], length: int, *, calls: bool
+    ) -> None:
+        if not len(begins):
+            return
+        kind = -length if calls else length
+        self.windows[kind] = self.windows.get(kind, 0) + len(begins)
+        step = max(1, (1 << 20) // length)
+        for part in (begins[i : i + step] for i in range(0, len(begins), step)):
+            hashes = self._hash(x, part, length)
+            if calls:
+                hashes ^= self._call_key + np.uint64(length)
+            self._keep(hashes, _pack(block, part, calls=calls))
+
+    def _hash(self, x: npt.NDArray[np.float64], begins: npt.NDArray[np.int64], length: int) -> Hashes:
+        first, last = int(begins[0]), int(begins[-1]) + length
+        # calls one after the other need no gathering
+        dense = last - first == length * len(begins) and bool((np.diff(begins) == length).all())
+        runs = x[first:last].reshape(-1, length) if dense else x[begins[:, None] + np.arange(length)]
+        words = np.abs(runs).view(np.uint64)
+        words ^= words >> np.uint64(32)  # so that trailing zeros do not stay zeros
+        words *= np.uint64(0x9E3779B97F4A7C15)
+        words ^= words >> np.uint64(29)
+        total: Hashes = words @ self._key[:length]
+        total ^= total >> np.uint64(31)
+        return total
+
+    def _keep(self, hashes: Hashes, places: Hashes) -> None:
+        if self._modulus > 1:
+            stays = self._chosen(hashes)
+            hashes, places = hashes[stays], places[stays]
+        self._hashes.append(hashes)
+        self._places.append(places)
+        self._kept += len(hashes)
+        if self._kept > _TABLE:
+            self._thin()
+
+    def _chosen(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
+        return np.asarray(((hashes ^ self._mask) & np.uint64(self._modulus - 1)) == 0)
+
+    def _thin(self) -> None:
+        """Keep two places of each hash at most, then every second hash until the table is half empty."""
+        hashes, places = np.concatenate(self._hashes), np.concatenate(self._places)
+        order = np.argsort(hashes, kind="stable")
+        hashes, places = hashes[order], places[order]
+        third = np.zeros(len(hashes), bool)
+        third[2:] = hashes[2:] == hashes[:-2]
+        self._dropped += int(third.sum())
+        hashes, places = hashes[~third], places[~third]
+        while len(hashes) > _TABLE // 2:
+            self._modulus *= 2
+            stays = self._chosen(hashes)
+            hashes, places = hashes[stays], places[stays]
+        self._hashes, self._places, self._kept = [hashes], [places], len(hashes)
+
+    def expected(self, *, calls: bool) -> float:
+        """Upper bound for the expected number of false repeats of one kind that the table has met."""
+        total = 0.0
+        for length, count in self.windows.items():
+            if (length < 0) == calls:
+                free = (
+                    -length if calls else length - 1
+                )  # a run's first value lies in the strip: no bits are counted for it
+                total += count**2 / 2 * (2.0 ** -(free * self._law.bits) + 2.0**-_HASH_BITS)
+        return total / self._modulus
+
+    def repeats(self, *, calls: bool) -> tuple[int, list[Repeat]]:
+        """How many windows of one kind repeat an earlier one, and up to 1000 of the first of them."""
+        if not self._kept:
+            return 0, []
+        hashes, places = np.concatenate(self._hashes), np.concatenate(self._places)
+        kind = (places & np.uint64(1)).astype(bool) == calls
+        hashes, places = hashes[kind], places[kind]
+        ordered = np.sort(hashes)
+        twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+        if not len(twice):
+            return 0, []
+        hit = np.isin(hashes, twice)
+        hashes, places = hashes[hit], places[hit]
+        order = np.argsort(hashes, kind="stable")
+        hashes, places = hashes[order], places[order]
+        again = np.flatnonzero(hashes[1:] == hashes[:-1]) + 1
+        found = [Repeat(_unpack(int(places[i - 1])), _unpack(int(places[i]))) for i in again[:1000]]
+        return len(again) + self._dropped, found
+
+
+# A place is one word: process + 1 (7 bits), call (32), row within the block's call (24), kind (1).
+def _pack(block: Block, begins: npt.NDArray[np.int64], *, calls: bool) -> Hashes:
+    rows, d = block.values.shape
+    row = begins // d
+    each = rows // block.calls
+    call = (block.call + row // each) & 0xFFFFFFFF
+    word = ((block.process + 1) & 0x7F) << 57 | call << 25 | np.minimum(row % each, 0xFFFFFF) << 1 | int(calls)
+    return np.asarray(word, np.int64).astype(np.uint64)
+
+
+def _unpack(word: int) -> dict[str, int]:
+    return {"process": (word >> 57) - 1, "call": word >> 25 & 0xFFFFFFFF, "row": word >> 1 & 0xFFFFFF}
 
 
 class Repeats:
-    """Looks for the same run of magnitudes twice, in one call or in different ones, with or without the signs flipped.
+    """Looks for the same run of magnitudes twice: in one call, in two, in two processes, with or without the signs flipped.
 
-    Runs are aligned windows of L values from the start of each call, compared by a keyed 64-bit hash of their bits. L is
-    so large that honest noise of the claimed law, even rounded to 16 bits, has less than 2^-160 per pair. Null: a repeat
-    then has probability below (number of windows)²/2·2^-64 (the hash), which is the p-value if one is seen. Not
-    claimed: repeats shifted against the windows, or of runs shorter than 2L − 1.
+    Memory is bounded (see :class:`WindowTable`). Null: the number of windows that repeat an earlier one is at most Poisson
+    with the expected number of colliding pairs, for whole short calls and for long runs apart; combined by Bonferroni.
+    The Poisson tail is used where collisions are so rare that they do not cluster (windows of 32 bits or more). Not
+    claimed: replays shorter than the blind spot says, and runs in noise that hardly ever leaves 0.
     """
 
-    looks_at = "repeated or replayed blocks"
+    looks_at = "repeated or replayed noise, within and across processes"
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
-        # collision entropy a value of the claimed law on its natural grid; a real law is taken as 16 bits at least
-        spread = math.log2(2 * math.sqrt(math.pi) * claim.standard_deviation) if claim.discrete else 12.0
-        self._length = min(4096, max(8, math.ceil(_WINDOW_BITS / max(spread, 0.02))))
-        self._key = np.frombuffer(stream.bytes(8 * self._length), dtype="<u8") | np.uint64(1)
-        self._hashes: list[npt.NDArray[np.uint64]] = []
-        self._windows = 0
+        self._table = WindowTable(claim, stream)
 
     def update(self, block: Block) -> None:
-        x = np.abs(block.values.ravel())
-        whole = len(x) // self._length
-        if not whole:
-            return
-        bits = x[: whole * self._length].view(np.uint64)
-        mixed = (bits ^ (bits >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)  # so that trailing zeros matter
-        mixed ^= mixed >> np.uint64(29)
-        self._hashes.append(mixed.reshape(whole, self._length) @ self._key)
-        self._windows += whole
+        if block.process >= 0:  # what a forked child says is the business of the fork test
+            self._table.add(block)
 
     def evidence(self, *, alpha: float) -> Evidence:
         del alpha
-        if not self._windows:
+        table = self._table
+        total = sum(table.windows.values())
+        if not total:
             return Evidence(p=1.0, statistic=0.0, effect="too few values for one window")
-        every = np.sort(np.concatenate(self._hashes))
-        repeated = int(np.count_nonzero(every[1:] == every[:-1]))
-        p = min(1.0, self._windows**2 / 2 * 2.0**-63) if repeated else 1.0
+        parts, found, repeated = {}, list[Repeat](), 0
+        for name, calls in (("whole calls", True), ("runs", False)):
+            count, places = table.repeats(calls=calls)
+            parts[name] = poisson_tail(count, table.expected(calls=calls))
+            repeated += count
+            found += places
+        effect = f"{repeated:,} of {total:,} windows seen before"
+        details: dict[str, Any] = {}
+        if found:
+            shown = next(_across_first(found))
+            details = {"first": dict(shown.first), "again": dict(shown.again), "windows": repeated}
+            effect += f", such as {_place(shown.first)} again in {_place(shown.again)}"
         blind = BlindSpot(
             test="repeats",
             flaw="replayed noise",
-            size=float(2 * self._length - 1),
+            size=table.reach,
             unit="values",
-            says="repeats of runs shorter than this, shifted ones, and any that lie farther apart than this audit looked",
+            says="repeats of runs shorter than this (unless they begin a call), and any that lie farther apart than "
+            "this audit looked",
         )
         return Evidence(
-            p=p,
+            p=bonferroni(list(parts.values())),
             statistic=float(repeated),
-            effect=f"{repeated:,} of {self._windows:,} windows of {self._length} values seen before",
+            effect=effect,
+            parts=parts,
             blind_spots=(blind,),
+            details=details,
         )
+
+
+def _across_first(found: list[Repeat]) -> Iterator[Repeat]:
+    """Two processes with the same noise prove more than one that repeats itself, so they are shown first."""
+    yield from (r for r in found if r.across_processes)
+    yield from found
+
+
+def _place(where: Mapping[str, int]) -> str:
+    return f"call {where['call']}, row {where['row']} of process {where['process']}"
+
+
+def poisson_tail(count: int, expected: float) -> float:
+    """P(Poisson(expected) ≥ count)."""
+    return float(scipy.special.gammainc(count, expected)) if count else 1.0

@@ -15,17 +15,19 @@ if TYPE_CHECKING:
     from dpaudit.experiments.arm import Arm
     from dpaudit.experiments.spec import Cell
 
-__all__ = ["MEASURES", "measure", "summary"]
+__all__ = ["ALONE", "MEASURES", "measure", "summary"]
 
-MEASURES = ("attack", "error", "gain", "precision", "profile", "reconstruction", "timing", "which-bin")
+ALONE = ("calibration", "keyless", "power", "zoo")
+"""Kinds that need no host, source or key: their cells have ``[grid]``, ``trials`` and ``seed`` only, ``arm`` is None."""
+MEASURES = ("attack", "error", "gain", "precision", "profile", "reconstruction", "timing", "which-bin", *ALONE)
 
 
 def _module(kind: str) -> ModuleType:
     return importlib.import_module(f"dpaudit.experiments.measures.{kind.replace('-', '_')}")
 
 
-def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
-    """Run a cell's measurement (one of ``MEASURES``, or ``audit``)."""
+def measure(cell: Cell, arm: Arm | None) -> dict[str, Any]:
+    """Run a cell's measurement (one of ``MEASURES``, or ``audit``); ``arm`` is None for those in ``ALONE``."""
     outcome: dict[str, Any] = _module(cell.kind).measure(cell, arm)
     return outcome
 

@@ -1,0 +1,197 @@
+"""How fine the noise is: equal values, short uniforms, lattices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from dpaudit.claims import Claim
+from dpaudit.interfaces import Block, Stream
+from dpaudit.stats import bonferroni
+from dpaudit.types import BlindSpot, Evidence
+
+__all__ = ["Granularity"]
+
+_VALUE_BITS = 20  # an honest |value| is no likelier than 2^-20
+_PAIR_BITS = 24  # an honest length or angle of a pair, to 9 digits, is no likelier than 2^-24
+_SAMPLE = 1 << 17
+_STRETCH = 1 << 13
+_STRIPS = 16
+_DIGITS = 1e9
+_LATTICE = 2.0**-24  # coarsest step that passes, in claimed standard deviations
+_LATTICE_VALUES = 1 << 15
+
+Array = npt.NDArray[np.float64]
+Bins = npt.NDArray[np.int64]
+
+
+class Granularity:
+    """Duplicates among magnitudes, and among lengths and angles of pairs; lattices. For continuous claims only.
+
+    Looks at up to 2^17 values, in stretches of at most 2^13 at keyed places over the whole run: half from the first
+    half of a call, half from the same places of its second half, so that the two layouts of Box and Muller's pairs
+    (neighbours; two halves) can be put together again.
+
+    Composite null, "at least as fine as float32 with uniforms of 20 bits": no |value| has probability above 2^-20, no
+    squared length or angle of a pair (to 9 digits, Gaussian claims) above 2^-24, whatever the law. float32 normals from
+    uniforms of 24 bits are finer than both: their values by a factor 2^4, and for pairs rounding to float32 blurs the 9th
+    digit. Given the values before, the i-th repeats one of them with probability at most (i − 1)/M, M = 2^20 or 2^24, so
+    the number of repeats is at most a sum of independent Bernoulli((i − 1)/M), and as Bernoulli(q) is stochastically at
+    most Poisson(−ln(1 − q)), at most Poisson(−Σ ln(1 − (i − 1)/M)): exact at any sample size and in any tail. The same in
+    16 strips of equal claimed probability (M = 2^16), where a porous support shows. A lattice: with uniforms of float32,
+    the last of its 24 digits is 0 at most half the time, so all m values below σ/2 are multiples of a step above
+    2^-24 σ with probability at most 2^-m. Combined by Bonferroni.
+
+    Not claimed: anything finer than that, e.g. normals by inversion of a 21-bit uniform; that noise fits in float32 is
+    reported, not held against it.
+    """
+
+    looks_at = "coarse values: short uniforms, rounding, lattices, gaps"
+
+    def __init__(self, claim: Claim, stream: Stream) -> None:
+        self._claim = claim
+        self._rng = stream.numpy()
+        self._stretches: list[tuple[Array, Array]] = []  # (calls, w) of the first halves, and of the second
+        self._size = self._seen = 0
+        self._stride = 1
+
+    def update(self, block: Block) -> None:
+        if self._claim.discrete:
+            return
+        self._seen += 1
+        if self._seen % self._stride:
+            return
+        calls = block.values.reshape(block.calls, -1)[: _STRETCH // 2]
+        half = calls.shape[1] // 2
+        if not half:
+            return
+        width = min(half, max(1, _STRETCH // 2 // len(calls)))
+        start = int(self._rng.integers((half - width) // 2 + 1)) * 2  # even, so that neighbours stay pairs
+        start = min(start, half - width)
+        other = calls.shape[1] - half + start
+        self._stretches.append((calls[:, start : start + width].copy(), calls[:, other : other + width].copy()))
+        self._size += 2 * self._stretches[-1][0].size
+        while self._size > _SAMPLE:  # every second stretch goes, and of what comes every second is left out
+            self._stretches = self._stretches[1::2]
+            self._size = 2 * sum(a.size for a, _ in self._stretches)
+            self._stride *= 2
+
+    def evidence(self, *, alpha: float) -> Evidence:
+        del alpha
+        if self._claim.discrete:
+            return Evidence(p=1.0, statistic=0.0, effect="not applicable: the claimed law is discrete")
+        if not self._stretches:
+            return Evidence(p=1.0, statistic=0.0, effect="too few values")
+        x = np.concatenate([half.ravel() for pair in self._stretches for half in pair])
+        ordered = np.sort(np.abs(x))
+        parts: dict[str, float] = {}
+        bits: dict[str, float] = {}
+        parts["magnitudes"], bits["magnitudes"] = _duplicates(ordered, 2.0**_VALUE_BITS)
+        strips = self._strips(ordered)
+        parts["strips"] = bonferroni([p for p, _ in strips])
+        bits["strips"] = min(b for _, b in strips)
+        if self._claim.family == "gaussian":
+            for name, bins in self._pairs().items():
+                parts[name], bits[name] = _duplicates(np.sort(bins), 2.0**_PAIR_BITS)
+        step, parts["lattice"] = self._lattice(x)
+        details: dict[str, Any] = {f"bits, {name}": round(b, 2) for name, b in bits.items()}
+        details["significand bits"] = _significand_bits(x)
+        worst = min(parts, key=lambda name: parts[name])
+        if step is not None:
+            details["lattice step"] = step
+            effect = f"all values are multiples of {step:g}"
+        elif parts[worst] < 1e-3:
+            effect = f"about {bits[worst]:.1f} effective bits in {worst}"
+        else:
+            effect = f"finer than {math.floor(min(bits.values()))} bits wherever looked at"
+        blind = BlindSpot(
+            test="granularity",
+            flaw="coarse noise",
+            size=float(_VALUE_BITS),
+            unit="bits of resolution",
+            says=f"noise of more bits a value than this, or uniforms behind pairs of more than {_PAIR_BITS}",
+        )
+        return Evidence(
+            p=bonferroni(list(parts.values())),
+            statistic=min(bits.values()),
+            effect=effect,
+            parts=parts,
+            blind_spots=(blind,),
+            details=details,
+        )
+
+    def _strips(self, ordered: Array) -> list[tuple[float, float]]:
+        """Duplicates in each of 16 strips of |value| that the claimed law hits equally often."""
+        q = np.arange(1, _STRIPS) / _STRIPS
+        edges = scipy.special.ndtri((1 + q) / 2) if self._claim.family == "gaussian" else -np.log1p(-q)
+        places = np.searchsorted(ordered, edges * self._claim.scale)
+        # Given how many fall into it, a strip's values are independent with atoms of at most 2^-20 over its probability.
+        found = [_duplicates(part, 2.0**_VALUE_BITS / _STRIPS) for part in np.split(ordered, places)]
+        return [(p, b + math.log2(_STRIPS)) for p, b in found]
+
+    def _pairs(self) -> dict[str, Bins]:
+        """Squared lengths and angles to 9 digits, of neighbours and of a call's two halves."""
+        near = [h for pair in self._stretches for h in pair if h.shape[1] > 1]
+        layouts = {
+            "neighbours": [(h[:, 0 : h.shape[1] // 2 * 2 : 2].ravel(), h[:, 1::2].ravel()) for h in near],
+            "halves": [(a.ravel(), b.ravel()) for a, b in self._stretches],
+        }
+        bins = {}
+        for name, stretches in layouts.items():
+            if stretches:
+                a, b = (np.concatenate(side) / self._claim.scale for side in zip(*stretches, strict=True))
+                bins[f"lengths of {name}"] = _rounded(np.log(np.maximum(a * a + b * b, 1e-300)))
+                bins[f"angles of {name}"] = _rounded(np.arctan2(b, a))
+        return bins
+
+    def _lattice(self, x: Array) -> tuple[float | None, float]:
+        """The coarsest step 2^-k or 10^-k above 2^-24 σ that all values are multiples of, and its p-value."""
+        x = x[:: max(1, len(x) // _LATTICE_VALUES)]
+        finest = _LATTICE * self._claim.standard_deviation
+        m = int(np.count_nonzero((np.abs(x) < self._claim.standard_deviation / 2) & (x != 0)))
+        for base in (10.0, 2.0) if m else ():
+            k = math.ceil(-math.log(finest, base)) - 1  # base^-k is the finest step above the limit
+            if _multiples(x, base**-k):
+                while _multiples(x, base ** -(k - 1)) and base ** -(k - 1) < self._claim.standard_deviation:
+                    k -= 1
+                return base**-k, min(1.0, 2 * 2.0 ** -min(m, 1000))
+        return None, 1.0
+
+
+def _rounded(x: Array) -> Bins:
+    return np.floor(x * _DIGITS).astype(np.int64)
+
+
+def _duplicates(ordered: Array | Bins, atoms: float) -> tuple[float, float]:
+    """p-value of the number of repeats against atoms of at most 1/``atoms``, and −log2 of the share of equal pairs."""
+    n = len(ordered)
+    if n < 2 or n > atoms / 2:  # so many in one strip are for the tests of the distribution to see
+        return 1.0, math.log2(atoms)
+    new = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1], [True]]))
+    runs = np.diff(new).astype(np.float64)
+    repeats = n - len(runs)
+    pairs = float((runs * (runs - 1)).sum()) / 2
+    bits = math.log2(n * (n - 1) / 2 / max(pairs, 1.0))
+    if not repeats:
+        return 1.0, bits
+    return float(scipy.special.gammainc(repeats, _expected(n, atoms))), bits
+
+
+def _expected(n: int, atoms: float) -> float:
+    """−Σ ln(1 − i/M) for i < n, as ln M^n − ln(M!/(M − n)!)."""
+    return n * math.log(atoms) - math.lgamma(atoms + 1) + math.lgamma(atoms - n + 1)
+
+
+def _multiples(x: Array, step: float) -> bool:
+    scaled = x / step
+    return bool((np.abs(scaled - np.rint(scaled)) <= 1e-6).all())
+
+
+def _significand_bits(x: Array) -> int:
+    """The most digits that any value's significand needs: 53 for double, 24 for float32, 11 for float16."""
+    digits = int(np.bitwise_or.reduce(x.view(np.uint64) & np.uint64((1 << 52) - 1)))
+    return 54 - (digits & -digits).bit_length() if digits else 1
