@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test check format slow bench gpu clean
+.PHONY: help setup demo test check format slow bench gpu calibrate clean zoo
 
 help: ## What there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -44,6 +44,12 @@ bench: $(READY) ## Time and memory of the main commands
 gpu: $(READY) ## On a CUDA machine: the tests marked gpu, and the noise benchmark there
 	$(BIN)/pytest -m gpu
 	$(BIN)/python tests/bench_noise.py --device cuda
+
+zoo: $(READY) ## Audit every flawed sampler of the zoo at 10^7 values (an hour or more; go on with the same command)
+	$(BIN)/dpaudit run zoo --out runs/zoo --resume
+
+calibrate: $(READY) ## 2,100 audits of honest noise: the type-I table (a quarter of an hour; go on with the same command)
+	$(BIN)/dpaudit run calibrate --out runs/calibrate --resume
 
 clean: ## Remove what make made
 	rm -rf $(VENV) dist build dpaudit-demo runs

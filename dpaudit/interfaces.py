@@ -27,6 +27,7 @@ __all__ = [
     "NoiseSource",
     "RepeatableSampler",
     "SearchingTest",
+    "StartedSampler",
     "Stream",
     "Test",
     "ValueSampler",
@@ -167,6 +168,18 @@ class RepeatableSampler(ClosedSampler, Protocol):
 
 
 @runtime_checkable
+class StartedSampler(ClosedSampler, Protocol):
+    """A closed sampler that takes time to start, and knows ``dim`` and the like only afterwards."""
+
+    def start(self, *, timeout: float) -> None:
+        """Wait until it is ready.
+
+        Raises:
+            SamplerError: it died, or was not ready after ``timeout`` seconds.
+        """
+
+
+@runtime_checkable
 class ValueSampler(ClosedSampler, Protocol):
     """A closed sampler that is told which value its noise is for."""
 
@@ -217,8 +230,8 @@ class Block(Protocol):
     def process(self) -> int:
         """0, or the number of the other process that it was drawn from (started afresh, the same sampler).
 
-        −1: a forked child of process 0 with its state; such blocks go only to tests with ``sees_forks = True``, right
-        before what the parent drew.
+        −1: a forked child of process 0 with its state, right before what the parent drew. Blocks of other processes go
+        only to tests with the class attribute ``compares_processes = True``.
         """
 
     @property

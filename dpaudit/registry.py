@@ -22,7 +22,16 @@ __all__ = ["KINDS", "Plugin", "create", "load", "missing_extra", "nearest", "plu
 
 KINDS = ("sources", "samplers", "hosts", "attacks", "mitigations", "tests")
 
-_EXTRAS = {"torch": "torch", "numba": "torch", "dp_accounting": "accounting", "fpylll": "lattice"}
+_EXTRAS = {
+    "torch": "torch",
+    "numba": "torch",
+    "dp_accounting": "accounting",
+    "fpylll": "lattice",
+    "pyarrow": "parquet",
+    "opendp": "opendp",
+    "diffprivlib": "diffprivlib",
+    "opacus": "opacus",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ __all__ = [
     "Interval",
     "MechanismResult",
     "PluginOrigin",
+    "PowerPoint",
     "Provenance",
     "Reference",
     "TestResult",
@@ -158,6 +159,24 @@ class BlindSpot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PowerPoint:
+    """One point of the detectability map: flaws of ``size`` in ``unit`` are found with probability ≥ 0.9 at α = 0.01.
+
+    ``dim`` 0 stands for a sampler whose dimension the auditor chooses. ``found_low`` and ``found_high`` are the
+    Clopper-Pearson interval (95 %) of the share found at a measured point, None at an interpolated one.
+    """
+
+    flaw: str
+    dim: int
+    samples: int
+    size: float
+    unit: str
+    by: str
+    found_low: float | None = None
+    found_high: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """What one test of the battery says before α is split.
 
@@ -208,7 +227,8 @@ class TestResult:
 class AuditResult:
     """The verdict on one closed sampler against one claim.
 
-    ``dims`` are the vector lengths drawn, ``dims_refused`` those that the sampler would not serve.
+    ``dims`` are the vector lengths drawn, ``dims_refused`` those that the sampler would not serve. ``power`` is the
+    detectability map around this audit: what would have been found nine times in ten, by number of values.
 
     Guarantee: if the sampler is exactly what it claims, independently from value to value, the verdict is ``finding``
     with probability at most ``alpha``. Not claimed: that ``no-finding`` means honest; see ``cannot_rule_out``.
@@ -227,6 +247,7 @@ class AuditResult:
     sequential: bool = False
     seconds: float
     cannot_rule_out: tuple[BlindSpot, ...]
+    power: tuple[PowerPoint, ...] = ()
     provenance: Provenance
 
 
@@ -288,4 +309,5 @@ class MechanismResult:
     seconds: float
     advice: tuple[str, ...]
     cannot_rule_out: tuple[BlindSpot, ...]
+    power: tuple[PowerPoint, ...] = ()
     provenance: Provenance

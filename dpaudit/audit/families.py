@@ -12,11 +12,15 @@ from dpaudit.types import Evidence
 
 __all__ = ["Battery"]
 
+SEARCH = "keyless-search"
+"""The one test whose share of α the others can do without, and which speaks for itself of what it cannot see."""
 _FIRST_LOOK = 1 << 14
 
 
 class Battery:
     """All tests named (every registered one by default); in a ``with`` block, whose end closes their searches.
+
+    ``complete``: whether these are all that are registered, the keyless search apart.
 
     ``seen_after`` maps a test to how many values had been drawn when its p-value was first seen below its share of α;
     this is looked at when the number of values has grown fourfold, and nothing is decided by it.
@@ -30,6 +34,7 @@ class Battery:
         self.origins = [registry.plugin("tests", name).origin for name in chosen]
         counted = sum(not getattr(test, "advisory", False) for test in self._tests.values())
         self._share = alpha / max(1, counted)
+        self.complete = set(registry.plugins("tests")) - {SEARCH} <= set(chosen)
         self._look_at = _FIRST_LOOK
         self.seen_after: dict[str, int] = {}
 
@@ -42,9 +47,9 @@ class Battery:
                 test.close()
 
     def update(self, block: Block, *, drawn: int) -> None:
-        """Feed every test; what a forked child drew only to those that ask for it (it may be the parent's, honestly)."""
+        """Feed every test; what other processes drew only to those that compare them (it may be the same, for a reason)."""
         for test in self._tests.values():
-            if block.process >= 0 or getattr(test, "sees_forks", False):
+            if block.process == 0 or getattr(test, "compares_processes", False):
                 test.update(block)
         if drawn >= self._look_at:
             self._look_at = 4 * drawn
@@ -52,6 +57,15 @@ class Battery:
                 looked = name in self.seen_after or isinstance(test, SearchingTest)
                 if not looked and test.evidence(alpha=self._share).p <= self._share:
                     self.seen_after[name] = drawn
+
+    @property
+    def accuses(self) -> bool:
+        """Whether some test that does not search is below its share of α, so that a finding is certain."""
+        return any(
+            test.evidence(alpha=self._share).p <= self._share
+            for test in self._tests.values()
+            if not isinstance(test, SearchingTest) and not getattr(test, "advisory", False)
+        )
 
     def search(self, deadline: float) -> None:
         """Let the searching tests search, one after the other."""

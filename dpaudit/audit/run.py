@@ -16,27 +16,30 @@ from dpaudit.audit.bits import BitWriter
 from dpaudit.audit.drawing import Drawing, Progress
 from dpaudit.audit.families import Battery
 from dpaudit.audit.plan import DEFAULT_SAMPLES, Call, growing_plan, make_plan
+from dpaudit.audit.power import blind_spots, frontier, measured_curves, read_table
 from dpaudit.audit.sequential import Betting
 from dpaudit.audit.verdict import judge, never_excluded
 from dpaudit.claims import Claim
 from dpaudit.errors import SamplerOutputError, SamplerTimeoutError, UsageError
-from dpaudit.interfaces import ClosedSampler, ValueSampler
+from dpaudit.interfaces import ClosedSampler, StartedSampler, ValueSampler
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
 from dpaudit.samplers import open_sampler
-from dpaudit.types import AuditResult, TestResult, Verdict
+from dpaudit.types import AuditResult, BlindSpot, PowerPoint, TestResult, Verdict
 
 __all__ = ["audit_sampler", "run_audit"]
 
 MINIMUM_SAMPLES = 1_000
+CAUSE_SECONDS = 3.0
+MAP_ALPHA = 0.01  # that the detectability map was measured at; a larger α sees more
 DRAWING_SECONDS = 600.0
-SEARCH_SECONDS = 15.0  # after the last value, where no time limit was named
+SEARCH_SECONDS = 15.0  # after the last value, where no time limit was named; less for a smaller audit
 
 
 def audit_sampler(
     sampler: str,
     *,
-    claim: str,
+    claim: str | None = None,
     dim: int | None = None,
     samples: int = DEFAULT_SAMPLES,
     alpha: float = 0.01,
@@ -52,11 +55,12 @@ def audit_sampler(
 ) -> AuditResult:
     """Audit a closed sampler, named as on the command line (``python:MODULE:FUNCTION``, ``library:…``, …).
 
-    ``samples`` counts single values. ``time_limit`` is in seconds of wall time for everything; without it the values
-    have 10 minutes and a search for hidden directions 15 seconds after them. Without ``seed`` a fresh one is drawn and
-    reported. ``tests`` are names (all that are registered by default). ``sequential`` stops at the first clear finding
-    and stays valid at any time it is stopped. ``bits`` is a file or FIFO that gets the top 16 bits of Φ(z) of every
-    value, for an external battery.
+    ``claim`` may be left out where the sampler says it itself (the library adapters). ``samples`` counts single values.
+    ``time_limit`` is in seconds of wall time for everything; without it the values have 10 minutes, and a search for
+    hidden directions 15 seconds after them (less in proportion below 1e7 values). Without ``seed`` a fresh one is drawn
+    and reported. ``tests`` are names (all that are registered by default). ``sequential`` stops at the first clear
+    finding and stays valid at any time it is stopped. ``bits`` is a file or FIFO that gets the top 16 bits of Φ(z) of
+    every value, for an external battery.
 
     Formal guarantee: see :class:`~dpaudit.types.AuditResult`.
 
@@ -68,7 +72,7 @@ def audit_sampler(
     'finding'
     """
     used = secrets.token_hex(8) if seed is None else str(seed)
-    law = Claim.parse(claim)
+    law = None if claim is None else Claim.parse(claim)
     _check(alpha, time_limit, samples)
     extra = [
         *(["--dtype", dtype] if dtype != "f64" else []),
@@ -76,7 +80,13 @@ def audit_sampler(
         *(["--mitigation", mitigation] if mitigation else []),
         *(["--sequential"] if sequential else []),
     ]
-    with open_sampler(sampler, seed=used, dtype=dtype, text_mode=text, mitigation=mitigation) as opened:
+    closed = open_sampler(sampler, seed=used, dtype=dtype, text_mode=text, mitigation=mitigation)
+    if law is None:
+        own = getattr(closed, "claim", None)
+        if own is None:
+            raise UsageError(f"claim=None: {sampler} does not say what it claims; give one, e.g. gaussian:sigma=1")
+        law = Claim.parse(own)
+    with closed as opened:
         return run_audit(
             opened,
             claim=law,
@@ -125,6 +135,9 @@ def run_audit(
     """
     _check(alpha, time_limit, samples)
     started = time.monotonic()
+    limit = DRAWING_SECONDS if time_limit is None else time_limit
+    if isinstance(sampler, StartedSampler):
+        sampler.start(timeout=limit)
     if sampler.dim is not None and dim not in (None, sampler.dim):
         raise UsageError(f"dim={dim}: {sampler.name} only gives vectors of {sampler.dim}; leave --dim out")
     plan = _plan(sampler, samples, dim if dim is not None else sampler.dim, sequential)
@@ -136,7 +149,6 @@ def run_audit(
     weight = 2.0 if sequential else 1.0
     battery = Battery(tests, claim, root, alpha=alpha / weight)
     betting = Betting(claim, root, alpha=alpha / weight) if sequential else None
-    limit = DRAWING_SECONDS if time_limit is None else time_limit
     drawing = Drawing(
         sampler,
         plan,
@@ -158,7 +170,9 @@ def run_audit(
             raise SamplerTimeoutError(drawing.late)
         won = betting is not None and betting.won
         if not won:
-            battery.search(started + limit if time_limit is not None else time.monotonic() + SEARCH_SECONDS)
+            if progress is not None:
+                progress(planned, planned)
+            battery.search(_patience(battery, started, samples, time_limit))
         results, blind = judge(battery.evidence() if not won else {}, alpha=alpha, weight=weight)
     bets = betting.results(alpha=alpha) if betting is not None else []
     words = ["dpaudit", "audit", sampler.name, "--claim", str(claim), *(["--dim", str(dim)] if dim else []), *options]
@@ -173,6 +187,7 @@ def run_audit(
         for t in (*sorted(bets, key=lambda t: t.p), *results)
     )
     verdict, reason = _verdict(found, drawing, won)
+    spots, curves = _excludes_not(claim, battery, drawing, plan, blind, alpha)
     return AuditResult(
         verdict=verdict,
         reason=reason,
@@ -186,9 +201,30 @@ def run_audit(
         dims_refused=tuple(sorted(drawing.refused)),
         sequential=sequential,
         seconds=time.monotonic() - started,
-        cannot_rule_out=(*never_excluded(claim, tuple(drawing.dims)), *blind) if verdict == "no-finding" else (),
+        cannot_rule_out=spots if verdict == "no-finding" else (),
+        power=curves if verdict == "no-finding" else (),
         provenance=collect(seed=seed, plugins=battery.origins),
     )
+
+
+def _excludes_not(
+    claim: Claim, battery: Battery, drawing: Drawing, plan: Sequence[Call], blind: Sequence[BlindSpot], alpha: float
+) -> tuple[tuple[BlindSpot, ...], tuple[PowerPoint, ...]]:
+    """What a pass leaves room for, and the part of the detectability map that it comes from.
+
+    The map was measured for the whole battery on a continuous claim at α = 0.01; elsewhere the tests' own words stand
+    alone. Where it says something of a flaw, that replaces a test's own estimate.
+    """
+    always = never_excluded(claim, tuple(drawing.dims))
+    if not battery.complete or claim.discrete or alpha < MAP_ALPHA:
+        return (*always, *blind), ()
+    main = {call.d for call in plan}
+    dim = main.pop() if len(main) == 1 else None
+    measured = frontier(dim=dim, samples=drawing.drawn)
+    flaws = {p.flaw for p in measured}
+    curves = [p for flaw, curve in measured_curves(read_table(), dim=dim).items() if flaw in flaws for p in curve]
+    own = [b for b in blind if b.flaw not in flaws]
+    return (*always, *blind_spots(measured), *own), (*curves, *measured)
 
 
 def _plan(sampler: ClosedSampler, samples: int, dim: int | None, sequential: bool) -> tuple[Call, ...]:
@@ -197,6 +233,13 @@ def _plan(sampler: ClosedSampler, samples: int, dim: int | None, sequential: boo
         return make_plan(samples, dim=dim, available=sampler.available, takes_value=takes_value)
     first = growing_plan(samples // 2, dim=dim)
     return (*first, *make_plan(samples - sum(c.size for c in first), dim=dim, takes_value=takes_value))
+
+
+def _patience(battery: Battery, started: float, samples: int, time_limit: float | None) -> float:
+    """Until when searches may go on; a finding that is certain without them needs them for its cause only."""
+    now = time.monotonic()
+    asked = now + SEARCH_SECONDS * min(1.0, samples / DEFAULT_SAMPLES) if time_limit is None else started + time_limit
+    return min(asked, now + CAUSE_SECONDS) if battery.accuses else asked
 
 
 def _reproduce(words: Sequence[str], test: TestResult, alpha: float, seed: str, drawn: int) -> str:

@@ -64,12 +64,12 @@ def demo(
 def audit(
     sampler: Annotated[str, typer.Argument(help="What to audit; see below.", show_default=False)],
     claim: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="gaussian:sigma=1 | laplace:scale=1 | discrete-gaussian:sigma=10 | discrete-laplace:scale=10",
+            help="gaussian:sigma=1 | laplace:scale=1 | discrete-gaussian:sigma=10 | discrete-laplace:scale=10; a library's mechanism says its own.",
             show_default=False,
         ),
-    ],
+    ] = None,
     dim: Annotated[
         int | None, typer.Option(help="Values a vector; without it the auditor chooses.", show_default=False)
     ] = None,
@@ -77,14 +77,34 @@ def audit(
     alpha: Annotated[
         float, typer.Option(help="Chance of a finding against an honest sampler, all tests together.")
     ] = 0.01,
-    time_limit: Annotated[float, typer.Option(help="Seconds for the whole audit.")] = 600,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds for the whole audit; the search for hidden directions takes what the values leave of it.",
+            show_default="600 for the values, 15 for the search",
+        ),
+    ] = None,
+    tests: Annotated[
+        str | None,
+        typer.Option(help="Only these tests, e.g. moments,tails; see dpaudit list tests.", show_default=False),
+    ] = None,
+    sequential: Annotated[
+        bool, typer.Option("--sequential", help="Stop at the first clear finding; valid whenever it stops.")
+    ] = False,
+    bits: Annotated[
+        Path | None,
+        typer.Option(
+            help="File or FIFO that gets 16 uniform bits a value, e.g. for PractRand: RNG_test stdin16.",
+            show_default=False,
+        ),
+    ] = None,
     seed: Annotated[
         str | None,
         typer.Option(
             help="For the auditor's own randomness and registered sources; fresh if not given.", show_default=False
         ),
     ] = None,
-    dtype: Annotated[Literal["f64", "f32"], typer.Option(help="What command: and .bin write.")] = "f64",
+    dtype: Annotated[Literal["f64", "f32"], typer.Option(help="What command:, http: and .bin write.")] = "f64",
     text: Annotated[bool, typer.Option("--text", help="command: prints decimal numbers.")] = False,
     mitigation: Annotated[
         str | None,
@@ -108,7 +128,11 @@ def audit(
 
     library:./libnoise.so:SYMBOL — void f(double *out, size_t n, size_t d)
 
-    file:samples.npy — also .csv .bin
+    http://127.0.0.1:8000/noise — POST {"n", "d"}, raw little-endian float64 back (--dtype f32)
+
+    file:samples.npy — also .npz .csv .parquet .bin
+
+    LIB:MECHANISM[:opt=value,…] — as the library ships it: numpy scipy torch opacus opendp diffprivlib stdlib, e.g. numpy:laplace:scale=2
 
     NAME — a registered source with options as NAME:opt=value,… ; see dpaudit list sources
 
@@ -126,10 +150,84 @@ def audit(
         samples=samples,
         alpha=alpha,
         time_limit=time_limit,
+        tests=tests.split(",") if tests is not None else None,
+        sequential=sequential,
+        bits=bits,
         seed=seed,
         dtype=dtype,
         text=text,
         mitigation=mitigation,
+        out=out,
+        output=output,
+    )
+
+
+@app.command()
+def mechanism(
+    name: Annotated[str, typer.Argument(metavar="MECHANISM", help="What to audit; see below.", show_default=False)],
+    claim_epsilon: Annotated[float, typer.Option(help="The ε it claims.", show_default=False)],
+    claim_delta: Annotated[float, typer.Option(help="The δ it claims.")] = 0.0,
+    claim_mu: Annotated[
+        float | None, typer.Option(help="Also judge a claim of μ-Gaussian DP.", show_default=False)
+    ] = None,
+    neighbours: Annotated[
+        str | None,
+        typer.Option(
+            help="Query results to hide from each other: 0,1 or '0,0,0;1,0,0' or a.npy;b.npy", show_default=False
+        ),
+    ] = None,
+    samples: Annotated[float, typer.Option(help="Releases to draw at each neighbour.", show_default="2e5")] = 2e5,
+    alpha: Annotated[float, typer.Option(help="Chance of a false finding, or of any bound being wrong.")] = 0.01,
+    time_limit: Annotated[float, typer.Option(help="Seconds for the whole audit.")] = 600,
+    seed: Annotated[
+        str | None, typer.Option(help="For the auditor's own randomness; fresh if not given.", show_default=False)
+    ] = None,
+    real_numbers: Annotated[
+        bool, typer.Option("--real-numbers", help="What the last bits of releases show is reported, but is no finding.")
+    ] = False,
+    guesses: Annotated[
+        int | None,
+        typer.Option(
+            help="scores: guesses to make, chosen beforehand; several numbers are tried if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Also write report.html and result.json here.", show_default=False)
+    ] = None,
+    output: FormatOption = "text",
+) -> None:
+    """Is this whole mechanism as private as it claims to be?
+
+    Draws releases at two neighbouring query results, learns from one half which events tell them apart, and counts
+    these in the other half: a lower bound for ε at δ that holds with confidence 1 − α.
+
+    [bold]MECHANISM[/bold] is one of
+
+    LIB:MECH — a library's mechanism with options, e.g. numpy:laplace:scale=1, opendp:laplace:scale=1
+
+    python:MODULE:FUNCTION — f(value, n) -> n releases
+
+    scores:FILE — scores of canaries from one run: .csv or .npz with score and member (0 or 1, by fair coins)
+
+    Exit code 0: nothing contradicts the claim. 1: a finding. 3: the mechanism died, kept silent, or gave too little.
+
+    Example: dpaudit mechanism numpy:laplace:scale=1 --neighbours 0,1 --claim-epsilon 1
+    """
+    from dpaudit.cli import mechanisms
+
+    mechanisms.mechanism(
+        name,
+        claim_epsilon=claim_epsilon,
+        claim_delta=claim_delta,
+        claim_mu=claim_mu,
+        neighbours=neighbours,
+        samples=samples,
+        alpha=alpha,
+        time_limit=time_limit,
+        seed=seed,
+        real_numbers=real_numbers,
+        guesses=guesses,
         out=out,
         output=output,
     )
@@ -188,6 +286,40 @@ def run(
     from dpaudit.cli import experiments
 
     experiments.run(experiment, out=out, resume=resume, trials=trials, output=output)
+
+
+@app.command()
+def frontier(
+    dim: Annotated[
+        int | None, typer.Option(help="Values a vector; without it the auditor chooses.", show_default=False)
+    ] = None,
+    samples: Annotated[float, typer.Option(help="Values that the audit draws.", show_default="1e7")] = 1e7,
+    seconds: Annotated[float, typer.Option(help="Seconds that the search for hidden directions has.")] = 15,
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            help="Read the map from this folder of dpaudit run frontier, not from the package.", show_default=False
+        ),
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(help="Also write the whole map as CSV, as the package carries it.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Also write report.html (with the figure) and result.json here.", show_default=False),
+    ] = None,
+    output: FormatOption = "text",
+) -> None:
+    """The detectability map: which flaws an audit of so many values would have seen nine times in ten.
+
+    What a pass cannot exclude comes from here. dpaudit run frontier measures it anew.
+
+    Example: dpaudit frontier --dim 64 --samples 1e6 --seconds 60
+    """
+    from dpaudit.cli import frontiers
+
+    frontiers.show(dim=dim, samples=samples, seconds=seconds, table=table, write=write, out=out, output=output)
 
 
 @app.command(name="list")

@@ -25,7 +25,7 @@ def audit(
     samples: float,
     out: Path | None,
     output: str,
-    claim: str,
+    claim: str | None,
     alpha: float,
     seed: str | None,
     **options: Any,
@@ -43,7 +43,12 @@ def audit(
                 samples=int(samples),
                 alpha=alpha,
                 seed=seed,
-                progress=lambda done, total: bar.update(task, completed=done, total=total),
+                progress=lambda done, total: bar.update(
+                    task,
+                    completed=done,
+                    total=total,
+                    description="values drawn" if done < total else "searching for hidden directions",
+                ),
                 **options,
             )
         except SamplerError as error:
@@ -66,7 +71,7 @@ def audit(
 
 
 def _inconclusive(
-    sampler: str, claim: str, alpha: float, seed: str | None, seconds: float, error: SamplerError
+    sampler: str, claim: str | None, alpha: float, seed: str | None, seconds: float, error: SamplerError
 ) -> dict[str, Any]:
     return {
         "verdict": "inconclusive",

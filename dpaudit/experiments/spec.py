@@ -27,8 +27,9 @@
 
 Other measurements than attacks (``measure = "precision"`` and so on, see ``measures/``) may have axes of their own in
 ``[grid]``; those that audit samplers of their own (``zoo``, ``calibration``, ``power``, ``keyless``) have nothing but
-that. ``keys`` renews the attacker's key so many times a cell. ``[published]`` names the values to set beside ours;
-``[[column]]`` and ``[[figure]]`` say what the report shows (``dpaudit.report``, documents of kind "measurements").
+that, and their ``[[exclude]]`` names values of it. ``keys`` renews the attacker's key so many times a cell.
+``[published]`` names the values to set beside ours; ``[[column]]`` and ``[[figure]]`` say what the report shows
+(``dpaudit.report``, documents of kind "measurements").
 """
 
 from __future__ import annotations
@@ -135,7 +136,8 @@ class Spec:
     def _cells(self) -> Iterator[Cell]:
         if self.measure in ALONE:
             for grid in _expand(self.grid):
-                yield Cell(self.measure, {"grid": grid, "seed": self.seed, "trials": self.trials})
+                if not any(all(grid.get(k) in _listed(v) for k, v in e.items()) for e in self.exclude):
+                    yield Cell(self.measure, {"grid": grid, "seed": self.seed, "trials": self.trials})
             return
         axes = (self.epsilon, _expand(self.host), _expand(self.key), _expand(self.grid))
         for epsilon, host, key, grid in itertools.product(*axes):
@@ -174,6 +176,10 @@ class Spec:
             )
             for e in self.exclude
         )
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _expand(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

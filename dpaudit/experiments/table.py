@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpaudit.experiments.arms_table import arm_rows
-from dpaudit.experiments.measures import summary
+from dpaudit.experiments.measures import gathered, summary
 from dpaudit.experiments.published import LEVEL, agrees, published_value
 from dpaudit.types import CellResult, to_dict
 
@@ -30,7 +30,7 @@ def make_document(spec: Mapping[str, Any], results: Sequence[CellResult], *, com
     }
     if not spec["columns"]:
         return {**document, "rows": arm_rows(results)}
-    rows = [_row(spec["published"], r) for r in results if r.kind != "audit"]
+    rows = gathered(spec["measure"], [_row(spec["published"], r) for r in results if r.kind != "audit"])
     misses = [row for row in rows if row.get("agrees") is False]
     return {
         **document,

@@ -14,15 +14,15 @@ __all__ = ["finite", "plain_f64", "request", "said"]
 _LONGEST = 500
 
 
-def request(n: int, d: int, timeout: float) -> None:
+def request(n: int, d: int, timeout: float, *, calls: int = 1) -> None:
     """Refuse an impossible request.
 
     Raises:
-        UsageError: ``n`` or ``d`` below 1, or ``timeout`` not above 0.
+        UsageError: ``n``, ``d`` or ``calls`` below 1, or ``timeout`` not above 0.
     """
-    for name, value in (("n", n), ("d", d)):
+    for name, value in (("n", n), ("d", d), ("calls", calls)):
         if value < 1:
-            raise UsageError(f"{name}={value}: a draw has at least one row and one column; ask for 1 or more")
+            raise UsageError(f"{name}={value}: a draw has at least one call, row and column; ask for 1 or more")
     if math.isnan(timeout) or timeout <= 0:
         raise UsageError(f"timeout={timeout}: a time limit is above 0; give it in seconds")
 
@@ -52,7 +52,7 @@ def plain_f64(name: str, dtype: str, text_mode: bool) -> None:
     """
     if dtype != "f64":
         raise UsageError(
-            f"dtype={dtype}: only command: and file:….bin are read as another type; leave it out of {name}"
+            f"dtype={dtype}: only command:, http: and file:….bin are read as another type; leave it out of {name}"
         )
     if text_mode:
         raise UsageError(f"text_mode={text_mode}: only command: is read as text; leave it out of {name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import shlex
 import shutil
@@ -19,6 +20,7 @@ __all__ = ["CommandSampler"]
 _TYPES = {"f64": "<f8", "f32": "<f4"}
 _CHUNK = 1 << 18
 _LONGEST_NUMBER = 400
+_LEAST = 1e-3  # seconds; less is left, and the draw says that it is late
 
 Array = npt.NDArray[np.float64]
 
@@ -78,7 +80,8 @@ class CommandSampler:
         if not self._open:
             raise UsageError(f"sampler {self.name}: not open; draw inside `with`")
         deadline = time.monotonic() + timeout
-        process = Process([word.replace("{n}", str(n)).replace("{d}", str(d)) for word in self._argv])
+        argv = [word.replace("{n}", str(n)).replace("{d}", str(d)) for word in self._argv]
+        process = Process(argv, seconds=timeout)
         try:
             values, short = (self._read_text if self._text else self._read_binary)(process, n, d, deadline)
             code, how = process.ending(deadline=deadline)
@@ -95,6 +98,26 @@ class CommandSampler:
         if short:
             raise self._wrong(short, n, d)
         return finite(values.reshape(n, d), self.name)
+
+    def draw_calls(self, calls: int, n: int, d: int, *, timeout: float) -> tuple[Array, Array]:
+        """Run the program ``calls`` times: values (calls·n, d) and each run's seconds of wall time, its start included.
+
+        Raises as :meth:`draw` does; ``timeout`` is for all of them.
+        """
+        request(n, d, timeout, calls=calls)
+        deadline = time.monotonic() + timeout
+        values, seconds = np.empty((calls, n, d)), np.empty(calls)
+        for i in range(calls):
+            started = time.perf_counter()
+            values[i] = self.draw(n, d, timeout=max(deadline - time.monotonic(), _LEAST))
+            seconds[i] = time.perf_counter() - started
+        return values.reshape(calls * n, d), seconds
+
+    def again(self) -> CommandSampler:
+        """The same program; every draw is a process of its own anyway."""
+        other = copy.copy(self)
+        other._open = False
+        return other
 
     def _wrong(self, gave: str, n: int, d: int) -> SamplerOutputError:
         remedy = "write that many" if self._text else "write that many, or say its type with dtype (f64 or f32)"

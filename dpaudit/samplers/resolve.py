@@ -21,11 +21,19 @@ def open_sampler(
     - ``python:MODULE:FUNCTION``: ``f(n, d)`` → array (n, d), or ``f(size=(n, d))`` if it has a parameter ``size``;
     - ``command:./sampler {n} {d}``: little-endian ``dtype`` on stdout, or decimal numbers with ``text_mode``;
     - ``library:./libnoise.so:SYMBOL``: ``void f(double *out, size_t n, size_t d)``;
-    - ``file:samples.npy``, ``.csv`` or ``.bin`` (little-endian ``dtype``);
+    - ``http://HOST:PORT/PATH``, ``https://…``: POST of ``{"n", "d"}``, raw little-endian ``dtype`` back;
+    - ``file:samples.npy``, ``.npz``, ``.csv``, ``.parquet`` or ``.bin`` (little-endian ``dtype``);
+    - ``LIB:MECH[:opt=value,…]``: the noise of a library's mechanism, e.g. ``numpy:laplace:scale=2``, ``opendp:gaussian``;
     - ``KIND:TARGET`` for a kind that a plug-in registers in the group ``dpaudit.samplers``.
 
-    ``seed`` fixes the numbers of registered sources only. Not claimed: that the sandbox holds against code which means
-    to break out; it keeps crashes, hangs and left-over processes away from the audit, not malice.
+    ``seed`` fixes the numbers of registered sources only.
+
+    Every foreign process is held to limits on memory, output, files, processes and time (``dpaudit.samplers.limits``) and
+    ends, with all that it started, when the ``with`` block does or this process dies. On Linux, where the kernel allows,
+    it runs in namespaces of its own: without the network, and without a way to reach a process outside. Files are read and
+    written as before. Not claimed: that this holds against code made to break out of it (a fault in the kernel, files left
+    for others to run); without namespaces, that code which hunts for the process that holds it leaves nothing behind; or
+    that a sampler cannot tell that it is watched: its environment does not say so, its parents and its timing may.
 
     Raises:
         UnknownNameError: no such kind, source or mitigation.
@@ -40,9 +48,8 @@ def open_sampler(
     if name not in kinds:
         near = registry.nearest(name, [*sources, *kinds])
         near = near if "did you mean" in near else ";"  # the full lists follow anyway
-        planned = " http is not built yet, wrap the endpoint in python: or command:;" if name == "http" else ""
         raise UnknownNameError(
-            f"sampler={name}: not known{near}{planned} sources, written NAME[:opt=value]: {', '.join(sources)}; "
+            f"sampler={name}: not known{near} sources, written NAME[:opt=value]: {', '.join(sources)}; "
             f"kinds, written KIND:TARGET: {', '.join(kinds)}"
         )
     if mitigation is not None:

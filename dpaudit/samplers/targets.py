@@ -8,7 +8,7 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -22,7 +22,7 @@ from dpaudit import registry
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.samplers.check import said
 
-__all__ = ["Target", "answered", "open_target"]
+__all__ = ["Target", "answered", "named_function", "open_target"]
 
 _GUARD = 512  # doubles past the end of a library's buffer
 _UNWRITTEN = np.uint64(0x7FF8_6470_6175_6469)  # a NaN that no sampler writes by chance
@@ -30,9 +30,16 @@ _UNWRITTEN = np.uint64(0x7FF8_6470_6175_6469)  # a NaN that no sampler writes by
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Something to call as ``draw(n, d, call)``; ``ours`` if the errors it raises are dpaudit's own."""
+    """Something to call as ``draw(n, d, call)``; ``ours`` if the errors it raises are dpaudit's own.
+
+    ``draw_at(value, n, d, call)`` returns ``value`` + noise, where the target is told what its noise is for.
+    ``release(value, n)``, of a whole mechanism, makes ``n`` releases of ``value`` (m,), holds them for the next draw, and
+    says how long one is.
+    """
 
     draw: Callable[[int, int, int], Any]
+    draw_at: Callable[[float, int, int, int], Any] | None = None
+    release: Callable[[npt.NDArray[np.float64], int], int] | None = None
     dim: int | None = None
     ours: bool = False
 
@@ -44,12 +51,7 @@ def open_target(spec: Mapping[str, Any]) -> Target:
         UsageError: it is not there, or cannot be imported.
     """
     sys.path.insert(0, os.getcwd())
-    place, member = spec["place"], spec["member"]
-    if spec["kind"] == "python":
-        return _python(place, member)
-    if spec["kind"] == "library":
-        return _library(place, member, spec["name"])
-    return _source(place, member, spec["seed"])
+    return _OPENERS[spec["kind"]](spec)
 
 
 def answered(given: Any, n: int, d: int, name: str) -> npt.NDArray[np.float64]:
@@ -92,7 +94,12 @@ def _import(place: str) -> ModuleType:
         raise UsageError(f"module={place}: cannot be imported ({said(error)}); {remedy}") from None
 
 
-def _python(place: str, member: str) -> Target:
+def named_function(place: str, member: str) -> Callable[..., Any]:
+    """A function of a module or a file.
+
+    Raises:
+        UsageError: it is not there, not callable, or cannot be imported.
+    """
     module = _import(place)
     try:
         function = attrgetter(member)(module)
@@ -104,21 +111,33 @@ def _python(place: str, member: str) -> Target:
         raise UsageError(
             f"function={member}: in {place} it is {type(function).__name__}, not callable; name a function"
         )
-    if _wants_size(function):
+    found: Callable[..., Any] = function
+    return found
+
+
+def _python(spec: Mapping[str, Any]) -> Target:
+    function = named_function(spec["place"], spec["member"])
+    parameters = _parameters(function)
+    if "value" in parameters:
+        return Target(
+            draw=lambda n, d, _: function(n, d, value=0.0),
+            draw_at=lambda value, n, d, _: function(n, d, value=value),
+        )
+    if "size" in parameters and "n" not in parameters:
         return Target(draw=lambda n, d, _: function(size=(n, d)))
     return Target(draw=lambda n, d, _: function(n, d))
 
 
-def _wants_size(function: Callable[..., Any]) -> bool:
+def _parameters(function: Callable[..., Any]) -> Collection[str]:
     try:
-        parameters = inspect.signature(function).parameters
+        return inspect.signature(function).parameters
     except (TypeError, ValueError):  # compiled, without a signature: numpy writes it first in the docstring
         first = (getattr(function, "__doc__", None) or "").lstrip().split("\n")[0]
-        return "size=None" in first
-    return "size" in parameters and "n" not in parameters
+        return ["size"] if "size=None" in first else []
 
 
-def _library(path: str, symbol: str, name: str) -> Target:
+def _library(spec: Mapping[str, Any]) -> Target:
+    path, symbol, name = spec["place"], spec["member"], spec["name"]
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
@@ -148,12 +167,13 @@ def _library(path: str, symbol: str, name: str) -> Target:
     return Target(draw=draw, ours=True)
 
 
-def _source(text: str, mitigation: str | None, seed: str) -> Target:
+def _source(spec: Mapping[str, Any]) -> Target:
     from dpaudit.randomness import KeyedStream  # with cryptography: other workers do without
 
+    text, mitigation = spec["place"], spec["member"]
     source = registry.create("sources", text)
     defence = None if mitigation is None else registry.create("mitigations", mitigation)
-    root = KeyedStream.from_seed(seed)
+    root = KeyedStream.from_seed(spec["seed"])
 
     def draw(n: int, d: int, call: int) -> npt.NDArray[Any]:
         if source.dim is not None and source.dim != d:
@@ -168,3 +188,18 @@ def _source(text: str, mitigation: str | None, seed: str) -> Target:
         return values
 
     return Target(draw=draw, dim=source.dim, ours=True)
+
+
+def _elsewhere(spec: Mapping[str, Any]) -> Target:
+    from dpaudit.samplers import opening  # late: it makes a Target
+
+    return {"adapter": opening.adapter, "mechanism": opening.whole_mechanism}[spec["kind"]](spec)
+
+
+_OPENERS: dict[str, Callable[[Mapping[str, Any]], Target]] = {
+    "python": _python,
+    "library": _library,
+    "source": _source,
+    "adapter": _elsewhere,
+    "mechanism": _elsewhere,
+}

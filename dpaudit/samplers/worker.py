@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +25,13 @@ __all__ = ["HEADER", "LibrarySampler", "PythonSampler", "SourceSampler"]
 HEADER = struct.Struct("<4sBQ")  # magic, 0: float64 values or 1: JSON, bytes that follow
 _LONGEST_REPLY = 1 << 16
 _START_LIMIT = 60.0  # seconds to import a source, when its dimension is asked before the first draw
-_DYING = 1.0  # seconds between closing the channel and the end of the process
+_START_PATIENCE = 2.0  # seconds to import foreign Python, when it is asked before the first draw what it takes
+_FORK_SECONDS = 5.0  # what a forked child may take, and half of the time limit at most
+_DYING = 2.0  # seconds between closing the channel and the end of the process with all that it started
 
+_NO_END = 1e9  # seconds, in JSON, for a time limit that is infinite
+
+Array = npt.NDArray[np.float64]
 Spec = Mapping[str, str | None]
 
 
@@ -43,18 +49,22 @@ class _Worker:
         self._process: Process | None = None
         self._dead = ""
         self._calls = 0
+        self._about: Mapping[str, Any] = {}
+        self._owed = False  # the worker was asked about itself and has not been heard
 
     @property
     def dim(self) -> int | None:
         """None: it is asked for any dimension."""
         return None
 
-    def __enter__(self) -> _Worker:
+    def __enter__(self) -> Self:
         if self._process is None:
             self._dead = ""
             self._calls = 0
+            self._owed = True
             self._process = Process([sys.executable, "-P", "-m", f"{__package__}.worker_main", self.name], talks=True)
             self._process.send(json.dumps({"name": self.name, **self._spec}).encode())
+            self._process.send(b"{}")
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -62,7 +72,16 @@ class _Worker:
             self._process.close()
             self._process = None
 
-    def draw(self, n: int, d: int, *, timeout: float) -> npt.NDArray[np.float64]:
+    def start(self, *, timeout: float) -> None:
+        """Wait until the worker has imported what it calls; without it the first draw waits for that as well.
+
+        Raises:
+            UsageError: it cannot find or import it.
+            SamplerError: it died, or had not started after ``timeout`` seconds.
+        """
+        self._ask(None, memoryview(b""), timeout, " while it was opened")
+
+    def draw(self, n: int, d: int, *, timeout: float) -> Array:
         """``n`` vectors, shape (n, d), finite; the first draw waits for the start of the process as well.
 
         Raises:
@@ -71,14 +90,48 @@ class _Worker:
             SamplerCrashError: it raised, or its process died.
             SamplerOutputError: its answer is not (n, d) finite numbers.
         """
-        request(n, d, timeout)
-        values = np.empty((n, d))
-        call, self._calls = self._calls, self._calls + 1
-        self._ask({"n": n, "d": d, "call": call}, values.data.cast("B"), timeout, f" (call n={n}, d={d})")
+        values = np.empty((n, d)) if n > 0 and d > 0 else np.empty(0)
+        self._draw(values, n, d, timeout)
         return finite(values, self.name)
 
-    def _ask(self, question: Mapping[str, int], view: memoryview, timeout: float, call: str) -> Any:
-        """Send a question; values arrive in ``view``, a JSON answer is returned."""
+    def draw_calls(self, calls: int, n: int, d: int, *, timeout: float) -> tuple[Array, Array]:
+        """``calls`` calls of ``n`` vectors each, one after the other: values (calls·n, d) and each call's seconds.
+
+        The worker makes them in a loop and times the target alone, with the clock of ``time.perf_counter_ns``; one
+        message brings all. Raises as :meth:`draw` does.
+        """
+        size = calls * n * d
+        both = np.empty(size + calls) if min(calls, n, d) > 0 else np.empty(0)
+        self._draw(both, n, d, timeout, used=calls, calls=calls)
+        return finite(both[:size].reshape(calls * n, d), self.name), both[size:]
+
+    def draw_forked(self, n: int, d: int, *, timeout: float) -> tuple[Array, Array] | None:
+        """The worker forks; its child draws ``n`` vectors, then it draws ``n`` itself: two arrays (n, d), or None.
+
+        State that both share gives the same noise twice. It draws once before the fork if it has not drawn yet, so that
+        a generator seeded at the first call is seeded. None if the child gave nothing in half of the time, or a few
+        seconds: not every program survives a fork. Raises as :meth:`draw` does.
+        """
+        deadline = time.monotonic() + timeout
+        if not self._calls:
+            self.draw(1, d, timeout=timeout)
+        left = max(deadline - time.monotonic(), 1e-3)
+        both = np.empty((2, n, d)) if n > 0 and d > 0 else np.empty(0)
+        answer = self._draw(both, n, d, left, used=2, fork_seconds=min(_FORK_SECONDS, left / 2))
+        if answer is not None:
+            return None
+        return finite(both[0], self.name), finite(both[1], self.name)
+
+    def _draw(self, into: Array, n: int, d: int, timeout: float, *, used: int = 1, **more: float) -> Any:
+        """Ask for a draw whose values go ``into`` an array; ``used`` of the worker's call numbers are spent."""
+        request(n, d, timeout, calls=used)
+        call, self._calls = self._calls, self._calls + used
+        seconds = timeout if math.isfinite(timeout) else _NO_END
+        question = {"n": n, "d": d, "call": call, "seconds": seconds, **more}
+        return self._ask(question, into.data.cast("B"), timeout, f" (call n={n}, d={d})")
+
+    def _ask(self, question: Mapping[str, float] | None, view: memoryview, timeout: float, call: str) -> Any:
+        """Send a question; values arrive in ``view``, a JSON answer is returned. None only waits for the start."""
         process = self._process
         if process is None:
             raise UsageError(f"sampler {self.name}: not open; draw inside `with`")
@@ -86,8 +139,13 @@ class _Worker:
             raise SamplerCrashError(f"sampler {self.name}: stopped earlier ({self._dead}); open it again")
         deadline = time.monotonic() + timeout
         try:
-            process.send(json.dumps(question).encode())
-            answer = self._answer(process, view, deadline, call)
+            if self._owed:
+                self._about = self._answer(process, memoryview(b""), deadline, call)
+                self._owed = False
+            answer: Any = self._about
+            if question is not None and not _is_error(answer):
+                process.send(json.dumps(question).encode())
+                answer = self._answer(process, view, deadline, call)
         except TimeoutError:
             self._dead = f"no answer within {timeout:g} s"
             process.close()
@@ -103,21 +161,21 @@ class _Worker:
             self._dead = "interrupted"
             process.close()
             raise
-        if isinstance(answer, dict) and "error" in answer:
+        if _is_error(answer):
             raise self._error(answer)
         return answer
 
     def _answer(self, process: Process, view: memoryview, deadline: float, call: str) -> Any:
         header = bytearray(HEADER.size)
         if process.read(memoryview(header), deadline=deadline) < len(header):
-            raise self._died(process, deadline, call)
+            raise self._died(process, call)
         magic, kind, size = HEADER.unpack(header)
         right = size == len(view) if kind == 0 else kind == 1 and size <= _LONGEST_REPLY
         if magic != b"dpa1" or not right:
             raise SamplerCrashError(f"sampler {self.name}: something else wrote to the worker's channel{call}; mend it")
         body = view if kind == 0 else memoryview(bytearray(size))
         if process.read(body, deadline=deadline) < size:
-            raise self._died(process, deadline, call)
+            raise self._died(process, call)
         if kind == 0:
             return None
         try:
@@ -125,9 +183,9 @@ class _Worker:
         except ValueError:
             raise SamplerCrashError(f"sampler {self.name}: the worker's answer is not JSON{call}; mend it") from None
 
-    def _died(self, process: Process, deadline: float, call: str) -> SamplerCrashError:
+    def _died(self, process: Process, call: str) -> SamplerCrashError:
         try:
-            _, how = process.ending(deadline=min(deadline, time.monotonic() + _DYING))
+            _, how = process.ending(deadline=time.monotonic() + _DYING)
         except TimeoutError:
             how = "its process closed the channel to the auditor"
         return SamplerCrashError(f"sampler {self.name}: {how}{call}; mend the sampler")
@@ -139,11 +197,16 @@ class _Worker:
         return error
 
 
+def _is_error(answer: Any) -> bool:
+    return isinstance(answer, dict) and "error" in answer
+
+
 class PythonSampler(_Worker):
     """``python:MODULE:FUNCTION``: ``f(n, d)`` → array (n, d), or (n,) when d = 1.
 
     MODULE is dotted (the working directory is searched first) or the path of a ``.py`` file. A function with a
-    parameter ``size`` and none called ``n`` is called as ``f(size=(n, d))``, which fits most of ``numpy.random``.
+    parameter ``size`` and none called ``n`` is called as ``f(size=(n, d))``, which fits most of ``numpy.random``. One
+    with a parameter ``value`` is called as ``f(n, d, value=value)`` and returns value + noise.
     """
 
     def __init__(self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False) -> None:
@@ -161,6 +224,46 @@ class PythonSampler(_Worker):
         if ("/" in module or module.endswith(".py")) and not Path(module).is_file():
             raise UsageError(f"module={module}: no such file (from {Path.cwd()}); check the path")
         super().__init__(name, {"kind": "python", "place": module, "member": function})
+        self._target = target
+
+    def again(self) -> PythonSampler:
+        """The same function for a process of its own."""
+        return PythonSampler(self._target, seed="")
+
+    @property
+    def takes_value(self) -> bool:
+        """Whether the function has a parameter ``value``; False outside ``with``.
+
+        It is known once the module is imported: asked earlier, this waits a few seconds for that, and then says False.
+        Not claimed: that the function tells the value apart from others.
+
+        Raises:
+            UsageError: the function cannot be found or imported.
+            SamplerCrashError: the process died.
+        """
+        process = self._process
+        if process is not None and self._owed and not self._dead:
+            if not process.ready(deadline=time.monotonic() + _START_PATIENCE):
+                return False
+            self.start(timeout=_START_PATIENCE)
+        return bool(self._about.get("takes_value"))
+
+    def draw_at(self, value: float, n: int, d: int, *, timeout: float) -> Array:
+        """``n`` noise vectors (n, d) made for ``value``: what was returned, less ``value``.
+
+        The difference carries the rounding of value + noise, as the release itself does.
+
+        Raises:
+            UsageError: the function takes no value, or ``value`` is not finite; otherwise as :meth:`draw`.
+        """
+        if not math.isfinite(value):
+            raise UsageError(f"value={value}: noise is added to a finite number; choose one")
+        self.start(timeout=timeout)
+        if not self._about.get("takes_value"):
+            raise UsageError(f"value={value}: {self.name} has no parameter `value`; write f(n, d, value)")
+        values = np.empty((n, d)) if n > 0 and d > 0 else np.empty(0)
+        self._draw(values, n, d, timeout, value=value)
+        return finite(values, self.name)
 
 
 class LibrarySampler(_Worker):
@@ -186,6 +289,11 @@ class LibrarySampler(_Worker):
         elif "/" in path:
             raise UsageError(f"library={path}: no such file (from {Path.cwd()}); check the path")
         super().__init__(name, {"kind": "library", "place": path, "member": symbol})
+        self._target = target
+
+    def again(self) -> LibrarySampler:
+        """The same function for a process of its own."""
+        return LibrarySampler(self._target, seed="")
 
 
 class SourceSampler(_Worker):
@@ -209,7 +317,17 @@ class SourceSampler(_Worker):
         if mitigation is not None:
             registry.plugin("mitigations", Reference.parse(mitigation).name)
         super().__init__(text, {"kind": "source", "place": text, "member": mitigation, "seed": seed})
-        self._dim: tuple[int | None] | None = None
+        self._given = (text, seed, mitigation)
+        self._others = 0
+
+    def again(self) -> SourceSampler:
+        """The same source for a process of its own, with a seed of its own that follows from this one's.
+
+        An honest source has no randomness but its stream, so the same seed would give the same noise by our own doing.
+        """
+        text, seed, mitigation = self._given
+        self._others += 1
+        return SourceSampler(text, seed=f"{seed}/again/{self._others}", mitigation=mitigation)
 
     @property
     def dim(self) -> int | None:
@@ -219,7 +337,7 @@ class SourceSampler(_Worker):
             UsageError: the source refuses its options.
             SamplerError: it died, or did not start within a minute.
         """
-        if self._dim is None and self._process is not None:
-            answer = self._ask({}, memoryview(b""), _START_LIMIT, "")
-            self._dim = (None if answer is None or answer["dim"] is None else int(answer["dim"]),)
-        return self._dim[0] if self._dim else None
+        if self._owed and self._process is not None:
+            self.start(timeout=_START_LIMIT)
+        dim = self._about.get("dim")
+        return None if dim is None else int(dim)

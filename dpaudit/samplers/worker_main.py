@@ -6,16 +6,34 @@ of standard output. The foreign code gets an empty standard input, and its stand
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import errno
 import json
+import math
 import os
+import resource
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
 
 from dpaudit.errors import DpauditError, SamplerCrashError
 from dpaudit.samplers.check import said
+from dpaudit.samplers.limits import cpu_seconds
 from dpaudit.samplers.targets import Target, answered, open_target
 from dpaudit.samplers.worker import HEADER
 
 _MAGIC = b"dpa1"
+_F64 = np.dtype(np.float64)
+
+Array = npt.NDArray[np.float64]
+Answer = Array | dict[str, Any]
 
 
 def _write(fd: int, *parts: bytes | memoryview) -> None:
@@ -25,18 +43,143 @@ def _write(fd: int, *parts: bytes | memoryview) -> None:
             view = view[os.write(fd, view) :]
 
 
-def _say(fd: int, answer: dict[str, Any]) -> None:
+def _say(fd: int, answer: Mapping[str, Any]) -> None:
     body = json.dumps(answer).encode()
     _write(fd, HEADER.pack(_MAGIC, 1, len(body)), body)
 
 
-def _failure(error: BaseException, name: str, call: str, *, ours: bool) -> dict[str, str]:
-    if ours and isinstance(error, DpauditError):
-        return {"error": type(error).__name__, "message": str(error)}
-    return {
-        "error": SamplerCrashError.__name__,
-        "message": f"sampler {name} raised {said(error)}{call}; mend the sampler",
-    }
+def _raised(error: BaseException, name: str, call: str) -> DpauditError:
+    """What foreign code raised, as one of ours; with the limit that it ran into, where that is plain."""
+    limit = ""
+    if isinstance(error, MemoryError):
+        limit = f"; one process may reserve {resource.getrlimit(resource.RLIMIT_DATA)[0] / 2**30:g} GiB"
+    elif isinstance(error, OSError) and error.errno == errno.EFBIG:
+        limit = f"; a file may have {resource.getrlimit(resource.RLIMIT_FSIZE)[0] >> 20} MiB"
+    return SamplerCrashError(f"sampler {name} raised {said(error)}{call}{limit}; mend the sampler")
+
+
+class _Asked:
+    """A target, asked as the auditor's questions say."""
+
+    def __init__(self, target: Target, name: str) -> None:
+        self._target = target
+        self._name = name
+
+    def answer(self, question: Mapping[str, Any]) -> Answer:
+        """Values, any shape, or what is to be said in JSON.
+
+        Raises:
+            DpauditError: ours, or what the target raised or returned, in words.
+        """
+        if not question:
+            return {"dim": self._target.dim, "takes_value": self._target.draw_at is not None}
+        n, d, call = question["n"], question["d"], question["call"]
+        _allow(question["seconds"])
+        if "release" in question:
+            return {"width": self._release(question["release"], n)}
+        if "calls" in question:
+            return self._calls(question["calls"], n, d, call)
+        if "fork_seconds" in question:
+            return self._forked(n, d, call, seconds=question["fork_seconds"])
+        if "value" in question:
+            value, draw_at = float(question["value"]), self._target.draw_at
+            assert draw_at is not None  # noqa: S101 the auditor's side asks only targets that take one
+            return self._call(lambda n, d, call: draw_at(value, n, d, call), n, d, call) - value
+        return self._call(self._target.draw, n, d, call)
+
+    def _call(self, draw: Callable[[int, int, int], Any], n: int, d: int, call: int) -> Array:
+        try:
+            given = draw(n, d, call)
+        except BaseException as error:  # noqa: BLE001 foreign code may raise anything, SystemExit too
+            raise self._words(error, n, d) from None
+        return answered(given, n, d, self._name)
+
+    def _words(self, error: BaseException, n: int, d: int) -> DpauditError:
+        if self._target.ours and isinstance(error, DpauditError):
+            return error
+        return _raised(error, self._name, f" (call n={n}, d={d})")
+
+    def _release(self, value: str, n: int) -> int:
+        """Have ``value`` (base64 of float64) released; the releases are held for the next draw, their length is said."""
+        told, release = np.frombuffer(base64.b64decode(value)).copy(), self._target.release
+        assert release is not None  # noqa: S101 the auditor's side asks only mechanisms
+        try:
+            return release(told, n)
+        except BaseException as error:  # noqa: BLE001 as above
+            raise self._words(error, n, len(told)) from None
+
+    def _calls(self, calls: int, n: int, d: int, first: int) -> Array:
+        """``calls`` answers one after the other, then the seconds that each call took."""
+        answer = np.empty(calls * n * d + calls)
+        values, seconds = answer[: calls * n * d].reshape(calls, n, d), answer[calls * n * d :]
+        draw, clock, shape = self._target.draw, time.perf_counter_ns, (n, d)
+        for i in range(calls):
+            started = clock()
+            try:
+                given = draw(n, d, first + i)
+            except BaseException as error:  # noqa: BLE001 as above
+                raise self._words(error, n, d) from None
+            ended = clock()
+            plain = type(given) is np.ndarray and given.dtype is _F64 and given.shape == shape
+            values[i] = given if plain else answered(given, n, d, self._name)
+            seconds[i] = (ended - started) * 1e-9
+        return answer
+
+    def _forked(self, n: int, d: int, call: int, *, seconds: float) -> Answer:
+        """The child's values, then the parent's; none if the child gave none within ``seconds``."""
+        hear, say = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.close(hear)
+                _write(say, self._call(self._target.draw, n, d, call).data.cast("B"))
+            finally:
+                os._exit(0)
+        os.close(say)
+        values = np.empty((2, n, d))
+        try:
+            whole = _fill(values[0].data.cast("B"), hear, time.monotonic() + seconds)
+        finally:
+            os.close(hear)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):  # the target waits for children itself
+                os.waitpid(child, 0)
+        if not whole:
+            return {"forked": False}
+        values[1] = self._call(self._target.draw, n, d, call + 1)
+        return values
+
+
+def _fill(view: memoryview, fd: int, deadline: float) -> bool:
+    got = 0
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    while got < len(view) and (left := deadline - time.monotonic()) > 0:
+        if poll.poll(math.ceil(1000 * left)):
+            more = os.readv(fd, [view[got:]])
+            if not more:
+                break
+            got += more
+    return got == len(view)
+
+
+def _allow(seconds: float) -> None:
+    """CPU time for one question: a stop for a target that runs on when nobody listens any more."""
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    if math.isfinite(seconds):
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        soft = math.ceil(used.ru_utime + used.ru_stime) + cpu_seconds(seconds)
+        resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
+
+
+def _open(spec: Mapping[str, Any]) -> _Asked | DpauditError:
+    try:
+        return _Asked(open_target(spec), spec["name"])
+    except DpauditError as error:
+        return error
+    except BaseException as error:  # noqa: BLE001 foreign code may raise anything, SystemExit too
+        return _raised(error, spec["name"], " while it was opened")
 
 
 def _main() -> NoReturn:
@@ -45,35 +188,26 @@ def _main() -> NoReturn:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
+    del sys.argv[1:]  # a module that reads its command line finds none
     spec = json.loads(questions.readline())
-    name = spec["name"]
-    target: Target | None = None
-    refusal: dict[str, str] = {}
-    try:
-        target = open_target(spec)
-    except BaseException as error:  # noqa: BLE001 foreign code may raise anything, SystemExit too
-        refusal = _failure(error, name, " while it was opened", ours=True)
+    asked = _open(spec)
     for line in questions:
-        question = json.loads(line)
-        if target is None:
-            _say(answers, refusal)
-        elif not question:
-            _say(answers, {"dim": target.dim})
+        try:
+            if isinstance(asked, DpauditError):
+                raise asked
+            answer = asked.answer(json.loads(line))
+        except DpauditError as error:
+            _say(answers, {"error": type(error).__name__, "message": str(error)})
+            continue
+        except BaseException as error:  # noqa: BLE001 an answer's own __array__ is foreign code
+            _say(answers, {"error": SamplerCrashError.__name__, "message": str(_raised(error, spec["name"], ""))})
+            continue
+        if isinstance(answer, dict):
+            _say(answers, answer)
         else:
-            n, d, call = question["n"], question["d"], question["call"]
-            said_call = f" (call n={n}, d={d})"
-            try:
-                given = target.draw(n, d, call)
-            except BaseException as error:  # noqa: BLE001 as above
-                _say(answers, _failure(error, name, said_call, ours=target.ours))
-                continue
-            try:
-                values = answered(given, n, d, name).data.cast("B")
-            except BaseException as error:  # noqa: BLE001 the answer's own __array__ is foreign code
-                _say(answers, _failure(error, name, said_call, ours=True))
-                continue
+            values = np.ascontiguousarray(answer).data.cast("B")
             _write(answers, HEADER.pack(_MAGIC, 0, len(values)), values)
-            del given, values
+        del answer
     os._exit(0)  # not through foreign exit handlers
 
 

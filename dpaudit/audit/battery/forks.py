@@ -24,7 +24,7 @@ class Forks:
 
     looks_at = "state shared over fork"
     advisory = True
-    sees_forks = True
+    compares_processes = True
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         self._table = WindowTable(claim, stream)

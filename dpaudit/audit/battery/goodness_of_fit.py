@@ -25,7 +25,7 @@ Array = npt.NDArray[np.float64]
 
 
 class GoodnessOfFit:
-    """Four views of z in 2^14 cells: Kolmogorov-Smirnov, Anderson-Darling, Pearson's χ² with tails apart, Neyman's smooth test.
+    """Four views of z in 2^14 cells: Kolmogorov-Smirnov, Anderson-Darling, Pearson's χ² with tails apart, Neyman's smooth.
 
     Null: the counts are multinomial with the exact cell probabilities of N(0, 1). Kolmogorov-Smirnov errs towards no
     finding (the cells' edges only). Anderson-Darling sums over cells, its p errs upwards (see

@@ -29,6 +29,9 @@ Array = npt.NDArray[np.float64]
 Bins = npt.NDArray[np.int64]
 
 
+_FARTHEST = 1e8  # beyond anything of the claimed law; squares stay finite
+
+
 class Granularity:
     """Duplicates among magnitudes, and among lengths and angles of pairs; lattices. For continuous claims only.
 
@@ -143,7 +146,8 @@ class Granularity:
         bins = {}
         for name, stretches in layouts.items():
             if stretches:
-                a, b = (np.concatenate(side) / self._claim.scale for side in zip(*stretches, strict=True))
+                sides = (np.concatenate(side) / self._claim.scale for side in zip(*stretches, strict=True))
+                a, b = (np.clip(side, -_FARTHEST, _FARTHEST) for side in sides)
                 bins[f"lengths of {name}"] = _rounded(np.log(np.maximum(a * a + b * b, 1e-300)))
                 bins[f"angles of {name}"] = _rounded(np.arctan2(b, a))
         return bins

@@ -169,7 +169,7 @@ class HiddenDirection:
             statistic=view.statistic,
             effect=f"most unusual: {worst} {view.statistic:.4f} ({view.meaning}) along one direction, {n:,} held-out rows",
             parts=parts,
-            blind_spots=_blind(d, self._halves[d].judged, alpha / (len(parts) * _EACH)),
+            blind_spots=_blind(d, self._halves[d].judged, alpha / (len(parts) * _EACH)) if d > 1 else (),
             interval=Interval(
                 low=view.variance * n / float(scipy.special.chdtri(n, tail)),
                 high=view.variance * n / float(scipy.special.chdtri(n, 1 - tail)),

@@ -18,7 +18,7 @@ from dpaudit.types import BlindSpot, Evidence
 __all__ = ["Projections"]
 
 _DIRECTIONS = 8
-_CELLS = 4096
+_CELLS = 1024
 _ROWS = 1 << 14  # of a block, at most: vectors of few dimensions are other tests' business too
 
 

@@ -241,6 +241,7 @@ class Repeats:
     """
 
     looks_at = "repeated or replayed noise, within and across processes"
+    compares_processes = True
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         self._table = WindowTable(claim, stream)

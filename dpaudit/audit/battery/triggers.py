@@ -206,7 +206,7 @@ def _residues(table: Array, kind: str, first: int) -> tuple[float, str]:
                         f"mean {total[residue] / n[residue]:+.3f}"
                     ),
                 )
-    return min(1.0, tried * least), says
+    return (min(1.0, tried * least) if tried else 1.0), says
 
 
 def _folded(table: Array, period: int) -> Array:

@@ -1,7 +1,7 @@
 """What a cell can measure, one kind a file.
 
 Each has ``measure(cell, arm) -> dict`` of JSON-ready values, and may have ``summary(rows) -> str``: what a whole table of
-them says, in a sentence.
+them says, in a sentence; and ``gather(rows) -> rows``: the table's rows, where one is made of several cells.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dpaudit.experiments.arm import Arm
     from dpaudit.experiments.spec import Cell
 
-__all__ = ["ALONE", "MEASURES", "measure", "summary"]
+__all__ = ["ALONE", "MEASURES", "gathered", "measure", "summary"]
 
 ALONE = ("calibration", "keyless", "power", "zoo")
 """Kinds that need no host, source or key: their cells have ``[grid]``, ``trials`` and ``seed`` only, ``arm`` is None."""
@@ -30,6 +30,12 @@ def measure(cell: Cell, arm: Arm | None) -> dict[str, Any]:
     """Run a cell's measurement (one of ``MEASURES``, or ``audit``); ``arm`` is None for those in ``ALONE``."""
     outcome: dict[str, Any] = _module(cell.kind).measure(cell, arm)
     return outcome
+
+
+def gathered(kind: str, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """The rows of a kind's table: one a cell, unless the kind joins some."""
+    gather = getattr(_module(kind), "gather", None)
+    return list(rows if gather is None else gather(rows))
 
 
 def summary(kind: str, rows: Sequence[Mapping[str, Any]]) -> str:

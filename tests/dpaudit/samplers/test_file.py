@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
+import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
 
-from dpaudit.errors import SamplerOutputError, UsageError
+from dpaudit.errors import MissingExtraError, SamplerOutputError, UsageError
 from dpaudit.samplers import open_sampler
 
 ROWS = np.arange(12.0).reshape(6, 2)
@@ -50,6 +53,24 @@ def write_csv(rows):
     return "x.csv", {}
 
 
+def write_npz(rows):
+    np.savez("x.npz", noise=rows)
+    return "x.npz", {}
+
+
+def write_packed(rows):
+    np.savez_compressed("x.npz", samples=rows, other=np.array(["a"]))
+    return "x.npz", {}
+
+
+def write_parquet(rows, name="x.parquet", **options):
+    pa = pytest.importorskip("pyarrow")
+    rows = rows[:, None] if rows.ndim == 1 else rows
+    table = pa.table({f"c{i}": column for i, column in enumerate(rows.T)})
+    pytest.importorskip("pyarrow.parquet").write_table(table, name, **options)
+    return name, {}
+
+
 def write_f64(rows):
     rows.astype("<f8").tofile("x.bin")
     return "x.bin", {}
@@ -60,7 +81,11 @@ def write_f32(rows):
     return "x.bin", {"dtype": "f32"}
 
 
-@pytest.mark.parametrize("write", [write_npy, write_csv, write_f64, write_f32])
+ALL = [write_npy, write_npz, write_packed, write_csv, write_parquet, write_f64, write_f32]
+WITH_COLUMNS = ALL[:5]
+
+
+@pytest.mark.parametrize("write", ALL)
 def test_one_number_a_row(write, here):
     path, options = write(np.arange(5.0))
     with open_sampler(f"file:{path}", seed="1", **options) as sampler:
@@ -68,11 +93,163 @@ def test_one_number_a_row(write, here):
         np.testing.assert_array_equal(sampler.draw(5, 1, timeout=1), np.arange(5.0)[:, None])
 
 
-def test_csv_with_columns(here):
-    path, _ = write_csv(ROWS)
+@pytest.mark.parametrize("write", WITH_COLUMNS)
+def test_rows_come_in_order_and_once(write, here):
+    rows = np.random.default_rng(1).standard_normal((1000, 3))
+    path, _ = write(rows)
     with open_sampler(f"file:{path}", seed="1") as sampler:
-        assert (sampler.dim, sampler.available) == (2, 6)
+        assert (sampler.dim, sampler.available) == (3, 1000)
+        got = [sampler.draw(n, 3, timeout=1) for n in (1, 300, 2, 697)]
+        assert all(block.flags.c_contiguous and block.dtype == np.float64 for block in got)
+        np.testing.assert_array_equal(np.concatenate(got), rows)
+        with pytest.raises(SamplerOutputError, match="0 of its 1000 rows left"):
+            sampler.draw(1, 3, timeout=1)
+
+
+@pytest.mark.parametrize("write", [*WITH_COLUMNS, write_f64])
+def test_opened_again_it_begins_again(write, here):
+    path, _ = write(np.arange(5.0))
+    sampler = open_sampler(f"file:{path}", seed="1")
+    for _ in range(2):
+        with sampler:
+            np.testing.assert_array_equal(sampler.draw(2, 1, timeout=1), [[0.0], [1.0]])
+
+
+def test_a_csv_may_have_comments_blank_lines_and_a_byte_order_mark(here):
+    (here / "x.csv").write_bytes(b"\xef\xbb\xbf# noise\n1,2\n\n  \r\n3,4 # why\n# end\n5,6")
+    with open_sampler("file:x.csv", seed="1") as sampler:
+        assert sampler.available == 3
+        np.testing.assert_array_equal(sampler.draw(2, 2, timeout=1), [[1, 2], [3, 4]])
+        np.testing.assert_array_equal(sampler.draw(1, 2, timeout=1), [[5, 6]])
+
+
+@pytest.mark.parametrize(("line", "says"), [("x,1", "'x'"), ("1", "columns"), ("1,2,3", "columns")])
+def test_a_csv_that_goes_wrong_late_says_after_which_row(line, says, here):
+    (here / "x.csv").write_text("1,2\n" * 1000 + line + "\n")
+    with open_sampler("file:x.csv", seed="1") as sampler:
+        sampler.draw(900, 2, timeout=1)
+        with pytest.raises(SamplerOutputError, match=f"from row 900 on .*{says}"):
+            sampler.draw(101, 2, timeout=1)
+
+
+@pytest.mark.parametrize("write", [write_packed, write_csv, write_parquet])
+def test_memory_does_not_grow_with_the_file(write, here):
+    peaks = []
+    for rows in (10_000, 40_000):
+        path, _ = write(np.random.default_rng(1).standard_normal((rows, 4)))
+        tracemalloc.start()  # what Arrow allocates on its own is not in here: see the row groups below
+        try:
+            with open_sampler(f"file:{path}", seed="1") as sampler:
+                for _ in range(rows // 2_500):
+                    sampler.draw(2_500, 4, timeout=5)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0]
+    assert peaks[1] < 40_000 * 4 * 8
+
+
+def test_one_great_row_group_is_not_read_whole(here):
+    pa = pytest.importorskip("pyarrow")
+    rows = 1_000_000
+    write_parquet(np.random.default_rng(1).standard_normal((rows, 4)), row_group_size=rows, use_dictionary=False)
+    before, most = pa.total_allocated_bytes(), 0
+    with open_sampler("file:x.parquet", seed="1") as sampler:
+        for _ in range(10):
+            sampler.draw(rows // 10, 4, timeout=5)
+            most = max(most, pa.total_allocated_bytes() - before)
+    assert most < rows * 4 * 8 / 4
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int16, np.uint8])
+def test_parquet_columns_of_other_numbers(kind, here):
+    write_parquet(ROWS.astype(kind))
+    with open_sampler("file:x.parquet", seed="1") as sampler:
         np.testing.assert_array_equal(sampler.draw(6, 2, timeout=1), ROWS)
+
+
+def test_a_parquet_cell_without_a_value_is_not_noise(here):
+    pa = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet").write_table(pa.table({"a": [1, None, 3]}), "x.parquet")
+    with (
+        open_sampler("file:x.parquet", seed="1") as sampler,
+        pytest.raises(SamplerOutputError, match=r"1 of 3 .* \[1, 0\]=nan"),
+    ):
+        sampler.draw(3, 1, timeout=1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "match"),
+    [
+        ({"a": [1.0], "b": ["x"]}, "column 'b' is string"),
+        ({"a": [True]}, "column 'a' is bool"),
+        ({"a": [[1.0, 2.0]]}, "column 'a' is list"),
+        ({}, "not empty"),
+    ],
+)
+def test_parquet_columns_that_are_not_numbers(columns, match, here):
+    pa = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet").write_table(pa.table(columns), "x.parquet")
+    with pytest.raises(UsageError, match=rf"file=x.parquet: cannot be read as .parquet .*{match}"):
+        open_sampler("file:x.parquet", seed="1")
+
+
+def test_a_broken_parquet_file(here):
+    pytest.importorskip("pyarrow")
+    rows = np.random.default_rng(1).standard_normal((2000, 2))
+    write_parquet(rows, use_dictionary=False, compression="none", use_byte_stream_split=False)
+    whole = (here / "x.parquet").read_bytes()
+    (here / "x.parquet").write_bytes(whole[:-100])
+    with pytest.raises(UsageError, match=r"cannot be read as \.parquet"):
+        open_sampler("file:x.parquet", seed="1")
+    (here / "x.parquet").write_bytes(whole[:4] + bytes(200) + whole[204:])
+    with (
+        open_sampler("file:x.parquet", seed="1") as sampler,
+        pytest.raises(SamplerOutputError, match="cannot be read from row 0 on"),
+    ):
+        sampler.draw(2000, 2, timeout=1)
+
+
+def test_parquet_without_pyarrow_says_what_to_install(here, monkeypatch):
+    (here / "x.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(MissingExtraError, match=r"x.parquet: needs pyarrow.*pip install 'dpaudit\[parquet\]'"):
+        open_sampler("file:x.parquet", seed="1")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "match"),
+    [
+        ({"a": ROWS, "b": ROWS}, "arrays=a, b, wanted one"),
+        ({}, "arrays=none"),
+        ({"a": np.asfortranarray(ROWS)}, "column by column: save numpy.ascontiguousarray"),
+        ({"a": np.zeros((2, 2, 2))}, "shape"),
+        ({"a": np.array(["x"])}, "real numbers"),
+        ({"a": np.zeros((0, 2))}, "not empty"),
+    ],
+)
+def test_archives_that_do_not_fit(arrays, match, here):
+    np.savez("x.npz", **arrays)
+    with pytest.raises(UsageError, match=f"file=x.npz: cannot be read as .npz .*{match}"):
+        open_sampler("file:x.npz", seed="1")
+
+
+def test_an_archive_that_breaks_off(here):
+    header = b"\x93NUMPY\x01\x00v\x00" + b"{'descr': '<f8', 'fortran_order': False, 'shape': (9,), }".ljust(117) + b"\n"
+    with zipfile.ZipFile("x.npz", "w") as archive:
+        archive.writestr("samples.npy", header + bytes(8 * 5))
+    with open_sampler("file:x.npz", seed="1") as sampler:
+        assert sampler.available == 9
+        sampler.draw(5, 1, timeout=1)
+        with pytest.raises(SamplerOutputError, match=r"from row 5 on \(it ends before its last row\)"):
+            sampler.draw(4, 1, timeout=1)
+    whole = write_packed(np.random.default_rng(1).standard_normal(5000)) and (here / "x.npz").read_bytes()
+    (here / "x.npz").write_bytes(whole[:2000] + bytes(2000) + whole[4000:])
+    with (
+        open_sampler("file:x.npz", seed="1") as sampler,
+        pytest.raises(SamplerOutputError, match="cannot be read from row 0"),
+    ):
+        sampler.draw(5000, 1, timeout=1)
 
 
 def test_a_big_npy_is_mapped_not_loaded(here):
@@ -88,7 +265,7 @@ def test_another_dimension_is_refused(here):
         sampler.draw(1, 3, timeout=1)
 
 
-@pytest.mark.parametrize("write", [write_npy, write_csv, write_f64])
+@pytest.mark.parametrize("write", [*WITH_COLUMNS, write_f64])
 def test_values_that_are_not_finite(write, here):
     path, _ = write(np.array([0.0, 1.0, np.nan, np.inf]))
     match = r"2 of 4 .* \[2, 0\]=nan"
@@ -103,8 +280,9 @@ class Trap:
 
 def test_pickles_are_refused_and_never_opened(here):
     np.save("object.npy", np.array([Trap()], dtype=object), allow_pickle=True)
+    np.savez("object.npz", np.array([Trap()], dtype=object))
     (here / "bare.npy").write_bytes(pickle.dumps(Trap()))
-    for name in ("object.npy", "bare.npy"):
+    for name in ("object.npy", "object.npz", "bare.npy"):
         with pytest.raises(UsageError, match=f"file={name}"):
             open_sampler(f"file:{name}", seed="1")
     assert not (here / "sprung").exists()
@@ -117,9 +295,8 @@ def test_pickles_are_refused_and_never_opened(here):
     ("name", "content", "match"),
     [
         ("no.npy", None, "no such file"),
-        ("x.txt", b"1\n", "ends in .npy, .csv or .bin"),
+        ("x.txt", b"1\n", "ends in .npy, .npz, .csv, .parquet or .bin"),
         ("x", b"1\n", "ends in"),
-        ("x.parquet", b"PAR1", "parquet is not read yet; convert it"),
         ("x.npy", b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (9,)}", "cannot be read"),
         ("x.npy", b"", "cannot be read as .npy"),
         ("x.npy", b"hello", "cannot be read as .npy"),
@@ -127,6 +304,11 @@ def test_pickles_are_refused_and_never_opened(here):
         ("x.csv", b"1,2\n3\n", "cannot be read as .csv"),
         ("x.csv", b"1,\xff\n", "cannot be read as .csv"),
         ("x.csv", b"", "not empty"),
+        ("x.csv", b"# nothing\n\n", "not empty"),
+        ("x.csv", b"1" * (1 << 20), "a line is longer"),
+        ("x.npz", b"", "cannot be read as .npz"),
+        ("x.npz", b"PK\x03\x04", "cannot be read as .npz"),
+        ("x.parquet", b"PAR1", "cannot be read as .parquet"),
         ("x.bin", b"1234567", "7 bytes"),
         ("x.bin", b"", "0 bytes"),
     ],

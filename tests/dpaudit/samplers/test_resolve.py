@@ -19,13 +19,6 @@ def test_an_unknown_name_suggests_sources_and_kinds(text, near):
         assert word in str(caught.value)
 
 
-def test_http_says_that_it_is_planned():
-    if "http" in registry.plugins("samplers"):
-        pytest.skip("http has been built")
-    with pytest.raises(UnknownNameError, match="http is not built yet"):
-        open_sampler("http://127.0.0.1/noise", seed="1")
-
-
 def test_an_unknown_mitigation_is_found_before_anything_starts():
     with pytest.raises(UnknownNameError, match="did you mean 'rotation'"):
         open_sampler("gaussian", seed="1", mitigation="rotatoin")

@@ -1,0 +1,104 @@
+"""Drawing releases at two neighbours in turns, so that drift does not pass for a difference."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import SamplerOutputError, SamplerTimeoutError, UsageError
+from dpaudit.interfaces import Mechanism
+
+__all__ = ["Releases", "draw_releases"]
+
+_LARGEST_BLOCK = 1 << 16
+_PAIRS = 16
+"""Turns of each half, at least."""
+_MOST_NUMBERS = 1 << 28
+"""Numbers kept, at most (2 GiB)."""
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Releases:
+    """Releases at the two neighbours: to learn from, and to be counted; ``late`` says why there are fewer than asked."""
+
+    learn: tuple[Array, Array]
+    count: tuple[Array, Array]
+    late: str
+
+
+def draw_releases(
+    mechanism: Mechanism,
+    neighbours: tuple[Array, Array],
+    *,
+    samples: int,
+    deadline: float,
+    limit: float,
+    rng: np.random.Generator,
+    progress: Callable[[int, int], None] | None = None,
+) -> Releases:
+    """About ``samples`` releases at each neighbour, in blocks at one and the other in random order.
+
+    The first half, to learn from, has as many at each. In the second half a fair coin decides for every release at
+    which neighbour it is made; after every pair of blocks that is exactly so, and the time limit (``deadline`` of
+    ``time.monotonic``, ``limit`` seconds) ends drawing only there. A block takes the mechanism one call.
+
+    Raises:
+        UsageError: more numbers than fit into 2 GiB.
+        SamplerError: the mechanism failed, or the first half was not finished in time.
+    """
+    half = samples // 2
+    pairs = max(_PAIRS, -(-half // _LARGEST_BLOCK))
+    blocks = [b for b in np.diff(np.linspace(0, half, pairs + 1).round().astype(int)).tolist() if b]
+    kept: list[list[list[Array]]] = [[[], []], [[], []]]
+    done, width, late = 0, 0, ""
+    for counting in (False, True):
+        for block in blocks:
+            if late:
+                break
+            second = int(rng.binomial(2 * block, 0.5)) if counting else block
+            sizes = (2 * block - second, second)
+            pair: dict[int, Array] = {}
+            try:
+                for side in (0, 1) if rng.random() < 0.5 else (1, 0):
+                    if sizes[side]:
+                        pair[side] = _release(mechanism, neighbours[side], sizes[side], deadline=deadline, limit=limit)
+                        width = _same_width(mechanism, pair[side], width, samples=samples)
+            except SamplerTimeoutError as error:
+                if not kept[1][0]:
+                    raise
+                late = str(error)
+                break
+            for side in (0, 1):
+                kept[counting][side].append(pair.get(side, np.empty((0, width))))
+            done += sum(sizes)
+            if progress is not None:
+                progress(done, 4 * half)
+    learn, count = ((np.concatenate(a), np.concatenate(b)) for a, b in kept)
+    return Releases(learn, count, late)
+
+
+def _release(mechanism: Mechanism, value: Array, n: int, *, deadline: float, limit: float) -> Array:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise SamplerTimeoutError(f"{mechanism.name}: the time limit of {limit:g} s was reached")
+    return mechanism.release(value, n, timeout=left)
+
+
+def _same_width(mechanism: Mechanism, releases: Array, width: int, *, samples: int) -> int:
+    k = int(releases.shape[1])
+    if width and k != width:
+        raise SamplerOutputError(
+            f"{mechanism.name} released {k} numbers, {width} before; a release must always have the same length"
+        )
+    if 2 * samples * k > _MOST_NUMBERS:
+        raise UsageError(
+            f"samples={samples}: releases of {k} numbers at two neighbours are too many to keep; "
+            f"use --samples {_MOST_NUMBERS // (2 * k)} or fewer"
+        )
+    return k

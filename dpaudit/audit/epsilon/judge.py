@@ -1,0 +1,174 @@
+"""Two halves: the first one's releases choose what to look at, the second one's are counted and judged."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.audit.epsilon.event import epsilon_bounds, hockey_stick_p
+from dpaudit.audit.epsilon.search import Chosen, Nested, choose
+from dpaudit.audit.epsilon.statistics import coarse_statistics, low_bit_statistics
+from dpaudit.audit.epsilon.tradeoff import Band, band, least_level
+from dpaudit.types import Interval, TestResult
+
+__all__ = ["CURVE_SHARE", "EVENT_SHARE", "Claimed", "Judged", "Learned", "judge", "learn"]
+
+CURVE_SHARE = 1 / 4
+LOW_BITS_SHARE = 1 / 4
+EVENT_SHARE = 1 / 2
+"""Of α; where low bits do not count, their share goes to the events. Each is halved for the two directions."""
+FEW_VALUES = 1024
+_DELTAS = 10.0 ** np.linspace(-8, 0, 41)[:-1]
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """What is claimed of a mechanism; ``mu`` is Gaussian differential privacy's, where that is claimed as well."""
+
+    epsilon: float
+    delta: float
+    mu: float | None = None
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What will be counted: (event, share of α, looks at low bits, advisory), and the curve's nested events."""
+
+    events: tuple[tuple[Chosen, float, bool, bool], ...]
+    nested: Nested | None
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The tests, and lower bounds that hold at once; ``curve`` holds pairs (δ, ε)."""
+
+    tests: tuple[TestResult, ...]
+    epsilon: float
+    delta: float
+    mu: float
+    curve: tuple[tuple[float, float], ...]
+
+
+def learn(
+    x0: Array,
+    x1: Array,
+    *,
+    neighbours: tuple[Array, Array],
+    delta: float,
+    alpha: float,
+    rng: np.random.Generator,
+    real_numbers: bool = False,
+) -> Learned:
+    """Choose events from releases (n, k) at the two neighbours; these must not be counted again.
+
+    ``real_numbers``: what the last bits of a release show is advice, no finding. They are not looked at where releases
+    have few values, each of which is an event of its own already.
+    """
+    half = len(x0) // 2, len(x1) // 2
+    few = all(len(np.unique(x[:, j])) <= FEW_VALUES for x in (x0, x1) for j in range(min(x.shape[1], 4)))
+    share = (EVENT_SHARE + (LOW_BITS_SHARE if real_numbers or few else 0)) / 2
+    coarse, nested = choose(
+        coarse_statistics(x0[: half[0]], x1[: half[1]], rng), x0, x1, delta=delta, alpha=share * alpha
+    )
+    statistics = [] if few else low_bit_statistics(*neighbours, x0.shape[1])
+    bits, _ = choose(statistics, x0, x1, delta=delta, alpha=LOW_BITS_SHARE / 2 * alpha)
+    events = [(event, share, False, False) for event in coarse]
+    events += [(event, 1 / 2 if real_numbers else LOW_BITS_SHARE / 2, True, real_numbers) for event in bits]
+    return Learned(tuple(events), nested)
+
+
+def judge(learned: Learned, y0: Array, y1: Array, *, claimed: Claimed, alpha: float) -> Judged:
+    """Count the chosen events in new releases (n₀, k) and (n₁, k), where fair coins decided which were made at which.
+
+    Formal guarantee: with probability ≥ 1 − ``alpha`` all bounds are below the truth, and no test that is not advisory
+    is a finding unless the claim is false (α is divided by fixed shares over events, directions and the curve;
+    ``p_adjusted`` is p over its share). An advisory event's own bound has confidence 1 − ``alpha``/2.
+    """
+    tests, bounds = [], [0.0]
+    for event, share, low_bits, advisory in learned.events:
+        test, bound = _event_test(event, y0, y1, claimed, alpha, share, low_bits=low_bits, advisory=advisory)
+        tests.append(test)
+        bounds += [] if advisory else [bound]
+    if learned.nested is None:
+        return Judged(tuple(tests), max(bounds), 0.0, 0.0, ())
+    counts = learned.nested.counts(y0, y1)
+
+    def at(level: float) -> Band:
+        return band(counts[0], len(y0), counts[1], len(y1), alpha=level)
+
+    found = at(CURVE_SHARE * alpha)
+    tests.append(
+        _curve_test(learned.nested, found, claimed, alpha, least_level(lambda a: _contradicted(at(a), claimed)))
+    )
+    deltas = sorted({*_DELTAS.tolist(), claimed.delta})
+    curve = tuple(zip(deltas, found.epsilons(deltas).tolist(), strict=True))
+    bounds.append(found.epsilon(claimed.delta))
+    ordered = sorted(tests, key=lambda t: (t.advisory, t.p_adjusted, t.name))
+    return Judged(tuple(ordered), max(bounds), found.delta(claimed.epsilon), found.mu(), curve)
+
+
+def _event_test(
+    event: Chosen, y0: Array, y1: Array, claimed: Claimed, alpha: float, share: float, *, low_bits: bool, advisory: bool
+) -> tuple[TestResult, float]:
+    draws = len(y0) + len(y1)
+    inside, outside = event.counts(y0, y1)
+    bound = float(epsilon_bounds(inside, outside, draws=draws, delta=claimed.delta, alpha=share * alpha))
+    bound = max(0.0, bound)
+    p = hockey_stick_p(inside, outside, draws=draws, epsilon=claimed.epsilon, delta=claimed.delta)
+    adjusted = min(1.0, p / share)
+    sizes = (len(y0), len(y1))
+    here, there = event.likelier, 1 - event.likelier
+    kind = "low bits" if low_bits else "event"
+    test = TestResult(
+        name=f"{kind}, {_ORDINAL[here]} neighbour over {_ORDINAL[there]}",
+        p=p,
+        p_adjusted=adjusted,
+        statistic=bound,
+        looks_at="which bits of a float a release uses" if low_bits else "values of a release, as real numbers",
+        effect=f"{event}: {inside:,} of {sizes[here]:,} against {outside:,} of {sizes[there]:,}",
+        finding=not advisory and adjusted <= alpha,
+        parts={},
+        advisory=advisory,
+        interval=Interval(low=bound, high=math.inf, confidence=1 - share * alpha, method="Clopper-Pearson"),
+        unit="ε",
+        details={
+            "statistic": event.statistic.says,
+            **event.statistic.details,
+            "intervals": event.intervals(),
+            "likelier_at": here,
+            "counts": {"likelier": [inside, sizes[here]], "other": [outside, sizes[there]]},
+            "share_of_alpha": share,
+        },
+    )
+    return test, bound
+
+
+_ORDINAL = ("first", "second")
+
+
+def _contradicted(found: Band, claimed: Claimed) -> bool:
+    return found.epsilon(claimed.delta) > claimed.epsilon or (claimed.mu is not None and found.mu() > claimed.mu)
+
+
+def _curve_test(nested: Nested, found: Band, claimed: Claimed, alpha: float, p: float) -> TestResult:
+    bound, mu = found.epsilon(claimed.delta), found.mu()
+    return TestResult(
+        name="trade-off curve",
+        p=p,
+        p_adjusted=min(1.0, p / CURVE_SHARE),
+        statistic=bound,
+        looks_at="both errors of telling the neighbours apart, over the whole curve",
+        effect=f"μ ≥ {mu:.3g}; ε ≥ {bound:.3g} at the claimed δ; δ ≥ {found.delta(claimed.epsilon):.3g} at the claimed ε",
+        finding=p <= CURVE_SHARE * alpha,
+        parts={},
+        interval=Interval(
+            low=bound, high=math.inf, confidence=1 - CURVE_SHARE * alpha, method="Clopper-Pearson, simultaneous"
+        ),
+        unit="ε",
+        details={"statistic": nested.statistic.says, "events": len(nested.ends), "share_of_alpha": CURVE_SHARE},
+    )

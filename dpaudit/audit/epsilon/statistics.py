@@ -1,0 +1,115 @@
+"""What a release is reduced to before it is looked at: one number, learned from other releases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Statistic", "coarse_statistics", "low_bit_statistics"]
+
+_MOST_FULL = 256
+"""Dimensions up to which covariances are estimated in full."""
+_COORDINATES = 4
+_ZERO = 5000.0
+"""Stands for the lowest set bit of 0, above that of any number."""
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A map from releases (n, k) to numbers (n,), with words and JSON-ready parameters to repeat it from."""
+
+    says: str
+    of: Callable[[Array], Array]
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+def coarse_statistics(x0: Array, x1: Array, rng: np.random.Generator) -> list[Statistic]:
+    """Candidates that see a release as real numbers, learned from ``x0`` and ``x1`` (n, k) at the two neighbours.
+
+    For k = 1 the release itself. Otherwise a linear and a quadratic discriminant (log-ratio of two fitted normal laws),
+    the coordinates that differ most, and a random projection, which keeps apart the vectors of a discrete law.
+    """
+    k = x0.shape[1]
+    if k == 1:
+        return [Statistic("x", lambda x: x[:, 0])]
+    m0, m1 = np.asarray(x0.mean(axis=0)), np.asarray(x1.mean(axis=0))
+    v0, v1 = np.asarray(x0.var(axis=0)), np.asarray(x1.var(axis=0))
+    floor = 1e-12 * (v0 + v1).max() + 1e-300
+    v0, v1 = v0 + floor, v1 + floor
+    weights: Array
+    full = k <= _MOST_FULL and min(len(x0), len(x1)) >= 20 * k
+    if full:
+        ridge = np.diag(1e-9 * (v0 + v1))
+        c0, c1 = np.cov(x0.T) + ridge, np.cov(x1.T) + ridge
+        p0, p1 = (np.linalg.inv(c).astype(np.float64) for c in (c0, c1))
+        weights = np.asarray(np.linalg.solve(c0 + c1, m1 - m0), np.float64)
+        quadratic = Statistic("quadratic discriminant", lambda x: _mahalanobis(x - m0, p0) - _mahalanobis(x - m1, p1))
+    else:
+        weights = np.asarray((m1 - m0) / (v0 + v1), np.float64)
+        quadratic = Statistic(
+            "diagonal quadratic discriminant", lambda x: ((x - m0) ** 2 / v0 - (x - m1) ** 2 / v1).sum(axis=1)
+        )
+    found = [_linear("linear discriminant ⟨w, x⟩", weights), quadratic]
+    differ = np.abs(m1 - m0) / np.sqrt(v0 + v1) + np.abs(np.log(v1 / v0))
+    farthest = map(int, np.argsort(-differ)[:_COORDINATES])
+    found += [Statistic(f"x[{j}]", partial(_coordinate, j=j)) for j in farthest]
+    return [*found, _linear("random projection ⟨w, x⟩", rng.standard_normal((k,)))]
+
+
+def low_bit_statistics(v0: Array, v1: Array, k: int) -> list[Statistic]:
+    """Candidates that see how many bits a float64 release uses (Mironov 2012), for queries ``v0`` and ``v1`` (m,).
+
+    The place of the lowest set bit, of the release and of what is left when either query value is taken off, and the
+    number of trailing zeros together with the binary exponent.
+    """
+    j = int(np.argmax(np.abs(v1 - v0))) if len(v0) == k else 0
+    name = "x" if k == 1 else f"x[{j}]"
+    found = [
+        Statistic(f"lowest set bit of {name}", lambda x: _lowest_bit(x[:, j])),
+        Statistic(f"exponent and trailing zeros of {name}", lambda x: _exponent_and_zeros(x[:, j])),
+    ]
+    if len(v0) == k:
+        values = sorted({float(v0[j]), float(v1[j])} - {0.0})
+        found += [Statistic(f"lowest set bit of {name} − {v:g}", partial(_less, j=j, value=v)) for v in values]
+    return found
+
+
+def _coordinate(x: Array, *, j: int) -> Array:
+    return x[:, j]
+
+
+def _less(x: Array, *, j: int, value: float) -> Array:
+    return _lowest_bit(x[:, j] - value)
+
+
+def _linear(says: str, weights: Array) -> Statistic:
+    # not x @ weights: its rounding depends on a row's place, and equal rows must give equal numbers
+    return Statistic(says, lambda x: (x * weights).sum(axis=1), {"weights": weights.tolist()})
+
+
+def _mahalanobis(x: Array, precision: Array) -> Array:
+    return np.asarray(np.einsum("ij,ij->i", x @ precision, x))
+
+
+def _parts(x: Array) -> tuple[Array, Array]:
+    """Binary exponent, and trailing zeros of the 53-bit mantissa."""
+    mantissa, exponent = np.frexp(x)
+    whole = np.abs(mantissa * 2.0**53).astype(np.int64)
+    return exponent.astype(np.float64), np.frexp((whole & -whole).astype(np.float64))[1] - 1.0
+
+
+def _lowest_bit(x: Array) -> Array:
+    exponent, zeros = _parts(x)
+    return np.where(x == 0, _ZERO, exponent - 53 + zeros)
+
+
+def _exponent_and_zeros(x: Array) -> Array:
+    exponent, zeros = _parts(x)
+    return np.where(x == 0, 64 * _ZERO, 64 * exponent + zeros)

@@ -1,0 +1,142 @@
+"""``dpaudit frontier``."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+from dpaudit.audit.power import COLUMNS, frontier, measured_curves, parse, read_table
+from dpaudit.cli.output import emit, note, out_console, write_json_line
+from dpaudit.errors import UsageError
+from dpaudit.provenance import collect
+from dpaudit.types import PowerPoint, to_dict
+
+__all__ = ["show"]
+
+_COLUMN_WORDS = (
+    {"key": "flaw", "label": "flaw", "format": "text"},
+    {"key": "size", "label": "found nine times in ten", "format": "number"},
+    {"key": "unit", "label": "unit", "format": "text"},
+    {"key": "by", "label": "by", "format": "text"},
+)
+_FIGURE = {
+    "title": "The smallest flaw found nine times in ten, by number of values",
+    "x": "samples",
+    "y": "size",
+    "panels": ["flaw"],
+    "log_x": True,
+    "log_y": True,
+    "label_x": "values",
+    "label_y": "size",
+}
+
+
+def show(
+    *,
+    dim: int | None,
+    samples: float,
+    seconds: float,
+    table: Path | None,
+    write: Path | None,
+    out: Path | None,
+    output: str,
+) -> None:
+    """Print the map for one audit; ``table`` is a run of the experiment ``frontier``, which ``write`` turns to CSV."""
+    if dim is not None and dim < 1:
+        raise UsageError(f"dim={dim}: must be at least 1; leave it out where the auditor chooses")
+    if not 1 <= samples <= 1e15:
+        raise UsageError(f"samples={samples}: must be a number of values, e.g. 1e7")
+    if not seconds >= 0:
+        raise UsageError(f"seconds={seconds}: must be ≥ 0")
+    points = read_table() if table is None else _measured(table)
+    if write is not None:
+        _write(points, write)
+    here = frontier(dim=dim, samples=int(samples), table=points)
+    if not here:
+        least = min(p.samples for p in points)
+        raise UsageError(f"samples={samples:g}: the map begins at {least:,} values; ask for more")
+    document = _document(points, here, dim, int(samples), seconds)
+    if out is not None:
+        from dpaudit.report import write_json, write_report
+
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(document, out / "result.json")
+        write_report(_pictured(document), out / "report.html")
+    if output == "json":
+        write_json_line(document)
+        return
+    from dpaudit.report import measurements_table
+
+    emit(measurements_table(document, width=out_console().width))
+    if out is not None:
+        note(f"report: {out / 'report.html'}")
+
+
+def _document(
+    points: tuple[PowerPoint, ...], here: tuple[PowerPoint, ...], dim: int | None, samples: int, seconds: float
+) -> dict[str, Any]:
+    """What one audit sees, as a document of measurements, with the measured curves it was read from."""
+    from dpaudit import registry
+
+    rows = [to_dict(p) for p in here]
+    reach = getattr(registry.load("tests", "keyless-search"), "reach", None)
+    if reach is not None:
+        rows += [
+            {"flaw": s.flaw, "dim": dim or 0, "samples": samples, "size": s.size, "unit": s.unit, "by": s.test}
+            for s in reach(dim=dim, seconds=seconds)
+        ]
+    where = f"d = {dim}" if dim else "d chosen by the auditor"
+    return {
+        "kind": "measurements",
+        "name": "frontier",
+        "title": f"What an audit of {samples:,} values sees ({where}, α = 0.01)",
+        "story": "Flaws of at least this size are found with probability 0.9 or more; smaller ones may pass. Measured by "
+        "simulation (dpaudit run frontier); between measured sample sizes interpolated on logarithmic scales.",
+        "command": f"dpaudit frontier{f' --dim {dim}' if dim else ''} --samples {samples:g} --seconds {seconds:g}",
+        "columns": list(_COLUMN_WORDS),
+        "figures": [],
+        "rows": rows,
+        "curves": [to_dict(p) for curve in measured_curves(points, dim=dim).values() for p in curve],
+        "misses": [],
+        "summary": f"{len(rows)} kinds of flaw, by the smallest size that {samples:,} values show nine times in ten.",
+        "cells": [],
+        "provenance": to_dict(collect(seed="none", plugins=())),
+    }
+
+
+def _pictured(document: dict[str, Any]) -> dict[str, Any]:
+    """The same with the measured curves as rows and in a figure."""
+    columns = [*_COLUMN_WORDS[:1], {"key": "samples", "label": "values", "format": "setting"}, *_COLUMN_WORDS[1:]]
+    rows = sorted([*document["curves"], *document["rows"]], key=lambda r: (r["flaw"], r["samples"]))
+    return {**document, "columns": columns, "rows": rows, "figures": [_FIGURE]}
+
+
+def _measured(folder: Path) -> tuple[PowerPoint, ...]:
+    from dpaudit.experiments import Store
+
+    with Store.read(folder) as store:
+        if store.spec.get("name") != "frontier":
+            raise UsageError(
+                f"table={folder}: holds {store.spec.get('name')!r}; run dpaudit run frontier --out DIR first"
+            )
+        results = store.results()
+    lines = [",".join(COLUMNS)]
+    for result in results:
+        grid, outcome = result.settings["grid"], result.outcome
+        if outcome["size"] is not None:
+            words = (grid["flaw"], grid["dim"], grid["samples"], repr(float(f"{outcome['size']:.4g}")), outcome["unit"])
+            found = (f"{outcome['found'][end]:.4f}" for end in ("low", "high"))
+            lines.append(",".join(f'"{w}"' for w in (*words, outcome["by"], *found)))
+    return parse(lines)
+
+
+def _write(points: tuple[PowerPoint, ...], path: Path) -> None:
+    here = collect(seed="as in the spec", plugins=())
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.write(
+            f"# dpaudit run frontier; dpaudit frontier --table runs/frontier --write {path.name}\n# {here.hardware}\n"
+        )
+        rows = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        rows.writeheader()
+        rows.writerows(to_dict(p) for p in points)

@@ -1,0 +1,118 @@
+"""The processes below one process: who they are, what they use, and how all of them are ended.
+
+Everything is read from a /proc held open as a directory, so that nothing mounted over it later misleads. With ``root``
+None it is the /proc of a namespace and all in it but the first are meant; otherwise those below the process ``root``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+
+__all__ = ["end_below", "members", "over_limit"]
+
+_PROC = "/proc"
+_PAUSE = 0.001
+_SETTLE = 0.05  # seconds for the killed to be gone before they are looked for again
+
+
+def _read(proc: int, pid: int, name: str) -> bytes:
+    """One file of a process; empty if it has gone or may not be looked at."""
+    try:
+        file = os.open(f"{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
+    except OSError:
+        return b""
+    try:
+        return os.read(file, 1 << 14)
+    except OSError:
+        return b""
+    finally:
+        os.close(file)
+
+
+def members(proc: int, root: int | None) -> list[int]:
+    """Process numbers, in ``proc``'s own counting; the dead that nobody has waited for are left out below a ``root``."""
+    pids = [int(name) for name in os.listdir(proc) if name.isdigit()]
+    if root is None:
+        return [pid for pid in pids if pid != 1]
+    children: dict[int, list[int]] = {}
+    dead = set()
+    for pid in pids:
+        stat = _read(proc, pid, "stat")
+        state, parent, *_ = stat[stat.rfind(b")") + 1 :].split(maxsplit=2) or (b"Z", b"0")
+        children.setdefault(int(parent), []).append(pid)
+        if state in b"ZX":
+            dead.add(pid)
+    found, todo = [], [root]
+    while todo:
+        below = children.get(todo.pop(), [])
+        todo += below
+        found += [pid for pid in below if pid not in dead]
+    return found
+
+
+def _sum(proc: int, pid: int, name: str, *fields: bytes) -> int:
+    """The fields of a file with one ``field: number`` a line, added up; what is missing counts as 0."""
+    total = 0
+    for line in _read(proc, pid, name).splitlines():
+        field, _, value = line.partition(b":")
+        if field in fields:
+            total += int(value.split()[0])
+    return total
+
+
+def over_limit(proc: int, pids: Sequence[int], limits: Mapping[str, int]) -> tuple[str, int] | None:
+    """The first of ``processes``, ``memory``, ``written`` that ``pids`` together are past, and how much it is."""
+    if len(pids) > limits["processes"]:
+        return "processes", len(pids)
+    held = 1024 * sum(_sum(proc, pid, "status", b"RssAnon", b"RssShmem") for pid in pids)
+    if held > limits["memory"] and len(pids) > 1:  # pages shared by forks were counted often; this look is dear
+        held = 1024 * sum(_sum(proc, pid, "smaps_rollup", b"Pss_Anon", b"Pss_Shmem") for pid in pids)
+    if held > limits["memory"]:
+        return "memory", held
+    written = sum(_sum(proc, pid, "io", b"write_bytes") for pid in pids)
+    if written > limits["written"]:
+        return "written", written
+    return None
+
+
+def end_below(root: int, *, patience: float) -> bool:
+    """Stop, then kill, every process below the subreaper ``root``; whether none is left after ``patience`` seconds.
+
+    Stopped first, because what is stopped starts no others: so a crowd that starts new ones faster than they can be
+    killed is ended too. If ``root`` is this process, it waits for them as well.
+    """
+    deadline = time.monotonic() + patience
+    proc = os.open(_PROC, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        while (crowd := members(proc, root)) and time.monotonic() < deadline:
+            stopped: set[int] = set()
+            while (new := [pid for pid in crowd if pid not in stopped]) and time.monotonic() < deadline:
+                _signal(new, signal.SIGSTOP)
+                stopped.update(new)
+                crowd = members(proc, root)
+            _signal(crowd, signal.SIGKILL)
+            _settle(reap=root == os.getpid())
+        return not crowd
+    finally:
+        os.close(proc)
+
+
+def _signal(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def _settle(*, reap: bool) -> None:
+    if not reap:
+        time.sleep(_SETTLE)
+        return
+    end = time.monotonic() + _SETTLE
+    with contextlib.suppress(ChildProcessError):
+        while time.monotonic() < end:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                time.sleep(_PAUSE)

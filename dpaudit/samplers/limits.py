@@ -1,0 +1,46 @@
+"""What a foreign process may use, in one place."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+
+__all__ = ["DEFAULT", "Limits", "cpu_seconds"]
+
+_CORES = os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits on one sampler and everything it starts; sizes are in bytes.
+
+    The kernel keeps ``reserved``, ``file_size`` and ``open_files`` for each process (``RLIMIT_DATA``, ``RLIMIT_FSIZE``,
+    ``RLIMIT_NOFILE``), and ``tasks`` for all together inside a user namespace of a user who is not root
+    (``RLIMIT_NPROC``). ``memory``, ``written`` and ``processes`` are looked at twenty times a second over all processes
+    together (Linux); past one of them all are killed, and the message says which. Not claimed: what happens between two
+    looks, or how much goes into files kept in memory (tmpfs), which only ``file_size`` bounds.
+    """
+
+    memory: int = 4 << 30
+    """Resident memory that is not backed by a file, all processes together, shared pages counted once."""
+    reserved: int = 16 << 30
+    """Writable memory that one process may ask for, touched or not; stacks of threads and CUDA ask for much."""
+    file_size: int = 64 << 20
+    """Length of one file."""
+    written: int = 1 << 30
+    """What goes to disk in all."""
+    open_files: int = 1024
+    processes: int = 256
+    tasks: int = 4096
+    """Processes and their threads."""
+    network: bool = False
+    """Whether the network can be reached; kept only where namespaces can be had."""
+
+
+DEFAULT = Limits()
+
+
+def cpu_seconds(seconds: float) -> int:
+    """What one process can use on all cores in ``seconds`` of wall time, and a little: a stop for runaways, never a pinch."""
+    return math.ceil(seconds * _CORES) + 1

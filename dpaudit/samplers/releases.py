@@ -1,0 +1,63 @@
+"""A whole mechanism in a worker process (the parent's side)."""
+
+from __future__ import annotations
+
+import base64
+import math
+import time
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import SamplerOutputError, UsageError
+from dpaudit.samplers.check import finite
+from dpaudit.samplers.worker import _Worker
+
+__all__ = ["ReleasingWorker"]
+
+_LONGEST_VALUE = 4096  # numbers, so that a question is shorter than a pipe holds
+_MOST = 1 << 28  # numbers in one answer, 2 GiB
+
+Array = npt.NDArray[np.float64]
+
+
+class ReleasingWorker(_Worker):
+    """Somebody's mechanism behind the same limits and deadlines as a sampler; one process for all values.
+
+    How long a release is, the worker says with each answer; nothing is drawn for that.
+    """
+
+    def __init__(self, name: str, *, place: str, member: str, of: str) -> None:
+        """``of`` is ``library`` (``place`` is its name, ``member`` MECH with options) or ``python``."""
+        super().__init__(name, {"kind": "mechanism", "place": place, "member": member, "of": of})
+
+    def release(self, value: Array, n: int, *, timeout: float) -> Array:
+        """``n`` independent releases of the query result ``value`` (m,), shape (n, k), finite.
+
+        The first release waits for the start of the process as well.
+
+        Raises:
+            UsageError: ``value`` is not 1 to 4096 finite numbers, the mechanism refuses it, or cannot be opened.
+            SamplerTimeoutError: no answer after ``timeout`` seconds; the process is killed.
+            SamplerCrashError: it raised, or its process died.
+            SamplerOutputError: its answer is not ``n`` rows of finite numbers.
+        """
+        value = np.asarray(value, dtype=np.float64)
+        if value.ndim != 1 or not 0 < value.size <= _LONGEST_VALUE:
+            raise UsageError(
+                f"value of shape {value.shape}: a query result has 1 to {_LONGEST_VALUE} numbers, shape (m,)"
+            )
+        if not np.isfinite(value).all():
+            raise UsageError(f"value={value[~np.isfinite(value)][0]}: a query result is finite; choose another")
+        deadline = time.monotonic() + timeout
+        told: dict[str, Any] = {"release": base64.b64encode(value.tobytes()).decode()}
+        said = self._draw(np.empty(0), n, value.size, timeout, **told)
+        width = said.get("width") if isinstance(said, dict) else None
+        if not isinstance(width, int) or not 0 < width <= _MOST // n:
+            raise SamplerOutputError(
+                f"mechanism {self.name} released n={n} rows of {width} numbers; 1 to {_MOST} in all are taken, ask for fewer"
+            )
+        releases = np.empty((n, width))
+        self._draw(releases, n, width, max(deadline - time.monotonic(), 1e-3) if math.isfinite(timeout) else timeout)
+        return finite(releases, self.name)

@@ -1,0 +1,207 @@
+"""Many small calls, another process of the same sampler, noise made for a value, and forks."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+
+import numpy as np
+import pytest
+
+from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
+from dpaudit.interfaces import RepeatableSampler, ValueSampler
+from dpaudit.samplers import open_sampler
+from dpaudit.samplers.worker import SourceSampler
+
+COUNTS = """
+    import time
+    calls = 0
+    def f(n, d):
+        global calls
+        calls += 1
+        if calls == 3: time.sleep(0.05)
+        return np.full((n, d), calls, dtype=kind)
+"""
+
+
+@pytest.mark.parametrize("kind", ["float", "np.float32", "int"])
+def test_calls_arrive_in_order_each_with_its_time(kind, module):
+    module(f"kind = {kind}\n" + COUNTS.replace("\n    ", "\n"))
+    with open_sampler("python:foreign:f", seed="1") as sampler:
+        assert isinstance(sampler, RepeatableSampler)
+        sampler.draw(1, 1, timeout=20)
+        values, seconds = sampler.draw_calls(4, 2, 3, timeout=20)
+        np.testing.assert_array_equal(values, np.repeat([2.0, 3, 4, 5], 2)[:, None] * np.ones(3))
+        assert sampler.draw(1, 1, timeout=20) == 6
+    assert seconds.shape == (4,)
+    assert np.argmax(seconds) == 1
+    assert 0.05 <= seconds[1] < 1
+    assert (seconds > 0).all()
+
+
+def test_a_small_call_costs_microseconds(module):
+    module("rng = np.random.default_rng(1)\ndef f(n, d): return rng.standard_normal((n, d))")
+    with open_sampler("python:foreign:f", seed="1") as sampler:
+        values, seconds = sampler.draw_calls(20_000, 1, 8, timeout=20)
+    np.testing.assert_array_equal(values, np.random.default_rng(1).standard_normal((20_000, 8)))
+    assert np.median(seconds) < 100e-6
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "match"),
+    [
+        ("np.full((n, d), np.nan)", SamplerOutputError, "not finite"),
+        ("np.ones(7)", SamplerOutputError, r"shape \(7,\), wanted \(n=2, d=3\)"),
+        ("1 / 0", SamplerCrashError, r"raised ZeroDivisionError.*\(call n=2, d=3\)"),
+    ],
+)
+def test_one_wrong_answer_among_many_is_found(body, kind, match, module):
+    module(f"calls = 0\ndef f(n, d):\n global calls\n calls += 1\n return {body} if calls == 7 else np.ones((n, d))")
+    with open_sampler("python:foreign:f", seed="1") as sampler:
+        with pytest.raises(kind, match=match):
+            sampler.draw_calls(20, 2, 3, timeout=20)
+        assert sampler.draw_calls(5, 2, 3, timeout=20)[0].shape == (10, 3)
+
+
+def test_calls_that_take_too_long_end_in_time(module):
+    module("import time\ndef f(n, d):\n time.sleep(0.1)\n return np.ones((n, d))")
+    with open_sampler("python:foreign:f", seed="1") as sampler:
+        sampler.start(timeout=20)
+        with pytest.raises(SamplerTimeoutError):
+            sampler.draw_calls(1000, 1, 1, timeout=0.5)
+
+
+def test_a_source_draws_each_call_from_its_own_stream():
+    pytest.importorskip("torch")
+    with open_sampler("gaussian", seed="7") as one, open_sampler("gaussian", seed="7") as other:
+        first = [one.draw(2, 3, timeout=60) for _ in range(4)]
+        values, _ = other.draw_calls(3, 2, 3, timeout=60)
+        np.testing.assert_array_equal(values, np.concatenate(first[:3]))
+        np.testing.assert_array_equal(other.draw(2, 3, timeout=60), first[3])
+
+
+def test_a_program_runs_once_a_call(here):
+    code = "import os, sys, struct; sys.stdout.buffer.write(struct.pack('<2d', os.getpid() > 0, 2))"
+    with open_sampler("command:" + shlex.join([sys.executable, "-c", code]), seed="1") as sampler:
+        assert isinstance(sampler, RepeatableSampler)
+        values, seconds = sampler.draw_calls(3, 1, 2, timeout=20)
+        with pytest.raises(SamplerTimeoutError):
+            sampler.draw_calls(1000, 1, 2, timeout=0.5)
+        with sampler.again() as other:
+            np.testing.assert_array_equal(other.draw(1, 2, timeout=20), [[1, 2]])
+    np.testing.assert_array_equal(values, [[1, 2]] * 3)
+    assert (seconds > 0).all()
+
+
+@pytest.mark.parametrize("calls", [0, -1])
+def test_no_calls_are_refused(calls, module):
+    module("def f(n, d): return np.ones((n, d))")
+    with open_sampler("python:foreign:f", seed="1") as sampler, pytest.raises(UsageError, match=f"calls={calls}"):
+        sampler.draw_calls(calls, 1, 1, timeout=1)
+
+
+def test_again_is_the_same_sampler_in_another_process(module):
+    module("import os\ncalls = 0\ndef f(n, d):\n global calls\n calls += 1\n return [[os.stat('.').st_ino, calls]] * n")
+    with open_sampler("python:foreign:f", seed="1") as sampler:
+        first = sampler.draw(1, 2, timeout=20)
+        with pytest.raises(UsageError, match="not open"):
+            sampler.again().draw(1, 2, timeout=20)
+        with sampler.again() as other:
+            np.testing.assert_array_equal(other.draw(1, 2, timeout=20), first)  # its own first call
+        assert other.name == sampler.name
+
+
+def test_again_gives_an_honest_source_another_seed_every_time():
+    pytest.importorskip("torch")
+    sampler = open_sampler("gaussian", seed="7")
+    assert isinstance(sampler, SourceSampler)
+    first, second = sampler.again(), sampler.again()
+    seeds = [
+        one._spec["seed"] for one in (sampler, first, second, first.again(), open_sampler("gaussian", seed="7").again())
+    ]
+    assert len(set(seeds)) == 4
+    assert seeds[1] == seeds[4]
+    with sampler, first:
+        assert len(np.unique([one.draw(50, 2, timeout=60) for one in (sampler, first)])) == 200
+
+
+VALUE = "def f(n, d, value): return value + np.full((n, d), 0.5)\ndef plain(n, d): return np.ones((n, d))"
+
+
+def test_noise_made_for_a_value_is_what_was_returned_less_the_value(module):
+    module(VALUE + "\ndef leaks(n, d, value=3.0): return value + np.full((n, d), abs(value))")
+    with open_sampler("python:foreign:f", seed="1") as sampler:
+        assert isinstance(sampler, ValueSampler)
+        assert sampler.takes_value
+        np.testing.assert_array_equal(sampler.draw_at(1e9, 2, 3, timeout=20), np.full((2, 3), 0.5))
+        np.testing.assert_array_equal(sampler.draw(2, 3, timeout=20), np.full((2, 3), 0.5))
+        with pytest.raises(UsageError, match="value=nan"):
+            sampler.draw_at(float("nan"), 2, 3, timeout=20)
+    with open_sampler("python:foreign:leaks", seed="1") as sampler:
+        assert (sampler.draw_at(8.0, 2, 3, timeout=20) == 8).all()
+        assert (sampler.draw(2, 3, timeout=20) == 0).all()
+
+
+def test_a_function_without_a_value_says_so(module):
+    module(VALUE)
+    with open_sampler("python:foreign:plain", seed="1") as sampler:
+        assert not sampler.takes_value
+        with pytest.raises(UsageError, match="no parameter `value`"):
+            sampler.draw_at(1.0, 2, 3, timeout=20)
+    assert not open_sampler("python:foreign:f", seed="1").takes_value  # not open
+
+
+def test_asking_early_neither_waits_long_nor_loses_the_answer(module, monkeypatch):
+    module("import time\ntime.sleep(1)\n" + VALUE)
+    monkeypatch.setattr("dpaudit.samplers.worker._START_PATIENCE", 0.1)
+    with open_sampler("python:foreign:f", seed="1") as sampler:
+        assert not sampler.takes_value
+        sampler.start(timeout=20)
+        assert sampler.takes_value
+        assert (sampler.draw(2, 3, timeout=20) == 0.5).all()
+
+
+def test_a_start_that_fails_is_told_by_start(module):
+    module("1 / 0")
+    with open_sampler("python:foreign:f", seed="1") as sampler:
+        for _ in range(2):
+            with pytest.raises(UsageError, match="ZeroDivisionError"):
+                sampler.start(timeout=20)
+            with pytest.raises(UsageError, match="ZeroDivisionError"):
+                sampler.draw(1, 1, timeout=20)
+
+
+def test_shared_state_shows_after_a_fork(module):
+    module(
+        """
+        rng = np.random.default_rng(1)
+        def shared(n, d): return rng.standard_normal((n, d))
+        def fresh(n, d): return np.random.default_rng().standard_normal((n, d))
+        """
+    )
+    with open_sampler("python:foreign:shared", seed="1") as sampler:
+        child, parent = sampler.draw_forked(10, 3, timeout=20)
+        np.testing.assert_array_equal(child, parent)
+        assert sampler.draw(1, 3, timeout=20).shape == (1, 3)
+    with open_sampler("python:foreign:fresh", seed="1") as sampler:
+        child, parent = sampler.draw_forked(10, 3, timeout=20)
+        assert (child != parent).all()
+
+
+def test_an_honest_source_shares_nothing_after_a_fork():
+    pytest.importorskip("torch")
+    with open_sampler("gaussian", seed="7") as sampler:
+        pair = sampler.draw_forked(10, 3, timeout=60)
+        assert pair is None or (pair[0] != pair[1]).all()
+        assert sampler.draw(1, 3, timeout=60).shape == (1, 3)
+
+
+@pytest.mark.parametrize("body", ["os._exit(1)", "time.sleep(99)", "return np.ones((n, d)) * np.nan if 0 else 'x'"])
+def test_what_does_not_survive_a_fork_gives_none(body, module):
+    module(
+        f"import os, time\nmain = os.getpid()\ndef f(n, d):\n if os.getpid() != main: {body}\n return np.ones((n, d))"
+    )
+    with open_sampler("python:foreign:f", seed="1") as sampler:
+        sampler.start(timeout=20)
+        assert sampler.draw_forked(4, 2, timeout=2) is None
+        assert (sampler.draw(4, 2, timeout=20) == 1).all()

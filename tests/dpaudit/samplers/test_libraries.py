@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from dpaudit import registry
+from dpaudit.audit import audit_sampler
+from dpaudit.claims import Claim
+from dpaudit.errors import MissingExtraError, UnknownNameError, UsageError
+from dpaudit.interfaces import ClosedSampler, RepeatableSampler, ValueSampler
+from dpaudit.samplers import open_sampler
+from dpaudit.samplers.libraries.adapter import Library
+
+LIBRARIES = ["numpy", "scipy", "torch", "opacus", "opendp", "diffprivlib", "stdlib"]
+SLOW = ["opendp", "diffprivlib"]
+MISS = 1e-7  # chance that an honest library fails one of the comparisons below
+
+
+def library(name) -> Library:
+    return importlib.import_module(f"dpaudit.samplers.libraries.{name}").LIBRARY
+
+
+def built(text):
+    """The mechanism in this process, the release, and its claim."""
+    name, _, target = text.partition(":")
+    found = library(name)
+    mechanism, options = found.find(target)
+    pytest.importorskip(found.module.partition(".")[0], exc_type=ImportError)
+    return mechanism, mechanism.make(importlib.import_module(found.module), **options), options
+
+
+def distance_p(noise, claim):
+    z = Claim.parse(claim).to_normal(np.asarray(noise, dtype=np.float64).ravel(), np.random.default_rng(1))
+    return scipy.stats.kstest(z, "norm").pvalue
+
+
+CLAIMED = {
+    "numpy:normal:scale=2": "gaussian:sigma=2",
+    "numpy:normal:scale=0.5,dtype=f32": "gaussian:sigma=0.5",
+    "numpy:laplace": "laplace:scale=1",
+    "numpy:legacy-normal:scale=1.5": "gaussian:sigma=1.5",
+    "numpy:legacy-laplace": "laplace:scale=1",
+    "scipy:norm": "gaussian:sigma=1",
+    "scipy:laplace:scale=3": "laplace:scale=3",
+    "scipy:dlaplace:scale=3": "discrete-laplace:scale=3",
+    "torch:normal": "gaussian:sigma=1",
+    "torch:normal:std=2,dtype=f64": "gaussian:sigma=2",
+    "torch:laplace:scale=2": "laplace:scale=2",
+    "opacus:noise": "gaussian:sigma=1",
+    "opacus:noise:std=3,secure_mode=true": "gaussian:sigma=3",
+    "opacus:noise:dtype=f64": "gaussian:sigma=1",
+    "opendp:gaussian:scale=2": "gaussian:sigma=2",
+    "opendp:gaussian:k=-40": "gaussian:sigma=1",
+    "opendp:laplace": "laplace:scale=1",
+    "opendp:laplace:scale=2,k=-30": "laplace:scale=2",
+    "opendp:discrete-gaussian": "discrete-gaussian:sigma=10",
+    "opendp:discrete-laplace:scale=5": "discrete-laplace:scale=5",
+    "diffprivlib:Laplace:epsilon=0.5": "laplace:scale=2",
+    "diffprivlib:Laplace:epsilon=1,delta=0.3,sensitivity=2": "laplace:scale=1.474192",
+    "diffprivlib:Gaussian:epsilon=0.5,delta=1e-5": "gaussian:sigma=9.68961",
+    "diffprivlib:GaussianAnalytic:epsilon=0.5,delta=1e-5": "gaussian:sigma=7.03183",
+    "diffprivlib:Geometric:epsilon=0.5,sensitivity=2": "discrete-laplace:scale=4",
+    "stdlib:gauss": "gaussian:sigma=1",
+    "stdlib:normalvariate:sigma=2": "gaussian:sigma=2",
+    "stdlib:system-gauss": "gaussian:sigma=1",
+}
+UNCLAIMED = [
+    "diffprivlib:GaussianDiscrete:epsilon=0.5,delta=1e-5",
+    "diffprivlib:Staircase:epsilon=1",
+    "diffprivlib:Uniform:delta=0.1",
+    "diffprivlib:Snapping:epsilon=1,lower=-10,upper=10",
+    "diffprivlib:LaplaceTruncated:epsilon=1,lower=-10,upper=10",
+    "diffprivlib:LaplaceFolded:epsilon=1,lower=-10,upper=10",
+    "diffprivlib:LaplaceBoundedDomain:epsilon=1,lower=-10,upper=10",
+    "diffprivlib:LaplaceBoundedNoise:epsilon=1,delta=0.1",
+    "diffprivlib:GeometricTruncated:epsilon=1,lower=-10,upper=10",
+    "diffprivlib:GeometricFolded:epsilon=1,lower=-10,upper=10",
+]
+
+
+def test_every_mechanism_is_looked_at_below():
+    there = {f"{name}:{mechanism}" for name in LIBRARIES for mechanism in library(name).table}
+    assert there == {":".join(text.split(":")[:2]) for text in [*CLAIMED, *UNCLAIMED]}
+
+
+@pytest.mark.parametrize("text", CLAIMED)
+def test_the_claim_and_the_noise_agree(text):
+    """An honest library fails with probability 3e-7; at a scale 60 % off the KS distance is 0.086 or more (Laplace),
+    5.4 / √4000, where 2.9 / √4000 is enough."""
+    mechanism, release, options = built(text)
+    claim = mechanism.claim(**options)
+    wanted, got = Claim.parse(CLAIMED[text]), Claim.parse(claim)
+    assert (got.family, got.scale) == (wanted.family, pytest.approx(wanted.scale, rel=1e-6))
+    n = 1000
+    for value in (np.zeros(4), np.array([7.0, -3.0, 0.0, 1e4])):
+        released = np.asarray(release(value, n), dtype=np.float64)
+        assert released.shape == (n, 4)
+        noise = released - value
+        assert distance_p(noise, claim) > MISS
+    assert distance_p(noise, f"{got.family}:{'sigma' if 'gauss' in got.family else 'scale'}={1.6 * got.scale}") < MISS
+
+
+@pytest.mark.parametrize("text", UNCLAIMED)
+def test_mechanisms_whose_law_has_no_name_here(text):
+    mechanism, release, options = built(text)
+    assert mechanism.claim is None
+    released = release(np.array([2.0, -1.0]), 200)
+    assert released.shape == (200, 2)
+    assert np.isfinite(released).all()
+    if "lower" in options:
+        assert np.abs(released).max() <= 10
+    assert len(np.unique(released)) > 5
+    assert np.abs(released.mean(0) - [2, -1]).max() < 6
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_two_builds_share_no_noise(name):
+    text = next(text for text in CLAIMED if text.startswith(f"{name}:") and "discrete" not in text)
+    one, two = (np.asarray(built(text)[1](np.zeros(3), 50)) for _ in range(2))
+    assert not np.isin(one, two).any()
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_they_are_registered_under_their_own_name(name):
+    found = registry.load("samplers", name)
+    assert isinstance(found, Library)
+    assert found is library(name)
+    assert found.name == name
+
+
+def test_the_tables_import_no_library():
+    code = "import sys, importlib\n"
+    code += f"for n in {LIBRARIES}: importlib.import_module('dpaudit.samplers.libraries.' + n)\n"
+    code += "print([m for m in ('scipy', 'torch', 'opacus', 'opendp', 'diffprivlib', 'sklearn') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("numpy:lapace", "mechanism=lapace: not in numpy; did you mean 'laplace'.*numpy has: normal, laplace, legacy"),
+        ("opendp:zzz", "opendp has: gaussian, laplace, discrete-gaussian, discrete-laplace"),
+        ("numpy:laplace:scal=1", "scal=1: numpy:laplace has no such option; did you mean 'scale'"),
+        ("opacus:noise:sigma=1", "sigma=1: opacus:noise has no such option"),
+    ],
+)
+def test_unknown_names_suggest_the_nearest(text, match):
+    with pytest.raises(UnknownNameError, match=match):
+        open_sampler(text, seed="1")
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("numpy:laplace:scale=0", "scale=0: a scale is above 0"),
+        ("numpy:laplace:scale=-1", "scale=-1"),
+        ("numpy:laplace:scale=nan", "finite number"),
+        ("numpy:laplace:scale=inf", "finite number"),
+        ("numpy:laplace:scale=big", "scale=big: must be a finite number"),
+        ("numpy:laplace:scale=true", "finite number"),
+        ("numpy:normal:dtype=f16", "dtype=f16: is f32 or f64"),
+        ("opacus:noise:secure_mode=1", "secure_mode=1: is true or false"),
+        ("diffprivlib:Laplace", "epsilon: diffprivlib:Laplace needs it; write diffprivlib:Laplace:epsilon=1"),
+        ("numpy:laplace:scale=1,scale=2", "given twice"),
+        ("numpy:", "needs a target"),
+    ],
+)
+def test_options_that_do_not_fit(text, match):
+    with pytest.raises(UsageError, match=match):
+        open_sampler(text, seed="1")
+
+
+@pytest.mark.parametrize("options", [{"dtype": "f32"}, {"text_mode": True}])
+def test_options_of_other_kinds_are_refused(options):
+    with pytest.raises(UsageError, match=next(iter(options))):
+        open_sampler("numpy:laplace", seed="1", **options)
+
+
+def test_options_that_the_library_refuses():
+    pytest.importorskip("diffprivlib", exc_type=ImportError)
+    sampler = open_sampler("diffprivlib:Laplace:epsilon=-1", seed="1")
+    assert sampler.claim is None
+    with sampler, pytest.raises(UsageError, match=r"diffprivlib refuses the options .*[Ee]psilon"):
+        sampler.draw(1, 1, timeout=60)
+
+
+@pytest.mark.parametrize("k", [1, -0.5, -2000])
+def test_a_granularity_that_opendp_has_not_got(k):
+    with pytest.raises(UsageError, match=f"k={k}: the granularity is 2"):
+        built(f"opendp:gaussian:k={k}")
+
+
+def stand_in(here, name, code):
+    (here / name).mkdir()
+    (here / name / "__init__.py").write_text(code)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("opendp", "opendp:laplace"), ("diffprivlib", "diffprivlib:Uniform:delta=1")]
+)
+def test_an_absent_library_says_what_to_install(name, text, here):
+    stand_in(here, name, f"raise ModuleNotFoundError('No module named {name}', name='{name}')")
+    match = rf"sampler={text}: needs {name}, which is not installed; pip install 'dpaudit\[{name}\]'"
+    with open_sampler(text, seed="1") as sampler, pytest.raises(MissingExtraError, match=match):
+        sampler.draw(1, 1, timeout=60)
+
+
+def test_a_library_that_lacks_something_of_its_own_says_what(here):
+    stand_in(here, "opendp", "import not_there")
+    with (
+        open_sampler("opendp:laplace", seed="1") as sampler,
+        pytest.raises(MissingExtraError, match=r"needs not_there, .*dpaudit\[opendp\]"),
+    ):
+        sampler.draw(1, 1, timeout=60)
+
+
+def test_a_library_that_is_broken_says_how(here):
+    stand_in(here, "diffprivlib", "from sys import DOUBLE")
+    with (
+        open_sampler("diffprivlib:Laplace:epsilon=1", seed="1") as sampler,
+        pytest.raises(
+            UsageError, match=r"diffprivlib.mechanisms cannot be imported \(ImportError: .*DOUBLE.*pip install"
+        ),
+    ):
+        sampler.draw(1, 1, timeout=60)
+
+
+def test_a_sampler_in_its_own_process():
+    with open_sampler("numpy:laplace:scale=2", seed="1") as sampler:
+        assert isinstance(sampler, ClosedSampler)
+        assert isinstance(sampler, RepeatableSampler)
+        assert (sampler.name, sampler.dim, sampler.available) == ("numpy:laplace:scale=2", None, None)
+        assert sampler.claim == "laplace:scale=2"
+        assert not sampler.takes_value
+        values = sampler.draw(500, 8, timeout=60)
+        many, seconds = sampler.draw_calls(500, 1, 8, timeout=60)
+        with sampler.again() as other:
+            others = other.draw(500, 8, timeout=60)
+        with pytest.raises(UsageError, match="takes none"):
+            sampler.draw_at(1.0, 1, 1, timeout=60)
+    assert seconds.shape == (500,)
+    for noise in (values, many, others):
+        assert noise.shape == (500, 8)
+        assert distance_p(noise, sampler.claim) > MISS
+    assert len(np.unique([values, many, others])) == 3 * 4000
+
+
+def test_a_library_that_adds_the_noise_itself_is_told_the_value():
+    pytest.importorskip("opendp")
+    with open_sampler("opendp:laplace:k=-40", seed="1") as sampler:
+        assert isinstance(sampler, ValueSampler)
+        assert sampler.takes_value
+        for value in (0.0, 1000.5):
+            assert distance_p(sampler.draw_at(value, 250, 8, timeout=60), sampler.claim) > MISS
+        with pytest.raises(UsageError, match="finite"):
+            sampler.draw_at(float("nan"), 1, 1, timeout=60)
+
+
+def test_whole_number_noise_is_not_asked_for_broken_values():
+    assert not open_sampler("opendp:discrete-gaussian", seed="1").takes_value
+
+
+@pytest.mark.parametrize(("scale", "verdict"), [(2, "no-finding"), (2.1, "finding")])
+def test_an_audit_of_a_library(scale, verdict):
+    """The library draws afresh: an honest pass fails with probability 1e-6."""
+    result = audit_sampler("numpy:laplace:scale=2", claim=f"laplace:scale={scale}", samples=200_000, alpha=1e-6, seed=1)
+    assert result.verdict == verdict

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from dpaudit.errors import (
+    MissingExtraError,
+    SamplerCrashError,
+    SamplerOutputError,
+    SamplerTimeoutError,
+    UnknownNameError,
+    UsageError,
+)
+from dpaudit.interfaces import Mechanism
+from dpaudit.samplers.mechanism import open_mechanism
+
+ONE = np.array([1.0])
+
+
+def release(text, value=ONE, n=4, timeout=30):
+    with open_mechanism(text, seed="1") as mechanism:
+        return mechanism.release(np.asarray(value, dtype=np.float64), n, timeout=timeout)
+
+
+def test_a_value_of_one_number_is_told_as_a_float(module):
+    module("""
+        def f(value, n):
+            assert type(value) is float and type(n) is int
+            return [value] * n
+    """)
+    with open_mechanism("python:foreign:f", seed="1") as mechanism:
+        assert isinstance(mechanism, Mechanism)
+        assert mechanism.name == "python:foreign:f"
+        released = mechanism.release(np.array([2.5]), 3, timeout=30)
+    assert released.dtype == np.float64
+    np.testing.assert_array_equal(released, [[2.5]] * 3)
+
+
+def test_a_longer_value_is_told_as_an_array_of_its_own(module):
+    module("""
+        def f(value, n):
+            assert value.shape == (4096,) and value.dtype == np.float64
+            out = np.tile(value, (n, 1))
+            value[:] = 0
+            return out
+    """)
+    value = np.random.default_rng(1).standard_normal(4096)
+    np.testing.assert_array_equal(release("python:foreign:f", value, 2), [value, value])
+
+
+def test_releases_may_have_any_length_and_one_process_serves_all_values(module):
+    module("""
+        import os
+        calls = []
+        def f(value, n):
+            calls.append(n)
+            k = int(value)
+            return np.array([[os.getpid(), len(calls)] + [value] * (k - 2)] * n) if k > 1 else np.full(n, value)
+    """)
+    with open_mechanism("./foreign.py".join(["python:", ":f"]), seed="1") as mechanism:
+        seen = [mechanism.release(np.array([float(k)]), n, timeout=30) for k, n in [(3, 2), (5, 1), (1, 7), (2, 3)]]
+    assert [x.shape for x in seen] == [(2, 3), (1, 5), (7, 1), (3, 2)]
+    assert len({seen[i][0, 0] for i in (0, 1, 3)}) == 1
+    assert [seen[i][0, 1] for i in (0, 1, 3)] == [1, 2, 4]  # one call for one question, none to find out the length
+
+
+@pytest.mark.parametrize(
+    ("body", "match"),
+    [
+        (
+            "return np.zeros(n + 1)",
+            r"shape \(5,\) \(release n=4 of m=1 numbers\); return an array .* \(n,\) or \(n, k\)",
+        ),
+        ("return np.zeros((n, 2, 2))", r"shape \(4, 2, 2\)"),
+        ("return np.zeros((n, 0))", r"shape \(4, 0\)"),
+        ("return 1.0", r"shape \(\)"),
+        ("return None", "dtype=object, which is not real numbers"),
+        ("return ['a'] * n", "which is not real numbers"),
+        ("return np.zeros(n) * 1j", "dtype=complex128"),
+        ("return [[1], [1, 2]] * (n // 2)", "which is no array"),
+        ("return np.array([0, 1, np.nan, np.inf])[:n]", r"2 of 4 .* \[2, 0\]=nan"),
+    ],
+)
+def test_releases_that_are_not_rows_of_numbers(body, match, module):
+    module(f"def f(value, n): {body}")
+    with pytest.raises(SamplerOutputError, match=match):
+        release("python:foreign:f")
+
+
+def test_an_exception_is_told_and_the_next_release_goes_on(module):
+    module("""
+        def f(value, n):
+            if value < 0:
+                raise ValueError("no negative counts")
+            return np.full(n, value)
+    """)
+    with open_mechanism("python:foreign:f", seed="1") as mechanism:
+        with pytest.raises(SamplerCrashError, match="raised ValueError: no negative counts"):
+            mechanism.release(-ONE, 2, timeout=30)
+        assert mechanism.release(ONE, 2, timeout=30).shape == (2, 1)
+
+
+def test_a_dying_mechanism(module, marker, alive):
+    module(f"""
+        import os, signal
+        x = {marker!r}
+        def f(value, n): os.kill(os.getpid(), signal.SIGSEGV)
+    """)
+    with pytest.raises(SamplerCrashError, match="SIGSEGV"):
+        release("python:foreign:f")
+    assert not alive(marker)
+
+
+def test_a_hanging_mechanism_ends_at_the_time_limit(module, here):
+    module("""
+        import time
+        def f(value, n):
+            if value > 0: time.sleep(1000)
+            return np.zeros(n)
+    """)
+    with open_mechanism("python:foreign:f", seed="1") as mechanism:
+        mechanism.release(-ONE, 1, timeout=30)
+        start = time.monotonic()
+        with pytest.raises(SamplerTimeoutError, match=r"timeout=0.5 s"):
+            mechanism.release(ONE, 1, timeout=0.5)
+        assert time.monotonic() - start < 2
+        with pytest.raises(SamplerCrashError, match="stopped earlier"):
+            mechanism.release(-ONE, 1, timeout=5)
+
+
+def test_a_value_far_longer_than_a_pipe_cannot_hang_the_auditor(module):
+    module("import time; time.sleep(1000)\ndef f(value, n): pass")
+    start = time.monotonic()
+    with pytest.raises(SamplerTimeoutError):
+        release("python:foreign:f", np.zeros(4096), timeout=0.5)
+    assert time.monotonic() - start < 2
+
+
+def test_a_release_too_great_to_hold_is_refused(module):
+    module("def f(value, n): return np.lib.stride_tricks.as_strided(np.zeros(1), (n, 1 << 27), (0, 0))")
+    with pytest.raises(SamplerOutputError, match=r"4 rows of 134217728 numbers; .* ask for fewer"):
+        release("python:foreign:f")
+
+
+@pytest.mark.parametrize(
+    ("value", "n", "match"),
+    [
+        (np.zeros((2, 2)), 1, r"value of shape \(2, 2\)"),
+        (np.float64(1), 1, r"value of shape"),
+        (np.zeros(0), 1, r"value of shape \(0,\)"),
+        (np.zeros(4097), 1, r"1 to 4096 numbers"),
+        (np.array([1.0, np.nan]), 1, "value=nan"),
+        (ONE, 0, "n=0"),
+    ],
+)
+def test_questions_that_cannot_be_asked(value, n, match, here):
+    with open_mechanism("numpy:laplace", seed="1") as mechanism, pytest.raises(UsageError, match=match):
+        mechanism.release(value, n, timeout=5)
+
+
+def test_outside_with_nothing_is_released(here):
+    with pytest.raises(UsageError, match="not open"):
+        open_mechanism("numpy:laplace", seed="1").release(ONE, 1, timeout=5)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "match"),
+    [
+        ("nunpy:laplace", UnknownNameError, "did you mean 'numpy'.*LIB:MECH"),
+        ("numpy:lapace", UnknownNameError, "did you mean 'laplace'"),
+        ("numpy", UnknownNameError, "numpy has: normal"),
+        ("gaussian:sigma=1", UnknownNameError, "LIB:MECH"),
+        ("http://127.0.0.1/", UsageError, "http gives noise, not releases"),
+        ("command:true", UsageError, "command gives noise"),
+        ("python:foreign", UsageError, "needs a function"),
+        ("python:./no.py:f", UsageError, "no such file"),
+        ("numpy:laplace:scale=0", UsageError, "scale=0"),
+    ],
+)
+def test_what_is_no_mechanism(text, kind, match, here):
+    with pytest.raises(kind, match=match):
+        open_mechanism(text, seed="1")
+
+
+def test_a_function_that_is_not_there(module):
+    module("def laplace(value, n): pass")
+    with pytest.raises(UsageError, match="function=lapace: not in foreign; did you mean 'laplace'"):
+        release("python:foreign:lapace")
+
+
+def test_an_absent_library_says_what_to_install(here):
+    (here / "opendp.py").write_text("raise ModuleNotFoundError('no', name='opendp')")
+    with pytest.raises(MissingExtraError, match=r"pip install 'dpaudit\[opendp\]'"):
+        release("opendp:laplace")
+
+
+def test_a_library_releases_around_the_value():
+    """Fails with probability 3e-7 for an honest library; the KS distance of the wrong ones is 8 / √n or more."""
+    value = np.array([5.0, -3.0, 1e6])
+    with open_mechanism("numpy:laplace:scale=2", seed="1") as mechanism:
+        released = mechanism.release(value, 10_000, timeout=60)
+    for column, centre in zip(released.T, value, strict=True):
+        assert scipy.stats.kstest(column, scipy.stats.laplace(centre, 2).cdf).pvalue > 1e-7
+        assert scipy.stats.kstest(column, scipy.stats.laplace(centre, 3.2).cdf).pvalue < 1e-7
+        assert scipy.stats.kstest(column, scipy.stats.laplace(centre + 0.5, 2).cdf).pvalue < 1e-7
+
+
+def test_whole_numbers_are_asked_of_a_discrete_mechanism():
+    pytest.importorskip("opendp")
+    with open_mechanism("opendp:discrete-laplace:scale=3", seed="1") as mechanism:
+        released = mechanism.release(np.array([10.0, -4.0]), 500, timeout=60)
+        assert (released == np.rint(released)).all()
+        assert np.abs(released.mean(0) - [10, -4]).max() < 6 * 3 * np.sqrt(2 / 500)
+        with pytest.raises(UsageError, match=r"value=0.5: opendp:discrete-laplace:scale=3 takes whole numbers"):
+            mechanism.release(np.array([1.0, 0.5]), 1, timeout=60)

@@ -1,0 +1,179 @@
+"""The leash and its limits, with and without namespaces."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dpaudit.samplers import family, limits
+from dpaudit.samplers.limits import Limits
+from dpaudit.samplers.process import Process
+
+HEAD = "import os, resource, signal, sys, time\n"
+
+
+@pytest.fixture(params=["1", "0"], ids=["namespaces", "plain"])
+def mode(request, monkeypatch):
+    monkeypatch.setenv("DPAUDIT_NAMESPACES", request.param)
+    if request.param == "1" and run("print(os.readlink('/proc/self/ns/pid'))")[0] == os.readlink("/proc/self/ns/pid"):
+        pytest.skip("this kernel lets us have no namespaces")
+    return request.param
+
+
+def run(code: str, **options) -> tuple[str, int, str]:
+    """What the code printed, its exit status, and the same in words."""
+    process = Process([sys.executable, "-S", "-c", HEAD + code], **options)
+    try:
+        view = bytearray(10_000)
+        got = process.read(memoryview(view), deadline=time.monotonic() + 20)
+        return view[:got].decode().strip(), *process.ending(deadline=time.monotonic() + 20)
+    finally:
+        process.close()
+
+
+def test_what_one_process_may_use(mode):
+    code = "print([resource.getrlimit(k)[0] for k in (resource.RLIMIT_DATA, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE)])"
+    small = Limits(reserved=1 << 28, file_size=1 << 20, open_files=40)
+    assert run(code, limits=small)[0] == str([1 << 28, 1 << 20, 40])
+    assert "not allowed" in run("resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 21, 1 << 21))", limits=small)[2]
+
+
+GREW = "above the limit of 0.25 GiB"
+FORKS = "[os.fork() for _ in range(5)]"
+MAP = "import mmap; m = mmap.mmap(-1, 1 << 29); [m.write(bytes(1 << 20)) for _ in range(512)]"
+PAST = {
+    "memory": ("x = [b'x' * (1 << 24) for _ in range(60)]", {"memory": 1 << 28}, f"of memory and were killed, {GREW}"),
+    "memory of a family": (f"{FORKS}; x = b'x' * (1 << 24)", {"memory": 1 << 28}, GREW),
+    "shared memory": (MAP, {"memory": 1 << 28}, GREW),
+    "processes": (FORKS, {"processes": 20}, r"it had \d\d processes and all were killed, above the limit of 20"),
+    "written": (
+        "[open(str(k), 'wb').write(bytes(1 << 20)) for k in range(100)]",
+        {"written": 1 << 25},
+        r"it wrote 0\.\d+ GiB to disk and was killed, above the limit of 0.0312",
+    ),
+    "a file": (
+        "os.execvp('sh', ['sh', '-c', 'exec cat /dev/zero > x'])",
+        {"file_size": 1 << 20},
+        "longer than the limit of 1 MiB|File too large",
+    ),
+    "CPU time": (
+        "\nwhile True: pass\nx = 1",
+        {},
+        "longer than its time limit allows on all cores .signal SIGXCPU after",
+    ),
+    "reserved": ("x = bytearray(1 << 29)", {"reserved": 1 << 28}, "exit status 1; its last words: 'MemoryError'"),
+}
+
+
+@pytest.mark.parametrize("what", PAST)
+def test_past_a_limit_all_are_killed_and_the_message_says_which(what, mode, here, monkeypatch):
+    monkeypatch.setattr(limits, "_CORES", 1)
+    code, small, match = PAST[what]
+    words, status, how = run(f"{code}; time.sleep(9)", limits=Limits(**small), seconds=0.01)  # and 2 s of CPU time
+    assert words == ""
+    assert status != 0
+    assert re.search(match, how), how
+
+
+def test_pages_that_forks_share_are_counted_once(mode):
+    code = "x = b'x' * (100 << 20); pids = [os.fork() for _ in range(3)]; time.sleep(0.4); print('.', flush=True)"
+    assert run(code, limits=Limits(memory=200 << 20))[1] == 0  # eight processes of 100 MiB each, as it seems
+
+
+def test_what_is_left_when_the_program_has_ended_is_killed(mode, marker, alive):
+    code = f"""
+for _ in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execv(sys.executable, [sys.executable, '-c', 'import time; time.sleep(99)', {marker!r}])
+        os._exit(0)
+time.sleep(0.3)
+print('done')
+"""
+    assert run(code)[:2] == ("done", 0)
+    assert not alive(marker)
+
+
+def test_an_auditor_that_is_killed_takes_all_with_it(mode, marker, alive, present):
+    escape = (
+        "import os, sys, time\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        f"    os.execv(sys.executable, [sys.executable, '-c', 'import time; time.sleep(99)', {marker!r} + '-out'])\n"
+        "time.sleep(99)"
+    )
+    code = (
+        "import sys, time\nfrom dpaudit.samplers.process import Process\n"
+        f"p = Process([sys.executable, '-c', {escape!r}]); time.sleep(99)"
+    )
+    auditor = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        assert present(f"{marker}-out", seconds=20)
+    finally:
+        os.kill(auditor.pid, signal.SIGKILL)
+        auditor.wait()
+    time.sleep(0.5)
+    assert not alive(marker)
+
+
+def test_a_leash_that_is_stopped_does_not_hold_up_the_end(mode, marker, alive):
+    code = f"import time; time.sleep(99); {marker!r}"
+    process = Process([sys.executable, "-c", code])
+    time.sleep(0.5)
+    leash = process._popen.pid
+    os.kill(leash, signal.SIGSTOP)
+    started = time.monotonic()
+    process.close()
+    assert time.monotonic() - started < 5
+    assert not alive(marker)
+
+
+def test_the_environment_does_not_say_that_it_is_watched(mode, monkeypatch):
+    monkeypatch.setenv("DPAUDIT_DEBUG", "1")
+    monkeypatch.setenv("OTHER", "2")
+    assert run("print([k for k in os.environ if 'DPAUDIT' in k], os.environ['OTHER'])")[0] == "[] 2"
+
+
+def test_files_are_read_as_before(mode, here):
+    (here / "secret").write_text("mine")
+    (here / "secret").chmod(0o600)
+    me = os.getuid()
+    assert run("print(open('secret').read(), os.getuid(), os.stat('secret').st_uid)")[0] == f"mine {me} {me}"
+
+
+def test_a_bad_program_is_named(mode):
+    process = Process(["./no-such"])
+    assert "cannot start ./no-such: No such file" in process.ending(deadline=time.monotonic() + 10)[1]
+
+
+@pytest.mark.parametrize("mode", ["1"], indirect=True)
+def test_namespaces_keep_the_network_and_other_processes_away(mode):
+    code = "print(len(open('/proc/net/dev').readlines()) - 2, [p for p in os.listdir('/proc') if p.isdigit()], os.getppid())"
+    assert run(code)[0] == "1 ['1', '2'] 1"
+    here = len(Path("/proc/net/dev").read_text().splitlines()) - 2
+    assert run(code, limits=Limits(network=True))[0].split()[0] == str(here)
+    talk = (
+        "import socket; s = socket.create_server(('127.0.0.1', 0)); c = socket.create_connection(s.getsockname())\n"
+        "print('heard')"
+    )
+    assert run(talk)[0] == "heard"
+
+
+@pytest.mark.parametrize("mode", ["1"], indirect=True)
+def test_what_a_namespace_refuses_is_done_without(mode, monkeypatch, tmp_path):
+    """As where a container masks parts of /proc: the leash starts again, plainly, and nothing of the attempt is left."""
+    folder = tmp_path / "dpaudit" / "samplers"
+    folder.mkdir(parents=True)
+    for name in ("leash", "family", "namespaces"):
+        text = Path(family.__file__).with_name(f"{name}.py").read_text()
+        (folder / f"{name}.py").write_text(text.replace('b"/proc", b"proc"', 'b"/proc", b"no-such"'))
+    monkeypatch.setattr("dpaudit.samplers.process._LEASH", str(folder / "leash.py"))
+    assert run("print(os.readlink('/proc/self/ns/pid'))")[:2] == (os.readlink("/proc/self/ns/pid"), 0)
