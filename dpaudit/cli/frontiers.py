@@ -20,16 +20,6 @@ _COLUMN_WORDS = (
     {"key": "unit", "label": "unit", "format": "text"},
     {"key": "by", "label": "by", "format": "text"},
 )
-_FIGURE = {
-    "title": "The smallest flaw found nine times in ten, by number of values",
-    "x": "samples",
-    "y": "size",
-    "panels": ["flaw"],
-    "log_x": True,
-    "log_y": True,
-    "label_x": "values",
-    "label_y": "size",
-}
 
 
 def show(
@@ -62,7 +52,7 @@ def show(
 
         out.mkdir(parents=True, exist_ok=True)
         write_json(document, out / "result.json")
-        write_report(_pictured(document), out / "report.html")
+        write_report(document, out / "report.html")
     if output == "json":
         write_json_line(document)
         return
@@ -86,6 +76,8 @@ def _document(
             {"flaw": s.flaw, "dim": dim or 0, "samples": samples, "size": s.size, "unit": s.unit, "by": s.test}
             for s in reach(dim=dim, seconds=seconds)
         ]
+    flaws = {p.flaw for p in here}
+    curves = [p for curve in measured_curves(points, dim=dim).values() for p in curve if p.flaw in flaws]
     where = f"d = {dim}" if dim else "d chosen by the auditor"
     return {
         "kind": "measurements",
@@ -97,19 +89,12 @@ def _document(
         "columns": list(_COLUMN_WORDS),
         "figures": [],
         "rows": rows,
-        "curves": [to_dict(p) for curve in measured_curves(points, dim=dim).values() for p in curve],
+        "power": [to_dict(p) for p in (*curves, *here)],
         "misses": [],
         "summary": f"{len(rows)} kinds of flaw, by the smallest size that {samples:,} values show nine times in ten.",
         "cells": [],
         "provenance": to_dict(collect(seed="none", plugins=())),
     }
-
-
-def _pictured(document: dict[str, Any]) -> dict[str, Any]:
-    """The same with the measured curves as rows and in a figure."""
-    columns = [*_COLUMN_WORDS[:1], {"key": "samples", "label": "values", "format": "setting"}, *_COLUMN_WORDS[1:]]
-    rows = sorted([*document["curves"], *document["rows"]], key=lambda r: (r["flaw"], r["samples"]))
-    return {**document, "columns": columns, "rows": rows, "figures": [_FIGURE]}
 
 
 def _measured(folder: Path) -> tuple[PowerPoint, ...]:

@@ -81,6 +81,7 @@ def render_report(document: Mapping[str, Any]) -> str:
 
 
 def _audit(result: Mapping[str, Any]) -> dict[str, Any]:
+    from dpaudit.report.figure_power import power_map
     from dpaudit.report.figures import p_value_ladder
 
     dims, refused = result.get("dims") or (), result.get("dims_refused") or ()
@@ -106,6 +107,7 @@ def _audit(result: Mapping[str, Any]) -> dict[str, Any]:
         "marked": [cell == "yes" for cell in tests[-1].cells],
         "figures": _drawn(p_value_ladder(result, prefix="ladder")),
         "blind_spots": blind_spots_table(result),
+        "maps": _drawn(power_map(result.get("power") or (), prefix="power")),
         "provenance": facts_table(result.get("provenance")),
     }
 
@@ -157,13 +159,17 @@ def _experiment(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def _measurements(document: Mapping[str, Any]) -> dict[str, Any]:
     from dpaudit.report.figure_grid import measured_grid
+    from dpaudit.report.figure_power import power_map
     from dpaudit.report.measurements import read_measurements
 
     read = read_measurements(document)
     return _told(document) | {
         "verdict": "finding" if read.misses else "no-finding" if read.rows else "inconclusive",
         "sentence": measurements_sentence(document),
-        "figures": _drawn(*(measured_grid(p, read.rows, prefix=f"figure-{i}") for i, p in enumerate(read.plots, 1))),
+        "figures": _drawn(
+            *(measured_grid(p, read.rows, prefix=f"figure-{i}") for i, p in enumerate(read.plots, 1)),
+            power_map(document.get("power") or (), prefix="power"),
+        ),
         "misses": measured_table(read.columns, read.misses[:MOST_CELLS], of=read.rows) if read.misses else [],
         "misses_left_out": max(0, len(read.misses) - MOST_CELLS),
         "table": measured_table(read.columns, read.rows[:MOST_CELLS], of=read.rows) if read.rows else [],

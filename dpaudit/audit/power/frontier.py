@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
@@ -77,12 +78,12 @@ def _between(points: list[PowerPoint], samples: int) -> PowerPoint | None:
     if not below:
         return None
     left = below[-1]
-    if not above:
-        return left
-    right = above[0]
-    share = math.log(samples / left.samples) / math.log(right.samples / left.samples)
-    size = math.exp((1 - share) * math.log(left.size) + share * math.log(right.size))
-    return PowerPoint(flaw=left.flaw, dim=left.dim, samples=samples, size=size, unit=left.unit, by=left.by)
+    size = left.size
+    if above:
+        right = above[0]
+        share = math.log(samples / left.samples) / math.log(right.samples / left.samples)
+        size = math.exp((1 - share) * math.log(left.size) + share * math.log(right.size))
+    return replace(left, samples=samples, size=size, found_low=None, found_high=None)
 
 
 _SAYS = {
