@@ -272,8 +272,8 @@ class Test(Protocol):
 class SearchingTest(Test, Protocol):
     """A test that goes on searching when all is drawn, in processes of its own if it likes.
 
-    The class attribute ``advisory = True`` on any test keeps its p-value out of the verdict: it is shown, and α is not
-    spent on it.
+    On any test the class attribute ``advisory = True`` keeps its p-value out of the verdict (it is shown, and α is not
+    spent on it), ``costly = True`` says that its evidence takes a second and is not asked for in between.
     """
 
     def search(self, *, deadline: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dpaudit import registry
 from dpaudit.claims import Claim
@@ -23,7 +23,8 @@ class Battery:
     ``complete``: whether these are all that are registered, the keyless search apart.
 
     ``seen_after`` maps a test to how many values had been drawn when its p-value was first seen below its share of α;
-    this is looked at when the number of values has grown fourfold, and nothing is decided by it.
+    this is looked at when the number of values has grown fourfold, and nothing is decided by it; tests that search, or say
+    ``costly = True``, are heard at the end only.
     """
 
     def __init__(self, names: Sequence[str] | None, claim: Claim, stream: KeyedStream, *, alpha: float) -> None:
@@ -31,6 +32,7 @@ class Battery:
         self._tests: dict[str, Test] = {
             name: registry.load("tests", name)(claim, stream.child("test", name)) for name in chosen
         }
+        self._searching = {name: test for name, test in self._tests.items() if isinstance(test, SearchingTest)}
         self.origins = [registry.plugin("tests", name).origin for name in chosen]
         counted = sum(not getattr(test, "advisory", False) for test in self._tests.values())
         self._share = alpha / max(1, counted)
@@ -42,9 +44,8 @@ class Battery:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        for test in self._tests.values():
-            if isinstance(test, SearchingTest):
-                test.close()
+        for test in self._searching.values():
+            test.close()
 
     def update(self, block: Block, *, drawn: int) -> None:
         """Feed every test; what other processes drew only to those that compare them (it may be the same, for a reason)."""
@@ -54,25 +55,24 @@ class Battery:
         if drawn >= self._look_at:
             self._look_at = 4 * drawn
             for name, test in self._tests.items():
-                looked = name in self.seen_after or isinstance(test, SearchingTest)
+                looked = name in self.seen_after or name in self._searching or getattr(test, "costly", False)
                 if not looked and test.evidence(alpha=self._share).p <= self._share:
                     self.seen_after[name] = drawn
 
-    @property
-    def accuses(self) -> bool:
-        """Whether some test that does not search is below its share of α, so that a finding is certain."""
-        return any(
-            test.evidence(alpha=self._share).p <= self._share
-            for test in self._tests.values()
-            if not isinstance(test, SearchingTest) and not getattr(test, "advisory", False)
+    def conclude(self, patience: Callable[[bool], float]) -> dict[str, tuple[Test, Evidence]]:
+        """What each test says, by name; called once, when all is drawn.
+
+        Searching tests come last, one after the other, until ``patience(certain)`` (of ``time.monotonic``), where
+        ``certain`` says whether the others are enough for a finding.
+        """
+        others = [name for name in self._tests if name not in self._searching]
+        heard = {name: self._tests[name].evidence(alpha=self._share) for name in others}
+        certain = any(
+            heard[name].p <= self._share for name in others if not getattr(self._tests[name], "advisory", False)
         )
-
-    def search(self, deadline: float) -> None:
-        """Let the searching tests search, one after the other."""
-        for test in self._tests.values():
-            if isinstance(test, SearchingTest):
+        if self._searching:
+            deadline = patience(certain)
+            for test in self._searching.values():
                 test.search(deadline=deadline)
-
-    def evidence(self) -> dict[str, tuple[Test, Evidence]]:
-        """What each test says, by name."""
-        return {name: (test, test.evidence(alpha=self._share)) for name, test in self._tests.items()}
+        heard |= {name: test.evidence(alpha=self._share) for name, test in self._searching.items()}
+        return {name: (test, heard[name]) for name, test in self._tests.items()}

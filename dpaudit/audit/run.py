@@ -169,11 +169,12 @@ def run_audit(
         if drawing.late and drawing.drawn < MINIMUM_SAMPLES:
             raise SamplerTimeoutError(drawing.late)
         won = betting is not None and betting.won
+        evidence = {}
         if not won:
             if progress is not None:
                 progress(planned, planned)
-            battery.search(_patience(battery, started, samples, time_limit))
-        results, blind = judge(battery.evidence() if not won else {}, alpha=alpha, weight=weight)
+            evidence = battery.conclude(lambda certain: _patience(started, samples, time_limit, certain=certain))
+        results, blind = judge(evidence, alpha=alpha, weight=weight)
     bets = betting.results(alpha=alpha) if betting is not None else []
     words = ["dpaudit", "audit", sampler.name, "--claim", str(claim), *(["--dim", str(dim)] if dim else []), *options]
     found = tuple(
@@ -235,11 +236,11 @@ def _plan(sampler: ClosedSampler, samples: int, dim: int | None, sequential: boo
     return (*first, *make_plan(samples - sum(c.size for c in first), dim=dim, takes_value=takes_value))
 
 
-def _patience(battery: Battery, started: float, samples: int, time_limit: float | None) -> float:
+def _patience(started: float, samples: int, time_limit: float | None, *, certain: bool) -> float:
     """Until when searches may go on; a finding that is certain without them needs them for its cause only."""
     now = time.monotonic()
     asked = now + SEARCH_SECONDS * min(1.0, samples / DEFAULT_SAMPLES) if time_limit is None else started + time_limit
-    return min(asked, now + CAUSE_SECONDS) if battery.accuses else asked
+    return min(asked, now + CAUSE_SECONDS) if certain else asked
 
 
 def _reproduce(words: Sequence[str], test: TestResult, alpha: float, seed: str, drawn: int) -> str:

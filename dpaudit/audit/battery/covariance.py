@@ -87,6 +87,7 @@ class Covariance:
     """
 
     looks_at = "covariance of whole rows"
+    costly = True
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del claim, stream

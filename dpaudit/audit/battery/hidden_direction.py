@@ -124,6 +124,7 @@ class HiddenDirection:
     """
 
     looks_at = "hidden directions in rows of up to 64"
+    costly = True
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del claim

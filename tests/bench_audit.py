@@ -1,0 +1,79 @@
+"""What the README says about the speed and memory of the battery, measured by `make bench` against numpy drawing the values."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import resource
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from dpaudit import registry
+from dpaudit.audit.run import run_audit
+from dpaudit.claims import Claim
+
+
+class NumpySampler:
+    """numpy's normals in this process; what drawing costs is kept apart."""
+
+    name, dim, available = "numpy", None, None
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._rng = np.random.default_rng(1)
+        self._clock = clock
+        self.seconds = 0.0
+        self.values = 0
+
+    def __enter__(self) -> NumpySampler:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+    def draw(self, n: int, d: int, *, timeout: float) -> np.ndarray:
+        return self.draw_calls(1, n, d, timeout=timeout)[0]
+
+    def draw_calls(self, calls: int, n: int, d: int, *, timeout: float) -> tuple[np.ndarray, np.ndarray]:
+        began = self._clock()
+        values = self._rng.standard_normal((calls * n, d))
+        self.seconds += self._clock() - began
+        self.values += values.size
+        return values, np.full(calls, 1e-6)
+
+    def again(self) -> NumpySampler:
+        other = NumpySampler(self._clock)
+        other._rng = np.random.default_rng(2)
+        return other
+
+
+def main() -> None:
+    """One line a sample size: nanoseconds a value of CPU time in this thread, and the process's peak memory."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--samples", type=float, nargs="+", default=[1e7, 1e8])
+    options = parser.parse_args()
+    tests = sorted(set(registry.plugins("tests")) - {"keyless-search"})  # which has a time limit of its own
+    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {len(tests)} families")
+    print(f"{'values':>14}{'numpy ns':>10}{'battery ns':>12}{'ratio':>7}{'wall s':>9}{'peak MiB':>10}")
+    run_audit(
+        NumpySampler(time.thread_time), claim=Claim.parse("gaussian:sigma=1"), seed="warm", samples=100_000, tests=tests
+    )
+    for samples in map(int, options.samples):
+        sampler = NumpySampler(time.thread_time)
+        began, wall = time.thread_time(), time.monotonic()
+        result = run_audit(
+            sampler, claim=Claim.parse("gaussian:sigma=1"), seed="bench", samples=samples, tests=tests, time_limit=1e5
+        )
+        spent, wall = time.thread_time() - began - sampler.seconds, time.monotonic() - wall
+        draw, battery = (1e9 * s / sampler.values for s in (sampler.seconds, spent))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(
+            f"{sampler.values:14,}{draw:10.1f}{battery:12.1f}{battery / draw:7.2f}{wall:9.1f}{peak:10.0f}   {result.verdict}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""The keyless search's parts in this process: the lattice, the easy cases, confirmation, estimates, the plan."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from dpaudit.errors import KeyFileError, UsageError
+from dpaudit.noise.pancake import Pancake
+from dpaudit.randomness import KeyedStream
+from dpaudit.testing import check_attack
+from dpaudit_attacks.keyless.candidates import confirm, estimate, refine, resonance
+from dpaudit_attacks.keyless.easy import from_covariance, from_scan
+from dpaudit_attacks.keyless.lattice import find_direction, rows_for
+from dpaudit_attacks.keyless.plan import beta_reached, jobs
+from dpaudit_attacks.keyless.proof import RecoveredDirection, save
+from dpaudit_attacks.keyless.rows import Rows
+
+
+@pytest.fixture
+def specimen(make_key):
+    """Rows (n, d) of a pancake with σ = 1, and its key."""
+
+    def make(n, *, dim, beta, gamma="2sqrtd", tag="a"):
+        key = make_key(dim=dim, beta=beta, gamma=gamma, tag=tag, allow_small_gamma=True)
+        return Pancake(key=key).sample(n, dim, stream=KeyedStream.from_seed(f"noise {tag}")).numpy(), key
+
+    return make
+
+
+def true_u(key):
+    return key.direction * (key.beta**2 + key.gamma**2) / (key.gamma * math.sqrt(2 * math.pi))
+
+
+def cosine(u, key):
+    return abs(u @ key.direction) / np.linalg.norm(u)
+
+
+def best(x, **options):
+    return max(find_direction(x, **options), key=lambda c: c.score)
+
+
+@pytest.mark.parametrize(("dim", "beta", "reduction"), [(12, 0.1, 30), (16, 0.1, 30), (24, 0.05, 36), (24, 0.001, 0)])
+def test_the_lattice_finds_the_direction(specimen, dim, beta, reduction):
+    pytest.importorskip("fpylll")
+    x, key = specimen(4000, dim=dim, beta=beta)
+    found = best(x[600:], beta=beta, gamma=key.gamma, reduction=reduction, check=x[300:600])
+    assert cosine(found.u, key) > 0.999
+    assert confirm(x[:300], found.u) < 1e-20
+
+
+def test_one_search_covers_smaller_betas_and_gammas(specimen):
+    pytest.importorskip("fpylll")
+    x, key = specimen(4000, dim=12, beta=0.004, gamma=5.0)
+    found = best(x, beta=0.1, gamma=2 * math.sqrt(12), reduction=30)
+    assert cosine(found.u, key) > 0.999
+
+
+def test_too_wide_peaks_are_not_found(specimen):
+    """The other side of the threshold, so that 'found' means something."""
+    pytest.importorskip("fpylll")
+    x, key = specimen(4000, dim=24, beta=0.4)
+    found = best(x[600:], beta=0.3, gamma=key.gamma, reduction=20, check=x[:600])
+    assert cosine(found.u, key) < 0.9
+    assert confirm(x[:600], found.u) > 1e-6
+
+
+def test_few_rows_and_bad_parameters_are_refused():
+    x = np.zeros((9, 8))
+    with pytest.raises(UsageError, match="d \\+ 2"):
+        next(find_direction(x, beta=0.1, gamma=5.0))
+    with pytest.raises(UsageError, match="beta=0"):
+        next(find_direction(x, beta=0, gamma=5.0))
+
+
+@pytest.mark.parametrize(("dim", "gamma", "rows"), [(32, 1.0, 4000), (8, 1.2, 8000)])
+def test_small_gamma_shows_in_the_covariance(specimen, dim, gamma, rows):
+    x, key = specimen(rows + 600, dim=dim, beta=0.05, gamma=gamma)
+    found = [refine(x[600:], u) for u in from_covariance(x[600:])]
+    u = min(found, key=lambda u: confirm(x[:600], u))
+    assert cosine(u, key) > 0.99
+    assert confirm(x[:600], u) < 1e-9
+
+
+@pytest.mark.parametrize(("dim", "gamma"), [(2, 6.0), (3, 4.0)])
+def test_few_dimensions_are_scanned(specimen, dim, gamma):
+    x, key = specimen(1200, dim=dim, beta=0.2, gamma=gamma)
+    u = refine(x[600:], from_scan(x[600:])[0])
+    assert cosine(u, key) > 0.999
+    assert confirm(x[:600], u) < 1e-9
+
+
+def test_resonance_is_what_theory_says(specimen):
+    x, key = specimen(20_000, dim=16, beta=0.2)
+    r2 = key.beta**2 + key.gamma**2
+    assert resonance(x, true_u(key))[0] == pytest.approx(math.exp(-math.pi * 0.04 * r2 / key.gamma**2), abs=0.01)
+    noise = np.random.default_rng(5).standard_normal((20_000, 2))
+    assert resonance(noise, np.array([0.3, 0.0]))[0] < 0.03  # its expectation, 0.17, is taken out
+
+
+def test_confirmation_is_valid_and_not_far_from_sharp():
+    """On honest rows P(p ≤ a) ≤ a; and n·R² is a mean of 1, so the statistic is the one that the bound is for."""
+    rng = np.random.default_rng(17)
+    u = np.array([1.1, -0.6, 2.0])
+    p, square = [], []
+    for _ in range(4000):
+        x = rng.standard_normal((128, 3))
+        p.append(confirm(x, u))
+        square.append(128 * resonance(x, u)[0] ** 2)
+    assert np.mean(square) == pytest.approx(1, abs=0.08)
+    assert all(np.mean(np.array(p) <= a) <= a for a in (0.3, 0.1, 0.03, 0.01))
+    assert confirm(x, np.array([0.1, 0.0, 0.0])) == 1
+    assert confirm(x, np.array([3e7, 0.0, 0.0])) == 1
+
+
+def test_the_best_wrong_candidate_of_a_search_is_super_uniform():
+    """200 searches of honest noise: the p-value of each one's best candidate on rows it never saw."""
+    pytest.importorskip("fpylll")
+    rng = np.random.default_rng(23)
+    p, own = [], []
+    for _ in range(200):
+        x = rng.standard_normal((500, 5))
+        found = best(x[200:], beta=0.2, gamma=2 * math.sqrt(5), reduction=20, check=x[200:360])
+        p.append(confirm(x[:200], found.u))
+        own.append(confirm(x[200:360], found.u))
+    assert min(p) > 1e-4
+    assert all(sum(value <= a for value in p) <= 200 * a + 4 * math.sqrt(200 * a) for a in (0.01, 0.05, 0.2))
+    assert np.mean(own) < np.mean(p)  # the rows that ranked it would have flattered it
+
+
+def test_estimates_cover(specimen):
+    """β, γ and w of twenty specimens: the intervals miss about one in twenty, and never by much."""
+    inside_beta = inside_gamma = 0
+    for i in range(20):
+        x, key = specimen(1000, dim=8, beta=0.05, tag=f"cover{i}")
+        u = refine(x[:500], true_u(key) * (1 + 1e-3))
+        e = estimate(x[:500], x[500:], u)
+        inside_beta += e.beta_low <= key.beta <= e.beta_high
+        inside_gamma += e.gamma_low <= key.gamma <= e.gamma_high
+        assert e.beta == pytest.approx(0.05, rel=0.15)
+        assert math.acos(min(1, abs(np.dot(e.direction, key.direction)))) < 4 * e.angle
+    assert inside_beta >= 16
+    assert inside_gamma >= 16
+
+
+def test_recovered_direction_reads_releases(specimen, make_key, tmp_path):
+    """At d = 32, β = 1e-3: D is told from D′ nearly always, by what was recovered and no key."""
+    pytest.importorskip("fpylll")
+    x, key = specimen(3000, dim=32, beta=1e-3)
+    found = best(x[1000:], beta=1e-3, gamma=key.gamma, reduction=20, check=x[500:1000])
+    e = estimate(x[500:1000], x[:500], refine(x[500:1000], found.u))
+    details = {"d": 32, "w": e.direction, "beta": e.beta, "gamma": e.gamma}
+    save(details, tmp_path / "recovered.json")
+    attack = RecoveredDirection(recovered=str(tmp_path / "recovered.json"), sigma=2.0)
+    check_attack(attack, dim=32)
+    pair = torch.zeros(2, 32, dtype=torch.float64)
+    pair[1, 5] = 0.5
+    truth = torch.arange(1000) % 2
+    stream = KeyedStream.from_seed("releases")
+    y = Pancake(key=key, sigma=2.0).sample(1000, 32, stream=stream) + pair[truth]
+    right = int((attack.score(y, pair).argmax(1) == truth).sum())
+    assert right > 980
+    other = Pancake(key=make_key(dim=32, tag="other"), sigma=2.0).sample(1000, 32, stream=stream) + pair[truth]
+    assert int((attack.score(other, pair).argmax(1) == truth).sum()) < 650
+    with pytest.raises(KeyFileError, match="exists"):
+        save(details, tmp_path / "recovered.json")
+    (tmp_path / "recovered.json").chmod(0o644)
+    with pytest.raises(KeyFileError, match="0600"):
+        RecoveredDirection(recovered=str(tmp_path / "recovered.json"), sigma=2.0)
+    with pytest.raises(UsageError, match="needs w"):
+        RecoveredDirection(recovered={"beta": 1}, sigma=1.0)
+
+
+def test_rows_are_split_by_place_and_bounded():
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((40_000, 6))
+    rows = Rows(6)
+    for start in range(0, len(x), 777):
+        rows.add(x[start : start + 777])
+    assert (rows.held == x[:2048:4]).all()
+    assert (rows.check == x[1:2048:4]).all()
+    norm = np.linalg.norm(rows.pool, axis=1)
+    assert len(norm) <= 2 * (4 * 6 + 64)
+    assert norm.min() >= 2
+    free = np.linalg.norm(np.concatenate([x[2:2048:4], x[3:2048:4], x[2048:]]), axis=1)
+    assert np.sort(norm)[:80] == pytest.approx(np.sort(free[free >= 2])[:80])
+
+
+def test_the_plan_goes_from_cheap_to_dear():
+    plan = jobs({3: 1.0, 12: 0.7, 32: 0.7, 128: 0.9})
+    assert [job.cost for job in plan] == sorted(job.cost for job in plan)
+    assert {job.d for job in plan} == {3, 12, 32, 128}
+    assert all(job.kind == "easy" for job in jobs({12: 0.7}, lattice=False))
+    reach = [beta_reached(d, gamma=2 * math.sqrt(d), block=40) for d in (8, 16, 32, 64)]
+    assert reach == sorted(reach, reverse=True)
+    assert rows_for(32, beta=0.01, gamma=11.3) < rows_for(32, beta=0.05, gamma=11.3)
+    best_n = math.sqrt(32 * math.log(11.3 * 1.9 / 0.1) / 0.0129)  # where even a strong reduction is not enough
+    assert rows_for(32, beta=0.1, gamma=11.3) == pytest.approx(best_n, rel=0.15)

@@ -1,0 +1,181 @@
+"""The keyless search as the battery runs it: child processes, deadline, evidence."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from psutil import Process, pid_exists
+
+from dpaudit.audit.block import SampleBlock
+from dpaudit.claims import Claim
+from dpaudit.interfaces import SearchingTest
+from dpaudit.noise.pancake import Pancake
+from dpaudit.randomness import KeyedStream
+from dpaudit_attacks.keyless import search as searching
+from dpaudit_attacks.keyless.plan import Job
+from dpaudit_attacks.keyless.rows import Rows
+from dpaudit_attacks.keyless.search import Search
+from dpaudit_attacks.keyless.test import KeylessSearch
+
+LAW = Claim.parse("gaussian:sigma=1")
+
+
+def run(blocks, *, limit, claim=LAW, **options):
+    test = KeylessSearch(claim, KeyedStream.from_seed(1), **options)
+    for i, x in enumerate(blocks):
+        test.update(SampleBlock(i, x, claim=claim, spread=np.random.default_rng(0)))
+    try:
+        test.search(deadline=time.monotonic() + limit)
+        return test.evidence(alpha=0.001)
+    finally:
+        test.close()
+
+
+def honest(dims, rows=2000, seed=3):
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal((rows, d)) for d in dims]
+
+
+def children():
+    return [p for p in Process().children(recursive=True) if "keyless" in " ".join(p.cmdline())]
+
+
+def test_a_pancake_is_found_among_dimensions(make_key):
+    pytest.importorskip("fpylll")
+    keys = {d: make_key(dim=d, beta=0.05) for d in (8, 16, 64)}
+    blocks = [Pancake(key=k).sample(3000, d, stream=KeyedStream.from_seed(d)).numpy() for d, k in keys.items()]
+    evidence = run(blocks, limit=60)
+    assert evidence.p < 1e-20
+    d = evidence.details["d"]
+    assert abs(np.dot(evidence.details["w"], keys[d].direction)) > 0.999
+    assert evidence.interval.low < 0.055
+    assert evidence.interval.high > 0.045
+    assert evidence.details["gamma"] == pytest.approx(2 * math.sqrt(d), rel=0.02)
+    assert "recovered" in evidence.effect
+    assert not children()
+
+
+def test_honest_noise_passes_and_says_how_far_it_got():
+    pytest.importorskip("fpylll")
+    evidence = run(honest([2, 6]), limit=60, block=30)
+    assert evidence.p == 1
+    assert "d=6 (β ≤ " in evidence.effect
+    (spot,) = evidence.blind_spots
+    assert "beyond d=" in spot.says
+    assert not evidence.details["broken"]
+
+
+def test_the_deadline_ends_it():
+    pytest.importorskip("fpylll")
+    began = time.monotonic()
+    evidence = run(honest([64, 96, 128], rows=4000), limit=3)
+    assert time.monotonic() - began < 5
+    assert evidence.p == 1
+    assert "stopped by the time limit" in evidence.effect
+    assert not children()
+
+
+def test_other_claims_and_no_time():
+    laplace = run(honest([8]), limit=5, claim=Claim.parse("laplace:scale=1"))
+    assert (laplace.p, laplace.blind_spots) == (1.0, ())
+    assert "not applicable" in laplace.effect
+    test = KeylessSearch(LAW, KeyedStream.from_seed(1))
+    assert isinstance(test, SearchingTest)
+    assert "not searched" in test.evidence(alpha=0.01).effect
+    assert test.evidence(alpha=0.01).p == 1
+
+
+def test_other_processes_and_dimensions_are_left_out():
+    test = KeylessSearch(LAW, KeyedStream.from_seed(1))
+    for process, d in ((1, 8), (0, 1), (0, 129)):
+        test.update(SampleBlock(0, honest([d])[0], claim=LAW, spread=None, process=process))
+    test.search(deadline=time.monotonic() + 5)
+    assert "no rows" in test.evidence(alpha=0.01).effect
+
+
+def test_a_child_that_dies_is_survived(monkeypatch):
+    rows = Rows(4)
+    rows.add(honest([4])[0])
+    search = Search({4: rows})
+    search.run([Job("nonsense", 4), Job("easy", 4)], deadline=time.monotonic() + 30)  # the first lacks β and γ
+    assert [job.kind for job in search.broken] == ["nonsense"]
+    assert [job.kind for job in search.completed] == ["easy"]
+    monkeypatch.setattr(searching.sys, "executable", "/bin/false")
+    search = Search({4: rows})
+    search.run([Job("easy", 4)], deadline=time.monotonic() + 30)
+    assert len(search.broken) == 1
+    assert search.p == 1
+
+
+def test_candidates_are_paid_for():
+    """The i-th candidate's p-value counts i·(i+1) times."""
+    rng = np.random.default_rng(4)
+    rows = Rows(3)
+    rows.add(rng.standard_normal((2048, 3)))
+    rows.held = np.round(rows.held * 2) / 2  # resonates at u = 2·e: exp(2πi·2·x) = 1
+    search = Search({3: rows})
+    line = {"u": [0.7, 1.3, 0.1], "reduction": "x", "rows": 9, "seconds": 0.0}
+    for _ in range(9):
+        search._judge(Job("lattice", 3), line)
+    assert search.p == 1
+    few = Rows(3)
+    few.add(rows.check[:1])
+    rows.held = rows.held[:40]
+    search._judge(Job("lattice", 3), {**line, "u": [2.0, 0.0, 0.0]})
+    assert search.p == pytest.approx(110 * 4 * math.exp(-40 / 4))
+
+
+def test_nothing_outlives_its_parent(tmp_path):
+    pytest.importorskip("fpylll")
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "import time, numpy as np\n"
+        "from dpaudit_attacks.keyless.plan import Job\n"
+        "from dpaudit_attacks.keyless.rows import Rows\n"
+        "from dpaudit_attacks.keyless.search import Search\n"
+        "rows = Rows(96); rows.add(np.random.default_rng(1).standard_normal((3000, 96)))\n"
+        "Search({96: rows}).run([Job('lattice', 96, 1e-3, 19.6, 40)], deadline=time.monotonic() + 100)\n"
+    )
+    parent = subprocess.Popen([sys.executable, str(script)])
+    try:
+        until = time.monotonic() + 30
+        found = []
+        while not found and time.monotonic() < until:
+            found = [p.pid for p in Process(parent.pid).children() if "worker" in " ".join(p.cmdline())]
+            time.sleep(0.05)
+        assert found
+        time.sleep(1.0)  # past the child's first lines
+    finally:
+        os.kill(parent.pid, signal.SIGKILL)
+        parent.wait()
+    until = time.monotonic() + 10
+    while pid_exists(found[0]) and Process(found[0]).status() != "zombie" and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not pid_exists(found[0]) or Process(found[0]).status() == "zombie"
+
+
+def test_importing_the_plug_in_is_cheap():
+    code = "import sys, dpaudit_attacks.keyless.test; print([m for m in ('fpylll', 'torch') if m in sys.modules])"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"
+
+
+def test_without_fpylll_it_says_so(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    evidence = run(honest([4]), limit=20)
+    assert evidence.p == 1
+    assert "pip install 'dpaudit[lattice]'" in evidence.effect
+    assert "pip install 'dpaudit[lattice]'" in evidence.blind_spots[0].says
+
+
+@pytest.mark.slow
+def test_two_hundred_searches_of_honest_noise_confirm_nothing():
+    pytest.importorskip("fpylll")
+    for i in range(200):
+        evidence = run(honest([3, 8, 12], seed=100 + i), limit=4)
+        assert evidence.p > 0.01, i
