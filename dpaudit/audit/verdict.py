@@ -18,7 +18,8 @@ ALWAYS_BLIND = (
         flaw="Gaussian pancake with γ ≥ 2√d",
         size=None,
         unit="",
-        says="noise with a hidden direction that only a secret key reveals: no sample size excludes it if continuous "
+        says="noise with a hidden direction that only a secret key reveals, in dimensions where the keyless search does not "
+        "reach: no sample size excludes it if continuous "
         "LWE is hard (arXiv 2509.23834, Theorem 3.4); use a mitigation where that matters",
     ),
     BlindSpot(

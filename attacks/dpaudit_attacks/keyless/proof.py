@@ -1,0 +1,120 @@
+"""What a recovered direction is worth: it reads releases as the key does, without the key's file."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dpaudit.errors import KeyFileError, UsageError
+from dpaudit_attacks.pancake_likelihood import check_rows, log_density
+
+__all__ = ["RecoveredDirection", "save"]
+
+_FORMAT = "dpaudit-recovered-direction"
+
+
+@dataclass(frozen=True)
+class _Recovered:
+    direction: torch.Tensor
+    beta: float
+    gamma: float
+
+
+def save(details: Mapping[str, Any], path: str | Path) -> None:
+    """Write what the search recovered (its evidence's ``details``) to a new file of mode 0600.
+
+    Raises:
+        KeyFileError: the file exists, or cannot be written.
+    """
+    kept = {"format": _FORMAT, **{name: details[name] for name in ("d", "w", "beta", "gamma")}}
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise KeyFileError(f"recovered={path}: exists already and is never overwritten; choose another name") from error
+    except OSError as error:
+        raise KeyFileError(f"recovered={path}: cannot be written ({error.strerror}); choose another name") from error
+    with os.fdopen(fd, "w") as file:
+        json.dump(kept, file)
+
+
+def _load(path: str | Path) -> Mapping[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            mode, text = stat.S_IMODE(os.fstat(file.fileno()).st_mode), file.read()
+    except OSError as error:
+        raise KeyFileError(f"recovered={path}: cannot be read ({error.strerror}); check the name") from error
+    if mode & 0o077:
+        raise KeyFileError(f"recovered={path}: mode={mode:04o} lets others in, must be 0600; run chmod 600 {path}")
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise KeyFileError(f"recovered={path}: is not JSON; write it with the keyless search's details") from error
+    if not isinstance(data, dict) or data.get("format") != _FORMAT:
+        raise KeyFileError(f"recovered={path}: is not a {_FORMAT}; write it with the keyless search's details")
+    return data
+
+
+def _checked(details: Mapping[str, Any]) -> _Recovered:
+    try:
+        w = torch.tensor(details["w"], dtype=torch.float64)
+        beta, gamma = float(details["beta"]), float(details["gamma"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"recovered: needs w, beta and gamma as numbers ({error})") from error
+    length = float(torch.linalg.vector_norm(w))
+    if w.ndim != 1 or not (length > 0 and math.isfinite(length)) or not (beta > 0 and gamma > 0):
+        raise UsageError(f"recovered: |w|={length}, beta={beta}, gamma={gamma}: must be finite and above 0")
+    return _Recovered(w / length, beta, gamma)
+
+
+class RecoveredDirection:
+    """The likelihood-ratio attack with a direction that the keyless search recovered, in place of the key.
+
+    Scores are the pancake's log-densities at the recovered (w, β, γ), as
+    :class:`~dpaudit_attacks.keyed_distinguisher.LikelihoodRatio` computes them from the key. Not claimed: its optimality;
+    that holds to the precision of what was recovered.
+    """
+
+    def __init__(self, *, recovered: Mapping[str, Any] | str | Path, sigma: float) -> None:
+        """Hold what was recovered (the evidence's ``details``, or a file of :func:`save`), for noise of scale ``sigma``.
+
+        Raises:
+            UsageError: w, β or γ missing or not usable.
+            KeyFileError: the file is unreadable, readable by others, or something else.
+        """
+        self._key = _checked(recovered if isinstance(recovered, Mapping) else _load(recovered))
+        self._sigma = sigma
+
+    def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+        """Log-densities (t, m) of ``releases`` (t, d) under ``candidates`` (m, d) or (t, m, d).
+
+        Raises:
+            UsageError: dimensions that do not fit, or values that are not finite.
+        """
+        dim = len(self._key.direction)
+        if candidates.ndim == 2:
+            candidates = candidates.unsqueeze(0)
+        check_rows("releases", releases, dim=dim, axes=2)
+        check_rows("candidates", candidates, dim=dim, axes=3)
+        noise = releases.double().unsqueeze(1) - candidates.double()
+        along = noise @ self._key.direction.to(noise.device)
+        return log_density(
+            along.unsqueeze(-1),
+            noise.square().sum(-1),
+            dim=dim,
+            sigma=self._sigma,
+            beta=self._key.beta,
+            gamma=self._key.gamma,
+        )
+
+    def evidence(self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor) -> Mapping[str, Any]:
+        """Nothing beyond the scores."""
+        del releases, candidates, truth
+        return {}

@@ -1,0 +1,179 @@
+"""The battery's plug-in: the keyless search as a test of a closed sampler."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from dpaudit.claims import Claim
+from dpaudit.interfaces import Block, Stream
+from dpaudit.types import BlindSpot, Evidence, Interval
+from dpaudit_attacks.keyless.plan import Job, jobs
+from dpaudit_attacks.keyless.rows import Rows
+from dpaudit_attacks.keyless.search import CONFIRMED, Search, describe
+
+__all__ = ["KeylessSearch"]
+
+_DIMS = range(2, 129)
+_REMEDY = "pip install 'dpaudit[lattice]'"
+
+
+_SWEPT = (8, 12, 16, 24, 32, 48, 64, 96)  # of the dimensions that an auditor who may choose draws
+
+
+class KeylessSearch:
+    """Looks for a Gaussian pancake without its key: easy cases by numpy, the rest by lattice reduction.
+
+    Null: the rows are independent N(0, I). Formal guarantee: p is super-uniform then (Hoeffding's bound on held-out rows,
+    summed over every candidate; :class:`~dpaudit_attacks.keyless.search.Search`). Gaussian claims only; for others p = 1.
+    ``update`` keeps at most 1,024 rows and 4d + 64 more of each d in 2…128 (of the auditor's first process), looks at the
+    first 2^20 rows of each d, and starts nothing; ``search`` runs child processes until its deadline.
+
+    Not claimed: anything where one w is not kept over the calls, where values are rounded or noise was added (both blind
+    this search before they blind the holder of the key), or beyond the (d, β) that the evidence names.
+    """
+
+    looks_at = "a secret direction with evenly spaced peaks (the Gaussian pancake), without its key"
+
+    def __init__(self, claim: Claim, stream: Stream, *, block: int = 54, beta: float = 0.0) -> None:
+        """Search up to BKZ-``block``; ``beta`` above 0 tries only that β, at γ = 2√d, straight up to that block."""
+        del stream
+        self._applies = claim.family == "gaussian"
+        self._block, self._beta = block, beta
+        self._rows: dict[int, Rows] = {}
+        self._search: Search | None = None
+        self._library = importlib.util.find_spec("fpylll") is not None
+
+    def update(self, block: Block) -> None:
+        d = block.z.shape[1]
+        if not self._applies or block.process != 0 or d not in _DIMS:
+            return
+        if d not in self._rows:
+            self._rows[d] = Rows(d)
+        self._rows[d].add(block.z)
+
+    def search(self, *, deadline: float) -> None:
+        """Run the planned jobs until a candidate is confirmed, all are done, or the deadline has come."""
+        usable = {d: rows for d, rows in self._rows.items() if rows.enough}
+        self._search = Search(usable)
+        self._search.run(self._jobs(usable), deadline=deadline)
+
+    def _jobs(self, rows: dict[int, Rows]) -> Sequence[Job]:
+        if self._beta and self._library:
+            return [Job("lattice", d, self._beta, 2 * math.sqrt(d), self._block) for d in rows]
+        planned = jobs({d: kept.shrink for d, kept in rows.items()}, lattice=self._library)
+        return [job for job in planned if job.block <= self._block]
+
+    @staticmethod
+    def reach(*, dim: int | None, seconds: float) -> tuple[BlindSpot, ...]:
+        """What a search of ``seconds`` on two cores completes at γ = 2√d, in dimension ``dim`` or those the auditor sweeps.
+
+        From measured thresholds and costs to a factor of two (:mod:`~dpaudit_attacks.keyless.plan`); of pancakes at a
+        threshold nine in ten or more were found. One entry a dimension: the largest β.
+        """
+        spent, best = 0.0, dict[int, float]()
+        for job in jobs(dict.fromkeys([dim] if dim else _SWEPT, 1.0), easy=False):
+            spent += job.cost / 2
+            if spent > seconds:
+                break
+            if job.gamma < 3 * math.sqrt(job.d):
+                best[job.d] = max(best.get(job.d, 0.0), job.beta)
+        return tuple(
+            BlindSpot(
+                test="keyless-search",
+                flaw=f"Gaussian pancake, γ = 2√d, d = {d}",
+                size=beta,
+                unit="β, or any smaller",
+                says="a thicker pancake in this dimension; in more dimensions only thinner ones are found",
+            )
+            for d, beta in sorted(best.items())
+        )
+
+    def close(self) -> None:
+        """Kill what still runs."""
+        if self._search is not None:
+            self._search.close()
+
+    def evidence(self, *, alpha: float) -> Evidence:
+        del alpha  # a hit's p-value is below any share that a battery gives out
+        if not self._applies:
+            return Evidence(p=1.0, statistic=0.0, effect="not applicable: the search is for Gaussian claims")
+        search = self._search
+        if search is None or not (search.completed or search.unfinished or search.best):
+            return Evidence(
+                p=1.0,
+                statistic=0.0,
+                effect="not searched: " + ("no time was given" if self._rows else "no rows of 2 to 128 values"),
+                blind_spots=(self._blind([]),),
+            )
+        if search.best is not None and search.p <= CONFIRMED:
+            return self._found(search)
+        return Evidence(
+            p=search.p,
+            statistic=float(search.candidates),
+            effect=self._nothing(search),
+            blind_spots=(self._blind(search.completed),),
+            details={
+                "completed": [asdict(job) for job in search.completed],
+                "broken": [asdict(job) for job in search.broken],
+                "candidates": search.candidates,
+                "seconds": search.seconds,
+            },
+        )
+
+    def _found(self, search: Search) -> Evidence:
+        found = search.best
+        assert found is not None  # noqa: S101 for mypy: the caller looked
+        e, d = found.estimate, found.job.d
+        details: dict[str, Any] = {
+            "d": d,
+            "w": e.direction,
+            "beta": e.beta,
+            "beta_interval": [e.beta_low, e.beta_high],
+            "gamma": e.gamma,
+            "gamma_interval": [e.gamma_low, e.gamma_high],
+            "angle": e.angle,
+            "reduction": found.reduction,
+            "lattice_rows": found.rows,
+            "seconds": found.seconds,
+            "search_seconds": search.seconds,
+        }
+        return Evidence(
+            p=search.p,
+            statistic=e.beta,
+            effect=(
+                f"recovered a Gaussian pancake at d={d}: β = {e.beta:.3g} ({e.beta_low:.3g}…{e.beta_high:.3g}), "
+                f"γ = {e.gamma:.4g}, its direction to {e.angle:.1g} radians, by {found.reduction} in {found.seconds:.1f} s; "
+                "whoever holds it reads the releases"
+            ),
+            interval=Interval(low=e.beta_low, high=e.beta_high, confidence=0.95, method="χ² of the phases"),
+            unit="β",
+            details=details,
+        )
+
+    def _nothing(self, search: Search) -> str:
+        said = f"searched {describe(search.completed) or 'wide peaks only'} at γ = 2√d"
+        if search.unfinished or search.waiting:
+            said += f"; stopped by the time limit after {search.seconds:.0f} s with {search.waiting} searches waiting"
+        if search.broken:
+            said += f"; {len(search.broken)} searches broke off"
+        if not self._library:
+            said += f"; the lattice search was not run: {_REMEDY}"
+        return said
+
+    def _blind(self, completed: Sequence[Job]) -> BlindSpot:
+        reached = describe(completed)
+        return BlindSpot(
+            test="keyless-search",
+            flaw="a Gaussian pancake at γ ≥ 2√d",
+            size=None,
+            unit="",
+            says=(
+                (f"beyond {reached}, or with a fresh direction at each call" if reached else "at any d and β")
+                + ("" if self._library else f"; fpylll is missing ({_REMEDY})")
+                + "; rounded releases hide it too"
+            ),
+        )

@@ -1,0 +1,89 @@
+"""The child process of a search: ``python -m dpaudit_attacks.keyless.worker PARENT``, rows in, candidates out.
+
+Standard input: one line of JSON (a :class:`~dpaudit_attacks.keyless.plan.Job`'s fields, and how many rows of each kind),
+then the rows as raw float64: first those to search in, then those to rank candidates on. Standard output: a line of JSON
+for each candidate worth a look at the held-out rows, which this process never sees, and one for each finished stage.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit_attacks.keyless.candidates import refine, resonance
+from dpaudit_attacks.keyless.easy import SCANNED_DIM, from_covariance, from_scan
+from dpaudit_attacks.keyless.lattice import find_direction
+
+__all__ = ["WORTH_A_LOOK"]
+
+WORTH_A_LOOK = 24.0  # n·R²/4 on the ranking rows from which a candidate is passed on; noise reaches it once in 10^9
+_PR_SET_PDEATHSIG = 1
+
+Array = npt.NDArray[np.float64]
+
+
+def _say(**words: Any) -> None:
+    print(json.dumps(words), flush=True)
+
+
+def _passes(check: Array, score: float) -> bool:
+    return len(check) * score**2 / 4 >= WORTH_A_LOOK
+
+
+def _easy(rows: Array, check: Array) -> None:
+    began = time.monotonic()
+    everything = np.concatenate([check, rows])
+    found = [("covariance", u) for u in from_covariance(everything)]
+    if rows.shape[1] in range(2, SCANNED_DIM + 1):
+        found += [("scan", u) for u in from_scan(check)]
+    for method, start in found:
+        u = refine(everything, start)
+        score = float(resonance(everything, u)[0])
+        if _passes(everything, score):
+            _say(u=u.tolist(), score=score, reduction=method, rows=len(everything), seconds=time.monotonic() - began)
+
+
+def _lattice(job: dict[str, Any], rows: Array, check: Array) -> None:
+    known = -1.0
+    for found in find_direction(rows, beta=job["beta"], gamma=job["gamma"], reduction=job["block"], check=check):
+        _say(stage=found.reduction, rows=found.rows, seconds=found.seconds)
+        if _passes(check, found.score) and found.score > known:
+            known = found.score
+            _say(
+                u=found.u.tolist(),
+                score=found.score,
+                reduction=found.reduction,
+                rows=found.rows,
+                seconds=found.seconds,
+            )
+
+
+def _main(parent: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        raise SystemExit(1)
+    job = json.loads(sys.stdin.buffer.readline())
+    d = job["d"]
+    values = np.frombuffer(sys.stdin.buffer.read(), np.float64).reshape(-1, d)
+    rows, check = values[: job["search_rows"]], values[job["search_rows"] :]
+    if not math.isfinite(float(values.sum())):
+        raise SystemExit("rows are not finite")
+    if job["kind"] == "easy":
+        _easy(rows, check)
+    else:
+        _lattice(job, rows, check)
+    _say(done=True)
+
+
+if __name__ == "__main__":
+    _main(int(sys.argv[1]))

@@ -1,0 +1,42 @@
+/* Two closed samplers as somebody might ship them. Build: cc -O2 -shared -fPIC -o libnoise.so noise.c -lm */
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/random.h>
+
+static uint64_t state[4];
+static int seeded;
+
+static uint64_t rotated(uint64_t x, int by) { return (x << by) | (x >> (64 - by)); }
+
+/* xoshiro256++ (Blackman and Vigna), seeded once from the operating system. */
+static uint64_t next(void) {
+    while (!seeded) seeded = getrandom(state, sizeof state, 0) == sizeof state;
+    uint64_t result = rotated(state[0] + state[3], 23) + state[0], t = state[1] << 17;
+    state[2] ^= state[0];
+    state[3] ^= state[1];
+    state[1] ^= state[2];
+    state[0] ^= state[3];
+    state[2] ^= t;
+    state[3] = rotated(state[3], 45);
+    return result;
+}
+
+/* Honest: Box and Muller's transform of uniforms of 53 bits in (0, 1]. */
+void gauss(double *out, size_t n, size_t d) {
+    for (size_t i = 0; i < n * d; i += 2) {
+        double r = sqrt(-2 * log(((next() >> 11) + 1) * 0x1p-53)), a = 2 * M_PI * ((next() >> 11) * 0x1p-53);
+        out[i] = r * cos(a);
+        if (i + 1 < n * d) out[i + 1] = r * sin(a);
+    }
+}
+
+/* Flawed: the same from uniforms of 16 bits, as microcontrollers do it: no value beyond 4.71, few lengths and angles. */
+void gauss16(double *out, size_t n, size_t d) {
+    for (size_t i = 0; i < n * d; i += 2) {
+        double r = sqrt(-2 * log(((next() >> 48) + 1) * 0x1p-16)), a = 2 * M_PI * ((next() >> 48) * 0x1p-16);
+        out[i] = r * cos(a);
+        if (i + 1 < n * d) out[i + 1] = r * sin(a);
+    }
+}
