@@ -21,18 +21,19 @@ _GROUPS = 256
 _TAIL_GROUPS = 1e-3, 1e-4, 1e-5, 1e-6  # one-sided: what the outermost groups are split at, where enough is expected
 _EXPECTED = 10
 _ORDERS = 8
+_SHOWN = 1e-4
 Array = npt.NDArray[np.float64]
 
 
 class GoodnessOfFit:
-    """Four views of z in 2^14 cells: Kolmogorov-Smirnov, Anderson-Darling, Pearson's χ² with tails apart, Neyman's smooth.
+    """Five views of z in 2^14 cells: Kolmogorov-Smirnov, Anderson-Darling, χ² with tails apart, smooth, single cells.
 
     Null: the counts are multinomial with the exact cell probabilities of N(0, 1). Kolmogorov-Smirnov errs towards no
     finding (the cells' edges only). Anderson-Darling sums over cells, its p errs upwards (see
     :func:`~dpaudit.stats.anderson_darling_p`). χ² has 256 groups of like probability, the outer ones split at 10^-3 …
     10^-6 where 10 values are expected, and uses its asymptotic law. Each of the 8 smooth components (Legendre
-    polynomials of Φ(z), Neyman 1937) is a sum of bounded variables with exactly known variance, taken as normal.
-    Combined by Bonferroni.
+    polynomials of Φ(z), Neyman 1937) is a sum of bounded variables with exactly known variance, taken as normal. Each
+    single cell's count is exactly binomial: that sees gaps and atoms. Combined by Bonferroni.
     """
 
     looks_at = "the whole distribution of single values"
@@ -54,7 +55,8 @@ class GoodnessOfFit:
             parts["smooth"] = bonferroni(normal_two_sided(_smooth() @ self._counts / math.sqrt(n)).tolist())
         if n >= _EXPECTED * _GROUPS:
             parts["chi-square"] = self._chi_square(n)
-        width = math.sqrt(-math.log(alpha / 8) / 2 / n)  # where KS at α/4 starts, by Dvoretzky, Kiefer and Wolfowitz
+        parts["single cells"], cell = _single_cells(self._counts, n)
+        width = math.sqrt(-math.log(alpha / 10) / 2 / n)  # where KS at α/5 starts, by Dvoretzky, Kiefer and Wolfowitz
         blind = BlindSpot(
             test="goodness-of-fit",
             flaw="difference of distribution functions",
@@ -65,7 +67,8 @@ class GoodnessOfFit:
         return Evidence(
             p=bonferroni(list(parts.values())),
             statistic=d,
-            effect=f"largest distance of distribution functions {d:.2e}",
+            effect=f"largest distance of distribution functions {d:.2e}"
+            + (f"; {cell}" if parts["single cells"] < _SHOWN else ""),
             parts=parts,
             blind_spots=(blind,),
         )
@@ -89,6 +92,18 @@ class GoodnessOfFit:
             expected, counts = expected[1:-1], counts[1:-1]
         x2 = float(((counts - expected) ** 2 / expected).sum())
         return float(scipy.special.chdtrc(len(expected) - 1, x2))
+
+
+def _single_cells(counts: npt.NDArray[np.int64], n: int) -> tuple[float, str]:
+    """The most unusual count of one cell: its p-value for all cells tried, and what was seen, in words."""
+    p = cell_probabilities()
+    lower = scipy.special.bdtr(counts, n, p)
+    upper = np.where(counts > 0, scipy.special.bdtrc(np.maximum(counts - 1, 0), n, p), 1.0)
+    tail = 2 * np.minimum(lower, upper)
+    worst = int(np.argmin(tail))
+    low, high = cell_edges()[worst : worst + 2]
+    says = f"{counts[worst]:,} values, not {n * p[worst]:,.1f}, in [{low:.4f}, {high:.4f}) σ"
+    return min(1.0, CELLS * float(tail[worst])), says
 
 
 @functools.cache

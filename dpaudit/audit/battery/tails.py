@@ -29,10 +29,10 @@ def _thresholds() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
 
 
 class Tails:
-    """Counts of |z| beyond thresholds of probability about 10^-1 … 10^-12, and the maximum.
+    """Counts of |z| beyond thresholds of probability about 10^-1 … 10^-12, of z on either side, and the extremes.
 
-    Null, exact: each count is binomial; P(max ≤ m) = (1 − P(|z| > m))^n. Thresholds with an expected count below 10^-3
-    are left to the maximum. Combined by Bonferroni.
+    Null, exact: each count is binomial; P(max ≤ m) = (1 − P(|z| > m))^n, and so for the largest and the smallest z.
+    Thresholds with an expected count below 10^-3 are left to the extremes. Combined by Bonferroni.
     """
 
     looks_at = "rare large values: heavy, light or truncated tails"
@@ -40,11 +40,12 @@ class Tails:
     def __init__(self, claim: Claim, stream: Stream) -> None:
         del claim, stream
         self._counts = np.zeros(CELLS, np.int64)
-        self._max = 0.0
+        self._largest = self._smallest = 0.0
 
     def update(self, block: Block) -> None:
         self._counts += block.cells
-        self._max = max(self._max, float(block.z.max()), -float(block.z.min()))
+        self._largest = max(self._largest, float(block.z.max()))
+        self._smallest = min(self._smallest, float(block.z.min()))
 
     def evidence(self, *, alpha: float) -> Evidence:
         n = int(self._counts.sum())
@@ -52,18 +53,20 @@ class Tails:
         upto = np.cumsum(self._counts)
         parts = {}
         for i, t in zip(first, thresholds, strict=True):
-            level = 2 * float(scipy.special.ndtr(-t))
-            if n * level > 1e-3:
-                parts[f"beyond {t:.2f} sigma"] = binomial_two_sided(int(upto[i - 1] + n - upto[-i - 1]), n, level)
-        log_outside = math.log(2) + float(scipy.special.log_ndtr(-self._max))
-        # n·log1p(−p): what all n values below the maximum have as probability
-        below = math.exp(n * math.log1p(-min(math.exp(log_outside), 1 - 1e-16)))
-        parts["maximum"] = min(1.0, 2 * min(below, -math.expm1(n * math.log1p(-min(math.exp(log_outside), 1 - 1e-16)))))
+            side = float(scipy.special.ndtr(-t))
+            below, above = int(upto[i - 1]), n - int(upto[-i - 1])
+            if n * side > 1e-3:
+                parts[f"beyond {t:.2f} sigma"] = binomial_two_sided(below + above, n, 2 * side)
+                parts[f"below -{t:.2f} sigma"] = binomial_two_sided(below, n, side)
+                parts[f"above {t:.2f} sigma"] = binomial_two_sided(above, n, side)
+        parts["largest |z|"] = _extreme_p(max(self._largest, -self._smallest), n, sides=2)
+        parts["largest z"] = _extreme_p(self._largest, n, sides=1)
+        parts["smallest z"] = _extreme_p(-self._smallest, n, sides=1)
         cut = -math.log(alpha / (2 * len(parts))) / n  # an absent tail of this probability would have been missed
         return Evidence(
             p=bonferroni(list(parts.values())),
-            statistic=self._max,
-            effect=f"largest |z| {self._max:.2f} of {n:,} values",
+            statistic=max(self._largest, -self._smallest),
+            effect=f"z from {self._smallest:.2f} to {self._largest:.2f} in {n:,} values",
             parts=parts,
             blind_spots=(
                 BlindSpot(
@@ -75,3 +78,10 @@ class Tails:
                 ),
             ),
         )
+
+
+def _extreme_p(most: float, n: int, *, sides: int) -> float:
+    """Two-sided p-value of the largest of n values (``sides`` = 2: magnitudes)."""
+    outside = min(math.exp(math.log(sides) + float(scipy.special.log_ndtr(-most))), 1 - 1e-16)
+    log_below = n * math.log1p(-outside)
+    return min(1.0, 2 * min(math.exp(log_below), -math.expm1(log_below)))
