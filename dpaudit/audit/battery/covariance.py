@@ -74,13 +74,14 @@ class _Second:
 
 
 class Covariance:
-    """Largest and smallest eigenvalue of each dimension's second moments, and the sum of squared correlations.
+    """Largest and smallest eigenvalue of each dimension's second moments, the sum of squared correlations and the largest.
 
     Null of the eigenvalues (mean 0 and variance 1 are known): exact for every shape, see
-    :mod:`dpaudit.audit.battery._wishart`; in the limit Tracy and Widom's law (Johnstone 2001). Null of the correlations:
-    :func:`off_diagonal_p`. Bonferroni over all. For d ≤ 256 from XᵀX of the first rows (6·2^20 values for d ≤ 32, fewer
-    in proportion beyond, 3·2^20 at d = 64), for larger d from the scalar products of the first 256 rows (2^22 values over
-    all such d). Rounded to float32 before they are multiplied where d > 64: an error of 1e-6 against noise of 1e-2.
+    :mod:`dpaudit.audit.battery._wishart`; in the limit Tracy and Widom's law (Johnstone 2001). Null of the correlations'
+    sum: :func:`off_diagonal_p`; of the largest: each squared correlation is exactly Beta(½, (n−1)/2). Bonferroni over all.
+    For d ≤ 256 from XᵀX of the first rows (6·2^20 values for d ≤ 32, fewer in proportion beyond, 3·2^20 at d = 64), for
+    larger d from the scalar products of the first 256 rows (2^22 values over all such d). Rounded to float32 before they
+    are multiplied where d > 64: an error of 1e-6 against noise of 1e-2.
 
     Formal guarantee of the interval: for Gaussian rows of any covariance Σ it holds the variance along Σ's strongest
     direction, for all d at once, since λ₁(Σ)·λ₁(W) ≥ λ₁(Σ^½WΣ^½) ≥ λ₁(Σ)·χ²_n.
@@ -136,6 +137,9 @@ class Covariance:
             size = np.maximum(np.diag(gram), np.finfo(np.float64).tiny)
             cosine = np.triu(gram, 1) ** 2 / np.outer(size, size)
             parts[f"d={d}, correlations"] = off_diagonal_p(rows * float(cosine.sum()), rows=rows, columns=columns)
+            pairs = columns * (columns - 1) / 2
+            closest = min(1.0, float(cosine.max()))
+            parts[f"d={d}, one pair"] = min(1.0, pairs * float(scipy.special.betaincc(0.5, (rows - 1) / 2, closest)))
             if columns == d <= _SHOWN_COLUMNS:
                 for side, p in ((-1, parts[f"d={d}, largest"]), (d - kept, parts[f"d={d}, smallest"])):
                     if p < _SHOWN:

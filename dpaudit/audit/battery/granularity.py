@@ -24,12 +24,11 @@ _STRIPS = 16
 _DIGITS = 1e9
 _LATTICE = 2.0**-24  # coarsest step that passes, in claimed standard deviations
 _LATTICE_VALUES = 1 << 15
+_NEIGHBOURS = 1 << 16  # values of a block that are compared with the one before, the second before, and the row before
+_FARTHEST = 1e8  # beyond anything of the claimed law; squares stay finite
 
 Array = npt.NDArray[np.float64]
 Bins = npt.NDArray[np.int64]
-
-
-_FARTHEST = 1e8  # beyond anything of the claimed law; squares stay finite
 
 
 class Granularity:
@@ -47,7 +46,8 @@ class Granularity:
     most Poisson(−ln(1 − q)), at most Poisson(−Σ ln(1 − (i − 1)/M)): exact at any sample size and in any tail. The same in
     16 strips of equal claimed probability (M = 2^16), where a porous support shows. A lattice: with uniforms of float32,
     the last of its 24 digits is 0 at most half the time, so all m values below σ/2 are multiples of a step above
-    2^-24 σ with probability at most 2^-m. Combined by Bonferroni.
+    2^-24 σ with probability at most 2^-m. And of a block's first 2^16 values, how many are in magnitude the one before, the
+    second before or the one a row before: binomial. Combined by Bonferroni.
 
     Not claimed: anything finer than that, e.g. normals by inversion of a 21-bit uniform; that noise fits in float32 is
     reported, not held against it.
@@ -61,10 +61,17 @@ class Granularity:
         self._stretches: list[tuple[Array, Array]] = []  # (calls, w) of the first halves, and of the second
         self._size = self._seen = 0
         self._stride = 1
+        self._near, self._equal = [0, 0, 0], [0, 0, 0]  # pairs compared, and equal: 1 apart, 2 apart, a row apart
 
     def update(self, block: Block) -> None:
         if self._claim.discrete:
             return
+        near = np.abs(block.values.ravel()[:_NEIGHBOURS])
+        d = block.values.shape[1]
+        for kind, apart in enumerate((1, 2, *([d] if d > 2 else []))):
+            if len(near) > apart:
+                self._near[kind] += len(near) - apart
+                self._equal[kind] += int(np.count_nonzero(near[apart:] == near[:-apart]))
         self._seen += 1
         if self._seen % self._stride:
             return
@@ -94,6 +101,12 @@ class Granularity:
         parts: dict[str, float] = {}
         bits: dict[str, float] = {}
         parts["magnitudes"], bits["magnitudes"] = _duplicates(ordered, 2.0**_VALUE_BITS)
+        near = list(zip(self._equal, self._near, strict=True))
+        # whatever the values before it did, a value is in magnitude the one so far before with probability 2^-20 at most
+        parts["equal neighbours"] = bonferroni(
+            [float(scipy.special.bdtrc(equal - 1, pairs, 2.0**-_VALUE_BITS)) if equal else 1.0 for equal, pairs in near]
+        )
+        bits["equal neighbours"] = min(math.log2(max(pairs, 1) / max(equal, 1)) for equal, pairs in near)
         strips = self._strips(ordered)
         parts["strips"] = bonferroni([p for p, _ in strips])
         bits["strips"] = min(b for _, b in strips)

@@ -9,12 +9,13 @@ import scipy
 
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, Stream
-from dpaudit.stats import bonferroni
+from dpaudit.stats import bonferroni, normal_two_sided
 from dpaudit.types import BlindSpot, Evidence
 
 __all__ = ["Spectrum"]
 
 _LENGTH = 1 << 14
+_DENSE = 128  # stretches that are filled from whole blocks; later ones take 2^14 values of every eighth block
 _NARROW = 7  # bands of 1, 2, …, 64 ordinates at each end
 _WIDE = 13  # octaves of z, up to half the Nyquist frequency
 _MEAN = math.sqrt(2 / math.pi)
@@ -24,13 +25,15 @@ _SPREAD = math.sqrt(1 - 2 / math.pi)
 class Spectrum:
     """The averaged periodogram of z and of |z| less its mean, over stretches of 2^14 values in draw order.
 
-    A stretch is filled with the first 2^14 values of every second block (short ones one after the other). Null: the ordinates
+    Stretches are filled one after the other with the first quarter of each block, later with 2^14 values of every eighth.
+    Null: the ordinates
     of Gaussian white noise at the Fourier frequencies strictly between 0 and ½ are independent and exponential, so sums
     of them over K stretches and m frequencies are exactly Gamma(K·m); the largest of 8191 by Bonferroni, octave bands
     from the low end, bands of up to 64 ordinates at the high end. |z| is not Gaussian: its ordinates are exponential by
     the central limit theorem, and a band of m has its variance raised by a factor 1 + 0.87·m/2^14 (its kurtosis), so only
-    bands of up to 64 are used. Combined by Bonferroni. Not claimed: periods longer than 2^14 values, and anything
-    outside the stretches.
+    bands of up to 64 are used. The correlations of z at all lags up to 2^13 (circular in a stretch, from the averaged
+    periodogram) are means of K·2^14 products with unit variance, taken as normal. Combined by Bonferroni. Not claimed:
+    periods longer than 2^14 values, and anything outside the stretches.
     """
 
     looks_at = "periods and long-range correlation in draw order"
@@ -39,14 +42,18 @@ class Spectrum:
         del claim, stream
         self._pending = np.empty(_LENGTH)
         self._blocks = self._filled = 0
-        self._power = np.zeros((2, _LENGTH // 2 - 1))
+        self._power = np.zeros((2, _LENGTH // 2 + 1))
         self._stretches = 0
 
     def update(self, block: Block) -> None:
         self._blocks += 1
-        if self._blocks % 2 == 0:
+        z = block.z.ravel()
+        if self._stretches < _DENSE:
+            z = z[: max(_LENGTH, len(z) // 4)]
+        elif self._blocks % 8 == 0:
+            z = z[:_LENGTH]
+        else:
             return
-        z = block.z.ravel()[:_LENGTH]
         while len(z):
             part = z[: _LENGTH - self._filled]
             self._pending[self._filled : self._filled + len(part)] = part
@@ -60,7 +67,7 @@ class Spectrum:
         both = np.stack([self._pending, np.abs(self._pending)])
         both[1] -= _MEAN
         both[1] /= _SPREAD
-        f = np.fft.rfft(both)[:, 1:-1]
+        f = np.fft.rfft(both)
         self._power += (f.real**2 + f.imag**2) / _LENGTH
         self._stretches += 1
 
@@ -70,7 +77,8 @@ class Spectrum:
             return Evidence(p=1.0, statistic=0.0, effect=f"fewer than {_LENGTH:,} values: no spectrum")
         parts: dict[str, float] = {}
         lines: dict[str, str] = {}
-        for name, power, octaves in (("z", self._power[0], _WIDE), ("|z|", self._power[1], _NARROW)):
+        inner = self._power[:, 1:-1]
+        for name, power, octaves in (("z", inner[0], _WIDE), ("|z|", inner[1], _NARROW)):
             top = int(power.argmax())
             part = f"line in {name}"
             parts[part] = min(1.0, len(power) * float(scipy.special.gammaincc(k, power[top])))
@@ -84,9 +92,14 @@ class Spectrum:
             part = f"bands of {name}"
             parts[part] = bonferroni(list(p.values()))
             lines[part] = f"{part}: {bands[band].mean() / k:.3f} × the white level in the {band}"
+        correlations = np.fft.irfft(self._power[0] / k)[1 : _LENGTH // 2]
+        lag = int(np.abs(correlations).argmax())
+        unusual = float(correlations[lag]) * math.sqrt(k * _LENGTH)
+        parts["one lag"] = min(1.0, len(correlations) * float(normal_two_sided(unusual)))
+        lines["one lag"] = f"correlation {correlations[lag]:+.2e} at lag {lag + 1:,}"
         worst = min(parts, key=lambda name: parts[name])
         # A sinusoid of amplitude a adds a²·T/4 to its ordinate; found when the sum of K exceeds the bound 9 times in 10.
-        bound = float(scipy.special.gammainccinv(k, min(1.0, alpha / 4 / self._power.shape[1])))
+        bound = float(scipy.special.gammainccinv(k, min(1.0, alpha / 5 / inner.shape[1])))
         excess = max(0.0, bound - k + 1.2816 * math.sqrt(2 * bound - k)) / k
         blind = BlindSpot(
             test="spectrum",
@@ -97,7 +110,7 @@ class Spectrum:
         )
         return Evidence(
             p=bonferroni(list(parts.values())),
-            statistic=float(self._power[0].max() / k),
+            statistic=float(inner[0].max() / k),
             effect=lines[worst],
             parts=parts,
             blind_spots=(blind,),
