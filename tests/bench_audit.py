@@ -1,4 +1,4 @@
-"""What the README says about the speed and memory of the battery, measured by `make bench` against numpy drawing the values."""
+"""The speed and memory of the battery, against numpy drawing the same values: what `make bench` prints for the README."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from dpaudit.interfaces import ClosedSampler, RepeatableSampler, ValueSampler
 __all__ = ["Drawing", "Progress"]
 
 Progress = Callable[[int, int], None]
-_SHORT_SECONDS = 3.0  # for the many short calls; a slow sampler gets fewer of them
+_SHORT_SECONDS = 8.0  # for the many short calls; a slow sampler gets fewer of them
 _FIRST_CALLS = 32  # of a batch whose speed is not known yet
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import typer
 
+from dpaudit import registry
 from dpaudit.audit import audit_sampler
 from dpaudit.cli.output import emit, note, progress_bar, write_json_line
 from dpaudit.errors import SamplerError, UsageError
 from dpaudit.provenance import collect
-from dpaudit.types import to_dict
+from dpaudit.types import TestResult, to_dict
 
 __all__ = ["audit"]
 
@@ -57,8 +58,12 @@ def audit(
             write_json_line(_inconclusive(sampler, claim, alpha, seed, time.monotonic() - started, error))
             raise typer.Exit(error.exit_code) from error
     document = to_dict(result)
+    for test in document["tests"]:
+        test["details"].pop("w", None)  # a recovered secret goes to a file of its own, or nowhere
     if out is not None:
         _write(out, document)
+        for found in result.tests:
+            _save(found, out)
     if output == "json":
         write_json_line(document)
     else:
@@ -68,6 +73,16 @@ def audit(
         if out is not None:
             note(f"report: {out / 'report.html'}")
     raise typer.Exit(_EXIT[result.verdict])
+
+
+def _save(test: TestResult, out: Path) -> None:
+    """What a finding leaves behind for others to use, where its test knows how to write it."""
+    save = getattr(registry.load("tests", test.name), "save", None) if test.finding and test.details else None
+    if save is not None:
+        path = out / f"{test.name}.json"
+        path.unlink(missing_ok=True)
+        save(test.details, path)
+        note(f"recovered: {path}")
 
 
 def _inconclusive(

@@ -14,7 +14,8 @@ from dpaudit_attacks.keyless.candidates import confirm, estimate, refine, resona
 from dpaudit_attacks.keyless.easy import from_covariance, from_scan
 from dpaudit_attacks.keyless.lattice import find_direction, rows_for
 from dpaudit_attacks.keyless.plan import beta_reached, jobs
-from dpaudit_attacks.keyless.proof import RecoveredDirection, save
+from dpaudit_attacks.keyless.proof import RecoveredDirection
+from dpaudit_attacks.keyless.recovered import save
 from dpaudit_attacks.keyless.rows import Rows
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +10,11 @@ from typing import Any
 
 import torch
 
-from dpaudit.errors import KeyFileError, UsageError
+from dpaudit.errors import UsageError
+from dpaudit_attacks.keyless.recovered import load
 from dpaudit_attacks.pancake_likelihood import check_rows, log_density
 
-__all__ = ["RecoveredDirection", "save"]
-
-_FORMAT = "dpaudit-recovered-direction"
+__all__ = ["RecoveredDirection"]
 
 
 @dataclass(frozen=True)
@@ -26,40 +22,6 @@ class _Recovered:
     direction: torch.Tensor
     beta: float
     gamma: float
-
-
-def save(details: Mapping[str, Any], path: str | Path) -> None:
-    """Write what the search recovered (its evidence's ``details``) to a new file of mode 0600.
-
-    Raises:
-        KeyFileError: the file exists, or cannot be written.
-    """
-    kept = {"format": _FORMAT, **{name: details[name] for name in ("d", "w", "beta", "gamma")}}
-    try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError as error:
-        raise KeyFileError(f"recovered={path}: exists already and is never overwritten; choose another name") from error
-    except OSError as error:
-        raise KeyFileError(f"recovered={path}: cannot be written ({error.strerror}); choose another name") from error
-    with os.fdopen(fd, "w") as file:
-        json.dump(kept, file)
-
-
-def _load(path: str | Path) -> Mapping[str, Any]:
-    try:
-        with open(path, encoding="utf-8") as file:
-            mode, text = stat.S_IMODE(os.fstat(file.fileno()).st_mode), file.read()
-    except OSError as error:
-        raise KeyFileError(f"recovered={path}: cannot be read ({error.strerror}); check the name") from error
-    if mode & 0o077:
-        raise KeyFileError(f"recovered={path}: mode={mode:04o} lets others in, must be 0600; run chmod 600 {path}")
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise KeyFileError(f"recovered={path}: is not JSON; write it with the keyless search's details") from error
-    if not isinstance(data, dict) or data.get("format") != _FORMAT:
-        raise KeyFileError(f"recovered={path}: is not a {_FORMAT}; write it with the keyless search's details")
-    return data
 
 
 def _checked(details: Mapping[str, Any]) -> _Recovered:
@@ -83,13 +45,14 @@ class RecoveredDirection:
     """
 
     def __init__(self, *, recovered: Mapping[str, Any] | str | Path, sigma: float) -> None:
-        """Hold what was recovered (the evidence's ``details``, or a file of :func:`save`), for noise of scale ``sigma``.
+        """Hold what was recovered, for noise of scale ``sigma``: the evidence's ``details``, or the file that
+        :func:`~dpaudit_attacks.keyless.recovered.save` wrote.
 
         Raises:
             UsageError: w, β or γ missing or not usable.
             KeyFileError: the file is unreadable, readable by others, or something else.
         """
-        self._key = _checked(recovered if isinstance(recovered, Mapping) else _load(recovered))
+        self._key = _checked(recovered if isinstance(recovered, Mapping) else load(recovered))
         self._sigma = sigma
 
     def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,55 @@
+"""A recovered direction as a file: a secret of the sampler's maker, so kept like a key."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dpaudit.errors import KeyFileError
+
+__all__ = ["load", "save"]
+
+_FORMAT = "dpaudit-recovered-direction"
+
+
+def save(details: Mapping[str, Any], path: str | Path) -> None:
+    """Write what the search recovered (its evidence's ``details``) to a new file of mode 0600.
+
+    Raises:
+        KeyFileError: the file exists, or cannot be written.
+    """
+    kept = {"format": _FORMAT, **{name: details[name] for name in ("d", "w", "beta", "gamma")}}
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise KeyFileError(f"recovered={path}: exists already and is never overwritten; choose another name") from error
+    except OSError as error:
+        raise KeyFileError(f"recovered={path}: cannot be written ({error.strerror}); choose another name") from error
+    with os.fdopen(fd, "w") as file:
+        json.dump(kept, file)
+
+
+def load(path: str | Path) -> Mapping[str, Any]:
+    """What :func:`save` wrote.
+
+    Raises:
+        KeyFileError: the file is unreadable, readable by others, or something else.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            mode, text = stat.S_IMODE(os.fstat(file.fileno()).st_mode), file.read()
+    except OSError as error:
+        raise KeyFileError(f"recovered={path}: cannot be read ({error.strerror}); check the name") from error
+    if mode & 0o077:
+        raise KeyFileError(f"recovered={path}: mode={mode:04o} lets others in, must be 0600; run chmod 600 {path}")
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise KeyFileError(f"recovered={path}: is not JSON; write it with the keyless search's details") from error
+    if not isinstance(data, dict) or data.get("format") != _FORMAT:
+        raise KeyFileError(f"recovered={path}: is not a {_FORMAT}; write it with the keyless search's details")
+    return data
