@@ -348,7 +348,7 @@ def test_the_experiment_survives_a_specimen_that_fails(tmp_path):
     assert by["antithetic-rows"]["failed"] is None
     assert "RuntimeError: no such device" in by["broken"]["failed"]
     assert by["broken"]["ks"] is None
-    assert "finds 1 of 3 flawed samplers" in document["summary"]
+    assert "finds 1 of 3 (33.3 %" in document["summary"]
     assert "continuous LWE" in document["summary"]
     assert "no such device" in document["summary"]
 
