@@ -5,37 +5,22 @@ No attack by itself: what :mod:`dpaudit_attacks.reconstruction` solves its close
 
 from __future__ import annotations
 
-import importlib
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.stats
 
-from dpaudit.errors import MissingExtraError, UsageError
+from dpaudit.errors import UsageError
+from dpaudit_attacks._library import lattice_library
 
-__all__ = ["MAX_RANK", "LatticePoints", "counts_near", "lattice_library"]
+__all__ = ["MAX_RANK", "LatticePoints", "counts_near"]
 
 MAX_RANK = 48
 _SCALE_BITS = 40  # bits after the point in the integer basis: rounding moves a point by about 2^-40 × its coefficients
 _LLL_RANK = 20  # BKZ from here on
 _MOST = 1024  # points that are listed
 _TAIL = 1e-6
-
-
-def lattice_library() -> Any:
-    """The module ``fpylll``.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
-    try:
-        return importlib.import_module("fpylll")
-    except ImportError as error:
-        raise MissingExtraError(
-            f"reconstruct_counts: needs fpylll, which cannot be imported ({error}); pip install 'dpaudit[lattice]'"
-        ) from error
 
 
 class LatticePoints:
@@ -59,7 +44,7 @@ class LatticePoints:
             raise UsageError(
                 f"rank={n}: unknown bins plus secret directions must be at most {MAX_RANK}; ask for fewer bins at once"
             )
-        self._library = lattice_library()
+        self._library = lattice_library("reconstruct_counts")
         basis = self._library.IntegerMatrix.from_matrix(
             [[round(math.ldexp(float(x), _SCALE_BITS)) for x in row] for row in rows]
         )

@@ -12,6 +12,16 @@ __all__ = ["app"]
 Format = Literal["text", "json"]
 FormatOption = Annotated[Format, typer.Option("--format", help="text for people, json (one document) for programs.")]
 
+OutOption = Annotated[
+    Path | None, typer.Option(help="Also write report.html and result.json here.", show_default=False)
+]
+SeedOption = Annotated[
+    str | None,
+    typer.Option(
+        help="For the auditor's own randomness and registered sources; fresh if not given.", show_default=False
+    ),
+]
+
 app = typer.Typer(
     name="dpaudit",
     no_args_is_help=True,
@@ -98,12 +108,7 @@ def audit(
             show_default=False,
         ),
     ] = None,
-    seed: Annotated[
-        str | None,
-        typer.Option(
-            help="For the auditor's own randomness and registered sources; fresh if not given.", show_default=False
-        ),
-    ] = None,
+    seed: SeedOption = None,
     dtype: Annotated[Literal["f64", "f32"], typer.Option(help="What command:, http: and .bin write.")] = "f64",
     text: Annotated[bool, typer.Option("--text", help="command: prints decimal numbers.")] = False,
     mitigation: Annotated[
@@ -113,9 +118,7 @@ def audit(
             show_default=False,
         ),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Also write report.html and result.json here.", show_default=False)
-    ] = None,
+    out: OutOption = None,
     output: FormatOption = "text",
 ) -> None:
     """Is this closed noise sampler what it claims to be?
@@ -179,9 +182,7 @@ def mechanism(
     samples: Annotated[float, typer.Option(help="Releases to draw at each neighbour.", show_default="2e5")] = 2e5,
     alpha: Annotated[float, typer.Option(help="Chance of a false finding, or of any bound being wrong.")] = 0.01,
     time_limit: Annotated[float, typer.Option(help="Seconds for the whole audit.")] = 600,
-    seed: Annotated[
-        str | None, typer.Option(help="For the auditor's own randomness; fresh if not given.", show_default=False)
-    ] = None,
+    seed: SeedOption = None,
     real_numbers: Annotated[
         bool, typer.Option("--real-numbers", help="What the last bits of releases show is reported, but is no finding.")
     ] = False,
@@ -192,9 +193,7 @@ def mechanism(
             show_default=False,
         ),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Also write report.html and result.json here.", show_default=False)
-    ] = None,
+    out: OutOption = None,
     output: FormatOption = "text",
 ) -> None:
     """Is this whole mechanism as private as it claims to be?

@@ -127,7 +127,7 @@ def test_without_fpylll(monkeypatch):
             raise builtins.ImportError("No module named 'fpylll'")
         return real(name, *rest)
 
-    monkeypatch.setattr(closest_vector.importlib, "import_module", missing)
+    monkeypatch.setattr(importlib, "import_module", missing)
     reader = PhaseReader(key=key_of(2, dim=64, beta=1e-3, gamma=16.0), sigma=1.0)
     y, known = torch.zeros(1, 64), torch.zeros(64)
     with pytest.raises(MissingExtraError, match=r"dpaudit\[lattice\]"):

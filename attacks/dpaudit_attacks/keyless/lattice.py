@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.errors import MissingExtraError, UsageError
+from dpaudit.errors import UsageError
+from dpaudit_attacks._library import lattice_library
 from dpaudit_attacks.keyless.candidates import refine, resonance
 
 __all__ = [
@@ -35,7 +36,6 @@ __all__ = [
     "SHORTEST_ROW",
     "Candidate",
     "find_direction",
-    "lattice_library",
     "rows_for",
     "stages",
     "vectors_u",
@@ -59,20 +59,6 @@ _BETA_STEP = 8.0
 
 Array = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
-
-
-def lattice_library() -> Any:
-    """The module ``fpylll``.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
-    try:
-        return importlib.import_module("fpylll")
-    except ImportError as error:
-        raise MissingExtraError(
-            f"keyless search: needs fpylll, which cannot be imported ({error}); pip install 'dpaudit[lattice]'"
-        ) from error
 
 
 def rows_for(d: int, *, beta: float, gamma: float, shrink: float = 1.0) -> int:
@@ -112,7 +98,7 @@ def _first_reduction(form: _Form, n: int, beta: float) -> tuple[Any, Any, Array]
     Each step starts from the last one's vectors k. All at once, floating point loses its way earlier; step by
     step double is mostly enough.
     """
-    fpylll = lattice_library()
+    fpylll = lattice_library("keyless search")
     k = np.eye(n, dtype=np.int64)
     steps = max(0, math.ceil(math.log(_FIRST_BETA / beta) / math.log(_BETA_STEP)))
     for step in range(steps, -1, -1):
@@ -138,7 +124,7 @@ def _rows(matrix: Any, most: int) -> Array:
 @functools.cache
 def _strategy(size: int) -> Any:
     """One pruned enumeration in a block of this size; the wheel ships none, so the pruner works them out."""
-    fpylll = lattice_library()
+    fpylll = lattice_library("keyless search")
     strategy = importlib.import_module("fpylll.fplll.bkz_param").Strategy
     if size < _PRUNED_FROM:
         return strategy(size)
@@ -162,7 +148,7 @@ def stages(x: Array, *, beta: float, gamma: float, block: int) -> Iterator[tuple
     Raises:
         MissingExtraError: fpylll is not installed.
     """
-    fpylll = lattice_library()
+    fpylll = lattice_library("keyless search")
     n = len(x)
     matrix, lll, back = _first_reduction(_Form(x, gamma), n, beta)
 

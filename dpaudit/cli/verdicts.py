@@ -1,0 +1,101 @@
+"""What both audits do around their work: progress, an inconclusive document, files, the table, the exit code."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import typer
+
+from dpaudit.cli.output import emit, note, progress_bar, write_json_line
+from dpaudit.errors import SamplerError, UsageError
+from dpaudit.provenance import collect
+from dpaudit.types import to_dict
+
+__all__ = ["audited", "count_of", "leave", "write_page"]
+
+_EXIT = {"no-finding": 0, "finding": 1, "inconclusive": 3}
+
+
+def count_of(samples: float, *, what: str, example: str) -> int:
+    """A number of samples as a user types it.
+
+    Raises:
+        UsageError: not a whole number of at least 1.
+    """
+    if not (1 <= samples <= 1e15) or samples != int(samples):
+        raise UsageError(f"samples={samples}: must be a whole number of {what}, e.g. {example}")
+    return int(samples)
+
+
+def audited(
+    work: Callable[[Callable[[int, int], None]], Any],
+    *,
+    drawing: str,
+    then: str,
+    total: int,
+    output: str,
+    about: Mapping[str, Any],
+    seed: str | None,
+) -> Any:
+    """Run ``work(progress)`` under a bar that says ``drawing``, and ``then`` when all is drawn.
+
+    A sampler that lets us down is one JSON document with ``--format json`` (``about`` says what was audited), else an
+    error.
+    """
+    started = time.monotonic()
+    with progress_bar() as bar:
+        task = bar.add_task(drawing, total=total)
+
+        def progress(done: int, of: int) -> None:
+            bar.update(task, completed=done, total=of, description=drawing if done < of else then)
+
+        try:
+            return work(progress)
+        except SamplerError as error:
+            if output != "json":
+                raise
+            write_json_line(
+                {
+                    "verdict": "inconclusive",
+                    "reason": str(error),
+                    **about,
+                    "tests": [],
+                    "samples": 0,
+                    "seconds": time.monotonic() - started,
+                    "cannot_rule_out": [],
+                    "provenance": to_dict(collect(seed=str(seed), plugins=())),
+                }
+            )
+            raise typer.Exit(error.exit_code) from error
+
+
+def write_page(page: Mapping[str, Any], out: Path) -> None:
+    """``result.json`` and ``report.html`` in ``out``.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    from dpaudit.report import write_json, write_report
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(page, out / "result.json")
+        write_report(page, out / "report.html")
+    except OSError as error:
+        raise UsageError(f"out={out}: cannot be written ({error.strerror}); choose another --out") from error
+
+
+def leave(
+    document: Mapping[str, Any], table: Callable[[Mapping[str, Any]], Any], *, out: Path | None, output: str
+) -> NoReturn:
+    """Print the document or its table, and end with the verdict's exit code."""
+    if output == "json":
+        write_json_line(document)
+    else:
+        emit(table(document))
+        if out is not None:
+            note(f"report: {out / 'report.html'}")
+    raise typer.Exit(_EXIT[document["verdict"]])
