@@ -8,7 +8,6 @@ import torch
 from several_directions import draw, key_of
 
 from dpaudit.errors import MissingExtraError, UsageError
-from dpaudit_attacks import closest_vector
 from dpaudit_attacks.reconstruction import PhaseReader
 
 SIGMA = 6.4  # ε = 1 at δ = 1e-10, one record

@@ -1,0 +1,129 @@
+"""`dpaudit audit` and `dpaudit frontier` beyond the plain case: modes, chosen tests, what is left behind, bad input."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+MODULE = """
+import numpy as np
+rng = np.random.default_rng()
+def good(n, d): return rng.standard_normal((n, d))
+def wide(n, d): return 1.1 * rng.standard_normal((n, d))
+"""
+
+
+def dpaudit(*args, cwd=None):
+    return subprocess.run(
+        [sys.executable, "-m", "dpaudit", *map(str, args)], capture_output=True, text=True, cwd=cwd, timeout=100
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "mine.py").write_text(MODULE)
+    return tmp_path
+
+
+def test_sequential_stops_early_and_says_how_to_see_it_again(folder):
+    args = ("audit", "python:mine:wide", "--claim", "gaussian:sigma=1", "--seed", 1)
+    result = dpaudit(*args, "--sequential", "--format", "json", cwd=folder)
+    document = json.loads(result.stdout)
+    assert result.returncode == 1
+    assert document["sequential"]
+    assert document["samples"] < 100_000
+    first = document["tests"][0]
+    assert first["finding"]
+    assert first["name"].startswith("bet on")
+    again = subprocess.run(
+        [sys.executable, "-m", first["reproduce"].split()[0], *first["reproduce"].split()[1:]],
+        capture_output=True, text=True, cwd=folder, timeout=100,
+    )  # fmt: skip
+    assert again.returncode == 1
+
+
+def test_a_finding_is_reproduced_by_its_command(folder):
+    args = (
+        "audit",
+        "python:mine:wide",
+        "--claim",
+        "gaussian:sigma=1",
+        "--seed",
+        1,
+        "--samples",
+        "2e5",
+        "--format",
+        "json",
+    )
+    document = json.loads(dpaudit(*args, "--tests", "moments,tails", cwd=folder).stdout)
+    assert {t["name"] for t in document["tests"]} == {"moments", "tails"}
+    moments = next(t for t in document["tests"] if t["name"] == "moments")
+    assert moments["interval"]["low"] < 1.1 < moments["interval"]["high"]
+    words = moments["reproduce"].split()
+    assert words[:2] == ["dpaudit", "audit"]
+    assert int(words[words.index("--samples") + 1]) < 200_000
+    assert dpaudit(*words[1:], cwd=folder).returncode == 1
+
+
+def test_the_terminal_shows_the_command_and_the_page_the_findings(folder):
+    args = ("audit", "python:mine:wide", "--claim", "gaussian:sigma=1", "--samples", "2e5", "--out", "o")
+    result = dpaudit(*args, "--tests", "moments", cwd=folder)
+    assert "To see it again:" in result.stdout
+    page = (folder / "o" / "report.html").read_text()
+    assert "Each with the command that shows it again" in page
+    assert "--tests moments" in page
+
+
+def test_bits_are_written_for_another_battery(folder):
+    args = ("audit", "python:mine:good", "--claim", "gaussian:sigma=1", "--samples", "1e5", "--bits", "bits.bin")
+    assert dpaudit(*args, cwd=folder).returncode in (0, 1)
+    assert (folder / "bits.bin").stat().st_size > 150_000
+
+
+def test_a_recovered_direction_goes_to_a_file_of_its_own(folder):
+    pytest.importorskip("fpylll")
+    dpaudit("key", "new", "--dim", 16, "--beta", "1e-2", "--out", "k.json", cwd=folder)
+    args = ("audit", "pancake:key=k.json", "--claim", "gaussian:sigma=1", "--samples", "3e5", "--time-limit", 60)
+    result = dpaudit(*args, "--tests", "keyless-search", "--out", "o", cwd=folder)
+    assert result.returncode == 1, result.stdout
+    test = json.loads((folder / "o" / "result.json").read_text())["result"]["tests"][0]
+    assert test["details"]["proof"]["told_apart"] > 0.95 * test["details"]["proof"]["of"]  # honest noise: 52 %
+    assert "w" not in test["details"]
+    recovered = folder / "o" / "keyless-search.json"
+    assert recovered.stat().st_mode & 0o777 == 0o600
+    direction = json.loads(recovered.read_text())["w"]
+    assert len(direction) == 16
+    for name in ("result.json", "report.html"):
+        assert repr(direction[0]) not in (folder / "o" / name).read_text()
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("audit", "python:mine:good"), ["claim=None", "does not say what it claims"]),
+        (("audit", "python:mine:good", "--claim", "gaussian:sigma=1", "--tests", "momets"), ["did you mean 'moments'"]),
+        (("frontier", "--dim", "0"), ["dim=0"]),
+        (("frontier", "--samples", "1e3"), ["samples=1000", "begins at 100,000"]),
+        (("frontier", "--seconds", "-1"), ["seconds=-1"]),
+        (("frontier", "--table", "nowhere"), ["nowhere"]),
+    ],
+)
+def test_usage_errors_are_2(folder, args, says):
+    result = dpaudit(*args, cwd=folder)
+    assert result.returncode == 2, result.stderr
+    assert "Traceback" not in result.stderr
+    for word in says:
+        assert word in result.stderr
+
+
+def test_the_frontier_as_table_document_and_page(folder):
+    document = json.loads(dpaudit("frontier", "--samples", "1e6", "--format", "json", cwd=folder).stdout)
+    sizes = {row["flaw"]: row["size"] for row in document["rows"]}
+    assert 0.2 < sizes["wrong scale"] < 1
+    assert sizes["Gaussian pancake, γ = 2√d, d = 16"] > 0.05
+    result = dpaudit("frontier", "--samples", "1e6", "--dim", 64, "--out", "f", cwd=folder)
+    assert "variance along a direction" in result.stdout
+    page = (folder / "f" / "report.html").read_text()
+    assert "What would have been seen" in page
+    assert "<svg" in page
