@@ -64,8 +64,6 @@ class Drawing:
             yield from self._all(others)
 
     def _all(self, others: contextlib.ExitStack) -> Iterator[SampleBlock]:
-        if self._second_process and isinstance(self._sampler, RepeatableSampler):
-            self._other = others.enter_context(self._sampler.again())  # it starts while this one draws
         for call in self._plan:
             if call.d in self.refused:
                 continue
@@ -74,6 +72,9 @@ class Drawing:
                     self.drawn += block.values.size
                     self.dims.add(call.d)
                     yield block
+                    if self._second_process and isinstance(self._sampler, RepeatableSampler):
+                        self._second_process = False
+                        self._other = others.enter_context(self._sampler.again())  # it starts while this one draws
                     if self._progress is not None:
                         self._progress(self.drawn, self.planned)
             except SamplerTimeoutError as error:

@@ -15,6 +15,7 @@ first wherever that is below 0.1. The smallest eigenvalue is the same thing seen
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,6 @@ import scipy
 __all__ = ["largest_eigenvalue_p", "largest_eigenvalue_quantile", "smallest_eigenvalue_p"]
 
 Array = npt.NDArray[np.float64]
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(200)
 _NEGLIGIBLE = 45.0  # nats below the integrand's top
 _BULK = 0.1  # above this the p-value is 1
 _HALVINGS = 16
@@ -51,6 +51,12 @@ def _log_density(t: Array, *, n: int, p: int, side: int) -> Array:
     return np.where(outside, total, -np.inf)
 
 
+@cache
+def _quadrature() -> tuple[Array, Array]:
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    return nodes, weights
+
+
 def _odd(x: float, *, n: int, p: int, side: int) -> float:
     """P(an odd number of eigenvalues lie beyond ``x`` on that side), or 1 where ``x`` lies within the bulk."""
     start = math.sqrt(x)
@@ -64,9 +70,10 @@ def _odd(x: float, *, n: int, p: int, side: int) -> float:
     top = int(log.argmax())
     gone = np.flatnonzero(log[top:] < log[top] - _NEGLIGIBLE)
     length = abs(t[top + gone[0]] - start) if len(gone) else abs(t[-1] - start)
-    nodes = start + side * length * (_NODES + 1) / 2
+    legendre, weights = _quadrature()
+    nodes = start + side * length * (legendre + 1) / 2
     density = np.exp(_log_density(nodes, n=n, p=p, side=side))
-    return float(length / 2 * (_WEIGHTS @ density))
+    return float(length / 2 * (weights @ density))
 
 
 def _tail(x: float, *, rows: int, columns: int, side: int) -> float:
