@@ -19,7 +19,7 @@ _AUDITOR_CHOOSES = 0
 
 @cache
 def read_table() -> tuple[PowerPoint, ...]:
-    """The table of the package: measured by ``dpaudit run frontier`` (whose spec has the seed), hardware in its first lines."""
+    """The table of the package: measured by ``dpaudit run frontier``, hardware in its first lines, the seed in its spec."""
     text = (files("dpaudit.audit.power") / "frontier.csv").read_text(encoding="utf-8")
     return parse(text.splitlines())
 
