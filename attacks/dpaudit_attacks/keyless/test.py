@@ -26,7 +26,6 @@ _DIMS = range(2, 129)
 _REMEDY = "pip install 'dpaudit[lattice]'"
 
 
-_SHIFT = 0.1  # in σ, between the two candidates of the proof
 _SWEPT = (8, 12, 16, 24, 32, 48, 64, 96)  # of the dimensions that an auditor who may choose draws
 
 
@@ -159,9 +158,12 @@ class KeylessSearch:
             "search_seconds": search.seconds,
         }
         proof = _proof(details, self._rows[d].held)
+        reads = ""
         if proof is not None:
-            details["proof"] = {"told_apart": proof, "of": len(self._rows[d].held), "shift_in_sigma": _SHIFT}
-        reads = "" if proof is None else f": {proof} of {len(self._rows[d].held)} told from a copy {_SHIFT:g} σ away"
+            told, shift = proof
+            rows = len(self._rows[d].held)
+            details["proof"] = {"told_apart": told, "of": rows, "shift_in_sigma": shift}
+            reads = f": {told} of {rows} told from a copy {shift:.2g} σ away"
         return Evidence(
             p=search.p,
             statistic=e.beta,
@@ -200,11 +202,11 @@ class KeylessSearch:
         )
 
 
-def _proof(details: Mapping[str, Any], held: npt.NDArray[np.float64]) -> int | None:
-    """How many held-out rows the recovered direction tells from the same a small shift away; None without torch.
+def _proof(details: Mapping[str, Any], held: npt.NDArray[np.float64]) -> tuple[int, float] | None:
+    """How many held-out rows the recovered direction tells from the same a shift away, and the shift; None without torch.
 
-    The shift is the same for all, in a direction drawn before it is looked at; honest noise lets nobody be right in more
-    than Φ(shift/2) of such rows, 52 % at 0.1 σ.
+    The shift is half the spacing of the peaks along the direction, in σ; honest noise lets nobody be right in more than
+    Φ(shift/2) of such rows, 53 % at γ = 8.
     """
     try:
         import torch
@@ -212,9 +214,10 @@ def _proof(details: Mapping[str, Any], held: npt.NDArray[np.float64]) -> int | N
         return None
     from dpaudit_attacks.keyless.proof import RecoveredDirection
 
-    towards = np.random.default_rng(len(held)).standard_normal(held.shape[1])
-    shift = towards * (_SHIFT / float(np.linalg.norm(towards)))
+    square = details["beta"] ** 2 + details["gamma"] ** 2
+    length = math.sqrt(2 * math.pi) * details["gamma"] / square / 2
+    shift = length * np.asarray(details["w"], dtype=np.float64)
     scores = RecoveredDirection(recovered=details, sigma=1.0).score(
         torch.from_numpy(np.ascontiguousarray(held)), torch.from_numpy(np.stack([np.zeros_like(shift), shift]))
     )
-    return int((scores[:, 0] > scores[:, 1]).sum())
+    return int((scores[:, 0] > scores[:, 1]).sum()), length
