@@ -8,6 +8,7 @@ from typing import Any
 
 from dpaudit.audit.power import COLUMNS, frontier, measured_curves, parse, read_table
 from dpaudit.cli.output import emit, note, out_console, write_json_line
+from dpaudit.cli.verdicts import write_page
 from dpaudit.errors import UsageError
 from dpaudit.provenance import collect
 from dpaudit.types import PowerPoint, to_dict
@@ -41,18 +42,17 @@ def show(
         raise UsageError(f"seconds={seconds}: must be ≥ 0")
     points = read_table() if table is None else _measured(table)
     if write is not None:
-        _write(points, write)
+        try:
+            _write(points, write)
+        except OSError as error:
+            raise UsageError(f"write={write}: cannot be written ({error.strerror}); choose another --write") from error
     here = frontier(dim=dim, samples=int(samples), table=points)
     if not here:
         least = min(p.samples for p in points)
         raise UsageError(f"samples={samples:g}: the map begins at {least:,} values; ask for more")
     document = _document(points, here, dim, int(samples), seconds)
     if out is not None:
-        from dpaudit.report import write_json, write_report
-
-        out.mkdir(parents=True, exist_ok=True)
-        write_json(document, out / "result.json")
-        write_report(document, out / "report.html")
+        write_page(document, out)
     if output == "json":
         write_json_line(document)
         return
