@@ -1,4 +1,4 @@
-"""The six small shapes a plug-in can have. Protocols, not base classes: nothing to inherit, nothing to register.
+"""The small shapes a plug-in can have. Protocols, not base classes: nothing to inherit, nothing to register.
 
 A *noise source* makes noise, a *host* turns data into neighbouring query results, a *mitigation* stands between a
 source and a release, an *attack* maps releases and candidates to scores, a *closed sampler* is somebody else's noise,
@@ -7,7 +7,7 @@ a *test* maps its blocks to evidence. ``dpaudit.testing`` has a conformance chec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -22,14 +22,19 @@ __all__ = [
     "Block",
     "ClosedSampler",
     "Host",
+    "LearningAttack",
     "Mechanism",
     "Mitigation",
     "NoiseSource",
+    "ProbingAttack",
+    "ReleasingSource",
     "RepeatableSampler",
     "SearchingTest",
     "StartedSampler",
     "Stream",
+    "SupportAttack",
     "Test",
+    "TimedMechanism",
     "ValueSampler",
 ]
 
@@ -79,6 +84,14 @@ class NoiseSource(Protocol):
 
 
 @runtime_checkable
+class ReleasingSource(NoiseSource, Protocol):
+    """A noise source that must see the query: noise on a lattice, snapping, sums that go wrong."""
+
+    def release(self, query: torch.Tensor, *, stream: Stream) -> torch.Tensor:
+        """Release each row of ``query`` (n, d); same shape and dtype back. What it says is not ``query + sample``."""
+
+
+@runtime_checkable
 class Host(Protocol):
     """Turns data into pairs of neighbouring query results of known L2 sensitivity."""
 
@@ -120,6 +133,51 @@ class Attack(Protocol):
 
     def evidence(self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor) -> Mapping[str, Any]:
         """JSON-ready material for a picture of how the attack sees these releases; may be empty."""
+
+
+@runtime_checkable
+class SupportAttack(Protocol):
+    """Says which values cannot have led to a release: exact arithmetic or replay, no statistics, nothing learned."""
+
+    def feasible(self, releases: npt.NDArray[np.float64], value: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        """Whether each unit (coordinate, pair) of releases (t, k) can have come from ``value`` (k,), shape (t, u).
+
+        One False rules the value out. Always all True at the value that a release was made from, if the mechanism is
+        the one that the attack is for.
+
+        Raises:
+            UsageError: shapes that do not fit, or numbers that are not finite.
+        """
+
+
+@runtime_checkable
+class LearningAttack(Protocol):
+    """Learns from releases at two known values what tells such releases apart.
+
+    With the class attribute ``timed = True`` releases have one more column, the last: the seconds that the call took.
+    """
+
+    timed: bool
+
+    def learn(
+        self,
+        first: npt.NDArray[np.float64],
+        second: npt.NDArray[np.float64],
+        *,
+        neighbours: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]],
+    ) -> Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]:
+        """A map from other releases (t, k) to numbers (t,), larger where the second neighbour is likelier.
+
+        ``first`` and ``second`` (t, k) were released at the two ``neighbours``, query results (m,).
+        """
+
+
+@runtime_checkable
+class ProbingAttack(Protocol):
+    """Brings the neighbours itself: pairs that a mechanism may fail to hide from each other."""
+
+    def pairs(self) -> Sequence[tuple[str, npt.NDArray[np.float64], npt.NDArray[np.float64]]]:
+        """Pairs of neighbouring values (m,) with a few words on what each probes."""
 
 
 @runtime_checkable
@@ -213,6 +271,20 @@ class Mechanism(Protocol):
     def __enter__(self) -> Mechanism: ...
 
     def __exit__(self, *exc: object) -> None: ...
+
+
+@runtime_checkable
+class TimedMechanism(Mechanism, Protocol):
+    """A mechanism whose releases can be made one a call, each call timed."""
+
+    def release_timed(
+        self, value: npt.NDArray[np.float64], n: int, *, timeout: float
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """``n`` releases of ``value`` (m,) in as many calls: releases (n, k), and each call's seconds (n,).
+
+        Raises:
+            SamplerError: as in :meth:`release`.
+        """
 
 
 class Block(Protocol):

@@ -6,7 +6,7 @@ import scipy.stats
 import torch
 
 from dpaudit.errors import UsageError
-from dpaudit.noise.floating_point import BoxMullerF32
+from dpaudit.noise.floating_point.box_muller import BoxMullerF32
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.testing import check_noise_source
 
