@@ -1,18 +1,20 @@
-"""LAB SPECIMENS: Gaussian samplers with floating-point flaws, kept for audits and attacks to find. Never a default."""
+"""LAB SPECIMENS: Box-Muller in float32 and float64, whose pairs of outputs give their uniforms away. Never a default."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from dpaudit.errors import UsageError
-from dpaudit.interfaces import Host, Stream
-from dpaudit.noise.normal import check_shape, check_sigma
-from dpaudit.types import EpsilonBounds
+from dpaudit.interfaces import Stream
+from dpaudit.noise.floating_point.common import filled, unknown_epsilon
+from dpaudit.noise.kernels import jit
+from dpaudit.noise.normal import check_sigma
 
-__all__ = ["BoxMullerF32"]
+__all__ = ["BoxMullerF32", "BoxMullerF64"]
 
 
 class BoxMullerF32:
@@ -20,7 +22,8 @@ class BoxMullerF32:
 
     The flaw: a pair of outputs takes at most 2^48 values, no magnitude exceeds √(−2·ln 2^−24) ≈ 5.77σ, and whoever sees
     both outputs of a pair can solve for the uniforms (Jin et al. 2022, arXiv 2112.05307). Outputs 2i and 2i+1 of the
-    flattened block are a pair.
+    flattened block are a pair: r·cos(2π·u₂) and r·sin(2π·u₂) with r = √(−2·ln u₁)·σ, u₁ and u₂ multiples of 2^−24 in
+    (0, 1], every step rounded to float32 by numpy's own functions.
     """
 
     dim = None
@@ -41,20 +44,61 @@ class BoxMullerF32:
         Raises:
             UsageError: another device.
         """
-        check_shape(n, d)
-        if device is not None and device.type != "cpu":
-            raise UsageError(f"device={device}: box-muller-f32 replays a CPU sampler; use device=cpu")
-        pairs = (n * d + 1) // 2
-        bits = stream.numpy().integers(1, 2**24 + 1, size=(2, pairs), dtype=np.uint32)
-        u1, u2 = bits.astype(np.float32) * np.float32(2.0**-24)  # multiples of 2^-24 in (0, 1]
-        radius = np.sqrt(np.float32(-2) * np.log(u1)) * np.float32(self.sigma)
-        angle = np.float32(2 * math.pi) * u2
-        out = np.empty(2 * pairs, np.float32)
-        out[0::2] = radius * np.cos(angle)
-        out[1::2] = radius * np.sin(angle)
-        return torch.from_numpy(out[: n * d].reshape(n, d)).to(dtype or torch.float64)
 
-    def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
-        """Nothing is proven: the set of reachable outputs depends on the value, so no finite ε is known."""
-        del delta, host
-        return EpsilonBounds(low=0.0, high=math.inf, says="unknown: porous floating-point support")
+        def fill(out: npt.NDArray[Any]) -> None:
+            bits = stream.numpy().integers(1, 2**24 + 1, size=(2, out.size // 2), dtype=np.uint32)
+            u1, u2 = bits.astype(np.float32) * np.float32(2.0**-24)
+            radius = np.sqrt(np.float32(-2) * np.log(u1)) * np.float32(self.sigma)
+            angle = np.float32(2 * math.pi) * u2
+            out[0::2] = radius * np.cos(angle)
+            out[1::2] = radius * np.sin(angle)
+
+        return filled(fill, n, d, name="box-muller-f32", dtype=dtype, device=device, compute=np.float32)
+
+    epsilon = unknown_epsilon
+
+
+class BoxMullerF64:
+    """LAB SPECIMEN. Box-Muller in float64 from two 53-bit uniforms a pair: Python's ``random.gauss``, bit for bit.
+
+    The flaw: as :class:`BoxMullerF32`'s with 2^106 values a pair. Outputs 2i and 2i+1 of the flattened block are a pair:
+    with U then V the next multiples of 2^−53 in [0, 1), they are cos(2π·U)·r·σ and sin(2π·U)·r·σ with
+    r = √(−2·ln(1 − V)), each operation rounded to float64 and log, cos and sin the C library's (numpy's vectorised
+    logarithm differs in the last bit now and then). Nothing exceeds √(−2·ln 2^−53) ≈ 8.57σ.
+    """
+
+    dim = None
+
+    def __init__(self, *, sigma: float = 1.0) -> None:
+        """Noise of nominal standard deviation ``sigma`` a coordinate."""
+        self.sigma = check_sigma(sigma)
+
+    @property
+    def claim(self) -> str:
+        return f"gaussian:sigma={self.sigma!r}"
+
+    def sample(
+        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
+    ) -> torch.Tensor:
+        """``n`` vectors, shape (n, d); CPU only, computed in float64 and then cast to ``dtype`` (float64 by default).
+
+        Raises:
+            UsageError: another device.
+        """
+
+        def fill(out: npt.NDArray[Any]) -> None:
+            _gauss(out, self.sigma, stream.numpy())
+
+        return filled(fill, n, d, name="box-muller-f64", dtype=dtype, device=device)
+
+    epsilon = unknown_epsilon
+
+
+@jit
+def _gauss(out, sigma, rng):  # type: ignore[no-untyped-def]
+    """Pairs as CPython's ``Random.gauss`` makes them from the doubles of the numpy Generator ``rng``."""
+    for i in range(0, out.size, 2):
+        angle = rng.random() * math.tau
+        radius = math.sqrt(-2.0 * math.log(1.0 - rng.random()))
+        out[i] = math.cos(angle) * radius * sigma
+        out[i + 1] = math.sin(angle) * radius * sigma

@@ -1,0 +1,73 @@
+"""LAB SPECIMEN: the "secure" Gaussian made of four flawed ones, which hides the sampler only. Never a default."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from dpaudit.errors import UsageError
+from dpaudit.interfaces import NoiseSource, Stream
+from dpaudit.noise.floating_point.box_muller import BoxMullerF32, BoxMullerF64
+from dpaudit.noise.floating_point.common import filled, unknown_epsilon
+from dpaudit.noise.normal import check_sigma
+
+__all__ = ["FourSumGaussian"]
+
+_WIDTHS: dict[str, tuple[torch.dtype, type[np.floating[Any]]]] = {
+    "f32": (torch.float32, np.float32),
+    "f64": (torch.float64, np.float64),
+}
+
+
+class FourSumGaussian:
+    """LAB SPECIMEN. Half the sum of four Box-Muller normals, as Opacus draws noise in ``secure_mode``.
+
+    Four independent draws of the whole block, of standard deviation σ each, are added one after the other to zeros in
+    ``dtype`` and halved; the base draws are those of ``box-muller-f32`` or ``box-muller-f64``.
+
+    The flaw: it hides the sampler, not the addition. To solve for the uniforms of four normals costs too much (Holohan
+    and Braghin 2021, arXiv 2107.10138, section 5.1: about 2^(3p) tries for p bits of a uniform), but the sum is still a
+    float drawn around 0 that is then added to the value in floating point: reach needs no sampler and still excludes
+    values. Draw f32 noise as float32 and add it to float32 values, as DP-SGD does; a float64 sum keeps all its bits,
+    and then shows by release − value being a float32 or not.
+    """
+
+    dim = None
+
+    def __init__(self, *, sigma: float = 1.0, dtype: str = "f32") -> None:
+        """Noise of nominal standard deviation ``sigma`` a coordinate, computed in ``dtype``: f32 or f64.
+
+        Raises:
+            UsageError: a sigma that is not a finite number above 0, another dtype.
+        """
+        if dtype not in _WIDTHS:
+            raise UsageError(f"dtype={dtype}: must be f32 or f64")
+        self.sigma, self.dtype = check_sigma(sigma), dtype
+        self._base: NoiseSource = (BoxMullerF32 if dtype == "f32" else BoxMullerF64)(sigma=self.sigma)
+
+    @property
+    def claim(self) -> str:
+        return f"gaussian:sigma={self.sigma!r}"
+
+    def sample(
+        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
+    ) -> torch.Tensor:
+        """``n`` vectors, shape (n, d); CPU only, computed as configured, then cast to ``dtype`` (float64 by default).
+
+        Raises:
+            UsageError: another device.
+        """
+        wide, compute = _WIDTHS[self.dtype]
+
+        def fill(out: npt.NDArray[Any]) -> None:
+            out[:] = 0
+            for i in range(4):
+                out += self._base.sample(1, out.size, stream=stream.child("four-sum", i), dtype=wide).numpy()[0]
+            out /= 2
+
+        return filled(fill, n, d, name="four-sum-gaussian", dtype=dtype, device=device, compute=compute)
+
+    epsilon = unknown_epsilon

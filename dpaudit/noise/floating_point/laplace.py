@@ -1,0 +1,89 @@
+"""LAB SPECIMEN: Laplace noise by inversion of a uniform in floating point, as most libraries have it. Never a default."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from dpaudit.errors import UsageError
+from dpaudit.interfaces import Stream
+from dpaudit.noise.floating_point.common import check_bits, filled, unknown_epsilon
+from dpaudit.noise.kernels import jit
+
+__all__ = ["NaiveLaplace"]
+
+
+class NaiveLaplace:
+    """LAB SPECIMEN. Laplace noise of density ∝ exp(−|x|/b) from the logarithm of one uniform in float64.
+
+    ``form="log"``: ±b·ln U with U = k·2^−bits, k from 1 to 2^bits, and a fair sign. ``form="numpy"``: numpy's own
+    expression, −b·ln(2 − U − U) where U ≥ ½ and b·ln(U + U) below, U = k·2^−bits with k from 1 to 2^bits − 1 (numpy
+    draws again at 0); with ``bits=53`` that is ``Generator.laplace`` and ``RandomState.laplace``, bit for bit. The
+    logarithm is the C library's: numpy's vectorised one differs in the last bit now and then.
+
+    The flaw: noise takes at most 2^bits magnitudes, spaced unlike floats, so each value has its own set of reachable
+    releases; trying the few k around exp(−|y − v|/b)·2^bits tells which values a release excludes (Mironov 2012). No
+    magnitude exceeds b·bits·ln 2.
+    """
+
+    dim = None
+
+    def __init__(self, *, scale: float = 1.0, bits: int = 53, form: str = "log") -> None:
+        """Noise of nominal scale b = ``scale``, a standard deviation of √2·b; ``bits`` (8 to 53) of the uniform.
+
+        Raises:
+            UsageError: a scale that is not a finite number above 0, other bits, another form.
+        """
+        if isinstance(scale, (str, bool)) or not (scale > 0 and math.isfinite(scale)):
+            raise UsageError(f"scale={scale}: must be a finite number > 0")
+        if form not in ("log", "numpy"):
+            raise UsageError(f"form={form}: must be log or numpy")
+        self.scale, self.bits, self.form = float(scale), check_bits(bits, low=8, high=53), form
+
+    @property
+    def claim(self) -> str:
+        return f"laplace:scale={self.scale!r}"
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation √2·b."""
+        return math.sqrt(2) * self.scale
+
+    def sample(
+        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
+    ) -> torch.Tensor:
+        """``n`` vectors, shape (n, d); CPU only, computed in float64 and then cast to ``dtype`` (float64 by default).
+
+        Raises:
+            UsageError: another device.
+        """
+        grid = 2**self.bits
+
+        def fill(out: npt.NDArray[Any]) -> None:
+            rng = stream.numpy()
+            if self.form == "numpy":
+                _numpy_form(out, rng.integers(1, grid, size=out.size, dtype=np.int64), self.scale, 1 / grid)
+            else:  # k above, the sign in the last bit
+                _log_form(out, rng.integers(2, 2 * grid + 2, size=out.size, dtype=np.int64), self.scale, 1 / grid)
+
+        return filled(fill, n, d, name="naive-laplace", dtype=dtype, device=device)
+
+    epsilon = unknown_epsilon
+
+
+@jit
+def _log_form(out, drawn, scale, unit):  # type: ignore[no-untyped-def]
+    for i in range(out.size):
+        noise = -scale * math.log(np.float64(drawn[i] >> 1) * unit)
+        out[i] = -noise if drawn[i] & 1 else noise
+
+
+@jit
+def _numpy_form(out, drawn, scale, unit):  # type: ignore[no-untyped-def]
+    for i in range(out.size):
+        u = np.float64(drawn[i]) * unit
+        out[i] = -(scale * math.log(2.0 - u - u)) if u >= 0.5 else scale * math.log(u + u)

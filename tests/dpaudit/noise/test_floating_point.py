@@ -1,0 +1,517 @@
+"""The specimens: each has the law it claims, and the flaw it is kept for; oracles are scalar, or the library copied."""
+
+import functools
+import math
+import random
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+import torch
+
+from dpaudit.errors import UsageError
+from dpaudit.hosts.histogram import Histogram
+from dpaudit.noise import kernels
+from dpaudit.noise.floating_point import box_muller, ideal_added, laplace, polar
+from dpaudit.noise.floating_point.box_muller import BoxMullerF32, BoxMullerF64
+from dpaudit.noise.floating_point.fine_lattice import FineLatticeGaussian
+from dpaudit.noise.floating_point.four_sum import FourSumGaussian
+from dpaudit.noise.floating_point.ideal_added import IdealAddedGaussian, fill_ideal_normal
+from dpaudit.noise.floating_point.laplace import NaiveLaplace
+from dpaudit.noise.floating_point.polar import Polar
+from dpaudit.noise.floating_point.ziggurat import Ziggurat
+from dpaudit.noise.gaussian import Gaussian
+from dpaudit.registry import create
+from dpaudit.testing import check_noise_source
+
+FINE, BAD = 1e-3, 1e-9  # p-values: ours above the first, planted mistakes below the second
+
+SPECIMENS = {
+    "box-muller-f32:sigma=0.5": BoxMullerF32,
+    "box-muller-f64:sigma=3": BoxMullerF64,
+    "naive-laplace:scale=0.3": NaiveLaplace,
+    "naive-laplace:scale=2,bits=24": NaiveLaplace,
+    "naive-laplace:form=numpy": NaiveLaplace,
+    "naive-laplace:form=numpy,bits=24,scale=7": NaiveLaplace,
+    "polar:sigma=0.7": Polar,
+    "ziggurat": Ziggurat,
+    "ziggurat:bits=32,sigma=5": Ziggurat,
+    "ziggurat:bits=24": Ziggurat,
+    "four-sum-gaussian:sigma=2": FourSumGaussian,
+    "four-sum-gaussian:dtype=f64": FourSumGaussian,
+    "fine-lattice-gaussian:sigma=10": FineLatticeGaussian,
+    "ideal-added-gaussian:sigma=0.7": IdealAddedGaussian,
+}
+
+
+def draw(source, count, stream, dtype=torch.float64):
+    return source.sample(1, count, stream=stream, dtype=dtype).numpy()[0]
+
+
+def reachable(y, v):
+    """Whether some float n has fl(v + n) = y: ``y − v`` rounded, or one of the floats around it."""
+    n = y - v
+    found = v + n == y
+    for toward in (-np.inf, np.inf):
+        near = n
+        for _ in range(2):
+            near = np.nextafter(near, y.dtype.type(toward))
+            found |= v + near == y
+    return found
+
+
+# ---------------------------------------------------------------- all of them
+
+
+@pytest.mark.parametrize("name", SPECIMENS)
+def test_conforms_and_is_registered(name):
+    source = create("sources", name)
+    assert type(source) is SPECIMENS[name]
+    check_noise_source(source)
+
+
+def kolmogorov_smirnov(x, cdf):
+    """Asymptotic p-value of sorted ``x`` against ``cdf``."""
+    u, n = cdf(x), len(x)
+    steps = np.arange(n + 1) / n
+    return scipy.special.kolmogorov(math.sqrt(n) * max((u - steps[:-1]).max(), (steps[1:] - u).max()))
+
+
+@pytest.mark.parametrize("name", SPECIMENS)
+def test_has_the_claimed_law_and_a_wrong_scale_is_seen(name, stream):
+    source = create("sources", name)
+    cdf = scipy.stats.laplace.cdf if isinstance(source, NaiveLaplace) else scipy.special.ndtr
+    z = np.sort(draw(source, 1_000_000, stream)) / getattr(source, "scale", source.sigma)
+    assert kolmogorov_smirnov(z, cdf) > FINE
+    assert kolmogorov_smirnov(z * 1.03, cdf) < BAD
+    assert kolmogorov_smirnov(z + 0.015, cdf) < BAD
+
+
+@pytest.mark.parametrize("name", SPECIMENS)
+def test_neighbouring_outputs_are_uncorrelated(name, stream):
+    source = create("sources", name)
+    x = draw(source, 1_000_000, stream) / source.sigma
+    for lag in (1, 2):
+        assert abs(np.mean(x[:-lag] * x[lag:])) < 5e-3  # 5 standard deviations
+        if not name.startswith("naive"):
+            assert abs(np.mean((x[:-lag] ** 2 - 1) * (x[lag:] ** 2 - 1))) < 1.2e-2  # 6 of them
+
+
+@pytest.mark.parametrize("name", SPECIMENS)
+def test_shapes_types_and_devices(name, stream):
+    source = create("sources", name)
+    odd = source.sample(3, 7, stream=stream)
+    assert odd.shape == (3, 7)
+    assert source.sample(3, 7, stream=stream, dtype=torch.float32).equal(odd.to(torch.float32))
+    assert source.sample(1, 1, stream=stream).shape == (1, 1)
+    with pytest.raises(UsageError, match=r"device=meta: .* replays a CPU sampler"):
+        source.sample(3, 7, stream=stream, device=torch.device("meta"))
+    with pytest.raises(UsageError, match="n=0"):
+        source.sample(0, 7, stream=stream)
+
+
+@pytest.mark.parametrize("name", SPECIMENS)
+def test_nothing_is_promised(name):
+    bounds = create("sources", name).epsilon(1e-6, host=Histogram(table="uniform", bins=4, records=100))
+    assert (bounds.low, bounds.high) == (0.0, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        *[
+            (functools.partial(kind, sigma=sigma), "sigma=")
+            for kind in (
+                BoxMullerF32,
+                BoxMullerF64,
+                Polar,
+                Ziggurat,
+                FourSumGaussian,
+                FineLatticeGaussian,
+                IdealAddedGaussian,
+            )
+            for sigma in (0, -1.0, math.nan, math.inf, "1", True)
+        ],
+        *[
+            (functools.partial(NaiveLaplace, scale=scale), "scale=")
+            for scale in (0, -1.0, math.nan, math.inf, "1", True)
+        ],
+        *[(functools.partial(NaiveLaplace, bits=bits), "bits=.* from 8 to 53") for bits in (7, 54, 24.0, "53", True)],
+        (lambda: NaiveLaplace(form="scipy"), "form=scipy: must be log or numpy"),
+        *[(functools.partial(Ziggurat, bits=bits), "bits=.* from 24 to 64") for bits in (23, 65, 32.0, True)],
+        *[(functools.partial(FourSumGaussian, dtype=dtype), "dtype=.* f32 or f64") for dtype in ("float32", "f16", 64)],
+        *[
+            (functools.partial(FineLatticeGaussian, granularity=g), "granularity=.* power of two")
+            for g in (0, -(2.0**-60), 3 * 2.0**-60, math.nan, math.inf, True, "fine")
+        ],
+        (lambda: FineLatticeGaussian(granularity=2.0**-51), "use secure-gaussian"),
+        (lambda: FineLatticeGaussian(sigma=0.9, granularity=2.0**-52), "use secure-gaussian"),
+        (lambda: FineLatticeGaussian(granularity=2.0**-101), "use ideal-added-gaussian"),
+    ],
+)
+def test_bad_options_are_refused(make, message):
+    with pytest.raises(UsageError, match=message):
+        make()
+
+
+# ---------------------------------------------------------------- Box-Muller
+
+
+def uniform_from_pairs(x):
+    """The 24-bit uniform of the radius, in units of its grid, where float32's rounding does not blur that."""
+    x = x.reshape(-1, 2)
+    u1 = np.exp(-(x**2).sum(1) / 2) * 2**24
+    return u1[u1 < 2**13]
+
+
+def test_box_muller_f32_pairs_lie_on_its_grid(stream):
+    """The flaw itself: from both outputs of a pair the 24-bit uniform comes back; not from sums of four."""
+    share = {}
+    for source in (BoxMullerF32(), Gaussian(), FourSumGaussian()):
+        u1 = uniform_from_pairs(draw(source, 1_000_000, stream))
+        assert len(u1) > 150
+        share[type(source)] = (np.abs(u1 - np.rint(u1)) < 0.1).mean()
+    assert share[BoxMullerF32] > 0.97
+    assert share[Gaussian] < 0.3  # 0.2 by chance
+    assert share[FourSumGaussian] < 0.3
+
+
+def test_box_muller_f32_never_leaves_its_range(stream):
+    x = draw(BoxMullerF32(), 1_000_000, stream)
+    assert abs(x).max() <= math.sqrt(-2 * math.log(2**-24)) * (1 + 1e-6)
+
+
+def numpy_twin(state):
+    """A numpy Generator that goes on with the uniforms of Python's Mersenne twister in ``state``."""
+    twin = np.random.RandomState()
+    twin.set_state(("MT19937", np.array(state[1][:-1], np.uint32), state[1][-1]))
+    return np.random.Generator(twin._bit_generator)
+
+
+def test_box_muller_f64_is_random_gauss_bit_for_bit():
+    python = random.Random(20221)
+    out = np.empty(100_000)
+    box_muller._gauss(out, 3.7, numpy_twin(python.getstate()))
+    assert out.tolist() == [python.gauss(0.0, 3.7) for _ in range(100_000)]
+
+
+def test_box_muller_f64_samples_are_pairs_on_the_53_bit_grid(stream):
+    rng = stream.numpy()
+    for a, b in draw(BoxMullerF64(sigma=1.3), 20_000, stream).reshape(-1, 2).tolist():
+        u, v = rng.random(), rng.random()
+        assert u * 2**53 == int(u * 2**53)
+        assert v * 2**53 == int(v * 2**53)
+        radius = math.sqrt(-2.0 * math.log(1.0 - v))
+        assert a == math.cos(u * math.tau) * radius * 1.3
+        assert b == math.sin(u * math.tau) * radius * 1.3
+
+
+# ---------------------------------------------------------------- polar
+
+
+@pytest.mark.parametrize("sigma", [1.0, 2.3])
+def test_polar_is_numpys_legacy_normal_bit_for_bit(sigma):
+    out = np.empty(100_000)
+    polar._legacy_gauss(out, sigma, np.random.Generator(np.random.RandomState(20222)._bit_generator))
+    assert np.array_equal(out, np.random.RandomState(20222).normal(0.0, sigma, 100_000))
+
+
+def test_polar_pairs_obey_the_polar_equations(stream):
+    """A scalar loop over the stream's own uniforms: order within the pair, rejection, and each rounding."""
+    rng = stream.numpy()
+    for a, b in draw(Polar(sigma=0.7), 20_000, stream).reshape(-1, 2).tolist():
+        while True:
+            x1, x2 = 2.0 * rng.random() - 1.0, 2.0 * rng.random() - 1.0
+            r2 = x1 * x1 + x2 * x2
+            if r2 < 1.0 and r2 != 0.0:
+                break
+        f = math.sqrt(-2.0 * math.log(r2) / r2)
+        assert a == 0.7 * (f * x2)
+        assert b == 0.7 * (f * x1)
+
+
+def test_polar_pairs_give_their_uniforms_away(stream):
+    """The flaw, from outputs only: r² = exp(−(a² + b²)/2) leads back to x₁ and x₂ on a grid of 2^−52."""
+
+    def replayed(pairs):
+        """The share of pairs that some x₁, x₂ within 8 steps of the inverted ones give back bit for bit."""
+        hits = 0
+        for a, b in pairs:
+            r = math.sqrt(math.exp(-(a * a + b * b) / 2))
+            x2, x1 = (round(z / math.hypot(a, b) * r * 2**52) for z in (a, b))
+            hits += any(
+                (a, b) == pair((x1 + i) * 2.0**-52, (x2 + j) * 2.0**-52) for i in range(-8, 9) for j in range(-8, 9)
+            )
+        return hits / len(pairs)
+
+    def pair(x1, x2):
+        r2 = x1 * x1 + x2 * x2
+        f = math.sqrt(-2.0 * math.log(r2) / r2) if 0.0 < r2 < 1.0 else math.nan
+        return f * x2, f * x1
+
+    at_zero = draw(Polar(), 600, stream).reshape(-1, 2)
+    assert replayed(at_zero.tolist()) > 0.8  # the others need more steps around
+    assert replayed(draw(IdealAddedGaussian(), 600, stream).reshape(-1, 2).tolist()) < 0.6
+    assert replayed(((1 + at_zero) - 0.0).tolist()) < 0.6  # released at 1, held against 0
+
+
+# ---------------------------------------------------------------- Laplace
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.3])
+def test_laplace_is_numpys_bit_for_bit(scale):
+    n = 100_000
+    for reference, source in (
+        (np.random.RandomState(20223), np.random.RandomState(20223)),
+        (np.random.default_rng(20223), np.random.default_rng(20223)),
+    ):
+        drawn = (source.random(n) * 2**53).astype(np.int64)
+        out = np.empty(n)
+        laplace._numpy_form(out, drawn, scale, 2.0**-53)
+        assert drawn.min() > 0
+        assert np.array_equal(out, reference.laplace(0.0, scale, n))
+
+
+def on_numpys_grid(y, scale, bits):
+    """Whether some U = k·2^−bits in (0, 1) gives ``y`` by numpy's expression, tried where k can only be."""
+    p = math.exp(-abs(y) / scale) * 2 ** (bits - 1)  # 2^bits·U, or 2^bits·(1 − U)
+    for near in range(math.floor(p) - 3, math.floor(p) + 5):
+        for k in (near, 2**bits - near):
+            u = k * 2.0**-bits
+            if 0 < u < 1 and y == (0.0 - scale * math.log(2.0 - u - u) if u >= 0.5 else 0.0 + scale * math.log(u + u)):
+                return True
+    return False
+
+
+def on_log_grid(y, scale, bits):
+    """Whether some U = k·2^−bits in (0, 1] gives ±``y`` as −scale·ln U."""
+    p = round(math.exp(-abs(y) / scale) * 2**bits)
+    return any(
+        abs(y) == -scale * math.log(k * 2.0**-bits) for k in range(max(1, p - 4), min(2**bits, p + 4) + 1)
+    )  # at k = 2^bits: 0.0 == −0.0
+
+
+@pytest.mark.parametrize(("form", "grid"), [("numpy", on_numpys_grid), ("log", on_log_grid)])
+@pytest.mark.parametrize(("scale", "bits"), [(1.0, 53), (3.7, 53), (1.0, 24), (2.5, 8)])
+def test_laplace_values_come_from_the_grid_and_wrong_values_do_not(form, grid, scale, bits, stream):
+    x = draw(NaiveLaplace(scale=scale, bits=bits, form=form), 10_000, stream).tolist()
+    assert all(grid(y, scale, bits) for y in x)
+    wrong = np.mean([grid((1.0 + y) - 0.0, scale, bits) for y in x])  # released at 1, held against 0
+    assert wrong < 0.9
+    ideal = np.mean([grid(y, scale, bits) for y in np.random.default_rng(1).laplace(0, scale, 3000) + 2.0**-30])
+    assert ideal < 0.9
+    if bits < 53:
+        assert max(wrong, ideal) < 0.01
+
+
+def test_laplace_bits_limit_the_values(stream):
+    x = draw(NaiveLaplace(bits=8), 100_000, stream)
+    assert len(np.unique(abs(x))) == 2**8  # k = 1 … 256
+    assert abs(x).max() == 8 * math.log(2)
+    x = draw(NaiveLaplace(bits=8, form="numpy"), 100_000, stream)
+    assert len(np.unique(x)) == 2**8 - 1  # U = 1/256 … 255/256
+    assert (len(np.unique(draw(NaiveLaplace(bits=16), 300_000, stream)))) <= 2**17
+    assert len(np.unique(draw(NaiveLaplace(bits=53), 300_000, stream))) == 300_000
+
+
+def test_laplace_signs_are_fair(stream):
+    for form in ("log", "numpy"):
+        x = draw(NaiveLaplace(form=form), 1_000_000, stream)
+        assert scipy.stats.binomtest(int((x > 0).sum()), len(x)).pvalue > FINE
+
+
+# ---------------------------------------------------------------- ziggurat
+
+
+def on_ziggurat_grid(x, bits):
+    """Whether |x| is k·w for a layer's width w over 2^bits."""
+    w = kernels._layers(bits)[0]
+    k = np.rint(np.abs(x)[:, None] / w)
+    k = k[..., None] + np.array([-1.0, 0.0, 1.0])
+    return ((k * w[:, None] == np.abs(x)[:, None, None]) & (k >= 0) & (k < 2.0**bits)).any(axis=(1, 2))
+
+
+def test_ziggurat_of_short_words_lies_on_256_grids_and_wrong_values_do_not(stream):
+    x = draw(Ziggurat(bits=32), 3000, stream)
+    x = x[abs(x) < 3.65]
+    assert on_ziggurat_grid(x, 23).all()
+    assert on_ziggurat_grid((1.0 + x) - 0.0, 23).mean() < 0.01  # released at 1, held against 0
+    assert on_ziggurat_grid(draw(Ziggurat(bits=64), 3000, stream), 23).mean() < 0.01
+
+
+def test_ziggurat_of_long_words_is_seen_only_near_zero(stream):
+    x = draw(Ziggurat(bits=64), 3_000_000, stream)
+    ideal = draw(IdealAddedGaussian(), 3_000_000, stream)
+    for low, high, least, most in ((2.0**-12, 2.0**-11, 0.0, 0.2), (1.0, 1.1, 0.95, 1.0)):
+        ours, theirs = (z[(abs(z) > low) & (abs(z) < high)][:1500] for z in (x, ideal))
+        assert len(theirs) > 500
+        assert on_ziggurat_grid(ours, 52).all()
+        assert least <= on_ziggurat_grid(theirs, 52).mean() <= most
+
+
+def test_ziggurat_words_limit_the_values(stream):
+    distinct = {bits: len(np.unique(draw(Ziggurat(bits=bits), 1_000_000, stream))) for bits in (24, 32, 64)}
+    assert abs(1_000_000 - distinct[24] - 29_200) < 1_500  # 2^24 words: about 1e12/2^25 less 1e18/(6·2^48) repeats
+    assert 999_000 < distinct[32] < 1_000_000  # 2^32: about 1e12/2^33 = 116 repeats
+    assert distinct[64] == 1_000_000
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_ziggurat_has_the_tail_of_the_law(bits, stream):
+    tail = kernels._TAIL
+    parts = (abs(draw(Ziggurat(bits=bits), 5_000_000, stream.child(i))) for i in range(4))
+    beyond = np.concatenate([x[x > tail] for x in parts])
+    assert scipy.stats.binomtest(len(beyond), 20_000_000, 2 * scipy.special.ndtr(-tail)).pvalue > FINE
+    mean, variance = scipy.stats.truncnorm.stats(tail, np.inf)
+    assert abs(beyond.mean() - mean) < 4 * math.sqrt(variance / len(beyond))
+
+
+def test_ziggurat_agrees_with_numpys_own(stream):
+    """numpy's SFC64 is the generator inside, so its ``standard_normal`` from the same state gives the same numbers."""
+    a, b, c, n = (int(w) % 2**64 for w in kernels._start(kernels.seed_words(stream.child("ziggurat")), 0, 0))
+    generator = np.random.SFC64(0)
+    generator.state = {**generator.state, "state": {"state": np.array([a, b, c, n], np.uint64)}, "has_uint32": 0}
+    ours = draw(Ziggurat(bits=64), 2000, stream)
+    theirs = np.random.Generator(generator).standard_normal(2000)
+    first_tail = (
+        np.argmax(abs(ours) > 3.65) if (abs(ours) > 3.65).any() else len(ours)
+    )  # it mirrors the tail's uniforms
+    assert first_tail > 1000
+    assert ours[:first_tail] == pytest.approx(theirs[:first_tail], rel=1e-13)
+
+
+def test_ziggurat_and_gaussian_are_independent_on_one_stream(stream):
+    x, y = draw(Ziggurat(), 10_000, stream), draw(Gaussian(), 10_000, stream)
+    assert abs(np.mean(x * y)) < 0.05
+
+
+# ---------------------------------------------------------------- four sums
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "scalar", "torch_type"),
+    [("f32", BoxMullerF32, np.float32, torch.float32), ("f64", BoxMullerF64, np.float64, torch.float64)],
+)
+def test_four_sum_is_half_the_sum_in_its_own_precision(name, base, scalar, torch_type, stream):
+    parts = [draw(base(sigma=1.7), 2000, stream.child("four-sum", i), torch_type) for i in range(4)]
+    x = draw(FourSumGaussian(sigma=1.7, dtype=name), 2000, stream)
+    for i, value in enumerate(x):
+        total = scalar(0)
+        for part in parts:
+            total = scalar(total + part[i])
+        assert value == scalar(total / scalar(2))
+
+
+def test_four_sum_in_float32_is_float32(stream):
+    x = draw(FourSumGaussian(), 10_000, stream)
+    assert np.array_equal(x, x.astype(np.float32))
+    x = draw(FourSumGaussian(dtype="f64"), 10_000, stream)
+    assert (x != x.astype(np.float32)).mean() > 0.99
+
+
+# ---------------------------------------------------------------- fine lattice and ideal noise
+
+
+@pytest.mark.parametrize("k", range(0, 10, 3))
+def test_ideal_noise_is_correctly_rounded(k):
+    """Against rational arithmetic: (k + F)·σ rounded once, also where F has many leading zeros."""
+    rng = random.Random(20224 + k)
+    for _ in range(5000):
+        high, low = rng.getrandbits(53) >> rng.choice((0, 0, 0, 1, 8, 40)), rng.getrandbits(53)
+        mantissa = 1 + rng.getrandbits(52) * 2.0**-52
+        exact = (k + Fraction(high, 2**53) + Fraction(low, 2**106)) * Fraction(mantissa)
+        assert ideal_added._rounded(float(k), high * 2.0**-53, low * 2.0**-106, mantissa) == float(exact)
+
+
+def test_ideal_tables_are_those_of_the_law():
+    sums = [sum(Fraction(math.exp(-j * j / 2)) for j in range(k, 40)) for k in range(11)]
+    for k, threshold in enumerate(ideal_added._AT_LEAST, start=1):
+        assert int(threshold) == pytest.approx(float(sums[k] / sums[0] * 2**64), rel=1e-13, abs=1)
+
+
+def test_ideal_noise_has_the_law_in_every_cell(stream):
+    """Tenths of the unit cells it is made of, 16 million values."""
+    edges = np.array([*np.arange(45) / 10, np.inf])
+    counts, n = np.zeros(45), 4_000_000
+    for i in range(4):
+        x = draw(IdealAddedGaussian(sigma=0.7), n, stream.child(i)) / 0.7
+        assert scipy.stats.binomtest(int((x > 0).sum()), n).pvalue > FINE
+        counts += np.bincount(np.minimum((abs(x) * 10).astype(int), 44), minlength=45)
+    expected = np.diff(scipy.special.ndtr(edges)) * 2 * 4 * n
+    assert scipy.stats.chisquare(counts, expected * counts.sum() / expected.sum()).pvalue > FINE
+
+
+@pytest.mark.parametrize("sigma", [1.0, 0.7])
+def test_ideal_noise_fills_all_53_bits_at_every_magnitude(sigma, stream):
+    x = draw(IdealAddedGaussian(sigma=sigma), 4_000_000, stream)
+    _, exponent = np.frexp(x)
+    seen = 0
+    for e in range(-11, 3):
+        part = abs(x[exponent == e]).view(np.uint64)
+        if len(part) < 1000:
+            continue
+        seen += 1
+        low = np.bincount((part & np.uint64(31)).astype(int), minlength=32)
+        assert scipy.stats.chisquare(low).pvalue > FINE / 10
+    assert seen >= 12
+    coarse = (np.rint(x * 2.0**53) * 2.0**-53)[abs(x) < 2.0**-8]  # what a grid of 2^-53 would leave
+    low = np.bincount((abs(coarse).view(np.uint64) & np.uint64(31)).astype(int), minlength=32)
+    assert scipy.stats.chisquare(low).pvalue < BAD
+
+
+def test_ideal_noise_scales_by_powers_of_two_and_reaches_far(stream):
+    one, other = np.empty(1000), np.empty(1000)
+    fill_ideal_normal(one, sigma=1.0, stream=stream)
+    for power in (2.0**-300, 2.0**1000):
+        fill_ideal_normal(other, sigma=power, stream=stream)
+        assert np.array_equal(one * power, other)
+
+
+@pytest.mark.parametrize("granularity", [2.0**-52, 2.0**-56, 2.0**-60])
+def test_fine_lattice_values_are_multiples_where_floats_can_tell(granularity, stream):
+    x = draw(FineLatticeGaussian(granularity=granularity), 200_000, stream)
+    steps = x / granularity
+    assert np.array_equal(steps, np.rint(steps))
+    exact = steps[abs(steps) < 2.0**52].astype(np.int64)
+    assert scipy.stats.binomtest(int((exact & 1).sum()), len(exact)).pvalue > FINE  # and no coarser lattice
+
+
+REACH = [  # the share of releases at 0 that exclude 1, by source, value + noise computed in the type given
+    (IdealAddedGaussian(), torch.float64, 0.40),
+    (IdealAddedGaussian(sigma=10), torch.float64, 0.08),
+    (FineLatticeGaussian(), torch.float64, 0.40),
+    (FineLatticeGaussian(granularity=2.0**-52), torch.float64, 0.05),
+    (FourSumGaussian(), torch.float32, 0.25),
+    (FourSumGaussian(dtype="f64"), torch.float64, 0.25),
+    (BoxMullerF32(), torch.float32, 0.40),
+    (BoxMullerF64(), torch.float64, 0.40),
+    (Polar(), torch.float64, 0.40),
+    (Ziggurat(bits=32), torch.float64, 0.40),
+    (Ziggurat(bits=64), torch.float64, 0.40),
+    (NaiveLaplace(), torch.float64, 0.40),
+    (NaiveLaplace(form="numpy"), torch.float64, 0.40),
+]
+
+
+@pytest.mark.parametrize(("source", "dtype", "share"), REACH)
+def test_naive_addition_is_seen_by_reach(source, dtype, share, stream):
+    noise = draw(source, 50_000, stream, dtype)
+    zero, one = noise.dtype.type(0), noise.dtype.type(1)
+    assert reachable(one + noise, one).all()
+    assert reachable(zero + noise, zero).all()
+    assert 1 - reachable(zero + noise, one).mean() > share
+
+
+def test_a_coarse_lattice_passes_reach(stream):
+    """The control: multiples of 2^−40 added to 0 or 1 are exact, and exclude nothing."""
+    noise = np.rint(draw(IdealAddedGaussian(), 50_000, stream) * 2.0**40) * 2.0**-40
+    assert reachable(0.0 + noise, 1.0).all()
+    assert reachable(1.0 + noise, 0.0).all()
+
+
+def test_the_docstrings_example_of_a_fine_lattice():
+    y = np.array([-1.5 + 2.0**-52])
+    assert reachable(y, 0.0).all()
+    assert not reachable(y, 1.0).any()
