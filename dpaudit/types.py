@@ -288,12 +288,17 @@ class MechanismResult:
     is false, if releases are independent of each other. Not claimed: that ``no-finding`` means private; other
     neighbours, and other events, were not looked at. ``neighbours`` is empty for a one-run audit; ``mu``, ``delta``
     and ``curve`` are left out where the method has none.
+
+    ``attack`` is the attack that was named, or empty; ``details`` then says how many of its guesses of the neighbour
+    were right (``success``: ``right``, ``of``, ``by_coin``, a 95 % ``interval``), and for a support attack how many
+    releases it takes to be possible at the value that they were made from (``feasible_at_truth``, of how many).
     """
 
     verdict: Verdict
     reason: str
     mechanism: str
     method: str
+    attack: str = ""
     neighbours: tuple[tuple[float, ...], ...]
     claim_epsilon: float
     claim_delta: float
@@ -310,4 +315,5 @@ class MechanismResult:
     advice: tuple[str, ...]
     cannot_rule_out: tuple[BlindSpot, ...]
     power: tuple[PowerPoint, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
     provenance: Provenance

@@ -179,6 +179,13 @@ def mechanism(
             help="Query results to hide from each other: 0,1 or '0,0,0;1,0,0' or a.npy;b.npy", show_default=False
         ),
     ] = None,
+    attack: Annotated[
+        str | None,
+        typer.Option(
+            help="Look at releases as this attack does, with options as NAME:opt=value,…: see below.",
+            show_default=False,
+        ),
+    ] = None,
     samples: Annotated[float, typer.Option(help="Releases to draw at each neighbour.", show_default="2e5")] = 2e5,
     alpha: Annotated[float, typer.Option(help="Chance of a false finding, or of any bound being wrong.")] = 0.01,
     time_limit: Annotated[float, typer.Option(help="Seconds for the whole audit.")] = 600,
@@ -199,7 +206,8 @@ def mechanism(
     """Is this whole mechanism as private as it claims to be?
 
     Draws releases at two neighbouring query results, learns from one half which events tell them apart, and counts
-    these in the other half: a lower bound for ε at δ that holds with confidence 1 − α.
+    these in the other half: a lower bound for ε at δ that holds with confidence 1 − α. Whatever tells them apart counts,
+    the last bits of a release as well.
 
     [bold]MECHANISM[/bold] is one of
 
@@ -207,11 +215,23 @@ def mechanism(
 
     python:MODULE:FUNCTION — f(value, n) -> n releases
 
+    command:'./mechanism --value={value} {n}' — n releases as little-endian float64 on stdout
+
     scores:FILE — scores of canaries from one run: .csv or .npz with score and member (0 or 1, by fair coins)
 
     Exit code 0: nothing contradicts the claim. 1: a finding. 3: the mechanism died, kept silent, or gave too little.
 
+    [bold]--attack[/bold] is one of
+
+    reach, laplace-support, pair-inversion — which value can have led to a release, down to the last bit; all is counted
+
+    bit-features, timing — learns from one half of the releases what tells the neighbours apart (timing: one call each, timed)
+
+    sensitivity — brings the neighbours itself (leave --neighbours out)
+
     Example: dpaudit mechanism numpy:laplace:scale=1 --neighbours 0,1 --claim-epsilon 1
+
+    Example: dpaudit mechanism numpy:legacy-normal --neighbours '0,0;1,1' --claim-epsilon 1 --attack pair-inversion:sampler=numpy-legacy
     """
     from dpaudit.cli import mechanisms
 
@@ -221,6 +241,7 @@ def mechanism(
         claim_delta=claim_delta,
         claim_mu=claim_mu,
         neighbours=neighbours,
+        attack=attack,
         samples=samples,
         alpha=alpha,
         time_limit=time_limit,

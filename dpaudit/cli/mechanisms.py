@@ -20,6 +20,7 @@ def mechanism(
     output: str,
     claim_epsilon: float,
     claim_delta: float,
+    attack: str | None,
     alpha: float,
     seed: str | None,
     **options: Any,
@@ -31,6 +32,7 @@ def mechanism(
             name,
             claim_epsilon=claim_epsilon,
             claim_delta=claim_delta,
+            attack=attack,
             samples=count,
             alpha=alpha,
             seed=seed,
@@ -41,7 +43,13 @@ def mechanism(
         then="learning and counting",
         total=2 * count,
         output=output,
-        about={"mechanism": name, "claim_epsilon": claim_epsilon, "claim_delta": claim_delta, "alpha": alpha},
+        about={
+            "mechanism": name,
+            "attack": attack or "",
+            "claim_epsilon": claim_epsilon,
+            "claim_delta": claim_delta,
+            "alpha": alpha,
+        },
         seed=seed,
     )
     document = to_dict(result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,16 +21,19 @@ def mechanism_sentence(result: Mapping[str, Any]) -> str:
     if result.get("claim_mu") is not None:
         shown += f" and {_shown(result.get('mu'), 'μ')}"
     confidence = _confidence(result)
+    attack = fmt.printable(result.get("attack") or "", limit=200)
+    by = f", by the attack {attack}{_right(result)}" if attack else ""
     match result.get("verdict"):
         case "finding":
             found = [fmt.printable(t.get("name", ""), limit=100) for t in result.get("tests") or () if t.get("finding")]
             only = (
                 ", by the last bits of its releases" if found and all(n.startswith("low bits") for n in found) else ""
             )
-            return f"Finding: {name} is not {claim}{only}: shown is {shown}{confidence}."
+            return f"Finding: {name} is not {claim}{only}: shown is {shown}{confidence}{by}."
         case "no-finding":
             return (
-                f"No finding: shown is {shown}{confidence}, which {name} may have by its claim, {claim}; "
+                f"No finding: shown is {shown}{confidence}{f'{by}; that' if by else ', which'} {name} may have by its claim, "
+                f"{claim}; "
                 "what this cannot exclude is below."
             )
         case "inconclusive":
@@ -51,6 +55,9 @@ def mechanism_facts(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("μ claimed", fmt.quantity(result.get("claim_mu"))),
         ("μ shown", _shown(result.get("mu"), "")),
         ("Method", fmt.printable(result.get("method", fmt.NOTHING), limit=60)),
+        ("Attack", fmt.printable(result.get("attack") or fmt.NOTHING, limit=200)),
+        ("Neighbours guessed right", _guessed(result)),
+        ("Possible at their own value", _feasible(result)),
         ("Neighbours", " and ".join(fmt.printable(fmt.setting(v), limit=80) for v in vectors) or fmt.NOTHING),
         ("Releases" if vectors else "Canaries", used if used == asked else f"{used} of {asked} asked for"),
         ("α, for everything together", fmt.quantity(result.get("alpha"))),
@@ -60,16 +67,62 @@ def mechanism_facts(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def bounds_table(result: Mapping[str, Any]) -> list[Column]:
-    """One line for each event that was counted and for the curve."""
+    """One line for each event that was counted and for the curve; by an attack, with how often the event happened."""
     tests: Sequence[Mapping[str, Any]] = result.get("tests") or ()
     return [
         Column("Test", [fmt.printable(t.get("name", ""), limit=200) for t in tests]),
+        *(_probabilities(tests) if result.get("attack") else []),
         Column("Shown", [f"{fmt.printable(t.get('unit', ''), limit=10)} {_at_least(t)}".strip() for t in tests], True),
         Column("p", [fmt.p_value(t.get("p")) for t in tests], True),
         Column("Adjusted p", [_adjusted(t) for t in tests], True),
         Column("Counted", [fmt.printable(t.get("effect", ""), limit=400) or fmt.NOTHING for t in tests]),
         Column("Finding", ["yes" if t.get("finding") else "advice" if t.get("advisory") else "no" for t in tests]),
     ]
+
+
+def _probabilities(tests: Sequence[Mapping[str, Any]]) -> list[Column]:
+    """How often the event happened at each neighbour: v0 is the first one."""
+    shares = [_shares(t.get("details") or {}) for t in tests]
+    return [Column(f"P(E | v{side})", [pair[side] for pair in shares], True) for side in (0, 1)]
+
+
+def _shares(details: Mapping[str, Any]) -> tuple[str, str]:
+    counts, at = details.get("counts"), details.get("likelier_at")
+    if not isinstance(counts, Mapping) or at not in (0, 1):
+        return fmt.NOTHING, fmt.NOTHING
+    likelier, other = (_share(counts.get(key)) for key in ("likelier", "other"))
+    return (likelier, other) if at == 0 else (other, likelier)
+
+
+def _share(counted: object) -> str:
+    """A pair (so many, of so many) as a share."""
+    some, of = counted if isinstance(counted, (list, tuple)) and len(counted) == 2 else (None, None)
+    k, n = fmt.number(some), fmt.number(of)
+    return fmt.percent(k / n) if k is not None and n and n < math.inf else fmt.NOTHING
+
+
+def _guessed(result: Mapping[str, Any]) -> str:
+    """The share of right guesses of an attack, with its interval."""
+    success = (result.get("details") or {}).get("success")
+    if not isinstance(success, Mapping):
+        return fmt.NOTHING
+    k, n = fmt.number(success.get("right")), fmt.number(success.get("of"))
+    if k is None or not n or n == math.inf:
+        return fmt.NOTHING
+    return fmt.proportion(k / n, interval=success.get("interval"))
+
+
+def _right(result: Mapping[str, Any]) -> str:
+    guessed = _guessed(result)
+    return "" if guessed == fmt.NOTHING else f", which guesses the neighbour right in {guessed} of releases"
+
+
+def _feasible(result: Mapping[str, Any]) -> str:
+    """How many releases a support attack takes to be possible at the values that they were made from."""
+    truth = (result.get("details") or {}).get("feasible_at_truth")
+    pairs = [truth.get(which) for which in ("first", "second")] if isinstance(truth, Mapping) else []
+    told = [f"{fmt.count(p[0])} of {fmt.count(p[1])}" for p in pairs if isinstance(p, (list, tuple)) and len(p) == 2]
+    return " and ".join(told) or fmt.NOTHING
 
 
 def events_table(result: Mapping[str, Any]) -> list[Column]:

@@ -18,8 +18,10 @@ _TO_LEARN = 2
 """A leak must occur this many times as often as would do to prove it, so that it is chosen to be counted (simulated)."""
 
 
-def two_neighbour_blind_spots(*, draws: int, claimed: Claimed, alpha: float) -> tuple[BlindSpot, ...]:
+def two_neighbour_blind_spots(*, draws: int, claimed: Claimed, alpha: float, attack: str = "") -> tuple[BlindSpot, ...]:
     """What ``draws`` counted releases leave open when the best event gets ``alpha`` (its share).
+
+    By an ``attack``, whatever it does not look at is left open besides.
 
     Sizes are of a flaw found nine times in ten where the right event was learned; by normal and Poisson approximation.
     """
@@ -27,6 +29,7 @@ def two_neighbour_blind_spots(*, draws: int, claimed: Claimed, alpha: float) -> 
     def bound(inside: float, outside: float) -> float:
         return float(epsilon_bounds(inside, outside, draws=draws, delta=claimed.delta, alpha=alpha))
 
+    always = (_not_seen_by(attack), *_ALWAYS[1:]) if attack else _ALWAYS
     ceiling = max(0.0, bound(draws / 2, 0))
     spots = [
         BlindSpot(
@@ -47,7 +50,7 @@ def two_neighbour_blind_spots(*, draws: int, claimed: Claimed, alpha: float) -> 
                 unit="",
                 says=f"ε = {claimed.epsilon:g} is more than so few releases can show: raise --samples",
             ),
-            *_ALWAYS,
+            *always,
         )
 
     def seen(epsilon: float) -> bool:
@@ -84,7 +87,18 @@ def two_neighbour_blind_spots(*, draws: int, claimed: Claimed, alpha: float) -> 
                 says=f"a release impossible at one neighbour, with probability below {leak:.2g} at the other, may pass",
             )
         )
-    return (*spots, *_ALWAYS)
+    return (*spots, *always)
+
+
+def _not_seen_by(attack: str) -> BlindSpot:
+    return BlindSpot(
+        test="every audit by an attack",
+        flaw="other neighbours, and all that this attack does not look at",
+        size=None,
+        unit="",
+        says=f"only these two query results were compared, and only as {attack} sees releases; leave --attack out for "
+        "learned events of simple statistics",
+    )
 
 
 _ALWAYS = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,11 +11,11 @@ import numpy.typing as npt
 
 from dpaudit.audit.epsilon.event import epsilon_bounds, hockey_stick_p
 from dpaudit.audit.epsilon.search import Chosen, Nested, choose
-from dpaudit.audit.epsilon.statistics import coarse_statistics, low_bit_statistics
+from dpaudit.audit.epsilon.statistics import Statistic, coarse_statistics, low_bit_statistics
 from dpaudit.audit.epsilon.tradeoff import Band, band, least_level
 from dpaudit.types import Interval, TestResult
 
-__all__ = ["CURVE_SHARE", "EVENT_SHARE", "Claimed", "Judged", "Learned", "judge", "learn"]
+__all__ = ["CURVE_SHARE", "EVENT_SHARE", "LOW_BITS_SHARE", "Claimed", "Judged", "Learned", "judge", "learn"]
 
 CURVE_SHARE = 1 / 4
 LOW_BITS_SHARE = 1 / 4
@@ -37,9 +38,9 @@ class Claimed:
 
 @dataclass(frozen=True)
 class Learned:
-    """What will be counted: (event, share of α, looks at low bits, advisory), and the curve's nested events."""
+    """What will be counted: (event, share of α, kind or attack, advisory), and the curve's nested events."""
 
-    events: tuple[tuple[Chosen, float, bool, bool], ...]
+    events: tuple[tuple[Chosen, float, str, bool], ...]
     nested: Nested | None
 
 
@@ -63,23 +64,29 @@ def learn(
     alpha: float,
     rng: np.random.Generator,
     real_numbers: bool = False,
+    more: Sequence[Statistic] = (),
 ) -> Learned:
     """Choose events from releases (n, k) at the two neighbours; these must not be counted again.
 
-    ``real_numbers``: what the last bits of a release show is advice, no finding. They are not looked at where releases
-    have few values, each of which is an event of its own already.
+    ``real_numbers``: what the last bits of a release show is advice, no finding. They, and ``more`` statistics beside
+    them, are not looked at where releases have few values, each of which is an event of its own already.
     """
     half = len(x0) // 2, len(x1) // 2
-    few = all(len(np.unique(x[:, j])) <= FEW_VALUES for x in (x0, x1) for j in range(min(x.shape[1], 4)))
+    few = all(_few_values(x[:, j]) for x in (x0, x1) for j in range(min(x.shape[1], 4)))
     share = (EVENT_SHARE + (LOW_BITS_SHARE if real_numbers or few else 0)) / 2
     coarse, nested = choose(
         coarse_statistics(x0[: half[0]], x1[: half[1]], rng), x0, x1, delta=delta, alpha=share * alpha
     )
-    statistics = [] if few else low_bit_statistics(*neighbours, x0.shape[1])
+    statistics = [] if few else [*low_bit_statistics(*neighbours, x0.shape[1]), *more]
     bits, _ = choose(statistics, x0, x1, delta=delta, alpha=LOW_BITS_SHARE / 2 * alpha)
-    events = [(event, share, False, False) for event in coarse]
-    events += [(event, 1 / 2 if real_numbers else LOW_BITS_SHARE / 2, True, real_numbers) for event in bits]
+    events = [(event, share, "event", False) for event in coarse]
+    events += [(event, 1 / 2 if real_numbers else LOW_BITS_SHARE / 2, "low bits", real_numbers) for event in bits]
     return Learned(tuple(events), nested)
+
+
+def _few_values(x: Array) -> bool:
+    """Whether each value is an event of its own; −0.0, which no interval tells from 0.0, is not."""
+    return len(np.unique(x)) <= FEW_VALUES and not np.signbit(x[x == 0]).any()
 
 
 def judge(learned: Learned, y0: Array, y1: Array, *, claimed: Claimed, alpha: float) -> Judged:
@@ -90,8 +97,8 @@ def judge(learned: Learned, y0: Array, y1: Array, *, claimed: Claimed, alpha: fl
     ``p_adjusted`` is p over its share). An advisory event's own bound has confidence 1 − ``alpha``/2.
     """
     tests, bounds = [], [0.0]
-    for event, share, low_bits, advisory in learned.events:
-        test, bound = _event_test(event, y0, y1, claimed, alpha, share, low_bits=low_bits, advisory=advisory)
+    for event, share, kind, advisory in learned.events:
+        test, bound = _event_test(event, y0, y1, claimed, alpha, share, kind=kind, advisory=advisory)
         tests.append(test)
         bounds += [] if advisory else [bound]
     if learned.nested is None:
@@ -113,7 +120,7 @@ def judge(learned: Learned, y0: Array, y1: Array, *, claimed: Claimed, alpha: fl
 
 
 def _event_test(
-    event: Chosen, y0: Array, y1: Array, claimed: Claimed, alpha: float, share: float, *, low_bits: bool, advisory: bool
+    event: Chosen, y0: Array, y1: Array, claimed: Claimed, alpha: float, share: float, *, kind: str, advisory: bool
 ) -> tuple[TestResult, float]:
     draws = len(y0) + len(y1)
     inside, outside = event.counts(y0, y1)
@@ -123,13 +130,12 @@ def _event_test(
     adjusted = min(1.0, p / share)
     sizes = (len(y0), len(y1))
     here, there = event.likelier, 1 - event.likelier
-    kind = "low bits" if low_bits else "event"
     test = TestResult(
         name=f"{kind}, {_ORDINAL[here]} neighbour over {_ORDINAL[there]}",
         p=p,
         p_adjusted=adjusted,
         statistic=bound,
-        looks_at="which bits of a float a release uses" if low_bits else "values of a release, as real numbers",
+        looks_at=_LOOKS_AT.get(kind, f"what the attack {kind} makes of a release"),
         effect=f"{event}: {inside:,} of {sizes[here]:,} against {outside:,} of {sizes[there]:,}",
         finding=not advisory and adjusted <= alpha,
         parts={},
@@ -149,6 +155,7 @@ def _event_test(
 
 
 _ORDINAL = ("first", "second")
+_LOOKS_AT = {"event": "values of a release, as real numbers", "low bits": "which bits of a float a release uses"}
 
 
 def _contradicted(found: Band, claimed: Claimed) -> bool:

@@ -33,7 +33,7 @@ def parse_neighbours(text: str) -> tuple[Vector, Vector]:
     if len(first) != len(second):
         raise UsageError(f"neighbours={text}: lengths {len(first)} and {len(second)} differ; {_HOW}")
     if np.array_equal(first, second):
-        raise UsageError(f"neighbours={text}: they are equal, so nothing could tell them apart; {_HOW}")
+        raise UsageError(f"neighbours={text}: they are equal (as float64), so nothing could tell them apart; {_HOW}")
     return first, second
 
 

@@ -34,6 +34,8 @@ class Chosen:
     cells: Cells
     inside: npt.NDArray[np.bool_]
     likelier: int
+    says: str = ""
+    """In words, where it has some of its own."""
 
     def counts(self, x0: Array, x1: Array) -> tuple[int, int]:
         """How often it happens in releases (n, k): at the likelier neighbour, at the other."""
@@ -45,6 +47,8 @@ class Chosen:
         return intervals(self.cells, self.inside)
 
     def __str__(self) -> str:
+        if self.says:
+            return self.says
         pieces = self.intervals()
         if len(pieces) > 3:
             return f"{self.statistic.says} in {len(pieces)} learned intervals"

@@ -27,7 +27,8 @@ def shape_advice(y0: Array, y1: Array, v0: Array, v1: Array) -> str:
     if y0.shape[1] != len(v0):
         return ""
     n = math.sqrt(len(y0) * len(y1) / (len(y0) + len(y1)))
-    gaps = [_gap(y0[:, j] - v0[j], y1[:, j] - v1[j]) for j in range(min(len(v0), _MOST))]
+    with np.errstate(over="ignore"):
+        gaps = [_gap(y0[:, j] - v0[j], y1[:, j] - v1[j]) for j in range(min(len(v0), _MOST))]
     j = int(np.argmax(gaps))
     p = min(1.0, len(gaps) * float(scipy.special.kolmogorov(n * gaps[j])))
     if p >= _WORTH_SAYING:

@@ -17,6 +17,9 @@ _MOST_FULL = 256
 _COORDINATES = 4
 _ZERO = 5000.0
 """Stands for the lowest set bit of 0, above that of any number."""
+_LARGEST = np.finfo(np.float64).max
+_SQUARED = 1e100
+"""Numbers between its inverse and itself can be squared, multiplied and summed; others are scaled first."""
 
 Array = npt.NDArray[np.float64]
 
@@ -39,9 +42,13 @@ def coarse_statistics(x0: Array, x1: Array, rng: np.random.Generator) -> list[St
     k = x0.shape[1]
     if k == 1:
         return [Statistic("x", lambda x: x[:, 0])]
+    largest = max(float(np.abs(x).max()) for x in (x0, x1))
+    if largest != 0 and not 1 / _SQUARED < largest < _SQUARED:
+        scale = 2.0 ** float(np.clip(-np.frexp(largest)[1], -1000, 1000))
+        return [_rescaled(s, scale) for s in coarse_statistics(x0 * scale, x1 * scale, rng)]
     m0, m1 = np.asarray(x0.mean(axis=0)), np.asarray(x1.mean(axis=0))
     v0, v1 = np.asarray(x0.var(axis=0)), np.asarray(x1.var(axis=0))
-    floor = 1e-12 * (v0 + v1).max() + 1e-300
+    floor = 1e-12 * (v0 + v1).max() + 1e-30 * largest**2 + 1e-300
     v0, v1 = v0 + floor, v1 + floor
     weights: Array
     full = k <= _MOST_FULL and min(len(x0), len(x1)) >= 20 * k
@@ -69,7 +76,8 @@ def low_bit_statistics(v0: Array, v1: Array, k: int) -> list[Statistic]:
     The place of the lowest set bit, of the release and of what is left when either query value is taken off, and the
     number of trailing zeros together with the binary exponent.
     """
-    j = int(np.argmax(np.abs(v1 - v0))) if len(v0) == k else 0
+    with np.errstate(over="ignore"):
+        j = int(np.argmax(np.abs(v1 - v0))) if len(v0) == k else 0
     name = "x" if k == 1 else f"x[{j}]"
     found = [
         Statistic(f"lowest set bit of {name}", lambda x: _lowest_bit(x[:, j])),
@@ -81,12 +89,17 @@ def low_bit_statistics(v0: Array, v1: Array, k: int) -> list[Statistic]:
     return found
 
 
+def _rescaled(statistic: Statistic, scale: float) -> Statistic:
+    return Statistic(statistic.says, lambda x: statistic.of(x * scale), {**statistic.details, "scaled_by": scale})
+
+
 def _coordinate(x: Array, *, j: int) -> Array:
     return x[:, j]
 
 
 def _less(x: Array, *, j: int, value: float) -> Array:
-    return _lowest_bit(x[:, j] - value)
+    with np.errstate(over="ignore"):
+        return _lowest_bit(np.clip(x[:, j] - value, -_LARGEST, _LARGEST))
 
 
 def _linear(says: str, weights: Array) -> Statistic:
@@ -112,4 +125,4 @@ def _lowest_bit(x: Array) -> Array:
 
 def _exponent_and_zeros(x: Array) -> Array:
     exponent, zeros = _parts(x)
-    return np.where(x == 0, 64 * _ZERO, 64 * exponent + zeros)
+    return np.where(x == 0, np.copysign(64 * _ZERO, x), 64 * exponent + zeros)  # −0.0 is another float than 0.0

@@ -1,0 +1,140 @@
+"""Attacks by name: which of them an ε audit can use, and calls of them that end in words whatever they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit import registry
+from dpaudit.errors import DpauditError, UnknownNameError, UsageError
+from dpaudit.interfaces import LearningAttack, ProbingAttack, SupportAttack
+from dpaudit.samplers.check import said
+from dpaudit.types import PluginOrigin, Reference
+
+__all__ = ["Named", "feasible", "named_attack", "origins", "probes", "scorer"]
+
+_FITTING = ("reach", "laplace-support", "pair-inversion", "bit-features", "sensitivity", "timing")
+_METHODS = ("feasible", "learn", "pairs")
+_AT_ONCE = 1 << 22
+"""Numbers that a support attack is given in one call."""
+
+Array = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Named:
+    """An attack, what the user called it, and where it came from."""
+
+    text: str
+    does: SupportAttack | LearningAttack | ProbingAttack
+    origin: PluginOrigin | None = None
+
+
+def named_attack(text: str) -> Named:
+    """The attack ``NAME[:option=value,…]``, if it is one on whole mechanisms.
+
+    Raises:
+        UnknownNameError: no such attack or option.
+        UsageError: an attack of another kind, or a missing or broken option.
+    """
+    name = Reference.parse(text).name
+    those = f"on whole mechanisms there are {', '.join(_FITTING[:-1])} and {_FITTING[-1]}"
+    known = registry.plugins("attacks")
+    if name not in known:
+        near = registry.nearest(name, _FITTING)
+        raise UnknownNameError(f"attack={name}: not known{near if 'did you mean' in near else ''}; {those}")
+    other = UsageError(f"attack={name}: is no attack on a whole mechanism (dpaudit attack may take it); {those}")
+    factory = registry.load("attacks", name)
+    if isinstance(factory, type) and not any(hasattr(factory, method) for method in _METHODS):
+        raise other  # before it asks for options
+    made = registry.create("attacks", text)
+    if not isinstance(made, (SupportAttack, LearningAttack, ProbingAttack)):
+        raise other
+    return Named(text, made, known[name].origin)
+
+
+def origins(*attacks: Named | None) -> tuple[PluginOrigin, ...]:
+    """Where these came from, for a result's provenance."""
+    return tuple(a.origin for a in attacks if a is not None and a.origin is not None)
+
+
+def feasible(attack: Named, releases: Array, value: Array) -> Bools:
+    """Whether every unit of each release (t, k) can have come from ``value`` (k,), shape (t,).
+
+    Raises:
+        UsageError: the attack cannot take such releases.
+        DpauditError: it failed, or gave something else.
+    """
+    support = attack.does
+    assert isinstance(support, SupportAttack)  # noqa: S101 the caller has looked
+    step = max(1, _AT_ONCE // max(1, releases.shape[1]))
+    found = np.empty(len(releases), dtype=bool)
+    for start in range(0, len(releases), step):
+        rows = releases[start : start + step]
+        units = np.asarray(_asked(attack, support.feasible, rows, value))
+        if units.dtype != bool or units.ndim != 2 or len(units) != len(rows) or not units.shape[1]:
+            raise _wrong(attack, f"gave {units.dtype} of shape {units.shape}, wanted bool ({len(rows)}, units)")
+        found[start : start + step] = units.all(axis=1)
+    return found
+
+
+def scorer(attack: Named, first: Array, second: Array, *, neighbours: tuple[Array, Array]) -> Callable[[Array], Array]:
+    """What a learning attack learns from releases (t, k) at the two ``neighbours`` (m,): a map to numbers (t,).
+
+    Raises:
+        UsageError, DpauditError: as in :func:`feasible`; the map raises them too.
+    """
+    learner = attack.does
+    assert isinstance(learner, LearningAttack)  # noqa: S101 the caller has looked
+    learned = _asked(attack, partial(learner.learn, first, second, neighbours=neighbours))
+
+    def scores(releases: Array) -> Array:
+        found = np.asarray(_asked(attack, learned, releases))
+        if found.dtype.kind not in "iufb" or found.shape != (len(releases),):
+            raise _wrong(
+                attack, f"gave {found.dtype} of shape {found.shape}, wanted one number for {len(releases)} rows"
+            )
+        if not np.isfinite(found).all():
+            raise _wrong(attack, "gave a score that is not finite")
+        return found.astype(np.float64)
+
+    return scores
+
+
+def probes(attack: Named) -> Sequence[tuple[str, Array, Array]]:
+    """The neighbours that a probing attack brings, with words for each.
+
+    Raises:
+        UsageError, DpauditError: as in :func:`feasible`; and for neighbours of different lengths, or equal ones.
+    """
+    prober = attack.does
+    assert isinstance(prober, ProbingAttack)  # noqa: S101 the caller has looked
+    found = [
+        (str(says), np.asarray(a, np.float64), np.asarray(b, np.float64)) for says, a, b in _asked(attack, prober.pairs)
+    ]
+    for says, a, b in found:
+        if a.ndim != 1 or a.shape != b.shape or not np.isfinite([a, b]).all() or np.array_equal(a, b):
+            raise _wrong(attack, f"brought neighbours ({says}) that are not two different rows of finite numbers")
+    if not found:
+        raise _wrong(attack, "brought no neighbours")
+    return found
+
+
+def _asked(attack: Named, question: Callable[..., T], *what: Array) -> T:
+    try:
+        return question(*what)
+    except (DpauditError, ModuleNotFoundError):  # a missing extra is told by the command line
+        raise
+    except Exception as error:
+        raise _wrong(attack, f"raised {said(error)}") from error
+
+
+def _wrong(attack: Named, what: str) -> DpauditError:
+    return DpauditError(f"attack={attack.text}: {what}; mend the attack")

@@ -1,0 +1,138 @@
+"""``dpaudit mechanism --attack`` as a person meets it, and mechanisms that refuse or release something odd."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def dpaudit(*args, cwd=None, timeout=100):
+    return subprocess.run(
+        [sys.executable, "-m", "dpaudit", *map(str, args)], capture_output=True, text=True, cwd=cwd, timeout=timeout
+    )
+
+
+@pytest.fixture
+def module(tmp_path):
+    """Mechanisms, and a distribution beside them that brings attacks of each kind."""
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np\n"
+        "rng = np.random.default_rng(5)\n"
+        "def telltale(value, n): return np.where((rng.random(n) < 0.43) & (value == 0), 2.0, 0.5)\n"
+        "def clipped(value, n): return np.round(max(-50, min(50, value)) + rng.laplace(0, 1, n))\n"
+        "def nan(value, n): return np.full(n, np.nan)\n"
+        "def counts(value, n):\n"
+        "    if value < 0: raise ValueError('a count cannot be negative')\n"
+        "    return np.round(value + rng.laplace(0, 1, n)).astype(int)\n"
+    )
+    (tmp_path / "theirs.py").write_text(
+        "import numpy as np\n"
+        "class Telltale:\n"
+        "    def feasible(self, releases, value): return ~((releases == 2) & (value == 1))\n"
+        "class Pairs:\n"
+        "    def __init__(self, *, far=1.0): self.far = far\n"
+        "    def pairs(self): return [('near', np.zeros(1), np.ones(1)), ('far', np.zeros(1), np.full(1, self.far))]\n"
+        "class Broken:\n"
+        "    def feasible(self, releases, value): raise KeyError('table')\n"
+        "class Scores:\n"
+        "    def __init__(self, *, key): pass\n"
+        "    def score(self, releases, candidates): pass\n"
+        "    def evidence(self, releases, candidates, truth): pass\n"
+    )
+    info = tmp_path / "theirs-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    lines = [f"{name.lower()} = theirs:{name}" for name in ("Telltale", "Pairs", "Broken", "Scores")]
+    (info / "entry_points.txt").write_text("\n".join(["[dpaudit.attacks]", *lines, ""]))
+    return tmp_path
+
+
+COMMON = ("--claim-epsilon", 1, "--samples", 20_000, "--seed", 1)
+
+
+def test_a_named_attack(module):
+    args = ("python:./mine.py:telltale", "--neighbours", "0,1", *COMMON, "--attack", "telltale")
+    found = dpaudit("mechanism", *args, "--out", "there", cwd=module)
+    assert found.returncode == 1, found.stderr
+    said = " ".join(found.stdout.split())
+    assert said.startswith("Finding: python:./mine.py:telltale is not (1, 0)-DP: shown is ε ≥ 7.3")
+    assert "by the attack telltale, which guesses the neighbour right in 6" in said
+    assert "P(E | v0) P(E | v1)" in said
+    page = (module / "there" / "report.html").read_text()
+    for words in ("P(E | v0)", "Neighbours guessed right", "Possible at their own value", "telltale"):
+        assert words in page
+    document = json.loads((module / "there" / "result.json").read_text())["result"]
+    assert document["attack"] == "telltale"
+    assert "feasible from the first neighbour only" in document["tests"][0]["effect"]
+    assert document["epsilon"]["low"] >= 7
+    assert document["details"]["success"]["interval"]["method"] == "Clopper-Pearson"
+    assert {(p["name"], p["distribution"]) for p in document["provenance"]["plugins"]} == {("telltale", "theirs")}
+    again = dpaudit("report", "there", cwd=module)
+    assert again.returncode == 0, again.stderr
+
+    passed = dpaudit("mechanism", "python:./mine.py:clipped", *args[1:], "--format", "json", cwd=module)
+    assert passed.returncode == 0
+    document = json.loads(passed.stdout)
+    assert document["details"]["success"]["of"] == 40_000
+    assert any("not made for this mechanism" in a for a in document["advice"])  # it does release 2 at 1
+
+
+def test_an_attack_that_brings_its_neighbours(module):
+    args = ("mechanism", "python:./mine.py:clipped", *COMMON, "--attack", "pairs:far=3", "--real-numbers")
+    found = dpaudit(*args, "--format", "json", cwd=module)
+    assert found.returncode == 1, found.stderr
+    document = json.loads(found.stdout)
+    assert document["neighbours"] == [[0], [3]]
+    assert 2 < document["epsilon"]["low"] <= 3
+    assert {t["name"].rpartition(" (")[2] for t in document["tests"]} == {"near)", "far)"}
+    both = dpaudit(*args, "--neighbours", "0,1", cwd=module)
+    assert both.returncode == 2
+    assert "pairs:far=3 brings its own; leave --neighbours out" in both.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        (("clipped", "--attack", "tell-tale"), 2, ["attack=tell-tale: not known", "reach", "pair-inversion", "timing"]),
+        (("clipped", "--attack", "scores"), 2, ["attack=scores: is no attack on a whole mechanism", "sensitivity"]),
+        (("clipped", "--attack", "pairs:near=1"), 2, ["near=1", "far"]),
+        (("clipped", "--attack", "telltale", "--real-numbers"), 2, ["real-numbers"]),
+        (("clipped", "--attack", "broken"), 4, ["attack=broken: raised KeyError: 'table'; mend the attack"]),
+        (("nan",), 3, ["not finite", "[0, 0]=nan"]),
+        (("counts", "--neighbours", "-1,0"), 3, ["ValueError: a count cannot be negative"]),
+        (("counts", "--neighbours", "9007199254740992,9007199254740993"), 2, ["equal (as float64)"]),
+        (("counts", "--neighbours", "nan,1"), 2, ["finite"]),
+    ],
+)
+def test_one_clear_line(module, args, code, says):
+    neighbours = () if "--neighbours" in args or "pairs:near=1" in args else ("--neighbours", "0,1")
+    result = dpaudit("mechanism", f"python:./mine.py:{args[0]}", *args[1:], *neighbours, *COMMON, cwd=module)
+    assert result.returncode == code
+    assert result.stdout == ""
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1, result.stderr
+    for words in says:
+        assert words in lines[0]
+
+
+def test_integers_and_large_values_are_fine(module):
+    args = ("mechanism", "python:./mine.py:counts", *COMMON, "--format", "json", "--neighbours")
+    for neighbours in ("0,1", "4503599627370496,4503599627370497"):
+        result = dpaudit(*args, neighbours, cwd=module)
+        assert result.returncode == 0, result.stderr
+        assert 0.8 < json.loads(result.stdout)["epsilon"]["low"] <= 1
+
+
+def test_recorded_scores_take_no_attack(tmp_path):
+    result = dpaudit("mechanism", "scores:s.csv", "--claim-epsilon", 1, "--attack", "reach", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "leave --attack out" in result.stderr
+
+
+def test_help_teaches_it():
+    said = " ".join(dpaudit("mechanism", "--help").stdout.replace("│", " ").split())
+    assert (
+        "dpaudit mechanism numpy:legacy-normal --neighbours '0,0;1,1' --claim-epsilon 1 "
+        "--attack pair-inversion:sampler=numpy-legacy" in said
+    )
