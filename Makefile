@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+ENVS := $(or $(DPAUDIT_ENVS),.envs)
+ELSEWHERE := dpaudit/samplers/libraries/elsewhere
 
-.PHONY: help setup demo test check format slow bench gpu calibrate clean zoo
+.PHONY: help setup envs demo test check format slow bench gpu calibrate clean zoo
 
 help: ## What there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -14,6 +16,15 @@ setup: $(READY) ## Make .venv and install everything into it
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]'
+	touch $@
+
+envs: $(ENVS)/tmlt-core/.ready $(ENVS)/diffprivlib-old/.ready ## Environments for libraries that cannot live in .venv
+
+$(ENVS)/tmlt-core/.ready: $(ELSEWHERE)/tmlt_core.txt
+$(ENVS)/diffprivlib-old/.ready: $(ELSEWHERE)/diffprivlib_old.txt
+$(ENVS)/%/.ready:
+	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $^
 	touch $@
 
 demo: $(READY) ## The whole story on real data, offline, in a minute
@@ -52,4 +63,4 @@ calibrate: $(READY) ## 2,100 audits of honest noise: the type-I table (a quarter
 	$(BIN)/dpaudit run calibrate --out runs/calibrate --resume
 
 clean: ## Remove what make made
-	rm -rf $(VENV) dist build dpaudit-demo runs
+	rm -rf $(VENV) .envs dist build dpaudit-demo runs

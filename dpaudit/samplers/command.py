@@ -15,7 +15,7 @@ from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeout
 from dpaudit.samplers.check import finite, request
 from dpaudit.samplers.process import Process
 
-__all__ = ["CommandSampler"]
+__all__ = ["CommandSampler", "program"]
 
 _TYPES = {"f64": "<f8", "f32": "<f4"}
 _CHUNK = 1 << 18
@@ -23,6 +23,25 @@ _LONGEST_NUMBER = 400
 _LEAST = 1e-3  # seconds; less is left, and the draw says that it is late
 
 Array = npt.NDArray[np.float64]
+
+
+def program(target: str) -> list[str]:
+    """The words of a command, as a shell would split it; the first one is a program that can be run.
+
+    Raises:
+        UsageError: the text cannot be split, or there is no such program.
+    """
+    try:
+        words = shlex.split(target)
+        if len(words) == 1 and " " in words[0] and not shutil.which(words[0]):
+            words = shlex.split(words[0])  # the quotes of command:'…' came through
+    except ValueError as error:
+        raise UsageError(f"command={target}: cannot be split into words ({error}); mend the quotes") from None
+    if not words or not shutil.which(words[0]):
+        name = words[0] if words else ""
+        rule = "is not executable; chmod +x it" if os.path.isfile(name) else "no such program; give its path"
+        raise UsageError(f"command={name}: {rule} (from {os.getcwd()})")
+    return words
 
 
 class CommandSampler:
@@ -47,16 +66,7 @@ class CommandSampler:
             raise UsageError(f"dtype={dtype}: a command writes f64 or f32; choose one of them")
         if text_mode and dtype != "f64":
             raise UsageError(f"dtype={dtype}: numbers written as text have no dtype; leave out one of the two")
-        try:
-            self._argv = shlex.split(target)
-            if len(self._argv) == 1 and " " in self._argv[0] and not shutil.which(self._argv[0]):
-                self._argv = shlex.split(self._argv[0])  # the quotes of command:'…' came through
-        except ValueError as error:
-            raise UsageError(f"command={target}: cannot be split into words ({error}); mend the quotes") from None
-        if not self._argv or not shutil.which(self._argv[0]):
-            program = self._argv[0] if self._argv else ""
-            rule = "is not executable; chmod +x it" if os.path.isfile(program) else "no such program; give its path"
-            raise UsageError(f"command={program}: {rule} (from {os.getcwd()})")
+        self._argv = program(target)
         self._type = np.dtype(_TYPES[dtype])
         self._text = text_mode
         self._open = False

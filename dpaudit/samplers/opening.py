@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,8 +13,9 @@ import numpy.typing as npt
 from dpaudit import registry
 from dpaudit.errors import MissingExtraError, SamplerOutputError, UsageError
 from dpaudit.samplers.check import said
-from dpaudit.samplers.libraries.adapter import Library, Mechanism, Release
-from dpaudit.samplers.targets import Target, named_function
+from dpaudit.samplers.libraries.adapter import Library, Mechanism, Release, one_release, whole_numbers
+from dpaudit.samplers.source_mechanism import SourceRelease
+from dpaudit.samplers.targets import Target, named_function, numbers
 
 __all__ = ["adapter", "whole_mechanism"]
 
@@ -36,14 +38,17 @@ def adapter(spec: Mapping[str, Any]) -> Target:
 
 
 def whole_mechanism(spec: Mapping[str, Any]) -> Target:
-    """A library's mechanism, or ``f(value, n)`` of a Python module.
+    """A registered source, a library's mechanism, or ``f(value, n)`` of a Python module.
 
     Raises:
         MissingExtraError, UsageError: as above, or as for ``python:`` samplers.
     """
-    release = _of_library(spec)[1] if spec["of"] == "library" else _of_python(spec)
+    if spec["of"] == "source":
+        release: Release = SourceRelease(spec)
+    else:
+        release = _of_library(spec)[1] if spec["of"] == "library" else _of_python(spec)
     held = _Held(release, spec["name"])
-    return Target(draw=held.draw, release=held.release, ours=True)
+    return Target(draw=held.draw, release=held.release, release_timed=held.release_timed, ours=True)
 
 
 class _Held:
@@ -55,21 +60,35 @@ class _Held:
         self._held: Any = None
 
     def release(self, value: Array, n: int) -> int:
-        given = self._release(value, n)
-        call = f"(release n={n} of m={len(value)} numbers); return an array of numbers of shape (n,) or (n, k)"
-        try:
-            array = np.asarray(given)
-        except (TypeError, ValueError) as error:
-            raise SamplerOutputError(
-                f"mechanism {self._name} returned type={type(given).__name__}, which is no array ({said(error)}) {call}"
-            ) from None
-        if array.dtype.kind not in "iuf":
-            shown = f"type={type(given).__name__}, dtype={array.dtype}"
-            raise SamplerOutputError(f"mechanism {self._name} returned {shown}, which is not real numbers {call}")
+        array = self._numbers(self._release(value, n), n, len(value))
         if array.ndim not in (1, 2) or len(array) != n or not array.size:
-            raise SamplerOutputError(f"mechanism {self._name} returned shape {array.shape} {call}")
+            raise self._shape(array.shape, n, len(value))
         self._held = array.reshape(n, -1)
         return int(self._held.shape[1])
+
+    def release_timed(self, value: Array, n: int) -> int:
+        once, clock = one_release(self._release, value), time.perf_counter_ns
+        given, taken = [], np.empty(n, dtype=np.int64)
+        for i in range(n):
+            started = clock()
+            one = once()
+            taken[i] = clock() - started
+            given.append(one)
+        rows = [self._numbers(one, 1, len(value)).ravel() for one in given]
+        lengths = {len(row) for row in rows}
+        if len(lengths) != 1 or not rows[0].size:
+            raise self._shape(tuple(sorted(lengths)), 1, len(value))
+        self._held = np.column_stack([np.array(rows, dtype=np.float64), taken * 1e-9])
+        return len(rows[0])
+
+    def _numbers(self, given: Any, n: int, m: int) -> npt.NDArray[Any]:
+        return numbers(given, f"mechanism {self._name} returned", self._call(n, m))
+
+    def _shape(self, shape: tuple[int, ...], n: int, m: int) -> SamplerOutputError:
+        return SamplerOutputError(f"mechanism {self._name} returned shape {shape} {self._call(n, m)}")
+
+    def _call(self, n: int, m: int) -> str:
+        return f"(release n={n} of m={m} numbers); return an array of numbers of shape (n,) or (n, k)"
 
     def draw(self, *_: int) -> Any:
         held, self._held = self._held, None
@@ -81,22 +100,30 @@ def _of_library(spec: Mapping[str, Any]) -> tuple[Mechanism, Release]:
     library: Library = registry.load("samplers", spec["place"])
     mechanism, options = library.find(spec["member"])
     module = _imported(library, name)
+    assert mechanism.make is not None  # noqa: S101 a library of this interpreter has one
     try:
-        make = mechanism.make(module, **options)
+        release = mechanism.make(module, **options)
     except UsageError:
         raise
     except Exception as error:  # noqa: BLE001 the library's own refusal, whatever its class
         raise UsageError(f"sampler={name}: {library.name} refuses the options ({said(error)}); mend them") from None
-    if not mechanism.whole:
-        return mechanism, make
+    return mechanism, _Whole(release, name) if mechanism.whole else release
 
-    def whole(value: Array, n: int) -> Any:
-        broken = value[value != np.rint(value)]
-        if broken.size:
-            raise UsageError(f"value={broken[0]}: {name} takes whole numbers; choose one")
-        return make(value, n)
 
-    return mechanism, whole
+class _Whole:
+    """A release that takes whole numbers only."""
+
+    def __init__(self, release: Release, name: str) -> None:
+        self._release = release
+        self._name = name
+
+    def __call__(self, value: Array, n: int) -> Any:
+        whole_numbers(value, self._name)
+        return self._release(value, n)
+
+    def once(self, value: Array) -> Callable[[], Any]:
+        whole_numbers(value, self._name)
+        return one_release(self._release, value)
 
 
 def _imported(library: Library, name: str) -> Any:

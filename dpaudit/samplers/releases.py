@@ -14,10 +14,10 @@ from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.samplers.check import finite
 from dpaudit.samplers.worker import _Worker
 
-__all__ = ["ReleasingWorker"]
+__all__ = ["MOST", "ReleasingWorker", "query_result"]
 
 _LONGEST_VALUE = 4096  # numbers, so that a question is shorter than a pipe holds
-_MOST = 1 << 28  # numbers in one answer, 2 GiB
+MOST = 1 << 28  # numbers in one answer, 2 GiB
 
 Array = npt.NDArray[np.float64]
 
@@ -28,9 +28,16 @@ class ReleasingWorker(_Worker):
     How long a release is, the worker says with each answer; nothing is drawn for that.
     """
 
-    def __init__(self, name: str, *, place: str, member: str, of: str) -> None:
-        """``of`` is ``library`` (``place`` is its name, ``member`` MECH with options) or ``python``."""
+    def __init__(
+        self, name: str, *, place: str, member: str, of: str, version: str | None = None, advice: str = ""
+    ) -> None:
+        """``of`` is ``library`` (``place`` is its name, ``member`` MECH with options) or ``python``.
+
+        ``version`` is the installed version of the library, ``advice`` what to know of it; they are only kept.
+        """
         super().__init__(name, {"kind": "mechanism", "place": place, "member": member, "of": of})
+        self.version = version
+        self.advice = advice
 
     def release(self, value: Array, n: int, *, timeout: float) -> Array:
         """``n`` independent releases of the query result ``value`` (m,), shape (n, k), finite.
@@ -43,21 +50,45 @@ class ReleasingWorker(_Worker):
             SamplerCrashError: it raised, or its process died.
             SamplerOutputError: its answer is not ``n`` rows of finite numbers.
         """
-        value = np.asarray(value, dtype=np.float64)
-        if value.ndim != 1 or not 0 < value.size <= _LONGEST_VALUE:
-            raise UsageError(
-                f"value of shape {value.shape}: a query result has 1 to {_LONGEST_VALUE} numbers, shape (m,)"
-            )
-        if not np.isfinite(value).all():
-            raise UsageError(f"value={value[~np.isfinite(value)][0]}: a query result is finite; choose another")
+        return finite(self._released(value, n, timeout), self.name)
+
+    def release_timed(self, value: Array, n: int, *, timeout: float) -> tuple[Array, Array]:
+        """``n`` releases of ``value`` (m,) in as many calls: releases (n, k), and each call's seconds (n,).
+
+        The worker calls the mechanism for one release at a time and times each call alone, with the clock of
+        ``time.perf_counter_ns``; a library that is asked for one number at a time is called m times a release.
+
+        Not claimed: that the seconds are those of the noise alone. Raises as :meth:`release` does.
+        """
+        both = self._released(value, n, timeout, timed=True)
+        return finite(both[:, :-1], self.name), np.ascontiguousarray(both[:, -1])
+
+    def _released(self, value: Array, n: int, timeout: float, *, timed: bool = False) -> Array:
+        """Releases (n, k); with ``timed`` the seconds are a last column."""
+        value = query_result(value)
         deadline = time.monotonic() + timeout
-        told: dict[str, Any] = {"release": base64.b64encode(value.tobytes()).decode()}
+        told: dict[str, Any] = {"release": base64.b64encode(value.tobytes()).decode(), "timed": timed}
         said = self._draw(np.empty(0), n, value.size, timeout, **told)
         width = said.get("width") if isinstance(said, dict) else None
-        if not isinstance(width, int) or not 0 < width <= _MOST // n:
+        if not isinstance(width, int) or not 0 < width <= MOST // n:
             raise SamplerOutputError(
-                f"mechanism {self.name} released n={n} rows of {width} numbers; 1 to {_MOST} in all are taken, ask for fewer"
+                f"mechanism {self.name} released n={n} rows of {width} numbers; 1 to {MOST} in all are taken, ask for fewer"
             )
-        releases = np.empty((n, width))
-        self._draw(releases, n, width, max(deadline - time.monotonic(), 1e-3) if math.isfinite(timeout) else timeout)
-        return finite(releases, self.name)
+        releases = np.empty((n, width + timed))
+        left = max(deadline - time.monotonic(), 1e-3) if math.isfinite(timeout) else timeout
+        self._draw(releases, n, width + timed, left)
+        return releases
+
+
+def query_result(value: Array) -> Array:
+    """``value`` as mechanisms are told it: float64, shape (m,).
+
+    Raises:
+        UsageError: it is not 1 to 4096 finite numbers.
+    """
+    value = np.asarray(value, dtype=np.float64)
+    if value.ndim != 1 or not 0 < value.size <= _LONGEST_VALUE:
+        raise UsageError(f"value of shape {value.shape}: a query result has 1 to {_LONGEST_VALUE} numbers, shape (m,)")
+    if not np.isfinite(value).all():
+        raise UsageError(f"value={value[~np.isfinite(value)][0]}: a query result is finite; choose another")
+    return value

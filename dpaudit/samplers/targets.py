@@ -22,9 +22,10 @@ from dpaudit import registry
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.samplers.check import said
 
-__all__ = ["Target", "answered", "named_function", "open_target"]
+__all__ = ["Target", "answered", "named_function", "numbers", "open_target"]
 
 _GUARD = 512  # doubles past the end of a library's buffer
+_EXACT = 1 << 53  # whole numbers up to here are float64 numbers, and all their neighbours too
 _UNWRITTEN = np.uint64(0x7FF8_6470_6175_6469)  # a NaN that no sampler writes by chance
 
 
@@ -34,12 +35,13 @@ class Target:
 
     ``draw_at(value, n, d, call)`` returns ``value`` + noise, where the target is told what its noise is for.
     ``release(value, n)``, of a whole mechanism, makes ``n`` releases of ``value`` (m,), holds them for the next draw, and
-    says how long one is.
+    says how long one is. ``release_timed`` does so one call a release; its next draw has the seconds as a last column.
     """
 
     draw: Callable[[int, int, int], Any]
     draw_at: Callable[[float, int, int, int], Any] | None = None
     release: Callable[[npt.NDArray[np.float64], int], int] | None = None
+    release_timed: Callable[[npt.NDArray[np.float64], int], int] | None = None
     dim: int | None = None
     ours: bool = False
 
@@ -61,18 +63,48 @@ def answered(given: Any, n: int, d: int, name: str) -> npt.NDArray[np.float64]:
         SamplerOutputError: not numbers, or another shape.
     """
     call = f"(call n={n}, d={d}); return an array of numbers of shape (n, d)"
+    array = numbers(given, f"sampler {name} returned", call)
+    if array.shape != (n, d) and not (d == 1 and array.shape == (n,)):
+        raise SamplerOutputError(f"sampler {name} returned shape {array.shape}, wanted (n={n}, d={d}) {call}")
+    return np.ascontiguousarray(array, dtype=np.float64).reshape(n, d)
+
+
+def numbers(given: Any, who: str, call: str) -> npt.NDArray[Any]:
+    """An answer as an array of real numbers that float64 holds exactly; ``who`` and ``call`` are for the message.
+
+    Raises:
+        SamplerOutputError: it is no array of real numbers, or rounding them to float64 would change them.
+    """
     try:
         array = np.asarray(given)
     except (TypeError, ValueError) as error:
         raise SamplerOutputError(
-            f"sampler {name} returned type={type(given).__name__}, which is no array ({said(error)}) {call}"
+            f"{who} type={type(given).__name__}, which is no array ({said(error)}) {call}"
         ) from None
-    if array.dtype.kind not in "iuf":
-        shown = f"type={type(given).__name__}, dtype={array.dtype}"
-        raise SamplerOutputError(f"sampler {name} returned {shown}, which is not real numbers {call}")
-    if array.shape != (n, d) and not (d == 1 and array.shape == (n,)):
-        raise SamplerOutputError(f"sampler {name} returned shape {array.shape}, wanted (n={n}, d={d}) {call}")
-    return np.ascontiguousarray(array, dtype=np.float64).reshape(n, d)
+    kind = array.dtype.kind
+    if kind == "O" and array.size and all(type(x) is int for x in array.flat):
+        raise _rounded(who, max(array.flat, key=abs))
+    if kind not in "iuf":
+        raise SamplerOutputError(
+            f"{who} type={type(given).__name__}, dtype={array.dtype}, which is not real numbers {call}"
+        )
+    if kind in "iu" and array.itemsize == 8 and array.size:
+        for extreme in (int(array.max()), int(array.min())):
+            if abs(extreme) > _EXACT:
+                raise _rounded(who, extreme)
+    if kind == "f" and array.itemsize > 8:
+        with np.errstate(over="ignore"):
+            changed = array[(array.astype(np.float64) != array) & ~np.isnan(array)]
+        if changed.size:
+            raise _rounded(who, changed[0])
+    return array
+
+
+def _rounded(who: str, number: Any) -> SamplerOutputError:
+    return SamplerOutputError(
+        f"{who} {number}, which float64 would round: whole numbers are taken up to 2^53, others as float64; "
+        "choose a smaller value or scale"
+    )
 
 
 def _import(place: str) -> ModuleType:

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.errors import DpauditError, SamplerCrashError
+from dpaudit.errors import DpauditError, SamplerCrashError, UsageError
 from dpaudit.samplers.check import said
 from dpaudit.samplers.limits import cpu_seconds
 from dpaudit.samplers.targets import Target, answered, open_target
@@ -76,7 +76,7 @@ class _Asked:
         n, d, call = question["n"], question["d"], question["call"]
         _allow(question["seconds"])
         if "release" in question:
-            return {"width": self._release(question["release"], n)}
+            return {"width": self._release(question["release"], n, timed=question.get("timed", False))}
         if "calls" in question:
             return self._calls(question["calls"], n, d, call)
         if "fork_seconds" in question:
@@ -99,10 +99,12 @@ class _Asked:
             return error
         return _raised(error, self._name, f" (call n={n}, d={d})")
 
-    def _release(self, value: str, n: int) -> int:
+    def _release(self, value: str, n: int, *, timed: bool) -> int:
         """Have ``value`` (base64 of float64) released; the releases are held for the next draw, their length is said."""
-        told, release = np.frombuffer(base64.b64decode(value)).copy(), self._target.release
-        assert release is not None  # noqa: S101 the auditor's side asks only mechanisms
+        told = np.frombuffer(base64.b64decode(value)).copy()
+        release = self._target.release_timed if timed else self._target.release
+        if release is None:
+            raise UsageError(f"mechanism {self._name}: has no {'timed ' if timed else ''}releases; leave them out")
         try:
             return release(told, n)
         except BaseException as error:  # noqa: BLE001 as above

@@ -43,6 +43,8 @@ LIBRARY = Library(
     name="numpy",
     module="numpy.random",
     install="pip install numpy",
+    distribution="numpy",
+    tested="2.4.6",
     table={
         "normal": Mechanism(make=_normal, options={**_SCALE, "dtype": "f64"}, claim=claims("gaussian:sigma", "scale")),
         "laplace": Mechanism(make=_laplace, options=_SCALE, claim=claims("laplace:scale", "scale")),

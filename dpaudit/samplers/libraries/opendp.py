@@ -2,7 +2,8 @@
 
 A call releases all its vectors as one vector. On one core a ``gaussian`` value takes about 62 µs and a ``laplace`` value
 25 µs at OpenDP's own granularity 2^-1074 (so ask for 1e6 values rather than 1e7); with ``k=-40``, granularity 2^-40, 11 and
-7 µs; a discrete one 6 to 10 µs.
+7 µs; a discrete one 6 to 10 µs. ``bounded-sum`` takes the value as the data set: clamped, summed and Laplace noise added for
+ε under adding or removing one number, the rounding of the sum included; about 100 µs a release.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpaudit.errors import UsageError
-from dpaudit.samplers.libraries.adapter import Library, Mechanism, Release, claims
+from dpaudit.samplers.libraries.adapter import Library, Mechanism, Release, claims, of_data
 
 __all__ = ["LIBRARY"]
 
@@ -48,6 +49,15 @@ def _whole(make: str, distance: str, distance_type: str) -> Any:
     return build
 
 
+def _bounded_sum(dp: Any, *, epsilon: float, lower: float, upper: float) -> Release:
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.symmetric_distance()
+    summed = space >> dp.t.then_clamp((float(lower), float(upper))) >> dp.t.then_sum()
+    return of_data(
+        dp.binary_search_chain(lambda scale: summed >> dp.m.then_laplace(scale), d_in=1, d_out=float(epsilon))
+    )
+
+
 def _rows(measurement: Any, value: list[Any], n: int) -> Any:
     return np.array(measurement(value * n)).reshape(n, len(value))
 
@@ -58,6 +68,8 @@ LIBRARY = Library(
     name="opendp",
     module="opendp.prelude",
     install="pip install 'dpaudit[opendp]'",
+    distribution="opendp",
+    tested="0.16.0",
     table={
         "gaussian": Mechanism(
             make=_real("make_gaussian", "l2_distance"),
@@ -85,5 +97,6 @@ LIBRARY = Library(
             told=True,
             whole=True,
         ),
+        "bounded-sum": Mechanism(make=_bounded_sum, options={"epsilon": None, "lower": None, "upper": None}, data=True),
     },
 )

@@ -33,6 +33,8 @@ LIBRARY = Library(
     name="scipy",
     module="scipy.stats",
     install="pip install scipy",
+    distribution="scipy",
+    tested="1.17.1",
     table={
         "norm": Mechanism(make=_norm, options=_SCALE, claim=claims("gaussian:sigma", "scale")),
         "laplace": Mechanism(make=_laplace, options=_SCALE, claim=claims("laplace:scale", "scale")),

@@ -28,6 +28,8 @@ LIBRARY = Library(
     name="stdlib",
     module="random",
     install="it comes with Python",
+    distribution="",
+    tested="3.11.7",
     table={
         "gauss": Mechanism(make=_normal("Random", "gauss"), options=_SIGMA, claim=claims("gaussian:sigma", "sigma")),
         "normalvariate": Mechanism(

@@ -34,6 +34,8 @@ LIBRARY = Library(
     name="torch",
     module="torch",
     install="pip install 'dpaudit[torch]'",
+    distribution="torch",
+    tested="2.13.0",
     table={
         "normal": Mechanism(make=_normal, options={"std": 1.0, "dtype": "f32"}, claim=claims("gaussian:sigma", "std")),
         "laplace": Mechanism(

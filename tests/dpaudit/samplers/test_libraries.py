@@ -14,15 +14,15 @@ from dpaudit.claims import Claim
 from dpaudit.errors import MissingExtraError, UnknownNameError, UsageError
 from dpaudit.interfaces import ClosedSampler, RepeatableSampler, ValueSampler
 from dpaudit.samplers import open_sampler
-from dpaudit.samplers.libraries.adapter import Library
+from dpaudit.samplers.libraries.adapter import Adapter, Library
+from dpaudit.samplers.mechanism import open_mechanism
 
-LIBRARIES = ["numpy", "scipy", "torch", "opacus", "opendp", "diffprivlib", "stdlib"]
-SLOW = ["opendp", "diffprivlib"]
+LIBRARIES = ["numpy", "scipy", "torch", "opacus", "opendp", "diffprivlib", "stdlib", "python-dp", "pipeline-dp"]
 MISS = 1e-7  # chance that an honest library fails one of the comparisons below
 
 
 def library(name) -> Library:
-    return importlib.import_module(f"dpaudit.samplers.libraries.{name}").LIBRARY
+    return importlib.import_module(f"dpaudit.samplers.libraries.{name.replace('-', '_')}").LIBRARY
 
 
 def built(text):
@@ -65,6 +65,15 @@ CLAIMED = {
     "diffprivlib:Gaussian:epsilon=0.5,delta=1e-5": "gaussian:sigma=9.68961",
     "diffprivlib:GaussianAnalytic:epsilon=0.5,delta=1e-5": "gaussian:sigma=7.03183",
     "diffprivlib:Geometric:epsilon=0.5,sensitivity=2": "discrete-laplace:scale=4",
+    "opacus:step": "gaussian:sigma=1",
+    "opacus:step:max_grad_norm=2,secure_mode=true,loss_reduction=sum,expected_batch_size=9": "gaussian:sigma=2",
+    "python-dp:laplace:epsilon=0.5": "laplace:scale=2",
+    "python-dp:gaussian:epsilon=1,delta=1e-5": "gaussian:sigma=3.732421875",
+    "python-dp:laplace-int:epsilon=0.25": "discrete-laplace:scale=4",
+    "pipeline-dp:count:epsilon=0.5,max_contributions_per_partition=3": "laplace:scale=6",
+    "pipeline-dp:sum:epsilon=1,delta=1e-5,noise_kind=gaussian,max_partitions_contributed=4,min_value=-1,max_value=0": (
+        "gaussian:sigma=7.46484375"
+    ),
     "stdlib:gauss": "gaussian:sigma=1",
     "stdlib:normalvariate:sigma=2": "gaussian:sigma=2",
     "stdlib:system-gauss": "gaussian:sigma=1",
@@ -80,12 +89,25 @@ UNCLAIMED = [
     "diffprivlib:LaplaceBoundedNoise:epsilon=1,delta=0.1",
     "diffprivlib:GeometricTruncated:epsilon=1,lower=-10,upper=10",
     "diffprivlib:GeometricFolded:epsilon=1,lower=-10,upper=10",
+    "python-dp:gaussian-int:epsilon=2,delta=1e-5",
+    "pipeline-dp:vector-sum:epsilon=1,vector_norm_kind=l1",
 ]
+DATA = {  # mechanisms of data sets, and the mean of their releases of (0.5, 0, 1, 7)
+    "diffprivlib:sum:epsilon=4,lower=0,upper=1": 2.5,
+    "diffprivlib:mean:epsilon=4,lower=0,upper=1": 0.625,
+    "diffprivlib:count_nonzero:epsilon=4": 3,
+    "opendp:bounded-sum:epsilon=4,lower=0,upper=1": 2.5,
+    "python-dp:bounded-sum:epsilon=4,lower_bound=0,upper_bound=1": 2.5,
+    "python-dp:bounded-mean:epsilon=4,lower_bound=0,upper_bound=1": 0.625,
+    "python-dp:count:epsilon=4": 4,
+    "pipeline-dp:mean:epsilon=8,min_value=0,max_value=1": 0.625,
+}
 
 
 def test_every_mechanism_is_looked_at_below():
     there = {f"{name}:{mechanism}" for name in LIBRARIES for mechanism in library(name).table}
-    assert there == {":".join(text.split(":")[:2]) for text in [*CLAIMED, *UNCLAIMED]}
+    looked_at = [*CLAIMED, *UNCLAIMED, *DATA, "python-dp:bounded-sum-int"]
+    assert there == {":".join(text.split(":")[:2]) for text in looked_at}
 
 
 @pytest.mark.parametrize("text", CLAIMED)
@@ -118,9 +140,29 @@ def test_mechanisms_whose_law_has_no_name_here(text):
     assert np.abs(released.mean(0) - [2, -1]).max() < 6
 
 
+@pytest.mark.parametrize("text", DATA)
+def test_mechanisms_of_data_sets(text):
+    """The mean of 2000 releases; their standard deviation is below 1, so 0.14 is 6 of the mean's."""
+    mechanism, release, _ = built(text)
+    assert mechanism.data
+    released = np.asarray(release(np.array([0.5, 0, 1, 7]), 2000))
+    assert released.shape == (2000, 1)
+    assert released.std() < 1
+    assert abs(released.mean() - DATA[text]) < 0.14
+
+
+def test_whole_data_sets():
+    released = built("python-dp:bounded-sum-int:epsilon=2,lower_bound=-1,upper_bound=1")[1](
+        np.array([3.0, -7, 0]), 2000
+    )
+    assert released.dtype.kind == "i"
+    assert abs(released.mean()) < 6 * np.sqrt(2 / 2000)
+
+
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_two_builds_share_no_noise(name):
-    text = next(text for text in CLAIMED if text.startswith(f"{name}:") and "discrete" not in text)
+    whole = ("discrete", "-int")
+    text = next(text for text in CLAIMED if text.startswith(f"{name}:") and not any(word in text for word in whole))
     one, two = (np.asarray(built(text)[1](np.zeros(3), 50)) for _ in range(2))
     assert not np.isin(one, two).any()
 
@@ -129,14 +171,17 @@ def test_two_builds_share_no_noise(name):
 def test_they_are_registered_under_their_own_name(name):
     found = registry.load("samplers", name)
     assert isinstance(found, Library)
+    assert isinstance(found, Adapter)
     assert found is library(name)
     assert found.name == name
 
 
 def test_the_tables_import_no_library():
     code = "import sys, importlib\n"
-    code += f"for n in {LIBRARIES}: importlib.import_module('dpaudit.samplers.libraries.' + n)\n"
-    code += "print([m for m in ('scipy', 'torch', 'opacus', 'opendp', 'diffprivlib', 'sklearn') if m in sys.modules])"
+    modules = [name.replace("-", "_") for name in [*LIBRARIES, "tmlt-core", "diffprivlib-old"]]
+    code += f"for n in {modules}: importlib.import_module('dpaudit.samplers.libraries.' + n)\n"
+    heavy = ("scipy", "torch", "opacus", "opendp", "diffprivlib", "sklearn", "pydp", "pipeline_dp")
+    code += f"print([m for m in {heavy} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
@@ -166,6 +211,9 @@ def test_unknown_names_suggest_the_nearest(text, match):
         ("numpy:normal:dtype=f16", "dtype=f16: is f32 or f64"),
         ("opacus:noise:secure_mode=1", "secure_mode=1: is true or false"),
         ("diffprivlib:Laplace", "epsilon: diffprivlib:Laplace needs it; write diffprivlib:Laplace:epsilon=1"),
+        ("opacus:step:loss_reduction=max", "loss_reduction=max: is mean or sum; choose one"),
+        ("pipeline-dp:count:epsilon=1,noise_kind=f64", "noise_kind=f64: is laplace or gaussian"),
+        ("python-dp:count:epsilon=1", "releases an aggregate of a data set, .*; audit it as a whole mechanism"),
         ("numpy:laplace:scale=1,scale=2", "given twice"),
         ("numpy:", "needs a target"),
     ],
@@ -201,13 +249,21 @@ def stand_in(here, name, code):
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("opendp", "opendp:laplace"), ("diffprivlib", "diffprivlib:Uniform:delta=1")]
+    ("name", "text", "extra"),
+    [
+        ("opendp", "opendp:laplace", "opendp"),
+        ("diffprivlib", "diffprivlib:Uniform:delta=1", "diffprivlib"),
+        ("pydp", "python-dp:laplace:epsilon=1", "python-dp"),
+        ("pydp", "pipeline-dp:count:epsilon=1", "pipeline-dp"),
+    ],
 )
-def test_an_absent_library_says_what_to_install(name, text, here):
+def test_an_absent_library_says_what_to_install(name, text, extra, here):
     stand_in(here, name, f"raise ModuleNotFoundError('No module named {name}', name='{name}')")
-    match = rf"sampler={text}: needs {name}, which is not installed; pip install 'dpaudit\[{name}\]'"
+    match = rf"sampler={text}: needs {name}, which is not installed; pip install 'dpaudit\[{extra}\]'"
     with open_sampler(text, seed="1") as sampler, pytest.raises(MissingExtraError, match=match):
         sampler.draw(1, 1, timeout=60)
+    with open_mechanism(text, seed="1") as mechanism, pytest.raises(MissingExtraError, match=match):
+        mechanism.release(np.zeros(1), 1, timeout=60)
 
 
 def test_a_library_that_lacks_something_of_its_own_says_what(here):

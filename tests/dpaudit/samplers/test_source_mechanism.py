@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from dpaudit import registry
+from dpaudit.errors import DuplicatePluginError, UnknownNameError, UsageError
+from dpaudit.interfaces import Mechanism, TimedMechanism
+from dpaudit.randomness import KeyedStream
+from dpaudit.samplers.mechanism import open_mechanism
+
+torch = pytest.importorskip("torch")
+gaussian = pytest.importorskip("dpaudit.noise.gaussian")
+secure = pytest.importorskip("dpaudit.noise.secure_gaussian")
+
+VALUE = np.array([1.0, -0.25, 1e5 + 0.1])
+
+
+def rows(n, value=VALUE):
+    return torch.from_numpy(np.tile(value, (n, 1)))
+
+
+def test_calls_release_from_children_of_the_seed():
+    with open_mechanism("secure-gaussian:sigma=2", seed="7") as mechanism:
+        assert isinstance(mechanism, Mechanism)
+        assert isinstance(mechanism, TimedMechanism)
+        got = [mechanism.release(VALUE, n, timeout=60) for n in (4, 5)]
+    for call, released in enumerate(got):
+        stream = KeyedStream.from_seed("7").child("release", call)
+        expected = secure.SecureGaussian(sigma=2).release(rows(4 + call), stream=stream)
+        np.testing.assert_array_equal(released, expected.numpy())
+
+
+def test_plain_noise_is_added_in_floating_point_and_a_mitigation_may_stand_between():
+    rotation = pytest.importorskip("dpaudit_mitigations.rotation").Rotation
+    stream = KeyedStream.from_seed("7").child("release", 0)
+    with open_mechanism("gaussian:sigma=3", seed="7") as mechanism:
+        released = mechanism.release(VALUE, 6, timeout=60)
+    noise = gaussian.Gaussian(sigma=3).sample(6, 3, stream=stream)
+    np.testing.assert_array_equal(released, (rows(6) + noise).numpy())
+    with open_mechanism("gaussian:sigma=3", seed="7", mitigation="rotation") as mechanism:
+        turned = mechanism.release(VALUE, 6, timeout=60)
+    expected = rotation().release(rows(6), gaussian.Gaussian(sigma=3), stream=stream)
+    np.testing.assert_array_equal(turned, expected.numpy())
+
+
+def test_timed_releases_are_as_many_calls():
+    with open_mechanism("discrete-laplace:scale=4", seed="7") as mechanism:
+        mechanism.release(np.array([3.0]), 2, timeout=60)
+        released, seconds = mechanism.release_timed(np.array([3.0]), 5, timeout=60)
+    source = registry.create("sources", "discrete-laplace:scale=4")
+    root = KeyedStream.from_seed("7")
+    one = rows(1, np.array([3.0]))
+    expected = [source.release(one, stream=root.child("release", 1 + i)).item() for i in range(5)]
+    assert released.ravel().tolist() == expected
+    assert seconds.shape == (5,)
+    assert (seconds > 0).all()
+
+
+def test_nothing_is_imported_on_the_auditors_side(monkeypatch):
+    monkeypatch.delitem(sys.modules, "dpaudit.noise.snapping", raising=False)
+    mechanism = open_mechanism("snapping:epsilon=2", seed="1")
+    assert "dpaudit.noise.snapping" not in sys.modules
+    assert mechanism.name == "snapping:epsilon=2"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "match"),
+    [
+        ("secure-gaussian:sgma=1", UnknownNameError, "did you mean 'sigma'"),
+        ("discrete-gaussian", UsageError, r"query value=0\.5: discrete-gaussian takes whole numbers"),
+        ("secure-gaussian:sigma=1e-20", UsageError, r"query value=0\.5: .*coarser granularity"),
+    ],
+)
+def test_what_the_source_refuses_is_said_in_its_words(text, kind, match):
+    with open_mechanism(text, seed="1") as mechanism, pytest.raises(kind, match=match):
+        mechanism.release(np.array([0.5]), 3, timeout=60)
+
+
+def test_a_source_of_one_dimension_refuses_another(tmp_path, make_key):
+    path = tmp_path / "key.json"
+    make_key(dim=8).save(path)
+    with open_mechanism(f"pancake:key={path}", seed="1") as mechanism:
+        assert mechanism.release(np.zeros(8), 2, timeout=60).shape == (2, 8)
+        with pytest.raises(UsageError, match=r"value of 3 numbers: source pancake.*dim=8"):
+            mechanism.release(VALUE, 2, timeout=60)
+
+
+def test_names_that_do_not_fit_are_refused(monkeypatch):
+    with pytest.raises(UnknownNameError, match="did you mean 'secure-gaussian'"):
+        open_mechanism("secure-gausian", seed="1")
+    with pytest.raises(UnknownNameError, match=r"mitigation=rotatoin: .*rotation"):
+        open_mechanism("gaussian", seed="1", mitigation="rotatoin")
+    with pytest.raises(UsageError, match="mitigation=rotation: works on a registered source only"):
+        open_mechanism("numpy:laplace", seed="1", mitigation="rotation")
+    every = registry.plugins("sources")
+    monkeypatch.setattr(
+        registry, "plugins", lambda kind: every | {"numpy": every["gaussian"]} if kind == "sources" else {"numpy": None}
+    )
+    with pytest.raises(DuplicatePluginError, match="mechanism=numpy"):
+        open_mechanism("numpy:laplace", seed="1")
