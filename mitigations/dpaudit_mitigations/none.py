@@ -1,10 +1,10 @@
-"""No mitigation: the release is the query plus the source's noise. The baseline of every table."""
+"""No mitigation: the release is what the source makes of the query. The baseline of every table."""
 
 from __future__ import annotations
 
 import torch
 
-from dpaudit.interfaces import Host, NoiseSource, Stream
+from dpaudit.interfaces import Host, NoiseSource, ReleasingSource, Stream
 from dpaudit.noise.normal import check_query
 from dpaudit.types import EpsilonBounds
 
@@ -12,14 +12,16 @@ __all__ = ["NoMitigation"]
 
 
 class NoMitigation:
-    """Adds the noise and nothing else.
+    """Adds the noise and nothing else; a source that must see the query releases it itself.
 
     Threat model: the source is trusted. Guarantee: the source's own. Cost: none.
     """
 
     def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
-        """``query`` plus noise, shape (n, d)."""
+        """``query`` plus noise, shape (n, d), or what a ``ReleasingSource`` releases of it."""
         n, d = check_query(query)
+        if isinstance(source, ReleasingSource):
+            return source.release(query, stream=stream)
         return query + source.sample(n, d, stream=stream, dtype=query.dtype, device=query.device)
 
     def scale(self, sigma: float) -> float:

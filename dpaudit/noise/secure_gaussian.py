@@ -1,0 +1,120 @@
+"""The Gaussian mechanism made safe in floating point: exact discrete noise on a lattice, from a CSPRNG."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from dpaudit.accounting.discrete import discrete_gaussian_bounds
+from dpaudit.errors import UsageError
+from dpaudit.interfaces import Host, Stream
+from dpaudit.noise.exact_integers import LARGEST_SCALE
+from dpaudit.noise.exact_law import IntegerLaw
+from dpaudit.noise.lattice import lattice_noise, release_on_lattice
+from dpaudit.noise.normal import check_sigma
+from dpaudit.types import EpsilonBounds
+
+__all__ = ["SecureGaussian"]
+
+_FINENESS = 24
+_REACH = 64  # standard deviations that no noise leaves: P < exp(−2000)
+
+
+class SecureGaussian:
+    """Rounds the query to a lattice g·Z and adds g times an exact discrete Gaussian: g·(K + Z), Z of scale σ/g.
+
+    g is a power of two: σ·2^-24 rounded down to one, which depends on σ alone and is as fine as float32 noise (a coarser
+    one no longer passes for the continuous law), or chosen by the caller from public knowledge. The integers are drawn
+    with P(z) ∝ exp(−z²g²/2σ²) exactly (``dpaudit.noise.exact_integers`` has the proof) from ``Stream.bytes``; their sum
+    with K is exact, and so is its product with g. So a release's low bits are those of a lattice that is the same for
+    every value: nothing of the query's own bits below g survives.
+
+    Threat model: an adversary who sees every bit of every release, knows σ, g, this code and all about the query but the
+    one record, and cannot break ChaCha20; the stream's key is fresh, secret and used once. Repeated releases from one
+    stream object take further bytes; two streams with one key give the same noise.
+
+    Formal guarantee: for queries of L2 sensitivity Δ the release has the privacy of the d-dimensional discrete Gaussian
+    mechanism at sensitivity Δ + g√d, the latter for the rounding to the lattice: ρ-zCDP with ρ = (Δ + g√d)²/2σ² (Canonne,
+    Kamath and Steinke 2020, Theorem 4, in each coordinate), and (ε, δ) as :meth:`epsilon` says. Casting to a narrower dtype
+    is rounding of the released value, hence post-processing.
+
+    Not claimed: constant time. Rejection makes a call's length vary; the number of trials does not depend on the noise
+    drawn, but a table look-up and the number of terms in the last trial do, a little. Keep the time of single releases
+    from the adversary. Nor: that the query was computed without error (its sensitivity must hold for the floating-point
+    result, not for the real one); that an error message is private (it names the value); erasure of the stream's bytes
+    from memory. ``claim`` names the continuous law that the noise is indistinguishable from above the lattice.
+    """
+
+    dim = None
+
+    def __init__(self, *, sigma: float = 1.0, granularity: float | None = None) -> None:
+        """Noise of standard deviation ``sigma`` on multiples of ``granularity`` (both in the query's unit).
+
+        Raises:
+            UsageError: sigma not a finite number > 0; granularity no power of two, above sigma or below sigma/2^32; or
+                multiples of it up to 2^53 that are no doubles.
+        """
+        self.sigma = check_sigma(sigma)
+        self.granularity = _granularity(self.sigma, granularity)
+        self._law = IntegerLaw.gaussian(self.sigma / self.granularity)
+        self._margin = math.ceil(_REACH * self.sigma / self.granularity)
+
+    @property
+    def claim(self) -> str:
+        return f"gaussian:sigma={self.sigma!r}"
+
+    def sample(
+        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
+    ) -> torch.Tensor:
+        """``n`` vectors of the lattice noise g·Z alone, shape (n, d).
+
+        Added to a value off the lattice in floating point it protects no better than other noise: use :meth:`release`.
+        """
+        return lattice_noise(
+            n, d, law=self._law, granularity=self.granularity, stream=stream, dtype=dtype, device=device
+        )
+
+    def release(self, query: torch.Tensor, *, stream: Stream) -> torch.Tensor:
+        """g·(K + Z) for each value of ``query`` (n, d), K its nearest multiple of g; same shape, dtype and device back.
+
+        float64 releases are exactly that, narrower ones the nearest that their type has. −0.0 is 0.
+
+        Raises:
+            UsageError: not floating-point of shape (n, d); NaN or infinite; or |value| above g·2^53 − 64σ.
+        """
+        return release_on_lattice(
+            query,
+            law=self._law,
+            margin=self._margin,
+            granularity=self.granularity,
+            whole=False,
+            stream=stream,
+            name="secure-gaussian",
+        )
+
+    def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
+        """Bounds at Δ ± g√d; ``dpaudit.accounting.discrete.discrete_gaussian_bounds`` says which theorems."""
+        return discrete_gaussian_bounds(
+            delta,
+            scale=self.sigma / self.granularity,
+            sensitivity=host.sensitivity / self.granularity,
+            dim=host.dim,
+            rounded=True,
+        )
+
+
+def _granularity(sigma: float, given: float | None) -> float:
+    exponent = math.frexp(sigma)[1] - 1 - _FINENESS
+    if given is None and not -1022 <= exponent <= 969:
+        raise UsageError(f"sigma={sigma}: multiples of σ·2^-24 up to 2^53 are no doubles; change the query's unit")
+    g = math.ldexp(1.0, exponent) if given is None else given
+    if isinstance(g, (str, bool)) or not (0 < g < math.inf) or math.frexp(g)[0] != 0.5:
+        raise UsageError(f"granularity={g}: must be a power of two; write e.g. {math.ldexp(1.0, exponent)!r}")
+    if not 1 <= sigma / g <= LARGEST_SCALE:
+        raise UsageError(
+            f"granularity={g}: must lie between sigma/2^32 and sigma={sigma}; write e.g. {math.ldexp(1.0, exponent)!r}"
+        )
+    if not 2.0**-1022 <= g <= 2.0**969:
+        raise UsageError(f"granularity={g}: multiples of it up to 2^53 are no doubles; change the query's unit")
+    return float(g)

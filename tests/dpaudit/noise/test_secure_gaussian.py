@@ -1,0 +1,457 @@
+import bisect
+import itertools
+import math
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+
+from dpaudit.accounting import gaussian_epsilon
+from dpaudit.accounting.discrete import discrete_gaussian_bounds, discrete_gaussian_delta
+from dpaudit.errors import UsageError
+from dpaudit.noise.exact_integers import LARGEST_SCALE, _below, draw_integers
+from dpaudit.noise.exact_law import IntegerLaw
+from dpaudit.noise.secure_gaussian import SecureGaussian
+from dpaudit.randomness import KeyedStream
+from dpaudit.testing import check_mitigation, check_noise_source
+from dpaudit_mitigations.none import NoMitigation
+
+SEED = "secure gaussian"
+
+
+@pytest.fixture
+def stream():
+    return KeyedStream.from_seed(SEED)
+
+
+class Host:
+    def __init__(self, dim, sensitivity=1.0):
+        self.dim, self.sensitivity = dim, sensitivity
+
+
+def column(*values):
+    return torch.tensor([[v] for v in values], dtype=torch.float64)
+
+
+def number(fraction):
+    return mpmath.mpf(fraction.numerator) / fraction.denominator
+
+
+# the law
+
+
+def exact_mass(law, reach):
+    """P(i) for |i| ≤ reach by mpmath at 40 digits, from the definition alone."""
+    with mpmath.workdps(40):
+        weight = [mpmath.exp(-number(law.potential(i))) for i in range(reach + 1)]
+        total = weight[0] + 2 * sum(weight[1:])
+        return np.array([float(weight[abs(i)] / total) for i in range(-reach, reach + 1)])
+
+
+def chi_square(drawn, law, reach, least=20):
+    """p-value of the counts against the exact law: value by value, and in some forty groups of neighbouring values."""
+    mass = exact_mass(law, reach)
+    counts = np.bincount(np.clip(drawn, -reach, reach) + reach, minlength=2 * reach + 1)
+    expected = mass * len(drawn)
+    rare = expected < least
+    group = np.minimum(np.cumsum(mass) * 40, 39).astype(int)
+    p = []
+    for label in (np.where(rare, -1, np.arange(len(mass))), group):
+        _, inverse = np.unique(label, return_inverse=True)
+        seen, wanted = (np.bincount(inverse, x) for x in (counts, expected))
+        if wanted[0] < least:  # the rare ones
+            seen, wanted = (np.append(x[0] + x[1], x[2:]) for x in (seen, wanted))
+        p.append(scipy.stats.chisquare(seen, wanted / wanted.sum() * len(drawn)).pvalue)
+    return 2 * min(p)
+
+
+LAWS = {
+    "gaussian 0.4": (IntegerLaw.gaussian(0.4), 12),
+    "gaussian 3": (IntegerLaw.gaussian(3.0), 60),
+    "gaussian 100.5, blocks of 2": (IntegerLaw.gaussian(100.5), 2000),
+    "gaussian 700, blocks of 16": (IntegerLaw.gaussian(700.0), 14000),
+    "laplace 0.3": (IntegerLaw.laplace(0.3), 30),
+    "laplace 7": (IntegerLaw.laplace(7.0), 700),
+    "laplace 300, blocks of 8": (IntegerLaw.laplace(300.0), 20000),
+}
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_a_million_integers_have_the_exact_law(name, stream):
+    law, reach = LAWS[name]
+    assert chi_square(draw_integers(1_000_000, law, stream=stream.child(name)), law, reach) > 1e-3
+
+
+def test_the_law_test_sees_a_scale_that_is_one_percent_off(stream):
+    drawn = draw_integers(1_000_000, IntegerLaw.gaussian(707.0), stream=stream)
+    assert chi_square(drawn, IntegerLaw.gaussian(700.0), 14000) < 1e-4
+
+
+def test_blocks_are_used_where_the_scale_allows():
+    scales = {0.01: 1, 1.0: 1, 63.9: 1, 64.0: 2, 700.0: 16, 2.0**24: 2**19, LARGEST_SCALE: 2**27}
+    assert {s: IntegerLaw.gaussian(s).block for s in scales} == scales
+
+
+@pytest.mark.parametrize("scale", [64.0, 100.5, 127.9, 2.0**24 * 1.37, LARGEST_SCALE])
+@pytest.mark.parametrize("kind", [IntegerLaw.gaussian, IntegerLaw.laplace])
+def test_what_the_rounding_proof_assumes(scale, kind):
+    law = kind(scale)
+    rows = len(law.blocks(64)[0])
+    last, end = (rows - 1) * law.block, rows * law.block - 1
+    assert law.potential(end) - law.potential(last) <= Fraction(1, 2)  # y ≤ 1/2 at the table's last row
+    assert 2 * end < 2**53
+    assert law.block * 32 <= scale < law.block * 64
+    assert law.block <= 2**27  # place, sign and 36 bits in one word
+
+
+# the lazy path
+
+
+@pytest.mark.parametrize(("coarse", "fine"), [(3, 1), (5, 36), (64, 2), (10, 4)])
+@pytest.mark.parametrize("name", ["gaussian 3", "gaussian 100.5, blocks of 2", "laplace 300, blocks of 8"])
+def test_the_law_is_the_same_when_few_bits_are_looked_at_first(name, coarse, fine, stream):
+    law, reach = LAWS[name]
+    drawn = draw_integers(20_000, law, stream=stream.child(name, coarse, fine), coarse_bits=coarse, fine_bits=fine)
+    assert chi_square(drawn, law, reach) > 1e-3
+
+
+class Recorded:
+    """A stream that keeps the 64-bit words it gave, and how many at a time."""
+
+    def __init__(self, stream):
+        self._stream = stream
+        self.words = []
+
+    def bytes(self, n):
+        given = self._stream.bytes(n)
+        self.words.append([int.from_bytes(given[i : i + 8], "little") for i in range(0, n, 8)])
+        return given
+
+
+def borders(law):
+    """P(block ≤ k) for every k but a share of 1e-70, by mpmath."""
+    weights = []
+    while not weights or weights[-1] > mpmath.mpf(10) ** -70:
+        weights.append(mpmath.exp(-number(law.potential(len(weights) * law.block))))
+    total = sum(weights)
+    return [b / total for b in itertools.accumulate(weights)]
+
+
+def slow_integer(law, limits, blocks, later, *, coarse, fine):
+    """A trial after the other, from the same bits, with real numbers where ours has enclosures."""
+
+    def located(prefix, bits, points):
+        """How many of the points a uniform number that starts so is above; reads on while that is open."""
+        while True:
+            low, high = (bisect.bisect_right(points, mpmath.mpf(prefix + i) / 2**bits) for i in (0, 1))
+            if low == high < len(limits):
+                return low
+            prefix, bits = prefix << 64 | next(later), bits + 64
+
+    for first, word in zip(blocks[::2], blocks[1::2], strict=True):
+        k = located(first >> (64 - coarse), coarse, limits)
+        place, start = (word >> 1) % law.block, k * law.block
+        if place:
+            point = mpmath.exp(-number(law.potential(start + place) - law.potential(start)))
+            if located(word >> (64 - fine), fine, [point]):
+                continue
+        value = start + place
+        if value or not word & 1:
+            return -value if word & 1 else value
+    raise AssertionError
+
+
+@pytest.mark.parametrize("law", [IntegerLaw.gaussian(100.5), IntegerLaw.laplace(300.0)])
+def test_every_decision_is_that_of_a_slow_sampler_on_the_same_bits(law):
+    open_decisions = 0
+    with mpmath.workdps(120):
+        limits = borders(law)
+        for i in range(300):
+            stream = Recorded(KeyedStream.from_seed(SEED).child("slow", i))
+            (got,) = draw_integers(1, law, stream=stream, coarse_bits=6, fine_bits=3)
+            blocks, *rest = stream.words
+            later = itertools.chain.from_iterable(rest)
+            assert got == slow_integer(law, limits, blocks, later, coarse=6, fine=3)
+            assert next(later, None) is None  # it read no more bits than were needed
+            open_decisions += len(rest)
+    assert open_decisions > 100
+
+
+@pytest.mark.parametrize("law", [IntegerLaw.gaussian(0.4), IntegerLaw.gaussian(2.0**24 * 1.3), IntegerLaw.laplace(7.0)])
+@pytest.mark.parametrize("bits", [5, 64, 128])
+def test_blocks_are_enclosed_between_neighbouring_integers(law, bits):
+    lows, highs = law.blocks(bits)
+    with mpmath.workdps(120):
+        for low, high, border in zip(lows, highs, borders(law), strict=False):
+            assert low <= border * 2**bits <= high <= low + 1
+        assert 1 - borders(law)[len(lows) - 1] < mpmath.mpf(2) ** -bits
+
+
+def test_the_fast_acceptance_is_never_wrong_and_seldom_unsure():
+    rng = np.random.default_rng(5)
+    step, unsure = 2.0**-36, 0
+    with mpmath.workdps(40):
+        for _ in range(3000):
+            y = float(rng.uniform(0, 0.5) * 2.0 ** rng.integers(-40, 1))
+            p = mpmath.exp(-y)
+            near = rng.integers(-3, 4) * step if rng.random() < 0.5 else rng.uniform(-1, 0)
+            u = min(max(math.floor((float(p) + near) / step) * step, 0.0), 1 - step)
+            says = _below(u, step, y)
+            if says == 1:
+                assert u + mpmath.mpf(step) <= p
+            elif says == 0:
+                assert u >= p
+            else:
+                unsure += 1
+                assert u - 2.0**-43 < p < u + step + 2.0**-43
+    assert 0 < unsure < 600
+
+
+def test_the_fast_acceptance_is_unsure_at_the_point_itself():
+    y = 0.3
+    u = math.floor(math.exp(-y) * 2.0**36) * 2.0**-36
+    assert _below(u, 2.0**-36, y) == -1
+    assert _below(u - 2.0**-36, 2.0**-36, y) == 1
+    assert _below(u + 2.0**-36, 2.0**-36, y) == 0
+
+
+@pytest.mark.parametrize("scale", [5e-324, 1e-200, 1e-3])
+def test_a_scale_far_below_the_lattice_gives_zeros(scale, stream):
+    for law in (IntegerLaw.gaussian(scale), IntegerLaw.laplace(scale)):
+        assert not draw_integers(1000, law, stream=stream).any()
+
+
+def test_an_upper_word_of_all_ones_goes_to_the_far_tail():
+    """U = 1 − 2^-64 and a little: the block must be beyond all 64-bit borders."""
+    law = IntegerLaw.gaussian(2.0**20)
+    near = law.decide_block((1 << 64) - 1, 64, lambda: 0)
+    far = law.decide_block((1 << 64) - 1, 64, lambda: (1 << 64) - 2)
+    assert 9 < near * law.block / 2.0**20 < 9.5 < far * law.block / 2.0**20 < 14
+
+
+# the source
+
+
+@pytest.mark.parametrize(
+    "source", [SecureGaussian(), SecureGaussian(sigma=3.7, granularity=0.5), SecureGaussian(sigma=1e-9)]
+)
+def test_conforms(source):
+    check_noise_source(source)
+
+
+def test_releases_conform_to_what_a_mitigation_promises():
+    check_mitigation(NoMitigation(), SecureGaussian(sigma=2.0))
+
+
+def test_the_same_stream_gives_the_same_releases_and_reads_on(stream):
+    source, query = SecureGaussian(), torch.linspace(-5, 5, 60, dtype=torch.float64).reshape(20, 3)
+    once = stream.child("a")
+    first, second = source.release(query, stream=once), source.release(query, stream=once)
+    assert torch.equal(first, source.release(query, stream=stream.child("a")))
+    assert not torch.equal(first, second)
+    assert not torch.equal(first, source.release(query, stream=stream.child("b")))
+
+
+def test_the_granularity_depends_on_sigma_alone_and_can_be_chosen():
+    assert [SecureGaussian(sigma=s).granularity * 2.0**24 for s in (1.0, 1.999, 2.0, 0.7, 3e-100)] == [
+        1.0,
+        1.0,
+        2.0,
+        0.5,
+        2.0 ** math.floor(math.log2(3e-100)),
+    ]
+    assert SecureGaussian(sigma=3.0, granularity=2).granularity == 2.0
+
+
+NASTY = [
+    0.0,
+    -0.0,
+    5e-324,
+    -5e-324,
+    2.2e-308,
+    0.1,
+    -1 / 3,
+    1 + 2.0**-52,
+    0.5 - 2.0**-54,
+    12345.678901234567,
+    -(2.0**28),
+]
+
+
+def test_releases_lie_on_the_lattice_whatever_the_value(stream):
+    source = SecureGaussian()
+    query = column(*NASTY).repeat(1, 200)
+    released = source.release(query, stream=stream)
+    steps = released / source.granularity
+    assert torch.equal(steps, steps.round())
+    assert steps.abs().max() < 2**53
+    assert not (torch.signbit(released) & (released == 0)).any()
+
+
+def test_a_release_is_exactly_the_rounded_value_plus_the_noise_of_its_stream(stream):
+    source = SecureGaussian(sigma=1.5)
+    released = source.release(column(*NASTY), stream=stream.child(1))
+    noise = source.sample(len(NASTY), 1, stream=stream.child(1))
+    for value, got, plus in zip(NASTY, released[:, 0].tolist(), noise[:, 0].tolist(), strict=True):
+        g = Fraction(source.granularity)
+        assert Fraction(got) == round(Fraction(value) / g) * g + Fraction(plus)
+
+
+def test_two_values_of_one_cell_have_the_same_releases(stream):
+    source = SecureGaussian()
+    g = source.granularity
+    one = source.release(torch.full((500, 1), 3 * g, dtype=torch.float64), stream=stream.child(1))
+    other = source.release(torch.full((500, 1), 3.4999 * g, dtype=torch.float64), stream=stream.child(1))
+    assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("value", [2.0**29, -(2.0**29), 2.0**52, 1e300, -1.7e308])
+def test_a_value_too_large_for_exact_sums_is_refused(value, stream):
+    with pytest.raises(UsageError, match=r"query value=.*granularity=.*2\^53.*\|value\| ≤ .*coarser granularity"):
+        SecureGaussian().release(column(0.0, value), stream=stream)
+
+
+def test_the_largest_value_is_taken_and_a_coarser_lattice_takes_larger_ones(stream):
+    source = SecureGaussian()
+    largest = (2**53 - 64 * 2**24) * source.granularity
+    released = source.release(column(largest, -largest), stream=stream)
+    assert (released - column(largest, -largest)).abs().max() < 10
+    with pytest.raises(UsageError, match="coarser"):
+        source.release(column(largest + source.granularity), stream=stream)
+    coarse = SecureGaussian(sigma=1.0, granularity=0.5)
+    assert abs(float(coarse.release(column(2.0**51), stream=stream)) - 2.0**51) < 10
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        (torch.zeros(3, dtype=torch.float64), "shape"),
+        (torch.zeros((3, 1), dtype=torch.int64), "dtype"),
+        (column(math.nan), "NaN"),
+        (column(math.inf), "infinity"),
+    ],
+)
+def test_what_is_no_query_is_refused(query, words, stream):
+    with pytest.raises(UsageError, match=words):
+        SecureGaussian().release(query, stream=stream)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"sigma": 0.0}, "sigma=0"),
+        ({"sigma": math.nan}, "sigma=nan"),
+        ({"sigma": "1"}, "sigma=1"),
+        ({"sigma": 1e-310}, "no doubles"),
+        ({"sigma": 1e300}, "no doubles"),
+        ({"granularity": 0.3}, "power of two"),
+        ({"granularity": -0.5}, "power of two"),
+        ({"granularity": math.inf}, "power of two"),
+        ({"granularity": True}, "power of two"),
+        ({"granularity": 2.0}, "between"),
+        ({"granularity": 2.0**-33}, "between"),
+    ],
+)
+def test_broken_options_are_refused(options, words):
+    with pytest.raises(UsageError, match=words):
+        SecureGaussian(**options)
+
+
+def test_narrower_types_get_the_nearest_they_have(stream):
+    source = SecureGaussian(sigma=3.0)
+    query = torch.linspace(-9, 9, 40, dtype=torch.float32).reshape(20, 2)
+    wide = source.release(query.double(), stream=stream.child(1))
+    narrow = source.release(query, stream=stream.child(1))
+    assert narrow.dtype == torch.float32
+    assert torch.equal(narrow, wide.float())
+    with pytest.raises(UsageError, match=r"dtype=torch\.float16: too narrow"):
+        SecureGaussian(sigma=1e5).release(torch.zeros((50, 2), dtype=torch.float16), stream=stream)
+
+
+def test_rows_of_any_layout_and_long_releases_across_chunks(stream):
+    source = SecureGaussian()
+    query = torch.arange(70_000 * 2, dtype=torch.float64).reshape(2, 70_000)
+    whole = source.release(query, stream=stream.child(1))
+    assert torch.equal(whole, source.release(query.T.contiguous().T, stream=stream.child(1)))
+    error = (whole - query).flatten().numpy()
+    assert scipy.stats.kstest(error, "norm").pvalue > 1e-3
+    assert abs(np.corrcoef(error[:-1], error[1:])[0, 1]) < 0.02
+
+
+# what it promises
+
+
+def plane_delta(epsilon, *, scale, shift, reach):
+    """δ(ε) of the discrete Gaussian in the plane at an integer shift, summed over all points."""
+    z = np.arange(-reach, reach + 1)
+    mass = np.exp(-0.5 * (z / scale) ** 2)
+    joint = np.outer(mass, mass) / mass.sum() ** 2
+    moved = np.outer(np.exp(-0.5 * ((z + shift[0]) / scale) ** 2), np.exp(-0.5 * ((z + shift[1]) / scale) ** 2))
+    return float(np.maximum(joint - math.exp(epsilon) * moved / mass.sum() ** 2, 0).sum())
+
+
+@pytest.mark.parametrize("scale", [1.0, 3.0, 20.0])
+@pytest.mark.parametrize("delta", [1e-9, 1e-5, 1e-2])
+def test_the_bounds_hold_in_the_plane(scale, delta):
+    bounds = discrete_gaussian_bounds(delta, scale=scale, sensitivity=5.0, dim=2)
+    for shift in [(3, 4), (5, 0), (1, 0), (2, 2)]:
+        assert plane_delta(bounds.high, scale=scale, shift=shift, reach=math.ceil(12 * scale) + 6) <= delta * (1 + 1e-9)
+    if bounds.low > 0:
+        assert plane_delta(bounds.low * (1 - 1e-9), scale=scale, shift=(5, 0), reach=math.ceil(12 * scale) + 6) >= delta
+
+
+def test_the_bounds_are_tight_on_a_fine_lattice():
+    for dim in (1, 1000):
+        bounds = SecureGaussian(sigma=2.0).epsilon(1e-6, host=Host(dim))
+        continuous = gaussian_epsilon(1e-6, sigma=2.0)
+        assert bounds.low < continuous < bounds.high
+        assert bounds.high - bounds.low < 1e-4
+
+
+def test_one_dimension_is_the_sum_of_theorem_7():
+    """δ = P[Z > a] − e^ε·P[Z > a + m], a = εσ²/m − m/2, by mpmath."""
+    scale, shift, epsilon = 2.5, 3, 0.8
+    with mpmath.workdps(40):
+        weight = {z: mpmath.exp(-mpmath.mpf(z * z) / (2 * mpmath.mpf(scale) ** 2)) for z in range(-80, 81)}
+        a = epsilon * scale**2 / shift - shift / 2
+        above = [sum(w for z, w in weight.items() if z > b) / sum(weight.values()) for b in (a, a + shift)]
+        want = float(above[0] - mpmath.exp(epsilon) * above[1])
+    assert discrete_gaussian_delta(epsilon, scale=scale, shift=shift) == pytest.approx(want, rel=1e-12)
+    assert discrete_gaussian_delta(epsilon, scale=scale, shift=-shift) == pytest.approx(want, rel=1e-12)
+
+
+def test_a_coarse_lattice_pays_for_its_rounding():
+    """Neighbours 1 apart may round to 2 steps of 1/2 more: the worst of all pairs stays below the bound."""
+    source = SecureGaussian(sigma=2.0, granularity=0.5)
+    bounds = source.epsilon(1e-5, host=Host(1))
+    shifts = {abs(round(a / 0.5) - round((a + 1.0) / 0.5)) for a in np.linspace(0, 2, 4001)}
+    assert shifts == {2, 3} or shifts == {2}
+    for shift in shifts:
+        assert discrete_gaussian_delta(bounds.high, scale=4.0, shift=shift) <= 1e-5
+    assert bounds.low < gaussian_epsilon(1e-5, sigma=2.0) < bounds.high
+
+
+def test_releases_at_neighbours_cannot_be_told_apart_better_than_promised(stream):
+    """All half-lines and all residues modulo small powers of two: their δ at the claimed ε stays below δ."""
+    source, n, delta = SecureGaussian(), 200_000, 1e-2
+    epsilon = source.epsilon(delta, host=Host(1)).high
+    at0, at1 = (
+        source.release(torch.full((n, 1), v, dtype=torch.float64), stream=stream.child(str(v))).numpy()
+        for v in (0.0, 1.0)
+    )
+    slack = 6 * math.sqrt(0.25 / n) * (1 + math.exp(epsilon))
+    for low, high in ((at0, at1), (at1, at0)):
+        for cut in np.linspace(-2, 3, 101):
+            for sign in (1, -1):
+                assert (sign * high > sign * cut).mean() <= math.exp(epsilon) * (
+                    sign * low > sign * cut
+                ).mean() + delta + slack
+        for bits in range(1, 6):
+            both = [
+                np.bincount((x / source.granularity).astype(np.int64).ravel() % 2**bits, minlength=2**bits)
+                for x in (low, high)
+            ]
+            assert scipy.stats.chi2_contingency(np.array(both)).pvalue > 1e-4
