@@ -1,0 +1,140 @@
+"""What the attacks on support share: checked arrays, work in pieces, and feasibility turned into scores.
+
+The lemma they rest on. Let y be a release, v a value and T any set of numbers that the noise can take. The reals n
+with fl(v + n) = y form an interval that holds r = y − v, because rounding is monotone and leaves y where it is. So if
+any n of T leads from v to y, then the nearest one to r on one of its two sides does: two numbers to try, whatever T is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Array", "Kernel", "checked", "evidence_of", "finite", "in_pieces", "number", "scores_of", "single"]
+
+Array = npt.NDArray[np.float64]
+Kernel = Callable[[Array, Array], npt.NDArray[np.bool_]]
+"""Releases (t, k) and values (1, k) or (t, k) to feasibility (t, u)."""
+
+_PIECE = 1 << 16
+
+
+def finite(name: str, numbers: npt.ArrayLike, *, axes: int) -> Array:
+    """``numbers`` as float64 with ``axes`` axes.
+
+    Raises:
+        UsageError: another number of axes, NaN or infinity.
+    """
+    array = np.asarray(numbers, np.float64)
+    if array.ndim != axes:
+        raise UsageError(f"{name} of shape {array.shape}: needs {axes} axes, one row a release; reshape it")
+    if not np.isfinite(array).all():
+        raise UsageError(f"{name}: contain NaN or infinity; an attack needs finite values, drop those rows")
+    return array
+
+
+def number(name: str, value: object) -> float:
+    """``value`` as a float, for options that come as text.
+
+    Raises:
+        UsageError: it is no number.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise UsageError(f"{name}={value}: must be a number")
+    return float(value)
+
+
+def checked(releases: npt.ArrayLike, value: npt.ArrayLike) -> tuple[Array, Array]:
+    """Releases (t, k) and the value (k,) as one row (1, k).
+
+    Raises:
+        UsageError: shapes that do not fit, or numbers that are not finite.
+    """
+    y, v = finite("releases", releases, axes=2), finite("value", value, axes=1)
+    if y.shape[1] != len(v):
+        raise UsageError(f"value of {len(v)} numbers: the releases have {y.shape[1]} coordinates; give one for each")
+    return y, v[None]
+
+
+def in_pieces(each: Kernel, y: Array, v: Array) -> npt.NDArray[np.bool_]:
+    """Coordinate by coordinate: ``each`` gets flat arrays of equal length, small enough for the cache; (t, k) back."""
+    out = np.empty(y.shape, np.bool_)
+    step = max(1, _PIECE // max(1, y.shape[1]))
+    for start in range(0, len(y), step):
+        part = y[start : start + step]
+        values = np.broadcast_to(v if len(v) == 1 else v[start : start + step], part.shape)
+        out[start : start + step] = each(part.ravel(), values.ravel()).reshape(part.shape)
+    return out
+
+
+def single(y: Array, kind: type[np.floating[Any]], why: str) -> npt.NDArray[Any]:
+    """``y`` in the format ``kind``, exactly.
+
+    Raises:
+        UsageError: a number that ``kind`` does not have, so the mechanism is another one.
+    """
+    with np.errstate(over="ignore"):
+        narrow = y.astype(kind)
+    if not np.array_equal(narrow, y):
+        bad = float(y[narrow != y][0])
+        raise UsageError(f"releases: {bad!r} is no {np.dtype(kind).name} number, but {why}; choose another")
+    return narrow
+
+
+def scores_of(kernel: Kernel, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+    """Minus the number of units that rule each candidate out, float64 (t, m); ``candidates`` (m, k) or (t, m, k).
+
+    Raises:
+        UsageError: shapes that do not fit, or numbers that are not finite.
+    """
+    import torch
+
+    y, q = _tensors(releases, candidates)
+    out = torch.zeros((len(y), q.shape[1]), dtype=torch.float64)
+    for i in range(q.shape[1]):
+        out[:, i] -= torch.from_numpy((~kernel(y, q[:, i])).sum(axis=1))
+    return out.to(releases.device)
+
+
+def evidence_of(
+    kernel: Kernel, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor
+) -> Mapping[str, Any]:
+    """How many releases rule the truth out (0 if the mechanism is what the attack takes it for) and how many another.
+
+    Raises:
+        UsageError: shapes that do not fit, or numbers that are not finite.
+    """
+    scores = scores_of(kernel, releases, candidates)
+    known = truth.to(scores.device)[:, None]
+    out = scores < 0
+    right = out.gather(1, known).squeeze(1)
+    other = out.scatter(1, known, False).any(1)
+    return {
+        "feasibility": {
+            "releases": len(scores),
+            "truth_ruled_out": int(right.sum()),
+            "another_ruled_out": int(other.sum()),
+            "what": "releases that rule a candidate out",
+        }
+    }
+
+
+def _tensors(releases: torch.Tensor, candidates: torch.Tensor) -> tuple[Array, Array]:
+    """As numpy arrays (t, k) and (1, m, k) or (t, m, k)."""
+    y = finite("releases", releases.detach().double().cpu().numpy(), axes=2)
+    many = candidates if candidates.ndim == 3 else candidates.unsqueeze(0)
+    q = finite("candidates", many.detach().double().cpu().numpy(), axes=3)
+    if q.shape[2] != y.shape[1] or len(q) not in (1, len(y)):
+        raise UsageError(
+            f"candidates of shape {tuple(candidates.shape)}: there are {len(y)} releases of {y.shape[1]} coordinates; "
+            "give one list for all, shape (m, k), or one a release, shape (t, m, k)"
+        )
+    return y, q

@@ -1,0 +1,193 @@
+"""Is there any floating-point number n with fl(v + n) = y? If not, v is not the value behind the release y."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import UsageError
+from dpaudit_attacks.floating_point._support import (
+    Array,
+    checked,
+    evidence_of,
+    in_pieces,
+    number,
+    scores_of,
+    single,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Reach"]
+
+_FORMATS: dict[str, type[np.floating[Any]]] = {"float16": np.float16, "float32": np.float32, "float64": np.float64}
+_INTEGERS: dict[str, type[np.signedinteger[Any]]] = {"float16": np.int16, "float32": np.int32, "float64": np.int64}
+_WHOLE = 2.0**53
+"""Below it every whole number is a float64, and so is what an integer mechanism does with them."""
+_SHORT = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """Which values cannot lead to a release by adding a float to them, whatever sampler made that float.
+
+    The mechanism is release = fl(fl(v + n) / divisor), rounded to nearest even at each step, in the format ``dtype``;
+    v is rounded to that format first, as the mechanism's own array does.
+
+    Two floats suffice. The reals n with fl(v + n) = y form an interval that holds r = y − v (rounding is monotone, and
+    y is a float). If a float lies in it on the side below r, so does the greatest float ≤ r; above, the least float
+    ≥ r. One of the two is fl(y − v), the other its neighbour on the far side of r; trying both neighbours spares the
+    question which. Only the order of floats is used, so it holds at binade edges, among subnormals (where sums are
+    exact) and where y − v overflows (then fl(y − v) = ±∞, whose neighbour is the largest float). Numbers are
+    compared as numbers: −0.0 and 0.0 are the same release and the same value, so neither rules the truth out. With a
+    divisor, n ↦ fl(fl(v + n) / divisor) is monotone too, and the least n that gives at least y is found by bisection
+    over all floats: no list of z with fl(z / divisor) = y has to be complete, and there is none where y is subnormal.
+
+    ``dtype="auto"`` takes a release for float32 if it and v are float32 numbers, and for float64 otherwise. A float64
+    mechanism with continuous noise is mistaken with probability 2⁻²⁹ a coordinate. Where more than one reading is
+    likely one suffices: whole numbers below 2^53 are feasible from each other (integer noise), and both formats are tried
+    for other whole releases, for those of at most 12 significant bits (from float32 noise one in 4096), and for a float32
+    release with a v that is not (0.1, which a float32 mechanism rounds).
+    A mechanism that clamps to [lower, upper] can release a bound from any value.
+
+    Formal guarantee: False means that no n exists, so for a mechanism of this form the true value is never ruled out.
+    Not claimed: anything about a mechanism that does something else to the sum (multiplies by 1/divisor, snaps, adds
+    twice); nor, with "auto", about a float64 lattice so coarse that its points are float32 numbers while v is far above
+    them. Any event is still a valid one for an ε lower bound.
+    Source: Mironov 2012; Jin et al. 2022 (arXiv 2112.05307); the proof and the divisor are ours.
+
+    Raises:
+        UsageError: an unknown dtype, a divisor that is not finite and > 0 in that format, or bounds out of order.
+    """
+
+    dtype: str = "auto"
+    divisor: float = 1.0
+    lower: float | None = None
+    upper: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.dtype != "auto" and self.dtype not in _FORMATS:
+            raise UsageError(f"dtype={self.dtype}: no such format; choose auto, {', '.join(_FORMATS)}")
+        with np.errstate(over="ignore", under="ignore"):
+            divisors = [float(_FORMATS[name](number("divisor", self.divisor))) for name in self._formats]
+        if not all(d > 0 and math.isfinite(d) for d in divisors):
+            raise UsageError(f"divisor={self.divisor}: must be a finite number > 0 in {self.dtype}")
+        for name, bound in (("lower", self.lower), ("upper", self.upper)):
+            if bound is not None and not math.isfinite(number(name, bound)):
+                raise UsageError(f"{name}={bound}: must be a finite number; leave it out for none")
+        if self.lower is not None and self.upper is not None and not self.lower < self.upper:
+            raise UsageError(f"lower={self.lower}, upper={self.upper}: lower must be below upper; swap them")
+
+    def feasible(self, releases: npt.NDArray[np.float64], value: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        """Whether each coordinate of releases (t, k) can have come from ``value`` (k,), shape (t, k).
+
+        Raises:
+            UsageError: shapes that do not fit, numbers that are not finite or not of the format told, or releases
+                outside the bounds.
+        """
+        return self._feasible(*checked(releases, value))
+
+    def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+        """Minus the number of coordinates that rule each candidate out, shape (t, m); 0 is feasible.
+
+        Raises:
+            UsageError: as for :meth:`feasible`.
+        """
+        return scores_of(self._feasible, releases, candidates)
+
+    def evidence(self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor) -> Mapping[str, Any]:
+        """How many releases rule out the truth, and how many another candidate.
+
+        Raises:
+            UsageError: as for :meth:`feasible`.
+        """
+        return evidence_of(self._feasible, releases, candidates, truth)
+
+    @property
+    def _formats(self) -> tuple[str, ...]:
+        return ("float32", "float64") if self.dtype == "auto" else (self.dtype,)
+
+    def _feasible(self, y: Array, v: Array) -> npt.NDArray[np.bool_]:
+        return in_pieces(self._each, y, v) | self._at_bound(y)
+
+    def _each(self, y: Array, v: Array) -> npt.NDArray[np.bool_]:
+        if self.dtype != "auto":
+            single(y, _FORMATS[self.dtype], f"dtype={self.dtype}")
+            return self._reached(y, v, self.dtype)
+        with np.errstate(over="ignore", under="ignore"):
+            y32, v32 = y.astype(np.float32), v.astype(np.float32)
+        whole = np.rint(y) == y
+        narrow = (y32 == y) & np.isfinite(v32)
+        start = np.ldexp(np.frexp(y)[0], _SHORT)
+        wide = ~narrow | (v32 != v) | whole | (np.rint(start) == start)
+        out: npt.NDArray[np.bool_] = whole & (np.rint(v) == v) & (np.maximum(np.abs(y), np.abs(v)) < _WHOLE)
+        for name, chosen in (("float32", narrow), ("float64", wide)):
+            at = np.flatnonzero(chosen & ~out)
+            out[at] = self._reached(y[at], v[at], name)
+        return out
+
+    def _reached(self, y: Array, v: Array, name: str) -> npt.NDArray[np.bool_]:
+        kind = _FORMATS[name]
+        with np.errstate(over="ignore", under="ignore"):
+            value = v.astype(kind)
+            if not np.isfinite(value).all():
+                raise UsageError(f"value: above the largest {name} number; choose another dtype")
+            if float(kind(self.divisor)) == 1.0:
+                return _added(y.astype(kind), value)
+            return _added_and_divided(y.astype(kind), value, kind(self.divisor), _INTEGERS[name])
+
+    def _at_bound(self, y: Array) -> npt.NDArray[np.bool_]:
+        """Where releases sit at a bound, as each format writes it."""
+        out = np.zeros(y.shape, np.bool_)
+        for bound, beyond, pick, word in ((self.lower, np.less, min, "below"), (self.upper, np.greater, max, "above")):
+            if bound is None:
+                continue
+            with np.errstate(over="ignore"):
+                written = [float(_FORMATS[name](bound)) for name in self._formats]
+            if beyond(y, pick(written)).any():
+                raise UsageError(f"releases: some are {word} the bound {bound} that the mechanism is said to clamp to")
+            out |= np.isin(y, written)
+        return out
+
+
+def _added(y: npt.NDArray[Any], v: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Whether fl(v + n) = y for some n, all in the arrays' format."""
+    noise = y - v
+    out: npt.NDArray[np.bool_] = v + noise == y
+    left = np.flatnonzero(~out)
+    y, v, noise = y[left], v[left], noise[left]
+    below, above = (np.nextafter(noise, noise.dtype.type(side)) for side in (-np.inf, np.inf))
+    out[left] = (v + below == y) | (v + above == y)
+    return out
+
+
+def _added_and_divided(
+    y: npt.NDArray[Any], v: npt.NDArray[Any], divisor: np.floating[Any], integer: type[np.signedinteger[Any]]
+) -> npt.NDArray[np.bool_]:
+    """Whether fl(fl(v + n) / divisor) = y for some n: bisection for the least n that gives at least y.
+
+    Floats are numbered in their order: their bits as an integer, with the bits of negative ones below the sign flipped.
+    """
+    width = np.dtype(integer).itemsize * 8
+    most = integer(np.iinfo(integer).max)
+
+    def released(number: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        bits = number ^ ((number >> (width - 1)) & most)
+        out: npt.NDArray[Any] = (v + bits.view(y.dtype)) / divisor
+        return out
+
+    infinity = np.array([np.inf], y.dtype).view(integer)[0]
+    high = np.full(y.shape, infinity)
+    low = np.full(y.shape, ~infinity)  # −∞
+    for _ in range(width):
+        middle = (low >> 1) + (high >> 1) + (low & high & 1)
+        enough = released(middle) >= y
+        high = np.where(enough, middle, high)
+        low = np.where(enough, low, middle)
+    return np.asarray(released(high) == y)
