@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +31,6 @@ _FORMATS: dict[str, type[np.floating[Any]]] = {"float16": np.float16, "float32":
 _INTEGERS: dict[str, type[np.signedinteger[Any]]] = {"float16": np.int16, "float32": np.int32, "float64": np.int64}
 _WHOLE = 2.0**53
 """Below it every whole number is a float64, and so is what an integer mechanism does with them."""
-_SHORT = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,17 +49,16 @@ class Reach:
     divisor, n ↦ fl(fl(v + n) / divisor) is monotone too, and the least n that gives at least y is found by bisection
     over all floats: no list of z with fl(z / divisor) = y has to be complete, and there is none where y is subnormal.
 
-    ``dtype="auto"`` takes a release for float32 if it and v are float32 numbers, and for float64 otherwise. A float64
-    mechanism with continuous noise is mistaken with probability 2⁻²⁹ a coordinate. Where more than one reading is
-    likely one suffices: whole numbers below 2^53 are feasible from each other (integer noise), and both formats are tried
-    for other whole releases, for those of at most 12 significant bits (from float32 noise one in 4096), and for a float32
-    release with a v that is not (0.1, which a float32 mechanism rounds).
+    ``dtype="auto"`` takes releases for float32 if all that are given are float32 numbers, and for float64 otherwise; so give
+    all of a mechanism's releases at once. Where more than one reading is likely one suffices: whole numbers below 2^53
+    are feasible from each other (integer noise), and of float32 releases that are whole, or where v is no float32 (0.1,
+    which a float32 mechanism rounds), both formats are tried.
     A mechanism that clamps to [lower, upper] can release a bound from any value.
 
     Formal guarantee: False means that no n exists, so for a mechanism of this form the true value is never ruled out.
     Not claimed: anything about a mechanism that does something else to the sum (multiplies by 1/divisor, snaps, adds
-    twice); nor, with "auto", about a float64 lattice so coarse that its points are float32 numbers while v is far above
-    them. Any event is still a valid one for an ε lower bound.
+    twice); nor, with "auto", about few releases of a float64 lattice so coarse that all of
+    them happen to be float32 numbers. Any event is still a valid one for an ε lower bound.
     Source: Mironov 2012; Jin et al. 2022 (arXiv 2112.05307); the proof and the divisor are ours.
 
     Raises:
@@ -114,18 +113,22 @@ class Reach:
         return ("float32", "float64") if self.dtype == "auto" else (self.dtype,)
 
     def _feasible(self, y: Array, v: Array) -> npt.NDArray[np.bool_]:
-        return in_pieces(self._each, y, v) | self._at_bound(y)
-
-    def _each(self, y: Array, v: Array) -> npt.NDArray[np.bool_]:
         if self.dtype != "auto":
-            single(y, _FORMATS[self.dtype], f"dtype={self.dtype}")
-            return self._reached(y, v, self.dtype)
+            return in_pieces(self._told, y, v) | self._at_bound(y)
         with np.errstate(over="ignore", under="ignore"):
-            y32, v32 = y.astype(np.float32), v.astype(np.float32)
+            all_narrow = bool((y.astype(np.float32) == y).all())
+        return in_pieces(partial(self._auto, all_narrow=all_narrow), y, v) | self._at_bound(y)
+
+    def _told(self, y: Array, v: Array) -> npt.NDArray[np.bool_]:
+        single(y, _FORMATS[self.dtype], f"dtype={self.dtype}")
+        return self._reached(y, v, self.dtype)
+
+    def _auto(self, y: Array, v: Array, *, all_narrow: bool) -> npt.NDArray[np.bool_]:
+        with np.errstate(over="ignore", under="ignore"):
+            v32 = v.astype(np.float32)
         whole = np.rint(y) == y
-        narrow = (y32 == y) & np.isfinite(v32)
-        start = np.ldexp(np.frexp(y)[0], _SHORT)
-        wide = ~narrow | (v32 != v) | whole | (np.rint(start) == start)
+        narrow = all_narrow & np.isfinite(v32)
+        wide = ~narrow | (v32 != v) | whole
         out: npt.NDArray[np.bool_] = whole & (np.rint(v) == v) & (np.maximum(np.abs(y), np.abs(v)) < _WHOLE)
         for name, chosen in (("float32", narrow), ("float64", wide)):
             at = np.flatnonzero(chosen & ~out)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ALONE", "MEASURES", "gathered", "measure", "summary"]
 
-ALONE = ("calibration", "keyless", "power", "zoo")
+ALONE = ("calibration", "controls", "dpsgd-bits", "keyless", "libraries", "power", "zoo")
 """Kinds that need no host, source or key: their cells have ``[grid]``, ``trials`` and ``seed`` only, ``arm`` is None."""
 MEASURES = ("attack", "error", "gain", "precision", "profile", "reconstruction", "timing", "which-bin", *ALONE)
 

@@ -1,0 +1,60 @@
+"""One line of the table: a mechanism, the law it is used for, two values it should hide, and an attack."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from dpaudit.accounting import gaussian_epsilon
+
+__all__ = ["DELTA", "Case", "gaussian", "laplace"]
+
+DELTA = 1e-5
+"""At which a Gaussian's ε is claimed."""
+
+Promise = Literal["DP", "none", "specimen"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """``mechanism``, ``attack`` and ``neighbours`` as on the command line; ``epsilon`` and ``delta`` are what is claimed.
+
+    ``promise`` is "DP" where the library itself promises differential privacy of this mechanism; "none" where it is a
+    generator of random numbers to which people add the value themselves (then the claim is that of the law in real
+    arithmetic); "specimen" for dpaudit's own. ``samples`` releases are made at each neighbour.
+    """
+
+    library: str
+    mechanism: str
+    attack: str
+    neighbours: str | None
+    epsilon: float
+    delta: float
+    promise: Promise
+    samples: int = 20_000
+    draft: str = ""
+
+    @property
+    def name(self) -> str:
+        """How a specification calls it."""
+        apart = f" {self.neighbours}" if self.neighbours not in ("0,1", None) and len(str(self.neighbours)) < 12 else ""
+        return f"{self.mechanism} {self.attack}{apart}"
+
+    @property
+    def command(self) -> str:
+        """What a user types to see it again."""
+        where = f" --neighbours '{self.neighbours}'" if self.neighbours is not None else ""
+        claim = f"--claim-epsilon {self.epsilon:.6g}" + (f" --claim-delta {self.delta:g}" if self.delta else "")
+        return f"dpaudit mechanism {self.mechanism}{where} {claim} --attack {self.attack} --samples {self.samples}"
+
+
+def laplace(scale: float, *, distance: float = 1.0) -> tuple[float, float]:
+    """(ε, δ) of Laplace noise for values ``distance`` apart in L1."""
+    return distance / scale, 0.0
+
+
+def gaussian(sigma: float, *, distance: float = 1.0) -> tuple[float, float]:
+    """(ε, δ) of Gaussian noise for values ``distance`` apart in L2, at δ = 1e-5 (Balle and Wang 2018)."""
+    epsilon = gaussian_epsilon(DELTA, sigma=sigma, sensitivity=distance)
+    return math.ceil(epsilon * 1e6) / 1e6, DELTA
