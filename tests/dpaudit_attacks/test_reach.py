@@ -233,3 +233,17 @@ def test_bad_input():
         Reach(dtype="float32").feasible(np.full((1, 1), 0.1), np.zeros(1))
     with pytest.raises(UsageError, match="above the largest float16"):
         Reach(dtype="float16").feasible(np.zeros((1, 1)), np.array([1e6]))
+
+
+def test_a_lattice_finer_than_float32_is_not_taken_for_float32():
+    """Many points of 2^-24·Z are float32 numbers, though not all: releases are read in one format together."""
+    rng = np.random.default_rng(20231)
+    for v in (0.0, 1.0, 1000.25):
+        y = np.rint((v + rng.standard_normal((20_000, 1))) * 2.0**24) * 2.0**-24
+        narrow = y.astype(np.float32) == y
+        assert 0 < narrow.mean() < 1
+        for candidate in (0.0, 1.0, v):
+            assert Reach().feasible(y, np.array([candidate])).all()
+        if v == 1:
+            one_by_one = Reach(dtype="float32").feasible(y[narrow[:, 0]], np.ones(1))
+            assert not one_by_one.all()

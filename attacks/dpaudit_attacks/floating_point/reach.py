@@ -47,7 +47,8 @@ class Reach:
     exact) and where y − v overflows (then fl(y − v) = ±∞, whose neighbour is the largest float). Numbers are
     compared as numbers: −0.0 and 0.0 are the same release and the same value, so neither rules the truth out. With a
     divisor, n ↦ fl(fl(v + n) / divisor) is monotone too, and the least n that gives at least y is found by bisection
-    over all floats: no list of z with fl(z / divisor) = y has to be complete, and there is none where y is subnormal.
+    over all floats: no list of z with fl(z / divisor) = y has to be complete, and there is none where y is subnormal. A power
+    of two divides normal numbers exactly, so there y·divisor takes the place of y.
 
     ``dtype="auto"`` takes releases for float32 if all that are given are float32 numbers, and for float64 otherwise; so give
     all of a mechanism's releases at once. Where more than one reading is likely one suffices: whole numbers below 2^53
@@ -141,9 +142,15 @@ class Reach:
             value = v.astype(kind)
             if not np.isfinite(value).all():
                 raise UsageError(f"value: above the largest {name} number; choose another dtype")
-            if float(kind(self.divisor)) == 1.0:
-                return _added(y.astype(kind), value)
-            return _added_and_divided(y.astype(kind), value, kind(self.divisor), _INTEGERS[name])
+            divisor, given = kind(self.divisor), y.astype(kind)
+            if divisor == 1:
+                return _added(given, value)
+            sums = given * divisor
+            exact = np.isfinite(sums) & (np.abs(given) > np.finfo(kind).tiny) & (math.frexp(divisor)[0] == 0.5)
+            out = np.empty(y.shape, np.bool_)
+            out[exact] = _added(sums[exact], value[exact])
+            out[~exact] = _added_and_divided(given[~exact], value[~exact], divisor, _INTEGERS[name])
+            return out
 
     def _at_bound(self, y: Array) -> npt.NDArray[np.bool_]:
         """Where releases sit at a bound, as each format writes it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -31,23 +30,7 @@ _HOST = "dpsgd-step"
 _ATTACKS = ("reach", "pair-inversion")
 _PAIR = 100  # releases from one pair of batches, half of them at each
 _BLOCK = 25  # releases held at a time
-_NORMAL = 2.0**-126
 PUBLISHED = 0.9256  # Jin, McMurtry, Rubinstein and Ohrimenko 2022, on DP-SGD
-
-
-@dataclass(frozen=True)
-class _Scaled:
-    """An attack, coordinate by coordinate, on releases that a power of two has divided: exactly, so it is undone.
-
-    All but exactly: what lies below the normal float32 numbers counts as feasible.
-    """
-
-    attack: SupportAttack
-    factor: float
-
-    def feasible(self, releases: npt.NDArray[np.float64], value: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-        """As :meth:`~dpaudit.interfaces.SupportAttack.feasible`."""
-        return self.attack.feasible(releases * self.factor, value) | (np.abs(releases) < _NORMAL)
 
 
 @dataclass(frozen=True)
@@ -91,11 +74,10 @@ class Case:
         factory = registry.load("attacks", self.attack)
         found: SupportAttack
         if self.attack == "reach":
-            undone = host.divisor if math.frexp(host.divisor)[0] == 0.5 else 1
-            found = factory(divisor=float(host.divisor // undone))
-            return _Scaled(found, float(undone))
-        scale = self.noise_multiplier * host.clip
-        found = factory(sampler="torch-f32", scale=scale, sizes=host.sizes, divisor=float(host.divisor))
+            found = factory(dtype="float32", divisor=float(host.divisor))
+        else:
+            scale = self.noise_multiplier * host.clip
+            found = factory(sampler="torch-f32", scale=scale, sizes=host.sizes, divisor=float(host.divisor))
         return found
 
     def values(
