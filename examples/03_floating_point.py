@@ -1,4 +1,4 @@
-"""Break numpy's legacy normal: two releases tell 0 from 1, because 2^106 pairs of doubles cannot fill the plane.
+"""Break numpy's legacy normal in twenty lines: a secret bit released twice is read from the last bits of its noise.
 
 RandomState.normal draws pairs by Marsaglia's polar method. From a release and a guess of the value follow the two
 uniforms that would have made it; if no uniforms near there give exactly these bits, the guess was wrong (Jin et al.
@@ -25,5 +25,7 @@ assert (np.where(secrets == 0, could_be_0, could_be_1)).all(), "the truth is nev
 right = int((guesses == secrets).sum())
 interval = clopper_pearson(right, PEOPLE)
 by_size = (closer_to_1 == secrets).mean()
-print(f"right: {100 * right / PEOPLE:.1f} % [{100 * interval.low:.1f}, {100 * interval.high:.1f}] of {PEOPLE:,} secrets")
+print(
+    f"right: {100 * right / PEOPLE:.1f} % [{100 * interval.low:.1f}, {100 * interval.high:.1f}] of {PEOPLE:,} secrets"
+)
 print(f"the best guess from the numbers' size alone: {100 * by_size:.1f} %")

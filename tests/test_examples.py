@@ -1,5 +1,6 @@
 """The examples run as they stand and show what they say."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,3 +25,9 @@ def test_plant_and_catch():
     right = [int(line.split("right in ")[1].split()[0]) for line in out.splitlines() if "right in" in line]
     assert right[0] >= 490
     assert 190 <= right[1] <= 310  # 500 fair coins, 5 standard deviations either side
+
+
+def test_floating_point():
+    shares = [float(share) for share in re.findall(r"(\d+\.\d) %", run("03_floating_point.py"))]
+    assert shares[0] >= 97
+    assert 70 < shares[-1] < 80  # 76 % is what the numbers' size alone tells

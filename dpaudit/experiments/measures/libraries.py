@@ -38,6 +38,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         "promise": subject.promise,
         "epsilon_claimed": subject.epsilon,
         "delta_claimed": subject.delta,
+        "claimed": f"{subject.epsilon:.3g}" + (f" at δ = {subject.delta:g}" if subject.delta else ""),
         "draft": subject.draft or None,
         "reproduce": subject.command,
     }
@@ -48,7 +49,13 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         return {**row, "verdict": "not installed", "failed": str(error)}
     except (SamplerError, UsageError) as error:
         return {**row, "verdict": "failed", "failed": str(error)}
-    return {**row, "version": version, **_shown(result), "seconds": time.monotonic() - began, "failed": None}
+    return {
+        **row,
+        "library": " ".join(filter(None, (subject.library, version))),
+        **_shown(result),
+        "seconds": time.monotonic() - began,
+        "failed": None,
+    }
 
 
 def _audit(subject: Case, grid: Mapping[str, Any], *, seed: str) -> tuple[str | None, MechanismResult]:

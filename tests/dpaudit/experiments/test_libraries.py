@@ -1,0 +1,114 @@
+"""The table of libraries: its cases are those of its experiments, its lines say what the audit found, absence is told."""
+
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from dpaudit.errors import UnknownNameError
+from dpaudit.experiments import load_spec
+from dpaudit.experiments.libraries import CASES, case, generators, private, specimens
+from dpaudit.experiments.measures import controls, libraries
+from dpaudit.experiments.spec import Cell
+
+
+def line(name, **grid):
+    return libraries.measure(
+        Cell(
+            "libraries", {"grid": {"case": name, "samples": 2_000, "alpha": 0.01, **grid}, "seed": "tests", "trials": 1}
+        ),
+        None,
+    )
+
+
+def test_the_experiments_name_all_cases():
+    named = {
+        spec: {cell.settings["grid"]["case"] for cell in load_spec(spec).cells()}
+        for spec in ("libraries", "floating-point", "controls")
+    }
+    assert named["libraries"] == {c.name for group in (generators, private) for c in group.CASES}
+    assert named["floating-point"] == {c.name for c in specimens.CASES}
+    assert named["controls"] <= set(CASES)
+    assert sum(len(group.CASES) for group in (generators, private, specimens)) == len(CASES)
+    assert {c.library for c in private.CASES} >= {
+        "opacus", "opendp", "python-dp", "pipeline-dp", "diffprivlib", "diffprivlib-old", "tmlt-core",
+    }  # fmt: skip
+    with pytest.raises(UnknownNameError, match="did you mean"):
+        case("numpy:norml reach")
+
+
+def test_noise_added_in_floating_point_is_broken_and_says_how_to_see_it_again():
+    row = line("numpy:laplace reach")
+    assert row["verdict"] == "broken"
+    assert row["library"].startswith("numpy 2")
+    assert 0.38 < row["p0"] < 0.48
+    assert row["p1"] == 0
+    assert row["epsilon"] > 4
+    assert 0.55 < row["success"]["low"] < row["success"]["value"] < 0.66
+    assert "dpaudit mechanism numpy:laplace --neighbours '0,1' --claim-epsilon 1 --attack reach" in row["reproduce"]
+
+
+def test_our_own_sound_noise_is_not():
+    row = line("secure-gaussian:sigma=1 reach")
+    assert row["verdict"] == "not broken"
+    assert row["p0"] == row["p1"] == 0
+    assert row["failed"] is None
+
+
+def test_a_library_that_is_absent_is_a_line_that_says_so(monkeypatch, tmp_path):
+    monkeypatch.setenv("DPAUDIT_ENVS", str(tmp_path))
+    row = line("tmlt-core:laplace:scale=1 reach")
+    assert row["verdict"] == "not installed"
+    assert "make envs" in row["failed"]
+    assert "Not installed: tmlt-core" in libraries.summary([row])
+    told = controls.measure(
+        Cell(
+            "controls",
+            {
+                "grid": {"case": "tmlt-core:laplace:scale=1 reach", "samples": 1_000, "alpha": 0.05},
+                "seed": "t",
+                "trials": 1,
+            },
+        ),
+        None,
+    )
+    assert "make envs" in told["failed"]
+    assert controls.summary([told]) == "No control could be run."
+
+
+def test_controls_count_what_exceeds_the_claim():
+    cell = {
+        "grid": {"case": "discrete-laplace:scale=10 reach", "samples": 1_000, "alpha": 0.05},
+        "seed": "t",
+        "trials": 3,
+    }
+    row = controls.measure(Cell("controls", cell), None)
+    assert row["repeats"] == 3
+    assert row["exceeded"] == 0
+    assert "3 of 3" in controls.summary([row])
+    broken = controls.measure(Cell("controls", {**cell, "grid": {**cell["grid"], "case": "numpy:laplace reach"}}), None)
+    assert broken["exceeded"] == 3
+    assert broken["within"]["value"] == 0
+
+
+def test_the_summary_counts_mechanisms_not_lines():
+    rows = [
+        {"library": "a 1", "mechanism": "m:x=1", "promise": "DP", "verdict": "broken", "failed": None},
+        {"library": "a 1", "mechanism": "m:x=2", "promise": "DP", "verdict": "not broken", "failed": None},
+        {"library": "b 2", "mechanism": "n", "promise": "DP", "verdict": "leaks by its time", "failed": None},
+        {"library": "c 3", "mechanism": "o", "promise": "none", "verdict": "broken", "failed": None},
+        {"library": "d", "mechanism": "p", "promise": "DP", "verdict": "failed", "failed": "why"},
+    ]
+    text = libraries.summary(rows)
+    assert "Of 2 mechanisms that promise differential privacy 1 broke: a 1 m." in text
+    assert "By their time leaked: b 2 n." in text
+    assert "Of 1 attacks on noise that promises nothing 1 succeeded." in text
+    assert "Failed: d p" in text
+
+
+def test_the_command_of_a_line_works():
+    words = shlex.split(case("numpy:laplace reach").command.replace("--samples 20000", "--samples 2000"))
+    done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert "reach" in done.stdout
