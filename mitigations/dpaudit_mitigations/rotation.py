@@ -26,8 +26,9 @@ class Rotation:
     rotation stays secret (never stored).
 
     Formal guarantee: given its norm, the released noise is uniform on the sphere, so nothing but the norm of the source's
-    noise passes. Not claimed: anything about that norm, which a source may use as a channel of its own; nor the shared
-    rotation of several releases, which is another defence.
+    noise passes. Not claimed: anything about that norm, which a source may use as a channel of its own; the shared
+    rotation of several releases, which is another defence; nor the sum's last bits: the turned noise is added in floating
+    point, so a source that releases on a lattice (``secure-gaussian``) loses that guarantee.
 
     Cost: one Gaussian draw and two passes; the error stays what it was.
     """

@@ -25,7 +25,8 @@ class Smoothing:
 
     Formal guarantee: towards the key holder the release is (ε + ln((1+η)/(1−η)), (1+η)·δ)-DP wherever the Gaussian with
     variance σ²+τ² is (ε, δ)-DP (Poisson summation over the peaks; ``dpaudit.accounting.smoothing_eta``). Not claimed:
-    anything against a source with γ < ``gamma_min``, or one that is not a pancake.
+    anything against a source with γ < ``gamma_min``, or one that is not a pancake; nor the sum's last bits: both noises are
+    added in floating point, so a source that releases on a lattice (``secure-gaussian``) loses that guarantee.
 
     Cost: error grows by √(1 + τ²/σ²); one more Gaussian draw. The release claims √(σ²+τ²).
     """
