@@ -51,6 +51,7 @@ slow: $(READY) ## Tests that take minutes
 bench: $(READY) ## Time and memory of the main commands
 	$(BIN)/python tests/bench.py
 	$(BIN)/python tests/bench_noise.py
+	$(BIN)/python tests/bench_attacks.py
 
 gpu: $(READY) ## On a CUDA machine: the tests marked gpu, and the noise benchmark there
 	$(BIN)/pytest -m gpu

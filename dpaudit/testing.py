@@ -11,23 +11,43 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dpaudit.claims import Claim
-from dpaudit.interfaces import Attack, ClosedSampler, Host, Mitigation, NoiseSource, Test
+from dpaudit.errors import UsageError
+from dpaudit.interfaces import (
+    Attack,
+    ClosedSampler,
+    Host,
+    LearningAttack,
+    Mitigation,
+    NoiseSource,
+    ReleasingSource,
+    SupportAttack,
+    Test,
+)
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import binomial_two_sided
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = [
     "check_attack",
     "check_closed_sampler",
     "check_host",
+    "check_learning_attack",
     "check_mitigation",
     "check_noise_source",
+    "check_releasing_source",
+    "check_support_attack",
     "check_test",
 ]
+
+Array = npt.NDArray[np.float64]
 
 
 def _require(condition: object, message: str) -> None:
@@ -117,6 +137,60 @@ def check_attack(attack: Attack, *, dim: int, candidates: int = 3) -> None:
     flipped = attack.score(y, q.flip(0)).flip(1)
     _require(torch.allclose(scores, flipped), "scores depend on the candidates' order")
     _require(torch.allclose(scores[2:3], attack.score(y[2:3], q)), "scores depend on the other releases")
+
+
+def check_releasing_source(source: ReleasingSource, query: torch.Tensor) -> None:
+    """Releases of ``query`` (n, d): shape and dtype kept, the query untouched, reproducible by stream, others by another."""
+    import torch
+
+    _require(isinstance(source, ReleasingSource), f"{source!r} lacks a member of ReleasingSource")
+    stream, before = KeyedStream.from_seed("conformance"), query.clone()
+    released = source.release(query, stream=stream.child(1))
+    _require(torch.equal(query, before), "the query was changed in place")
+    _require(released.shape == query.shape and released.dtype == query.dtype, "shape or dtype changed")
+    _require(torch.equal(released, source.release(query, stream=stream.child(1))), "the same stream released otherwise")
+    _require(
+        not torch.equal(released, source.release(query, stream=stream.child(2))), "another stream released the same"
+    )
+
+
+def check_support_attack(attack: SupportAttack, releases: Array, value: Array) -> None:
+    """Booleans of shape (t, u), inputs untouched, the truth never ruled out, and what is no number refused.
+
+    ``releases`` (t, k) were made from ``value`` (k,) by the mechanism that the attack is for. Not checked: that any
+    other value is ever ruled out.
+    """
+    _require(isinstance(attack, SupportAttack), f"{attack!r} lacks a member of SupportAttack")
+    y, v = releases.copy(), value.copy()
+    feasible = attack.feasible(releases, value)
+    _require(np.array_equal(y, releases) and np.array_equal(v, value), "inputs were changed in place")
+    _require(feasible.dtype == np.bool_ and feasible.ndim == 2, f"got {feasible.dtype} of shape {feasible.shape}")
+    _require(len(feasible) == len(releases) and feasible.shape[1] >= 1, f"shape {feasible.shape} is not (t, u)")
+    _require(
+        bool(feasible.all()), f"the truth was ruled out by {int((~feasible).any(1).sum())} of {len(releases)} releases"
+    )
+    broken = releases.copy()
+    broken[0, 0] = np.nan
+    for bad, at in ((broken, value), (releases, value[:-1])):
+        try:
+            attack.feasible(bad, at)
+        except UsageError:
+            continue
+        raise AssertionError("NaN, or a value of another length, was not refused with a UsageError")
+
+
+def check_learning_attack(
+    attack: LearningAttack, first: Array, second: Array, *, neighbours: tuple[Array, Array]
+) -> None:
+    """A statistic of shape (t,), finite, that looks at each release by itself, from releases (t, k) at two ``neighbours``."""
+    _require(isinstance(attack, LearningAttack), f"{attack!r} lacks a member of LearningAttack")
+    a, b = first.copy(), second.copy()
+    statistic = attack.learn(first, second, neighbours=neighbours)
+    scores = statistic(second)
+    _require(np.array_equal(a, first) and np.array_equal(b, second), "inputs were changed in place")
+    _require(scores.shape == (len(second),), f"the statistic has shape {scores.shape}, wanted ({len(second)},)")
+    _require(not np.isnan(scores).any(), "the statistic is not a number somewhere")
+    _require(np.allclose(scores[3:5], statistic(second[3:5])), "a release's statistic depends on the other releases")
 
 
 def check_closed_sampler(sampler: ClosedSampler, *, dim: int = 8) -> None:

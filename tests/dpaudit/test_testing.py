@@ -11,8 +11,11 @@ from dpaudit.testing import (
     check_attack,
     check_closed_sampler,
     check_host,
+    check_learning_attack,
     check_mitigation,
     check_noise_source,
+    check_releasing_source,
+    check_support_attack,
 )
 from dpaudit_attacks.keyed_distinguisher import NearestPeak
 from dpaudit_mitigations.none import NoMitigation
@@ -91,3 +94,78 @@ def test_bad_hosts_fail():
 def test_bad_samplers_fail(function_sampler):
     with pytest.raises(AssertionError, match="same values"):
         check_closed_sampler(function_sampler(lambda n, d: np.ones((n, d))))
+
+
+VALUE = np.array([0.25, 1.5])
+
+
+SUPPORT = {
+    "reach": VALUE + np.random.default_rng(1).standard_normal((400, 2)),
+    "reach:dtype=float32": np.float64(
+        VALUE.astype(np.float32) + np.random.default_rng(1).standard_normal((400, 2), np.float32)
+    ),
+    "laplace-support:sampler=numpy": VALUE + np.random.default_rng(2).laplace(0.0, 1.0, (400, 2)),
+    "pair-inversion:sampler=numpy-legacy": VALUE + np.random.RandomState(3).normal(0.0, 1.0, (400, 2)),
+}
+
+
+@pytest.mark.parametrize("name", SUPPORT)
+def test_built_in_support_attacks_conform(name):
+    check_support_attack(registry.create("attacks", name), SUPPORT[name], VALUE)
+
+
+@pytest.mark.parametrize(
+    ("feasible", "says"),
+    [
+        (lambda y, v: np.ones(len(y), bool), "of shape"),
+        (lambda y, v: np.ones(y.shape), "float64"),
+        (lambda y, v: y < 3, "truth was ruled out by"),
+        (lambda y, v: np.isfinite(y) | True, "was not refused"),
+    ],
+)
+def test_bad_support_attacks_fail(feasible, says):
+    class Bad:
+        def feasible(self, releases, value):
+            return feasible(releases, value)
+
+    with pytest.raises(AssertionError, match=says):
+        check_support_attack(Bad(), SUPPORT["reach"], VALUE)
+
+
+def two_neighbours(columns):
+    rng = np.random.default_rng(4)
+    found = [v + rng.standard_normal((2000, 1)) for v in (0.0, 1.0)]
+    return [np.hstack([x, *([1e-6 + 1e-7 * rng.random((2000, 1))] * columns)]) for x in found]
+
+
+@pytest.mark.parametrize("name", ["bit-features", "timing"])
+def test_built_in_learning_attacks_conform(name):
+    attack = registry.create("attacks", name)
+    first, second = two_neighbours(int(attack.timed))
+    check_learning_attack(attack, first, second, neighbours=(np.zeros(1), np.ones(1)))
+
+
+def test_bad_learning_attacks_fail():
+    class Crowd:
+        timed = False
+
+        def learn(self, first, second, *, neighbours):
+            return lambda x: x[:, 0] - x[:, 0].mean()
+
+    with pytest.raises(AssertionError, match="other releases"):
+        check_learning_attack(Crowd(), *two_neighbours(0), neighbours=(np.zeros(1), np.ones(1)))
+
+
+@pytest.mark.parametrize("name", ["secure-gaussian", "discrete-gaussian", "discrete-laplace", "snapping"])
+def test_built_in_releasing_sources_conform(name):
+    query = torch.arange(-20.0, 20.0, dtype=torch.float64).reshape(4, 10)
+    check_releasing_source(registry.create("sources", name), query)
+
+
+def test_bad_releasing_sources_fail():
+    class Stuck(Deaf):
+        def release(self, query, *, stream):
+            return query + 1
+
+    with pytest.raises(AssertionError, match="another stream"):
+        check_releasing_source(Stuck(), torch.zeros(2, 3, dtype=torch.float64))
