@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
+from functools import partial
 
 import numpy as np
 
@@ -37,7 +38,7 @@ def attacks():
         ("pair-inversion:sampler=numpy-legacy", pairs, np.ones(2)),
     ):
         attack = registry.create("attacks", name)
-        yield name, seconds(lambda a=attack, y=y, v=v: a.feasible(y, v))
+        yield name, seconds(partial(attack.feasible, y, v))
     learner = registry.create("attacks", "bit-features")
     statistic = learner.learn(normal[:20_000], normal[:20_000] + 1, neighbours=(VALUE, OTHER))
     yield "bit-features", seconds(lambda: statistic(normal))
@@ -46,15 +47,18 @@ def attacks():
 def sources():
     import torch
 
-    query = torch.zeros((1, N), dtype=torch.float64)
+    stream, query = KeyedStream.from_seed("bench"), torch.zeros((1, N), dtype=torch.float64)
     for name in ("gaussian", "secure-gaussian", "discrete-gaussian", "discrete-laplace", "snapping"):
-        source, stream = registry.create("sources", name), KeyedStream.from_seed("bench")
-        release = getattr(source, "release", None)
-        work = (lambda s=source: s.sample(1, N, stream=stream)) if release is None else None
-        yield name, seconds(work or (lambda r=release: r(query, stream=stream)))
+        source = registry.create("sources", name)
+        if hasattr(source, "release"):
+            yield name, seconds(partial(source.release, query, stream=stream))
+        else:
+            yield name, seconds(partial(source.sample, 1, N, stream=stream))
 
 
 if __name__ == "__main__":
-    print(f"{platform.machine()}, Python {platform.python_version()}, CPU seconds for 10^6 numbers, best of 3")
+    print(
+        f"{platform.machine()}, Python {platform.python_version()}, CPU nanoseconds a number, 10^6 at once, best of 3"
+    )
     for name, taken in (*attacks(), *sources()):
-        print(f"{name:40} {taken:6.2f}")
+        print(f"{name:40} {1e9 * taken / N:8.1f}")
