@@ -11,13 +11,15 @@ from dpaudit.experiments.libraries.generators import LANES
 __all__ = ["CASES"]
 
 _NARROW = "lower=1,upper=1.0000000000000009"  # four steps of a double wide: sums of 1,000 cannot resolve it
+_OTHERS = ("diffprivlib", "diffprivlib-old", "opacus", "opendp", "pipeline-dp", "python-dp", "tmlt-core")
 _PURE, _APPROXIMATE = (1.0, 0.0), (1.0, DELTA)
 
 
 def _case(mechanism: str, attack: str, neighbours: str | None, claim: tuple[float, float], **more: Any) -> Case:
     epsilon, delta = claim
+    name = mechanism.partition(":")[0]
     return Case(
-        library=mechanism.partition(":")[0],
+        library=name if name in _OTHERS else "dpaudit",
         mechanism=mechanism,
         attack=attack,
         neighbours=neighbours,

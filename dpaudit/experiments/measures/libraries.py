@@ -32,7 +32,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     subject = case(grid["case"])
     row: dict[str, Any] = {
         "library": subject.library,
-        "mechanism": subject.mechanism.partition(":")[2] or subject.mechanism,
+        "mechanism": subject.mechanism.removeprefix(f"{subject.library}:").removeprefix("python:dpaudit.noise."),
         "attack": subject.attack,
         "neighbours": _short(subject.neighbours),
         "promise": subject.promise,
