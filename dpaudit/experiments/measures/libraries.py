@@ -34,6 +34,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         "library": subject.library,
         "mechanism": subject.mechanism.removeprefix(f"{subject.library}:").removeprefix("python:dpaudit.noise."),
         "attack": subject.attack,
+        "kind": subject.attack.partition(":")[0],
         "neighbours": _short(subject.neighbours),
         "promise": subject.promise,
         "epsilon_claimed": subject.epsilon,
