@@ -121,7 +121,7 @@ def discrete_gaussian_bounds(
     slack = math.sqrt(dim) if rounded else 0.0
     far, near = sensitivity + slack, max(0.0, sensitivity - slack)
     if dim == 1:
-        far, near = math.floor(far), math.ceil(near) if rounded else math.floor(near)
+        far, near = float(math.floor(far)), float(math.ceil(near) if rounded else math.floor(near))
     elif far < 2**26:  # a whole vector's squared norm is whole
         far = math.sqrt(math.floor(far * far * (1 + 1e-12)))
         near = min(near, far)
@@ -132,13 +132,13 @@ def discrete_gaussian_bounds(
         def profile(shift: float) -> Callable[[float], float]:
             return lambda e: discrete_gaussian_delta(e, scale=scale, shift=int(shift))
 
-        start = zcdp_epsilon(delta, rho=far * far / (2 * scale * scale))
+        start = zcdp_epsilon(delta, rho=far / scale * (far / scale) / 2)
         return EpsilonBounds(
             low=_inverse(profile(near), delta, start) / _NUMERICAL,
             high=_inverse(profile(far), delta, start) * _NUMERICAL,
             says="discrete Gaussian profile, summed (Canonne, Kamath and Steinke 2020, Theorem 7)",
         )
-    high = zcdp_epsilon(delta, rho=far * far / (2 * scale * scale))
+    high = zcdp_epsilon(delta, rho=far / scale * (far / scale) / 2)
     says = "discrete Gaussian by zCDP (Canonne, Kamath and Steinke 2020, Theorem 4)"
     low = 0.0
     for t in (1.0, 1.25, 1.5, 2.0):
@@ -167,7 +167,7 @@ def discrete_laplace_bounds(delta: float, *, scale: float, sensitivity: float, d
     positive(scale=scale, sensitivity=sensitivity)
     pure = min(math.sqrt(dim) * sensitivity, sensitivity * sensitivity) / scale
     shift = math.floor(sensitivity)
-    if dim > 1 or shift > _LONGEST:
+    if dim > 1 or shift > _LONGEST or math.isinf(pure):
         return EpsilonBounds(low=0.0, high=pure, says="discrete Laplace by its L1 sensitivity, at δ = 0")
     value = _inverse(lambda e: discrete_laplace_delta(e, scale=scale, shift=shift), delta, shift / scale)
     return EpsilonBounds(low=value / _NUMERICAL, high=value * _NUMERICAL, says="exact discrete Laplace profile")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import cached_property
 
+import numpy as np
 import torch
 
 from dpaudit.accounting.discrete import discrete_gaussian_bounds, discrete_laplace_bounds
@@ -21,8 +22,8 @@ class DiscreteGaussian:
     """P(z) ∝ exp(−z²/2σ²) on the integers, exactly (``dpaudit.noise.exact_integers`` has the proof).
 
     Threat model: as for ``secure-gaussian``. Formal guarantee, for whole-number queries of L2 sensitivity Δ: Δ²/2σ²-zCDP
-    (Canonne, Kamath and Steinke 2020, Theorem 4, in each coordinate). Not claimed: constant time; anything about how
-    the query was counted.
+    (Canonne, Kamath and Steinke 2020, Theorem 4, in each coordinate). Not claimed: constant time; that a refusal
+    is private; anything about how the query was counted.
     """
 
     dim = None
@@ -33,7 +34,7 @@ class DiscreteGaussian:
         Raises:
             UsageError: not a number above 0 and at most 1e5.
         """
-        self._claim = Claim.parse(f"discrete-gaussian:sigma={sigma!r}")
+        self._claim = Claim.parse(f"discrete-gaussian:sigma={_plain(sigma)!r}")
         self._law = IntegerLaw.gaussian(self._claim.scale)
 
     @property
@@ -73,7 +74,7 @@ class DiscreteLaplace:
     """P(z) ∝ exp(−|z|/b) on the integers, exactly: two-sided geometric noise (Ghosh, Roughgarden, Sundararajan 2012).
 
     Threat model: as for ``secure-gaussian``. Formal guarantee, for whole-number queries of L1 sensitivity Δ₁: Δ₁/b-DP.
-    Not claimed: constant time; anything about how the query was counted.
+    Not claimed: constant time; that a refusal is private; anything about how the query was counted.
     """
 
     dim = None
@@ -84,7 +85,7 @@ class DiscreteLaplace:
         Raises:
             UsageError: not a number above 0 and at most 1e5.
         """
-        self._claim = Claim.parse(f"discrete-laplace:scale={scale!r}")
+        self._claim = Claim.parse(f"discrete-laplace:scale={_plain(scale)!r}")
         self._law = IntegerLaw.laplace(self._claim.scale)
 
     @property
@@ -116,3 +117,8 @@ class DiscreteLaplace:
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
         """For whole-number queries; see ``dpaudit.accounting.discrete.discrete_laplace_bounds``."""
         return discrete_laplace_bounds(delta, scale=self._claim.scale, sensitivity=host.sensitivity, dim=host.dim)
+
+
+def _plain(number: float) -> float:
+    """Python's own number for one of numpy's, whose ``repr`` is not a number."""
+    return float(number) if isinstance(number, np.number) else number

@@ -12,6 +12,7 @@ from dpaudit.accounting.discrete import discrete_laplace_bounds
 from dpaudit.claims import Claim
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, Stream
+from dpaudit.noise.lattice import in_dtype
 from dpaudit.noise.normal import check_shape
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import EpsilonBounds
@@ -38,9 +39,9 @@ class GeometricInversion:
     |k| is the largest m with V < 2·a^m/(1 + a), or 0, for a uniform V and a = exp(−1/scale): P(|k| ≥ m) = 2·a^m/(1 + a).
     Every value takes 8 bytes of ChaCha20, one logarithm and no branch, whatever it is.
 
-    Formal guarantee: P(|k| ≥ m) is right up to 2^-52 and a relative error of about scale·1e-15 (the logarithm's rounding),
+    Formal guarantee: P(|k| ≥ m) is right up to 2^-52 and a relative error of about 1e-14 (the logarithm's rounding),
     independently from value to value. Not claimed: an exact law (no |k| above 37·scale is ever drawn, so its ε is good
-    for δ of scale·1e-14 and more; ``discrete-laplace`` is exact), or constant time to the last cycle, which a
+    for δ of max(1, scale)·1e-13 and more; ``discrete-laplace`` is exact), or constant time to the last cycle, which a
     floating-point logarithm does not promise.
 
     Source: the inversion of Ghosh, Roughgarden and Sundararajan's geometric mechanism (2009, arXiv 0811.2841); ours in
@@ -73,10 +74,14 @@ class GeometricInversion:
     def sample(
         self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
     ) -> torch.Tensor:
-        """``n`` vectors of whole numbers, shape (n, d), drawn on the CPU; whole numbers that ``dtype`` lacks are rounded."""
+        """``n`` vectors of whole numbers, shape (n, d), drawn on the CPU; whole numbers that ``dtype`` lacks are rounded.
+
+        Raises:
+            UsageError: n or d below 1, or values beyond ``dtype``'s range.
+        """
         check_shape(n, d)
-        values = torch.from_numpy(self.integers(n * d, stream=stream).reshape(n, d))
-        return values.to(device=device, dtype=dtype or torch.float64)
+        values = torch.from_numpy(self.integers(n * d, stream=stream).reshape(n, d).astype(np.float64))
+        return in_dtype(values, dtype or torch.float64, device or torch.device("cpu"))
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
         """The exact law's, for whole-number queries; see ``dpaudit.accounting.discrete.discrete_laplace_bounds``."""

@@ -12,7 +12,7 @@ from dpaudit.noise.exact_integers import draw_integers
 from dpaudit.noise.exact_law import IntegerLaw
 from dpaudit.noise.normal import all_finite, check_query, check_shape
 
-__all__ = ["lattice_noise", "release_on_lattice"]
+__all__ = ["in_dtype", "lattice_noise", "release_on_lattice"]
 
 _CHUNK = 1 << 15
 _WHOLE = 2**53  # below it in magnitude every integer is a double
@@ -37,7 +37,7 @@ def lattice_noise(
     """
     check_shape(n, d)
     noise = draw_integers(n * d, law, stream=stream).reshape(n, d) * granularity
-    return _as(torch.from_numpy(noise), dtype or torch.float64, device or torch.device("cpu"))
+    return in_dtype(torch.from_numpy(noise), dtype or torch.float64, device or torch.device("cpu"))
 
 
 def release_on_lattice(
@@ -46,7 +46,7 @@ def release_on_lattice(
     """``granularity``·(K + Z) for each value: K the nearest integer to value/``granularity``, Z of that law.
 
     Same shape (n, d), dtype and device as ``query``, which is not changed. ``granularity`` is a power of two, so all is
-    exact in float64 while |K + Z| < 2^53; narrower types then get the nearest they have. Values with |K| > 2^53 −
+    exact in float64 while |K + Z| < 2^53; see :func:`in_dtype` for narrower types. Values with |K| > 2^53 −
     ``margin`` are refused, by a rule that looks at the value and not at the noise. If ``whole``, values off the lattice are
     refused rather than rounded.
 
@@ -63,7 +63,7 @@ def release_on_lattice(
         if np.abs(noise).max() >= _WHOLE:  # beyond the margin: never seen, and no reason to release it
             raise UsageError(f"{name}: noise beyond its margin of {margin} steps; nothing was released, release again")
         np.multiply(noise, granularity, out=out[at : at + _CHUNK])
-    return _as(torch.from_numpy(out.reshape(n, d)), query.dtype, query.device)
+    return in_dtype(torch.from_numpy(out.reshape(n, d)), query.dtype, query.device)
 
 
 def _steps(values: Array, *, margin: int, granularity: float, whole: bool, name: str) -> npt.NDArray[np.int64]:
@@ -83,8 +83,19 @@ def _steps(values: Array, *, margin: int, granularity: float, whole: bool, name:
     return nearest.astype(np.int64)
 
 
-def _as(exact: torch.Tensor, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+def in_dtype(exact: torch.Tensor, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Float64 values rounded to a floating-point ``dtype`` (float16 and bfloat16 by way of float32), 0 for −0.0.
+
+    An integer type must hold them as they are. Both this and the refusal look at nothing but the values: post-processing.
+
+    Raises:
+        UsageError: values that ``dtype`` cannot hold.
+    """
     out = exact.to(device=device, dtype=dtype)
-    if dtype != torch.float64 and not all_finite(out):
-        raise UsageError(f"dtype={dtype}: too narrow for values up to {float(exact.abs().max()):.3g}; use float64")
-    return out
+    if dtype == torch.float64:
+        return out
+    whole = not dtype.is_floating_point
+    if not (torch.equal(out.to("cpu", torch.float64), exact) if whole else all_finite(out)):
+        most = float(exact.abs().max())
+        raise UsageError(f"dtype={dtype}: too narrow for these values, up to {most:.3g} in size; use float64")
+    return out if whole else out.add_(0)

@@ -42,8 +42,9 @@ class SecureGaussian:
     Not claimed: constant time. Rejection makes a call's length vary; the number of trials does not depend on the noise
     drawn, but a table look-up and the number of terms in the last trial do, a little. Keep the time of single releases
     from the adversary. Nor: that the query was computed without error (its sensitivity must hold for the floating-point
-    result, not for the real one); that an error message is private (it names the value); erasure of the stream's bytes
-    from memory. ``claim`` names the continuous law that the noise is indistinguishable from above the lattice.
+    result, not for the real one); that a refusal is private (it tells that a value is beyond the limit, and names it: clip
+    the query to public bounds first); erasure of the stream's bytes from memory. ``claim`` names the continuous law that the
+    noise is indistinguishable from above the lattice.
     """
 
     dim = None
@@ -78,10 +79,11 @@ class SecureGaussian:
     def release(self, query: torch.Tensor, *, stream: Stream) -> torch.Tensor:
         """g·(K + Z) for each value of ``query`` (n, d), K its nearest multiple of g; same shape, dtype and device back.
 
-        float64 releases are exactly that, narrower ones the nearest that their type has. −0.0 is 0.
+        float64 releases are exactly that, narrower ones are it rounded (float16 by way of float32). −0.0 is 0.
 
         Raises:
-            UsageError: not floating-point of shape (n, d); NaN or infinite; or |value| above g·2^53 − 64σ.
+            UsageError: not floating-point of shape (n, d); NaN or infinite; |value| above g·2^53 − 64σ; or a release
+                that the dtype cannot hold.
         """
         return release_on_lattice(
             query,
@@ -109,12 +111,13 @@ def _granularity(sigma: float, given: float | None) -> float:
     if given is None and not -1022 <= exponent <= 969:
         raise UsageError(f"sigma={sigma}: multiples of σ·2^-24 up to 2^53 are no doubles; change the query's unit")
     g = math.ldexp(1.0, exponent) if given is None else given
-    if isinstance(g, (str, bool)) or not (0 < g < math.inf) or math.frexp(g)[0] != 0.5:
+    if isinstance(g, (str, bool)) or not 0 < g < math.inf or math.frexp(g)[0] != 0.5:
         raise UsageError(f"granularity={g}: must be a power of two; write e.g. {math.ldexp(1.0, exponent)!r}")
+    g = float(g)
     if not 1 <= sigma / g <= LARGEST_SCALE:
         raise UsageError(
             f"granularity={g}: must lie between sigma/2^32 and sigma={sigma}; write e.g. {math.ldexp(1.0, exponent)!r}"
         )
     if not 2.0**-1022 <= g <= 2.0**969:
         raise UsageError(f"granularity={g}: multiples of it up to 2^53 are no doubles; change the query's unit")
-    return float(g)
+    return g

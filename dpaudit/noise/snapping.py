@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from dpaudit.accounting._checks import positive, probability
+from dpaudit.accounting._checks import probability
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, Stream
 from dpaudit.noise.exact_log import log_near, log_rounded
+from dpaudit.noise.lattice import in_dtype
 from dpaudit.noise.normal import check_query, check_shape
 from dpaudit.types import EpsilonBounds
 
@@ -33,7 +34,8 @@ class Snapping:
     logarithm, Λ the least power of two ≥ λ; halves round up. All bits come from ``Stream.bytes``.
 
     ``epsilon`` is the ε of one coordinate at L1 sensitivity ``sensitivity`` Δ, rounding included: λ = (Δ + 2^-46·B)/ε.
-    Formal guarantee: (Δ/λ + 2^-46·B/λ)-DP, which is no more than ε, if Λ ≤ B ≤ 2^40·λ. Mironov's Theorem 1 has
+    Formal guarantee: (Δ/λ + 2^-46·B/λ)-DP, which is no more than ε, if Λ ≤ B ≤ 2^40·λ; but for
+    δ = (1 + e^ε)·2^-1022, as no U is smaller and no noise larger than 709·λ. Mironov's Theorem 1 has
     1/λ + 2^-49·B/λ at Δ = 1; the wider correction is for any Δ and rests on this proof, η = 2^-53.
 
     Given S, the outcome is a monotone function of U, and a cell of Λ·Z has borders b, odd multiples of Λ/2 with
@@ -49,9 +51,9 @@ class Snapping:
     enclosure; as everything after it is monotone, equal outcomes are that of LN, and unequal ones (about once in 2^45
     releases) go to a correctly rounded logarithm. So the release is that of the formula above, bit for bit.
 
-    Threat model: every bit of the release is seen; the stream's key is secret. Not claimed: constant time; privacy beyond
-    B, where values are clamped (an error of their own, not a leak); the query's own rounding. ``claim`` names the Laplace
-    law with the standard deviation of the released error, rounding included; the support is a lattice.
+    Threat model: every bit of the release is seen; the stream's key is secret. Not claimed: constant time; accuracy
+    beyond B, where values are clamped (an error of their own, not a leak); the query's own rounding. ``claim`` names the
+    Laplace law with the standard deviation of the released error, rounding included; the support is a lattice.
     """
 
     dim = None
@@ -63,11 +65,10 @@ class Snapping:
             UsageError: one of them no finite number > 0, or a bound below Λ or above 2^40·λ.
         """
         for name, value in (("epsilon", epsilon), ("sensitivity", sensitivity), ("bound", bound)):
-            if isinstance(value, (str, bool)):
+            if isinstance(value, (str, bool)) or not 0 < value < math.inf:
                 raise UsageError(f"{name}={value}: must be a finite number > 0")
-        positive(epsilon=epsilon, sensitivity=sensitivity, bound=bound)
-        self.bound = float(bound)
-        self.scale = (sensitivity + _EXTRA * bound) / epsilon * (1 + 2.0**-50)
+        epsilon, sensitivity, self.bound = float(epsilon), float(sensitivity), float(bound)
+        self.scale = (sensitivity + _EXTRA * self.bound) / epsilon * (1 + 2.0**-50)
         mantissa, exponent = math.frexp(self.scale)
         if not (math.isfinite(self.scale) and -900 <= exponent <= 900):
             raise UsageError(
@@ -101,10 +102,10 @@ class Snapping:
     def release(self, query: torch.Tensor, *, stream: Stream) -> torch.Tensor:
         """Snapped releases of ``query`` (n, d), values beyond the bound clamped; same shape, dtype and device back.
 
-        In float64 multiples of Λ, or ±bound; a narrower dtype gets the nearest it has (post-processing). −0.0 is 0.
+        In float64 multiples of Λ, or ±bound; a narrower dtype gets that rounded (post-processing). −0.0 is 0.
 
         Raises:
-            UsageError: not floating-point of shape (n, d), or NaN or infinite.
+            UsageError: not floating-point of shape (n, d); NaN or infinite; or a release that the dtype cannot hold.
         """
         n, d = check_query(query)
         values = query.detach().to("cpu", torch.float64).numpy().reshape(-1)
@@ -112,7 +113,7 @@ class Snapping:
         for at in range(0, len(out), _CHUNK):  # in cache
             part = np.clip(values[at : at + _CHUNK], -self.bound, self.bound)
             out[at : at + _CHUNK] = self._released(part, stream)
-        return torch.from_numpy(out.reshape(n, d)).to(device=query.device, dtype=query.dtype)
+        return in_dtype(torch.from_numpy(out.reshape(n, d)), query.dtype, query.device)
 
     def _released(self, x: Array, stream: Stream) -> Array:
         uniform, sign = _uniform(len(x), stream)
@@ -131,7 +132,10 @@ class Snapping:
         return np.clip(whole * self.granularity, -self.bound, self.bound)
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
-        """Δ₁/λ + d·2^-46·B/λ, Δ₁ = √d·Δ the L1 sensitivity that the host's L2 sensitivity allows; at δ = 0."""
+        """Δ₁/λ + d·2^-46·B/λ, Δ₁ = √d·Δ the L1 sensitivity that the host's L2 sensitivity allows.
+
+        At every δ above d·(1 + e^ε)·2^-1022.
+        """
         probability(delta)
         high = (math.sqrt(host.dim) * host.sensitivity + host.dim * _EXTRA * self.bound) / self.scale
         return EpsilonBounds(low=0.0, high=high, says="snapping (Mironov 2012, Theorem 1, with a wider correction)")
@@ -140,8 +144,8 @@ class Snapping:
 def _uniform(n: int, stream: Stream) -> tuple[Array, Array]:
     """``n`` doubles of (0, 1), each with probability its distance to the next, and as many fair signs ±1.
 
-    The exponent is the number of trailing zeros of a stream of bits, the mantissa 52 others. (Below 2^-1022, probability
-    2^-1022, it is 2^-1022.)
+    The exponent is the number of trailing zeros of a stream of bits, the mantissa 52 others. What would be below
+    2^-1022, probability 2^-1022, is put into the binade above it.
     """
     words = np.frombuffer(stream.bytes(16 * n), dtype="<u8").astype(np.uint64, copy=False).reshape(n, 2)
     first = words[:, 0]

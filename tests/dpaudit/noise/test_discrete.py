@@ -6,7 +6,7 @@ import pytest
 import scipy.stats
 import torch
 
-from dpaudit.accounting.discrete import discrete_laplace_bounds, discrete_laplace_delta
+from dpaudit.accounting.discrete import discrete_gaussian_bounds, discrete_laplace_bounds, discrete_laplace_delta
 from dpaudit.errors import UsageError
 from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.discrete import DiscreteGaussian, DiscreteLaplace
@@ -78,6 +78,20 @@ def test_broken_scales_are_refused(make, scale):
         make(scale)
 
 
+@pytest.mark.parametrize("number", [np.float64, np.float32, np.int64])
+def test_numpys_numbers_are_numbers(number):
+    assert DiscreteGaussian(sigma=number(3)).claim == "discrete-gaussian:sigma=3.0"
+    assert DiscreteLaplace(scale=number(3)).claim == "discrete-laplace:scale=3.0"
+
+
+@pytest.mark.parametrize("source", [DiscreteGaussian(sigma=1e3), DiscreteLaplace(scale=1e3)])
+def test_integers_do_not_wrap_around_in_a_narrow_type(source, stream):
+    noise = source.sample(20, 5, stream=stream.child(1))
+    assert torch.equal(source.sample(20, 5, stream=stream.child(1), dtype=torch.int16).double(), noise)
+    with pytest.raises(UsageError, match=r"dtype=torch\.int8: too narrow"):
+        source.sample(20, 5, stream=stream.child(1), dtype=torch.int8)
+
+
 # the same law as another exact sampler
 
 
@@ -143,3 +157,14 @@ def test_a_histogram_is_as_private_as_the_papers_say():
     assert DiscreteLaplace(scale=2.0).epsilon(1e-6, host=host).high == pytest.approx(0.5)
     bounds = DiscreteGaussian(sigma=10.0).epsilon(1e-6, host=host)
     assert 0.39 < bounds.low < bounds.high < 0.4
+
+
+@pytest.mark.parametrize("dim", [1, 3])
+@pytest.mark.parametrize(("scale", "sensitivity"), [(1e-170, 1.0), (1e-309, 2.0), (3.0, 1e200)])
+def test_a_loss_beyond_all_doubles_is_refused_in_words(dim, scale, sensitivity):
+    with pytest.raises(UsageError, match="rho=inf"):
+        discrete_gaussian_bounds(1e-5, scale=scale, sensitivity=sensitivity, dim=dim)
+
+
+def test_a_laplace_scale_far_below_one_promises_nothing():
+    assert discrete_laplace_bounds(1e-5, scale=1e-309, sensitivity=1.0, dim=1).high == math.inf

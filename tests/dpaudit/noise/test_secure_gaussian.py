@@ -371,6 +371,14 @@ def test_narrower_types_get_the_nearest_they_have(stream):
         SecureGaussian(sigma=1e5).release(torch.zeros((50, 2), dtype=torch.float16), stream=stream)
 
 
+def test_noise_below_a_narrow_type_is_zero_without_a_sign_and_integers_are_not_cut_off(stream):
+    released = SecureGaussian(sigma=1e-60).release(torch.zeros((20, 2), dtype=torch.float32), stream=stream)
+    assert not released.any()
+    assert not torch.signbit(released).any()
+    with pytest.raises(UsageError, match=r"dtype=torch\.int32: too narrow"):
+        SecureGaussian().sample(20, 2, stream=stream, dtype=torch.int32)
+
+
 def test_rows_of_any_layout_and_long_releases_across_chunks(stream):
     source = SecureGaussian()
     query = torch.arange(70_000 * 2, dtype=torch.float64).reshape(2, 70_000)

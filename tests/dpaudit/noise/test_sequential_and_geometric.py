@@ -122,6 +122,14 @@ def test_sequential_refuses_another_device(stream):
         SequentialLaplace().sample(1, 1, stream=stream, device=torch.device("meta"))
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float16])
+def test_inversion_does_not_wrap_around_or_overflow(dtype, stream):
+    noise = GeometricInversion(scale=1e5).sample(20, 5, stream=stream.child(1))
+    assert torch.equal(GeometricInversion(scale=1e5).sample(20, 5, stream=stream.child(1), dtype=torch.int32), noise)
+    with pytest.raises(UsageError, match="too narrow"):
+        GeometricInversion(scale=1e5).sample(20, 5, stream=stream.child(1), dtype=dtype)
+
+
 class Host:
     sensitivity, dim = 2.0, 1
 

@@ -199,6 +199,21 @@ def test_broken_options_are_refused(options, words):
         Snapping(**options)
 
 
+def test_single_precision_options_do_not_make_a_single_precision_scale():
+    """λ rounded to float32 may be too small for the ε that was asked for."""
+    options = {"epsilon": np.float32(0.3), "sensitivity": np.float32(1.0), "bound": np.float32(100.0)}
+    wide = Snapping(**{name: float(value) for name, value in options.items()})
+    assert type(Snapping(**options).scale) is float
+    assert Snapping(**options).scale == wide.scale
+
+
+def test_what_a_narrow_type_cannot_hold_is_refused_rather_than_infinite(stream):
+    query = torch.full((20, 2), 60_000.0, dtype=torch.float16)
+    assert torch.isfinite(Snapping().release(query, stream=stream)).all()
+    with pytest.raises(UsageError, match=r"dtype=torch\.float16: too narrow"):
+        Snapping(epsilon=1e-5).release(query, stream=stream)
+
+
 def test_the_same_stream_gives_the_same_releases_and_queries_are_checked(stream):
     source, query = Snapping(), torch.linspace(-5, 5, 40_000, dtype=torch.float64).reshape(2, 20_000)
     first = source.release(query, stream=stream.child(1))
