@@ -143,7 +143,9 @@ class SupportAttack(Protocol):
         """Whether each unit (coordinate, pair) of releases (t, k) can have come from ``value`` (k,), shape (t, u).
 
         One False rules the value out. Always all True at the value that a release was made from, if the mechanism is
-        the one that the attack is for.
+        the one that the attack is for. Each row is judged by itself, so that independent releases give independent
+        events; an attack that must look at several first offers ``settled(*releases)``, which returns one that no
+        longer does, and is asked for that before anything is counted.
 
         Raises:
             UsageError: shapes that do not fit, or numbers that are not finite.

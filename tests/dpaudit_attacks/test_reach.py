@@ -1,10 +1,15 @@
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 from dpaudit import registry
+from dpaudit.audit.epsilon import run_mechanism_audit
+from dpaudit.audit.epsilon.attacks import feasible as possible
+from dpaudit.audit.epsilon.attacks import named_attack, settled
+from dpaudit.audit.epsilon.judge import Claimed
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Attack, SupportAttack
 from dpaudit.stats import epsilon_lower_bound
@@ -247,3 +252,45 @@ def test_a_lattice_finer_than_float32_is_not_taken_for_float32():
         if v == 1:
             one_by_one = Reach(dtype="float32").feasible(y[narrow[:, 0]], np.ones(1))
             assert not one_by_one.all()
+
+
+@pytest.mark.parametrize("attack", ["reach", None])
+def test_rare_releases_of_another_format_change_no_event(attack):
+    """A law that has nothing to do with the value: float32 Laplace noise, and a float64 number in each half of releases."""
+    rng, made = np.random.default_rng(20), []
+
+    def release(value, n, *, timeout):
+        y = rng.laplace(size=(n, 1)).astype(np.float32).astype(np.float64)
+        if any(sum(made) <= row < sum(made) + n for row in (5_000, 35_000)):
+            y[0] += 2.0**-40
+        made.append(n)
+        return y
+
+    result = run_mechanism_audit(
+        SimpleNamespace(name="alike", release=release),
+        neighbours=(np.zeros(1), np.ones(1)),
+        claimed=Claimed(0.1, 0),
+        samples=20_000,
+        seed="1",
+        attack=attack,
+    )
+    assert sum(made) == 40_000
+    assert result.verdict == "no-finding"
+    assert result.epsilon.low == 0
+
+
+def test_chunks_and_neighbours_are_read_in_one_format(monkeypatch):
+    """Releases of one neighbour that happen to be float32 numbers are read as those of the other are."""
+    monkeypatch.setattr("dpaudit.audit.epsilon.attacks._AT_ONCE", 100)
+    rng = np.random.default_rng(21)
+    given = rng.laplace(size=(1000, 1)).astype(np.float32).astype(np.float64)
+    attack = named_attack("reach")
+    mixed = np.concatenate([given, [[0.1]]])
+    wide, narrow = settled(attack, given, mixed), settled(attack, given)
+    one = np.array([1.0])
+    np.testing.assert_array_equal(possible(wide, mixed, one)[:-1], possible(wide, given, one))
+    np.testing.assert_array_equal(possible(wide, given, one), possible(named_attack("reach:dtype=float64"), given, one))
+    expected = possible(named_attack("reach:dtype=float32"), given, one)
+    np.testing.assert_array_equal(possible(narrow, given, one), expected)
+    np.testing.assert_array_equal(possible(narrow, mixed, one)[:-1], expected)
+    assert not expected.all()

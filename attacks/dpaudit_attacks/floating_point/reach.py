@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -51,9 +52,10 @@ class Reach:
     of two divides normal numbers exactly, so there y·divisor takes the place of y.
 
     ``dtype="auto"`` takes releases for float32 if all that are given are float32 numbers, and for float64 otherwise; so give
-    all of a mechanism's releases at once. Where more than one reading is likely one suffices: whole numbers below 2^53
-    are feasible from each other (integer noise), and of float32 releases that are whole, or where v is no float32 (0.1,
-    which a float32 mechanism rounds), both formats are tried.
+    all of a mechanism's releases at once, or ask :meth:`settled`, as an audit does, which decides that once. Where more
+    than one reading is likely one suffices: whole numbers below 2^53 are feasible from each other (integer noise), and
+    of float32 releases that are whole, or where v is no float32 (0.1, which a float32 mechanism rounds), both formats
+    are tried.
     A mechanism that clamps to [lower, upper] can release a bound from any value.
 
     Formal guarantee: False means that no n exists, so for a mechanism of this form the true value is never ruled out.
@@ -70,6 +72,7 @@ class Reach:
     divisor: float = 1.0
     lower: float | None = None
     upper: float | None = None
+    _all_narrow: bool | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.dtype != "auto" and self.dtype not in _FORMATS:
@@ -92,6 +95,17 @@ class Reach:
                 outside the bounds.
         """
         return self._feasible(*checked(releases, value))
+
+    def settled(self, *releases: npt.NDArray[np.float64]) -> Reach:
+        """The same attack with "auto" decided once for all, by these parts of ``releases`` (t, k) together.
+
+        From then on each release is read by itself; one that is no float32 number, where these all were, as float64.
+        """
+        if self.dtype != "auto":
+            return self
+        found = copy.copy(self)
+        object.__setattr__(found, "_all_narrow", all(_narrow(y).all() for y in releases))
+        return found
 
     def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
         """Minus the number of coordinates that rule each candidate out, shape (t, m); 0 is feasible.
@@ -116,8 +130,7 @@ class Reach:
     def _feasible(self, y: Array, v: Array) -> npt.NDArray[np.bool_]:
         if self.dtype != "auto":
             return in_pieces(self._told, y, v) | self._at_bound(y)
-        with np.errstate(over="ignore", under="ignore"):
-            all_narrow = bool((y.astype(np.float32) == y).all())
+        all_narrow = bool(_narrow(y).all()) if self._all_narrow is None else self._all_narrow
         return in_pieces(partial(self._auto, all_narrow=all_narrow), y, v) | self._at_bound(y)
 
     def _told(self, y: Array, v: Array) -> npt.NDArray[np.bool_]:
@@ -128,7 +141,7 @@ class Reach:
         with np.errstate(over="ignore", under="ignore"):
             v32 = v.astype(np.float32)
         whole = np.rint(y) == y
-        narrow = all_narrow & np.isfinite(v32)
+        narrow = _narrow(y) & np.isfinite(v32) if all_narrow else np.zeros(y.shape, np.bool_)
         wide = ~narrow | (v32 != v) | whole
         out: npt.NDArray[np.bool_] = whole & (np.rint(v) == v) & (np.maximum(np.abs(y), np.abs(v)) < _WHOLE)
         for name, chosen in (("float32", narrow), ("float64", wide)):
@@ -161,9 +174,17 @@ class Reach:
             with np.errstate(over="ignore"):
                 written = [float(_FORMATS[name](bound)) for name in self._formats]
             if beyond(y, pick(written)).any():
-                raise UsageError(f"releases: some are {word} the bound {bound} that the mechanism is said to clamp to")
+                raise UsageError(
+                    f"releases: some are {word} the bound {bound} that the mechanism is said to clamp to; correct it"
+                )
             out |= np.isin(y, written)
         return out
+
+
+def _narrow(y: Array) -> npt.NDArray[np.bool_]:
+    """Which are float32 numbers."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(y.astype(np.float32) == y)
 
 
 def _added(y: npt.NDArray[Any], v: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -16,7 +16,7 @@ from dpaudit.interfaces import LearningAttack, ProbingAttack, SupportAttack
 from dpaudit.samplers.check import said
 from dpaudit.types import PluginOrigin, Reference
 
-__all__ = ["Named", "feasible", "named_attack", "origins", "probes", "scorer"]
+__all__ = ["Named", "feasible", "named_attack", "origins", "probes", "scorer", "settled"]
 
 _FITTING = ("reach", "laplace-support", "pair-inversion", "bit-features", "sensitivity", "timing")
 _METHODS = ("feasible", "learn", "pairs")
@@ -83,6 +83,24 @@ def feasible(attack: Named, releases: Array, value: Array) -> Bools:
             raise _wrong(attack, f"gave {units.dtype} of shape {units.shape}, wanted bool ({len(rows)}, units)")
         found[start : start + step] = units.all(axis=1)
     return found
+
+
+def settled(attack: Named, *releases: Array) -> Named:
+    """The attack that reads each release by itself, where it has a method ``settled`` that makes it so from ``releases``.
+
+    Otherwise what it decides from all the releases of one call may differ between the neighbours, or between parts of
+    one neighbour's, and its events would be no fixed ones. Parts have shape (t, k).
+
+    Raises:
+        UsageError, DpauditError: as in :func:`feasible`.
+    """
+    settle = getattr(attack.does, "settled", None)
+    if settle is None:
+        return attack
+    does = _asked(attack, settle, *releases)
+    if not isinstance(does, SupportAttack):
+        raise _wrong(attack, f"settled on {type(does).__name__}, wanted an attack like itself")
+    return replace(attack, does=does)
 
 
 def scorer(attack: Named, first: Array, second: Array, *, neighbours: tuple[Array, Array]) -> Callable[[Array], Array]:

@@ -98,7 +98,8 @@ def audit_pair(
     )
     if attack is None:
         rng = root.child("statistics").numpy()
-        more = [support_statistic(reach, neighbours)] if reach is not None and _as_long(drawn, neighbours) else []
+        looks = reach is not None and _as_long(drawn, neighbours)
+        more = [support_statistic(reach, neighbours, learn=drawn.learn)] if reach is not None and looks else []
         learned = learn(
             *drawn.learn,
             neighbours=neighbours,

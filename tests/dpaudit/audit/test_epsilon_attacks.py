@@ -11,7 +11,7 @@ import scipy.stats
 
 from dpaudit import registry
 from dpaudit.audit.epsilon import run_mechanism_audit
-from dpaudit.audit.epsilon.attacks import Named, named_attack
+from dpaudit.audit.epsilon.attacks import Named, named_attack, settled
 from dpaudit.audit.epsilon.judge import Claimed
 from dpaudit.audit.epsilon.pair import audit_pair
 from dpaudit.errors import DpauditError, SamplerCrashError, SamplerTimeoutError, UnknownNameError, UsageError
@@ -548,3 +548,9 @@ def test_unusual_mechanisms(name, install):
     neighbours = np.array(first, dtype=float), np.array(second, dtype=float)
     result = audit(make(np.random.default_rng(52)), None, neighbours=neighbours)
     assert result.verdict == verdict
+
+
+def test_an_attack_that_settles_on_something_else():
+    attack = Named("odd", SimpleNamespace(feasible=None, settled=lambda *_: 3))
+    with pytest.raises(DpauditError, match="attack=odd: settled on int"):
+        settled(attack, np.zeros((3, 1)))
