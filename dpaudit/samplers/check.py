@@ -39,7 +39,7 @@ def finite(values: npt.NDArray[np.float64], name: str) -> npt.NDArray[np.float64
         row, column = (int(i) for i in np.unravel_index(int(np.argmin(good)), values.shape))
         raise SamplerOutputError(
             f"sampler {name} gave {bad} of {values.size} values that are not finite, the first is "
-            f"[{row}, {column}]={values[row, column]}; noise must be finite, mend the sampler"
+            f"[{row}, {column}]={values[row, column]}; what is released must be finite, mend the sampler"
         )
     return values
 

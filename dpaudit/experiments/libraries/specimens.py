@@ -37,7 +37,7 @@ CASES = (
     _case("polar", "pair-inversion:sampler=polar", PAIR, gaussian(1, distance=_SQRT2)),
     _case("ziggurat", "reach", "0,1", gaussian(1)),
     _case("ziggurat:bits=32", "bit-features", "0,1", gaussian(1)),
-    _case("four-sum-gaussian", "reach", "0,1", gaussian(1)),
+    _case("four-sum-gaussian:dtype=f64", "reach", "0,1", gaussian(1)),
     _case("fine-lattice-gaussian", "reach", "0,1", gaussian(1)),
     _case("ideal-added-gaussian", "reach", "0,1", gaussian(1)),
     _case("ideal-added-gaussian", "pair-inversion:sampler=polar", PAIR, gaussian(1, distance=_SQRT2)),
