@@ -15,7 +15,7 @@ from dpaudit.errors import SamplerError
 from dpaudit.samplers import open_sampler
 
 LIMIT = 2.5
-GRACE = 5.0
+GRACE = 20.0 if "PYTEST_XDIST_WORKER" in os.environ else 5.0  # what is promised, where nothing else runs
 HEAD = "import ctypes, os, signal, subprocess, sys, time\n"
 SLEEP = "time.sleep(1000)"
 LATE = r"no answer before timeout="
