@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from dpaudit.interfaces import Stream
-from dpaudit.noise.floating_point.common import filled, unknown_epsilon
+from dpaudit.noise.floating_point.common import CpuSpecimen
 from dpaudit.noise.kernels import jit
 from dpaudit.noise.normal import check_sigma
 
 __all__ = ["BoxMullerF32", "BoxMullerF64"]
 
 
-class BoxMullerF32:
+class BoxMullerF32(CpuSpecimen):
     """LAB SPECIMEN. Box-Muller in float32 from two 24-bit uniforms a pair of outputs, as common libraries do.
 
     The flaw: a pair of outputs takes at most 2^48 values, no magnitude exceeds √(−2·ln 2^−24) ≈ 5.77σ, and whoever sees
@@ -26,39 +25,23 @@ class BoxMullerF32:
     (0, 1], every step rounded to float32 by numpy's own functions.
     """
 
-    dim = None
+    _name = "box-muller-f32"
+    _compute = np.float32
 
     def __init__(self, *, sigma: float = 1.0) -> None:
         """Noise of nominal standard deviation ``sigma`` a coordinate."""
         self.sigma = check_sigma(sigma)
 
-    @property
-    def claim(self) -> str:
-        return f"gaussian:sigma={self.sigma!r}"
-
-    def sample(
-        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
-    ) -> torch.Tensor:
-        """``n`` vectors, shape (n, d); CPU only, computed in float32 and then cast to ``dtype`` (float64 by default).
-
-        Raises:
-            UsageError: another device.
-        """
-
-        def fill(out: npt.NDArray[Any]) -> None:
-            bits = stream.numpy().integers(1, 2**24 + 1, size=(2, out.size // 2), dtype=np.uint32)
-            u1, u2 = bits.astype(np.float32) * np.float32(2.0**-24)
-            radius = np.sqrt(np.float32(-2) * np.log(u1)) * np.float32(self.sigma)
-            angle = np.float32(2 * math.pi) * u2
-            out[0::2] = radius * np.cos(angle)
-            out[1::2] = radius * np.sin(angle)
-
-        return filled(fill, n, d, name="box-muller-f32", dtype=dtype, device=device, compute=np.float32)
-
-    epsilon = unknown_epsilon
+    def _fill(self, out: npt.NDArray[Any], stream: Stream) -> None:
+        bits = stream.numpy().integers(1, 2**24 + 1, size=(2, out.size // 2), dtype=np.uint32)
+        u1, u2 = bits.astype(np.float32) * np.float32(2.0**-24)
+        radius = np.sqrt(np.float32(-2) * np.log(u1)) * np.float32(self.sigma)
+        angle = np.float32(2 * math.pi) * u2
+        out[0::2] = radius * np.cos(angle)
+        out[1::2] = radius * np.sin(angle)
 
 
-class BoxMullerF64:
+class BoxMullerF64(CpuSpecimen):
     """LAB SPECIMEN. Box-Muller in float64 from two 53-bit uniforms a pair: Python's ``random.gauss``, bit for bit.
 
     The flaw: as :class:`BoxMullerF32`'s with 2^106 values a pair. Outputs 2i and 2i+1 of the flattened block are a pair:
@@ -67,31 +50,14 @@ class BoxMullerF64:
     logarithm differs in the last bit now and then). Nothing exceeds √(−2·ln 2^−53) ≈ 8.57σ.
     """
 
-    dim = None
+    _name = "box-muller-f64"
 
     def __init__(self, *, sigma: float = 1.0) -> None:
         """Noise of nominal standard deviation ``sigma`` a coordinate."""
         self.sigma = check_sigma(sigma)
 
-    @property
-    def claim(self) -> str:
-        return f"gaussian:sigma={self.sigma!r}"
-
-    def sample(
-        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
-    ) -> torch.Tensor:
-        """``n`` vectors, shape (n, d); CPU only, computed in float64 and then cast to ``dtype`` (float64 by default).
-
-        Raises:
-            UsageError: another device.
-        """
-
-        def fill(out: npt.NDArray[Any]) -> None:
-            _gauss(out, self.sigma, stream.numpy())
-
-        return filled(fill, n, d, name="box-muller-f64", dtype=dtype, device=device)
-
-    epsilon = unknown_epsilon
+    def _fill(self, out: npt.NDArray[Any], stream: Stream) -> None:
+        _gauss(out, self.sigma, stream.numpy())
 
 
 @jit

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,11 @@ import numpy.typing as npt
 import torch
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Host
+from dpaudit.interfaces import Host, Stream
 from dpaudit.noise.normal import check_shape
 from dpaudit.types import EpsilonBounds
 
-__all__ = ["check_bits", "filled", "unknown_epsilon"]
+__all__ = ["CpuSpecimen", "check_bits"]
 
 
 def check_bits(bits: int, *, low: int, high: int) -> int:
@@ -29,32 +28,38 @@ def check_bits(bits: int, *, low: int, high: int) -> int:
     return bits
 
 
-def filled(
-    fill: Callable[[npt.NDArray[Any]], None],
-    n: int,
-    d: int,
-    *,
-    name: str,
-    dtype: torch.dtype | None,
-    device: torch.device | None,
-    compute: type[np.floating[Any]] = np.float64,
-) -> torch.Tensor:
-    """What ``fill`` writes, shape (n, d), row by row, cast to ``dtype`` (float64 by default).
+class CpuSpecimen:
+    """What the specimens have in common: a CPU block that ``_fill`` writes, and no ε. Gaussian unless ``claim`` says not."""
 
-    ``fill`` gets a flat array of type ``compute`` and even length, n·d or one more, so that pairs always fit.
+    dim = None
+    sigma: float
+    _name: str
+    _compute: type[np.floating[Any]] = np.float64
 
-    Raises:
-        UsageError: n or d below 1, or a device other than the CPU (``name`` is the source's, for the message).
-    """
-    check_shape(n, d)
-    if device is not None and device.type != "cpu":
-        raise UsageError(f"device={device}: {name} replays a CPU sampler; use device=cpu")
-    out = np.empty((n * d + 1) // 2 * 2, compute)
-    fill(out)
-    return torch.from_numpy(out[: n * d].reshape(n, d)).to(dtype or torch.float64)
+    @property
+    def claim(self) -> str:
+        return f"gaussian:sigma={self.sigma!r}"
 
+    def sample(
+        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
+    ) -> torch.Tensor:
+        """``n`` vectors, shape (n, d); CPU only, computed as the class says and then cast to ``dtype`` (float64 by default).
 
-def unknown_epsilon(source: object, delta: float, *, host: Host) -> EpsilonBounds:
-    """Nothing is proven: the set of reachable outputs depends on the value, so no finite ε is known."""
-    del source, delta, host
-    return EpsilonBounds(low=0.0, high=math.inf, says="unknown: porous floating-point support")
+        Raises:
+            UsageError: n or d below 1, or another device.
+        """
+        check_shape(n, d)
+        if device is not None and device.type != "cpu":
+            raise UsageError(f"device={device}: {self._name} replays a CPU sampler; use device=cpu")
+        out = np.empty((n * d + 1) // 2 * 2, self._compute)
+        self._fill(out, stream)
+        return torch.from_numpy(out[: n * d].reshape(n, d)).to(dtype or torch.float64)
+
+    def _fill(self, out: npt.NDArray[Any], stream: Stream) -> None:
+        """Write noise to ``out``, flat, row by row: n·d values or one more, so that pairs always fit."""
+        raise NotImplementedError
+
+    def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
+        """Nothing is proven: the set of reachable outputs depends on the value, so no finite ε is known."""
+        del delta, host
+        return EpsilonBounds(low=0.0, high=math.inf, says="unknown: porous floating-point support")

@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Stream
-from dpaudit.noise.floating_point.common import filled, unknown_epsilon
+from dpaudit.noise.floating_point.common import CpuSpecimen
 from dpaudit.noise.floating_point.ideal_added import fill_ideal_normal
 from dpaudit.noise.normal import check_sigma
 
 __all__ = ["FineLatticeGaussian"]
 
 
-class FineLatticeGaussian:
+class FineLatticeGaussian(CpuSpecimen):
     """LAB SPECIMEN. Normals cut to multiples of g (towards zero), with g too small for the sum of value and noise to keep.
 
     A lattice protects if every value, every noise and every sum is a multiple of g *and a float*: then value + noise is
@@ -31,7 +30,7 @@ class FineLatticeGaussian:
     is larger than the release and off the lattice's exact range, as with noise on no lattice at all.
     """
 
-    dim = None
+    _name = "fine-lattice-gaussian"
 
     def __init__(self, *, sigma: float = 1.0, granularity: float | None = None) -> None:
         """Noise of nominal standard deviation ``sigma`` on multiples of ``granularity``: by default 2^−8 of ulp(σ).
@@ -54,25 +53,8 @@ class FineLatticeGaussian:
             raise UsageError(f"granularity={g}: below 2^-100·sigma is no lattice; use ideal-added-gaussian")
         self.granularity = float(g)
 
-    @property
-    def claim(self) -> str:
-        return f"gaussian:sigma={self.sigma!r}"
-
-    def sample(
-        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
-    ) -> torch.Tensor:
-        """``n`` vectors, shape (n, d); CPU only, rounded to float64 and then cast to ``dtype`` (float64 by default).
-
-        Raises:
-            UsageError: another device.
-        """
-
-        def fill(out: npt.NDArray[Any]) -> None:
-            fill_ideal_normal(out, sigma=self.sigma, stream=stream)
-            out /= self.granularity
-            np.trunc(out, out=out)  # rint would round a second time, with ties to even multiples
-            out *= self.granularity
-
-        return filled(fill, n, d, name="fine-lattice-gaussian", dtype=dtype, device=device)
-
-    epsilon = unknown_epsilon
+    def _fill(self, out: npt.NDArray[Any], stream: Stream) -> None:
+        fill_ideal_normal(out, sigma=self.sigma, stream=stream)
+        out /= self.granularity
+        np.trunc(out, out=out)  # rint would round a second time, with ties to even multiples
+        out *= self.granularity

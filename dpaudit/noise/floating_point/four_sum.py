@@ -11,7 +11,7 @@ import torch
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import NoiseSource, Stream
 from dpaudit.noise.floating_point.box_muller import BoxMullerF32, BoxMullerF64
-from dpaudit.noise.floating_point.common import filled, unknown_epsilon
+from dpaudit.noise.floating_point.common import CpuSpecimen
 from dpaudit.noise.normal import check_sigma
 
 __all__ = ["FourSumGaussian"]
@@ -22,7 +22,7 @@ _WIDTHS: dict[str, tuple[torch.dtype, type[np.floating[Any]]]] = {
 }
 
 
-class FourSumGaussian:
+class FourSumGaussian(CpuSpecimen):
     """LAB SPECIMEN. Half the sum of four Box-Muller normals, as Opacus draws noise in ``secure_mode``.
 
     Four independent draws of the whole block, of standard deviation σ each, are added one after the other to zeros in
@@ -35,7 +35,7 @@ class FourSumGaussian:
     and then shows by release − value being a float32 or not.
     """
 
-    dim = None
+    _name = "four-sum-gaussian"
 
     def __init__(self, *, sigma: float = 1.0, dtype: str = "f32") -> None:
         """Noise of nominal standard deviation ``sigma`` a coordinate, computed in ``dtype``: f32 or f64.
@@ -46,28 +46,11 @@ class FourSumGaussian:
         if dtype not in _WIDTHS:
             raise UsageError(f"dtype={dtype}: must be f32 or f64")
         self.sigma, self.dtype = check_sigma(sigma), dtype
+        self._wide, self._compute = _WIDTHS[dtype]
         self._base: NoiseSource = (BoxMullerF32 if dtype == "f32" else BoxMullerF64)(sigma=self.sigma)
 
-    @property
-    def claim(self) -> str:
-        return f"gaussian:sigma={self.sigma!r}"
-
-    def sample(
-        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
-    ) -> torch.Tensor:
-        """``n`` vectors, shape (n, d); CPU only, computed as configured, then cast to ``dtype`` (float64 by default).
-
-        Raises:
-            UsageError: another device.
-        """
-        wide, compute = _WIDTHS[self.dtype]
-
-        def fill(out: npt.NDArray[Any]) -> None:
-            out[:] = 0
-            for i in range(4):
-                out += self._base.sample(1, out.size, stream=stream.child("four-sum", i), dtype=wide).numpy()[0]
-            out /= 2
-
-        return filled(fill, n, d, name="four-sum-gaussian", dtype=dtype, device=device, compute=compute)
-
-    epsilon = unknown_epsilon
+    def _fill(self, out: npt.NDArray[Any], stream: Stream) -> None:
+        out[:] = 0
+        for i in range(4):
+            out += self._base.sample(1, out.size, stream=stream.child("four-sum", i), dtype=self._wide).numpy()[0]
+        out /= 2

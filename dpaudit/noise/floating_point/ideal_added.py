@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from dpaudit.interfaces import Stream
-from dpaudit.noise.floating_point.common import filled, unknown_epsilon
+from dpaudit.noise.floating_point.common import CpuSpecimen
 from dpaudit.noise.kernels import _next, _start, inline, jit, seed_words
 from dpaudit.noise.normal import check_sigma
 
 __all__ = ["IdealAddedGaussian", "fill_ideal_normal"]
 
 
-class IdealAddedGaussian:
+class IdealAddedGaussian(CpuSpecimen):
     """LAB SPECIMEN. Real numbers from N(0, σ²), each rounded once to the nearest float64: a sampler without a grid.
 
     The flaw: only in what follows. Noise is rounded on the grid of *its own* magnitude, then added to a value and rounded
@@ -28,31 +27,14 @@ class IdealAddedGaussian:
     N(0, σ²). Not claimed: cryptographic unpredictability, or ideal rounding of results that are subnormal.
     """
 
-    dim = None
+    _name = "ideal-added-gaussian"
 
     def __init__(self, *, sigma: float = 1.0) -> None:
         """Noise of standard deviation ``sigma`` a coordinate."""
         self.sigma = check_sigma(sigma)
 
-    @property
-    def claim(self) -> str:
-        return f"gaussian:sigma={self.sigma!r}"
-
-    def sample(
-        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
-    ) -> torch.Tensor:
-        """``n`` vectors, shape (n, d); CPU only, rounded to float64 and then cast to ``dtype`` (float64 by default).
-
-        Raises:
-            UsageError: another device.
-        """
-
-        def fill(out: npt.NDArray[Any]) -> None:
-            fill_ideal_normal(out, sigma=self.sigma, stream=stream)
-
-        return filled(fill, n, d, name="ideal-added-gaussian", dtype=dtype, device=device)
-
-    epsilon = unknown_epsilon
+    def _fill(self, out: npt.NDArray[Any], stream: Stream) -> None:
+        fill_ideal_normal(out, sigma=self.sigma, stream=stream)
 
 
 def fill_ideal_normal(out: npt.NDArray[np.float64], *, sigma: float, stream: Stream) -> None:

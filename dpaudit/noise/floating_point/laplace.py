@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Stream
-from dpaudit.noise.floating_point.common import check_bits, filled, unknown_epsilon
+from dpaudit.noise.floating_point.common import CpuSpecimen, check_bits
 from dpaudit.noise.kernels import jit
 
 __all__ = ["NaiveLaplace"]
 
 
-class NaiveLaplace:
+class NaiveLaplace(CpuSpecimen):
     """LAB SPECIMEN. Laplace noise of density ∝ exp(−|x|/b) from the logarithm of one uniform in float64.
 
     ``form="log"``: ±b·ln U with U = k·2^−bits, k from 1 to 2^bits, and a fair sign. ``form="numpy"``: numpy's own
@@ -30,7 +29,7 @@ class NaiveLaplace:
     magnitude exceeds b·bits·ln 2.
     """
 
-    dim = None
+    _name = "naive-laplace"
 
     def __init__(self, *, scale: float = 1.0, bits: int = 53, form: str = "log") -> None:
         """Noise of nominal scale b = ``scale``, a standard deviation of √2·b; ``bits`` (8 to 53) of the uniform.
@@ -43,36 +42,19 @@ class NaiveLaplace:
         if form not in ("log", "numpy"):
             raise UsageError(f"form={form}: must be log or numpy")
         self.scale, self.bits, self.form = float(scale), check_bits(bits, low=8, high=53), form
+        self.sigma = math.sqrt(2) * self.scale
 
     @property
     def claim(self) -> str:
         return f"laplace:scale={self.scale!r}"
 
-    @property
-    def sigma(self) -> float:
-        """Standard deviation √2·b."""
-        return math.sqrt(2) * self.scale
-
-    def sample(
-        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
-    ) -> torch.Tensor:
-        """``n`` vectors, shape (n, d); CPU only, computed in float64 and then cast to ``dtype`` (float64 by default).
-
-        Raises:
-            UsageError: another device.
-        """
+    def _fill(self, out: npt.NDArray[Any], stream: Stream) -> None:
         grid = 2**self.bits
-
-        def fill(out: npt.NDArray[Any]) -> None:
-            rng = stream.numpy()
-            if self.form == "numpy":
-                _numpy_form(out, rng.integers(1, grid, size=out.size, dtype=np.int64), self.scale, 1 / grid)
-            else:  # k above, the sign in the last bit
-                _log_form(out, rng.integers(2, 2 * grid + 2, size=out.size, dtype=np.int64), self.scale, 1 / grid)
-
-        return filled(fill, n, d, name="naive-laplace", dtype=dtype, device=device)
-
-    epsilon = unknown_epsilon
+        rng = stream.numpy()
+        if self.form == "numpy":
+            _numpy_form(out, rng.integers(1, grid, size=out.size, dtype=np.int64), self.scale, 1 / grid)
+        else:  # k above, the sign in the last bit
+            _log_form(out, rng.integers(2, 2 * grid + 2, size=out.size, dtype=np.int64), self.scale, 1 / grid)
 
 
 @jit

@@ -6,17 +6,16 @@ import math
 from typing import Any
 
 import numpy.typing as npt
-import torch
 
 from dpaudit.interfaces import Stream
-from dpaudit.noise.floating_point.common import filled, unknown_epsilon
+from dpaudit.noise.floating_point.common import CpuSpecimen
 from dpaudit.noise.kernels import jit
 from dpaudit.noise.normal import check_sigma
 
 __all__ = ["Polar"]
 
 
-class Polar:
+class Polar(CpuSpecimen):
     """LAB SPECIMEN. Marsaglia's polar method in float64: numpy's ``RandomState.normal``, bit for bit.
 
     The flaw: outputs 2i and 2i+1 of the flattened block are σ·(f·x₂) and σ·(f·x₁) with x = 2U − 1, U multiples of 2^−53
@@ -28,31 +27,14 @@ class Polar:
     non-x86 builds) gives the same bits.
     """
 
-    dim = None
+    _name = "polar"
 
     def __init__(self, *, sigma: float = 1.0) -> None:
         """Noise of nominal standard deviation ``sigma`` a coordinate."""
         self.sigma = check_sigma(sigma)
 
-    @property
-    def claim(self) -> str:
-        return f"gaussian:sigma={self.sigma!r}"
-
-    def sample(
-        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
-    ) -> torch.Tensor:
-        """``n`` vectors, shape (n, d); CPU only, computed in float64 and then cast to ``dtype`` (float64 by default).
-
-        Raises:
-            UsageError: another device.
-        """
-
-        def fill(out: npt.NDArray[Any]) -> None:
-            _legacy_gauss(out, self.sigma, stream.numpy())
-
-        return filled(fill, n, d, name="polar", dtype=dtype, device=device)
-
-    epsilon = unknown_epsilon
+    def _fill(self, out: npt.NDArray[Any], stream: Stream) -> None:
+        _legacy_gauss(out, self.sigma, stream.numpy())
 
 
 @jit

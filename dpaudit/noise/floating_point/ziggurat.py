@@ -8,17 +8,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from dpaudit.interfaces import Stream
-from dpaudit.noise.floating_point.common import check_bits, filled, unknown_epsilon
+from dpaudit.noise.floating_point.common import CpuSpecimen, check_bits
 from dpaudit.noise.kernels import _TAIL, _layers, _next, _rare, _start, jit, seed_words
 from dpaudit.noise.normal import check_sigma
 
 __all__ = ["Ziggurat"]
 
 
-class Ziggurat:
+class Ziggurat(CpuSpecimen):
     """LAB SPECIMEN. Normals by ziggurat with 256 layers from words of ``bits`` bits, one word a value mostly.
 
     A word's low 8 bits are the layer, the next the sign, and the p = min(bits − 9, 52) above them the position: a value
@@ -34,7 +33,7 @@ class Ziggurat:
     Source: Marsaglia and Tsang 2000, in Doornik's arrangement (2005); tables from ``dpaudit.noise.kernels``.
     """
 
-    dim = None
+    _name = "ziggurat"
 
     def __init__(self, *, sigma: float = 1.0, bits: int = 64) -> None:
         """Noise of nominal standard deviation ``sigma`` a coordinate from words of ``bits`` bits (24 to 64).
@@ -44,26 +43,9 @@ class Ziggurat:
         """
         self.sigma, self.bits = check_sigma(sigma), check_bits(bits, low=24, high=64)
 
-    @property
-    def claim(self) -> str:
-        return f"gaussian:sigma={self.sigma!r}"
-
-    def sample(
-        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
-    ) -> torch.Tensor:
-        """``n`` vectors, shape (n, d); CPU only, computed in float64 and then cast to ``dtype`` (float64 by default).
-
-        Raises:
-            UsageError: another device.
-        """
-
-        def fill(out: npt.NDArray[Any]) -> None:
-            tables = _tables(min(self.bits - 9, 52))
-            _ziggurat(out, self.sigma, *tables, min(self.bits, 52), seed_words(stream.child("ziggurat")))
-
-        return filled(fill, n, d, name="ziggurat", dtype=dtype, device=device)
-
-    epsilon = unknown_epsilon
+    def _fill(self, out: npt.NDArray[Any], stream: Stream) -> None:
+        tables = _tables(min(self.bits - 9, 52))
+        _ziggurat(out, self.sigma, *tables, min(self.bits, 52), seed_words(stream.child("ziggurat")))
 
 
 @cache
