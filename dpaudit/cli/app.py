@@ -213,6 +213,8 @@ def mechanism(
 
     LIB:MECH — a library's mechanism with options, e.g. numpy:laplace:scale=1, opendp:laplace:scale=1
 
+    NAME — a registered source, which releases the value itself or is added to it, e.g. secure-gaussian:sigma=1
+
     python:MODULE:FUNCTION — f(value, n) -> n releases
 
     command:'./mechanism --value={value} {n}' — n releases as little-endian float64 on stdout

@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import time
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -114,14 +115,7 @@ class CommandSampler:
 
         Raises as :meth:`draw` does; ``timeout`` is for all of them.
         """
-        request(n, d, timeout, calls=calls)
-        deadline = time.monotonic() + timeout
-        values, seconds = np.empty((calls, n, d)), np.empty(calls)
-        for i in range(calls):
-            started = time.perf_counter()
-            values[i] = self.draw(n, d, timeout=max(deadline - time.monotonic(), _LEAST))
-            seconds[i] = time.perf_counter() - started
-        return values.reshape(calls * n, d), seconds
+        return timed_draws(self.draw, calls, n, d, timeout=timeout)
 
     def again(self) -> CommandSampler:
         """The same program; every draw is a process of its own anyway."""
@@ -174,3 +168,19 @@ class CommandSampler:
             f"sampler {self.name} wrote {shown!r}, which is not a number; "
             "text is decimal numbers between white space, without text_mode it is binary"
         )
+
+
+def timed_draws(draw: Callable[..., Array], calls: int, n: int, d: int, *, timeout: float) -> tuple[Array, Array]:
+    """``draw(n, d, timeout=…)``, ``calls`` times within ``timeout`` seconds: values (calls·n, d), and each call's seconds.
+
+    Raises:
+        UsageError, SamplerError: as ``draw`` does.
+    """
+    request(n, d, timeout, calls=calls)
+    deadline = time.monotonic() + timeout
+    values, seconds = np.empty((calls, n, d)), np.empty(calls)
+    for i in range(calls):
+        started = time.perf_counter()
+        values[i] = draw(n, d, timeout=max(deadline - time.monotonic(), _LEAST))
+        seconds[i] = time.perf_counter() - started
+    return values.reshape(calls * n, d), seconds

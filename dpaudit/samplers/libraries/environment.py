@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy.typing as npt
 
 from dpaudit.errors import MissingExtraError, UsageError
 from dpaudit.samplers.check import finite, plain_f64, request
+from dpaudit.samplers.command import timed_draws
 from dpaudit.samplers.libraries.adapter import Mechanism, claimed, find, refuse_data, whole_numbers
 from dpaudit.samplers.libraries.versions import advice, installed
 from dpaudit.samplers.programs import doubles
@@ -245,11 +245,4 @@ class EnvironmentNoise:
 
         Raises as :meth:`draw` does; ``timeout`` is for all of them.
         """
-        request(n, d, timeout, calls=calls)
-        deadline = time.monotonic() + timeout
-        values, seconds = np.empty((calls, n, d)), np.empty(calls)
-        for i in range(calls):
-            started = time.perf_counter()
-            values[i] = self.draw(n, d, timeout=max(deadline - time.monotonic(), 1e-3))
-            seconds[i] = time.perf_counter() - started
-        return values.reshape(calls * n, d), seconds
+        return timed_draws(self.draw, calls, n, d, timeout=timeout)
