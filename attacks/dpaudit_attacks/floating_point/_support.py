@@ -7,6 +7,7 @@ any n of T leads from v to y, then the nearest one to r on one of its two sides 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +88,30 @@ def single(y: Array, kind: type[np.floating[Any]], why: str) -> npt.NDArray[Any]
         bad = float(y[narrow != y][0])
         raise UsageError(f"releases: {bad!r} is no {np.dtype(kind).name} number, but {why}; choose another")
     return narrow
+
+
+class Scored(ABC):
+    """The :class:`~dpaudit.interfaces.Attack` that a support attack is as well, by what ``_feasible`` says."""
+
+    @abstractmethod
+    def _feasible(self, y: Array, v: Array) -> npt.NDArray[np.bool_]:
+        """Of releases (t, k) and values (1, k) or (t, k), both checked: (t, u) for u units."""
+
+    def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+        """Minus the number of units that rule each candidate out, shape (t, m); 0 is feasible.
+
+        Raises:
+            UsageError: as for ``feasible``.
+        """
+        return scores_of(self._feasible, releases, candidates)
+
+    def evidence(self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor) -> Mapping[str, Any]:
+        """How many releases rule out the truth, and how many another candidate.
+
+        Raises:
+            UsageError: as for ``feasible``.
+        """
+        return evidence_of(self._feasible, releases, candidates, truth)
 
 
 def scores_of(kernel: Kernel, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +13,15 @@ import numpy.typing as npt
 from dpaudit.errors import UsageError
 from dpaudit_attacks.floating_point._support import (
     Array,
+    Scored,
     checked,
-    evidence_of,
     in_pieces,
     number,
-    scores_of,
     single,
 )
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 __all__ = ["LaplaceSupport"]
 
@@ -34,7 +32,7 @@ _PROBE = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaplaceSupport:
+class LaplaceSupport(Scored):
     """Which values cannot lead to a release by adding Laplace noise of a known sampler and scale.
 
     A sampler turns U = k·2^−bits into noise, so it hits few of the floats: its values lie b·exp(|noise|/b)·2^(1−bits)
@@ -88,22 +86,6 @@ class LaplaceSupport:
                 float32 numbers or a torch that draws in another way.
         """
         return self._feasible(*checked(releases, value))
-
-    def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-        """Minus the number of coordinates that rule each candidate out, shape (t, m); 0 is feasible.
-
-        Raises:
-            UsageError: as for :meth:`feasible`.
-        """
-        return scores_of(self._feasible, releases, candidates)
-
-    def evidence(self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor) -> Mapping[str, Any]:
-        """How many releases rule out the truth, and how many another candidate.
-
-        Raises:
-            UsageError: as for :meth:`feasible`.
-        """
-        return evidence_of(self._feasible, releases, candidates, truth)
 
     def _feasible(self, y: Array, v: Array) -> npt.NDArray[np.bool_]:
         return in_pieces(self._tabulated if self.sampler == "torch" else self._replayed, y, v)

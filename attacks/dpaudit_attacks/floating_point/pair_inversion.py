@@ -8,7 +8,7 @@ Ohrimenko 2022, arXiv 2112.05307, Section 4).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,13 +16,13 @@ import numpy.typing as npt
 
 from dpaudit.errors import UsageError
 from dpaudit.registry import nearest
-from dpaudit_attacks.floating_point._support import Array, checked, evidence_of, scores_of, single
+from dpaudit_attacks.floating_point._support import Array, Scored, checked, single
 from dpaudit_attacks.floating_point.replay.layout import BLOCK, Layout, in_order, in_tensors, short
 from dpaudit_attacks.floating_point.replay.release import Addition
 from dpaudit_attacks.floating_point.replay.samplers import Replay, verified
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 __all__ = ["PairInversion"]
 
@@ -42,7 +42,7 @@ _SAMPLERS = {
 _AT_ONCE = 1 << 16
 
 
-class PairInversion:
+class PairInversion(Scored):
     """Rules out values for which no pair of uniforms gives a pair of released numbers.
 
     ``sampler`` is whose noise it is:
@@ -133,22 +133,6 @@ class PairInversion:
                 of the number type.
         """
         return self._feasible(*checked(releases, value))
-
-    def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-        """Minus the number of units that rule each candidate out, shape (t, m); 0 is feasible.
-
-        Raises:
-            UsageError: as for :meth:`feasible`.
-        """
-        return scores_of(self._feasible, releases, candidates)
-
-    def evidence(self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor) -> Mapping[str, Any]:
-        """How many releases rule out the truth, and how many another candidate.
-
-        Raises:
-            UsageError: as for :meth:`feasible`.
-        """
-        return evidence_of(self._feasible, releases, candidates, truth)
 
     def _feasible(self, y: Array, v: Array) -> Bools:
         """Of releases (t, k) and values (1, k) or (t, k)."""

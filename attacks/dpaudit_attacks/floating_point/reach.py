@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,16 +14,15 @@ import numpy.typing as npt
 from dpaudit.errors import UsageError
 from dpaudit_attacks.floating_point._support import (
     Array,
+    Scored,
     checked,
-    evidence_of,
     in_pieces,
     number,
-    scores_of,
     single,
 )
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 __all__ = ["Reach"]
 
@@ -35,7 +33,7 @@ _WHOLE = 2.0**53
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reach:
+class Reach(Scored):
     """Which values cannot lead to a release by adding a float to them, whatever sampler made that float.
 
     The mechanism is release = fl(fl(v + n) / divisor), rounded to nearest even at each step, in the format ``dtype``;
@@ -106,22 +104,6 @@ class Reach:
         found = copy.copy(self)
         object.__setattr__(found, "_all_narrow", all(_narrow(y).all() for y in releases))
         return found
-
-    def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-        """Minus the number of coordinates that rule each candidate out, shape (t, m); 0 is feasible.
-
-        Raises:
-            UsageError: as for :meth:`feasible`.
-        """
-        return scores_of(self._feasible, releases, candidates)
-
-    def evidence(self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor) -> Mapping[str, Any]:
-        """How many releases rule out the truth, and how many another candidate.
-
-        Raises:
-            UsageError: as for :meth:`feasible`.
-        """
-        return evidence_of(self._feasible, releases, candidates, truth)
 
     @property
     def _formats(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ Promise = Literal["DP", "none", "specimen"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """``mechanism``, ``attack`` and ``neighbours`` as on the command line; ``epsilon`` and ``delta`` are what is claimed.
+    """``mechanism``, ``attack`` and ``neighbours`` as on the command line; ``claim`` is the (ε, δ) that is claimed.
 
     ``promise`` is "DP" where the library itself promises differential privacy of this mechanism; "none" where it is a
     generator of random numbers to which people add the value themselves (then the claim is that of the law in real
@@ -29,11 +29,19 @@ class Case:
     mechanism: str
     attack: str
     neighbours: str | None
-    epsilon: float
-    delta: float
+    claim: tuple[float, float]
     promise: Promise
     samples: int = 20_000
     draft: str = ""
+
+    @property
+    def epsilon(self) -> float:
+        """What is claimed, at :attr:`delta`."""
+        return self.claim[0]
+
+    @property
+    def delta(self) -> float:
+        return self.claim[1]
 
     @property
     def name(self) -> str:

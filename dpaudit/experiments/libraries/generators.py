@@ -17,14 +17,12 @@ _SQRT2 = math.sqrt(2)
 
 
 def _case(mechanism: str, attack: str, neighbours: str, claim: tuple[float, float], **more: Any) -> Case:
-    epsilon, delta = claim
     return Case(
         library=mechanism.partition(":")[0],
         mechanism=mechanism,
         attack=attack,
         neighbours=neighbours,
-        epsilon=epsilon,
-        delta=delta,
+        claim=claim,
         promise="none",
         **more,
     )

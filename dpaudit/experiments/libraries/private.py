@@ -16,15 +16,13 @@ _PURE, _APPROXIMATE = (1.0, 0.0), (1.0, DELTA)
 
 
 def _case(mechanism: str, attack: str, neighbours: str | None, claim: tuple[float, float], **more: Any) -> Case:
-    epsilon, delta = claim
     name = mechanism.partition(":")[0]
     return Case(
         library=name if name in _OTHERS else "dpaudit",
         mechanism=mechanism,
         attack=attack,
         neighbours=neighbours,
-        epsilon=epsilon,
-        delta=delta,
+        claim=claim,
         promise="DP",
         **more,
     )

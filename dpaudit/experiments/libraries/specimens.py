@@ -15,14 +15,12 @@ _SUMS = "python:dpaudit.noise.floating_point.sums"
 
 
 def _case(mechanism: str, attack: str, neighbours: str | None, claim: tuple[float, float], **more: Any) -> Case:
-    epsilon, delta = claim
     return Case(
         library="dpaudit specimens",
         mechanism=mechanism,
         attack=attack,
         neighbours=neighbours,
-        epsilon=epsilon,
-        delta=delta,
+        claim=claim,
         promise="specimen",
         **more,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ def check_bits(bits: int, *, low: int, high: int) -> int:
     return bits
 
 
-class CpuSpecimen:
+class CpuSpecimen(ABC):
     """What the specimens have in common: a CPU block that ``_fill`` writes, and no ε. Gaussian unless ``claim`` says not."""
 
     dim = None
@@ -55,9 +56,9 @@ class CpuSpecimen:
         self._fill(out, stream)
         return torch.from_numpy(out[: n * d].reshape(n, d)).to(dtype or torch.float64)
 
+    @abstractmethod
     def _fill(self, out: npt.NDArray[Any], stream: Stream) -> None:
         """Write noise to ``out``, flat, row by row: n·d values or one more, so that pairs always fit."""
-        raise NotImplementedError
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
         """Nothing is proven: the set of reachable outputs depends on the value, so no finite ε is known."""
