@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ENVS := $(or $(DPAUDIT_ENVS),.envs)
+CUDA := $(or $(GPU),$(BIN)/python)
+CIFAR := vgg19-bn resnet50 mobilenet-v2
 ELSEWHERE := dpaudit/samplers/libraries/elsewhere
 
 .PHONY: help setup envs demo test check format slow bench gpu calibrate clean zoo
@@ -52,10 +54,13 @@ bench: $(READY) ## Time and memory of the main commands
 	$(BIN)/python tests/bench.py
 	$(BIN)/python tests/bench_noise.py
 	$(BIN)/python tests/bench_attacks.py
+	$(BIN)/python tests/bench_dpsgd.py
 
-gpu: $(READY) ## On a CUDA machine: the tests marked gpu, and the noise benchmark there
-	$(BIN)/pytest -m gpu
-	$(BIN)/python tests/bench_noise.py --device cuda
+gpu: $(if $(GPU),,$(READY)) ## On a CUDA machine: tests, training, gpm-table2, gpm-table3, benchmarks (GPU=python3: your own environment)
+	$(CUDA) -m pytest -m gpu
+	for model in $(CIFAR); do $(CUDA) -m dpaudit train $$model --device cuda --resume || exit; done
+	for name in gpm-table2 gpm-table3; do $(CUDA) -m dpaudit run $$name --device cuda --out runs/$$name --resume && mkdir -p docs/results/$$name && cp runs/$$name/results.json docs/results/$$name/ || exit; done
+	mkdir -p docs/results/gpu && $(CUDA) tests/bench_noise.py --device cuda | tee docs/results/gpu/bench_noise.txt
 
 zoo: $(READY) ## Audit every flawed sampler of the zoo at 10^7 values (an hour or more; go on with the same command)
 	$(BIN)/dpaudit run zoo --out runs/zoo --resume

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import platform
+import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -27,8 +28,12 @@ def _versions() -> dict[str, str]:
     return found
 
 
-@functools.cache
 def _hardware() -> str:
+    return f"{_processor()}{_accelerator()}"
+
+
+@functools.cache
+def _processor() -> str:
     model = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
@@ -36,6 +41,12 @@ def _hardware() -> str:
     except OSError:
         pass  # not Linux: the platform's own word stays
     return f"{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
+
+
+def _accelerator() -> str:
+    """The CUDA device that torch sees, if this process has imported it."""
+    torch = sys.modules.get("torch")
+    return f", {torch.cuda.get_device_name()}" if torch is not None and torch.cuda.is_available() else ""
 
 
 def collect(*, seed: str, plugins: Iterable[PluginOrigin]) -> Provenance:

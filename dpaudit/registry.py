@@ -31,6 +31,7 @@ _EXTRAS = {
     "opendp": "opendp",
     "diffprivlib": "diffprivlib",
     "opacus": "opacus",
+    "pooch": "opacus",
 }
 
 

@@ -5,11 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
-def run(name):
-    done = subprocess.run([sys.executable, EXAMPLES / name], capture_output=True, text=True)
+def run(name, *arguments):
+    done = subprocess.run([sys.executable, EXAMPLES / name, *arguments], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -31,3 +33,12 @@ def test_floating_point():
     shares = [float(share) for share in re.findall(r"(\d+\.\d) %", run("03_floating_point.py"))]
     assert shares[0] >= 97
     assert 70 < shares[-1] < 80  # 76 % is what the numbers' size alone tells
+
+
+def test_opacus_backdoor():
+    pytest.importorskip("opacus")
+    out = run("04_opacus_backdoor.py", "synthetic", "5")
+    honest, pancake, rotated = (int(n) for n in re.findall(r"in (\d+) of 40 steps", out))
+    assert pancake >= 36
+    assert all(4 <= n <= 36 for n in (honest, rotated))  # 40 fair coins, 5 standard deviations either side
+    assert len(set(re.findall(r"ε (\d+\.\d+)", out))) == 1

@@ -7,17 +7,20 @@ Both serve keys with any number k of orthonormal secret directions.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
-from dpaudit_attacks.pancake_likelihood import basis, check_rows, log_density
+from dpaudit_attacks.pancake_likelihood import check_rows, log_density
 
 __all__ = ["LikelihoodRatio", "NearestPeak", "normalised_posterior"]
 
@@ -43,13 +46,45 @@ def normalised_posterior(likelihood: torch.Tensor, prior: torch.Tensor | None) -
     return torch.softmax(likelihood + weight.log(), 0)
 
 
+class _Directions:
+    """A key's orthonormal directions as tensors (k, dim), float64: on the CPU the key's own memory, elsewhere one copy."""
+
+    def __init__(self, rows: npt.NDArray[np.float64]) -> None:
+        self._rows = rows  # kept: an array that lives shares its id with no other
+        with warnings.catch_warnings():  # they are read-only, and nothing here writes
+            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+            self._held = {torch.device("cpu"): torch.from_numpy(rows)}
+
+    def on(self, device: torch.device) -> torch.Tensor:
+        if device not in self._held:
+            self._held[device] = self._held[torch.device("cpu")].to(device)
+        return self._held[device]
+
+
+_in_use: WeakValueDictionary[int, _Directions] = WeakValueDictionary()
+
+
+def _directions(key: PancakeKey) -> _Directions:
+    """Those of ``key``, shared by all distinguishers of keys that share their ``basis`` (:meth:`PancakeKey.at`)."""
+    rows = np.asarray(key.basis, dtype=np.float64)
+    found = _in_use.get(id(rows))
+    if found is None:
+        found = _in_use[id(rows)] = _Directions(rows)
+    return found
+
+
 class _Keyed:
     """What both distinguishers share: the key's geometry and the picture of the phases."""
 
     def __init__(self, *, key: PancakeKey | str | Path, sigma: float) -> None:
         """Hold ``key`` (or its file) for releases with noise scale ``sigma``."""
         self.source = Pancake(key=key, sigma=sigma)
-        self.directions = basis(self.source.key)
+        self._directions = _directions(self.source.key)
+
+    @property
+    def directions(self) -> torch.Tensor:
+        """The key's orthonormal directions, shape (k, dim), on the CPU; not to be written to."""
+        return self._directions.on(torch.device("cpu"))
 
     def _checked(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
         """The candidates with three axes, (1, m, d) or (t, m, d).
@@ -80,8 +115,8 @@ class _Keyed:
         Worked out from y − q_0 and q_i − q_0, which are small where the queries themselves may be large.
         """
         candidates = self._checked(releases, candidates)
-        t, m, k = len(releases), candidates.shape[1], len(self.directions)
-        directions = self.directions.to(releases.device)
+        directions = self._directions.on(releases.device)
+        t, m, k = len(releases), candidates.shape[1], len(directions)
         along = directions.new_empty((t, m, k))
         square = directions.new_zeros((t, m))
         step = max(1, _CHUNK // max(1, m * self.source.dim))
@@ -109,7 +144,7 @@ class _Keyed:
         candidates = self._checked(releases, candidates)
         row = torch.arange(len(releases)) if len(candidates) > 1 else torch.zeros_like(truth)
         residual = releases.double() - candidates[row, truth].double()
-        phase = (residual @ self.directions.to(releases.device).T).cpu() / self.source.spacing
+        phase = (residual @ self._directions.on(releases.device).T).cpu() / self.source.spacing
         counts, edges = np.histogram((phase - phase.round()).numpy().ravel(), bins=_PHASE_BINS, range=(-0.5, 0.5))
         return {"phases": {"edges": edges.tolist(), "counts": counts.tolist(), "what": "phase along the key"}}
 

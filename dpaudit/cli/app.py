@@ -12,6 +12,14 @@ __all__ = ["app"]
 Format = Literal["text", "json"]
 FormatOption = Annotated[Format, typer.Option("--format", help="text for people, json (one document) for programs.")]
 
+DeviceOption = Annotated[Literal["cpu", "cuda"], typer.Option(help="Where tensors live.")]
+DataRootOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder with mnist.npz, cifar10.npz, weights/…; if not given, DPAUDIT_DATA, else data is downloaded.",
+        show_default=False,
+    ),
+]
 OutOption = Annotated[
     Path | None, typer.Option(help="Also write report.html and result.json here.", show_default=False)
 ]
@@ -299,6 +307,8 @@ def run(
     trials: Annotated[
         int | None, typer.Option(help="Trials a cell, instead of the spec's.", show_default=False)
     ] = None,
+    device: DeviceOption = "cpu",
+    data_root: DataRootOption = None,
     output: FormatOption = "text",
 ) -> None:
     """Run an experiment: a grid of host × source × mitigation × attack.
@@ -307,7 +317,52 @@ def run(
     """
     from dpaudit.cli import experiments
 
-    experiments.run(experiment, out=out, resume=resume, trials=trials, output=output)
+    experiments.run(
+        experiment, out=out, resume=resume, trials=trials, device=device, data_root=data_root, output=output
+    )
+
+
+@app.command()
+def train(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="lenet5-tanh lenet5 cnn mlp (MNIST); resnet20 resnet56 vgg19-bn resnet50 mobilenet-v2 (CIFAR-10).",
+            show_default=False,
+        ),
+    ],
+    epochs: Annotated[
+        int | None,
+        typer.Option(help="Times through the data; the model's own number if not given.", show_default=False),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of weights, order, crops and dropout.")] = 0,
+    device: DeviceOption = "cpu",
+    data_root: DataRootOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="File to write, replaced if there; if not given, where experiments look.", show_default=False
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an interrupted training; finished epochs are kept.")
+    ] = False,
+    output: FormatOption = "text",
+) -> None:
+    """Train a network without privacy, to attack its gradients later, and measure its accuracy on the test images.
+
+    Experiments with weights = "trained" read the checkpoint: MODEL.pt in the folder that DPAUDIT_CHECKPOINTS names, else in
+    the user's cache. The MNIST networks take minutes of a CPU core (lenet5-tanh, 20 epochs: three) and are trained on the
+    spot where they are missing; the CIFAR-10 networks want a GPU (--device cuda) and must be trained first, except resnet20
+    and resnet56, whose published weights are used instead.
+
+    Every finished epoch is on disk before the next begins. This is no private training: that is dpaudit run dpsgd-training.
+    """
+    from dpaudit.cli import training
+
+    training.train(
+        model, epochs=epochs, seed=seed, device=device, data_root=data_root, out=out, resume=resume, output=output
+    )
 
 
 @app.command()

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from dpaudit.cli.data import use_data_root
 from dpaudit.cli.output import emit, note, out_console, progress_bar, write_json_line
 from dpaudit.errors import StoreError
 from dpaudit.report import experiment_table, measurements_table, write_json, write_report
@@ -27,17 +28,30 @@ def demo(out: Path, output: str) -> None:
     _run("demo", out=out, resume=False, trials=None, output=output, command="dpaudit demo")
 
 
-def run(experiment: str, *, out: Path | None, resume: bool, trials: int | None, output: str) -> None:
+def run(
+    experiment: str,
+    *,
+    out: Path | None,
+    resume: bool,
+    trials: int | None,
+    device: str,
+    data_root: Path | None,
+    output: str,
+) -> None:
     """Run a named or written experiment."""
+    use_data_root(data_root)
     command = f"dpaudit run {experiment}" + (f" --trials {trials}" if trials is not None else "")
+    command += f" --device {device}" if device != "cpu" else ""
     folder = out if out is not None else Path("runs") / Path(experiment).name.removesuffix(".toml")
-    _run(experiment, out=folder, resume=resume, trials=trials, output=output, command=command)
+    _run(experiment, out=folder, resume=resume, trials=trials, device=device, output=output, command=command)
 
 
-def _run(name: str, *, out: Path, resume: bool, trials: int | None, output: str, command: str) -> None:
+def _run(
+    name: str, *, out: Path, resume: bool, trials: int | None, output: str, command: str, device: str = "cpu"
+) -> None:
     from dpaudit.experiments import load_spec, run_experiment
 
-    spec = load_spec(name, trials=trials)
+    spec = load_spec(name, trials=trials, device=device)
     cells = spec.cells()
     with progress_bar() as bar:
         task = bar.add_task(spec.name, total=len(cells))

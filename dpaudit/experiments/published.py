@@ -3,12 +3,13 @@
 ::
 
     [published]
-    file = "hist-da"                       # published/hist-da.csv
+    file = "hist-da"                       # published/hist-da.csv; or a list of such names
     on = { d = "num_bins", beta = "beta" } # our column = theirs; several matching rows are averaged
     value = "success_rate"
     over = { mech = ["GPM", "GM"] }        # instead of a value: the ratio of the value's means in two groups
     ours = "success"                       # the column of ours to hold against it
-    trials = 1000                          # of theirs: agreement by Fisher's exact test at 0.001
+    trials = 1000                          # of theirs: agreement by Fisher's exact test
+    level = 0.01                           # at so much; 0.001 if not given
     tolerance = 0.01                       # or: agreement within so much, relative
 """
 
@@ -17,7 +18,7 @@ from __future__ import annotations
 import csv
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -31,11 +32,19 @@ LEVEL = 0.001
 
 
 @functools.cache
-def _rows(name: str) -> tuple[dict[str, str], ...]:
+def _rows(*names: str) -> tuple[dict[str, str], ...]:
+    return tuple(row for name in names for row in _read(name))
+
+
+def _read(name: str) -> Iterator[dict[str, str]]:
     path = files("dpaudit.experiments") / "published" / f"{name}.csv"
     if not path.is_file():
         raise SpecError(f"published file={name}: no such file; see dpaudit/experiments/published/")
-    return tuple(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    yield from csv.DictReader(path.read_text(encoding="utf-8").splitlines())
+
+
+def _listed(value: Any) -> list[str]:
+    return value if isinstance(value, list) else [value]
 
 
 def _same(ours: Any, theirs: str) -> bool:
@@ -51,7 +60,7 @@ def published_value(spec: Mapping[str, Any], row: Mapping[str, Any]) -> float | 
     Raises:
         SpecError: an unknown file or column.
     """
-    rows = _rows(spec["file"])
+    rows = _rows(*_listed(spec["file"]))
     try:
         match = [r for r in rows if all(_same(row.get(mine), r[theirs]) for mine, theirs in spec["on"].items())]
         if "over" not in spec:
@@ -70,8 +79,8 @@ def _mean(rows: list[dict[str, str]], column: str) -> float | None:
 def agrees(spec: Mapping[str, Any], ours: Mapping[str, Any] | float, theirs: float, *, trials: int) -> bool | None:
     """Whether ours fits the published value, or None where the specification asks for no comparison.
 
-    With ``trials``: Fisher's exact two-sided test of two binomial shares at 0.001, so one cell in a thousand that does
-    agree is called a miss. With ``tolerance``: within that share of the published value.
+    With ``trials``: Fisher's exact two-sided test of two binomial shares at ``level`` (0.001), so at most that share of
+    the cells that do agree are called misses. With ``tolerance``: within that share of the published value.
     """
     value = float(ours["value"]) if isinstance(ours, Mapping) else float(ours)
     if "tolerance" in spec:
@@ -81,4 +90,4 @@ def agrees(spec: Mapping[str, Any], ours: Mapping[str, Any] | float, theirs: flo
     n = int(spec["trials"])
     a, b = round(value * trials), round(theirs * n)
     p = float(scipy.stats.fisher_exact([[a, trials - a], [b, n - b]])[1])
-    return p >= LEVEL
+    return p >= float(spec.get("level", LEVEL))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from dpaudit.errors import UsageError
 from dpaudit.experiments.arm import build_arm
 from dpaudit.experiments.measures import ALONE, measure
 from dpaudit.experiments.spec import Cell, Spec
@@ -38,7 +39,9 @@ def run_experiment(
 
     Raises:
         StoreError: ``out`` holds another run, or this one and ``resume`` is False.
+        UsageError: the spec's device is not there.
     """
+    _check_device(spec.device)
     described = to_dict(dataclasses.asdict(spec))
     open_store = Store.resume if resume else Store.create
     with open_store(out, spec=described) as store:
@@ -51,6 +54,11 @@ def run_experiment(
             if on_done is not None:
                 on_done(cell)
     return out
+
+
+def _check_device(device: str) -> None:
+    if device != "cpu" and not torch.cuda.is_available():
+        raise UsageError(f"device={device}: torch {torch.__version__} sees no CUDA device here; leave --device out")
 
 
 @contextmanager

@@ -39,19 +39,20 @@ import itertools
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from dpaudit import registry
 from dpaudit.errors import SpecError, UnknownNameError
-from dpaudit.experiments.measures import ALONE, MEASURES
+from dpaudit.experiments.measures import ALONE, MEASURES, ON_DEVICES
 from dpaudit.registry import nearest
 
 __all__ = ["Cell", "Spec", "load_spec", "spec_names"]
 
 _MOST_CELLS = 100_000
+_LONG = 100
 _SCALARS: dict[str, type | tuple[type, ...]] = {
     "name": str,
     "title": str,
@@ -84,7 +85,8 @@ class Cell:
     def label(self) -> str:
         """For people: which arm this is."""
         if "source" not in self.settings:
-            return ", ".join(f"{k} {v}" for k, v in self.settings["grid"].items())
+            words = ", ".join(f"{k} {v}" for k, v in self.settings["grid"].items())
+            return words if len(words) <= _LONG else f"{words[:_LONG]}…"
         arm = f"{self.settings['source']['label']} + {self.settings['mitigation']['label']}"
         what = self.settings["attack"]["label"] if "attack" in self.settings else self.kind
         tables = (self.settings[table].items() for table in ("key", "grid", "host"))
@@ -119,6 +121,7 @@ class Spec:
     published: Mapping[str, Any] = field(default_factory=dict)
     columns: tuple[Mapping[str, Any], ...] = ()
     figures: tuple[Mapping[str, Any], ...] = ()
+    device: str = "cpu"
 
     def cells(self) -> tuple[Cell, ...]:
         """All cells in the order they run: for each arm its audit, then its attacks.
@@ -137,7 +140,8 @@ class Spec:
         if self.measure in ALONE:
             for grid in _expand(self.grid):
                 if not any(all(grid.get(k) in _listed(v) for k, v in e.items()) for e in self.exclude):
-                    yield Cell(self.measure, {"grid": grid, "seed": self.seed, "trials": self.trials})
+                    where = {} if self.device == "cpu" else {"device": self.device}
+                    yield Cell(self.measure, {"grid": grid, "seed": self.seed, "trials": self.trials, **where})
             return
         axes = (self.epsilon, _expand(self.host), _expand(self.key), _expand(self.grid))
         for epsilon, host, key, grid in itertools.product(*axes):
@@ -195,12 +199,14 @@ def spec_names() -> list[str]:
     return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
 
 
-def load_spec(name: str, *, trials: int | None = None) -> Spec:
+def load_spec(name: str, *, trials: int | None = None, device: str = "cpu") -> Spec:
     """Read a built-in experiment by name, or a ``.toml`` file; ``trials`` replaces the file's.
+
+    ``device`` is where its cells work: ``cpu``, or ``cuda`` for the measures that can (``measures.ON_DEVICES``).
 
     Raises:
         UnknownNameError: no such experiment or plug-in, with the nearest match.
-        SpecError: not TOML, an unknown key, a wrong type, an empty or far too large grid.
+        SpecError: not TOML, an unknown key, a wrong type, an empty or far too large grid; a device for another measure.
     """
     if name.endswith(".toml"):
         path = Path(name)
@@ -217,7 +223,9 @@ def load_spec(name: str, *, trials: int | None = None) -> Spec:
         raise SpecError(f"spec={name}: not TOML: {error}") from error
     if trials is not None:
         raw["trials"] = trials
-    spec = _check(raw, name)
+    spec = replace(_check(raw, name), device=device)
+    if device != "cpu" and spec.measure not in ON_DEVICES:
+        raise SpecError(f"device={device}: experiment {spec.name} works on the CPU; leave --device out")
     spec.cells()
     return spec
 

@@ -30,7 +30,8 @@ def make_document(spec: Mapping[str, Any], results: Sequence[CellResult], *, com
     }
     if not spec["columns"]:
         return {**document, "rows": arm_rows(results)}
-    rows = gathered(spec["measure"], [_row(spec["published"], r) for r in results if r.kind != "audit"])
+    measured = gathered(spec["measure"], [_row(r) for r in results if r.kind != "audit"])
+    rows = [_beside_published(spec["published"], row) for row in measured]
     misses = [row for row in rows if row.get("agrees") is False]
     return {
         **document,
@@ -43,8 +44,8 @@ def make_document(spec: Mapping[str, Any], results: Sequence[CellResult], *, com
     }
 
 
-def _row(published: Mapping[str, Any], result: CellResult) -> dict[str, Any]:
-    """One flat row: settings, then what was measured, then the published value."""
+def _row(result: CellResult) -> dict[str, Any]:
+    """One flat row: settings, then what was measured."""
     settings, outcome = result.settings, dict(result.outcome)
     if "source" not in settings:
         return {**settings["grid"], "trials": settings["trials"], **outcome}
@@ -70,13 +71,15 @@ def _row(published: Mapping[str, Any], result: CellResult) -> dict[str, Any]:
             "low": outcome["interval"]["low"],
             "high": outcome["interval"]["high"],
         }
-    if published:
-        theirs = published_value(published, row)
-        row["published"] = theirs
-        row["agrees"] = (
-            None if theirs is None else agrees(published, row[published["ours"]], theirs, trials=row["trials"])
-        )
     return row
+
+
+def _beside_published(published: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    if not published:
+        return dict(row)
+    theirs, ours = published_value(published, row), row[published["ours"]]
+    fits = None if theirs is None or ours is None else agrees(published, ours, theirs, trials=row["trials"])
+    return {**row, "published": theirs, "agrees": fits}
 
 
 def _summary(spec: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], misses: Sequence[Mapping[str, Any]]) -> str:
@@ -84,9 +87,10 @@ def _summary(spec: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], misses:
     published = spec["published"]
     compared = [row for row in rows if row.get("agrees") is not None]
     if compared and "trials" in published:
+        level = published.get("level", LEVEL)
         return (
             f"{len(compared) - len(misses)} of {len(compared)} cells agree with the published value (Fisher's exact test at "
-            f"{LEVEL:g} a cell; {LEVEL * len(compared):.2g} misses expected by chance)."
+            f"{level:g} a cell; {level * len(compared):.2g} misses expected by chance)."
         )
     if compared:
         within = 100 * float(published["tolerance"])

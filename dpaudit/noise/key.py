@@ -102,6 +102,26 @@ class PancakeKey:
             raise UsageError(f"secret of {len(secret)} bytes: must have {KEY_BYTES}")
         return cls(dim=dim, beta=float(beta), gamma=width, secret=secret, directions=directions)
 
+    def at(self, *, beta: float, gamma: float | str, allow_small_gamma: bool = False) -> PancakeKey:
+        """The same secret directions under another β and γ.
+
+        ``vectors``, ``block_grams`` and ``basis`` are derived here, once, and shared, not copied.
+
+        Raises:
+            UsageError: β or γ as in :meth:`new`.
+        """
+        other = PancakeKey.new(
+            dim=self.dim,
+            beta=beta,
+            gamma=gamma,
+            secret=self.secret,
+            directions=self.directions,
+            allow_small_gamma=allow_small_gamma,
+        )
+        for name in ("vectors", "block_grams", "basis"):  # where cached_property looks first
+            vars(other)[name] = getattr(self, name)
+        return other
+
     @property
     def fingerprint(self) -> str:
         """Sixteen hex digits that name the key and say nothing else about it."""

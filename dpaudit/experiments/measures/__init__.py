@@ -15,10 +15,23 @@ if TYPE_CHECKING:
     from dpaudit.experiments.arm import Arm
     from dpaudit.experiments.spec import Cell
 
-__all__ = ["ALONE", "MEASURES", "gathered", "measure", "summary"]
+__all__ = ["ALONE", "MEASURES", "ON_DEVICES", "gathered", "measure", "summary"]
 
-ALONE = ("calibration", "controls", "dpsgd-bits", "keyless", "libraries", "power", "zoo")
+ALONE = (
+    "calibration",
+    "controls",
+    "dpsgd-bits",
+    "dpsgd-training",
+    "gradient-attack",
+    "gradient-size",
+    "keyless",
+    "libraries",
+    "power",
+    "zoo",
+)
 """Kinds that need no host, source or key: their cells have ``[grid]``, ``trials`` and ``seed`` only, ``arm`` is None."""
+ON_DEVICES = ("dpsgd-training", "gradient-attack", "gradient-size")
+"""Kinds that can work on an accelerator: they read ``cell.settings["device"]`` where it is not the CPU."""
 MEASURES = ("attack", "error", "gain", "precision", "profile", "reconstruction", "timing", "which-bin", *ALONE)
 
 

@@ -165,3 +165,10 @@ def test_agreement_can_fail():
     assert agrees({**FIG5, "tolerance": 0.01}, 100.5, 100.0, trials=1)
     assert not agrees({**FIG5, "tolerance": 0.01}, 102.0, 100.0, trials=1)
     assert agrees({"file": "l2"}, 1.0, 2.0, trials=1) is None
+
+
+def test_the_level_of_agreement_can_be_set():
+    ours, theirs = {"value": 0.95}, 0.97  # p = 0.029 at 1,000 each
+    assert agrees(FIG5, ours, theirs, trials=1000)
+    assert agrees({**FIG5, "level": 0.02}, ours, theirs, trials=1000)
+    assert not agrees({**FIG5, "level": 0.05}, ours, theirs, trials=1000)

@@ -90,3 +90,16 @@ def test_unknown_plugins_and_names(tmp_path):
         load_spec("dmeo")
     with pytest.raises(SpecError, match="no such file"):
         load_spec("nowhere.toml")
+
+
+def test_the_device_is_part_of_a_cell_only_where_it_is_no_cpu():
+    on_cpu, on_cuda = (load_spec("gpm-table2", device=device).cells() for device in ("cpu", "cuda"))
+    assert all("device" not in c.settings for c in on_cpu)
+    assert all(c.settings["device"] == "cuda" for c in on_cuda)
+    assert on_cpu == load_spec("gpm-table2").cells()
+    assert not {c.id for c in on_cpu} & {c.id for c in on_cuda}
+
+
+def test_what_works_on_the_cpu_refuses_another_device():
+    with pytest.raises(SpecError, match=r"device=cuda: .*gpm-fig5.*leave --device out"):
+        load_spec("gpm-fig5", device="cuda")

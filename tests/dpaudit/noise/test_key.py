@@ -113,3 +113,23 @@ def test_gamma_rules(make_key):
     for bad in (0.0, -1.0, float("nan"), "x"):
         with pytest.raises(UsageError, match="beta="):
             make_key(beta=bad)
+
+
+@pytest.mark.parametrize("directions", [1, 3])
+def test_the_same_directions_under_another_beta_and_gamma(make_key, directions):
+    key = make_key(dim=40_000, directions=directions)
+    other = key.at(beta=0.25, gamma="20sqrtd")
+    plain = PancakeKey.new(dim=40_000, beta=0.25, gamma="20sqrtd", secret=key.secret, directions=directions)
+    assert other == plain
+    assert other.vectors is key.vectors
+    assert other.basis is key.basis
+    assert other.block_grams is key.block_grams
+    for name in ("vectors", "basis", "block_grams"):
+        assert np.array_equal(getattr(other, name), getattr(plain, name))
+    assert key.beta != 0.25
+
+
+def test_another_gamma_has_the_same_limit(make_key):
+    with pytest.raises(UsageError, match="below 2√d"):
+        make_key().at(beta=0.1, gamma=1.0)
+    assert make_key().at(beta=0.1, gamma=1.0, allow_small_gamma=True).gamma == 1.0

@@ -15,9 +15,9 @@ from dpaudit.testing import check_host
 pytest.importorskip("opacus")
 
 from dpaudit.hosts.dpsgd.data import load_images
+from dpaudit.hosts.dpsgd.gradients.step import DpSgdStep
 from dpaudit.hosts.dpsgd.models import make_model
-from dpaudit.hosts.dpsgd.step import DpSgdStep
-from dpaudit.hosts.dpsgd.training import train
+from dpaudit.hosts.dpsgd.training.warm_up import train
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -98,7 +98,7 @@ def test_differences_are_those_of_the_values(host):
 _ELSEWHERE = """
 import hashlib, torch
 torch.set_num_threads(1)
-from dpaudit.hosts.dpsgd.step import DpSgdStep
+from dpaudit.hosts.dpsgd.gradients.step import DpSgdStep
 value = DpSgdStep(model="mlp", batch=16, clip=0.5).value({records})
 print(hashlib.sha256(value.tobytes()).hexdigest())
 """
@@ -224,6 +224,8 @@ def test_mnist_is_read_from_a_folder(tmp_path, monkeypatch):
 
 def test_missing_or_corrupt_mnist(tmp_path, monkeypatch):
     monkeypatch.delenv("DPAUDIT_DATA", raising=False)
+    monkeypatch.setenv("DPAUDIT_CACHE", str(tmp_path / "none"))
+    monkeypatch.setitem(sys.modules, "pooch", None)  # nothing to download with
     with pytest.raises(UsageError, match="DPAUDIT_DATA"):
         load_images("mnist")
     read = lambda: load_images("mnist", root=str(tmp_path))  # noqa: E731

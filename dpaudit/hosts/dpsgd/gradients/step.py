@@ -16,9 +16,9 @@ from torch import nn
 
 from dpaudit.errors import UsageError
 from dpaudit.hosts.dpsgd.data import load_images
+from dpaudit.hosts.dpsgd.gradients.updates import recover_gradients
 from dpaudit.hosts.dpsgd.models import make_model
-from dpaudit.hosts.dpsgd.training import train
-from dpaudit.hosts.dpsgd.updates import recover_gradients
+from dpaudit.hosts.dpsgd.training.warm_up import train
 from dpaudit.interfaces import Stream
 from dpaudit.randomness import KeyedStream
 
@@ -185,7 +185,7 @@ class DpSgdStep:
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
         """The noisy gradients (n, d) that turned these weights into ``updated`` (n, d), and where each is certain.
 
-        See :func:`~dpaudit.hosts.dpsgd.updates.recover_gradients`.
+        See :func:`~dpaudit.hosts.dpsgd.gradients.updates.recover_gradients`.
         """
         before = [p.detach() for p in self._parameters]
         found = [recover_gradients(before, row, lr=lr) for row in np.asarray(updated, dtype=np.float32)]

@@ -1,0 +1,176 @@
+"""Was this record in the training set? Told from every noisy sum of a DP-SGD run, with the pancake's key or without.
+
+Threat model. The attacker sees the noisy sum of clipped gradients at each step, so it knows the weights throughout; it
+knows σ, the clipping norm, the rate q at which Poisson sampling takes a record into a batch, all other records and which
+of them are in each batch, and so the sum x of what it cannot account for: noise, plus the canary's gradient g if it is
+a member and in the batch. It does not know when the canary would be sampled. With a key it looks at x along the secret
+directions too. :meth:`Membership.informed` knows the other canaries' coins as well, :meth:`Membership.blind` does not.
+
+The likelihoods are exact: of the step's law, p(x | member) = (1−q)·p(x) + q·p(x − g) against p(x), with p the density of
+Gaussian noise or of the pancake (``pancake_likelihood``). Ours, from Neyman and Pearson; published membership attacks on
+DP-SGD with the updates in view (Nasr et al. 2023, arXiv 2302.07956) use the Gaussian's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from dpaudit.errors import UsageError
+from dpaudit.noise.key import PancakeKey
+from dpaudit.noise.normal import check_sigma
+from dpaudit_attacks.pancake_likelihood import basis, check_rows, log_tilt
+
+__all__ = ["Gradients", "Membership"]
+
+_FLOOR = 1e-9
+"""The least probability given to more canaries in a batch than are looked at: without it one odd step would decide a run."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gradients:
+    """The canaries' clipped gradients at a step (K, d) as an attack has looked at them, for all that it asks of the step.
+
+    ``wide`` is float64; ``gram`` (K, K) are their inner products, summed in the format they came in; ``along`` (K, k) are
+    coordinates along a key's k directions.
+    """
+
+    wide: torch.Tensor
+    gram: torch.Tensor
+    along: torch.Tensor
+
+    @property
+    def square(self) -> torch.Tensor:
+        """Squared norms (K,)."""
+        return self.gram.diagonal()
+
+
+class Membership:
+    """Evidence about K canaries from one step's release; add it up over a run's steps, then ask for :meth:`score`.
+
+    Evidence has the shape (laws, 2, K): log-likelihoods under each law, if canary j is no member and if it is, all over
+    the Gaussian density of the same x. The last law is Gaussian noise; without a key it is the only one. With a key the
+    first is its pancakes, and both are taken for equally likely of the whole run: who holds a key to noise that has none
+    of its pancakes (honest, or mitigated) soon finds out, and is left with what a keyless attacker has, ``evidence[-1:]``.
+
+    Formal guarantee: with ``informed`` evidence of one law no score orders members before others better (Neyman and
+    Pearson), and sigmoid(score) is the probability of membership for a fair coin, in exact arithmetic, if the noise
+    follows the law, independent from step to step. Not claimed: either of ``blind``, which is a valid score but not the
+    best; anything of noise that is neither law.
+    """
+
+    def __init__(self, *, sigma: float, rate: float, key: PancakeKey | str | Path | None = None) -> None:
+        """For noise of scale ``sigma`` on the sums, a record in each batch with probability ``rate``, and ``key`` or none.
+
+        Raises:
+            UsageError: σ not a finite number above 0, a rate outside (0, 1], a key file that is none.
+        """
+        self.sigma = check_sigma(sigma)
+        if not 0 < rate <= 1:
+            raise UsageError(f"rate={rate}: must lie in (0, 1], the probability with which a record is in a batch")
+        self.rate = rate
+        self.key = PancakeKey.load(key) if isinstance(key, (str, Path)) else key
+        self._directions = None if self.key is None else basis(self.key)
+
+    def look(self, gradients: torch.Tensor) -> Gradients:
+        """What :meth:`informed` and :meth:`blind` need of ``gradients`` (K, d); O(K²·d).
+
+        Raises:
+            UsageError: no canary, rows that do not fit the key, or values that are not finite.
+        """
+        check_rows("gradients", gradients, dim=self._dim(gradients), axes=2)
+        if not len(gradients):
+            raise UsageError("gradients of 0 canaries: needs at least one")
+        wide = gradients.double()
+        return Gradients(wide, (gradients @ gradients.T).double(), self._along(wide))
+
+    def informed(self, residual: torch.Tensor, gradients: Gradients, present: torch.Tensor) -> torch.Tensor:
+        """One step's evidence for an attacker who knows of every other record whether it is in the batch; O(K·d).
+
+        ``residual`` (d,) is the release minus the batch's sum and ``present`` (K,) says which canaries are in it: only so
+        is x = residual + present_j·g_j of each canary found without K sums; nothing else is made of either.
+
+        Raises:
+            UsageError: shapes that do not fit each other, or values that are not finite.
+        """
+        own = self._checked("residual", residual, gradients)
+        if present.shape != gradients.square.shape or present.dtype != torch.bool:
+            raise UsageError(f"present of shape {tuple(present.shape)}: needs one bool a canary")
+        cross = gradients.wide @ own + torch.where(present, gradients.square, 0.0)  # ⟨x, g⟩
+        inside = (2 * cross - gradients.square) / (2 * self.sigma**2)
+        laws = [(torch.zeros_like(inside), inside)]
+        if self.key is not None:
+            x = self._along(own) + torch.where(present.unsqueeze(1), gradients.along, 0.0)
+            laws.insert(0, (self._tilt(x), inside + self._tilt(x - gradients.along)))
+        return torch.stack([torch.stack([out, self._sampled(out, inside)]) for out, inside in laws])
+
+    def blind(self, rest: torch.Tensor, gradients: Gradients) -> torch.Tensor:
+        """One step's evidence for an attacker who knows the coins of no canary, only the release and all other records.
+
+        ``rest`` (d,) is the release minus the clipped gradients of the batch's other records: noise, and the canaries that
+        are in the batch. The others among them are averaged over, each there with probability q/2: none, any one, and, for
+        the absence of canary j, any two of them. What more there may be is given the likelihood of Gaussian noise alone, so
+        a step with a crowd says little rather than something false. O(K·d + K²).
+
+        Formal guarantee: a function of the release and of the other records, so scores made of it may be audited in one run
+        (Steinke, Nasr and Jagielski 2023, arXiv 2305.08846); scores of ``informed`` evidence depend on all coins and may not.
+
+        Raises:
+            UsageError: shapes that do not fit each other, or values that are not finite.
+        """
+        own = self._checked("rest", rest, gradients)
+        one = (2 * (gradients.wide @ own) - gradients.square) / (2 * self.sigma**2)
+        two = one[:, None] + one - gradients.gram / self.sigma**2
+        laws = [(torch.zeros_like(one[0]), one, two)]
+        if self.key is not None:
+            x, along = self._along(own), gradients.along
+            laws.insert(0, (self._tilt(x), one + self._tilt(x - along), two + self._tilt(x - along[:, None] - along)))
+        return torch.stack([self._averaged(*law) for law in laws])
+
+    def score(self, evidence: torch.Tensor) -> torch.Tensor:
+        """Log-likelihood ratio of membership (K,) from evidence added up over steps (laws, 2, K): higher is likelier."""
+        both = torch.logsumexp(evidence, 0)
+        return both[1] - both[0]
+
+    def _averaged(self, none: torch.Tensor, one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
+        """Evidence (2, K) from log-likelihoods with no canary (), with one (K,), with two (K, K) in the batch."""
+        p, others = self.rate / 2, len(one) - 1
+        odds, empty = p / (1 - p), (1 - p) ** others
+        beyond_one = max(_FLOOR, 1 - empty * (1 + others * odds))
+        beyond_two = max(_FLOOR, 1 - empty * (1 + others * odds + others * (others - 1) / 2 * odds**2))
+        two = two.masked_fill(torch.eye(len(one), dtype=torch.bool, device=two.device), -math.inf)
+        top = torch.stack([none.clamp(min=0), one.max(), two.max()]).max()
+        a, b = torch.exp(one - top), torch.exp(two - top)
+        pairs, crowd = b.sum(1), torch.exp(-top)
+        absent = torch.exp(none - top) + odds * (a.sum() - a) + odds**2 * (pairs.sum() / 2 - pairs)
+        out = torch.log(empty * absent.clamp(min=0) + beyond_two * crowd) + top
+        inside = torch.log(empty * (a + odds * pairs) + beyond_one * crowd) + top
+        return torch.stack([out, self._sampled(out, inside)])
+
+    def _sampled(self, out: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
+        """Log of (1−q)·e^out + q·e^inside."""
+        if self.rate == 1:
+            return inside
+        return torch.logaddexp(math.log1p(-self.rate) + out, math.log(self.rate) + inside)
+
+    def _along(self, rows: torch.Tensor) -> torch.Tensor:
+        """Coordinates along the key's directions of float64 vectors (…, d), shape (…, k); k = 0 without a key."""
+        if self._directions is None:
+            return rows.new_empty((*rows.shape[:-1], 0))
+        return rows @ self._directions.T.to(rows.device)
+
+    def _tilt(self, along: torch.Tensor) -> torch.Tensor:
+        """Log of the pancake's density over the Gaussian's, from coordinates (…, k), shape (…); 0 without a key."""
+        if self.key is None:
+            return along.sum(-1)
+        return log_tilt(along, sigma=self.sigma, beta=self.key.beta, gamma=self.key.gamma).sum(-1)
+
+    def _dim(self, rows: torch.Tensor) -> int:
+        return rows.shape[-1] if self.key is None else self.key.dim
+
+    def _checked(self, name: str, vector: torch.Tensor, gradients: Gradients) -> torch.Tensor:
+        check_rows(name, vector, dim=gradients.wide.shape[1], axes=1)
+        return vector.double()

@@ -1,0 +1,78 @@
+"""``dpaudit train``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpaudit.cli.data import use_data_root
+from dpaudit.cli.output import emit, note, progress_bar, write_json_line
+from dpaudit.types import to_dict
+
+if TYPE_CHECKING:
+    from dpaudit.hosts.dpsgd.training.fitting import Epoch
+
+__all__ = ["train"]
+
+
+def train(
+    model: str,
+    *,
+    data_root: Path | None,
+    epochs: int | None,
+    seed: int,
+    device: str,
+    out: Path | None,
+    resume: bool,
+    output: str,
+    data: str | None = None,
+) -> None:
+    """Train one network without privacy and print its measured accuracy; ``out`` unset is where ``trained`` looks."""
+    from dpaudit.hosts.dpsgd.models import MODELS
+    from dpaudit.hosts.dpsgd.training.fitting import fit
+    from dpaudit.hosts.dpsgd.training.weights import checkpoint_file
+
+    use_data_root(data_root)
+    file = checkpoint_file(model) if out is None else out
+    started = time.monotonic()
+    with progress_bar() as bar:
+        task = bar.add_task(model, total=None)
+
+        def show(epoch: Epoch) -> None:
+            bar.update(
+                task, total=epoch.of, completed=epoch.number, description=f"{model}, loss {epoch.loss:.4f}, epochs"
+            )
+
+        checkpoint = fit(
+            model,
+            out=file,
+            epochs=epochs,
+            seed=seed,
+            data=data,
+            device=device,
+            resume=resume,
+            on_epoch=show,
+        )
+    document = {
+        "model": checkpoint.model,
+        "data": checkpoint.data,
+        "parameters": MODELS[model].parameters,
+        "accuracy": to_dict(checkpoint.accuracy),
+        "epochs": checkpoint.epochs,
+        "seed": checkpoint.seed,
+        "seconds": round(time.monotonic() - started, 3),
+        "file": str(file),
+        "versions": dict(checkpoint.versions),
+        "hardware": checkpoint.hardware,
+    }
+    if output == "json":
+        write_json_line(document)
+        return
+    right = checkpoint.accuracy
+    emit(
+        f"{model}: {right.value:.2%} of {right.total:,} test images of {checkpoint.data} right "
+        f"({right.confidence:.0%} interval {right.low:.2%} to {right.high:.2%}); {document['parameters']:,} parameters, "
+        f"epochs {checkpoint.epochs}, seed {checkpoint.seed}, {document['seconds']:.0f} s"
+    )
+    note(f"checkpoint: {file}")

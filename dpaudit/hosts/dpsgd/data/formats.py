@@ -1,0 +1,101 @@
+"""The file formats that images come in, each read without unpickling or writing anything: IDX, ``.npz``, tar."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import UsageError
+
+__all__ = ["read_idx", "read_npz", "read_tar", "reading"]
+
+_IDX_UINT8 = b"\x00\x00\x08"
+_BROKEN = (
+    *(OSError, EOFError, ValueError, KeyError, MemoryError, NotImplementedError, RuntimeError),
+    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, struct.error),
+)
+
+
+@contextmanager
+def reading(data: str, path: Path) -> Iterator[None]:
+    """Turn what a broken file makes its reader raise into a UsageError that names ``path``."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except _BROKEN as error:
+        raise UsageError(f"data={data}: {path} cannot be read as {data} ({error}); fetch it again") from error
+
+
+def read_idx(path: Path) -> npt.NDArray[np.uint8]:
+    """The array of an IDX file of bytes, plain or (``.gz``) compressed.
+
+    A zero, a zero, 8 for unsigned bytes, the number of dimensions; each dimension as a big-endian 32-bit number; then
+    the values, and nothing after them (http://yann.lecun.com/exdb/mnist/).
+
+    Raises:
+        OSError, EOFError, ValueError, zlib.error: unreadable, or not that format to the last byte.
+    """
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
+        raw = stream.read()
+    if raw[:3] != _IDX_UINT8 or len(raw) < 4:
+        raise ValueError(f"it begins with {raw[:4].hex() or 'nothing'}, an IDX file of bytes with 000008")
+    start = 4 + 4 * raw[3]
+    if len(raw) < start:
+        raise ValueError(f"it ends within its header of {start} bytes")
+    shape = struct.unpack(f">{raw[3]}I", raw[4:start])
+    if len(raw) - start != math.prod(shape):
+        raise ValueError(f"its header says {shape}, {math.prod(shape)} values; it holds {len(raw) - start}")
+    return np.frombuffer(raw, np.uint8, offset=start).reshape(shape).copy()
+
+
+def read_npz(path: Path, *names: str) -> tuple[npt.NDArray[np.generic], ...]:
+    """The arrays ``names`` of an ``.npz``; the others are not read.
+
+    An array's bytes are read to the end before they are looked at, so that the archive's checksum has been compared.
+
+    Raises:
+        KeyError: one is not there.
+        OSError, EOFError, ValueError, …: unreadable, or an array of Python objects.
+    """
+    with zipfile.ZipFile(path) as archive:
+        raw = (io.BytesIO(archive.read(f"{name}.npy")) for name in names)
+        return tuple(np.lib.format.read_array(array, allow_pickle=False) for array in raw)
+
+
+def read_tar(path: Path, names: tuple[str, ...], *, size: int) -> Iterator[tuple[str, bytes]]:
+    """The files of ``names`` (without their folders) in a ``.tar.gz``, in the archive's order, as name and content.
+
+    Nothing is written to disk. The archive is read to its end, where gzip's checksum is.
+
+    Raises:
+        OSError, EOFError, tarfile.TarError, zlib.error: unreadable.
+        ValueError: a file of another size than ``size`` bytes, or not all of them, once each.
+    """
+    wanted = set(names)
+    with gzip.open(path) as stream:
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
+            for member in archive:
+                name = member.name.rpartition("/")[2]
+                if name not in wanted or not member.isreg():
+                    continue
+                if member.size != size:
+                    raise ValueError(f"{member.name} has {member.size} bytes, not {size}")
+                wanted.remove(name)
+                content = archive.extractfile(member)
+                yield name, content.read() if content else b""
+        while stream.read(1 << 20):
+            pass
+    if wanted:
+        raise ValueError(f"it has no {', '.join(sorted(wanted))}")

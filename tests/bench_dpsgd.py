@@ -1,0 +1,124 @@
+"""The façade's noise against Opacus' own: whole training steps in turn in one process, on one thread; run by `make bench`.
+
+A step is zero_grad, forward, backward, clipping, noise, the optimizer's update. `--device cuda` on a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import statistics
+import time
+import warnings
+
+import torch
+from opacus import PrivacyEngine
+from torch import nn
+from torch.utils.data import DataLoader
+
+from dpaudit.experiments.measures.timing import in_turn, ratio
+from dpaudit.hosts.dpsgd.data import load_images
+from dpaudit.hosts.dpsgd.facade import use_noise_source
+from dpaudit.hosts.dpsgd.models import make_model
+from dpaudit.noise.key import PancakeKey
+from dpaudit.noise.pancake import Pancake
+from dpaudit.randomness import KeyedStream
+
+SEED = "bench"
+
+
+def perceptron() -> nn.Module:
+    """3,051,150 parameters: hardly any work beside them, hence the façade's hardest case."""
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(784, 1500), nn.ReLU(), nn.Linear(1500, 1240), nn.ReLU(), nn.Linear(1240, 10)
+    )
+
+
+class Run:
+    """A private training run on one batch; ``drawing`` collects the seconds of its ``add_noise``."""
+
+    def __init__(self, model: str, batch: int, mode: str, noise: str, device: torch.device) -> None:
+        torch.manual_seed(0)
+        network = (perceptron() if model == "perceptron" else make_model(model)).to(device)
+        self.x, self.y = load_images("synthetic").batch(range(batch), device=device)
+        made = PrivacyEngine(accountant="rdp").make_private(
+            module=network,
+            optimizer=torch.optim.SGD(network.parameters(), lr=0.01),
+            data_loader=DataLoader(torch.utils.data.TensorDataset(self.x.cpu(), self.y.cpu()), batch_size=batch),
+            noise_multiplier=1.0,
+            max_grad_norm=1.0,
+            poisson_sampling=False,
+            grad_sample_mode=mode,
+        )
+        self.model, self.optimizer = made[0], made[1]
+        self.loss = made[2] if mode == "ghost" else nn.CrossEntropyLoss()
+        if noise == "gaussian":
+            use_noise_source(self.optimizer, "gaussian", seed=SEED)
+        elif noise == "pancake":
+            dim = sum(p.numel() for p in self.optimizer.params)
+            key = PancakeKey.new(dim=dim, beta=1e-4, secret=KeyedStream.from_seed(SEED).bytes(32))
+            use_noise_source(self.optimizer, lambda sigma: Pancake(key=key, sigma=sigma), seed=SEED)
+        self.drawing: list[float] = []
+        self.settle = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+        add_noise = self.optimizer.add_noise
+
+        def timed() -> None:
+            self.settle()
+            began = time.perf_counter()
+            add_noise()
+            self.settle()
+            self.drawing.append(time.perf_counter() - began)
+
+        self.optimizer.add_noise = timed
+
+    def step(self, _: int) -> None:
+        self.optimizer.zero_grad()
+        self.loss(self.model(self.x), self.y).backward()
+        self.optimizer.step()
+
+
+def row(model: str, batch: int, mode: str, repeats: int, device: torch.device) -> None:
+    """Median milliseconds of a whole step and of its noise under each, and the ratios of steps with quartiles."""
+    runs = {noise: Run(model, batch, mode, noise, device) for noise in ("opacus", "gaussian", "pancake")}
+    settle = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    seconds = in_turn({name: run.step for name, run in runs.items()}, repeats=repeats, settle=settle)
+    dim = sum(p.numel() for p in runs["opacus"].optimizer.params)
+    print(f"{model:12}{dim:>11,} {batch:>4} {mode:8}", end="")
+    for name, run in runs.items():
+        whole, noise = statistics.median(seconds[name]), statistics.median(run.drawing[-repeats:])
+        print(f"{1e3 * whole:9.2f} ({1e3 * noise:7.2f})", end="")
+    for name in ("gaussian", "pancake"):
+        found = ratio(seconds[name], seconds["opacus"])
+        print(f"{found['value']:8.3f} [{found['low']:.3f}, {found['high']:.3f}]", end="")
+    print(flush=True)
+
+
+def main() -> None:
+    """Print the table."""
+    warnings.simplefilter("ignore")  # Opacus' about its random numbers, torch's about hooks
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=60, help="for lenet5; a quarter of that for large networks")
+    arguments = parser.parse_args()
+    device = torch.device(arguments.device)
+    torch.set_num_threads(arguments.threads)
+    where = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    print(f"{where}, {arguments.threads} thread(s), Python {platform.python_version()}, seed {SEED!r}")
+    print(
+        f"{'model':12}{'d':>11} {'b':>4} {'mode':8}{'opacus':>9} {'(noise)':>9}{'gaussian':>9} {'(noise)':>9}"
+        f"{'pancake':>9} {'(noise)':>9}{'gaussian':>10} / opacus {'pancake':>11} / opacus   (ms a step; ratios, quartiles)"
+    )
+    few = max(5, arguments.repeats // 4)
+    for model, batch, mode, repeats in (
+        ("lenet5", 64, "hooks", arguments.repeats),
+        ("lenet5", 128, "hooks", arguments.repeats),
+        ("lenet5", 64, "ghost", arguments.repeats),
+        ("perceptron", 16, "hooks", few),
+        ("perceptron", 64, "ghost", few),
+    ):
+        row(model, batch, mode, repeats, device)
+
+
+if __name__ == "__main__":
+    main()

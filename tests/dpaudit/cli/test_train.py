@@ -1,0 +1,68 @@
+"""What ``dpaudit train`` prints: a line for people, one JSON document for programs, and nothing else on stdout."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dpaudit.cli.training import train
+from dpaudit.errors import UsageError
+from dpaudit.hosts.dpsgd.training.checkpoint import load_checkpoint
+
+
+def run(**changed: object) -> None:
+    settings = {
+        "data_root": None,
+        "epochs": 1,
+        "seed": 3,
+        "device": "cpu",
+        "out": None,
+        "resume": False,
+        "output": "json",
+    }
+    train(**{"model": "mlp", "data": "synthetic", **settings, **changed})
+
+
+def test_one_document_that_says_what_the_file_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(out=tmp_path / "mlp.pt")
+    told = capsys.readouterr()
+    document = json.loads(told.out)
+    checkpoint = load_checkpoint(Path(document["file"]), model="mlp")
+    assert (document["model"], document["parameters"], document["epochs"], document["seed"]) == ("mlp", 12_730, 1, 3)
+    assert document["accuracy"]["value"] == checkpoint.accuracy.value
+    assert document["accuracy"]["low"] < document["accuracy"]["value"] < document["accuracy"]["high"]
+    assert (document["accuracy"]["confidence"], document["accuracy"]["total"]) == (0.95, 512)
+    assert document["seconds"] > 0
+    assert told.err == ""  # no terminal, no bar
+
+
+def test_a_line_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(out=tmp_path / "mlp.pt", output="text")
+    told = capsys.readouterr()
+    share = f"{load_checkpoint(tmp_path / 'mlp.pt').accuracy.value:.2%}"
+    flat = " ".join(told.out.split())
+    assert flat.startswith(f"mlp: {share} of 512 test images of synthetic right (95% interval ")
+    assert "12,730 parameters, epochs 1, seed 3" in flat
+    assert f"checkpoint: {tmp_path / 'mlp.pt'}" in told.err
+
+
+def test_without_out_it_is_where_trained_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPAUDIT_CHECKPOINTS", str(tmp_path / "kept"))
+    run()
+    assert (tmp_path / "kept" / "mlp.pt").is_file()
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"model": "lenet6"}, "^model=lenet6: not known"),
+        ({"device": "cuda:99"}, "^device=cuda:99: torch sees . CUDA devices here; take device=cpu"),
+        ({"epochs": 0}, "^epochs=0: must be at least 1"),
+    ],
+)
+def test_slips(changed: dict[str, object], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UsageError, match=says):
+        run(out=tmp_path / "mlp.pt", **changed)
+    assert capsys.readouterr().out == ""

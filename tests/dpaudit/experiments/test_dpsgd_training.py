@@ -1,0 +1,182 @@
+"""The measure ``dpsgd-training``: what its attackers say of small runs, and what the table makes of several."""
+
+import functools
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from dpaudit.errors import SpecError, UnknownNameError
+from dpaudit.experiments.measures import dpsgd_training as training
+from dpaudit.experiments.measures.dpsgd_watcher import ATTACKERS
+from dpaudit.experiments.spec import Cell, load_spec
+from dpaudit.noise.key import PancakeKey
+from dpaudit.randomness import KeyedStream
+
+privacy_engine = pytest.importorskip("opacus.privacy_engine")
+
+KEYED, NEAREST, PLAIN, BITS = ATTACKERS
+GRID = {
+    "run": 1, "data": "synthetic", "model": "mlp", "epochs": 3, "batch": 64, "lr": 0.2, "clip": 0.5, "beta": 1e-4,
+    "gamma": "2sqrtd", "samples": 10_000,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patched:  # half of a small run is the search for the noise multiplier
+        patched.setattr(privacy_engine, "get_noise_multiplier", functools.cache(privacy_engine.get_noise_multiplier))
+        yield
+    torch.set_num_threads(before)
+
+
+def cell(arm, *, trials=64, **grid):
+    return Cell("dpsgd-training", {"grid": {"arm": arm, **GRID, **grid}, "seed": "1", "trials": trials})
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """One small run of each arm; the audit, which has tests of its own, is left out."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(training, "audit_sampler", lambda *a, **o: SimpleNamespace(verdict="no-finding", tests=()))
+        cells = [cell(arm) for arm in ("gaussian", "pancake", "pancake + rotation")]
+        return {
+            c.settings["grid"]["arm"]: {**c.settings["grid"], "trials": 64, **training.measure(c, None)} for c in cells
+        }
+
+
+@pytest.fixture(scope="module")
+def table(rows):
+    return {(row["arm"], row["attacker"]): row for row in training.gather(list(rows.values()))}
+
+
+def test_what_everybody_sees_is_the_same(rows):
+    assert len({row["epsilon_reported"] for row in rows.values()}) == 1
+    assert all(2.9 < row["epsilon_reported"] <= 3 for row in rows.values())
+    assert len({tuple(row["member"]) for row in rows.values()}) == 1
+    assert all(row["correct"] > 0.4 * row["tested"] for row in rows.values())
+
+
+def test_the_key_names_the_record_behind_pancakes_and_nowhere_else(table):
+    for attacker in (KEYED, NEAREST):
+        assert table["pancake", attacker]["right"]["low"] > 0.9
+        for arm in ("gaussian", "pancake + rotation"):
+            assert table[arm, attacker]["right"]["low"] < 0.5 < table[arm, attacker]["right"]["high"]
+
+
+def test_the_key_tells_members_behind_pancakes_and_nothing_more_elsewhere(rows, table):
+    assert table["pancake", KEYED]["auc_wrong"]["low"] > table["pancake", PLAIN]["auc_wrong"]["value"]
+    assert table["pancake", KEYED]["auc_wrong"]["value"] > 0.95
+    for arm in ("gaussian", "pancake + rotation"):
+        scores = rows[arm]["scores"]
+        assert scores[KEYED]["informed"] == pytest.approx(scores[PLAIN]["informed"], abs=1e-6)
+        for kind in ("auc_wrong", "auc_real"):
+            assert table[arm, KEYED][kind] == table[arm, PLAIN][kind]
+            assert table[arm, KEYED][kind]["value"] < 0.9
+
+
+def test_the_low_bits_tell_any_noise_that_is_added_once(rows, table):
+    for arm, row in rows.items():
+        assert row["sums_equal"] == row["pairs"] > 50
+        assert row["infeasible_true"] == 0 < row["infeasible_false"]
+        assert table[arm, BITS]["right"]["low"] > 0.9
+
+
+def test_the_epsilon_shown_is_below_the_claim_for_honest_noise(table):
+    assert table["gaussian", KEYED]["epsilon_shown"] <= 3
+    assert table["pancake", KEYED]["epsilon_shown"] > table["pancake", PLAIN]["epsilon_shown"]
+    assert "epsilon_shown" not in table["gaussian", BITS]
+
+
+def test_several_runs_are_counted_together(rows):
+    first = rows["pancake"]
+    second = {**first, "run": 2, "correct": first["correct"] + 10, "verdict": "finding", "found_by": ["moments"]}
+    joined = {row["attacker"]: row for row in training.gather([first, second])}
+    row = joined[KEYED]
+    assert (row["runs"], row["pairs"], row["canaries"]) == (2, 2 * first["pairs"], 128)
+    assert row["accuracy"]["value"] == pytest.approx((2 * first["correct"] + 10) / (2 * first["tested"]))
+    assert row["accuracy"]["low"] < first["correct"] / first["tested"] < row["accuracy"]["high"]
+    assert (row["audit"], row["found_by"]) == ("finding in 1 of 2", "moments")
+    assert row["right"]["value"] == first["named"][KEYED] / first["pairs"]
+    assert row["epsilon_shown"] > training.gather([first])[0]["epsilon_shown"]  # twice the canaries
+    assert "scores" not in row
+    assert row["roc_wrong"][0] == row["roc_real"][0] == [0, 0]
+
+
+def test_the_summary_says_it_all(table):
+    said = training.summary(list(table.values()))
+    assert said.count("reported, audit: finding in 0 of 1") == 3
+    assert "pancake + rotation: accuracy" in said
+    assert training.summary([]) == ""
+
+
+def test_a_run_repeats_itself(rows, monkeypatch):
+    monkeypatch.setattr(training, "audit_sampler", lambda *a, **o: SimpleNamespace(verdict="no-finding", tests=()))
+    again = training.measure(cell("pancake"), None)
+    assert again == {name: rows["pancake"][name] for name in again}
+
+
+def an_arm(text, *, dim=512):
+    key = PancakeKey.new(dim=dim, beta=1e-4, secret=KeyedStream.from_seed(3).bytes(32))
+    return training._Arm(text, key=key)
+
+
+def test_the_audit_gets_a_name_and_a_claim_and_the_source_a_private_key_file(monkeypatch):
+    seen = {}
+
+    def audited(sampler, **options):
+        path = Path(sampler.partition("key=")[2])
+        seen.update(options, sampler=sampler, mode=os.stat(path).st_mode & 0o777, path=path)
+
+    monkeypatch.setattr(training, "audit_sampler", audited)
+    arm = an_arm("pancake + smoothing")
+    arm.audited(sigma=0.7, samples=1000, seed="s")
+    assert seen["sampler"].startswith("pancake:")
+    assert (seen["mode"], seen["dim"], seen["path"].exists()) == (0o600, 512, False)
+    assert seen["claim"] == f"gaussian:sigma={arm.defence.scale(0.7)!r}"
+    assert seen["mitigation"] == f"smoothing:tau={arm.defence.tau!r}"
+    assert (
+        arm.defence.tau
+        == an_arm("pancake + smoothing", dim=512).defence.tau
+        != an_arm("pancake + smoothing", dim=64).defence.tau
+    )
+
+
+def test_the_audit_is_the_real_one():
+    found = an_arm("pancake + rotation").audited(sigma=0.7, samples=20_000, seed="s")
+    assert (found.verdict, found.dims) == ("no-finding", (512,))
+
+
+@pytest.mark.parametrize(
+    ("grid", "error", "says"),
+    [
+        ({"arm": "pancakes"}, UnknownNameError, "pancakes"),
+        ({"arm": "pancake + rotations"}, UnknownNameError, "rotations"),
+        ({"epoch": 3}, SpecError, "'epoch' is not known"),
+        ({"model": "none"}, SpecError, "model=none"),
+        ({"trials": 8}, SpecError, "trials=8"),
+    ],
+)
+def test_bad_settings(grid, error, says):
+    with pytest.raises(error, match=says):
+        training.measure(cell(**{"arm": "gaussian", **grid}), None)
+
+
+def test_missing_settings():
+    settings = cell("gaussian").settings
+    grid = {k: v for k, v in settings["grid"].items() if k != "beta"}
+    with pytest.raises(SpecError, match="'beta' is missing"):
+        training.measure(Cell("dpsgd-training", {**settings, "grid": grid}), None)
+
+
+def test_the_spec():
+    spec = load_spec("dpsgd-training")
+    cells = spec.cells()
+    assert len(cells) == 12
+    for c in cells:
+        recipe = training._recipe(c.settings["grid"])
+        assert (recipe.model, recipe.epsilon, recipe.delta) == ("cnn", 3.0, 1e-5)

@@ -1,0 +1,201 @@
+"""The measures on gradients: the game is won and lost where it must be, sums are sums, published values find their rows."""
+
+import math
+
+import pytest
+import torch
+
+from dpaudit.errors import SpecError, UsageError
+from dpaudit.experiments.measures import ALONE, gathered, gradient_size, summary
+from dpaudit.experiments.measures.gradient_attack import Setting, published_name, settings, threads
+from dpaudit.experiments.published import published_value
+from dpaudit.experiments.run import run_cell
+from dpaudit.experiments.spec import Cell, load_spec
+from dpaudit.hosts.dpsgd.data import load_images
+from dpaudit.hosts.dpsgd.gradients.query import GradientQuery
+from dpaudit.hosts.dpsgd.models import make_model
+from dpaudit.randomness import KeyedStream
+
+GRID = {
+    "model": "mlp",
+    "data": "synthetic",
+    "batch": 24,
+    "clip": "4",
+    "gamma": "2sqrtd",
+    "epsilon": "0.5",
+    "beta": "1e-5",
+}
+
+
+def cell(kind="gradient-attack", *, trials=24, seed=1, **grid):
+    return Cell(kind, {"grid": {**GRID, "block": 1, **grid}, "seed": seed, "trials": trials})
+
+
+def rows(*cells):
+    return [{**c.settings["grid"], "trials": c.settings["trials"], **run_cell(c).outcome} for c in cells]
+
+
+def test_the_grid_in_words():
+    found = settings({"clip": "4 8", "beta": "2^-3 1e-5", "gamma": "2sqrtd", "epsilon": 0.5})
+    assert found == tuple(Setting(c, b, "2sqrtd", 0.5) for c in (4.0, 8.0) for b in (0.125, 1e-5))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"beta": ""}, {"beta": "x"}, {"beta": "-1"}, {"clip": "0"}, {"epsilon": "0^-1"}, {"gamma": " "}], ids=str
+)
+def test_noises_that_are_none(wrong):
+    with pytest.raises(SpecError, match=next(iter(wrong))):
+        settings({**GRID, **wrong})
+
+
+def test_thin_pancakes_give_the_batch_away_and_thick_ones_do_not():
+    """At β = 100 the peaks have melted: no rule exceeds Φ(Δ/2σ) = 0.516."""
+    blocks = [cell(beta="1e-5 100", clip="4 8", block=b) for b in range(1, 6)]
+    table = gathered("gradient-attack", rows(*blocks))
+    assert [(r["clip"], r["beta"]) for r in table] == [(4, 1e-5), (4, 100), (8, 1e-5), (8, 100)]
+    assert all(r["trials"] == 120 and r["blocks"] == 5 for r in table)
+    thin, thick, thin_8, thick_8 = (r["success"] for r in table)
+    assert min(thin["value"], thin_8["value"]) >= 0.98
+    for share in (thick, thick_8):
+        assert share["low"] < 0.53
+        assert share["high"] > 0.5
+    assert table[0]["diff_median"] < table[2]["diff_median"] <= 2 * 8 / 24
+    assert "97" in summary("gradient-attack", [{**table[0], "success": {"value": 0.97}}])
+
+
+def test_a_cell_is_repeatable_and_each_block_its_own():
+    first, again, other = (run_cell(c).outcome for c in (cell(beta="0.3"), cell(beta="0.3"), cell(beta="0.3", block=2)))
+    assert first == again
+    assert first["changes"] != other["changes"]
+
+
+def test_the_table_adds_up_blocks():
+    made = rows(cell(beta="0.3 0.5", trials=10), cell(beta="0.3 0.5", trials=7, block=2))
+    table = gathered("gradient-attack", made)
+    for at, row in enumerate(table):
+        correct = sum(r["counts"][at]["correct"] for r in made)
+        assert row["success"]["value"] == correct / 17
+        assert row["success"]["low"] < correct / 17 < row["success"]["high"]
+        assert row["gamma"] == 2 * math.sqrt(12_730)
+        norms = sorted(n for r in made for n in r["changes"][0]["norms"])
+        assert row["diff_median"] == norms[8]
+
+
+def test_sigma_is_the_papers():
+    table = gathered("gradient-attack", rows(cell(batch=128, clip="4 8", epsilon="0.125", trials=1)))
+    assert [r["sigma"] for r in table] == pytest.approx([3.1855753735998977, 6.3711507471997955], rel=1e-9)
+
+
+def test_more_pairs_than_records():
+    with pytest.raises(SpecError, match="trials=25"):
+        run_cell(cell(trials=25))
+
+
+def test_small_gamma_is_refused():
+    with pytest.raises(UsageError, match="below 2√d"):
+        run_cell(cell(gamma="1"))
+
+
+def test_the_device_is_heeded():
+    made = cell()
+    with pytest.raises(UsageError, match="device=cuda:99"):
+        run_cell(Cell(made.kind, {**made.settings, "device": "cuda:99"}))
+
+
+def test_one_thread_for_small_vectors_all_for_large_ones():
+    before = torch.get_num_threads()
+    with threads(1000):
+        assert torch.get_num_threads() == before
+    with threads(1 << 21):
+        assert torch.get_num_threads() >= before
+    assert torch.get_num_threads() == before
+
+
+def test_sizes_are_those_of_the_mean_loss():
+    """The gradient of the batch's mean loss, once for the batch and once for each neighbour: no per-sample gradient."""
+    made = cell("gradient-size", trials=3)
+    (row,) = rows(made)
+    network, images = make_model("mlp", seed=1).double(), load_images("synthetic")
+    stream = KeyedStream.from_seed(1).child("cell", made.id).child("records")
+    block = GradientQuery(model="mlp", data="synthetic", batch=24, seed=1).block(3, stream=stream)
+
+    def mean(records):
+        x, y = images.batch(records, dtype=torch.float64)
+        loss = torch.nn.functional.cross_entropy(network(x), y)
+        return torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, list(network.parameters()))])
+
+    q = mean(block.records)
+    assert row["squares"] == [pytest.approx(float(q.square().sum()), rel=1e-9)]
+    for i, other in enumerate(block.others):
+        swapped = [*block.records[:i], other, *block.records[i + 1 :]]
+        assert row["changes"][i] == pytest.approx(float((mean(swapped) - q).square().sum()), rel=1e-9)
+
+
+def test_means_and_medians_are_of_squares():
+    one = {"model": "lenet5-tanh", "converged": False, "published_as": "lenet", "note": None}
+    two = [{**one, "squares": [1.0], "changes": [4.0, 16.0]}, {**one, "squares": [49.0], "changes": [25.0]}]
+    (row,) = gathered("gradient-size", two)
+    assert (row["l2_mean"], row["l2_median"]) == (5.0, 5.0)
+    assert (row["l2_diff_mean"], row["l2_diff_median"]) == (math.sqrt(15), 4.0)
+    assert row["published_l2_diff_median"] == pytest.approx(0.02401797258625956)
+    assert row["ratio"] == 4.0 / row["published_l2_diff_median"]
+
+
+def test_a_network_that_is_not_trained_yet_has_a_row_that_says_how(tmp_path, monkeypatch):
+    monkeypatch.setenv("DPAUDIT_CHECKPOINTS", str(tmp_path))
+    grid = {"model": "vgg19-bn", "weights": "trained", "data": "synthetic-colour", "norm": "record", "block": 1}
+    (row,) = gathered("gradient-size", rows(Cell("gradient-size", {"grid": grid, "seed": 1, "trials": 1})))
+    assert row["note"].startswith("not trained yet: dpaudit train vgg19-bn")
+    assert row["l2_mean"] is None
+    assert row["ratio"] is None
+    assert row["published_l2_mean"] == pytest.approx(13.126215996497953)
+    assert "Not trained here: vgg19-bn" in gradient_size.summary([row])
+
+
+@pytest.mark.parametrize(("name", "cells", "published"), [("gpm-fig6", 384, 384), ("gpm-table2", 144, 74)])
+def test_every_published_value_finds_its_row(name, cells, published):
+    """Without running anything: the rows that a whole table would have, held against the published file."""
+    spec = load_spec(name)
+    dims = {"lenet5-tanh": 61_706, "vgg19-bn": 38_958_922, "resnet50": 23_520_842, "mobilenet-v2": 2_236_682}
+    found, trials = [], {}
+    for c in spec.cells():
+        grid = c.settings["grid"]
+        for s in settings(grid):
+            row = {
+                "clip": s.clip,
+                "beta": s.beta,
+                "gamma": float(s.gamma_as.removesuffix("sqrtd")) * math.sqrt(dims[grid["model"]]),
+                "epsilon": s.epsilon,
+                "converged": grid["weights"] == "trained",
+                "published_as": published_name(grid["model"]),
+            }
+            key = (grid["model"], grid["weights"], s)
+            if key not in trials:
+                found.append(published_value(spec.published, row))
+            trials[key] = trials.get(key, 0) + spec.trials
+    assert len(trials) == cells
+    assert sum(value is not None for value in found) == published
+    assert set(trials.values()) == {1000 if name == "gpm-fig6" else 100}
+
+
+@pytest.mark.parametrize("name", ["gpm-fig6", "gpm-table2", "gpm-table2-small", "gpm-table3"])
+def test_columns_and_figures_name_what_rows_have(name):
+    spec = load_spec(name)
+    assert spec.measure in ALONE
+    if spec.measure == "gradient-attack":
+        grid = {**spec.cells()[0].settings["grid"], **GRID, "norm": "record"}
+        table = gathered(spec.measure, rows(Cell(spec.measure, {"grid": grid, "seed": 1, "trials": 1})))
+    else:
+        grid = {
+            "model": "mlp",
+            "data": "synthetic",
+            "norm": "record",
+            "weights": "untrained",
+            "dtype": "float32",
+            "block": 1,
+        }
+        table = gathered(spec.measure, rows(Cell(spec.measure, {"grid": grid, "seed": 1, "trials": 1})))
+    known = {*table[0], "published", "agrees"}
+    assert {column["key"] for column in spec.columns} <= known
+    for figure in spec.figures:
+        assert {figure["x"], figure["y"], figure["series"], *figure["panels"]} <= known

@@ -1,0 +1,242 @@
+"""A whole Opacus run: repeatable, the same but for its noise whatever makes it, and seen rightly by who watches."""
+
+import dataclasses
+import functools
+
+import numpy as np
+import pytest
+import torch
+
+from dpaudit.errors import UsageError
+from dpaudit.noise.gaussian import Gaussian
+from dpaudit.noise.key import PancakeKey
+from dpaudit.noise.pancake import Pancake
+from dpaudit.randomness import KeyedStream
+
+pytest.importorskip("opacus")
+
+from opacus import privacy_engine
+from opacus.accountants import RDPAccountant
+
+from dpaudit.hosts.dpsgd.data import load_images
+from dpaudit.hosts.dpsgd.models import make_model
+from dpaudit.hosts.dpsgd.private.canaries import Canaries, mislabelled
+from dpaudit.hosts.dpsgd.private.run import Recipe, epoch_steps, train_privately
+
+STREAM = KeyedStream.from_seed("private training")
+RECIPE = Recipe(model="mlp", epochs=1, batch=128, lr=0.5)
+DIM = 12_730
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patched:  # half of a small run is the search for the noise multiplier
+        patched.setattr(privacy_engine, "get_noise_multiplier", functools.cache(privacy_engine.get_noise_multiplier))
+        yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def images():
+    return load_images("synthetic"), load_images("synthetic", split="test")
+
+
+def run(images, source, *, seed="noise", recipe=RECIPE, canaries=None, watched=True, **options):
+    train, test = images
+    sights = []
+    result = train_privately(
+        recipe,
+        train=train,
+        test=test,
+        source=source,
+        stream=STREAM,
+        noise_seed=seed,
+        canaries=Canaries.draw(40, of=len(train), stream=STREAM.child("canaries")) if canaries is None else canaries,
+        watch=sights.append if watched else None,
+        **options,
+    )
+    return result, sights
+
+
+def pancake(sigma):
+    key = PancakeKey.new(dim=DIM, beta=1e-4, secret=STREAM.child("key").bytes(32))
+    return Pancake(key=key, sigma=sigma)
+
+
+def honest(sigma):
+    return Gaussian(sigma=sigma)
+
+
+@pytest.fixture(scope="module")
+def honest_run(images):
+    return run(images, honest)
+
+
+@pytest.fixture(scope="module")
+def pancake_run(images):
+    return run(images, pancake)
+
+
+def weights(result):
+    return torch.cat([p.detach().reshape(-1) for p in result.network.parameters()])
+
+
+def test_a_run_repeats_itself_watched_or_not_and_leaves_the_global_generator_alone(images, honest_run):
+    before = torch.get_rng_state()
+    again, _ = run(images, honest, watched=False)
+    assert torch.equal(before, torch.get_rng_state())
+    first, _ = honest_run
+    assert torch.equal(weights(first), weights(again))
+    assert dataclasses.replace(first, network=None) == dataclasses.replace(again, network=None)
+    other, _ = run(images, honest, seed="other", watched=False)
+    assert not torch.equal(weights(first), weights(other))
+
+
+def test_two_kinds_of_noise_share_all_but_the_noise(honest_run, pancake_run):
+    (first, ours), (second, theirs) = honest_run, pancake_run
+    assert len(ours) == len(theirs) == first.steps == 16
+    assert torch.equal(ours[0].query, theirs[0].query)
+    assert torch.equal(ours[0].gradients, theirs[0].gradients)
+    assert not torch.equal(ours[0].noisy, theirs[0].noisy)
+    assert all(torch.equal(a.present, b.present) for a, b in zip(ours, theirs, strict=True))
+    assert first.epsilon == second.epsilon
+    assert first.sigma == second.sigma == first.noise_multiplier * RECIPE.clip
+
+
+def test_the_noise_is_the_source_s(honest_run, pancake_run):
+    for result, sights in (honest_run, pancake_run):
+        noise = torch.stack([s.noisy.double() - s.query.double() for s in sights])
+        assert float(noise.std()) == pytest.approx(result.sigma, rel=0.01)
+        phase = noise @ torch.from_numpy(np.array(pancake(1.0).key.direction)) / pancake(result.sigma).spacing
+        on_peaks = float((phase - phase.round()).abs().max()) < 1e-3
+        assert on_peaks == (result is pancake_run[0])
+
+
+def test_it_learns_and_reports_the_epsilon_asked_for(honest_run):
+    result, _ = honest_run
+    assert result.accuracy.low > 0.3  # of ten classes, after one epoch
+    assert 2.9 < result.epsilon <= RECIPE.epsilon
+    renyi = RDPAccountant()
+    for _ in range(result.steps):
+        renyi.step(noise_multiplier=result.noise_multiplier, sample_rate=result.rate)
+    assert result.epsilon <= renyi.get_epsilon(RECIPE.delta) < 1.6 * result.epsilon
+
+
+def clipped_by_hand(model, images, record):
+    x, y = images.batch([record])
+    model.zero_grad()
+    torch.nn.functional.cross_entropy(model(x), y).backward()
+    g = torch.cat([p.grad.reshape(-1) for p in model.parameters()]).double()
+    return g * min(1.0, RECIPE.clip / float(g.norm()))
+
+
+def test_an_onlooker_sees_the_canaries_gradients_and_the_true_sum(images, honest_run):
+    train, _ = images
+    _, sights = honest_run
+    canaries = Canaries.draw(40, of=len(train), stream=STREAM.child("canaries"))
+    model = make_model("mlp", seed=int.from_bytes(STREAM.child("weights").entropy()[:4], "big"))
+    by_hand = torch.stack([clipped_by_hand(model, train, int(r)) for r in canaries.records])
+    torch.testing.assert_close(sights[0].gradients.double(), by_hand, rtol=0, atol=1e-6)
+    seen = torch.stack([s.present for s in sights])
+    member = torch.from_numpy(canaries.member)
+    assert not seen[:, ~member].any()
+    assert seen[:, member].float().mean() == pytest.approx(1 / 16, abs=0.03)
+
+
+def test_pairs_hold_the_true_sum_bit_for_bit_and_one_that_swaps_a_record(images):
+    clip = 0.05  # all gradients are longer: each counts exactly this much
+    _, sights = run(images, honest, recipe=dataclasses.replace(RECIPE, clip=clip), pair_every=3)
+    assert [s.step for s in sights if s.pair is not None] == [0, 3, 6, 9, 12, 15]
+    pairs = [s for s in sights if s.pair is not None]
+    assert {s.truth for s in pairs} == {0, 1}
+    for s in pairs:
+        assert torch.equal(s.pair[s.truth], s.query)
+        difference = float((s.pair[1 - s.truth].double() - s.query.double()).norm())
+        assert 0.1 * clip < difference <= 2 * clip * (1 + 1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero")  # Opacus' accountant, at rate 1
+def test_the_sum_is_that_of_the_batch(images):
+    """Every member in every batch (rate 1): the step's query is the sum over all of them, worked out one by one."""
+    train, test = images
+    few = dataclasses.replace(train, pixels=train.pixels[:60], labels=train.labels[:60])
+    canaries = Canaries(np.array([3, 7, 50]), np.array([True, False, True]))
+    _, sights = run((few, test), honest, recipe=dataclasses.replace(RECIPE, batch=60), canaries=canaries)
+    (sight,) = sights
+    model = make_model("mlp", seed=int.from_bytes(STREAM.child("weights").entropy()[:4], "big"))
+    total = sum(clipped_by_hand(model, few, r) for r in range(60) if r != 7)
+    torch.testing.assert_close(sight.query.double(), total, rtol=0, atol=1e-4)
+    assert sight.present.tolist() == [True, False, True]
+    assert sight.pair is None  # nobody is outside the batch
+
+
+def test_who_is_a_member_changes_neither_rate_nor_steps_nor_divisor(images):
+    records = np.arange(300, dtype=np.int64)
+    found = []
+    for member in (np.ones(300, np.bool_), np.zeros(300, np.bool_)):
+        result, _ = run(images, honest, canaries=Canaries(records, member), watched=False)
+        found.append((result.rate, result.steps, result.noise_multiplier, result.epsilon))
+    assert found[0] == found[1]
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_the_divisor_is_the_recipe_s_batch(images):
+    recipe = dataclasses.replace(RECIPE, batch=2048, momentum=0.0)
+    canaries = Canaries(np.arange(200, dtype=np.int64), np.zeros(200, np.bool_))
+    result, (sight,) = run(images, honest, recipe=recipe, canaries=canaries, pair_every=1)
+    model = make_model("mlp", seed=int.from_bytes(STREAM.child("weights").entropy()[:4], "big"))
+    before = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+    torch.testing.assert_close(weights(result), before - recipe.lr * sight.noisy / 2048, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("records", "batch", "steps"), [(60_000, 512, 118), (2048, 128, 16), (100, 100, 1), (11_700, 100, 118)]
+)
+def test_steps_are_such_that_opacus_makes_as_many(records, batch, steps):
+    assert epoch_steps(records, batch) == steps
+    assert int(1 / (1 / steps)) == steps
+
+
+def test_canaries_are_members_by_fair_coins():
+    canaries = Canaries.draw(4000, of=10_000, stream=STREAM.child("many"))
+    assert len(set(canaries.records.tolist())) == 4000
+    assert abs(int(canaries.member.sum()) - 2000) < 160  # five standard deviations
+    kept = canaries.training_records(10_000)
+    assert len(kept) == 10_000 - int((~canaries.member).sum())
+    assert not set(kept.tolist()) & set(canaries.records[~canaries.member].tolist())
+    with pytest.raises(UsageError, match="canaries=6"):
+        Canaries.draw(6, of=10, stream=STREAM)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("epochs", 0), ("batch", 0), ("clip", 0.0), ("lr", float("nan")), ("epsilon", -1.0), ("delta", 1.0), ("momentum", 1.0)],
+)  # fmt: skip
+def test_recipes_that_make_no_sense(option, value):
+    with pytest.raises(UsageError, match=f"{option}="):
+        Recipe(**{option: value})
+
+
+def test_too_small_batches_and_strange_models_are_refused(images):
+    with pytest.raises(UsageError, match="batch=8"):
+        run(images, honest, recipe=dataclasses.replace(RECIPE, batch=8))
+    with pytest.raises(UsageError, match="pair_every=0"):
+        run(images, honest, pair_every=0)
+    with pytest.raises(UsageError, match="model=nothing"):
+        run(images, honest, recipe=dataclasses.replace(RECIPE, model="nothing"))
+    with pytest.raises(UsageError, match="BatchNorm"):
+        run(images, honest, recipe=dataclasses.replace(RECIPE, model="resnet20"))
+    with pytest.raises(UsageError, match="dim="):
+        run(images, lambda s: Pancake(key=PancakeKey.new(dim=64, beta=1e-3), sigma=s))
+
+
+def test_mislabelled_records_have_another_class_and_all_else_is_as_it_was(images):
+    train, _ = images
+    records = np.arange(0, 2000, 2)
+    changed = mislabelled(train, records, stream=STREAM.child("classes"))
+    moved = (changed.labels - train.labels) % 10
+    assert (np.flatnonzero(moved) == records).all()
+    assert set(moved[records].tolist()) == set(range(1, 10))
+    assert changed.pixels is train.pixels
