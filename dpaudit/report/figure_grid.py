@@ -114,7 +114,7 @@ def _set_axes(axes: Axes, frame: _Frame, panel: Panel) -> None:
         axes.set(**{f"{axis}lim": (scale.low, scale.high)})
     axes.grid(axis="y", color=QUIET, linewidth=0.4, alpha=0.5)
     axes.set_axisbelow(True)
-    axes.set_title(short(panel.title, limit=max(8, int(frame.size[0] / 0.075))), loc="left", fontsize=9)
+    axes.set_title(short(panel.title, limit=max(8, int(frame.size[0] / 0.05))), loc="left", fontsize=7.5)
     if plot.reference is not None and frame.y.low <= plot.reference <= frame.y.high:
         axes.axhline(plot.reference, color=QUIET, linewidth=1, linestyle=DASHED, zorder=1)
 

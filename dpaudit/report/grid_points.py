@@ -77,7 +77,7 @@ def laid_out(plot: Plot, rows: Sequence[Row]) -> Grid:
         unplaced += odd + unseen
         if not unseen:
             panel = found[place] or Panel(
-                ", ".join(f"{m.label} = {_text(row, m)}" for m in plot.panels),
+                ", ".join(_titled(row, m) for m in plot.panels),
                 {},
             )
             panel.lines.setdefault(k, []).append(point)
@@ -95,6 +95,12 @@ def laid_out(plot: Plot, rows: Sequence[Row]) -> Grid:
         panels_left_out=panels - len(places),
         series_left_out=max(0, len(series) - MOST_SERIES),
     )
+
+
+def _titled(row: Row, m: Measure) -> str:
+    """``ε = 0.5``; words that no column names stand for themselves."""
+    bare = m.label == m.key and isinstance(row.get(m.key), str)
+    return _text(row, m) if bare else f"{m.label} = {_text(row, m)}"
 
 
 def _places(plot: Plot, rows: Sequence[Row]) -> tuple[dict[tuple[str, ...], int], int, int]:

@@ -59,6 +59,35 @@ def dpsgd_lines() -> Iterator[str]:
         yield f"| {' | '.join(values)} |"
 
 
+def training_lines() -> Iterator[str]:
+    found = rows("dpsgd-training")
+    for name in dict.fromkeys(row["arm"] for row in found):
+        by = {row["attacker"]: row for row in found if row["arm"] == name}
+        key, none = by["key: likelihood"], by["no key: likelihood"]
+        values = [
+            name,
+            percent(key["accuracy"]),
+            f"{key['epsilon_reported']:.3g}",
+            key["audit"],
+            percent(key["right"]),
+            percent(none["right"]),
+            f"{key['auc_wrong']['value']:.3f}, {key['auc_real']['value']:.3f}",
+            f"{none['auc_wrong']['value']:.3f}, {none['auc_real']['value']:.3f}",
+            percent(key["tpr_wrong"]),
+            f"{key['epsilon_shown']:.2f}",
+        ]
+        yield f"| {' | '.join(values)} |"
+
+
+def percent(share: Mapping[str, float]) -> str:
+    return f"{100 * share['value']:.1f} % [{100 * share['low']:.1f}, {100 * share['high']:.1f}]"
+
+
+def test_the_table_of_a_training_run() -> None:
+    missing = [line for line in training_lines() if line not in README]
+    assert not missing
+
+
 def test_the_table_of_libraries() -> None:
     lines = list(library_lines())
     assert len(lines) > 30

@@ -21,18 +21,33 @@ from dpaudit.hosts.dpsgd.gradients.query import GradientQuery
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KEY_BYTES, KeyedStream
+from dpaudit.registry import nearest
 
 if TYPE_CHECKING:
     from dpaudit.experiments.spec import Cell
     from dpaudit.interfaces import Attack
 
-__all__ = ["Setting", "accuracy", "gather", "host", "measure", "published_name", "settings", "summary", "threads"]
+__all__ = [
+    "HOST",
+    "Setting",
+    "accuracy",
+    "check_grid",
+    "gather",
+    "host",
+    "measure",
+    "published_name",
+    "settings",
+    "summary",
+    "threads",
+]
 
 DELTA = 1e-10
 _ATTACK = "nearest-peak"
 _LARGE = 1 << 20
 _ROUNDED = (8, 2)  # pairs whose float32 error is measured: of small networks, of large ones
-_HOST = ("model", "data", "weights", "norm", "batch", "neighbour", "dtype")
+HOST = ("model", "data", "weights", "norm", "batch", "neighbour", "dtype")
+_NOISE = ("clip", "beta", "gamma", "epsilon")
+_WHOLE = ("batch", "block")
 _PUBLISHED = {"lenet5-tanh": "lenet", "lenet5": "lenet"}
 
 
@@ -59,18 +74,38 @@ def settings(grid: Mapping[str, Any]) -> tuple[Setting, ...]:
         SpecError: one of them is missing, empty or no number above 0.
     """
     words = {}
-    for name in ("clip", "beta", "gamma", "epsilon"):
+    for name in _NOISE:
         words[name] = str(grid.get(name, "")).split()
         try:
             good = words[name] and (name == "gamma" or all(_number(word) > 0 for word in words[name]))
-        except (ValueError, ZeroDivisionError, OverflowError):
+        except (ValueError, TypeError, ZeroDivisionError, OverflowError):  # TypeError: a root of a number below 0
             good = False
         if not good:
             raise SpecError(f'grid {name}={grid.get(name)!r}: must be numbers above 0, e.g. {name} = "1e-4 2^-10"')
-    return tuple(
+    found = [
         Setting(_number(clip), _number(beta), gamma, _number(epsilon))
         for clip, beta, gamma, epsilon in itertools.product(*words.values())
-    )
+    ]
+    if len(set(found)) < len(found):
+        raise SpecError("grid: a clip, beta, gamma or epsilon is written twice; name each once")
+    return tuple(found)
+
+
+def check_grid(grid: Mapping[str, Any], *, also: Sequence[str] = ()) -> None:
+    """Are these options of the host, a ``block``, and else only words of ``also``, with a model among them?
+
+    Raises:
+        SpecError: no.
+    """
+    for name, value in grid.items():
+        if name in also:
+            continue
+        if name not in (*HOST, "block"):
+            raise SpecError(f"grid {name}={value!r}: not known{nearest(name, (*HOST, 'block', *also))}")
+        if type(value) is not (int if name in _WHOLE else str):
+            raise SpecError(f"grid {name}={value!r}: must be {'a whole number' if name in _WHOLE else 'a word in quotes'}")
+    if "model" not in grid:
+        raise SpecError('grid: model is missing; e.g. model = "lenet5-tanh"')
 
 
 def published_name(model: str) -> str:
@@ -86,7 +121,7 @@ def _made(options: tuple[tuple[str, Any], ...]) -> GradientQuery:
 def host(cell: Cell, **more: Any) -> GradientQuery:
     """The query of a cell: options from ``[grid]``, an untrained network's weights from its ``block``."""
     grid = cell.settings["grid"]
-    options = {name: grid[name] for name in _HOST if name in grid}
+    options = {name: grid[name] for name in HOST if name in grid}
     options["device"] = cell.settings.get("device", "cpu")
     if options.get("weights", "untrained") == "untrained":
         options["seed"] = grid.get("block", 0)
@@ -115,11 +150,13 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     weights within a block.
 
     Raises:
-        SpecError: settings that are no numbers, or more pairs than the batch has records.
+        SpecError: a word in ``[grid]`` that is not known or of a wrong type, settings that are no numbers or are there
+            twice, or more pairs than the batch has records.
         UsageError: an option that the host does not take, data or weights that are not there, γ below 2√d.
     """
     del arm
     grid, pairs = cell.settings["grid"], cell.settings["trials"]
+    check_grid(grid, also=_NOISE)
     noises = settings(grid)
     query = host(cell, clip=noises[0].clip)
     if pairs > query.batch:
@@ -191,7 +228,7 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     groups: dict[tuple[Any, ...], list[tuple[Mapping[str, Any], Mapping[str, Any]]]] = {}
     for row in rows:
         for count in row["counts"]:
-            group = (*(row.get(name) for name in _HOST), *(count[k] for k in ("clip", "beta", "gamma_as", "epsilon")))
+            group = (*(row.get(name) for name in HOST), *(count[k] for k in ("clip", "beta", "gamma_as", "epsilon")))
             groups.setdefault(group, []).append((row, count))
     return [_joined(members) for members in groups.values()]
 
@@ -202,7 +239,7 @@ def _joined(members: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> d
     norms = [norm for row, _ in members for c in row["changes"] if c["clip"] == noise["clip"] for norm in c["norms"]]
     weights = first.get("weights", "untrained")
     return {
-        **{name: first[name] for name in _HOST if name in first},
+        **{name: first[name] for name in HOST if name in first},
         **{k: v for k, v in first.items() if k in ("d", "accuracy", "converged", "published_as")},
         **{k: v for k, v in noise.items() if k != "correct"},
         "weights": weights,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from dpaudit.experiments.measures.gradient_attack import accuracy, host, published_name, threads
+from dpaudit.experiments.measures.gradient_attack import HOST, accuracy, check_grid, host, published_name, threads
 from dpaudit.experiments.published import published_value
 from dpaudit.hosts.dpsgd.training.published_weights import PUBLISHED
 from dpaudit.hosts.dpsgd.training.recipes import RECIPES
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["gather", "measure", "summary"]
 
 _SIZES = ("l2_mean", "l2_median", "l2_diff_mean", "l2_diff_median")
-_HOST = ("model", "data", "weights", "norm", "batch", "dtype")
 
 
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
@@ -32,10 +31,12 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     weights are its own. Where a large network has not been trained there is no number, but a note that says how to.
 
     Raises:
+        SpecError: a word in ``[grid]`` that is not known, or of a wrong type.
         UsageError: an option that the host does not take, data that is not there, more pairs than records.
     """
     del arm
     grid = cell.settings["grid"]
+    check_grid(grid)
     model, weights = grid["model"], grid.get("weights", "untrained")
     found: dict[str, Any] = {
         "converged": weights != "untrained",
@@ -57,7 +58,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
 
 
 def _at_hand(model: str) -> bool:
-    return model in PUBLISHED or RECIPES[model].quick or checkpoint_file(model).exists()
+    return model not in RECIPES or model in PUBLISHED or RECIPES[model].quick or checkpoint_file(model).exists()
 
 
 def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -67,7 +68,7 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for row in rows:
-        groups.setdefault(tuple(row.get(name) for name in _HOST), []).append(row)
+        groups.setdefault(tuple(row.get(name) for name in HOST), []).append(row)
     return [_joined(members) for members in groups.values()]
 
 
@@ -83,7 +84,7 @@ def _joined(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     joined = {
         **{
             name: first[name]
-            for name in (*_HOST, "d", "accuracy", "converged", "published_as", "note")
+            for name in (*HOST, "d", "accuracy", "converged", "published_as", "note")
             if name in first
         },
         "batches": len(squares),

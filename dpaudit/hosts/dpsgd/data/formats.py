@@ -7,6 +7,7 @@ import io
 import math
 import struct
 import tarfile
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -22,8 +23,9 @@ __all__ = ["read_idx", "read_npz", "read_tar", "reading"]
 
 _IDX_UINT8 = b"\x00\x00\x08"
 _BROKEN = (
-    *(OSError, EOFError, ValueError, KeyError, MemoryError, NotImplementedError, RuntimeError),
+    *(OSError, EOFError, ValueError, KeyError, MemoryError, NotImplementedError, RuntimeError, OverflowError),
     *(zipfile.BadZipFile, tarfile.TarError, zlib.error, struct.error),
+    *(SyntaxError, tokenize.TokenError),  # numpy reads an array's header with Python's tokenizer
 )
 
 

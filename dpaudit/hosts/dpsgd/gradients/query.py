@@ -80,7 +80,7 @@ class GradientQuery:
         if isinstance(batch, bool) or not 2 <= batch <= len(self.images) // 2:
             raise UsageError(f"batch={batch}: must lie in 2 … {len(self.images) // 2}, half the records that there are")
         network = trained_network(model, weights=weights, root=data_root, seed=seed)
-        self.accuracy = network.accuracy
+        self.accuracy = network.accuracy if network.data == (data or kind) else None  # measured on other images
         self.batch, self.clip, self.neighbour = batch, float(clip), neighbour
         self._module = with_norm(network.module, norm)
         self._gradients = self._per_sample(_DTYPES[dtype])

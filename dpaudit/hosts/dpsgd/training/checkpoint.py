@@ -18,6 +18,7 @@ from dpaudit.registry import nearest
 __all__ = ["Checkpoint", "check_state", "load_checkpoint", "save_checkpoint"]
 
 _FORMAT, _VERSION = "dpaudit-checkpoint", 1
+_MANY = 1 << 53
 _FIELDS: Mapping[str, type] = {
     "model": str,
     "data": str,
@@ -128,7 +129,7 @@ def check_state(state: Mapping[str, Any], *, model: str, name: str) -> None:
         raise UsageError(f"{name}: its weights are not those of {model}: {odd[0]!r} is missing or one too many")
     for key, like in wanted.items():
         tensor = state[key]
-        if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
+        if not isinstance(tensor, torch.Tensor) or not _plain(tensor):
             raise UsageError(f"{name}: {key!r} is no plain tensor")
         if tensor.shape != like.shape or tensor.dtype != like.dtype:
             raise UsageError(
@@ -138,8 +139,13 @@ def check_state(state: Mapping[str, Any], *, model: str, name: str) -> None:
             raise UsageError(f"{name}: {key!r} has values that are not finite; train it again")
 
 
+def _plain(tensor: torch.Tensor) -> bool:
+    """Whether its numbers are there, one beside the other, on whatever device."""
+    return tensor.layout is torch.strided and not (tensor.is_meta or tensor.is_nested or tensor.is_quantized)
+
+
 def _accuracy(counts: dict[str, Any], *, name: str) -> Accuracy:
     correct, total = counts.get("correct"), counts.get("total")
-    if type(correct) is not int or type(total) is not int or not 0 <= correct <= total or total == 0:
+    if type(correct) is not int or type(total) is not int or not 0 <= correct <= total or not 0 < total < _MANY:
         raise UsageError(f"{name}: its accuracy is {correct!r} of {total!r}, which cannot be; train it again")
     return accuracy_from_counts(correct, total)

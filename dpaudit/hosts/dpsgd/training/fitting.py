@@ -57,8 +57,8 @@ def fit(
 
     Raises:
         UsageError: an unknown model or data set, data that does not fit the model or is not there, epochs below 1, a seed
-            outside 0 … 2^32 − 1, no such device, an ``out`` that cannot be written, is in use, or (``resume``) belongs to
-            another training; training that has diverged.
+            outside 0 … 2^32 − 1, no such device, an ``out`` that is a folder, cannot be written, is in use, or (``resume``)
+            belongs to another training; training that has diverged.
     """
     if model not in MODELS:
         raise UsageError(f"model={model}: not known{nearest(model, MODELS)}")
@@ -66,6 +66,8 @@ def fit(
     epochs = recipe.epochs if epochs is None else epochs
     if epochs < 1:
         raise UsageError(f"epochs={epochs}: must be at least 1")
+    if not out.name or out.is_dir():
+        raise UsageError(f"out={out}: is a folder; name a file in it, e.g. {model}.pt")
     if out.suffix in (".partial", ".lock"):
         raise UsageError(f"out={out}: {out.suffix} is the suffix of a file beside it; choose another, e.g. .pt")
     with locked(out.with_suffix(".lock"), wait=wait):
