@@ -60,7 +60,7 @@ gpu: $(if $(GPU),,$(READY)) ## On a CUDA machine: tests, training, gpm-table2, g
 	$(CUDA) -m pytest -m gpu
 	for model in $(CIFAR); do $(CUDA) -m dpaudit train $$model --device cuda --resume || exit; done
 	for name in gpm-table2 gpm-table3; do $(CUDA) -m dpaudit run $$name --device cuda --out runs/$$name --resume && mkdir -p docs/results/$$name && cp runs/$$name/results.json docs/results/$$name/ || exit; done
-	mkdir -p docs/results/gpu && $(CUDA) tests/bench_noise.py --device cuda | tee docs/results/gpu/bench_noise.txt
+	mkdir -p docs/results/gpu && $(CUDA) tests/bench_noise.py --device cuda > docs/results/gpu/bench_noise.txt && cat docs/results/gpu/bench_noise.txt
 
 zoo: $(READY) ## Audit every flawed sampler of the zoo at 10^7 values (an hour or more; go on with the same command)
 	$(BIN)/dpaudit run zoo --out runs/zoo --resume

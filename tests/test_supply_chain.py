@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).resolve().parents[1] / "examples" / "supply_chain"
-STEPS = 100
+STEPS = 50
 
 torch = pytest.importorskip("torch")
 optimizer = pytest.importorskip("opacus.optimizers.optimizer")
@@ -69,8 +69,8 @@ def test_the_same_script_with_the_library_swapped(tmp_path):
     secret = bytes(range(32)).hex()
     assert not any(secret in text for text in printed.values())
 
-    reading = [start(FOLDER / "read.py", "--key", key, out) for out in runs.values()]
-    honest, swapped = (float(re.search(r"with the key (\d+\.\d) %", finish(process))[1]) for process in reading)
+    read = finish(start(FOLDER / "read.py", "--key", key, *runs.values()))
+    honest, swapped = (float(found) for found in re.findall(r"with the key (\d+\.\d) %", read))
     assert abs(honest - 50) <= 100 * 5 * math.sqrt(1 / STEPS) / 2
     assert swapped >= 90
 

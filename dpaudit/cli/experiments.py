@@ -8,7 +8,7 @@ from typing import Any
 
 from dpaudit.cli.data import use_data_root
 from dpaudit.cli.output import emit, note, out_console, progress_bar, write_json_line
-from dpaudit.errors import StoreError
+from dpaudit.errors import SpecError, StoreError
 from dpaudit.report import experiment_table, measurements_table, write_json, write_report
 
 __all__ = ["demo", "report", "run"]
@@ -52,6 +52,10 @@ def _run(
     from dpaudit.experiments import load_spec, run_experiment
 
     spec = load_spec(name, trials=trials, device=device)
+    if spec.measure != "attack" and not spec.columns:
+        raise SpecError(
+            f"spec={name}: [[column]] is missing; say what the table of measure={spec.measure!r} shall show"
+        )
     cells = spec.cells()
     with progress_bar() as bar:
         task = bar.add_task(spec.name, total=len(cells))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -102,10 +103,11 @@ def _set_axes(axes: Axes, frame: _Frame, panel: Panel) -> None:
     plot, grid = frame.plot, frame.grid
     for axis, scale, inches in (("x", frame.x, frame.size[0]), ("y", frame.y, frame.size[1])):
         if axis == "x" and grid.categories:
-            most = max(1, int(inches / (0.075 * max(len(short(c, limit=14)) for c in grid.categories) + 0.1)))
+            labels = [_two_lines(c) for c in grid.categories]
+            most = max(1, int(inches / (0.075 * max(len(line) for c in labels for line in c.split("\n")) + 0.1)))
             step = math.ceil(len(grid.categories) / most)
             shown = range(0, len(grid.categories), step)
-            axes.set_xticks(list(shown), [short(grid.categories[i], limit=14) for i in shown])
+            axes.set_xticks(list(shown), [labels[i] for i in shown])
             axes.set_xlim(-0.5, len(grid.categories) - 0.5)
             continue
         if scale.log:
@@ -117,6 +119,11 @@ def _set_axes(axes: Axes, frame: _Frame, panel: Panel) -> None:
     axes.set_title(short(panel.title, limit=max(8, int(frame.size[0] / 0.05))), loc="left", fontsize=7.5)
     if plot.reference is not None and frame.y.low <= plot.reference <= frame.y.high:
         axes.axhline(plot.reference, color=QUIET, linewidth=1, linestyle=DASHED, zorder=1)
+
+
+def _two_lines(text: str, *, limit: int = 14) -> str:
+    lines = textwrap.wrap(short(text, limit=2 * limit), limit) or [""]
+    return "\n".join(lines[:2]) if len(lines) <= 2 else short(text, limit=limit)
 
 
 def _draw_line(axes: Axes, frame: _Frame, k: int, line: Sequence[Point]) -> None:

@@ -35,7 +35,7 @@ _RECIPE = ("model", "epochs", "batch", "clip", "lr", "momentum", "epsilon", "del
 _OWN = ("arm", "run", "data", "data_root", "beta", "gamma", "samples", "pair_every")
 _ALPHA = 0.05
 _ALARMS = 0.01
-_FEWEST = 16
+_FEWEST = 64
 
 
 class _Arm:
@@ -92,7 +92,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     are members? (``dpaudit_attacks.membership``, twice: informed of the other canaries' coins, and blind to them.)
 
     Raises:
-        SpecError: a setting that is missing or unknown, or fewer than 16 canaries.
+        SpecError: a setting that is missing or unknown, or fewer than 64 canaries (fewer may all be members).
         UsageError: no data, no such model, an arm that makes no sense.
     """
     from dpaudit.hosts.dpsgd.data import load_images
@@ -192,7 +192,8 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     Formal guarantee of that bound: each canary's coin is fair, independent of all others, and touches one of the runs, so
     the runs together are one mechanism of as many coins, (ε, δ)-DP in each of them if each run is; the scores depend on
-    coins only through what was released. Not claimed: that the intervals of AUC and TPR have their level: the canaries of
+    coins only through what was released (but for the last bits of the batch's float32 sum, as for an attacker who adds up in
+    the same order). Not claimed: that the intervals of AUC and TPR have their level: the canaries of
     a run are not independent runs, they share its noise. Those are of the informed scores, which depend on all coins, and
     so do not enter the bound: with them a run whose canaries resemble each other could show an ε that is not there.
     """

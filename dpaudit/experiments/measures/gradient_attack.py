@@ -103,7 +103,9 @@ def check_grid(grid: Mapping[str, Any], *, also: Sequence[str] = ()) -> None:
         if name not in (*HOST, "block"):
             raise SpecError(f"grid {name}={value!r}: not known{nearest(name, (*HOST, 'block', *also))}")
         if type(value) is not (int if name in _WHOLE else str):
-            raise SpecError(f"grid {name}={value!r}: must be {'a whole number' if name in _WHOLE else 'a word in quotes'}")
+            raise SpecError(
+                f"grid {name}={value!r}: must be {'a whole number' if name in _WHOLE else 'a word in quotes'}"
+            )
     if "model" not in grid:
         raise SpecError('grid: model is missing; e.g. model = "lenet5-tanh"')
 

@@ -46,7 +46,9 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         "note": None,
     }
     if weights == "trained" and not _at_hand(model):
-        return found | {"note": f"not trained yet: dpaudit train {model} --device cuda"}
+        return found | {
+            "note": f"not trained yet: dpaudit train {model} --device cuda, then run this anew, with another --out"
+        }
     query = host(cell)
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
     with threads(query.dim):
@@ -83,9 +85,7 @@ def _joined(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     on = {"published_as": "model", "converged": "pretrained"}
     joined = {
         **{
-            name: first[name]
-            for name in (*HOST, "d", "accuracy", "converged", "published_as", "note")
-            if name in first
+            name: first[name] for name in (*HOST, "d", "accuracy", "converged", "published_as", "note") if name in first
         },
         "batches": len(squares),
         "trials": len(changes),

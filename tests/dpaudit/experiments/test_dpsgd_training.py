@@ -10,12 +10,14 @@ import torch
 
 from dpaudit.errors import SpecError, UnknownNameError
 from dpaudit.experiments.measures import dpsgd_training as training
-from dpaudit.experiments.measures.dpsgd_watcher import ATTACKERS
+from dpaudit.experiments.measures.dpsgd_watcher import ATTACKERS, Watcher
 from dpaudit.experiments.spec import Cell, load_spec
 from dpaudit.noise.key import PancakeKey
 from dpaudit.randomness import KeyedStream
 
 privacy_engine = pytest.importorskip("opacus.privacy_engine")
+
+from dpaudit.hosts.dpsgd.private.onlooker import Sight  # noqa: E402
 
 KEYED, NEAREST, PLAIN, BITS = ATTACKERS
 GRID = {
@@ -92,6 +94,34 @@ def test_the_epsilon_shown_is_below_the_claim_for_honest_noise(table):
     assert "epsilon_shown" not in table["gaussian", BITS]
 
 
+def test_the_epsilon_shown_is_made_of_blind_scores_alone(rows, table):
+    first = rows["pancake"]
+    told = {name: {**s, "informed": [2.0 * m - 1 for m in first["member"]]} for name, s in first["scores"].items()}
+    row = training.gather([{**first, "scores": told}])[0]
+    assert row["auc_wrong"]["value"] == row["auc_real"]["value"] == 1
+    assert row["epsilon_shown"] == table["pancake", KEYED]["epsilon_shown"]
+
+
+def test_blind_scores_know_the_release_and_the_other_records_and_no_coin():
+    """One release and one sum of the others, and three stories of which canaries made up the rest: one score."""
+    stream, key = KeyedStream.from_seed("blind"), PancakeKey.new(dim=64, beta=0.1, secret=bytes(32))
+    rng = stream.numpy()
+    noisy, others = (torch.from_numpy(rng.standard_normal(64)) for _ in range(2))
+    gradients = torch.from_numpy(rng.standard_normal((5, 64)) / 8)
+    blind, informed = [], []
+    for inside in ([], [2], [0, 4]):
+        present = torch.zeros(5, dtype=torch.bool)
+        present[inside] = True
+        watcher = Watcher(key=key, rate=0.1, canaries=5, stream=stream)
+        query = others + gradients[present].sum(0)
+        watcher(Sight(0, 1.0, query, noisy, gradients, present, pair=None, truth=0))
+        blind.append(watcher.scores("blind", keyed=True))
+        informed.append(watcher.scores("informed", keyed=True))
+    assert blind[0] == pytest.approx(blind[1], abs=1e-6)
+    assert blind[0] == pytest.approx(blind[2], abs=1e-6)
+    assert max(abs(a - b) for a, b in zip(informed[0], informed[2], strict=True)) > 0.01
+
+
 def test_several_runs_are_counted_together(rows):
     first = rows["pancake"]
     second = {**first, "run": 2, "correct": first["correct"] + 10, "verdict": "finding", "found_by": ["moments"]}
@@ -158,7 +188,7 @@ def test_the_audit_is_the_real_one():
         ({"arm": "pancake + rotations"}, UnknownNameError, "rotations"),
         ({"epoch": 3}, SpecError, "'epoch' is not known"),
         ({"model": "none"}, SpecError, "model=none"),
-        ({"trials": 8}, SpecError, "trials=8"),
+        ({"trials": 63}, SpecError, "trials=63: .*at least 64"),
     ],
 )
 def test_bad_settings(grid, error, says):

@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 
+from dpaudit.cli.experiments import run
 from dpaudit.errors import SpecError, UsageError
 from dpaudit.experiments.measures import ALONE, gathered, gradient_size, summary
-from dpaudit.experiments.measures.gradient_attack import Setting, published_name, settings, threads
+from dpaudit.experiments.measures.gradient_attack import HOST, Setting, published_name, settings, threads
 from dpaudit.experiments.published import published_value
 from dpaudit.experiments.run import run_cell
 from dpaudit.experiments.spec import Cell, load_spec
@@ -41,11 +42,61 @@ def test_the_grid_in_words():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"beta": ""}, {"beta": "x"}, {"beta": "-1"}, {"clip": "0"}, {"epsilon": "0^-1"}, {"gamma": " "}], ids=str
+    "wrong",
+    [
+        {"beta": ""},
+        {"beta": "x"},
+        {"beta": "-1"},
+        {"beta": "-2^0.5"},
+        {"clip": "0"},
+        {"clip": "4 4.0"},
+        {"epsilon": "0^-1"},
+        {"gamma": " "},
+    ],
+    ids=str,
 )
 def test_noises_that_are_none(wrong):
     with pytest.raises(SpecError, match=next(iter(wrong))):
         settings({**GRID, **wrong})
+
+
+@pytest.mark.parametrize("kind", ["gradient-attack", "gradient-size"])
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("wieghts", "trained", "wieghts='trained': not known; did you mean 'weights'"),
+        ("weights", 3, "weights=3: must be a word in quotes"),
+        ("batch", "24", "batch='24': must be a whole number"),
+        ("block", 1.0, "block=1.0: must be a whole number"),
+    ],
+)
+def test_words_that_the_grid_does_not_have(kind, name, value, says):
+    own = {name: value for name, value in GRID.items() if kind == "gradient-attack" or name in HOST}
+    with pytest.raises(SpecError, match=f"^grid {says}"):
+        run_cell(Cell(kind, {"grid": {**own, name: value}, "seed": 1, "trials": 4}))
+    del own["model"]
+    with pytest.raises(SpecError, match=r"^grid: model is missing"):
+        run_cell(Cell(kind, {"grid": own, "seed": 1, "trials": 4}))
+
+
+def test_sizes_of_a_network_that_is_not_known():
+    with pytest.raises(UsageError, match=r"^model=lenet6: not known"):
+        run_cell(Cell("gradient-size", {"grid": {"model": "lenet6", "weights": "trained"}, "seed": 1, "trials": 4}))
+
+
+def test_kinds_of_neighbour_have_rows_of_their_own():
+    made = [cell("gradient-size", trials=2, neighbour=n) for n in ("replace", "remove")]
+    grids = [{k: v for k, v in c.settings["grid"].items() if k in (*HOST, "block")} for c in made]
+    table = gathered(
+        "gradient-size", rows(*(Cell(c.kind, {**c.settings, "grid": g}) for c, g in zip(made, grids, strict=True)))
+    )
+    assert [(r["neighbour"], r["trials"]) for r in table] == [("replace", 2), ("remove", 2)]
+
+
+def test_what_needs_no_training_of_ones_own_comes_first():
+    """A large network that has not been trained ends the run; by then all that can be had is there."""
+    weights = [c.settings["grid"]["weights"] for c in load_spec("gpm-table2").cells()]
+    assert weights == sorted(weights, reverse=True) == 6 * ["untrained"] + 6 * ["trained"]
 
 
 def test_thin_pancakes_give_the_batch_away_and_thick_ones_do_not():
@@ -114,6 +165,9 @@ def test_one_thread_for_small_vectors_all_for_large_ones():
 def test_sizes_are_those_of_the_mean_loss():
     """The gradient of the batch's mean loss, once for the batch and once for each neighbour: no per-sample gradient."""
     made = cell("gradient-size", trials=3)
+    made = Cell(
+        made.kind, {**made.settings, "grid": {k: v for k, v in made.settings["grid"].items() if k in (*HOST, "block")}}
+    )
     (row,) = rows(made)
     network, images = make_model("mlp", seed=1).double(), load_images("synthetic")
     stream = KeyedStream.from_seed(1).child("cell", made.id).child("records")
@@ -199,3 +253,11 @@ def test_columns_and_figures_name_what_rows_have(name):
     assert {column["key"] for column in spec.columns} <= known
     for figure in spec.figures:
         assert {figure["x"], figure["y"], figure["series"], *figure["panels"]} <= known
+
+
+def test_a_table_without_columns_is_refused_before_the_run(tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_text('name = "x"\nmeasure = "gradient-attack"\n[grid]\nmodel = "mlp"\n')
+    with pytest.raises(SpecError, match=r"\[\[column\]\] is missing"):
+        run(str(path), out=tmp_path / "out", resume=False, trials=None, device="cpu", data_root=None, output="json")
+    assert not (tmp_path / "out").exists()

@@ -58,10 +58,10 @@ def use_noise_source(
     one. A ``ReleasingSource`` sees the gradient itself, in the parameters' dtype. ``observe`` is called with each
     :class:`Release`; without it none is made.
 
-    Randomness: under ``secure_mode`` each step's stream comes from the operating system and a ``seed`` is refused; without
-    it the stream follows from ``seed``, or from the operating system if there is none. A seed gives each run the same
-    noise again: for experiments only, and never for a run that is resumed (its steps count from 0). A ``noise_generator``
-    given to Opacus serves only what is left to Opacus, AdaClip's noise on the unclipped count.
+    Randomness: each step's stream comes from the operating system, or follows from ``seed``, which ``secure_mode`` refuses.
+    A seed gives each run the same noise again: for experiments only, and never for a run that is resumed, nor for a façade
+    that is put on again (its steps count from 0). A ``noise_generator`` given to Opacus serves only what is left to Opacus,
+    AdaClip's noise on the unclipped count.
 
     Last bits: Opacus' ``secure_mode`` sums four normals to hide the floating-point grid (the registered specimen
     ``four-sum-gaussian`` is that sum). Here the source alone answers for the last bits and for how hard its noise is to

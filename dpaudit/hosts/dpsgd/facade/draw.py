@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -50,10 +50,6 @@ class JointDraw:
     parameters: tuple[nn.Parameter, ...]
     step: int = 0
     aside: bool = False
-    _root: KeyedStream = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self._root = KeyedStream.fresh() if self.seed is None else KeyedStream.from_seed(self.seed)
 
     def check_parameters(self, now: Sequence[nn.Parameter]) -> None:
         """Refuse a step over other parameters than the façade was made for.
@@ -73,31 +69,32 @@ class JointDraw:
         check_alike(now)
 
     def stream(self, *, secure: bool) -> KeyedStream:
-        """This step's randomness: under ``secure`` from the operating system, every time anew.
+        """This step's randomness: without a seed from the operating system, every time anew.
 
         Raises:
             UsageError: a seed under ``secure``.
         """
-        if not secure:
-            return self._root.child("release", self.step)
-        if self.seed is not None:
+        if self.seed is None:
+            return KeyedStream.fresh()
+        if secure:
             raise UsageError(
                 "seed: under secure_mode each step's noise comes from the operating system, and nobody may repeat it; "
                 "leave seed out"
             )
-        return KeyedStream.fresh()
+        return KeyedStream.from_seed(self.seed).child("release", self.step)
 
     @torch.no_grad()
     def release(self, summed: Sequence[torch.Tensor], *, sigma: float, secure: bool) -> list[torch.Tensor]:
         """The noisy sums, each flat and in memory of its own, from one draw over all of them joined.
 
-        At most three vectors of that length are held beside the sums at any time.
+        At most three vectors of that length are held beside the sums at any time. A draw counts as made whatever becomes of
+        it: where an observer fails, the next one is another.
         """
-        stream = self.stream(secure=secure)
+        step, stream = self.step, self.stream(secure=secure)
+        self.step += 1
         query = torch.cat([g.reshape(-1) for g in summed]).unsqueeze(0)
         noisy = self.mitigation.release(query, self.supply.at(sigma), stream=stream)[0]
         if self.observe is not None:
-            self.observe(Release(step=self.step, sigma=sigma, query=query[0], noisy=noisy))
+            self.observe(Release(step=step, sigma=sigma, query=query[0], noisy=noisy))
         del query
-        self.step += 1
         return [piece.clone() for piece in torch.split(noisy, [g.numel() for g in summed])]

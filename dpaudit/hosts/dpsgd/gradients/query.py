@@ -22,7 +22,6 @@ from dpaudit.randomness import KeyedStream
 __all__ = ["GradientQuery"]
 
 _DTYPES = {"float64": torch.float64, "float32": torch.float32}
-_SHAPES = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32)}
 
 
 class GradientQuery:
@@ -73,11 +72,11 @@ class GradientQuery:
         self.device = usable_device(device)
         kind = MODELS[model].data
         self.images = load_images(data or kind, root=data_root)
-        if self.images.shape != _SHAPES[kind]:
+        if self.images.shape != MODELS[model].shape:
             raise UsageError(
-                f"data={data}: has images of shape {self.images.shape}, {model} takes {_SHAPES[kind]}; take data={kind}"
+                f"data={data}: has images of shape {self.images.shape}, {model} takes {MODELS[model].shape}; take data={kind}"
             )
-        if isinstance(batch, bool) or not 2 <= batch <= len(self.images) // 2:
+        if isinstance(batch, bool) or not isinstance(batch, int) or not 2 <= batch <= len(self.images) // 2:
             raise UsageError(f"batch={batch}: must lie in 2 … {len(self.images) // 2}, half the records that there are")
         network = trained_network(model, weights=weights, root=data_root, seed=seed)
         self.accuracy = network.accuracy if network.data == (data or kind) else None  # measured on other images

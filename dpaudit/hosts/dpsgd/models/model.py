@@ -25,3 +25,8 @@ class Model:
     make: Callable[[], nn.Module]
     data: Literal["mnist", "cifar10"]
     parameters: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of one record: channels, height, width."""
+        return (1, 28, 28) if self.data == "mnist" else (3, 32, 32)

@@ -18,10 +18,11 @@ from torch.utils.data import DataLoader, TensorDataset
 from dpaudit.errors import UsageError
 from dpaudit.hosts.dpsgd.data import Images
 from dpaudit.hosts.dpsgd.facade import Release, check_model, use_noise_source
-from dpaudit.hosts.dpsgd.models import make_model
+from dpaudit.hosts.dpsgd.models import MODELS, make_model
 from dpaudit.hosts.dpsgd.private.canaries import Canaries
 from dpaudit.hosts.dpsgd.private.onlooker import Onlooker, Sight
 from dpaudit.hosts.dpsgd.training.accuracy import Accuracy
+from dpaudit.hosts.dpsgd.training.fitting import usable_device
 from dpaudit.hosts.dpsgd.training.on_device import ImagesOnDevice
 from dpaudit.interfaces import Mitigation, NoiseSource
 from dpaudit.randomness import KeyedStream
@@ -52,8 +53,13 @@ class Recipe:
             UsageError: a number outside its range.
         """
         for name in ("epochs", "batch"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name}={getattr(self, name)}: must be at least 1")
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise UsageError(f"{name}={value}: must be a whole number, at least 1")
+        for name in ("clip", "lr", "momentum", "epsilon", "delta"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or isinstance(value, bool):
+                raise UsageError(f"{name}={value!r}: must be a number")
         for name in ("clip", "lr", "epsilon"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
@@ -116,12 +122,18 @@ def train_privately(
     gradients in floating point do.
 
     Raises:
-        UsageError: a model that Opacus cannot train, fewer records than the square of the steps an epoch, a ``pair_every``
-            below 1, a source for another dimension or σ.
+        UsageError: a model that Opacus cannot train, images of another shape than it takes, fewer records than the square of
+            the steps an epoch, an ε or δ that no noise reaches, a ``pair_every`` below 1, a device that is not there, a
+            source for another dimension or σ.
     """
     if pair_every < 1:
         raise UsageError(f"pair_every={pair_every}: must be at least 1")
-    device = torch.device(device)
+    device = usable_device(str(device))
+    if recipe.model in MODELS and not train.shape == test.shape == MODELS[recipe.model].shape:
+        raise UsageError(
+            f"model={recipe.model}: takes images of shape {MODELS[recipe.model].shape}, and is given {train.shape} "
+            f"to train on, {test.shape} to test; take {MODELS[recipe.model].data}"
+        )
     steps = epoch_steps(len(train), recipe.batch)
     canaries = canaries or Canaries.none()
     records = torch.from_numpy(canaries.training_records(len(train)))
@@ -186,19 +198,25 @@ def _private(
     check_model(network)
     with _quiet():
         engine = PrivacyEngine()
-        model, optimizer, loader = engine.make_private_with_epsilon(
-            module=network,
-            optimizer=torch.optim.SGD(network.parameters(), lr=recipe.lr, momentum=recipe.momentum),
-            data_loader=DataLoader(
-                TensorDataset(records),
-                batch_size=math.ceil(len(records) / steps),
-                generator=torch.Generator().manual_seed(seed),
-            ),
-            target_epsilon=recipe.epsilon,
-            target_delta=recipe.delta,
-            epochs=recipe.epochs,
-            max_grad_norm=recipe.clip,
-        )
+        try:
+            model, optimizer, loader = engine.make_private_with_epsilon(
+                module=network,
+                optimizer=torch.optim.SGD(network.parameters(), lr=recipe.lr, momentum=recipe.momentum),
+                data_loader=DataLoader(
+                    TensorDataset(records),
+                    batch_size=math.ceil(len(records) / steps),
+                    generator=torch.Generator().manual_seed(seed),
+                ),
+                target_epsilon=recipe.epsilon,
+                target_delta=recipe.delta,
+                # by a last bit more: Opacus rounds epochs/rate down, and would leave a step of 3 × 75 out of its count
+                epochs=math.nextafter(recipe.epochs, math.inf),
+                max_grad_norm=recipe.clip,
+            )
+        except ValueError as error:
+            raise UsageError(
+                f"epsilon={recipe.epsilon}, delta={recipe.delta}: Opacus finds no noise for them: {error}; ask for more"
+            ) from error
     if len(loader) != steps:
         raise UsageError(f"batch={recipe.batch}: Opacus' loader makes {len(loader)} steps an epoch and not {steps}")
     optimizer.expected_batch_size = recipe.batch  # Opacus' own divides by the members: it would tell how many there are

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +67,7 @@ def fit(
     epochs = recipe.epochs if epochs is None else epochs
     if epochs < 1:
         raise UsageError(f"epochs={epochs}: must be at least 1")
-    if not out.name or out.is_dir():
+    if not out.name or os.path.isdir(out):
         raise UsageError(f"out={out}: is a folder; name a file in it, e.g. {model}.pt")
     if out.suffix in (".partial", ".lock"):
         raise UsageError(f"out={out}: {out.suffix} is the suffix of a file beside it; choose another, e.g. .pt")

@@ -26,7 +26,6 @@ from dpaudit.randomness import KeyedStream
 __all__ = ["PlainTraining"]
 
 _FORMAT = "dpaudit-partial"
-_SHAPES = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32)}
 
 
 class PlainTraining:
@@ -48,7 +47,7 @@ class PlainTraining:
         self._model, self._data, self._epochs, self._seed = model, data, epochs, seed
         self._recipe, self._root, self._device = recipe, root, device
         self._images = ImagesOnDevice(load_images(data, root=root), device=device)
-        if self._images.shape != _SHAPES[MODELS[model].data]:
+        if self._images.shape != MODELS[model].shape:
             raise UsageError(f"data={data}: has images {self._images.shape}; {model} is for {MODELS[model].data}'s")
         self._network = make_model(model, seed=seed).to(device)
         self._network.to(memory_format=self._layout)  # type: ignore[call-overload]  # torch's own stubs lack it

@@ -135,6 +135,7 @@ def _weight(value: Any) -> Callable[[dict[str, Any]], None]:
         (_with(model="lenet5"), "its weights are not those of lenet5"),
         (_with(accuracy={"correct": 9, "total": 8}), "its accuracy is 9 of 8, which cannot be"),
         (_with(accuracy={"correct": 0, "total": 0}), "its accuracy is 0 of 0, which cannot be"),
+        (_with(accuracy={"correct": 0, "total": 10**400}), "its accuracy is 0 of 10+, which cannot be"),
         (_with(accuracy={"value": 0.99}), "its accuracy is None of None, which cannot be"),
         (lambda d: d["state"].pop("1.weight"), "'1.weight' is missing or one too many"),
         (lambda d: d["state"].update(more=torch.zeros(1)), "'more' is missing or one too many"),
@@ -145,6 +146,7 @@ def _weight(value: Any) -> Callable[[dict[str, Any]], None]:
         (_weight(torch.full((16, 784), -torch.inf)), "'1.weight' has values that are not finite"),
         (_weight([0.0]), "'1.weight' is no plain tensor"),
         (_weight(torch.zeros(16, 784).to_sparse()), "'1.weight' is no plain tensor"),
+        (_weight(torch.zeros(16, 784, device="meta")), "'1.weight' is no plain tensor"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(

@@ -185,6 +185,24 @@ def test_an_npz_of_something_else(tmp_path, arrays, says):
     refused("cifar10", tmp_path, says)
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': (((",
+        "'''abc",
+        "  a\n b\n   c",
+        f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({2**70},)}}",
+        f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({2**50}, 28, 28)}}",
+        "",
+    ],
+)
+def test_headers_that_numpy_cannot_read(tmp_path, header):
+    with zipfile.ZipFile(tmp_path / "mnist.npz", "w") as archive:
+        for name in ("x_train", "y_train"):
+            archive.writestr(f"{name}.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode())
+    refused("mnist", tmp_path, "cannot be read as mnist")
+
+
 class Trap:
     """Touches a file when it is unpickled."""
 

@@ -421,7 +421,23 @@ def test_seeds():
     assert not torch.equal(noise(seed=None), noise(seed=None))
 
 
-def test_secure_mode_takes_every_step_from_the_operating_system(monkeypatch):
+def test_noise_that_an_observer_stumbled_over_is_not_drawn_again():
+    run, seen = Run(lr=0.0), []
+
+    def observe(release):
+        seen.append(release.noisy - release.query)
+        if len(seen) == 1:
+            raise OSError("closed file")
+
+    use_noise_source(run.optimizer, "gaussian", seed="facade", observe=observe)
+    with pytest.raises(OSError, match="closed file"):
+        run.step()
+    run.step()
+    assert not torch.allclose(seen[0], seen[1], atol=0.1)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_without_a_seed_every_step_comes_from_the_operating_system(monkeypatch, secure):
     handed = []
 
     def fresh():
@@ -429,7 +445,7 @@ def test_secure_mode_takes_every_step_from_the_operating_system(monkeypatch):
         return handed[-1]
 
     run = Run()
-    run.optimizer.secure_mode = True  # as the engine sets it, which wants torchcsprng
+    run.optimizer.secure_mode = secure  # as the engine sets it, which wants torchcsprng
     run.use(seed=None)
     monkeypatch.setattr(KeyedStream, "fresh", fresh)
     for step in range(2):

@@ -127,6 +127,9 @@ def test_the_first_process_alone_draws(seen, mode, cls):
 
 
 if __name__ == "__main__":
+    import opacus.distributed  # noqa: F401  # once, before the fork
     from torch import multiprocessing
 
-    multiprocessing.spawn(work, args=(Path(sys.argv[1]),), nprocs=2)
+    import dpaudit.hosts.dpsgd.facade  # noqa: F401
+
+    multiprocessing.start_processes(work, args=(Path(sys.argv[1]),), nprocs=2, start_method="fork")

@@ -215,6 +215,10 @@ def test_broken_partials_are_refused(tmp_path: Path) -> None:
         ({"device": "tpu"}, "^device=tpu: must be cpu, cuda or cuda:N"),
         ({"device": "meta"}, "^device=meta: must be cpu, cuda or cuda:N"),
         ({"device": "cuda:99"}, "^device=cuda:99: torch sees . CUDA devices here"),
+        ({"out": Path()}, "^out=.: is a folder; name a file in it, e.g. mlp.pt"),
+        ({"out": Path("/")}, "^out=/: is a folder"),
+        ({"out": Path(__file__).parent}, "^out=.*: is a folder"),
+        ({"out": Path(300 * "x" + ".pt")}, "^out=.*: cannot be written"),
         ({"out": Path("mlp.partial")}, r"^out=mlp.partial: .partial is the suffix of a file beside it"),
     ],
 )

@@ -21,7 +21,7 @@ from opacus.accountants import RDPAccountant
 from dpaudit.hosts.dpsgd.data import load_images
 from dpaudit.hosts.dpsgd.models import make_model
 from dpaudit.hosts.dpsgd.private.canaries import Canaries, mislabelled
-from dpaudit.hosts.dpsgd.private.run import Recipe, epoch_steps, train_privately
+from dpaudit.hosts.dpsgd.private.run import Recipe, _private, epoch_steps, train_privately
 
 STREAM = KeyedStream.from_seed("private training")
 RECIPE = Recipe(model="mlp", epochs=1, batch=128, lr=0.5)
@@ -199,6 +199,21 @@ def test_steps_are_such_that_opacus_makes_as_many(records, batch, steps):
     assert int(1 / (1 / steps)) == steps
 
 
+def test_the_noise_is_for_all_steps_that_are_made(monkeypatch):
+    """Opacus counts int(epochs / rate) steps, and 3 / (1 / 75) is a little below 225."""
+    asked = []
+
+    def noted(*, epochs, sample_rate, **options):
+        asked.append(int(epochs / sample_rate))
+        return 1.0
+
+    monkeypatch.setattr(privacy_engine, "get_noise_multiplier", noted)
+    for epochs, steps in ((3, 75), (4, 118), (1, 1)):
+        recipe = dataclasses.replace(RECIPE, epochs=epochs)
+        _private(make_model("mlp"), recipe, torch.arange(14_000), steps=steps, seed=0)
+        assert asked.pop() == epochs * steps
+
+
 def test_canaries_are_members_by_fair_coins():
     canaries = Canaries.draw(4000, of=10_000, stream=STREAM.child("many"))
     assert len(set(canaries.records.tolist())) == 4000
@@ -212,7 +227,8 @@ def test_canaries_are_members_by_fair_coins():
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("epochs", 0), ("batch", 0), ("clip", 0.0), ("lr", float("nan")), ("epsilon", -1.0), ("delta", 1.0), ("momentum", 1.0)],
+    [("epochs", 0), ("epochs", 1.5), ("batch", 0), ("batch", "512"), ("epsilon", "3"), ("delta", None),
+     ("clip", 0.0), ("lr", float("nan")), ("epsilon", -1.0), ("delta", 1.0), ("momentum", 1.0)],
 )  # fmt: skip
 def test_recipes_that_make_no_sense(option, value):
     with pytest.raises(UsageError, match=f"{option}="):
@@ -220,6 +236,7 @@ def test_recipes_that_make_no_sense(option, value):
 
 
 def test_too_small_batches_and_strange_models_are_refused(images):
+    colour = load_images("synthetic-colour"), load_images("synthetic-colour", split="test")
     with pytest.raises(UsageError, match="batch=8"):
         run(images, honest, recipe=dataclasses.replace(RECIPE, batch=8))
     with pytest.raises(UsageError, match="pair_every=0"):
@@ -227,7 +244,13 @@ def test_too_small_batches_and_strange_models_are_refused(images):
     with pytest.raises(UsageError, match="model=nothing"):
         run(images, honest, recipe=dataclasses.replace(RECIPE, model="nothing"))
     with pytest.raises(UsageError, match="BatchNorm"):
-        run(images, honest, recipe=dataclasses.replace(RECIPE, model="resnet20"))
+        run(colour, honest, recipe=dataclasses.replace(RECIPE, model="resnet20"))
+    with pytest.raises(UsageError, match=r"takes images of shape \(1, 28, 28\), and is given \(3, 32, 32\)"):
+        run((colour[0], images[1]), honest)
+    with pytest.raises(UsageError, match=r"epsilon=0.001, .*privacy budget is too low"):
+        run(images, honest, recipe=dataclasses.replace(RECIPE, epsilon=0.001))
+    with pytest.raises(UsageError, match="device=tpu"):
+        run(images, honest, device="tpu")
     with pytest.raises(UsageError, match="dim="):
         run(images, lambda s: Pancake(key=PancakeKey.new(dim=64, beta=1e-3), sigma=s))
 

@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,6 +13,7 @@ from dpaudit.hosts.dpsgd.data import load_images
 from dpaudit.hosts.dpsgd.gradients import block as gradient_block
 from dpaudit.hosts.dpsgd.gradients.query import GradientQuery
 from dpaudit.hosts.dpsgd.models import make_model
+from dpaudit.hosts.dpsgd.training.fitting import fit
 from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_host
 
@@ -136,6 +138,7 @@ def test_dtype_and_seed_are_heeded():
         {"clip": True},
         {"batch": 1},
         {"batch": 1025},
+        {"batch": 12.0},
         {"norm": "batch"},
         {"data": "synthetic-colour"},
         {"data": "emnist"},
@@ -148,6 +151,15 @@ def test_dtype_and_seed_are_heeded():
 def test_bad_options(wrong):
     with pytest.raises(UsageError, match=next(iter(wrong)) if "weights" not in wrong else "nowhere"):
         GradientQuery(**{**SMALL, **wrong})
+
+
+def test_an_accuracy_on_other_images_is_not_shown(tmp_path):
+    fit("mlp", data="synthetic", epochs=1, out=tmp_path / "mlp.pt")
+    assert GradientQuery(**SMALL, weights=str(tmp_path / "mlp.pt")).accuracy.total == 512
+    pixels = {"x_train": np.zeros((60, 28, 28), np.uint8), "y_train": np.zeros(60, np.int64)}
+    np.savez(tmp_path / "mnist.npz", **pixels)
+    other = GradientQuery(model="mlp", batch=12, weights=str(tmp_path / "mlp.pt"), data_root=str(tmp_path))
+    assert other.accuracy is None
 
 
 @pytest.mark.parametrize("pairs", [0, 13])

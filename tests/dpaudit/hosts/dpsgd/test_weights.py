@@ -130,9 +130,17 @@ def test_published_weights_and_an_accuracy_only_where_it_can_be_measured(places:
     assert measured is not None
     assert (measured.correct, measured.total) == (right, 300)
     (places / "data" / "cifar10.npz").unlink()
+    np.savez(places / "data" / "cifar10.npz", x_test=images.pixels[:200], y_test=images.labels[:200])
+    others = trained_network("resnet20", weights="trained").accuracy
+    assert others is not None
+    assert others.total == 200  # measured anew: the images are others
+    np.savez(places / "data" / "cifar10.npz", **splits)
+    assert trained_network("resnet20", weights="trained").accuracy == measured
+    (places / "data" / "cifar10.npz").unlink()
     assert trained_network("resnet20", weights="trained").accuracy == measured  # remembered
     known = json.loads((places / "checkpoints" / "measured.json").read_text())
-    assert known == {hashlib.sha256(published.read_bytes()).hexdigest(): {"correct": right, "total": 300}}
+    of = hashlib.sha256(images.pixels[:300].tobytes() + images.labels[:300].tobytes()).hexdigest()
+    assert known == {hashlib.sha256(published.read_bytes()).hexdigest(): {"correct": right, "total": 300, "of": of}}
 
 
 def test_published_weights_that_are_others_are_refused(published: Path) -> None:
@@ -160,8 +168,8 @@ def test_the_published_files_fit_the_networks(model: str) -> None:
 def test_measurements_are_kept_beside_each_other_and_a_broken_file_is_said(tmp_path: Path) -> None:
     file = tmp_path / "measured.json"
     assert recalled(file, key="a") is None
-    remembered(file, key="a", measure=lambda: accuracy_from_counts(1, 2))
-    remembered(file, key="b", measure=lambda: accuracy_from_counts(2, 3))
+    remembered(file, key="a", of="x", measure=lambda: accuracy_from_counts(1, 2))
+    remembered(file, key="b", of="x", measure=lambda: accuracy_from_counts(2, 3))
     found = recalled(file, key="a")
     assert found is not None
     assert (found.correct, found.total) == (1, 2)
