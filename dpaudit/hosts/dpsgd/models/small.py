@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import nn
 
 __all__ = ["cnn", "lenet5", "lenet5_tanh", "mlp"]
@@ -9,20 +11,7 @@ __all__ = ["cnn", "lenet5", "lenet5_tanh", "mlp"]
 
 def lenet5() -> nn.Module:
     """LeNet-5 as it is mostly written today, ReLU and max-pooling: 61,706 parameters."""
-    return nn.Sequential(
-        nn.Conv2d(1, 6, 5, padding=2),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(6, 16, 5),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(400, 120),
-        nn.ReLU(),
-        nn.Linear(120, 84),
-        nn.ReLU(),
-        nn.Linear(84, 10),
-    )
+    return _lenet5(nn.ReLU, nn.MaxPool2d)
 
 
 def lenet5_tanh() -> nn.Module:
@@ -30,18 +19,22 @@ def lenet5_tanh() -> nn.Module:
 
     Simplified as usual: the second convolution sees all six maps, pooling has no coefficients, the output is linear.
     """
+    return _lenet5(nn.Tanh, nn.AvgPool2d)
+
+
+def _lenet5(squash: Callable[[], nn.Module], pool: Callable[[int], nn.Module]) -> nn.Module:
     return nn.Sequential(
         nn.Conv2d(1, 6, 5, padding=2),
-        nn.Tanh(),
-        nn.AvgPool2d(2),
+        squash(),
+        pool(2),
         nn.Conv2d(6, 16, 5),
-        nn.Tanh(),
-        nn.AvgPool2d(2),
+        squash(),
+        pool(2),
         nn.Flatten(),
         nn.Linear(400, 120),
-        nn.Tanh(),
+        squash(),
         nn.Linear(120, 84),
-        nn.Tanh(),
+        squash(),
         nn.Linear(84, 10),
     )
 
