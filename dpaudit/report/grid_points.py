@@ -56,6 +56,7 @@ class Grid(NamedTuple):
 
 def laid_out(plot: Plot, rows: Sequence[Row]) -> Grid:
     """Sort rows into panels, series and points."""
+    rows = plot.spread(rows)
     xs = [number(reading(row.get(plot.x.key)).value) for row in rows]
     named = plot.bars or any(
         x is None and reading(row.get(plot.x.key)).value is not None for x, row in zip(xs, rows, strict=True)

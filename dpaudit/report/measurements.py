@@ -16,7 +16,7 @@ FORMATS = ("setting", "number", "proportion", "epsilon", "seconds", "ratio", "fl
 _COLUMN_KEYS = ("key", "label", "format")
 _FIGURE_KEYS = (
     "title", "x", "y", "series", "panels", "log_x", "log_y", "published", "band", "reference", "label_x", "label_y",
-    "kind",
+    "kind", "points",
 )  # fmt: skip
 
 
@@ -50,6 +50,22 @@ class Plot(NamedTuple):
     log_x: bool = False
     log_y: bool = False
     bars: bool = False
+    points: str | None = None
+
+    def spread(self, rows: Sequence[Row]) -> tuple[Row, ...]:
+        """The rows that are drawn: with ``points``, one for each pair [x, y] of the list that a row has under that key.
+
+        Where several follow each other at one x the last stands (the upper end of a curve's step).
+        """
+        if self.points is None:
+            return tuple(rows)
+        found = []
+        for row in rows:
+            pairs = row.get(self.points)
+            if isinstance(pairs, (list, tuple)):
+                last = {pair[0]: pair[1] for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2}
+                found += [{**row, self.x.key: x, self.y.key: y} for x, y in last.items()]
+        return tuple(found)
 
 
 class Measurements(NamedTuple):
@@ -135,6 +151,12 @@ def _plot(figure: Mapping[str, Any], known: Mapping[str, Measure], *, checked: b
             raise UsageError(f"figure {_shown(title)} {name}={_shown(keys)}: it must be a list of {max(sizes)} keys")
         return tuple(measure(name, key) for key in keys)
 
+    points = figure.get("points")
+    if points is not None:
+        measure("points", points)
+        named = [str(figure[end]) for end in ("x", "y") if figure.get(end) is not None]
+        ends = {key: Measure(key, printable(key, limit=100), "proportion") for key in named}
+        known = {**ends, **known}
     kind = "line" if figure.get("kind") is None else figure["kind"]
     if kind not in ("line", "bars"):
         raise UsageError(f"figure {_shown(title)} kind={_shown(kind)}: it must be 'line' or 'bars'")
@@ -153,6 +175,7 @@ def _plot(figure: Mapping[str, Any], known: Mapping[str, Measure], *, checked: b
         log_x=bool(figure.get("log_x")),
         log_y=bool(figure.get("log_y")),
         bars=kind == "bars",
+        points=points,
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dpaudit.errors import UsageError
 from dpaudit.report import render_report
 from dpaudit.report.axis import scale_of
 from dpaudit.report.grid_points import MOST_PANELS, MOST_SERIES, laid_out
@@ -69,3 +70,19 @@ def test_an_axis_holds_its_values():
     assert scale_of([2.0, 5.0], log=False, form="number", from_zero=True).low == 0
     assert scale_of([-2.0, -5.0], log=False, form="number", from_zero=True).high == 0
     assert scale_of([0.0, 1.0], log=False, form="proportion").high == 1.05
+
+
+def test_a_row_can_hold_a_whole_curve():
+    rows = [
+        {"arm": "a", "curve": [[0, 0], [0, 0.4], [0.5, 0.6], [1, 1]]},
+        {"arm": "b", "curve": None},
+        {"arm": "c", "curve": [[0, 0.1], [1, 1]]},
+    ]
+    columns = [{"key": "arm", "format": "text"}]
+    figure = {"title": "", "points": "curve", "x": "alarms", "y": "found", "panels": ["arm"]}
+    document = {"kind": "measurements", "columns": columns, "rows": rows, "figures": [figure]}
+    grid = laid_out(read_measurements(document).plots[0], rows)
+    assert [p.title for p in grid.panels] == ["a", "c"]
+    assert [(p.x, p.y) for p in grid.panels[0].lines[0]] == [(0, 0.4), (0.5, 0.6), (1, 1)]
+    with pytest.raises(UsageError, match="points='line'"):
+        read_measurements({**document, "figures": [{**figure, "points": "line"}]})
