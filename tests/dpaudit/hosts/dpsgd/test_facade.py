@@ -46,14 +46,6 @@ MODES = [
 BATCH = 8
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def network(width=12):
     """Convolution, norm and full layers; 1,090 parameters at width 12."""
     with torch.random.fork_rng(devices=[]):

@@ -15,14 +15,6 @@ from dpaudit.hosts.dpsgd.models import MODELS, make_model
 SHAPE = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32)}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def on_meta(name):
     with torch.device("meta"):
         return MODELS[name].make()

@@ -22,14 +22,6 @@ CIFAR = [name for name, model in MODELS.items() if model.data == "cifar10"]
 ONE_FAST = [pytest.param(name, marks=[] if name == "resnet20" else pytest.mark.slow) for name in CIFAR]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def network(name, *, seed=11, dtype=torch.float64):
     """A network whose norms are no identity: random affine parts and running statistics."""
     model, rng = make_model(name, seed=seed), torch.Generator().manual_seed(seed)

@@ -20,14 +20,6 @@ from dpaudit.hosts.dpsgd.models import make_model
 from dpaudit.hosts.dpsgd.training.warm_up import train
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def host():
     return DpSgdStep(model="mlp", batch=16, neighbour="remove", reduction="mean", clip=0.5)
