@@ -119,6 +119,17 @@ def missing_extra(error: ModuleNotFoundError) -> str | None:
     return f"needs {missing}, which is not installed; pip install 'dpaudit[{_EXTRAS[missing]}]'"
 
 
+def offered(kind: str, reference: Reference, **known: Any) -> Reference:
+    """``reference`` with those of ``known`` that the plug-in takes, was not given, and that are not None.
+
+    Raises:
+        UnknownNameError: no such plug-in.
+    """
+    takes = inspect.signature(load(kind, reference.name)).parameters
+    fitting = {k: v for k, v in known.items() if k in takes and k not in reference.options and v is not None}
+    return Reference(reference.name, {**fitting, **reference.options})
+
+
 def create(kind: str, reference: Reference | str, *args: Any) -> Any:
     """Load a plug-in and call its factory with ``args`` and the reference's options.
 

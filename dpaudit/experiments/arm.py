@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -70,10 +69,7 @@ def plugin_options(table: Mapping[str, Any]) -> dict[str, Any]:
 
 def _create(kind: str, table: Mapping[str, Any], **known: Any) -> Any:
     """A plug-in from its table; what the experiment knows (σ, the key, d) goes to those that take it."""
-    options = plugin_options(table)
-    takes = inspect.signature(registry.load(kind, table["name"])).parameters
-    offered = {k: v for k, v in known.items() if k in takes and k not in options and v is not None}
-    return registry.create(kind, Reference(table["name"], {**offered, **options}))
+    return registry.create(kind, registry.offered(kind, _reference(table), **known))
 
 
 def build_arm(settings: Mapping[str, Any], *, cell: str) -> Arm:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -15,13 +14,13 @@ from dpaudit.experiments.arm import build_arm
 from dpaudit.experiments.measures import ALONE, measure
 from dpaudit.experiments.spec import Cell, Spec
 from dpaudit.experiments.store import Store
+from dpaudit.experiments.threads import LARGE, threads
 from dpaudit.provenance import collect
 from dpaudit.types import CellResult, to_dict
 
 __all__ = ["run_cell", "run_experiment"]
 
 OnCell = Callable[[Cell], None]
-_LARGE = 1 << 20
 
 
 def run_experiment(
@@ -61,23 +60,12 @@ def _check_device(device: str) -> None:
         raise UsageError(f"device={device}: torch {torch.__version__} sees no CUDA device here; leave --device out")
 
 
-@contextmanager
-def _threads(number: int) -> Iterator[None]:
-    """Small tensors gain nothing from torch's threads, and lose much where something else uses the cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def run_cell(cell: Cell) -> CellResult:
     """Run one cell and return its result, without storing it."""
     began = time.monotonic()
     settings = cell.settings
     arm = None if cell.kind in ALONE else build_arm(settings, cell=cell.id)
-    with _threads(1 if arm is None or arm.host.dim < _LARGE else torch.get_num_threads()):
+    with threads(1 if arm is None or arm.host.dim < LARGE else torch.get_num_threads()):
         outcome = measure(cell, arm)
     if arm is not None:
         if cell.kind in ("attack", "audit"):

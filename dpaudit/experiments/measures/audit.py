@@ -10,9 +10,11 @@ from typing import Any
 from dpaudit.audit import audit_sampler
 from dpaudit.experiments.arm import Arm, plugin_options
 from dpaudit.experiments.spec import Cell
-from dpaudit.types import Reference, to_dict
+from dpaudit.interfaces import Mitigation
+from dpaudit.noise.key import PancakeKey
+from dpaudit.types import AuditResult, Reference, to_dict
 
-__all__ = ["measure"]
+__all__ = ["audit_behind", "measure"]
 
 
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
@@ -20,23 +22,54 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
 
     The noise becomes a closed sampler in a process of its own: the audit gets a name and a claim, never a key.
     """
-    with tempfile.TemporaryDirectory(prefix="dpaudit-") as folder:
-        options = plugin_options(cell.settings["source"])
-        options["sigma"] = repr(arm.sigma)
-        if arm.key is not None and hasattr(arm.source, "key"):
-            path = Path(folder) / "key.json"
-            arm.key.save(path)
-            options["key"] = str(path)
-        mitigation = cell.settings["mitigation"]
-        through = plugin_options(mitigation)
-        if hasattr(arm.mitigation, "tau"):
-            through = {"tau": repr(arm.mitigation.tau)}
-        result = audit_sampler(
-            str(Reference(cell.settings["source"]["name"], options)),
-            claim=arm.claim,
-            dim=arm.host.dim,
-            seed=f"{cell.settings['seed']}/{cell.id}",
-            mitigation=None if mitigation["name"] == "none" else str(Reference(mitigation["name"], through)),
-            **cell.settings["audit"],
-        )
+    key = arm.key if hasattr(arm.source, "key") else None
+    source, mitigation = (
+        Reference(table["name"], plugin_options(table))
+        for table in (cell.settings["source"], cell.settings["mitigation"])
+    )
+    result = audit_behind(
+        source,
+        mitigation,
+        made=arm.mitigation,
+        key=key,
+        sigma=arm.sigma,
+        claim=arm.claim,
+        dim=arm.host.dim,
+        seed=f"{cell.settings['seed']}/{cell.id}",
+        **cell.settings["audit"],
+    )
     return dict(to_dict(dataclasses.replace(result, sampler=cell.label)))
+
+
+def audit_behind(
+    source: Reference,
+    mitigation: Reference,
+    *,
+    made: Mitigation,
+    key: PancakeKey | None,
+    sigma: float,
+    claim: str,
+    dim: int,
+    seed: str,
+    **audit: Any,
+) -> AuditResult:
+    """The black-box battery on ``source`` at ``sigma`` behind ``mitigation``, which is ``made``, as a closed sampler.
+
+    It runs in a process of its own, which reads the source's ``key``, if it has one, from a file that is gone afterwards.
+    ``audit`` are options of :func:`~dpaudit.audit.audit_sampler`.
+    """
+    with tempfile.TemporaryDirectory(prefix="dpaudit-") as folder:
+        options = {**source.options, "sigma": repr(sigma)}
+        if key is not None:
+            path = Path(folder) / "key.json"
+            key.save(path)
+            options["key"] = str(path)
+        through = {"tau": repr(made.tau)} if hasattr(made, "tau") else mitigation.options
+        return audit_sampler(
+            str(Reference(source.name, options)),
+            claim=claim,
+            dim=dim,
+            seed=seed,
+            mitigation=None if mitigation.name == "none" else str(Reference(mitigation.name, through)),
+            **audit,
+        )

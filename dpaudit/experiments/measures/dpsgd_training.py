@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dpaudit import registry
-from dpaudit.audit import audit_sampler
 from dpaudit.audit.epsilon.one_run import one_run
 from dpaudit.errors import SpecError
+from dpaudit.experiments.measures.audit import audit_behind
 from dpaudit.experiments.measures.dpsgd_watcher import ATTACKERS, Watcher
 from dpaudit.experiments.measures.roc import area, curve, hits_at, mean_interval
 from dpaudit.experiments.measures.trials import interval
@@ -45,10 +42,10 @@ class _Arm:
         source, _, mitigation = (part.strip() for part in text.partition("+"))
         self.source, self.mitigation = Reference.parse(source), Reference.parse(mitigation or "none")
         self._key = key
-        self._keyed = "key" in inspect.signature(registry.load("sources", self.source.name)).parameters
-        takes = inspect.signature(registry.load("mitigations", self.mitigation.name)).parameters
-        options = {"dim": key.dim, **self.mitigation.options} if "dim" in takes else self.mitigation.options
-        self.defence: Mitigation = registry.create("mitigations", Reference(self.mitigation.name, options))
+        self._keyed = "key" in registry.offered("sources", self.source, key=key).options
+        self.defence: Mitigation = registry.create(
+            "mitigations", registry.offered("mitigations", self.mitigation, dim=key.dim)
+        )
 
     def make(self, sigma: float) -> NoiseSource:
         """The source at ``sigma``."""
@@ -58,24 +55,17 @@ class _Arm:
 
     def audited(self, *, sigma: float, samples: int, seed: str) -> AuditResult:
         """The black-box battery on this noise as a closed sampler in a process of its own, in vectors of the run's length."""
-        with tempfile.TemporaryDirectory(prefix="dpaudit-") as folder:
-            options = {**self.source.options, "sigma": repr(sigma)}
-            if self._keyed:
-                path = Path(folder) / "key.json"
-                self._key.save(path)
-                options["key"] = str(path)
-            through = Reference(
-                self.mitigation.name,
-                {"tau": repr(self.defence.tau)} if hasattr(self.defence, "tau") else self.mitigation.options,
-            )
-            return audit_sampler(
-                str(Reference(self.source.name, options)),
-                claim=f"gaussian:sigma={self.defence.scale(sigma)!r}",
-                dim=self._key.dim,
-                samples=samples,
-                seed=seed,
-                mitigation=None if self.mitigation.name == "none" else str(through),
-            )
+        return audit_behind(
+            self.source,
+            self.mitigation,
+            made=self.defence,
+            key=self._key if self._keyed else None,
+            sigma=sigma,
+            claim=f"gaussian:sigma={self.defence.scale(sigma)!r}",
+            dim=self._key.dim,
+            seed=seed,
+            samples=samples,
+        )
 
 
 def measure(cell: Cell, arm: None) -> dict[str, Any]:

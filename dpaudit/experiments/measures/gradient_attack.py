@@ -6,8 +6,7 @@ import functools
 import itertools
 import os
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from dpaudit import registry
 from dpaudit.accounting import gaussian_sigma_paper
 from dpaudit.errors import SpecError
 from dpaudit.experiments.measures.trials import interval
+from dpaudit.experiments.threads import LARGE, threads
 from dpaudit.hosts.dpsgd.gradients.query import GradientQuery
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
@@ -38,12 +38,11 @@ __all__ = [
     "published_name",
     "settings",
     "summary",
-    "threads",
+    "threads_for",
 ]
 
 DELTA = 1e-10
 _ATTACK = "nearest-peak"
-_LARGE = 1 << 20
 _ROUNDED = (8, 2)  # pairs whose float32 error is measured: of small networks, of large ones
 HOST = ("model", "data", "weights", "norm", "batch", "neighbour", "dtype")
 _NOISE = ("clip", "beta", "gamma", "epsilon")
@@ -130,16 +129,9 @@ def host(cell: Cell, **more: Any) -> GradientQuery:
     return _made(tuple(sorted({**options, **more}.items())))
 
 
-@contextmanager
-def threads(dim: int) -> Iterator[None]:
-    """All cores for one large vector, one for small ones."""
-    before = torch.get_num_threads()
-    if dim >= _LARGE:
-        torch.set_num_threads(len(os.sched_getaffinity(0)))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+def threads_for(dim: int) -> int:
+    """All cores for one large vector, one thread for small ones."""
+    return len(os.sched_getaffinity(0)) if dim >= LARGE else torch.get_num_threads()
 
 
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
@@ -169,8 +161,8 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     noisy = {s: _arm(s, owned, sensitivity=query.sensitivity_at(s.clip)) for s in noises}
     correct = dict.fromkeys(noises, 0)
     moved: dict[float, list[float]] = {s.clip: [] for s in noises}
-    with threads(query.dim):
-        error = query.rounding(_ROUNDED[query.dim >= _LARGE], stream=stream.child("rounding"))
+    with threads(threads_for(query.dim)):
+        error = query.rounding(_ROUNDED[query.dim >= LARGE], stream=stream.child("rounding"))
         block = query.block(pairs, stream=stream.child("records"), clips=tuple(moved))
         for some in block.exchanges():
             for clip, sizes in moved.items():

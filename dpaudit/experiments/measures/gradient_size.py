@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from dpaudit.experiments.measures.gradient_attack import HOST, accuracy, check_grid, host, published_name, threads
+from dpaudit.experiments.measures.gradient_attack import HOST, accuracy, check_grid, host, published_name, threads_for
 from dpaudit.experiments.published import published_value
+from dpaudit.experiments.threads import threads
 from dpaudit.hosts.dpsgd.training.published_weights import PUBLISHED
 from dpaudit.hosts.dpsgd.training.recipes import RECIPES
 from dpaudit.hosts.dpsgd.training.weights import checkpoint_file
@@ -51,7 +52,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         }
     query = host(cell)
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
-    with threads(query.dim):
+    with threads(threads_for(query.dim)):
         block = query.block(cell.settings["trials"], stream=stream.child("records"), clips=(math.inf,))
         found["squares"] = [float(block.query(math.inf).square().sum())]
         for some in block.exchanges():

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from dpaudit.errors import SpecError, UnknownNameError
+from dpaudit.experiments.measures import audit
 from dpaudit.experiments.measures import dpsgd_training as training
 from dpaudit.experiments.measures.dpsgd_watcher import ATTACKERS, Watcher
 from dpaudit.experiments.spec import Cell, load_spec
@@ -44,7 +45,7 @@ def cell(arm, *, trials=64, **grid):
 def rows():
     """One small run of each arm; the audit, which has tests of its own, is left out."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(training, "audit_sampler", lambda *a, **o: SimpleNamespace(verdict="no-finding", tests=()))
+        patched.setattr(audit, "audit_sampler", lambda *a, **o: SimpleNamespace(verdict="no-finding", tests=()))
         cells = [cell(arm) for arm in ("gaussian", "pancake", "pancake + rotation")]
         return {
             c.settings["grid"]["arm"]: {**c.settings["grid"], "trials": 64, **training.measure(c, None)} for c in cells
@@ -145,7 +146,7 @@ def test_the_summary_says_it_all(table):
 
 
 def test_a_run_repeats_itself(rows, monkeypatch):
-    monkeypatch.setattr(training, "audit_sampler", lambda *a, **o: SimpleNamespace(verdict="no-finding", tests=()))
+    monkeypatch.setattr(audit, "audit_sampler", lambda *a, **o: SimpleNamespace(verdict="no-finding", tests=()))
     again = training.measure(cell("pancake"), None)
     assert again == {name: rows["pancake"][name] for name in again}
 
@@ -162,7 +163,7 @@ def test_the_audit_gets_a_name_and_a_claim_and_the_source_a_private_key_file(mon
         path = Path(sampler.partition("key=")[2])
         seen.update(options, sampler=sampler, mode=os.stat(path).st_mode & 0o777, path=path)
 
-    monkeypatch.setattr(training, "audit_sampler", audited)
+    monkeypatch.setattr(audit, "audit_sampler", audited)
     arm = an_arm("pancake + smoothing")
     arm.audited(sigma=0.7, samples=1000, seed="s")
     assert seen["sampler"].startswith("pancake:")

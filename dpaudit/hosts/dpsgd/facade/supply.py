@@ -35,7 +35,7 @@ class Supply:
         self._asked = math.nan
         if isinstance(source, (str, Reference)):
             self._reference: Reference | None = Reference.parse(source) if isinstance(source, str) else source
-            self._options: Mapping[str, Any] = _offered("sources", self._reference, dim=dim)
+            self._options: Mapping[str, Any] = registry.offered("sources", self._reference, dim=dim).options
             self.name = str(self._reference)
             self._check_sigma_is_ours(self._reference)
         elif callable(source):
@@ -103,17 +103,10 @@ def make_mitigation(mitigation: Mitigation | Reference | str, *, dim: int) -> Mi
     """
     if isinstance(mitigation, (str, Reference)):
         reference = Reference.parse(mitigation) if isinstance(mitigation, str) else mitigation
-        options = _offered("mitigations", reference, dim=dim)
-        made: Mitigation = registry.create("mitigations", Reference(reference.name, options))
+        made: Mitigation = registry.create("mitigations", registry.offered("mitigations", reference, dim=dim))
         return made
     if not isinstance(mitigation, Mitigation) or isinstance(mitigation, type):
         raise UsageError(
             f"mitigation={mitigation!r}: must be a name (none, rotation, smoothing:tau=0.05) or a mitigation"
         )
     return mitigation
-
-
-def _offered(kind: str, reference: Reference, *, dim: int) -> dict[str, Any]:
-    """The reference's options, with ``dim`` where the plug-in takes it and was not given one."""
-    takes = inspect.signature(registry.load(kind, reference.name)).parameters
-    return {**({"dim": dim} if "dim" in takes else {}), **reference.options}
