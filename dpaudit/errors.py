@@ -10,19 +10,27 @@
     │   ├── KeyFileError                  a key file with open permissions or a broken field
     │   ├── SpecError                     an experiment specification that cannot be run
     │   └── StoreError                    a result folder that does not fit the request
-    └── SamplerError             exit 3   the closed sampler let us down
-        ├── SamplerCrashError             it raised, or its process died
-        ├── SamplerTimeoutError           it said nothing before the time limit
-        └── SamplerOutputError            wrong shape, NaN, too little, too much
+    ├── SamplerError             exit 3   the closed sampler let us down
+    │   ├── SamplerCrashError             it raised, or its process died
+    │   ├── SamplerTimeoutError           it said nothing before the time limit
+    │   └── SamplerOutputError            wrong shape, NaN, too little, too much
+    └── ProtocolError            exit 3   another party of a networked mitigation, or what it sent, was refused
+        ├── PeerError                     it died, kept silent, or is not who it should be
+        ├── MessageError                  truncated, repeated, out of order, of another round or shape, not finite, huge
+        └── CheatingError        exit 1   a proof, an opening or a transcript that does not hold
 """
 
 from __future__ import annotations
 
 __all__ = [
+    "CheatingError",
     "DpauditError",
     "DuplicatePluginError",
     "KeyFileError",
+    "MessageError",
     "MissingExtraError",
+    "PeerError",
+    "ProtocolError",
     "SamplerCrashError",
     "SamplerError",
     "SamplerOutputError",
@@ -86,3 +94,23 @@ class SamplerTimeoutError(SamplerError):
 
 class SamplerOutputError(SamplerError):
     """The sampler's answer has the wrong shape, is not finite, or is too short or too long."""
+
+
+class ProtocolError(DpauditError):
+    """Another party of a protocol, or what it sent, was refused."""
+
+    exit_code = 3
+
+
+class PeerError(ProtocolError):
+    """The other party died, kept silent beyond its time, or is not who it should be."""
+
+
+class MessageError(ProtocolError):
+    """A message that is truncated, repeated, out of order, of another round or shape, not finite or too large."""
+
+
+class CheatingError(ProtocolError):
+    """A proof, an opening or a transcript that does not hold: somebody did not follow the protocol."""
+
+    exit_code = 1

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import torch
 
-    from dpaudit.types import EpsilonBounds, Evidence
+    from dpaudit.types import EpsilonBounds, Evidence, Rehearsal
 
 __all__ = [
     "Attack",
@@ -27,6 +27,7 @@ __all__ = [
     "Mitigation",
     "NoiseSource",
     "ProbingAttack",
+    "ProtocolMitigation",
     "ReleasingSource",
     "RepeatableSampler",
     "SearchingTest",
@@ -114,6 +115,9 @@ class Host(Protocol):
 class Mitigation(Protocol):
     """Stands between a noise source and a release."""
 
+    trusts: str
+    """Who must be trusted for what, in a line."""
+
     def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
         """Release each row of ``query`` (n, d) with noise; same shape and dtype back."""
 
@@ -122,6 +126,14 @@ class Mitigation(Protocol):
 
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
         """What such a release really gives at ``delta``, towards someone who knows every secret in ``source``."""
+
+
+@runtime_checkable
+class ProtocolMitigation(Mitigation, Protocol):
+    """A mitigation of several parties; its ``release`` gives what they would publish, by the law alone, for many rows."""
+
+    def rehearse(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> Rehearsal:
+        """Run the whole protocol once on ``query`` (1, d), every party with the code that it runs alone."""
 
 
 @runtime_checkable

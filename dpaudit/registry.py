@@ -1,7 +1,7 @@
 """Plug-ins by name, through entry points: ours come through the same door as anyone's.
 
-Groups are ``dpaudit.sources``, ``dpaudit.samplers``, ``dpaudit.hosts``, ``dpaudit.attacks``, ``dpaudit.mitigations``
-and ``dpaudit.tests``. Listing imports nothing; a plug-in is imported when it is loaded; two distributions with one name
+Groups are ``dpaudit.sources``, ``dpaudit.samplers``, ``dpaudit.hosts``, ``dpaudit.attacks``, ``dpaudit.mitigations``,
+``dpaudit.tests``, ``dpaudit.services`` and ``dpaudit.transcripts``. Listing imports nothing; a plug-in is imported when it is loaded; two distributions with one name
 are refused, never silently preferred.
 """
 
@@ -20,7 +20,7 @@ from dpaudit.types import PluginOrigin, Reference
 
 __all__ = ["KINDS", "Plugin", "create", "load", "missing_extra", "nearest", "plugin", "plugins"]
 
-KINDS = ("sources", "samplers", "hosts", "attacks", "mitigations", "tests")
+KINDS = ("sources", "samplers", "hosts", "attacks", "mitigations", "tests", "services", "transcripts")
 
 _EXTRAS = {
     "torch": "torch",
@@ -32,6 +32,11 @@ _EXTRAS = {
     "diffprivlib": "diffprivlib",
     "opacus": "opacus",
     "pooch": "opacus",
+    "grpc": "protocols",
+    "mpyc": "protocols",
+    "msgpack": "protocols",
+    "rbcl": "protocols",
+    "flwr": "flower",
 }
 
 

@@ -26,7 +26,9 @@ __all__ = [
     "PowerPoint",
     "Provenance",
     "Reference",
+    "Rehearsal",
     "TestResult",
+    "TranscriptVerdict",
     "Verdict",
     "to_dict",
 ]
@@ -121,6 +123,32 @@ class EpsilonBounds:
     low: float
     high: float
     says: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsal:
+    """What one release through a mitigation's whole protocol took, all parties in this process.
+
+    ``seconds`` by party or step, with the key ``total``; ``wire`` the bytes that would go over the network, all links
+    together.
+    """
+
+    seconds: Mapping[str, float]
+    wire: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranscriptVerdict:
+    """What an offline look at a protocol's transcript found: ``kind`` of protocol, whether it ``holds``, and in words.
+
+    ``cannot_rule_out`` says what a transcript that holds does not exclude; ``details`` are JSON-ready.
+    """
+
+    kind: str
+    holds: bool
+    says: str
+    cannot_rule_out: str
+    details: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from dpaudit.cli.plugin_commands import group_of
+
 __all__ = ["app"]
 
 Format = Literal["text", "json"]
@@ -45,6 +47,19 @@ app = typer.Typer(
 )
 key_app = typer.Typer(no_args_is_help=True, help="Make and look at pancake keys (lab specimens; files of mode 0600).")
 app.add_typer(key_app, name="key")
+app.add_typer(
+    typer.Typer(
+        cls=group_of("services"),
+        no_args_is_help=True,
+        help=(
+            "Mitigations with several parties, each a process of its own: two servers, secure aggregation.\n\n"
+            "Start with [bold]dpaudit serve init[/bold], which makes the certificates they know each other by."
+        ),
+    ),
+    name="serve",
+)
+verify_app = typer.Typer(no_args_is_help=True, help="Check offline what a protocol left behind.")
+app.add_typer(verify_app, name="verify")
 
 
 def _version(wanted: bool) -> None:
@@ -402,7 +417,9 @@ def frontier(
 @app.command(name="list")
 def list_(
     kind: Annotated[
-        Literal["sources", "samplers", "attacks", "mitigations", "tests", "hosts", "experiments"],
+        Literal[
+            "sources", "samplers", "attacks", "mitigations", "tests", "hosts", "services", "transcripts", "experiments"
+        ],
         typer.Argument(show_default=False),
     ],
     output: FormatOption = "text",
@@ -424,6 +441,22 @@ def report(
     from dpaudit.cli import experiments
 
     experiments.report(folder)
+
+
+@verify_app.command("transcript")
+def verify_transcript(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="A transcript's JSON file.", show_default=False)],
+    output: FormatOption = "text",
+) -> None:
+    """Did everyone follow the protocol? Needs the transcript alone: no key, no party, no network.
+
+    Exit 0: it holds. 1: somebody cheated, or it was changed. 2: not a transcript.
+
+    Example: dpaudit verify transcript joint-seeds.json
+    """
+    from dpaudit.cli import verifying
+
+    verifying.transcript(path, output)
 
 
 @key_app.command("new")

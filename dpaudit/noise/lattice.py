@@ -1,18 +1,27 @@
-"""Releases on a lattice: the query rounded to it, exact integer noise added to the integers, nothing rounded afterwards."""
+"""Releases on a lattice: the query rounded to it, noise added in whole steps of it, nothing rounded afterwards.
+
+The noise is exact integers (``release_on_lattice``), or somebody else's floating-point noise rounded to the lattice
+(``add_on_lattice``): then the law is that noise's, but the release's low bits say nothing of the query.
+"""
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Stream
+from dpaudit.interfaces import Host, Stream
 from dpaudit.noise.exact_integers import draw_integers
 from dpaudit.noise.exact_law import IntegerLaw
 from dpaudit.noise.normal import all_finite, check_query, check_shape
 
-__all__ = ["in_dtype", "lattice_noise", "release_on_lattice"]
+__all__ = ["RoundedHost", "add_on_lattice", "in_dtype", "lattice_noise", "lattice_step", "release_on_lattice"]
+
+_FINENESS = 24
 
 _CHUNK = 1 << 15
 _WHOLE = 2**53  # below it in magnitude every integer is a double
@@ -64,6 +73,72 @@ def release_on_lattice(
             raise UsageError(f"{name}: noise beyond its margin of {margin} steps; nothing was released, release again")
         np.multiply(noise, granularity, out=out[at : at + _CHUNK])
     return in_dtype(torch.from_numpy(out.reshape(n, d)), query.dtype, query.device)
+
+
+def lattice_step(sigma: float) -> float:
+    """σ·2^-24 rounded down to a power of two: the granularity of a release with noise of scale ``sigma``.
+
+    Depends on σ alone, and is as fine as float32 noise: a coarser one no longer passes for the continuous law.
+
+    Raises:
+        UsageError: multiples of it up to 2^53 are no doubles.
+    """
+    exponent = math.frexp(sigma)[1] - 1 - _FINENESS
+    if not -1022 <= exponent <= 969:
+        raise UsageError(f"sigma={sigma}: multiples of σ·2^-24 up to 2^53 are no doubles; change the query's unit")
+    return math.ldexp(1.0, exponent)
+
+
+def add_on_lattice(query: torch.Tensor, noise: torch.Tensor, *, granularity: float, name: str) -> torch.Tensor:
+    """``granularity``·(K + Z): K and Z the nearest integers to ``query`` and ``noise`` (both (n, d)) over ``granularity``.
+
+    ``noise`` is used up: the release is written over it and returned. Neither sum nor product rounds in float64; a
+    narrower dtype rounds the released value, which is post-processing.
+
+    Formal guarantee: given Z, which does not depend on the query, the release is a function of K alone. Not claimed:
+    that Z has an exact law; it is the rounded law of what ``noise`` is.
+
+    Raises:
+        UsageError: |K + Z| ≥ 2^53 is possible (a value, or the noise, is beyond the lattice's range), or values that the
+            dtype cannot hold.
+    """
+    flat_query, flat_noise = query.detach().reshape(-1), noise.reshape(-1)
+    most = _WHOLE // 2
+    for at in range(0, len(flat_noise), _CHUNK):
+        steps = torch.round(flat_query[at : at + _CHUNK].double() / granularity)
+        own = torch.round(flat_noise[at : at + _CHUNK].double() / granularity)
+        if not float(steps.abs().max()) < most or not float(own.abs().max()) < most:
+            raise UsageError(
+                f"query: {name} releases multiples of granularity={granularity!r} that are below 2^53 of them, so |value| < "
+                f"{most * granularity!r}; clip the query to that or change its unit"
+            )
+        flat_noise[at : at + _CHUNK] = in_dtype((steps + own) * granularity, noise.dtype, noise.device)
+    return flat_noise.reshape(noise.shape)
+
+
+@dataclass(frozen=True)
+class RoundedHost:
+    """A host whose query was rounded to a lattice first: its sensitivity grows by g√d."""
+
+    host: Host
+    granularity: float
+
+    @property
+    def dim(self) -> int:
+        return self.host.dim
+
+    @property
+    def sensitivity(self) -> float:
+        """Δ + g√d: each of two neighbours moves by at most g/2 a coordinate."""
+        return self.host.sensitivity + self.granularity * math.sqrt(self.host.dim)
+
+    def neighbours(self, n: int, *, stream: Stream) -> torch.Tensor:
+        """The host's own pairs, not rounded."""
+        return self.host.neighbours(n, stream=stream)
+
+    def differences(self, direction: torch.Tensor) -> torch.Tensor:
+        """The host's own, not rounded."""
+        return self.host.differences(direction)
 
 
 def _steps(values: Array, *, margin: int, granularity: float, whole: bool, name: str) -> npt.NDArray[np.int64]:

@@ -11,13 +11,12 @@ from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, Stream
 from dpaudit.noise.exact_integers import LARGEST_SCALE
 from dpaudit.noise.exact_law import IntegerLaw
-from dpaudit.noise.lattice import lattice_noise, release_on_lattice
+from dpaudit.noise.lattice import lattice_noise, lattice_step, release_on_lattice
 from dpaudit.noise.normal import check_sigma
 from dpaudit.types import EpsilonBounds
 
 __all__ = ["SecureGaussian"]
 
-_FINENESS = 24
 _REACH = 64  # standard deviations that no noise leaves: P < exp(−2000)
 
 
@@ -107,16 +106,15 @@ class SecureGaussian:
 
 
 def _granularity(sigma: float, given: float | None) -> float:
-    exponent = math.frexp(sigma)[1] - 1 - _FINENESS
-    if given is None and not -1022 <= exponent <= 969:
-        raise UsageError(f"sigma={sigma}: multiples of σ·2^-24 up to 2^53 are no doubles; change the query's unit")
-    g = math.ldexp(1.0, exponent) if given is None else given
+    if given is None:
+        return lattice_step(sigma)
+    g = given
     if isinstance(g, (str, bool)) or not 0 < g < math.inf or math.frexp(g)[0] != 0.5:
-        raise UsageError(f"granularity={g}: must be a power of two; write e.g. {math.ldexp(1.0, exponent)!r}")
+        raise UsageError(f"granularity={g}: must be a power of two; write e.g. {lattice_step(sigma)!r}")
     g = float(g)
     if not 1 <= sigma / g <= LARGEST_SCALE:
         raise UsageError(
-            f"granularity={g}: must lie between sigma/2^32 and sigma={sigma}; write e.g. {math.ldexp(1.0, exponent)!r}"
+            f"granularity={g}: must lie between sigma/2^32 and sigma={sigma}; write e.g. {lattice_step(sigma)!r}"
         )
     if not 2.0**-1022 <= g <= 2.0**969:
         raise UsageError(f"granularity={g}: multiples of it up to 2^53 are no doubles; change the query's unit")

@@ -17,6 +17,8 @@ class NoMitigation:
     Threat model: the source is trusted. Guarantee: the source's own. Cost: none.
     """
 
+    trusts = "the source, for everything"
+
     def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
         """``query`` plus noise, shape (n, d), or what a ``ReleasingSource`` releases of it."""
         n, d = check_query(query)

@@ -14,8 +14,8 @@ from dpaudit.stats import clopper_pearson
 from dpaudit.testing import check_mitigation
 from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio, NearestPeak
 from dpaudit_mitigations.none import NoMitigation
-from dpaudit_mitigations.rotation import Rotation, norm_deviation
-from dpaudit_mitigations.smoothing import Smoothing
+from dpaudit_mitigations.rotation.fresh import Rotation, norm_deviation
+from dpaudit_mitigations.smoothing.smoothing import Smoothing
 
 
 @pytest.mark.parametrize("mitigation", [NoMitigation(), Rotation(), Smoothing(tau=0.5), Smoothing(dim=64)])

@@ -23,7 +23,7 @@ def test_calls_draw_from_children_of_the_seed():
 
 
 def test_a_mitigation_releases_zeros():
-    rotation = pytest.importorskip("dpaudit_mitigations.rotation").Rotation
+    rotation = pytest.importorskip("dpaudit_mitigations.rotation.fresh").Rotation
     with open_sampler("gaussian", seed="7", mitigation="rotation") as sampler:
         block = sampler.draw(4, 6, timeout=60)
     stream = KeyedStream.from_seed("7").child("call", 0)

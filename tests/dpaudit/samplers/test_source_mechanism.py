@@ -34,7 +34,7 @@ def test_calls_release_from_children_of_the_seed():
 
 
 def test_plain_noise_is_added_in_floating_point_and_a_mitigation_may_stand_between():
-    rotation = pytest.importorskip("dpaudit_mitigations.rotation").Rotation
+    rotation = pytest.importorskip("dpaudit_mitigations.rotation.fresh").Rotation
     stream = KeyedStream.from_seed("7").child("release", 0)
     with open_mechanism("gaussian:sigma=3", seed="7") as mechanism:
         released = mechanism.release(VALUE, 6, timeout=60)

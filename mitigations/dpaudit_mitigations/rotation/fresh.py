@@ -33,6 +33,8 @@ class Rotation:
     Cost: one Gaussian draw and two passes; the error stays what it was.
     """
 
+    trusts = "the defender's generator, and that its rotation stays secret"
+
     def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
         """``query`` plus rotated noise, shape (n, d)."""
         n, d = check_query(query)

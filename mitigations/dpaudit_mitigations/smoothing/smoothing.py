@@ -31,6 +31,8 @@ class Smoothing:
     Cost: error grows by √(1 + τ²/σ²); one more Gaussian draw. The release claims √(σ²+τ²).
     """
 
+    trusts = "the defender's generator, and that the pancakes are no further apart than assumed"
+
     def __init__(
         self, *, tau: float | None = None, gamma_min: float | None = None, eta: float = 1e-6, dim: int | None = None
     ) -> None:

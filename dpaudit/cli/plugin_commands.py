@@ -1,0 +1,36 @@
+"""A command group whose commands are plug-ins: listed by name, imported when one is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import typer
+from typer.core import TyperGroup
+
+from dpaudit import registry
+from dpaudit.errors import UnknownNameError
+
+__all__ = ["group_of"]
+
+
+def group_of(kind: str) -> type[TyperGroup]:
+    """A Typer group class whose commands are the plug-ins of ``kind``: plain functions with Typer's annotations."""
+
+    class PluginCommands(TyperGroup):
+        def list_commands(self, ctx: click.Context) -> list[str]:
+            return [*super().list_commands(ctx), *registry.plugins(kind)]
+
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+            own = super().get_command(ctx, cmd_name)
+            if own is not None:
+                return own
+            try:
+                found: Any = registry.load(kind, cmd_name)
+            except UnknownNameError:
+                return None
+            made = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False)
+            made.command(name=cmd_name)(found)
+            return typer.main.get_command(made)
+
+    return PluginCommands

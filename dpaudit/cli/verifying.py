@@ -1,0 +1,52 @@
+"""``dpaudit verify transcript``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from dpaudit import registry
+from dpaudit.cli.output import note, write_json_line
+from dpaudit.errors import UnknownNameError, UsageError
+from dpaudit.types import TranscriptVerdict, to_dict
+
+__all__ = ["transcript"]
+
+_LARGEST = 1 << 30
+
+
+def transcript(path: Path, output: str) -> None:
+    """Check one transcript by the plug-in that its ``transcript`` field names; leave with 0 if it holds, 1 if not."""
+    verify: Any = registry.load("transcripts", _kind(path))
+    verdict: TranscriptVerdict = verify(path)
+    if output == "json":
+        write_json_line(to_dict(verdict))
+    else:
+        typer.echo(f"{verdict.kind}: {'holds' if verdict.holds else 'DOES NOT HOLD'}: {verdict.says}")
+        if verdict.holds:
+            note(f"what this cannot rule out: {verdict.cannot_rule_out}")
+    raise typer.Exit(0 if verdict.holds else 1)
+
+
+def _kind(path: Path) -> str:
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise UsageError(f"transcript={path}: larger than {_LARGEST:,} bytes; that is no transcript of ours")
+        document = json.loads(path.read_bytes())
+    except OSError as error:
+        raise UsageError(
+            f"transcript={path}: cannot be read ({error.strerror}); give a transcript's JSON file"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"transcript={path}: not JSON; give the file that a protocol wrote") from error
+    kind = document.get("transcript") if isinstance(document, dict) else None
+    if not isinstance(kind, str):
+        raise UsageError(f"transcript={path}: has no field 'transcript' with the protocol's name; not one of ours")
+    try:
+        registry.plugin("transcripts", kind)
+    except UnknownNameError as error:
+        raise UsageError(f"transcript={path}: {error}") from error
+    return kind

@@ -1,0 +1,1 @@
+"""A secret rotation between a noise source and a release, one way to turn a file."""

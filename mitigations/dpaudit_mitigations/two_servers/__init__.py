@@ -1,0 +1,1 @@
+"""Two servers: one answers, another adds noise of its own and publishes."""

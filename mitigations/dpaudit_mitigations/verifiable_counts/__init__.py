@@ -1,0 +1,1 @@
+"""Counts with binomial noise whose making can be checked: commitments and proofs over ristretto255."""
