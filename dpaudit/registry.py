@@ -1,8 +1,8 @@
 """Plug-ins by name, through entry points: ours come through the same door as anyone's.
 
 Groups are ``dpaudit.sources``, ``dpaudit.samplers``, ``dpaudit.hosts``, ``dpaudit.attacks``, ``dpaudit.mitigations``,
-``dpaudit.tests``, ``dpaudit.services`` and ``dpaudit.transcripts``. Listing imports nothing; a plug-in is imported when it is loaded; two distributions with one name
-are refused, never silently preferred.
+``dpaudit.tests``, ``dpaudit.services`` and ``dpaudit.transcripts``. Listing imports nothing; a plug-in is imported when it
+is loaded; two distributions with one name are refused, never silently preferred.
 """
 
 from __future__ import annotations

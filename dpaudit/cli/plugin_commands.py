@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
 import typer
 from typer.core import TyperGroup
 
@@ -18,10 +17,10 @@ def group_of(kind: str) -> type[TyperGroup]:
     """A Typer group class whose commands are the plug-ins of ``kind``: plain functions with Typer's annotations."""
 
     class PluginCommands(TyperGroup):
-        def list_commands(self, ctx: click.Context) -> list[str]:
+        def list_commands(self, ctx: Any) -> list[str]:
             return [*super().list_commands(ctx), *registry.plugins(kind)]
 
-        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
             own = super().get_command(ctx, cmd_name)
             if own is not None:
                 return own

@@ -64,7 +64,7 @@ class Arm:
 
 def plugin_options(table: Mapping[str, Any]) -> dict[str, Any]:
     """A plug-in's own options in its table of the spec."""
-    return {k: v for k, v in table.items() if k not in ("name", "label")}
+    return {k: v for k, v in table.items() if k not in ("name", "label") and not isinstance(v, Mapping)}
 
 
 def _create(kind: str, table: Mapping[str, Any], **known: Any) -> Any:
@@ -97,11 +97,12 @@ def build_arm(settings: Mapping[str, Any], *, cell: str) -> Arm:
 
 
 def _key(settings: Mapping[str, Any], host: Host, index: int) -> PancakeKey | None:
-    if not settings["key"]:
+    shape = {**settings["key"], **settings["source"].get("key", {})}
+    if not shape:
         return None
     label = ("attacker's key",) if index == 0 else ("attacker's key", index)
     secret = KeyedStream.from_seed(settings["seed"]).child(*label).bytes(32)
-    return PancakeKey.new(dim=host.dim, secret=secret, **settings["key"])
+    return PancakeKey.new(dim=host.dim, secret=secret, **shape)
 
 
 def _reference(table: Mapping[str, Any]) -> Reference:

@@ -8,13 +8,13 @@
     delta = 1e-10
     trials = 2000
 
-    [host]                           # one host
+    [host]                           # one host, or several as [[host]]
     name = "histogram"
     [key]                            # the attacker's key, given to every source and attack that takes one
     beta = [1e-4, 1e-3]
     gamma = "2sqrtd"
     [[source]]                       # sources × mitigations × attacks; other keys are the plug-in's options
-    name = "pancake"
+    name = "pancake"                 # a source's own key = { gamma = 0.5, … } replaces parts of [key] where it is used
     [[mitigation]]
     name = "none"
     [[attack]]
@@ -46,7 +46,7 @@ from typing import Any
 
 from dpaudit import registry
 from dpaudit.errors import SpecError, UnknownNameError
-from dpaudit.experiments.measures import ALONE, MEASURES, ON_DEVICES
+from dpaudit.experiments.measures import ALONE, MEASURES, ON_DEVICES, TOGETHER
 from dpaudit.registry import nearest
 
 __all__ = ["Cell", "Spec", "load_spec", "spec_names"]
@@ -65,7 +65,13 @@ _SCALARS: dict[str, type | tuple[type, ...]] = {
     "measure": str,
     "keys": int,
 }
-_TABLES: dict[str, type] = {"host": dict, "key": dict, "audit": dict, "grid": dict, "published": dict}
+_TABLES: dict[str, type | tuple[type, ...]] = {
+    "host": (dict, list),
+    "key": dict,
+    "audit": dict,
+    "grid": dict,
+    "published": dict,
+}
 _LISTS = ("source", "mitigation", "attack", "exclude", "column", "figure")
 
 
@@ -108,7 +114,7 @@ class Spec:
     delta: float
     calibration: str
     trials: int
-    host: Mapping[str, Any]
+    hosts: tuple[Mapping[str, Any], ...]
     key: Mapping[str, Any]
     sources: tuple[Mapping[str, Any], ...]
     mitigations: tuple[Mapping[str, Any], ...]
@@ -143,13 +149,15 @@ class Spec:
                     where = {} if self.device == "cpu" else {"device": self.device}
                     yield Cell(self.measure, {"grid": grid, "seed": self.seed, "trials": self.trials, **where})
             return
-        axes = (self.epsilon, _expand(self.host), _expand(self.key), _expand(self.grid))
+        hosts = itertools.chain.from_iterable(map(_expand, self.hosts))
+        axes = (self.epsilon, hosts, _expand(self.key), _expand(self.grid))
         for epsilon, host, key, grid in itertools.product(*axes):
             for source, mitigation in itertools.product(
                 itertools.chain.from_iterable(map(_expand, self.sources)),
                 itertools.chain.from_iterable(map(_expand, self.mitigations)),
             ):
-                if self._excluded(source, mitigation):
+                parts = {"host": host, "source": source, "mitigation": mitigation}
+                if self._excluded(parts):
                     continue
                 arm = {
                     "epsilon": epsilon,
@@ -167,19 +175,21 @@ class Spec:
                     yield Cell("audit", {**arm, "audit": dict(self.audit)})
                 if not self.attacks:
                     yield Cell(self.measure, {**arm, "trials": self.trials})
-                for attack in itertools.chain.from_iterable(map(_expand, self.attacks)):
-                    if not self._excluded(source, mitigation, attack):
-                        yield Cell(self.measure, {**arm, "attack": attack, "trials": self.trials})
+                expanded = itertools.chain.from_iterable(map(_expand, self.attacks))
+                attacks = [a for a in expanded if not self._excluded({**parts, "attack": a})]
+                if self.measure in TOGETHER:
+                    if attacks:
+                        yield Cell(self.measure, {**arm, "attacks": attacks, "trials": self.trials})
+                    continue
+                for attack in attacks:
+                    yield Cell(self.measure, {**arm, "attack": attack, "trials": self.trials})
 
-    def _excluded(self, *parts: Mapping[str, Any]) -> bool:
-        present = dict(zip(("source", "mitigation", "attack"), parts, strict=False))
-        return any(
-            all(
-                kind in present and value in (present[kind]["name"], present[kind]["label"])
-                for kind, value in e.items()
-            )
-            for e in self.exclude
-        )
+    def _excluded(self, parts: Mapping[str, Mapping[str, Any]]) -> bool:
+        def named(kind: str, value: Any) -> bool:
+            part = parts.get(kind, {})
+            return any(v in (part.get("name"), part.get("label")) for v in _listed(value))
+
+        return any(all(named(kind, value) for kind, value in e.items()) for e in self.exclude)
 
 
 def _listed(value: Any) -> list[Any]:
@@ -267,6 +277,8 @@ def _check(raw: dict[str, Any], where: str) -> Spec:
             raise SpecError(
                 f"spec={where}: [audit] {key!r} is not known{nearest(key, ('samples', 'alpha', 'time_limit'))}"
             )
+    if measure not in ALONE:
+        _check_exclusions(raw, mitigations, where)
     return Spec(
         name=raw["name"],
         title=raw.get("title", raw["name"]),
@@ -276,7 +288,7 @@ def _check(raw: dict[str, Any], where: str) -> Spec:
         delta=raw["delta"],
         calibration=calibration,
         trials=trials,
-        host=_plugin("hosts", raw["host"], where),
+        hosts=tuple(_plugin("hosts", t, where) for t in _listed(raw["host"])),
         key=raw.get("key", {}),
         sources=tuple(_plugin("sources", t, where) for t in raw["source"]),
         mitigations=tuple(_plugin("mitigations", t, where) for t in mitigations),
@@ -290,6 +302,25 @@ def _check(raw: dict[str, Any], where: str) -> Spec:
         columns=tuple(raw.get("column", ())),
         figures=tuple(raw.get("figure", ())),
     )
+
+
+def _check_exclusions(raw: Mapping[str, Any], mitigations: list[Any], where: str) -> None:
+    parts = {
+        "host": _listed(raw["host"]),
+        "source": raw["source"],
+        "mitigation": mitigations,
+        "attack": raw.get("attack", []),
+    }
+    for exclusion in raw.get("exclude", ()):
+        for kind, value in exclusion.items():
+            if kind not in parts:
+                raise SpecError(f"spec={where}: [[exclude]] {kind!r} is not known{nearest(kind, parts)}")
+            names = {t.get(k) for t in parts[kind] if isinstance(t, dict) for k in ("name", "label")} - {None}
+            for name in _listed(value):
+                if name not in names:
+                    raise SpecError(
+                        f"spec={where}: [[exclude]] {kind}={name!r} is none here{nearest(str(name), names)}"
+                    )
 
 
 def _plugin(kind: str, table: Any, where: str) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dpaudit.experiments.arm import Arm
     from dpaudit.experiments.spec import Cell
 
-__all__ = ["ALONE", "MEASURES", "ON_DEVICES", "gathered", "measure", "summary"]
+__all__ = ["ALONE", "MEASURES", "ON_DEVICES", "TOGETHER", "gathered", "measure", "summary"]
 
 ALONE = (
     "calibration",
@@ -32,7 +32,20 @@ ALONE = (
 """Kinds that need no host, source or key: their cells have ``[grid]``, ``trials`` and ``seed`` only, ``arm`` is None."""
 ON_DEVICES = ("dpsgd-training", "gradient-attack", "gradient-size")
 """Kinds that can work on an accelerator: they read ``cell.settings["device"]`` where it is not the CPU."""
-MEASURES = ("attack", "error", "gain", "precision", "profile", "reconstruction", "timing", "which-bin", *ALONE)
+TOGETHER = ("defences",)
+"""Kinds whose cells have all the attacks of an arm, ``attacks``, so that these look at the same releases."""
+MEASURES = (
+    "attack",
+    "defences",
+    "error",
+    "gain",
+    "precision",
+    "profile",
+    "reconstruction",
+    "timing",
+    "which-bin",
+    *ALONE,
+)
 
 
 def _module(kind: str) -> ModuleType:

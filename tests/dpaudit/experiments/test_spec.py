@@ -2,6 +2,7 @@ import pytest
 
 from dpaudit.errors import SpecError, UnknownNameError
 from dpaudit.experiments import load_spec, spec_names
+from dpaudit.experiments.arm import build_arm
 
 GOOD = """
 name = "t"
@@ -47,6 +48,29 @@ def test_the_grid_is_the_product_less_what_is_excluded(tmp_path):
     assert len({c.id for c in cells}) == len(cells)
 
 
+def test_several_hosts_and_a_source_with_a_key_of_its_own(tmp_path):
+    text = GOOD.replace(
+        '[host]\nname = "histogram"', '[[host]]\nname = "histogram"\n[[host]]\nname = "histogram"\nlabel = "x"'
+    )
+    text = text.replace('[[source]]\nname = "pancake"', '[[source]]\nname = "pancake"\nkey = { gamma = 9.0 }')
+    cells = spec(tmp_path, text + '[[exclude]]\nhost = "x"\nsource = ["gaussian"]\n').cells()
+    assert sum(c.kind == "attack" for c in cells) == 2 * 2 * (1 + 4) + 2 * 2 * 4
+    arm = next(c for c in cells if c.settings["source"]["name"] == "pancake").settings
+    arm = {**arm, "key": {"beta": 0.5, "gamma": "2sqrtd"}, "source": {**arm["source"], "key": {"gamma": 120.0}}}
+    made = build_arm(arm, cell="c")
+    assert (made.held_key.beta, made.held_key.gamma) == (0.5, 120.0)
+    assert made.source.key is made.held_key
+
+
+def test_a_measure_of_all_attacks_together_has_one_cell_an_arm(tmp_path):
+    text = GOOD.replace("seed = 3", 'seed = 3\nmeasure = "defences"').replace("[audit]\nsamples = 10000", "")
+    text += '[[attack]]\nname = "likelihood-ratio"\n[[exclude]]\nsource = "gaussian"\nattack = ["nearest-peak"]\n'
+    cells = spec(tmp_path, text).cells()
+    assert len(cells) == 2 * 2 * (1 + 4)
+    names = {c.settings["source"]["name"]: [a["name"] for a in c.settings["attacks"]] for c in cells}
+    assert names == {"gaussian": ["likelihood-ratio"], "pancake": ["nearest-peak", "likelihood-ratio"]}
+
+
 def test_a_cell_is_named_by_its_settings(tmp_path):
     a = spec(tmp_path, GOOD).cells()
     b = spec(tmp_path, GOOD.replace("epsilon = [0.5, 1.0]", "epsilon = [1.0]")).cells()
@@ -74,6 +98,8 @@ def test_built_in_experiments_are_valid(name):
         ("tau = [0.1, 0.2, 0.3]", f"tau = {[0.1] * 60_000}", "100,000 cells"),
         ("samples = 10000", "sampels = 1", "did you mean 'samples'"),
         ("[host]", "[host", "not TOML"),
+        ('mitigation = "smoothing"\n[audit]', 'mitigation = "smoohting"\n[audit]', "did you mean 'smoothing'"),
+        ('mitigation = "smoothing"\n[audit]', 'mitigations = "smoothing"\n[audit]', "did you mean 'mitigation'"),
         ('[[attack]]\nname = "nearest-peak"', "[[attack]]\nx = 1", "table with a name"),
     ],
 )
