@@ -8,7 +8,7 @@ CUDA := $(or $(GPU),$(BIN)/python)
 CIFAR := vgg19-bn resnet50 mobilenet-v2
 ELSEWHERE := dpaudit/samplers/libraries/elsewhere
 
-.PHONY: help setup envs demo test check format slow bench gpu calibrate clean zoo
+.PHONY: help setup envs demo test check format slow bench gpu calibrate clean zoo flower
 
 help: ## What there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -20,10 +20,11 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]'
 	touch $@
 
-envs: $(ENVS)/tmlt-core/.ready $(ENVS)/diffprivlib-old/.ready ## Environments for libraries that cannot live in .venv
+envs: $(ENVS)/tmlt-core/.ready $(ENVS)/diffprivlib-old/.ready $(ENVS)/flower/.ready ## Environments for libraries that cannot live in .venv
 
 $(ENVS)/tmlt-core/.ready: $(ELSEWHERE)/tmlt_core.txt
 $(ENVS)/diffprivlib-old/.ready: $(ELSEWHERE)/diffprivlib_old.txt
+$(ENVS)/flower/.ready: tests/peers/flower.txt
 $(ENVS)/%/.ready:
 	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $^
@@ -55,6 +56,10 @@ bench: $(READY) ## Time and memory of the main commands
 	$(BIN)/python tests/bench_noise.py
 	$(BIN)/python tests/bench_attacks.py
 	$(BIN)/python tests/bench_dpsgd.py
+
+flower: $(READY) $(ENVS)/flower/.ready ## Our secure aggregation beside Flower's, and inside its rounds (two minutes, 4 GiB)
+	DPAUDIT_ENVS=$(ENVS) $(BIN)/python tests/bench_secure_aggregation.py
+	PYTHONPATH=.:attacks:mitigations $(ENVS)/flower/bin/python -m pytest tests/dpaudit_mitigations/secure_aggregation/test_flower.py
 
 gpu: $(if $(GPU),,$(READY)) ## On a CUDA machine: tests, training, gpm-table2, gpm-table3, benchmarks (GPU=python3: your own environment)
 	$(CUDA) -m pytest -m gpu

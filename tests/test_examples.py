@@ -1,5 +1,6 @@
 """The examples run as they stand and show what they say."""
 
+import os
 import re
 import subprocess
 import sys
@@ -42,3 +43,25 @@ def test_opacus_backdoor():
     assert pancake >= 36
     assert all(4 <= n <= 36 for n in (honest, rotated))  # 40 fair coins, 5 standard deviations either side
     assert len(set(re.findall(r"ε (\d+\.\d+)", out))) == 1
+
+
+def test_two_servers():
+    pytest.importorskip("grpc")
+    done = subprocess.run(
+        ["bash", EXAMPLES / "05_two_servers.sh"],
+        env=os.environ | {"PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "published published/week-7@0.npy" in done.stdout
+    assert done.stdout.count('"outcome": "published"') == 1
+
+
+def test_secure_aggregation():
+    pytest.importorskip("mpyc")
+    out = run("06_secure_aggregation.py")
+    assert "exact: True" in out
+    alone, together = (float(x) for x in re.findall(r"right in (\d+\.\d)% of 2000", out))
+    assert alone > 99
+    assert 44 < together < 56  # 2,000 fair coins, 5 standard deviations either side

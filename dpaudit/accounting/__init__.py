@@ -10,7 +10,14 @@ from dpaudit.accounting.composition import compose_epsilon, compose_epsilon_triv
 from dpaudit.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_sigma, gaussian_sigma_paper
 from dpaudit.accounting.host import pancake_host_epsilon
 from dpaudit.accounting.profile import ProfileValue, pancake_delta, pancake_epsilon
-from dpaudit.accounting.smoothing import smoothed_pancake, smoothing_eta, smoothing_tau
+from dpaudit.accounting.smoothing import (
+    smoothed_pancake,
+    smoothing_epsilon,
+    smoothing_eta,
+    smoothing_ratio,
+    smoothing_tau,
+    smoothing_tau_at_ratio,
+)
 
 __all__ = [
     "ProfileValue",
@@ -28,6 +35,9 @@ __all__ = [
     "peak_spacing",
     "peak_width",
     "smoothed_pancake",
+    "smoothing_epsilon",
     "smoothing_eta",
+    "smoothing_ratio",
     "smoothing_tau",
+    "smoothing_tau_at_ratio",
 ]

@@ -401,17 +401,36 @@ def frontier(
         Path | None,
         typer.Option(help="Also write report.html (with the figure) and result.json here.", show_default=False),
     ] = None,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Propose smoothing for the pancakes that such an audit may miss.")
+    ] = False,
+    eta: Annotated[
+        float | None,
+        typer.Option(help="With --calibrate: how near the Gaussian smoothing is to come.", show_default="1e-6"),
+    ] = None,
     output: FormatOption = "text",
 ) -> None:
     """The detectability map: which flaws an audit of so many values would have seen nine times in ten.
 
     What a pass cannot exclude comes from here. dpaudit run frontier measures it anew.
 
+    With --calibrate it proposes how much smoothing covers the pancakes that such an audit may miss.
+
     Example: dpaudit frontier --dim 64 --samples 1e6 --seconds 60
     """
     from dpaudit.cli import frontiers
 
-    frontiers.show(dim=dim, samples=samples, seconds=seconds, table=table, write=write, out=out, output=output)
+    frontiers.show(
+        dim=dim,
+        samples=samples,
+        seconds=seconds,
+        table=table,
+        write=write,
+        out=out,
+        output=output,
+        calibrate=calibrate,
+        eta=eta,
+    )
 
 
 @app.command(name="list")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.audit.power import COLUMNS, frontier, measured_curves, parse, read_table
+from dpaudit.cli.calibrating import calibration
 from dpaudit.cli.output import emit, note, out_console, write_json_line
 from dpaudit.cli.verdicts import write_page
 from dpaudit.errors import UsageError
@@ -32,14 +33,21 @@ def show(
     write: Path | None,
     out: Path | None,
     output: str,
+    calibrate: bool = False,
+    eta: float | None = None,
 ) -> None:
-    """Print the map for one audit; ``table`` is a run of the experiment ``frontier``, which ``write`` turns to CSV."""
+    """Print the map for one audit; ``table`` is a run of the experiment ``frontier``, which ``write`` turns to CSV.
+
+    With ``calibrate`` print instead what smoothing, to ``eta`` (default 1e-6), covers what such an audit may miss.
+    """
     if dim is not None and dim < 1:
         raise UsageError(f"dim={dim}: must be at least 1; leave it out where the auditor chooses")
     if not 1 <= samples <= 1e15:
         raise UsageError(f"samples={samples}: must be a number of values, e.g. 1e7")
     if not seconds >= 0:
         raise UsageError(f"seconds={seconds}: must be ≥ 0")
+    if eta is not None and not calibrate:
+        raise UsageError(f"eta={eta}: says how far smoothing is to go; add --calibrate")
     points = read_table() if table is None else _measured(table)
     if write is not None:
         try:
@@ -50,7 +58,10 @@ def show(
     if not here:
         least = min(p.samples for p in points)
         raise UsageError(f"samples={samples:g}: the map begins at {least:,} values; ask for more")
-    document = _document(points, here, dim, int(samples), seconds)
+    if calibrate:
+        document = calibration(points, dim=dim, samples=int(samples), eta=1e-6 if eta is None else eta)
+    else:
+        document = _document(points, here, dim, int(samples), seconds)
     if out is not None:
         write_page(document, out)
     if output == "json":
@@ -59,6 +70,8 @@ def show(
     from dpaudit.report import measurements_table
 
     emit(measurements_table(document, width=out_console().width))
+    for caveat in document.get("caveats", ()):
+        emit(f"\n{caveat}")
     if out is not None:
         note(f"report: {out / 'report.html'}")
 

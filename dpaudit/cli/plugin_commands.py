@@ -28,7 +28,7 @@ def group_of(kind: str) -> type[TyperGroup]:
                 found: Any = registry.load(kind, cmd_name)
             except UnknownNameError:
                 return None
-            made = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False)
+            made = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=False)
             made.command(name=cmd_name)(found)
             return typer.main.get_command(made)
 

@@ -315,7 +315,7 @@ def _check_exclusions(raw: Mapping[str, Any], mitigations: list[Any], where: str
         for kind, value in exclusion.items():
             if kind not in parts:
                 raise SpecError(f"spec={where}: [[exclude]] {kind!r} is not known{nearest(kind, parts)}")
-            names = {t.get(k) for t in parts[kind] if isinstance(t, dict) for k in ("name", "label")} - {None}
+            names = {str(t[k]) for t in parts[kind] if isinstance(t, dict) for k in ("name", "label") if k in t}
             for name in _listed(value):
                 if name not in names:
                     raise SpecError(

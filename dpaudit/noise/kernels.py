@@ -26,7 +26,7 @@ import torch
 from dpaudit.interfaces import Stream
 from dpaudit.noise.key import BLOCK
 
-__all__ = ["BLOCK", "draw_shares", "fill_discrete_gaussian", "fill_normal", "fill_pancake", "seed_words"]
+__all__ = ["BLOCK", "draw_shares", "fill_discrete_gaussian", "fill_normal", "fill_pancake", "seed_words", "spread"]
 
 _CHUNK = 1 << 9
 _SPLIT = 1 << 19  # values below which a second thread does not pay
@@ -276,8 +276,8 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked child has the pool, but none of its threads
 
 
-def _spread(work: Any, jobs: int, values: int) -> None:
-    """Run ``work(first, last)`` over all jobs, on torch's number of threads where it pays."""
+def spread(work: Any, jobs: int, values: int) -> None:
+    """Run ``work(first, last)`` over all jobs, on torch's number of threads where ``values`` of them make it pay."""
     threads = min(torch.get_num_threads(), jobs)
     if threads < 2 or values < _SPLIT:
         work(0, jobs)
@@ -306,7 +306,7 @@ def fill_normal(
     def work(first: int, last: int) -> None:
         plain(out, first, last, blocks, seed, sigma, first_row, first_block)
 
-    _spread(work, len(out) * blocks, out.size)
+    spread(work, len(out) * blocks, out.size)
 
 
 def fill_discrete_gaussian(out: npt.NDArray[np.int64], *, scale: float, stream: Stream) -> None:
@@ -363,4 +363,4 @@ def fill_pancake(
     def work(first: int, last: int) -> None:
         pancake(out, first, last, blocks, seed, sigma, first_row, first_block, w, shares, inverse)
 
-    _spread(work, len(out) * blocks, out.size)
+    spread(work, len(out) * blocks, out.size)

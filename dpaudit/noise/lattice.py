@@ -18,12 +18,15 @@ from dpaudit.interfaces import Host, Stream
 from dpaudit.noise.exact_integers import draw_integers
 from dpaudit.noise.exact_law import IntegerLaw
 from dpaudit.noise.normal import all_finite, check_query, check_shape
+from dpaudit.noise.passes import BEYOND_DTYPE, BEYOND_LATTICE, onto_lattice
 
 __all__ = ["RoundedHost", "add_on_lattice", "in_dtype", "lattice_noise", "lattice_step", "release_on_lattice"]
 
 _FINENESS = 24
 
 _CHUNK = 1 << 15
+_CHUNK_TORCH = 1 << 22
+_COMPILED = {torch.float32, torch.float64}
 _WHOLE = 2**53  # below it in magnitude every integer is a double
 
 Array = npt.NDArray[np.float64]
@@ -89,31 +92,67 @@ def lattice_step(sigma: float) -> float:
     return math.ldexp(1.0, exponent)
 
 
-def add_on_lattice(query: torch.Tensor, noise: torch.Tensor, *, granularity: float, name: str) -> torch.Tensor:
+def add_on_lattice(
+    query: torch.Tensor,
+    noise: torch.Tensor,
+    *,
+    granularity: float,
+    name: str,
+    factors: npt.NDArray[np.float64] | None = None,
+) -> torch.Tensor:
     """``granularity``·(K + Z): K and Z the nearest integers to ``query`` and ``noise`` (both (n, d)) over ``granularity``.
 
-    ``noise`` is used up: the release is written over it and returned. Neither sum nor product rounds in float64; a
-    narrower dtype rounds the released value, which is post-processing.
+    ``noise`` is used up: the release is written over it (where it is contiguous) and returned. ``factors`` (n,), one a row,
+    multiply the noise first, in float64. ``granularity`` is a power of two. Neither sum nor product rounds in float64; a
+    narrower dtype of ``noise`` rounds the released value, which is post-processing. On the CPU one compiled pass for
+    float32 and float64; other dtypes and devices in chunks by torch.
 
     Formal guarantee: given Z, which does not depend on the query, the release is a function of K alone. Not claimed:
     that Z has an exact law; it is the rounded law of what ``noise`` is.
 
     Raises:
         UsageError: |K + Z| ≥ 2^53 is possible (a value, or the noise, is beyond the lattice's range), or values that the
-            dtype cannot hold.
+            dtype cannot hold; other shapes; a granularity that is no power of two.
     """
-    flat_query, flat_noise = query.detach().reshape(-1), noise.reshape(-1)
-    most = _WHOLE // 2
-    for at in range(0, len(flat_noise), _CHUNK):
-        steps = torch.round(flat_query[at : at + _CHUNK].double() / granularity)
-        own = torch.round(flat_noise[at : at + _CHUNK].double() / granularity)
-        if not float(steps.abs().max()) < most or not float(own.abs().max()) < most:
-            raise UsageError(
-                f"query: {name} releases multiples of granularity={granularity!r} that are below 2^53 of them, so |value| < "
-                f"{most * granularity!r}; clip the query to that or change its unit"
-            )
-        flat_noise[at : at + _CHUNK] = in_dtype((steps + own) * granularity, noise.dtype, noise.device)
-    return flat_noise.reshape(noise.shape)
+    if query.ndim != 2 or query.shape != noise.shape:
+        raise UsageError(
+            f"noise of shape {tuple(noise.shape)}: needs the query's {tuple(query.shape)}, one row a release"
+        )
+    if not 2.0**-1022 <= granularity <= 2.0**969 or math.frexp(granularity)[0] != 0.5:
+        raise UsageError(
+            f"granularity={granularity}: must be a power of two in 2^-1022…2^969; take lattice_step(sigma)"
+        )
+    if factors is None:
+        factors = np.ones(len(noise))
+    noise = noise.contiguous()
+    if {query.device.type, noise.device.type} == {"cpu"} and {query.dtype, noise.dtype} <= _COMPILED:
+        values = query.detach().contiguous().numpy()
+        wrong = onto_lattice(values, noise.detach().numpy(), factors=factors, granularity=granularity)
+    else:
+        wrong = _by_torch(query.detach(), noise, factors, granularity)
+    if wrong & BEYOND_LATTICE:
+        raise UsageError(
+            f"query: {name} releases multiples of granularity={granularity!r} that are below 2^53 of them, so |value| < "
+            f"{_WHOLE // 2 * granularity!r}; clip the query to that or change its unit"
+        )
+    if wrong:
+        raise UsageError(f"dtype={noise.dtype}: too narrow for the release of {name}; use float64")
+    return noise
+
+
+def _by_torch(query: torch.Tensor, noise: torch.Tensor, factors: npt.NDArray[np.float64], granularity: float) -> int:
+    """:func:`~dpaudit.noise.passes.onto_lattice` for any dtype and device."""
+    wrong = 0
+    for value, own, factor in zip(query, noise, factors.tolist(), strict=True):
+        for at in range(0, len(own), _CHUNK_TORCH):
+            part = own[at : at + _CHUNK_TORCH]
+            steps = torch.round(value[at : at + _CHUNK_TORCH].to(part.device, torch.float64) / granularity)
+            added = torch.round(part.double() * (factor / granularity))
+            inside = (steps.abs() < _WHOLE // 2) & (added.abs() < _WHOLE // 2)
+            wrong |= 0 if bool(inside.all()) else BEYOND_LATTICE
+            part.copy_((steps + added) * granularity).add_(0.0)  # 0 for −0.0
+            wrong |= 0 if all_finite(part) else BEYOND_DTYPE
+    return wrong
 
 
 @dataclass(frozen=True)

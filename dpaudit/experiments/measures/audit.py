@@ -7,10 +7,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from dpaudit import registry
 from dpaudit.audit import audit_sampler
 from dpaudit.experiments.arm import Arm, plugin_options
 from dpaudit.experiments.spec import Cell
-from dpaudit.interfaces import Mitigation
 from dpaudit.noise.key import PancakeKey
 from dpaudit.types import AuditResult, Reference, to_dict
 
@@ -30,7 +30,6 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     result = audit_behind(
         source,
         mitigation,
-        made=arm.mitigation,
         key=key,
         sigma=arm.sigma,
         claim=arm.claim,
@@ -45,7 +44,6 @@ def audit_behind(
     source: Reference,
     mitigation: Reference,
     *,
-    made: Mitigation,
     key: PancakeKey | None,
     sigma: float,
     claim: str,
@@ -53,7 +51,7 @@ def audit_behind(
     seed: str,
     **audit: Any,
 ) -> AuditResult:
-    """The black-box battery on ``source`` at ``sigma`` behind ``mitigation``, which is ``made``, as a closed sampler.
+    """The black-box battery on ``source`` at ``sigma`` behind ``mitigation`` as a closed sampler.
 
     It runs in a process of its own, which reads the source's ``key``, if it has one, from a file that is gone afterwards.
     ``audit`` are options of :func:`~dpaudit.audit.audit_sampler`.
@@ -64,12 +62,12 @@ def audit_behind(
             path = Path(folder) / "key.json"
             key.save(path)
             options["key"] = str(path)
-        through = {"tau": repr(made.tau)} if hasattr(made, "tau") else mitigation.options
+        through = registry.offered("mitigations", mitigation, dim=dim)
         return audit_sampler(
             str(Reference(source.name, options)),
             claim=claim,
             dim=dim,
             seed=seed,
-            mitigation=None if mitigation.name == "none" else str(Reference(mitigation.name, through)),
+            mitigation=None if mitigation.name == "none" else str(through),
             **audit,
         )

@@ -58,7 +58,6 @@ class _Arm:
         return audit_behind(
             self.source,
             self.mitigation,
-            made=self.defence,
             key=self._key if self._keyed else None,
             sigma=sigma,
             claim=f"gaussian:sigma={self.defence.scale(sigma)!r}",

@@ -66,7 +66,7 @@ def opponent(table: Mapping[str, Any], arm: Arm) -> Opponent:
 
     A key holder's ``likelihood-ratio`` knows the mitigation: where that adds independent noise to the source's (its method
     ``mixes(sigma)`` says: the source's scale in the release, and the added noise's), the pancake it looks for is the
-    widened one. ``recovered-direction`` holds no key: it first searches 20,000 releases of a known query for
+    widened one, unless ``mixes`` returns None. ``recovered-direction`` holds no key: it first searches 20,000 releases of a known query for
     ``seconds`` and plays with what it finds, or guesses.
 
     Raises:
@@ -87,10 +87,10 @@ def opponent(table: Mapping[str, Any], arm: Arm) -> Opponent:
 
 def _informed(table: Mapping[str, Any], arm: Arm) -> Attack:
     mixes = getattr(arm.mitigation, "mixes", None)
-    if mixes is None:
+    mixed = mixes(arm.sigma) if mixes is not None else None
+    if mixed is None:
         return arm.attack(table)
-    own, added = mixes(arm.sigma)
-    key = arm.held_key
+    (own, added), key = mixed, arm.held_key
     if added == 0:
         sigma, beta, gamma = own, key.beta, key.gamma
     else:

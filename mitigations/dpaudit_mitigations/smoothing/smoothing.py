@@ -6,72 +6,205 @@ import math
 
 import torch
 
-from dpaudit.accounting import gaussian_epsilon, smoothing_eta, smoothing_tau
+from dpaudit.accounting import (
+    gaussian_epsilon,
+    pancake_host_epsilon,
+    smoothed_pancake,
+    smoothing_epsilon,
+    smoothing_eta,
+    smoothing_tau,
+    smoothing_tau_at_ratio,
+)
 from dpaudit.errors import UsageError
-from dpaudit.interfaces import Host, NoiseSource, Stream
+from dpaudit.interfaces import Host, NoiseSource, ReleasingSource, Stream
 from dpaudit.noise.gaussian import Gaussian
-from dpaudit.noise.normal import check_query, check_sigma
+from dpaudit.noise.lattice import RoundedHost, add_on_lattice, in_dtype, lattice_step
+from dpaudit.noise.normal import check_query
+from dpaudit.noise.pancake import Pancake
 from dpaudit.types import EpsilonBounds
+from dpaudit_mitigations.smoothing.options import check_positive, least_gamma
+from dpaudit_mitigations.smoothing.own_noise import OwnNoise, check_own, own_noise
 
 __all__ = ["Smoothing"]
+
+_DEFAULT_ETA = 1e-6
 
 
 class Smoothing:
     """Adds the defender's own N(0, τ²I), τ much smaller than σ, to the untrusted noise.
 
-    Threat model: the source may be a pancake with any key and any β, and γ at least ``gamma_min``; the defender's own
-    generator is trusted. ``tau`` is in units of the source's σ; without it the least τ that reaches ``eta`` at
-    ``gamma_min`` is taken.
+    Threat model: the source may be a pancake with any key and any β, and γ at least ``gamma_min``; it does not see the
+    query. The defender's own generator is trusted, and its noise stays secret. ``tau`` is in units of the source's σ;
+    without it the least τ is taken that reaches ``eta``, or the ``ratio`` R of
+    :func:`dpaudit.accounting.smoothing_ratio` (1.5 leaves η = 1e-19), at ``gamma_min``.
 
     Formal guarantee: towards the key holder the release is (ε + ln((1+η)/(1−η)), (1+η)·δ)-DP wherever the Gaussian with
-    variance σ²+τ² is (ε, δ)-DP (Poisson summation over the peaks; ``dpaudit.accounting.smoothing_eta``). Not claimed:
-    anything against a source with γ < ``gamma_min``, or one that is not a pancake; nor the sum's last bits: both noises are
-    added in floating point, so a source that releases on a lattice (``secure-gaussian``) loses that guarantee.
+    variance σ²+τ² is (ε, δ)-DP at sensitivity Δ + g√d; for k secret directions k times that ln, and (1+η)^k. Proof:
+    ``PROOF.md`` beside this file (Poisson summation over the peaks; ours). The g√d is for the release itself: the query and
+    the sum of both noises are each rounded once to multiples of g = ``lattice_step(σ)``, so no bit of the query below g
+    is in the release. Against any source that does not see the query, a pancake with γ < ``gamma_min`` or no pancake at
+    all, what remains is what the defender's own noise gives alone. Both hold in real arithmetic; the generators:
 
-    Cost: error grows by √(1 + τ²/σ²); one more Gaussian draw. The release claims √(σ²+τ²).
+    - ``own="fast"``: N(0, τ²) in floating point from a statistical generator that the stream seeds. In real arithmetic the
+      above; not claimed: an exact law, or unpredictability towards someone who sees much of its raw output.
+    - ``own="secure"``: exact discrete Gaussians on the lattice, from the stream's bytes (``draw_integers``; ChaCha20). What
+      it gives alone is then exact, whatever the source. The theorem holds with a few more terms in η: those of
+      PROOF.md, Section 5, which come to nothing for β above about 5e-6 under a random key; below that, and for several
+      directions, :meth:`epsilon` counts own noise alone.
+
+    Not claimed: anything beyond own noise against a source with γ < ``gamma_min``, or one that is not a pancake; that the
+    source does not see the query; constant time.
+
+    Cost: the L2 error grows by :attr:`l2_factor` = √(1 + τ²), at most 1 + 2/d at R = 1.5 and γ ≥ 2√d (from d = 24 on; two
+    servers cost √2). One more Gaussian draw, and a pass for the lattice; ``secure`` draws about 20 million values a second.
     """
 
     trusts = "the defender's generator, and that the pancakes are no further apart than assumed"
 
     def __init__(
-        self, *, tau: float | None = None, gamma_min: float | None = None, eta: float = 1e-6, dim: int | None = None
+        self,
+        *,
+        tau: float | None = None,
+        gamma_min: float | None = None,
+        eta: float | None = None,
+        ratio: float | None = None,
+        dim: int | None = None,
+        own: str = "fast",
     ) -> None:
-        """Smoothing of ``tau``·σ, or as much as ``gamma_min`` (default 2√dim) and ``eta`` ask for.
+        """Smoothing of ``tau``·σ, or as much as ``eta`` (default 1e-6) or ``ratio`` asks for at ``gamma_min``.
+
+        ``gamma_min`` is 2√dim where it is not given; ``dim`` is for nothing else. ``own`` is ``fast`` or ``secure``.
 
         Raises:
-            UsageError: neither tau, gamma_min nor dim given; one of them not > 0; or no τ ≤ σ reaches eta.
+            UsageError: neither tau, gamma_min nor dim given, or τ stated twice; one of them not a finite number > 0; no
+                τ ≤ σ reaches eta or ratio; another ``own``, or a τ that it cannot serve.
         """
-        if tau is None and gamma_min is None and dim is None:
-            raise UsageError("smoothing: needs tau=…, gamma_min=… or dim=… (γ ≥ 2√dim), e.g. smoothing:tau=0.05")
-        if tau is None:
-            gamma = gamma_min if gamma_min is not None else 2 * math.sqrt(float(dim or 0))
-            tau = smoothing_tau(eta, sigma=1.0, gamma=gamma)
-        self.tau = check_sigma(tau)
+        self.tau = _tau(tau=tau, gamma_min=gamma_min, eta=eta, ratio=ratio, dim=dim)
+        self.own = check_own(own, self.tau)
+
+    @property
+    def l2_factor(self) -> float:
+        """√(1 + τ²): the L2 error of a release against the source's alone."""
+        return math.hypot(1.0, self.tau)
 
     def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
-        """``query`` plus the source's noise plus N(0, (τσ)²), shape (n, d)."""
+        """``query`` plus the source's noise plus N(0, (τσ)²), shape (n, d), on the lattice of ``lattice_step(σ)``.
+
+        Both noises are added in float32 or wider, whatever the query's dtype.
+
+        Raises:
+            UsageError: no query (see ``check_query``), a value beyond the lattice's range, or one that the dtype cannot hold.
+        """
         n, d = check_query(query)
-        noise = source.sample(n, d, stream=stream.child("source"), dtype=query.dtype, device=query.device)
-        own = Gaussian(sigma=self.tau * source.sigma)
-        return query + noise + own.sample(n, d, stream=stream.child("own"), dtype=query.dtype, device=query.device)
+        wide = torch.float64 if query.dtype == torch.float64 else torch.float32
+        noise = source.sample(n, d, stream=stream.child("source"), dtype=wide, device=query.device)
+        own = self._own(source)
+        both = own.added_to(noise, stream=stream.child("own"))
+        released = add_on_lattice(query, both, granularity=own.step, name="smoothing")
+        return released if released.dtype == query.dtype else in_dtype(released, query.dtype, query.device)
 
     def scale(self, sigma: float) -> float:
         """√(σ² + τ²)."""
-        return sigma * math.hypot(1.0, self.tau)
+        return sigma * self.l2_factor
+
+    def mixes(self, sigma: float) -> tuple[float, float]:
+        """Standard deviations of the source's noise in a release and of the independent noise beside it: σ and τσ."""
+        return sigma, self.tau * sigma
 
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
-        """For a pancake the theorem above; for any other source, what the defender's own noise gives alone."""
-        key = getattr(source, "key", None)
-        if key is None:
-            alone = gaussian_epsilon(delta, sigma=self.scale(source.sigma), sensitivity=host.sensitivity)
-            own = source.epsilon(delta, host=host)
-            if own.low == own.high:  # an exact Gaussian stays one
-                return EpsilonBounds(low=alone, high=alone, says=own.says)
-            rest = gaussian_epsilon(delta, sigma=self.tau * source.sigma, sensitivity=host.sensitivity)
-            return EpsilonBounds(low=0.0, high=min(rest, own.high), says="the defender's own noise alone")
-        eta = smoothing_eta(tau=self.tau * source.sigma, sigma=source.sigma, beta=key.beta, gamma=key.gamma)
-        if eta >= 1:
-            rest = gaussian_epsilon(delta, sigma=self.tau * source.sigma, sensitivity=host.sensitivity)
-            return EpsilonBounds(low=0.0, high=rest, says="the defender's own noise alone: eta ≥ 1")
-        base = gaussian_epsilon(delta / (1 + eta), sigma=self.scale(source.sigma), sensitivity=host.sensitivity)
-        return EpsilonBounds(low=0.0, high=base + math.log((1 + eta) / (1 - eta)), says="smoothing theorem (Poisson)")
+        """For a pancake the theorem above, from both sides; for honest Gaussian noise the same with η = 0.
+
+        For any other source, and where η ≥ 1, what the defender's own noise gives alone, or the source's own ``high``
+        where this release is post-processing of its. ``low`` takes the host's Δ to be attained.
+        """
+        own = self._own(source)
+        alone = own.alone(delta, host=host)
+        if isinstance(source, Gaussian):
+            return self._around_gaussian(source, delta, host=host, eta=0.0, alone=alone, says="Gaussian on a lattice")
+        if not isinstance(source, Pancake):
+            promised = _as_postprocessing(source, delta, host=host, step=own.step)
+            says = "the defender's own noise alone" if alone <= promised else "the source's own, post-processed"
+            return EpsilonBounds(low=0.0, high=min(alone, promised), says=says)
+        eta = self._eta(source)
+        if eta < 1:
+            says, k = f"smoothing theorem (Poisson), η = {eta:.2g}", source.key.directions
+            return self._around_gaussian(source, delta, host=host, eta=eta, alone=alone, says=says, directions=k)
+        low = _exact_low(source, delta, host=host, tau=self.tau * source.sigma)
+        says = "unknown beyond the defender's own noise alone (η ≥ 1); low: exact profile before the lattice"
+        return EpsilonBounds(low=min(low, alone), high=alone, says=says)
+
+    def _own(self, source: NoiseSource) -> OwnNoise:
+        return own_noise(self.own, tau=self.tau, sigma=source.sigma)
+
+    def _eta(self, source: Pancake) -> float:
+        key = source.key
+        waves = self._own(source).waves(key)
+        if waves is None:
+            return math.inf
+        tau = self.tau * source.sigma
+        return smoothing_eta(tau=tau, sigma=source.sigma, beta=key.beta, gamma=key.gamma, waves=waves)
+
+    def _around_gaussian(
+        self,
+        source: NoiseSource,
+        delta: float,
+        *,
+        host: Host,
+        eta: float,
+        alone: float,
+        says: str,
+        directions: int = 1,
+    ) -> EpsilonBounds:
+        """What a density within 1 ± η of the Gaussian's in each direction gives on the lattice (PROOF.md, Section 4)."""
+        sigma, step = self.scale(source.sigma), lattice_step(source.sigma)
+        more = smoothing_epsilon(eta, directions=directions)
+        most = RoundedHost(host, step).sensitivity
+        high = more + gaussian_epsilon(delta / (1 + eta) ** directions, sigma=sigma, sensitivity=most)
+        least = host.sensitivity - 2 * step * math.sqrt(host.dim)
+        raised = delta / (1 - eta) ** directions
+        low = gaussian_epsilon(raised, sigma=sigma, sensitivity=least) - more if least > 0 and raised < 1 else 0.0
+        if alone < high:
+            high, says = alone, "the defender's own noise alone"
+        return EpsilonBounds(low=max(0.0, min(low, high)), high=high, says=says)
+
+
+def _tau(
+    *, tau: float | None, gamma_min: float | None, eta: float | None, ratio: float | None, dim: int | None
+) -> float:
+    """τ in units of σ, as stated or as asked for."""
+    if tau is not None:
+        check_positive(tau=tau)
+        others = {"gamma_min": gamma_min, "eta": eta, "ratio": ratio}
+        if twice := [f"{name}={value}" for name, value in others.items() if value is not None]:
+            raise UsageError(f"tau={tau} beside {', '.join(twice)}: tau says it all; leave out one or the other")
+        return float(tau)
+    gamma = least_gamma(gamma_min=gamma_min, dim=dim)
+    if gamma is None:
+        raise UsageError("smoothing: needs tau=…, gamma_min=… or dim=… (γ ≥ 2√dim), e.g. smoothing:tau=0.05")
+    if ratio is not None:
+        if eta is not None:
+            raise UsageError(f"ratio={ratio} beside eta={eta}: each says how much smoothing; leave out one of them")
+        check_positive(ratio=ratio)
+        return smoothing_tau_at_ratio(ratio, sigma=1.0, gamma=gamma)
+    if eta is not None:
+        check_positive(eta=eta)
+    return smoothing_tau(_DEFAULT_ETA if eta is None else eta, sigma=1.0, gamma=gamma)
+
+
+def _as_postprocessing(source: NoiseSource, delta: float, *, host: Host, step: float) -> float:
+    """The source's own ε where independent noise and the lattice only post-process its release; infinite elsewhere."""
+    if not isinstance(source, ReleasingSource):  # noise that is added to any query: here to the rounded one
+        return source.epsilon(delta, host=RoundedHost(host, step)).high
+    if getattr(source, "granularity", None) == step:  # rounds the query to the same lattice itself
+        return source.epsilon(delta, host=host).high
+    return math.inf
+
+
+def _exact_low(source: Pancake, delta: float, *, host: Host, tau: float) -> float:
+    """The exact ε of the smoothed pancake, less its numerical error; 0 for several directions or without a number."""
+    if source.key.directions > 1:
+        return 0.0
+    sigma, beta, gamma = smoothed_pancake(tau, sigma=source.sigma, beta=source.key.beta, gamma=source.key.gamma)
+    along = host.differences(torch.from_numpy(source.key.direction.copy())).numpy()
+    exact = pancake_host_epsilon(delta, sigma=sigma, beta=beta, gamma=gamma, sensitivity=host.sensitivity, along=along)
+    return max(0.0, exact.value - exact.error) if math.isfinite(exact.error) else 0.0

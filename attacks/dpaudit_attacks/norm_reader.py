@@ -1,0 +1,79 @@
+"""The owner of a norm channel at work: which candidate leaves noise of a length that the key allows?
+
+Threat model: the attacker knows the key, σ, the candidates and the release, nothing else. It looks at lengths alone, so
+a rotation does not stop it. Ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from dpaudit.errors import UsageError
+from dpaudit.noise.key import PancakeKey
+from dpaudit.noise.norm_channel import NormCells
+from dpaudit.noise.passes import row_norms
+from dpaudit_attacks.pancake_likelihood import check_rows
+
+__all__ = ["NormReader"]
+
+
+class NormReader:
+    """Scores 1 for candidates q whose ‖release − q‖ lies in a cell of the key, or within its tolerance; 0 for others.
+
+    Against :class:`~dpaudit.noise.norm_channel.NormChannel` with the same key, σ and bits the right candidate scores 1, and a
+    wrong one Δ away with probability about 1.25·2^-bits + √(d/2π)·2^-20·σ/Δ; where both score 1 it is a coin's toss. Not
+    claimed: anything about other noise, where each score is 1 with probability 1.25·2^-bits whatever the truth.
+    """
+
+    def __init__(self, *, key: PancakeKey | str | Path, sigma: float, bits: int = 8) -> None:
+        """Hold ``key`` (or its file) for releases with noise of scale ``sigma``; ``bits`` as the source's.
+
+        Raises:
+            UsageError: sigma not a finite number > 0, bits outside 1…12.
+            KeyFileError: a key file that is none.
+        """
+        self.cells = NormCells(key=key, sigma=sigma, bits=bits)
+
+    def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+        """0 or 1 for each release (t, d) and candidate (m, d) or (t, m, d), shape (t, m), float64.
+
+        Raises:
+            UsageError: shapes that do not fit, or values that are not finite.
+        """
+        many = candidates if candidates.ndim == 3 else candidates.unsqueeze(0)
+        dim = releases.shape[-1]
+        check_rows("releases", releases, dim=dim, axes=2)
+        check_rows("candidates", many, dim=dim, axes=3)
+        if len(many) not in (1, len(releases)):
+            raise UsageError(
+                f"candidates for {len(many)} releases: there are {len(releases)} releases; "
+                "give one list for all, shape (m, d), or one a release, shape (t, m, d)"
+            )
+        lengths = np.empty((len(releases), many.shape[1]))
+        for i, release in enumerate(releases.detach()):
+            for j, candidate in enumerate(many[i if len(many) > 1 else 0]):
+                lengths[i, j] = row_norms((release.double() - candidate.double()).unsqueeze(0))[0]
+        return torch.from_numpy(self.cells.reads(lengths).astype(np.float64)).to(releases.device)
+
+    def evidence(self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor) -> Mapping[str, Any]:
+        """How often the true candidate's length, and any other's, is one that the key allows.
+
+        Raises:
+            UsageError: as for :meth:`score`.
+        """
+        scores = self.score(releases, candidates)
+        right = scores.gather(1, truth.to(scores.device)[:, None])
+        return {
+            "lengths": {
+                "releases": len(scores),
+                "truth_allowed": int(right.sum()),
+                "others": scores.numel() - len(scores),
+                "others_allowed": int(scores.sum() - right.sum()),
+                "what": "candidates that leave noise of a length that the key allows",
+            }
+        }

@@ -1,0 +1,79 @@
+"""From a candidate's key to its noise, bit for bit the same everywhere, and from a vector to its digest, block by block.
+
+The noise of a key is, for each block of 2^18 coordinates, ``draw_integers`` from the child stream ("block", number) of
+``KeyedStream(key)``: so a party holds one block a thread, threads share the work, and neither their number nor their order
+matters. A digest is over the blocks' SHA-256, each of little-endian int64.
+
+**Why no machine differs.** Keys are HKDF, bytes ChaCha20, tables exact integers and correctly rounded fractions. Floating
+point is used only in ``exact_integers``' compiled loop, to compare 36 bits of a uniform number with exp(−y), and every
+comparison has a slack (2^-44) far above what contraction, another order or another width of registers can do to it. An
+answer it gives is the real numbers' answer. If it gives none, exact arithmetic looks at the same 36 bits; that draws further
+bytes only if no answer follows from these bits in exact arithmetic, and then the loop cannot have had one either: its slack
+asks for more. So which bytes make which integer does not depend on the processor, only the time does. What the numbers do
+depend on is ``exact_integers``' reading order; a change there is another protocol (a known answer in the tests).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.noise.exact_integers import draw_integers
+from dpaudit.noise.exact_law import IntegerLaw
+from dpaudit.randomness import KeyedStream
+from dpaudit_mitigations.joint_seeds.commitments import labelled_hash
+
+__all__ = ["BLOCK", "Blocks", "Integers", "block_count", "cores", "derived_noise", "vector_blocks", "vector_digest"]
+
+BLOCK = 1 << 18
+
+Integers = npt.NDArray[np.int64]
+Blocks = Callable[[int], Integers]
+"""A vector as a function from a block's number to its coordinates."""
+
+
+def block_count(dim: int) -> int:
+    """How many blocks ``dim`` coordinates have."""
+    return -(-dim // BLOCK)
+
+
+def derived_noise(key: bytes, *, dim: int, scale: float) -> Blocks:
+    """The noise that ``key`` stands for: independent exact discrete Gaussians of ``scale``, in steps."""
+    law, stream = IntegerLaw.gaussian(scale), KeyedStream(key).child("noise")
+
+    def block(number: int) -> Integers:
+        count = min(BLOCK, dim - number * BLOCK)
+        return draw_integers(count, law, stream=stream.child("block", number))
+
+    return block
+
+
+def vector_blocks(values: Integers) -> Blocks:
+    """An array (d,) as blocks."""
+    return lambda number: values[number * BLOCK : (number + 1) * BLOCK]
+
+
+def vector_digest(label: str, blocks: Blocks, *, dim: int, threads: int = 1) -> bytes:
+    """Digest of a vector of ``dim`` integers as its ``label`` says what it is; memory: one block a thread."""
+
+    def leaf(number: int) -> bytes:
+        values = np.ascontiguousarray(blocks(number), dtype="<i8")
+        return hashlib.sha256(values.data).digest()
+
+    count = block_count(dim)
+    if threads == 1 or count == 1:
+        leaves = [leaf(number) for number in range(count)]
+    else:
+        with ThreadPoolExecutor(min(threads, count)) as pool:
+            leaves = list(pool.map(leaf, range(count)))
+    return labelled_hash(label, dim.to_bytes(8, "big"), *leaves)
+
+
+def cores() -> int:
+    """How many threads to use where nobody says: the cores that this process may run on, at most 8."""
+    return min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)

@@ -1,0 +1,154 @@
+"""The server: holds the query result, makes the noise from joint seeds, opens what the coin did not choose, releases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from dpaudit.errors import CheatingError, MessageError, UsageError
+from dpaudit.interfaces import Stream
+from dpaudit_mitigations.joint_seeds.checks import candidate_noise, noise_commitment, query_commitment, release_digest
+from dpaudit_mitigations.joint_seeds.commitments import joint_key, share_commitment
+from dpaudit_mitigations.joint_seeds.derivation import BLOCK, Blocks, Integers, vector_blocks
+from dpaudit_mitigations.joint_seeds.opening import Opening
+from dpaudit_mitigations.joint_seeds.record import Record
+from dpaudit_mitigations.joint_seeds.terms import Terms
+
+__all__ = ["Server"]
+
+Array = npt.NDArray[np.float64]
+
+
+class Server:
+    """One session of the server's side: message in, message out (:meth:`receive`); afterwards :attr:`release`.
+
+    ``steps`` (dim,) int64 is the query result rounded to the lattice, in steps of ``terms.granularity``; it is read again
+    when the release is made and must not change. All secrets come from ``stream``, which must be fresh, secret and never used
+    again (``KeyedStream.fresh()``; with one stream two sessions would share shares). No noise is stored: the used
+    candidate's is derived once more for the release. ``key`` signs.
+
+    Raises:
+        UsageError: steps of another shape or type, or beyond ±``terms.most``; a key that is not the terms'.
+    """
+
+    def __init__(
+        self, steps: Integers, *, terms: Terms, key: Ed25519PrivateKey, stream: Stream, threads: int = 1
+    ) -> None:
+        if steps.shape != (terms.dim,) or steps.dtype != np.int64:
+            raise UsageError(f"steps of shape {steps.shape}, {steps.dtype}: need int64 of shape ({terms.dim},)")
+        if max(int(steps.max()), -int(steps.min())) > terms.most:
+            raise UsageError(f"steps: must lie within ±{terms.most:,}; clip the query to public bounds first")
+        if key.public_key().public_bytes_raw() != terms.server:
+            raise UsageError("key: is not the one that the terms name as the server's; give the matching private key")
+        self.record = Record()
+        self.release: Array | None = None
+        self._steps, self._terms, self._key, self._stream, self._threads = steps, terms, key, stream, threads
+        self._shares: list[bytes] = []
+        self._theirs: Sequence[bytes] = ()
+        self._query = b""
+
+    def receive(self, frame: bytes) -> bytes | None:
+        """The answer to the verifier's next message; None to the receipt, and to an abort.
+
+        Raises:
+            MessageError: a message refused; the session can go on with a better one.
+            CheatingError: the verifier says that it caught this server.
+        """
+        kind, sealed = self.record.receive(frame, sender="verifier")
+        if kind == "offer":
+            return self._commit(sealed)
+        if kind == "shares":
+            return self._noises(sealed)
+        if kind == "choice":
+            return self._send("openings", self.openings())
+        if kind == "verdict":
+            return self._verdict()
+        return None
+
+    def opening(self) -> Opening:
+        """What an auditor needs to check the used candidate and the release, under seal. Tells the noise: keep it secret.
+
+        Raises:
+            MessageError: nothing has been chosen yet.
+        """
+        if self.record.last not in ("openings", "verdict", "release", "receipt"):
+            raise MessageError("opening: there is none before the coin has chosen a candidate")
+        used = self.record.used
+        return Opening(
+            session=self.record.session, server=self._shares[used], verifier=self._theirs[used], query=self._query
+        )
+
+    def share(self, index: int) -> bytes:
+        """Share ‖ nonce of candidate ``index``; uniform."""
+        return self._secret("share", index) + self._secret("nonce", index)
+
+    def noise(self, index: int) -> Blocks:
+        """The noise of candidate ``index``; a dishonest server would have another one here."""
+        return candidate_noise(self.candidate_key(index), self._terms)
+
+    def openings(self) -> Mapping[str, Any]:
+        """Both shares of every candidate but the one used."""
+        used = self.record.used
+        return {
+            name: [None if i == used else share for i, share in enumerate(shares)]
+            for name, shares in (("server", self._shares), ("verifier", self._theirs))
+        }
+
+    def candidate_key(self, index: int) -> bytes:
+        """The key that both shares of candidate ``index`` make."""
+        return joint_key(self.record.session, index, self._shares[index], self._theirs[index])
+
+    def _commit(self, sealed: Mapping[str, Any]) -> bytes:
+        if self.record.terms != self._terms:
+            raise MessageError("message offer: its terms are not the ones agreed on")
+        self._shares = [self.share(index) for index in range(self._terms.candidates)]
+        self._query = sealed["salt"] + self._secret("query")
+        offered = self.record.offered
+        body = {
+            "nonce": self._secret("session"),
+            "shares": [share_commitment("server share", offered, i, share) for i, share in enumerate(self._shares)],
+            "query": query_commitment(
+                offered, self._query, vector_blocks(self._steps), self._terms, threads=self._threads
+            ),
+        }
+        return self._send("commit", body)
+
+    def _noises(self, sealed: Mapping[str, Any]) -> bytes:
+        offer = self.record.bodies["offer"]
+        for index, share in enumerate(sealed["shares"]):
+            if share_commitment("verifier share", offer["nonce"], index, share) != offer["shares"][index]:
+                raise MessageError(f"message shares: share {index} is not the one committed to")
+        self._theirs = sealed["shares"]
+        noises = [self._committed(index) for index in range(self._terms.candidates)]
+        return self._send("noises", {"noises": noises})
+
+    def _committed(self, index: int) -> bytes:
+        key, noise = self.candidate_key(index), self.noise(index)
+        return noise_commitment(self.record.session, index, key, noise, self._terms, threads=self._threads)
+
+    def _verdict(self) -> bytes:
+        if self.record.bodies["verdict"]["outcome"] != "accepted":
+            raise CheatingError("verdict: the verifier says that candidates are not what their seeds give; no release")
+        noise = self.noise(self.record.used)
+        out = np.empty(self._terms.dim)
+
+        def released(number: int) -> Integers:
+            at = slice(number * BLOCK, (number + 1) * BLOCK)
+            steps = self._steps[at] + noise(number)
+            np.multiply(steps, self._terms.granularity, out=out[at])
+            return steps
+
+        digest = release_digest(released, self._terms, threads=self._threads)
+        answer = self._send("release", {"digest": digest})
+        self.release = out
+        return answer
+
+    def _send(self, kind: str, body: Mapping[str, Any]) -> bytes:
+        return self.record.sign(kind, body, key=self._key)
+
+    def _secret(self, *labels: str | int) -> bytes:
+        return self._stream.child("server", *labels).entropy()

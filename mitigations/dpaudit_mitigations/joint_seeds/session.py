@@ -1,0 +1,100 @@
+"""Both parties in this process, with the code that each runs alone; a ``link`` between them may lose or change frames."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import PeerError, ProtocolError
+from dpaudit_mitigations.joint_seeds.record import Record
+from dpaudit_mitigations.joint_seeds.server import Server
+from dpaudit_mitigations.joint_seeds.verifier import Verifier
+
+__all__ = ["Link", "Session", "run_session"]
+
+T = TypeVar("T")
+
+Link = Callable[[str, bytes], bytes | None]
+"""What becomes of a frame on its way: (sender, frame) to what arrives, or None if nothing does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """How a session ended: ``complete``, ``caught`` or ``aborted``; only a complete one has a ``release``, float64 (d,).
+
+    ``record`` is the verifier's; ``seconds`` by party, ``wire`` bytes of all messages and of the release once.
+    """
+
+    outcome: str
+    release: npt.NDArray[np.float64] | None = field(repr=False)
+    record: Record
+    seconds: Mapping[str, float]
+    wire: int
+
+
+def run_session(server: Server, verifier: Verifier, *, link: Link | None = None) -> Session:
+    """Run one session to its end.
+
+    If the server, or the link, keeps back or spoils what is owed after the verifier's shares, the verifier aborts and the
+    record says so: by then the server knows all candidates, so going silent is a way to choose.
+
+    Raises:
+        ProtocolError: refused by either party before the shares were sent; nothing is at stake then.
+    """
+    trip = _Trip(link or (lambda _, frame: frame))
+    frame: bytes | None = trip.timed("verifier", verifier.offer)
+    try:
+        while frame is not None:
+            arrived = trip.carry("verifier", frame)
+            answer = trip.timed("server", partial(server.receive, arrived))
+            if answer is None:
+                break
+            back = trip.carry("server", answer)
+            frame = trip.timed("verifier", partial(verifier.receive, back))
+            if frame is None:
+                frame = trip.timed("verifier", lambda: verifier.receipt(_published(server)))
+    except ProtocolError:
+        if not verifier.record.finished:
+            if verifier.record.owed() is None:
+                raise
+            trip.timed("verifier", verifier.abort)
+    outcome = {"receipt": "complete", "verdict": "caught"}.get(verifier.record.last or "", "aborted")
+    release = server.release if outcome == "complete" else None
+    seconds = {**trip.seconds, "total": sum(trip.seconds.values())}
+    wire = trip.wire + (release.nbytes if release is not None else 0)
+    return Session(outcome=outcome, release=release, record=verifier.record, seconds=seconds, wire=wire)
+
+
+def _published(server: Server) -> npt.NDArray[np.float64]:
+    if server.release is None:
+        raise PeerError("server: signed a release and published none")
+    return server.release
+
+
+class _Trip:
+    """Carries frames; counts bytes and each party's seconds."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.wire = 0
+        self.seconds = {"server": 0.0, "verifier": 0.0}
+
+    def carry(self, sender: str, frame: bytes) -> bytes:
+        self.wire += len(frame)
+        arrived = self._link(sender, frame)
+        if arrived is None:
+            raise PeerError(f"{sender}: sent nothing in time")
+        return arrived
+
+    def timed(self, party: str, work: Callable[[], T]) -> T:
+        started = time.perf_counter()
+        try:
+            return work()
+        finally:
+            self.seconds[party] += time.perf_counter() - started

@@ -1,0 +1,112 @@
+"""The verifier: commits to its shares and its coin, lets the coin choose, derives every opened candidate again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from dpaudit.errors import MessageError, UsageError
+from dpaudit.interfaces import Stream
+from dpaudit_mitigations.joint_seeds.checks import release_digest, wrong_candidates
+from dpaudit_mitigations.joint_seeds.commitments import share_commitment
+from dpaudit_mitigations.joint_seeds.lattice_values import in_steps
+from dpaudit_mitigations.joint_seeds.record import Record
+from dpaudit_mitigations.joint_seeds.terms import Terms
+
+__all__ = ["Verifier"]
+
+
+class Verifier:
+    """One session of the verifier's side: :meth:`offer`, message in, message out (:meth:`receive`), :meth:`receipt`.
+
+    It learns neither the query nor the noise: of the used candidate it knows its own share only. All secrets come from
+    ``stream``, which must be fresh, secret and never used again; above all the server must not be able to guess its coin.
+    ``key`` signs. ``record`` is what becomes the transcript.
+
+    Raises:
+        UsageError: a key that is not the terms'.
+    """
+
+    def __init__(self, *, terms: Terms, key: Ed25519PrivateKey, stream: Stream, threads: int = 1) -> None:
+        if key.public_key().public_bytes_raw() != terms.verifier:
+            raise UsageError("key: is not the one that the terms name as the verifier's; give the matching private key")
+        self.record = Record()
+        self._terms, self._key, self._stream, self._threads = terms, key, stream, threads
+
+    def offer(self) -> bytes:
+        """The first message."""
+        nonce = self._secret("session")
+        shares = [
+            share_commitment("verifier share", nonce, index, self._share(index))
+            for index in range(self._terms.candidates)
+        ]
+        body = {
+            "terms": self._terms,
+            "nonce": nonce,
+            "shares": shares,
+            "coin": share_commitment("coin", nonce, 0, self._coin()),
+        }
+        return self._send("offer", body, sealed={"salt": self._secret("salt")})
+
+    def receive(self, frame: bytes) -> bytes | None:
+        """The answer to the server's next message; None to the release, whose receipt needs the values.
+
+        Raises:
+            MessageError: a message refused. Nothing is published; after the shares, :meth:`abort` says so for good.
+        """
+        kind, _ = self.record.receive(frame, sender="server")
+        if kind == "commit":
+            shares = [self._share(index) for index in range(self._terms.candidates)]
+            return self._send("shares", {}, sealed={"shares": shares})
+        if kind == "noises":
+            coin = self._coin()
+            used = self.record.coin_choice(coin, self._terms.candidates)
+            return self._send("choice", {"coin": coin, "used": used})
+        if kind == "openings":
+            wrong = self.wrong()
+            return self._send("verdict", {"outcome": "caught" if any(wrong) else "accepted", "wrong": wrong})
+        return None
+
+    def wrong(self) -> tuple[bool, ...]:
+        """For each candidate whether its opening does not hold: all of them are derived again."""
+        return wrong_candidates(self.record, threads=self._threads)
+
+    def receipt(self, values: npt.NDArray[np.float64]) -> bytes:
+        """The last message, when ``values`` (dim,) have been published as the release.
+
+        Raises:
+            MessageError: they are not the release that the server signed.
+        """
+        if self.record.last != "release":
+            raise MessageError("receipt: the server has signed no release")
+        digest = release_digest(in_steps(values, self._terms), self._terms, threads=self._threads)
+        if False:
+            raise MessageError("release: what was published is not what the server signed")
+        return self._send("receipt", {"digest": digest})
+
+    def abort(self) -> bytes:
+        """Close the record because the server kept back, or botched, what it owes: that counts as cheating.
+
+        Raises:
+            MessageError: the server owes nothing, or not yet anything that could favour it.
+        """
+        missing = self.record.owed()
+        if missing is None:
+            raise MessageError("abort: the server has not seen the verifier's shares, or the session is over")
+        return self._send("abort", {"missing": missing})
+
+    def _share(self, index: int) -> bytes:
+        return self._secret("share", index) + self._secret("nonce", index)
+
+    def _coin(self) -> bytes:
+        return self._secret("coin") + self._secret("coin nonce")
+
+    def _send(self, kind: str, body: Mapping[str, Any], *, sealed: Mapping[str, Any] | None = None) -> bytes:
+        return self.record.sign(kind, body, key=self._key, sealed=sealed)
+
+    def _secret(self, *labels: str | int) -> bytes:
+        return self._stream.child("verifier", *labels).entropy()

@@ -1,0 +1,72 @@
+"""Haar rotations as whole matrices: the oracle for small dimensions."""
+
+from __future__ import annotations
+
+import torch
+
+from dpaudit.errors import UsageError
+from dpaudit.interfaces import Host, NoiseSource, Stream
+from dpaudit.noise.normal import check_query, standard_normal
+from dpaudit.types import EpsilonBounds
+from dpaudit_mitigations.rotation.bounds import haar_rotated
+from dpaudit_mitigations.rotation.release import draw, publish
+
+__all__ = ["MOST", "DenseRotation", "haar_matrix"]
+
+MOST = 2000
+
+
+class DenseRotation:
+    """Noise times a uniformly random orthogonal matrix, d×d, as the paper has it (arXiv 2509.23834, Section 6.1).
+
+    The matrix is Q of the QR of a Gaussian matrix with R's diagonal made positive, which is Haar on O(d) (Mezzadri 2007,
+    arXiv math-ph/0609050); reflections are among them, which no release of fewer than d vectors can tell. ``shared``: one
+    matrix for all vectors of a call instead of one each.
+
+    Threat model, formal guarantee, not claimed: those of ``rotation``, or of ``shared-rotation`` if shared, whose laws are
+    the same. It is the oracle that they are tested against. Cost: O(d³) a matrix and d² numbers of memory; dimensions up to
+    2,000 only.
+    """
+
+    trusts = "the defender's generator, and that its rotation stays secret"
+
+    def __init__(self, *, shared: bool = False) -> None:
+        """One matrix for each vector, or for each call if ``shared``.
+
+        Raises:
+            UsageError: shared is not true or false.
+        """
+        if not isinstance(shared, bool):
+            raise UsageError(f"shared={shared}: must be true or false")
+        self.shared = shared
+
+    def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
+        """``query`` plus rotated noise on the lattice, shape (n, d).
+
+        Raises:
+            UsageError: d above 2,000, no query (see ``check_query``), or values beyond σ·2^28 or the dtype.
+        """
+        n, d = check_query(query)
+        if d > MOST:
+            raise UsageError(f"d={d}: a dense rotation takes {MOST} at most; take rotation or shared-rotation")
+        noise, own = draw(query, source, stream=stream), stream.child("rotation")
+        if self.shared:
+            turned = noise.double() @ haar_matrix(d, stream=own, device=noise.device).T
+        else:
+            rows = [haar_matrix(d, stream=own.child(i), device=noise.device) @ noise[i].double() for i in range(n)]
+            turned = torch.stack(rows)
+        return publish(query, turned.to(noise.dtype), sigma=source.sigma)
+
+    def scale(self, sigma: float) -> float:
+        return sigma
+
+    def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
+        """``rotation``'s; if shared, of a call with one release."""
+        return haar_rotated(source, delta, host=host)
+
+
+def haar_matrix(d: int, *, stream: Stream, device: torch.device | None = None) -> torch.Tensor:
+    """A uniformly random orthogonal matrix, shape (d, d), float64."""
+    q, r = torch.linalg.qr(standard_normal(d, d, stream=stream, device=device))
+    signed: torch.Tensor = q * torch.where(r.diagonal() < 0, -1.0, 1.0)
+    return signed

@@ -1,0 +1,107 @@
+"""Where a rotation's own randomness comes from: a stream's fast generator, its ChaCha20, and perhaps a second party."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import numpy as np
+import scipy
+import torch
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from dpaudit.errors import KeyFileError, UsageError
+from dpaudit.interfaces import Stream
+from dpaudit.noise.kernels import spread
+from dpaudit.noise.normal import check_shape, standard_normal
+from dpaudit.randomness import KEY_BYTES, KeyedStream
+
+__all__ = ["Randomness"]
+
+_KINDS = ("stream", "csprng")
+_PART = 1 << 16
+
+
+class Randomness:
+    """Normals for a rotation.
+
+    ``kind``:
+
+    - ``stream``: the compiled ziggurat, seeded from the release's stream with 192 bits (CUDA: torch's Philox, 64 bits). Right
+      in law, and fast; but its SFC64 is no cryptographic generator. Noise that a known generator can make is a small set:
+      who could find a generator's state from the noise that a candidate leaves over would know that candidate for the
+      truth. No such attack on this arrangement is known to us, and nothing rules one out.
+    - ``csprng``: ChaCha20 (``Stream.bytes``) through Φ⁻¹, 52 bits a value: as above only for who breaks ChaCha20. Drawn on
+      the CPU, and several times slower.
+
+    ``second_party``: 32 bytes from another party, or a file of mode 0600 that holds them as 64 hex digits. The rotation's
+    seed is then HKDF-SHA256 of both parties' shares, ours taken from the release's stream. Guarantee: if either share is
+    secret and uniform, given the other, so is the seed (HKDF as a random oracle). That assumes that neither chose its share
+    knowing the other's: nothing is committed here, so who moves last can try 2^k shares and settle k bits of the seed. A
+    share that was fixed before our stream was keyed leaves us to move last; ``joint-seeds`` has commitments.
+    """
+
+    def __init__(self, *, kind: str = "stream", second_party: bytes | str | Path | None = None) -> None:
+        """Hold the choice, and the second party's share.
+
+        Raises:
+            UsageError: another kind, or a share of other than 32 bytes.
+            KeyFileError: a share's file that cannot be read, is open to others, or holds something else.
+        """
+        if kind not in _KINDS:
+            raise UsageError(f"randomness={kind}: must be stream or csprng")
+        share = read_share(second_party) if isinstance(second_party, (str, Path)) else second_party
+        if share is not None and len(share) != KEY_BYTES:
+            raise UsageError(f"second_party: a share of {len(share)} bytes; must have {KEY_BYTES}")
+        self.kind, self._share = kind, share
+
+    def own(self, stream: Stream) -> Stream:
+        """The stream that the rotation draws from: a child of ``stream``, and of the second party's share if there is one."""
+        mine = stream.child("rotation")
+        if self._share is None:
+            return mine
+        both = HKDF(SHA256(), KEY_BYTES, salt=b"dpaudit rotation", info=b"two parties' seed, version 1")
+        return KeyedStream(both.derive(mine.entropy() + self._share))
+
+    def normal(
+        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype, device: torch.device, sigma: float = 1.0
+    ) -> torch.Tensor:
+        """``sigma`` times independent N(0, 1), shape (n, d), from ``stream`` (what :meth:`own` gives); float32 or float64."""
+        if self.kind == "stream":
+            return standard_normal(n, d, sigma=sigma, stream=stream, dtype=dtype, device=device)
+        check_shape(n, d)
+        out = torch.empty(n * d, dtype=dtype)
+        values = out.numpy()
+
+        def work(first: int, last: int) -> None:
+            for part in range(first, last):
+                place = values[part * _PART : (part + 1) * _PART]
+                words = np.frombuffer(stream.child("part", part).bytes(8 * len(place)), dtype="<u8")
+                place[:] = scipy.special.ndtri(((words >> 12).astype(np.float64) + 0.5) * 2.0**-52) * sigma
+
+        spread(work, -(-len(values) // _PART), len(values))
+        return out.reshape(n, d).to(device)
+
+
+def read_share(path: str | Path) -> bytes:
+    """32 bytes from a file of mode 0600 with 64 hex digits.
+
+    Raises:
+        KeyFileError: it cannot be read, lets others in, or holds something else.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise KeyFileError(f"second_party={path}: cannot be read ({error.strerror}); give the share's file") from error
+    with os.fdopen(fd, "rb") as file:
+        mode = stat.S_IMODE(os.fstat(fd).st_mode)
+        if mode & 0o077:
+            raise KeyFileError(
+                f"second_party={path}: mode={mode:04o} lets others in, must be 0600; run chmod 600 {path}"
+            )
+        text = file.read(4 * KEY_BYTES).strip()
+    if len(text) != 2 * KEY_BYTES or set(text) - set(b"0123456789abcdef"):
+        raise KeyFileError(f"second_party={path}: must hold {2 * KEY_BYTES} lower-case hex digits and nothing else")
+    return bytes.fromhex(text.decode())

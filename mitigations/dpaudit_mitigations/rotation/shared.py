@@ -1,0 +1,117 @@
+"""One Haar rotation for all noise vectors of a call, exactly, without its matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from dpaudit.interfaces import Host, NoiseSource, Stream
+from dpaudit.noise.normal import check_query
+from dpaudit.types import EpsilonBounds
+from dpaudit_mitigations.rotation.bounds import haar_rotated
+from dpaudit_mitigations.rotation.randomness import Randomness
+from dpaudit_mitigations.rotation.release import draw, publish, wide
+
+__all__ = ["SharedRotation", "rotate_together", "triangle"]
+
+_VALUES = 1 << 16  # of a chunk of all rows: in cache
+
+
+class SharedRotation:
+    """All n noise vectors of a call under ONE uniformly random rotation (arXiv 2509.23834, Section 6.1), in O(n²d).
+
+    A Haar rotation acts on the span of n vectors through a Haar m-frame, m = min(n, d): if V = L·Q with orthonormal rows Q,
+    then V·Rᵀ = L·(Q·Rᵀ), and Q·Rᵀ is a uniformly random m-frame whatever Q is. L comes from a QR of V, the frame from a QR
+    (with positive diagonal) of a Gaussian m×d matrix; no d×d matrix is formed, nor Q. Another call has another rotation.
+
+    Threat model: as for ``rotation``, for one release. Formal guarantee: the law of the n turned vectors given the source's
+    is exactly that of one Haar rotation of them (tested against ``dense-rotation``), so lengths, distances and angles between
+    them are kept and nothing else is; each by itself is what ``rotation`` makes of it. Released on the same lattice.
+
+    Not claimed: what ``rotation`` gives several releases. Under one rotation all n(n+1)/2 inner products of the noise vectors
+    pass, known to the source, and ⟨y_i − q_i, y_j − q_j⟩ shows them to whoever has the right candidates: a source that
+    gives the same noise twice gives away q_i − q_j whole. Take ``rotation`` unless the geometry is wanted.
+
+    Cost: one Gaussian draw, three passes of n multiplications a value, one more array (n, d); the error stays what it was.
+    """
+
+    trusts = (
+        "the defender's generator, that its rotation stays secret, and the source for all inner products within a call"
+    )
+
+    def __init__(self, *, randomness: str = "stream", second_party: bytes | str | Path | None = None) -> None:
+        """``randomness`` is ``stream`` or ``csprng``; see ``Randomness``, also for a second party's share.
+
+        Raises:
+            UsageError: another word, or a share that is none.
+        """
+        self._randomness = Randomness(kind=randomness, second_party=second_party)
+
+    def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
+        """``query`` plus noise rotated together, on the lattice, shape (n, d).
+
+        Raises:
+            UsageError: no query (see ``check_query``), values beyond σ·2^28, or that the dtype cannot hold.
+        """
+        n, d = check_query(query)
+        noise = draw(query, source, stream=stream)
+        with _one_thread():
+            inner = triangle(noise)
+        del noise
+        frame = self._randomness.normal(
+            min(n, d), d, stream=self._randomness.own(stream), dtype=wide(query.dtype), device=query.device
+        )
+        with _one_thread():
+            turned = rotate_together(inner, frame)
+        return publish(query, turned, sigma=source.sigma)
+
+    def scale(self, sigma: float) -> float:
+        return sigma
+
+    def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
+        """Of a call with one release: ``rotation``'s. Several under one rotation do not compose as independent ones do."""
+        own = haar_rotated(source, delta, host=host)
+        return EpsilonBounds(low=own.low, high=own.high, says=f"{own.says} (a call of one release)")
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One of torch's threads for many chunks in cache: several wait for each other longer than they work."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def triangle(rows: torch.Tensor) -> torch.Tensor:
+    """R (m, n) with RᵀR = V·Vᵀ for ``rows`` V (n, d), m = min(n, d): of the QR of Vᵀ, float64, diagonal not negative.
+
+    By Householder reflections on one chunk of coordinates after the other, so distances far smaller than the lengths
+    come out right, as do rows that are zero, repeated or linearly dependent.
+    """
+    n, d = rows.shape
+    upper = rows.new_zeros((0, n), dtype=torch.float64)
+    step = max(4 * n, _VALUES // n)
+    for at in range(0, d, step):
+        _, upper = torch.linalg.qr(torch.cat([upper, rows[:, at : at + step].T.double()]), mode="r")
+    sign = torch.where(upper.diagonal() < 0, -1.0, 1.0)
+    return upper * sign.unsqueeze(1)
+
+
+def rotate_together(inner: torch.Tensor, frame: torch.Tensor) -> torch.Tensor:
+    """Vectors (n, d) with the inner products innerᵀ·inner, ``inner`` (m, n), turned at random by Gaussian ``frame`` (m, d).
+
+    ``frame`` is used up; where m = n the result is written over it.
+    """
+    m, n = inner.shape
+    mix = torch.linalg.solve_triangular(triangle(frame), inner, upper=True).T  # frame → orthonormal rows → L times them
+    out = frame if m == n else frame.new_empty((n, frame.shape[1]))
+    step = max(1, _VALUES // n)
+    for at in range(0, frame.shape[1], step):
+        out[:, at : at + step] = mix @ frame[:, at : at + step].double()
+    return out

@@ -1,0 +1,250 @@
+"""A contributing party, as a state machine: bytes in, bytes out, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from enum import IntEnum
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from dpaudit.errors import CheatingError, MessageError, ProtocolError, UsageError
+from dpaudit.interfaces import Stream
+from dpaudit_mitigations.secure_aggregation import wire
+from dpaudit_mitigations.secure_aggregation.agreement import (
+    after_adverts,
+    after_shares,
+    check_advert,
+    check_confirmation,
+    survivors_statement,
+)
+from dpaudit_mitigations.secure_aggregation.keys import RoundKeys, public_bytes, sign
+from dpaudit_mitigations.secure_aggregation.masking import Mask, apply_masks, own_mask, pair_mask
+from dpaudit_mitigations.secure_aggregation.plan import Plan, RingArray
+from dpaudit_mitigations.secure_aggregation.shares import open_shares, seal_shares, split
+
+__all__ = ["Client"]
+
+
+class _Stage(IntEnum):
+    NEW = 0
+    ADVERTISED = 1
+    SHARED = 2
+    OPENED = 3
+    MASKED = 4
+    CONFIRMED = 5
+    ENDED = 6
+
+
+class Client:
+    """One party of one round (Bonawitz et al. 2017, figure 4, with the consistency check; the names of rounds are theirs).
+
+    Call :meth:`advertise`, :meth:`share_keys`, :meth:`open_envelopes`, :meth:`masked_input`, :meth:`confirm`, :meth:`unmask`,
+    each once and in that order, each but the first on what the aggregator answered to the one before. Any refusal ends
+    the round for this party: its keys are let go of and every further call is refused, so an aggregator gets one answer
+    to each step and cannot try again with another list.
+
+    Threat model: the aggregator, together with fewer than ``plan.threshold`` parties, up to ``plan.colluding`` of which
+    sign whatever it likes, may deviate at will. It learns at most the sum over one list of survivors with at least
+    ``plan.threshold`` names. Not claimed: that the sum is right if somebody deviates, or that the round ends at all.
+
+    ``stream`` must be fresh and secret (``KeyedStream.fresh()``), and ``plan.round`` never used before; who runs rounds keeps
+    a record of them.
+    """
+
+    def __init__(self, plan: Plan, name: str, *, signing_key: Ed25519PrivateKey, stream: Stream) -> None:
+        """Take part as ``name``.
+
+        Raises:
+            UsageError: the name is not in the roster, or its key there is not that of ``signing_key``.
+        """
+        if name not in plan.roster:
+            raise UsageError(f"name={name}: not in the roster ({', '.join(plan.parties[:8])}, …); add it for everybody")
+        if public_bytes(signing_key) != plan.roster[name]:
+            raise UsageError(f"signing_key of {name}: the roster has another public key for it; give both the same")
+        self.plan, self.name = plan, name
+        self._signing_key: Ed25519PrivateKey | None = signing_key
+        self._keys: RoundKeys | None = RoundKeys.draw(stream)
+        self._stage = _Stage.NEW
+        self._adverts: Mapping[str, wire.Advert] = {}
+        self._held: dict[str, tuple[bytes, bytes]] = {}
+        self._masks: list[Mask] = []
+        self._agreed = b""
+        self._survivors: tuple[str, ...] = ()
+        self._dropped: tuple[str, ...] = ()
+        self._statement: tuple[bytes, ...] = ()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the round is over for this party, well or not."""
+        return self._stage is _Stage.ENDED
+
+    def abandon(self) -> None:
+        """Let go of all secrets; nothing can be asked of this party any more."""
+        self._stage = _Stage.ENDED
+        self._keys = self._signing_key = None
+        self._held, self._masks = {}, []
+
+    def advertise(self) -> bytes:
+        """Round 0: this party's public keys, signed."""
+        with self._step(_Stage.NEW, _Stage.ADVERTISED) as keys:
+            advert = self._own_advert(keys)
+            self._adverts = {self.name: advert}
+            return wire.pack_advert(self.plan, advert)
+
+    def share_keys(self, adverts: bytes) -> bytes:
+        """Round 1: everybody's signed keys in, sealed shares of this party's secrets for each of them out.
+
+        Raises:
+            MessageError: not a list of this round, or this party's own advert is not in it.
+            CheatingError: a key that its owner did not sign.
+            ProtocolError: fewer parties than the threshold.
+        """
+        with self._step(_Stage.ADVERTISED, _Stage.SHARED) as keys:
+            found = wire.unpack_adverts(self.plan, adverts)
+            if found.get(self.name) != self._adverts[self.name]:
+                raise MessageError(f"message adverts: without {self.name}'s own as it was sent")
+            self._enough(len(found), "advertised keys")
+            for advert in found.values():
+                check_advert(self.plan, advert)
+            public = [key for advert in found.values() for key in (advert.masking, advert.sharing)]
+            if len(set(public)) < len(public):
+                raise CheatingError("message adverts: two parties with the same key")
+            self._adverts, self._agreed = found, after_adverts(self.plan, found)
+            n, t = len(self.plan.roster), self.plan.threshold
+            seeds = split(keys.seed, parties=n, threshold=t)
+            masking = split(keys.masking.private_bytes_raw(), parties=n, threshold=t)
+            sealed = {}
+            for name, advert in found.items():
+                place = self.plan.places[name] - 1
+                if name == self.name:
+                    self._held[name] = seeds[place], masking[place]
+                    continue
+                sealed[name] = seal_shares(
+                    seeds[place],
+                    masking[place],
+                    own=keys.sharing,
+                    other=advert.sharing,
+                    agreed=self._agreed,
+                    sender=self.name,
+                    recipient=name,
+                )
+            return wire.pack_sealed(self.plan, "shares", self.name, sealed)
+
+    def open_envelopes(self, envelopes: bytes) -> None:
+        """Round 2, first half: the others' shares in; from here on it is settled against whom this party masks.
+
+        Raises:
+            MessageError: not envelopes of this round for this party, or from somebody without keys.
+            CheatingError: shares that were changed on the way.
+            ProtocolError: fewer parties than the threshold.
+        """
+        with self._step(_Stage.SHARED, _Stage.OPENED) as keys:
+            found = wire.unpack_sealed(self.plan, envelopes, "envelopes", self.name)
+            if self.name in found or not found.keys() <= self._adverts.keys():
+                raise MessageError(
+                    "message envelopes: from a party without keys in this round, or from this one itself"
+                )
+            self._enough(len(found) + 1, "sent shares")
+            for name, sealed in found.items():
+                self._held[name] = open_shares(
+                    sealed,
+                    own=keys.sharing,
+                    other=self._adverts[name].sharing,
+                    agreed=self._agreed,
+                    sender=name,
+                    recipient=self.name,
+                )
+            self._agreed = after_shares(self._agreed, self._held)
+            self._masks = [own_mask(keys.seed, agreed=self._agreed, party=self.name)]
+            for name in sorted(found):
+                other = self._adverts[name].masking
+                self._masks.append(pair_mask(keys.masking, other, agreed=self._agreed, party=self.name, peer=name))
+
+    def masked_input(self, vector: RingArray) -> RingArray:
+        """Round 2, second half: ``vector`` (length,), of the plan's ring, masked IN PLACE and returned; no copy is made.
+
+        Raises:
+            UsageError: another dtype, shape or layout than the plan's; then nothing has happened to it.
+        """
+        if vector.dtype != self.plan.dtype or vector.shape != (self.plan.length,) or not vector.flags.c_contiguous:
+            raise UsageError(
+                f"vector of {vector.dtype} {vector.shape}: takes contiguous {self.plan.dtype} ({self.plan.length},)"
+            )
+        if not vector.flags.writeable:
+            raise UsageError("vector: read-only, but is masked in place; give a copy")
+        with self._step(_Stage.OPENED, _Stage.MASKED):
+            masks, self._masks = self._masks, []
+            apply_masks(vector, masks)
+            return vector
+
+    def confirm(self, survivors: bytes) -> bytes:
+        """Round 3: the list of whose vectors arrived in, this party's signature on it out.
+
+        Raises:
+            MessageError: lists that overlap, leave someone out or name someone new, or leave out this party.
+            ProtocolError: fewer survivors than the threshold.
+        """
+        with self._step(_Stage.MASKED, _Stage.CONFIRMED):
+            agreed, alive, dropped = wire.unpack_survivors(self.plan, survivors)
+            if agreed != self._agreed:
+                raise MessageError("message survivors: of a round in which others sent shares")
+            if set(alive) & set(dropped):
+                raise MessageError("message survivors: a party is in both lists; nobody gives away both of its secrets")
+            if set(alive) | set(dropped) != self._held.keys():
+                raise MessageError("message survivors: not the parties that sent shares, each in one list")
+            if self.name not in alive:
+                raise MessageError(f"message survivors: {self.name} masked its vector and is not among them")
+            self._enough(len(alive), "sent masked vectors")
+            self._survivors, self._dropped = alive, dropped
+            self._statement = survivors_statement(agreed, alive, dropped)
+            assert self._signing_key is not None  # noqa: S101 - held until the end
+            return wire.pack_confirmation(self.plan, self.name, sign(self._signing_key, "survivors", *self._statement))
+
+    def unmask(self, confirmations: bytes) -> bytes:
+        """Round 4: others' signatures on the same list in; out, of each survivor the seed's share, of each other the key's.
+
+        Never both of one party. The round is then over for this party.
+
+        Raises:
+            MessageError: not a message of this round, or signatures of others than survivors.
+            CheatingError: a signature on another list.
+            ProtocolError: fewer signatures than the threshold.
+        """
+        with self._step(_Stage.CONFIRMED, _Stage.ENDED):
+            signatures = wire.unpack_confirmations(self.plan, confirmations)
+            if not signatures.keys() <= set(self._survivors):
+                raise MessageError("message confirmations: signatures of others than survivors")
+            self._enough(len(signatures), "signed the list of survivors")
+            for name, signature in signatures.items():
+                check_confirmation(self.plan, name, signature, self._statement)
+            seeds = {name: self._held[name][0] for name in self._survivors}
+            keys = {name: self._held[name][1] for name in self._dropped}
+            self.abandon()
+            return wire.pack_unmasking(self.plan, self.name, seeds=seeds, keys=keys)
+
+    @contextmanager
+    def _step(self, expected: _Stage, following: _Stage) -> Iterator[RoundKeys]:
+        if self._stage is not expected or self._keys is None:
+            self.abandon()
+            raise MessageError(f"{self.name}: asked for a step out of order or twice; the round is over for it")
+        try:
+            yield self._keys
+        except BaseException:
+            self.abandon()
+            raise
+        self._stage = following
+
+    def _own_advert(self, keys: RoundKeys) -> wire.Advert:
+        public = public_bytes(keys.masking), public_bytes(keys.sharing)
+        unsigned = wire.Advert(self.name, *public, keys.commitment, b"")
+        assert self._signing_key is not None  # noqa: S101 - held until the end
+        signature = sign(self._signing_key, "advert", *unsigned.signed(self.plan))
+        return wire.Advert(self.name, *public, keys.commitment, signature)
+
+    def _enough(self, count: int, what: str) -> None:
+        if count < self.plan.threshold:
+            raise ProtocolError(
+                f"{count} parties {what}, below the threshold of {self.plan.threshold}: the round is over, and nothing "
+                "was revealed"
+            )

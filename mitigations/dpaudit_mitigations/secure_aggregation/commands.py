@@ -1,0 +1,198 @@
+"""``dpaudit serve aggregate`` and ``dpaudit serve contribute``: secure aggregation as processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["aggregate", "contribute"]
+
+_Parties = Annotated[
+    str, typer.Option(help="All contributors' names, with commas; the same for everybody.", show_default=False)
+]
+_Threshold = Annotated[
+    int,
+    typer.Option(
+        help="So many must stay to the end: more than (parties + colluding)/2; the same for everybody.",
+        show_default=False,
+    ),
+]
+_Bound = Annotated[
+    float,
+    typer.Option(help="Largest |value| of an input; a public number, nothing is clipped.", show_default=False),
+]
+_Sigma = Annotated[
+    float,
+    typer.Option(
+        help="Noise in the sum that colluders cannot take away; each adds sigma/√(threshold − colluding). 0: none.",
+        show_default=False,
+    ),
+]
+_Colluding = Annotated[int, typer.Option(help="Contributors that may work with the aggregator.")]
+_Bits = Annotated[int, typer.Option(help="Of an integer on the wire: 16, 32 or 64.")]
+_Law = Annotated[str, typer.Option("--noise", help="discrete-gaussian or skellam.")]
+
+
+def aggregate(
+    identity: Annotated[Path, typer.Option(help="This party's folder of dpaudit serve init.", show_default=False)],
+    parties: _Parties,
+    threshold: _Threshold,
+    dim: Annotated[int, typer.Option(help="Values of an input.", show_default=False)],
+    bound: _Bound,
+    sigma: _Sigma,
+    journal: Annotated[Path, typer.Option(help="Folder of its journal; made if missing.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="New .npy file for the sum, float64.", show_default=False)],
+    number: Annotated[
+        str | None, typer.Option("--round", help="Name of the round, never used twice.", show_default="a random one")
+    ] = None,
+    listen: Annotated[str, typer.Option(help="HOST:PORT; port 0 takes a free one.")] = "127.0.0.1:0",
+    colluding: _Colluding = 0,
+    bits: _Bits = 32,
+    noise: _Law = "discrete-gaussian",
+    join_timeout: Annotated[float, typer.Option(help="Seconds to wait for all contributors to come.")] = 300.0,
+    stage_timeout: Annotated[float, typer.Option(help="Seconds for each later stage; who is late is out.")] = 60.0,
+) -> None:
+    """Add up the contributors' masked vectors in one round, publish the noisy sum once, and exit.
+
+    [bold]dpaudit serve init --out certificates --party aggregator --party alice --party bob --party carol[/bold]
+
+    [bold]dpaudit serve aggregate --identity certificates/aggregator --parties alice,bob,carol --threshold 2 --dim 256
+    --bound 1000 --sigma 2 --round week-7 --journal aggregator.journal --out sum.npy[/bold]
+
+    Prints a line of JSON with address and round, then one with the file, its SHA-256 and whose vectors are in it. The
+    aggregator sees masked vectors and their sum, never an input. A contributor that dies, is late or sends something broken
+    is dropped; below the threshold nothing is published (exit 3). A round that was broken off is gone: take a new name.
+    """
+    import secrets
+
+    from dpaudit.errors import UsageError
+    from dpaudit_mitigations.secure_aggregation.network import AGGREGATOR_JOURNAL, aggregate_round
+    from dpaudit_mitigations.transport.certificates import load_identity
+
+    for name, value in (("join-timeout", join_timeout), ("stage-timeout", stage_timeout)):
+        if not 0 < value <= 86_400:
+            raise UsageError(f"{name}={value}: takes more than 0 and at most 86,400 seconds")
+    chosen = number or secrets.token_hex(8)
+    terms = _terms(chosen, parties, threshold, dim, bound, sigma, colluding, bits, noise)
+    with _journal(journal, AGGREGATOR_JOURNAL) as kept:
+        done = aggregate_round(
+            load_identity(identity),
+            terms=terms,
+            address=listen,
+            journal=kept,
+            out=out,
+            join_timeout=join_timeout,
+            stage_timeout=stage_timeout,
+            listening=lambda address: _say(address=address, round=chosen, granularity=terms.ring.granularity),
+        )
+    _say(round=chosen, file=str(done.path), sha256=done.sha256, survivors=list(done.survivors))
+
+
+def contribute(
+    identity: Annotated[Path, typer.Option(help="Our folder of dpaudit serve init.", show_default=False)],
+    peer: Annotated[str, typer.Option(help="HOST:PORT of the aggregator.", show_default=False)],
+    source: Annotated[Path, typer.Option("--input", help="Our vector: an .npy file of numbers.", show_default=False)],
+    number: Annotated[str, typer.Option("--round", help="The round, as everybody was told.", show_default=False)],
+    parties: _Parties,
+    threshold: _Threshold,
+    bound: _Bound,
+    sigma: _Sigma,
+    journal: Annotated[Path, typer.Option(help="Folder of our journal; made if missing.", show_default=False)],
+    colluding: _Colluding = 0,
+    bits: _Bits = 32,
+    noise: _Law = "discrete-gaussian",
+    peer_name: Annotated[str, typer.Option(help="Name in the aggregator's certificate.")] = "aggregator",
+    patience: Annotated[
+        float, typer.Option(help="Seconds to wait for a stage, the other contributors included.")
+    ] = 600.0,
+) -> None:
+    """Add our share of the noise to our vector, mask it, send it, and stay until the sum can be unmasked.
+
+    [bold]dpaudit serve contribute --identity certificates/alice --peer 127.0.0.1:5001 --input counts.npy --round week-7
+    --parties alice,bob,carol --threshold 2 --bound 1000 --sigma 2 --journal alice.journal[/bold]
+
+    Prints a line of JSON with whose vectors are in the sum and its file's SHA-256. The terms must come from people you
+    trust and not from the aggregator: contributors who were told different ones refuse each other. Keys are held in memory
+    only. Killed after it joined, a contributor is a drop-out: the journal makes it refuse the same round again, because a
+    second sum over the same vector would give away more than one was meant to.
+    """
+    from dpaudit.errors import UsageError
+    from dpaudit.randomness import KeyedStream
+    from dpaudit_mitigations.secure_aggregation.network import CONTRIBUTOR_JOURNAL, contribute_round
+    from dpaudit_mitigations.transport.certificates import load_identity
+
+    if not 0 < patience <= 86_400:
+        raise UsageError(f"patience={patience}: takes more than 0 and at most 86,400 seconds")
+    values = _vector(source)
+    terms = _terms(number, parties, threshold, values.size, bound, sigma, colluding, bits, noise)
+    with _journal(journal, CONTRIBUTOR_JOURNAL) as kept:
+        receipt = contribute_round(
+            values,
+            identity=load_identity(identity),
+            terms=terms,
+            address=peer,
+            aggregator=peer_name,
+            journal=kept,
+            stream=KeyedStream.fresh(),
+            patience=patience,
+        )
+    _say(round=number, sha256=receipt.sha256, survivors=list(receipt.survivors))
+
+
+def _terms(
+    number: str,
+    parties: str,
+    threshold: int,
+    length: int,
+    bound: float,
+    sigma: float,
+    colluding: int,
+    bits: int,
+    noise: Any,
+) -> Any:
+    from dpaudit_mitigations.secure_aggregation.terms import Terms
+
+    return Terms(
+        round=number,
+        parties=tuple(filter(None, (name.strip() for name in parties.split(",")))),
+        threshold=threshold,
+        length=length,
+        bound=bound,
+        sigma=sigma,
+        bits=bits,
+        colluding=colluding,
+        law=noise,
+    )
+
+
+def _journal(folder: Path, kind: str) -> Any:
+    from dpaudit.errors import UsageError
+    from dpaudit_mitigations.transport.journal import Journal
+
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"journal={folder}: cannot be made ({error.strerror}); choose another folder") from error
+    return Journal(folder / "rounds.sqlite", kind=kind)
+
+
+def _vector(path: Path) -> Any:
+    import numpy as np
+
+    from dpaudit.errors import UsageError
+
+    try:
+        values = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise UsageError(f"input={path}: no .npy file of numbers; save it with numpy.save") from error
+    if not isinstance(values, np.ndarray) or values.dtype.kind not in "iuf" or values.ndim != 1 or not values.size:
+        raise UsageError(f"input={path}: holds no vector of numbers; save one, of shape (d,), with numpy.save")
+    return values
+
+
+def _say(**facts: Any) -> None:
+    import json
+
+    typer.echo(json.dumps(facts))

@@ -1,0 +1,237 @@
+"""The distributed Gaussian mechanism: n servers' noise shares, summed under masks."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from dpaudit.errors import UsageError
+from dpaudit.interfaces import Host, NoiseSource, Stream
+from dpaudit.noise.lattice import in_dtype
+from dpaudit.noise.normal import check_query, check_sigma
+from dpaudit.types import EpsilonBounds, Rehearsal
+from dpaudit_mitigations.secure_aggregation.noise import Law, NoiseShare, finest_granularity, least_honest
+from dpaudit_mitigations.secure_aggregation.plan import RingArray, least_threshold
+from dpaudit_mitigations.secure_aggregation.ring import FixedPoint
+from dpaudit_mitigations.secure_aggregation.simulation import Outcome, simulate
+
+__all__ = ["DistributedGaussian"]
+
+_CHUNK = 1 << 16
+
+Integers = npt.NDArray[np.int64]
+
+
+class DistributedGaussian:
+    """Each of n servers adds a share of the noise to its own part of the query; secure aggregation shows only the sum.
+
+    arXiv 2509.23834, Section 6.2, with the secure aggregation of Bonawitz et al. 2017 (double masking, Shamir, consistency
+    check) and noise in whole steps (Kairouz, Liu and Steinke 2021, or Skellam: Agarwal, Kairouz and Liu 2021). Of n
+    ``servers``, ``backdoored`` k draw their share from the source under study, scaled to it; ``colluding`` c others tell the
+    attacker their own noise; up to ``dropouts`` more leave during the round. Each share is σ/√h, h = n − dropouts − c − k: so
+    the h honest servers that are sure to stay add σ together.
+
+    Model, for experiments: the first server holds the query and the others zero; the backdoored come first, then the
+    colluding, and the ``dropouts`` (honest ones, the worst case) really leave, right before they would send their vectors.
+    LAB OPTION: with ``colluding`` above 0 what :meth:`release` gives is not what is published but the COALITION'S VIEW of it:
+    the published sum less the colluders' own noise.
+
+    Threat model: the source in k servers may hide anything; c servers and the aggregator work with the attacker; messages
+    may be changed or held back. The other servers follow the protocol and their generators are secure.
+
+    Formal guarantee: towards all of these together the release has at least the privacy of the h honest shares
+    (:meth:`epsilon`): the rest is added independently of them. Rests on X25519, AES-256, HKDF and Ed25519 for what is hidden
+    from the aggregator (computational), and on a threshold above (n + c)/2 against two lists of survivors. The sum is exact:
+    no value is clipped and no sum wraps around (``FixedPoint``).
+
+    Not claimed: that a deviating server cannot spoil the sum or stop the round; that other servers' data are hidden from
+    who knows the sum; protection with fewer honest servers than planned for; anything of the source's noise itself.
+
+    Cost: error √((h + k)/h) times the source's in the coalition's view, √((n − dropouts)/h) as published; n noise draws,
+    n(n−1)/2 key agreements, b/8 bytes a coordinate and server.
+    """
+
+    trusts = "each server counted as honest, for secret noise of its own; the aggregator for nothing"
+
+    def __init__(
+        self,
+        *,
+        servers: int = 3,
+        colluding: int = 0,
+        backdoored: int = 1,
+        dropouts: int = 0,
+        threshold: int | None = None,
+        noise: Law = "discrete-gaussian",
+        bits: int = 64,
+        bound: float | None = None,
+    ) -> None:
+        """Of ``servers`` so many of each kind (see above); ``threshold`` of them must stay, the least allowed if None.
+
+        ``bits`` (16, 32, 64) of a ring element. |query value| ≤ ``bound``, a public number in the query's unit; without it
+        64 bits have room for some 10^8·σ at a granularity of σ·2^-24 (2^-12 for Skellam). Narrower rings need it.
+
+        Raises:
+            UsageError: fewer than 3 servers, no honest one left, a threshold that is too low or that the drop-outs break, an
+                unknown noise or ring, or a narrow ring without ``bound``.
+        """
+        if isinstance(servers, bool) or not isinstance(servers, int) or servers < 3:
+            raise UsageError(f"servers={servers}: takes 3 or more")
+        self.servers, self.colluding, self.backdoored, self.dropouts = servers, colluding, backdoored, dropouts
+        self.honest = least_honest(servers, dropouts=dropouts, colluding=colluding, backdoored=backdoored)
+        least = least_threshold(servers, colluding=colluding)
+        self.threshold = least if threshold is None else threshold
+        if not least <= self.threshold <= servers - dropouts:
+            raise UsageError(
+                f"threshold={self.threshold}: takes {least} to {servers - dropouts}, above (servers + colluding)/2 and so "
+                f"that dropouts={dropouts} leave enough; take more servers or fewer drop-outs"
+            )
+        if bits not in (16, 32, 64):
+            raise UsageError(f"bits={bits}: takes 16, 32 or 64")
+        if bound is None and bits < 64:
+            raise UsageError(
+                f"bits={bits}: needs bound=…, the largest |value| of the query, publicly known; or bits=64"
+            )
+        self.bits, self.bound, self.noise = bits, None if bound is None else check_bound(bound), noise
+        finest_granularity(noise, 1.0)
+
+    def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
+        """What the coalition sees of each row of ``query`` (n, d), by the law alone; the published sum if nobody colludes.
+
+        Raises:
+            UsageError: no query, values beyond the bound, or a ring without room for them.
+        """
+        n, d = check_query(query)
+        form, share = self._form(source.sigma, d)
+        flat = query.detach().to("cpu", torch.float64).numpy().reshape(-1)
+        drawn = [own.reshape(-1) for own in self._sources(n, d, source, stream=stream)]
+        honest = [share.drawer(stream.child("server", i)) for i in self._honest_ones()]
+        out = np.empty(n * d)
+        for at in range(0, n * d, _CHUNK):
+            part = slice(at, min(at + _CHUNK, n * d))
+            noise = [self._own_steps(form, own[part]) for own in drawn]
+            noise += [draw(part.stop - at) for draw in honest]
+            steps = form.steps(flat[part]) + noise[0]
+            form.check(steps)
+            for more in noise[1:]:
+                form.check(more)
+                steps += more
+            np.multiply(steps, form.granularity, out=out[part])
+        return in_dtype(torch.from_numpy(out.reshape(n, d)), query.dtype, query.device)
+
+    def scale(self, sigma: float) -> float:
+        """σ·√((h + k)/h): the noise of the honest and the backdoored servers that stay; the published one if c = 0."""
+        return check_sigma(sigma) * math.sqrt((self.honest + self.backdoored) / self.honest)
+
+    def mixes(self, sigma: float) -> tuple[float, float] | None:
+        """Standard deviations of the source's noise in a release and of the honest noise beside it, for one backdoored server.
+
+        With several the sources' sum is no pancake, and None is returned.
+        """
+        return (sigma / math.sqrt(self.honest), sigma) if self.backdoored == 1 else None
+
+    def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
+        """Towards who knows the source's secrets and all that the colluders know: the h honest shares' own.
+
+        The rounding to the granularity is included. ``low`` is 0 while a source adds noise as well: how much that protects
+        is not looked at.
+        """
+        _, share = self._form(source.sigma, host.dim)
+        own = share.epsilon(delta, honest=self.honest, sensitivity=host.sensitivity, dim=host.dim)
+        if not self.backdoored:
+            return own
+        return EpsilonBounds(low=0.0, high=own.high, says=f"{self.honest} honest shares alone: {own.says}")
+
+    def rehearse(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> Rehearsal:
+        """The whole round on ``query`` (1, d), with the state machines that processes run; ``seconds`` by party and total.
+
+        Raises:
+            UsageError: more than one row, or as :meth:`release`.
+        """
+        start = time.perf_counter()
+        outcome = self.run(query, source, stream=stream)[1]
+        return Rehearsal(seconds={**outcome.seconds, "total": time.perf_counter() - start}, wire=outcome.wire)
+
+    def run(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> tuple[torch.Tensor, Outcome]:
+        """One round on ``query`` (1, d): the published sum (1, d), float64, and what it took.
+
+        With the same stream it is the sum that :meth:`release` gives for that row, colluders' noise added.
+        """
+        n, d = check_query(query)
+        if n != 1:
+            raise UsageError(f"query of {n} rows: one round carries one vector; rehearse rows one by one")
+        form, share = self._form(source.sigma, d)
+        values = query.detach().to("cpu", torch.float64).numpy()[0]
+        drawn = self._sources(n, d, source, stream=stream)
+
+        def party(i: int) -> Callable[[], RingArray]:
+            def make() -> RingArray:
+                own = values if i == 0 else np.zeros(d)
+                if i >= self.backdoored:
+                    return form.encode(own, noise=share.drawer(stream.child("server", i)))
+                place = iter(range(0, d, _CHUNK))
+
+                def noise(count: int) -> Integers:
+                    at = next(place)
+                    return self._own_steps(form, drawn[i][0, at : at + count])
+
+                return form.encode(own, noise=noise)
+
+            return make
+
+        outcome = simulate(
+            [party(i) for i in range(self.servers)],
+            length=d,
+            bits=self.bits,
+            stream=stream.child("round"),
+            threshold=self.threshold,
+            colluding=self.colluding,
+            dropouts={"mask": range(self.servers - self.dropouts, self.servers)},
+            context=form.context,
+        )
+        return torch.from_numpy(form.decode(outcome.total).reshape(1, d)), outcome
+
+    def _honest_ones(self) -> range:
+        first = self.backdoored + self.colluding
+        return range(first, first + self.honest)
+
+    def _sources(self, n: int, d: int, source: NoiseSource, *, stream: Stream) -> list[npt.NDArray[np.float64]]:
+        """The backdoored servers' noise, scaled to a share, each (n, d)."""
+        each = math.sqrt(self.honest)
+        return [
+            (source.sample(n, d, stream=stream.child("source", i), dtype=torch.float64).cpu() / each).numpy()
+            for i in range(self.backdoored)
+        ]
+
+    def _own_steps(self, form: FixedPoint, noise: npt.NDArray[np.float64]) -> Integers:
+        """A source's noise in steps, refused where it leaves its room in the ring."""
+        steps = np.rint(noise / form.granularity)
+        if not (np.abs(steps) <= form.limit).all():
+            raise UsageError("source: noise beyond the room that the ring has for it; take bits=64 or a smaller bound")
+        return steps.astype(np.int64)
+
+    def _form(self, sigma: float, dim: int) -> tuple[FixedPoint, NoiseShare]:
+        """The encoding and an honest server's share, from public numbers alone."""
+        each = check_sigma(sigma) / math.sqrt(self.honest)
+        finest = finest_granularity(self.noise, each)
+        room = {"bits": self.bits, "parties": self.servers, "sigma": each, "length": dim}
+        if self.bound is None:
+            form = FixedPoint.widest(granularity=finest, **room)  # type: ignore[arg-type]
+        else:
+            form = FixedPoint.finest(bound=self.bound, finest=finest, **room)  # type: ignore[arg-type]
+        return form, NoiseShare.calibrated(self.noise, sigma=sigma, honest=self.honest, granularity=form.granularity)
+
+
+def check_bound(bound: float) -> float:
+    """Return ``bound`` as a float.
+
+    Raises:
+        UsageError: not a finite number > 0.
+    """
+    if isinstance(bound, (str, bool)) or not 0 < bound < math.inf:
+        raise UsageError(f"bound={bound}: must be a finite number > 0")
+    return float(bound)

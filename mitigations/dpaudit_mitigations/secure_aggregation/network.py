@@ -1,0 +1,336 @@
+"""A round among processes: the aggregator as a server, contributors as its callers, mutual TLS between them.
+
+Each stage is one call: a contributor sends its message and is answered when the stage closes, which is when all have come or
+the stage's time is over. Who dies, is late or sends something broken is out of the round; it goes on while the threshold
+is met. The aggregator is believed about nothing: the contributors know the terms from their own operators, each other's
+keys from the authority in their own folders, and check every list that they are given.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import MessageError, PeerError, ProtocolError, UsageError
+from dpaudit.interfaces import Stream
+from dpaudit_mitigations.secure_aggregation.client import Client
+from dpaudit_mitigations.secure_aggregation.gathering import Gathering, Stage
+from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
+from dpaudit_mitigations.secure_aggregation.roster import LARGEST_INTRODUCTION, check_introduction, introduce
+from dpaudit_mitigations.secure_aggregation.server import Server
+from dpaudit_mitigations.secure_aggregation.simulation import VECTOR_KIND
+from dpaudit_mitigations.secure_aggregation.terms import Terms
+from dpaudit_mitigations.transport.certificates import Identity
+from dpaudit_mitigations.transport.client import ask
+from dpaudit_mitigations.transport.durable_files import durable_write
+from dpaudit_mitigations.transport.journal import Journal
+from dpaudit_mitigations.transport.logs import Log, logger
+from dpaudit_mitigations.transport.messages import Listed, Raw, Record, Text, pack, read_vector, unpack, vector_frames
+from dpaudit_mitigations.transport.server import serve
+
+__all__ = ["AGGREGATOR_JOURNAL", "CONTRIBUTOR_JOURNAL", "Published", "Receipt", "aggregate_round", "contribute_round"]
+
+AGGREGATOR_JOURNAL = "secure-aggregation/aggregator"
+CONTRIBUTOR_JOURNAL = "secure-aggregation/contributor"
+"""Kinds of the two journals."""
+
+_ROSTER = "secagg roster"
+_DONE = "secagg done"
+_LEAST = 3  # the sum of two tells each the other's
+_PIECE = 8 << 20
+_FLUSH = 5.0  # seconds in which the last answers reach the contributors
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """The file ``path`` with the sum of the ``survivors``' vectors and its SHA-256."""
+
+    path: Path
+    survivors: tuple[str, ...]
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Receipt:
+    """What a contributor is told at the end: whose vectors are in the sum, and the SHA-256 of the file that was published."""
+
+    survivors: tuple[str, ...]
+    sha256: str
+
+
+def aggregate_round(
+    identity: Identity,
+    *,
+    terms: Terms,
+    address: str,
+    journal: Journal,
+    out: Path,
+    join_timeout: float,
+    stage_timeout: float,
+    listening: Callable[[str], None] = lambda _: None,
+) -> Published:
+    """Serve one round at ``address`` and publish the sum, float64 (length,), as ``out`` (.npy), once.
+
+    ``listening`` is told the address as soon as contributors may call. ``join_timeout`` seconds are the time to wait for
+    all parties to come, ``stage_timeout`` for each stage after that. ``journal`` is of kind ``AGGREGATOR_JOURNAL``: a round
+    that it knows as published is returned again, one that was broken off is refused.
+
+    Raises:
+        ProtocolError: fewer than the threshold, or than 3, stayed; or what was sent gives no sum. Nothing is published.
+        UsageError: the round was broken off before, or the address, journal or file cannot be used.
+    """
+    done = _before(journal, terms.round, out)
+    if done is not None:
+        return done
+    journal.advance(terms.round, None, "open", terms=terms.digest.hex())
+    log = logger(identity.name)
+    run = _Aggregation(identity, terms, journal, out, log)
+    with serve(
+        run.gathering.handlers,
+        identity=identity,
+        address=address,
+        peers=terms.parties,
+        concurrent=len(terms.parties) + 4,
+        timeout=max(join_timeout, stage_timeout) + 600,
+        log=log,
+    ) as server:
+        listening(server.address)
+        try:
+            return run.run(join_timeout, stage_timeout)
+        except ProtocolError as error:
+            journal.advance(terms.round, "open", "lost")
+            log("lost", release=terms.round, reason=str(error))
+            run.gathering.fail(error)
+            raise
+        except BaseException:
+            run.gathering.fail(PeerError("the aggregator broke off"))
+            raise
+        finally:
+            server.stop(_FLUSH)
+
+
+def contribute_round(
+    values: npt.NDArray[Any],
+    *,
+    identity: Identity,
+    terms: Terms,
+    address: str,
+    aggregator: str,
+    journal: Journal,
+    stream: Stream,
+    patience: float,
+) -> Receipt:
+    """Take part in a round with ``values`` (length,) plus this party's noise; wait for its end.
+
+    ``stream`` must be fresh and secret (``KeyedStream.fresh()``): noise and keys come from it. They are held in memory only,
+    so a contributor that is restarted is a drop-out; ``journal``, of kind ``CONTRIBUTOR_JOURNAL``, makes it refuse a round
+    that it took part in before: two sums over the same values give away more than one.
+    ``patience`` is the most seconds that one stage may take, waiting for the others included.
+
+    Raises:
+        UsageError: values that do not fit, a party not of this round, or a round taken part in before.
+        ProtocolError: the aggregator or another party did not keep to the protocol, died, or too few stayed.
+    """
+    name = identity.name
+    if name not in terms.parties:
+        raise UsageError(
+            f"identity={name}: is no party of this round ({', '.join(terms.parties[:8])}); add it for everybody"
+        )
+    known = journal.state(terms.round)
+    if known is not None:
+        raise UsageError(f"round={terms.round}: {name} took part in it already ({known}); agree on a new round")
+    vector = terms.encode(values, stream=stream.child("noise"))
+
+    def stage(method: str, messages: Iterable[bytes]) -> bytes:
+        return ask(address, method, messages, identity=identity, peer=aggregator, timeout=patience, idle=patience)
+
+    signing = new_signing_key(stream.child("signing"))
+    own = introduce(identity, signing=public_bytes(signing), terms=terms.digest)
+    roster = _check_roster(stage("join", [own]), own=own, identity=identity, terms=terms)
+    journal.advance(terms.round, None, "joined", terms=terms.digest.hex())
+    client = Client(terms.plan(roster), name, signing_key=signing, stream=stream.child("keys"))
+    adverts = stage("advertise", [client.advertise()])
+    client.open_envelopes(stage("share", [client.share_keys(adverts)]))
+    masked = client.masked_input(vector)
+    survivors = stage("mask", vector_frames(VECTOR_KIND, masked, session=client.plan.digest))
+    confirmations = stage("confirm", [client.confirm(survivors)])
+    receipt = _read_done(stage("unmask", [client.unmask(confirmations)]), client)
+    journal.advance(terms.round, "joined", "done", sha256=receipt.sha256)
+    return receipt
+
+
+class _Aggregation:
+    """One round on the aggregator's side."""
+
+    def __init__(self, identity: Identity, terms: Terms, journal: Journal, out: Path, log: Log) -> None:
+        self._identity, self._terms, self._journal, self._out, self._log = identity, terms, journal, out, log
+        self._introductions: dict[str, bytes] = {}
+        self._server: Server | None = None
+        small = dict.fromkeys(("join", "advertise", "share"), _one)
+        self.gathering = Gathering({**small, "mask": self._vector, "confirm": _one, "unmask": _one})
+
+    def run(self, join_timeout: float, stage_timeout: float) -> Published:
+        stage = self.gathering.open(
+            Stage("join", self._terms.parties, take=self._take_introduction, seconds=join_timeout)
+        )
+        with self._closing(stage, self._terms.parties):
+            server, roster = self._begin()
+        published: list[Published] = []
+
+        def finish() -> bytes:
+            aggregate = server.finish()
+            published.append(self._publish(aggregate.total, aggregate.survivors))
+            return pack(
+                _DONE, session=server.plan.digest, sha256=published[0].sha256, survivors=list(aggregate.survivors)
+            )
+
+        steps: list[tuple[str, Callable[[str, Any], None], Callable[[], bytes | Mapping[str, bytes]]]] = [
+            ("advertise", server.take_advert, server.close_adverts),
+            ("share", server.take_shares, server.close_shares),
+            ("mask", server.take_masked, server.close_masked),
+            ("confirm", server.take_confirmation, server.close_confirmations),
+            ("unmask", server.take_unmasking, finish),
+        ]
+        answer: bytes | Mapping[str, bytes] = roster
+        for name, take, close in steps:
+            asked = server.expected
+            following = self.gathering.open(Stage(name, asked, take=take, seconds=stage_timeout))
+            stage.answer(_for_all(answer, asked))
+            stage = following
+            with self._closing(stage, asked):
+                answer = close()
+        stage.answer(_for_all(answer, asked))
+        return published[0]
+
+    def _begin(self) -> tuple[Server, bytes]:
+        came, least = sorted(self._introductions), max(_LEAST, self._terms.threshold)
+        if len(came) < least:
+            raise ProtocolError(
+                f"{len(came)} of {len(self._terms.parties)} parties came, and {least} are needed: the round is over, nothing "
+                "was revealed; start another with a new round"
+            )
+        keys = {name: self._key(name, self._introductions[name]) for name in came}
+        self._server = Server(self._terms.plan(keys))
+        listed = [{"introduction": self._introductions[name], "name": name} for name in came]
+        return self._server, pack(_ROSTER, session=self._terms.digest, roster=listed)
+
+    def _take_introduction(self, party: str, message: bytes) -> None:
+        self._key(party, message)
+        self._introductions[party] = message
+
+    def _key(self, party: str, message: bytes) -> bytes:
+        return check_introduction(message, name=party, authority=self._identity.authority, terms=self._terms.digest)
+
+    def _vector(self, request: Iterator[bytes]) -> npt.NDArray[Any]:
+        assert self._server is not None  # noqa: S101 - the stage is open
+        plan = self._server.plan
+        return read_vector(
+            request, kind=VECTOR_KIND, session=plan.digest, count=plan.length, dtype=plan.dtype.name, bound=None
+        )
+
+    def _closing(self, stage: Stage, asked: Iterable[str]) -> AbstractContextManager[None]:
+        return stage.closing(lambda came: self._note(stage, set(asked) - came))
+
+    def _note(self, stage: Stage, gone: Iterable[str]) -> None:
+        for party in sorted(gone):
+            self._log(
+                "dropped",
+                peer=party,
+                method=stage.name,
+                release=self._terms.round,
+                reason="sent nothing that could be taken",
+            )
+
+    def _publish(self, total: npt.NDArray[Any], survivors: tuple[str, ...]) -> Published:
+        """The journal first says what will be published, then the file is there, then the journal says so."""
+        values = self._terms.ring.decode(total)
+        head = io.BytesIO()
+        np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(values))
+        digest = hashlib.sha256(head.getbuffer())
+        digest.update(values.data)
+        result = Published(path=self._out, survivors=survivors, sha256=digest.hexdigest())
+        name = self._terms.round
+        self._journal.advance(
+            name, "open", "publishing", sha256=result.sha256, survivors=list(survivors), out=str(self._out)
+        )
+        durable_write(self._out, [head.getbuffer(), values], replace=False)
+        self._journal.advance(name, "publishing", "published")
+        self._log(
+            "published", release=name, reason=f"{len(survivors)} of {len(self._terms.parties)} parties are in the sum"
+        )
+        return result
+
+
+def _before(journal: Journal, name: str, out: Path) -> Published | None:
+    """What an earlier run left of the round: None if there was none."""
+    state, facts = journal.state(name), journal.facts(name)
+    if state is None:
+        if out.exists():
+            raise UsageError(f"out={out}: is there already, and nothing is overwritten; choose another file")
+        return None
+    if state == "publishing":  # killed right before or after the file got its name
+        there = _sha256(Path(facts["out"])) == facts["sha256"]
+        journal.advance(name, state, "published" if there else "lost")
+        state = "published" if there else "lost"
+    if state == "published":
+        return Published(path=Path(facts["out"]), survivors=tuple(facts["survivors"]), sha256=facts["sha256"])
+    if state == "open":
+        journal.advance(name, state, "lost")
+    raise UsageError(f"round={name}: was broken off, and nothing of it was published; agree on a new round")
+
+
+def _sha256(path: Path) -> str | None:
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(_PIECE):
+                digest.update(piece)
+    except FileNotFoundError:
+        return None
+    return digest.hexdigest()
+
+
+def _check_roster(message: bytes, *, own: bytes, identity: Identity, terms: Terms) -> dict[str, bytes]:
+    """Names and signing keys of those who came, each vouched for by its certificate for exactly our terms."""
+    rule = Listed(
+        Record(introduction=Raw(1, LARGEST_INTRODUCTION), name=Text(32, terms.parties)), 1, len(terms.parties)
+    )
+    found = unpack(message, _ROSTER, session=Raw(32), roster=rule)
+    given = {item["name"]: item["introduction"] for item in found["roster"]}
+    if found["session"] != terms.digest or len(given) < len(found["roster"]):
+        raise MessageError("roster: of another round, or a party twice")
+    if given.get(identity.name) != own:
+        raise MessageError("roster: without our own introduction as it was sent")
+    if len(given) < max(_LEAST, terms.threshold):
+        raise ProtocolError(f"{len(given)} parties came, too few; nothing was sent to them")
+    return {
+        name: check_introduction(given[name], name=name, authority=identity.authority, terms=terms.digest)
+        for name in given
+    }
+
+
+def _read_done(message: bytes, client: Client) -> Receipt:
+    names = Listed(Text(64, client.plan.roster.keys()), client.plan.threshold, len(client.plan.roster))
+    found = unpack(message, _DONE, session=Raw(32), sha256=Text(64), survivors=names)
+    if found["session"] != client.plan.digest:
+        raise MessageError("message done: of another round")
+    return Receipt(survivors=tuple(found["survivors"]), sha256=found["sha256"])
+
+
+def _one(request: Iterator[bytes]) -> bytes:
+    message = next(request, None)
+    if message is None:
+        raise MessageError("no message came")
+    return message
+
+
+def _for_all(answer: bytes | Mapping[str, bytes], asked: Iterable[str]) -> Mapping[str, bytes]:
+    return dict.fromkeys(asked, answer) if isinstance(answer, bytes) else answer

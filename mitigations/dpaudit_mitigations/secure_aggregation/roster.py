@@ -1,0 +1,80 @@
+"""Who takes part in a round: each contributor's signing key for this round, vouched for by its certificate.
+
+The aggregator hands the introductions round, so it must not be believed about them: every contributor checks each one
+against the authority in its *own* folder, and against its *own* idea of the round's terms. An aggregator that invents a
+contributor, or tells two of them different terms, finds nobody who goes on.
+"""
+
+from __future__ import annotations
+
+import datetime
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+
+from dpaudit.errors import KeyFileError, PeerError
+from dpaudit_mitigations.transport.certificates import Identity, party_of
+from dpaudit_mitigations.transport.messages import Raw, pack, unpack
+
+__all__ = ["LARGEST_INTRODUCTION", "check_introduction", "introduce"]
+
+LARGEST_INTRODUCTION = 1 << 13
+"""Bytes, at most."""
+_KIND = "secagg introduction"
+
+
+def introduce(identity: Identity, *, signing: bytes, terms: bytes) -> bytes:
+    """The message by which ``identity`` says: my Ed25519 key for the round with ``terms`` is ``signing``.
+
+    ``signing`` is the raw public key, 32 bytes; ``terms`` a digest of everything the contributors must agree on, 32 bytes.
+    Signed by the certificate's key (ECDSA on P-256), the certificate enclosed.
+
+    Raises:
+        KeyFileError: the identity's key is not on P-256.
+    """
+    key = load_pem_private_key(identity.key, password=None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise KeyFileError("key=key.pem: not an elliptic-curve key; make the certificates with dpaudit serve init")
+    certificate = x509.load_pem_x509_certificate(identity.certificate)
+    signature = key.sign(_statement(identity.name, signing, terms), ec.ECDSA(SHA256()))
+    return pack(_KIND, certificate=certificate.public_bytes(Encoding.DER), signature=signature, signing=signing)
+
+
+def check_introduction(data: bytes, *, name: str, authority: bytes, terms: bytes) -> bytes:
+    """The signing key (raw, 32 bytes) that ``name`` introduced itself with for the round with ``terms``.
+
+    ``authority`` (PEM) is the one that the reader believes.
+
+    Raises:
+        MessageError: not an introduction.
+        PeerError: the certificate is not the authority's, not valid now, or not ``name``'s; or its key did not sign this
+            key for these terms.
+    """
+    found = unpack(data, _KIND, certificate=Raw(1, LARGEST_INTRODUCTION), signature=Raw(1, 128), signing=Raw(32))
+    try:
+        certificate = x509.load_der_x509_certificate(found["certificate"])
+        certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
+        named, public = party_of(certificate), certificate.public_key()
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.DuplicateExtension) as error:
+        raise PeerError(f"{name}: its introduction's certificate is not one of our authority's") from error
+    now = datetime.datetime.now(datetime.UTC)
+    if named != name or not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
+        raise PeerError(f"{name}: its introduction's certificate is another party's, or not valid now")
+    if not isinstance(public, ec.EllipticCurvePublicKey):
+        raise PeerError(f"{name}: its certificate's key is not on an elliptic curve")
+    signing: bytes = found["signing"]
+    try:
+        public.verify(found["signature"], _statement(name, signing, terms), ec.ECDSA(SHA256()))
+    except InvalidSignature as error:
+        raise PeerError(
+            f"{name}: did not sign its key for this round's terms; every contributor must be given the same round, "
+            "parties, threshold, dimension, bits, clip and sigma"
+        ) from error
+    return signing
+
+
+def _statement(name: str, signing: bytes, terms: bytes) -> bytes:
+    return pack("secagg introduction statement", name=name, signing=signing, terms=terms)

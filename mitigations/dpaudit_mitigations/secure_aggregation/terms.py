@@ -1,0 +1,124 @@
+"""The terms of a round among processes: what each party is told by its own operator, and all must be told alike."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy.typing as npt
+
+from dpaudit.errors import UsageError
+from dpaudit.interfaces import Stream
+from dpaudit_mitigations.secure_aggregation.noise import Law, NoiseShare, finest_granularity
+from dpaudit_mitigations.secure_aggregation.plan import ROUND_BYTES, Plan, RingArray, transcript
+from dpaudit_mitigations.secure_aggregation.ring import FixedPoint
+from dpaudit_mitigations.transport.certificates import check_party
+
+__all__ = ["MOST_PARTIES", "Terms"]
+
+MOST_PARTIES = 500
+"""Contributors of a round among processes, at most: each waits in a thread of the aggregator."""
+_ROUND = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """One round: ``round`` is a name never used again, ``parties`` the contributors (as in their certificates).
+
+    ``threshold`` of them must stay to the end; up to ``colluding`` of them may work with the aggregator. Each contributes
+    ``length`` values of at most ``bound`` in size, summed in integers of ``bits`` bits. ``sigma`` is the standard deviation
+    of the noise in the sum that nobody who colludes can take away: each adds σ/√(threshold − colluding); 0 means no noise.
+    Every field is hashed into :attr:`digest`, which all introductions, keys and signatures are bound to.
+
+    Raises:
+        UsageError: a field that breaks its rule, or a bound and noise that the ring has no room for.
+    """
+
+    round: str
+    parties: tuple[str, ...]
+    threshold: int
+    length: int
+    bound: float
+    sigma: float
+    bits: int = 32
+    colluding: int = 0
+    law: Law = "discrete-gaussian"
+
+    def __post_init__(self) -> None:
+        if not _ROUND.fullmatch(self.round):
+            raise UsageError(
+                f"round={self.round!r}: takes 1 to 64 of A-Z a-z 0-9 . _ -, not first a sign; and a new one each time"
+            )
+        if len(set(map(check_party, self.parties))) != len(self.parties) or len(self.parties) > MOST_PARTIES:
+            raise UsageError(f"parties: {len(self.parties)} of them; name at most {MOST_PARTIES}, none twice")
+        nobody = {name: transcript("nobody's key", name.encode()) for name in self.parties}
+        self._plan(nobody, b"")  # whose rules are ours, and come first
+        _ = self.share  # and the ring: both refuse what does not fit
+
+    @property
+    def honest(self) -> int:
+        """The least number of survivors that do not collude: at least 2, by the plan's rules."""
+        return self.threshold - self.colluding
+
+    @cached_property
+    def ring(self) -> FixedPoint:
+        """How values become integers and the sum becomes values: the finest granularity that fits."""
+        own = self.sigma / self.honest**0.5
+        return FixedPoint.finest(
+            bits=self.bits,
+            parties=len(self.parties),
+            bound=self.bound,
+            sigma=own,
+            length=self.length,
+            finest=finest_granularity(self.law, own) if own else 0.0,
+        )
+
+    @cached_property
+    def share(self) -> NoiseShare | None:
+        """What each contributor adds, or None for no noise."""
+        granularity = self.ring.granularity
+        if not self.sigma:
+            return None
+        return NoiseShare.calibrated(self.law, sigma=self.sigma, honest=self.honest, granularity=granularity)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """32 bytes that stand for all fields."""
+        numbers = struct.pack(
+            "<5Qd", self.threshold, self.length, self.bits, self.colluding, len(self.parties), self.sigma
+        )
+        names = (name.encode() for name in sorted(self.parties))
+        return transcript("terms", self.round.encode(), numbers, self.law.encode(), self.ring.context, *names)
+
+    def plan(self, roster: Mapping[str, bytes]) -> Plan:
+        """The plan of the round with those who have come: their names and raw Ed25519 public keys.
+
+        Raises:
+            UsageError: fewer than 3, or than the threshold.
+        """
+        return self._plan(roster, self.digest)
+
+    def encode(self, values: npt.NDArray[Any], *, stream: Stream) -> RingArray:
+        """``values`` (length,) with this contributor's noise from ``stream``, as integers of the ring.
+
+        Raises:
+            UsageError: another shape; a value beyond the bound or no number.
+        """
+        if values.shape != (self.length,):
+            raise UsageError(f"input of shape {values.shape}: this round takes one vector ({self.length},)")
+        return self.ring.encode(values, noise=self.share.drawer(stream) if self.share else None)
+
+    def _plan(self, roster: Mapping[str, bytes], context: bytes) -> Plan:
+        return Plan(
+            round=transcript("round", self.round.encode())[:ROUND_BYTES],
+            roster=dict(roster),
+            threshold=self.threshold,
+            length=self.length,
+            bits=self.bits,
+            colluding=self.colluding,
+            context=context,
+        )

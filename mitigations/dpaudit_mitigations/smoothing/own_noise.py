@@ -1,0 +1,114 @@
+"""The defender's own noise N(0, (τσ)²) in a release on a lattice: two generators, and what each gives alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from dpaudit.accounting import gaussian_epsilon
+from dpaudit.accounting.discrete import discrete_gaussian_bounds
+from dpaudit.errors import UsageError
+from dpaudit.interfaces import Host, Stream
+from dpaudit.noise.exact_law import IntegerLaw
+from dpaudit.noise.key import PancakeKey
+from dpaudit.noise.lattice import RoundedHost, lattice_noise, lattice_step
+from dpaudit.noise.normal import standard_normal
+
+__all__ = ["OwnNoise", "check_own", "own_noise"]
+
+_SECURE_TAU = (
+    1e-5,
+    90.0,
+)  # at least 118 steps of the lattice, as the proof needs (Section 5), and at most 2^32 of them
+
+
+class OwnNoise(Protocol):
+    """Independent noise of standard deviation τσ beside a source's of σ, for releases on the lattice of ``step``."""
+
+    @property
+    def step(self) -> float:
+        """``lattice_step`` of the source's σ."""
+
+    def added_to(self, noise: torch.Tensor, *, stream: Stream) -> torch.Tensor:
+        """``noise`` (n, d) plus own noise, not yet rounded as a whole; the argument is not changed."""
+
+    def alone(self, delta: float, *, host: Host) -> float:
+        """The ε at ``delta`` that this noise gives whatever the source's is, if that is independent of the query."""
+
+    def waves(self, key: PancakeKey, /) -> float | None:
+        """How many terms of W it smooths as N(0, (τσ)²I) would (``dpaudit.accounting.smoothing_eta``); None if unknown."""
+
+
+def check_own(own: str, tau: float) -> str:
+    """Return ``own``, the generator's name.
+
+    Raises:
+        UsageError: no such generator, or a τ that it cannot serve.
+    """
+    if own not in ("fast", "secure"):
+        raise UsageError(f"own={own}: must be fast (floating point, statistical) or secure (exact, from the CSPRNG)")
+    low, high = _SECURE_TAU
+    if own == "secure" and not low <= tau <= high:
+        raise UsageError(f"tau={tau}: own=secure draws on a lattice of σ·2^-24, so tau must lie in [{low}, {high:g}]")
+    return own
+
+
+def own_noise(own: str, *, tau: float, sigma: float) -> OwnNoise:
+    """Noise from the generator ``own`` (checked) beside a source of scale ``sigma``."""
+    step = lattice_step(sigma)
+    return _Fast(tau, sigma, step) if own == "fast" else _Secure(tau, sigma, step)
+
+
+@dataclass(frozen=True)
+class _Fast:
+    """Normals from a fast generator seeded with 256 bits of the stream, in the dtype of the other noise."""
+
+    tau: float
+    sigma: float
+    step: float
+
+    def added_to(self, noise: torch.Tensor, *, stream: Stream) -> torch.Tensor:
+        n, d = noise.shape
+        own = standard_normal(n, d, stream=stream, sigma=self.tau * self.sigma, dtype=noise.dtype, device=noise.device)
+        return own.add_(noise)
+
+    def alone(self, delta: float, *, host: Host) -> float:
+        sensitivity = RoundedHost(host, self.step).sensitivity
+        return gaussian_epsilon(delta, sigma=self.tau * self.sigma, sensitivity=sensitivity)
+
+    def waves(self, _: PancakeKey, /) -> float | None:
+        return math.inf
+
+
+@dataclass(frozen=True)
+class _Secure:
+    """Exact discrete Gaussians on the lattice, from the stream's bytes; the other noise is rounded to the lattice first."""
+
+    tau: float
+    sigma: float
+    step: float
+
+    @property
+    def _scale(self) -> float:
+        return self.tau * self.sigma / self.step
+
+    def added_to(self, noise: torch.Tensor, *, stream: Stream) -> torch.Tensor:
+        n, d = noise.shape
+        law = IntegerLaw.gaussian(self._scale)
+        own = lattice_noise(n, d, law=law, granularity=self.step, stream=stream, dtype=None, device=noise.device)
+        return own.add_(noise.double().div_(self.step).round_().mul_(self.step))
+
+    def alone(self, delta: float, *, host: Host) -> float:
+        in_steps = host.sensitivity / self.step
+        return discrete_gaussian_bounds(delta, scale=self._scale, sensitivity=in_steps, dim=host.dim, rounded=True).high
+
+    def waves(self, key: PancakeKey, /) -> float | None:
+        """Those whose frequency is at most a quarter of the lattice's in every coordinate (PROOF.md, Section 5)."""
+        if key.directions > 1:
+            return None
+        period = math.sqrt(2 * math.pi) * self.sigma / key.gamma
+        return math.floor(period / (4 * self.step * float(np.abs(key.direction).max())))

@@ -1,0 +1,296 @@
+"""Certificates of the parties of a protocol: one throw-away authority signs them all, and every party has a name.
+
+A party's name is in its certificate twice: as the subject's common name and as the DNS name ``NAME.dpaudit.internal``
+(no such domain is public), which the other side of a connection must find there. Who is allowed is a list of names;
+that the authority signed a certificate is never enough.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import ipaddress
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from dpaudit.errors import KeyFileError, UsageError
+from dpaudit_mitigations.transport.durable_files import sync_folder
+
+__all__ = ["Identity", "check_party", "dns_name", "load_identity", "make_authority", "party_of"]
+
+_DOMAIN = ".dpaudit.internal"
+_PARTY = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
+_LARGEST_FILE = 1 << 16
+_MOST_PARTIES = 1024
+_LONGEST_DAYS = 3650
+_BACKDATED = datetime.timedelta(minutes=5)  # for clocks that do not agree
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a party is: its name, its certificate and key, and the authority that it believes (all PEM)."""
+
+    name: str
+    certificate: bytes = field(repr=False)
+    key: bytes = field(repr=False)
+    authority: bytes = field(repr=False)
+
+
+def check_party(name: str) -> str:
+    """``name`` itself, if it can be a party's: lower-case letters, digits and inner hyphens, at most 32.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    if not _PARTY.fullmatch(name):
+        raise UsageError(
+            f"party={name}: a party's name has 1 to 32 lower-case letters, digits and inner hyphens; e.g. answer"
+        )
+    return name
+
+
+def dns_name(party: str) -> str:
+    """The DNS name that ``party``'s certificate carries, and no other's."""
+    return check_party(party) + _DOMAIN
+
+
+def make_authority(folder: Path, parties: Sequence[str], *, hosts: Sequence[str] = (), days: int = 365) -> None:
+    """Make ``folder`` with ``ca.pem`` and, for each party, ``NAME/{cert.pem,key.pem,ca.pem}``; whole or not at all.
+
+    ECDSA on P-256 (BoringSSL, which gRPC uses, does not take Ed25519 certificates). Certificates carry localhost,
+    127.0.0.1, ::1 and ``hosts`` besides the party's name. The authority's key is never written anywhere and is gone when
+    this returns: nobody can sign one more party, and a new party means a new authority.
+
+    Raises:
+        UsageError: ``folder`` is not empty, cannot be written, or a name, a host or ``days`` is not valid.
+    """
+    if not 1 <= days <= _LONGEST_DAYS:
+        raise UsageError(f"days={days}: certificates hold for 1 to {_LONGEST_DAYS} days")
+    if not 1 <= len(parties) <= _MOST_PARTIES:
+        raise UsageError(f"party: {len(parties)} of them; name 1 to {_MOST_PARTIES}")
+    if len(set(map(check_party, parties))) != len(parties):
+        raise UsageError("party: a name is given twice; every party has its own")
+    names = _host_names(hosts)
+    start = datetime.datetime.now(datetime.UTC) - _BACKDATED
+    end = start + _BACKDATED + datetime.timedelta(days=days)
+    signing = ec.generate_private_key(ec.SECP256R1())
+    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"dpaudit authority {os.urandom(8).hex()}")])
+    authority = _authority(signing, issuer, start, end)
+    target = folder.absolute()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise UsageError(f"out={folder}: cannot be written ({error.strerror}); choose another folder") from error
+    try:
+        pem = authority.public_bytes(Encoding.PEM)
+        _write(made / "ca.pem", pem, 0o644)
+        for party in parties:
+            key = ec.generate_private_key(ec.SECP256R1())
+            certificate = _certificate(party, names, key.public_key(), signing, issuer, start, end)
+            home = made / party
+            home.mkdir(mode=0o700)
+            _write(home / "key.pem", key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), 0o600)
+            _write(home / "cert.pem", certificate.public_bytes(Encoding.PEM), 0o644)
+            _write(home / "ca.pem", pem, 0o644)
+            sync_folder(home)
+        sync_folder(made)
+        os.rename(made, target)  # refuses whatever is not an empty folder
+        sync_folder(target.parent)
+    except OSError as error:
+        if target.exists():
+            raise UsageError(f"out={folder}: not empty, and nothing is overwritten; choose a new folder") from error
+        raise UsageError(f"out={folder}: cannot be written ({error.strerror}); choose another folder") from error
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(made)
+
+
+def load_identity(folder: Path) -> Identity:
+    """The party whose ``cert.pem``, ``key.pem`` and ``ca.pem`` are in ``folder``.
+
+    Raises:
+        KeyFileError: a file is missing, broken or too large; others may read the key; the certificate is not valid now,
+            is not the authority's, names no party, or is not this key's.
+    """
+    certificate_pem, authority_pem = _read(folder / "cert.pem"), _read(folder / "ca.pem")
+    key_pem = _read(folder / "key.pem", secret=True)
+    certificate = _parse(folder / "cert.pem", certificate_pem)
+    authority = _parse(folder / "ca.pem", authority_pem)
+    try:
+        key = load_pem_private_key(key_pem, password=None)
+    except (ValueError, TypeError) as error:
+        raise KeyFileError(f"key={folder / 'key.pem'}: not a PEM private key without a password") from error
+    spki = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    if key.public_key().public_bytes(*spki) != certificate.public_key().public_bytes(*spki):
+        raise KeyFileError(
+            f"key={folder / 'key.pem'}: is not the key of cert.pem beside it; keep a party's files together"
+        )
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature) as error:
+        raise KeyFileError(f"certificate={folder / 'cert.pem'}: ca.pem beside it did not sign it") from error
+    now = datetime.datetime.now(datetime.UTC)
+    for name, one in (("cert.pem", certificate), ("ca.pem", authority)):
+        if not one.not_valid_before_utc <= now <= one.not_valid_after_utc:
+            raise KeyFileError(
+                f"certificate={folder / name}: valid from {one.not_valid_before_utc:%F %R} to "
+                f"{one.not_valid_after_utc:%F %R} UTC, not now; make new ones with dpaudit serve init"
+            )
+    party = party_of(certificate)
+    if party is None:
+        raise KeyFileError(f"certificate={folder / 'cert.pem'}: names no party; make it with dpaudit serve init")
+    return Identity(party, certificate_pem, key_pem, authority_pem)
+
+
+def party_of(certificate: x509.Certificate) -> str | None:
+    """The party a certificate names, or None where common name and DNS name do not say one and the same."""
+    common = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return None
+    parties = [n.removesuffix(_DOMAIN) for n in names.get_values_for_type(x509.DNSName) if n.endswith(_DOMAIN)]
+    if len(common) != 1 or parties != [common[0].value] or not _PARTY.fullmatch(parties[0]):
+        return None
+    return parties[0]
+
+
+def _host_names(hosts: Sequence[str]) -> list[x509.GeneralName]:
+    names: list[x509.GeneralName] = []
+    for host in dict.fromkeys(["localhost", "127.0.0.1", "::1", *hosts]):
+        try:
+            names.append(x509.IPAddress(ipaddress.ip_address(host)))
+            continue
+        except ValueError:
+            pass
+        if not re.fullmatch(r"(?!-)[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,8}", host) or host.lower().endswith(
+            _DOMAIN
+        ):
+            raise UsageError(f"host={host}: not an IP address or a host name; e.g. 10.0.0.7 or noise.example.org")
+        names.append(x509.DNSName(host))
+    return names
+
+
+def _authority(
+    key: ec.EllipticCurvePrivateKey, name: x509.Name, start: datetime.datetime, end: datetime.datetime
+) -> x509.Certificate:
+    return (
+        _builder(name, name, key.public_key(), start, end)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, SHA256())
+    )
+
+
+def _certificate(
+    party: str,
+    hosts: Sequence[x509.GeneralName],
+    public: ec.EllipticCurvePublicKey,
+    signing: ec.EllipticCurvePrivateKey,
+    issuer: x509.Name,
+    start: datetime.datetime,
+    end: datetime.datetime,
+) -> x509.Certificate:
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, party)])
+    both = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
+    return (
+        _builder(subject, issuer, public, start, end)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(both, critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(dns_name(party)), *hosts]), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key()), critical=False)
+        .sign(signing, SHA256())
+    )
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    public: ec.EllipticCurvePublicKey,
+    start: datetime.datetime,
+    end: datetime.datetime,
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start)
+        .not_valid_after(end)
+    )
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=False,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with open(fd, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(fd)
+
+
+def _read(path: Path, *, secret: bool = False) -> bytes:
+    try:
+        with path.open("rb") as file:
+            facts = os.fstat(file.fileno())
+            if secret and facts.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise KeyFileError(
+                    f"key={path}: mode {stat.S_IMODE(facts.st_mode):o} lets others at it; chmod 600 {path}"
+                )
+            data = file.read(_LARGEST_FILE + 1)
+    except OSError as error:
+        raise KeyFileError(
+            f"identity={path}: cannot be read ({error.strerror}); make it with dpaudit serve init --out DIR, give DIR/PARTY"
+        ) from error
+    if len(data) > _LARGEST_FILE:
+        raise KeyFileError(
+            f"identity={path}: larger than {_LARGEST_FILE:,} bytes; that is no file of dpaudit serve init"
+        )
+    return data
+
+
+def _parse(path: Path, pem: bytes) -> x509.Certificate:
+    try:
+        found = x509.load_pem_x509_certificates(pem)
+    except ValueError as error:
+        raise KeyFileError(f"certificate={path}: not a PEM certificate") from error
+    if len(found) != 1:
+        raise KeyFileError(f"certificate={path}: holds {len(found)} certificates, not one")
+    return found[0]

@@ -1,0 +1,186 @@
+"""The durable journal of a party: in which state each release is, moved on by compare-and-set in SQLite."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from dpaudit.errors import MessageError, UsageError
+from dpaudit_mitigations.transport.durable_files import clear_leftovers, durable_write, sync_folder
+
+__all__ = ["Journal", "durable_write"]
+
+_SCHEMA = 1
+_LONGEST_ID = 128
+_LARGEST_FACTS = 1 << 20
+
+
+class Journal:
+    """States of releases in one SQLite file.
+
+    Formal guarantee: when :meth:`advance` returns, the new state survives ``kill -9`` and power loss (write-ahead log,
+    ``synchronous=FULL``, given a disk that keeps what it has synced); it moves from exactly the state named, once, whoever
+    else tries; one process at a time has the journal, and a killed one lets go of it. Not claimed: anything about files
+    beside it, which are to be written (:func:`durable_write`) before the state that needs them.
+
+    Threads may share one; each call is a transaction of its own.
+    """
+
+    def __init__(self, path: Path, *, kind: str) -> None:
+        """Open the journal at ``path``, or make it; ``kind`` says whose it is (e.g. ``two-servers/answer``).
+
+        Removes what killed writers left unfinished in its folder.
+
+        Raises:
+            UsageError: another process has it, it is of another kind or schema, or cannot be used.
+        """
+        self.path = path
+        self._mutex = threading.Lock()
+        self._lock = _exclusive(path)
+        try:
+            clear_leftovers(path.parent)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
+            self._prepare(kind)
+            sync_folder(path.parent)
+        except (sqlite3.Error, OSError) as error:
+            self.close()
+            raise UsageError(f"journal={path}: cannot be used ({error}); not a journal, or no room") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def state(self, release: str) -> str | None:
+        """In which state ``release`` is; None if it has never been seen."""
+        row = self._one("SELECT state FROM releases WHERE id = ?", release)
+        return None if row is None else str(row[0])
+
+    def facts(self, release: str) -> dict[str, Any]:
+        """What :meth:`advance` has noted of ``release`` so far."""
+        row = self._one("SELECT facts FROM releases WHERE id = ?", release)
+        return {} if row is None else dict(json.loads(row[0]))
+
+    def releases(self, state: str | None = None) -> list[str]:
+        """All releases, or those in ``state``, oldest first."""
+        with self._mutex:
+            rows = self._db.execute(
+                "SELECT id FROM releases WHERE ?1 IS NULL OR state = ?1 ORDER BY rowid", (state,)
+            ).fetchall()
+        return [str(row[0]) for row in rows]
+
+    def advance(self, release: str, old: str | None, new: str, **facts: Any) -> None:
+        """Move ``release`` from ``old`` (None: never seen) to ``new`` and add ``facts`` (JSON values) to its own.
+
+        Raises:
+            MessageError: it is in another state; nothing has changed.
+            UsageError: a name or fact that cannot be kept, or the disk is full.
+        """
+        if not 1 <= len(release) <= _LONGEST_ID or not release.isprintable() or not new:
+            raise UsageError(f"release: 1 to {_LONGEST_ID} printable characters name a release, and a state has a name")
+        try:
+            added = json.dumps(facts, allow_nan=False, sort_keys=True)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"journal: a fact of {release} is no JSON value; write bytes as hex") from error
+        if len(added) > _LARGEST_FACTS:
+            raise UsageError(f"journal: facts of {release} take more than {_LARGEST_FACTS:,} bytes; write a file")
+        with self._mutex:
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                try:
+                    self._move(release, old, new, facts)
+                    self._db.execute("COMMIT")
+                except BaseException:
+                    if self._db.in_transaction:
+                        self._db.execute("ROLLBACK")
+                    raise
+            except sqlite3.Error as error:
+                raise UsageError(
+                    f"journal={self.path}: cannot be written ({error}); make room and try again"
+                ) from error
+
+    def close(self) -> None:
+        """Let go of the journal. May be called again."""
+        with self._mutex:
+            if hasattr(self, "_db"):
+                self._db.close()
+            self._lock.close()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _one(self, query: str, release: str) -> Any:
+        with self._mutex:
+            return self._db.execute(query, (release,)).fetchone()
+
+    def _move(self, release: str, old: str | None, new: str, facts: dict[str, Any]) -> None:
+        row = self._db.execute("SELECT state, facts FROM releases WHERE id = ?", (release,)).fetchone()
+        current = None if row is None else row[0]
+        if current != old:
+            raise MessageError(
+                f"release {release}: is {current or 'new here'}, not {old or 'new'}; it cannot become {new}"
+            )
+        now = time.time()
+        if row is None:
+            text = json.dumps(facts, sort_keys=True)
+            self._db.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?)", (release, new, text, now, now))
+            return
+        text = json.dumps(json.loads(row[1]) | facts, sort_keys=True)
+        if len(text) > _LARGEST_FACTS:
+            raise UsageError(f"journal: facts of {release} take more than {_LARGEST_FACTS:,} bytes; write a file")
+        self._db.execute(
+            "UPDATE releases SET state = ?, facts = ?, changed = ? WHERE id = ?", (new, text, now, release)
+        )
+
+    def _prepare(self, kind: str) -> None:
+        mode = self._db.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+        if mode != "wal":
+            raise UsageError(f"journal={self.path}: this file system has no write-ahead log; choose a local disk")
+        self._db.execute("PRAGMA synchronous=FULL")
+        self._db.execute("BEGIN IMMEDIATE")
+        tables = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not tables:
+            self._db.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
+            self._db.execute(
+                "CREATE TABLE releases (id TEXT PRIMARY KEY, state TEXT NOT NULL, facts TEXT NOT NULL, "
+                "created REAL NOT NULL, changed REAL NOT NULL)"
+            )
+            self._db.executemany("INSERT INTO meta VALUES (?, ?)", [("schema", str(_SCHEMA)), ("kind", kind)])
+        elif "meta" not in tables or "releases" not in tables:
+            raise UsageError(f"journal={self.path}: another program's database; choose another file")
+        meta = dict(self._db.execute("SELECT key, value FROM meta").fetchall())
+        self._db.execute("COMMIT")
+        if meta.get("schema") != str(_SCHEMA):
+            raise UsageError(
+                f"journal={self.path}: of schema {meta.get('schema')}, this dpaudit reads {_SCHEMA}; use the one that made it"
+            )
+        if meta.get("kind") != kind:
+            raise UsageError(
+                f"journal={self.path}: is the journal of {meta.get('kind')}, not of {kind}; choose another file"
+            )
+
+
+def _exclusive(path: Path) -> Any:
+    """The open lock file beside ``path``; the lock ends with the process, however that ends."""
+    name = path.with_name(path.name + ".lock")
+    try:
+        lock = os.fdopen(os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+")
+    except OSError as error:
+        raise UsageError(f"journal={path}: its folder cannot be used ({error.strerror}); make it first") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock.close()
+        raise UsageError(f"journal={path}: another process has it; stop that one, or choose another file") from error
+    return lock

@@ -1,0 +1,252 @@
+"""Vectors in numbered frames of about a mebibyte, checked and hashed while they stream into an array of our own size.
+
+``head`` (type, count and values a frame), the numbered ``body`` frames, ``end`` (SHA-256 over the head frame and every
+value). Each frame names the protocol's kind and the session. The encoding is canonical and the reader knows everything but
+the values beforehand, so it compares each frame's first bytes with those it expects and takes the rest as values, in place:
+nothing is parsed, and nothing is allocated by a peer's word. The digest finds accidents and mix-ups; that nobody on the
+way changed anything is TLS's work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgpack
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import MessageError, UsageError
+from dpaudit_mitigations.transport.walking import walk
+
+__all__ = ["CHUNK", "DTYPES", "MOST_VALUES", "VectorReader", "read_vector", "vector_frames"]
+
+CHUNK = 1 << 18
+"""Values a frame, unless said otherwise; the reader takes only what it expects itself."""
+MOST_VALUES = 1 << 32
+"""Values of a vector, at most."""
+DTYPES = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+"""What a vector's values can be; little-endian on the wire."""
+_LARGEST_FRAME = (4 << 20) - (1 << 10)
+_LONGEST_SESSION = 64
+
+
+def vector_frames(kind: str, array: npt.NDArray[Any], *, session: bytes, chunk: int = CHUNK) -> Iterator[bytes]:
+    """The frames of a one-dimensional ``array``; each is made when it is asked for, one copy of its values.
+
+    Raises:
+        UsageError: not a vector of one of ``DTYPES``, a session that is not 1 to 64 bytes, or a chunk that does not fit.
+    """
+    name = array.dtype.name
+    if array.ndim != 1 or name not in DTYPES:
+        raise UsageError(
+            f"vector {kind}: shape {array.shape} of {name}; a vector of one of {', '.join(DTYPES)} is sent"
+        )
+    layout = _Layout(kind, session, array.size, name, chunk)
+    return _frames(layout, np.ascontiguousarray(array, dtype=layout.wire))
+
+
+def read_vector(
+    frames: Iterable[bytes],
+    *,
+    kind: str,
+    session: bytes,
+    count: int,
+    dtype: str,
+    bound: float | None,
+    chunk: int = CHUNK,
+) -> npt.NDArray[Any]:
+    """The vector of ``count`` values of ``dtype`` in ``frames``: all finite and, unless ``bound`` is None, |x| ≤ ``bound``.
+
+    Takes exactly the vector's frames from an iterator and leaves what follows. ``count``, ``dtype`` and ``chunk`` are what
+    this side expects; a peer's say on them is compared, never used.
+
+    Raises:
+        MessageError: anything but the frames of such a vector of this kind and session, in order, each once.
+        UsageError: ``count``, ``dtype``, ``bound``, ``session`` or ``chunk`` is not one that a vector can have.
+    """
+    reader = VectorReader(kind=kind, session=session, count=count, dtype=dtype, bound=bound, chunk=chunk)
+    source = iter(frames)
+    while not reader.done:
+        frame = next(source, None)
+        if frame is None:
+            raise MessageError(f"vector {kind}: cut short: {reader.taken} of {reader.expected} frames came")
+        reader.take(frame)
+    return reader.array
+
+
+class VectorReader:
+    """Takes a vector frame by frame; see :func:`read_vector`. ``array`` and ``digest`` hold once ``done`` is true."""
+
+    def __init__(
+        self, *, kind: str, session: bytes, count: int, dtype: str, bound: float | None, chunk: int = CHUNK
+    ) -> None:
+        self._layout = _Layout(kind, session, count, dtype, chunk)
+        if bound is not None and not bound >= 0:
+            raise UsageError(f"bound={bound}: |x| ≤ bound needs a bound of at least 0, or None for none")
+        self._bound = bound
+        self._array: npt.NDArray[Any] = np.empty(0, dtype=self._layout.wire)
+        self._hash = hashlib.sha256()
+        self.taken = 0
+        self.expected = self._layout.chunks + 2
+        self.digest = b""
+
+    @property
+    def done(self) -> bool:
+        """Whether the last frame has been taken and held."""
+        return self.taken == self.expected
+
+    @property
+    def array(self) -> npt.NDArray[Any]:
+        """The vector, once it is whole.
+
+        Raises:
+            MessageError: it is not.
+        """
+        if not self.done:
+            raise MessageError(f"vector {self._layout.kind}: cut short: {self.taken} of {self.expected} frames came")
+        return self._array
+
+    def take(self, frame: bytes) -> None:
+        """The next frame.
+
+        Raises:
+            MessageError: it is not the one that must come now, or its values are not allowed.
+        """
+        layout, index = self._layout, self.taken - 1
+        if self.done:
+            raise MessageError(f"vector {layout.kind}: a frame after the last one")
+        if self.taken == 0:
+            self._expect(frame, layout.head(), whole=True)
+            self._hash.update(frame)
+            self._array = np.empty(layout.count, dtype=layout.wire)
+        elif index < layout.chunks:
+            start, stop = layout.part(index)
+            prefix = layout.body(index)
+            self._expect(frame, prefix, whole=False, length=(stop - start) * layout.wire.itemsize)
+            values = memoryview(frame)[len(prefix) :]
+            self._hash.update(values)
+            target = self._array[start:stop]
+            target[:] = np.frombuffer(values, dtype=layout.wire)
+            self._check(target, index)
+        else:
+            digest = self._hash.digest()
+            prefix = layout.end()
+            self._expect(frame, prefix, whole=False, length=len(digest))
+            if frame[len(prefix) :] != digest:
+                raise MessageError(f"vector {layout.kind}: the digest at its end is not that of its values")
+            self.digest = digest
+        self.taken += 1
+
+    def _expect(self, frame: bytes, prefix: bytes, *, whole: bool, length: int = 0) -> None:
+        if not isinstance(frame, bytes):
+            raise MessageError(f"vector {self._layout.kind}: a frame that is not bytes")
+        if frame.startswith(prefix) and len(frame) == len(prefix) + (0 if whole else length):
+            return
+        raise MessageError(f"vector {self._layout.kind}, frame {self.taken}: {self._layout.why_not(frame, self.taken)}")
+
+    def _check(self, values: npt.NDArray[Any], index: int) -> None:
+        low, high = values.min(), values.max()  # a NaN among them makes both NaN
+        if values.dtype.kind == "f" and not (math.isfinite(low) and math.isfinite(high)):
+            raise MessageError(f"vector {self._layout.kind}, frame {index + 1}: a value that is not finite")
+        if self._bound is not None and not (-self._bound <= low.item() and high.item() <= self._bound):
+            raise MessageError(
+                f"vector {self._layout.kind}, frame {index + 1}: a value beyond the bound {self._bound:g}"
+            )
+
+
+class _Layout:
+    """The frames of one vector, but for its values."""
+
+    def __init__(self, kind: str, session: bytes, count: int, dtype: str, chunk: int) -> None:
+        if dtype not in DTYPES:
+            raise UsageError(f"dtype={dtype}: a vector's is one of {', '.join(DTYPES)}")
+        if not 1 <= len(session) <= _LONGEST_SESSION:
+            raise UsageError(f"session of {len(session)} bytes: 1 to {_LONGEST_SESSION} name a session")
+        if not 1 <= count <= MOST_VALUES:
+            raise UsageError(f"count={count}: a vector has 1 to {MOST_VALUES:,} values")
+        self.wire = np.dtype(dtype).newbyteorder("<")
+        if not 1 <= chunk <= _LARGEST_FRAME // self.wire.itemsize:
+            raise UsageError(
+                f"chunk={chunk}: 1 to {_LARGEST_FRAME // self.wire.itemsize:,} values of {dtype} fit a frame"
+            )
+        self.kind, self.session, self.count, self.dtype, self.chunk = kind, session, count, dtype, chunk
+        self.chunks = -(-count // chunk)
+
+    def part(self, index: int) -> tuple[int, int]:
+        return index * self.chunk, min((index + 1) * self.chunk, self.count)
+
+    def head(self) -> bytes:
+        return _map(
+            kind=self.kind, chunk=self.chunk, count=self.count, dtype=self.dtype, part="head", session=self.session
+        )
+
+    def body(self, index: int) -> bytes:
+        start, stop = self.part(index)
+        size = (stop - start) * self.wire.itemsize
+        return _map(kind=self.kind, index=index, part="body", session=self.session, values=_Coming(size))
+
+    def end(self) -> bytes:
+        return _map(kind=self.kind, part="end", session=self.session, sha256=_Coming(32))
+
+    def why_not(self, frame: bytes, position: int) -> str:
+        """What is wrong with a frame that is not the one at ``position``; by its rule, never by its values."""
+        try:
+            walk(frame, "frame")
+            found = msgpack.unpackb(frame, raw=False, strict_map_key=True)
+        except (MessageError, ValueError, TypeError, msgpack.UnpackException):
+            return "not a frame (broken encoding, or cut short)"
+        if not isinstance(found, dict) or found.get("kind") != self.kind:
+            return "of another kind"
+        if found.get("session") != self.session:
+            return "of another session"
+        part = "head" if position == 0 else "body" if position <= self.chunks else "end"
+        if found.get("part") != part:
+            return f"not the {part} frame that must come now (cut short, repeated or out of order)"
+        if part == "head":
+            wrong = [k for k in ("count", "dtype", "chunk") if found.get(k) != getattr(self, k)]
+            return f"another {' and '.join(wrong)} than this side expects" if wrong else "not in canonical encoding"
+        if part == "body" and found.get("index") != position - 1:
+            return "out of order or repeated"
+        return "too short, too long, or not in canonical encoding"
+
+
+def _frames(layout: _Layout, array: npt.NDArray[Any]) -> Iterator[bytes]:
+    digest = hashlib.sha256()
+    head = layout.head()
+    digest.update(head)
+    yield head
+    values = array.data.cast("B")
+    size = layout.wire.itemsize
+    for index in range(layout.chunks):
+        start, stop = layout.part(index)
+        part = values[start * size : stop * size]
+        digest.update(part)
+        yield b"".join((layout.body(index), part))
+    yield layout.end() + digest.digest()
+
+
+class _Coming(int):
+    """That many bytes come next; only their header is written."""
+
+
+def _map(**fields: Any) -> bytes:
+    packer = msgpack.Packer(use_bin_type=True, autoreset=False)
+    packer.pack_map_header(len(fields))
+    for name in ("kind", *sorted(fields.keys() - {"kind"})):
+        packer.pack(name)
+        value = fields[name]
+        if isinstance(value, _Coming):
+            return bytes(packer.bytes()) + _bin_header(value)
+        packer.pack(value)
+    return bytes(packer.bytes())
+
+
+def _bin_header(size: int) -> bytes:
+    if size < 1 << 8:
+        return b"\xc4" + size.to_bytes(1, "big")
+    if size < 1 << 16:
+        return b"\xc5" + size.to_bytes(2, "big")
+    return b"\xc6" + size.to_bytes(4, "big")

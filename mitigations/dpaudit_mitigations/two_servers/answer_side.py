@@ -1,0 +1,264 @@
+"""Server 1: answers a query with its own noise, once, and hands the noisy answer to server 2 until that has published it."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import MessageError, PeerError, UsageError
+from dpaudit.interfaces import Stream
+from dpaudit_mitigations.transport.certificates import Identity
+from dpaudit_mitigations.transport.client import ask
+from dpaudit_mitigations.transport.journal import Journal
+from dpaudit_mitigations.transport.logs import Log
+from dpaudit_mitigations.transport.messages import vector_frames
+from dpaudit_mitigations.two_servers.lattice import (
+    CHUNK,
+    REACH,
+    Draw,
+    ahead,
+    granularity,
+    most_steps,
+    secure_draw,
+)
+from dpaudit_mitigations.two_servers.seeds import Seeds
+from dpaudit_mitigations.two_servers.sums import add_query
+from dpaudit_mitigations.two_servers.words import PUBLISH, TERMS, VECTOR, Offer, Receipt, Terms, check_release
+
+__all__ = ["DRAWN", "PUBLISHED", "SENT", "AnswerSide", "Contact", "Question", "check_values"]
+
+DRAWN, SENT, PUBLISHED = "drawn", "sent", "published"
+
+_IDLE = 60.0  # seconds of silence: server 2 makes a whole publication durable before it answers
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+
+MakeDraw = Callable[[float, Stream], Draw]
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """Where server 2 is, by which name it must prove to be there, and who we are."""
+
+    address: str
+    peer: str
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A query result and the name under which it is released; ``source`` says in words what noise is added.
+
+    ``peer_sigma`` is the scale of the noise that server 2 must add.
+    """
+
+    values: npt.NDArray[np.floating]
+    release: str
+    sigma: float
+    peer_sigma: float
+    round: int = 0
+    source: str = "secure-gaussian"
+
+    @property
+    def name(self) -> str:
+        """The release with its round."""
+        return f"{self.release}@{self.round}"
+
+    def __repr__(self) -> str:
+        return f"Question(release={self.release!r}, round={self.round})"  # never the values
+
+
+class AnswerSide:
+    """One release as server 1 sees it, and the journal of all of them.
+
+    A release is *drawn* once its seed and everything else that the noisy answer depends on are durable; *sent* once the
+    whole noisy answer has been made and its digest is durable, before the last frame goes out, without which server 2 can do
+    nothing with the others; *published* once server 2's receipt is durable, and the seed is erased. A process
+    that begins again makes the same noisy answer from the same seed, byte for byte, or refuses.
+    """
+
+    def __init__(self, *, journal: Path, log: Log, draw: MakeDraw | None = None, threads: int = 2) -> None:
+        """Open the journal; ``draw(step, stream)`` makes the noise, without it exact discrete Gaussian noise.
+
+        ``draw`` must give the same numbers whenever it is asked with the same stream.
+
+        Raises:
+            UsageError: the journal cannot be used.
+        """
+        self._journal = Journal(journal / "answer.sqlite", kind="two-servers-answer")
+        self._seeds, self._log, self._draw, self._threads = Seeds(journal), log, draw, threads
+
+    def close(self) -> None:
+        """Close the journal."""
+        self._journal.close()
+
+    def release(
+        self,
+        question: Question,
+        contact: Contact,
+        *,
+        patience: float = 60.0,
+        timeout: float = 600.0,
+        seed: bytes | None = None,
+    ) -> Receipt:
+        """Release ``question`` through server 2, going on where an earlier process stopped; server 2's receipt.
+
+        ``patience`` is how many seconds to go on trying to reach server 2, ``timeout`` how long one try may take. ``seed``
+        (32 bytes) takes the place of a fresh one; it is for rehearsals.
+
+        Raises:
+            PeerError: server 2 could not be reached in that time; the same call goes on later.
+            MessageError: the name stands for another release already, here or there.
+            UsageError: a question that server 2's terms do not allow, or one that cannot be finished.
+        """
+        check_release(question.release, question.round)
+        check_values(question.values)
+        end = time.monotonic() + patience
+        self._begin(question, contact, end, seed)
+        name = question.name
+        if self._journal.state(name) != PUBLISHED:
+            stream, facts = self._seeds.read(name), self._journal.facts(name)
+            offer = Offer(
+                question.release, question.round, facts["sigma"], facts["dim"], facts["bound"], facts["noise_sigma"]
+            )
+            receipt = self._patiently(contact, end, lambda: self._send(offer, question, stream, contact, timeout))
+            self._settle(name, receipt)
+            self._log("published", peer=contact.peer, method=PUBLISH, release=name)
+        self._seeds.erase(name)
+        facts = self._journal.facts(name)
+        payload, published = bytes.fromhex(facts["payload"]), bytes.fromhex(facts["published"])
+        return Receipt(question.release, question.round, payload, published)
+
+    def _begin(self, question: Question, contact: Contact, end: float, seed: bytes | None) -> None:
+        """Make the release *drawn*, or see that it is what was begun under this name."""
+        own = {
+            "sigma": question.sigma,
+            "noise_sigma": question.peer_sigma,
+            "dim": int(question.values.size),
+            "source": question.source,
+            "query": hashlib.sha256(question.values.data.cast("B")).hexdigest(),
+            "dtype": question.values.dtype.name,
+            "peer": contact.peer,
+            "made_by": version("dpaudit"),
+        }
+        if self._journal.state(question.name) is None:
+            terms = self._patiently(contact, end, lambda: self._terms(contact))
+            _check_terms(question, terms)
+            self._seeds.make(question.name, seed)
+            self._journal.advance(question.name, None, DRAWN, **own, bound=terms.bound)
+        facts = self._journal.facts(question.name)
+        changed = [fact for fact, value in own.items() if facts[fact] != value]
+        if changed:
+            raise MessageError(
+                f"release {question.name}: begun with another {' and '.join(changed)}; a name is for one release, take "
+                "a new one"
+            )
+
+    def _terms(self, contact: Contact) -> Terms:
+        return Terms.unpack(
+            ask(contact.address, TERMS, [], identity=contact.identity, peer=contact.peer, timeout=10.0, idle=10.0)
+        )
+
+    def _send(self, offer: Offer, question: Question, stream: Stream, contact: Contact, timeout: float) -> Receipt:
+        answer = ask(
+            contact.address,
+            PUBLISH,
+            self._messages(offer, question, stream),
+            identity=contact.identity,
+            peer=contact.peer,
+            timeout=timeout,
+            idle=_IDLE,
+        )
+        return Receipt.unpack(answer)
+
+    def _messages(self, offer: Offer, question: Question, stream: Stream) -> Iterator[bytes]:
+        """The offer and the frames of the noisy answer, each chunk drawn while the ones before it are on their way."""
+        step = granularity(offer.bound, sigma=min(offer.sigma, offer.noise_sigma))
+        most = most_steps(offer.bound, step=step)
+        draw = self._draw(step, stream) if self._draw else secure_draw(sigma=offer.sigma, step=step, stream=stream)
+        steps = np.empty(offer.dim, "<i4")
+
+        def fill(at: int, count: int) -> int:
+            part = slice(at, at + count)
+            return int(add_query(draw(at, count), question.values[part], 1 / step, steps[part]))
+
+        frames = vector_frames(
+            VECTOR, steps, session=offer.session, chunk=CHUNK
+        )  # looks at a chunk when its frame is asked for
+        yield offer.pack()
+        yield next(frames)
+        for _, _, largest in ahead(fill, offer.dim, threads=self._threads):
+            if largest > most:
+                raise UsageError(
+                    f"source={question.source}: noise beyond the bound; nothing is published, raise the bound"
+                )
+            yield next(frames)
+        last = next(frames)
+        self._note_sent(offer.name, last[-32:].hex())
+        yield last
+
+    def _note_sent(self, name: str, payload: str) -> None:
+        if self._journal.state(name) == DRAWN:
+            self._journal.advance(name, DRAWN, SENT, payload=payload)
+        elif self._journal.facts(name)["payload"] != payload:
+            raise UsageError(
+                f"release={name}: the noisy answer came out otherwise than before, so it is not sent again; finish it with "
+                "the dpaudit, the noise source and the machine that began it"
+            )
+
+    def _settle(self, name: str, receipt: Receipt) -> None:
+        facts = self._journal.facts(name)
+        if f"{receipt.release}@{receipt.round}" != name or receipt.payload.hex() != facts.get("payload"):
+            raise MessageError(f"release {name}: the receipt is for something else than what was sent")
+        self._journal.advance(name, SENT, PUBLISHED, published=receipt.published.hex())
+
+    def _patiently(self, contact: Contact, end: float, work: Callable[[], Any]) -> Any:
+        """``work()``, tried again while server 2 is away, with longer and longer pauses."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                return work()
+            except PeerError as error:
+                if time.monotonic() + pause > end:
+                    raise
+                self._log("waiting", peer=contact.peer, reason=str(error))
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def check_values(values: npt.NDArray[np.floating]) -> None:
+    """Refuse what is no query result.
+
+    Raises:
+        UsageError: not a vector of float32 or float64, or a value that is not finite.
+    """
+    if values.ndim != 1 or not values.size or values.dtype.name not in ("float32", "float64"):
+        raise UsageError(f"query of shape {values.shape} and {values.dtype}: give one vector of float32 or float64")
+    if not np.isfinite(values).all():
+        raise UsageError("query: contains NaN or infinity; noise cannot protect that")
+
+
+def _check_terms(question: Question, terms: Terms) -> None:
+    if terms.dim != question.values.size:
+        raise UsageError(
+            f"query: has {question.values.size} values, server 2 publishes {terms.dim}; start it with --dim"
+        )
+    if terms.sigma != question.peer_sigma:
+        raise UsageError(
+            f"peer_sigma={question.peer_sigma}: server 2 adds noise of scale {terms.sigma}; agree on one, or say "
+            f"--peer-sigma {terms.sigma} if that is meant"
+        )
+    granularity(terms.bound, sigma=min(question.sigma, terms.sigma))
+    room = terms.bound - REACH * question.sigma
+    if not (np.abs(question.values).max() <= room):
+        raise UsageError(
+            f"query: a value is beyond the bound {terms.bound} less {REACH}·sigma of room for noise, {room:g}; clip the "
+            "query to public limits, or agree on a larger bound"
+        )

@@ -1,0 +1,96 @@
+"""The lattice that both servers' numbers are multiples of, fixed by public numbers, and noise drawn on it chunk by chunk."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import UsageError
+from dpaudit.interfaces import Stream
+from dpaudit.noise.exact_integers import draw_integers
+from dpaudit.noise.exact_law import IntegerLaw
+
+__all__ = ["CHUNK", "REACH", "Draw", "ahead", "chunks", "granularity", "most_steps", "secure_draw", "to_steps"]
+
+T = TypeVar("T")
+Steps = npt.NDArray[np.int64]
+Draw = Callable[[int, int], Steps]
+"""Noise in lattice steps: ``draw(at, count)`` gives those of the coordinates from ``at`` on, the same whenever asked."""
+
+CHUNK = 1 << 18  # coordinates a message; a draw's numbers depend on it
+REACH = 16  # standard deviations that no honest noise leaves: P < exp(−127) a coordinate
+
+_BITS = 30
+_FEWEST = 2.0**10  # steps in a standard deviation
+
+
+def granularity(bound: float, *, sigma: float) -> float:
+    """The lattice's step g: the least power of two that is ≥ ``bound``, over 2^30.
+
+    So a noisy answer within ``bound`` is at most 2^30 steps, which an int32 holds. It depends on the bound alone, and the
+    two servers find it without asking each other; ``sigma`` is the smaller noise that is to be drawn on it.
+
+    Raises:
+        UsageError: bound or sigma not a finite number > 0, bound not above 16·sigma, or so far above it that sigma has fewer
+            than 2^10 steps.
+    """
+    for name, value in (("bound", bound), ("sigma", sigma)):
+        if not (value > 0 and math.isfinite(value)):
+            raise UsageError(f"{name}={value}: must be a finite number > 0")
+    if bound <= REACH * sigma:
+        raise UsageError(f"bound={bound}: must leave room for noise, above {REACH}·sigma={REACH * sigma}; raise it")
+    fraction, exponent = math.frexp(bound)
+    power = exponent - (fraction == 0.5) - _BITS
+    if not -1000 <= power <= 900:
+        raise UsageError(f"bound={bound}: out of the range of doubles on a lattice; change the query's unit")
+    g = math.ldexp(1.0, power)
+    if sigma / g < _FEWEST:
+        raise UsageError(
+            f"bound={bound}: more than 2^20·sigma={sigma}; clip the query to a smaller bound, or divide it"
+        )
+    return g
+
+
+def most_steps(bound: float, *, step: float) -> int:
+    """The most steps that a value within ``bound`` has."""
+    return math.floor(bound / step)
+
+
+def to_steps(values: npt.NDArray[np.floating], *, step: float) -> Steps:
+    """The nearest whole numbers of steps; the quotient is exact, since ``step`` is a power of two."""
+    return np.rint(values.astype(np.float64) / step).astype(np.int64)
+
+
+def chunks(dim: int) -> Iterator[tuple[int, int]]:
+    """(start, count) of the chunks of ``dim`` coordinates."""
+    for at in range(0, dim, CHUNK):
+        yield at, min(CHUNK, dim - at)
+
+
+def secure_draw(*, sigma: float, step: float, stream: Stream) -> Draw:
+    """Exact discrete Gaussian steps of scale ``sigma``/``step`` from a CSPRNG, each chunk from a child of ``stream``."""
+    law = IntegerLaw.gaussian(sigma / step)
+    return lambda at, count: draw_integers(count, law, stream=stream.child("chunk", at))
+
+
+def ahead(work: Callable[[int, int], T], dim: int, *, threads: int = 2) -> Iterator[tuple[int, int, T]]:
+    """(start, count, ``work(start, count)``) of every chunk in order, a few chunks ahead of whoever asks, by threads."""
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="noise")
+    waiting: deque[tuple[int, int, Future[T]]] = deque()
+    try:
+        for at, count in chunks(dim):
+            waiting.append((at, count, pool.submit(work, at, count)))
+            if len(waiting) > 2 * threads:
+                start, size, future = waiting.popleft()
+                yield start, size, future.result()
+        while waiting:
+            start, size, future = waiting.popleft()
+            yield start, size, future.result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

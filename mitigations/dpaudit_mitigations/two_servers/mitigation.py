@@ -1,0 +1,124 @@
+"""The plug-in ``two-servers``: what two servers would publish, by the law alone, and a rehearsal of their protocol."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from dpaudit.errors import UsageError
+from dpaudit.interfaces import Host, NoiseSource, Stream
+from dpaudit.noise.exact_integers import LARGEST_SCALE, draw_integers
+from dpaudit.noise.exact_law import IntegerLaw
+from dpaudit.noise.lattice import add_on_lattice, in_dtype, lattice_step
+from dpaudit.noise.normal import check_query
+from dpaudit.types import EpsilonBounds, Rehearsal
+from dpaudit_mitigations.two_servers.key_holder import Backdoored, key_holder_epsilon
+
+__all__ = ["TwoServers"]
+
+
+class TwoServers:
+    """Server 1 answers with its own noise; server 2 adds N(0, (ratio·σ)²I) of its own and publishes.
+
+    Source: arXiv 2509.23834, Section 6.2.1. ``backdoored`` says whose noise the untrusted source is: that of the server
+    that answers (the paper's case), that of the server that adds ``noise``, or that of ``both``, who then share the key; an
+    honest server's is exact discrete Gaussian noise from a CSPRNG.
+
+    Threat model: either server's noise may be backdoored in any way, and the adversary knows all its secrets and sees
+    everything that is published. The two do not work together: neither tells the adversary, or the other, its own noise.
+    In the processes, between them anyone may listen, drop, delay, change or replay: messages are authenticated (mTLS, TLS
+    1.3), bound to one release and round, and checked.
+
+    Formal guarantee: the published vector is g·(K + Z₁ + Z₂), K the query in whole steps of a lattice that public numbers
+    fix, Z₁ and Z₂ the servers' noises, neither of which has seen the query. So towards someone who knows one of them
+    all, it is at least as private as the other's discrete Gaussian mechanism at sensitivity Δ + g√d (post-processing); if
+    both are honest, as a Gaussian of scale σ√(1+ratio²). Each release is published exactly once, with noise drawn once,
+    whatever process is killed when.
+
+    Not claimed: anything if both servers are backdoored and share a key, as ``backdoored=both`` shows. That server 1 is
+    otherwise honest: it has the query. That server 2 is, with its own noise: it sees server 1's answer, protected from it
+    by server 1's noise alone. That a release survives a disk that dies or an old journal put back: then a name
+    may be drawn for a second time, which the other server refuses if its own journal has it; should both be lost, take new
+    names. Erasure of seeds and drafts from the disk's blocks; constant time.
+
+    Cost: the error grows by √(1 + ratio²), √2 at first. One more Gaussian draw, and each vector once over the network: 4
+    bytes a coordinate.
+    """
+
+    trusts = "that one of the two servers adds noise of its own and keeps it to itself; server 1, with the query"
+
+    def __init__(self, *, backdoored: str = "answer", ratio: float = 1.0) -> None:
+        """``backdoored`` is answer, noise or both; ``ratio`` is server 2's noise scale over server 1's.
+
+        Raises:
+            UsageError: another word, or a ratio that is not between 2^-8 and 2^8.
+        """
+        if backdoored not in ("answer", "noise", "both"):
+            raise UsageError(f"backdoored={backdoored}: one of answer, noise, both")
+        if isinstance(ratio, str | bool) or not 2.0**-8 <= ratio <= 2.0**8:
+            raise UsageError(f"ratio={ratio}: must lie between 2^-8 and 2^8; 1 is the paper's")
+        self.backdoored: Backdoored = backdoored  # type: ignore[assignment]
+        self.ratio = float(ratio)
+
+    def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
+        """``query`` (n, d) plus both servers' noise, all in whole steps of a lattice; same shape and dtype back.
+
+        The source is asked for noise alone, as a library in a server is: a ``ReleasingSource`` is not shown the query.
+
+        Raises:
+            UsageError: no query, or one beyond the lattice's range.
+        """
+        n, d = check_query(query)
+        step = self._step(source.sigma)
+        total = torch.zeros((n, d), dtype=torch.float64)
+        for server, scale in (("answer", 1.0), ("noise", self.ratio)):
+            own = stream.child(server)
+            if self.backdoored in (server, "both"):
+                noise = source.sample(n, d, stream=own).double()
+                total += noise.mul_(scale / step).round_()
+            else:
+                law = IntegerLaw.gaussian(scale * source.sigma / step)
+                total += torch.from_numpy(draw_integers(n * d, law, stream=own).reshape(n, d))
+        released = add_on_lattice(
+            query.to("cpu", torch.float64), total.mul_(step), granularity=step, name="two-servers"
+        )
+        return in_dtype(released, query.dtype, query.device)
+
+    def scale(self, sigma: float) -> float:
+        """σ√(1 + ratio²)."""
+        return sigma * math.hypot(1.0, self.ratio)
+
+    def mixes(self, sigma: float) -> tuple[float, float] | None:
+        """Standard deviations of the backdoored server's noise and of the honest one's; None where neither is honest."""
+        both = (sigma, self.ratio * sigma)
+        return {"answer": both, "noise": both[::-1]}.get(self.backdoored)
+
+    def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
+        """Towards someone who knows every secret in the backdoored noise; see ``key_holder_epsilon``."""
+        return key_holder_epsilon(
+            source, delta, host=host, backdoored=self.backdoored, ratio=self.ratio, step=self._step(source.sigma)
+        )
+
+    def rehearse(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> Rehearsal:
+        """Both servers in this process, over mutually authenticated gRPC on loopback, with certificates made for it.
+
+        ``query`` (1, d); see ``two_servers.rehearsal`` for what the seconds are.
+
+        Raises:
+            UsageError: more than one row, or no query.
+        """
+        from dpaudit_mitigations.two_servers.rehearsal import rehearse
+
+        n, _ = check_query(query)
+        if n != 1:
+            raise UsageError(f"query of {n} rows: one release is rehearsed, shape (1, d)")
+        return rehearse(
+            query[0].detach().cpu(), source, backdoored=self.backdoored, ratio=self.ratio, stream=stream
+        ).figures
+
+    def _step(self, sigma: float) -> float:
+        step = lattice_step(sigma * min(1.0, self.ratio))
+        if sigma * max(1.0, self.ratio) / step > LARGEST_SCALE:
+            raise UsageError(f"ratio={self.ratio}: the larger noise has too many steps of the smaller one's lattice")
+        return step

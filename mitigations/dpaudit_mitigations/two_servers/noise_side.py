@@ -1,0 +1,233 @@
+"""Server 2: takes noisy answers, checks them, adds noise of its own, and publishes each release exactly once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from dpaudit.errors import MessageError, PeerError, UsageError
+from dpaudit.randomness import KeyedStream
+from dpaudit_mitigations.transport.journal import Journal
+from dpaudit_mitigations.transport.logs import Log
+from dpaudit_mitigations.transport.messages import VectorReader
+from dpaudit_mitigations.transport.server import Handler
+from dpaudit_mitigations.two_servers.lattice import CHUNK, Draw, ahead, granularity, most_steps, secure_draw
+from dpaudit_mitigations.two_servers.publication import Publications
+from dpaudit_mitigations.two_servers.sums import add_steps
+from dpaudit_mitigations.two_servers.words import PUBLISH, TERMS, VECTOR, Offer, Receipt, Terms
+
+__all__ = ["NOISED", "PUBLISHED", "RECEIVING", "NoiseSide"]
+
+RECEIVING, NOISED, PUBLISHED = "receiving", "noised", "published"
+
+_BUSY = 5.0  # seconds to wait for an earlier call about the same release, whose peer may just have died
+
+
+class NoiseSide:
+    """The handlers of server 2, and what it remembers.
+
+    A release is *receiving* from its first offer on, which pins who offers it and every number that it depends on;
+    *noised* once the noisy answer has come whole and the sum with our noise is a durable private draft; *published* once
+    that draft has its public name. Noise is drawn once a call and leaves this process by the draft alone: what a call that
+    broke off had drawn is gone with its draft. A journal that says noised or published is never drawn for again.
+    """
+
+    def __init__(
+        self,
+        *,
+        terms: Terms,
+        peer: str,
+        journal: Path,
+        publish: Path,
+        log: Log,
+        dtype: str = "float32",
+        draw: Callable[[float], Draw] | None = None,
+    ) -> None:
+        """Open the journal and finish what an earlier process left noised.
+
+        ``draw(step)`` gives the noise for a call; without it, exact discrete Gaussian noise from a fresh CSPRNG.
+        ``dtype`` is the published files'; float32 is the sum rounded. A release whose durable draft is gone is logged as
+        failed and stays so: it is not drawn again.
+
+        Raises:
+            UsageError: terms that no lattice fits, a dtype other than float32 and float64, or folders that cannot be used
+                or are another process's.
+        """
+        if dtype not in ("float32", "float64"):
+            raise UsageError(f"dtype={dtype}: float32 or float64 is published")
+        self._terms, self._peer, self._log, self._dtype = terms, peer, log, dtype
+        self._step = granularity(terms.bound, sigma=terms.sigma)
+        if 4 * terms.bound > float(np.finfo(dtype).max):
+            raise UsageError(f"bound={terms.bound}: too large for {dtype}; change the query's unit")
+        self._draw = draw or self._fresh
+        self._journal = Journal(journal / "noise.sqlite", kind="two-servers-noise")
+        try:
+            self._publications = Publications(publish)
+        except UsageError:
+            self._journal.close()
+            raise
+        self._guard, self._active = threading.Condition(), set[str]()
+        for name in self._journal.releases(NOISED):
+            try:
+                self._finish(name)
+                log("published", release=name, reason="finished after a restart")
+            except MessageError as error:
+                log("failed", release=name, reason=str(error))
+        self._publications.discard_others(
+            {self._journal.facts(name)["draft"] for name in self._journal.releases(NOISED)}
+        )
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """By method, for ``transport.server.serve``."""
+        return {TERMS: self.answer_terms, PUBLISH: self.publish}
+
+    def close(self) -> None:
+        """Let go of the journal and the folder."""
+        self._journal.close()
+        self._publications.close()
+
+    def answer_terms(self, peer: str, request: Iterator[bytes]) -> Iterator[bytes]:
+        """What this server publishes; asks for nothing."""
+        if next(request, None) is not None:
+            raise MessageError(f"terms: {peer} sent a message where none is expected")
+        yield self._terms.pack()
+
+    def publish(self, peer: str, request: Iterator[bytes]) -> Iterator[bytes]:
+        """An offer and the frames of a noisy answer in, a receipt out once it is published.
+
+        Raises:
+            MessageError: anything but the frames of one vector under these terms, or a name that stands for something else.
+            PeerError: another party than the one that answers, silence, or another call about the same release.
+        """
+        if peer != self._peer:
+            raise PeerError(f"{peer} is not the party that answers here, {self._peer}")
+        first = next(request, None)
+        if first is None:
+            raise MessageError("message offer: cut short: nothing came")
+        offer = Offer.unpack(first)
+        if offer.terms != self._terms:
+            raise MessageError(
+                f"release {offer.name}: offered under other terms (dim, bound or sigma) than this server's"
+            )
+        with self._alone(offer.name):
+            state = self._pin(offer, peer)
+            frames = _Frames(offer, step=self._step, request=request)
+            if state == RECEIVING:
+                self._take(offer, frames)
+            elif frames.digest_of_all().hex() != self._journal.facts(offer.name)["payload"]:
+                raise MessageError(f"release {offer.name}: replayed with another noisy answer; it was received before")
+            facts = self._finish(offer.name, just_written=state == RECEIVING)
+        if state != PUBLISHED:
+            self._log("published", peer=peer, method=PUBLISH, release=offer.name)
+        payload, published = bytes.fromhex(facts["payload"]), bytes.fromhex(facts["published"])
+        yield Receipt(offer.release, offer.round, payload, published).pack()
+
+    def _pin(self, offer: Offer, peer: str) -> str:
+        """The release's state, *receiving* if it is new; every fact must be what it was."""
+        facts = {**offer.facts(), "peer": peer}
+        state = self._journal.state(offer.name)
+        if state is None:
+            if self._publications.taken(offer.name):
+                raise MessageError(f"release {offer.name}: published already, though not in this journal")
+            self._journal.advance(offer.name, None, RECEIVING, **facts)
+            return RECEIVING
+        known = self._journal.facts(offer.name)
+        changed = [name for name, value in facts.items() if known[name] != value]
+        if changed:
+            raise MessageError(f"release {offer.name}: replayed with another {' and '.join(changed)}")
+        return state
+
+    def _take(self, offer: Offer, frames: _Frames) -> None:
+        """Add our noise to each chunk as it comes, into a draft; make that durable, then say so in the journal."""
+        draft = self._publications.draft(offer.name, offer.dim, self._dtype)
+        kept = False
+        try:
+            values = np.empty(min(CHUNK, offer.dim), self._dtype)
+            for at, count, noise in ahead(self._draw(self._step), offer.dim):
+                add_steps(noise, frames.chunk(at, count), self._step, values[:count])
+                draft.write(values[:count])
+            payload = frames.end()
+            published = draft.finish()
+            self._journal.advance(
+                offer.name, RECEIVING, NOISED, payload=payload.hex(), published=published.hex(), draft=draft.name
+            )
+            kept = True
+        finally:
+            if not kept:
+                draft.abandon()
+
+    def _finish(self, name: str, *, just_written: bool = False) -> dict[str, str]:
+        facts = self._journal.facts(name)
+        if self._journal.state(name) == NOISED:
+            self._publications.publish(
+                name, facts["draft"], bytes.fromhex(facts["published"]), just_written=just_written
+            )
+            self._journal.advance(name, NOISED, PUBLISHED)
+            self._publications.discard(facts["draft"])
+        return facts
+
+    def _fresh(self, step: float) -> Draw:
+        return secure_draw(sigma=self._terms.sigma, step=step, stream=KeyedStream.fresh())
+
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[None]:
+        """One call a release at a time."""
+        with self._guard:
+            if not self._guard.wait_for(lambda: name not in self._active, timeout=_BUSY):
+                raise PeerError(f"release {name}: another call about it is not done; try again later")
+            self._active.add(name)
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._active.discard(name)
+                self._guard.notify_all()
+
+
+class _Frames:
+    """The frames of one vector, checked one by one as they are asked for; nothing may follow them."""
+
+    def __init__(self, offer: Offer, *, step: float, request: Iterator[bytes]) -> None:
+        self._reader = VectorReader(
+            kind=VECTOR,
+            session=offer.session,
+            count=offer.dim,
+            chunk=CHUNK,
+            dtype="int32",
+            bound=most_steps(offer.bound, step=step),
+        )
+        self._name, self._request = offer.name, request
+
+    def chunk(self, at: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+        """The steps of the next chunk, which begins at ``at``."""
+        if at == 0:
+            self._take()
+        frame = self._take()
+        return np.frombuffer(frame, "<i4", count=count, offset=len(frame) - 4 * count)
+
+    def end(self) -> bytes:
+        """The digest, after the last chunk."""
+        self._take()
+        if next(self._request, None) is not None:
+            raise MessageError(f"release {self._name}: a message after the last frame")
+        return self._reader.digest
+
+    def digest_of_all(self) -> bytes:
+        """The digest of a vector that is not wanted any more."""
+        while self._reader.taken < self._reader.expected - 1:
+            self._take()
+        return self.end()
+
+    def _take(self) -> bytes:
+        frame = next(self._request, None)
+        if frame is None:
+            raise MessageError(
+                f"release {self._name}: cut short: {self._reader.taken} of {self._reader.expected} frames came"
+            )
+        self._reader.take(frame)
+        return frame

@@ -1,0 +1,140 @@
+"""A publication as a file that is there whole or not at all, once: written in private, made durable, then linked."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import io
+import os
+import secrets
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import MessageError, UsageError
+from dpaudit_mitigations.transport.durable_files import sync_folder
+
+__all__ = ["Draft", "Publications"]
+
+
+class Publications:
+    """A folder of published vectors ``NAME.npy``. Drafts lie in ``.drafts`` beside them, mode 0700.
+
+    A draft must stay private: it holds noise that a later attempt would draw anew, and the mean of the two has less.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Make the folders, if they are not there, and keep other processes out.
+
+        Raises:
+            UsageError: they cannot be made, or another process has them.
+        """
+        self._folder, self._drafts = folder, folder / ".drafts"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._drafts.mkdir(mode=0o700, exist_ok=True)
+            os.chmod(self._drafts, 0o700)
+            self._lock = os.open(self._drafts, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise UsageError(
+                f"publish={folder}: cannot be written ({error.strerror}); choose another folder"
+            ) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._lock)
+            raise UsageError(f"publish={folder}: another process publishes there; choose another folder") from error
+
+    def path(self, name: str) -> Path:
+        """Where ``name`` is published."""
+        return self._folder / f"{name}.npy"
+
+    def draft(self, name: str, dim: int, dtype: str) -> Draft:
+        """A new draft of ``dim`` values of ``dtype``, under a name of its own."""
+        return Draft(self._drafts / f"{name}.{secrets.token_hex(8)}", dim, dtype)
+
+    def publish(self, name: str, draft: str, digest: bytes, *, just_written: bool = False) -> None:
+        """Give the durable draft its public name; doing it again does nothing. The draft stays until :meth:`discard`.
+
+        Raises:
+            MessageError: neither draft nor publication is there with this digest, or the name is another publication's.
+        """
+        target, source = self.path(name), self._drafts / draft
+        if not just_written and not target.exists() and _sha256(source) != digest:
+            raise MessageError(f"release {name}: its durable draft is gone or damaged; it is not drawn again")
+        try:
+            os.link(source, target)  # never over another file, unlike a rename
+        except (FileExistsError, FileNotFoundError) as error:
+            if _sha256(target) != digest:
+                raise MessageError(f"release {name}: {target.name} is there already and is something else") from error
+        sync_folder(self._folder)
+
+    def taken(self, name: str) -> bool:
+        """Whether something has that public name."""
+        return self.path(name).exists()
+
+    def discard(self, draft: str) -> None:
+        """Delete a draft that nothing will be made of any more."""
+        (self._drafts / draft).unlink(missing_ok=True)
+
+    def discard_others(self, keep: set[str]) -> None:
+        """Delete all drafts but these: what processes that were killed left."""
+        for path in self._drafts.iterdir():
+            if path.name not in keep:
+                path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let another process publish here. May be called again."""
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
+
+
+class Draft:
+    """One draft: an ``.npy`` file that grows chunk by chunk and is hashed as it grows."""
+
+    def __init__(self, path: Path, dim: int, dtype: str) -> None:
+        self._path = path
+        self._hash = hashlib.sha256()
+        self._file: BinaryIO = path.open("xb", buffering=0)
+        header = io.BytesIO()
+        np.lib.format.write_array_header_1_0(
+            header, {"descr": np.dtype(dtype).newbyteorder("<").str, "fortran_order": False, "shape": (dim,)}
+        )
+        self._write(header.getvalue())
+
+    @property
+    def name(self) -> str:
+        return self._path.name
+
+    def write(self, values: npt.NDArray[Any]) -> None:
+        """The next values, in the draft's dtype."""
+        self._write(values.data.cast("B"))
+
+    def finish(self) -> bytes:
+        """Make it durable; the file's SHA-256."""
+        os.fsync(self._file.fileno())
+        self._file.close()
+        sync_folder(self._path.parent)
+        return self._hash.digest()
+
+    def abandon(self) -> None:
+        """Delete it."""
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+    def _write(self, data: bytes | memoryview) -> None:
+        self._hash.update(data)
+        left = memoryview(data)
+        while left:
+            left = left[self._file.write(left) :]
+
+
+def _sha256(path: Path) -> bytes | None:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,50 @@
+"""The seed of each release's noise on disk: made once, durable before anything is drawn from it, erased when published."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+from dpaudit.errors import UsageError
+from dpaudit.randomness import KEY_BYTES, KeyedStream
+from dpaudit_mitigations.transport.durable_files import durable_write
+
+__all__ = ["Seeds"]
+
+
+class Seeds:
+    """Files ``NAME.seed`` of mode 0600 in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def make(self, name: str, seed: bytes | None = None) -> KeyedStream:
+        """The stream of a release that nothing has been drawn for: of the seed that is there, or of a new one.
+
+        Raises:
+            UsageError: it cannot be written, or the one there is damaged.
+        """
+        if not self._path(name).exists():
+            durable_write(self._path(name), seed or secrets.token_bytes(KEY_BYTES), replace=False)
+        return self.read(name)
+
+    def read(self, name: str) -> KeyedStream:
+        """The stream of a release that has been begun.
+
+        Raises:
+            UsageError: its seed is gone or damaged.
+        """
+        try:
+            return KeyedStream(self._path(name).read_bytes())
+        except (OSError, UsageError) as error:
+            raise UsageError(
+                f"release={name}: begun, and its seed is gone or damaged; noise is never drawn twice for one release, so it "
+                "cannot be finished"
+            ) from error
+
+    def erase(self, name: str) -> None:
+        """Delete the seed: a published release needs none. No promise about the disk's blocks."""
+        self._path(name).unlink(missing_ok=True)
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.seed"

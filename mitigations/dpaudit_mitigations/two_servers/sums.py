@@ -1,0 +1,33 @@
+"""Sums on the lattice in one pass over a chunk, compiled: query plus noise at server 1, plus more noise at server 2."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+__all__ = ["add_query", "add_steps"]
+
+jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False)
+
+
+@jit
+def add_query(noise, values, per_step, out):  # type: ignore[no-untyped-def]
+    """``out`` = nearest integers to ``values``·``per_step`` (a power of two: exact in float64) + ``noise``.
+
+    Returns the largest |sum|; only where that is below 2^31 does the int32 ``out`` hold the sums.
+    """
+    most = np.int64(0)
+    for i in range(noise.size):
+        total = np.int64(np.rint(np.float64(values[i]) * per_step)) + noise[i]
+        most = max(most, abs(total))
+        out[i] = np.int32(total)
+    return most
+
+
+@jit
+def add_steps(noise, steps, step, out):  # type: ignore[no-untyped-def]
+    """``out`` = ``step``·(``steps`` + ``noise``), exact in float64 below 2^53 steps; rounded if ``out`` is float32."""
+    for i in range(noise.size):
+        out[i] = np.float64(steps[i] + noise[i]) * step

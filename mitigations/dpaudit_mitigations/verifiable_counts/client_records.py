@@ -1,0 +1,92 @@
+"""Clients that commit to their own records, so that the prover cannot invent or drop any: one-hot vectors of proved bits.
+
+A client sends its record (commitments, a proof a bin, the blinding that opens their sum to 1) to the verifier, and the
+openings to the prover over a private channel. Both add them up; :class:`~.verifier.Verifier` then insists on the sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpaudit.errors import CheatingError, MessageError, UsageError
+from dpaudit.interfaces import Stream
+from dpaudit_mitigations.verifiable_counts.challenges import Challenges
+from dpaudit_mitigations.verifiable_counts.commitments import Opening, commit
+from dpaudit_mitigations.verifiable_counts.disjunctive import PROOF_BYTES, check_bit, prove_bit
+from dpaudit_mitigations.verifiable_counts.group import (
+    IDENTITY,
+    SIZE,
+    L,
+    add,
+    decode_points,
+    decode_scalar,
+    encode_scalar,
+    random_scalars,
+)
+from dpaudit_mitigations.verifiable_counts.terms import Terms
+
+__all__ = ["add_commitments", "add_openings", "check_record", "make_record"]
+
+
+def make_record(bin_number: int, terms: Terms, *, client: bytes, stream: Stream) -> tuple[bytes, list[Opening]]:
+    """The record of ``client`` (its authenticated name) in one bin, and its openings: for the prover alone.
+
+    Raises:
+        UsageError: no such bin.
+    """
+    if not 0 <= bin_number < terms.bins:
+        raise UsageError(f"bin_number={bin_number}: must be from 0 to bins − 1 = {terms.bins - 1}")
+    blindings = random_scalars(terms.bins, stream.child("blindings"))
+    openings = [Opening(int(at == bin_number), blinding) for at, blinding in enumerate(blindings)]
+    points = [opening.commitment for opening in openings]
+    challenges = _challenges(terms, client, points)
+    proofs = [
+        prove_bit(point, opening, challenges=challenges.fork(b"bin %d" % at), stream=stream.child("proof", at))
+        for at, (point, opening) in enumerate(zip(points, openings, strict=True))
+    ]
+    return b"".join([*points, *proofs, encode_scalar(sum(blindings))]), openings
+
+
+def check_record(record: bytes, terms: Terms, *, client: bytes) -> list[bytes]:
+    """The commitments, one a bin, of a record that holds one 1 and otherwise 0.
+
+    Raises:
+        MessageError: another length, or an encoding that is not canonical.
+        CheatingError: a proof does not hold, or the record is not of this client and session.
+    """
+    size = terms.bins * (SIZE + PROOF_BYTES) + SIZE
+    if len(record) != size:
+        raise MessageError(f"a record: {size} bytes are wanted")
+    cut = SIZE * terms.bins
+    points = decode_points(record[:cut])
+    challenges = _challenges(terms, client, points)
+    for at, point in enumerate(points):
+        proof = record[cut + at * PROOF_BYTES : cut + (at + 1) * PROOF_BYTES]
+        check_bit(point, proof, challenges=challenges.fork(b"bin %d" % at))
+    if add_commitments([[point] for point in points]) != [commit(1, decode_scalar(record[-SIZE:]))]:
+        raise CheatingError("a record: its commitments do not add up to one")
+    return points
+
+
+def add_commitments(records: Sequence[Sequence[bytes]]) -> list[bytes]:
+    """The sum of all clients' commitments, bin by bin."""
+    totals = [IDENTITY] * len(records[0]) if records else []
+    for record in records:
+        totals = [add(total, point) for total, point in zip(totals, record, strict=True)]
+    return totals
+
+
+def add_openings(records: Sequence[Sequence[Opening]]) -> list[Opening]:
+    """The sum of all clients' openings, bin by bin."""
+    return [
+        Opening(sum(opening.value for opening in bins), sum(opening.blinding for opening in bins) % L)
+        for bins in zip(*records, strict=True)
+    ]
+
+
+def _challenges(terms: Terms, client: bytes, points: Sequence[bytes]) -> Challenges:
+    challenges = Challenges(b"record")
+    challenges.absorb(b"terms", terms.encode())
+    challenges.absorb(b"client", client)
+    challenges.absorb(b"commitments", b"".join(points))
+    return challenges

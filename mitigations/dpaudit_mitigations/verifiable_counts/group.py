@@ -1,0 +1,136 @@
+"""The group ristretto255 (RFC 9496) by libsodium: strict encodings, sums of multiples, generators nobody chose.
+
+Points and scalars travel as 32 bytes. Points stay encoded; scalars are Python integers modulo the order ``L``. libsodium's
+operations on points take the same time whatever the scalar; Python's integers do not.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterable, Sequence
+
+import rbcl
+
+from dpaudit.errors import MessageError
+from dpaudit.interfaces import Stream
+
+__all__ = [
+    "IDENTITY",
+    "SIZE",
+    "VALUE_BASE",
+    "L",
+    "add",
+    "blinding_multiple",
+    "decode_point",
+    "decode_points",
+    "decode_scalar",
+    "decode_scalars",
+    "encode_scalar",
+    "encode_scalars",
+    "generator",
+    "multiple",
+    "random_scalar",
+    "random_scalars",
+    "sum_of_multiples",
+]
+
+SIZE = 32
+L = 2**252 + 27742317777372353535851937790883648493
+IDENTITY = bytes(SIZE)
+
+
+def decode_scalar(data: bytes) -> int:
+    """The scalar with this canonical encoding: 32 bytes, little-endian, below ``L``.
+
+    Raises:
+        MessageError: any other bytes.
+    """
+    value = int.from_bytes(data, "little")
+    if len(data) != SIZE or value >= L:
+        raise MessageError("a scalar: 32 bytes below the group's order are wanted")
+    return value
+
+
+def decode_point(data: bytes) -> bytes:
+    """``data`` if it is the canonical encoding of a point other than the identity.
+
+    The top bit is looked at here: libsodium 1.0.18 ignores it, so that each point would have two encodings.
+
+    Raises:
+        MessageError: it is not.
+    """
+    valid = len(data) == SIZE and data != IDENTITY and data[-1] < 128
+    if not (valid and rbcl.crypto_core_ristretto255_is_valid_point(data)):
+        raise MessageError("a point: the canonical encoding of a ristretto255 point but the identity is wanted")
+    return data
+
+
+def _pieces(data: bytes) -> list[bytes]:
+    if len(data) % SIZE:
+        raise MessageError("points or scalars: a multiple of 32 bytes is wanted")
+    return [data[at : at + SIZE] for at in range(0, len(data), SIZE)]
+
+
+def decode_points(data: bytes) -> list[bytes]:
+    """Points one after the other, each as :func:`decode_point` wants it."""
+    return [decode_point(piece) for piece in _pieces(data)]
+
+
+def decode_scalars(data: bytes) -> list[int]:
+    """Scalars one after the other, each as :func:`decode_scalar` wants it."""
+    return [decode_scalar(piece) for piece in _pieces(data)]
+
+
+def encode_scalar(value: int) -> bytes:
+    """``value`` modulo ``L``, 32 bytes."""
+    return (value % L).to_bytes(SIZE, "little")
+
+
+def encode_scalars(values: Iterable[int]) -> bytes:
+    """Several, one after the other."""
+    return b"".join(map(encode_scalar, values))
+
+
+def random_scalar(stream: Stream) -> int:
+    """A uniform scalar: 64 bytes of ``stream`` modulo ``L``, uniform up to 2^−259."""
+    return int.from_bytes(stream.bytes(64), "little") % L
+
+
+def random_scalars(count: int, stream: Stream) -> list[int]:
+    """``count`` of them."""
+    data = stream.bytes(64 * count)
+    return [int.from_bytes(data[at : at + 64], "little") % L for at in range(0, len(data), 64)]
+
+
+def add(first: bytes, second: bytes) -> bytes:
+    """The sum of two valid points (the identity is one)."""
+    return bytes(rbcl.crypto_core_ristretto255_add(first, second))
+
+
+def multiple(scalar: int, point: bytes) -> bytes:
+    """``scalar`` times a valid ``point``."""
+    return bytes(rbcl.crypto_scalarmult_ristretto255_allow_scalar_zero(encode_scalar(scalar), point))
+
+
+def blinding_multiple(scalar: int) -> bytes:
+    """``scalar`` times B, the group's own base point, which blinds every commitment."""
+    return bytes(rbcl.crypto_scalarmult_ristretto255_base_allow_scalar_zero(encode_scalar(scalar)))
+
+
+def sum_of_multiples(points: Sequence[bytes], scalars: Sequence[int]) -> bytes:
+    """Σ scalar·point over valid points; takes the same time whatever the scalars."""
+    total = IDENTITY
+    for point, scalar in zip(points, scalars, strict=True):
+        total = add(total, multiple(scalar, point))
+    return total
+
+
+@functools.lru_cache(maxsize=1024)
+def generator(name: str) -> bytes:
+    """A point whose logarithms nobody knows: SHA-512 of a domain string, mapped to the group (RFC 9496, 4.3.4)."""
+    digest = hashlib.sha512(b"dpaudit verifiable-counts v1 generator " + name.encode()).digest()
+    return bytes(rbcl.crypto_core_ristretto255_from_hash(digest))
+
+
+VALUE_BASE = generator("value")

@@ -1,0 +1,53 @@
+"""A whole session with both parties in this process: their own code, messages as bytes, nothing shared but the terms."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dpaudit.interfaces import Stream
+from dpaudit_mitigations.verifiable_counts.commitments import open_counts
+from dpaudit_mitigations.verifiable_counts.prover import Prover
+from dpaudit_mitigations.verifiable_counts.terms import Terms
+from dpaudit_mitigations.verifiable_counts.transcript import Transcript
+from dpaudit_mitigations.verifiable_counts.verifier import Verifier
+
+__all__ = ["Session", "run_session"]
+
+
+@dataclass(frozen=True)
+class Session:
+    """The released numbers, the transcript, and the seconds that each party took."""
+
+    released: list[int]
+    transcript: Transcript
+    prover_seconds: float
+    verifier_seconds: float
+
+    @property
+    def wire(self) -> int:
+        """Bytes of the three messages."""
+        t = self.transcript
+        return len(t.commitments) + len(t.challenge) + len(t.response)
+
+
+def run_session(counts: Sequence[int], *, coins: int, stream: Stream) -> Session:
+    """Release ``counts`` with ``coins`` coins each; prover and verifier have streams of their own."""
+    of_verifier, of_prover = stream.child("verifier"), stream.child("prover")
+    terms = Terms.fresh(bins=len(counts), coins=coins, stream=of_verifier.child("session"))
+    times = [time.perf_counter()]
+    prover = Prover(terms, open_counts(counts, stream=of_prover.child("counts")), stream=of_prover)
+    commitments = prover.commit()
+    times.append(time.perf_counter())
+    verifier = Verifier(terms, stream=of_verifier)
+    challenge = verifier.challenge(commitments)
+    times.append(time.perf_counter())
+    response = prover.respond(challenge)
+    times.append(time.perf_counter())
+    released = verifier.check(response)
+    times.append(time.perf_counter())
+    committing, challenging, responding, checking = (b - a for a, b in itertools.pairwise(times))
+    transcript = Transcript(terms, commitments, challenge, response)
+    return Session(released, transcript, committing + responding, challenging + checking)

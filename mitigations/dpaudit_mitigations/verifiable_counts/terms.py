@@ -1,0 +1,88 @@
+"""What prover and verifier agree on before they start, and how it lays the coins out in rows and blocks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import UsageError
+from dpaudit.interfaces import Stream
+from dpaudit_mitigations.verifiable_counts.commitments import GROUPED
+
+__all__ = ["MOST_BINS", "MOST_COINS", "MOST_IN_ALL", "SESSION_BYTES", "Terms"]
+
+SESSION_BYTES = 32
+MOST_BINS = 1 << 16
+MOST_COINS = 1 << 24
+MOST_IN_ALL = 1 << 26
+_WIDEST = 128
+_BLOCK = 64
+
+
+@dataclass(frozen=True)
+class Terms:
+    """One session: ``bins`` counts, each with ``coins`` fair coins (an even number) less their mean.
+
+    ``session`` is 32 bytes that the verifier never uses twice. The coins of a bin fill whole rows of ``columns`` bits, in
+    order; what is left of its last row counts for nothing. Blocks of up to 64 rows are proved together.
+    """
+
+    session: bytes
+    bins: int
+    coins: int
+
+    def __post_init__(self) -> None:
+        """Check.
+
+        Raises:
+            UsageError: a number out of range, odd coins, or a session that is not 32 bytes.
+        """
+        if not (isinstance(self.session, bytes) and len(self.session) == SESSION_BYTES):
+            raise UsageError(f"session: must be {SESSION_BYTES} bytes; Terms.fresh(…) draws them")
+        if type(self.bins) is not int or not 1 <= self.bins <= MOST_BINS:
+            raise UsageError(f"bins={self.bins}: must be from 1 to {MOST_BINS:,}")
+        if type(self.coins) is not int or not 2 <= self.coins <= MOST_COINS or self.coins % 2:
+            raise UsageError(f"coins={self.coins}: must be even, from 2 to {MOST_COINS:,}, so that their mean is whole")
+        if self.bins * self.coins > MOST_IN_ALL:
+            raise UsageError(
+                f"bins={self.bins}, coins={self.coins}: more than {MOST_IN_ALL:,} coins in all; this protocol is for counts "
+                "and small histograms; use joint-seeds, or sessions of fewer bins"
+            )
+
+    @classmethod
+    def fresh(cls, *, bins: int, coins: int, stream: Stream) -> Terms:
+        """Terms with a session drawn from the verifier's ``stream``."""
+        return cls(stream.bytes(SESSION_BYTES), bins, coins)
+
+    @cached_property
+    def rows_a_bin(self) -> int:
+        """About as many as make bases and rows cost the same, a row costing three times a base."""
+        widest = max(GROUPED, min(_WIDEST, round(math.sqrt(3 * self.bins * self.coins))))
+        return -(-self.coins // widest)
+
+    @cached_property
+    def columns(self) -> int:
+        return -(-self.coins // (self.rows_a_bin * GROUPED)) * GROUPED
+
+    @property
+    def rows(self) -> int:
+        return self.bins * self.rows_a_bin
+
+    @property
+    def blocks(self) -> list[slice]:
+        """The rows of each block."""
+        return [slice(at, min(at + _BLOCK, self.rows)) for at in range(0, self.rows, _BLOCK)]
+
+    def in_rows(self, per_coin: npt.NDArray[np.uint8], *, rest: int) -> npt.NDArray[np.uint8]:
+        """Numbers a coin, shape (bins, coins), laid out as (rows, columns), ``rest`` where there is no coin."""
+        out = np.full((self.bins, self.rows_a_bin * self.columns), rest, dtype=np.uint8)
+        out[:, : self.coins] = per_coin
+        return out.reshape(self.rows, self.columns)
+
+    def encode(self) -> bytes:
+        """All of them, 48 bytes."""
+        return self.session + self.bins.to_bytes(8, "little") + self.coins.to_bytes(8, "little")

@@ -1,0 +1,143 @@
+"""A session's transcript as a file, and what anybody can tell from it offline: ``dpaudit verify transcript``."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpaudit.accounting.binomial import binomial_epsilon
+from dpaudit.errors import CheatingError, MessageError, UsageError
+from dpaudit.randomness import KeyedStream
+from dpaudit.types import TranscriptVerdict, to_dict
+from dpaudit_mitigations.verifiable_counts.messages import Commitments, Response
+from dpaudit_mitigations.verifiable_counts.terms import SESSION_BYTES, Terms
+from dpaudit_mitigations.verifiable_counts.verifier import check_session
+
+__all__ = ["KIND", "LARGEST_TRANSCRIPT", "Transcript", "verify"]
+
+KIND = "verifiable-counts"
+LARGEST_TRANSCRIPT = 1 << 28
+_VERSION = 1
+_DELTA = 1e-10
+_FIELDS = {"transcript", "version", "session", "bins", "coins", "commitments", "challenge", "response"}
+_LIMITS = (
+    "prover and verifier cheating together (the verifier's challenge is what it says it drew); that the committed counts are "
+    "true, unless clients committed to them; that this is the session you think (compare its id with the verifier's), or "
+    "that earlier ones were not broken off until one pleased; that the prover told somebody its coins, or hid a "
+    "message in its blindings: with this transcript that somebody knows the noise"
+)
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """The terms and the three messages. Holds no secret of an honest prover."""
+
+    terms: Terms
+    commitments: bytes
+    challenge: bytes
+    response: bytes
+
+    def encode(self) -> bytes:
+        """One line of JSON with sorted keys, payloads in base64: the only encoding that is read back."""
+        document = {
+            "transcript": KIND,
+            "version": _VERSION,
+            "session": self.terms.session.hex(),
+            "bins": self.terms.bins,
+            "coins": self.terms.coins,
+            "commitments": base64.b64encode(self.commitments).decode(),
+            "challenge": base64.b64encode(self.challenge).decode(),
+            "response": base64.b64encode(self.response).decode(),
+        }
+        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+
+    def write(self, path: Path) -> None:
+        """Write it to a new file.
+
+        Raises:
+            UsageError: the file exists, or cannot be written.
+        """
+        try:
+            with path.open("xb") as file:
+                file.write(self.encode())
+        except OSError as error:
+            raise UsageError(f"transcript={path}: cannot be written ({error.strerror}); give a new path") from error
+
+    @classmethod
+    def decode(cls, data: bytes) -> Transcript:
+        """The transcript with this encoding; messages are decoded no further than base64.
+
+        Raises:
+            MessageError: not one line of JSON with exactly these fields, or not written as :meth:`encode` writes it.
+        """
+        try:
+            document: Any = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise MessageError("not JSON") from error
+        if not isinstance(document, dict) or set(document) != _FIELDS:
+            raise MessageError(f"the fields {', '.join(sorted(_FIELDS))} are wanted, and no others")
+        if document["transcript"] != KIND or document["version"] != _VERSION:
+            raise MessageError(f"a transcript of {KIND}, version {_VERSION}, is wanted")
+        try:
+            terms = Terms(bytes.fromhex(document["session"]), document["bins"], document["coins"])
+        except (TypeError, ValueError) as error:
+            raise MessageError(f"terms out of range: {SESSION_BYTES} hex bytes, whole bins and coins") from error
+        largest = max(Commitments.size(terms), Response.size(terms))
+        try:
+            messages = [_payload(document[name], most=largest) for name in ("commitments", "challenge", "response")]
+        except (TypeError, ValueError, binascii.Error) as error:
+            raise MessageError("a message that is not base64, or too long") from error
+        transcript = cls(terms, *messages)
+        if transcript.encode() != data:
+            raise MessageError("not written as this program writes transcripts")
+        return transcript
+
+
+def verify(path: Path) -> TranscriptVerdict:
+    """Check every commitment, proof and opening of the transcript at ``path``; needs no secret and trusts nothing in it.
+
+    Whatever it finds in the file, it answers with a verdict. ``details`` holds the terms, the released numbers and the exact
+    ε at δ = 1e-10 for neighbours of which one bin differs by one.
+
+    Raises:
+        UsageError: the file cannot be read, or is larger than 256 MiB.
+    """
+    data = _read(path)
+    details: dict[str, Any] = {}
+    try:
+        transcript = Transcript.decode(data)
+        terms = transcript.terms
+        details |= {"session": terms.session.hex(), "bins": terms.bins, "coins": terms.coins}
+        released = check_session(
+            terms, transcript.commitments, transcript.challenge, transcript.response, stream=KeyedStream.fresh()
+        )
+    except (CheatingError, MessageError) as error:
+        return TranscriptVerdict(kind=KIND, holds=False, says=str(error), cannot_rule_out=_LIMITS, details=details)
+    epsilon = binomial_epsilon(_DELTA, coins=terms.coins)
+    details |= to_dict({"released": released, "delta": _DELTA, "epsilon": epsilon})
+    says = (
+        f"each of {terms.bins:,} released numbers is a committed count plus the heads among {terms.coins:,} coins, less "
+        f"{terms.coins // 2:,}; every coin is a committed bit flipped by the verifier (session {terms.session.hex()})"
+    )
+    return TranscriptVerdict(kind=KIND, holds=True, says=says, cannot_rule_out=_LIMITS, details=details)
+
+
+def _payload(text: Any, *, most: int) -> bytes:
+    if not isinstance(text, str) or len(text) > 4 * (most // 3 + 1):
+        raise ValueError("a message of another length")
+    return base64.b64decode(text, validate=True)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_TRANSCRIPT + 1)
+    except OSError as error:
+        raise UsageError(f"transcript={path}: cannot be read ({error.strerror}); give a transcript's file") from error
+    if len(data) > LARGEST_TRANSCRIPT:
+        raise UsageError(f"transcript={path}: larger than {LARGEST_TRANSCRIPT:,} bytes; that is no transcript of ours")
+    return data

@@ -1,0 +1,84 @@
+"""Joint seeds: seconds a candidate and party, wire and memory; against one float32 Gaussian draw of as many values."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from dpaudit.randomness import KeyedStream
+from dpaudit_mitigations.joint_seeds.derivation import cores, derived_noise, vector_digest
+from dpaudit_mitigations.joint_seeds.server import Server
+from dpaudit_mitigations.joint_seeds.session import run_session
+from dpaudit_mitigations.joint_seeds.terms import Terms
+from dpaudit_mitigations.joint_seeds.transcript import verify, write
+from dpaudit_mitigations.joint_seeds.verifier import Verifier
+
+
+def peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def timed(name: str, work):
+    wall, cpu = time.perf_counter(), time.process_time()
+    result = work()
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    print(f"{name:<44}{wall:>9.2f}{cpu:>9.2f}{peak():>11.0f}", flush=True)
+    return result, wall
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dim", type=float, default=39e6)
+    parser.add_argument("--candidates", type=int, default=10)
+    options = parser.parse_args()
+    dim, scale, stream = int(options.dim), 2.0**24, KeyedStream.from_seed("bench")
+    vector_digest("noise", derived_noise(bytes(32), dim=10, scale=scale), dim=10)  # compiles
+    print(f"{platform.machine()}, {cores()} cores, {dim:,} coordinates, {options.candidates} candidates")
+    print(f"{'':<44}{'wall s':>9}{'CPU s':>9}{'peak MiB':>11}")
+    noise = derived_noise(bytes(32), dim=dim, scale=scale)
+    _, one = timed("a candidate: drawn and hashed, 1 thread", lambda: vector_digest("noise", noise, dim=dim))
+    timed(f"the same, {cores()} threads", lambda: vector_digest("noise", noise, dim=dim, threads=cores()))
+
+    keys = [Ed25519PrivateKey.from_private_bytes(stream.child("key", i).bytes(32)) for i in range(2)]
+    server, verifier = (key.public_key().public_bytes_raw() for key in keys)
+    terms = Terms(
+        candidates=options.candidates, dim=dim, scale=scale, granularity=2.0**-24, server=server, verifier=verifier
+    )
+    steps = np.zeros(dim, np.int64)
+    steps += 1  # touched, so that it counts
+    parties = (
+        Server(steps, terms=terms, key=keys[0], stream=stream.child("server"), threads=cores()),
+        Verifier(terms=terms, key=keys[1], stream=stream.child("verifier"), threads=cores()),
+    )
+    session, _ = timed(f"a session: query and release held, {cores()} threads", lambda: run_session(*parties))
+    print("  seconds " + ", ".join(f"{name} {taken:.2f}" for name, taken in session.seconds.items()))
+    print(f"  wire {session.wire:,} bytes, of which messages {session.wire - session.release.nbytes:,}")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "transcript.json"
+        write(session.record, path)
+        print(f"  transcript {path.stat().st_size:,} bytes")
+        verdict, _ = timed(f"dpaudit verify transcript, {cores()} threads", lambda: verify(path))
+        assert verdict.holds
+
+    import torch
+
+    from dpaudit.noise.gaussian import Gaussian
+
+    torch.set_num_threads(1)
+    draw = Gaussian(sigma=1.0)
+    draw.sample(1, 1000, stream=stream)
+    _, gaussian = timed(
+        "for comparison: a float32 Gaussian draw", lambda: draw.sample(1, dim, stream=stream, dtype=torch.float32)
+    )
+    print(f"a candidate on one thread takes {one / gaussian:.1f} times that draw")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""Secure aggregation against Flower's SecAgg+, in one run on one machine. `make flower`; `--dim` for a smaller one.
+
+Flower runs in an environment of its own ($DPAUDIT_ENVS/flower or .envs/flower, which `make envs` makes) with its own code in
+the leanest setting there is: one process, messages handed over as objects (see tests/peers/flower_rounds.py). Ours runs
+the same round on the same vectors twice: in one process with every message framed, hashed, parsed and counted, and as
+four processes over mutual TLS from their start to the published file on disk. Flower's sum is stochastically rounded to 22
+bits; ours is exact on the grid. Flower's masks come from a 32-bit seed (numpy's Mersenne Twister), ours from AES-256.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from dpaudit.randomness import KeyedStream
+from dpaudit_mitigations.secure_aggregation.noise import NoiseShare
+from dpaudit_mitigations.secure_aggregation.ring import FixedPoint
+from dpaudit_mitigations.secure_aggregation.simulation import simulate
+from dpaudit_mitigations.transport.certificates import make_authority
+
+sys.path.insert(0, str(Path(__file__).parent / "peers"))
+PARTIES = ("alice", "bob", "carol")
+PIECE = 1 << 20
+SIGMA = 0.01  # of a party's noise, in the values' unit
+
+
+def updates_of(dim: int, seed: int) -> list[np.ndarray]:
+    """The same vectors that Flower gets: float32 in [-1, 1)."""
+    return [np.random.default_rng([seed, i]).random(dim, np.float32) * 2 - 1 for i in range(len(PARTIES))]
+
+
+def on_grid(updates: list[np.ndarray], granularity: float, at: int) -> np.ndarray:
+    """A piece of the exact sum: whole steps, added as 64-bit integers."""
+    pieces = (np.rint(u[at : at + PIECE].astype(np.float64) / granularity).astype(np.int64) for u in updates)
+    return sum(pieces) * granularity
+
+
+def exact(total: np.ndarray, updates: list[np.ndarray], granularity: float) -> bool:
+    return all(
+        np.array_equal(total[at : at + PIECE], on_grid(updates, granularity, at)) for at in range(0, len(total), PIECE)
+    )
+
+
+def flower(dim: int, seed: int, threshold: int) -> dict:
+    """Both of Flower's rounds, in a process of its environment."""
+    python = Path(os.environ.get("DPAUDIT_ENVS", ".envs")) / "flower" / "bin" / "python"
+    if not python.exists():
+        sys.exit(f"{python}: no such environment; make envs, or set DPAUDIT_ENVS")
+    program = [str(python), str(Path(__file__).parent / "peers" / "flower_rounds.py")]
+    options = ["--dim", str(dim), "--clients", str(len(PARTIES)), "--threshold", str(threshold), "--seed", str(seed)]
+    return json.loads(subprocess.run([*program, *options], check=True, capture_output=True, text=True).stdout)
+
+
+def simulated(updates: list[np.ndarray], *, sigma: float, seed: int, threshold: int) -> dict:
+    """One process: encoding, masking, framing, checking, unmasking, decoding."""
+    dim, stream = len(updates[0]), KeyedStream.from_seed(seed)
+    point = FixedPoint.finest(bits=32, parties=len(updates), bound=1.0, sigma=sigma, length=dim)
+    share = NoiseShare(law="discrete-gaussian", sigma=sigma, granularity=point.granularity) if sigma else None
+
+    def made(i: int):
+        noise = share.drawer(stream.child("noise", i)) if share else None
+        return lambda: point.encode(updates[i], noise=noise)
+
+    began, used = time.perf_counter(), time.process_time()
+    outcome = simulate([made(i) for i in range(len(updates))], length=dim, bits=32, stream=stream, threshold=threshold)
+    total = point.decode(outcome.total)
+    seconds, processor = time.perf_counter() - began, time.process_time() - used
+    uploaded = sum(outcome.sent.values()) / len(updates)
+    return {
+        "seconds": seconds,
+        "processor": processor,
+        "exact": sigma == 0 and exact(total, updates, point.granularity),
+        "rms": float(np.std(total[:PIECE] - on_grid(updates, point.granularity, 0))) / (sigma or 1.0),
+        "bytes": uploaded / dim,
+    }
+
+
+def processes(updates: list[np.ndarray], *, threshold: int) -> dict:
+    """An aggregator and three contributors over mutual TLS on loopback; seconds from the contributors' start to the end."""
+    terms = [
+        "--parties",
+        ",".join(PARTIES),
+        "--threshold",
+        str(threshold),
+        "--bound",
+        "1",
+        "--sigma",
+        "0",
+        "--round",
+        "bench",
+    ]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_authority(folder / "c", ["aggregator", *PARTIES])
+        for party, update in zip(PARTIES, updates, strict=True):
+            np.save(folder / f"{party}.npy", update)
+
+        def start(command: str, party: str, *more: str) -> subprocess.Popen:
+            where = ["--identity", f"c/{party}", "--journal", f"j-{party}"]
+            program = [sys.executable, "-m", "dpaudit", "serve", command, *where, *terms, *more]
+            with (folder / f"{party}.log").open("w") as log:
+                return subprocess.Popen(program, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True)
+
+        server = start("aggregate", "aggregator", "--dim", str(len(updates[0])), "--out", "sum.npy")
+        first = json.loads(server.stdout.readline())
+        began, used = time.perf_counter(), children()
+        others = [start("contribute", p, "--peer", first["address"], "--input", f"{p}.npy") for p in PARTIES]
+        assert server.wait(600) == 0
+        seconds = time.perf_counter() - began
+        assert [other.wait(60) for other in others] == [0] * len(others)
+        for process in (server, *others):
+            process.stdout.close()
+        lines = [json.loads(line) for line in (folder / "aggregator.log").read_text().splitlines()]
+        moments = {(x.get("method"), x["outcome"]): datetime.fromisoformat(x["time"]) for x in reversed(lines)}
+        joined = moments[None, "published"] - moments["join", "served"]
+        total = np.load(folder / "sum.npy", mmap_mode="r")
+        right = exact(total, updates, first["granularity"])
+        spent = children() - used
+        return {"seconds": seconds, "joined": joined.total_seconds(), "processor": spent, "exact": right}
+
+
+def children() -> float:
+    """Processor seconds of all processes that this one has waited for."""
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--dim", type=int, default=39_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threshold", type=int, default=2)
+    given = parser.parse_args()
+    theirs = flower(given.dim, given.seed, given.threshold)
+    updates = updates_of(given.dim, given.seed)
+    ours = simulated(updates, sigma=0.0, seed=given.seed, threshold=given.threshold)
+    noisy = simulated(updates, sigma=SIGMA, seed=given.seed, threshold=given.threshold)
+    wired = processes(updates, threshold=given.threshold)
+    secagg = theirs["secagg+"]["seconds"]
+    print(
+        f"n=3, threshold={given.threshold}, d={given.dim:,} float32, seed {given.seed}; "
+        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+    )
+    print(
+        f"flwr {theirs['flwr']} (numpy {theirs['numpy']}, python {theirs['python']}); dpaudit {version('dpaudit')} "
+        f"(numpy {np.__version__}, python {platform.python_version()}, cryptography {version('cryptography')})\n"
+    )
+    print(f"{'':58}{'seconds':>9}{'of SecAgg+':>12}{'CPU s':>8}  the sum")
+
+    def row(name: str, seconds: float, processor: float | None, says: str) -> None:
+        cpu = "" if processor is None else f"{processor:.2f}"
+        print(f"{name:58}{seconds:9.2f}{seconds / secagg:12.3f}{cpu:>8}  {says}")
+
+    level = theirs["level"]
+    for name, key in (("Flower, plain round, no masks", "plain"), ("Flower, SecAgg+", "secagg+")):
+        row(
+            name,
+            theirs[key]["seconds"],
+            theirs[key]["processor"],
+            f"mean off by {theirs[key]['worst_error']:.2g} at most (a level is {level:.2g})",
+        )
+    row(
+        "ours, one process",
+        ours["seconds"],
+        ours["processor"],
+        f"exact: {ours['exact']}; {ours['bytes']:.3f} bytes a coordinate and party",
+    )
+    row(
+        "ours, one process, exact discrete Gaussian noise added",
+        noisy["seconds"],
+        noisy["processor"],
+        f"noise {noisy['rms']:.3f}σ; √3 is 1.732",
+    )
+    row("ours, four processes over mTLS, from all joined to disk", wired["joined"], None, f"exact: {wired['exact']}")
+    row(
+        "  the same from the start of the processes",
+        wired["seconds"],
+        wired["processor"],
+        "with loading, encoding and Python's own start",
+    )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"\npeak memory: Flower {theirs['peak_gib']:.1f} GiB, ours {peak:.1f} GiB (all parties in one process)")
+    good = theirs["secagg+"]["worst_error"] <= 2 * level and ours["exact"] and wired["exact"]
+    sys.exit(0 if good else "a sum is wrong")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Verifiable counts: coins proved and verified a CPU second of one core, beside one disjunctive proof a coin.
+
+    OMP_NUM_THREADS=1 python tests/bench_verifiable_counts.py
+
+CPU seconds of this process, medians of sessions in turn; bases and tables are made before the clock starts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+from dpaudit.accounting.binomial import binomial_coins
+from dpaudit.randomness import KeyedStream
+from dpaudit_mitigations.verifiable_counts.challenges import Challenges
+from dpaudit_mitigations.verifiable_counts.commitments import open_counts
+from dpaudit_mitigations.verifiable_counts.disjunctive import check_bit, prove_bit
+from dpaudit_mitigations.verifiable_counts.prover import Prover
+from dpaudit_mitigations.verifiable_counts.terms import Terms
+from dpaudit_mitigations.verifiable_counts.verifier import Verifier
+
+SEED = KeyedStream.from_seed("bench")
+TARGET = 5_000
+
+
+def timed(call: Callable[[], Any]) -> tuple[Any, float]:
+    began = time.process_time()
+    out = call()
+    return out, time.process_time() - began
+
+
+def session(bins: int, coins: int, stream: KeyedStream) -> tuple[float, float, int]:
+    """CPU seconds of prover and verifier, and bytes of all messages."""
+    terms = Terms.fresh(bins=bins, coins=coins, stream=stream.child("session"))
+    prover = Prover(terms, open_counts([100] * bins, stream=stream.child("counts")), stream=stream.child("prover"))
+    verifier = Verifier(terms, stream=stream.child("verifier"))
+    first, committing = timed(prover.commit)
+    second, challenging = timed(lambda: verifier.challenge(first))
+    third, responding = timed(lambda: prover.respond(second))
+    _, checking = timed(lambda: verifier.check(third))
+    return committing + responding, challenging + checking, len(first) + len(second) + len(third)
+
+
+def one_by_one(count: int, stream: KeyedStream) -> tuple[float, float, int]:
+    """The same for a commitment and a disjunctive proof a coin."""
+    challenges = Challenges(b"bench")
+    openings = open_counts([i % 2 for i in range(count)], stream=stream.child("openings"))
+
+    def prove() -> list[tuple[bytes, bytes]]:
+        out = []
+        for number, opening in enumerate(openings):
+            point = opening.commitment
+            proof = prove_bit(point, opening, challenges=challenges, stream=stream.child(number))
+            out.append((point, proof))
+        return out
+
+    proved, proving = timed(prove)
+    _, checking = timed(lambda: [check_bit(point, proof, challenges=challenges) for point, proof in proved])
+    return proving, checking, 160 * count
+
+
+def row(name: str, coins: int, runs: list[tuple[float, float, int]]) -> float:
+    proving, checking = (statistics.median(run[i] for run in runs) for i in (0, 1))
+    both = coins / (proving + checking)
+    print(
+        f"{name:34}{coins / proving:10,.0f}{coins / checking:10,.0f}{both:10,.0f}{runs[0][2] / coins:9.2f}", flush=True
+    )
+    return both
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=9)
+    repeats = parser.parse_args().repeats
+    least, most = binomial_coins(1.0, 1e-10), binomial_coins(0.1, 1e-10)
+    shapes = [(1, least + least % 2), (1, 332), (1, most + most % 2), (1, 28_452), (16, 332), (256, 166), (64, 2_652)]
+    for bins, coins in shapes:
+        session(bins, coins, SEED)  # bases, tables
+    print(f"coins a CPU second and core{'':7}{'proved':>10}{'verified':>10}{'both':>10}{'bytes':>9}")
+    alone = row("one proof a coin, 300", 300, [one_by_one(300, SEED.child(i)) for i in range(repeats)])
+    for bins, coins in shapes:
+        runs = [session(bins, coins, SEED.child(bins, coins, i)) for i in range(repeats)]
+        both = row(f"{bins} × {coins:,}", bins * coins, runs)
+        print(f"{'':34}{both / alone:9.1f} × one by one, {'above' if both >= TARGET else 'BELOW'} {TARGET:,}")
+
+
+if __name__ == "__main__":
+    main()

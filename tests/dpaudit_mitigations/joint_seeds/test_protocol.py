@@ -1,0 +1,505 @@
+"""The two state machines: honest sessions, every way to cheat and how often it succeeds, messages that do not belong."""
+
+import hashlib
+import secrets
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from dpaudit.errors import CheatingError, MessageError, PeerError, UsageError
+from dpaudit.stats import clopper_pearson
+from dpaudit_mitigations.joint_seeds.checks import candidate_noise, noise_commitment
+from dpaudit_mitigations.joint_seeds.commitments import joint_key, labelled_hash
+from dpaudit_mitigations.joint_seeds.derivation import vector_blocks
+from dpaudit_mitigations.joint_seeds.encoding import decode, encode
+from dpaudit_mitigations.joint_seeds.messages import open_frame
+from dpaudit_mitigations.joint_seeds.server import Server
+from dpaudit_mitigations.joint_seeds.specimens import SubstitutingServer
+from dpaudit_mitigations.joint_seeds.terms import FIRST, Terms
+from dpaudit_mitigations.joint_seeds.transcript import verify, write
+from dpaudit_mitigations.joint_seeds.verifier import Verifier
+
+K = 4
+
+
+def whole(vector):
+    return vector(0)
+
+
+def test_an_honest_session_at_a_hundred_thousand_coordinates(pair):
+    steps = np.random.default_rng(1).integers(-(2**30), 2**30, 100_000)
+    both = pair(candidates=3, dim=100_000, steps=steps, threads=2)
+    session = both.run()
+    assert session.outcome == "complete"
+    noise = session.release * 2.0**24 - steps
+    assert np.array_equal(noise, whole(both.server.noise(session.record.used)))
+    assert scipy.stats.kstest(noise / 2**24, "norm").pvalue > 1e-3
+    assert session.wire > 800_000
+    assert session.seconds["total"] == pytest.approx(session.seconds["server"] + session.seconds["verifier"])
+
+
+def test_nobody_chooses_the_candidate_and_no_two_sessions_share_noise(pair):
+    used, seen = np.zeros(K), set()
+    for tag in range(300):
+        session = pair(("use", tag)).run()
+        used[session.record.used] += 1
+        seen.add(session.release.tobytes())
+    assert scipy.stats.chisquare(used).pvalue > 1e-3
+    assert len(seen) == 300
+
+
+class HalfVerifier(Verifier):
+    """Known bad: derives only half of the candidates again."""
+
+    def wrong(self):
+        half = np.random.default_rng(int.from_bytes(self.record.session[:8], "big")).permutation(K)[: K // 2]
+        return tuple(bad and i in half for i, bad in enumerate(super().wrong()))
+
+
+def caught(pair, runs, **options):
+    count = 0
+    for tag in range(runs):
+        substitute = np.full(4, tag, np.int64)
+        both = pair(("cheat", tag), server=SubstitutingServer, candidate=tag % K, substitute=substitute, **options)
+        session = both.run()
+        assert session.outcome in ("complete", "caught")
+        assert (session.outcome == "complete") == (session.release is not None)
+        if session.release is not None and "verifier" not in options:
+            assert session.record.used == tag % K
+            assert np.array_equal(session.release * 2.0**24, both.steps + substitute)
+        count += session.outcome == "caught"
+    return clopper_pearson(count, runs, confidence=0.999)
+
+
+def test_a_substituted_candidate_is_caught_with_probability_one_less_one_kth(pair):
+    interval = caught(pair, 2400)
+    assert interval.low <= 1 - 1 / K <= interval.high
+    assert interval.high - interval.low < 0.06
+
+
+def test_the_interval_sees_a_verifier_that_derives_half(pair):
+    assert caught(pair, 300, verifier=HalfVerifier).high < 1 - 1 / K
+
+
+class Grinder(Server):
+    """Draws its share again when it has seen the verifier's, to push the first coordinate up."""
+
+    adapts: tuple = tuple(range(K))
+
+    def candidate_key(self, index):
+        if not hasattr(self, "ground"):
+            self.ground = set()
+        if index in self.adapts and index not in self.ground:
+            self.ground.add(index)
+            tries = [hashlib.sha512(self._shares[index] + bytes([t])).digest() for t in range(16)]
+            keys = [joint_key(self.record.session, index, share, self._theirs[index]) for share in tries]
+            self._shares[index] = tries[int(np.argmax([whole(candidate_noise(key, self._terms))[0] for key in keys]))]
+        return super().candidate_key(index)
+
+
+class OneGrinder(Grinder):
+    adapts = (2,)
+
+
+class Constant(Server):
+    """Gives its shares no randomness at all, before it has seen anything: that is allowed, and does not help it."""
+
+    def share(self, index):
+        return bytes(64)
+
+
+class NoCommitments(Verifier):
+    """Known bad: a protocol without commitments to shares; it only derives the noise of what it is shown."""
+
+    def wrong(self):
+        record, opened = self.record, self.record.bodies["openings"]
+        return tuple(
+            i != record.used and self.noise_of(i, server, verifier) != record.bodies["noises"]["noises"][i]
+            for i, (server, verifier) in enumerate(zip(opened["server"], opened["verifier"], strict=True))
+        )
+
+    def noise_of(self, index, server, verifier):
+        key = joint_key(self.record.session, index, server, verifier)
+        noise = candidate_noise(key, self.record.terms)
+        return noise_commitment(self.record.session, index, key, noise, self.record.terms, threads=1)
+
+
+def first_noise(sessions, pair):
+    return np.array([s.release[0] for s in sessions if s.release is not None])  # the first step is 0, σ = 1
+
+
+def test_a_biased_seed_share_biases_nothing_and_is_caught_when_it_adapts(pair):
+    known_bad = [pair(("grind", t), server=Grinder, verifier=NoCommitments).run() for t in range(60)]
+    assert {s.outcome for s in known_bad} == {"complete"}
+    assert first_noise(known_bad, pair).mean() > 1.3  # the mean of the largest of 16 normals is 1.77
+    ours = [pair(("grind", t), server=Grinder).run() for t in range(60)]
+    assert {s.outcome for s in ours} == {"caught"}
+    one = [pair(("grind", t), server=OneGrinder).run() for t in range(200)]
+    interval = clopper_pearson(sum(s.outcome == "caught" for s in one), 200, confidence=0.999)
+    assert interval.low <= 1 - 1 / K <= interval.high
+    constant = [pair(("constant", t), server=Constant).run() for t in range(400)]
+    assert {s.outcome for s in constant} == {"complete"}
+    assert scipy.stats.kstest(first_noise(constant, pair), "norm").pvalue > 1e-3
+    assert scipy.stats.kstest(first_noise(known_bad, pair), "norm").pvalue < 1e-6  # the test of the test
+
+
+class Equivocator(Server):
+    """Opens another share than the one it committed to."""
+
+    def openings(self):
+        opened = dict(super().openings())
+        first = next(i for i, share in enumerate(opened[self.side]) if share is not None)
+        opened[self.side] = [secrets.token_bytes(64) if i == first else x for i, x in enumerate(opened[self.side])]
+        return opened
+
+    side = "server"
+
+
+class OtherEquivocator(Equivocator):
+    """Puts words into the verifier's mouth."""
+
+    side = "verifier"
+
+
+class Shifter(Server):
+    """Opens candidate i's shares as candidate j's."""
+
+    def openings(self):
+        opened = dict(super().openings())
+        i, j = (n for n in range(K) if n != self.record.used and n != (self.record.used + 1) % K)
+        for name, shares in opened.items():
+            swapped = list(shares)
+            swapped[i], swapped[j] = shares[j], shares[i]
+            opened[name] = swapped
+        return opened
+
+
+@pytest.mark.parametrize("server", [Equivocator, OtherEquivocator, Shifter])
+def test_equivocation_is_caught(pair, server):
+    for tag in range(10):
+        session = pair(tag, server=server).run()
+        assert session.outcome == "caught"
+        assert session.release is None
+
+
+class Hider(Server):
+    """Opens the used candidate, or fails to open another: no session goes on from there."""
+
+    def openings(self):
+        opened = {name: list(shares) for name, shares in super().openings().items()}
+        opened["server"][self.record.used if self.tells else (self.record.used + 1) % K] = (
+            bytes(64) if self.tells else None
+        )
+        return opened
+
+    tells = False
+
+
+class Teller(Hider):
+    tells = True
+
+
+class PickyServer(Server):
+    """Goes silent when the coin chose what it does not want: selective abort."""
+
+    def openings(self):
+        if self.record.used != 0:
+            raise PeerError("gone")
+        return super().openings()
+
+
+class Chooser(Server):
+    """Goes silent when no candidate pleases it, before it commits to them."""
+
+    def candidate_key(self, index):
+        raise PeerError("gone")
+
+
+@pytest.mark.parametrize(("server", "missing"), [(PickyServer, "openings"), (Chooser, "noises")])
+def test_going_silent_is_on_record_as_cheating(pair, server, missing):
+    outcomes = set()
+    for tag in range(12):
+        session = pair(tag, server=server).run()
+        outcomes.add(session.outcome)
+        if session.outcome == "aborted":
+            assert session.release is None
+            assert session.record.bodies["abort"]["missing"] == missing
+            following = session.record.terms.after(session.record.head)
+            assert (following.sequence, following.previous) == (1, session.record.head)
+    assert outcomes == ({"aborted", "complete"} if server is PickyServer else {"aborted"})
+
+
+def test_openings_of_the_wrong_candidates_are_refused(pair, monkeypatch):
+    for server in (Hider, Teller):
+        both = pair(server=server)
+        with monkeypatch.context() as patch:  # the server's own record would refuse to sign that
+            patch.setattr(both.server.record, "_check", lambda *_: None)
+            session = both.run()
+        assert session.outcome == "aborted"
+        assert session.record.bodies["abort"]["missing"] == "openings"
+
+
+class Withholder(Server):
+    """Signs a release and publishes something else."""
+
+    def receive(self, frame):
+        answer = super().receive(frame)
+        if self.release is not None:
+            self.release = self.release + self.terms_step
+        return answer
+
+    terms_step = 2.0**-24
+
+
+class OffLattice(Withholder):
+    terms_step = 2.0**-30
+
+
+class NotFinite(Withholder):
+    terms_step = np.nan
+
+
+@pytest.mark.parametrize("server", [Withholder, OffLattice, NotFinite])
+def test_a_release_that_is_not_the_signed_one_gets_no_receipt(pair, server):
+    session = pair(server=server).run()
+    assert session.outcome == "aborted"
+    assert session.record.bodies["abort"]["missing"] == "vector"
+
+
+def frames(both):
+    """All frames of an honest session in order."""
+    kept = []
+    both.run(link=lambda sender, frame: kept.append((sender, frame)) or frame)
+    return kept
+
+
+def test_frames_of_another_session_order_or_sender_are_refused(pair):
+    """Every party in every state is shown every message of two sessions: it takes the next one of its own and no other."""
+    own, other = frames(pair("own")), frames(pair("other"))
+    for state in range(len(own)):
+        both = pair("own")
+        parties = {"server": both.server, "verifier": both.verifier}
+        assert both.verifier.offer() == own[0][1]
+        for i, (sender, frame) in enumerate(own[1 : state + 1]):
+            answer = parties[sender].receive(own[i][1])
+            assert (answer or both.verifier.receipt(both.server.release)) == frame
+        sender = own[state][0]
+        for name, party in parties.items():
+            due = own[state : state + 1] if name != sender else own[state + 1 : state + 2]
+            if name == "server" and state == 0:
+                due += other[:1]  # another offer would start that session
+            for message in own + other:
+                if message not in due:
+                    with pytest.raises(MessageError):
+                        party.receive(message[1])
+
+
+def test_broken_frames_are_refused_and_change_nothing(pair):
+    """Flipped, cut, repeated, padded, of the wrong type or huge; afterwards the right one is still taken."""
+    rng = np.random.default_rng(5)
+
+    def broken(frame):
+        at = int(rng.integers(len(frame)))
+        yield from (frame[:at], frame[at:], b"", frame + b" ", frame + frame, frame.replace(b":", b": ", 1))
+        yield from (
+            b"null",
+            b"[]",
+            b"{}",
+            b"NaN",
+            b"[" * 100_000,
+            b" " * (1 << 20),
+            b"\xff" * 10,
+            b'{"message":{},"sealed":null}',
+        )
+        document = decode(frame, most=1 << 20, what="frame")
+        for _ in range(12):
+            at = int(rng.integers(len(frame)))
+            yield frame[:at] + bytes([frame[at] ^ int(1 << rng.integers(7))]) + frame[at + 1 :]
+        for name in ("kind", "sender", "sealed", "signature", "body"):
+            for value in (None, 0, -1, 1e300, "", "server", "abort", [], {}, True, "00" * 32, 2**70):
+                if document["message"][name] != value:
+                    yield encode(document | {"message": document["message"] | {name: value}})
+        yield encode(document | {"message": document["message"] | {"more": 1}})
+        yield encode(document | {"sealed": {"salt": "00" * 32}})
+
+    count = 0
+
+    def link(sender, frame):
+        nonlocal count
+        for bad in broken(frame):
+            with pytest.raises(MessageError) as refused:
+                (both.verifier if sender == "server" else both.server).receive(bad)
+            assert len(str(refused.value)) < 400
+            count += 1
+        return frame
+
+    both = pair("broken")
+    assert both.run(link=link).outcome == "complete"
+    assert count > 500
+
+
+def test_a_spoilt_or_lost_frame_after_the_shares_is_an_abort_before_them_an_error(pair):
+    sent = frames(pair("spoil"))
+    for spoilt in range(len(sent)):
+        for change in (lambda frame: None, lambda frame: frame[:-1]):
+            seen = -1
+
+            def link(_sender, frame, spoilt=spoilt, change=change):
+                nonlocal seen
+                seen += 1
+                return change(frame) if seen == spoilt else frame
+
+            both = pair("spoil")
+            if spoilt < 2:
+                with pytest.raises((PeerError, MessageError)):
+                    both.run(link=link)
+            else:
+                outcome = both.run(link=link).outcome
+                assert outcome == ("complete" if spoilt == len(sent) - 1 else "aborted")
+
+
+def test_terms_must_be_the_ones_agreed_on(pair):
+    both, other = pair("a"), pair("a", candidates=5)
+    with pytest.raises(MessageError, match="terms"):
+        both.server.receive(other.verifier.offer())
+
+
+def test_users_slips(pair):
+    terms = pair().terms
+    good = {name: getattr(terms, name) for name in Terms.__dataclass_fields__}
+    for name, value in (
+        ("candidates", 1),
+        ("candidates", 257),
+        ("candidates", True),
+        ("dim", 0),
+        ("dim", 2**33),
+        ("dim", 2**32 + 1),
+        ("scale", 0.5),
+        ("scale", np.nan),
+        ("granularity", 0.3),
+        ("sequence", 1),
+        ("previous", b"1" * 32),
+        ("server", terms.verifier),
+    ):
+        with pytest.raises(UsageError, match="first session" if name in ("sequence", "previous") else name):
+            Terms(**(good | {name: value}))
+    assert Terms(**good).previous == FIRST
+    for steps, says in ((np.zeros(3, np.int64), "shape"), (np.zeros(4), "int64"), (np.full(4, 2**53), "clip")):
+        with pytest.raises(UsageError, match=says):
+            pair(steps=steps)
+    assert np.array_equal(vector_blocks(np.arange(3))(0), np.arange(3))
+
+
+def test_nothing_secret_in_a_repr(pair):
+    both = pair()
+    both.run()
+    shown = repr((both.server, both.server.opening(), both.verifier))
+    opening = both.server.opening()
+    for secret in (opening.server, opening.verifier, opening.query):
+        assert secret.hex() not in shown
+        assert repr(secret) not in shown
+
+
+class LateCoin(Verifier):
+    """Reveals another coin than the one it committed to."""
+
+    def _coin(self):
+        return bytes(64) if self.record.last == "noises" else super()._coin()
+
+
+class OwnChoice(Verifier):
+    """Names another candidate than its coin's, and signs that."""
+
+    def receive(self, frame):
+        choose = self.record.coin_choice
+        self.record.coin_choice = lambda coin, k: (choose(coin, k) + 1) % k
+        return super().receive(frame)
+
+
+@pytest.mark.parametrize("verifier", [LateCoin, OwnChoice])
+def test_a_verifier_that_chooses_is_refused_by_the_server_and_by_third_parties(pair, verifier, tmp_path, monkeypatch):
+    both = pair(verifier=verifier)
+    with monkeypatch.context() as patch:
+        if verifier is LateCoin:
+            patch.setattr(both.verifier.record, "_check", lambda *_: None)
+        session = both.run()
+    assert session.outcome == "aborted"
+    assert both.server.record.last == "noises"  # it opened nothing
+    write(session.record, tmp_path / "transcript.json")
+    assert verify(tmp_path / "transcript.json").details["outcome"] == "invalid"
+
+
+def test_what_a_party_signs_out_of_order_is_refused(pair):
+    """Not the signature but the order: each party in every state gets each message, well signed over all before it."""
+    sent = frames(pair("order"))
+    bodies = {open_frame(frame)[0].kind: frame for _, frame in sent}
+    tried = 0
+    for state in range(len(sent)):
+        both = pair("order")
+        both.verifier.offer()
+        parties = {"server": both.server, "verifier": both.verifier}
+        for i, (sender, frame) in enumerate(sent[1 : state + 1]):
+            assert (parties[sender].receive(sent[i][1]) or both.verifier.receipt(both.server.release)) == frame
+        waiting = parties[sent[state][0]]  # it sent the last message, and knows all before it
+        due = open_frame(sent[state + 1][1])[0].kind if state + 1 < len(sent) else None
+        for kind, frame in bodies.items():
+            message, sealed = open_frame(frame)
+            if kind == due or parties[message.sender] is waiting:
+                continue
+            head = labelled_hash("signature", waiting.record.head, message.unsigned())
+            again = replace(message, signature=pair.keys[message.sender].sign(head))
+            with pytest.raises(MessageError, match="cannot follow"):
+                waiting.receive(encode({"message": again.document(), "sealed": sealed}))
+            tried += 1
+    assert tried > 25
+
+
+def test_a_party_takes_nothing_back_that_is_its_own(pair):
+    both = pair()
+    offer = both.verifier.offer()
+    with pytest.raises(MessageError, match="cannot be the verifier's"):
+        both.verifier.receive(offer)
+
+
+class OtherShares(Verifier):
+    """Sends another share than it committed to."""
+
+    def _share(self, index):
+        return bytes(64) if self.record.last == "commit" and index == 1 else super()._share(index)
+
+
+def test_a_verifier_that_adapts_its_share_is_refused_before_any_noise_is_made(pair):
+    both = pair(verifier=OtherShares)
+    commit = both.server.receive(both.verifier.offer())
+    with pytest.raises(MessageError, match="share 1 is not the one committed to"):
+        both.server.receive(both.verifier.receive(commit))
+
+
+def test_a_caught_server_is_told_and_has_nothing_to_release(pair):
+    both = pair(server=Equivocator)
+    choice = both.verifier.receive(
+        both.server.receive(both.verifier.receive(both.server.receive(both.verifier.offer())))
+    )
+    verdict = both.verifier.receive(both.server.receive(choice))
+    with pytest.raises(CheatingError, match="no release"):
+        both.server.receive(verdict)
+    assert both.server.release is None
+    with pytest.raises(MessageError, match="no release"):
+        both.verifier.receipt(np.zeros(4))
+    with pytest.raises(MessageError, match="over"):
+        both.verifier.abort()
+
+
+def test_only_the_signed_release_gets_a_receipt(pair):
+    both = pair()
+    for frame in iter(lambda: both.verifier.offer() if both.verifier.record.last is None else answer, None):
+        reply = both.server.receive(frame)
+        answer = both.verifier.receive(reply)
+    with pytest.raises(MessageError, match="not what the server signed"):
+        both.verifier.receipt(both.server.release + 1)
+    for values in (np.zeros(5), np.zeros(4, np.float32), np.zeros((4, 1))):
+        with pytest.raises(MessageError, match="shape"):
+            both.verifier.receipt(values)
+    assert both.verifier.receipt(both.server.release)

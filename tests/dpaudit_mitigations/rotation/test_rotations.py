@@ -1,0 +1,124 @@
+"""What all rotations have in common: conformance, the lattice, dtypes, bad queries, and a key holder who guesses."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from dpaudit import registry
+from dpaudit.errors import UsageError
+from dpaudit.noise.gaussian import Gaussian
+from dpaudit.noise.lattice import lattice_step
+from dpaudit.noise.norm_channel import NormChannel
+from dpaudit.noise.pancake import Pancake
+from dpaudit.stats import clopper_pearson
+from dpaudit.testing import check_mitigation
+from dpaudit_attacks.floating_point.reach import Reach
+from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio, NearestPeak
+from dpaudit_mitigations.none import NoMitigation
+
+ALL = (
+    "rotation",
+    "rotation:renorm=chi",
+    "rotation:randomness=csprng",
+    "shared-rotation",
+    "shared-rotation:randomness=csprng",
+    "dense-rotation",
+    "dense-rotation:shared=true",
+    "structured-rotation",
+    "structured-rotation:transform=hadamard",
+)
+TRIALS = 4000
+
+
+def make(name):
+    return registry.create("mitigations", name)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_conforms(name, make_key):
+    key = make_key()
+    for source in (Gaussian(sigma=2.0), Pancake(key=key, sigma=2.0), NormChannel(key=key, sigma=2.0)):
+        check_mitigation(make(name), source)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_releases_lie_on_the_lattice_where_reach_reads_nothing(name, stream):
+    query = torch.full((64, 64), 1.0, dtype=torch.float64)
+    released = make(name).release(query, Gaussian(), stream=stream).numpy()
+    g = lattice_step(1.0)
+    assert np.array_equal(np.rint(released / g) * g, released)
+    for value in (0.0, 1.0, 3.0):
+        assert Reach(dtype="float64").feasible(released, np.full(64, value)).all()
+    plain = NoMitigation().release(query, Gaussian(), stream=stream).numpy()
+    assert not Reach(dtype="float64").feasible(plain, np.full(64, 3.0)).all()
+    nudged = make(name).release(query + 0.3 * g, Gaussian(), stream=stream).numpy()
+    assert np.array_equal(nudged, released)  # what is below the lattice is not there
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_narrow_queries(name, dtype, stream):
+    query = torch.linspace(-4, 4, 8 * 256).reshape(8, 256).to(dtype)
+    released = make(name).release(query, Gaussian(sigma=2.0), stream=stream)
+    assert released.dtype == dtype
+    assert float((released - query).float().std()) == pytest.approx(2.0, rel=0.06)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_bad_queries(name, stream):
+    for query, says in (
+        (torch.full((2, 4), math.nan), "NaN"),
+        (torch.tensor([[1.0, math.inf]]), "infinity"),
+        (torch.ones(2, 4, dtype=torch.int64), "floating-point query"),
+        (torch.ones(4), "one row a release"),
+        (torch.full((1, 4), 2.0**28), "clip the query"),
+        (torch.full((1, 4), 7e4, dtype=torch.float64).to(torch.float16), "infinity"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            make(name).release(query, Gaussian(), stream=stream)
+
+
+def successes(release, key, attacks=(NearestPeak, LikelihoodRatio)):
+    """How often the key holder is right of TRIALS, half a peak spacing being all that the candidates differ by."""
+    source = Pancake(key=key, sigma=1.0)
+    shift = torch.from_numpy(np.array(key.direction)) * 0.5 * source.spacing
+    q = torch.stack([torch.zeros(key.dim, dtype=torch.float64), shift])
+    truth = torch.arange(TRIALS) % 2
+    y = release(q[truth], source)
+    return [int((a(key=key, sigma=1.0).score(y, q).argmax(1) == truth).sum()) for a in attacks]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rotation",
+        "rotation:renorm=chi",
+        "rotation:randomness=csprng",
+        "shared-rotation",
+        "dense-rotation",
+        "structured-rotation",
+    ],
+)
+def test_the_key_holder_is_back_to_guessing(name, make_key, stream):
+    """γ = 20√d, so that honest noise gives the shift away to 50.2 % at most. Twelve 95 % intervals, jointly."""
+    key, mitigation = make_key(gamma="20sqrtd", beta=1e-3), make(name)
+    assert min(successes(lambda q, s: NoMitigation().release(q, s, stream=stream), key)) > TRIALS - 10
+
+    def release(q, source):
+        if name != "shared-rotation":
+            return mitigation.release(q, source, stream=stream)
+        calls = [mitigation.release(q[i : i + 1], source, stream=stream.child(i)) for i in range(len(q))]
+        return torch.cat(calls)
+
+    for got in successes(release, key):
+        interval = clopper_pearson(got, TRIALS, confidence=1 - 0.05 / 12)
+        assert interval.low <= 0.5 <= interval.high
+
+
+@pytest.mark.parametrize("name", ["rotation", "shared-rotation", "dense-rotation", "structured-rotation"])
+def test_other_streams_other_releases(name, stream):
+    query = torch.zeros(2, 64, dtype=torch.float64)
+    one, two = (make(name).release(query, Gaussian(), stream=stream.child(i)) for i in range(2))
+    assert not torch.isclose(one, two).any()

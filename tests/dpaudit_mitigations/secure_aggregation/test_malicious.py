@@ -1,0 +1,261 @@
+"""What a malicious aggregator tries, and each time the defence taken away to see that the attempt would have worked."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from dpaudit.errors import CheatingError, MessageError, ProtocolError
+from dpaudit_mitigations.secure_aggregation import client as client_module
+from dpaudit_mitigations.secure_aggregation import wire
+from dpaudit_mitigations.secure_aggregation.keys import derive, public_bytes, sign
+from dpaudit_mitigations.secure_aggregation.shares import open_shares, recombine
+
+
+def swapped(r, victim, own):
+    """The list of adverts in which the aggregator has put its own keys for ``victim``."""
+    adverts = wire.unpack_adverts(r.plan, r.adverts)
+    old = adverts[victim]
+    adverts[victim] = wire.Advert(victim, *map(public_bytes, own), old.commitment, old.signature)
+    return adverts, wire.pack_adverts(r.plan, [adverts[n] for n in sorted(adverts)])
+
+
+def test_a_swapped_public_key_is_refused(make_round, monkeypatch):
+    own = X25519PrivateKey.generate(), X25519PrivateKey.generate()
+    r = make_round(4)
+    r.advertise()
+    with pytest.raises(CheatingError, match="advert of b: the signature is not b's"):
+        r.clients["a"].share_keys(swapped(r, "b", own)[1])
+    assert r.clients["a"].ended
+
+    monkeypatch.setattr(client_module, "check_advert", lambda *_: None)  # without the check, it reads the shares for b
+    r = make_round(4)
+    r.advertise()
+    adverts, message = swapped(r, "b", own)
+    sealed = wire.unpack_sealed(r.plan, r.clients["a"].share_keys(message), "shares", "a")["b"]
+    agreed = client_module.after_adverts(r.plan, adverts)
+    open_shares(sealed, own=own[1], other=adverts["a"].sharing, agreed=agreed, sender="a", recipient="b")
+
+
+@pytest.mark.parametrize("point", [bytes(32), bytes([1]) + bytes(31)])
+def test_keys_of_small_order_are_refused(point):
+    with pytest.raises(CheatingError, match="public key of b"):
+        derive(X25519PrivateKey.generate(), point, "test", peer="b")
+
+
+def test_keys_that_serve_two_parties_or_two_purposes_are_refused(make_round):
+    """Both signed by b as they should be: b, working with the aggregator, takes a's keys, or one key twice."""
+    for copied in (True, False):
+        r = make_round(4)
+        r.advertise()
+        adverts = wire.unpack_adverts(r.plan, r.adverts)
+        public = (adverts["a"].masking, adverts["b"].sharing) if copied else (adverts["b"].sharing,) * 2
+        unsigned = wire.Advert("b", *public, adverts["b"].commitment, b"")
+        adverts["b"] = replace(unsigned, signature=sign(r.signing["b"], "advert", *unsigned.signed(r.plan)))
+        with pytest.raises(
+            CheatingError, match="two parties with the same key" if copied else "one key for two purposes"
+        ):
+            r.clients["c"].share_keys(wire.pack_adverts(r.plan, list(adverts.values())))
+
+
+def test_an_advert_of_another_round_is_refused(make_round):
+    old, new = make_round(4, tag="old"), make_round(4, tag="new")
+    old.advertise()
+    new.advertise()
+    with pytest.raises(MessageError, match="another round"):
+        new.clients["a"].share_keys(old.adverts)
+    new = make_round(4, tag="new")
+    new.advertise()
+    mixed = wire.unpack_adverts(new.plan, new.adverts) | {"b": wire.unpack_adverts(old.plan, old.adverts)["b"]}
+    with pytest.raises(CheatingError, match="advert of b"):
+        new.clients["a"].share_keys(wire.pack_adverts(new.plan, [mixed[n] for n in sorted(mixed)]))
+
+
+def test_lists_of_keys_without_oneself_or_too_short_are_refused(make_round):
+    for keep, error, says in (("bcd", MessageError, "without a's own"), ("ab", ProtocolError, "below the threshold")):
+        r = make_round(4)
+        r.advertise()
+        adverts = wire.unpack_adverts(r.plan, r.adverts)
+        with pytest.raises(error, match=says):
+            r.clients["a"].share_keys(wire.pack_adverts(r.plan, [adverts[n] for n in keep]))
+
+
+@pytest.mark.parametrize("at", [0, 40, 81])
+def test_a_tampered_envelope_is_refused(make_round, at):
+    r = make_round(4).until("mask")
+    sealed = wire.unpack_sealed(r.plan, r.envelopes["a"], "envelopes", "a")
+    broken = bytearray(sealed["c"])
+    broken[at] ^= 1
+    with pytest.raises(CheatingError, match="shares from c for a"):
+        r.clients["a"].open_envelopes(wire.pack_sealed(r.plan, "envelopes", "a", sealed | {"c": bytes(broken)}))
+    assert r.clients["a"].ended
+
+
+def test_envelopes_for_others_or_from_another_round_are_refused(make_round):
+    r = make_round(4).until("mask")
+    with pytest.raises(MessageError, match="another name"):
+        r.clients["a"].open_envelopes(r.envelopes["b"])
+    r = make_round(4).until("mask")
+    for_b = wire.unpack_sealed(r.plan, r.envelopes["b"], "envelopes", "b")
+    with pytest.raises(CheatingError, match="shares from"):  # what was sealed for b, put before a
+        r.clients["a"].open_envelopes(wire.pack_sealed(r.plan, "envelopes", "a", {n: for_b[n] for n in "cd"}))
+    old, new = make_round(4, tag="old").until("mask"), make_round(4, tag="new").until("mask")
+    with pytest.raises(MessageError, match="another round"):
+        new.clients["a"].open_envelopes(old.envelopes["a"])
+    new = make_round(4, tag="new").until("mask")
+    stale = wire.unpack_sealed(old.plan, old.envelopes["a"], "envelopes", "a")
+    with pytest.raises(CheatingError, match="shares from b"):
+        new.clients["a"].open_envelopes(wire.pack_sealed(new.plan, "envelopes", "a", stale))
+
+
+def lists(r, survivors, dropped):
+    agreed = wire.unpack_survivors(r.plan, r.survivors)[0]
+    return wire.pack_survivors(r.plan, agreed=agreed, survivors=survivors, dropped=dropped)
+
+
+@pytest.mark.parametrize(
+    ("survivors", "dropped", "error", "says"),
+    [
+        ("abcde", "e", MessageError, "in both lists"),
+        ("abcd", "", MessageError, "each in one list"),
+        ("bcde", "a", MessageError, "a masked its vector"),
+        ("ab", "cde", ProtocolError, "below the threshold"),
+    ],
+)
+def test_lists_that_do_not_fit_are_refused(make_round, survivors, dropped, error, says):
+    r = make_round(5).until("confirm")
+    with pytest.raises(error, match=says):
+        r.clients["a"].confirm(lists(r, survivors, dropped))
+    assert r.clients["a"].ended
+    assert r.clients["a"]._held == {}  # the shares are gone, whatever is asked next
+
+
+def both_secrets(r, victim, lie):
+    """The aggregator tells ``lie`` that ``victim`` dropped out and the others that it did not; its haul of shares."""
+    told = {n: lists(r, [x for x in r.names if x != victim], [victim]) if n in lie else r.survivors for n in r.names}
+    signatures = {n: wire.unpack_confirmation(r.plan, r.clients[n].confirm(told[n]), n) for n in r.names if n != victim}
+    haul = [], []
+    for n in signatures:
+        agreeing = {m: s for m, s in signatures.items() if told[m] == told[n]}
+        for shown in (agreeing, signatures):
+            try:
+                seeds, keys = wire.unpack_unmasking(
+                    r.plan, r.clients[n].unmask(wire.pack_confirmations(r.plan, shown)), n
+                )
+            except (ProtocolError, CheatingError):
+                continue
+            haul[0].extend([(r.plan.places[n], seeds[victim])] if victim in seeds else [])
+            haul[1].extend([(r.plan.places[n], keys[victim])] if victim in keys else [])
+    return dict(haul[0]), dict(haul[1])
+
+
+def test_different_lists_to_different_clients_give_nothing(make_round, monkeypatch):
+    for lie in ("a", "ab", "abc", "abcd", "abcde"):
+        r = make_round(7).until("confirm")
+        seeds, keys = both_secrets(r, "g", lie)
+        t = r.plan.threshold
+        assert not (len(seeds) >= t and len(keys) >= t)
+        assert len(seeds) + len(keys) <= 6
+    monkeypatch.setattr(client_module, "check_confirmation", lambda *_: None)
+    monkeypatch.setattr(client_module.Client, "_enough", lambda *_: None)
+    r = make_round(7, threshold=4).until("confirm")
+    seeds, keys = both_secrets(
+        r, "g", "abc"
+    )  # unchecked: three shares of each secret, so with one colluder's both of g's
+    assert len(seeds) == len(keys) == 3 == r.plan.threshold - 1
+
+
+def test_asking_a_second_time_with_another_list_gives_nothing(make_round):
+    r = make_round(4).until("unmask")
+    client = r.clients["a"]
+    client.unmask(r.confirmations)
+    for again in (lambda: client.confirm(lists(r, "abc", "d")), lambda: client.unmask(r.confirmations)):
+        with pytest.raises(MessageError, match="out of order or twice"):
+            again()
+
+
+def test_signatures_that_are_too_few_forged_or_of_strangers_are_refused(make_round):
+    for change, error, says in (
+        (lambda s: {n: s[n] for n in "ab"}, ProtocolError, "below the threshold"),
+        (lambda s: s | {"b": s["c"]}, CheatingError, "survivors of b"),
+        (lambda s: s | {"b": bytes(64)}, CheatingError, "survivors of b"),
+    ):
+        r = make_round(4).until("unmask")
+        signatures = change(wire.unpack_confirmations(r.plan, r.confirmations))
+        with pytest.raises(error, match=says):
+            r.clients["a"].unmask(wire.pack_confirmations(r.plan, signatures))
+    r = make_round(4)
+    r.until("mask").mask("abc")
+    r.confirm()
+    forged = wire.unpack_confirmations(r.plan, r.confirmations) | {"d": bytes(64)}
+    with pytest.raises(MessageError, match="others than survivors"):
+        r.clients["a"].unmask(wire.pack_confirmations(r.plan, forged))
+
+
+def test_an_unmasking_holds_one_secret_of_each_party(make_round):
+    r = make_round(5)
+    r.until("mask").mask("abcd")
+    r.confirm()
+    total = r.unmask()
+    for n in "abcd":
+        seeds, keys = wire.unpack_unmasking(r.plan, r.sent["unmasking", n], n)
+        assert seeds.keys() == set("abcd")
+        assert keys.keys() == {"e"}
+    assert np.array_equal(total.total, r.expected("abcd"))
+
+
+def test_sharers_hidden_from_some_clients_are_noticed(make_round):
+    """The aggregator shows a and b an envelope from e, and c and d none: nobody signs for the others' list."""
+    r = make_round(5).until("mask")
+    for n in "abcd":
+        sealed = wire.unpack_sealed(r.plan, r.envelopes[n], "envelopes", n)
+        if n in "cd":
+            del sealed["e"]
+        r.clients[n].open_envelopes(wire.pack_sealed(r.plan, "envelopes", n, sealed))
+        r.clients[n].masked_input(r.vectors[n].copy())
+    shown = r.clients["a"]._agreed
+    assert r.clients["b"]._agreed == shown != r.clients["c"]._agreed
+    message = wire.pack_survivors(r.plan, agreed=shown, survivors="abcd", dropped="e")
+    r.clients["a"].confirm(message)
+    with pytest.raises(MessageError, match="others sent shares"):
+        r.clients["c"].confirm(message)
+
+
+def test_wrong_shares_give_no_sum(make_round):
+    for which, says in ((0, "seed of"), (1, "masking key of")):
+        r = make_round(5)
+        r.until("mask").mask("abcd")
+        r.confirm()
+        for n in "abcd":
+            parts = wire.unpack_unmasking(r.plan, r.clients[n].unmask(r.confirmations), n)
+            if n == "b":
+                owner = "e" if which else "c"
+                parts[which][owner] = bytes(32) + bytes([parts[which][owner][-1] ^ 1])
+            message = wire.pack_unmasking(r.plan, n, seeds=parts[0], keys=parts[1])
+            r.server.take_unmasking(n, message)
+        with pytest.raises(CheatingError, match=f"{says}|make no secret"):
+            r.server.finish()
+
+
+def test_an_unmasking_with_other_shares_than_those_needed_is_refused(make_round):
+    r = make_round(4).until("unmask")
+    seeds, keys = wire.unpack_unmasking(r.plan, r.clients["a"].unmask(r.confirmations), "a")
+    for s, k in (({n: seeds[n] for n in "abc"}, keys), (seeds, {"d": seeds["d"]})):
+        with pytest.raises(MessageError, match="not of survivors"):
+            r.server.take_unmasking("a", wire.pack_unmasking(r.plan, "a", seeds=s, keys=k))
+    r.server.take_unmasking("a", wire.pack_unmasking(r.plan, "a", seeds=seeds, keys=keys))
+
+
+def test_fewer_shares_than_the_threshold_are_not_enough(make_round):
+    r = make_round(5).until("confirm")
+    held = {r.plan.places[n]: r.clients[n]._held["a"][0] for n in "abcde"}
+    seed = r.clients["a"]._keys.seed
+    assert recombine(held, threshold=3) == seed
+    with pytest.raises(MessageError, match="2 shares: 3 are needed"):
+        recombine({p: held[p] for p in (1, 2)}, threshold=3)
+    try:
+        wrong = recombine({p: held[p] for p in (1, 2)}, threshold=2)
+    except CheatingError:
+        wrong = b""
+    assert wrong != seed

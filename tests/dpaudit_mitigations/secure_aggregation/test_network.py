@@ -1,0 +1,435 @@
+"""Rounds over mutual TLS: who dies, is late, cheats or talks nonsense is out, and the sum of the rest is exact."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpaudit.errors import CheatingError, MessageError, PeerError, ProtocolError, UsageError
+from dpaudit.randomness import KeyedStream
+from dpaudit_mitigations.secure_aggregation import network
+from dpaudit_mitigations.secure_aggregation.gathering import Stage
+from dpaudit_mitigations.secure_aggregation.network import aggregate_round, contribute_round
+from dpaudit_mitigations.secure_aggregation.terms import Terms
+from dpaudit_mitigations.transport.certificates import load_identity, make_authority
+from dpaudit_mitigations.transport.client import ask
+from dpaudit_mitigations.transport.journal import Journal
+from dpaudit_mitigations.transport.messages import pack
+
+PARTIES = ("alice", "bob", "carol", "dave")
+LENGTH = 1000
+REAL_ASK = network.ask
+
+
+@pytest.fixture(scope="module")
+def identities(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("certificates")
+    make_authority(folder / "ours", ["aggregator", "mallory", *PARTIES])
+    make_authority(folder / "theirs", ["aggregator", "mallory", *PARTIES])
+    return folder
+
+
+class Round:
+    """An aggregator in a thread, contributors in others; what each came to is in ``results`` or an exception."""
+
+    def __init__(self, identities, folder, *, parties=PARTIES, stage_timeout=30.0, join_timeout=30.0, **terms):
+        self.identities, self.folder = identities, folder
+        folder.mkdir(parents=True, exist_ok=True)
+        given = {"round": folder.name, "threshold": 3, "length": LENGTH, "bound": 2.0**20, "sigma": 0.0, **terms}
+        self.terms = Terms(parties=parties, **given)
+        self.out = folder / "sum.npy"
+        self.values = {p: np.arange(LENGTH, dtype=np.float64) * 2.0**i for i, p in enumerate(parties)}
+        self.address, self._ready = "", threading.Event()
+        self.pool = ThreadPoolExecutor(len(parties) + 3)
+        self.aggregator = self.pool.submit(self._aggregate, join_timeout, stage_timeout)
+        assert self._ready.wait(20) or self.aggregator.result(0)
+
+    def _aggregate(self, join_timeout, stage_timeout):
+        def listening(address):
+            self.address = address
+            self._ready.set()
+
+        with Journal(self.folder / "aggregator.sqlite", kind=network.AGGREGATOR_JOURNAL) as journal:
+            return aggregate_round(
+                load_identity(self.identities / "ours" / "aggregator"),
+                terms=self.terms,
+                address="127.0.0.1:0",
+                journal=journal,
+                out=self.out,
+                join_timeout=join_timeout,
+                stage_timeout=stage_timeout,
+                listening=listening,
+            )
+
+    def start(self, *names, authority="ours", terms=None, journal=None):
+        return [self.pool.submit(self._contribute, n, authority, terms or self.terms, journal or n) for n in names]
+
+    def _contribute(self, name, authority, terms, journal):
+        values = self.values.get(name, np.zeros(LENGTH))
+        with Journal(self.folder / f"{journal}.sqlite", kind=network.CONTRIBUTOR_JOURNAL) as kept:
+            return contribute_round(
+                values,
+                identity=load_identity(self.identities / authority / name),
+                terms=terms,
+                address=self.address,
+                aggregator="aggregator",
+                journal=kept,
+                stream=KeyedStream.from_seed(f"network tests {name}"),
+                patience=60,
+            )
+
+    def send(self, name, method, *messages):
+        """Raw messages of a party that has a certificate."""
+        identity = load_identity(self.identities / "ours" / name)
+        return ask(self.address, method, messages, identity=identity, peer="aggregator", timeout=30, idle=30)
+
+    def check(self, receipts, survivors):
+        """The sum is that of exactly ``survivors``, and everybody was told so."""
+        published = self.aggregator.result(60)
+        assert set(published.survivors) == set(survivors)
+        assert np.array_equal(np.load(self.out), sum(self.values[name] for name in survivors))
+        assert hashlib.sha256(self.out.read_bytes()).hexdigest() == published.sha256
+        for receipt in receipts:
+            told = receipt.result(60)
+            assert (told.survivors, told.sha256) == (published.survivors, published.sha256)
+
+
+@pytest.fixture
+def round_of(identities, tmp_path):
+    return lambda name="r", **options: Round(identities, tmp_path / name, **options)
+
+
+@pytest.fixture
+def meddle(monkeypatch):
+    """Put ``change(method, messages)`` between one contributor and the wire."""
+    changes = {}
+
+    def asking(address, method, messages, *, identity, **options):
+        if identity.name in changes:
+            messages = changes[identity.name](method, messages)
+        return REAL_ASK(address, method, messages, identity=identity, **options)
+
+    monkeypatch.setattr(network, "ask", asking)
+    return changes.__setitem__
+
+
+def test_three_parties_and_their_exact_sum(round_of):
+    three = round_of(parties=PARTIES[:3], threshold=2)
+    three.check(three.start(*PARTIES[:3]), PARTIES[:3])
+
+
+def test_noise_has_the_calibrated_scale(round_of):
+    noisy = round_of(sigma=50.0, colluding=0, length=LENGTH)
+    for receipt in noisy.start(*PARTIES):
+        receipt.result(60)
+    noisy.aggregator.result(60)
+    noise = np.load(noisy.out) - sum(noisy.values.values())
+    assert np.std(noise) / 50 == pytest.approx(np.sqrt(4 / 3), rel=0.15)  # four shares of σ/√3 each
+
+
+STOPS = {
+    "join": 3,
+    "advertise": 3,
+    "share": 3,
+    "mask": 3,
+    "amid": 3,
+    "confirm": 4,
+    "unmask": 4,
+}  # how many are in the sum
+
+
+@pytest.fixture(scope="module")
+def killed(identities, tmp_path_factory):
+    """For each stage a round in which dave is killed with −9 before it (or amid his vector); all rounds at a time."""
+    folder = tmp_path_factory.mktemp("killed")
+    waits = {where: 5.0 if where == "join" else 60.0 for where in STOPS}
+    rounds = {w: Round(identities, folder / w, stage_timeout=4.0, join_timeout=wait) for w, wait in waits.items()}
+    receipts = {where: r.start(*PARTIES[:3]) for where, r in rounds.items()}
+    cases = [
+        {"where": w, "identity": str(identities / "ours" / "dave"), "address": r.address, "folder": str(r.folder)}
+        | {"terms": asdict(r.terms)}
+        for w, r in rounds.items()
+    ]
+    program = [sys.executable, str(Path(__file__).with_name("victim.py")), json.dumps(cases)]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as victims:
+        stopped = {}
+        for _ in STOPS:
+            where, pid = victims.stdout.readline().split()
+            stopped[where] = int(pid)
+            os.kill(int(pid), signal.SIGKILL)
+        assert stopped.keys() == STOPS.keys()
+        assert victims.wait(20) == 0
+    return rounds, receipts
+
+
+@pytest.mark.parametrize("where", STOPS)
+def test_a_contributor_killed_at_any_stage(killed, where):
+    rounds, receipts = killed
+    rounds[where].values["dave"] = np.ones(LENGTH)
+    rounds[where].check(receipts[where], PARTIES[: STOPS[where]])
+
+
+def test_a_killed_contributor_is_a_drop_out_when_it_comes_back(killed):
+    rounds, _ = killed
+    with Journal(rounds["mask"].folder / "victim.sqlite", kind=network.CONTRIBUTOR_JOURNAL) as journal:
+        assert journal.state("mask") == "joined"
+    with pytest.raises(UsageError, match="took part in it already"):
+        rounds["mask"].start("dave", journal="victim")[0].result(30)
+
+
+def test_below_the_threshold_nothing_is_published(round_of):
+    few = round_of(join_timeout=1.0)
+    told = few.start("alice", "bob")
+    with pytest.raises(ProtocolError, match="2 of 4 parties came"):
+        few.aggregator.result(30)
+    for receipt in told:
+        with pytest.raises(ProtocolError, match="2 of 4 parties came"):
+            receipt.result(30)
+    assert not few.out.exists()
+
+
+def test_a_late_vector_is_not_in_the_sum(round_of, meddle):
+    slow, closed = round_of(stage_timeout=2.0), threading.Event()
+
+    def late(method, messages):
+        if method == "mask":
+            closed.wait(30)
+        return messages
+
+    meddle("dave", late)
+    receipts = slow.start(*PARTIES)
+    slow.check(receipts[:3], PARTIES[:3])
+    closed.set()
+    with pytest.raises(ProtocolError):
+        receipts[3].result(30)
+
+
+def test_a_second_process_of_one_party_is_refused_and_the_first_stands(round_of, monkeypatch):
+    r, taken, hand_in = round_of(), threading.Event(), Stage.hand_in
+
+    def telling(stage, party, message):
+        hand_in(stage, party, message)
+        if party == "alice":
+            taken.set()
+
+    monkeypatch.setattr(Stage, "hand_in", telling)
+    first = r.start("alice", "bob", "carol")
+    assert taken.wait(20)
+    with pytest.raises(MessageError, match="alice sends a second time"):
+        r.start("alice", journal="elsewhere")[0].result(20)
+    with Journal(r.folder / "elsewhere.sqlite", kind=network.CONTRIBUTOR_JOURNAL) as journal:
+        assert journal.state(r.terms.round) is None  # it may still take part, had the first not
+    r.check([*first, *r.start("dave")], PARTIES)
+
+
+def test_the_same_round_is_never_joined_again(round_of):
+    r = round_of(parties=PARTIES[:3], threshold=2)
+    r.check(r.start(*PARTIES[:3]), PARTIES[:3])
+    with pytest.raises(UsageError, match=r"took part in it already \(done\)"):
+        r.start("alice")[0].result(10)
+
+
+def test_another_authoritys_certificate_and_a_party_that_is_not_asked(round_of):
+    r = round_of()
+    with pytest.raises(PeerError, match=r"handshake|certificate|cannot be reached"):
+        r.start("alice", authority="theirs")[0].result(30)
+    with pytest.raises(UsageError, match="no party of this round"):
+        r.start("mallory")[0].result(30)
+    with pytest.raises(PeerError, match="not let in"):
+        r.send("mallory", "join", b"x")
+    r.check(r.start(*PARTIES), PARTIES)
+
+
+def test_other_terms_are_refused(round_of):
+    r = round_of(join_timeout=3.0)
+    other = Terms(**{**asdict(r.terms), "threshold": 4, "parties": PARTIES})
+    odd = r.start("dave", terms=other)
+    r.check(r.start(*PARTIES[:3]), PARTIES[:3])
+    with pytest.raises(PeerError, match="did not sign its key for this round's terms"):
+        odd[0].result(30)
+
+
+def frames_cut(frames):
+    return frames[:-1]
+
+
+def frames_swapped(frames):
+    return [frames[0], *frames[1:][::-1]]
+
+
+def frames_doubled(frames):
+    return [frames[0], frames[1], *frames[1:]]
+
+
+def frames_flipped(frames):
+    return [frames[0], frames[1][:-1] + bytes([frames[1][-1] ^ 1]), *frames[2:]]
+
+
+def frames_more(frames):
+    return [*frames, frames[0]]
+
+
+def frames_long(frames):
+    return [frames[0], frames[1] + b"\0" * 4, *frames[2:]]
+
+
+def frames_none(frames):
+    return []
+
+
+def frames_noise(frames):
+    return [b"\xc1" * 3000]
+
+
+WRONG = [
+    frames_cut,
+    frames_swapped,
+    frames_doubled,
+    frames_flipped,
+    frames_more,
+    frames_long,
+    frames_none,
+    frames_noise,
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda f: f.__name__)
+def test_broken_vectors_drop_their_sender_at_once(round_of, meddle, wrong):
+    r = round_of()
+    meddle("dave", lambda method, messages: wrong(list(messages)) if method == "mask" else messages)
+    receipts = r.start(*PARTIES)
+    r.check(receipts[:3], PARTIES[:3])
+    with pytest.raises(ProtocolError):
+        receipts[3].result(30)
+
+
+@pytest.mark.parametrize("method", ["join", "advertise", "share", "confirm", "unmask"])
+def test_a_message_cut_short_drops_its_sender_at_once(round_of, meddle, method):
+    r = round_of()
+    meddle("dave", lambda stage, messages: [next(iter(messages))[:-1]] if stage == method else messages)
+    receipts = r.start(*PARTIES)
+    r.check(receipts[:3], PARTIES if method in ("confirm", "unmask") else PARTIES[:3])
+    with pytest.raises(MessageError):
+        receipts[3].result(30)
+
+
+def test_who_is_sent_a_broken_share_leaves_and_the_round_goes_on(round_of, meddle):
+    r = round_of(stage_timeout=2.0)
+
+    def spoil(method, messages):
+        if method != "share":
+            return messages
+        own = bytearray(*messages)
+        own[own.rindex(b"\xc4\x52") + 2] ^= 1  # the last of 82-byte envelopes: carol's
+        return [bytes(own)]
+
+    meddle("dave", spoil)
+    receipts = r.start(*PARTIES)
+    with pytest.raises(CheatingError, match="shares from dave for carol"):
+        receipts[2].result(30)
+    r.check([receipts[0], receipts[1], receipts[3]], ["alice", "bob", "dave"])
+
+
+def test_two_messages_where_one_is_due(round_of, meddle):
+    r = round_of()
+    meddle("dave", lambda method, messages: [*messages] * 2 if method == "advertise" else messages)
+    receipts = r.start(*PARTIES)
+    r.check(receipts[:3], PARTIES[:3])
+    with pytest.raises(MessageError, match="after the last one"):
+        receipts[3].result(30)
+
+
+def test_a_roster_is_checked_against_our_own_authority(identities):
+    """An aggregator that makes parties up, tells others other terms, or leaves us out."""
+    terms = Terms(round="r", parties=PARTIES, threshold=3, length=9, bound=1.0, sigma=0.0)
+    alice = load_identity(identities / "ours" / "alice")
+
+    def introduction(name, authority="ours", of=terms, signing=None):
+        identity = load_identity(identities / authority / name)
+        return network.introduce(identity, signing=signing or name.encode().ljust(32, b"."), terms=of.digest)
+
+    own = introduction("alice")
+    honest = {"alice": own, "bob": introduction("bob"), "carol": introduction("carol")}
+
+    def roster(entries, digest=terms.digest):
+        listed = [{"introduction": v, "name": k} for k, v in entries]
+        return pack(network._ROSTER, session=digest, roster=listed)
+
+    def check(message):
+        return network._check_roster(message, own=own, identity=alice, terms=terms)
+
+    assert set(check(roster(honest.items()))) == {"alice", "bob", "carol"}
+    others = Terms(**{**asdict(terms), "sigma": 1.0, "parties": PARTIES})
+    cases = [
+        ({**honest, "dave": introduction("dave", "theirs")}, PeerError, "authority"),
+        ({**honest, "dave": introduction("carol")}, PeerError, "another party's"),
+        ({**honest, "carol": introduction("carol", of=others)}, PeerError, "did not sign"),
+        ({**honest, "mallory": introduction("mallory")}, MessageError, "none of the words"),
+        (
+            {"bob": honest["bob"], "carol": honest["carol"], "dave": introduction("dave")},
+            MessageError,
+            "without our own",
+        ),
+        ({**honest, "alice": introduction("alice", signing=b"2" * 32)}, MessageError, "without our own"),
+        ({"alice": own, "bob": honest["bob"]}, ProtocolError, "too few"),
+        ({**honest, "carol": honest["carol"][:-1]}, MessageError, "introduction"),
+    ]
+    for entries, error, text in cases:
+        with pytest.raises(error, match=text):
+            check(roster(entries.items()))
+    with pytest.raises(MessageError, match="twice"):
+        check(roster([*honest.items(), ("bob", honest["bob"])]))
+    with pytest.raises(MessageError, match="another round"):
+        check(roster(honest.items(), digest=others.digest))
+
+
+def test_published_once(round_of, tmp_path):
+    r = round_of(parties=PARTIES[:3], threshold=2)
+    r.check(r.start(*PARTIES[:3]), PARTIES[:3])
+    before = r.out.stat()
+    again = r._aggregate(1.0, 1.0)  # the same command again
+    assert again == r.aggregator.result(0)
+    assert r.out.stat().st_mtime_ns == before.st_mtime_ns
+    with Journal(r.folder / "aggregator.sqlite", kind=network.AGGREGATOR_JOURNAL) as journal:
+        for name, there in (("lost", False), ("kept", True)):  # killed between the journal's word and its next
+            digest = again.sha256 if there else "0" * 64
+            journal.advance(name, None, "open")
+            journal.advance(name, "open", "publishing", sha256=digest, survivors=["alice"], out=str(r.out))
+        assert network._before(journal, "kept", r.out).sha256 == again.sha256
+        assert journal.state("kept") == "published"
+        with pytest.raises(UsageError, match="broken off"):
+            network._before(journal, "lost", r.out)
+        journal.advance("begun", None, "open")
+        for _ in range(2):
+            with pytest.raises(UsageError, match="broken off"):
+                network._before(journal, "begun", r.out)
+        with pytest.raises(UsageError, match="is there already"):
+            network._before(journal, "new", r.out)
+
+
+def test_cheating_reaches_everybody_as_such(round_of, meddle):
+    """A signature that is not its sender's: refused with its class, across the wire."""
+    r = round_of()
+
+    def forge(method, messages):
+        if method != "confirm":
+            return messages
+        (own,) = messages
+        return [own[:-1] + bytes([own[-1] ^ 1])]
+
+    meddle("dave", forge)
+    receipts = r.start(*PARTIES)
+    r.check(receipts[:3], PARTIES)
+    with pytest.raises(CheatingError, match="signature"):
+        receipts[3].result(30)

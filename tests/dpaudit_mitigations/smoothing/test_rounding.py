@@ -1,0 +1,135 @@
+"""Rounding: the grid, its cost, what it refuses, and what is measured of its protection."""
+
+import math
+
+import pytest
+import scipy
+import torch
+from keyed_attackers import along_key, attackers, half_a_spacing, successes
+
+from dpaudit import registry
+from dpaudit.errors import UsageError
+from dpaudit.hosts.histogram import Histogram
+from dpaudit.noise.gaussian import Gaussian
+from dpaudit.noise.lattice import RoundedHost, add_on_lattice, lattice_step
+from dpaudit.noise.pancake import Pancake
+from dpaudit.noise.secure_gaussian import SecureGaussian
+from dpaudit.stats import clopper_pearson
+from dpaudit.testing import check_mitigation
+from dpaudit_mitigations.smoothing.rounding import Rounding
+
+TRIALS = 10_000
+
+
+@pytest.mark.parametrize("mitigation", [Rounding(grid=1.5), Rounding(peaks=2, dim=64), Rounding(to="integers")])
+def test_conforms(mitigation, make_key):
+    for source in (Gaussian(sigma=2.0), Pancake(key=make_key(), sigma=2.0), SecureGaussian(sigma=2.0)):
+        check_mitigation(mitigation, source)
+
+
+def test_bfloat16_costs_what_it_says(stream):
+    check_mitigation(Rounding(to="bf16"), Gaussian(sigma=1e6))
+    for sigma in (1.0, 1.3, 1.9):
+        exact = Gaussian(sigma=sigma).sample(500, 1000, stream=stream)
+        error = float((exact.bfloat16().double() - exact).square().mean().sqrt())
+        assert Rounding(to="bf16").scale(sigma) == pytest.approx(math.hypot(sigma, error), rel=1e-7)
+    assert 0.0015 < math.sqrt(Rounding(to="bf16").scale(1.0) ** 2 - 1) < 0.0018
+
+
+def test_the_grid(stream):
+    assert Rounding(to="integers").grid(7.0) == 1.0
+    assert Rounding(grid=0.25).grid(7.0) == 0.25
+    assert Rounding(peaks=2, dim=256).grid(3.0) == pytest.approx(2 * math.sqrt(2 * math.pi) * 3.0 / 32)
+    assert Rounding(peaks=2, gamma_min=32, dim=9).grid(3.0) == Rounding(peaks=2, dim=256).grid(3.0)
+    assert Rounding(to="bf16").grid(1.0) is None
+    assert Rounding(grid=3.0).scale(2.0) == pytest.approx(math.sqrt(4 + 9 / 12))
+    made = registry.create("mitigations", "rounding:peaks=2,dim=256")
+    assert made.grid(1.0) == Rounding(peaks=2, dim=256).grid(1.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_it_rounds_the_sum_on_the_lattice(dtype, stream):
+    """The release on the lattice first, then the grid; bits of the query below the lattice play no part."""
+    query = torch.from_numpy(stream.child("q").numpy().normal(0, 100, (20, 50))).to(dtype)
+    source, step = Gaussian(sigma=2.0), lattice_step(2.0)
+    noise = source.sample(20, 50, stream=stream, dtype=dtype)
+    exact = add_on_lattice(query, noise, granularity=step, name="by hand")
+    whole = Rounding(to="integers").release(query, source, stream=stream)
+    assert torch.equal(whole, exact.round())
+    assert torch.equal(Rounding(to="bf16").release(query, source, stream=stream), exact.bfloat16().to(dtype))
+    grid = Rounding(grid=0.75).release(query, source, stream=stream)
+    assert torch.equal(grid, ((exact.double() / 0.75).round() * 0.75).to(dtype))
+    secure = SecureGaussian(sigma=2.0, granularity=0.5)  # its own release, not its noise on our lattice
+    released = secure.release(query, stream=stream.child("secure"))
+    got = Rounding(to="integers").release(query, secure, stream=stream.child("secure"))
+    assert torch.equal(got, released.round())
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({}, "needs exactly one"),
+        ({"grid": 1, "to": "bf16"}, "needs exactly one"),
+        ({"grid": 0}, r"grid=0: must be a finite number > 0"),
+        ({"grid": "2P"}, r"grid=2P: must be a finite number > 0"),
+        ({"peaks": -1, "dim": 4}, r"peaks=-1"),
+        ({"peaks": 2}, r"peaks=2: needs gamma_min"),
+        ({"peaks": 2, "dim": 0}, r"dim=0"),
+        ({"to": "int8"}, r"to=int8: must be integers or bf16"),
+        ({"to": 8}, r"to=8"),
+    ],
+)
+def test_slips_are_named(options, says):
+    with pytest.raises(UsageError, match=says):
+        Rounding(**options)
+
+
+def test_bits_of_the_query_below_the_lattice_are_not_in_it(stream):
+    step = lattice_step(1.0)
+    query = (torch.arange(-500, 500, dtype=torch.float64) * 16 * step).reshape(10, 100)
+    m = Rounding(grid=step)
+    exact, nudged = (m.release(q, Gaussian(), stream=stream) for q in (query, query + 0.49 * step))
+    assert torch.equal(exact, nudged)
+
+
+def test_grids_that_do_nothing_and_queries_that_are_none(stream):
+    with pytest.raises(UsageError, match=r"grid=1e-300: finer than the lattice"):
+        Rounding(grid=1e-300).release(torch.zeros(1, 2), Gaussian(), stream=stream)
+    for query in (torch.full((2, 3), math.nan), torch.ones(3), torch.ones(2, 3, dtype=torch.int64)):
+        with pytest.raises(UsageError, match="query"):
+            Rounding(grid=1).release(query, Gaussian(), stream=stream)
+
+
+def test_it_promises_no_more_than_post_processing(make_key):
+    host = Histogram()
+    for source in (Gaussian(sigma=22.4), Pancake(key=make_key(dim=host.dim), sigma=22.4)):
+        got = Rounding(peaks=2, dim=host.dim).epsilon(source, 1e-10, host=host)
+        assert got.low == 0.0
+        assert got.high == source.epsilon(1e-10, host=RoundedHost(host, lattice_step(22.4))).high
+        assert "no proof" in got.says
+    secure = SecureGaussian(sigma=22.4)
+    assert Rounding(grid=1).epsilon(secure, 1e-10, host=host).high == secure.epsilon(1e-10, host=host).high
+
+
+def keyed(m, key, stream, *, width):
+    attacks = attackers(key, sigma=1.0, tau=width / math.sqrt(12))  # the errors along the key, were they independent
+    return successes(
+        m, Pancake(key=key), attacks, along_key(key, half_a_spacing(key, sigma=1.0)), trials=TRIALS, stream=stream
+    )
+
+
+def test_two_spacings_are_coin_tossing(make_key, stream):
+    """Half a spacing apart, where a key holder always wins; honest noise itself tells them apart in 51.6 %."""
+    key = make_key(dim=256, beta=1e-3)
+    m = Rounding(peaks=2, dim=256)
+    best = scipy.stats.norm.cdf(0.5 * half_a_spacing(key, sigma=1.0))
+    for right in keyed(m, key, stream, width=m.grid(1.0)).values():
+        interval = clopper_pearson(right, TRIALS, confidence=0.999)
+        assert interval.low <= best
+        assert interval.high >= 0.5
+
+
+def test_a_grid_of_half_a_spacing_is_not(make_key, stream):
+    key = make_key(dim=256, beta=1e-3)
+    m = Rounding(peaks=0.5, dim=256)
+    assert min(keyed(m, key, stream, width=m.grid(1.0)).values()) > 0.9 * TRIALS

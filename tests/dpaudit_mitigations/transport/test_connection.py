@@ -1,0 +1,640 @@
+"""Client and server over loopback: who is let in, what travels, and that nothing waits for ever."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import os
+import queue
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpaudit.errors import CheatingError, MessageError, PeerError, ProtocolError, UsageError
+from dpaudit_mitigations.transport import certificates as certificates_module
+from dpaudit_mitigations.transport.certificates import dns_name, load_identity, make_authority
+from dpaudit_mitigations.transport.client import ask, call
+from dpaudit_mitigations.transport.server import serve
+from dpaudit_mitigations.transport.vectors import read_vector, vector_frames
+from dpaudit_mitigations.transport.wire import grpc
+
+CHILD = Path(__file__).with_name("child.py")
+
+
+def echo(peer, request):
+    yield from request
+
+
+def name(peer, request):
+    yield peer.encode()
+
+
+def once(peer, request):
+    yield b"%d" % sum(1 for _ in request)
+
+
+@pytest.fixture
+def start(party):
+    with contextlib.ExitStack() as stack:
+
+        def begin(*handlers, **options):
+            methods = {h.__name__: h for h in (echo, name, once, *handlers)}
+            options = {"identity": party("noise"), "peers": ["answer"]} | options
+            return stack.enter_context(serve(methods, **options))
+
+        yield begin
+
+
+@pytest.fixture
+def talk(party):
+    def go(server, method="echo", messages=(b"x",), **options):
+        options = {"identity": party("answer"), "peer": "noise", "timeout": 20.0} | options
+        return list(call(getattr(server, "address", server), method, messages, **options))
+
+    return go
+
+
+def test_messages_go_there_and_back(start, talk, log_lines):
+    server = start()
+    sent = [secrets.token_bytes(n) for n in (1, 1000, 1 << 20, (4 << 20))]
+    assert talk(server, messages=sent) == sent
+    assert talk(server, messages=[]) == []
+    assert talk(server, "name") == [b"answer"]
+    server.stop()
+    lines = log_lines()
+    assert [(x["outcome"], x.get("peer"), x.get("method")) for x in lines] == [
+        ("started", None, None),
+        ("served", "answer", "echo"),
+        ("served", "answer", "echo"),
+        ("served", "answer", "name"),
+        ("stopped", None, None),
+    ]
+    assert {x["service"] for x in lines} == {"noise"}
+
+
+def test_a_conversation(start, party):
+    """A message may wait for the answer to the one before."""
+    server, answers = start(), queue.Queue()
+
+    def ours():
+        yield b"1"
+        for _ in range(4):
+            yield answers.get(timeout=5) + b"1"
+
+    got = []
+    for answer in call(server.address, "echo", ours(), identity=party("answer"), peer="noise", timeout=20):
+        got.append(answer)
+        answers.put(answer)
+    assert got == [b"1" * n for n in range(1, 6)]
+
+
+def test_a_vector_arrives_bit_for_bit_and_a_broken_one_is_refused(start, party, log_lines):
+    x = np.random.default_rng(2).standard_normal(1_000_000).astype(np.float32)
+
+    def take(peer, request):
+        y = read_vector(request, kind="v", session=b"s", count=x.size, dtype="float32", bound=10.0)
+        yield y[:10].tobytes()
+
+    server = start(take)
+    options = {"identity": party("answer"), "peer": "noise", "timeout": 20.0}
+    assert ask(server.address, "take", vector_frames("v", x, session=b"s"), **options) == x[:10].tobytes()
+    frames = list(vector_frames("v", x, session=b"s"))
+    x2 = x.copy()
+    x2[777_777] = np.nan
+    for bad, says in (
+        (frames[:-1], "cut short: 5 of 6"),
+        (frames[:2] + frames[1:], "out of order or repeated"),
+        (vector_frames("v", x, session=b"t"), "another session"),
+        (vector_frames("v", x[:-1], session=b"s"), "another count"),
+        (vector_frames("v", x2, session=b"s"), "frame 3: a value that is not finite"),
+        ([b"\xdd\xff\xff\xff\xff" * 100], "not a frame"),
+    ):
+        with pytest.raises(MessageError, match=says):
+            ask(server.address, "take", bad, **options)
+    refused = [x for x in log_lines() if x["outcome"] == "refused"]
+    assert len(refused) == 6
+    assert all(x["peer"] == "answer" and x["method"] == "take" for x in refused)
+    assert ask(server.address, "take", frames, **options) == x[:10].tobytes()
+
+
+class OwnError(MessageError):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("raised", "arrives"),
+    [
+        (MessageError, MessageError),
+        (PeerError, PeerError),
+        (CheatingError, CheatingError),
+        (ProtocolError, ProtocolError),
+        (OwnError, MessageError),
+    ],
+)
+@pytest.mark.parametrize("late", [False, True])
+def test_errors_travel_with_class_and_text(start, party, log_lines, raised, arrives, late):
+    def fails(peer, request):
+        if late:
+            yield b"first"
+        raise raised("round 3: σ is not agreed\nsecond line" + "." * 2000)
+
+    server = start(fails)
+    got = []
+    with pytest.raises(ProtocolError) as caught:
+        got.extend(call(server.address, "fails", [], identity=party("answer"), peer="noise", timeout=20))
+    assert type(caught.value) is arrives
+    assert "says: round 3: σ is not agreed·second line..." in str(caught.value)
+    assert len(str(caught.value)) < 1200
+    assert got == [b"first"] * late
+    assert [x["outcome"] for x in log_lines()] == ["started", "refused"]
+
+
+@pytest.mark.parametrize("error", [ValueError, UsageError, RuntimeError, StopIteration, KeyError])
+def test_other_errors_say_nothing(start, talk, capfd, error):
+    def fails(peer, request):
+        raise error("the seed is 1234567")
+        yield
+
+    server = start(fails)
+    with pytest.raises(ProtocolError, match=r"says: internal error$") as caught:
+        talk(server, "fails")
+    assert type(caught.value) is ProtocolError
+    assert talk(server) == [b"x"]
+    server.stop()
+    written = capfd.readouterr().err
+    assert "1234567" not in written
+    assert written.count('"outcome": "failed"') == 1
+
+
+def test_no_such_method(start, talk, log_lines):
+    server = start()
+    with pytest.raises(PeerError, match="no such method"):
+        talk(server, "publish")
+    assert log_lines()[-1] | {"time": ""} == {
+        "time": "", "service": "noise", "peer": "answer", "method": "publish", "outcome": "refused",
+        "reason": "there is no such method here",
+    }  # fmt: skip
+
+
+def test_who_is_let_in(start, talk, party, certificates, tmp_path, monkeypatch, log_lines):
+    server = start()
+    ours = party("answer")
+    stranger = dataclasses.replace(party("answer", "theirs"), authority=ours.authority)
+    with pytest.raises(PeerError, match="does not take our certificate"):
+        talk(server, identity=stranger)
+    with pytest.raises(PeerError, match="says: this certificate's party is not let in"):
+        talk(server, identity=party("eve"))
+    assert [(x["peer"], x["outcome"]) for x in log_lines() if x["outcome"] == "refused"] == [("eve", "refused")]
+    with pytest.raises(PeerError, match="says: this certificate's party is not let in"):
+        talk(server, identity=party("noise"))  # not itself either
+    with pytest.raises(PeerError, match="no TLS handshake"):
+        talk(server, identity=party("answer", "theirs"))  # does not believe our authority
+    with pytest.raises(PeerError, match="certificate is not that party's"):
+        talk(server, peer="eve")
+    with pytest.raises(PeerError, match="certificate is not that party's"):
+        talk(server, peer="localhost")  # a host that the certificate names is no party
+    assert talk(server, "name") == [b"answer"]
+
+
+def test_an_expired_certificate_is_refused_by_the_other_side(tmp_path, monkeypatch):
+    """One authority of ten days ago; the certificate it gave to answer has run out since, the others have not."""
+    build = certificates_module._certificate
+
+    def answer_is_old(name, hosts, public, signing, issuer, start, end):
+        days = datetime.timedelta(days=2 if name == "answer" else 0)
+        return build(name, hosts, public, signing, issuer, start, end - days)
+
+    monkeypatch.setattr(certificates_module, "_certificate", answer_is_old)
+    monkeypatch.setattr(certificates_module, "_BACKDATED", datetime.timedelta(days=10))
+    make_authority(tmp_path / "c", ["answer", "noise", "alice"], days=1)
+    noise, alice = load_identity(tmp_path / "c/noise"), load_identity(tmp_path / "c/alice")
+    old = dataclasses.replace(
+        alice,
+        certificate=(tmp_path / "c/answer/cert.pem").read_bytes(),
+        key=(tmp_path / "c/answer/key.pem").read_bytes(),
+    )
+    with serve({"name": name}, identity=noise, peers=["answer", "alice"]) as server:
+        options = {"peer": "noise", "timeout": 20.0}
+        assert ask(server.address, "name", [], identity=alice, **options) == b"alice"
+        with pytest.raises(PeerError, match="does not take our certificate"):
+            ask(server.address, "name", [], identity=old, **options)
+    with (
+        serve({"name": name}, identity=dataclasses.replace(old, name="answer"), peers=["alice"]) as server,
+        pytest.raises(PeerError, match="no TLS handshake"),
+    ):
+        ask(server.address, "name", [], identity=alice, peer="answer", timeout=20.0)
+
+
+def test_no_certificate_no_tls_and_garbage(start, talk, party):
+    server = start()
+    ours = party("answer")
+    options = [("grpc.ssl_target_name_override", dns_name("noise"))]
+    without = grpc.secure_channel(server.address, grpc.ssl_channel_credentials(ours.authority), options=options)
+    for channel in (without, grpc.insecure_channel(server.address)):
+        with channel, pytest.raises(grpc.RpcError) as caught:
+            list(channel.stream_stream("/dpaudit/name")(iter([b"x"]), timeout=10))
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+    host, port = server.address.split(":")
+    held = [socket.create_connection((host, int(port)), timeout=5) for _ in range(20)]
+    for n, one in enumerate(held):  # some say nothing, some say nonsense
+        if n % 2:
+            with contextlib.suppress(OSError):
+                one.sendall(secrets.token_bytes(1000 * n))
+    assert talk(server, "name") == [b"answer"]
+    for one in held:
+        one.close()
+    assert talk(server, "name") == [b"answer"]
+
+
+def test_a_server_that_is_an_impostor(party, start, talk):
+    theirs = start(identity=party("noise", "theirs"))
+    with pytest.raises(PeerError, match="no TLS handshake"):
+        talk(theirs)
+    eve = start(identity=party("eve"))
+    with pytest.raises(PeerError, match="certificate is not that party's"):
+        talk(eve, peer="noise")
+    assert talk(eve, peer="eve") == [b"x"]
+
+
+def test_tls_13_only(certificates):
+    """In processes of their own: the rule holds where gRPC is imported through us."""
+    with subprocess.Popen(
+        [sys.executable, CHILD, "server", certificates / "ours/noise"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as server:
+        try:
+            files = [certificates / "ours" / f for f in ("answer/cert.pem", "answer/key.pem", "ca.pem")]
+            command = [sys.executable, CHILD, "tls12", server.stdout.readline().strip(), *files]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        finally:
+            server.kill()
+        assert "TLS 1.3 only" in server.stderr.readline()
+    assert done.stdout.split() == ["refused", "TLSv1.3"], done.stderr
+
+
+def test_messages_beyond_the_limit(start, talk, party, log_lines):
+    def large(peer, request):
+        yield b"x" * 20_000
+
+    server = start(large, message_limit=10_000)
+    assert talk(server, messages=[b"x" * 10_000]) == [b"x" * 10_000]
+    with pytest.raises(MessageError, match="larger than the limit"):
+        talk(server, messages=[b"x" * 10_001])
+    with pytest.raises(MessageError, match="larger than the limit"):
+        talk(server, "large")
+    with pytest.raises(MessageError, match="larger than the limit"):
+        talk(server, messages=[b"x" * 6000], message_limit=5000)
+    assert talk(server) == [b"x"]
+
+
+def test_too_many_calls_are_refused_and_the_others_go_on(start, talk, log_lines):
+    free = threading.Event()
+
+    def wait(peer, request):
+        assert free.wait(20)
+        yield b"done"
+
+    server, results = start(wait, concurrent=2), []
+
+    def run():
+        try:
+            results.extend(talk(server, "wait"))
+        except PeerError as error:
+            results.append(str(error))
+
+    threads = [threading.Thread(target=run) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + 15
+    while len(results) < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(results) == 3
+    assert all("says: 2 calls are running" in r for r in results)
+    free.set()
+    for thread in threads:
+        thread.join(20)
+    assert sorted(map(str, results))[:2] == ["b'done'"] * 2
+    assert talk(server) == [b"x"]
+    assert sum("2 calls are running" in x.get("reason", "") for x in log_lines()) == 3
+
+
+def test_one_peer_cannot_take_every_place(start, talk, party):
+    free = threading.Event()
+
+    def wait(peer, request):
+        yield b"in"
+        assert free.wait(20)
+
+    server = start(wait, concurrent=2, each=1, peers=["answer", "eve"])
+    first = call(server.address, "wait", [], identity=party("answer"), peer="noise", timeout=20)
+    assert next(first) == b"in"
+    with pytest.raises(PeerError, match="1 calls of answer are running"):
+        talk(server)
+    assert talk(server, identity=party("eve")) == [b"x"]
+    free.set()
+    assert list(first) == []
+    assert talk(server) == [b"x"]
+
+
+def test_a_client_that_keeps_silent(start, party, log_lines):
+    server, free = start(idle=0.5), threading.Event()
+
+    def ours():
+        yield b"1"
+        free.wait(20)
+
+    began, got = time.monotonic(), []
+    with pytest.raises(PeerError, match=r"says: the peer sent nothing for 0\.5 s"):
+        got.extend(call(server.address, "echo", ours(), identity=party("answer"), peer="noise", timeout=20))
+    free.set()
+    assert got == [b"1"]
+    assert time.monotonic() - began < 10
+    assert log_lines()[-1]["reason"] == "the peer sent nothing for 0.5 s"
+
+
+def test_a_server_that_keeps_silent(start, talk):
+    free = threading.Event()
+
+    def silent(peer, request):
+        yield b"1"
+        free.wait(20)
+
+    server = start(silent)
+    began = time.monotonic()
+    with pytest.raises(PeerError, match=r"silent for 0\.5 s"):
+        talk(server, "silent", idle=0.5)
+    with pytest.raises(PeerError, match=r"not done within 0\.5 s"):
+        talk(server, "silent", timeout=0.5)
+    assert time.monotonic() - began < 10
+    free.set()
+    assert talk(server) == [b"x"]
+
+
+def test_making_a_message_slowly_is_not_silence(start, talk):
+    def ours():
+        for _ in range(3):
+            time.sleep(0.6)
+            yield b"x"
+
+    assert talk(start(idle=5.0), messages=ours(), idle=0.5) == [b"x"] * 3
+
+
+def test_a_client_that_does_not_read(start, party, log_lines):
+    made = []
+
+    def pour(peer, request):
+        while True:
+            made.append(1)
+            yield b"x" * (1 << 20)
+
+    server = start(pour, idle=0.5)
+    answers = call(server.address, "pour", [], identity=party("answer"), peer="noise", timeout=20)
+    next(answers)
+    deadline = time.monotonic() + 15
+    lines = []
+    while not any(x["outcome"] == "refused" for x in lines) and time.monotonic() < deadline:
+        time.sleep(0.05)
+        lines += log_lines()
+    assert lines[-1]["reason"] == "the peer did not read its answer for too long"
+    assert len(made) < 100  # what fits the windows and the few messages read ahead
+    with pytest.raises(PeerError, match="broke off"):
+        list(answers)
+
+
+def test_a_call_that_takes_too_long_in_all(start, party, talk, log_lines):
+    server = start(idle=0.5, timeout=1.0)
+
+    def steady():
+        while True:
+            time.sleep(0.05)
+            yield b"x"
+
+    began = time.monotonic()
+    with pytest.raises(PeerError, match="broke off"):
+        talk(server, messages=steady())
+    assert 0.9 < time.monotonic() - began < 10
+    assert talk(server) == [b"x"]
+
+
+@contextlib.contextmanager
+def child(*arguments):
+    with subprocess.Popen(
+        [sys.executable, CHILD, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as one:
+        try:
+            yield one
+        finally:
+            one.kill()
+
+
+def test_a_client_killed_in_the_middle(start, talk, certificates, log_lines):
+    server = start(concurrent=1)
+    with child("client", certificates / "ours/answer", server.address) as one:
+        assert one.stdout.readline() == "answer\n"
+        with pytest.raises(PeerError, match="1 calls are running"):
+            talk(server)
+        os.kill(one.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
+        with contextlib.suppress(PeerError):
+            assert talk(server) == [b"x"]
+            break
+        time.sleep(0.05)
+    reasons = [x["reason"] for x in log_lines() if x["outcome"] == "refused"]
+    assert any("broke off" in r for r in reasons), reasons
+    assert talk(server) == [b"x"]
+
+
+def test_a_server_killed_in_the_middle(party, certificates):
+    with child("server", certificates / "ours/noise") as one:
+        address = one.stdout.readline().strip()
+        answers = call(address, "half", [b"1"], identity=party("answer"), peer="noise", timeout=20)
+        assert next(answers) == b"1"
+        os.kill(one.pid, signal.SIGKILL)
+        with pytest.raises(PeerError, match="died"):
+            next(answers)
+    with pytest.raises(PeerError, match="nobody listens there"):
+        ask(address, "half", [b"1"], identity=party("answer"), peer="noise", timeout=20)
+
+
+def test_what_our_own_messages_raise_is_raised(start, party, log_lines):
+    inside = threading.Event()
+
+    def take(peer, request):
+        next(request)
+        inside.set()
+        yield b"%d" % sum(1 for _ in request)
+
+    def ours():
+        yield b"1"
+        assert inside.wait(10)
+        raise UsageError("mine")
+
+    server = start(take)
+    with pytest.raises(UsageError, match="mine"):
+        ask(server.address, "take", ours(), identity=party("answer"), peer="noise", timeout=20)
+    server.stop()
+    assert [x.get("reason") for x in log_lines()][1] == "the peer broke off"  # never a whole stream
+
+
+def test_an_empty_message_is_a_slip(start, talk):
+    with pytest.raises(UsageError, match="no bytes"):
+        talk(start(), messages=[b"1", b"", b"2"])
+
+
+def test_a_stream_without_its_end_was_broken_off(start, party, log_lines):
+    """As a client leaves it that dies between two messages, where gRPC sees a clean end."""
+    seen = []
+
+    def take(peer, request):
+        seen.extend(request)
+        yield b"all"
+
+    server, ours = start(take), party("answer")
+    credentials = grpc.ssl_channel_credentials(ours.authority, ours.key, ours.certificate)
+    options = [("grpc.ssl_target_name_override", dns_name("noise"))]
+    with grpc.secure_channel(server.address, credentials, options=options) as channel:
+        method = channel.stream_stream("/dpaudit/take")
+        assert list(method(iter([b"1", b""]), timeout=10)) == [b"all"]
+        with pytest.raises(grpc.RpcError) as caught:
+            list(method(iter([b"1"]), timeout=10))
+    assert caught.value.details() == "the peer broke off"
+    assert seen == [b"1", b"1"]
+
+
+def test_a_caller_that_stops_listening(start, party, log_lines):
+    server = start()
+    answers = call(
+        server.address, "echo", (b"x" for _ in range(10**9)), identity=party("answer"), peer="noise", timeout=20
+    )
+    assert next(answers) == b"x"
+    answers.close()
+    deadline, lines = time.monotonic() + 10, []
+    while not any(x["outcome"] == "refused" for x in lines) and time.monotonic() < deadline:
+        time.sleep(0.05)
+        lines += log_lines()
+    assert "broke off" in lines[-1]["reason"]
+
+
+def test_one_answer(start, party):
+    server, options = start(), {"identity": party("answer"), "peer": "noise", "timeout": 20.0}
+    assert ask(server.address, "once", [b"1", b"2"], **options) == b"2"
+    with pytest.raises(MessageError, match="no answer"):
+        ask(server.address, "echo", [], **options)
+    with pytest.raises(MessageError, match="more than one"):
+        ask(server.address, "echo", [b"1", b"2", b"3"], **options)
+
+
+def test_stopping(start, talk, log_lines):
+    inside = threading.Event()
+
+    def wait(peer, request):
+        inside.set()
+        yield from request
+
+    server, caught = start(wait, idle=30.0), []
+
+    def run():
+        try:
+            talk(server, "wait", (time.sleep(5) or b"x" for _ in range(3)))
+        except PeerError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert inside.wait(10)
+    began = time.monotonic()
+    assert not server.wait(0.05)
+    server.stop(grace=0.2)
+    server.stop()
+    assert server.wait(5)
+    assert time.monotonic() - began < 5
+    thread.join(20)
+    assert len(caught) == 1
+    with pytest.raises(PeerError, match="nobody listens"):
+        talk(server)
+
+
+def test_no_proxy_is_asked(start, talk, monkeypatch):
+    for variable in ("http_proxy", "https_proxy", "grpc_proxy", "HTTPS_PROXY"):
+        monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    assert talk(start()) == [b"x"]
+
+
+def test_two_servers_do_not_share_a_port(start):
+    server = start()
+    with pytest.raises(UsageError, match="cannot listen there"):
+        start(address=server.address)
+
+
+def test_threads_do_not_pile_up(start, talk, party):
+    server = start()
+    for _ in range(5):
+        talk(server)
+    before = threading.active_count()
+    for _ in range(30):
+        talk(server)
+        with pytest.raises(PeerError):
+            talk(server, "nothing")
+    quick, free = start(idle=0.1), threading.Event()
+    for _ in range(10):  # the server lets go of a call whose client is still there and silent
+        answers = call(quick.address, "echo", iter(free.wait, True), identity=party("answer"), peer="noise", timeout=20)
+        with pytest.raises(PeerError, match="sent nothing"):
+            next(answers)
+    assert sum(t.name == "dpaudit-pump" for t in threading.enumerate()) <= 2
+    free.set()
+    time.sleep(0.5)
+    assert threading.active_count() <= before + 8
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"address": "127.0.0.1"},
+        {"address": "unix:/tmp/x"},
+        {"address": "dns:///localhost:1"},
+        {"address": "127.0.0.1:99999"},
+        {"peers": []},
+        {"peers": ["No"]},
+        {"message_limit": 0},
+        {"concurrent": 0},
+        {"each": 0},
+        {"each": 5},
+        {"idle": 0.0},
+        {"idle": 700.0},
+        {"idle": float("nan")},
+    ],
+)
+def test_slips_of_a_server(start, change):
+    with pytest.raises(UsageError):
+        start(**change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"peer": "No"},
+        {"timeout": 0.0},
+        {"timeout": float("inf")},
+        {"timeout": float("nan")},
+        {"idle": -1.0},
+        {"method": "a/b"},
+    ],
+)
+def test_slips_of_a_client(start, party, change):
+    options = {"identity": party("answer"), "peer": "noise", "timeout": 5.0, "method": "echo", "messages": []}
+    with pytest.raises(UsageError):
+        call("127.0.0.1:1", **(options | change))
+    with pytest.raises(UsageError, match="HOST:PORT"):
+        call("unix:/tmp/x", **options)

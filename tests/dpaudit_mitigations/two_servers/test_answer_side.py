@@ -1,0 +1,263 @@
+"""Server 1: the same noise however often it begins again, one release a name, and what it does not accept from server 2."""
+
+import stat
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from dpaudit.errors import MessageError, PeerError, UsageError
+from dpaudit.randomness import KeyedStream
+from dpaudit_mitigations.transport.certificates import load_identity, make_authority
+from dpaudit_mitigations.transport.logs import Log
+from dpaudit_mitigations.transport.server import serve
+from dpaudit_mitigations.two_servers.answer_side import AnswerSide, Contact, Question
+from dpaudit_mitigations.two_servers.lattice import granularity
+from dpaudit_mitigations.two_servers.named_noise import draw_of, named_source
+from dpaudit_mitigations.two_servers.noise_side import NoiseSide
+from dpaudit_mitigations.two_servers.words import PUBLISH, TERMS, Receipt, Terms
+
+TERMS_HERE = Terms(6, 1000.0, 2.0)
+VALUES = np.array([1.5, -2.25, 314.15927, 0.0, 7.0, -960.0])
+
+
+@pytest.fixture(scope="module")
+def parties(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("certificates") / "c"
+    make_authority(folder, ["answer", "noise"])
+    return lambda name: load_identity(folder / name)
+
+
+@pytest.fixture
+def noise(tmp_path, parties):
+    (tmp_path / "noise").mkdir()
+    side = NoiseSide(
+        terms=TERMS_HERE, peer="answer", journal=tmp_path / "noise", publish=tmp_path / "published", log=Log("noise")
+    )
+    with serve(side.handlers, identity=parties("noise"), peers=["answer"]) as server:
+        yield server
+    side.close()
+
+
+@contextmanager
+def answering(folder, draw=None):
+    folder.mkdir(exist_ok=True)
+    side = AnswerSide(journal=folder, log=Log("answer"), draw=draw)
+    try:
+        yield side
+    finally:
+        side.close()
+
+
+def question(values=VALUES, release="week-7", **options):
+    return Question(values, release=release, **{"sigma": 2.0, "peer_sigma": 2.0} | options)
+
+
+def contact(server, parties, peer="noise"):
+    return Contact(server if isinstance(server, str) else server.address, peer, parties("answer"))
+
+
+def test_released_once_and_told_again(noise, parties, tmp_path):
+    with answering(tmp_path / "a") as side:
+        receipt = side.release(question(), contact(noise, parties))
+        noise.stop(0)  # told again from the journal: nobody need be there
+        assert side.release(question(), contact(noise, parties), patience=0) == receipt
+    published = np.load(tmp_path / "published" / "week-7@0.npy")
+    assert published.dtype == np.float32
+    assert np.abs(published - VALUES).max() < 8 * 2.0 * 2**0.5
+    assert not list((tmp_path / "a").glob("*.seed"))
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_a_name_is_for_one_release(noise, parties, tmp_path, published):
+    with answering(tmp_path / "a") as side:
+        if published:
+            side.release(question(), contact(noise, parties))
+        else:
+            with monkey_send(side), pytest.raises(ZeroDivisionError):
+                side.release(question(), contact(noise, parties))
+        for other in (
+            question(VALUES + 1),
+            question(VALUES.astype(np.float32)),
+            question(sigma=3.0),
+            question(peer_sigma=3.0),
+            question(source="pancake"),
+        ):
+            with pytest.raises(MessageError, match="begun with another"):
+                side.release(other, contact(noise, parties))
+        side.release(question(), contact(noise, parties))
+        side.release(question(VALUES + 1, round=1), contact(noise, parties))
+
+
+@contextmanager
+def monkey_send(side):
+    def broken(*args):
+        raise ZeroDivisionError
+
+    side._send, kept = broken, side._send
+    yield
+    side._send = kept
+
+
+def test_the_seed_is_made_once_kept_secret_and_never_replaced(noise, parties, tmp_path):
+    with answering(tmp_path / "a") as side:
+        with monkey_send(side), pytest.raises(ZeroDivisionError):
+            side.release(question(), contact(noise, parties))
+        (seed,) = (tmp_path / "a").glob("*.seed")
+        assert stat.S_IMODE(seed.stat().st_mode) == 0o600
+        assert len(seed.read_bytes()) == 32
+        kept = seed.read_bytes()
+        seed.write_bytes(kept[:-1])
+        with pytest.raises(UsageError, match="never drawn twice") as caught:
+            side.release(question(), contact(noise, parties))
+        assert kept.hex()[:8] not in str(caught.value)
+        seed.unlink()
+        with pytest.raises(UsageError, match="never drawn twice"):
+            side.release(question(), contact(noise, parties))
+        assert not list((tmp_path / "published").glob("*.npy"))
+
+
+def test_the_same_noise_in_every_life(parties, tmp_path):
+    """Frames are recorded by a server 2 that never answers well; each life of server 1 sends the same."""
+    lives = []
+
+    def deaf(peer, request):
+        lives.append(list(request))
+        raise PeerError("no room")
+        yield b""
+
+    handlers = {PUBLISH: deaf, TERMS: lambda peer, request: iter([TERMS_HERE.pack()])}
+    with serve(handlers, identity=parties("noise"), peers=["answer"]) as server:
+        for _ in range(3):
+            with answering(tmp_path / "a") as side, pytest.raises(PeerError, match="no room"):
+                side.release(question(), contact(server, parties), patience=0)
+    assert len(lives) == 3
+    assert lives[0] == lives[1] == lives[2]
+
+
+def test_another_payload_is_not_sent_to_its_end(parties, tmp_path):
+    """A noise source that does not repeat itself: the last frame stays here, and server 2 can do nothing."""
+    lives = []
+
+    def deaf(peer, request):
+        lives.append([])
+        for frame in request:
+            lives[-1].append(frame)
+        raise PeerError("no room")
+        yield b""
+
+    fresh = iter(range(10))
+
+    def draw(step, stream):
+        other = KeyedStream.from_seed(next(fresh))
+        return lambda at, count: other.child(at).numpy().integers(-1000, 1000, count)
+
+    handlers = {PUBLISH: deaf, TERMS: lambda peer, request: iter([TERMS_HERE.pack()])}
+    with (
+        serve(handlers, identity=parties("noise"), peers=["answer"]) as server,
+        answering(tmp_path / "a", draw) as side,
+    ):
+        with pytest.raises(PeerError, match="no room"):
+            side.release(question(), contact(server, parties), patience=0)
+        with pytest.raises(UsageError, match="otherwise than before"):
+            side.release(question(), contact(server, parties), patience=0)
+        time.sleep(0.2)
+    assert len(lives[0]) == 4
+    assert len(lives[1]) < 4
+
+
+def test_receipts_for_something_else(parties, tmp_path):
+    answers = [
+        Receipt("week-8", 0, bytes(32), bytes(32)).pack(),
+        Receipt("week-7", 1, bytes(32), bytes(32)).pack(),
+        Receipt("week-7", 0, bytes(32), bytes(32)).pack(),
+        b"rubbish",
+        TERMS_HERE.pack(),
+    ]
+
+    def lying(peer, request):
+        list(request)
+        yield answers[0]
+
+    handlers = {PUBLISH: lying, TERMS: lambda peer, request: iter([TERMS_HERE.pack()])}
+    with serve(handlers, identity=parties("noise"), peers=["answer"]) as server, answering(tmp_path / "a") as side:
+        while answers:
+            with pytest.raises(MessageError, match=r"something else|message receipt"):
+                side.release(question(), contact(server, parties), patience=0)
+            answers.pop(0)
+    assert list((tmp_path / "a").glob("*.seed"))  # it is not over
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (question(VALUES[:5]), "has 5 values, server 2 publishes 6"),
+        (question(VALUES * 2), r"a value is beyond the bound 1000\.0"),
+        (question(sigma=100.0), "must leave room|beyond the bound"),
+        (question(peer_sigma=1.0), "adds noise of scale 2"),
+        (question(np.array([1.0, np.nan])), "NaN"),
+        (question(np.array([1.0, np.inf])), "infinity"),
+        (question(np.ones((2, 3))), "one vector"),
+        (question(np.ones(6, np.int64)), "one vector"),
+        (question(release="../x"), "letters"),
+        (question(release=""), "letters"),
+        (question(round=-1), "round=-1"),
+    ],
+)
+def test_questions_that_are_not_asked(noise, parties, tmp_path, asked, says):
+    with answering(tmp_path / "a") as side, pytest.raises(UsageError, match=says) as caught:
+        side.release(asked, contact(noise, parties), patience=0)
+    assert "314" not in str(caught.value)
+    assert not list((tmp_path / "published").glob("*.npy"))
+
+
+def test_nobody_there(parties, tmp_path, capsys):
+    with answering(tmp_path / "a") as side:
+        began = time.monotonic()
+        with pytest.raises(PeerError, match="nobody listens"):
+            side.release(question(), contact("127.0.0.1:9", parties), patience=0.5)
+        assert time.monotonic() - began < 10
+    assert "waiting" in capsys.readouterr().err
+
+
+def test_a_lab_specimen_by_name(noise, parties, tmp_path, make_key):
+    """Its own noise, drawn again from the seed alone, is what server 1 sends; another scale or dimension is refused."""
+    path = tmp_path / "key.json"
+    make_key(dim=6).save(path)
+    source = named_source(f"pancake:key={path}", sigma=2.0, dim=6)
+    with answering(tmp_path / "a", draw_of(source, dim=6)) as side:
+        side.release(question(source="pancake"), contact(noise, parties))
+    assert np.abs(np.load(tmp_path / "published" / "week-7@0.npy") - VALUES).max() < 8 * 2 * 2**0.5
+    for text, dim, says in (
+        ("gaussian:sigma=3", 6, "not sigma=2.0"),
+        (f"pancake:key={path}", 7, "serves vectors of 6"),
+        ("pancakes", 6, "did you mean 'pancake'"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            named_source(text, sigma=2.0, dim=dim)
+
+
+def test_noise_beyond_the_bound_is_not_sent_to_its_end(noise, parties, tmp_path):
+    def draw(step, stream):
+        return lambda at, count: np.full(count, 2**40)
+
+    with answering(tmp_path / "a", draw) as side, pytest.raises(UsageError, match="noise beyond the bound"):
+        side.release(question(), contact(noise, parties), patience=0)
+    assert not list((tmp_path / "published").glob("*.npy"))
+
+
+def test_values_stay_out_of_repr():
+    assert "314" not in repr(question())
+
+
+def test_the_lattice_depends_on_the_bound_alone():
+    for bound in (1000.0, 1024.0, 1024.1, 3e-300 * 1e10, 1e200):
+        sigma = bound / 500
+        g = granularity(bound, sigma=sigma)
+        assert np.log2(g) == round(np.log2(g))
+        assert 2.0**29 < bound / g <= 2.0**30
+        assert granularity(bound, sigma=sigma / 7) == g
+    for bound, sigma in ((32.0, 2.0), (np.inf, 2.0), (np.nan, 2.0), (1.0, 1e-9), (1e-320, 1e-323), (5.0, np.nan)):
+        with pytest.raises(UsageError):
+            granularity(bound, sigma=sigma)

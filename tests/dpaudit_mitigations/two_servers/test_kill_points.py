@@ -1,0 +1,16 @@
+"""SIGKILL before and after every change of a journal or a file, and at every frame, of either server."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_every_point_at_which_a_server_can_die():
+    program = Path(__file__).with_name("kill_rounds.py")
+    done = subprocess.run([sys.executable, program, "--events"], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert found["points in noise"] >= 30  # so the sweep really went through the protocol
+    assert found["points in answer"] >= 15
+    assert found["kills"]["noise"] >= 30

@@ -1,0 +1,87 @@
+"""The two commands as real processes, started by the command line."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+QUERY = np.array([120, 45, 300, 8, 77, 210, 0, 19], np.float32)
+
+
+def dpaudit(folder, *arguments, **options):
+    command = [sys.executable, "-m", "dpaudit", "serve", *map(str, arguments)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, **options)
+
+
+@pytest.fixture
+def noise(tmp_path):
+    np.save(tmp_path / "query.npy", QUERY)
+    assert dpaudit(tmp_path, "init", "--out", "c").returncode == 0
+    command = [sys.executable, "-m", "dpaudit", "serve", "noise", "--identity", "c/noise", "--journal", "n"]
+    command += ["--sigma", "2", "--bound", "1000", "--dim", "8"]
+    server = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    yield server
+    if server.poll() is None:
+        server.kill()
+    server.communicate()
+
+
+def answer(folder, address):
+    identity = ["--identity", "c/answer", "--peer", address, "--journal", "a"]
+    return dpaudit(folder, "answer", *identity, "--query", "query.npy", "--sigma", 2, "--release", "week-7")
+
+
+def test_a_release_by_two_processes(noise, tmp_path):
+    address = json.loads(noise.stdout.readline())["address"]
+    first = answer(tmp_path, address)
+    assert first.returncode == 0, first.stderr
+    receipt = json.loads(first.stdout)
+    path = tmp_path / "n" / "published" / receipt["file"]
+    assert receipt["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert np.abs(np.load(path) - QUERY).max() < 8 * 2 * 2**0.5
+    again = answer(tmp_path, address)
+    assert (again.returncode, again.stdout) == (0, first.stdout)
+    np.save(tmp_path / "query.npy", QUERY + 1)
+    other = answer(tmp_path, address)
+    assert other.returncode == 3
+    assert "begun with another query" in other.stderr
+    noise.send_signal(signal.SIGTERM)
+    _, text = noise.communicate(timeout=20)
+    assert noise.returncode == 0
+    outcomes = [json.loads(line)["outcome"] for line in text.splitlines()]
+    assert (outcomes[0], outcomes[-1]) == ("started", "stopped")
+    assert outcomes.count("published") == 1
+    for value in [*QUERY, *np.load(path)]:
+        if value > 99:
+            assert str(value) not in text + first.stderr
+
+
+@pytest.mark.parametrize("name", ["text.npy", "pickle.npy", "archive.npz", "missing.npy"])
+def test_query_files_that_are_none(tmp_path, name):
+    (tmp_path / "text.npy").write_text("1 2 3")
+    np.save(tmp_path / "pickle.npy", np.array([{}], dtype=object), allow_pickle=True)
+    np.savez(tmp_path / "archive.npz", a=QUERY)
+    from dpaudit.errors import UsageError
+    from dpaudit_mitigations.two_servers.commands import _vector
+
+    with pytest.raises(UsageError, match="query="):
+        _vector(tmp_path / name)
+
+
+def test_help_teaches_and_needs_no_torch():
+    env = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
+    for command, words in (
+        ("answer", ("--release", "same", "again", "secure-gaussian")),
+        ("noise", ("--bound", "journal", "exactly once")),
+    ):
+        done = dpaudit(".", command, "--help", env=env)
+        assert done.returncode == 0
+        assert all(word in done.stdout for word in words)
+    code = "import dpaudit_mitigations.two_servers.answer_side, dpaudit_mitigations.two_servers.noise_side, sys"
+    done = subprocess.run([sys.executable, "-c", f"{code}; sys.exit('torch' in sys.modules)"])
+    assert done.returncode == 0

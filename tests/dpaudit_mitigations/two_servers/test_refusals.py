@@ -1,0 +1,384 @@
+"""Everything that server 2 refuses: over real connections with real certificates, and by mutated messages without."""
+
+import hashlib
+import itertools
+import json
+import random
+import re
+import time
+
+import numpy as np
+import pytest
+
+from dpaudit.errors import MessageError, PeerError, ProtocolError, UsageError
+from dpaudit.randomness import KeyedStream
+from dpaudit_mitigations.transport.certificates import load_identity, make_authority
+from dpaudit_mitigations.transport.client import ask
+from dpaudit_mitigations.transport.logs import Log
+from dpaudit_mitigations.transport.messages import pack, vector_frames
+from dpaudit_mitigations.transport.server import serve
+from dpaudit_mitigations.two_servers.noise_side import NoiseSide
+from dpaudit_mitigations.two_servers.words import PUBLISH, TERMS, VECTOR, Offer, Receipt, Terms
+
+DIM, SIGMA, BOUND = (1 << 18) + 5, 2.0, 1000.0  # two frames
+TERMS_HERE = Terms(DIM, BOUND, SIGMA)
+GOOD = Offer("r", 0, SIGMA, DIM, BOUND, SIGMA)
+STEPS = np.random.default_rng(1).integers(-(2**20), 2**20, DIM).astype(np.int32)
+SECRET = 987654321
+STEPS[7] = SECRET
+
+
+def frames(offer=GOOD, steps=STEPS):
+    return [offer.pack(), *vector_frames(VECTOR, steps, session=offer.session)]
+
+
+def changed(index, edit):
+    messages = frames()
+    messages[index] = edit(messages[index])
+    return messages
+
+
+def flipped(at):
+    return lambda m: m[:at] + bytes([m[at] ^ 1]) + m[len(m) + at + 1 if at < 0 else at + 1 :]
+
+
+def stepped(value):
+    steps = STEPS.copy()
+    steps[3] = value
+    return frames(steps=steps)
+
+
+def offer(**fields):
+    return frames(Offer(**{f: getattr(GOOD, f) for f in Offer.__slots__} | fields))
+
+
+ODD = np.where(np.arange(DIM) == 5, np.nan, 1.0).astype(np.float32)
+REFUSED = {
+    "nothing": ([], "nothing came"),
+    "an offer alone": (frames()[:1], "cut short"),
+    "truncated: no end": (frames()[:-1], "cut short"),
+    "truncated: no frame": (frames()[:2], "cut short"),
+    "truncated: a frame missing": (frames()[:2] + frames()[3:], "out of order|another|too short|not the body"),
+    "truncated: half a frame": (changed(2, lambda m: m[: len(m) // 2]), "cut short|not a frame"),
+    "tampered: a value": (changed(2, flipped(5000)), "digest|beyond the bound"),
+    "tampered: the digest": (changed(-1, flipped(-1)), "digest|session|not"),
+    "tampered: the head": (changed(1, flipped(30)), "."),
+    "reordered": ([frames()[i] for i in (0, 1, 3, 2, 4)], "order|not the body|too"),
+    "repeated": ([frames()[i] for i in (0, 1, 2, 2, 3, 4)], "order or repeated|too"),
+    "a frame too many": ([*frames(), frames()[-1]], "after the last"),
+    "frames of another round": (
+        frames()[:1] + frames(Offer("r", 1, SIGMA, DIM, BOUND, SIGMA))[1:],
+        "another session|not in canon",
+    ),
+    "one frame of another round": (
+        frames()[:3] + frames(Offer("r", 1, SIGMA, DIM, BOUND, SIGMA))[3:],
+        "another session",
+    ),
+    "wrong dim": (offer(dim=DIM - 1)[:1] + frames()[1:], "other terms"),
+    "wrong bound": (offer(bound=2000.0), "other terms"),
+    "wrong noise": (offer(noise_sigma=0.5), "other terms"),
+    "wrong shape": ([GOOD.pack(), *vector_frames(VECTOR, STEPS[:-1], session=GOOD.session)], "another count"),
+    "not finite": ([GOOD.pack(), *vector_frames(VECTOR, ODD, session=GOOD.session)], "another dtype"),
+    "not finite, as steps": (stepped(ODD[5:6].view(np.int32)[0]), "beyond the bound"),
+    "huge": (stepped(2**31 - 1), "beyond the bound"),
+    "huge and negative": (stepped(-(2**31)), "beyond the bound"),
+    "another protocol's vector": ([GOOD.pack(), *vector_frames("other", STEPS, session=GOOD.session)], "another kind"),
+    "no offer": (frames()[1:], "another kind"),
+    "an offer with a path": (
+        [pack("offer", **{f: getattr(GOOD, f) for f in Offer.__slots__} | {"release": "../x"})],
+        "name",
+    ),
+    "an offer with a field more": (
+        [pack("offer", **{f: getattr(GOOD, f) for f in Offer.__slots__} | {"more": 1})],
+        "not known",
+    ),
+    "an offer of infinite noise": (
+        [pack("offer", **{f: getattr(GOOD, f) for f in Offer.__slots__} | {"sigma": float("inf")})],
+        "finite",
+    ),
+    "rubbish": ([b"\xc1" * 100], "."),
+}
+
+
+@pytest.fixture(scope="module")
+def parties(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("certificates")
+    for authority in ("ours", "theirs"):
+        make_authority(folder / authority, ["answer", "noise", "other"])
+    return lambda name, authority="ours": load_identity(folder / authority / name)
+
+
+@pytest.fixture
+def side(tmp_path):
+    made = NoiseSide(
+        terms=TERMS_HERE, peer="answer", journal=tmp_path, publish=tmp_path / "published", log=Log("noise")
+    )
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def server(side, parties):
+    with serve(side.handlers, identity=parties("noise"), peers=["answer"], idle=0.5, log=Log("noise")) as running:
+        yield running
+
+
+def send(server, identity, messages, method=PUBLISH, peer="noise"):
+    return ask(server.address, method, messages, identity=identity, peer=peer, timeout=20.0)
+
+
+def published(tmp_path):
+    return sorted(p.name for p in (tmp_path / "published").glob("[!.]*"))
+
+
+def drafts(tmp_path):
+    return list((tmp_path / "published" / ".drafts").iterdir())
+
+
+def lines(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_refused_logged_and_the_server_lives_on(server, parties, tmp_path, capsys):
+    """Each in turn at one server; then what was refused can still be released, as nothing had come of it."""
+    for what, (messages, says) in REFUSED.items():
+        with pytest.raises(MessageError, match=says):
+            send(server, parties("answer"), messages)
+        assert (published(tmp_path), drafts(tmp_path)) == ([], []), what
+        line = lines(capsys.readouterr().err)[-1]
+        assert (line["outcome"], line["peer"], line["method"]) == ("refused", "answer", PUBLISH), what
+        assert re.search(says, line["reason"]), what
+    receipt = Receipt.unpack(send(server, parties("answer"), frames()))
+    assert published(tmp_path) == ["r@0.npy"]
+    assert receipt.published == hashlib.sha256((tmp_path / "published" / "r@0.npy").read_bytes()).digest()
+
+
+def test_replays(server, parties, tmp_path):
+    first = Receipt.unpack(send(server, parties("answer"), frames()))
+    path = tmp_path / "published" / "r@0.npy"
+    before = path.stat()
+    assert (
+        Receipt.unpack(send(server, parties("answer"), frames())) == first
+    )  # the same again is answered, not done again
+    for messages, says in (
+        (stepped(1), "another noisy answer"),
+        (offer(sigma=3.0), "another sigma"),
+        (offer(dim=7), "other terms"),
+        (frames()[:-1], "cut short"),
+    ):
+        with pytest.raises(MessageError, match=says):
+            send(server, parties("answer"), messages)
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert published(tmp_path) == ["r@0.npy"]
+    send(server, parties("answer"), offer(round=1))
+    assert published(tmp_path) == ["r@0.npy", "r@1.npy"]
+
+
+def test_a_name_offered_once_keeps_its_sigma(server, parties):
+    with pytest.raises(MessageError, match="cut short"):
+        send(server, parties("answer"), frames()[:2])
+    with pytest.raises(MessageError, match="another sigma"):
+        send(server, parties("answer"), offer(sigma=3.0))
+    send(server, parties("answer"), frames())
+
+
+def test_another_journal_does_not_publish_over_it(server, side, parties, tmp_path):
+    send(server, parties("answer"), frames())
+    server.stop(0)
+    side.close()
+    (tmp_path / "new").mkdir()
+    again = NoiseSide(
+        terms=TERMS_HERE, peer="answer", journal=tmp_path / "new", publish=tmp_path / "published", log=Log("noise")
+    )
+    with pytest.raises(MessageError, match="not in this journal"):
+        list(again.publish("answer", iter(frames())))
+    again.close()
+
+
+def test_one_process_a_journal_and_one_a_folder(side, tmp_path):
+    (tmp_path / "new").mkdir()
+    for journal, says in ((tmp_path, "journal=.*another process"), (tmp_path / "new", "another process publishes")):
+        with pytest.raises(UsageError, match=says):
+            NoiseSide(
+                terms=TERMS_HERE, peer="answer", journal=journal, publish=tmp_path / "published", log=Log("noise")
+            )
+
+
+@pytest.mark.parametrize(
+    ("terms", "options", "says"),
+    [
+        (Terms(8, 9.0, 2.0), {}, "leave room"),
+        (Terms(8, 1e38, 1e33), {}, "too large for float32"),
+        (Terms(8, 1000.0, 2.0), {"dtype": "float16"}, "dtype=float16"),
+    ],
+)
+def test_terms_that_no_server_offers(tmp_path, terms, options, says):
+    with pytest.raises(UsageError, match=says):
+        NoiseSide(terms=terms, peer="answer", journal=tmp_path, publish=tmp_path / "p", log=Log("noise"), **options)
+
+
+def test_wrong_certificates(server, parties, capsys):
+    for identity, peer, says in (
+        (parties("answer", "theirs"), "noise", "certificate|died|reached"),
+        (parties("other"), "noise", "not let in"),
+        (parties("answer"), "other", "certificate is not that party's"),
+    ):
+        with pytest.raises(PeerError, match=says):
+            send(server, identity, frames(), peer=peer)
+    assert any(line.get("peer") == "other" and line["outcome"] == "refused" for line in lines(capsys.readouterr().err))
+    assert Terms.unpack(send(server, parties("answer"), [], method=TERMS)) == TERMS_HERE
+
+
+def test_a_party_that_is_let_in_for_something_else(side):
+    with pytest.raises(PeerError, match="not the party that answers"):
+        list(side.publish("other", iter(frames())))
+
+
+def test_slow_and_dead_peers(server, parties, tmp_path, capsys):
+    def slow():
+        yield from frames()[:2]
+        time.sleep(1.5)
+        yield from frames()[2:]
+
+    def dying():
+        yield from frames()[:3]
+        raise ZeroDivisionError
+
+    with pytest.raises(PeerError, match="sent nothing for"):
+        send(server, parties("answer"), slow())
+    with pytest.raises(ZeroDivisionError):
+        send(server, parties("answer"), dying())
+    send(server, parties("answer"), frames())
+    text = capsys.readouterr().err
+    assert sum(line["outcome"] == "refused" for line in lines(text)) >= 1
+    assert published(tmp_path) == ["r@0.npy"]
+    assert drafts(tmp_path) == []
+
+
+def test_no_secret_is_ever_logged(server, parties, tmp_path, capfd):
+    """Neither steps nor values nor noise, in decimal or hexadecimal, whatever is refused or published."""
+    for messages, _ in REFUSED.values():
+        with pytest.raises(ProtocolError) as caught:
+            send(server, parties("answer"), messages)
+        assert str(SECRET) not in str(caught.value)
+    send(server, parties("answer"), frames())
+    text = "".join(capfd.readouterr())
+    result = np.load(tmp_path / "published" / "r@0.npy")
+    noise = result - STEPS * 2.0**-20
+    assert text.count("refused") >= len(REFUSED)
+    for value in itertools.chain(STEPS[:50], result[:50], noise[:50]):
+        if abs(value) > 1000 or value != int(value):
+            assert str(value) not in text
+            assert f"{value:.6g}" not in text
+    for raw in (STEPS[:8].tobytes(), result[:8].tobytes()):
+        assert raw.hex()[:16] not in text
+    assert parties("noise").key.decode().splitlines()[1][:20] not in text
+
+
+def test_fuzzed_messages_are_refused_by_name(tmp_path):
+    """1,000 mutations without a network: a MessageError each, never another exception, never a publication."""
+    terms = Terms(4, BOUND, SIGMA)
+    small = Offer("r", 0, SIGMA, 4, BOUND, SIGMA)
+    steps = np.array([1, -2, 3, SECRET], np.int32)
+    good = [small.pack(), *vector_frames(VECTOR, steps, session=small.session)]
+    side = NoiseSide(terms=terms, peer="answer", journal=tmp_path, publish=tmp_path / "published", log=Log("noise"))
+    rng = random.Random(3)
+
+    def mutated():
+        messages = list(good)
+        at = rng.randrange(len(messages))
+        match rng.randrange(7):
+            case 0:
+                del messages[at]
+            case 1:
+                messages.insert(at, rng.choice(messages))
+            case 2:
+                messages[at] = messages[at][: rng.randrange(len(messages[at]))]
+            case 3:
+                messages[at] += rng.randbytes(rng.randrange(1, 9))
+            case 4:
+                messages[at] = flipped(rng.randrange(len(messages[at])))(messages[at])
+            case 5:
+                rng.shuffle(messages)
+            case 6:
+                messages[at] = rng.randbytes(rng.randrange(200))
+        return messages
+
+    refused = 0
+    while refused < 1000:
+        messages = mutated()
+        if messages == good:
+            continue
+        with pytest.raises(MessageError) as caught:
+            list(side.publish("answer", iter(messages)))
+        assert str(SECRET) not in str(caught.value)
+        refused += 1
+    assert (published(tmp_path), drafts(tmp_path)) == ([], [])
+    assert len(list(side.publish("answer", iter(good)))) == 1
+    side.close()
+
+
+@pytest.mark.parametrize("harm", ["none", "gone", "damaged"])
+def test_a_durable_draft_is_published_at_the_next_start_or_never(tmp_path, monkeypatch, capsys, harm):
+    """Server 2 stops right after the journal says noised; nobody offers the release again."""
+    places = {"terms": TERMS_HERE, "peer": "answer", "journal": tmp_path, "publish": tmp_path / "published"}
+    side = NoiseSide(**places, log=Log("noise"))
+    with monkeypatch.context() as patch:
+        patch.setattr("os.link", lambda *names: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            list(side.publish("answer", iter(frames())))
+    side.close()
+    (draft,) = drafts(tmp_path)
+    (tmp_path / "published" / ".drafts" / "stray").write_bytes(b"of a call that was killed")
+    if harm == "gone":
+        draft.unlink()
+    elif harm == "damaged":
+        draft.write_bytes(draft.read_bytes()[:-1] + b"?")
+    again = NoiseSide(**places, log=Log("noise"))
+    (line,) = lines(capsys.readouterr().err)
+    if harm == "none":
+        assert published(tmp_path) == ["r@0.npy"]
+        assert (line["outcome"], line["release"], drafts(tmp_path)) == ("published", "r@0", [])
+    else:
+        assert (line["outcome"], line["release"], published(tmp_path)) == ("failed", "r@0", [])
+        with pytest.raises(MessageError, match="not drawn again"):
+            list(again.publish("answer", iter(frames())))
+        assert draft.exists() == (harm == "damaged")  # kept for whoever looks into it
+        assert len(list(again.publish("answer", iter(offer(round=1))))) == 1  # it serves all others
+    again.close()
+
+
+def test_one_call_a_release_at_a_time(side, monkeypatch):
+    monkeypatch.setattr("dpaudit_mitigations.two_servers.noise_side._BUSY", 0.1)
+
+    def meddling():
+        yield from frames()[:3]
+        with pytest.raises(PeerError, match="not done"):
+            list(side.publish("answer", iter(frames())))
+        yield from frames()[3:]
+
+    assert len(list(side.publish("answer", meddling()))) == 1
+
+
+def test_what_is_published_is_the_sum_on_the_lattice(tmp_path):
+    """An independent derivation: g·(steps + noise), noise drawn directly from the same stream."""
+    from dpaudit.noise.exact_integers import draw_integers
+    from dpaudit.noise.exact_law import IntegerLaw
+    from dpaudit_mitigations.two_servers.lattice import secure_draw
+
+    stream, g = KeyedStream.from_seed(5), 2.0**-20  # 1000 is below 2^10, and 30 bits hold it
+    side = NoiseSide(
+        terms=TERMS_HERE,
+        peer="answer",
+        journal=tmp_path,
+        publish=tmp_path / "published",
+        log=Log("noise"),
+        dtype="float64",
+        draw=lambda step: secure_draw(sigma=SIGMA, step=step, stream=stream),
+    )
+    list(side.publish("answer", iter(frames())))
+    law = IntegerLaw.gaussian(SIGMA / g)
+    noise = [draw_integers(count, law, stream=stream.child("chunk", at)) for at, count in ((0, 1 << 18), (1 << 18, 5))]
+    expected = [(int(a) + int(b)) * g for a, b in zip(STEPS, np.concatenate(noise), strict=True)]
+    assert np.load(tmp_path / "published" / "r@0.npy").tolist() == expected
+    side.close()

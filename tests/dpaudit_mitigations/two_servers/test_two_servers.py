@@ -1,0 +1,180 @@
+"""The plug-in: the law of what is published, what it is worth to a key holder, and the rehearsal of the real protocol."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+
+from dpaudit import registry
+from dpaudit.accounting import gaussian_epsilon
+from dpaudit.errors import UsageError
+from dpaudit.hosts.histogram import Histogram
+from dpaudit.interfaces import ProtocolMitigation
+from dpaudit.noise.exact_integers import draw_integers
+from dpaudit.noise.exact_law import IntegerLaw
+from dpaudit.noise.gaussian import Gaussian
+from dpaudit.noise.lattice import lattice_step
+from dpaudit.noise.pancake import Pancake
+from dpaudit.noise.secure_gaussian import SecureGaussian
+from dpaudit.noise.snapping import Snapping
+from dpaudit.randomness import KeyedStream
+from dpaudit.stats import clopper_pearson
+from dpaudit.testing import check_mitigation
+from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio, NearestPeak
+from dpaudit_mitigations.two_servers.key_holder import key_holder_epsilon
+from dpaudit_mitigations.two_servers.mitigation import TwoServers
+from dpaudit_mitigations.two_servers.rehearsal import rehearse
+
+
+@pytest.mark.parametrize("backdoored", ["answer", "noise", "both"])
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+def test_conforms(backdoored, ratio, make_key):
+    mitigation = registry.create("mitigations", f"two-servers:backdoored={backdoored},ratio={ratio}")
+    assert isinstance(mitigation, ProtocolMitigation)
+    for source in (Gaussian(sigma=2.0), SecureGaussian(sigma=2.0), Pancake(key=make_key(), sigma=2.0)):
+        check_mitigation(mitigation, source)
+    assert TwoServers().scale(3.0) == pytest.approx(3 * math.sqrt(2))
+
+
+def shares(mitigation, key, stream, trials=2000):
+    """How often the key holder names the right one of two queries half a period apart."""
+    source = Pancake(key=key, sigma=1.0)
+    shift = torch.from_numpy(np.array(key.direction)) * 0.5 * source.spacing
+    q = torch.stack([torch.zeros(key.dim, dtype=torch.float64), shift])
+    truth = torch.arange(trials) % 2
+    y = mitigation.release(q[truth], source, stream=stream)
+    # the attacker's likelihood is for the source's own noise: with a key it is the phase that speaks
+    right = [int((a(key=key, sigma=1.0).score(y, q).argmax(1) == truth).sum()) for a in (NearestPeak, LikelihoodRatio)]
+    return right, scipy.stats.norm.cdf(float(shift.norm()) / 2 / mitigation.scale(1.0))
+
+
+@pytest.mark.parametrize("backdoored", ["answer", "noise"])
+def test_one_honest_server_is_enough(backdoored, make_key, stream):
+    right, honest = shares(TwoServers(backdoored=backdoored), make_key(beta=1e-3), stream)
+    for got in right:
+        interval = clopper_pearson(got, 2000, confidence=0.999)
+        assert interval.low <= honest
+        assert interval.high >= 0.5
+
+
+def test_two_that_share_a_key_hide_nothing(make_key, stream):
+    right, _ = shares(TwoServers(backdoored="both"), make_key(beta=1e-3), stream)
+    assert min(right) > 1990
+
+
+def test_every_release_is_on_the_lattice_and_its_steps_are_the_sum(stream):
+    """Derived from the definition: K + round(source/g) + exact integers, all from the streams that the class names."""
+    query = torch.from_numpy(stream.child("q").numpy().standard_normal((3, 50)) * 100)
+    source, g = Gaussian(sigma=2.0), lattice_step(1.0)
+    released = TwoServers(ratio=0.5).release(query, source, stream=stream)
+    theirs = source.sample(3, 50, stream=stream.child("answer")).numpy()
+    own = draw_integers(150, IntegerLaw.gaussian(1.0 / g), stream=stream.child("noise")).reshape(3, 50)
+    for got, q, v, z in zip(released.flatten(), query.flatten(), theirs.ravel(), own.ravel(), strict=True):
+        assert float(got) == (round(float(q) / g) + round(float(v) / g) + int(z)) * g
+
+
+def test_a_releasing_source_is_asked_for_noise_alone(stream):
+    """Shown the query, snapping would clamp it to its bound; so noise and query are as for any other source."""
+    source = Snapping(epsilon=1.0, sensitivity=1.0, bound=64.0)
+    query = torch.full((200, 4), 1024.0, dtype=torch.float64)
+    released = TwoServers().release(query, source, stream=stream)
+    noise = TwoServers().release(torch.zeros_like(query), source, stream=stream)
+    assert torch.equal(released, query + noise)
+
+
+def test_epsilon(make_key):
+    host, delta = Histogram(), 1e-10
+    key = make_key(dim=host.dim, beta=1e-4)
+    pancake, honest = Pancake(key=key, sigma=22.4), Gaussian(sigma=22.4)
+    both, one = (gaussian_epsilon(delta, sigma=22.4 * f, sensitivity=host.sensitivity) for f in (math.sqrt(2), 1.0))
+    for source in (honest, SecureGaussian(sigma=22.4)):
+        bounds = TwoServers().epsilon(source, delta, host=host)
+        assert bounds.low <= both <= bounds.high < bounds.low * 1.001
+    for backdoored in ("answer", "noise"):
+        bounds = TwoServers(backdoored=backdoored).epsilon(pancake, delta, host=host)
+        assert both * 0.999 <= bounds.low <= bounds.high <= one * 1.001
+        skewed = TwoServers(backdoored=backdoored, ratio=4.0).epsilon(pancake, delta, host=host)
+        least = gaussian_epsilon(delta, sigma=22.4 * math.sqrt(17), sensitivity=host.sensitivity)
+        assert least * 0.999 <= skewed.low <= skewed.high
+        assert skewed.high < bounds.high
+    alone = pancake.epsilon(delta, host=host)
+    two = TwoServers(backdoored="both").epsilon(pancake, delta, host=host)
+    assert 0.49 * alone.low < two.low <= two.high < 0.51 * alone.low  # peaks √2 wider: the loss is halved
+    unknown = TwoServers(backdoored="both", ratio=2.0).epsilon(pancake, delta, host=host)
+    assert (unknown.low, unknown.high) == (0.0, alone.high)
+
+
+def test_little_honest_noise_is_little_protection(make_key):
+    """A coarse pancake (γ = 1): the profile is between the two Gaussians' and far from the lower one."""
+    host = Histogram()
+    key = make_key(dim=host.dim, beta=1e-4, gamma=1.0, allow_small_gamma=True)
+    source = Pancake(key=key, sigma=22.4)
+    bounds = TwoServers(ratio=0.125).epsilon(source, 1e-10, host=host)
+    both, one = (
+        gaussian_epsilon(1e-10, sigma=22.4 * f, sensitivity=host.sensitivity) for f in (math.hypot(1, 0.125), 0.125)
+    )
+    assert both < bounds.low <= bounds.high <= one * 1.001
+
+
+def test_of_an_unknown_source_the_honest_noise_is_what_counts():
+    class Anything:
+        sigma, dim, claim = 2.0, None, "gaussian:sigma=2"
+
+        def epsilon(self, delta, *, host):
+            from dpaudit.types import EpsilonBounds
+
+            return EpsilonBounds(low=0.0, high=math.inf, says="unknown")
+
+    bounds = key_holder_epsilon(
+        Anything(), 1e-6, host=Histogram(), backdoored="answer", ratio=1.0, step=lattice_step(2.0)
+    )
+    assert bounds.low == 0
+    assert bounds.high == pytest.approx(gaussian_epsilon(1e-6, sigma=2.0, sensitivity=1.0), rel=1e-3)
+
+
+@pytest.mark.parametrize("backdoored", ["answer", "noise", "both"])
+def test_rehearsal_publishes_the_sum(backdoored, make_key, stream):
+    """Every step of the publication, derived from both servers' streams, for one backdoored server or two."""
+    source = Pancake(key=make_key(dim=64), sigma=2.0)
+    query = torch.arange(64, dtype=torch.float64) - 20.5
+    done = rehearse(query, source, backdoored=backdoored, ratio=1.0, stream=stream)
+    g = 2.0 ** (math.ceil(math.log2(2 * 16 * 2.0 + 2 * 42.5)) - 30)
+    total = np.rint(query.numpy() / g)
+    law = IntegerLaw.gaussian(2.0 / g)
+    for server, own in (("answer", KeyedStream(stream.child("answer").entropy())), ("noise", stream.child("noise"))):
+        if backdoored in (server, "both"):
+            total += np.rint(source.sample(1, 64, stream=own).numpy()[0] / g)
+        else:
+            total += draw_integers(64, law, stream=own.child("chunk", 0))
+    assert done.published.tolist() == (total * g).tolist()
+    assert 64 * 4 < done.figures.wire < 2000
+    assert set(done.figures.seconds) >= {"total", "release", "server 1's noise", "server 2's noise"}
+    assert done.figures.seconds["total"] >= done.figures.seconds["release"] > 0
+
+
+def test_the_wire_is_four_bytes_a_coordinate(stream):
+    d = 600_000
+    figures = TwoServers().rehearse(torch.zeros(1, d), SecureGaussian(sigma=2.0), stream=stream)
+    assert 4 * d < figures.wire < 4 * d * 1.05
+
+
+def test_bad_input(stream):
+    for options, says in (
+        ({"backdoored": "all"}, "one of answer"),
+        ({"ratio": 0.0}, "ratio"),
+        ({"ratio": "x"}, "ratio"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            TwoServers(**options)
+    for query, says in (
+        (torch.full((2, 3), math.nan), "NaN"),
+        (torch.ones(2, 3, dtype=torch.int64), "floating-point query"),
+        (torch.ones(3), "one row a release"),
+        (torch.full((1, 3), 1e30, dtype=torch.float64), "clip"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            TwoServers().release(query, Gaussian(), stream=stream)
+    with pytest.raises(UsageError, match="2 rows"):
+        TwoServers().rehearse(torch.zeros(2, 3), Gaussian(), stream=stream)

@@ -1,0 +1,51 @@
+"""Small sessions that tests share, with every part of a session within reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from dpaudit_mitigations.verifiable_counts import verifier
+from dpaudit_mitigations.verifiable_counts.commitments import open_counts
+from dpaudit_mitigations.verifiable_counts.messages import Response
+from dpaudit_mitigations.verifiable_counts.prover import Prover
+from dpaudit_mitigations.verifiable_counts.terms import Terms
+from dpaudit_mitigations.verifiable_counts.verifier import Verifier
+
+
+@dataclass
+class Play:
+    """One honest session, message by message."""
+
+    terms: Terms
+    first: bytes
+    second: bytes
+    third: bytes
+    released: list[int]
+    stream: Any
+    prover: Prover
+    verifier: Verifier
+
+    @property
+    def response(self) -> Response:
+        return Response.decode(self.third, self.terms)
+
+    def check(self, response: Response | bytes) -> list[int]:
+        data = response if isinstance(response, bytes) else response.encode(self.terms)
+        return verifier.check_session(self.terms, self.first, self.second, data, stream=self.stream.child("again"))
+
+
+@pytest.fixture(scope="session")
+def play():
+    def run(counts, *, coins, stream, of_prover=Prover) -> Play:
+        terms = Terms.fresh(bins=len(counts), coins=coins, stream=stream.child("session"))
+        prover = of_prover(terms, open_counts(counts, stream=stream.child("counts")), stream=stream.child("prover"))
+        judge = Verifier(terms, stream=stream.child("verifier"))
+        first = prover.commit()
+        second = judge.challenge(first)
+        third = prover.respond(second)
+        return Play(terms, first, second, third, judge.check(third), stream, prover, judge)
+
+    return run

@@ -1,0 +1,155 @@
+"""Transcripts on disk: what holds, and a thousand changes of which none does."""
+
+import base64
+import json
+from dataclasses import replace
+
+import pytest
+import typer
+
+from dpaudit import registry
+from dpaudit.accounting.binomial import binomial_epsilon
+from dpaudit.cli import verifying
+from dpaudit.errors import UsageError
+from dpaudit_mitigations.verifiable_counts.group import L, encode_scalar, multiple, random_scalar
+from dpaudit_mitigations.verifiable_counts.relations import BLINDING_BASE
+from dpaudit_mitigations.verifiable_counts.session import run_session
+from dpaudit_mitigations.verifiable_counts.transcript import Transcript, verify
+
+NAMES = ("commitments", "challenge", "response")
+
+
+@pytest.fixture
+def sessions(stream):
+    return [run_session([7, -3], coins=40, stream=stream.child("session", i)) for i in range(2)]
+
+
+def test_holds(sessions, tmp_path):
+    path = tmp_path / "t.json"
+    sessions[0].transcript.write(path)
+    verdict = verify(path)
+    assert verdict.holds, verdict.says
+    assert verdict.details["released"] == sessions[0].released
+    assert verdict.details["epsilon"] == binomial_epsilon(1e-10, coins=40)
+    assert verdict.details["bins"] == 2
+    assert Transcript.decode(path.read_bytes()) == sessions[0].transcript
+    with pytest.raises(UsageError, match="cannot be written"):
+        sessions[0].transcript.write(path)
+    with pytest.raises(UsageError, match="cannot be read"):
+        verify(tmp_path / "missing.json")
+
+
+def test_by_name_and_from_the_command_line(sessions, tmp_path, capsys):
+    path = tmp_path / "t.json"
+    sessions[0].transcript.write(path)
+    assert registry.load("transcripts", "verifiable-counts") is verify
+    for data, code in ((path.read_bytes(), 0), (path.read_bytes().replace(b'"version":1', b'"version":2'), 1)):
+        path.write_bytes(data)
+        with pytest.raises(typer.Exit) as left:
+            verifying.transcript(path, "json")
+        assert left.value.exit_code == code
+        assert json.loads(capsys.readouterr().out)["holds"] is (code == 0)
+
+
+def mutated(rng, original, other):
+    """One change of a random kind; never the transcript itself."""
+    messages = {name: bytearray(getattr(original, name)) for name in NAMES}
+    name = NAMES[rng.integers(3)] if rng.random() < 0.3 else ("commitments", "response")[rng.integers(2)]
+    data, theirs = messages[name], getattr(other, name)
+    head = 54  # the header's change is one of the kinds below
+    pieces = (len(data) - head) // 32
+    at = head + 32 * int(rng.integers(max(1, pieces)))
+    kind = rng.integers(12)
+    if kind == 0:
+        data[rng.integers(len(data))] ^= 1 << rng.integers(8)
+    elif kind == 1:
+        data[at : at + 32] = encode_scalar(int.from_bytes(rng.bytes(32), "little"))
+    elif kind == 2:
+        data[at : at + 32] = multiple(int.from_bytes(rng.bytes(31), "little"), BLINDING_BASE)
+    elif kind == 3:
+        to = head + 32 * int(rng.integers(max(1, pieces)))
+        data[at : at + 32], data[to : to + 32] = data[to : to + 32], data[at : at + 32]
+    elif kind == 4:
+        data[at : at + 32] = theirs[at : at + 32]
+    elif kind == 5:
+        del data[at : at + 32]
+    elif kind == 6:
+        data[at:at] = data[at : at + 32]
+    elif kind == 7:
+        data[head:] = theirs[head:]
+    elif kind == 8:
+        data[:] = theirs
+    elif kind == 9:
+        scalar = int.from_bytes(data[at : at + 32], "little")
+        data[at : at + 32] = ((scalar + L) % 2**256).to_bytes(32, "little")
+    elif kind == 10:
+        value = (int.from_bytes(data[at : at + 32], "little") + 1) % 2**256
+        data[at : at + 32] = value.to_bytes(32, "little")
+    else:
+        terms = original.terms
+        changed = (
+            replace(terms, session=rng.bytes(32)),
+            replace(terms, session=other.terms.session),
+            replace(terms, bins=terms.bins + int(rng.integers(1, 3))),
+            replace(terms, coins=terms.coins + 2 * int(rng.integers(1, 5))),
+        )[rng.integers(4)]
+        return replace(original, terms=changed)
+    return replace(original, **{name: bytes(data)})
+
+
+def test_a_thousand_mutations_none_accepted(sessions, stream, tmp_path):
+    rng = stream.child("mutations").numpy()
+    one, two = (session.transcript for session in sessions)
+    path = tmp_path / "t.json"
+    tried, refused, words = 0, 0, set()
+    while tried < 1000:
+        change = mutated(rng, one, two)
+        if change == one:
+            continue
+        tried += 1
+        path.write_bytes(change.encode())
+        verdict = verify(path)
+        refused += not verdict.holds
+        words.add(verdict.says.split(":")[0])
+    assert refused == 1000
+    assert {"a point", "a scalar", "block 1 of 1"} <= words  # decoding, and proofs: the changes reached both
+    assert any(word.startswith("bin ") for word in words)
+
+
+def test_mutations_of_the_file(sessions, stream, tmp_path):
+    """300 changed bytes anywhere, cut and repeated ends, other spellings of the same document."""
+    data = sessions[0].transcript.encode()
+    document = json.loads(data)
+    rng, path = stream.numpy(), tmp_path / "t.json"
+    files = [data[:-1], data + b"\n", b" " + data, b"", b"{}", b"[]", b"1", b"[" * 100_000, data[: len(data) // 2]]
+    for _ in range(300):
+        changed = bytearray(data)
+        changed[rng.integers(len(data))] ^= int(rng.integers(1, 256))
+        files.append(bytes(changed))
+    files += [
+        json.dumps(document, sort_keys=True).encode() + b"\n",
+        json.dumps(document | {"more": 1}).encode(),
+        data.replace(b'{"bins":2', b'{"bins":2,"bins":2'),
+        data.replace(b'"bins":2', b'"bins":2.0'),
+        data.replace(b'"bins":2', b'"bins":true'),
+        data.replace(b'"coins":40', b'"coins":4e1'),
+        data.replace(b'"coins":40', b'"coins":16777216'),
+        data.replace(b'"bins":2', b'"bins":1e400'),
+        data.replace(b'"version":1', b'"version":true'),
+    ]
+    for name in NAMES:
+        for value in (None, 3, "", "é", "AAA", "A" * 4_000_000, base64.b64encode(bytes(200)).decode()):
+            files.append(json.dumps(document | {name: value}, sort_keys=True, separators=(",", ":")).encode() + b"\n")
+    for changed in files:
+        path.write_bytes(changed)
+        assert not verify(path).holds
+
+
+def test_a_point_or_scalar_spelt_otherwise(sessions, stream, tmp_path):
+    """The last scalar plus the order: the same number, another encoding."""
+    one = sessions[0].transcript
+    number = int.from_bytes(one.response[-32:], "little") + L
+    path = tmp_path / "t.json"
+    path.write_bytes(replace(one, response=one.response[:-32] + number.to_bytes(32, "little")).encode())
+    assert verify(path).says.startswith("a scalar")
+    assert random_scalar(stream) < L
