@@ -52,20 +52,17 @@ slow: $(READY) ## Tests that take minutes
 	$(BIN)/pytest -m slow
 
 bench: $(READY) ## Time and memory of the main commands
-	$(BIN)/python tests/bench.py
-	$(BIN)/python tests/bench_noise.py
-	$(BIN)/python tests/bench_attacks.py
-	$(BIN)/python tests/bench_dpsgd.py
+	for name in commands noise attacks dpsgd rotation smoothing transport two_servers joint_seeds verifiable_counts; do $(BIN)/python tests/bench/$$name.py || exit; done
 
 flower: $(READY) $(ENVS)/flower/.ready ## Our secure aggregation beside Flower's, and inside its rounds (two minutes, 4 GiB)
-	DPAUDIT_ENVS=$(ENVS) $(BIN)/python tests/bench_secure_aggregation.py
+	DPAUDIT_ENVS=$(ENVS) $(BIN)/python tests/bench/secure_aggregation.py
 	PYTHONPATH=.:attacks:mitigations $(ENVS)/flower/bin/python -m pytest tests/dpaudit_mitigations/secure_aggregation/test_flower.py
 
 gpu: $(if $(GPU),,$(READY)) ## On a CUDA machine: tests, training, gpm-table2, gpm-table3, benchmarks (GPU=python3: your own environment)
 	$(CUDA) -m pytest -m gpu
 	for model in $(CIFAR); do $(CUDA) -m dpaudit train $$model --device cuda --resume || exit; done
 	for name in gpm-table2 gpm-table3; do $(CUDA) -m dpaudit run $$name --device cuda --out runs/$$name --resume && mkdir -p docs/results/$$name && cp runs/$$name/results.json docs/results/$$name/ || exit; done
-	mkdir -p docs/results/gpu && $(CUDA) tests/bench_noise.py --device cuda > docs/results/gpu/bench_noise.txt && cat docs/results/gpu/bench_noise.txt
+	mkdir -p docs/results/gpu && $(CUDA) tests/bench/noise.py --device cuda > docs/results/gpu/bench_noise.txt && cat docs/results/gpu/bench_noise.txt
 
 zoo: $(READY) ## Audit every flawed sampler of the zoo at 10^7 values (an hour or more; go on with the same command)
 	$(BIN)/dpaudit run zoo --out runs/zoo --resume

@@ -55,7 +55,7 @@ class Server:
         """The answer to the verifier's next message; None to the receipt, and to an abort.
 
         Raises:
-            MessageError: a message refused; the session can go on with a better one.
+            MessageError: a message refused. If it was signed (other terms, other shares than committed to) that is the end.
             CheatingError: the verifier says that it caught this server.
         """
         kind, sealed = self.record.receive(frame, sender="verifier")

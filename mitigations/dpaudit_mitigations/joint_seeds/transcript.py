@@ -62,7 +62,7 @@ def verify(
     ``server`` and ``verifier`` are the public keys (32 bytes) that must have signed; without them the verdict names those
     that did. With the server's sealed ``opening`` the used candidate is checked too, and with the ``release`` (.npy,
     float64, (dim,)) also that it is the committed query result plus the committed noise, bit for bit.
-    Takes (candidates − 1)·dim draws, 20 million a second and core; memory: a block a thread.
+    Takes (candidates − 1)·dim draws (below 2^34 in all), 40 million a second and core; memory: a block a thread.
 
     Raises:
         UsageError: a file that cannot be read; a release without an opening, or that is no array.

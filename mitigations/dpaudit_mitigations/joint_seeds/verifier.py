@@ -84,7 +84,7 @@ class Verifier:
         if self.record.last != "release":
             raise MessageError("receipt: the server has signed no release")
         digest = release_digest(in_steps(values, self._terms), self._terms, threads=self._threads)
-        if False:
+        if digest != self.record.bodies["release"]["digest"]:
             raise MessageError("release: what was published is not what the server signed")
         return self._send("receipt", {"digest": digest})
 

@@ -128,9 +128,9 @@ class DistributedGaussian:
         return check_sigma(sigma) * math.sqrt((self.honest + self.backdoored) / self.honest)
 
     def mixes(self, sigma: float) -> tuple[float, float] | None:
-        """Standard deviations of the source's noise in a release and of the honest noise beside it, for one backdoored server.
+        """Standard deviations of the source's noise in a release and of the honest noise beside it.
 
-        With several the sources' sum is no pancake, and None is returned.
+        For one backdoored server; the sum of several pancakes is none, and None is returned.
         """
         return (sigma / math.sqrt(self.honest), sigma) if self.backdoored == 1 else None
 

@@ -43,7 +43,7 @@ def test_named_parties_and_a_slip(tmp_path):
 
 def test_help_teaches():
     text = dpaudit("--help").stdout
-    assert "dpaudit serve init --out certificates --party aggregate" in text
+    assert "dpaudit serve init --out certificates --party aggregator" in text
     assert "The authority's key is not kept" in text
 
 

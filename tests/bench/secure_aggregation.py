@@ -30,7 +30,7 @@ from dpaudit_mitigations.secure_aggregation.ring import FixedPoint
 from dpaudit_mitigations.secure_aggregation.simulation import simulate
 from dpaudit_mitigations.transport.certificates import make_authority
 
-sys.path.insert(0, str(Path(__file__).parent / "peers"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "peers"))
 PARTIES = ("alice", "bob", "carol")
 PIECE = 1 << 20
 SIGMA = 0.01  # of a party's noise, in the values' unit
@@ -58,7 +58,7 @@ def flower(dim: int, seed: int, threshold: int) -> dict:
     python = Path(os.environ.get("DPAUDIT_ENVS", ".envs")) / "flower" / "bin" / "python"
     if not python.exists():
         sys.exit(f"{python}: no such environment; make envs, or set DPAUDIT_ENVS")
-    program = [str(python), str(Path(__file__).parent / "peers" / "flower_rounds.py")]
+    program = [str(python), str(Path(__file__).parents[1] / "peers" / "flower_rounds.py")]
     options = ["--dim", str(dim), "--clients", str(len(PARTIES)), "--threshold", str(threshold), "--seed", str(seed)]
     return json.loads(subprocess.run([*program, *options], check=True, capture_output=True, text=True).stdout)
 

@@ -59,9 +59,9 @@ def extra_vectors(name: str, d: int, *, n: int = 1) -> float:
     The source's noise is counted as held throughout, so a release that lets go of it early has that vector to its credit.
     """
     code = f"""
-import sys; sys.path.insert(0, "tests")
+import sys; sys.path.insert(0, "tests/bench")
 import torch
-from bench_rotation import SEED, Made
+from rotation import SEED, Made
 from dpaudit import registry
 def status(word):
     return next(int(x.split()[1]) for x in open("/proc/self/status") if x.startswith(word))
