@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,17 @@ from dpaudit.types import TranscriptVerdict, to_dict
 __all__ = ["transcript"]
 
 _LARGEST = 1 << 30
+_KEY_BYTES = 32
 
 
-def transcript(path: Path, output: str) -> None:
-    """Check one transcript by the plug-in that its ``transcript`` field names; leave with 0 if it holds, 1 if not."""
-    verify: Any = registry.load("transcripts", _kind(path))
-    verdict: TranscriptVerdict = verify(path)
+def transcript(path: Path, output: str, **given: Path | str | None) -> None:
+    """Check one transcript by the plug-in that its ``transcript`` field names; leave with 0 if it holds, 1 if not.
+
+    ``given`` are the command's further options; those that are not None go to the plug-in, keys of parties as bytes.
+    """
+    kind = _kind(path)
+    verify: Any = registry.load("transcripts", kind)
+    verdict: TranscriptVerdict = verify(path, **_options(verify, kind, given))
     if output == "json":
         write_json_line(to_dict(verdict))
     else:
@@ -29,6 +36,30 @@ def transcript(path: Path, output: str) -> None:
         if verdict.holds:
             note(f"what this cannot rule out: {verdict.cannot_rule_out}")
     raise typer.Exit(0 if verdict.holds else 1)
+
+
+def _options(verify: Any, kind: str, given: Mapping[str, Path | str | None]) -> dict[str, Path | bytes]:
+    taken = inspect.signature(verify).parameters
+    options: dict[str, Path | bytes] = {}
+    for name, value in given.items():
+        if value is None:
+            continue
+        if name not in taken:
+            raise UsageError(f"{name}={value}: a {kind} transcript has none; leave --{name} out")
+        options[name] = value if isinstance(value, Path) else _public_key(name, value)
+    return options
+
+
+def _public_key(name: str, text: str) -> bytes:
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        key = b""
+    if len(key) != _KEY_BYTES:
+        raise UsageError(
+            f"{name}={text}: a public key is {2 * _KEY_BYTES} hexadecimal digits, as the verdict prints it"
+        )
+    return key
 
 
 def _kind(path: Path) -> str:
