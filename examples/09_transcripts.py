@@ -69,10 +69,10 @@ for i in range(5):  # each is caught nine times in ten; the tenth time the panca
     session(f"swapped-{i}", SubstitutingServer, candidate=0, substitute=poisoned)
     verify(f"swapped-{i}")
 coins = 2 * -(-binomial_coins(1.0, 1e-10) // 2)  # a bin, for ε = 1; an even number
-counts = counting.run_session([120, 45, 300], coins=coins, stream=stream.child("counts"))
+counts = counting.run_session([120, 45, 300], coins=coins, stream=stream.child("counts"), key=keys["verifier"])
 counts.transcript.write(folder / "counts.json")
 print(f"counts 120, 45, 300 released as {counts.released} with {coins} coins each")
-verify("counts")
+verify("counts", "--verifier", public["verifier"].hex())
 text = (folder / "counts.json").read_text()
 (folder / "forged.json").write_text(text[:600] + ("A" if text[600] != "A" else "B") + text[601:])
 verify("forged")

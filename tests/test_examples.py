@@ -65,3 +65,13 @@ def test_secure_aggregation():
     alone, together = (float(x) for x in re.findall(r"right in (\d+\.\d)% of 2000", out))
     assert alone > 99
     assert 44 < together < 56  # 2,000 fair coins, 5 standard deviations either side
+
+
+def test_transcripts(tmp_path):
+    pytest.importorskip("rbcl")
+    out = run("09_transcripts.py", tmp_path)
+    said = re.findall(r"^(\S+), exit (\d)", out, re.M)
+    assert [code for name, code in said if name in ("honest", "counts")] == ["0", "0", "0"]
+    assert "bit for bit; signed" in out
+    assert [code for name, code in said if name == "forged"] == ["1"]
+    assert sum(code == "1" for name, code in said if name.startswith("swapped")) >= 2  # of 5, P(fewer) = 5e-4

@@ -39,7 +39,9 @@ def _log_mass(k: int, n: int) -> float:
 
 
 def _log_delta(epsilon: float, n: int) -> float:
-    top = min(n, math.floor((n + 1) / (1 + math.exp(epsilon)))) if epsilon < 700 else 0
+    if epsilon >= 700:  # far above ln n: only X = 0 counts, also at ε = ∞
+        return -n * math.log(2)
+    top = min(n, math.floor((n + 1) / (1 + math.exp(epsilon))))
     # top ≤ (n+1)/2, and there p(top−m)/p(top) ≤ exp(−2m(m−1)/(n+1)): 6√n terms are enough for any epsilon
     width = min(top, math.ceil(6 * math.sqrt(n)) + 64)
     k = np.arange(top, top - width - 1, -1, dtype=np.float64)  # top, top−1, …

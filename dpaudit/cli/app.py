@@ -477,7 +477,7 @@ def verify_transcript(
         str | None, typer.Option(help="joint-seeds: the server's public key, in hexadecimal.", show_default=False)
     ] = None,
     verifier: Annotated[
-        str | None, typer.Option(help="joint-seeds: the verifier's public key, in hexadecimal.", show_default=False)
+        str | None, typer.Option(help="The verifier's public key, in hexadecimal.", show_default=False)
     ] = None,
     output: FormatOption = "text",
 ) -> None:

@@ -8,13 +8,15 @@ import typer
 from typer.core import TyperGroup
 
 from dpaudit import registry
-from dpaudit.errors import UnknownNameError
 
 __all__ = ["group_of"]
 
 
 def group_of(kind: str) -> type[TyperGroup]:
-    """A Typer group class whose commands are the plug-ins of ``kind``: plain functions with Typer's annotations."""
+    """A Typer group class whose commands are the plug-ins of ``kind``: plain functions with Typer's annotations.
+
+    A name that no plug-in has is an ``UnknownNameError``, which says the nearest one.
+    """
 
     class PluginCommands(TyperGroup):
         def list_commands(self, ctx: Any) -> list[str]:
@@ -24,10 +26,7 @@ def group_of(kind: str) -> type[TyperGroup]:
             own = super().get_command(ctx, cmd_name)
             if own is not None:
                 return own
-            try:
-                found: Any = registry.load(kind, cmd_name)
-            except UnknownNameError:
-                return None
+            found: Any = registry.load(kind, cmd_name)
             made = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=False)
             made.command(name=cmd_name)(found)
             return typer.main.get_command(made)

@@ -99,16 +99,20 @@ def add_on_lattice(
     granularity: float,
     name: str,
     factors: npt.NDArray[np.float64] | None = None,
+    dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     """``granularity``·(K + Z): K and Z the nearest integers to ``query`` and ``noise`` (both (n, d)) over ``granularity``.
 
-    ``noise`` is used up: the release is written over it (where it is contiguous) and returned. ``factors`` (n,), one a row,
-    multiply the noise first, in float64. ``granularity`` is a power of two. Neither sum nor product rounds in float64; a
-    narrower dtype of ``noise`` rounds the released value, which is post-processing. On the CPU one compiled pass for
-    float32 and float64; other dtypes and devices in chunks by torch.
+    ``noise`` is used up: the release is written over it (where it is contiguous) and returned, unless it is wanted in another
+    ``dtype``. ``factors`` (n,), one a row, multiply the noise first, in float64. ``granularity`` is a power of two. Neither
+    sum nor product rounds in float64; a narrower dtype of ``noise``, or a narrower ``dtype``, rounds the released value,
+    which is post-processing. On the CPU one compiled pass for float32 and float64; other dtypes and devices in chunks by
+    torch.
 
     Formal guarantee: given Z, which does not depend on the query, the release is a function of K alone. Not claimed:
-    that Z has an exact law; it is the rounded law of what ``noise`` is.
+    that Z has an exact law; it is the rounded law of what ``noise`` is. So noise that is to protect something must be
+    float64: float32 numbers beyond 2^24 steps (about σ, with ``lattice_step``) are even steps only, and a candidate that
+    leaves an odd one there is ruled out with certainty, whatever ε was promised.
 
     Raises:
         UsageError: |K + Z| ≥ 2^53 is possible (a value, or the noise, is beyond the lattice's range), or values that the
@@ -127,8 +131,16 @@ def add_on_lattice(
     noise = noise.contiguous()
     if {query.device.type, noise.device.type} == {"cpu"} and {query.dtype, noise.dtype} <= _COMPILED:
         values = query.detach().contiguous().numpy()
-        wrong = onto_lattice(values, noise.detach().numpy(), factors=factors, granularity=granularity)
+        if dtype in _COMPILED - {noise.dtype}:
+            released = torch.empty(noise.shape, dtype=dtype)
+            wrong = onto_lattice(
+                values, noise.detach().numpy(), factors=factors, granularity=granularity, out=released.numpy()
+            )
+        else:
+            released = noise
+            wrong = onto_lattice(values, noise.detach().numpy(), factors=factors, granularity=granularity)
     else:
+        released = noise
         wrong = _by_torch(query.detach(), noise, factors, granularity)
     if wrong & BEYOND_LATTICE:
         raise UsageError(
@@ -136,8 +148,8 @@ def add_on_lattice(
             f"{_WHOLE // 2 * granularity!r}; clip the query to that or change its unit"
         )
     if wrong:
-        raise UsageError(f"dtype={noise.dtype}: too narrow for the release of {name}; use float64")
-    return noise
+        raise UsageError(f"dtype={released.dtype}: too narrow for the release of {name}; use float64")
+    return released if dtype in (None, released.dtype) else in_dtype(released.double(), dtype, released.device)
 
 
 def _by_torch(query: torch.Tensor, noise: torch.Tensor, factors: npt.NDArray[np.float64], granularity: float) -> int:

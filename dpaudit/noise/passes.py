@@ -34,8 +34,8 @@ def _squares(x, over):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _place(query, noise, to_steps, over, granularity, largest):  # type: ignore[no-untyped-def]
-    """Write granularity·(rint(query·over) + rint(noise·to_steps)) over ``noise``; what went wrong, as bits."""
+def _place(query, noise, out, to_steps, over, granularity, largest):  # type: ignore[no-untyped-def]
+    """Write granularity·(rint(query·over) + rint(noise·to_steps)) to ``out``; what went wrong, as bits."""
     off_lattice, off_dtype = False, False
     for i in range(noise.size):
         steps = np.rint(np.float64(query[i]) * over)
@@ -43,13 +43,13 @@ def _place(query, noise, to_steps, over, granularity, largest):  # type: ignore[
         value = (steps + own) * granularity
         off_lattice |= not ((abs(steps) < _MOST) & (abs(own) < _MOST))
         off_dtype |= not (abs(value) < largest)
-        noise[i] = value
-        noise[i] += np.float32(0)  # −0.0, from a query just below 0, is 0
+        out[i] = value
+        out[i] += np.float32(0)  # −0.0, from a query just below 0, is 0
     return off_lattice * BEYOND_LATTICE + off_dtype * BEYOND_DTYPE
 
 
 @cache
-def _rows() -> tuple[Any, Any]:
+def _rows() -> tuple[Any, Any, Any]:
     """The loops over blocks of rows, compiled for each pair of types when first used."""
 
     @jit
@@ -65,9 +65,19 @@ def _rows() -> tuple[Any, Any]:
         for job in range(first, last):
             row, block = job // blocks, job % blocks
             low, high = block * BLOCK, min(d, (block + 1) * BLOCK)
-            wrong[job] = _place(query[row, low:high], noise[row, low:high], to_steps[row], over, granularity, largest)
+            own = noise[row, low:high]
+            wrong[job] = _place(query[row, low:high], own, own, to_steps[row], over, granularity, largest)
 
-    return norms, place
+    @jit
+    def place_into(query, noise, out, first, last, blocks, to_steps, over, granularity, largest, wrong):  # type: ignore[no-untyped-def]
+        d = noise.shape[1]
+        for job in range(first, last):
+            row, block = job // blocks, job % blocks
+            low, high = block * BLOCK, min(d, (block + 1) * BLOCK)
+            own, to = noise[row, low:high], out[row, low:high]
+            wrong[job] = _place(query[row, low:high], own, to, to_steps[row], over, granularity, largest)
+
+    return norms, place, place_into
 
 
 def row_norms(rows: torch.Tensor, *, unit: float = 1.0) -> npt.NDArray[np.float64]:
@@ -89,21 +99,29 @@ def row_norms(rows: torch.Tensor, *, unit: float = 1.0) -> npt.NDArray[np.float6
 
 
 def onto_lattice(
-    query: npt.NDArray[Any], noise: npt.NDArray[Any], *, factors: npt.NDArray[np.float64], granularity: float
+    query: npt.NDArray[Any],
+    noise: npt.NDArray[Any],
+    *,
+    factors: npt.NDArray[np.float64],
+    granularity: float,
+    out: npt.NDArray[Any] | None = None,
 ) -> int:
-    """Write ``granularity``·(rint(query/granularity) + rint(factor·noise/granularity)) over ``noise`` (n, d), contiguous.
+    """Write ``granularity``·(rint(query/granularity) + rint(factor·noise/granularity)) to ``out`` or over ``noise`` (n, d).
 
-    float32 or float64 each, ``factors`` (n,) one a row; all in float64 until it is stored. Returns 0, or the sum of
-    ``BEYOND_LATTICE`` (a number of steps ≥ 2^52, or none) and ``BEYOND_DTYPE`` (a value that ``noise`` cannot hold).
+    All contiguous, float32 or float64 each, ``factors`` (n,) one a row; in float64 until it is stored. Returns 0, or the sum
+    of ``BEYOND_LATTICE`` (a number of steps ≥ 2^52, or none) and ``BEYOND_DTYPE`` (a value that cannot be held).
     """
     n, d = noise.shape
     blocks = -(-d // BLOCK)
     wrong = np.zeros(n * blocks, np.int64)
-    over, largest = 1 / granularity, _OVERFLOWS[noise.itemsize]
+    over, largest = 1 / granularity, _OVERFLOWS[(noise if out is None else out).itemsize]
     to_steps = factors * over
 
     def work(first: int, last: int) -> None:
-        _rows()[1](query, noise, first, last, blocks, to_steps, over, granularity, largest, wrong)
+        if out is None:
+            _rows()[1](query, noise, first, last, blocks, to_steps, over, granularity, largest, wrong)
+        else:
+            _rows()[2](query, noise, out, first, last, blocks, to_steps, over, granularity, largest, wrong)
 
     spread(work, n * blocks, n * d)
     return int(np.bitwise_or.reduce(wrong))

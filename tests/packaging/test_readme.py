@@ -1,5 +1,6 @@
 """Every ``console`` block of the README is run as written, and the demo's table in it is the one the demo prints."""
 
+import os
 import re
 import shlex
 import shutil
@@ -42,7 +43,8 @@ def test_command(command, code, folder):
     words = [sys.executable, *words[1:]] if words[0] == "python" else words
     if not shutil.which("cc") and (words[0] == "cc" or "libnoise.so" in command):
         pytest.skip("no C compiler")
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+    named = os.environ | {"PYTHON": sys.executable}  # for shell scripts, as `python` is for the reader
+    done = subprocess.run(words, cwd=folder, env=named, capture_output=True, text=True)
     assert done.returncode == code, done.stdout + done.stderr
     if command.startswith("dpaudit demo"):
         shown = (ROOT / "README.md").read_text(encoding="utf-8")

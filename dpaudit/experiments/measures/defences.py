@@ -5,18 +5,23 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import scipy
 import torch
 
 from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.measures.opponents import opponent
-from dpaudit.experiments.measures.trials import batches, interval
+from dpaudit.experiments.measures.trials import Batch, batches, interval
 from dpaudit.experiments.spec import Cell
 from dpaudit.interfaces import ProtocolMitigation
+from dpaudit.stats import clopper_pearson, holm
 from dpaudit.types import to_dict
 
 __all__ = ["gather", "measure", "summary"]
+
+LEVEL = 0.05
 
 
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
@@ -24,31 +29,38 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
 
     ``error`` is the mean L2 norm of what was added over σ√d, σ the scale that the plain Gaussian mechanism needs for the
     spec's ε. ``seconds`` and ``wire`` (bytes) are for one release: of a protocol's rehearsal where there is one, else of
-    the rows that the attackers saw. ``epsilon_holder`` is what the mitigation proves, not what the attackers showed.
+    the rows that were released. ``epsilon_holder`` is what the mitigation proves, not what the attackers showed.
+
+    Of each attack: ``success`` with its own 95 % interval; ``chance``, the best guess without a release; ``honest``, what the
+    best attacker wins against that plain Gaussian mechanism at the very pairs of these rounds, which is above ``chance``,
+    since ε is not 0; and ``p``, the probability of as many successes for someone who wins ``honest`` of the time
+    (binomial; for unequal rounds it errs towards no finding, Hoeffding 1956). Where all rows of a call share a rotation,
+    all this is given that rotation.
     """
     trials, settings = cell.settings["trials"], cell.settings
-    opponents = [(table["label"], opponent(table, arm)) for table in settings["attacks"]]
-    right, rounds = dict.fromkeys(dict(opponents), 0), dict.fromkeys(dict(opponents), 0)
+    players = {table["label"]: opponent(table, arm) for table in settings["attacks"]}
+    scores = {label: _Score() for label in players}
+    wanted = max(player.known for player in players.values())
     error = seconds = 0.0
+    released = 0
     for batch in batches(arm, trials=trials):
         began = time.perf_counter()
-        release = batch.release()
+        known, release = _released(batch, wanted)
         seconds += time.perf_counter() - began
+        released += len(known) + len(release)
         error += float(torch.linalg.vector_norm(release - batch.query, dim=1).sum())
-        for label, player in opponents:
-            truth, guess = player.guesses(batch, release)
-            right[label] += int((truth == guess).sum())
-            rounds[label] += len(truth)
+        for label, player in players.items():
+            truth, guess, honest = player.guesses(batch, release, known[: player.known])
+            scores[label].add(truth == guess, honest)
     outcome: dict[str, Any] = {
         "host": settings["host"].get("label", settings["host"]["name"]),
         "error": error / trials / (arm.sigma * math.sqrt(arm.host.dim)),
         "epsilon_holder": arm.mitigation.epsilon(arm.source, settings["delta"], host=arm.host),
-        "seconds": seconds / trials,
+        "seconds": seconds / released,
         "wire": 0,
         "trusts": arm.mitigation.trusts,
         "attacks": [
-            {"attack": label, "success": interval(right[label], rounds[label]), "chance": player.chance}
-            for label, player in opponents
+            {"attack": label, "chance": player.chance, **scores[label].outcome} for label, player in players.items()
         ],
     }
     if isinstance(arm.mitigation, ProtocolMitigation):
@@ -63,33 +75,88 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     return outcome
 
 
+@dataclass
+class _Score:
+    """Rounds won so far, and what the best attacker wins of them against honest noise, on average."""
+
+    right: int = 0
+    rounds: int = 0
+    honest: float = 0.0
+
+    def add(self, right: torch.Tensor, honest: torch.Tensor) -> None:
+        """One value a round each."""
+        self.right += int(right.sum())
+        self.rounds += len(right)
+        self.honest += float(honest.sum())
+
+    @property
+    def outcome(self) -> dict[str, Any]:
+        honest = self.honest / self.rounds
+        return {
+            "success": interval(self.right, self.rounds),
+            "rounds": self.rounds,
+            "honest": honest,
+            "p": float(scipy.stats.binom.sf(self.right - 1, self.rounds, honest)),
+        }
+
+
+def _released(batch: Batch, known: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Releases of ``known`` zeros, and of the batch's queries, in one call."""
+    if not known:
+        return batch.query[:0], batch.release()
+    query = torch.cat([torch.zeros(known, batch.query.shape[1], dtype=batch.query.dtype), batch.query])
+    made = batch.arm.mitigation.release(query, batch.arm.source, stream=batch.stream.child("release"))
+    return made[:known], made[known:]
+
+
 def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One row an attack. An arm's first alone says who is trusted; its strongest attack's has ``strongest``, its success."""
+    """One row an attack. An arm's first alone says who is trusted; its strongest attack's has ``strongest``, see below.
+
+    ``beats_honest``: more successes than honest noise allows. Over the whole table, the chance that there is any such row
+    without cause is at most 5 % (Holm). ``strongest`` is the largest advantage (success − honest)/(1 − honest) of an arm's
+    attacks; its interval, for the best attack's true advantage, is joint over them (95 %, Bonferroni).
+    """
     found = []
     for row in rows:
         shared = {k: v for k, v in row.items() if k != "attacks"}
-        strongest = max(row["attacks"], key=_excess)
+        strongest = max(row["attacks"], key=lambda attack: _advantage(attack["success"]["value"], attack))
         for number, attack in enumerate(row["attacks"]):
-            mine = attack["success"] if attack is strongest else None
+            mine = _strongest(row["attacks"]) if attack is strongest else None
             shared["trusts"] = row["trusts"] if number == 0 else "″"
-            found.append(
-                {**shared, **attack, "beats_chance": attack["success"]["low"] > attack["chance"], "strongest": mine}
-            )
-    return found
+            found.append({**shared, **attack, "strongest": mine})
+    adjusted = holm([row["p"] for row in found])
+    return [{**row, "beats_honest": p <= LEVEL} for row, p in zip(found, adjusted, strict=True)]
 
 
-def _excess(attack: Mapping[str, Any]) -> float:
-    """How far above chance, of what there is above chance."""
-    return float((attack["success"]["value"] - attack["chance"]) / (1 - attack["chance"]))
+def _advantage(success: float, attack: Mapping[str, Any]) -> float:
+    """What of the rounds that honest noise would have saved is lost; below 0 for attacks that do worse."""
+    return float((success - attack["honest"]) / (1 - attack["honest"]))
+
+
+def _strongest(attacks: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    share = 1 - LEVEL / len(attacks)
+    found = []
+    for attack in attacks:
+        success, n = attack["success"]["value"], attack["rounds"]
+        bounds = clopper_pearson(round(success * n), n, confidence=share)
+        found.append([_advantage(at, attack) for at in (success, bounds.low, bounds.high)])
+    value, low, high = (max(column) for column in zip(*found, strict=True))
+    return {"value": value, "low": low, "high": high}
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Which mitigations some attacker still beats (its 95 % interval above chance), by which attack."""
+    """Which mitigations some attack beats, jointly over the table, and how small an advantage would not have been seen."""
     beaten: dict[str, set[str]] = {}
     for row in rows:
         beaten.setdefault(f"{row['source']} + {row['mitigation']}", set())
-        if row["beats_chance"]:
+        if row["beats_honest"]:
             beaten[f"{row['source']} + {row['mitigation']}"].add(row["attack"])
     lost = "; ".join(f"{arm} to {', '.join(sorted(by))}" for arm, by in beaten.items() if by)
     held = ", ".join(arm for arm, by in beaten.items() if not by)
-    return f"Intervals above chance: {lost or 'none'}. At chance against every attack: {held or 'none'}."
+    rounds = min(row["rounds"] for row in rows)
+    seen = float(scipy.stats.binom.isf(LEVEL / len(rows), rounds, 0.5)) + 1
+    return (
+        f"More is read than from honest Gaussian noise (jointly over {len(rows)} rows, at 5 %): {lost or 'nowhere'}. "
+        f"By no attack here: {held or 'none'}; an attack on two candidates has to win {100 * seen / rounds:.0f} % of "
+        f"{rounds:,} rounds to be sure to count, so this is no proof: ε is."
+    )

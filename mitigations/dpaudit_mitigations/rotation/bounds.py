@@ -13,7 +13,7 @@ from dpaudit.noise.pancake import Pancake
 from dpaudit.types import EpsilonBounds
 from dpaudit_mitigations.rotation.norms import norm_deviation
 
-__all__ = ["gaussian_on_lattice", "haar_rotated", "orthogonally_turned"]
+__all__ = ["gaussian_on_lattice", "haar_rotated", "haar_rotated_together", "orthogonally_turned", "pancake_under_haar"]
 
 
 def gaussian_on_lattice(delta: float, *, sigma: float, host: Host) -> EpsilonBounds:
@@ -33,20 +33,50 @@ def gaussian_on_lattice(delta: float, *, sigma: float, host: Host) -> EpsilonBou
 def haar_rotated(source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
     """For one noise vector under a Haar rotation that nobody knows, released on the lattice.
 
-    Exact but for the lattice for Gaussian noise, which no rotation changes. For a pancake of one direction the Gaussian's,
-    up to how far the norms' laws differ. Unknown for every other source.
+    Exact but for the lattice for Gaussian noise, which no rotation changes. For a pancake the Gaussian's, up to how far the
+    norms' laws differ (:func:`pancake_under_haar`). Unknown for every other source.
     """
-    if isinstance(source, Pancake) and source.key.directions == 1:
-        rounded = RoundedHost(host, lattice_step(source.sigma))
-        base = gaussian_epsilon(delta / 4, sigma=source.sigma, sensitivity=rounded.sensitivity)
-        outside = delta / 8 * math.exp(-min(base, 700.0))
-        eta = norm_deviation(dim=host.dim, beta=source.key.beta, gamma=source.key.gamma, outside=outside)
-        if not eta < 1:
-            return EpsilonBounds(low=0.0, high=math.inf, says="unknown: the norm's law is far from χ")
-        return EpsilonBounds(
-            low=0.0, high=base + math.log((1 + eta) / (1 - eta)), says="numerical: the norm's density against χ's"
-        )
+    if isinstance(source, Pancake):
+        return pancake_under_haar(source, delta, host=host)
     return orthogonally_turned(source, delta, host=host, says="unknown: rests on the law of the source's norm")
+
+
+def haar_rotated_together(source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
+    """For one of the noise vectors of a call that share a Haar rotation, towards somebody who may know the others.
+
+    Gaussian vectors stay independent. A pancake's share a secret direction, which the others can give away, so that nothing
+    bounds ε from above but in a call of one release, where it is :func:`haar_rotated`'s.
+    """
+    own = haar_rotated(source, delta, host=host)
+    if isinstance(source, Gaussian) or own.high == math.inf:
+        return own
+    says = f"unknown: others of the call tell of the direction; ≤ {own.high:.4g} in a call of one release"
+    return EpsilonBounds(low=own.low, high=math.inf, says=says)
+
+
+def pancake_under_haar(source: Pancake, delta: float, *, host: Host) -> EpsilonBounds:
+    """From the density's ratio to the Gaussian's, within 1 ± η but on a set A of short noise (``norm_deviation``).
+
+    With κ = P(A) at most, F the rotated pancake's law at a query, G the Gaussian's (ε, δ′), and a prime for the neighbour's:
+    F(S) ≤ κ + (1+η)·G(S∖A) ≤ κ + (1+η)·(δ′ + e^ε·(κ + F′(S)/(1−η))), and from below, for S with G(S) = δ′ + e^ε·G′(S),
+    F(S) ≥ (1−η)·(G(S) − κ) ≥ (1−η)·(δ′ − κ + e^ε·(F′(S) − κ)/(1+η)). Here κ ≤ 0.025·δ·e^−ε.
+    """
+    g, k = lattice_step(source.sigma), source.key.directions
+
+    def gaussian(at: float, sensitivity: float) -> float:
+        return gaussian_epsilon(at, sigma=source.sigma, sensitivity=sensitivity)
+
+    most = RoundedHost(host, g).sensitivity
+    least = host.sensitivity - 2 * g * math.sqrt(host.dim)
+    outside = 0.025 * delta * math.exp(-min(gaussian(0.45 * delta, most), 700.0))
+    eta = norm_deviation(dim=host.dim, beta=source.key.beta, gamma=source.key.gamma, outside=outside, directions=k)
+    if not eta < 1:
+        return EpsilonBounds(low=0.0, high=math.inf, says="unknown: the norm's law may be far from χ")
+    more = math.log1p(eta) - math.log1p(-eta)
+    high = more + gaussian(0.9 * delta / (1 + eta), most)
+    raised = delta / (1 - eta) + 0.05 * delta
+    low = gaussian(raised, least) - more if least > 0 and raised < 1 else 0.0
+    return EpsilonBounds(low=max(0.0, low), high=high, says=f"Poisson summation on spheres, η = {eta:.2g}")
 
 
 def orthogonally_turned(source: NoiseSource, delta: float, *, host: Host, says: str) -> EpsilonBounds:

@@ -8,7 +8,7 @@ from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, NoiseSource, Stream
 from dpaudit.noise.normal import check_query, standard_normal
 from dpaudit.types import EpsilonBounds
-from dpaudit_mitigations.rotation.bounds import haar_rotated
+from dpaudit_mitigations.rotation.bounds import haar_rotated, haar_rotated_together
 from dpaudit_mitigations.rotation.release import draw, publish
 
 __all__ = ["MOST", "DenseRotation", "haar_matrix"]
@@ -51,18 +51,22 @@ class DenseRotation:
             raise UsageError(f"d={d}: a dense rotation takes {MOST} at most; take rotation or shared-rotation")
         noise, own = draw(query, source, stream=stream), stream.child("rotation")
         if self.shared:
-            turned = noise.double() @ haar_matrix(d, stream=own, device=noise.device).T
+            turned = noise @ haar_matrix(d, stream=own, device=noise.device).T
         else:
-            rows = [haar_matrix(d, stream=own.child(i), device=noise.device) @ noise[i].double() for i in range(n)]
+            rows = [haar_matrix(d, stream=own.child(i), device=noise.device) @ noise[i] for i in range(n)]
             turned = torch.stack(rows)
-        return publish(query, turned.to(noise.dtype), sigma=source.sigma)
+        return publish(query, turned, sigma=source.sigma)
 
     def scale(self, sigma: float) -> float:
         return sigma
 
+    def mixes(self, sigma: float) -> tuple[float, float]:
+        """What the source's owner is to look for: Gaussian noise of σ; its key fits no turned noise."""
+        return 0.0, sigma
+
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
-        """``rotation``'s; if shared, of a call with one release."""
-        return haar_rotated(source, delta, host=host)
+        """``rotation``'s; if shared, ``shared-rotation``'s."""
+        return (haar_rotated_together if self.shared else haar_rotated)(source, delta, host=host)
 
 
 def haar_matrix(d: int, *, stream: Stream, device: torch.device | None = None) -> torch.Tensor:

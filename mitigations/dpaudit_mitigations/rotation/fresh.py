@@ -15,7 +15,7 @@ from dpaudit.noise.passes import row_norms
 from dpaudit.types import EpsilonBounds
 from dpaudit_mitigations.rotation.bounds import gaussian_on_lattice, haar_rotated
 from dpaudit_mitigations.rotation.randomness import Randomness
-from dpaudit_mitigations.rotation.release import draw, publish, wide
+from dpaudit_mitigations.rotation.release import WIDE, draw, narrow, publish
 
 __all__ = ["Rotation"]
 
@@ -38,8 +38,8 @@ class Rotation:
     more of the query. Not claimed: anything about that norm, which a source may use as a channel of its own
     (``norm-channel``); the shared rotation of several releases, which is another defence (``shared-rotation``).
 
-    Cost: one Gaussian draw and two passes beyond the source's draw, and the memory of one more vector at most; the error
-    stays what it was.
+    Cost: one Gaussian draw and two passes beyond the source's draw, and the memory of one more float64 vector at most, also
+    for narrower queries (float32 noise has too few values for the lattice: ``add_on_lattice``); the error stays what it was.
     """
 
     trusts = "the defender's generator, and that its rotation stays secret"
@@ -69,13 +69,15 @@ class Rotation:
         """
         n, d = check_query(query)
         keep, unit = self.renorm == "keep", 2.0**24 * lattice_step(source.sigma)
-        length = row_norms(draw(query, source, stream=stream), unit=unit) if keep else None
+        length = None
+        if keep:
+            length = row_norms(draw(query, source, stream=stream, dtype=narrow(query.dtype)), unit=unit)
         turned = self._randomness.normal(
             n,
             d,
             sigma=1.0 if keep else source.sigma,
             stream=self._randomness.own(stream),
-            dtype=wide(query.dtype),
+            dtype=WIDE,
             device=query.device,
         )
         factors = np.ones(n) if length is None else length / row_norms(turned)
@@ -84,8 +86,12 @@ class Rotation:
     def scale(self, sigma: float) -> float:
         return sigma
 
+    def mixes(self, sigma: float) -> tuple[float, float]:
+        """What the source's owner is to look for: Gaussian noise of σ; its key fits no turned noise."""
+        return 0.0, sigma
+
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
-        """``chi``: the Gaussian's. ``keep``: that for Gaussian noise, a numerical bound for a pancake, else unknown."""
+        """``chi``: the Gaussian's. ``keep``: that for Gaussian noise, near it for a pancake (a theorem), else unknown."""
         if self.renorm == "chi":
             return gaussian_on_lattice(delta, sigma=source.sigma, host=host)
         return haar_rotated(source, delta, host=host)

@@ -7,20 +7,23 @@ import numpy.typing as npt
 import torch
 
 from dpaudit.interfaces import NoiseSource, Stream
-from dpaudit.noise.lattice import add_on_lattice, in_dtype, lattice_step
+from dpaudit.noise.lattice import add_on_lattice, lattice_step
 
-__all__ = ["draw", "publish", "wide"]
+__all__ = ["WIDE", "draw", "narrow", "publish"]
 
-
-def wide(dtype: torch.dtype) -> torch.dtype:
-    """What noise for a query of ``dtype`` is drawn and turned in: float64 for float64, float32 for all narrower ones."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
+WIDE = torch.float64
+"""What is released is turned in float64 whatever the query's type: see ``add_on_lattice`` on narrower noise."""
 
 
-def draw(query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
+def draw(query: torch.Tensor, source: NoiseSource, *, stream: Stream, dtype: torch.dtype = WIDE) -> torch.Tensor:
     """The source's noise for ``query`` (n, d), not turned yet."""
     n, d = query.shape
-    return source.sample(n, d, stream=stream.child("source"), dtype=wide(query.dtype), device=query.device)
+    return source.sample(n, d, stream=stream.child("source"), dtype=dtype, device=query.device)
+
+
+def narrow(dtype: torch.dtype) -> torch.dtype:
+    """For noise of which only lengths and angles are used: float64 for float64 queries, float32 for all narrower ones."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def publish(
@@ -28,11 +31,11 @@ def publish(
 ) -> torch.Tensor:
     """g·(K + Z) in ``query``'s dtype, with g = ``lattice_step(sigma)``, Z the nearest integers to factor·turned/g.
 
-    ``turned`` (n, d) is used up.
+    ``turned`` (n, d), ``WIDE``, is used up.
 
     Raises:
         UsageError: values beyond σ·2^28, or that the dtype cannot hold.
     """
-    fitting = query.to(turned.dtype)
-    released = add_on_lattice(fitting, turned, granularity=lattice_step(sigma), name="a rotation", factors=factors)
-    return released if released.dtype == query.dtype else in_dtype(released, query.dtype, query.device)
+    fitting = query if query.dtype in (torch.float32, WIDE) else query.float()
+    step = lattice_step(sigma)
+    return add_on_lattice(fitting, turned, granularity=step, name="a rotation", factors=factors, dtype=query.dtype)

@@ -11,9 +11,9 @@ import torch
 from dpaudit.interfaces import Host, NoiseSource, Stream
 from dpaudit.noise.normal import check_query
 from dpaudit.types import EpsilonBounds
-from dpaudit_mitigations.rotation.bounds import haar_rotated
+from dpaudit_mitigations.rotation.bounds import haar_rotated_together
 from dpaudit_mitigations.rotation.randomness import Randomness
-from dpaudit_mitigations.rotation.release import draw, publish, wide
+from dpaudit_mitigations.rotation.release import WIDE, draw, narrow, publish
 
 __all__ = ["SharedRotation", "rotate_together", "triangle"]
 
@@ -33,9 +33,13 @@ class SharedRotation:
 
     Not claimed: what ``rotation`` gives several releases. Under one rotation all n(n+1)/2 inner products of the noise vectors
     pass, known to the source, and ⟨y_i − q_i, y_j − q_j⟩ shows them to whoever has the right candidates: a source that
-    gives the same noise twice gives away q_i − q_j whole. Take ``rotation`` unless the geometry is wanted.
+    gives the same noise twice gives away q_i − q_j whole. And a secret direction is one direction again: whoever can find a
+    source's without its key, from releases that it knows the truth of, can find the turned one in one call and read the
+    call's other releases (``dpaudit run mitigations`` does, in 32 dimensions). Take ``rotation`` unless the geometry is
+    wanted.
 
-    Cost: one Gaussian draw, three passes of n multiplications a value, one more array (n, d); the error stays what it was.
+    Cost: one Gaussian draw, three passes of n multiplications a value, one more float64 array (n, d); the error stays what
+    it was.
     """
 
     trusts = (
@@ -57,12 +61,12 @@ class SharedRotation:
             UsageError: no query (see ``check_query``), values beyond σ·2^28, or that the dtype cannot hold.
         """
         n, d = check_query(query)
-        noise = draw(query, source, stream=stream)
+        noise = draw(query, source, stream=stream, dtype=narrow(query.dtype))
         with _one_thread():
             inner = triangle(noise)
         del noise
         frame = self._randomness.normal(
-            min(n, d), d, stream=self._randomness.own(stream), dtype=wide(query.dtype), device=query.device
+            min(n, d), d, stream=self._randomness.own(stream), dtype=WIDE, device=query.device
         )
         with _one_thread():
             turned = rotate_together(inner, frame)
@@ -71,10 +75,13 @@ class SharedRotation:
     def scale(self, sigma: float) -> float:
         return sigma
 
+    def mixes(self, sigma: float) -> tuple[float, float]:
+        """What the source's owner is to look for: Gaussian noise of σ; its key fits no turned noise."""
+        return 0.0, sigma
+
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
-        """Of a call with one release: ``rotation``'s. Several under one rotation do not compose as independent ones do."""
-        own = haar_rotated(source, delta, host=host)
-        return EpsilonBounds(low=own.low, high=own.high, says=f"{own.says} (a call of one release)")
+        """``rotation``'s, but for a pancake only its ``low``: see ``haar_rotated_together``."""
+        return haar_rotated_together(source, delta, host=host)
 
 
 @contextmanager

@@ -88,6 +88,10 @@ class StructuredRotation:
     def scale(self, sigma: float) -> float:
         return sigma
 
+    def mixes(self, sigma: float) -> tuple[float, float]:
+        """What the source's owner is to look for: Gaussian noise of σ; of scrambled noise we know no better reading."""
+        return 0.0, sigma
+
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
         """The Gaussian's for Gaussian noise; unknown for any other."""
         return orthogonally_turned(source, delta, host=host, says="unknown: no Haar rotation, nothing is proven of it")

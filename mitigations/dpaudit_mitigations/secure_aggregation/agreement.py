@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from dpaudit.errors import CheatingError
-from dpaudit_mitigations.secure_aggregation.keys import verify
+from dpaudit_mitigations.secure_aggregation.keys import check_public, verify
 from dpaudit_mitigations.secure_aggregation.plan import Plan, transcript
 from dpaudit_mitigations.secure_aggregation.wire import Advert
 
@@ -32,14 +32,16 @@ def survivors_statement(agreed: bytes, survivors: Sequence[str], dropped: Sequen
 
 
 def check_advert(plan: Plan, advert: Advert) -> None:
-    """Check the signature with the roster's key.
+    """Check the signature with the roster's key, and that the keys are such that others can go on with them.
 
     Raises:
-        CheatingError: another key than the one that the party signed, or of another round.
+        CheatingError: other keys than those that the party signed, of another round, equal, or of small order.
     """
     verify(plan.roster[advert.name], advert.signature, "advert", *advert.signed(plan), signer=advert.name)
     if advert.masking == advert.sharing:
         raise CheatingError(f"advert of {advert.name}: one key for two purposes")
+    for key in (advert.masking, advert.sharing):
+        check_public(key, owner=advert.name)
 
 
 def check_confirmation(plan: Plan, name: str, signature: bytes, statement: Sequence[bytes]) -> None:

@@ -79,6 +79,11 @@ class Client:
         """Whether the round is over for this party, well or not."""
         return self._stage is _Stage.ENDED
 
+    @property
+    def survivors(self) -> tuple[str, ...]:
+        """Whose vectors are in the sum, by the list that this party signed; empty before that."""
+        return self._survivors
+
     def abandon(self) -> None:
         """Let go of all secrets; nothing can be asked of this party any more."""
         self._stage = _Stage.ENDED

@@ -30,7 +30,9 @@ _Sigma = Annotated[
         show_default=False,
     ),
 ]
-_Colluding = Annotated[int, typer.Option(help="Contributors that may work with the aggregator.")]
+_Colluding = Annotated[
+    int, typer.Option(help="Contributors that may work with the aggregator, read the sum or have bad noise.")
+]
 _Bits = Annotated[int, typer.Option(help="Of an integer on the wire: 16, 32 or 64.")]
 _Law = Annotated[str, typer.Option("--noise", help="discrete-gaussian or skellam.")]
 

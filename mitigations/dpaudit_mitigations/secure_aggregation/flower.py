@@ -69,7 +69,8 @@ class MaskingMod:
     metrics stay with it. Every ``train`` message goes through the protocol; one without its record is refused.
 
     Threat model and guarantee: those of :class:`.client.Client`; the server and SuperLink are trusted with nothing but the
-    sum. Not claimed: anything about what other message types of the app give away; nor if the node's runtime hands one saved
+    sum of each round. Not claimed: a limit to the number of rounds, which the server chooses, so that each further one costs
+    its ε again; anything about what other message types of the app give away; nor if the node's runtime hands one saved
     context to two messages (a SuperNode keeps the context, our round keys in it, between messages).
     """
 

@@ -14,10 +14,22 @@ from dpaudit.errors import CheatingError
 from dpaudit.interfaces import Stream
 from dpaudit_mitigations.secure_aggregation.plan import transcript
 
-__all__ = ["KEY_BYTES", "SIGNATURE_BYTES", "RoundKeys", "derive", "new_signing_key", "public_bytes", "sign", "verify"]
+__all__ = [
+    "KEY_BYTES",
+    "SIGNATURE_BYTES",
+    "RoundKeys",
+    "check_public",
+    "derive",
+    "new_signing_key",
+    "public_bytes",
+    "sign",
+    "verify",
+]
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
+
+_ANY = X25519PrivateKey.from_private_bytes(bytes([1]) * KEY_BYTES)  # no secret: with it every small-order point shows
 
 
 def new_signing_key(stream: Stream) -> Ed25519PrivateKey:
@@ -82,8 +94,21 @@ def derive(own: X25519PrivateKey, other: bytes, purpose: str, *parts: bytes, pee
     Raises:
         CheatingError: the other's public key is a point of small order.
     """
+    secret = _exchange(own, other, peer)
+    return HKDF(SHA256(), KEY_BYTES, salt=None, info=transcript(purpose, *parts)).derive(secret)
+
+
+def check_public(key: bytes, *, owner: str) -> None:
+    """Check a raw X25519 public key.
+
+    Raises:
+        CheatingError: it is a point of small order, with which nobody can share a secret.
+    """
+    _exchange(_ANY, key, owner)
+
+
+def _exchange(own: X25519PrivateKey, other: bytes, peer: str) -> bytes:
     try:
-        secret = own.exchange(X25519PublicKey.from_public_bytes(other))
+        return own.exchange(X25519PublicKey.from_public_bytes(other))
     except ValueError:
         raise CheatingError(f"public key of {peer}: not one that a party following the protocol would send") from None
-    return HKDF(SHA256(), KEY_BYTES, salt=None, info=transcript(purpose, *parts)).derive(secret)

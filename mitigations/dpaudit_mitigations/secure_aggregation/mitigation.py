@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -33,21 +34,24 @@ class DistributedGaussian:
     arXiv 2509.23834, Section 6.2, with the secure aggregation of Bonawitz et al. 2017 (double masking, Shamir, consistency
     check) and noise in whole steps (Kairouz, Liu and Steinke 2021, or Skellam: Agarwal, Kairouz and Liu 2021). Of n
     ``servers``, ``backdoored`` k draw their share from the source under study, scaled to it; ``colluding`` c others tell the
-    attacker their own noise; up to ``dropouts`` more leave during the round. Each share is σ/√h, h = n − dropouts − c − k: so
-    the h honest servers that are sure to stay add σ together.
+    attacker their own noise; at most ``dropouts`` may leave during the round: the threshold is the other t = n − dropouts,
+    below which no sum comes out. Each share is σ/√h, h = t − c − k: whichever t servers stay, and whoever chose them, the
+    honest among them add σ together.
 
     Model, for experiments: the first server holds the query and the others zero; the backdoored come first, then the
     colluding, and the ``dropouts`` (honest ones, the worst case) really leave, right before they would send their vectors.
     LAB OPTION: with ``colluding`` above 0 what :meth:`release` gives is not what is published but the COALITION'S VIEW of it:
     the published sum less the colluders' own noise.
 
-    Threat model: the source in k servers may hide anything; c servers and the aggregator work with the attacker; messages
-    may be changed or held back. The other servers follow the protocol and their generators are secure.
+    Threat model: the source in k servers may hide anything (these follow the protocol otherwise); c servers and the
+    aggregator work with the attacker; messages may be changed or held back, and honest servers so left out of the sum. The
+    other servers follow the protocol and their generators are secure.
 
     Formal guarantee: towards all of these together the release has at least the privacy of the h honest shares
     (:meth:`epsilon`): the rest is added independently of them. Rests on X25519, AES-256, HKDF and Ed25519 for what is hidden
     from the aggregator (computational), and on a threshold above (n + c)/2 against two lists of survivors. The sum is exact:
-    no value is clipped and no sum wraps around (``FixedPoint``).
+    no value is clipped and no sum wraps around (``FixedPoint``); that a server sends nothing because its noise left its room
+    is seen, has probability 2^-40 at most in a round, and adds at most (1 + e^ε)·2^-40 to δ.
 
     Not claimed: that a deviating server cannot spoil the sum or stop the round; that other servers' data are hidden from
     who knows the sum; protection with fewer honest servers than planned for; anything of the source's noise itself.
@@ -65,30 +69,30 @@ class DistributedGaussian:
         colluding: int = 0,
         backdoored: int = 1,
         dropouts: int = 0,
-        threshold: int | None = None,
         noise: Law = "discrete-gaussian",
         bits: int = 64,
         bound: float | None = None,
     ) -> None:
-        """Of ``servers`` so many of each kind (see above); ``threshold`` of them must stay, the least allowed if None.
+        """Of ``servers`` so many of each kind (see above).
 
         ``bits`` (16, 32, 64) of a ring element. |query value| ≤ ``bound``, a public number in the query's unit; without it
-        64 bits have room for some 10^8·σ at a granularity of σ·2^-24 (2^-12 for Skellam). Narrower rings need it.
+        64 bits have room for some 10^8·σ/n at a granularity of σ·2^-24 (2^-12 for Skellam), and for as much noise of a
+        source. Narrower rings need it, and have room for little more than 8.5σ of noise.
 
         Raises:
-            UsageError: fewer than 3 servers, no honest one left, a threshold that is too low or that the drop-outs break, an
-                unknown noise or ring, or a narrow ring without ``bound``.
+            UsageError: fewer than 3 servers, no honest one left, so many drop-outs that the threshold is too low, an unknown
+                noise or ring, or a narrow ring without ``bound``.
         """
         if isinstance(servers, bool) or not isinstance(servers, int) or servers < 3:
             raise UsageError(f"servers={servers}: takes 3 or more")
         self.servers, self.colluding, self.backdoored, self.dropouts = servers, colluding, backdoored, dropouts
         self.honest = least_honest(servers, dropouts=dropouts, colluding=colluding, backdoored=backdoored)
         least = least_threshold(servers, colluding=colluding)
-        self.threshold = least if threshold is None else threshold
-        if not least <= self.threshold <= servers - dropouts:
+        self.threshold = servers - dropouts
+        if self.threshold < least:
             raise UsageError(
-                f"threshold={self.threshold}: takes {least} to {servers - dropouts}, above (servers + colluding)/2 and so "
-                f"that dropouts={dropouts} leave enough; take more servers or fewer drop-outs"
+                f"dropouts={dropouts}: leave {self.threshold} of servers={servers}, but more than (servers + colluding)/2 "
+                f"must stay, so {least}; take more servers or fewer drop-outs"
             )
         if bits not in (16, 32, 64):
             raise UsageError(f"bits={bits}: takes 16, 32 or 64")
@@ -115,9 +119,8 @@ class DistributedGaussian:
             part = slice(at, min(at + _CHUNK, n * d))
             noise = [self._own_steps(form, own[part]) for own in drawn]
             noise += [draw(part.stop - at) for draw in honest]
-            steps = form.steps(flat[part]) + noise[0]
-            form.check(steps)
-            for more in noise[1:]:
+            steps = form.steps(flat[part])
+            for more in noise:
                 form.check(more)
                 steps += more
             np.multiply(steps, form.granularity, out=out[part])
@@ -173,11 +176,12 @@ class DistributedGaussian:
                 own = values if i == 0 else np.zeros(d)
                 if i >= self.backdoored:
                     return form.encode(own, noise=share.drawer(stream.child("server", i)))
-                place = iter(range(0, d, _CHUNK))
+                left = drawn[i][0]
 
                 def noise(count: int) -> Integers:
-                    at = next(place)
-                    return self._own_steps(form, drawn[i][0, at : at + count])
+                    nonlocal left
+                    part, left = left[:count], left[count:]
+                    return self._own_steps(form, part)
 
                 return form.encode(own, noise=noise)
 
@@ -208,9 +212,9 @@ class DistributedGaussian:
         ]
 
     def _own_steps(self, form: FixedPoint, noise: npt.NDArray[np.float64]) -> Integers:
-        """A source's noise in steps, refused where it leaves its room in the ring."""
+        """A source's noise in steps, refused where it leaves its room in the ring, whatever the query is."""
         steps = np.rint(noise / form.granularity)
-        if not (np.abs(steps) <= form.limit).all():
+        if not (np.abs(steps) <= form.room).all():
             raise UsageError("source: noise beyond the room that the ring has for it; take bits=64 or a smaller bound")
         return steps.astype(np.int64)
 
@@ -220,7 +224,8 @@ class DistributedGaussian:
         finest = finest_granularity(self.noise, each)
         room = {"bits": self.bits, "parties": self.servers, "sigma": each, "length": dim}
         if self.bound is None:
-            form = FixedPoint.widest(granularity=finest, **room)  # type: ignore[arg-type]
+            most = FixedPoint.widest(granularity=finest, **room)  # type: ignore[arg-type]
+            form = replace(most, bound=most.bound / 2)  # the other half is for the source, whose tails may be anything
         else:
             form = FixedPoint.finest(bound=self.bound, finest=finest, **room)  # type: ignore[arg-type]
         return form, NoiseShare.calibrated(self.noise, sigma=sigma, honest=self.honest, granularity=form.granularity)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ _ROSTER = "secagg roster"
 _DONE = "secagg done"
 _LEAST = 3  # the sum of two tells each the other's
 _PIECE = 8 << 20
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _FLUSH = 5.0  # seconds in which the last answers reach the contributors
 
 
@@ -60,7 +62,9 @@ class Published:
 
 @dataclass(frozen=True, kw_only=True)
 class Receipt:
-    """What a contributor is told at the end: whose vectors are in the sum, and the SHA-256 of the file that was published."""
+    """What a contributor knows at the end: whose vectors are in the sum (it signed that list and checked t signatures on it),
+    and the SHA-256 of the file that the aggregator says it published.
+    """
 
     survivors: tuple[str, ...]
     sha256: str
@@ -322,7 +326,11 @@ def _read_done(message: bytes, client: Client) -> Receipt:
     found = unpack(message, _DONE, session=Raw(32), sha256=Text(64), survivors=names)
     if found["session"] != client.plan.digest:
         raise MessageError("message done: of another round")
-    return Receipt(survivors=tuple(found["survivors"]), sha256=found["sha256"])
+    if tuple(found["survivors"]) != client.survivors:
+        raise MessageError("message done: names others than the survivors that were signed for")
+    if not _SHA256.fullmatch(found["sha256"]):
+        raise MessageError("message done: its digest is none")
+    return Receipt(survivors=client.survivors, sha256=found["sha256"])
 
 
 def _one(request: Iterator[bytes]) -> bytes:

@@ -28,6 +28,9 @@ _FINENESS: dict[Law, int] = {"discrete-gaussian": 24, "skellam": 12}
 def least_honest(servers: int, *, dropouts: int, colluding: int, backdoored: int = 0) -> int:
     """Servers less dropouts, colluding and backdoored ones: whose noise is surely in the sum and unknown to others.
 
+    Surely, if the threshold is servers − dropouts: an aggregator may leave out as many as the threshold allows, and does not
+    choose those that help it.
+
     Raises:
         UsageError: a negative number, or none is left.
     """

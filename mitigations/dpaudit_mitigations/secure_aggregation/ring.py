@@ -22,6 +22,7 @@ LEAST_HEADROOM = 8.5
 
 _CHUNK = 1 << 16
 _EXACT = 1 << 53  # below it in size every integer is a double
+_FAR = 1 << 900  # steps, more than any ring has
 _BEYOND = 40 * math.log(2)  # noise beyond its reach anywhere: at most 2^-40
 
 Integers = npt.NDArray[np.int64]
@@ -36,6 +37,8 @@ def noise_reach(scale: float, values: int) -> int:
     """
     if scale == 0:
         return 0
+    if scale > 2.0**500:
+        return _FAR
     need = math.log(2 * values) + _BEYOND
     third = need / 3
     return math.ceil(max(LEAST_HEADROOM * scale, third + math.sqrt(third * third + 2 * need * scale * scale)))
@@ -46,9 +49,10 @@ class FixedPoint:
     """How ``parties`` vectors of ``length`` values, |value| ≤ ``bound``, each with noise of scale ``sigma``, are encoded.
 
     A value becomes its nearest multiple of ``granularity`` (a power of two), counted. One party may contribute at most
-    :attr:`limit` in size, noise included: a share of the half ring (and of 2^53, so that a decoded sum is an exact double).
-    So the sum of all parties cannot wrap around, whatever they add; what exceeds the limit is refused before anything is
-    sent, and nothing is ever clipped. All fields must come from public knowledge, never from the data.
+    :attr:`limit` in size: a share of the half ring (and of 2^53, so that a decoded sum is an exact double). So the sum of
+    all parties cannot wrap around. Values have room up to the bound and noise up to :attr:`room`; each is refused beyond its
+    own before anything is sent, so whether noise is refused says nothing of the values, and nothing is ever clipped. All
+    fields must come from public knowledge, never from the data.
 
     Raises:
         UsageError: the bound and 8.5σ of noise or more (see :func:`noise_reach`) exceed the limit; a granularity that is no
@@ -75,7 +79,7 @@ class FixedPoint:
             raise UsageError(f"granularity={g}: must be a power of two between 2^-960 and 2^960")
         need = self._bound_steps + self.reach
         if need > self.limit:
-            bits = math.ceil(math.log2((need + 1) * self.parties)) + 1 if need < 1 << 900 else 900
+            bits = math.ceil(math.log2((need + 1) * self.parties)) + 1 if need < _FAR else 900
             widest = "" if bits > 64 else " or a wider ring"
             raise UsageError(
                 f"bits={self.bits}: {self.parties} parties with |value| ≤ {self.bound:g} and {self.headroom:.1f}σ of noise "
@@ -98,7 +102,7 @@ class FixedPoint:
         exponent = max(math.frexp(largest)[1] - 56, -960)
         if finest > 0:
             exponent = max(exponent, math.frexp(finest)[1] - 1)
-        for e in range(exponent, exponent + 80):
+        for e in range(exponent, min(exponent + 80, 1024)):
             g = math.ldexp(1.0, e)
             if _steps(bound, g) + noise_reach(sigma / g, parties * length) <= _limit(bits, parties):
                 break
@@ -121,8 +125,13 @@ class FixedPoint:
 
     @cached_property
     def reach(self) -> int:
-        """The largest noise, in steps, for which there is room."""
+        """The largest noise, in steps, for which there must be room."""
         return noise_reach(self.sigma / self.granularity, self.parties * self.length)
+
+    @property
+    def room(self) -> int:
+        """The largest noise of one party, in steps, that is taken: what the bound leaves of the limit."""
+        return self.limit - self._bound_steps
 
     @property
     def headroom(self) -> float:
@@ -139,8 +148,10 @@ class FixedPoint:
         """The nearest multiples of the granularity, counted (ties to even).
 
         Raises:
-            UsageError: a value that is not a number, or beyond the bound; the text does not say which.
+            UsageError: a value that is no real number, or whose multiple is beyond the bound's; the text does not say which.
         """
+        if values.dtype.kind not in "biuf":
+            raise UsageError(f"values of {values.dtype}: takes real numbers")
         with np.errstate(invalid="ignore", over="ignore"):
             exact = np.asarray(values, dtype=np.float64) / self.granularity
             nearest = np.rint(exact)
@@ -154,7 +165,7 @@ class FixedPoint:
         """``values`` (d,) in steps plus ``noise`` (a function from a count to that many steps), in the ring, shape (d,).
 
         Raises:
-            UsageError: as :meth:`steps`, or a value and its noise together beyond :attr:`limit`; nothing has been sent then.
+            UsageError: as :meth:`steps` and :meth:`check`; nothing has been sent then.
         """
         if values.ndim != 1:
             raise UsageError(f"values of shape {values.shape}: takes one vector (d,)")
@@ -162,19 +173,19 @@ class FixedPoint:
         for at in range(0, len(values), _CHUNK):  # in cache
             part = self.steps(values[at : at + _CHUNK])
             if noise is not None:
-                part += noise(len(part))
-                self.check(part)
+                more = noise(len(part))
+                self.check(more)
+                part += more
             out[at : at + _CHUNK] = part.astype(out.dtype)
         return out
 
-    def check(self, contribution: Integers) -> None:
-        """Refuse what one party must not add.
+    def check(self, noise: Integers) -> None:
+        """Refuse noise that values of any allowed size would not leave room for.
 
         Raises:
-            UsageError: beyond :attr:`limit`. Where the value keeps its bound this depends on the noise alone (probability
-                below 2^-40), and happens before anything is sent.
+            UsageError: beyond :attr:`room`; with probability below 2^-40 in a round, for noise of the form's scale.
         """
-        if not -self.limit <= int(contribution.min(initial=0)) <= int(contribution.max(initial=0)) <= self.limit:
+        if not -self.room <= int(noise.min(initial=0)) <= int(noise.max(initial=0)) <= self.room:
             raise UsageError("noise beyond the room made for it: nothing was sent; begin a new round with fresh noise")
 
     def decode(self, total: RingArray) -> npt.NDArray[np.float64]:
@@ -206,4 +217,4 @@ def _limit(bits: int, parties: int) -> int:
 
 def _steps(bound: float, granularity: float) -> int:
     exact = bound / granularity
-    return int(np.rint(exact)) if exact < 2.0**900 else 1 << 900
+    return int(np.rint(exact)) if exact < 2.0**900 else _FAR

@@ -71,7 +71,7 @@ def check_introduction(data: bytes, *, name: str, authority: bytes, terms: bytes
     except InvalidSignature as error:
         raise PeerError(
             f"{name}: did not sign its key for this round's terms; every contributor must be given the same round, "
-            "parties, threshold, dimension, bits, clip and sigma"
+            "parties, threshold, colluding, dimension, bound, sigma, bits and noise"
         ) from error
     return signing
 

@@ -87,13 +87,15 @@ class Server:
 
         Raises:
             MessageError: not from a party that is asked now, twice, broken, or in another's name.
-            CheatingError: the signature is not the sender's.
+            CheatingError: the signature is not the sender's, or the keys would make the other parties leave the round.
         """
         self._from(sender, Stage.ADVERTISE)
         advert = wire.unpack_advert(self.plan, message)
         if advert.name != sender:
             raise MessageError(f"message advert: {sender} sent one in another's name")
         check_advert(self.plan, advert)
+        if any({advert.masking, advert.sharing} & {other.masking, other.sharing} for other in self._adverts.values()):
+            raise CheatingError(f"advert of {sender}: has a key of another party's")
         self._adverts[sender] = advert
 
     def close_adverts(self) -> bytes:
@@ -205,6 +207,7 @@ class Server:
         Raises:
             ProtocolError: fewer answers than the threshold.
             CheatingError: shares that do not give what their owner committed to; no sum comes out.
+            MessageError: shares that are no numbers of the field; no sum comes out.
         """
         self._close(Stage.UNMASK, len(self._shares), "gave their shares")
         self.stage = Stage.ENDED

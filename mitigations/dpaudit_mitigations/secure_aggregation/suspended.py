@@ -9,7 +9,7 @@ from __future__ import annotations
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from dpaudit.errors import UsageError
+from dpaudit.errors import MessageError, UsageError
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.secure_aggregation import wire
 from dpaudit_mitigations.secure_aggregation.agreement import survivors_statement
@@ -73,6 +73,8 @@ def resume(plan: Plan, *, signing_key: Ed25519PrivateKey, data: bytes) -> Client
         survivors=names,
         dropped=names,
     )
+    if found["stage"] not in _BETWEEN:
+        raise MessageError(f"message {_KIND}: of a stage at which nobody is put to sleep")
     if found["plan"] != plan.digest:
         raise UsageError("client: was suspended in another round, or with another plan")
     client = Client(plan, found["name"], signing_key=signing_key, stream=KeyedStream.fresh())

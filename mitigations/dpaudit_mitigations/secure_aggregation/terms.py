@@ -29,9 +29,11 @@ _ROUND = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 class Terms:
     """One round: ``round`` is a name never used again, ``parties`` the contributors (as in their certificates).
 
-    ``threshold`` of them must stay to the end; up to ``colluding`` of them may work with the aggregator. Each contributes
-    ``length`` values of at most ``bound`` in size, summed in integers of ``bits`` bits. ``sigma`` is the standard deviation
-    of the noise in the sum that nobody who colludes can take away: each adds σ/√(threshold − colluding); 0 means no noise.
+    ``threshold`` of them must stay to the end; up to ``colluding`` of them may work with the aggregator. Count among these
+    whoever reads the sum and might take away noise of its own, alone or with others, and whoever's generator may be bad.
+    Each contributes ``length`` values of at most ``bound`` in size, summed in integers of ``bits`` bits. ``sigma`` is the
+    standard deviation of the noise in the sum that nobody who colludes can take away: each adds σ/√(threshold −
+    colluding), whoever of the honest the aggregator leaves out; 0 means no noise.
     Every field is hashed into :attr:`digest`, which all introductions, keys and signatures are bound to.
 
     Raises:

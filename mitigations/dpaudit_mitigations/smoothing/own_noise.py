@@ -20,10 +20,7 @@ from dpaudit.noise.normal import standard_normal
 
 __all__ = ["OwnNoise", "check_own", "own_noise"]
 
-_SECURE_TAU = (
-    1e-5,
-    90.0,
-)  # at least 118 steps of the lattice, as the proof needs (Section 5), and at most 2^32 of them
+_SECURE_TAU = (1e-5, 90.0)  # in steps of the lattice 167 at least (the proof's Section 5 needs 64), 2^32 at most
 
 
 class OwnNoise(Protocol):
@@ -65,7 +62,7 @@ def own_noise(own: str, *, tau: float, sigma: float) -> OwnNoise:
 
 @dataclass(frozen=True)
 class _Fast:
-    """Normals from a fast generator seeded with 256 bits of the stream, in the dtype of the other noise."""
+    """Normals from a fast generator seeded with 256 bits of the stream, float64."""
 
     tau: float
     sigma: float
@@ -73,7 +70,7 @@ class _Fast:
 
     def added_to(self, noise: torch.Tensor, *, stream: Stream) -> torch.Tensor:
         n, d = noise.shape
-        own = standard_normal(n, d, stream=stream, sigma=self.tau * self.sigma, dtype=noise.dtype, device=noise.device)
+        own = standard_normal(n, d, stream=stream, sigma=self.tau * self.sigma, device=noise.device)
         return own.add_(noise)
 
     def alone(self, delta: float, *, host: Host) -> float:

@@ -87,14 +87,13 @@ class Rounding:
             UsageError: no query (see ``check_query``); a grid finer than the lattice, or a value beyond its range.
         """
         n, d = check_query(query)
-        wide = torch.float64 if query.dtype == torch.float64 else torch.float32
         grid, step = self.grid(source.sigma), lattice_step(source.sigma)
         if grid is not None and grid < step:
             raise UsageError(f"grid={grid}: finer than the lattice that sums are made on, {step}; it would do nothing")
         if isinstance(source, ReleasingSource):
             exact = source.release(query, stream=stream)
         else:
-            noise = source.sample(n, d, stream=stream, dtype=wide, device=query.device)
+            noise = source.sample(n, d, stream=stream, dtype=torch.float64, device=query.device)
             exact = add_on_lattice(query, noise, granularity=step, name="rounding")
         if grid is None:
             return in_dtype(exact.double(), torch.bfloat16, exact.device).to(query.dtype)
@@ -105,8 +104,15 @@ class Rounding:
 
         For bfloat16 it takes the released values to be mostly noise; larger ones have larger errors (0.17 % of a value).
         """
+        return math.hypot(sigma, self._error(sigma))
+
+    def mixes(self, sigma: float) -> tuple[float, float]:
+        """What the source's owner is to look for: noise of σ, and errors along its key, like independent noise."""
+        return sigma, self._error(sigma)
+
+    def _error(self, sigma: float) -> float:
         grid = self.grid(sigma)
-        return math.hypot(sigma, _bf16_error(sigma) if grid is None else grid / math.sqrt(12))
+        return _bf16_error(sigma) if grid is None else grid / math.sqrt(12)
 
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
         """From 0 to the source's own on the lattice: post-processing; where in between is not known."""

@@ -9,6 +9,7 @@ import torch
 from dpaudit.accounting import (
     gaussian_epsilon,
     pancake_host_epsilon,
+    peak_width,
     smoothed_pancake,
     smoothing_epsilon,
     smoothing_eta,
@@ -18,7 +19,7 @@ from dpaudit.accounting import (
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, NoiseSource, ReleasingSource, Stream
 from dpaudit.noise.gaussian import Gaussian
-from dpaudit.noise.lattice import RoundedHost, add_on_lattice, in_dtype, lattice_step
+from dpaudit.noise.lattice import RoundedHost, add_on_lattice, lattice_step
 from dpaudit.noise.normal import check_query
 from dpaudit.noise.pancake import Pancake
 from dpaudit.types import EpsilonBounds
@@ -90,18 +91,17 @@ class Smoothing:
     def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
         """``query`` plus the source's noise plus N(0, (τσ)²), shape (n, d), on the lattice of ``lattice_step(σ)``.
 
-        Both noises are added in float32 or wider, whatever the query's dtype.
+        Both noises are drawn and added in float64, whatever the query's dtype: float32 noise has too few values for the
+        lattice (``add_on_lattice``).
 
         Raises:
             UsageError: no query (see ``check_query``), a value beyond the lattice's range, or one that the dtype cannot hold.
         """
         n, d = check_query(query)
-        wide = torch.float64 if query.dtype == torch.float64 else torch.float32
-        noise = source.sample(n, d, stream=stream.child("source"), dtype=wide, device=query.device)
+        noise = source.sample(n, d, stream=stream.child("source"), dtype=torch.float64, device=query.device)
         own = self._own(source)
         both = own.added_to(noise, stream=stream.child("own"))
-        released = add_on_lattice(query, both, granularity=own.step, name="smoothing")
-        return released if released.dtype == query.dtype else in_dtype(released, query.dtype, query.device)
+        return add_on_lattice(query, both, granularity=own.step, name="smoothing", dtype=query.dtype)
 
     def scale(self, sigma: float) -> float:
         """√(σ² + τ²)."""
@@ -130,7 +130,7 @@ class Smoothing:
             says, k = f"smoothing theorem (Poisson), η = {eta:.2g}", source.key.directions
             return self._around_gaussian(source, delta, host=host, eta=eta, alone=alone, says=says, directions=k)
         low = _exact_low(source, delta, host=host, tau=self.tau * source.sigma)
-        says = "unknown beyond the defender's own noise alone (η ≥ 1); low: exact profile before the lattice"
+        says = "unknown beyond the defender's own noise alone (η ≥ 1); low: exact profile, the lattice neglected"
         return EpsilonBounds(low=min(low, alone), high=alone, says=says)
 
     def _own(self, source: NoiseSource) -> OwnNoise:
@@ -201,8 +201,12 @@ def _as_postprocessing(source: NoiseSource, delta: float, *, host: Host, step: f
 
 
 def _exact_low(source: Pancake, delta: float, *, host: Host, tau: float) -> float:
-    """The exact ε of the smoothed pancake, less its numerical error; 0 for several directions or without a number."""
-    if source.key.directions > 1:
+    """The exact ε of the smoothed pancake, less its numerical error; 0 for several directions or without a number.
+
+    The lattice, which blurs the peaks by about its step, is neglected, so 0 also where that is above a tenth of their width.
+    """
+    width = peak_width(sigma=source.sigma, beta=source.key.beta, gamma=source.key.gamma)
+    if source.key.directions > 1 or lattice_step(source.sigma) > math.hypot(width, tau) / 10:
         return 0.0
     sigma, beta, gamma = smoothed_pancake(tau, sigma=source.sigma, beta=source.key.beta, gamma=source.key.gamma)
     along = host.differences(torch.from_numpy(source.key.direction.copy())).numpy()

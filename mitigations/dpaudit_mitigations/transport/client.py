@@ -85,7 +85,7 @@ def _call(
     sending = _Sending(messages)
     with grpc.secure_channel(address, credentials, options=[*wire.options(message_limit), named]) as channel:
         rpc = channel.stream_stream(f"/{wire.SERVICE}/{method}")(sending, timeout=timeout)
-        sending.rpc = rpc
+        sending.runs(rpc)
         pump = Pump(rpc, too_long=lambda waited: sending.still() >= idle <= waited, tick=min(_TICK, idle))
         try:
             yield from pump
@@ -110,7 +110,13 @@ class _Sending:
         self._since: float | None = time.monotonic()  # None while the next message is being made
         self._ended = False
         self.error: Exception | None = None
-        self.rpc: Any = None
+        self._rpc: Any = None
+
+    def runs(self, rpc: Any) -> None:
+        """The call that these messages are for; it has begun to take them already."""
+        self._rpc = rpc
+        if self.error is not None:
+            rpc.cancel()
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -129,7 +135,8 @@ class _Sending:
             return message
         except Exception as error:  # noqa: BLE001  raised again where the answers are read
             self.error = error
-            self.rpc.cancel()
+            if self._rpc is not None:
+                self._rpc.cancel()
             raise StopIteration from None
         finally:
             self._since = time.monotonic()

@@ -78,11 +78,23 @@ def read_vector(
 
 
 class VectorReader:
-    """Takes a vector frame by frame; see :func:`read_vector`. ``array`` and ``digest`` hold once ``done`` is true."""
+    """Takes a vector frame by frame; see :func:`read_vector`. ``array`` and ``digest`` hold once ``done`` is true.
+
+    With ``keep=False`` there is no array: whoever can use each frame's values as they come needs no memory for all.
+    """
 
     def __init__(
-        self, *, kind: str, session: bytes, count: int, dtype: str, bound: float | None, chunk: int = CHUNK
+        self,
+        *,
+        kind: str,
+        session: bytes,
+        count: int,
+        dtype: str,
+        bound: float | None,
+        chunk: int = CHUNK,
+        keep: bool = True,
     ) -> None:
+        self._keep = keep
         self._layout = _Layout(kind, session, count, dtype, chunk)
         if bound is not None and not bound >= 0:
             raise UsageError(f"bound={bound}: |x| ≤ bound needs a bound of at least 0, or None for none")
@@ -104,33 +116,38 @@ class VectorReader:
 
         Raises:
             MessageError: it is not.
+            UsageError: it was not kept.
         """
+        if not self._keep:
+            raise UsageError(f"vector {self._layout.kind}: keep=False keeps no array; use what take returns")
         if not self.done:
             raise MessageError(f"vector {self._layout.kind}: cut short: {self.taken} of {self.expected} frames came")
         return self._array
 
-    def take(self, frame: bytes) -> None:
-        """The next frame.
+    def take(self, frame: bytes) -> npt.NDArray[Any]:
+        """The next frame; the values in it, none in the first and the last, as a view of ``frame``.
 
         Raises:
             MessageError: it is not the one that must come now, or its values are not allowed.
         """
         layout, index = self._layout, self.taken - 1
+        values = np.empty(0, layout.wire)
         if self.done:
             raise MessageError(f"vector {layout.kind}: a frame after the last one")
         if self.taken == 0:
             self._expect(frame, layout.head(), whole=True)
             self._hash.update(frame)
-            self._array = np.empty(layout.count, dtype=layout.wire)
+            if self._keep:
+                self._array = np.empty(layout.count, dtype=layout.wire)
         elif index < layout.chunks:
             start, stop = layout.part(index)
             prefix = layout.body(index)
             self._expect(frame, prefix, whole=False, length=(stop - start) * layout.wire.itemsize)
-            values = memoryview(frame)[len(prefix) :]
-            self._hash.update(values)
-            target = self._array[start:stop]
-            target[:] = np.frombuffer(values, dtype=layout.wire)
-            self._check(target, index)
+            values = np.frombuffer(frame, dtype=layout.wire, offset=len(prefix))
+            self._hash.update(memoryview(frame)[len(prefix) :])
+            self._check(values, index)
+            if self._keep:
+                self._array[start:stop] = values
         else:
             digest = self._hash.digest()
             prefix = layout.end()
@@ -139,6 +156,7 @@ class VectorReader:
                 raise MessageError(f"vector {layout.kind}: the digest at its end is not that of its values")
             self.digest = digest
         self.taken += 1
+        return values
 
     def _expect(self, frame: bytes, prefix: bytes, *, whole: bool, length: int = 0) -> None:
         if not isinstance(frame, bytes):

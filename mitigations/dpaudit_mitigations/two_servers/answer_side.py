@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ DRAWN, SENT, PUBLISHED = "drawn", "sent", "published"
 
 _IDLE = 60.0  # seconds of silence: server 2 makes a whole publication durable before it answers
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_MOST_PATIENCE = 1e6
 
 MakeDraw = Callable[[float, Stream], Draw]
 
@@ -56,7 +58,9 @@ class Contact:
 class Question:
     """A query result and the name under which it is released; ``source`` says in words what noise is added.
 
-    ``peer_sigma`` is the scale of the noise that server 2 must add.
+    ``peer_sigma`` is the scale of the noise that server 2 must add, ``bound`` the bound that it must have; None takes the
+    one that server 2 says. The bound fixes the lattice's step g, and rounding to it adds up to g·√d to the query's
+    sensitivity (at most 2^-10·σ·√d): whoever does not trust server 2's word says the bound.
     """
 
     values: npt.NDArray[np.floating]
@@ -65,6 +69,7 @@ class Question:
     peer_sigma: float
     round: int = 0
     source: str = "secure-gaussian"
+    bound: float | None = None
 
     @property
     def name(self) -> str:
@@ -82,6 +87,9 @@ class AnswerSide:
     whole noisy answer has been made and its digest is durable, before the last frame goes out, without which server 2 can do
     nothing with the others; *published* once server 2's receipt is durable, and the seed is erased. A process
     that begins again makes the same noisy answer from the same seed, byte for byte, or refuses.
+
+    The journal keeps a SHA-256 of every query, to tell another one under the same name. It confirms a guess of the query, so
+    the folder is to be kept as the query is.
     """
 
     def __init__(self, *, journal: Path, log: Log, draw: MakeDraw | None = None, threads: int = 2) -> None:
@@ -94,6 +102,9 @@ class AnswerSide:
         """
         self._journal = Journal(journal / "answer.sqlite", kind="two-servers-answer")
         self._seeds, self._log, self._draw, self._threads = Seeds(journal), log, draw, threads
+        for name in self._seeds.names():  # of a process that was killed in between
+            if self._journal.state(name) == PUBLISHED:
+                self._seeds.erase(name)
 
     def close(self) -> None:
         """Close the journal."""
@@ -115,11 +126,16 @@ class AnswerSide:
 
         Raises:
             PeerError: server 2 could not be reached in that time; the same call goes on later.
-            MessageError: the name stands for another release already, here or there.
-            UsageError: a question that server 2's terms do not allow, or one that cannot be finished.
+            MessageError: the name stands for another release already at server 2, or what it answers is no receipt.
+            UsageError: a name that stands for another release here, a question that is none or that server 2's terms do
+                not allow, or one that cannot be finished.
         """
         check_release(question.release, question.round)
         check_values(question.values)
+        if not (question.sigma > 0 and math.isfinite(question.sigma)):
+            raise UsageError(f"sigma={question.sigma}: must be a finite number > 0")
+        if not 0 <= patience < _MOST_PATIENCE:
+            raise UsageError(f"patience={patience:g}: 0 to {_MOST_PATIENCE:g} seconds")
         end = time.monotonic() + patience
         self._begin(question, contact, end, seed)
         name = question.name
@@ -155,9 +171,11 @@ class AnswerSide:
             self._journal.advance(question.name, None, DRAWN, **own, bound=terms.bound)
         facts = self._journal.facts(question.name)
         changed = [fact for fact, value in own.items() if facts[fact] != value]
+        if question.bound not in (None, facts["bound"]):
+            changed.append("bound")
         if changed:
-            raise MessageError(
-                f"release {question.name}: begun with another {' and '.join(changed)}; a name is for one release, take "
+            raise UsageError(
+                f"release={question.name}: begun with another {' and '.join(changed)}; a name is for one release, take "
                 "a new one"
             )
 
@@ -248,16 +266,19 @@ def check_values(values: npt.NDArray[np.floating]) -> None:
 def _check_terms(question: Question, terms: Terms) -> None:
     if terms.dim != question.values.size:
         raise UsageError(
-            f"query: has {question.values.size} values, server 2 publishes {terms.dim}; start it with --dim"
+            f"query: has {question.values.size} values, server 2 publishes {terms.dim}; start it with --dim "
+            f"{question.values.size}, or give the other query"
         )
     if terms.sigma != question.peer_sigma:
         raise UsageError(
             f"peer_sigma={question.peer_sigma}: server 2 adds noise of scale {terms.sigma}; agree on one, or say "
             f"--peer-sigma {terms.sigma} if that is meant"
         )
+    if question.bound not in (None, terms.bound):
+        raise UsageError(f"bound={question.bound}: server 2's is {terms.bound}; agree on one")
     granularity(terms.bound, sigma=min(question.sigma, terms.sigma))
     room = terms.bound - REACH * question.sigma
-    if not (np.abs(question.values).max() <= room):
+    if not (-room <= question.values.min() and question.values.max() <= room):
         raise UsageError(
             f"query: a value is beyond the bound {terms.bound} less {REACH}·sigma of room for noise, {room:g}; clip the "
             "query to public limits, or agree on a larger bound"

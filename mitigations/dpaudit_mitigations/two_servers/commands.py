@@ -74,6 +74,9 @@ def answer(
         float | None, typer.Option(help="Scale of the other server's noise.", show_default="sigma")
     ] = None,
     peer_name: Annotated[str, typer.Option(help="Name in that server's certificate.")] = "noise",
+    bound: Annotated[
+        float | None, typer.Option(help="Refuse a server with another bound.", show_default="what it says")
+    ] = None,
     patience: Annotated[float, typer.Option(help="Seconds to go on trying to reach it.")] = 60.0,
 ) -> None:
     """Server 1: answer one query with our own noise, hand it to server 2, and exit 0 once that has published it.
@@ -83,7 +86,8 @@ def answer(
 
     Prints one line of JSON with the publication's name and SHA-256. Interrupted, killed, or exit 3? Run the same command
     again: it goes on with the same noise, and tells if the release is out already. A name stands for one query, one
-    sigma and one noise for ever; anything else under it is refused.
+    sigma and one noise for ever; anything else under it is refused. Keep the journal as you keep the query: it holds the
+    noise's seed until the release is out, and a digest that confirms a guess of the query.
     """
     from dpaudit_mitigations.transport.certificates import load_identity
     from dpaudit_mitigations.transport.logs import logger
@@ -103,6 +107,7 @@ def answer(
         sigma=sigma,
         peer_sigma=sigma if peer_sigma is None else peer_sigma,
         source=source,
+        bound=bound,
     )
     side = AnswerSide(journal=_folder(journal), log=logger(me.name), draw=draw)
     try:
@@ -113,23 +118,32 @@ def answer(
 
 
 def _folder(path: Path) -> Path:
+    import stat
+
     from dpaudit.errors import UsageError
 
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = path.stat().st_mode
     except OSError as error:
         raise UsageError(f"journal={path}: cannot be made ({error.strerror}); choose another folder") from error
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise UsageError(f"journal={path}: others may write there, and could put their own noise in; chmod 700 {path}")
     return path
 
 
 def _vector(path: Path) -> Any:
+    from tokenize import TokenError
+
     import numpy as np
 
     from dpaudit.errors import UsageError
 
     try:
         values = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except OSError as error:
+        raise UsageError(f"query={path}: cannot be read ({error.strerror or 'no .npy file'})") from error
+    except (ValueError, EOFError, SyntaxError, RecursionError, MemoryError, TokenError) as error:
         raise UsageError(f"query={path}: no .npy file of numbers; save it with numpy.save") from error
     if not isinstance(values, np.ndarray):
         raise UsageError(f"query={path}: an archive of arrays; save one vector with numpy.save")

@@ -27,8 +27,9 @@ def key_holder_epsilon(
 
     Where ``source`` is in truth Gaussian, the whole sum is (of two discrete Gaussians of s₁, s₂ steps, but for a factor of
     1 ± 4·exp(−2π²·s₁²s₂²/(s₁²+s₂²)) a coordinate, which is 1 in doubles). A pancake plus an honest Gaussian is a
-    pancake again, so its profile is exact (``dpaudit.accounting.smoothed_pancake``). Of anything else, only that adding to
-    it is post-processing, and that the honest server's noise protects whatever it is added to.
+    pancake again, so its profile is exact (``dpaudit.accounting.smoothed_pancake``) but for the lattice, whose rounding adds
+    up to ``step``·√d to the sensitivity and is left out there. Of anything else, only that adding to it is post-processing,
+    and that the honest server's noise protects whatever it is added to; that noise is also an upper bound throughout.
     """
     sigma, key = source.sigma, _key(source)
 
@@ -62,7 +63,7 @@ def key_holder_epsilon(
     return EpsilonBounds(
         low=low,
         high=max(low, min(alone, exact.value + exact.error)),
-        says="exact profile of a pancake with honest noise on top, at the most exposed neighbour",
+        says="profile of a pancake with honest noise on top, at the most exposed neighbour",
     )
 
 

@@ -27,6 +27,7 @@ CHUNK = 1 << 18  # coordinates a message; a draw's numbers depend on it
 REACH = 16  # standard deviations that no honest noise leaves: P < exp(−127) a coordinate
 
 _BITS = 30
+_WHOLE = 2.0**53  # below it in magnitude every integer is a double
 _FEWEST = 2.0**10  # steps in a standard deviation
 
 
@@ -63,8 +64,15 @@ def most_steps(bound: float, *, step: float) -> int:
 
 
 def to_steps(values: npt.NDArray[np.floating], *, step: float) -> Steps:
-    """The nearest whole numbers of steps; the quotient is exact, since ``step`` is a power of two."""
-    return np.rint(values.astype(np.float64) / step).astype(np.int64)
+    """The nearest whole numbers of steps; the quotient is exact, since ``step`` is a power of two.
+
+    Raises:
+        UsageError: a value that is not finite, or of 2^53 steps or more.
+    """
+    steps = np.rint(values.astype(np.float64) / step)
+    if not (np.abs(steps) < _WHOLE).all():  # a NaN neither
+        raise UsageError("noise: a value that is not finite, or beyond the lattice; take another noise source")
+    return steps.astype(np.int64)
 
 
 def chunks(dim: int) -> Iterator[tuple[int, int]]:

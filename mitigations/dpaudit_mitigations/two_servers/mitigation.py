@@ -33,8 +33,8 @@ class TwoServers:
     Formal guarantee: the published vector is g·(K + Z₁ + Z₂), K the query in whole steps of a lattice that public numbers
     fix, Z₁ and Z₂ the servers' noises, neither of which has seen the query. So towards someone who knows one of them
     all, it is at least as private as the other's discrete Gaussian mechanism at sensitivity Δ + g√d (post-processing); if
-    both are honest, as a Gaussian of scale σ√(1+ratio²). Each release is published exactly once, with noise drawn once,
-    whatever process is killed when.
+    both are honest, as a Gaussian of scale σ√(1+ratio²). Each release is published exactly once, with one noise of
+    each server, whatever process is killed when.
 
     Not claimed: anything if both servers are backdoored and share a key, as ``backdoored=both`` shows. That server 1 is
     otherwise honest: it has the query. That server 2 is, with its own noise: it sees server 1's answer, protected from it

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from dpaudit.errors import MessageError, PeerError, UsageError
 from dpaudit.randomness import KeyedStream
@@ -15,6 +16,7 @@ from dpaudit_mitigations.transport.journal import Journal
 from dpaudit_mitigations.transport.logs import Log
 from dpaudit_mitigations.transport.messages import VectorReader
 from dpaudit_mitigations.transport.server import Handler
+from dpaudit_mitigations.transport.vectors import MOST_VALUES
 from dpaudit_mitigations.two_servers.lattice import CHUNK, Draw, ahead, granularity, most_steps, secure_draw
 from dpaudit_mitigations.two_servers.publication import Publications
 from dpaudit_mitigations.two_servers.sums import add_steps
@@ -54,15 +56,19 @@ class NoiseSide:
         failed and stays so: it is not drawn again.
 
         Raises:
-            UsageError: terms that no lattice fits, a dtype other than float32 and float64, or folders that cannot be used
-                or are another process's.
+            UsageError: terms that no lattice or no ``dtype`` fits, a dtype other than float32 and float64, or folders that
+                cannot be used or are another process's.
         """
+        if not 1 <= terms.dim <= MOST_VALUES:
+            raise UsageError(f"dim={terms.dim}: a release has 1 to {MOST_VALUES:,} values")
         if dtype not in ("float32", "float64"):
             raise UsageError(f"dtype={dtype}: float32 or float64 is published")
         self._terms, self._peer, self._log, self._dtype = terms, peer, log, dtype
         self._step = granularity(terms.bound, sigma=terms.sigma)
         if 4 * terms.bound > float(np.finfo(dtype).max):
             raise UsageError(f"bound={terms.bound}: too large for {dtype}; change the query's unit")
+        if terms.sigma < float(np.finfo(dtype).smallest_normal):
+            raise UsageError(f"sigma={terms.sigma}: too small for {dtype}; change the query's unit")
         self._draw = draw or self._fresh
         self._journal = Journal(journal / "noise.sqlite", kind="two-servers-noise")
         try:
@@ -71,15 +77,11 @@ class NoiseSide:
             self._journal.close()
             raise
         self._guard, self._active = threading.Condition(), set[str]()
-        for name in self._journal.releases(NOISED):
-            try:
-                self._finish(name)
-                log("published", release=name, reason="finished after a restart")
-            except MessageError as error:
-                log("failed", release=name, reason=str(error))
-        self._publications.discard_others(
-            {self._journal.facts(name)["draft"] for name in self._journal.releases(NOISED)}
-        )
+        try:
+            self._recover()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def handlers(self) -> dict[str, Handler]:
@@ -90,6 +92,19 @@ class NoiseSide:
         """Let go of the journal and the folder."""
         self._journal.close()
         self._publications.close()
+
+    def _recover(self) -> None:
+        for name in self._journal.releases(NOISED):
+            try:
+                self._finish(name)
+                self._log("published", release=name, reason="finished after a restart")
+            except MessageError as error:
+                self._log("failed", release=name, reason=str(error))
+            except OSError as error:
+                self._log("failed", release=name, reason=f"cannot be published now ({error.strerror})")
+        self._publications.discard_others(
+            {self._journal.facts(name)["draft"] for name in self._journal.releases(NOISED)}
+        )
 
     def answer_terms(self, peer: str, request: Iterator[bytes]) -> Iterator[bytes]:
         """What this server publishes; asks for nothing."""
@@ -102,7 +117,8 @@ class NoiseSide:
 
         Raises:
             MessageError: anything but the frames of one vector under these terms, or a name that stands for something else.
-            PeerError: another party than the one that answers, silence, or another call about the same release.
+            PeerError: another party than the one that answers, silence, another call about the same release, or a disk
+                that takes no more: nothing is lost, and the log says what it is.
         """
         if peer != self._peer:
             raise PeerError(f"{peer} is not the party that answers here, {self._peer}")
@@ -114,7 +130,7 @@ class NoiseSide:
             raise MessageError(
                 f"release {offer.name}: offered under other terms (dim, bound or sigma) than this server's"
             )
-        with self._alone(offer.name):
+        with self._alone(offer.name), self._owning_up(offer.name, peer):
             state = self._pin(offer, peer)
             frames = _Frames(offer, step=self._step, request=request)
             if state == RECEIVING:
@@ -149,7 +165,7 @@ class NoiseSide:
         try:
             values = np.empty(min(CHUNK, offer.dim), self._dtype)
             for at, count, noise in ahead(self._draw(self._step), offer.dim):
-                add_steps(noise, frames.chunk(at, count), self._step, values[:count])
+                add_steps(noise, frames.chunk(at), self._step, values[:count])
                 draft.write(values[:count])
             payload = frames.end()
             published = draft.finish()
@@ -173,6 +189,16 @@ class NoiseSide:
 
     def _fresh(self, step: float) -> Draw:
         return secure_draw(sigma=self._terms.sigma, step=step, stream=KeyedStream.fresh())
+
+    @contextmanager
+    def _owning_up(self, name: str, peer: str) -> Iterator[None]:
+        """Our own disk's faults: what they are goes to our log, that there is one to the peer, who may try again."""
+        try:
+            yield
+        except (OSError, UsageError) as error:
+            reason = f"cannot be written ({error.strerror})" if isinstance(error, OSError) else str(error)
+            self._log("failed", peer=peer, method=PUBLISH, release=name, reason=reason)
+            raise PeerError(f"release {name}: this server cannot finish it now, and its log says why") from error
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[None]:
@@ -200,15 +226,15 @@ class _Frames:
             chunk=CHUNK,
             dtype="int32",
             bound=most_steps(offer.bound, step=step),
+            keep=False,
         )
         self._name, self._request = offer.name, request
 
-    def chunk(self, at: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    def chunk(self, at: int) -> npt.NDArray[np.int32]:
         """The steps of the next chunk, which begins at ``at``."""
         if at == 0:
             self._take()
-        frame = self._take()
-        return np.frombuffer(frame, "<i4", count=count, offset=len(frame) - 4 * count)
+        return self._take()
 
     def end(self) -> bytes:
         """The digest, after the last chunk."""
@@ -223,11 +249,10 @@ class _Frames:
             self._take()
         return self.end()
 
-    def _take(self) -> bytes:
+    def _take(self) -> npt.NDArray[np.int32]:
         frame = next(self._request, None)
         if frame is None:
             raise MessageError(
                 f"release {self._name}: cut short: {self._reader.taken} of {self._reader.expected} frames came"
             )
-        self._reader.take(frame)
-        return frame
+        return self._reader.take(frame)

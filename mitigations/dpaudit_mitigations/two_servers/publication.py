@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import io
 import os
+import re
 import secrets
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,6 +19,8 @@ from dpaudit_mitigations.transport.durable_files import sync_folder
 
 __all__ = ["Draft", "Publications"]
 
+_DRAFT = re.compile(r".+@[0-9]+\.[0-9a-f]{16}")
+
 
 class Publications:
     """A folder of published vectors ``NAME.npy``. Drafts lie in ``.drafts`` beside them, mode 0700.
@@ -26,26 +29,49 @@ class Publications:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Make the folders, if they are not there, and keep other processes out.
+        """Make the folders, if they are not there, keep other processes out, and see that something can be published.
 
         Raises:
-            UsageError: they cannot be made, or another process has them.
+            UsageError: they cannot be made or written, have no hard links, are another user's, or another process's.
         """
         self._folder, self._drafts = folder, folder / ".drafts"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._drafts.mkdir(mode=0o700, exist_ok=True)
-            os.chmod(self._drafts, 0o700)
-            self._lock = os.open(self._drafts, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._lock = os.open(self._drafts, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
             raise UsageError(
                 f"publish={folder}: cannot be written ({error.strerror}); choose another folder"
             ) from error
         try:
+            self._take()
+        except BaseException:
+            self.close()
+            raise
+
+    def _take(self) -> None:
+        try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            os.close(self._lock)
-            raise UsageError(f"publish={folder}: another process publishes there; choose another folder") from error
+            raise UsageError(
+                f"publish={self._folder}: another process publishes there; choose another folder"
+            ) from error
+        if os.fstat(self._lock).st_uid != os.geteuid():
+            raise UsageError(f"publish={self._folder}: its .drafts is another user's; choose another folder")
+        trial, public = self._drafts / "trial", self._folder / ".trial"
+        try:
+            os.fchmod(self._lock, 0o700)
+            for path in (trial, public):
+                path.unlink(missing_ok=True)
+            trial.touch()
+            os.link(trial, public)
+            for path in (trial, public):
+                path.unlink()
+        except OSError as error:
+            raise UsageError(
+                f"publish={self._folder}: nothing can be published there ({error.strerror}); choose a local folder that "
+                "this user can write to"
+            ) from error
 
     def path(self, name: str) -> Path:
         """Where ``name`` is published."""
@@ -72,17 +98,17 @@ class Publications:
         sync_folder(self._folder)
 
     def taken(self, name: str) -> bool:
-        """Whether something has that public name."""
-        return self.path(name).exists()
+        """Whether something has that public name, be it a link to nowhere."""
+        return os.path.lexists(self.path(name))
 
     def discard(self, draft: str) -> None:
         """Delete a draft that nothing will be made of any more."""
         (self._drafts / draft).unlink(missing_ok=True)
 
     def discard_others(self, keep: set[str]) -> None:
-        """Delete all drafts but these: what processes that were killed left."""
+        """Delete all drafts but these: what processes that were killed left. Files of other names are not ours."""
         for path in self._drafts.iterdir():
-            if path.name not in keep:
+            if path.name not in keep and _DRAFT.fullmatch(path.name):
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -103,7 +129,11 @@ class Draft:
         np.lib.format.write_array_header_1_0(
             header, {"descr": np.dtype(dtype).newbyteorder("<").str, "fortran_order": False, "shape": (dim,)}
         )
-        self._write(header.getvalue())
+        try:
+            self._write(header.getvalue())
+        except OSError:
+            self.abandon()
+            raise
 
     @property
     def name(self) -> str:

@@ -40,7 +40,8 @@ class Rehearsed:
 def rehearse(
     query: torch.Tensor, source: NoiseSource, *, backdoored: Backdoored, ratio: float, stream: Stream
 ) -> Rehearsed:
-    """Release ``query`` (d,) once. The bound is the least that leaves room for noise: in earnest it would be public.
+    """Release ``query`` (d,) once. The bound leaves twice the room that noise needs, and is the query's own: in earnest it
+    would be public.
 
     ``seconds``: ``certificates`` and ``starting`` come once in a service's life, ``release`` is the whole of one release at
     server 1; ``server 1's noise`` and ``server 2's noise`` are thread seconds of drawing within it, side by side with the

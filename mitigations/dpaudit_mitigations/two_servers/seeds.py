@@ -13,7 +13,11 @@ __all__ = ["Seeds"]
 
 
 class Seeds:
-    """Files ``NAME.seed`` of mode 0600 in a folder."""
+    """Files ``NAME.seed`` of mode 0600 in a folder.
+
+    A stream is bound to its release's name too: should two names ever come to the same file (on a disk that does not tell
+    upper from lower case, say), their noises are still independent.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -35,7 +39,7 @@ class Seeds:
             UsageError: its seed is gone or damaged.
         """
         try:
-            return KeyedStream(self._path(name).read_bytes())
+            return KeyedStream(self._path(name).read_bytes()).child(name)
         except (OSError, UsageError) as error:
             raise UsageError(
                 f"release={name}: begun, and its seed is gone or damaged; noise is never drawn twice for one release, so it "
@@ -45,6 +49,10 @@ class Seeds:
     def erase(self, name: str) -> None:
         """Delete the seed: a published release needs none. No promise about the disk's blocks."""
         self._path(name).unlink(missing_ok=True)
+
+    def names(self) -> list[str]:
+        """The releases whose seeds are there."""
+        return [path.stem for path in self._folder.glob("*.seed")]
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}.seed"

@@ -9,6 +9,8 @@ import numpy as np
 
 __all__ = ["add_query", "add_steps"]
 
+_LARGEST = np.int64(2**63 - 1)
+
 jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False)
 
 
@@ -16,12 +18,14 @@ jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False)
 def add_query(noise, values, per_step, out):  # type: ignore[no-untyped-def]
     """``out`` = nearest integers to ``values``·``per_step`` (a power of two: exact in float64) + ``noise``.
 
-    Returns the largest |sum|; only where that is below 2^31 does the int32 ``out`` hold the sums.
+    Returns the largest |sum| (2^63 − 1 for one of −2^63, which has none); only where that is below 2^31 does the int32
+    ``out`` hold the sums.
     """
     most = np.int64(0)
     for i in range(noise.size):
         total = np.int64(np.rint(np.float64(values[i]) * per_step)) + noise[i]
-        most = max(most, abs(total))
+        size = abs(total)
+        most = max(most, size if size >= 0 else _LARGEST)
         out[i] = np.int32(total)
     return most
 

@@ -1,7 +1,9 @@
 """Clients that commit to their own records, so that the prover cannot invent or drop any: one-hot vectors of proved bits.
 
 A client sends its record (commitments, a proof a bin, the blinding that opens their sum to 1) to the verifier, and the
-openings to the prover over a private channel. Both add them up; :class:`~.verifier.Verifier` then insists on the sums.
+openings to the prover over a private channel. The prover checks these against the record (a client that lies to it would
+have it refused as a cheat). Both add up the same clients' records, one of each; :class:`~.verifier.Verifier` then insists on
+the sums.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections.abc import Sequence
 
 from dpaudit.errors import CheatingError, MessageError, UsageError
 from dpaudit.interfaces import Stream
+from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.verifiable_counts.challenges import Challenges
 from dpaudit_mitigations.verifiable_counts.commitments import Opening, commit
 from dpaudit_mitigations.verifiable_counts.disjunctive import PROOF_BYTES, check_bit, prove_bit
@@ -25,17 +28,24 @@ from dpaudit_mitigations.verifiable_counts.group import (
 )
 from dpaudit_mitigations.verifiable_counts.terms import Terms
 
-__all__ = ["add_commitments", "add_openings", "check_record", "make_record"]
+__all__ = ["add_commitments", "add_openings", "check_openings", "check_record", "make_record"]
 
 
-def make_record(bin_number: int, terms: Terms, *, client: bytes, stream: Stream) -> tuple[bytes, list[Opening]]:
+def make_record(
+    bin_number: int, terms: Terms, *, client: bytes, stream: Stream | None = None
+) -> tuple[bytes, list[Opening]]:
     """The record of ``client`` (its authenticated name) in one bin, and its openings: for the prover alone.
+
+    Its randomness is the operating system's, or in simulations ``stream``'s. Blindings and nonces hang on the terms, the
+    client and the bin: two proofs with one nonce would give the blinding away.
 
     Raises:
         UsageError: no such bin.
     """
     if not 0 <= bin_number < terms.bins:
         raise UsageError(f"bin_number={bin_number}: must be from 0 to bins − 1 = {terms.bins - 1}")
+    stream = KeyedStream.fresh() if stream is None else stream
+    stream = stream.child("record", terms.encode().hex(), client.hex(), bin_number)
     blindings = random_scalars(terms.bins, stream.child("blindings"))
     openings = [Opening(int(at == bin_number), blinding) for at, blinding in enumerate(blindings)]
     points = [opening.commitment for opening in openings]
@@ -66,6 +76,16 @@ def check_record(record: bytes, terms: Terms, *, client: bytes) -> list[bytes]:
     if add_commitments([[point] for point in points]) != [commit(1, decode_scalar(record[-SIZE:]))]:
         raise CheatingError("a record: its commitments do not add up to one")
     return points
+
+
+def check_openings(openings: Sequence[Opening], points: Sequence[bytes]) -> None:
+    """For the prover: that a client's openings open its record's commitments (as :func:`check_record` gives them).
+
+    Raises:
+        CheatingError: they do not.
+    """
+    if [opening.commitment for opening in openings] != list(points):
+        raise CheatingError("openings: a client's do not open its record's commitments; leave the client out")
 
 
 def add_commitments(records: Sequence[Sequence[bytes]]) -> list[bytes]:

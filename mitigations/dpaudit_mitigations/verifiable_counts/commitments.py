@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Stream
+from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.verifiable_counts.group import (
     IDENTITY,
     VALUE_BASE,
@@ -51,9 +52,13 @@ class Opening:
         return "Opening(…)"
 
 
-def open_counts(counts: Sequence[int], *, stream: Stream) -> list[Opening]:
-    """A curator's own openings of its counts, blindings from ``stream``."""
-    blindings = random_scalars(len(counts), stream)
+def open_counts(counts: Sequence[int], *, stream: Stream | None = None) -> list[Opening]:
+    """A curator's own openings of its counts.
+
+    Blindings are the operating system's, or in simulations the next of ``stream``: two counts under one blinding would show
+    their difference.
+    """
+    blindings = random_scalars(len(counts), KeyedStream.fresh() if stream is None else stream)
     return [Opening(int(value), blinding) for value, blinding in zip(counts, blindings, strict=True)]
 
 

@@ -31,20 +31,22 @@ class VerifiableCounts:
     Threat model: either prover or verifier may be dishonest, with any code, not both together. A key holder (the vendor
     of a backdoored prover) sees releases.
 
-    Formal guarantee: if one of the two is honest, the noise is Binomial(n, 1/2) − n/2 whatever the other does: a prover that
-    commits to no bit, to bits chosen after the coins, or that opens something else is refused (under discrete logarithms in
-    ristretto255 and SHA-512 as a random oracle); a verifier that chooses coins flips uniform bits. What an honest
-    prover sends is simulatable from the release. A vendor who knows every private bit but not the verifier's coins
-    sees Binomial noise too, as far as SHAKE-256 of 32 secret bytes, which these coins are, is random. ε is the exact
-    profile (``dpaudit.accounting.binomial``).
+    Formal guarantee: if one of the two is honest, the noise is Binomial(n, 1/2) − n/2 whatever the other does, short of not
+    finishing: a prover that commits to no bit, to bits chosen after the coins, or that opens something else is refused (under
+    discrete logarithms in ristretto255 and SHA-512 as a random oracle); a verifier that chooses coins flips uniform bits.
+    What an honest prover sends is simulatable from the release. A vendor who knows every private bit but not the
+    verifier's coins sees Binomial noise too, as far as SHAKE-256 of 32 secret bytes, which these coins are, is random.
+    ε is the exact profile (``dpaudit.accounting.binomial``).
 
     Not claimed: that the counts are true (a prover commits to what it likes, unless clients commit to their own records:
     ``client_records.py``); anything towards somebody with the transcript *and* the prover's bits: together they are the
     noise, so a transcript is not for the vendor of the prover, nor for somebody to whom a dishonest prover may have
     hidden a message in its blindings; that a prover does not break a session off that it dislikes (it knows the
-    noise before it answers: count sessions that do not end as cheating); constant time: libsodium's multiplications are,
-    Python's integers and the look-up of sums of four bases are not, so somebody who times the prover's process on its
-    machine may learn of its coins.
+    noise before it answers: count sessions that do not end as cheating), nor that a verifier does not ask again once it has
+    seen a release (each session that the prover answered has spent its ε); that a transcript had a verifier at all,
+    unless you know the key that signed it (``signatures.py``: a prover alone can draw coins and sign); constant time:
+    libsodium's multiplications are, Python's integers and the look-up of sums of four bases are not, so somebody who times
+    the prover's process on its machine may learn of its coins.
 
     Cost: about 35 µs a coin, proved and verified, for one bin of 332 coins (ε = 0.65, δ = 1e-10), 10 to 12 µs for
     thousands; 1.3 to 12 bytes a coin on the wire. n = 4σ² coins a bin: for counts and small histograms. Error that of σ.

@@ -38,7 +38,8 @@ class Prover:
         """A prover of ``openings``, one a bin (:func:`~.commitments.open_counts`, or sums of clients').
 
         Its randomness is the operating system's, or in simulations ``stream``: for one session only, since two answers
-        from the same bits give these away. (Bits hang on the terms and masks on the challenge too, in case.)
+        from the same bits give these away. (In case of a slip, bits and blindings hang on the terms and the counts'
+        commitments too, and masks on the challenge.)
 
         Raises:
             UsageError: another number of openings than bins, or a count beyond 2^52.
@@ -63,14 +64,13 @@ class Prover:
         self._advance("new", "committed")
         terms = self._terms
         count = terms.bins * terms.coins
-        data = np.frombuffer(self._stream.child("coins", terms.encode().hex()).bytes(-(-count // 8)), np.uint8)
+        counts = [opening.commitment for opening in self._openings]
+        about = hashlib.sha512(terms.encode() + b"".join(counts)).hexdigest()
+        data = np.frombuffer(self._stream.child("coins", about).bytes(-(-count // 8)), np.uint8)
         bits = np.unpackbits(data, count=count).reshape(terms.bins, terms.coins)
         self._bits = terms.in_rows(bits, rest=0)
-        self._blindings = random_scalars(terms.rows, self._stream.child("row blindings", terms.encode().hex()))
-        commitments = Commitments(
-            [opening.commitment for opening in self._openings], commit_rows(self._bits, self._blindings)
-        )
-        self._commitments = commitments.encode(terms)
+        self._blindings = random_scalars(terms.rows, self._stream.child("row blindings", about))
+        self._commitments = Commitments(counts, commit_rows(self._bits, self._blindings)).encode(terms)
         return self._commitments
 
     def respond(self, challenge: bytes) -> bytes:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from dpaudit.interfaces import Stream
 from dpaudit_mitigations.verifiable_counts.commitments import open_counts
 from dpaudit_mitigations.verifiable_counts.prover import Prover
@@ -33,9 +35,14 @@ class Session:
         return len(t.commitments) + len(t.challenge) + len(t.response)
 
 
-def run_session(counts: Sequence[int], *, coins: int, stream: Stream) -> Session:
-    """Release ``counts`` with ``coins`` coins each; prover and verifier have streams of their own."""
+def run_session(counts: Sequence[int], *, coins: int, stream: Stream, key: Ed25519PrivateKey | None = None) -> Session:
+    """Release ``counts`` with ``coins`` coins each; prover and verifier have streams of their own.
+
+    The verifier signs with ``key``; without one, with a key made from its stream.
+    """
     of_verifier, of_prover = stream.child("verifier"), stream.child("prover")
+    if key is None:
+        key = Ed25519PrivateKey.from_private_bytes(of_verifier.child("identity").bytes(32))
     terms = Terms.fresh(bins=len(counts), coins=coins, stream=of_verifier.child("session"))
     times = [time.perf_counter()]
     prover = Prover(terms, open_counts(counts, stream=of_prover.child("counts")), stream=of_prover)
@@ -49,5 +56,6 @@ def run_session(counts: Sequence[int], *, coins: int, stream: Stream) -> Session
     released = verifier.check(response)
     times.append(time.perf_counter())
     committing, challenging, responding, checking = (b - a for a, b in itertools.pairwise(times))
-    transcript = Transcript(terms, commitments, challenge, response)
+    public = key.public_key().public_bytes_raw()
+    transcript = Transcript(terms, commitments, challenge, response, verifier=public, signature=verifier.sign(key))
     return Session(released, transcript, committing + responding, challenging + checking)

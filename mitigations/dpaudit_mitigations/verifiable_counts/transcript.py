@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from dpaudit.errors import CheatingError, MessageError, UsageError
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import TranscriptVerdict, to_dict
 from dpaudit_mitigations.verifiable_counts.messages import Commitments, Response
+from dpaudit_mitigations.verifiable_counts.signatures import KEY_BYTES, SIGNATURE_BYTES, check_signature
 from dpaudit_mitigations.verifiable_counts.terms import SESSION_BYTES, Terms
 from dpaudit_mitigations.verifiable_counts.verifier import check_session
 
@@ -23,23 +24,33 @@ KIND = "verifiable-counts"
 LARGEST_TRANSCRIPT = 1 << 28
 _VERSION = 1
 _DELTA = 1e-10
-_FIELDS = {"transcript", "version", "session", "bins", "coins", "commitments", "challenge", "response"}
+_FIELDS = {
+    *("transcript", "version", "session", "bins", "coins"),
+    *("commitments", "challenge", "response", "verifier", "signature"),
+}
 _LIMITS = (
-    "prover and verifier cheating together (the verifier's challenge is what it says it drew); that the committed counts are "
-    "true, unless clients committed to them; that this is the session you think (compare its id with the verifier's), or "
-    "that earlier ones were not broken off until one pleased; that the prover told somebody its coins, or hid a "
-    "message in its blindings: with this transcript that somebody knows the noise"
+    "prover and verifier cheating together, or a prover that signed as its own verifier (anybody can, with a key of its "
+    "own: compare the key with the verifier's); that the committed counts are true (any counts pass; commitments that "
+    "clients made are not in here to compare with); whose counts they are (no prover signs: compare the released numbers "
+    "with those published); that earlier sessions were not broken off until one pleased (ask the verifier); that the "
+    "prover told somebody its coins, or hid a message in its blindings: with this transcript that somebody knows the noise"
 )
 
 
 @dataclass(frozen=True)
 class Transcript:
-    """The terms and the three messages. Holds no secret of an honest prover."""
+    """The terms, the three messages, and the verifier's public key (32 bytes) and signature (64) over them.
+
+    Holds no secret of an honest prover.
+    """
 
     terms: Terms
     commitments: bytes
     challenge: bytes
     response: bytes
+    _: KW_ONLY
+    verifier: bytes
+    signature: bytes
 
     def encode(self) -> bytes:
         """One line of JSON with sorted keys, payloads in base64: the only encoding that is read back."""
@@ -52,6 +63,8 @@ class Transcript:
             "commitments": base64.b64encode(self.commitments).decode(),
             "challenge": base64.b64encode(self.challenge).decode(),
             "response": base64.b64encode(self.response).decode(),
+            "verifier": self.verifier.hex(),
+            "signature": self.signature.hex(),
         }
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
@@ -91,15 +104,23 @@ class Transcript:
             messages = [_payload(document[name], most=largest) for name in ("commitments", "challenge", "response")]
         except (TypeError, ValueError, binascii.Error) as error:
             raise MessageError("a message that is not base64, or too long") from error
-        transcript = cls(terms, *messages)
+        try:
+            key, signature = bytes.fromhex(document["verifier"]), bytes.fromhex(document["signature"])
+        except (TypeError, ValueError) as error:
+            raise MessageError("a key or signature that is not hexadecimal") from error
+        if (len(key), len(signature)) != (KEY_BYTES, SIGNATURE_BYTES):
+            raise MessageError(f"a key of {KEY_BYTES} and a signature of {SIGNATURE_BYTES} bytes are wanted")
+        transcript = cls(terms, *messages, verifier=key, signature=signature)
         if transcript.encode() != data:
             raise MessageError("not written as this program writes transcripts")
         return transcript
 
 
-def verify(path: Path) -> TranscriptVerdict:
-    """Check every commitment, proof and opening of the transcript at ``path``; needs no secret and trusts nothing in it.
+def verify(path: Path, *, verifier: bytes | None = None) -> TranscriptVerdict:
+    """Check the signature and every commitment, proof and opening of the transcript at ``path``; needs no secret.
 
+    ``verifier`` is the public key (32 bytes) that must have signed. Without it the verdict names the one that did, and it
+    is yours to know whose that is: a prover that signs with a key of its own has had no verifier.
     Whatever it finds in the file, it answers with a verdict. ``details`` holds the terms, the released numbers and the exact
     ε at δ = 1e-10 for neighbours of which one bin differs by one.
 
@@ -112,16 +133,20 @@ def verify(path: Path) -> TranscriptVerdict:
         transcript = Transcript.decode(data)
         terms = transcript.terms
         details |= {"session": terms.session.hex(), "bins": terms.bins, "coins": terms.coins}
-        released = check_session(
-            terms, transcript.commitments, transcript.challenge, transcript.response, stream=KeyedStream.fresh()
-        )
+        details["verifier"] = transcript.verifier.hex()
+        if verifier is not None and verifier != transcript.verifier:
+            raise CheatingError("signed by another verifier than the one asked for")
+        messages = {name: getattr(transcript, name) for name in ("commitments", "challenge", "response")}
+        check_signature(transcript.signature, terms, **messages, verifier=transcript.verifier)
+        released = check_session(terms, **messages, stream=KeyedStream.fresh())
     except (CheatingError, MessageError) as error:
         return TranscriptVerdict(kind=KIND, holds=False, says=str(error), cannot_rule_out=_LIMITS, details=details)
     epsilon = binomial_epsilon(_DELTA, coins=terms.coins)
     details |= to_dict({"released": released, "delta": _DELTA, "epsilon": epsilon})
     says = (
         f"each of {terms.bins:,} released numbers is a committed count plus the heads among {terms.coins:,} coins, less "
-        f"{terms.coins // 2:,}; every coin is a committed bit flipped by the verifier (session {terms.session.hex()})"
+        f"{terms.coins // 2:,}; every coin is a committed bit flipped by the verifier (session {terms.session.hex()}); "
+        f"signed by verifier {transcript.verifier.hex()}"
     )
     return TranscriptVerdict(kind=KIND, holds=True, says=says, cannot_rule_out=_LIMITS, details=details)
 

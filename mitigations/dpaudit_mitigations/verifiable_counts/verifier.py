@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpaudit.errors import CheatingError, MessageError, ProtocolError, UsageError
 from dpaudit.interfaces import Stream
@@ -20,6 +21,7 @@ from dpaudit_mitigations.verifiable_counts.messages import (
     public_coins,
 )
 from dpaudit_mitigations.verifiable_counts.relations import BLINDING_BASE, Relation
+from dpaudit_mitigations.verifiable_counts.signatures import sign_session
 from dpaudit_mitigations.verifiable_counts.terms import Terms
 
 __all__ = ["Verifier", "check_session"]
@@ -40,7 +42,7 @@ class Verifier:
             raise UsageError(f"counts: {len(counts)} commitments for bins={terms.bins}; one a bin is wanted")
         self._terms, self._counts = terms, counts
         self._stream: Stream = KeyedStream.fresh() if stream is None else stream
-        self._commitments = self._challenge = b""
+        self._commitments = self._challenge = self._response = b""
         self._stage = "new"
 
     def challenge(self, commitments: bytes) -> bytes:
@@ -70,8 +72,20 @@ class Verifier:
         released = check_session(
             self._terms, self._commitments, self._challenge, response, stream=self._stream.child("weights")
         )
+        self._response = response
         self._stage = "done"
         return released
+
+    def sign(self, key: Ed25519PrivateKey) -> bytes:
+        """The verifier's signature for the transcript: that it drew these coins after these commitments, and accepted.
+
+        Raises:
+            MessageError: nothing has been accepted.
+        """
+        self._advance("done", "done")
+        return sign_session(
+            self._terms, commitments=self._commitments, challenge=self._challenge, response=self._response, key=key
+        )
 
     def _advance(self, expected: str, to: str) -> None:
         if self._stage != expected:

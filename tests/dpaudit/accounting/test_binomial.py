@@ -43,6 +43,11 @@ def test_no_event_does_better():
     assert math.isclose(binomial_delta(0.7, coins=5), best, rel_tol=1e-12)
 
 
+@pytest.mark.parametrize("epsilon", [50.0, 699.9, 700.0, 1e300, math.inf])
+def test_the_end_of_the_range_gives_away_whatever_epsilon(epsilon):
+    assert math.isclose(binomial_delta(epsilon, coins=5), 2**-5, rel_tol=1e-14)
+
+
 def test_least_coins_are_least():
     """Coins for ε = 1 and 0.1 at δ = 1e-10: enough in fractions, and one coin fewer is not."""
     for epsilon, coins in ((1.0, binomial_coins(1.0, 1e-10)), (0.3, binomial_coins(0.3, 1e-10))):

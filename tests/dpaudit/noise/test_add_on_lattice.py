@@ -58,9 +58,13 @@ def test_exactly_what_fractions_say(kinds, granularity):
         [exact(float(q), float(x), f, granularity) for q, x in zip(*row, strict=True)]
         for *row, f in zip(query, noise, factors.tolist(), strict=True)
     ]
+    kept = noise.double().clone()
     got = add_on_lattice(query, noise, granularity=granularity, name="test", factors=factors)
     want = torch.tensor(wanted, dtype=torch.float64).to(of_noise)
     assert torch.equal(got, want)
+    for other in (torch.float32, torch.float64, torch.bfloat16):
+        got = add_on_lattice(query, kept.clone(), granularity=granularity, name="test", factors=factors, dtype=other)
+        assert torch.equal(got, torch.tensor(wanted, dtype=torch.float64).to(other))
     assert not (torch.signbit(got) & (got == 0)).any()
 
 

@@ -9,6 +9,7 @@ import torch
 
 from dpaudit.errors import KeyFileError
 from dpaudit.noise.gaussian import Gaussian
+from dpaudit.noise.lattice import lattice_step
 from dpaudit_mitigations.rotation.fresh import Rotation
 from dpaudit_mitigations.rotation.randomness import Randomness
 from dpaudit_mitigations.rotation.shared import SharedRotation
@@ -24,9 +25,38 @@ def normals(stream, n, d, dtype=torch.float64, **options):
 def test_csprng_normals_are_chacha20_through_the_quantile_function(stream):
     x = normals(stream, 3, 50_000, sigma=2.0).numpy()
     assert scipy.stats.kstest(x.ravel(), "norm", args=(0, 2)).pvalue > 1e-3
-    word = int.from_bytes(stream.child("part", 1).bytes(8), "little") >> 12
-    assert x.ravel()[1 << 16] == pytest.approx(2 * scipy.stats.norm.ppf((word + 0.5) / 2**52), rel=1e-12)
+    word = int.from_bytes(stream.child("part", 1).bytes(8), "little")
+    below = 2 * scipy.stats.norm.ppf(((word >> 1) + 0.5) / 2**64)
+    assert x.ravel()[1 << 16] == pytest.approx(-below if word & 1 else below, rel=1e-12)
     assert np.array_equal(normals(stream, 3, 50_000, torch.float32, sigma=2.0).numpy(), x.astype(np.float32))
+
+
+class Words:
+    """A stream of these 64-bit words."""
+
+    def __init__(self, *words):
+        self._left = b"".join(w.to_bytes(8, "little") for w in words)
+
+    def child(self, *_):
+        return self
+
+    def bytes(self, n):
+        taken, self._left = self._left[:n], self._left[n:]
+        assert len(taken) == n
+        return taken
+
+
+def test_csprng_normals_lie_closer_together_than_the_lattice_in_the_tails_too():
+    """Neighbouring words 6 to 7.5 standard deviations out, on either side; 52 bits would leave gaps of 14 steps at 6.5."""
+    for z in (6.0, 6.5, 7.5):
+        word = int(scipy.stats.norm.sf(z) * 2**64) << 1
+        near = [normals(Words(w, m), 1, 1).item() for w in (word, word + 1) for m in (0, 1 << 62, (1 << 64) - 1)]
+        assert near[0] == pytest.approx(-z, rel=1e-3)
+        assert near[3] == -near[0]
+        assert 0 <= near[1] - near[0] <= near[2] - near[0] < lattice_step(1.0) * 20
+        fine = [normals(Words(word, m), 1, 1).item() for m in range(1 << 40, 1 << 46, 1 << 44)]
+        assert np.abs(np.diff(fine)).max() < lattice_step(1.0) / 1000
+    assert normals(Words(0, 0), 1, 1).item() > -14  # finite
 
 
 def test_csprng_normals_do_not_depend_on_threads(stream):

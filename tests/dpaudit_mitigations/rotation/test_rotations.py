@@ -57,6 +57,23 @@ def test_releases_lie_on_the_lattice_where_reach_reads_nothing(name, stream):
     assert np.array_equal(nudged, released)  # what is below the lattice is not there
 
 
+@pytest.mark.parametrize(
+    "name", [*ALL, "smoothing:tau=0.05", "smoothing:tau=0.05,own=secure", "rounding:grid=5.9604644775390625e-08"]
+)
+def test_float32_queries_leave_no_candidate_impossible(name, stream):
+    """Noise beyond 2^24 steps is even if it was float32, and then every odd step that a candidate leaves rules it out.
+
+    All steps of the query here are odd and below 2^24, so where the release is, too, both are exact in float32.
+    """
+    g, d = lattice_step(1.0), 2000
+    steps = np.random.default_rng(1).integers(-(2**23), 2**23, (4, d if "dense" in name else 2048)) * 2 + 1
+    released = make(name).release(torch.from_numpy(steps * g).float(), Gaussian(), stream=stream).double().numpy() / g
+    left = released - steps
+    told = (np.abs(released) < 2**24) & (np.abs(left) >= 2**24)
+    assert told.sum() > 500
+    assert 0.4 < (left[told] % 2).mean() < 0.6
+
+
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_narrow_queries(name, dtype, stream):

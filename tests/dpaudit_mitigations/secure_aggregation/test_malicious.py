@@ -59,6 +59,27 @@ def test_keys_that_serve_two_parties_or_two_purposes_are_refused(make_round):
             r.clients["c"].share_keys(wire.pack_adverts(r.plan, list(adverts.values())))
 
 
+@pytest.mark.parametrize("wrong", ["small order", "copied"])
+def test_the_server_leaves_out_whose_keys_would_drive_the_others_away(make_round, wrong):
+    r = make_round(4)
+    for name in "abcd":
+        message = r.clients[name].advertise()
+        if name == "d":
+            a, own = r.server._adverts["a"], wire.unpack_advert(r.plan, message)
+            masking = bytes(32) if wrong == "small order" else a.sharing
+            unsigned = replace(own, masking=masking)
+            signed = replace(unsigned, signature=sign(r.signing["d"], "advert", *unsigned.signed(r.plan)))
+            with pytest.raises(CheatingError, match="public key of d" if wrong == "small order" else "another party's"):
+                r.server.take_advert("d", wire.pack_advert(r.plan, signed))
+        else:
+            r.server.take_advert(name, message)
+    r.adverts = r.server.close_adverts()
+    r.share()
+    r.mask()
+    r.confirm()
+    assert np.array_equal(r.unmask().total, r.expected("abc"))
+
+
 def test_an_advert_of_another_round_is_refused(make_round):
     old, new = make_round(4, tag="old"), make_round(4, tag="new")
     old.advertise()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dpaudit.accounting import gaussian_epsilon, peak_spacing
-from dpaudit.errors import UsageError
+from dpaudit.errors import ProtocolError, UsageError
 from dpaudit.hosts.histogram import Histogram
 from dpaudit.interfaces import ProtocolMitigation
 from dpaudit.noise.gaussian import Gaussian
@@ -16,7 +16,9 @@ from dpaudit.stats import clopper_pearson
 from dpaudit.testing import check_mitigation
 from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio, NearestPeak
 from dpaudit_mitigations.none import NoMitigation
+from dpaudit_mitigations.secure_aggregation import ring
 from dpaudit_mitigations.secure_aggregation.mitigation import DistributedGaussian
+from dpaudit_mitigations.secure_aggregation.noise import NoiseShare
 
 VARIANTS = [
     {},
@@ -98,6 +100,54 @@ def test_the_noise_that_the_coalition_cannot_take_away(stream):
         assert abs(float(left.std()) / 3.0 - 1) < 5 / math.sqrt(2 * left.numel())
 
 
+@pytest.mark.parametrize("options", [*VARIANTS, {"servers": 5, "colluding": 2}])
+def test_an_aggregator_cannot_leave_out_more_than_was_planned_for(options, stream):
+    """Whichever servers it keeps, all its helpers among them: the honest shares in the sum are those that σ is made of."""
+    mitigation, query = DistributedGaussian(**options), torch.zeros(1, 8, dtype=torch.float64)
+    assert mitigation.threshold - mitigation.colluding - mitigation.backdoored == mitigation.honest
+    mitigation.run(query, Gaussian(sigma=2.0), stream=stream)
+    mitigation.dropouts += 1
+    with pytest.raises(ProtocolError, match="below the threshold"):
+        mitigation.run(query, Gaussian(sigma=2.0), stream=stream)
+
+
+@pytest.mark.parametrize("options", [{}, {"bits": 32, "bound": 100.0}])
+def test_a_source_cannot_probe_the_query_by_noise_that_only_just_fits(options, stream):
+    """Refusals are seen. Noise up to the ring's edge less 5 would be refused with 6 in the query, and taken with 4."""
+    mitigation = DistributedGaussian(**options)
+    form, _ = mitigation._form(2.0, 1)
+
+    class Probe:
+        sigma, dim, claim = 2.0, None, "gaussian:sigma=2"
+
+        def sample(self, n, d, **_):
+            edge = (form.limit * form.granularity - 5.0) * math.sqrt(mitigation.honest)
+            return torch.full((n, d), edge, dtype=torch.float64)
+
+    for act in (mitigation.release, mitigation.run):
+        for value in (4.0, 6.0, -100.0):
+            with pytest.raises(UsageError, match="source: noise beyond the room"):
+                act(torch.tensor([[value]], dtype=torch.float64), Probe(), stream=stream)
+
+
+def test_noise_meets_its_coordinates_whatever_the_pieces(stream, monkeypatch):
+    mitigation, source, query = DistributedGaussian(), Gaussian(sigma=2.0), torch.zeros(1, 50, dtype=torch.float64)
+    whole = mitigation.run(query, source, stream=stream)[0]
+    monkeypatch.setattr(ring, "_CHUNK", 7)
+    monkeypatch.setattr(NoiseShare, "drawer", in_one_go(50))
+    assert torch.equal(mitigation.run(query, source, stream=stream)[0], whole)
+
+
+def in_one_go(count):
+    """A drawer that draws all at once and hands out pieces."""
+
+    def drawer(share, stream):
+        values = iter(share.draw(count, stream=stream))
+        return lambda n: np.array([next(values) for _ in range(n)])
+
+    return drawer
+
+
 def test_scale_and_epsilon(make_key):
     host, delta = Histogram(), 1e-10
     pancake, plain = Pancake(key=make_key(dim=host.dim, beta=1e-4), sigma=22.4), Gaussian(sigma=22.4)
@@ -121,9 +171,8 @@ def test_bad_options_and_queries(stream):
         ({"servers": 2}, "servers=2"),
         ({"servers": 3.0}, r"servers=3\.0"),
         ({"servers": 3, "dropouts": 1, "colluding": 1}, "no honest"),
-        ({"servers": 4, "dropouts": 2}, "threshold=3"),
-        ({"servers": 4, "threshold": 2}, "threshold=2"),
-        ({"servers": 5, "dropouts": 1, "threshold": 5}, "threshold=5"),
+        ({"servers": 4, "dropouts": 2}, "dropouts=2: leave 2 .*so 3"),
+        ({"servers": 6, "dropouts": 2, "colluding": 2}, "dropouts=2: leave 4 .*so 5"),
         ({"noise": "laplace"}, "noise=laplace"),
         ({"bits": 32}, "needs bound"),
         ({"bits": 24, "bound": 1.0}, "bits=24"),

@@ -394,6 +394,20 @@ def test_a_roster_is_checked_against_our_own_authority(identities):
         check(roster(honest.items(), digest=others.digest))
 
 
+def test_the_aggregator_cannot_name_other_survivors_at_the_end(make_round):
+    r = make_round(4).until("unmask")
+    client = r.clients["a"]
+    client.unmask(r.confirmations)
+
+    def done(survivors, sha256="0" * 64):
+        return pack(network._DONE, session=r.plan.digest, sha256=sha256, survivors=survivors)
+
+    assert network._read_done(done(list("abcd")), client).survivors == tuple("abcd")
+    for message, says in ((done(list("abc")), "others than"), (done(list("abcd"), "ab"), "digest")):
+        with pytest.raises(MessageError, match=says):
+            network._read_done(message, client)
+
+
 def test_published_once(round_of, tmp_path):
     r = round_of(parties=PARTIES[:3], threshold=2)
     r.check(r.start(*PARTIES[:3]), PARTIES[:3])

@@ -72,9 +72,26 @@ def test_noise_beyond_its_room_is_an_error_before_anything_is_sent():
     f = form(sigma=1.0)
     most = f.limit - 1024 * 1000
     assert f.decode(f.encode(np.array([1000.0]), noise=lambda n: np.full(n, most)))[0] == f.limit / 1024
-    for noise in (most + 1, -(f.limit + 1024 * 1000 + 1)):
-        with pytest.raises(UsageError, match="nothing was sent"):
-            f.encode(np.array([1000.0]), noise=lambda n, z=noise: np.full(n, z))
+    for noise in (most + 1, -(most + 1)):
+        for value in (1000.0, 0.0, -1000.0):  # whatever the value: that it is refused says nothing of it
+            with pytest.raises(UsageError, match="nothing was sent"):
+                f.encode(np.array([value]), noise=lambda n, z=noise: np.full(n, z))
+
+
+def test_sizes_beyond_all_measure_are_refused_as_such():
+    for granularity, sigma in ((2.0**-500, 1e200), (2.0**-960, 1e300), (2.0**-10, 1e160)):
+        with pytest.raises(UsageError, match="takes 900 bits"):
+            form(granularity=granularity, sigma=sigma)
+    for parties in (500, 30_000):
+        with pytest.raises(UsageError, match="granularity="):
+            FixedPoint.finest(bits=16, parties=parties, bound=1e308, sigma=1.0, length=10)
+
+
+def test_what_is_no_real_number_is_refused():
+    for bad in (np.array([1 + 5j]), np.array(["7"]), np.array([None])):
+        with pytest.raises(UsageError, match="takes real numbers"):
+            form().encode(bad)
+    assert form().decode(form().encode(np.array([-0.0]))).tobytes() == bytes(8)
 
 
 @pytest.mark.parametrize("sigma", [0.0, 3.0, 500.0])

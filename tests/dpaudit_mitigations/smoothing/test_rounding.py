@@ -52,8 +52,8 @@ def test_it_rounds_the_sum_on_the_lattice(dtype, stream):
     """The release on the lattice first, then the grid; bits of the query below the lattice play no part."""
     query = torch.from_numpy(stream.child("q").numpy().normal(0, 100, (20, 50))).to(dtype)
     source, step = Gaussian(sigma=2.0), lattice_step(2.0)
-    noise = source.sample(20, 50, stream=stream, dtype=dtype)
-    exact = add_on_lattice(query, noise, granularity=step, name="by hand")
+    noise = source.sample(20, 50, stream=stream)
+    exact = add_on_lattice(query, noise, granularity=step, name="by hand").to(dtype)
     whole = Rounding(to="integers").release(query, source, stream=stream)
     assert torch.equal(whole, exact.round())
     assert torch.equal(Rounding(to="bf16").release(query, source, stream=stream), exact.bfloat16().to(dtype))

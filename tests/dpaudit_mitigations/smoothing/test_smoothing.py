@@ -223,6 +223,13 @@ def test_too_little_smoothing_says_own_noise_alone(host, make_key):
     assert 100 < got.low < got.high
 
 
+def test_peaks_narrower_than_the_lattice_give_no_lower_bound(host, make_key):
+    """Before the lattice ε is above 10^14; but rounding blurs such peaks to some 10^4 of their widths."""
+    narrow = Pancake(key=make_key(dim=host.dim, beta=1e-9), sigma=22.4)
+    assert Smoothing(tau=1e-12).epsilon(narrow, DELTA, host=host).low == 0
+    assert Smoothing(tau=1e-6).epsilon(narrow, DELTA, host=host).low > 1e6
+
+
 @pytest.mark.parametrize("gamma", [0.5, 1.0, 2.0])
 def test_a_small_gamma_leaves_own_noise_alone(gamma, make_key):
     """The adaptive attacker: smoothing for γ ≥ 2√d, pancakes far apart."""

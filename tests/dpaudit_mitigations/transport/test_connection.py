@@ -22,7 +22,7 @@ import pytest
 from dpaudit.errors import CheatingError, MessageError, PeerError, ProtocolError, UsageError
 from dpaudit_mitigations.transport import certificates as certificates_module
 from dpaudit_mitigations.transport.certificates import dns_name, load_identity, make_authority
-from dpaudit_mitigations.transport.client import ask, call
+from dpaudit_mitigations.transport.client import _Sending, ask, call
 from dpaudit_mitigations.transport.server import serve
 from dpaudit_mitigations.transport.vectors import read_vector, vector_frames
 from dpaudit_mitigations.transport.wire import grpc
@@ -486,6 +486,23 @@ def test_what_our_own_messages_raise_is_raised(start, party, log_lines):
         ask(server.address, "take", ours(), identity=party("answer"), peer="noise", timeout=20)
     server.stop()
     assert [x.get("reason") for x in log_lines()][1] == "the peer broke off"  # never a whole stream
+
+
+def test_messages_that_fail_before_the_call_is_known():
+    """gRPC takes the first message in a thread of its own, perhaps before it has given us the call to cancel."""
+
+    class Call:
+        cancelled = False
+
+        def cancel(self):
+            self.cancelled = True
+
+    sending, rpc = _Sending(1 / 0 for _ in range(1)), Call()
+    with pytest.raises(StopIteration):
+        next(sending)
+    assert isinstance(sending.error, ZeroDivisionError)
+    sending.runs(rpc)
+    assert rpc.cancelled
 
 
 def test_an_empty_message_is_a_slip(start, talk):

@@ -232,3 +232,19 @@ def mutate(given, rng):
             given[i] = bytes(frame[:at] + rng.randbytes(3) + frame[at:])
         case 7:
             del given[i:]
+
+
+def test_without_keeping_the_values_come_frame_by_frame_under_the_same_rules():
+    x = np.arange(-3, 7, dtype=np.int32)
+    options = {"kind": "v", "session": b"s", "count": 10, "dtype": "int32", "bound": 6, "chunk": 4}
+    reader = VectorReader(**options, keep=False)
+    frames = list(vector_frames("v", x, session=b"s", chunk=4))
+    assert [reader.take(frame).tolist() for frame in frames] == [[], [-3, -2, -1, 0], [1, 2, 3, 4], [5, 6], []]
+    assert (reader.done, reader.digest) == (True, frames[-1][-32:])
+    with pytest.raises(UsageError, match="keep=False"):
+        _ = reader.array
+    strict = VectorReader(**options | {"bound": 5}, keep=False)
+    for frame in frames[:3]:
+        strict.take(frame)
+    with pytest.raises(MessageError, match="beyond the bound"):
+        strict.take(frames[3])

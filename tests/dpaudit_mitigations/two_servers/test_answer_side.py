@@ -16,6 +16,8 @@ from dpaudit_mitigations.two_servers.answer_side import AnswerSide, Contact, Que
 from dpaudit_mitigations.two_servers.lattice import granularity
 from dpaudit_mitigations.two_servers.named_noise import draw_of, named_source
 from dpaudit_mitigations.two_servers.noise_side import NoiseSide
+from dpaudit_mitigations.two_servers.seeds import Seeds
+from dpaudit_mitigations.two_servers.sums import add_query
 from dpaudit_mitigations.two_servers.words import PUBLISH, TERMS, Receipt, Terms
 
 TERMS_HERE = Terms(6, 1000.0, 2.0)
@@ -83,10 +85,11 @@ def test_a_name_is_for_one_release(noise, parties, tmp_path, published):
             question(sigma=3.0),
             question(peer_sigma=3.0),
             question(source="pancake"),
+            question(bound=999.0),
         ):
-            with pytest.raises(MessageError, match="begun with another"):
+            with pytest.raises(UsageError, match="begun with another"):
                 side.release(other, contact(noise, parties))
-        side.release(question(), contact(noise, parties))
+        side.release(question(bound=1000.0), contact(noise, parties))
         side.release(question(VALUES + 1, round=1), contact(noise, parties))
 
 
@@ -196,6 +199,9 @@ def test_receipts_for_something_else(parties, tmp_path):
         (question(VALUES * 2), r"a value is beyond the bound 1000\.0"),
         (question(sigma=100.0), "must leave room|beyond the bound"),
         (question(peer_sigma=1.0), "adds noise of scale 2"),
+        (question(bound=500.0), r"bound=500\.0: server 2's is 1000\.0"),
+        (question(sigma=np.nan), "sigma=nan"),
+        (question(sigma=-2.0), "sigma=-2"),
         (question(np.array([1.0, np.nan])), "NaN"),
         (question(np.array([1.0, np.inf])), "infinity"),
         (question(np.ones((2, 3))), "one vector"),
@@ -245,6 +251,63 @@ def test_noise_beyond_the_bound_is_not_sent_to_its_end(noise, parties, tmp_path)
     with answering(tmp_path / "a", draw) as side, pytest.raises(UsageError, match="noise beyond the bound"):
         side.release(question(), contact(noise, parties), patience=0)
     assert not list((tmp_path / "published").glob("*.npy"))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300, -(2.0**63) * 2.0**-20])
+@pytest.mark.parametrize("query", [np.zeros(6), VALUES])
+def test_a_source_without_noise_is_found_out(noise, parties, tmp_path, value, query):
+    """What is not finite becomes −2^63 as an integer, which has no absolute value, and 0 in the low 32 bits."""
+
+    class Broken:
+        sigma, dim = 2.0, None
+
+        def sample(self, n, d, *, stream):
+            import torch
+
+            return torch.full((n, d), value, dtype=torch.float64)
+
+    with (
+        answering(tmp_path / "a", draw_of(Broken(), dim=6)) as side,
+        pytest.raises(UsageError, match="noise: a value that is not finite"),
+    ):
+        side.release(question(query), contact(noise, parties), patience=0)
+    assert not list((tmp_path / "published").glob("*.npy"))
+
+
+def test_the_largest_sum_is_never_missed():
+    out = np.empty(1, np.int32)
+    for noise in (-(2**63), 2**63 - 1, -(2**63) + 1, -(2**31), 2**31):
+        for value in (0.0, 7.0, -7.0):
+            assert add_query(np.array([noise]), np.array([value]), 1.0, out) >= 2**31 - 7
+
+
+@pytest.mark.parametrize("patience", [np.nan, np.inf, -1.0])
+def test_patience_that_never_ends(noise, parties, tmp_path, patience):
+    with answering(tmp_path / "a") as side, pytest.raises(UsageError, match="patience"):
+        side.release(question(), contact("127.0.0.1:9", parties), patience=patience)
+
+
+def test_a_seed_that_a_killed_process_left_is_erased_at_the_next_start(noise, parties, tmp_path, monkeypatch):
+    with answering(tmp_path / "a") as side:
+        with monkeypatch.context() as patch:
+            patch.setattr("dpaudit_mitigations.two_servers.seeds.Seeds.erase", lambda self, name: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                side.release(question(), contact(noise, parties))
+        with monkey_send(side), pytest.raises(ZeroDivisionError):
+            side.release(question(round=1), contact(noise, parties))
+    assert sorted(p.name for p in (tmp_path / "a").glob("*.seed")) == ["week-7@0.seed", "week-7@1.seed"]
+    with answering(tmp_path / "a") as side:
+        assert [p.name for p in (tmp_path / "a").glob("*.seed")] == ["week-7@1.seed"]  # still needed
+        side.release(question(round=1), contact(noise, parties))
+    assert not list((tmp_path / "a").glob("*.seed"))
+
+
+def test_one_seed_under_two_names_is_two_noises(tmp_path):
+    seeds = Seeds(tmp_path)
+    one = seeds.make("a@0", bytes(32))
+    other = seeds.make("A@0", bytes(32))
+    assert one.bytes(16) != other.bytes(16)
+    assert seeds.read("a@0").bytes(16) == seeds.make("a@0").bytes(16)
 
 
 def test_values_stay_out_of_repr():

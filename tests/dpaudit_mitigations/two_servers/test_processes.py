@@ -48,7 +48,7 @@ def test_a_release_by_two_processes(noise, tmp_path):
     assert (again.returncode, again.stdout) == (0, first.stdout)
     np.save(tmp_path / "query.npy", QUERY + 1)
     other = answer(tmp_path, address)
-    assert other.returncode == 3
+    assert other.returncode == 2
     assert "begun with another query" in other.stderr
     noise.send_signal(signal.SIGTERM)
     _, text = noise.communicate(timeout=20)
@@ -61,16 +61,35 @@ def test_a_release_by_two_processes(noise, tmp_path):
             assert str(value) not in text + first.stderr
 
 
-@pytest.mark.parametrize("name", ["text.npy", "pickle.npy", "archive.npz", "missing.npy"])
+@pytest.mark.parametrize("name", ["text.npy", "pickle.npy", "archive.npz", "missing.npy", "huge.npy", "cut.npy"])
 def test_query_files_that_are_none(tmp_path, name):
     (tmp_path / "text.npy").write_text("1 2 3")
     np.save(tmp_path / "pickle.npy", np.array([{}], dtype=object), allow_pickle=True)
     np.savez(tmp_path / "archive.npz", a=QUERY)
+    for file, shape in (("huge.npy", "(1000000000000000,), }"), ("cut.npy", "(8,")):
+        header = ("{'descr': '<f4', 'fortran_order': False, 'shape': " + shape).ljust(117).encode() + b"\n"
+        (tmp_path / file).write_bytes(b"\x93NUMPY\x01\x00\x76\x00" + header)
     from dpaudit.errors import UsageError
     from dpaudit_mitigations.two_servers.commands import _vector
 
     with pytest.raises(UsageError, match="query="):
         _vector(tmp_path / name)
+
+
+def test_a_journal_that_others_may_write_to(tmp_path):
+    from dpaudit.errors import UsageError
+    from dpaudit_mitigations.two_servers.commands import _folder
+
+    assert _folder(tmp_path / "new").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o770)
+    with pytest.raises(UsageError, match="others may write there"):
+        _folder(tmp_path / "open")
+
+
+def test_a_service_that_is_none():
+    done = dpaudit(".", "nois")
+    assert (done.returncode, done.stderr) == (2, "dpaudit: service=nois: not known; did you mean 'noise'?\n")
 
 
 def test_help_teaches_and_needs_no_torch():

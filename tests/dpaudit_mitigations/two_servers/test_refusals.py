@@ -209,6 +209,10 @@ def test_one_process_a_journal_and_one_a_folder(side, tmp_path):
     [
         (Terms(8, 9.0, 2.0), {}, "leave room"),
         (Terms(8, 1e38, 1e33), {}, "too large for float32"),
+        (Terms(8, 1e-43, 1e-45), {}, "too small for float32"),
+        (Terms(0, 1000.0, 2.0), {}, "dim=0"),
+        (Terms(-3, 1000.0, 2.0), {}, "dim=-3"),
+        (Terms((1 << 32) + 1, 1000.0, 2.0), {}, "dim=4294967297"),
         (Terms(8, 1000.0, 2.0), {"dtype": "float16"}, "dtype=float16"),
     ],
 )
@@ -329,11 +333,11 @@ def test_a_durable_draft_is_published_at_the_next_start_or_never(tmp_path, monke
             list(side.publish("answer", iter(frames())))
     side.close()
     (draft,) = drafts(tmp_path)
-    (tmp_path / "published" / ".drafts" / "stray").write_bytes(b"of a call that was killed")
+    (tmp_path / "published" / ".drafts" / f"r@1.{16 * 'a'}").write_bytes(b"of a call that was killed")
     if harm == "gone":
         draft.unlink()
     elif harm == "damaged":
-        draft.write_bytes(draft.read_bytes()[:-1] + b"?")
+        draft.write_bytes(flipped(-1)(draft.read_bytes()))
     again = NoiseSide(**places, log=Log("noise"))
     (line,) = lines(capsys.readouterr().err)
     if harm == "none":
@@ -346,6 +350,86 @@ def test_a_durable_draft_is_published_at_the_next_start_or_never(tmp_path, monke
         assert draft.exists() == (harm == "damaged")  # kept for whoever looks into it
         assert len(list(again.publish("answer", iter(offer(round=1))))) == 1  # it serves all others
     again.close()
+
+
+def test_only_our_own_drafts_are_deleted(side, tmp_path):
+    """A folder of drafts of another program, a link to one, and one of another user."""
+    side.close()
+    for name, link in (("theirs", False), ("linked", True)):
+        folder, mail = tmp_path / name, tmp_path / f"{name}-mail"
+        folder.mkdir()
+        if link:
+            mail.mkdir()
+            (folder / ".drafts").symlink_to(mail)
+        else:
+            mail = folder / ".drafts"
+            mail.mkdir()
+        (mail / "letter").write_text("dear")
+        (mail / "more").mkdir()
+        places = {"terms": TERMS_HERE, "peer": "answer", "journal": tmp_path, "publish": folder}
+        if link:
+            with pytest.raises(UsageError, match="publish="):
+                NoiseSide(**places, log=Log("noise"))
+        else:
+            NoiseSide(**places, log=Log("noise")).close()
+        assert (mail / "letter").read_text() == "dear"
+
+
+def test_a_folder_in_which_nothing_can_be_published(side, tmp_path, monkeypatch):
+    side.close()
+    monkeypatch.setattr("os.link", lambda *names: (_ for _ in ()).throw(OSError(1, "Operation not permitted")))
+    with pytest.raises(UsageError, match="nothing can be published there"):
+        NoiseSide(terms=TERMS_HERE, peer="answer", journal=tmp_path, publish=tmp_path / "published", log=Log("noise"))
+
+
+def test_a_link_to_nowhere_is_a_name_that_is_taken(side, tmp_path):
+    (tmp_path / "published" / "r@0.npy").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(MessageError, match="published already"):
+        list(side.publish("answer", iter(frames())))
+    assert drafts(tmp_path) == []
+
+
+@pytest.mark.parametrize("written", [0, 1])
+def test_a_full_disk_is_the_servers_fault_and_nothing_is_lost(server, parties, tmp_path, monkeypatch, capsys, written):
+    """``written`` buffers fit; the peer hears that it may try again, the log what it is, and no draft stays."""
+    from dpaudit_mitigations.two_servers.publication import Draft
+
+    write, count = Draft._write, itertools.count()
+
+    def full(self, data):
+        if next(count) >= written:
+            raise OSError(28, "No space left on device")
+        write(self, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Draft, "_write", full)
+        with pytest.raises(PeerError, match="cannot finish it now"):
+            send(server, parties("answer"), frames())
+    failed = [line for line in lines(capsys.readouterr().err) if line["outcome"] == "failed"]
+    assert [(line["release"], line["reason"]) for line in failed] == [
+        ("r@0", "cannot be written (No space left on device)")
+    ]
+    assert (published(tmp_path), drafts(tmp_path)) == ([], [])
+    send(server, parties("answer"), frames())
+    assert published(tmp_path) == ["r@0.npy"]
+
+
+def test_a_vector_is_never_whole_in_memory(tmp_path):
+    """Server 2 holds some chunks at a time: here of 40, of a mebibyte, and as many of noise at twice the size."""
+    import tracemalloc
+
+    dim = 40 << 18
+    terms, asked = Terms(dim, BOUND, SIGMA), Offer("r", 0, SIGMA, dim, BOUND, SIGMA)
+    side = NoiseSide(terms=terms, peer="answer", journal=tmp_path, publish=tmp_path / "published", log=Log("noise"))
+    coming = vector_frames(VECTOR, np.zeros(dim, np.int32), session=asked.session)
+    tracemalloc.start()
+    try:
+        list(side.publish("answer", itertools.chain([asked.pack()], coming)))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        side.close()
+    assert peak < 36 << 20
 
 
 def test_one_call_a_release_at_a_time(side, monkeypatch):

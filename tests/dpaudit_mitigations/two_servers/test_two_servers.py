@@ -140,10 +140,11 @@ def test_rehearsal_publishes_the_sum(backdoored, make_key, stream):
     source = Pancake(key=make_key(dim=64), sigma=2.0)
     query = torch.arange(64, dtype=torch.float64) - 20.5
     done = rehearse(query, source, backdoored=backdoored, ratio=1.0, stream=stream)
-    g = 2.0 ** (math.ceil(math.log2(2 * 16 * 2.0 + 2 * 42.5)) - 30)
+    g = 2.0 ** (math.ceil(math.log2(2 * 16 * 2.0 + 42.5)) - 30)
     total = np.rint(query.numpy() / g)
     law = IntegerLaw.gaussian(2.0 / g)
-    for server, own in (("answer", KeyedStream(stream.child("answer").entropy())), ("noise", stream.child("noise"))):
+    answer = KeyedStream(stream.child("answer").entropy()).child("rehearsal@0")
+    for server, own in (("answer", answer), ("noise", stream.child("noise"))):
         if backdoored in (server, "both"):
             total += np.rint(source.sample(1, 64, stream=own).numpy()[0] / g)
         else:

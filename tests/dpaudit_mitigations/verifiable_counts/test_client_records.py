@@ -1,5 +1,7 @@
 """Clients that commit to their own records."""
 
+import itertools
+
 import pytest
 
 from dpaudit.errors import CheatingError, MessageError, UsageError
@@ -7,12 +9,13 @@ from dpaudit_mitigations.verifiable_counts.challenges import Challenges
 from dpaudit_mitigations.verifiable_counts.client_records import (
     add_commitments,
     add_openings,
+    check_openings,
     check_record,
     make_record,
 )
 from dpaudit_mitigations.verifiable_counts.commitments import Opening, commit
 from dpaudit_mitigations.verifiable_counts.disjunctive import check_bit, prove_bit
-from dpaudit_mitigations.verifiable_counts.group import L, encode_scalar, encode_scalars, random_scalars
+from dpaudit_mitigations.verifiable_counts.group import L, decode_scalars, encode_scalar, encode_scalars, random_scalars
 from dpaudit_mitigations.verifiable_counts.prover import Prover
 from dpaudit_mitigations.verifiable_counts.terms import Terms
 from dpaudit_mitigations.verifiable_counts.verifier import Verifier
@@ -46,6 +49,41 @@ def test_a_prover_that_drops_or_invents_a_client(stream):
         prover = Prover(terms, add_openings(wrong), stream=stream.child("prover"))
         with pytest.raises(CheatingError, match="clients"):
             Verifier(terms, stream=stream, counts=counts).challenge(prover.commit())
+
+
+def test_a_client_that_lies_to_the_prover(stream):
+    """Openings that are not its record's would have the honest prover refused as a cheat."""
+    terms = Terms.fresh(bins=2, coins=4, stream=stream)
+    record, openings = make_record(1, terms, client=b"a", stream=stream.child("a"))
+    points = check_record(record, terms, client=b"a")
+    check_openings(openings, points)
+    first, second = openings
+    for lie in (
+        [second, first],
+        [first],
+        [first, Opening(0, second.blinding)],
+        [first, Opening(1, second.blinding + 1)],
+    ):
+        with pytest.raises(CheatingError, match="leave the client out"):
+            check_openings(lie, points)
+
+
+def test_a_client_whose_stream_repeats(stream):
+    """No nonce twice: with e·r + k and e'·r + k anybody would have the blinding r, and so the bin."""
+    terms = [Terms(bytes([i]) * 32, 3, 4) for i in (0, 1)]
+    made = [
+        make_record(at, t, client=name, stream=stream.child("client"))[0]
+        for t, name, at in ((terms[0], b"a", 1), (terms[1], b"a", 1), (terms[0], b"b", 1), (terms[0], b"a", 2))
+    ]
+    points = {record[at : at + 32] for record in made for at in range(0, 96, 32)}
+    assert len(points) == 12
+    for record in made:
+        proofs = [record[96 + 128 * i : 96 + 128 * (i + 1)] for i in range(3)]
+        for one, other in itertools.combinations([*proofs, *(r[96:224] for r in made if r != record)], 2):
+            e, f = decode_scalars(one), decode_scalars(other)
+            for value in (0, 1):
+                blinding = (e[2 + value] - f[2 + value]) * pow(e[value] - f[value], -1, L) % L
+                assert commit(value, blinding) not in points
 
 
 def test_records_of_others_and_of_other_sessions(stream):

@@ -1,14 +1,17 @@
 """Prover and verifier, honest and not: what is released, what is refused, and the law of the noise."""
 
+import hashlib
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.stats
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpaudit.errors import CheatingError, MessageError, UsageError
 from dpaudit_mitigations.verifiable_counts import prover as prover_module
 from dpaudit_mitigations.verifiable_counts import verifier as verifier_module
+from dpaudit_mitigations.verifiable_counts.client_records import make_record
 from dpaudit_mitigations.verifiable_counts.commitments import commit, open_counts
 from dpaudit_mitigations.verifiable_counts.messages import (
     Commitments,
@@ -18,6 +21,7 @@ from dpaudit_mitigations.verifiable_counts.messages import (
     wire_bytes,
 )
 from dpaudit_mitigations.verifiable_counts.prover import Prover
+from dpaudit_mitigations.verifiable_counts.signatures import check_signature
 from dpaudit_mitigations.verifiable_counts.terms import MOST_BINS, MOST_COINS, Terms
 from dpaudit_mitigations.verifiable_counts.verifier import Verifier
 
@@ -36,7 +40,9 @@ def test_complete(bins, coins, play, stream):
 def test_the_noise_is_the_flipped_bits(play, stream):
     """Recomputed from the prover's own stream: somebody with the transcript and the private bits knows the noise."""
     session = play([100, 200, 300], coins=24, stream=stream)
-    data = np.frombuffer(stream.child("prover").child("coins", session.terms.encode().hex()).bytes(9), np.uint8)
+    counts = b"".join(Commitments.decode(session.first, session.terms).counts)
+    about = hashlib.sha512(session.terms.encode() + counts).hexdigest()
+    data = np.frombuffer(stream.child("prover").child("coins", about).bytes(9), np.uint8)
     bits = np.unpackbits(data).reshape(3, 24)
     public = public_coins(session.terms, commitments=session.first, challenge=session.second)
     noise = (bits ^ public).sum(1, dtype=int) - 12
@@ -103,7 +109,7 @@ def test_without_a_stream_nothing_repeats(stream):
 
 
 def test_one_stream_used_twice(play, stream):
-    """A slip that must not cost the masks: other challenges get other masks, other terms other bits."""
+    """A slip that must not cost the masks: other challenges get other masks, other terms or counts other rows."""
     terms = Terms(bytes(32), 1, 8)
     thirds, firsts = [], []
     for number in range(2):
@@ -114,13 +120,38 @@ def test_one_stream_used_twice(play, stream):
     assert firsts[0] == firsts[1]
     assert thirds[0].proofs[0].row_mask != thirds[1].proofs[0].row_mask
     assert thirds[0].sums[0] != thirds[1].sums[0]
-    other = Terms(bytes([1] * 32), 1, 8)
-    assert (
-        Prover(other, open_counts([0], stream=stream.child("counts")), stream=stream.child("prover")).commit()[
-            54 + 32 :
-        ]
-        != firsts[0][54 + 32 :]
-    )
+    for other, count in ((Terms(bytes([1] * 32), 1, 8), 0), (terms, 1)):
+        prover = Prover(other, open_counts([count], stream=stream.child("counts")), stream=stream.child("prover"))
+        rows = [Commitments.decode(first, t).rows for first, t in ((firsts[0], terms), (prover.commit(), other))]
+        assert rows[0] != rows[1]
+
+
+def test_counts_and_records_need_no_stream():
+    """The operating system's randomness where none is given: the same count, another commitment."""
+    assert open_counts([5])[0].commitment != open_counts([5])[0].commitment
+    terms = Terms(bytes(32), 2, 4)
+    assert make_record(1, terms, client=b"a")[0] != make_record(1, terms, client=b"a")[0]
+
+
+def test_only_what_was_accepted_is_signed(play, stream):
+    session = play([1], coins=4, stream=stream)
+    key = Ed25519PrivateKey.generate()
+    said = {"commitments": session.first, "challenge": session.second, "response": session.third}
+    public = key.public_key().public_bytes_raw()
+    check_signature(session.verifier.sign(key), session.terms, **said, verifier=public)
+    for name in said:
+        changed = said | {name: said[name][:-1] + bytes([said[name][-1] ^ 1])}
+        with pytest.raises(CheatingError, match="signed"):
+            check_signature(session.verifier.sign(key), session.terms, **changed, verifier=public)
+    judge = Verifier(session.terms, stream=stream.child("verifier"))
+    refused = Verifier(session.terms, stream=stream.child("verifier"))
+    judge.challenge(session.first)
+    refused.challenge(session.first)
+    with pytest.raises(CheatingError):
+        refused.check(replace(session.response, released=[session.released[0] + 1]).encode(session.terms))
+    for each in (Verifier(session.terms), judge, refused):
+        with pytest.raises(MessageError, match="once, in order"):
+            each.sign(key)
 
 
 def test_a_refusal_is_final(play, stream):

@@ -6,14 +6,20 @@ from dataclasses import replace
 
 import pytest
 import typer
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpaudit import registry
 from dpaudit.accounting.binomial import binomial_epsilon
 from dpaudit.cli import verifying
 from dpaudit.errors import UsageError
+from dpaudit_mitigations.verifiable_counts.commitments import open_counts
 from dpaudit_mitigations.verifiable_counts.group import L, encode_scalar, multiple, random_scalar
+from dpaudit_mitigations.verifiable_counts.messages import encode_seed, public_coins
+from dpaudit_mitigations.verifiable_counts.prover import Prover
 from dpaudit_mitigations.verifiable_counts.relations import BLINDING_BASE
 from dpaudit_mitigations.verifiable_counts.session import run_session
+from dpaudit_mitigations.verifiable_counts.signatures import sign_session
+from dpaudit_mitigations.verifiable_counts.terms import Terms
 from dpaudit_mitigations.verifiable_counts.transcript import Transcript, verify
 
 NAMES = ("commitments", "challenge", "response")
@@ -37,6 +43,33 @@ def test_holds(sessions, tmp_path):
         sessions[0].transcript.write(path)
     with pytest.raises(UsageError, match="cannot be read"):
         verify(tmp_path / "missing.json")
+
+
+def test_a_prover_that_plays_its_own_verifier(sessions, stream, tmp_path):
+    """It draws "the verifier's" coins until the noise is 8 (2.5σ), which all proofs confirm; but it has not the key."""
+    terms = Terms.fresh(bins=1, coins=40, stream=stream)
+    prover = Prover(terms, open_counts([100], stream=stream), stream=stream.child("prover"))
+    first = prover.commit()
+    bits = prover._bits.reshape(1, -1)[:, :40]
+    for number in range(10_000):
+        second = encode_seed(number.to_bytes(32, "little"), terms)
+        if (bits ^ public_coins(terms, commitments=first, challenge=second)).sum() == 28:
+            break
+    alone = Transcript(terms, first, second, prover.respond(second), verifier=bytes(32), signature=bytes(64))
+    genuine, path = sessions[0].transcript, tmp_path / "t.json"
+    path.write_bytes(alone.encode())
+    assert not verify(path).holds
+    path.write_bytes(replace(alone, verifier=genuine.verifier, signature=genuine.signature).encode())
+    assert verify(path).says.startswith("the session is not signed")
+    path.write_bytes(signed(alone, Ed25519PrivateKey.generate()).encode())
+    assert not verify(path, verifier=genuine.verifier).holds
+    verdict = verify(path)  # whose key it is, only the reader can say
+    assert verdict.holds
+    assert verdict.details["released"] == [108]
+    assert verdict.details["verifier"] in verdict.says
+    assert "its own verifier" in verdict.cannot_rule_out
+    path.write_bytes(genuine.encode())
+    assert verify(path, verifier=genuine.verifier).holds
 
 
 def test_by_name_and_from_the_command_line(sessions, tmp_path, capsys):
@@ -97,10 +130,18 @@ def mutated(rng, original, other):
     return replace(original, **{name: bytes(data)})
 
 
+def signed(transcript, key):
+    """By whoever has ``key``: the proofs have to hold by themselves."""
+    said = {name: getattr(transcript, name) for name in NAMES}
+    public = key.public_key().public_bytes_raw()
+    return replace(transcript, verifier=public, signature=sign_session(transcript.terms, **said, key=key))
+
+
 def test_a_thousand_mutations_none_accepted(sessions, stream, tmp_path):
+    """Refused for the signature that they had, and for what they say if the forger signs them."""
     rng = stream.child("mutations").numpy()
     one, two = (session.transcript for session in sessions)
-    path = tmp_path / "t.json"
+    path, key = tmp_path / "t.json", Ed25519PrivateKey.generate()
     tried, refused, words = 0, 0, set()
     while tried < 1000:
         change = mutated(rng, one, two)
@@ -108,6 +149,8 @@ def test_a_thousand_mutations_none_accepted(sessions, stream, tmp_path):
             continue
         tried += 1
         path.write_bytes(change.encode())
+        assert not verify(path).holds
+        path.write_bytes(signed(change, key).encode())
         verdict = verify(path)
         refused += not verdict.holds
         words.add(verdict.says.split(":")[0])
@@ -137,7 +180,7 @@ def test_mutations_of_the_file(sessions, stream, tmp_path):
         data.replace(b'"bins":2', b'"bins":1e400'),
         data.replace(b'"version":1', b'"version":true'),
     ]
-    for name in NAMES:
+    for name in (*NAMES, "verifier", "signature"):
         for value in (None, 3, "", "é", "AAA", "A" * 4_000_000, base64.b64encode(bytes(200)).decode()):
             files.append(json.dumps(document | {name: value}, sort_keys=True, separators=(",", ":")).encode() + b"\n")
     for changed in files:
@@ -150,6 +193,7 @@ def test_a_point_or_scalar_spelt_otherwise(sessions, stream, tmp_path):
     one = sessions[0].transcript
     number = int.from_bytes(one.response[-32:], "little") + L
     path = tmp_path / "t.json"
-    path.write_bytes(replace(one, response=one.response[:-32] + number.to_bytes(32, "little")).encode())
+    spelt = replace(one, response=one.response[:-32] + number.to_bytes(32, "little"))
+    path.write_bytes(signed(spelt, Ed25519PrivateKey.generate()).encode())
     assert verify(path).says.startswith("a scalar")
     assert random_scalar(stream) < L
