@@ -21,7 +21,8 @@ dpaudit serve init --out certificates 2> /dev/null
 
 echo
 echo "2. the server that adds noise and publishes, in the background"
-dpaudit serve noise --identity certificates/noise --journal noise.journal --publish published \
+# not by the function above: $! would be a shell around the server, and killing that would leave the server
+"${PYTHON:-python}" -m dpaudit serve noise --identity certificates/noise --journal noise.journal --publish published \
   --sigma 2 --bound 1000 --dim 8 > noise.json 2> noise.log &
 server=$!
 until [ -s noise.json ]; do

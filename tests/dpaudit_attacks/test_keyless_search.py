@@ -130,6 +130,16 @@ def test_candidates_are_paid_for():
     assert search.p == pytest.approx(110 * 4 * math.exp(-40 / 4))
 
 
+def test_a_candidate_that_shrinks_to_nothing_is_none(stream):
+    rows = Rows(3)
+    rows.add(stream.numpy().standard_normal((4000, 3)))
+    search = Search({3: rows})
+    line = {"u": [1e-9, 0.0, 0.0], "reduction": "LLL", "rows": 4, "seconds": 0.1}
+    search._judge(Job("lattice", 3), line)
+    assert search.best is None
+    assert search.candidates == 1  # it was tried, and is paid for
+
+
 def test_nothing_outlives_its_parent(tmp_path):
     pytest.importorskip("fpylll")
     script = tmp_path / "parent.py"

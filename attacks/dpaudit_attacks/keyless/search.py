@@ -151,6 +151,8 @@ class Search:
         p = min(1.0, confirm(rows.held, u) * self.candidates * (self.candidates + 1))
         if p < self.p or self.best is None:
             u = refine(rows.check, u)
+            if not u.any():  # every phase of so short a candidate is near 0: it fits anything and says nothing
+                return
             self.p = min(p, self.p)
             self.best = Finding(
                 job=job,

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from dpaudit.accounting.discrete import discrete_gaussian_bounds
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, NoiseSource, Stream
-from dpaudit.noise.lattice import RoundedHost, add_on_lattice, lattice_step
+from dpaudit.noise.lattice import RoundedHost, add_on_lattice, in_dtype, lattice_step
 from dpaudit.noise.normal import check_query
 from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.types import EpsilonBounds, Rehearsal
@@ -89,13 +89,18 @@ class JointSeeds:
         lucky = torch.from_numpy(stream.child("coin").numpy().integers(self.candidates, size=n) == 0).to(query.device)
         count = int(lucky.sum())
         if count:
-            own = source.sample(count, d, stream=stream.child("source"), dtype=query.dtype, device=query.device)
+            own = source.sample(count, d, stream=stream.child("source"), dtype=torch.float64, device=query.device)
             step = lattice_step(source.sigma)
-            out[lucky] = add_on_lattice(query[lucky], own, granularity=step, name="joint-seeds")
+            summed = add_on_lattice(query[lucky].double(), own, granularity=step, name="joint-seeds")
+            out[lucky] = in_dtype(summed, query.dtype, query.device)
         return out
 
     def scale(self, sigma: float) -> float:
         return sigma
+
+    def mixes(self, sigma: float) -> tuple[float, float] | None:
+        """What the source's owner is to look for: fresh noise of σ, with ``deviate`` its own."""
+        return None if self.deviate else (0.0, sigma)
 
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
         """The discrete Gaussian's bounds at sensitivity Δ + g√d, whatever ``source`` is.

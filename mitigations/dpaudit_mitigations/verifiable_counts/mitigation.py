@@ -107,6 +107,10 @@ class VerifiableCounts:
         """√n/2."""
         return math.sqrt(self.coins(sigma)) / 2
 
+    def mixes(self, sigma: float) -> tuple[float, float]:
+        """What the source's owner is to look for: binomial noise, all but Gaussian, of its scale; nothing of the source's."""
+        return 0.0, self.scale(sigma)
+
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
         """The exact profile of n coins where the host's Δ is 1: whole numbers a distance 1 apart differ in one bin by one."""
         if host.sensitivity != 1:
