@@ -88,6 +88,9 @@ class _Child:
         self.out.close()
 
 
+_SHORTEST = 1e-6  # of a candidate: peaks a million σ apart; its phases are near 0 on any rows
+
+
 class Search:
     """Runs jobs in order and keeps the best candidate.
 
@@ -151,7 +154,7 @@ class Search:
         p = min(1.0, confirm(rows.held, u) * self.candidates * (self.candidates + 1))
         if p < self.p or self.best is None:
             u = refine(rows.check, u)
-            if not u.any():  # every phase of so short a candidate is near 0: it fits anything and says nothing
+            if np.linalg.norm(u) < _SHORTEST:
                 return
             self.p = min(p, self.p)
             self.best = Finding(

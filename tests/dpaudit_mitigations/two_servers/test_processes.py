@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -90,6 +91,15 @@ def test_a_journal_that_others_may_write_to(tmp_path):
 def test_a_service_that_is_none():
     done = dpaudit(".", "nois")
     assert (done.returncode, done.stderr) == (2, "dpaudit: service=nois: not known; did you mean 'noise'?\n")
+
+
+def test_the_example_leaves_no_server_behind():
+    example = Path(__file__).parents[3] / "examples" / "05_two_servers.sh"
+    env = os.environ | {"PYTHON": sys.executable}
+    running = subprocess.Popen(["bash", example], env=env, stdout=subprocess.DEVNULL, start_new_session=True)
+    assert running.wait(60) == 0
+    with pytest.raises(ProcessLookupError):  # nobody is left in its group
+        os.killpg(running.pid, signal.SIGKILL)
 
 
 def test_help_teaches_and_needs_no_torch():
