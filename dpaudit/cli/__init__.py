@@ -20,7 +20,10 @@ def main() -> None:
         print(f"dpaudit: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        print("dpaudit: interrupted; what is finished is kept: the same command goes on (dpaudit run: with --resume)", file=sys.stderr)
+        print(
+            "dpaudit: interrupted; what is finished is kept: the same command goes on (dpaudit run: with --resume)",
+            file=sys.stderr,
+        )
         sys.exit(130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; nothing more to say

@@ -145,18 +145,18 @@ def _strongest(attacks: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Which mitigations some attack beats, jointly over the table, and how small an advantage would not have been seen."""
-    beaten: dict[str, set[str]] = {}
+    """Through which mitigations some attack reads which noise, jointly over the table, and what would not have been seen."""
+    read: dict[str, list[str]] = {}
     for row in rows:
-        beaten.setdefault(f"{row['source']} + {row['mitigation']}", set())
-        if row["beats_honest"]:
-            beaten[f"{row['source']} + {row['mitigation']}"].add(row["attack"])
-    lost = "; ".join(f"{arm} to {', '.join(sorted(by))}" for arm, by in beaten.items() if by)
-    held = ", ".join(arm for arm, by in beaten.items() if not by)
-    rounds = min(row["rounds"] for row in rows)
+        noises = read.setdefault(row["mitigation"], [])
+        if row["beats_honest"] and row["source"] not in noises:
+            noises.append(row["source"])
+    lost = "; ".join(f"{mitigation} ({', '.join(noises)})" for mitigation, noises in read.items() if noises)
+    held = "; ".join(mitigation for mitigation, noises in read.items() if not noises)
+    rounds = max(row["rounds"] for row in rows)
     seen = float(scipy.stats.binom.isf(LEVEL / len(rows), rounds, 0.5)) + 1
     return (
-        f"More is read than from honest Gaussian noise (jointly over {len(rows)} rows, at 5 %): {lost or 'nowhere'}. "
-        f"By no attack here: {held or 'none'}; an attack on two candidates has to win {100 * seen / rounds:.0f} % of "
+        f"More is read than from honest Gaussian noise (jointly over {len(rows)} rows, at 5 %) behind: {lost or 'nothing'}. "
+        f"By no attack here behind: {held or 'none'}. An attack on two candidates has to win {100 * seen / rounds:.0f} % of "
         f"{rounds:,} rounds to be sure to count, so this is no proof: ε is."
     )

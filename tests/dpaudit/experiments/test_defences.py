@@ -85,9 +85,9 @@ def test_rows_and_what_they_say(tmp_path):
     assert [r["attack"] for r in rows] == ["nearest-peak", "likelihood-ratio", "which-bin", "recovered-direction"]
     assert [r["trusts"] == row["trusts"] for r in rows] == [True, False, False, False]
     assert all(r["beats_honest"] for r in rows)
-    assert "pancake + none to" in defences.summary(rows)
+    assert "behind: none (pancake)." in defences.summary(rows)
     beaten_by_none = [{**r, "beats_honest": False} for r in rows]
-    assert "By no attack here: pancake + none;" in defences.summary(beaten_by_none)
+    assert "behind: nothing. By no attack here behind: none." in defences.summary(beaten_by_none)
 
 
 def made_up(right, rounds, *, honest=0.5, chance=0.5, name="a"):
@@ -105,7 +105,7 @@ def test_a_table_of_coins_is_not_beaten_by_its_luckiest_row():
     rows = defences.gather([table_of(made_up(int(k), 2000)) for k in rng.binomial(2000, 0.5, 150)])
     assert sum(r["success"]["low"] > 0.5 for r in rows) > 1
     assert not any(r["beats_honest"] for r in rows)
-    assert "nowhere" in defences.summary(rows)
+    assert "behind: nothing." in defences.summary(rows)
     assert "has to win 54 % of 2,000 rounds" in defences.summary(rows)
     real = defences.gather([table_of(made_up(1000, 2000))] * 149 + [table_of(made_up(1090, 2000))])
     assert [r["beats_honest"] for r in real] == [False] * 149 + [True]
