@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dpaudit.report.format import epsilon
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+MITIGATIONS = (ROOT / "mitigations" / "README.md").read_text(encoding="utf-8")
+HOSTS = ("32 bins", "3,143 bins", "gradient")
 
 
 def rows(name: str) -> list[Mapping[str, Any]]:
@@ -77,6 +81,39 @@ def training_lines() -> Iterator[str]:
             f"{key['epsilon_shown']:.2f}",
         ]
         yield f"| {' | '.join(values)} |"
+
+
+def mitigation_lines() -> Iterator[str]:
+    """One line an arm: what its strongest attack wins of each host, named where it is more than from honest noise."""
+    arms: dict[tuple[str, str], dict[str, list[Mapping[str, Any]]]] = {}
+    for row in rows("mitigations"):
+        arms.setdefault((row["source"], row["mitigation"]), {}).setdefault(row["host"], []).append(row)
+    for (source, mitigation), hosts in arms.items():
+        last = hosts[next(host for host in reversed(HOSTS) if host in hosts)][0]
+        values = [
+            source,
+            mitigation,
+            *(_won(hosts[host]) if host in hosts else "" for host in HOSTS),
+            epsilon(last["epsilon_holder"]),
+            f"{last['error']:.4f}" if last["error"] < 1.01 else f"{last['error']:.2f}",
+            f"{1000 * last['seconds']:.2g} ms" if last["seconds"] < 0.1 else f"{last['seconds']:.2f} s",
+            f"{last['wire']:,}" if last["wire"] else "",
+        ]
+        yield f"| {' | '.join(values)} |"
+
+
+def _won(attacks: Sequence[Mapping[str, Any]]) -> str:
+    """Of the attacks that name one of two."""
+    best = max((row for row in attacks if row["chance"] == 0.5), key=lambda row: float(row["success"]["value"]))
+    won = f"{100 * best['success']['value']:.1f} %"
+    return f"**{won}** ({best['attack']})" if any(row["beats_honest"] for row in attacks) else won
+
+
+def test_the_table_of_mitigations() -> None:
+    lines = list(mitigation_lines())
+    assert len(lines) > 20
+    missing = [line for line in lines if line not in MITIGATIONS]
+    assert not missing
 
 
 def percent(share: Mapping[str, float]) -> str:

@@ -129,9 +129,11 @@ class Smoothing:
         if eta < 1:
             says, k = f"smoothing theorem (Poisson), η = {eta:.2g}", source.key.directions
             return self._around_gaussian(source, delta, host=host, eta=eta, alone=alone, says=says, directions=k)
-        low = _exact_low(source, delta, host=host, tau=self.tau * source.sigma)
-        says = "unknown beyond the defender's own noise alone (η ≥ 1); low: exact profile, the lattice neglected"
-        return EpsilonBounds(low=min(low, alone), high=alone, says=says)
+        promised = _as_postprocessing(source, delta, host=host, step=own.step)
+        low, high = _exact_low(source, delta, host=host, tau=self.tau * source.sigma), min(alone, promised)
+        by = "the defender's own noise alone" if alone <= promised else "the source's own, post-processed"
+        says = f"unknown beyond {by} (η ≥ 1); low: exact profile, the lattice neglected"
+        return EpsilonBounds(low=min(low, high), high=high, says=says)
 
     def _own(self, source: NoiseSource) -> OwnNoise:
         return own_noise(self.own, tau=self.tau, sigma=source.sigma)

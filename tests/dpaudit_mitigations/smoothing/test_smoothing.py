@@ -304,3 +304,13 @@ def test_the_lower_bound_is_one(make_key):
     eta = smoothing_eta(tau=m.tau, sigma=1.0, beta=key.beta, gamma=key.gamma)
     by_hand = gaussian_epsilon(1e-6 / (1 - eta), sigma=sigma) - math.log((1 + eta) / (1 - eta))
     assert got.low == pytest.approx(by_hand, abs=1e-4)
+
+
+def test_smoothing_takes_nothing_away_that_the_source_gave(make_key):
+    """Beyond the theorem's reach independent noise is still post-processing: never worse than the source alone."""
+    source = Pancake(key=make_key(dim=64, beta=0.5, gamma=0.5, allow_small_gamma=True), sigma=3.0)
+    host = Histogram(table="uniform", bins=64)
+    own = source.epsilon(1e-6, host=host)
+    behind = Smoothing(tau=0.001).epsilon(source, 1e-6, host=host)
+    assert behind.high <= own.high * 1.001
+    assert "post-processed" in behind.says
