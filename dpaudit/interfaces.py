@@ -113,7 +113,12 @@ class Host(Protocol):
 
 @runtime_checkable
 class Mitigation(Protocol):
-    """Stands between a noise source and a release."""
+    """Stands between a noise source and a release.
+
+    It may have a method ``mixes(sigma) -> (own, added) | None``, for attackers who know it: the scale at which the source's
+    noise is in a release (0: nothing that its key fits), and that of independent Gaussian noise beside it; None, as no such
+    method, where that is not all there is to it.
+    """
 
     trusts: str
     """Who must be trusted for what, in a line."""

@@ -9,18 +9,20 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.audit.block import SampleBlock
 from dpaudit.claims import Claim
 from dpaudit.experiments.measures.trials import interval
 from dpaudit.experiments.spec import Cell
+from dpaudit.interfaces import Stream
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import Reference
 
-__all__ = ["measure", "summary"]
+__all__ = ["measure", "recovered", "summary"]
 
 _TEST = "keyless-search"
 _RIGHT = 0.99  # |cosine| to the true direction from which a recovered one counts
@@ -44,7 +46,14 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         secret = stream.child("key", i).bytes(32)
         key = PancakeKey.new(dim=d, beta=beta, secret=secret)
         noise = Pancake(key=key, sigma=1.0).sample(rows, d, stream=stream.child("noise", i)).numpy()
-        details = _search(noise, beta=beta, block=block, seconds=float(case["seconds"]))
+        details = recovered(
+            noise,
+            sigma=1.0,
+            stream=KeyedStream.from_seed("keyless"),
+            beta=beta,
+            block=block,
+            seconds=float(case["seconds"]),
+        )
         if "w" in details:
             cosine = abs(float(np.dot(details["w"], key.direction)))
             if cosine >= _RIGHT:
@@ -69,12 +78,14 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     }
 
 
-def _search(
-    noise: np.ndarray[Any, np.dtype[np.float64]], *, beta: float, block: int, seconds: float
+def recovered(
+    noise: npt.NDArray[np.float64], *, sigma: float, stream: Stream, beta: float, block: int, seconds: float
 ) -> Mapping[str, Any]:
-    """What the plug-in recovered; its evidence's details."""
-    law = Claim.parse("gaussian:sigma=1")
-    stream = KeyedStream.from_seed("keyless")
+    """What the audit's plug-in recovers from ``noise`` (n, d) of scale ``sigma``: its evidence's details, with ``w`` if any.
+
+    It is told β, goes up to BKZ-``block`` and has ``seconds``.
+    """
+    law = Claim.parse(f"gaussian:sigma={sigma!r}")
     test = registry.load("tests", _TEST)(law, stream, beta=beta, block=block)
     test.update(SampleBlock(0, noise, claim=law, spread=stream.numpy()))
     try:

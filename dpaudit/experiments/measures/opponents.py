@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -10,16 +9,14 @@ import torch
 
 from dpaudit import registry
 from dpaudit.accounting import smoothed_pancake
-from dpaudit.audit.block import SampleBlock
-from dpaudit.claims import Claim
 from dpaudit.errors import SpecError
 from dpaudit.experiments.arm import Arm, plugin_options
 from dpaudit.experiments.measures.honest import best_bin, best_of_two
+from dpaudit.experiments.measures.keyless import recovered
 from dpaudit.experiments.measures.trials import Batch
 from dpaudit.interfaces import Attack
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
-from dpaudit.types import Reference
 
 __all__ = ["Opponent", "opponent"]
 
@@ -88,20 +85,18 @@ class _Searcher:
         return found.guesses(batch, release, known)
 
     def _found(self, known: torch.Tensor, batch: Batch) -> Attack | None:
-        options, key = self._options, self._arm.held_key
         scale = self._arm.mitigation.scale(self._arm.sigma)
-        law, own = Claim.parse(f"gaussian:sigma={scale!r}"), batch.stream.child("search")
-        test = registry.load("tests", "keyless-search")(law, own, beta=key.beta, block=int(options.get("block", 40)))
-        test.update(SampleBlock(0, known.numpy(), claim=law, spread=own.numpy()))
-        try:
-            test.search(deadline=time.monotonic() + float(options.get("seconds", 10)))
-            details = test.evidence(alpha=0.001).details
-        finally:
-            test.close()
+        details = recovered(
+            known.numpy(),
+            sigma=scale,
+            stream=batch.stream.child("search"),
+            beta=self._arm.held_key.beta,
+            block=int(self._options.get("block", 40)),
+            seconds=float(self._options.get("seconds", 10)),
+        )
         if "w" not in details:
             return None
-        made = Reference("recovered-direction", {"recovered": details, "sigma": scale})
-        found: Attack = registry.create("attacks", made)
+        found: Attack = registry.load("attacks", "recovered-direction")(recovered=details, sigma=scale)
         return found
 
 

@@ -14,12 +14,10 @@ from dpaudit.errors import PeerError, ProtocolError
 from dpaudit_mitigations.transport import wire
 from dpaudit_mitigations.transport.certificates import party_of
 from dpaudit_mitigations.transport.logs import Log, clean
-from dpaudit_mitigations.transport.pump import Pump, Silence
+from dpaudit_mitigations.transport.pump import TICK, Pump, Silence
 from dpaudit_mitigations.transport.wire import grpc
 
 __all__ = ["Calls", "Handler"]
-
-_TICK = 0.25
 
 
 class Handler(Protocol):
@@ -67,7 +65,7 @@ class Calls:
         full = self._enter(watch)
         if full is not None:
             self._refuse(context, method, peer, grpc.StatusCode.RESOURCE_EXHAUSTED, full)
-        pump = Pump(request, too_long=lambda waited: waited >= self._idle, tick=min(_TICK, self._idle))
+        pump = Pump(request, too_long=lambda waited: waited >= self._idle, tick=min(TICK, self._idle))
         try:
             for answer in self.handlers[method](peer, _Request(pump, self._idle)):
                 watch.sending(self._idle)
@@ -109,7 +107,7 @@ class Calls:
         _abort(context, code, text, error)
 
     def _watch(self) -> None:
-        while not self.stopping.wait(_TICK):
+        while not self.stopping.wait(TICK):
             now = time.monotonic()
             with self._watching:
                 late = [w for w in self._watched if w.late(now)]

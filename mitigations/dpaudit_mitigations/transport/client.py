@@ -10,12 +10,10 @@ from dpaudit.errors import MessageError, PeerError, ProtocolError, UsageError
 from dpaudit_mitigations.transport import wire
 from dpaudit_mitigations.transport.certificates import Identity, dns_name
 from dpaudit_mitigations.transport.logs import clean
-from dpaudit_mitigations.transport.pump import Pump, Silence
+from dpaudit_mitigations.transport.pump import TICK, Pump, Silence
 from dpaudit_mitigations.transport.wire import grpc
 
 __all__ = ["ask", "call"]
-
-_TICK = 0.25
 
 
 def call(
@@ -86,7 +84,7 @@ def _call(
     with grpc.secure_channel(address, credentials, options=[*wire.options(message_limit), named]) as channel:
         rpc = channel.stream_stream(f"/{wire.SERVICE}/{method}")(sending, timeout=timeout)
         sending.runs(rpc)
-        pump = Pump(rpc, too_long=lambda waited: sending.still() >= idle <= waited, tick=min(_TICK, idle))
+        pump = Pump(rpc, too_long=lambda waited: sending.still() >= idle <= waited, tick=min(TICK, idle))
         try:
             yield from pump
         except Silence:

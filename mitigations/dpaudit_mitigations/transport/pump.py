@@ -7,7 +7,10 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 
-__all__ = ["Pump", "Silence"]
+__all__ = ["TICK", "Pump", "Silence"]
+
+TICK = 0.25
+"""Seconds between two looks at whether a wait has been long enough."""
 
 _AHEAD = 4
 
