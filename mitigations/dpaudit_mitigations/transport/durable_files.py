@@ -11,7 +11,7 @@ from typing import Any
 
 from dpaudit.errors import UsageError
 
-__all__ = ["clear_leftovers", "durable_write", "sync_folder"]
+__all__ = ["clear_leftovers", "durable_write", "sync_folder", "write_all"]
 
 _PREFIX, _SUFFIX = ".dpaudit-", ".tmp"
 _PIECE = 8 << 20
@@ -31,7 +31,7 @@ def durable_write(path: Path, data: Any | Iterable[Any], *, replace: bool = True
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             for part in _buffers(data):
-                _write_all(fd, part)
+                write_all(fd, part)
             os.fsync(fd)
         finally:
             os.close(fd)
@@ -77,7 +77,8 @@ def _buffers(data: Any) -> Iterable[memoryview]:
         yield memoryview(part)
 
 
-def _write_all(fd: int, part: memoryview) -> None:
+def write_all(fd: int, part: memoryview) -> None:
+    """Write every byte of a contiguous ``part``, however many a system call takes."""
     left = part.cast("B") if part.nbytes else memoryview(b"")
     while left:
         left = left[os.write(fd, left[:_PIECE]) :]

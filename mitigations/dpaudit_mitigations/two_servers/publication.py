@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import MessageError, UsageError
-from dpaudit_mitigations.transport.durable_files import sync_folder
+from dpaudit_mitigations.transport.durable_files import sync_folder, write_all
 
 __all__ = ["Draft", "Publications"]
 
@@ -157,9 +157,7 @@ class Draft:
 
     def _write(self, data: bytes | memoryview) -> None:
         self._hash.update(data)
-        left = memoryview(data)
-        while left:
-            left = left[self._file.write(left) :]
+        write_all(self._file.fileno(), memoryview(data))
 
 
 def _sha256(path: Path) -> bytes | None:
