@@ -1,4 +1,4 @@
-"""How much noise, how much privacy: Gaussian calibration, the pancake's bounds and its exact profile, composition.
+"""How much noise, how much privacy: calibrations and exact profiles, the pancake's bounds, composition, shuffling.
 
 δ is a probability, ε is in nats, Δ and σ share the query's unit.
 """
@@ -9,7 +9,23 @@ from dpaudit.accounting.bounds import pancake_epsilon_lower, pancake_epsilon_upp
 from dpaudit.accounting.composition import compose_epsilon, compose_epsilon_trivial
 from dpaudit.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_sigma, gaussian_sigma_paper
 from dpaudit.accounting.host import pancake_host_epsilon
+from dpaudit.accounting.losses import GaussianLoss, LaplaceLoss, Loss, PrivacyLoss
+from dpaudit.accounting.mechanisms import (
+    exponential_delta,
+    exponential_epsilon,
+    gaussian_sigma_classical,
+    laplace_delta,
+    laplace_epsilon,
+    laplace_scale,
+)
 from dpaudit.accounting.profile import ProfileValue, pancake_delta, pancake_epsilon
+from dpaudit.accounting.sequences import compose, optimal_delta
+from dpaudit.accounting.shuffling import (
+    shuffled_closed_form,
+    shuffled_delta,
+    shuffled_epsilon,
+    shuffled_response_epsilon,
+)
 from dpaudit.accounting.smoothing import (
     smoothed_pancake,
     smoothing_epsilon,
@@ -20,13 +36,25 @@ from dpaudit.accounting.smoothing import (
 )
 
 __all__ = [
+    "GaussianLoss",
+    "LaplaceLoss",
+    "Loss",
+    "PrivacyLoss",
     "ProfileValue",
+    "compose",
     "compose_epsilon",
     "compose_epsilon_trivial",
+    "exponential_delta",
+    "exponential_epsilon",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_sigma",
+    "gaussian_sigma_classical",
     "gaussian_sigma_paper",
+    "laplace_delta",
+    "laplace_epsilon",
+    "laplace_scale",
+    "optimal_delta",
     "pancake_delta",
     "pancake_epsilon",
     "pancake_epsilon_lower",
@@ -34,6 +62,10 @@ __all__ = [
     "pancake_host_epsilon",
     "peak_spacing",
     "peak_width",
+    "shuffled_closed_form",
+    "shuffled_delta",
+    "shuffled_epsilon",
+    "shuffled_response_epsilon",
     "smoothed_pancake",
     "smoothing_epsilon",
     "smoothing_eta",

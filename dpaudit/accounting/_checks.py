@@ -9,7 +9,7 @@ import scipy
 
 from dpaudit.errors import UsageError
 
-__all__ = ["bisect", "number", "positive", "probability"]
+__all__ = ["below_one", "bisect", "number", "positive", "probability"]
 
 
 def positive(**values: float) -> None:
@@ -21,6 +21,11 @@ def positive(**values: float) -> None:
 def probability(delta: float) -> None:
     if not 0 < delta < 1:
         raise UsageError(f"delta={delta}: must lie strictly between 0 and 1")
+
+
+def below_one(delta: float) -> None:
+    if not 0 <= delta < 1:
+        raise UsageError(f"delta={delta}: must lie in [0, 1)")
 
 
 def bisect(f: Callable[[float], float], low: float, high: float) -> float:

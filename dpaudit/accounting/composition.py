@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import math
-from importlib import import_module
-from types import ModuleType
 
 import numpy as np
 
 from dpaudit.accounting._checks import positive, probability
 from dpaudit.accounting._phase import Array, Pair
+from dpaudit.accounting._pld import pld_modules
 from dpaudit.accounting._quadrature import graded
 from dpaudit.accounting.profile import ProfileValue, pancake_epsilon
-from dpaudit.errors import MissingExtraError, UsageError
+from dpaudit.errors import UsageError
 
 __all__ = ["compose_epsilon", "compose_epsilon_trivial"]
 
 _CELLS = 2_000_000
 _LOST = 1e-15  # probability per release given up to an infinite loss
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-
-
-def _library() -> tuple[ModuleType, ModuleType]:
-    try:
-        modules = [import_module(f"dp_accounting.pld.{name}") for name in ("pld_pmf", "privacy_loss_distribution")]
-    except ImportError as error:
-        raise MissingExtraError(
-            "compose_epsilon: dp-accounting is not installed; pip install 'dpaudit[accounting]'"
-        ) from error
-    return modules[0], modules[1]
 
 
 def compose_epsilon_trivial(
@@ -97,7 +86,7 @@ def _count(n: int) -> None:
 
 
 def _composed(delta: float, n: int, pair: Pair, step: float) -> float:
-    pld_pmf, distribution = _library()
+    pld_pmf, distribution = pld_modules("compose_epsilon", "pld_pmf", "privacy_loss_distribution")
     t = math.sqrt(n) * pair.t
     first, probabilities, infinite = _phase_losses(pair, step, n, t)
     # the library discards e^-50 of the Gaussian into the infinite loss

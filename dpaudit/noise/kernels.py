@@ -25,8 +25,9 @@ import torch
 
 from dpaudit.interfaces import Stream
 from dpaudit.noise.key import BLOCK
+from dpaudit.random_words import jit, next_word, seed_words, start
 
-__all__ = ["BLOCK", "draw_shares", "fill_discrete_gaussian", "fill_normal", "fill_pancake", "seed_words", "spread"]
+__all__ = ["BLOCK", "draw_shares", "fill_discrete_gaussian", "fill_normal", "fill_pancake", "spread"]
 
 _CHUNK = 1 << 9
 _SPLIT = 1 << 19  # values below which a second thread does not pay
@@ -52,35 +53,7 @@ _width32, _limit32, _ = _layers(23)
 _W32, _K32 = _width32.astype(np.float32), _limit32.astype(np.int32)
 
 _U = np.uint64
-jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False)
-inline: Any = numba.njit(inline="always")
 vector: Any = numba.njit(nogil=True, cache=True, boundscheck=False, fastmath=True)
-
-
-@inline
-def _next(a, b, c, n):  # type: ignore[no-untyped-def]
-    """One step of SFC64: new state and 64 bits."""
-    word = a + b + n
-    return b ^ (b >> _U(11)), c + (c << _U(3)), ((c << _U(24)) | (c >> _U(40))) + word, n + _U(1), word
-
-
-@inline
-def _mix(x):  # type: ignore[no-untyped-def]
-    """SplitMix64's finaliser: a bijection of 64-bit words."""
-    x = (x ^ (x >> _U(30))) * _U(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> _U(27))) * _U(0x94D049BB133111EB)
-    return x ^ (x >> _U(31))
-
-
-@jit
-def _start(seed, row, block):  # type: ignore[no-untyped-def]
-    """The generator of one block of one row: different (row, block), different state; then 18 steps."""
-    a = seed[0] + _mix(_U(row) + _U(0x9E3779B97F4A7C15))
-    b = seed[1] ^ _mix(_U(block) + _U(0xD1B54A32D192ED03))
-    c, n = seed[2], _U(1)
-    for _ in range(18):
-        a, b, c, n, _w = _next(a, b, c, n)
-    return a, b, c, n
 
 
 @jit
@@ -88,13 +61,13 @@ def _rare(layer, x, a, b, c, n):  # type: ignore[no-untyped-def]
     """The 1 % outside a layer's inner box: (accepted, |value|, state)."""
     if layer == 0:  # the tail, Marsaglia's method
         while True:
-            a, b, c, n, w1 = _next(a, b, c, n)
-            a, b, c, n, w2 = _next(a, b, c, n)
+            a, b, c, n, w1 = next_word(a, b, c, n)
+            a, b, c, n, w2 = next_word(a, b, c, n)
             s = -math.log((np.float64(w1 >> _U(12)) + 0.5) * 2.0**-52) / _TAIL
             t = -math.log((np.float64(w2 >> _U(12)) + 0.5) * 2.0**-52)
             if t + t > s * s:
                 return True, _TAIL + s, a, b, c, n
-    a, b, c, n, w1 = _next(a, b, c, n)
+    a, b, c, n, w1 = next_word(a, b, c, n)
     u = np.float64(w1 >> _U(11)) * 2.0**-53
     low, high = _DENSITY[layer], _DENSITY[layer - 1]
     return low + u * (high - low) < math.exp(-0.5 * x * x), x, a, b, c, n
@@ -104,7 +77,7 @@ def _rare(layer, x, a, b, c, n):  # type: ignore[no-untyped-def]
 def _normal64(out, sigma, a, b, c, n):  # type: ignore[no-untyped-def]
     for i in range(out.size):
         while True:
-            a, b, c, n, word = _next(a, b, c, n)
+            a, b, c, n, word = next_word(a, b, c, n)
             layer = np.int64(word & _U(0xFF))
             place = np.int64((word >> _U(9)) & _U(0xFFFFFFFFFFFFF))
             x = np.float64(place) * _W64[layer]
@@ -126,7 +99,7 @@ def _normal32(out, sigma, a, b, c, n):  # type: ignore[no-untyped-def]
             if left:
                 bits = np.int64(half >> _U(32))
             else:
-                a, b, c, n, half = _next(a, b, c, n)
+                a, b, c, n, half = next_word(a, b, c, n)
                 bits = np.int64(half & _U(0xFFFFFFFF))
             left = not left
             layer = bits & 0xFF
@@ -169,9 +142,9 @@ def _integer(scale, a, b, c, n):  # type: ignore[no-untyped-def]
     """One integer with P(k) ∝ exp(−k²/(2·scale²)): (k, state). See :func:`fill_discrete_gaussian`."""
     t = math.floor(scale) + 1.0
     while True:
-        a, b, c, n, w1 = _next(a, b, c, n)
-        a, b, c, n, w2 = _next(a, b, c, n)
-        a, b, c, n, w3 = _next(a, b, c, n)
+        a, b, c, n, w1 = next_word(a, b, c, n)
+        a, b, c, n, w2 = next_word(a, b, c, n)
+        a, b, c, n, w3 = next_word(a, b, c, n)
         # floors of exponentials are geometric; the difference of two is discrete Laplace with parameter exp(−1/t)
         k = math.floor(-t * math.log((np.float64(w1 >> _U(12)) + 0.5) * 2.0**-52))
         k -= math.floor(-t * math.log((np.float64(w2 >> _U(12)) + 0.5) * 2.0**-52))
@@ -185,7 +158,7 @@ _ALONG, _BETWEEN = _U(2**64 - 1), _U(2**64 - 2)  # block numbers no vector is lo
 
 @jit
 def _integers(out, seed, scale):  # type: ignore[no-untyped-def]
-    a, b, c, n = _start(seed, 0, _ALONG)
+    a, b, c, n = start(seed, 0, _ALONG)
     for i in range(out.size):
         k, a, b, c, n = _integer(scale, a, b, c, n)
         out[i] = np.int64(k)
@@ -196,7 +169,7 @@ def _shares(out, seed, sigma, scale, spacing, width, lower, grams, roots, invers
     rows, blocks, k = out.shape
     along, total, z, missing = np.empty(k), np.empty(k), np.empty(k), np.empty(k)
     for row in range(rows):
-        a, b, c, n = _start(seed, row, _ALONG)
+        a, b, c, n = start(seed, row, _ALONG)
         a, b, c, n = _normal64(along, width, a, b, c, n)
         for j in range(k):
             peak, a, b, c, n = _integer(scale, a, b, c, n)
@@ -208,7 +181,7 @@ def _shares(out, seed, sigma, scale, spacing, width, lower, grams, roots, invers
         if blocks == 1:
             out[row, 0] = total
             continue
-        a, b, c, n = _start(seed, row, _BETWEEN)
+        a, b, c, n = start(seed, row, _BETWEEN)
         for block in range(blocks):
             a, b, c, n = _normal64(z, sigma, a, b, c, n)
             for i in range(k):
@@ -236,7 +209,7 @@ def _kernels(normal: Any, add: Any) -> tuple[Any, Any]:
         for job in range(first, last):
             row, block = job // blocks, job % blocks
             part = out[row, block * BLOCK : min(d, (block + 1) * BLOCK)]
-            a, b, c, n = _start(seed, row0 + row, block0 + block)
+            a, b, c, n = start(seed, row0 + row, block0 + block)
             for q in range(0, part.size, _CHUNK):
                 a, b, c, n = normal(part[q : q + _CHUNK], sigma, a, b, c, n)
 
@@ -248,7 +221,7 @@ def _kernels(normal: Any, add: Any) -> tuple[Any, Any]:
             row, block = job // blocks, job % blocks
             low, high = block * BLOCK, min(d, (block + 1) * BLOCK)
             part = out[row, low:high]
-            a, b, c, n = _start(seed, row0 + row, block0 + block)
+            a, b, c, n = start(seed, row0 + row, block0 + block)
             for q in range(0, part.size, _CHUNK):
                 a, b, c, n = normal(part[q : q + _CHUNK], sigma, a, b, c, n)
             for j in range(k):
@@ -285,11 +258,6 @@ def spread(work: Any, jobs: int, values: int) -> None:
     edges = [jobs * i // threads for i in range(threads + 1)]
     for done in [_pool(threads).submit(work, *pair) for pair in itertools.pairwise(edges)]:
         done.result()
-
-
-def seed_words(stream: Stream) -> npt.NDArray[np.uint64]:
-    """192 bits of ``stream`` as three words."""
-    return np.frombuffer(stream.entropy(), dtype="<u8", count=3)
 
 
 def fill_normal(

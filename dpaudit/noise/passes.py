@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from dpaudit.noise.kernels import BLOCK, jit, spread, vector
+from dpaudit.noise.kernels import BLOCK, spread, vector
+from dpaudit.random_words import jit
 
 __all__ = ["BEYOND_DTYPE", "BEYOND_LATTICE", "onto_lattice", "row_norms"]
 

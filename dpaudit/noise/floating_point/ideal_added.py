@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from dpaudit.interfaces import Stream
 from dpaudit.noise.floating_point.common import CpuSpecimen
-from dpaudit.noise.kernels import _next, _start, inline, jit, seed_words
 from dpaudit.noise.normal import check_sigma
+from dpaudit.random_words import inline, jit, next_word, seed_words, start
 
 __all__ = ["IdealAddedGaussian", "fill_ideal_normal"]
 
@@ -77,16 +77,16 @@ def _rounded(k, high, low, mantissa):  # type: ignore[no-untyped-def]
 
 @jit
 def _ideal(out, mantissa, power, seed):  # type: ignore[no-untyped-def]
-    a, b, c, n = _start(seed, 0, 0)
+    a, b, c, n = start(seed, 0, 0)
     for i in range(out.size):
         while True:
-            a, b, c, n, word = _next(a, b, c, n)
+            a, b, c, n, word = next_word(a, b, c, n)
             k = 0
             while word < _AT_LEAST[k]:
                 k += 1
-            a, b, c, n, w1 = _next(a, b, c, n)
-            a, b, c, n, w2 = _next(a, b, c, n)
-            a, b, c, n, w3 = _next(a, b, c, n)
+            a, b, c, n, w1 = next_word(a, b, c, n)
+            a, b, c, n, w2 = next_word(a, b, c, n)
+            a, b, c, n, w3 = next_word(a, b, c, n)
             high = np.float64(w1 >> _U(11)) * 2.0**-53
             if np.float64(w3 >> _U(11)) * 2.0**-53 < math.exp(-0.5 * high * (2.0 * k + high)):
                 break

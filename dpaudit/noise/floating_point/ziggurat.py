@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from dpaudit.interfaces import Stream
 from dpaudit.noise.floating_point.common import CpuSpecimen, check_bits
-from dpaudit.noise.kernels import _TAIL, _layers, _next, _rare, _start, jit, seed_words
+from dpaudit.noise.kernels import _TAIL, _layers, _rare
 from dpaudit.noise.normal import check_sigma
+from dpaudit.random_words import jit, next_word, seed_words, start
 
 __all__ = ["Ziggurat"]
 
@@ -61,11 +62,11 @@ _U = np.uint64
 @jit
 def _ziggurat(out, sigma, width, limit, mask, uniform_bits, seed):  # type: ignore[no-untyped-def]
     """Fill ``out`` from SFC64 started with ``seed``; the tail's uniforms have ``uniform_bits`` bits."""
-    a, b, c, n = _start(seed, 0, 0)
+    a, b, c, n = start(seed, 0, 0)
     unit, shift = 2.0**-uniform_bits, _U(64 - uniform_bits)
     for i in range(out.size):
         while True:
-            a, b, c, n, word = _next(a, b, c, n)
+            a, b, c, n, word = next_word(a, b, c, n)
             layer = np.int64(word & _U(0xFF))
             place = np.int64((word >> _U(9)) & mask)
             x = np.float64(place) * width[layer]
@@ -77,8 +78,8 @@ def _ziggurat(out, sigma, width, limit, mask, uniform_bits, seed):  # type: igno
                     break
                 continue
             while True:
-                a, b, c, n, w1 = _next(a, b, c, n)
-                a, b, c, n, w2 = _next(a, b, c, n)
+                a, b, c, n, w1 = next_word(a, b, c, n)
+                a, b, c, n, w2 = next_word(a, b, c, n)
                 s = -math.log((np.float64(w1 >> shift) + 0.5) * unit) / _TAIL
                 t = -math.log((np.float64(w2 >> shift) + 0.5) * unit)
                 if t + t > s * s:

@@ -23,6 +23,7 @@ from dpaudit.noise.floating_point.laplace import NaiveLaplace
 from dpaudit.noise.floating_point.polar import Polar
 from dpaudit.noise.floating_point.ziggurat import Ziggurat
 from dpaudit.noise.gaussian import Gaussian
+from dpaudit.random_words import seed_words, start
 from dpaudit.registry import create
 from dpaudit.testing import check_noise_source
 
@@ -370,7 +371,7 @@ def test_ziggurat_has_the_tail_of_the_law(bits, stream):
 
 def test_ziggurat_agrees_with_numpys_own(stream):
     """numpy's SFC64 is the generator inside, so its ``standard_normal`` from the same state gives the same numbers."""
-    a, b, c, n = (int(w) % 2**64 for w in kernels._start(kernels.seed_words(stream.child("ziggurat")), 0, 0))
+    a, b, c, n = (int(w) % 2**64 for w in start(seed_words(stream.child("ziggurat")), 0, 0))
     generator = np.random.SFC64(0)
     generator.state = {**generator.state, "state": {"state": np.array([a, b, c, n], np.uint64)}, "has_uint32": 0}
     ours = draw(Ziggurat(bits=64), 2000, stream)

@@ -13,7 +13,8 @@ import torch
 
 from dpaudit.noise import kernels
 from dpaudit.noise.gaussian import Gaussian
-from dpaudit.noise.kernels import BLOCK, fill_normal, seed_words
+from dpaudit.noise.kernels import BLOCK, fill_normal
+from dpaudit.random_words import seed_words
 from dpaudit.randomness import KeyedStream
 
 LAYERS = 256

@@ -1,0 +1,237 @@
+"""Many releases about the same person: basic, advanced, optimal and numerical composition of their losses."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from functools import reduce
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from dpaudit.accounting._checks import below_one, bisect, positive
+from dpaudit.accounting._pld import pld_modules
+from dpaudit.accounting.losses import GaussianLoss, LaplaceLoss, Loss, PrivacyLoss
+from dpaudit.errors import UsageError
+
+__all__ = ["Method", "compose", "optimal_delta"]
+
+Method = Literal["best", "basic", "advanced", "optimal", "pld"]
+Array = npt.NDArray[np.float64]
+
+_ATOMS = 1 << 21
+_CELLS = 4_000_000
+_SUM = 1e-11  # relative error of sums over atoms, to which 1e-15·Σ ln kᵢ! of the binomials comes
+_ROOT = 1e-14  # of the root, relative to Σεᵢ, and of the atoms' losses
+_SMALLEST = 1e-290  # of δ: below, probabilities that matter underflow
+_FOURIER = 1e-15  # of δ, per composition on a grid
+
+
+def compose(
+    losses: Sequence[PrivacyLoss], *, delta: float, method: Method = "best", discretization: float | None = None
+) -> float:
+    """An ε such that all of ``losses`` together are (ε, ``delta``)-DP; infinite where the method has none at this δ.
+
+    - ``basic``: ε = Σεᵢ if Σδᵢ ≤ δ (Dwork, Kenthapadi, McSherry, Mironov and Naor 2006; adaptively Dwork
+      and Roth 2014, Theorem B.1).
+    - ``advanced``: ε = Σεᵢ(e^εᵢ − 1) + √(2·ln(1/δ′)·Σεᵢ²) with δ′ = δ − Σδᵢ (Dwork, Rothblum and Vadhan 2010, Theorem
+      III.3, and its proof for unequal εᵢ).
+    - ``optimal``: the least ε that holds for *all* mechanisms with these (εᵢ, δᵢ), exact but for rounding; see
+      :func:`optimal_delta`.
+    - ``pld``: privacy loss distributions on a grid of ``discretization`` nats, rounded up, by dp-accounting: the only
+      one that takes :class:`LaplaceLoss` and :class:`GaussianLoss`. A single ε falls on the grid's points, so that
+      nothing but the library's truncation and what we take off δ for its Fourier transform's rounding (1e-15 a
+      release) comes on top of the exact one; several are rounded up by up to one cell each. Default: 1/200 of the
+      smallest ε or of Δ/scale, but for at most 4 million cells.
+    - ``best``: the least of the first three that can be had (``optimal`` cannot where there are too many different εᵢ).
+
+    Formal guarantee: an upper bound (but for the last digit of Σεᵢ), for releases chosen adaptively, each of which has
+    its loss whatever came before (the composition that Kairouz, Oh and Viswanath 2015 define). Not claimed: parameters that
+    are themselves chosen adaptively; those need a filter or an odometer.
+
+    Raises:
+        MissingExtraError: ``pld`` without dp-accounting.
+        UsageError: no losses; δ outside [0, 1), or below 2e-15 a release with ``pld``; noise for a method other
+            than ``pld``; too many different losses for ``optimal``, or too many cells for ``pld``.
+
+    >>> compose([Loss(4.0)] * 3, delta=0.0)
+    12.0
+    >>> [round(compose([Loss(0.1)] * 100, delta=1e-6, method=m), 4) for m in ("basic", "advanced", "optimal")]
+    [10.0, 6.3082, 4.7746]
+    """
+    if not losses:
+        raise UsageError("losses=[]: at least one release")
+    below_one(delta)
+    if method not in ("best", "basic", "advanced", "optimal", "pld"):
+        raise UsageError(f"method={method}: must be best, basic, advanced, optimal or pld")
+    counted = Counter(losses)
+    if method == "pld":
+        return _numerical(counted, delta, discretization)
+    if discretization is not None:
+        raise UsageError(f"discretization={discretization}: for method pld only")
+    pure = _only_pairs(counted, method)
+    if method == "basic":
+        return _basic(pure, delta)
+    if method == "advanced":
+        return _advanced(pure, delta)
+    if method == "optimal":
+        return _optimal(pure, delta)
+    known = [_basic(pure, delta), _advanced(pure, delta)]
+    return min([*known, _optimal(pure, delta)] if _atoms(pure) <= _ATOMS else known)
+
+
+def optimal_delta(epsilon: float, *, losses: Sequence[Loss]) -> float:
+    """The δ at ε of the worst mechanisms with these (εᵢ, δᵢ), composed: no bound for all of them can be smaller.
+
+    Such a mechanism is a function of one that gives the input away with probability δᵢ and is randomised response with
+    εᵢ otherwise (Kairouz, Oh and Viswanath 2015, the proof of Theorem 3.3), and so is their composition. With k equal
+    losses this is the curve through Theorem 3.3's points; for unequal ones Murtagh and Vadhan 2016, Theorem 1.5:
+
+        δ = 1 − Π(1 − δᵢ)·(1 − Σ_s P(s)·(1 − e^(ε − L(s)))₊),  L(s) = Σ ±εᵢ,  P(s) = Π 1/(1 + e^(∓εᵢ)).
+
+    Equal losses are counted, not listed: the sum has Π(kᵢ + 1) terms, at most 2^21. Exact but for rounding: of the terms
+    (about 1e-15·Σ ln kᵢ! relative, 1e-12 for thousands), of Σδᵢ (1e-15), and of the losses' last digit, which matters
+    where ε comes near the largest.
+
+    Raises:
+        UsageError: ε negative or NaN; no losses; more than 2^21 terms (take ``compose(…, method="pld")``).
+    """
+    if not epsilon >= 0:
+        raise UsageError(f"epsilon={epsilon}: must be a number ≥ 0")
+    if not losses:
+        raise UsageError("losses=[]: at least one release")
+    pure = _only_pairs(Counter(losses), "optimal")
+    loss, log_mass = _response(pure)
+    log_kept = sum(n * math.log1p(-one.delta) for one, n in pure.items())
+    return -math.expm1(log_kept) + math.exp(log_kept) * _hockey_stick(epsilon, loss, log_mass)
+
+
+def _only_pairs(counted: Counter[PrivacyLoss], method: str) -> Counter[Loss]:
+    for one in counted:
+        if not isinstance(one, Loss):
+            raise UsageError(f"losses={one}: method {method} takes Loss(ε, δ) only; take method pld")
+    return Counter({one: n for one, n in counted.items() if isinstance(one, Loss)})
+
+
+def _basic(pure: Counter[Loss], delta: float) -> float:
+    spent = math.fsum(n * one.delta for one, n in pure.items())
+    return math.fsum(n * one.epsilon for one, n in pure.items()) if spent <= delta else math.inf
+
+
+def _advanced(pure: Counter[Loss], delta: float) -> float:
+    left = delta - math.fsum(n * one.delta for one, n in pure.items())
+    if left <= 0:
+        return math.inf
+    if max(one.epsilon for one in pure) > 700:
+        return math.inf
+    mean = math.fsum(n * one.epsilon * math.expm1(one.epsilon) for one, n in pure.items())
+    squares = math.fsum(n * one.epsilon**2 for one, n in pure.items())
+    return mean + math.sqrt(-2 * math.log(left) * squares)
+
+
+def _atoms(pure: Counter[Loss]) -> int:
+    return math.prod(n + 1 for n in _by_epsilon(pure).values())
+
+
+def _by_epsilon(pure: Counter[Loss]) -> Counter[float]:
+    together: Counter[float] = Counter()
+    for one, n in pure.items():
+        together[one.epsilon] += n
+    return together
+
+
+def _response(pure: Counter[Loss]) -> tuple[Array, Array]:
+    """Losses of all the randomised responses together, and the logarithms of their probabilities; only losses above 0."""
+    if _atoms(pure) > _ATOMS:
+        raise UsageError(f"losses: {_atoms(pure):.2g} different outcomes, at most {_ATOMS}; take method pld")
+    loss, log_mass = np.zeros(1), np.zeros(1)
+    for epsilon, n in _by_epsilon(pure).items():
+        lies = np.arange(n + 1, dtype=np.float64)
+        choose = scipy.special.gammaln(n + 1) - scipy.special.gammaln(lies + 1) - scipy.special.gammaln(n - lies + 1)
+        # P(truth) = 1/(1 + e^−ε), P(lie) = e^−ε·P(truth)
+        own = choose - n * math.log1p(math.exp(-epsilon)) - lies * epsilon
+        loss = np.add.outer(loss, (n - 2 * lies) * epsilon).ravel()
+        log_mass = np.add.outer(log_mass, own).ravel()
+    above = loss > 0
+    return loss[above], log_mass[above]
+
+
+def _hockey_stick(epsilon: float, loss: Array, log_mass: Array) -> float:
+    counts = loss > epsilon
+    return min(1.0, math.fsum(np.exp(log_mass[counts]) * -np.expm1(epsilon - loss[counts])))
+
+
+def _optimal(pure: Counter[Loss], delta: float) -> float:
+    log_kept = sum(n * math.log1p(-one.delta) for one, n in pure.items())
+    if log_kept < 0 and -math.expm1(log_kept) > delta:
+        return _basic(pure, delta)  # infinite, but where the two differ by rounding alone
+    # 1 − Π(1 − δᵢ)(1 − h) ≤ δ asks h ≤ 1 − (1 − δ)/Π(1 − δᵢ), rounded down throughout
+    left = -math.expm1(math.log1p(-delta) * (1 - 1e-15) - log_kept * (1 + 1e-15))
+    left /= 1 + _SUM + 1e-15 * math.fsum(math.lgamma(n + 1) for n in _by_epsilon(pure).values())
+    top = math.fsum(n * one.epsilon for one, n in pure.items())
+    if left < _SMALLEST or math.isinf(top):
+        return top
+    loss, log_mass = _response(pure)
+
+    def beyond(share: float) -> float:
+        return _hockey_stick(share * top, loss, log_mass) - left
+
+    if beyond(0.0) <= 0:
+        return 0.0
+    if beyond(1.0) > 0:  # a loss that rounding put above the sum
+        return top
+    return min(top, top * (bisect(beyond, 0.0, 1.0) + _ROOT))
+
+
+def _scale(one: PrivacyLoss) -> float:
+    """The loss of one release on the whole, in nats."""
+    if isinstance(one, Loss):
+        return one.epsilon
+    return one.sensitivity / (one.scale if isinstance(one, LaplaceLoss) else one.sigma)
+
+
+def _dividing(epsilon: float, step: float) -> float:
+    """A step near ``step`` of which ε is a whole multiple in floating point, so that ±ε need no rounding up."""
+    cells = max(1, round(epsilon / step))
+    while epsilon / (epsilon / cells) != cells:
+        cells += 1  # powers of two always end this
+    return epsilon / cells
+
+
+def _numerical(counted: Counter[PrivacyLoss], delta: float, discretization: float | None) -> float:
+    lost = _FOURIER * sum(counted.values())
+    if delta < 2 * lost:
+        raise UsageError(f"delta={delta}: method pld needs at least {2 * lost:.1e} here; take method optimal or basic")
+    common, distribution = pld_modules("method=pld", "common", "privacy_loss_distribution")
+    scales = {one: _scale(one) for one in counted}
+    # all but 1e-15 of the composed loss lies within this of 0; the library's arrays are that long
+    reach = sum(n * scales[one] * min(1.0, scales[one]) + 9 * math.sqrt(n) * scales[one] for one, n in counted.items())
+    step = max(min(scales.values()) / 200, 2 * reach / _CELLS) if discretization is None else discretization
+    positive(discretization=step)
+    if all(isinstance(one, Loss) for one in counted) and len(set(scales.values())) == 1:
+        step = _dividing(next(iter(scales.values())), step)
+    if 2 * reach / step > 2 * _CELLS or max(scales.values()) / step > _CELLS:
+        raise UsageError(f"discretization={step:.3g}: more than {_CELLS} cells; take a coarser grid")
+    parts = []
+    for one, n in counted.items():
+        if isinstance(one, Loss):
+            single = distribution.from_privacy_parameters(
+                common.DifferentialPrivacyParameters(one.epsilon, one.delta), value_discretization_interval=step
+            )
+        elif isinstance(one, LaplaceLoss):
+            single = distribution.from_laplace_mechanism(
+                one.scale, sensitivity=one.sensitivity, value_discretization_interval=step
+            )
+        else:
+            # n Gaussians are one (Dong, Roth and Su 2022): no grid is needed between them
+            single = distribution.from_gaussian_mechanism(
+                one.sigma / math.sqrt(n), sensitivity=one.sensitivity, value_discretization_interval=step
+            )
+        parts.append(single if isinstance(one, GaussianLoss) else single.self_compose(n))
+    found = float(reduce(lambda a, b: a.compose(b), parts).get_epsilon_for_delta(delta - lost))
+    pairs = Counter({one: n for one, n in counted.items() if isinstance(one, Loss)})
+    plain = _basic(pairs, delta) if len(pairs) == len(counted) else math.inf
+    return max(0.0, min(found, plain))

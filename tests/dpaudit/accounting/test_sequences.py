@@ -1,0 +1,234 @@
+"""Composition against all outcomes of randomised response, listed one by one in fractions or decimals."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import sys
+from fractions import Fraction
+
+import mpmath
+import pytest
+
+from dpaudit.accounting import gaussian_epsilon
+from dpaudit.accounting.losses import GaussianLoss, LaplaceLoss, Loss
+from dpaudit.accounting.mechanisms import laplace_epsilon
+from dpaudit.accounting.sequences import compose, optimal_delta
+from dpaudit.errors import MissingExtraError, UsageError
+
+
+def _listed_delta(epsilon, losses):
+    """δ(ε) of the worst mechanisms: every outcome of every one, 40 digits. Leaks are outcomes of their own."""
+    with mpmath.workdps(40):
+        pairs = []
+        for one in losses:
+            e, kept = mpmath.exp(mpmath.mpf(one.epsilon)), 1 - mpmath.mpf(one.delta)
+            leak = mpmath.mpf(one.delta)
+            pairs.append(
+                ((leak, 0), (kept * e / (1 + e), kept / (1 + e)), (kept / (1 + e), kept * e / (1 + e)), (0, leak))
+            )
+        total = mpmath.mpf(0)
+        for outcome in itertools.product(*pairs):
+            p, q = mpmath.mpf(1), mpmath.mpf(1)
+            for one, other in outcome:
+                p, q = p * one, q * other
+            total += max(mpmath.mpf(0), p - mpmath.exp(mpmath.mpf(epsilon)) * q)
+        return float(total)
+
+
+LISTS = [
+    [Loss(1.0)],
+    [Loss(0.3, 0.01)] * 4,
+    [Loss(2.0), Loss(0.5), Loss(0.5), Loss(0.1)],
+    [Loss(1.0, 1e-3), Loss(1.0), Loss(0.2, 1e-4), Loss(3.0, 1e-5)],
+]
+
+
+@pytest.mark.parametrize("losses", LISTS)
+def test_the_optimal_profile_is_the_listed_one(losses):
+    for epsilon in (0.0, 0.05, 0.4, 1.0, 2.2, 3.09, 9.0):
+        assert optimal_delta(epsilon, losses=losses) == pytest.approx(_listed_delta(epsilon, losses), abs=1e-14)
+
+
+@pytest.mark.parametrize("losses", LISTS)
+def test_the_optimal_epsilon_is_the_least_with_the_listed_delta(losses):
+    for delta in (0.02, 0.05, 0.2, 0.6):
+        epsilon = compose(losses, delta=delta, method="optimal")
+        if math.isinf(epsilon):
+            assert _listed_delta(1e3, losses) > delta
+            continue
+        assert _listed_delta(epsilon, losses) <= delta * (1 + 1e-9)
+        assert epsilon == 0 or _listed_delta(epsilon * (1 - 1e-6) - 1e-9, losses) > delta * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(("k", "epsilon", "delta"), [(5, 0.4, 0.0), (20, 0.1, 1e-4), (9, 1.5, 1e-6)])
+def test_the_points_of_kairouz_oh_and_viswanath(k, epsilon, delta):
+    """Theorem 3.3 as printed."""
+    for i in range(k // 2 + 1):
+        inner = (
+            sum(math.comb(k, j) * (math.exp((k - j) * epsilon) - math.exp((k - 2 * i + j) * epsilon)) for j in range(i))
+            / (1 + math.exp(epsilon)) ** k
+        )
+        printed = 1 - (1 - delta) ** k * (1 - inner)
+        assert optimal_delta((k - 2 * i) * epsilon, losses=[Loss(epsilon, delta)] * k) == pytest.approx(
+            printed, abs=1e-13
+        )
+
+
+def _binomial_delta(epsilon, k, local):
+    """δ(ε) of k randomised responses by the binomial law of the number of truths, in fractions of a rational e^ε."""
+    truth, factor = local / (1 + local), epsilon
+    lie = 1 - truth
+    total = Fraction(0)
+    for truths in range(k + 1):
+        p = truth**truths * lie ** (k - truths)
+        q = lie**truths * truth ** (k - truths)
+        total += math.comb(k, truths) * max(Fraction(0), p - factor * q)
+    return total
+
+
+@pytest.mark.parametrize(("ratio", "k"), [(Fraction(11, 10), 200), (Fraction(3, 1), 30), (Fraction(50, 1), 12)])
+@pytest.mark.parametrize("delta", [1e-8, 1e-3])
+def test_every_bound_holds_for_randomised_response_and_the_optimal_one_is_tight(ratio, k, delta):
+    pytest.importorskip("dp_accounting")
+    losses = [Loss(math.log(ratio))] * k
+    found = {m: compose(losses, delta=delta, method=m) for m in ("basic", "advanced", "optimal", "pld", "best")}
+    for name, epsilon in found.items():
+        factor = Fraction(math.exp(min(epsilon, 700.0)))  # beyond, δ = 0 whatever the ε
+        assert float(_binomial_delta(factor, k, ratio)) <= delta * (1 + 1e-6), name
+    assert found["optimal"] == found["best"] == pytest.approx(found["pld"], rel=1e-6)
+    assert found["optimal"] <= min(found["basic"], found["advanced"])
+    below = Fraction(math.exp(found["optimal"] * (1 - 1e-6)))
+    assert float(_binomial_delta(below, k, ratio)) > delta
+
+
+def _exact_delta(epsilon, k, local):
+    """The same with real local ε, in 60 digits: from the outcome just above ε on, downwards in probability."""
+    with mpmath.workdps(60):
+        e, s = mpmath.mpf(epsilon), mpmath.mpf(local)
+        lies = mpmath.ceil((k - e / s) / 2) - 1
+        if lies < 0:
+            return mpmath.mpf(0)
+        chosen = mpmath.loggamma(k + 1) - mpmath.loggamma(lies + 1) - mpmath.loggamma(k - lies + 1)
+        mass = mpmath.exp(chosen - k * mpmath.log1p(mpmath.exp(-s)) - lies * s)
+        total = mpmath.mpf(0)
+        while lies >= 0 and mass > total * mpmath.mpf(10) ** -25:
+            total += mass * (1 - mpmath.exp(e - (k - 2 * lies) * s))
+            mass *= lies / (k - lies + 1) * mpmath.exp(s)
+            lies -= 1
+        return total
+
+
+@pytest.mark.parametrize(
+    ("k", "local", "delta"),
+    [
+        (1, 1e-6, 1e-15),
+        (1, 0.01, 1e-15),
+        (2, 32.0, 1e-10),
+        (180, 4.0, 1e-6),
+        (180, 8.0, 1e-6),
+        (180, 32.0, 1e-10),
+        (3650, 4.0, 1e-12),
+        (3650, 8.0, 1e-10),
+        (3650, 100.0, 1e-10),
+        (20_000, 8.0, 0.1),
+        (100_000, 0.003, 1e-6),
+    ],
+)
+def test_the_optimal_epsilon_is_rounded_up_where_a_last_digit_decides(k, local, delta):
+    epsilon = compose([Loss(local)] * k, delta=delta, method="optimal")
+    assert _exact_delta(epsilon, k, local) <= delta
+    least = epsilon - 3e-14 * k * local
+    assert _exact_delta(least, k, local) > delta * (1 - 1e-8)
+
+
+@pytest.mark.parametrize("share", [1 + 1e-15, 1 + 1e-12, 1.01])
+@pytest.mark.parametrize(("k", "leak"), [(10, 1e-7), (100, 1e-9), (3, 0.1)])
+def test_what_is_left_of_delta_is_rounded_down(k, leak, share):
+    delta = k * leak * share
+    epsilon = compose([Loss(1.0, leak)] * k, delta=delta, method="optimal")
+    with mpmath.workdps(60):
+        assert 1 - (1 - mpmath.mpf(leak)) ** k * (1 - _exact_delta(epsilon, k, 1.0)) <= delta
+
+
+def test_the_sum_is_the_answer_where_delta_is_below_all_rounding():
+    generator = random.Random(1)
+    for _ in range(100):
+        losses = [Loss(generator.uniform(0.01, 5)) for _ in range(generator.randint(2, 6))]
+        total = math.fsum(one.epsilon for one in losses)
+        for delta in (1e-300, 1e-30, 1e-17):
+            assert compose(losses, delta=delta) == pytest.approx(total, rel=1e-13)
+    assert compose([Loss(1.0, 1e-5)], delta=1e-5, method="optimal") == 1.0
+    assert compose([Loss(1e308)] * 10, delta=0.1) == math.inf
+
+
+def test_the_grid_pays_for_its_rounding():
+    """The library's transforms alone give 2.3073 at δ = 1e-14, where 2.3245 is the least."""
+    pytest.importorskip("dp_accounting")
+    losses = [Loss(0.01)] * 1000
+    for delta in (2.1e-12, 1e-11, 1e-9, 1e-6):
+        grid = compose(losses, delta=delta, method="pld")
+        assert 1 <= grid / compose(losses, delta=delta, method="optimal") < 1.02
+    with pytest.raises(UsageError, match="at least 2"):
+        compose(losses, delta=1.9e-12, method="pld")
+
+
+def test_different_losses_on_a_grid_stay_above_the_optimal_bound():
+    pytest.importorskip("dp_accounting")
+    losses = [Loss(4.0)] * 6 + [Loss(1.0, 1e-9)] * 10 + [Loss(0.37)] * 8
+    optimal, grid = (compose(losses, delta=1e-6, method=m) for m in ("optimal", "pld"))
+    assert optimal * (1 - 1e-9) <= grid <= optimal * 1.01
+
+
+def test_one_epsilon_falls_on_the_grid_whatever_its_step():
+    pytest.importorskip("dp_accounting")
+    losses = [Loss(0.1)] * 100
+    found = compose(losses, delta=1e-6, method="pld", discretization=0.0007)
+    assert found == pytest.approx(compose(losses, delta=1e-6, method="optimal"), rel=1e-8)
+
+
+def test_noise_composes_by_its_own_profile():
+    pytest.importorskip("dp_accounting")
+    exact = gaussian_epsilon(1e-6, sigma=3 / math.sqrt(10))
+    assert exact <= compose([GaussianLoss(3.0)] * 10, delta=1e-6, method="pld") <= exact * 1.001
+    one = laplace_epsilon(0.01, scale=3.0)
+    assert one <= compose([LaplaceLoss(3.0)], delta=0.01, method="pld") <= one * 1.001
+    both = compose([GaussianLoss(3.0), LaplaceLoss(3.0)], delta=0.01, method="pld")
+    assert max(one, gaussian_epsilon(0.01, sigma=3.0)) < both < one + gaussian_epsilon(0.01, sigma=3.0) + 0.1
+
+
+def test_what_cannot_be_had_is_infinite_or_refused():
+    leaky = [Loss(1.0, 1e-4)] * 20
+    for method in ("basic", "advanced", "optimal", "best"):
+        assert compose(leaky, delta=1e-3, method=method) == math.inf
+    assert compose([Loss(1.0)] * 3, delta=0.0, method="optimal") == 3.0
+    assert compose([Loss(1.0)] * 3, delta=0.0, method="advanced") == math.inf
+    many = [Loss(1 + i / 1000) for i in range(30)]
+    assert compose(many, delta=1e-6) < math.inf
+    for call in (
+        lambda: compose(many, delta=1e-6, method="optimal"),
+        lambda: compose([], delta=1e-6),
+        lambda: compose([Loss(1.0)], delta=1.0),
+        lambda: compose([Loss(1.0)], delta=math.nan),
+        lambda: compose([Loss(1.0)], delta=1e-6, method="rdp"),
+        lambda: compose([GaussianLoss(1.0)], delta=1e-6),
+        lambda: compose([Loss(1.0)], delta=0.0, method="pld"),
+        lambda: compose([Loss(1.0)], delta=1e-6, discretization=0.1),
+        lambda: compose([Loss(1.0)] * 9, delta=1e-6, method="pld", discretization=1e-9),
+        lambda: Loss(0.0),
+        lambda: Loss(1.0, 1.0),
+        lambda: GaussianLoss(math.inf),
+        lambda: optimal_delta(-1.0, losses=[Loss(1.0)]),
+    ):
+        with pytest.raises(UsageError):
+            call()
+
+
+def test_without_the_library_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    monkeypatch.setitem(sys.modules, "dp_accounting.pld", None)
+    for name in ("common", "privacy_loss_distribution"):
+        monkeypatch.setitem(sys.modules, f"dp_accounting.pld.{name}", None)
+    with pytest.raises(MissingExtraError, match=r"dpaudit\[accounting\]"):
+        compose([Loss(1.0)], delta=1e-6, method="pld")
