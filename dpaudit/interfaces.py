@@ -21,8 +21,10 @@ __all__ = [
     "Attack",
     "Block",
     "ClosedSampler",
+    "GameAttack",
     "Host",
     "LearningAttack",
+    "LocalMechanism",
     "Mechanism",
     "Mitigation",
     "NoiseSource",
@@ -33,6 +35,7 @@ __all__ = [
     "SearchingTest",
     "StartedSampler",
     "Stream",
+    "SubmissionPolicy",
     "SupportAttack",
     "Test",
     "TimedMechanism",
@@ -197,6 +200,50 @@ class ProbingAttack(Protocol):
 
     def pairs(self) -> Sequence[tuple[str, npt.NDArray[np.float64], npt.NDArray[np.float64]]]:
         """Pairs of neighbouring values (m,) with a few words on what each probes."""
+
+
+@runtime_checkable
+class GameAttack(Protocol):
+    """Plays a game of its own: people who submit what their devices privatised, and an adversary who sees that alone."""
+
+    def play(self, users: int, *, stream: Stream) -> Mapping[str, Any]:
+        """Let ``users`` people play; JSON-ready results. The same stream gives the same game."""
+
+
+@runtime_checkable
+class LocalMechanism(Protocol):
+    """Privatises objects, whole numbers from 0, on their owners' devices: one report of each."""
+
+    @property
+    def epsilon(self) -> float:
+        """The exact ε of one report: the largest log ratio of its probabilities between two objects."""
+
+    def privatize(self, objects: npt.NDArray[np.int64], *, stream: Stream) -> Any:
+        """A report of each object (n,), independent of each other: one of the shapes in ``dpaudit.local.reports``."""
+
+    def log_likelihood(self, reports: Any, objects: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """The logarithm of P(report | object), shape (n, u), up to a constant of each report."""
+
+
+@runtime_checkable
+class SubmissionPolicy(Protocol):
+    """What a device does between its owner's objects and what it submits: all of them, a few, the same again, unlinkably."""
+
+    trusts: str
+    """Who must be trusted for what, in a line."""
+    linked: bool
+    """Whether the server can tell which submissions are one person's."""
+
+    def submit(
+        self, objects: npt.NDArray[np.int64], mechanism: LocalMechanism, *, stream: Stream
+    ) -> tuple[Any, npt.NDArray[np.int64]]:
+        """Submissions of everybody's ``objects`` (users, n), in the order of time: reports, and whose row each is.
+
+        Where not ``linked`` the reports' order says nothing, and the second array is for the experiment alone.
+        """
+
+    def epsilon(self, mechanism: LocalMechanism, *, objects: int, users: int, delta: float) -> float:
+        """An upper bound on one person's ε at ``delta`` towards the server, for so many objects of each of so many users."""
 
 
 @runtime_checkable

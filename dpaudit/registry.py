@@ -1,8 +1,7 @@
 """Plug-ins by name, through entry points: ours come through the same door as anyone's.
 
-Groups are ``dpaudit.sources``, ``dpaudit.samplers``, ``dpaudit.hosts``, ``dpaudit.attacks``, ``dpaudit.mitigations``,
-``dpaudit.tests``, ``dpaudit.services`` and ``dpaudit.transcripts``. Listing imports nothing; a plug-in is imported when it
-is loaded; two distributions with one name are refused, never silently preferred.
+Groups are ``dpaudit.`` and one of ``KINDS``. Listing imports nothing; a plug-in is imported when it is loaded; two
+distributions with one name are refused, never silently preferred.
 """
 
 from __future__ import annotations
@@ -20,11 +19,22 @@ from dpaudit.types import PluginOrigin, Reference
 
 __all__ = ["KINDS", "Plugin", "create", "load", "missing_extra", "nearest", "plugin", "plugins"]
 
-KINDS = ("sources", "samplers", "hosts", "attacks", "mitigations", "tests", "services", "transcripts")
+KINDS = (
+    "sources",
+    "samplers",
+    "hosts",
+    "local",
+    "attacks",
+    "mitigations",
+    "submissions",
+    "tests",
+    "services",
+    "transcripts",
+)
 
 _EXTRAS = {
     "torch": "torch",
-    "numba": "torch",
+    "numba": "local",
     "dp_accounting": "accounting",
     "fpylll": "lattice",
     "pyarrow": "parquet",
@@ -146,7 +156,8 @@ def create(kind: str, reference: Reference | str, *args: Any) -> Any:
     factory = load(kind, ref.name)
     what = f"{kind.removesuffix('s')} {ref.name}"
     parameters = inspect.signature(factory).parameters.values()
-    options = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+    named = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD][len(args) :]
+    options = named + [p for p in parameters if p.kind is p.KEYWORD_ONLY]
     names = [p.name for p in options]
     if not any(p.kind is p.VAR_KEYWORD for p in parameters):
         for given, value in ref.options.items():

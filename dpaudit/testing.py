@@ -23,9 +23,11 @@ from dpaudit.interfaces import (
     ClosedSampler,
     Host,
     LearningAttack,
+    LocalMechanism,
     Mitigation,
     NoiseSource,
     ReleasingSource,
+    SubmissionPolicy,
     SupportAttack,
     Test,
 )
@@ -40,9 +42,11 @@ __all__ = [
     "check_closed_sampler",
     "check_host",
     "check_learning_attack",
+    "check_local_mechanism",
     "check_mitigation",
     "check_noise_source",
     "check_releasing_source",
+    "check_submission_policy",
     "check_support_attack",
     "check_test",
 ]
@@ -191,6 +195,75 @@ def check_learning_attack(
     _require(scores.shape == (len(second),), f"the statistic has shape {scores.shape}, wanted ({len(second)},)")
     _require(not np.isnan(scores).any(), "the statistic is not a number somewhere")
     _require(np.allclose(scores[3:5], statistic(second[3:5])), "a release's statistic depends on the other releases")
+
+
+def check_local_mechanism(mechanism: LocalMechanism, *, universe: int) -> None:
+    """Reports by stream, likelihoods that fit what is sampled, and no two objects further apart in a report than ``epsilon``.
+
+    20,000 reports of two objects, each with the posterior that ``log_likelihood`` gives it: how often the first object is
+    right must agree with the mean posterior, overall and weighted with posterior − ½ (sums of mean 0; 6 standard deviations).
+    Not checked: that ``epsilon`` is the smallest such number, which takes all possible reports.
+    """
+    _require(isinstance(mechanism, LocalMechanism), f"{mechanism!r} lacks a member of LocalMechanism")
+    _require(mechanism.epsilon > 0, f"epsilon is {mechanism.epsilon}")
+    stream = KeyedStream.from_seed("conformance")
+    objects = np.arange(64, dtype=np.int64) % universe
+    every = np.arange(universe, dtype=np.int64)
+    one = mechanism.privatize(objects, stream=stream.child(1))
+    _require(len(one) == len(objects), f"{len(one)} reports of {len(objects)} objects")
+    again, other = (
+        mechanism.log_likelihood(mechanism.privatize(objects, stream=stream.child(i)), every) for i in (1, 2)
+    )
+    seen = mechanism.log_likelihood(one, every)
+    _require(seen.shape == (len(objects), universe), f"likelihoods have shape {seen.shape}, wanted (64, {universe})")
+    _require(np.array_equal(seen, again), "the same stream gave other reports")
+    _require(math.isinf(mechanism.epsilon) or not np.array_equal(seen, other), "another stream gave the same reports")
+    apart = float((seen.max(axis=1) - seen.min(axis=1)).max())
+    _require(apart <= mechanism.epsilon * (1 + 1e-9), f"two objects are {apart:.6g} apart, above epsilon")
+    picked = stream.child(3).numpy().integers(0, 2, 20_000)
+    pair = np.array([0, universe - 1], dtype=np.int64)
+    logs = mechanism.log_likelihood(mechanism.privatize(pair[picked], stream=stream.child(4)), pair)
+    posterior = 1 / (1 + np.exp(np.clip(logs[:, 1] - logs[:, 0], -700, 700)))
+    for weight in (np.ones(len(picked)), posterior - 0.5):
+        surprise = ((picked == 0) - posterior) * weight
+        spread = math.sqrt(float((posterior * (1 - posterior) * weight**2).sum())) + 1e-6
+        _require(abs(float(surprise.sum())) < 6 * spread, "log_likelihood does not fit the reports that are sampled")
+
+
+def check_submission_policy(policy: SubmissionPolicy, mechanism: LocalMechanism, *, universe: int) -> None:
+    """Reports that belong to somebody, by stream, and an ε that does not fall with more objects or with a smaller δ.
+
+    Where they are not ``linked``, other streams must put them in other orders. Not checked: that ε holds, nor that an order
+    says nothing.
+    """
+    _require(isinstance(policy, SubmissionPolicy), f"{policy!r} lacks a member of SubmissionPolicy")
+    _require(bool(policy.trusts), "trusts is empty")
+    _require(isinstance(policy.linked, bool), f"linked is {policy.linked!r}, wanted True or False")
+    stream = KeyedStream.from_seed("conformance")
+    objects = stream.child(0).numpy().integers(0, universe, (30, 8))
+    before = objects.copy()
+    reports, owners = policy.submit(objects, mechanism, stream=stream.child(1))
+    again, same = policy.submit(objects, mechanism, stream=stream.child(1))
+    every = np.arange(universe, dtype=np.int64)
+    _require(np.array_equal(objects, before), "objects were changed in place")
+    _require(
+        len(reports) == len(owners) <= objects.size,
+        f"{len(reports)} reports, {len(owners)} owners, {objects.size} objects",
+    )
+    _require(bool(((owners >= 0) & (owners < len(objects))).all()), "an owner is nobody")
+    repeated = np.array_equal(mechanism.log_likelihood(reports, every), mechanism.log_likelihood(again, every))
+    _require(repeated and np.array_equal(owners, same), "the same stream gave other submissions")
+    elsewhere = policy.submit(objects, mechanism, stream=stream.child(2))[1]
+    _require(policy.linked or not np.array_equal(owners, elsewhere), "another stream gave the same order of owners")
+    spent = [policy.epsilon(mechanism, objects=n, users=1000, delta=1e-6) for n in (1, 2, 8, 64)]
+    _require(
+        0 <= spent[0] <= mechanism.epsilon * (1 + 1e-9) and spent == sorted(spent),
+        f"ε of 1, 2, 8, 64 objects is {spent}",
+    )
+    _require(
+        policy.epsilon(mechanism, objects=8, users=1000, delta=0.0) >= spent[2] * (1 - 1e-9),
+        "δ = 0 costs less than δ > 0",
+    )
 
 
 def check_closed_sampler(sampler: ClosedSampler, *, dim: int = 8) -> None:

@@ -1,0 +1,72 @@
+"""What every local mechanism and server refuses: objects, whole numbers, ε, and servers of another mechanism."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import UsageError
+
+__all__ = ["check_merge", "check_objects", "privacy_number", "whole_number"]
+
+
+def check_objects(objects: Any, universe: int, *, name: str = "objects") -> npt.NDArray[np.integer[Any]]:
+    """``objects`` (n,) as they are, whole numbers 0 … ``universe`` − 1 of any integer type.
+
+    Raises:
+        UsageError: no one-dimensional array of integers, or a value outside.
+
+    >>> check_objects([0, 2], 3).tolist()
+    [0, 2]
+    """
+    array = np.asarray(objects)
+    if array.size == 0 and array.ndim == 1:
+        return array.astype(np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise UsageError(
+            f"{name} of shape {array.shape} and type {array.dtype}: one axis of whole numbers; number the objects from 0"
+        )
+    low, high = int(array.min()), int(array.max())
+    if low < 0 or high >= universe:
+        raise UsageError(f"{name}={low if low < 0 else high}: must lie in 0 … {universe - 1}; drop what has no number")
+    return array
+
+
+def whole_number(name: str, value: Any, least: int, most: int | None = None, *, hint: str = "") -> int:
+    """``value`` as an int, a whole number (of Python or numpy) from ``least`` to ``most``.
+
+    Raises:
+        UsageError: it is none; the message ends in the ``hint``.
+
+    >>> whole_number("bits", np.int64(8), 1)
+    8
+    """
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole or not least <= value <= (value if most is None else most):
+        limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise UsageError(f"{name}={value}: a whole number {limits}{hint}")
+    return int(value)
+
+
+def privacy_number(name: str, value: Any, largest: float) -> float:
+    """``value`` as a float, an ε or a parameter like it, above 0 and at most ``largest``.
+
+    Raises:
+        UsageError: it is no such number.
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) <= largest:
+        raise UsageError(
+            f"{name}={value}: a number above 0 and at most {largest:g}; for no privacy at all take identity"
+        )
+    return float(value)
+
+
+def check_merge(server: Any, other: Any) -> None:
+    """Refuse (``UsageError``) to add to a ``server`` itself, or another kind of server, or one of another mechanism."""
+    if other is server or not isinstance(other, type(server)) or other.mechanism != server.mechanism:
+        raise UsageError(
+            "other: needs another server of an equal mechanism (ε, sizes, hash family); estimate each by itself"
+        )

@@ -1,0 +1,207 @@
+"""New words from two sketches a record, the device's side: the word, and one of its fragments with a puzzle piece."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import UsageError
+from dpaudit.interfaces import Stream
+from dpaudit.local.biased_bits import biased_bits
+from dpaudit.local.count_median_sketch import CountMedianSketch
+from dpaudit.local.hashing import RandomHashes
+from dpaudit.local.inputs import check_objects, whole_number
+from dpaudit.local.reports import Reports, SketchReports
+from dpaudit.local.words import Words
+from dpaudit.randomness import KeyedStream
+
+__all__ = ["ENGLISH", "FragmentReports", "SequenceFragments"]
+
+ENGLISH = "abcdefghijklmnopqrstuvwxyz'"
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentReports(Reports):
+    """Records: one hash function's index for both sketches, which fragment it is, and the two vectors, packed."""
+
+    function: npt.NDArray[np.uint32]
+    """Shape (n,)."""
+    position: npt.NDArray[np.uint8]
+    """Shape (n,): the fragment's number from 0, in the clear."""
+    sequence: npt.NDArray[np.uint8]
+    """Shape (n, m / 8): the sketch of the whole word, bit i in byte i // 8 at 1 << i % 8."""
+    fragment: npt.NDArray[np.uint8]
+    """Shape (n, m / 8): the sketch of the fragment and the word's puzzle piece."""
+
+
+class SequenceFragments:
+    """``SequenceDiscoveryWithPuzzlePiece``: sketches of a word, and of a random fragment joined with a hash of the word.
+
+    A record of a word w is (j, l, A, B): a hash function j and a fragment l, both uniform, the Count Median Sketch vector A
+    of w under j, and the vector B of (puzzle piece of w, l-th fragment of w) under j, each with coins of its own. The puzzle
+    piece is a public hash of w with few values: it tells the server which frequent fragments belong together.
+
+    Documented (Tang et al. 2017, Figures 1, 5, 6 and 11): two vectors and one index to a record, FragmentWidth 2,
+    FragmentCount 5, puzzleCount 256, sequenceM and fragmentM 32,768, sequenceK and fragmentK 285, sequenceFragmentBias 0.5,
+    and a column ZFRAGMENTPOSITION. In US 9,594,741, claims 2 to 5: a client makes a private sketch of n-grams of two
+    characters in their order, and stores with it the n-gram's position and a hash of the term.
+
+    Our reading: that the piece is sketched with the fragment (Apple's "Learning with Privacy at Scale", 2017, has that of
+    its later CMS); that the position goes in the clear; that one PrivacyParameter serves both vectors; that words are filled
+    up with blanks to FragmentWidth·FragmentCount letters and longer ones are not sent. What sequenceFragmentBias is,
+    nobody has said; a share of ``epsilon`` for the word's vector would fit (:meth:`split`). Letters are numbers here and
+    the hash families are ours; Apple's are SHA-256 of the text.
+
+    Formal guarantee: :attr:`epsilon`, the sum of the two vectors' ε, is the exact ε of one record: j and l do not depend on
+    the word, and given them A and B are independent, each with a likelihood ratio up to e^ε of its own (see
+    :class:`~dpaudit.local.count_median_sketch.CountMedianSketch`). Two words that differ in both positions under some j and l
+    attain the product. With one PrivacyParameter p that is 4p: 8 for the 2 of macOS 10.12.3, whose files say ``epsilon`` 4.
+    Not claimed: secrecy from who can predict the stream's generators: it simulates devices.
+
+    >>> from dpaudit.randomness import KeyedStream
+    >>> device = SequenceFragments(2.0, m=256, functions=16)
+    >>> words = device.words.encode(["puzzle", "piece"])
+    >>> len(device.privatize(words, stream=KeyedStream.from_seed(1))), device.epsilon
+    (2, 8.0)
+    """
+
+    def __init__(
+        self,
+        privacy_parameter: float = 2.0,
+        *,
+        fragment_parameter: float | None = None,
+        letters: str = ENGLISH,
+        fragment_width: int = 2,
+        fragment_count: int = 5,
+        puzzle_count: int = 256,
+        m: int = 32768,
+        functions: int = 285,
+        seed: int = 0,
+    ) -> None:
+        """Coins of bias 1/(e^p + 1), p = ``privacy_parameter`` for the word and, unless told, for the fragment too.
+
+        ``functions`` hash functions to ``m`` positions, for words and (others) for fragments, and the puzzle pieces' hash,
+        all under ``seed``.
+
+        Raises:
+            UsageError: a parameter of either sketch out of range; a width, count or puzzle count below 1 (2 pieces at
+                least); letters, or a length of words, that :class:`Words` refuses.
+        """
+        fragment_width = whole_number("fragment_width", fragment_width, 1)
+        fragment_count = whole_number("fragment_count", fragment_count, 1)
+        puzzle_count = whole_number("puzzle_count", puzzle_count, 2)
+        self.words = Words(letters, length=fragment_width * fragment_count)
+        self.fragment_width, self.fragment_count, self.puzzle_count = fragment_width, fragment_count, puzzle_count
+        stream = KeyedStream.from_seed(seed).child("sequence-fragments")
+
+        def sketch(name: str, parameter: float) -> CountMedianSketch:
+            return CountMedianSketch(parameter, hashes=RandomHashes(functions, m, stream=stream.child(name)))
+
+        self.sequence = sketch("sequence", privacy_parameter)
+        self.fragment = sketch("fragment", privacy_parameter if fragment_parameter is None else fragment_parameter)
+        self._pieces = RandomHashes(1, puzzle_count, stream=stream.child("pieces"))
+
+    @staticmethod
+    def split(epsilon: float, *, bias: float = 0.5) -> tuple[float, float]:
+        """``privacy_parameter`` and ``fragment_parameter`` of records of ε in all, ``bias`` of it for the word's vector.
+
+        Raises:
+            UsageError: ε not above 0, or a share outside (0, 1).
+
+        >>> SequenceFragments.split(4.0)
+        (1.0, 1.0)
+        """
+        if not epsilon > 0 or not 0 < bias < 1:
+            raise UsageError(
+                f"epsilon={epsilon}, bias={bias}: ε above 0, and the word's share strictly between 0 and 1"
+            )
+        return epsilon * bias / 2, epsilon * (1 - bias) / 2
+
+    @property
+    def epsilon(self) -> float:
+        """The exact ε of one record."""
+        return self.sequence.epsilon + self.fragment.epsilon
+
+    def _law(self) -> tuple[object, ...]:
+        sizes = self.words.letters, self.fragment_width, self.fragment_count, self.puzzle_count
+        return *sizes, self.sequence, self.fragment, self._pieces
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SequenceFragments) and self._law() == other._law()
+
+    def __hash__(self) -> int:
+        return hash(self._law())
+
+    @property
+    def tokens(self) -> int:
+        """How many pairs of a puzzle piece and a fragment there are."""
+        return self.puzzle_count * int(self.words.base**self.fragment_width)
+
+    def pieces(self, objects: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The puzzle pieces (n,) of words (n,): 0 … ``puzzle_count`` − 1."""
+        return np.asarray(self._pieces.positions(objects, 0), np.int64)
+
+    def token(self, objects: npt.NDArray[np.int64], position: int) -> npt.NDArray[np.int64]:
+        """What the second sketch is of, (n,): puzzle piece·base^width + fragment."""
+        fragments = self.words.fragments(objects, position, width=self.fragment_width)
+        return np.asarray(self.pieces(objects) * self.words.base**self.fragment_width + fragments, np.int64)
+
+    def privatize(self, objects: npt.NDArray[np.int64], *, stream: Stream) -> FragmentReports:
+        """A record of each word (n,), by number (``words.encode``); the same stream gives the same.
+
+        Raises:
+            UsageError: numbers that are none of :attr:`words`'.
+        """
+        objects = check_objects(objects, self.words.universe).astype(np.int64, copy=False)
+        generator = stream.child("indices").numpy()
+        functions = generator.integers(0, self.sequence.functions, len(objects), dtype=np.uint32)
+        positions = generator.integers(0, self.fragment_count, len(objects), dtype=np.uint8)
+        tokens = np.empty_like(objects)
+        for position in range(self.fragment_count):
+            rows = positions == position
+            tokens[rows] = self.token(objects[rows], position)
+        return FragmentReports(
+            functions,
+            positions,
+            _vectors(self.sequence, objects, functions, stream=stream.child("sequence")),
+            _vectors(self.fragment, tokens, functions, stream=stream.child("fragment")),
+        )
+
+    def parts(self, reports: FragmentReports) -> tuple[SketchReports, list[SketchReports]]:
+        """The words' sketches, and the fragments' by position, as reports of :attr:`sequence` and :attr:`fragment`.
+
+        Raises:
+            UsageError: not records of this mechanism.
+        """
+        if len(check_objects(reports.position, self.fragment_count, name="position")) != len(reports):
+            raise UsageError(f"position={len(reports.position)}: one for each of {len(reports)} records")
+        every = SketchReports(reports.function, reports.fragment)
+        whole = SketchReports(reports.function, reports.sequence)
+        self.sequence.check(whole)
+        self.fragment.check(every)
+        return whole, [every[reports.position == position] for position in range(self.fragment_count)]
+
+    def log_likelihood(self, reports: FragmentReports, objects: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """Log-likelihoods: ln P(record | word) up to a constant of each record, shape (n, u).
+
+        Raises:
+            UsageError: not records of this mechanism, or numbers that are none of :attr:`words`'.
+        """
+        objects = check_objects(objects, self.words.universe).astype(np.int64, copy=False)
+        whole, fragments = self.parts(reports)
+        out = self.sequence.log_likelihood(whole, objects)
+        for position, part in enumerate(fragments):
+            rows = reports.position == position
+            out[rows] += self.fragment.log_likelihood(part, self.token(objects, position))
+        return out
+
+
+def _vectors(
+    sketch: CountMedianSketch, objects: npt.NDArray[np.int64], functions: npt.NDArray[np.uint32], *, stream: Stream
+) -> npt.NDArray[np.uint8]:
+    bits = biased_bits(len(objects), sketch.m, words=sketch.flip_words, stream=stream)
+    places = sketch.hashes.each(objects, functions)
+    bits[np.arange(len(objects)), places >> 3] ^= np.uint8(1) << (places & 7).astype(np.uint8)
+    return bits

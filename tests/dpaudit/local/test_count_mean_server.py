@@ -1,0 +1,156 @@
+"""The Count Mean Sketch's server: exact counts, Apple's estimate word by word, and errors as large as stated."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from dpaudit.errors import UsageError
+from dpaudit.local import count_mean_server
+from dpaudit.local.count_mean_server import CountMeanServer
+from dpaudit.local.count_mean_sketch import CountMeanSketch
+from dpaudit.local.hadamard_server import HadamardServer
+from dpaudit.local.hadamard_sketch import HadamardSketch
+from dpaudit.local.reports import SketchReports
+from dpaudit.randomness import KeyedStream
+
+
+def filled(m, functions=5, n=3000, epsilon=2.0):
+    sketch = CountMeanSketch(epsilon, m=m, functions=functions)
+    reports = sketch.privatize(np.arange(n) % 7, stream=KeyedStream.from_seed(m))
+    server = CountMeanServer(sketch)
+    server.add(reports)
+    return sketch, reports, server
+
+
+@pytest.mark.parametrize("m", [8, 40, 64, 200, 1024])
+def test_counts_are_those_of_unpacked_bits(m):
+    sketch, reports, server = filled(m)
+    ones = np.zeros((5, m), np.int64)
+    np.add.at(ones, reports.function, np.unpackbits(reports.bits, axis=1, bitorder="little")[:, :m])
+    assert (server.ones == ones).all()
+    assert (server.visits == np.bincount(reports.function, minlength=5)).all()
+    assert server.reports == len(reports)
+    parts = CountMeanServer(sketch)
+    parts.add(reports[2000:])
+    rest = CountMeanServer(sketch)
+    rest.add(reports[np.arange(2000)[::-1]])
+    parts.merge(rest)
+    assert (parts.ones == ones).all()
+    assert (parts.visits == server.visits).all()
+    assert rest.reports == 2000
+    other_order = CountMeanServer(sketch)
+    other_order.add(SketchReports(reports.function.astype(np.int64)[::-1], np.asfortranarray(reports.bits[::-1])))
+    assert (other_order.ones == ones).all()
+
+
+def test_estimates_are_apples_word_by_word():
+    """The paper's float algorithm: rows k·(c/2·v + 1/2·1) with v in ±1 added up, then m/(m−1)·(mean over rows − n/m)."""
+    sketch, reports, server = filled(40)
+    m, k, n = 40, 5, len(reports)
+    c = (math.exp(1.0) + 1) / (math.exp(1.0) - 1)
+    matrix = np.zeros((k, m))
+    signs = 2.0 * np.unpackbits(reports.bits, axis=1, bitorder="little")[:, :m] - 1
+    np.add.at(matrix, reports.function, k * (c / 2 * signs + 0.5))
+    objects = np.arange(20)
+    mean = np.mean([matrix[j, sketch.hashes.positions(objects, j)] for j in range(k)], axis=0)
+    expected = m / (m - 1) * (mean - n / m)
+    assert np.allclose(server.estimate(objects), expected, rtol=1e-10, atol=1e-7)
+    assert server.estimate(np.zeros(0, np.int64)).shape == (0,)
+
+
+def test_many_objects_in_parts_are_the_same_as_few(monkeypatch):
+    server = filled(64)[2]
+    objects = np.arange(1000)
+    whole = server.estimate(objects)
+    monkeypatch.setattr("dpaudit.local.sketch_sums._OBJECTS", 64)
+    assert (server.estimate(objects) == whole).all()
+
+
+@pytest.mark.parametrize(("start", "before", "after"), [(2**16 - 2, "u2", "u4"), (2**32 - 2, "u4", "u8")])
+def test_counts_grow_before_they_overflow(start, before, after):
+    sketch, reports, small = filled(8, functions=2, n=40)
+    ones = np.full((2, 8), start, before)
+    server = CountMeanServer.of_counts(sketch, ones, np.full(2, start, np.int64))
+    server.add(reports[:1])
+    assert server.ones.dtype == before
+    server.add(reports[1:])
+    assert server.ones.dtype == after
+    assert (server.ones == small.ones.astype(np.int64) + start).all()
+    other = CountMeanServer.of_counts(sketch, np.full((2, 8), start, before), np.full(2, start, np.int64))
+    other.merge(small)
+    assert (other.ones == server.ones).all()
+    assert small.ones.dtype == "u2"
+
+
+def test_what_is_refused():
+    sketch, reports, server = filled(40)
+    with pytest.raises(UsageError, match="other"):
+        server.merge(server)
+    with pytest.raises(UsageError, match="other"):
+        server.merge(filled(40, epsilon=2.5)[2])
+    with pytest.raises(UsageError, match="other"):
+        server.merge(CountMeanServer(CountMeanSketch(2.0, m=40, functions=5, seed=1)))
+    with pytest.raises(UsageError, match="bits="):
+        server.add(filled(64)[1])
+    with pytest.raises(UsageError, match="function="):
+        server.add(SketchReports(reports.function + 5, reports.bits))
+    assert server.reports == 3000
+    with pytest.raises(UsageError, match="more set bits"):
+        CountMeanServer.of_counts(sketch, np.ones((5, 40), np.uint16), np.zeros(5, np.int64))
+    with pytest.raises(UsageError, match="need"):
+        CountMeanServer.of_counts(sketch, np.ones((4, 40), np.uint16), np.zeros(5, np.int64))
+    with pytest.raises(ValueError, match="read-only"):
+        server.ones[0, 0] = 1
+    for counts in ([-1.0], [math.nan], [[1.0]], [3001]):
+        with pytest.raises(UsageError, match="counts="):
+            server.standard_error(np.array(counts))
+
+
+COUNTS = np.array([120, 0, 30, 5, 1, 44])
+
+
+def errors(kind, server, trials, *, m, functions, epsilon):
+    """Errors of the estimates (trials, u), each trial with its own three-wise family, and what the server states."""
+    objects = np.repeat(np.arange(COUNTS.size), COUNTS)
+    out = np.empty((trials, COUNTS.size))
+    for i in range(trials):
+        mechanism = kind(epsilon, m=m, functions=functions, hashes="three-wise", seed=i)
+        one = server(mechanism)
+        one.add(mechanism.privatize(objects, stream=KeyedStream.from_seed(i).child("trial")))
+        out[i] = one.estimate(np.arange(COUNTS.size)) - COUNTS
+    return out, one.standard_error(COUNTS)
+
+
+def error_p(out, stated):
+    """p-values of mean 0 and of the stated variance, both by the central limit theorem over trials."""
+    z = out / stated
+    n = len(z)
+    mean = scipy.stats.norm.sf(np.abs(z.mean(axis=0)) * math.sqrt(n)).min()
+    squares = (z**2).mean(axis=1)
+    return min(mean, scipy.stats.norm.sf(abs(squares.mean() - 1) / squares.std() * math.sqrt(n)))
+
+
+@pytest.mark.parametrize(("kind", "server"), [(CountMeanSketch, CountMeanServer), (HadamardSketch, HadamardServer)])
+@pytest.mark.parametrize(("m", "functions", "epsilon"), [(8, 2, 8.0), (8, 50, 8.0), (64, 50, 1.0)])
+def test_errors_are_as_large_as_stated(kind, server, m, functions, epsilon):
+    out, stated = errors(kind, server, 1500, m=m, functions=functions, epsilon=epsilon)
+    assert error_p(out, stated) > 1e-5
+    assert error_p(out, stated * 1.2) < 1e-9
+    if functions == 2:  # without the reports that collide together
+        pairs = COUNTS * (COUNTS - 1)
+        assert error_p(out, np.sqrt(stated**2 - (pairs.sum() - pairs) / functions / (m - 1))) < 1e-9
+
+
+def test_rare_objects_may_be_left_out_of_a_standard_error():
+    _, _, server = filled(64, functions=500)
+    counts = np.bincount(np.arange(3000) % 7)
+    assert np.allclose(server.standard_error(counts[:2]), server.standard_error(counts)[:2], rtol=0.05)
+
+
+def test_a_wrong_debiasing_is_caught(monkeypatch):
+    whole = count_mean_server.at_positions
+    monkeypatch.setattr(count_mean_server, "at_positions", lambda *a, **k: whole(*a, **k) * 1.05)
+    out, stated = errors(CountMeanSketch, CountMeanServer, 300, m=64, functions=50, epsilon=1.0)
+    assert error_p(out, stated) < 1e-9

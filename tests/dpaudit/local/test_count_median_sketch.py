@@ -1,0 +1,161 @@
+"""The exact ε from all reports of a tiny sketch, Apple's own bits, and what the medians estimate."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from dpaudit.errors import UsageError
+from dpaudit.local.count_mean_server import CountMeanServer
+from dpaudit.local.count_median_sketch import CountMedianServer, CountMedianSketch
+from dpaudit.local.hashing import Sha256Hashes
+from dpaudit.local.reports import SketchReports
+from dpaudit.randomness import KeyedStream
+from dpaudit.stats import binomial_two_sided
+from dpaudit.testing import check_local_mechanism
+
+
+def test_it_is_a_local_mechanism():
+    check_local_mechanism(CountMedianSketch(2.0, m=64, functions=16), universe=20)
+    check_local_mechanism(CountMedianSketch(), universe=8)
+
+
+def _law(position, parameter, m):
+    """P(vector) of Figure 16 taken literally: m coins of bias 1/(e^p + 1), then one bit exclusive-or'd with 1."""
+    bias = 1 / (math.exp(parameter) + 1)
+    law = dict.fromkeys(itertools.product((0, 1), repeat=m), 0.0)
+    for coins in law:
+        vector = list(coins)
+        vector[position] ^= 1
+        law_of_coins = math.prod(bias if coin else 1 - bias for coin in coins)
+        law[tuple(vector)] += law_of_coins
+    return law
+
+
+@pytest.mark.parametrize("parameter", [0.5, 1.0, 2.0])
+def test_one_vector_has_twice_the_privacy_parameter(parameter):
+    m = 8
+    laws = [_law(position, parameter, m) for position in range(m)]
+    largest = max(abs(math.log(p[v] / q[v])) for p, q in itertools.permutations(laws, 2) for v in p)
+    assert largest == pytest.approx(2 * parameter, rel=1e-12)
+    sketch = CountMedianSketch(parameter, m=m, functions=3)
+    assert sketch.epsilon == pytest.approx(2 * parameter, rel=1e-12)
+    assert sketch.flip == pytest.approx(1 / (1 + math.exp(parameter)), rel=1e-12)
+    assert sketch.privacy_parameter == parameter
+    # and log_likelihood is that law's, for every report
+    vectors = np.array(list(itertools.product((0, 1), repeat=m)), np.uint8)
+    packed = np.packbits(vectors, axis=1, bitorder="little")
+    objects = np.arange(6)
+    for function in range(3):
+        reports = SketchReports(np.full(len(packed), function, np.uint32), packed)
+        places = sketch.hashes.positions(objects, function)
+        listed = np.log([[laws[place][tuple(v)] for place in places] for v in vectors.tolist()])
+        ours = sketch.log_likelihood(reports, objects)
+        assert np.allclose(ours - ours[:, :1], listed - listed[:, :1], atol=1e-12)
+
+
+def test_apples_bias_is_the_one_that_was_observed():
+    """Figure 20: 0.1192029220221175 at PrivacyParameter 2; that is ε = 4 a vector."""
+    assert CountMedianSketch(2.0, m=8, functions=1).flip == pytest.approx(0.1192029220221175, rel=1e-15)
+    assert CountMedianSketch(2.0, m=8, functions=1).epsilon == pytest.approx(4.0, rel=1e-15)
+
+
+def test_the_vectors_of_figure_12_have_the_bias_of_twice_their_epsilon():
+    """Ten vectors of 256 bits under "epsilon": 2, ones counted in the figure: 33 35 30 26 32 28 27 29 34 29.
+
+    A vector's ones are 255 coins of bias q and one of 1 − q, that is about 9 of the ten odd bits.
+    """
+    ones = sum((33, 35, 30, 26, 32, 28, 27, 29, 34, 29))
+    meant, claimed = 1 / (1 + math.exp(2.0)), 1 / (1 + math.exp(1.0))
+    assert binomial_two_sided(ones - 9, 2550, meant) > 0.1
+    assert binomial_two_sided(ones, 2550, claimed) < 1e-60
+
+
+def test_sha256_positions_are_turned_over():
+    """At a parameter where coins hardly ever come up, the one bit set is the hashed one."""
+    hashes = Sha256Hashes(5, 256, names=["a", "ü", "puzzle"])
+    sketch = CountMedianSketch(30.0, hashes=hashes)
+    objects = np.arange(600) % 3
+    reports = sketch.privatize(objects, stream=KeyedStream.from_seed("sha"))
+    bits = np.unpackbits(reports.bits, axis=1, bitorder="little")
+    assert (bits.sum(axis=1) == 1).all()
+    assert (bits.argmax(axis=1) == hashes.each(objects, reports.function)).all()
+    assert set(reports.function.tolist()) == set(range(5))
+
+
+def _collect(sketch, counts, *, seed):
+    server = CountMedianServer(sketch)
+    objects = np.repeat(np.arange(len(counts)), counts)
+    server.add(sketch.privatize(objects, stream=KeyedStream.from_seed(seed)))
+    return server
+
+
+def test_estimates_are_near_the_counts_as_often_as_the_standard_error_says():
+    sketch = CountMedianSketch(2.0, m=256, functions=32)
+    counts = np.full(400, 100)
+    server = _collect(sketch, counts, seed="spread")
+    for groups in (None, 7, 1):
+        off = (server.estimate(np.arange(400), groups=groups) - 100) / server.standard_error(groups=groups)
+        assert abs(off.mean()) < 6 / math.sqrt(400)
+        assert 0.85 < off.std() < 1.15
+    mean = CountMeanServer(sketch)
+    mean.add(sketch.privatize(np.repeat(np.arange(400), counts), stream=KeyedStream.from_seed("spread")))
+    same = CountMedianServer(sketch, counts=mean)
+    assert np.allclose(same.estimate(np.arange(400), groups=1), mean.estimate(np.arange(400)), rtol=1e-9)
+    assert (same.estimate(np.arange(400)) == server.estimate(np.arange(400))).all()
+
+
+def test_a_median_forgets_a_collision_that_moves_a_mean():
+    sketch = CountMedianSketch(4.0, m=64, functions=31)
+    counts = np.zeros(300, np.int64)
+    counts[0] = 60_000
+    functions = np.arange(31, dtype=np.uint32)
+    shared = np.array(
+        [
+            (
+                sketch.hashes.each(np.full(31, x), functions) == sketch.hashes.each(np.zeros(31, np.int64), functions)
+            ).sum()
+            for x in range(300)
+        ]
+    )
+    collides = np.flatnonzero((shared >= 2) & (shared < 12))
+    assert len(collides) >= 5
+    server = _collect(sketch, counts, seed="collision")
+    by_median, by_mean = server.estimate(collides), server.estimate(collides, groups=1)
+    assert (by_mean > 1_500).all()
+    assert np.abs(by_median).max() < 1_200
+
+
+def test_servers_merge_and_refuse_what_is_not_theirs():
+    sketch = CountMedianSketch(2.0, m=64, functions=8)
+    one, two = (_collect(sketch, np.array([900, 300, 50]), seed=s) for s in ("one", "two"))
+    both = CountMedianServer(sketch)
+    for seed in ("one", "two"):
+        both.add(sketch.privatize(np.repeat(np.arange(3), [900, 300, 50]), stream=KeyedStream.from_seed(seed)))
+    one.merge(two)
+    assert one.reports == 2_500
+    assert (one.estimate(np.arange(9)) == both.estimate(np.arange(9))).all()
+    few = CountMedianServer(sketch)
+    few.add(sketch.privatize(np.zeros(100, np.int64), stream=KeyedStream.from_seed("few")))
+    with pytest.raises(UsageError, match="groups=3"):
+        few.estimate(np.arange(3))
+    assert few.estimate(np.arange(3), groups=3).shape == (3,)
+    other = CountMedianSketch(1.0, m=64, functions=8)
+    for call in (
+        lambda: few.estimate(np.arange(3), groups=0),
+        lambda: few.merge(CountMedianServer(other)),
+        lambda: few.merge(few),
+        lambda: CountMedianServer(sketch, counts=CountMeanServer(other)),
+        lambda: few.add(
+            CountMedianSketch(2.0, m=128, functions=8).privatize(np.arange(2), stream=KeyedStream.from_seed(0))
+        ),
+        lambda: CountMedianSketch(0.0),
+        lambda: CountMedianSketch(math.nan),
+        lambda: CountMedianSketch("2"),
+        lambda: CountMedianSketch(33.0),
+    ):
+        with pytest.raises(UsageError):
+            call()

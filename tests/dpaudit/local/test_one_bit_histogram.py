@@ -1,0 +1,252 @@
+import itertools
+import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from dpaudit.errors import UsageError
+from dpaudit.interfaces import LocalMechanism
+from dpaudit.local.hashing import RandomHashes
+from dpaudit.local.one_bit_histogram import OneBitHistogram, OneBitServer
+from dpaudit.local.reports import BitReports
+from dpaudit.randomness import KeyedStream
+
+SMALL = [
+    OneBitHistogram(1.0, positions=5),
+    OneBitHistogram(0.2, positions=4, universe=3),
+    OneBitHistogram(2.0, positions=6, vector="signs", universe=9, seed=3),
+]
+
+
+class Words:
+    """A stream whose bytes are these words: positions first, then coins."""
+
+    def __init__(self, positions, coins):
+        self.words = np.array([*positions, *coins], dtype="<u8")
+
+    def child(self, *labels):
+        return self
+
+    def bytes(self, n):
+        assert n == 8 * len(self.words)
+        return self.words.tobytes()
+
+
+def law_of_the_sampler(mechanism):
+    """P(position, sign | object), exactly: words of one remainder modulo p make one position, two intervals the two signs."""
+    p, lie = mechanism.positions, mechanism._lie
+    law = {}
+    for x, j in itertools.product(range(mechanism.universe), range(p)):
+        share = Fraction(len(range(j, 2**64, p)), 2**64)
+        last = (2**64 - 1 - j) // p * p + j
+        coins = [0, lie - 1, lie, 2**64 - 1]
+        got = mechanism.privatize(np.full(4, x), stream=Words([j, last, j + p, j], coins))
+        assert (got.position == j).all()
+        assert got.sign[0] == got.sign[1] == -got.sign[2] == -got.sign[3]
+        law[x, j, int(got.sign[0])] = share * Fraction(lie, 2**64)
+        law[x, j, int(got.sign[2])] = share * Fraction(2**64 - lie, 2**64)
+    return law
+
+
+@pytest.mark.parametrize("mechanism", SMALL)
+def test_epsilon_is_the_largest_likelihood_ratio_of_the_sampler_itself(mechanism):
+    law = law_of_the_sampler(mechanism)
+    objects = range(mechanism.universe)
+    outputs = list(itertools.product(range(mechanism.positions), (-1, 1)))
+    assert all(sum(law[x, j, s] for j, s in outputs) == 1 for x in objects)
+    worst = max(law[x, j, s] / law[y, j, s] for x in objects for y in objects for j, s in outputs)
+    with localcontext() as context:
+        context.prec = 50
+        exact = (Decimal(worst.numerator) / worst.denominator).ln()
+    assert mechanism.epsilon == float(exact)
+    reports = BitReports(*(np.array(column) for column in zip(*outputs, strict=True)))
+    logs = mechanism.log_likelihood(reports, np.array(objects)) - math.log(mechanism.positions)
+    np.testing.assert_allclose(np.exp(logs), [[float(law[x, j, s]) for x in objects] for j, s in outputs], rtol=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.0, 5.0])
+def test_epsilon_never_exceeds_what_was_asked_for(epsilon):
+    flip = Fraction(OneBitHistogram(epsilon)._lie, 2**64)
+    with localcontext() as context:
+        context.prec = 50
+        keep = 1 - flip
+        assert Decimal(keep.numerator) / flip.numerator * flip.denominator / keep.denominator <= Decimal(epsilon).exp()
+    assert OneBitHistogram(epsilon).flip == pytest.approx(1 / (1 + math.exp(epsilon)), rel=1e-14)  # Tang et al., A.1.1
+
+
+def test_one_hot_signs_are_plus_at_the_own_position_alone():
+    signs = [OneBitHistogram(positions=4).signs(np.full(4, x), np.arange(4)) for x in range(4)]
+    np.testing.assert_array_equal(signs, 2 * np.eye(4) - 1)
+
+
+def cells(mechanism, x, n, name):
+    reports = mechanism.privatize(np.full(n, x), stream=KeyedStream.from_seed(name))
+    return np.bincount(2 * reports.position.astype(int) + (reports.sign > 0), minlength=2 * mechanism.positions)
+
+
+@pytest.mark.parametrize("mechanism", SMALL)
+def test_reports_follow_the_law_and_a_weaker_coin_would_be_seen(mechanism):
+    law, n = law_of_the_sampler(mechanism), 200_000
+    expected = [n * float(law[1, j, s]) for j in range(mechanism.positions) for s in (-1, 1)]
+    assert scipy.stats.chisquare(cells(mechanism, 1, n, "cells"), expected).pvalue > 1e-3
+    weak = OneBitHistogram(
+        mechanism.epsilon + 0.05,
+        positions=mechanism.positions,
+        vector=mechanism.vector,
+        universe=mechanism.universe,
+        hashes=mechanism.hashes,
+    )
+    assert scipy.stats.chisquare(cells(weak, 1, n, "cells"), expected).pvalue < 1e-4
+
+
+def test_the_estimate_is_unbiased_in_exact_arithmetic():
+    """The estimate is linear in reports: the law's mean of single reports' estimates is everybody's."""
+    for mechanism in SMALL:
+        law, universe = law_of_the_sampler(mechanism), np.arange(mechanism.universe)
+        vectors = np.array(
+            [mechanism.signs(np.full(mechanism.positions, x), np.arange(mechanism.positions)) for x in universe], float
+        )
+        overlap = np.eye(len(universe)) if mechanism.hashes is None else vectors @ vectors.T / mechanism.positions
+        for x in universe:
+            mean = np.zeros(len(universe))
+            for j, s in itertools.product(range(mechanism.positions), (-1, 1)):
+                server = OneBitServer(mechanism)
+                server.add(BitReports(np.array([j]), np.array([s])))
+                mean += float(law[x, j, s]) * server.estimate()
+            np.testing.assert_allclose(mean, overlap[x], atol=1e-12)
+
+
+def collections(vector):
+    """Estimates less true counts, and standard errors, of 200 collections (200, 60) from the same people."""
+    people = np.repeat(np.arange(40), np.linspace(0, 780, 40).astype(int))
+    people = np.append(people, np.full(20_000, 7))
+    true, root = np.bincount(people, minlength=60), KeyedStream.from_seed("collections")
+    off, errors = [], []
+    for i in range(200):
+        mechanism = OneBitHistogram(1.0, positions=256, vector=vector, universe=60, seed=i)
+        server = OneBitServer(mechanism)
+        server.add(mechanism.privatize(people, stream=root.child(i)))
+        off.append(server.estimate() - true)
+        errors.append(server.standard_error())
+    return true, np.array(off), np.array(errors)
+
+
+def test_the_standard_error_of_one_hot_vectors_is_that_of_repeated_collections():
+    true, off, errors = collections("one-hot")
+    c = (math.e - 1) / (math.e + 1)
+    exact = np.sqrt(true.sum() * 256 * (c**-2 - 1) / 4 + true * 255)
+    z = off / exact
+    low, high = scipy.stats.chi2.ppf([0.0002, 0.9998], len(z))
+    assert ((low < (z**2).sum(axis=0)) & ((z**2).sum(axis=0) < high)).all()  # each object, the most frequent one too
+    assert abs((z**2).mean() - 1) < 4 * math.sqrt(2 / z.size)
+    assert abs(z.mean()) < 4 / math.sqrt(z.size)
+    np.testing.assert_allclose(errors.mean(axis=0), exact, rtol=0.03)  # with estimates, none below 0, for true counts
+
+
+def test_the_standard_error_of_signs_has_their_collisions_in_it():
+    _, off, errors = collections("signs")
+    z = off / errors
+    low, high = scipy.stats.chi2.ppf([0.0002, 0.9998], len(z))
+    assert ((low < (z**2).sum(axis=0)) & ((z**2).sum(axis=0) < high)).all()
+    assert abs((z**2).mean() - 1) < 0.06
+    assert abs(z.mean()) < 4 / math.sqrt(z.size)
+
+
+def test_a_default_device_speaks_apples_format():
+    mechanism = OneBitHistogram()
+    assert (mechanism.epsilon, mechanism.positions) == (1.0, 5000)
+    reports = mechanism.privatize(np.arange(4000), stream=KeyedStream.from_seed("apple"))
+    assert reports.position.dtype == np.uint32
+    assert reports.sign.dtype == np.int8
+    assert reports.position.max() < 5000
+    assert set(reports.sign.tolist()) == {-1, 1}
+
+
+@pytest.mark.parametrize("mechanism", SMALL)
+def test_the_same_stream_gives_the_same_reports(mechanism):
+    stream, objects = KeyedStream.from_seed("same"), np.arange(40_000, dtype=np.uint16) % 3
+    one, two = (mechanism.privatize(objects, stream=stream) for _ in range(2))
+    np.testing.assert_array_equal(one.position, two.position)
+    np.testing.assert_array_equal(one.sign, two.sign)
+    other = mechanism.privatize(objects, stream=stream.child(1))
+    assert (one.position != other.position).mean() > 0.5
+    assert isinstance(mechanism, LocalMechanism)
+    assert len(mechanism.privatize(np.empty(0, np.int64), stream=stream)) == 0
+
+
+@pytest.mark.parametrize("vector", ["one-hot", "signs"])
+def test_servers_add_up(vector):
+    mechanism, same = (OneBitHistogram(positions=20, vector=vector, seed=4) for _ in range(2))
+    assert mechanism == same
+    reports = mechanism.privatize(np.arange(3000) % 20, stream=KeyedStream.from_seed("servers"))
+    whole, first, second = OneBitServer(mechanism), OneBitServer(mechanism), OneBitServer(same)
+    whole.add(reports)
+    first.add(reports[:1000])
+    second.add(reports[1000:])
+    first.merge(second)
+    assert first.reports == 3000
+    np.testing.assert_array_equal(first.estimate(), whole.estimate())
+    np.testing.assert_array_equal(whole.estimate(np.array([7, 2])), whole.estimate()[[7, 2]])
+    others = (OneBitHistogram(1.5, positions=20, vector=vector, seed=4), OneBitHistogram(positions=21))
+    for other in (first, *(OneBitServer(o) for o in others)):
+        with pytest.raises(UsageError, match="server of an equal mechanism"):
+            first.merge(other)
+    with pytest.raises(UsageError, match="positions=1: one for each of 3 objects"):
+        mechanism.signs(np.arange(3), np.array([1]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epsilon": 0}, "epsilon=0: a number above 0"),
+        ({"epsilon": math.nan}, "epsilon=nan: a number above 0"),
+        ({"epsilon": 40.0}, "for no privacy at all take identity"),
+        ({"positions": 1}, "positions=1: a whole number from 2 to 4294967296; Apple's"),
+        ({"positions": 5e3}, "positions=5000.0: a whole number"),
+        ({"vector": "hadamard"}, "vector=hadamard: one-hot or signs"),
+        ({"universe": 1}, "universe=1: a whole number of at least 2"),
+        ({"universe": 5001}, "universe=5001: one-hot vectors have a position for each object; take signs"),
+        ({"hashes": RandomHashes(5000, 2, stream=KeyedStream.from_seed(0))}, "one-hot vectors use none"),
+        (
+            {"vector": "signs", "hashes": RandomHashes(5000, 4, stream=KeyedStream.from_seed(0))},
+            "5000 functions of size 4",
+        ),
+        ({"vector": "signs", "hashes": RandomHashes(50, 2, stream=KeyedStream.from_seed(0))}, "50 functions of size 2"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(UsageError, match=message):
+        OneBitHistogram(**options)
+
+
+@pytest.mark.parametrize(
+    ("position", "sign", "message"),
+    [
+        ([5], [1], r"reports.position=5: must lie in 0 … 4; "),
+        ([-1], [1], "reports.position=-1"),
+        ([0.0], [1], "reports.position.*whole numbers"),
+        ([0], [0], "reports.sign: each is −1 or \\+1"),
+        ([0, 1], [1], "one for each position"),
+    ],
+)
+def test_bad_reports_add_nothing(position, sign, message):
+    mechanism = SMALL[0]
+    server = OneBitServer(mechanism)
+    reports = BitReports(np.array(position), np.array(sign))
+    with pytest.raises(UsageError, match=message):
+        server.add(reports)
+    with pytest.raises(UsageError, match=message):
+        mechanism.log_likelihood(reports, np.array([0]))
+    assert server.reports == 0
+
+
+@pytest.mark.parametrize("objects", [np.array([9]), np.array([-1]), np.array([0.5]), np.array([[1]]), np.array([True])])
+def test_bad_objects(objects):
+    for mechanism in SMALL:
+        with pytest.raises(UsageError, match="objects"):
+            mechanism.privatize(objects, stream=KeyedStream.from_seed(0))
+        with pytest.raises(UsageError, match="objects"):
+            OneBitServer(mechanism).estimate(objects)

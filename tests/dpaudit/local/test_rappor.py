@@ -1,0 +1,359 @@
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from dpaudit.errors import UsageError
+from dpaudit.interfaces import LocalMechanism
+from dpaudit.local.hashing import RandomHashes, Sha256Hashes
+from dpaudit.local.rappor import Rappor
+from dpaudit.local.rappor_devices import RapporDevices
+from dpaudit.local.reports import BloomReports
+from dpaudit.randomness import KeyedStream
+
+F, P, Q = 0.5, 0.375, 0.75  # exact in binary
+
+
+class TableHashes:
+    """Positions as written down: one row an object, one column a function."""
+
+    size = 8
+
+    def __init__(self, *rows):
+        self.table = np.array(rows, dtype=np.uint32)
+        self.count = self.table.shape[1]
+
+    def positions(self, objects, function):
+        return self.table[objects, function]
+
+    def each(self, objects, functions):
+        return self.table[objects, functions]
+
+
+def small(*rows, f=F, p=P, q=Q, cohorts=1):
+    hashes = TableHashes(*rows)
+    return Rappor(
+        f, p=p, q=q, bits=8, per_object=hashes.count // cohorts, cohorts=cohorts, universe=len(rows), hashes=hashes
+    )
+
+
+def filters_of(*rows):
+    return [{*row} for row in rows]
+
+
+def chances(true, f, p, q):
+    """P(permanent response) and P(report) for a true filter (a set of bits), all 256 each, by the paper's steps 2 and 3."""
+    f, p, q = Fraction(f), Fraction(p), Fraction(q)
+    kept = {
+        1: {1: f / 2 + (1 - f), 0: f / 2},  # of a true 1: set to 1, set to 0, or left
+        0: {1: f / 2, 0: f / 2 + (1 - f)},
+    }
+    said = {1: {1: q, 0: 1 - q}, 0: {1: p, 0: 1 - p}}
+    every = list(itertools.product((0, 1), repeat=8))
+    permanent = {b: math.prod((kept[int(i in true)][b[i]] for i in range(8)), start=Fraction(1)) for b in every}
+    per_bit = [{s: sum(kept[int(i in true)][b] * said[b][s] for b in (0, 1)) for s in (0, 1)} for i in range(8)]
+    report = {s: math.prod((per_bit[i][s[i]] for i in range(8)), start=Fraction(1)) for s in every}
+    return permanent, report
+
+
+def worst_ratio(laws):
+    return max(one[s] / other[s] for one in laws for other in laws for s in one)
+
+
+CASES = {
+    "disjoint": ([0, 1], [2, 3], [1, 2]),
+    "sharing": ([0, 1], [1, 2], [0, 2]),  # any two share a bit
+    "colliding": ([0, 0], [1, 1], [2, 2]),  # an object's own hash functions meet
+    "one of each": ([0, 1], [2, 2], [1, 0]),
+    "nested": ([4, 5], [4, 4], [5, 5]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("f", "p", "q"), [(F, P, Q), (0.25, 0.0, 1.0), (0.125, 0.75, 0.25), (0.0, 0.25, 0.5)])
+def test_epsilon_is_the_largest_likelihood_ratio_over_all_outputs(case, f, p, q):
+    rows = CASES[case]
+    mechanism = small(*rows, f=f, p=p, q=q)
+    laws = [chances(true, f, p, q) for true in filters_of(*rows)]
+    assert all(sum(law.values()) == 1 for pair in laws for law in pair)
+    one_report = math.log(worst_ratio([report for _, report in laws]))
+    exact_report, exact_permanent = mechanism.epsilon_among(np.arange(len(rows)))
+    assert exact_report == pytest.approx(one_report, rel=1e-12)
+    attained = any(len(a) == len(b) == 2 and not a & b for a in filters_of(*rows) for b in filters_of(*rows))
+    assert attained == (case == "disjoint")
+    assert (mechanism.epsilon == pytest.approx(one_report, rel=1e-12)) == attained
+    assert mechanism.epsilon >= one_report - 1e-12
+    if f == 0:
+        assert exact_permanent == mechanism.permanent_epsilon == math.inf
+        return
+    permanent = math.log(worst_ratio([law for law, _ in laws]))
+    assert exact_permanent == pytest.approx(permanent, rel=1e-12)
+    assert (mechanism.permanent_epsilon == pytest.approx(permanent, rel=1e-12)) == attained
+    if (p, q) == (0.0, 1.0):
+        assert mechanism.epsilon == pytest.approx(mechanism.permanent_epsilon, rel=1e-12)
+
+
+def test_equal_filters_lose_nothing():
+    assert small([0, 1], [1, 0]).epsilon_among(np.arange(2)) == (0.0, 0.0)
+    assert small([0, 1], [1, 0], f=0.0).epsilon_among(np.arange(2)) == (0.0, 0.0)
+
+
+def test_the_worst_cohort_counts():
+    mechanism = small([0, 0, 0, 1], [1, 1, 2, 3], cohorts=2)
+    assert mechanism.epsilon_among(np.arange(2)) == (mechanism.epsilon, mechanism.permanent_epsilon)
+
+
+def test_many_reports_come_near_the_permanent_epsilon_and_never_beyond():
+    """T reports on one permanent bit: the likelihood ratio of all 2^T outcomes, to the power of the bits that differ."""
+    f, p, q = (Fraction(x) for x in (F, P, Q))
+    mechanism = small([0, 1], [2, 3])
+    seen = []
+    for t in (1, 2, 4, 10, 40):
+        ratios = []
+        for ones in range(t + 1):
+            if_1, if_0 = q**ones * (1 - q) ** (t - ones), p**ones * (1 - p) ** (t - ones)
+            ratios.append(((1 - f / 2) * if_1 + f / 2 * if_0) / (f / 2 * if_1 + (1 - f / 2) * if_0))
+        seen.append(2 * math.log(max(ratios)) - 2 * math.log(min(ratios)))
+    assert seen[0] == pytest.approx(mechanism.epsilon, rel=1e-12)
+    assert seen == sorted(seen)
+    assert seen[-1] < mechanism.permanent_epsilon
+    assert seen[-1] > 0.999 * mechanism.permanent_epsilon
+
+
+def test_the_papers_formulas():
+    mechanism = Rappor(0.5, p=0.5, q=0.75, bits=128, per_object=2)
+    q_star, p_star = 0.25 * 1.25 + 0.5 * 0.75, 0.25 * 1.25 + 0.5 * 0.5
+    assert (mechanism.q_star, mechanism.p_star) == (q_star, p_star)
+    assert mechanism.epsilon == pytest.approx(2 * math.log(q_star * (1 - p_star) / (p_star * (1 - q_star))), rel=1e-12)
+    assert mechanism.permanent_epsilon == pytest.approx(4 * math.log(0.75 / 0.25), rel=1e-12)
+    assert mechanism.epsilon_among(np.arange(100)) == (mechanism.epsilon, mechanism.permanent_epsilon)
+
+
+def test_log_likelihood_is_that_of_all_outputs():
+    rows = [*CASES["disjoint"], [4, 4]]
+    mechanism = small(*rows)
+    outputs = list(itertools.product((0, 1), repeat=8))
+    reports = BloomReports(np.zeros(256, np.uint32), np.packbits(outputs, axis=1, bitorder="little"))
+    logs = mechanism.log_likelihood(reports, np.arange(len(rows)))
+    laws = [chances(true, F, P, Q)[1] for true in filters_of(*rows)]
+    exact = np.array([[math.log(law[s]) for law in laws] for s in outputs])
+    off = logs - exact
+    np.testing.assert_allclose(off, np.broadcast_to(off[:, :1], off.shape), atol=1e-12)
+
+
+def test_log_likelihood_uses_each_reports_own_cohort():
+    mechanism = Rappor(cohorts=5, bits=16, universe=30)
+    reports = mechanism.privatize(np.arange(30), stream=KeyedStream.from_seed("cohorts"))
+    logs = mechanism.log_likelihood(reports, np.array([3, 9]))
+    for i in range(30):
+        np.testing.assert_allclose(
+            mechanism.log_likelihood(reports[i : i + 1], np.array([3, 9]))[0], logs[i], rtol=1e-12
+        )
+        bits = np.unpackbits(reports.bits[i], bitorder="little")
+        for column, x in enumerate((3, 9)):
+            has = {*mechanism.positions(np.array([x]), int(reports.cohort[i]))[0].tolist()}
+            low, high = mechanism.p_star, mechanism.q_star
+            direct = sum(math.log(high / low) if bits[j] else math.log((1 - high) / (1 - low)) for j in has)
+            assert logs[i, column] == pytest.approx(direct)
+
+
+def histogram(bits):
+    return np.bincount(bits[:, 0], minlength=256)
+
+
+def expected(law, n):
+    outputs = itertools.product((0, 1), repeat=8)
+    cells = np.zeros(256)
+    for s in outputs:
+        cells[sum(bit << i for i, bit in enumerate(s))] = n * float(law[s])
+    return cells
+
+
+def test_permanent_and_instantaneous_responses_follow_their_laws_and_wrong_ones_would_be_seen():
+    mechanism, n = small([0, 5], [2, 3]), 100_000
+    stream = KeyedStream.from_seed("laws")
+    permanent_law, report_law = chances({0, 5}, F, P, Q)
+    objects, cohorts = np.zeros(n, np.int64), np.zeros(n, np.uint32)
+    permanent = mechanism.permanent(objects, cohorts, stream=stream)
+    assert scipy.stats.chisquare(histogram(permanent), expected(permanent_law, n)).pvalue > 1e-3
+    reports = mechanism.privatize(objects, stream=stream)
+    assert scipy.stats.chisquare(histogram(reports.bits), expected(report_law, n)).pvalue > 1e-3
+    forgotten = mechanism.instantaneous(mechanism.bloom(objects, cohorts), stream=stream)  # no permanent step
+    assert scipy.stats.chisquare(histogram(forgotten), expected(report_law, n)).pvalue < 1e-9
+    weaker = small([0, 5], [2, 3], f=F - 0.02)
+    seen = weaker.permanent(objects, cohorts, stream=stream)
+    assert scipy.stats.chisquare(histogram(seen), expected(permanent_law, n)).pvalue < 1e-9
+
+
+def test_one_time_rappor_reports_the_permanent_response():
+    mechanism = Rappor(0.25, p=0.0, q=1.0, bits=32)
+    permanent = mechanism.permanent(np.arange(50), np.arange(50) % 64, stream=KeyedStream.from_seed("once"))
+    np.testing.assert_array_equal(mechanism.instantaneous(permanent, stream=KeyedStream.from_seed(1)), permanent)
+    reverse = Rappor(0.25, p=1.0, q=0.0, bits=32)
+    np.testing.assert_array_equal(reverse.instantaneous(permanent, stream=KeyedStream.from_seed(1)), ~permanent)
+
+
+def test_bloom_filters_agree_with_positions_and_share_nothing_between_cohorts():
+    mechanism = Rappor(bits=16, cohorts=7, per_object=3)
+    objects = np.arange(200)
+    for cohort in range(7):
+        sets = [{*row} for row in mechanism.positions(objects, cohort).tolist()]
+        assert [{*np.flatnonzero(row)} for row in mechanism.filters(objects, cohort)] == sets
+        packed = mechanism.bloom(objects, np.full(200, cohort))
+        assert [{*np.flatnonzero(row)} for row in np.unpackbits(packed, axis=1, bitorder="little")] == sets
+        assert min(map(len, sets)) < 3  # collisions are there to be seen
+    assert (mechanism.positions(objects, 0) != mechanism.positions(objects, 1)).any(axis=1).mean() > 0.9
+
+
+def test_strings_by_apples_hash_functions():
+    names = ["google.com", "example.org", "wikipedia.org"]
+    hashes = Sha256Hashes(64, 32, names=names)
+    mechanism = Rappor(bits=32, cohorts=32, universe=3, hashes=hashes)
+    assert mechanism.positions(np.array([1]), 31)[0].tolist() == [
+        hashes.positions(np.array([1]), f)[0] for f in (62, 63)
+    ]
+    assert len(mechanism.privatize(np.array([0, 2]), stream=KeyedStream.from_seed(0))) == 2
+
+
+def test_the_same_stream_gives_the_same_reports():
+    mechanism, stream, objects = Rappor(), KeyedStream.from_seed("same"), np.arange(2000, dtype=np.uint16)
+    one, two, other = (mechanism.privatize(objects, stream=s) for s in (stream, stream, stream.child(1)))
+    np.testing.assert_array_equal(one.bits, two.bits)
+    np.testing.assert_array_equal(one.cohort, two.cohort)
+    assert (one.bits != other.bits).mean() > 0.9
+    assert one.bits.shape == (2000, 16)
+    assert scipy.stats.chisquare(np.bincount(one.cohort, minlength=64)).pvalue > 1e-3
+    assert isinstance(mechanism, LocalMechanism)
+    assert len(mechanism.privatize(np.empty(0, np.int64), stream=stream)) == 0
+    assert Rappor(seed=1) == Rappor(seed=1) != Rappor(seed=2)
+
+
+def test_devices_remember_one_permanent_response_an_object():
+    mechanism = Rappor(bits=64, cohorts=4)
+    devices = RapporDevices(mechanism, 300, stream=KeyedStream.from_seed("devices"))
+    first = devices.permanent(np.full(300, 7))
+    assert devices.remembered == 300
+    other = devices.permanent(np.full(300, 9))
+    assert devices.remembered == 600
+    rows = np.array([250, 3, 250, 17])
+    np.testing.assert_array_equal(devices.permanent(np.full(4, 7), rows), first[rows])
+    np.testing.assert_array_equal(devices.permanent(np.array([9, 7, 7, 9]), rows)[[0, 3]], other[[250, 17]])
+    assert devices.remembered == 600
+    mixed = devices.permanent(np.array([7, 8, 9, 8]), np.array([4, 4, 2, 0]))  # known and new ones in one call
+    np.testing.assert_array_equal(mixed[[0, 2]], [first[4], other[2]])
+    np.testing.assert_array_equal(devices.permanent(np.array([8, 8]), np.array([0, 4])), mixed[[3, 1]])
+    assert devices.remembered == 602
+    assert len(np.unique(first, axis=0)) == 300  # each device its own
+    cohort = devices.cohort.copy()
+    devices.report(np.full(300, 7))
+    np.testing.assert_array_equal(devices.cohort, cohort)
+    twice = devices.permanent(np.array([5, 5]), np.array([0, 0]))
+    np.testing.assert_array_equal(twice[0], twice[1])
+
+
+def test_averaging_a_devices_reports_shows_its_permanent_response_and_no_more():
+    mechanism = Rappor(bits=64, cohorts=4)
+    devices = RapporDevices(mechanism, 200, stream=KeyedStream.from_seed("averages"))
+    objects = np.arange(200)
+    reports = [devices.report(objects) for _ in range(400)]
+    assert not np.array_equal(reports[0].bits, reports[1].bits)
+    mean = np.mean([np.unpackbits(r.bits, axis=1, bitorder="little") for r in reports], axis=0)
+    permanent = np.unpackbits(devices.permanent(objects), axis=1, bitorder="little")
+    np.testing.assert_array_equal(mean > (mechanism.p + mechanism.q) / 2, permanent)
+    true = np.unpackbits(mechanism.bloom(objects, devices.cohort), axis=1, bitorder="little")
+    wrong = int((permanent != true).sum())
+    assert scipy.stats.binomtest(wrong, true.size, mechanism.f / 2).pvalue > 1e-3
+    assert all((r.cohort == devices.cohort).all() for r in reports)
+
+
+def test_fresh_devices_and_remembering_ones_report_the_same_law_once():
+    mechanism, n = small([0, 5], [2, 3]), 100_000
+    devices = RapporDevices(mechanism, n, stream=KeyedStream.from_seed("first reports"))
+    report_law = chances({0, 5}, F, P, Q)[1]
+    bits = devices.report(np.zeros(n, np.int64)).bits
+    assert scipy.stats.chisquare(histogram(bits), expected(report_law, n)).pvalue > 1e-3
+
+
+def test_the_same_calls_give_the_same_reports():
+    one, two = (RapporDevices(Rappor(), 10, stream=KeyedStream.from_seed("calls")) for _ in range(2))
+    for objects in (np.arange(10), np.arange(10), np.full(10, 3)):
+        np.testing.assert_array_equal(one.report(objects).bits, two.report(objects).bits)
+    subset = one.report(np.array([3, 3]), np.array([9, 1]))
+    np.testing.assert_array_equal(subset.cohort, one.cohort[[9, 1]])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"f": -0.1}, r"f=-0.1: a probability; must lie in \[0, 1\]"),
+        ({"f": 1.5}, r"f=1.5: a probability"),
+        ({"f": 1.0}, r"f=1.0: must lie in \[0, 1\); at 1 reports say nothing"),
+        ({"f": math.nan}, "f=nan: a probability"),
+        ({"f": "0.5"}, "f=0.5: a probability"),
+        ({"f": 1e-30}, "f=1e-30: coins have a resolution"),
+        ({"p": 1.1}, "p=1.1: a probability"),
+        ({"q": math.nan}, "q=nan: a probability"),
+        ({"p": 0.3, "q": 0.3}, "p=0.3, q=0.3: must differ; "),
+        ({"f": 0.0, "p": 0.0}, "f=0.0, p=0.0, q=0.75: a report would be proof"),
+        ({"f": 0.0, "q": 1.0}, "a report would be proof"),
+        ({"bits": 12}, "bits=12: a multiple of 8"),
+        ({"bits": 8, "per_object": 5}, "bits=8: a whole number from 10 to"),
+        ({"bits": 128.0}, "bits=128.0: a whole number"),
+        ({"per_object": 0}, "per_object=0: a whole number from 1 to 64"),
+        ({"cohorts": 0}, "cohorts=0: a whole number from 1"),
+        ({"universe": 1}, "universe=1: a whole number from 2"),
+        ({"universe": 1 << 33}, "universe=8589934592: a whole number from 2 to 4294967296"),
+        ({"hashes": RandomHashes(128, 64, stream=KeyedStream.from_seed(0))}, "hashes=128 functions to 64 positions"),
+        ({"hashes": RandomHashes(127, 128, stream=KeyedStream.from_seed(0))}, "hashes=127 functions to 128 positions"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(UsageError, match=message):
+        Rappor(**options)
+
+
+@pytest.mark.parametrize(
+    "objects", [np.array([300]), np.array([-1]), np.array([0.5]), np.array([[1]]), np.array([True])]
+)
+def test_bad_objects(objects):
+    mechanism, stream = Rappor(universe=300), KeyedStream.from_seed(0)
+    for call in (
+        lambda: mechanism.privatize(objects, stream=stream),
+        lambda: mechanism.positions(objects, 0),
+        lambda: mechanism.epsilon_among(objects),
+        lambda: RapporDevices(mechanism, 1, stream=stream).report(objects),
+    ):
+        with pytest.raises(UsageError, match="objects"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("reports", "message"),
+    [
+        (BloomReports(np.array([0]), np.zeros((1, 15), np.uint8)), r"reports.bits of shape \(1, 15\)"),
+        (BloomReports(np.array([0]), np.zeros((1, 16), np.int64)), "type int64"),
+        (BloomReports(np.array([64]), np.zeros((1, 16), np.uint8)), "cohorts=64: must lie in 0 … 63"),
+        (BloomReports(np.array([0, 1]), np.zeros((1, 16), np.uint8)), "cohorts=2: one for each of 1"),
+    ],
+)
+def test_bad_reports(reports, message):
+    with pytest.raises(UsageError, match=message):
+        Rappor().log_likelihood(reports, np.array([0]))
+
+
+def test_bad_devices_and_cohorts():
+    mechanism, stream = Rappor(), KeyedStream.from_seed(0)
+    with pytest.raises(UsageError, match="n=0: a whole number from 1 to 2147483648 devices"):
+        RapporDevices(mechanism, 0, stream=stream)
+    devices = RapporDevices(mechanism, 3, stream=stream)
+    with pytest.raises(UsageError, match="objects=2: one for each of 3 devices"):
+        devices.report(np.array([1, 2]))
+    with pytest.raises(UsageError, match="devices=3: must lie in 0 … 2"):
+        devices.report(np.array([1]), np.array([3]))
+    with pytest.raises(UsageError, match="cohort=64: must lie in 0 … 63"):
+        mechanism.positions(np.array([1]), 64)
+    with pytest.raises(UsageError, match="cohorts=64: must lie"):
+        mechanism.bloom(np.array([1]), np.array([64]))

@@ -1,0 +1,285 @@
+import itertools
+
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.sparse
+import scipy.stats
+
+from dpaudit.errors import UsageError
+from dpaudit.local import rappor_decoding
+from dpaudit.local.nonnegative_lasso import nonnegative_lasso
+from dpaudit.local.rappor import Rappor
+from dpaudit.local.rappor_decoding import candidate_matrix, decode
+from dpaudit.local.rappor_server import RapporServer
+from dpaudit.local.reports import BloomReports
+from dpaudit.local.uniform_sums import uniform_sum_bound
+from dpaudit.randomness import KeyedStream
+from dpaudit.stats import clopper_pearson
+
+PLANTED = 6
+CANDIDATES = np.arange(150)
+
+
+def collect(mechanism, people, name):
+    server = RapporServer(mechanism)
+    server.add(mechanism.privatize(people, stream=KeyedStream.from_seed(name)))
+    return server
+
+
+def population(n, unnamed=0.0):
+    """Objects 0 … 5 with frequencies as 1/rank, and a share of one that is no candidate."""
+    share = (1 - unnamed) / np.arange(1, PLANTED + 1) / (1 / np.arange(1, PLANTED + 1)).sum()
+    counts = np.round(share * n).astype(int)
+    return np.append(np.repeat(np.arange(PLANTED), counts), np.full(round(unnamed * n), 1000))
+
+
+# ------------------------------------------------------------------ the server
+
+
+def test_the_servers_shares_are_unbiased_in_exact_arithmetic():
+    """All bits of a report set, and none: the two values that a bit's share can take, weighed with their chances."""
+    mechanism = Rappor(0.25, p=0.4, q=0.7, bits=8, cohorts=1)
+    shares = []
+    for byte in (255, 0):
+        server = RapporServer(mechanism)
+        server.add(BloomReports(np.zeros(1, np.uint32), np.full((1, 1), byte, np.uint8)))
+        shares.append(server.shares())
+    for chance, true in ((mechanism.q_star, 1), (mechanism.p_star, 0)):
+        np.testing.assert_allclose(chance * shares[0] + (1 - chance) * shares[1], true, atol=1e-12)
+
+
+def test_shares_come_near_the_true_filters():
+    mechanism, people = Rappor(bits=16, cohorts=3, seed=5), np.repeat([4, 8, 9], [60_000, 30_000, 10_000])
+    server = collect(mechanism, people, "shares")
+    frequency = np.array([0.6, 0.3, 0.1])
+    true = np.array([frequency @ mechanism.filters(np.array([4, 8, 9]), c) for c in range(3)])
+    error = 0.5 / (mechanism.q_star - mechanism.p_star) / np.sqrt(server.sizes)[:, None]  # the most that it can be
+    z = (server.shares() - true) / error
+    assert np.abs(z).max() < 4
+    assert 0.5 < z.std() < 1.2
+
+
+def test_counts_are_those_of_a_plain_loop_and_servers_add_up(monkeypatch):
+    monkeypatch.setattr("dpaudit.local.rappor_server._UNPACKED", 24 * 50)  # in ten parts
+    mechanism = Rappor(bits=24, cohorts=5)
+    reports = mechanism.privatize(np.arange(500) % 7, stream=KeyedStream.from_seed("loop"))
+    counts, sizes = np.zeros((5, 24), int), np.zeros(5, int)
+    for i in range(500):
+        sizes[reports.cohort[i]] += 1
+        for j in range(24):
+            counts[reports.cohort[i], j] += reports.bits[i, j // 8] >> j % 8 & 1
+    whole, first, second = (RapporServer(mechanism) for _ in range(3))
+    whole.add(reports)
+    first.add(reports[:123])
+    second.add(reports[123:])
+    first.merge(second)
+    for server in (whole, first):
+        np.testing.assert_array_equal(server.counts, counts)
+        np.testing.assert_array_equal(server.sizes, sizes)
+    assert whole.reports == 500
+    whole.add(reports[:0])
+    assert whole.reports == 500
+    for other in (whole, RapporServer(Rappor(bits=24, cohorts=5, seed=1))):
+        with pytest.raises(UsageError, match="server of an equal mechanism"):
+            whole.merge(other)
+
+
+def test_bad_reports_add_nothing():
+    server = RapporServer(Rappor(bits=24, cohorts=5))
+    with pytest.raises(UsageError, match="cohorts=5: must lie in 0 … 4"):
+        server.add(BloomReports(np.array([5]), np.zeros((1, 3), np.uint8)))
+    with pytest.raises(UsageError, match=r"reports.bits of shape \(1, 4\)"):
+        server.add(BloomReports(np.array([0]), np.zeros((1, 4), np.uint8)))
+    assert server.reports == 0
+
+
+# ------------------------------------------------------------------ the pieces of the regression
+
+
+def test_candidate_matrix_is_the_bloom_filters():
+    mechanism = Rappor(bits=8, per_object=3, cohorts=4)
+    objects = np.array([5, 0, 77])
+    dense = candidate_matrix(mechanism, objects).toarray()
+    filters = np.array([mechanism.filters(objects, c) for c in range(4)])
+    np.testing.assert_array_equal(dense, filters.transpose(0, 2, 1).reshape(32, 3))
+    assert dense.sum() < 36  # some hash functions collide, and still count once
+
+
+def test_lasso_without_penalty_is_scipys_nnls():
+    rng = np.random.default_rng(1)
+    matrix, target = rng.normal(size=(80, 20)), rng.normal(size=80)
+    expected = scipy.optimize.nnls(matrix, target)[0]
+    assert 0 < (expected > 0).sum() < 20
+    found = nonnegative_lasso(scipy.sparse.csc_matrix(matrix), target, np.zeros(20))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e5])
+def test_lasso_meets_the_conditions_of_optimality(size):
+    rng = np.random.default_rng(2)
+    matrix = (rng.random((60, 200)) < 0.1) * 1.0  # more columns than rows
+    matrix[0] = 1.0
+    truth = np.where(np.arange(200) < 5, 3.0, 0.0)
+    target = size * (matrix @ truth + 0.1 * rng.normal(size=60))
+    penalty = size * 0.5 * np.linalg.norm(matrix, axis=0)
+    beta = nonnegative_lasso(scipy.sparse.csc_matrix(matrix), target, penalty)
+    gradient = matrix.T @ (matrix @ beta - target) + penalty
+    assert beta.min() >= 0
+    assert set(range(5)) <= set(np.flatnonzero(beta).tolist())
+    assert (beta > 0).sum() < 60
+    scale = np.abs(matrix.T @ target).max()
+    assert np.abs(gradient[beta > 0]).max() < 1e-5 * scale
+    assert gradient.min() > -1e-5 * scale
+
+
+def test_the_bound_on_uniform_sums_holds_and_is_not_idle():
+    rng = np.random.default_rng(3)
+    for values, draws in ((rng.normal(size=(3, 4)), 2), (np.array([[0, 0, 0, 10.0]]), 5), (rng.random((2, 8)), 3)):
+        rows = np.repeat(values, draws, axis=0)
+        sums = np.array([sum(pick) for pick in itertools.product(*rows)])
+        for total in np.quantile(sums, [0.5, 0.9, 0.99, 1.0]):
+            exact = (sums >= total - 1e-12).mean()
+            bound = uniform_sum_bound(values, draws, float(total))
+            assert exact <= bound * (1 + 1e-9)
+            if total > sums.mean():
+                assert bound < 12 * exact
+    assert uniform_sum_bound(np.zeros((2, 3)), 2, 0.0) == 1.0
+    assert uniform_sum_bound(np.array([[0.0, 1.0]]), 4, 1.0) == 1.0  # below the mean
+
+
+# ------------------------------------------------------------------ decoding
+
+
+def test_planted_heavy_hitters_are_found_with_their_counts():
+    mechanism = Rappor(bits=64, cohorts=16, seed=1)
+    people = population(400_000)
+    found = decode(collect(mechanism, people, "planted"), CANDIDATES)
+    assert found.candidates[found.detected].tolist() == [0, 1, 2, 3, 4, 5]
+    assert found.tested == 150
+    true = np.bincount(people)[:PLANTED]
+    z = (found.estimate[:PLANTED] - true) / found.standard_error[:PLANTED]
+    assert np.abs(z).max() < 4
+    assert (found.estimate[:PLANTED] / true - 1).max() < 0.2
+    assert abs(found.others) < 4 * found.others_error
+    assert found.overdispersion < 1.3
+    assert (np.diff(found.estimate) <= 0).all()
+
+
+def test_decoding_a_slow_way_gives_the_same_fit():
+    """Ordinary least squares by numpy on the dense filters of whoever was selected, weighted by cohort."""
+    mechanism = Rappor(bits=32, cohorts=6, seed=2)
+    server = collect(mechanism, population(30_000), "slow")
+    found = decode(server, CANDIDATES)
+    chance = server.counts / server.sizes[:, None]
+    gap = mechanism.q_star - mechanism.p_star
+    typical = chance.mean(axis=1)
+    weight = np.sqrt(server.sizes * gap**2 / (typical * (1 - typical)))[:, None]
+    filters = np.array([mechanism.filters(found.candidates, c) for c in range(6)], float)  # (cohort, candidate, bit)
+    columns = [*filters.transpose(1, 0, 2), np.full((6, 32), 1 - (31 / 32) ** 2)]
+    design = np.stack([(weight * c).ravel() for c in columns], axis=1)
+    fitted = np.linalg.lstsq(design, (weight * (chance - mechanism.p_star) / gap).ravel(), rcond=None)[0]
+    np.testing.assert_allclose([*found.estimate, found.others], 30_000 * fitted, rtol=1e-8, atol=1e-6)
+
+
+LAWS = {"default": {"bits": 64, "cohorts": 16}, "one-time": {"f": 0.25, "p": 0.0, "q": 1.0, "bits": 32, "cohorts": 16}}
+
+
+def collections(law, unnamed, n=20_000, runs=30):
+    for i in range(runs):
+        yield decode(collect(Rappor(seed=i, **LAWS[law]), population(n, unnamed), f"{law} {i}"), CANDIDATES)
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("unnamed", [0.0, 0.3])
+def test_false_discoveries_stay_within_alpha(law, unnamed):
+    """Thirty families of hash functions each; a frequent string among the candidates or not."""
+    decoded = list(collections(law, unnamed))
+    false = sum(bool((d.detected & (d.candidates >= PLANTED)).any()) for d in decoded)
+    assert clopper_pearson(false, len(decoded), confidence=0.999).low < 0.05
+    assert false <= 2
+    if law == "one-time" and not unnamed:
+        assert np.mean([d.detected[:PLANTED].sum() for d in decoded]) > 0.95 * PLANTED  # and yet they are found
+
+
+def test_the_normal_law_alone_would_promise_too_much(monkeypatch):
+    monkeypatch.setattr(rappor_decoding._Regression, "chance", lambda *_: 0.0)
+    decoded = list(collections("one-time", 0.3))
+    false = sum(bool((d.detected & (d.candidates >= PLANTED)).any()) for d in decoded)
+    assert clopper_pearson(false, len(decoded), confidence=0.999).low > 0.05
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_standard_errors_are_those_of_repeated_collections(law):
+    people = population(20_000)
+    true = np.bincount(people)
+    z = []
+    for i in range(40):
+        found = decode(collect(Rappor(seed=i, **LAWS[law]), people, f"errors {law} {i}"), CANDIDATES[: PLANTED + 1])
+        where = {x: k for k, x in enumerate(found.candidates.tolist())}
+        z.append([(found.estimate[where[x]] - true[x]) / found.standard_error[where[x]] for x in range(2)])
+    z = np.array(z)
+    low, high = scipy.stats.chi2.ppf([0.0005, 0.9995], len(z))
+    squares = (z**2).sum(axis=0)
+    assert (squares < high).all()
+    assert (low < squares).all()
+    assert np.abs(z.mean(axis=0)).max() < 4 / np.sqrt(len(z))
+
+
+def test_more_candidates_than_bits():
+    mechanism = Rappor(0.25, p=0.0, q=1.0, bits=32, cohorts=8, seed=3)
+    found = decode(collect(mechanism, population(100_000), "many"), np.arange(600))
+    assert {0, 1, 2} <= {*found.candidates[found.detected].tolist()} <= {*range(PLANTED)}
+
+
+def test_cohorts_without_reports_are_left_out():
+    mechanism = Rappor(bits=64, cohorts=2000, seed=1)
+    server = collect(mechanism, population(1500), "few")
+    assert (server.sizes == 0).any()
+    found = decode(server, CANDIDATES)
+    assert np.isfinite(found.estimate).all()
+    assert np.isfinite(found.standard_error).all()
+    assert found.detected[found.candidates >= PLANTED].sum() == 0
+
+
+@pytest.mark.filterwarnings("error")
+def test_candidates_that_cannot_be_told_apart_have_an_error_all_the_same():
+    """One cohort of 16 bits: filters coincide, and what people add to the variance must not bring it below 0."""
+    for i in range(40):
+        mechanism = Rappor(0.01, p=0.0, q=1.0, bits=16, cohorts=1, seed=i)
+        found = decode(collect(mechanism, np.zeros(500, np.int64), f"alike {i}"), np.arange(12))
+        assert len(found.candidates) >= 1
+        assert (found.standard_error > 0).all()
+        assert found.others_error > 0
+
+
+def test_reports_about_nothing_named_detect_nothing():
+    mechanism = Rappor(bits=64, cohorts=16, seed=1)
+    found = decode(collect(mechanism, np.arange(1000, 21_000), "others"), CANDIDATES)
+    assert not found.detected.any()
+    assert abs(found.others - 20_000) < 4 * found.others_error
+
+
+@pytest.mark.parametrize(
+    ("candidates", "options", "message"),
+    [
+        (np.array([1, 1]), {}, "candidates=2: at least one, and each once"),
+        (np.array([], dtype=np.int64), {}, "candidates=0: at least one"),
+        (np.array([-1]), {}, "candidates=-1: must lie in 0"),
+        (np.array([0.5]), {}, "candidates of shape .* whole numbers"),
+        (np.array([1]), {"alpha": 0.0}, r"alpha=0.0: must lie in \(0, 1\)"),
+        (np.array([1]), {"alpha": float("nan")}, r"alpha=nan: must lie in \(0, 1\)"),
+        (np.array([1]), {"penalty": 0.0}, "penalty=0.0: a number above 0"),
+        (np.array([1]), {"penalty": float("inf")}, "penalty=inf: a number above 0"),
+        (np.arange(3000), {"penalty": 0.01}, "penalty=0.01: selects .* more than half of 16 bits; raise it"),
+    ],
+)
+def test_bad_requests(candidates, options, message):
+    server = collect(Rappor(bits=8, cohorts=2), population(5000), "bad")
+    with pytest.raises(UsageError, match=message):
+        decode(server, candidates, **options)
+
+
+def test_nothing_to_decode():
+    with pytest.raises(UsageError, match=r"server\.reports=0: nothing to decode"):
+        decode(RapporServer(Rappor()), CANDIDATES)

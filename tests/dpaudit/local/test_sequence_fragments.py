@@ -1,0 +1,197 @@
+"""The exact ε of a record from all records of a tiny device, and words that a server finds, or invents."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from dpaudit.errors import UsageError
+from dpaudit.local.fragment_puzzle import SequenceFragmentsServer
+from dpaudit.local.sequence_fragments import FragmentReports, SequenceFragments
+from dpaudit.randomness import KeyedStream
+from dpaudit.stats import clopper_pearson
+from dpaudit.testing import check_local_mechanism
+
+M = 8
+
+
+def _tiny(parameter, fragment_parameter=None, *, seed=3):
+    return SequenceFragments(
+        parameter,
+        fragment_parameter=fragment_parameter,
+        letters="ab",
+        fragment_width=1,
+        fragment_count=2,
+        puzzle_count=2,
+        m=M,
+        functions=2,
+        seed=seed,
+    )
+
+
+def _coins(parameter):
+    """P(vector) by position (m, 2^m): m coins of bias 1/(e^p + 1), then one bit turned over. Vector v has bit i at 1 << i."""
+    bias = 1 / (math.exp(parameter) + 1)
+    law = np.zeros((M, 1 << M))
+    for position, coins in itertools.product(range(M), range(1 << M)):
+        ones = coins.bit_count()
+        law[position, coins ^ (1 << position)] = bias**ones * (1 - bias) ** (M - ones)
+    return law
+
+
+@pytest.mark.parametrize(("parameter", "other"), [(2.0, None), (1.0, None), (2.0, 0.5), (0.3, 1.5)])
+def test_one_record_has_twice_the_sum_of_both_parameters(parameter, other):
+    device = _tiny(parameter, other)
+    fragment_parameter = parameter if other is None else other
+    whole, part = _coins(parameter), _coins(fragment_parameter)
+    words = np.arange(device.words.universe)
+    vectors = np.arange(1 << M, dtype=np.uint8)
+    largest = 0.0
+    for function, position in itertools.product(range(2), range(2)):
+        a = device.sequence.hashes.positions(words, function)
+        b = device.fragment.hashes.positions(device.token(words, position), function)
+        law = np.stack([np.outer(whole[i], part[j]).ravel() for i, j in zip(a, b, strict=True)], axis=1)
+        assert np.allclose(law.sum(axis=0), 1)
+        listed = np.log(law)
+        largest = max(largest, (listed.max(axis=1) - listed.min(axis=1)).max())
+        n = len(listed)
+        reports = FragmentReports(
+            np.full(n, function, np.uint32),
+            np.full(n, position, np.uint8),
+            np.repeat(vectors, 1 << M)[:, None],
+            np.tile(vectors, 1 << M)[:, None],
+        )
+        ours = device.log_likelihood(reports, words)
+        assert np.allclose(ours - ours[:, :1], listed - listed[:, :1], atol=1e-12)
+    assert largest == pytest.approx(device.epsilon, rel=1e-12)
+    assert device.epsilon == pytest.approx(2 * (parameter + fragment_parameter), rel=1e-12)
+
+
+def test_split_parameters_make_the_epsilon_asked_for():
+    for bias in (0.5, 0.2):
+        assert _tiny(*SequenceFragments.split(4.0, bias=bias)).epsilon == pytest.approx(4.0, rel=1e-12)
+    assert SequenceFragments(m=64, functions=4).epsilon == pytest.approx(8.0, rel=1e-12)
+
+
+def test_it_is_a_local_mechanism():
+    check_local_mechanism(_tiny(1.0), universe=9)
+
+
+def test_a_record_holds_the_word_and_the_fragment_it_names():
+    """Where coins hardly ever come up, each vector has one bit: the hashed one, of one function's index for both."""
+    device = SequenceFragments(30.0, m=64, functions=8, puzzle_count=256)
+    spelled = ["apple's", "word", "tenletters"] * 200
+    words = device.words.encode(spelled)
+    reports = device.privatize(words, stream=KeyedStream.from_seed(1))
+    assert set(reports.position.tolist()) == set(range(5))
+    assert set(reports.function.tolist()) == set(range(8))
+    rows = np.arange(len(words))
+    first = np.unpackbits(reports.sequence, axis=1, bitorder="little")
+    second = np.unpackbits(reports.fragment, axis=1, bitorder="little")
+    assert (first.sum(axis=1) == 1).all()
+    assert (second.sum(axis=1) == 1).all()
+    assert first[rows, device.sequence.hashes.each(words, reports.function)].all()
+    base, letters = device.words.base, " " + device.words.letters
+    for i in (0, 7, 100, 599):
+        at = 2 * reports.position[i]
+        pair = spelled[i].ljust(10)[at : at + 2]
+        token = (
+            int(device.pieces(words[i : i + 1])[0]) * base**2 + letters.index(pair[0]) * base + letters.index(pair[1])
+        )
+        place = device.fragment.hashes.positions(np.array([token]), int(reports.function[i]))
+        assert second[i, place[0]]
+
+
+LETTERS = "abcdefg"
+PLANTED = ("abc", "gfedcb", "badge", "face", "dead", "cabbag")
+
+
+def _people(generator, device, *, users, planted):
+    """Planted words, 4 % each, and a long tail of 1,000 random ones."""
+    lengths = generator.integers(4, 7, 1000)
+    tail = ["".join(generator.choice(list(LETTERS), n)) for n in lengths]
+    share = 0.04 * planted
+    choices = np.r_[np.full(planted, 0.04), np.full(1000, (1 - share) / 1000)]
+    numbers = device.words.encode([*PLANTED[:planted], *tail])
+    return numbers[generator.choice(len(numbers), users, p=choices / choices.sum())]
+
+
+def _device():
+    return SequenceFragments(
+        2.0, letters=LETTERS, fragment_width=2, fragment_count=3, puzzle_count=16, m=256, functions=32, seed=1
+    )
+
+
+def _collected(device, words, *, seed, parts=3):
+    server = SequenceFragmentsServer(device)
+    for i, part in enumerate(np.array_split(words, parts)):
+        server.add(device.privatize(part, stream=KeyedStream.from_seed(seed).child(i)))
+    return server
+
+
+def test_planted_words_are_found_and_counted():
+    device = _device()
+    words = _people(np.random.default_rng(11), device, users=60_000, planted=6)
+    server = _collected(device, words, seed="planted")
+    found = server.discover()
+    assert {one.word for one in found} == set(PLANTED)
+    assert [one.count for one in found] == sorted((one.count for one in found), reverse=True)
+    for one in found:
+        true = int((words == device.words.encode([one.word])[0]).sum())
+        assert abs(one.count - true) < 5 * one.standard_error
+    assert server.reports == 60_000
+    halves = [_collected(_device(), half, seed=str(i)) for i, half in enumerate(np.array_split(words, 2))]
+    halves[0].merge(halves[1])
+    assert halves[0].reports == 60_000
+    assert {one.word for one in halves[0].discover()} == set(PLANTED)
+
+
+def test_hardly_any_word_is_invented():
+    """40 collections in which no word is frequent, so that every discovery is an invention; α = 0.05 of them at most."""
+    device = _device()
+    generator = np.random.default_rng(12)
+    inventions = joined = 0
+    for run in range(40):
+        words = _people(generator, device, users=5_000, planted=0)
+        server = _collected(device, words, seed=f"tail {run}", parts=1)
+        # a low bar for fragments, so that the last step has candidates to refuse
+        joined += len(server._candidates(1_000.0, None, 10**6)) > 0
+        inventions += len(server.discover(alpha=0.05, stray=1_000.0)) > 0
+    assert joined > 35
+    assert clopper_pearson(inventions, 40, confidence=0.99).low <= 0.05
+
+
+def test_a_servers_refusals():
+    device = _device()
+    server = SequenceFragmentsServer(device)
+    with pytest.raises(UsageError, match="reports"):
+        server.discover()
+    words = _people(np.random.default_rng(1), device, users=6_000, planted=6)
+    reports = device.privatize(words, stream=KeyedStream.from_seed(2))
+    server.add(reports)
+    other = _tiny(1.0).privatize(np.arange(9), stream=KeyedStream.from_seed(1))
+    far = FragmentReports(reports.function, reports.position + np.uint8(3), reports.sequence, reports.fragment)
+    for call in (
+        lambda: server.discover(alpha=0.0),
+        lambda: server.discover(stray=0.0),
+        lambda: server.discover(stray=1e9, most=10),
+        lambda: server.add(other),
+        lambda: server.add(far),
+        lambda: server.add(
+            FragmentReports(reports.function, reports.position * 1.0, reports.sequence, reports.fragment)
+        ),
+        lambda: server.merge(server),
+        lambda: server.merge(SequenceFragmentsServer(_tiny(1.0))),
+        lambda: device.privatize(np.array([device.words.universe]), stream=KeyedStream.from_seed(1)),
+        lambda: SequenceFragments(fragment_width=0),
+        lambda: SequenceFragments(fragment_count=257),
+        lambda: SequenceFragments(puzzle_count=1),
+        lambda: SequenceFragments(0.0),
+        lambda: SequenceFragments.split(4.0, bias=1.0),
+    ):
+        with pytest.raises(UsageError):
+            call()
+    assert server.reports == 6_000
