@@ -58,6 +58,8 @@ app.add_typer(
     ),
     name="serve",
 )
+deployment_app = typer.Typer(no_args_is_help=True, help="Whole systems, audited from their own files.")
+app.add_typer(deployment_app, name="deployment")
 verify_app = typer.Typer(no_args_is_help=True, help="Check offline what a protocol left behind.")
 app.add_typer(verify_app, name="verify")
 
@@ -437,7 +439,17 @@ def frontier(
 def list_(
     kind: Annotated[
         Literal[
-            "sources", "samplers", "attacks", "mitigations", "tests", "hosts", "services", "transcripts", "experiments"
+            "sources",
+            "samplers",
+            "hosts",
+            "local",
+            "attacks",
+            "mitigations",
+            "submissions",
+            "tests",
+            "services",
+            "transcripts",
+            "experiments",
         ],
         typer.Argument(show_default=False),
     ],
@@ -460,6 +472,61 @@ def report(
     from dpaudit.cli import experiments
 
     experiments.report(folder)
+
+
+@deployment_app.command("apple")
+def deployment_apple(
+    config: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="Folder with the four com.apple.dprivacyd.*.plist files.", show_default=False),
+    ],
+    database: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The budget database (SQLite); it is only read.", show_default=False),
+    ] = None,
+    reports: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder with .dpsub and .json.anon report files.", show_default=False),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="An older configuration: what has changed since.", show_default=False),
+    ] = None,
+    days: Annotated[int, typer.Option(min=1, help="Over how many days to add up.")] = 30,
+    out: OutOption = None,
+    output: FormatOption = "text",
+) -> None:
+    """Apple's differential privacy, from its own files: ε per datum, per day and over time.
+
+    The last line is the privacy loss that the configuration permits in a day. With --reports it is set beside what was
+    really submitted, and beside the ε that the reports' bits themselves show.
+
+    Exit 1 means a finding against the people whose data it is, such as reports whose bits show more ε than is claimed.
+    """
+    from dpaudit.cli import deployments
+
+    deployments.apple(config, database=database, reports=reports, against=against, days=days, out=out, output=output)
+
+
+@deployment_app.command("apple-scenario")
+def deployment_apple_scenario(
+    config: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="Folder with the four com.apple.dprivacyd.*.plist files.", show_default=False),
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="A new folder: database.sqlite and Reports/.", show_default=False)
+    ],
+    days: Annotated[int, typer.Option(min=1, help="Simulated days.")] = 30,
+    platform: Annotated[
+        Literal["macos", "ios"], typer.Option(help="Which report files, and how long they are kept.")
+    ] = "macos",
+    seed: SeedOption = None,
+) -> None:
+    """A made-up device under such a configuration: its database and reports, in Apple's own formats, day by day."""
+    from dpaudit.cli import deployments
+
+    deployments.apple_scenario(config, out=out, days=days, platform=platform, seed=seed)
 
 
 @verify_app.command("transcript")

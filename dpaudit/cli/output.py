@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import Any
 
@@ -10,6 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 __all__ = ["emit", "note", "out_console", "progress_bar", "write_json_line"]
+
+
+_STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def out_console() -> Console:
@@ -23,8 +27,9 @@ def emit(renderable: Any) -> None:
 
 
 def write_json_line(document: Any) -> None:
-    """Print a result for programs: one JSON document."""
-    print(json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2))
+    """Print a result for programs: one JSON document, without characters that would steer a terminal or its direction."""
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2)
+    print(_STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def note(text: str) -> None:

@@ -1,0 +1,1 @@
+"""Whole systems, audited from their own configuration, databases and reports."""

@@ -1,0 +1,191 @@
+"""The words of Apple's system as its own files use them, and what our audit says about them. Nothing here computes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "Balance",
+    "BitRecord",
+    "Budget",
+    "Configuration",
+    "Database",
+    "Finding",
+    "Key",
+    "Properties",
+    "RecordCount",
+    "Report",
+    "ResolvedKey",
+    "Segment",
+    "SketchRecord",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something an auditor must know: what is wrong or odd, where, and (``serious``) whether it is against the user."""
+
+    where: str
+    message: str
+    serious: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """``keynames.plist``: a kind of data, e.g. ``com.apple.keyboard.NewWords.en_US``, and the name of its properties."""
+
+    name: str
+    properties: str
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """``keyproperties.plist``: how data of such keys is privatised, and which budget it uses."""
+
+    name: str
+    algorithm: str
+    """PrivatizationAlgorithm: ``CountMedianSketch``, ``OneBitHistogram``, ``HadamardCountMedianSketch``."""
+    parameter: float
+    """PrivacyParameter."""
+    budget: str
+    """BudgetKeyName."""
+    data_algorithm: str | None = None
+    server_algorithm: str | None = None
+    transport: str | None = None
+    priority: int | None = None
+    """SubmissionPriority; None where the version has none (macOS 10.12.1)."""
+    patterns_allowed: bool | None = None
+    fragment_width: int | None = None
+    fragment_count: int | None = None
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """``budgetproperties.plist``: so many records (``session_amount``) every ``session_seconds``."""
+
+    name: str
+    session_seconds: float
+    session_amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The four files of one version, each table by name; what was wrong in them stands in ``findings``."""
+
+    folder: Path
+    keys: Mapping[str, Key]
+    properties: Mapping[str, Properties]
+    budgets: Mapping[str, Budget]
+    parameters: Mapping[str, Mapping[str, Any]]
+    """``algorithmparameters.plist``: by ServerAlgorithmString."""
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedKey:
+    """A key followed to its end: KeyName → PropertiesName → algorithm, ε, budget; and how the daemon runs it."""
+
+    key: Key
+    properties: Properties
+    budget: Budget
+    parameters: Mapping[str, Any]
+    """The algorithm's parameters of ``algorithmparameters.plist``; empty where there are none."""
+    epsilon: float
+    """The PrivacyParameter that the daemon uses: as configured, or 1 where that exceeds epsilonMax = 2."""
+    priority: int
+    """The SubmissionPriority that the daemon uses: 99999 (never submitted) where the PrivacyParameter was refused."""
+    records_per_report: int
+    """min(SessionAmount, 40)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """A row of ZPRIVACYBUDGETRECORD."""
+
+    key: str
+    balance: int
+    created: datetime
+    updated: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RecordCount:
+    """Rows of one table, key and state, counted and not kept: a database may hold millions."""
+
+    table: str
+    """``ZOBHRECORD`` or ``ZCMSRECORD``."""
+    key: str
+    submitted: bool
+    rows: int
+    first: datetime | None
+    """The earliest and the latest creation time that can be read; UTC."""
+    last: datetime | None
+    plain: int
+    """Rows that also hold the plain sequence or fragment (there must be none)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BitRecord:
+    """A row of ZOBHRECORD: one privatised bit of a one-bit histogram."""
+
+    key: str
+    created: datetime | None
+    submitted: bool
+    version: int | None
+    position: int | None
+    value: int | None
+    """The bit, 0 or 1; a report writes it as -1 or +1."""
+    plain: bool
+    """Whether the row also holds the plain sequence or fragment (it must not)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SketchRecord:
+    """A row of ZCMSRECORD: privatised sketches."""
+
+    key: str
+    created: datetime | None
+    submitted: bool
+    version: int | None
+    text: str | None
+    """As a report writes it, ``function,HEX`` or ``function,HEX:HEX``; None where the columns are not ours."""
+    plain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """What the budget database holds, read without changing it."""
+
+    path: Path
+    balances: tuple[Balance, ...]
+    counts: tuple[RecordCount, ...]
+    """By table, key and state; ``database.read_bits`` and ``read_sketches`` give the rows one by one."""
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The records of one key in one report, still as text: ``818,165,+1`` or ``19802,0000C0…``."""
+
+    key: str
+    algorithm: str
+    parameters: Mapping[str, Any]
+    """Flat: text, truth values and finite numbers only."""
+    records: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One ``.dpsub`` or ``.json.anon`` file; no segments, and a finding, where it could not be read."""
+
+    path: Path
+    version: int | None
+    created: datetime | None
+    """As the file name says, taken for UTC; Apple's names may be 7 hours ahead (§4.2.1). None where it says nothing."""
+    segments: tuple[Segment, ...]
+    findings: tuple[Finding, ...] = ()

@@ -1,0 +1,217 @@
+"""What reports say was really submitted: records and ε per budget and day, and whether the daemon's limits were kept."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+
+from dpaudit.deployments.apple.bits.grouping import MOST_GROUPS, Group, group_of, reported_epsilon
+from dpaudit.deployments.apple.bits.shown import Shown
+from dpaudit.deployments.apple.configuration.resolving import resolve
+from dpaudit.deployments.apple.limits import Limits
+from dpaudit.deployments.apple.model import Configuration, Database, Finding, Report
+
+__all__ = ["UNKNOWN", "Day", "Observed", "Spending", "Spent", "observe"]
+
+UNKNOWN = "(not in the configuration)"
+"""The budget of keys that the configuration does not have."""
+MOST_SUMS = 500_000
+"""Sums that are kept, one a day and group of records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Records of one budget (or of all, ``budget`` empty) and their ε, added up (basic composition)."""
+
+    budget: str
+    records: int
+    claimed: float
+    """By the PrivacyParameters in use; by the report's own where the configuration does not have the key."""
+    shown_low: float
+    """By what the bits show of each record, at the least; by the claim (0 without one) where they identify nothing."""
+    shown_high: float
+    """The same at the most; infinite where there is no claim either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A day of UTC by the names of report files."""
+
+    date: str
+    """As in ISO 8601."""
+    budgets: tuple[Spent, ...]
+    total: Spent
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What the reports that are still there hold.
+
+    Not claimed: that they are all there were (the daemon deletes them after a month, iOS after a week), or that files whose
+    names were changed are of the day that they say. ε is pure and added up record by record; that bounds the loss whatever
+    the records are about, and needs no more than each record's own ε.
+    """
+
+    reports: int
+    """Those with records in them."""
+    unread: int
+    """Files that hold nothing that can be read, or are copies of other reports; findings say which."""
+    undated: int
+    """Reports without a time in their name: they count in the totals, not in the days."""
+    days: tuple[Day, ...]
+    """Those with reports, in order."""
+    busiest: Day | None
+    """The day with the most claimed ε, the first of them."""
+    span: int
+    """Days from the first to the last, both counted; 0 without any."""
+    budgets: tuple[Spent, ...]
+    total: Spent
+    per_day: float
+    """Claimed ε of dated reports over the days of ``span``."""
+    shown_per_day: tuple[float, float]
+    says: str
+    """The rate, in words that claim no more than was seen."""
+    unclaimed: int
+    """Records whose ε neither the configuration nor the report states: they count as 0 in the claimed ε."""
+    findings: tuple[Finding, ...] = ()
+
+
+class Spending:
+    """Takes in reports one after the other, and then says what they spent."""
+
+    def __init__(self, configuration: Configuration, *, database: Database | None = None) -> None:
+        """``database`` has the days on which budgets were created, from which on they can have grown."""
+        self._resolved = {r.key.name: r for r in resolve(configuration)}
+        self._limits = Limits(configuration, self._resolved, database=database)
+        self._records: Counter[tuple[date | None, str, Group]] = Counter()
+        self._claims: dict[Group, float | None] = {}
+        self._reports = self._unread = self._undated = self._beyond = 0
+
+    def add(self, report: Report) -> None:
+        """Take in one report."""
+        self._reports += bool(report.segments)
+        self._unread += not report.segments
+        self._undated += bool(report.segments) and report.created is None
+        day = report.created.date() if report.created else None
+        for segment in report.segments:
+            key, group = self._resolved.get(segment.key), group_of(segment)
+            where = (day, UNKNOWN if key is None else key.budget.name, group)
+            full = len(self._claims) == MOST_GROUPS and group not in self._claims
+            if full or (len(self._records) == MOST_SUMS and where not in self._records):
+                self._beyond += len(segment.records)
+                continue
+            if group not in self._claims:
+                self._claims[group] = reported_epsilon(segment) if key is None else key.epsilon
+            self._records[where] += len(segment.records)
+        self._limits.add(report)
+
+    def observed(self, shown: Mapping[Group, Shown] | None = None) -> Observed:
+        """What was spent; ``shown`` is what the bits of each group of records show."""
+        each = {group: self._epsilon(group, (shown or {}).get(group)) for group in self._claims}
+        by_day: dict[date, list[_Amount]] = {}
+        everything = []
+        for (day, budget, group), records in self._records.items():
+            amount = _Amount(budget, records, *each[group])
+            everything.append(amount)
+            if day is not None:
+                by_day.setdefault(day, []).append(amount)
+        dates = sorted(by_day)
+        days = tuple(Day(day.isoformat(), _by_budget(by_day[day]), _sum("", by_day[day])) for day in dates)
+        span = (dates[-1] - dates[0]).days + 1 if dates else 0
+        unclaimed = sum(n for (_, _, group), n in self._records.items() if self._claims[group] is None)
+        rate = _sum("", [a for amounts in by_day.values() for a in amounts])
+        return Observed(
+            reports=self._reports,
+            unread=self._unread,
+            undated=self._undated,
+            days=days,
+            busiest=max(days, key=lambda day: (day.total.claimed, day.total.records), default=None),
+            span=span,
+            budgets=_by_budget(everything),
+            total=_sum("", everything),
+            per_day=rate.claimed / max(1, span),
+            shown_per_day=(rate.shown_low / max(1, span), rate.shown_high / max(1, span)),
+            says=_rate(rate.claimed, span),
+            unclaimed=unclaimed,
+            findings=(*self._not_counted(unclaimed), *self._limits.findings()),
+        )
+
+    def _epsilon(self, group: Group, shown: Shown | None) -> tuple[float, float, float]:
+        """Of one record: claimed, and shown at the least and at the most."""
+        claimed = self._claims[group]
+        if claimed is None:
+            if shown is None or shown.record is None:
+                return 0.0, 0.0, math.inf
+            return 0.0, shown.record.low, shown.record.high
+        if shown is None or shown.record is None or shown.verdict == "not identified":
+            return claimed, claimed, claimed
+        return claimed, shown.record.low, shown.record.high
+
+    def _not_counted(self, unclaimed: int) -> Iterator[Finding]:
+        if unclaimed:
+            yield Finding(
+                "reports", f"{unclaimed} records have no stated ε; they count as 0 in what is claimed", serious=True
+            )
+        if self._beyond:
+            yield Finding(
+                "reports",
+                f"{self._beyond} records are in no sum: there are more than {MOST_GROUPS} kinds of records, or {MOST_SUMS} "
+                "days and kinds; audit the reports in parts",
+                serious=True,
+            )
+
+
+def observe(
+    reports: Iterable[Report],
+    configuration: Configuration,
+    *,
+    database: Database | None = None,
+    shown: Mapping[Group, Shown] | None = None,
+) -> Observed:
+    """What ``reports`` spent of the budgets of ``configuration``; nothing of them is kept in memory but sums."""
+    spending = Spending(configuration, database=database)
+    for report in reports:
+        spending.add(report)
+    return spending.observed(shown)
+
+
+def _rate(claimed: float, span: int) -> str:
+    if not span:
+        return "No report has a date: nothing can be said of a rate."
+    if span == 1:
+        return "All reports are of one day: that says nothing about a rate."
+    a_day = claimed / span
+    return (
+        f"{a_day:.3g} a day as claimed over the {span} days seen; a year of such days would be {365 * a_day:,.0f}, which is "
+        "arithmetic and no forecast."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Amount:
+    budget: str
+    records: int
+    claimed: float
+    low: float
+    high: float
+
+
+def _sum(budget: str, amounts: Iterable[_Amount]) -> Spent:
+    amounts = [a for a in amounts if a.records]
+    return Spent(
+        budget,
+        sum(a.records for a in amounts),
+        math.fsum(a.records * a.claimed for a in amounts),
+        math.fsum(a.records * a.low for a in amounts),
+        math.fsum(a.records * a.high for a in amounts),
+    )
+
+
+def _by_budget(amounts: Iterable[_Amount]) -> tuple[Spent, ...]:
+    of: dict[str, list[_Amount]] = {}
+    for amount in amounts:
+        of.setdefault(amount.budget, []).append(amount)
+    return tuple(_sum(budget, of[budget]) for budget in sorted(of))

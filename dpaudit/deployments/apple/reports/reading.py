@@ -1,0 +1,205 @@
+"""Reads report files, ``.dpsub`` and ``.json.anon``: one at a time, however many and however large the folder."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dpaudit.deployments.apple.model import Finding, Report, Segment
+from dpaudit.deployments.apple.quoting import path_text, quoted
+from dpaudit.deployments.apple.reports.filenames import is_report, time_in
+from dpaudit.deployments.apple.reports.tolerant_json import RefusedJsonError, read_documents
+from dpaudit.errors import UsageError
+
+__all__ = ["MOST_BYTES", "read_report", "read_reports"]
+
+MOST_BYTES = 64 * 2**20
+MOST_DEPTH = 32
+_MOST_SEGMENTS = 100_000
+_MOST_PARAMETERS = 1000
+_MOST_FINDINGS = 50
+
+
+def read_reports(folder: Path, *, limit: int = MOST_BYTES) -> Iterator[Report]:
+    """The reports under ``folder`` and its subfolders, in the order of their names; other files are passed over.
+
+    One file is in memory at a time, at most ``limit`` bytes of it. A file or subfolder that cannot be read (no rights, too
+    large, a symbolic link, no JSON, more than 32 folders deep) comes as a report without segments that has the finding.
+    So does a copy of a report that came before (the same segments and time): counted twice, its bits would seem to agree.
+    The time of a report is the one in its name (:mod:`.filenames`), never the file system's, which copying changes.
+
+    Raises:
+        UsageError: at once, where ``folder`` is none or cannot be listed.
+    """
+    try:
+        os.scandir(folder).close()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"reports={path_text(folder)}: cannot be listed ({why}); give a folder of reports") from None
+    return _walk(folder, limit)
+
+
+def _walk(folder: Path, limit: int) -> Iterator[Report]:
+    waiting, seen = [(folder, 0)], set[bytes]()
+    while waiting:
+        path, depth = waiting.pop()
+        try:
+            with os.scandir(path) as entries:
+                found = sorted(entries, key=lambda entry: entry.name, reverse=True)
+        except OSError as error:
+            yield _unread(path, f"cannot be listed ({error.strerror}); what is in it is not read")
+            continue
+        folders = []
+        for entry in reversed(found):
+            here = path / entry.name
+            if entry.is_symlink():
+                yield _unread(here, "a symbolic link; not followed")
+            elif entry.is_dir(follow_symlinks=False):
+                if depth == MOST_DEPTH:
+                    yield _unread(here, f"more than {MOST_DEPTH} folders deep; not read")
+                else:
+                    folders.append((here, depth + 1))
+            elif is_report(entry.name):
+                yield _once(read_report(here, limit=limit), seen)
+        waiting += reversed(folders)
+
+
+def _once(report: Report, seen: set[bytes]) -> Report:
+    """``report``, without its segments where it is a copy."""
+    if not report.segments:
+        return report
+    digest = hashlib.blake2b(str(report.created).encode(), digest_size=16)
+    for s in report.segments:
+        digest.update(repr((s.key, s.algorithm, sorted(s.parameters.items()), s.records)).encode())
+    if digest.digest() not in seen:
+        seen.add(digest.digest())
+        return report
+    copy = Finding(path_text(report.path), "a copy of a report that came before (same time and records); counted once")
+    return replace(report, segments=(), findings=(*report.findings, copy))
+
+
+def read_report(path: Path, *, limit: int = MOST_BYTES) -> Report:
+    """One report file; never raises for what is in it or that it cannot be read: that is a finding.
+
+    Accepted are an object ``{"version", "segments"}`` (Figure 11), a list of segments or segments one after the other
+    (Figure 12). Segments whose key, algorithm, parameters or list of records are not what they should be are left out,
+    and so are records that are no text; a finding says how many.
+    """
+    try:
+        text = _text(path, limit)
+        documents, slips = read_documents(text)
+    except RefusedJsonError as error:
+        return _unread(path, f"{error}; not read")
+    found = _Findings(path_text(path), [])
+    for slip in slips:
+        found.add(f"{slip}; overlooked")
+    versions: list[int] = []
+    segments = tuple(segment for document in documents for segment in _segments(document, versions, found))
+    if len(set(versions)) > 1:
+        found.add(f"{len(set(versions))} different versions; the first, {versions[0]}, is shown")
+    if not versions:
+        found.add("no whole number as version")
+    return Report(path, versions[0] if versions else None, time_in(path.name), segments, found.all())
+
+
+@dataclass
+class _Findings:
+    """Of one file, and no more than anybody would read."""
+
+    where: str
+    kept: list[Finding]
+    others: int = 0
+
+    def add(self, message: str) -> None:
+        if len(self.kept) < _MOST_FINDINGS:
+            self.kept.append(Finding(self.where, message))
+        else:
+            self.others += 1
+
+    def all(self) -> tuple[Finding, ...]:
+        more = (Finding(self.where, f"{self.others} more findings like these"),) if self.others else ()
+        return (*self.kept, *more)
+
+
+def _unread(path: Path, why: str) -> Report:
+    return Report(path, None, time_in(path.name), (), (Finding(path_text(path), why),))
+
+
+def _text(path: Path, limit: int) -> str:
+    """The file's text.
+
+    Raises:
+        RefusedJsonError: why it cannot be had.
+    """
+    try:
+        # a pipe must not keep us waiting, and a link put there meanwhile must not lead us away
+        number = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(number, "rb") as file:
+            if not stat.S_ISREG(os.fstat(number).st_mode):
+                raise RefusedJsonError("not a plain file")
+            data = file.read(limit + 1)
+    except (OSError, ValueError) as error:
+        raise RefusedJsonError(f"cannot be opened ({getattr(error, 'strerror', None) or error})") from None
+    if len(data) > limit:
+        raise RefusedJsonError(f"larger than {limit} bytes")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise RefusedJsonError("not UTF-8") from None
+
+
+def _segments(document: Any, versions: list[int], findings: _Findings) -> Iterator[Segment]:
+    if isinstance(document, dict) and "records" not in document:
+        version = document.get("version")
+        if isinstance(version, int) and not isinstance(version, bool) and abs(version) < 2**63:
+            versions.append(version)
+        document = document.get("segments")
+    elif isinstance(document, dict):
+        document = [document]
+    if not isinstance(document, list):
+        findings.add("a JSON document without a list of segments; left out")
+        return
+    if len(document) > _MOST_SEGMENTS:
+        findings.add(f"{len(document)} segments; those after the first {_MOST_SEGMENTS} are left out")
+    for n, entry in enumerate(document[:_MOST_SEGMENTS], 1):
+        wrong = _wrong(entry)
+        if wrong:
+            findings.add(f"segment {n} of {len(document)}: {wrong}; left out")
+            continue
+        records = tuple(record for record in entry["records"] if isinstance(record, str))
+        lost = len(entry["records"]) - len(records)
+        if lost:
+            findings.add(f"{quoted(entry['key'])}: {lost} records are no text; left out")
+        yield Segment(entry["key"], entry["algorithm"], entry.get("parameters", {}), records)
+
+
+def _wrong(entry: Any) -> str | None:
+    """What keeps ``entry`` from being a segment."""
+    if not isinstance(entry, dict):
+        return "no object"
+    for name in ("key", "algorithm"):
+        if not _is_name(entry.get(name)):
+            return f"no proper text as {name!r}"
+    if not isinstance(entry.get("records"), list):
+        return "no list of records"
+    parameters = entry.get("parameters", {})
+    if not isinstance(parameters, Mapping) or len(parameters) > _MOST_PARAMETERS:
+        return "parameters that are no object of reasonable size"
+    odd = next((name for name, value in parameters.items() if not _is_name(name) or not _is_plain(value)), None)
+    return None if odd is None else f"parameter {quoted(odd)} is no text, truth value or finite number"
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= 1000 and value.isprintable()
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, bool | str) or (isinstance(value, int) and abs(value) < 2**63)

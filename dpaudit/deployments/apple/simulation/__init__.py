@@ -1,0 +1,1 @@
+"""A made-up device: the daemon with its tasks and budgets, its owner's habits, its files in Apple's formats."""

@@ -1,0 +1,232 @@
+"""A deterministic simulation of ``dprivacyd``: budgets, stored records, reports; no bits, which are ``scenario``'s work."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from dpaudit.deployments.apple.configuration.resolving import resolve
+from dpaudit.deployments.apple.model import Balance, Configuration, ResolvedKey
+from dpaudit.deployments.apple.rules import NEVER_SUBMITTED
+from dpaudit.deployments.apple.simulation.budgets import BudgetAccount
+from dpaudit.deployments.apple.simulation.tasks import OLDEST_RECORD, OLDEST_REPORT, TASKS, Platform, TaskName
+from dpaudit.errors import UsageError
+from dpaudit.interfaces import Stream
+
+__all__ = ["MOST_STORED", "REPORT_VERSION", "Daemon", "GeneratedReport", "StoredRecord"]
+
+REPORT_VERSION = 11
+"""As in Figures 1 and 11."""
+MOST_STORED = 100_000
+"""StorageMaintenance's limit on the database's size, in records: Apple's is unknown, this one is ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """A privatised datum in the daemon's database; ``number`` counts them from 0."""
+
+    number: int
+    key: str
+    created: datetime
+    version: int
+    submitted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedReport:
+    """What one run of ReportGenerator puts into its report files, sorted by key and number; never empty."""
+
+    created: datetime
+    records: tuple[StoredRecord, ...]
+
+
+class Daemon:
+    """Opted in at ``start``; time passes when :meth:`record`, :meth:`run_until` or :meth:`sleep_until` say so.
+
+    As Tang et al. (§4.2, §5.1, §5.2) describe it. At the opt-in every budget holds its SessionAmount, and each task is due
+    for the first time one period later. ReportGenerator takes at most min(SessionAmount, 40) records of a key and, of all
+    keys of a budget, no more than its balance, which falls by one a record; PrivacyBudgetMaintenance adds SessionAmount for
+    every whole SessionSeconds since the last update. Our readings, where the paper is silent: among the waiting
+    records of a budget those of the smaller SubmissionPriority come first, in random order within one priority, and
+    those of priority 99999 never; tasks that came due in the computer's sleep run once at waking.
+
+    Guarantee, tested for any usage: at any time ``submitted[b] + balance(b) == accrued[b]`` and the balance is never
+    negative, so over t days, the first and last included in whole SessionSeconds, a budget's records are at most
+    (t + 1)·SessionAmount. Not claimed: Apple's true order, times of day or random generator.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        start: datetime,
+        stream: Stream,
+        platform: Platform = "macos",
+        most_stored: int = MOST_STORED,
+    ) -> None:
+        """Opt in.
+
+        Raises:
+            UsageError: ``start`` without a time zone; another platform; a limit below 1; a budget of impossible
+                SessionSeconds or SessionAmount.
+        """
+        if platform not in OLDEST_REPORT:
+            raise UsageError(f"platform={platform}: macos or ios")
+        if most_stored < 1:
+            raise UsageError(f"most_stored={most_stored}: at least 1 record")
+        self.now = _utc("start", start)
+        self.platform = platform
+        self.version = REPORT_VERSION
+        self.keys: Mapping[str, ResolvedKey] = {k.key.name: k for k in resolve(configuration)}
+        self._accounts = {b.name: BudgetAccount(b, self.now) for b in configuration.budgets.values()}
+        self._most_stored = most_stored
+        self._random = stream.child("dprivacyd").numpy()
+        self._due = {task.name: self.now + task.period for task in TASKS}
+        self._stored: dict[int, StoredRecord] = {}
+        self._next = 0
+        self._on_disk: deque[GeneratedReport] = deque()
+        self._told: list[GeneratedReport] = []
+
+    @property
+    def balances(self) -> tuple[Balance, ...]:
+        """The budget table, in the configuration's order."""
+        return tuple(account.row() for account in self._accounts.values())
+
+    @property
+    def accrued(self) -> dict[str, int]:
+        """By budget: all that was ever credited, with the first SessionAmount."""
+        return {name: account.accrued for name, account in self._accounts.items()}
+
+    @property
+    def submitted(self) -> dict[str, int]:
+        """By budget: all records that ever went into a report."""
+        return {name: account.spent for name, account in self._accounts.items()}
+
+    @property
+    def records(self) -> tuple[StoredRecord, ...]:
+        """What the database holds now, the oldest first."""
+        return tuple(self._stored.values())
+
+    @property
+    def report_files(self) -> tuple[GeneratedReport, ...]:
+        """The reports that are still on disk, the oldest first."""
+        return tuple(self._on_disk)
+
+    def record(self, key: str, when: datetime) -> StoredRecord:
+        """A datum of ``key`` is privatised and stored at ``when``; tasks due by then, ``when`` included, run before.
+
+        Raises:
+            UsageError: a key that does not resolve; a time before :attr:`now`.
+        """
+        if key not in self.keys:
+            raise UsageError(f"key={key}: does not resolve to properties and a budget in this configuration")
+        self._advance("when", when)
+        record = StoredRecord(self._next, key, self.now, self.version, submitted=False)
+        self._stored[record.number] = record
+        self._next += 1
+        return record
+
+    def run_until(self, when: datetime) -> tuple[GeneratedReport, ...]:
+        """Let time pass until ``when``, included; the reports made since this was last asked.
+
+        Raises:
+            UsageError: a time before :attr:`now`.
+        """
+        self._advance("when", when)
+        told, self._told = tuple(self._told), []
+        return told
+
+    def sleep_until(self, when: datetime) -> None:
+        """The computer sleeps from now until ``when``; at waking each task that came due runs once.
+
+        Raises:
+            UsageError: a time before :attr:`now`.
+        """
+        when = _utc("when", when)
+        self._check(when)
+        self.now = when
+        for task in TASKS:
+            if self._due[task.name] <= when:
+                self._run(task.name)
+                self._due[task.name] = when + task.period
+
+    def upgrade(self, version: int) -> None:
+        """From now on records have this report version; StorageCulling deletes those of any other."""
+        self.version = version
+
+    def _check(self, when: datetime) -> None:
+        if when < self.now:
+            raise UsageError(
+                f"when={when.isoformat()}: before the daemon's now, {self.now.isoformat()}; go forward only"
+            )
+
+    def _advance(self, name: str, when: datetime) -> None:
+        when = _utc(name, when)
+        self._check(when)
+        while True:
+            task = min(TASKS, key=lambda task: self._due[task.name])  # the first of those that are due together
+            if self._due[task.name] > when:
+                break
+            self.now = self._due[task.name]
+            self._run(task.name)
+            self._due[task.name] += task.period
+        self.now = when
+
+    def _run(self, name: TaskName) -> None:
+        match name:
+            case "PrivacyBudgetMaintenance":
+                for account in self._accounts.values():
+                    account.credit(self.now)
+            case "ReportFilesMaintenance":
+                while self._on_disk and self.now - self._on_disk[0].created > OLDEST_REPORT[self.platform]:
+                    self._on_disk.popleft()
+            case "StorageCulling":
+                self._keep(lambda record: not record.submitted and record.version == self.version)
+            case "StorageMaintenance":
+                self._keep(lambda record: self.now - record.created <= OLDEST_RECORD)
+                for number in list(self._stored)[: max(0, len(self._stored) - self._most_stored)]:
+                    del self._stored[number]
+            case "ReportGenerator":
+                self._report()
+
+    def _keep(self, kept: Callable[[StoredRecord], bool]) -> None:
+        self._stored = {number: record for number, record in self._stored.items() if kept(record)}
+
+    def _report(self) -> None:
+        waiting: dict[str, list[StoredRecord]] = defaultdict(list)
+        for record in self._stored.values():
+            resolved = self.keys[record.key]
+            if not record.submitted and resolved.priority < NEVER_SUBMITTED:
+                waiting[resolved.budget.name].append(record)
+        chosen = [record for budget, records in waiting.items() for record in self._choose(budget, records)]
+        if not chosen:
+            return
+        sent = [replace(record, submitted=True) for record in sorted(chosen, key=lambda r: (r.key, r.number))]
+        self._stored.update((record.number, record) for record in sent)
+        report = GeneratedReport(self.now, tuple(sent))
+        self._on_disk.append(report)
+        self._told.append(report)
+
+    def _choose(self, budget: str, waiting: list[StoredRecord]) -> list[StoredRecord]:
+        """Of a budget's waiting records those that go into this report; they are paid for."""
+        account = self._accounts[budget]
+        order = self._random.permutation(len(waiting))
+        shuffled = sorted((waiting[i] for i in order), key=lambda record: self.keys[record.key].priority)
+        taken: dict[str, int] = defaultdict(int)
+        chosen = []
+        for record in shuffled:
+            if account.balance <= 0:
+                break
+            if taken[record.key] < self.keys[record.key].records_per_report:
+                taken[record.key] += 1
+                account.spend()
+                chosen.append(record)
+        return chosen
+
+
+def _utc(name: str, when: datetime) -> datetime:
+    if when.tzinfo is None:
+        raise UsageError(f"{name}={when.isoformat()}: a time with its zone; add tzinfo=UTC")
+    return when.astimezone(UTC)

@@ -1,0 +1,155 @@
+"""``dpaudit deployment`` as a person meets it."""
+
+import json
+import plistlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpaudit.cli.output import write_json_line
+
+DATA = Path(__file__).parents[2] / "data" / "apple"
+BUDGETS = "com.apple.dprivacyd.budgetproperties.plist"
+PROPERTIES = "com.apple.dprivacyd.keyproperties.plist"
+
+
+def apple(*args, command="apple", code=0, cwd=None):
+    args = ("deployment", command, *map(str, args))
+    result = subprocess.run(
+        [sys.executable, "-m", "dpaudit", *args], capture_output=True, text=True, cwd=cwd, timeout=100
+    )
+    assert result.returncode == code, result.stderr + result.stdout
+    assert "Traceback" not in result.stderr
+    return result
+
+
+def changed(tmp_path, name, change):
+    folder = shutil.copytree(DATA / "10.12.3", tmp_path / "changed")
+    entries = plistlib.loads((folder / name).read_bytes())
+    (folder / name).write_bytes(plistlib.dumps(change(entries)))
+    return folder
+
+
+def test_the_ledger_ends_in_16_a_day():
+    lines = apple("--config", DATA / "10.12.3", "--against", DATA / "10.12.1").stdout.splitlines()
+    assert lines[-1] == "Permitted privacy loss: ε = 16 a day (4 initially announced applications)"
+    text = " ".join(" ".join(lines).split())
+    assert "6 a day on macOS, 16 a day on iOS" in text
+    assert "SessionAmount for com.apple.keyboard.NewWords" in text
+    assert "rises from 14 to 16 (+2)" in text
+    assert "ε = 38 in a day instead of 16" in text
+    assert "14 a day on iOS" in " ".join(apple("--config", DATA / "ios-10.1.1").stdout.split())
+
+
+def test_json(tmp_path):
+    result = apple("--config", DATA / "10.12.3", "--against", DATA / "10.12.1", "--days", 7, "--format", "json")
+    document = json.loads(result.stdout)
+    assert (document["kind"], document["verdict"], document["findings"]) == ("deployment", "no-finding", [])
+    assert document["ledger"]["permitted"]["per_day"] == 16
+    assert document["ledger"]["permitted"]["over_days"] == 7 * 16
+    assert len(document["differences"]) == 8
+    assert {"seed", "versions", "started"} <= set(document["provenance"])
+
+
+def test_a_serious_finding_is_1(tmp_path):
+    def negative(entries):
+        return [e | ({"PrivacyParameter": -9} if e["PropertiesName"] == "Search" else {}) for e in entries]
+
+    result = apple("--config", changed(tmp_path, PROPERTIES, negative), code=1)
+    assert "! com.apple.dprivacyd.keyproperties.plist: Search: PrivacyParameter=-9" in result.stdout
+    assert result.stdout.splitlines()[-2].startswith("Not counted: 2 KeyNames")
+
+
+def test_a_budget_less_is_said_in_the_last_line(tmp_path):
+    folder = changed(
+        tmp_path, BUDGETS, lambda entries: [e for e in entries if e["BudgetName"] != "com.apple.keyboard.Emoji"]
+    )
+    result = apple("--config", folder)
+    assert result.stdout.splitlines()[-1].endswith("ε = 15 a day (3 of 4 initially announced applications)")
+    assert "no (understood) entry in budgetproperties" in result.stdout
+
+
+@pytest.mark.parametrize("content", [b"", b"bplist00", b"<!DOCTYPE plist [<!ENTITY a 'b'>]><plist>&a;</plist>"])
+def test_bad_files_are_2(tmp_path, content):
+    folder = shutil.copytree(DATA / "10.12.3", tmp_path / "bad")
+    (folder / BUDGETS).write_bytes(content)
+    for output in ("text", "json"):
+        result = apple("--config", folder, "--format", output, code=2)
+        assert BUDGETS in result.stderr
+        assert result.stdout == ""
+
+
+def test_other_slips_are_2(tmp_path):
+    good = DATA / "10.12.3"
+    for args in (
+        ("--config", tmp_path),
+        ("--config", good, "--against", tmp_path / "none"),
+        ("--config", good, "--days", 10**9),
+        ("--config", good, "--reports", tmp_path / "none"),
+        ("--config", good, "--database", tmp_path),
+        ("--config", good, "--out", good / BUDGETS / "x"),
+    ):
+        assert apple(*args, code=2).stdout == ""
+
+
+def test_reports_of_the_figures():
+    result = apple("--config", DATA / "ios-11", "--reports", DATA / "reports", code=1)
+    assert "shows more" in result.stdout
+    assert result.stdout.splitlines()[-1].startswith("Permitted privacy loss: ε = 33 a day")
+    document = json.loads(
+        apple("--config", DATA / "ios-11", "--reports", DATA / "reports", "--format", "json", code=1).stdout
+    )
+    assert document["observed"]["total"]["records"] == 22
+    assert document["verdict"] == "finding"
+
+
+def test_strange_names_are_harmless(tmp_path):
+    def strange(entries):
+        return [*entries, {"BudgetName": "com\x1b[2Jevil [bold]", "SessionSeconds": 86400, "SessionAmount": 1}]
+
+    folder = shutil.copytree(DATA / "10.12.3", tmp_path / "strange")
+    entries = strange(plistlib.loads((folder / BUDGETS).read_bytes()))
+    (folder / BUDGETS).write_bytes(plistlib.dumps(entries, fmt=plistlib.FMT_BINARY))
+    said = apple("--config", folder).stdout
+    assert "\x1b" not in said
+    assert "evil [bold]" in said
+
+
+@pytest.mark.parametrize("version", ["10.12.3", "ios-11"])
+def test_a_scenario_is_audited(tmp_path, version):
+    apple("--config", DATA / version, "--out", tmp_path / "made", "--days", 3, "--seed", 5, command="apple-scenario")
+    made = tmp_path / "made"
+    args = ("--database", made / "database.sqlite", "--reports", made / "Reports", "--format", "json")
+    result = subprocess.run(
+        [sys.executable, "-m", "dpaudit", "deployment", "apple", "--config", DATA / version, *args],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert result.returncode in (0, 1), result.stderr
+    document = json.loads(result.stdout)
+    assert document["observed"]["reports"] > 0
+    assert document["database"]["balances"]
+
+
+def test_out_writes_the_document_and_a_page(tmp_path):
+    result = apple("--config", DATA / "10.12.3", "--out", tmp_path / "page", "--against", DATA / "10.12.1")
+    assert json.loads((tmp_path / "page" / "result.json").read_text())["ledger"]["permitted"]["per_day"] == 16
+    assert "16" in (tmp_path / "page" / "report.html").read_text()
+    assert "report.html" in result.stderr
+    again = subprocess.run(
+        [sys.executable, "-m", "dpaudit", "report", tmp_path / "page"], capture_output=True, text=True
+    )
+    assert again.returncode == 0, again.stderr
+
+
+def test_json_does_not_steer_a_terminal(capsys):
+    name = "a\x9b31m\u202eb\u2066é"
+    write_json_line({"name": name})
+    shown = capsys.readouterr().out
+    assert json.loads(shown) == {"name": name}
+    assert "é" in shown
+    assert not set("\x9b\u202e\u2066") & set(shown)

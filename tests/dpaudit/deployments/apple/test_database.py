@@ -1,0 +1,425 @@
+"""The daemon's database: what is read, what is found, and that nothing on disk ever changes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from dpaudit.deployments.apple.configuration.reading import read_configuration
+from dpaudit.deployments.apple.database.balances import check_balances
+from dpaudit.deployments.apple.database.coredata import from_coredata, to_coredata
+from dpaudit.deployments.apple.database.reading import read_bits, read_database, read_sketches
+from dpaudit.errors import UsageError
+
+DATA = Path(__file__).parents[3] / "data" / "apple"
+EMOJI = "com.apple.keyboard.Emoji.en_US.EmojiKeyboard"
+SKETCHES = (
+    "CREATE TABLE ZCMSRECORD (Z_PK INTEGER PRIMARY KEY, ZREPORTVERSION INTEGER, ZSUBMITTED INTEGER, "
+    "ZSEQUENCEHASHINDEX INTEGER, ZSEQUENCESKETCH VARCHAR, ZFRAGMENTSKETCH VARCHAR, ZCREATIONDATE TIMESTAMP, ZKEY VARCHAR, "
+    "ZPLAINSEQUENCE VARCHAR, ZPLAINFRAGMENT VARCHAR)"
+)
+
+
+@pytest.fixture
+def figure(tmp_path: Path) -> Path:
+    """Figures 1 and 2 as a file."""
+    path = tmp_path / "figure.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript((DATA / "database.sql").read_text())
+    return path
+
+
+def change(path: Path, *statements: str) -> Path:
+    with closing(sqlite3.connect(path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+    return path
+
+
+def files(folder: Path) -> dict[str, tuple[bytes, int, int]]:
+    """Every file beside, with what a write would change."""
+    return {p.name: (p.read_bytes(), p.stat().st_mtime_ns, p.stat().st_ino) for p in sorted(folder.iterdir())}
+
+
+def messages(path: Path, table: str) -> str:
+    return "\n".join(f.message for f in read_database(path).findings if f.where == table)
+
+
+def test_figures_1_and_2(figure: Path) -> None:
+    database = read_database(figure)
+    assert [(b.key.rpartition(".")[2], b.balance) for b in database.balances] == [
+        ("NewWords", 115),
+        ("default", 1),
+        ("health", 2),
+        ("testBudget", 324),
+        ("Emoji", 36),
+        ("AppDeepLink", 10),
+        ("Search", 73),
+    ]
+    emoji = database.balances[4]
+    # 516767088.547229 s = 5981 days and 8688.547229 s; 5981 days after 2001-01-01 is 2017-05-18
+    assert emoji.created == datetime(2017, 5, 18, 2, 24, 48, 547229, tzinfo=UTC)
+    assert (emoji.updated - emoji.created).total_seconds() == 76 * 86400
+    (count,) = database.counts
+    assert (count.table, count.key, count.submitted, count.rows, count.plain) == ("ZOBHRECORD", EMOJI, False, 5, 0)
+    assert count.first is not None
+    assert count.last is not None
+    assert (count.last - count.first).total_seconds() == pytest.approx(12.087406, abs=1e-6)
+    assert [f.where for f in database.findings] == ["ZCMSRECORD"]  # which Figures 1 and 2 do not show
+    bits = list(read_bits(figure))
+    assert [(b.position, b.value) for b in bits] == [(4919, 1), (2432, 0), (2051, 0), (1269, 0), (1184, 0)]
+    assert bits[0].created == count.first
+    assert {(b.version, b.submitted, b.plain) for b in bits} == {(11, False, False)}
+    assert list(read_sketches(figure)) == []
+
+
+def test_the_figures_balances_fit_their_configuration_and_not_the_older_one(figure: Path) -> None:
+    database = read_database(figure)
+    assert check_balances(database, read_configuration(DATA / "10.12.3")) == ()
+    found = check_balances(database, read_configuration(DATA / "10.12.1"))
+    # SessionAmount 1 for 80 days gives 81 at most; NewWords has 115, testBudget 324 = 4 * 81
+    assert {f.message.split("'")[1] for f in found if f.serious} == {
+        "com.apple.keyboard.NewWords",
+        "com.apple.differentialprivacy.testBudget",
+    }
+    assert [f.message for f in found if not f.serious] == ["'com.apple.health': the configuration has no such budget"]
+
+
+def test_one_more_than_can_have_accrued_is_serious(figure: Path) -> None:
+    change(
+        figure,
+        "UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 325 WHERE Z_PK = 4",
+        "DELETE FROM ZPRIVACYBUDGETRECORD WHERE Z_PK = 6",
+    )
+    found = check_balances(read_database(figure), read_configuration(DATA / "10.12.3"))
+    assert [f.serious for f in found] == [True, False]
+    assert "cannot have given more than 324 in 80 periods" in found[0].message
+    assert "AppDeepLink': the configuration's budget has no row" in found[1].message
+
+
+def test_reading_changes_nothing_on_disk(figure: Path) -> None:
+    before = files(figure.parent)
+    read_database(figure)
+    list(read_bits(figure))
+    assert files(figure.parent) == before
+
+
+@pytest.mark.parametrize("left", ["closed", "wal", "wal without shm"])
+def test_wal_mode_is_read_whole_and_leaves_nothing_behind(figure: Path, tmp_path: Path, left: str) -> None:
+    folder = tmp_path / "device"
+    folder.mkdir()
+    writer = sqlite3.connect(figure)
+    writer.execute("PRAGMA journal_mode = WAL")
+    writer.execute("PRAGMA wal_autocheckpoint = 0")
+    writer.execute("UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 35 WHERE Z_PK = 5")
+    writer.commit()
+    if left == "closed":
+        writer.close()
+    for path in tmp_path.glob("figure.sqlite*"):
+        if not (left == "wal without shm" and path.name.endswith("-shm")):
+            shutil.copy(path, folder)
+    writer.close()
+    assert len(list(folder.iterdir())) == {"closed": 1, "wal": 3, "wal without shm": 2}[left]
+    before = files(folder)
+    database = read_database(folder / "figure.sqlite")
+    assert database.balances[4].balance == 35
+    assert files(folder) == before
+
+
+def test_a_journal_of_a_crash_is_rolled_back_in_a_copy_only(figure: Path, tmp_path: Path) -> None:
+    # a process that dies with the new pages written and the old ones in the journal
+    died = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import os, sqlite3, sys\n"
+            "c = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+            "c.execute('PRAGMA cache_size = 1'); c.execute('BEGIN EXCLUSIVE')\n"
+            "c.execute('UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 999')\n"
+            "c.execute('CREATE TABLE filler (x)')\n"
+            "[c.execute('INSERT INTO filler VALUES (randomblob(3000))') for _ in range(200)]\n"
+            "os._exit(0)",
+            str(figure),
+        ],
+        check=False,
+    )
+    assert died.returncode == 0
+    assert (tmp_path / "figure.sqlite-journal").stat().st_size > 0
+    before = files(tmp_path)
+    assert read_database(figure).balances[4].balance == 36
+    assert files(tmp_path) == before
+
+
+def test_a_locked_database_is_an_error_within_bounds(figure: Path) -> None:
+    code = (
+        "import sqlite3, sys\nc = sqlite3.connect(sys.argv[1], isolation_level=None)\nc.execute('BEGIN EXCLUSIVE')\n"
+        "print('locked', flush=True)\nsys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(figure)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "locked\n"
+        try:
+            with pytest.raises(UsageError, match="locked by another program for 2 s"):
+                read_database(figure)
+        finally:
+            other.communicate("")
+    assert len(read_database(figure).balances) == 7
+
+
+def test_a_database_that_somebody_only_reads_is_read(figure: Path) -> None:
+    with closing(sqlite3.connect(figure, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM ZOBHRECORD").fetchone()
+        assert len(read_database(figure).balances) == 7
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "an empty file"),
+        (b"SQLite format 3\x00", "not an SQLite database"),
+        (b"bplist00" + bytes(200), "not an SQLite database"),
+        (b"SQLite format 3\x00" + bytes(200), "cannot be read as SQLite"),
+        (b"SQLite format 3\x00" + b"\xff" * 5000, "cannot be read as SQLite"),
+    ],
+)
+def test_what_is_no_database(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "d.sqlite"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=said):
+        read_database(path)
+    assert [p.name for p in tmp_path.iterdir()] == ["d.sqlite"]
+
+
+def test_paths_that_are_no_files(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path, said in [
+        (tmp_path, "not a plain file"),
+        (tmp_path / "pipe", "not a plain file"),
+        (tmp_path / "no", "No such"),
+    ]:
+        with pytest.raises(UsageError, match=said):
+            read_database(path)
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_database(Path("a\0b"))
+    odd = tmp_path / os.fsdecode(b"\xff%20?#.sqlite")
+    with pytest.raises(UsageError, match="No such") as error:
+        read_database(odd)
+    str(error.value).encode()
+
+
+def test_odd_names_are_opened(figure: Path, tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"\xff%20?mode=rwc&#.sqlite")
+    shutil.copy(figure, odd)
+    assert len(read_database(odd).balances) == 7
+
+
+def test_every_way_of_cutting_or_spoiling_a_page_ends_in_words(figure: Path, tmp_path: Path) -> None:
+    whole = figure.read_bytes()
+    path = tmp_path / "spoiled.sqlite"
+    outcomes = set()
+    spoiled = [whole[:n] for n in range(100, len(whole), 999)]
+    spoiled += [whole[:n] + b"\xff" * 40 + whole[n + 40 :] for n in range(16, len(whole) - 40, 161)]
+    for content in spoiled:
+        path.write_bytes(content)
+        try:
+            outcomes.add(bool(read_database(path).findings))
+            list(read_bits(path))
+        except UsageError:
+            outcomes.add("refused")
+    assert outcomes >= {"refused", True}
+
+
+def test_a_damaged_table_is_a_finding_and_the_others_are_read(figure: Path) -> None:
+    with closing(sqlite3.connect(figure)) as connection:
+        ((page,),) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'ZOBHRECORD'")
+        ((size,),) = connection.execute("PRAGMA page_size")
+    content = bytearray(figure.read_bytes())
+    content[(page - 1) * size : page * size] = b"\xff" * size
+    figure.write_bytes(content)
+    database = read_database(figure)
+    assert len(database.balances) == 7
+    assert database.counts == ()
+    assert any(f.where == "ZOBHRECORD" and "cannot be read to its end" in f.message for f in database.findings)
+    with pytest.raises(UsageError, match="damaged"):
+        list(read_bits(figure))
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = -3 WHERE Z_PK = 5", "Emoji': the balance is -3"),
+        ("UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 76 WHERE Z_PK = 5", "Emoji': the balance 76 equals"),
+        (
+            "UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 'many' WHERE Z_PK = 5",
+            "Emoji': ZBALANCE missing, of another type",
+        ),
+        ("UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 1.5 WHERE Z_PK = 5", "Emoji': ZBALANCE missing, of another type"),
+        ("UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = NULL WHERE Z_PK = 5", "Emoji': ZBALANCE missing"),
+        ("UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 1 << 62 WHERE Z_PK = 5", None),
+        ("UPDATE ZPRIVACYBUDGETRECORD SET ZKEY = NULL WHERE Z_PK = 5", "row 5: ZKEY missing"),
+        ("UPDATE ZPRIVACYBUDGETRECORD SET ZKEY = x'ff00' WHERE Z_PK = 5", "row 5: ZKEY missing"),
+        (
+            "UPDATE ZPRIVACYBUDGETRECORD SET ZLASTUPDATE = 9e99 WHERE Z_PK = 5",
+            "ZLASTUPDATE missing, of another type or out",
+        ),
+        ("UPDATE ZPRIVACYBUDGETRECORD SET ZLASTUPDATE = 1 WHERE Z_PK = 5", "last updated before it was created"),
+        ("UPDATE ZPRIVACYBUDGETRECORD SET ZCREATIONDATE = -1.0 WHERE Z_PK = 5", "ZCREATIONDATE missing"),
+        ("UPDATE ZPRIVACYBUDGETRECORD SET ZCREATIONDATE = 'soon' WHERE Z_PK = 5", "ZCREATIONDATE missing"),
+        ("UPDATE ZPRIVACYBUDGETRECORD SET ZKEY = 'com.apple.health' WHERE Z_PK = 5", "health' has 2 rows"),
+        ("UPDATE ZPRIVACYBUDGETRECORD SET ZKEY = 'a' || char(27) || '[2J'", r"'a\x1b[2J' has 7 rows"),
+        ("ALTER TABLE ZPRIVACYBUDGETRECORD DROP COLUMN ZBALANCE", "no column ZBALANCE"),
+        ("DROP TABLE ZPRIVACYBUDGETRECORD", "no such table"),
+    ],
+)
+def test_odd_balances_are_findings(figure: Path, statement: str, said: str | None) -> None:
+    found = messages(change(figure, statement), "ZPRIVACYBUDGETRECORD")
+    assert found == "" if said is None else said in found
+
+
+def test_a_row_that_is_left_out_leaves_the_others(figure: Path) -> None:
+    change(figure, "UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 'many' WHERE Z_PK = 5")
+    assert [b.balance for b in read_database(figure).balances] == [115, 1, 2, 324, 10, 73]
+
+
+@pytest.mark.parametrize(
+    ("statement", "said", "rows"),
+    [
+        ("UPDATE ZOBHRECORD SET ZKEY = NULL WHERE Z_PK = 2", "rows without a key: 1 rows have no ZKEY", 4),
+        ("UPDATE ZOBHRECORD SET ZSUBMITTED = 'yes' WHERE Z_PK = 2", "1 rows have a ZSUBMITTED other than 0 and 1", 4),
+        ("UPDATE ZOBHRECORD SET ZSUBMITTED = 1 WHERE Z_PK = 2", "", 5),
+        ("UPDATE ZOBHRECORD SET ZCREATIONDATE = 'x' WHERE Z_PK = 2", "1 of 5 rows have no time of 2001", 5),
+        ("UPDATE ZOBHRECORD SET ZCREATIONDATE = 1e300 WHERE Z_PK < 4", "2 of 5 rows have no time of 2001", 5),
+        ("UPDATE ZOBHRECORD SET ZSEQUENCEBITPOSITION = 'x' WHERE Z_PK = 2", "1 of 5 rows have no whole", 5),
+        ("UPDATE ZOBHRECORD SET ZSEQUENCEBITVALUE = 2 WHERE Z_PK = 2", "1 of 5 rows have no whole", 5),
+        ("UPDATE ZOBHRECORD SET ZSEQUENCEBITPOSITION = NULL", "5 of 5 rows have no whole", 5),
+        ("ALTER TABLE ZOBHRECORD DROP COLUMN ZSUBMITTED", "no column ZSUBMITTED; the table is not read", 0),
+        ("ALTER TABLE ZOBHRECORD DROP COLUMN ZPLAINSEQUENCE", "no column ZPLAINSEQUENCE; whether plain", 5),
+        ("DROP TABLE ZOBHRECORD", "no such table", 0),
+    ],
+)
+def test_odd_records_are_findings(figure: Path, statement: str, said: str, rows: int) -> None:
+    change(figure, statement)
+    found = messages(figure, "ZOBHRECORD")
+    assert said in found if said else not found
+    assert sum(c.rows for c in read_database(figure).counts) == rows
+    assert len(list(read_bits(figure))) == rows
+
+
+@pytest.mark.parametrize("column", ["ZPLAINSEQUENCE", "ZPLAINFRAGMENT"])
+@pytest.mark.parametrize("table", ["ZOBHRECORD", "ZCMSRECORD"])
+def test_plain_data_is_serious(figure: Path, table: str, column: str) -> None:
+    change(
+        figure,
+        SKETCHES,
+        f"INSERT INTO ZCMSRECORD (ZKEY, ZSUBMITTED, ZCREATIONDATE, ZPLAINSEQUENCE) VALUES ('{EMOJI}', 1, 5.5, '')",
+    )
+    assert not any(f.serious for f in read_database(figure).findings)
+    change(figure, f"UPDATE {table} SET {column} = 'word' WHERE Z_PK IN (1, 2)")
+    database = read_database(figure)
+    (finding,) = [f for f in database.findings if f.serious]
+    assert finding.where == table
+    assert "rows hold the plain sequence" in finding.message
+    assert "word" not in finding.message  # an audit must not spread what should not be there
+    assert [c.plain for c in database.counts if c.table == table] == [1]
+    rows = read_bits(figure) if table == "ZOBHRECORD" else read_sketches(figure)
+    assert sum(r.plain for r in rows) == 1
+
+
+def test_sketches_are_read_as_a_report_writes_them(figure: Path) -> None:
+    insert = "INSERT INTO ZCMSRECORD VALUES (?, 11, ?, ?, ?, ?, 518421187.25, 'com.apple.lookup.Words', NULL, NULL)"
+    with closing(sqlite3.connect(figure)) as connection:
+        connection.execute(SKETCHES)
+        connection.executemany(insert, [(1, 0, 131, "0F", "A0"), (2, 1, 7, "0F", None), (3, 1, "x", "0F", "A0")])
+        connection.commit()
+    database = read_database(figure)
+    assert [(c.submitted, c.rows) for c in database.counts if c.table == "ZCMSRECORD"] == [(False, 1), (True, 2)]
+    assert [(s.submitted, s.text) for s in read_sketches(figure)] == [
+        (False, "131,0F:A0"),
+        (True, "7,0F"),
+        (True, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE VIEW ZOBHRECORD AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "
+        "SELECT 'k' AS ZKEY, 0 AS ZSUBMITTED, x AS ZCREATIONDATE FROM c",
+        "CREATE TABLE ZOBHRECORD (ZKEY TEXT AS (hex(zeroblob(900000000))), ZSUBMITTED, ZCREATIONDATE)",
+    ],
+)
+def test_a_table_that_would_compute_is_not_run(figure: Path, statement: str) -> None:
+    change(figure, "DROP TABLE ZOBHRECORD", statement)
+    assert "not a plain table" in messages(figure, "ZOBHRECORD")
+    assert list(read_bits(figure)) == []
+
+
+def test_many_keys_and_huge_values_stay_within_bounds(figure: Path) -> None:
+    many = (
+        "INSERT INTO ZOBHRECORD (ZKEY, ZSUBMITTED, ZCREATIONDATE) WITH RECURSIVE c(x) AS "
+        "(SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 20000) SELECT 'k' || x, 0, 1.0 FROM c"
+    )
+    change(figure, many)
+    database = read_database(figure)
+    assert len(database.counts) == 10_000
+    assert "more than 10000 pairs of key and state" in messages(figure, "ZOBHRECORD")
+    change(figure, "UPDATE ZOBHRECORD SET ZKEY = hex(zeroblob(1000000)) WHERE Z_PK = 2")
+    assert "cannot be read to its end" in messages(figure, "ZOBHRECORD")
+
+
+def test_text_that_is_not_utf_8(figure: Path) -> None:
+    change(figure, "UPDATE ZOBHRECORD SET ZKEY = CAST(x'6bff' AS TEXT)")
+    (count,) = read_database(figure).counts
+    assert count.key == r"k\xff"
+
+
+def test_timestamps_there_and_back() -> None:
+    assert from_coredata(0) == datetime(2001, 1, 1, tzinfo=UTC)
+    for seconds in (518421187.24894, 516767088.544767, 3124137599.999):
+        when = from_coredata(seconds)
+        assert when is not None
+        assert to_coredata(when) == pytest.approx(seconds, abs=1e-6)
+        assert from_coredata(to_coredata(when)) == when
+    for refused in (-1, 3124137600, float("nan"), float("inf"), True, "1", None):
+        assert from_coredata(refused) is None  # type: ignore[arg-type]
+
+
+def test_pages_that_are_referred_to_many_times_over(figure: Path) -> None:
+    """19 levels of 300 references to one page each: 300^19 rows, which SQLite itself would count to the end of time."""
+    with closing(sqlite3.connect(figure)) as connection:
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'ZOBHRECORD'").fetchone()
+    data = bytearray(figure.read_bytes())
+
+    def interior(child: int) -> bytes:
+        page, end = bytearray(size), size
+        for i in range(300):
+            cell = child.to_bytes(4, "big") + bytes([0x80 | (i + 1) >> 7, (i + 1) & 0x7F])
+            end -= len(cell)
+            page[end : end + len(cell)] = cell
+            page[12 + 2 * i : 14 + 2 * i] = end.to_bytes(2, "big")
+        page[:12] = b"\x05\0\0" + (300).to_bytes(2, "big") + end.to_bytes(2, "big") + b"\0" + child.to_bytes(4, "big")
+        return bytes(page)
+
+    leaf, first = bytes(data[(root - 1) * size : root * size]), len(data) // size + 1
+    data[(root - 1) * size : root * size] = interior(first)
+    data += b"".join(interior(first + level + 1) for level in range(18)) + leaf
+    data[28:32] = (len(data) // size).to_bytes(4, "big")
+    figure.write_bytes(data)
+    assert "more rows than a file of its size can hold" in messages(figure, "ZOBHRECORD")
+    assert len(read_database(figure).balances) == 7
+    with pytest.raises(UsageError, match="more rows than a file"):
+        for _ in read_bits(figure):
+            pass
