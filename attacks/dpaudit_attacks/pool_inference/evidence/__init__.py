@@ -1,0 +1,67 @@
+"""What one submission says of each pool, one mechanism a file.
+
+``evidence_for`` finds the right one by the mechanism's type, or falls back to the whole universe's likelihoods, slow but
+for any ``LocalMechanism``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import UsageError
+from dpaudit.interfaces import LocalMechanism
+from dpaudit.local.count_mean_sketch import CountMeanSketch
+from dpaudit.local.count_median_sketch import CountMedianSketch
+from dpaudit.local.hadamard_sketch import HadamardSketch
+from dpaudit.local.identity import Identity
+from dpaudit.local.randomized_response import RandomizedResponse
+from dpaudit.local.rappor import Rappor
+from dpaudit_attacks.pool_inference.evidence.hadamard import HadamardEvidence
+from dpaudit_attacks.pool_inference.evidence.identity import IdentityEvidence
+from dpaudit_attacks.pool_inference.evidence.rappor import RapporEvidence
+from dpaudit_attacks.pool_inference.evidence.response import ResponseEvidence
+from dpaudit_attacks.pool_inference.evidence.sketch import SketchEvidence
+from dpaudit_attacks.pool_inference.evidence.universe import UniverseEvidence
+from dpaudit_attacks.pool_inference.pools import Pools
+
+__all__ = ["EVIDENCE", "Evidence", "evidence_for"]
+
+
+class Evidence(Protocol):
+    """Maps reports to what they say of pools."""
+
+    def __call__(self, reports: Any, *, threads: int = 2) -> npt.NDArray[np.float64]:
+        """Σ_{z∈P_i} p̂(z)/p̂(P_i)·P(report | z) for each report and pool, shape (n, k + 1), neutral first, up to a constant
+        of each report.
+        """
+
+    def against(self, popularity: npt.NDArray[np.float64] | None) -> Evidence:
+        """The same for an adversary with another popularity (None: uniform); what does not depend on it is shared."""
+
+
+EVIDENCE: dict[type, Callable[..., Evidence]] = {
+    CountMeanSketch: SketchEvidence,
+    CountMedianSketch: SketchEvidence,
+    HadamardSketch: HadamardEvidence,
+    Identity: IdentityEvidence,
+    RandomizedResponse: ResponseEvidence,
+    Rappor: RapporEvidence,
+}
+"""The evidence of each mechanism that has one of its own, by its exact type: a subclass may have another law."""
+
+
+def evidence_for(
+    mechanism: LocalMechanism, pools: Pools, popularity: npt.NDArray[np.float64] | None = None
+) -> Evidence:
+    """The evidence in ``mechanism``'s reports for an adversary who holds ``popularity`` (universe,), or None for uniform.
+
+    Raises:
+        UsageError: no local mechanism, or a popularity that is none.
+    """
+    if not isinstance(mechanism, LocalMechanism):
+        raise UsageError(f"mechanism={mechanism!r}: not a local mechanism")
+    return EVIDENCE.get(type(mechanism), UniverseEvidence)(mechanism, pools, popularity)
