@@ -1,4 +1,6 @@
-"""Published values beside ours: raw results of arXiv 2509.23834 (from the authors' repository), joined by setting.
+"""Published values beside ours, joined by setting.
+
+Raw results of arXiv 2509.23834 from the authors' repository; ``bpia-*``: the tables of Gadotti et al. (USENIX Security 2022).
 
 ::
 
@@ -11,6 +13,8 @@
     trials = 1000                          # of theirs: agreement by Fisher's exact test
     level = 0.01                           # at so much; 0.001 if not given
     tolerance = 0.01                       # or: agreement within so much, relative
+    within = 0.01                          # or: within so much, absolute
+    users = 5000                           # with it: theirs came of so many, and chance is allowed for on both sides
 """
 
 from __future__ import annotations
@@ -80,9 +84,15 @@ def agrees(spec: Mapping[str, Any], ours: Mapping[str, Any] | float, theirs: flo
     """Whether ours fits the published value, or None where the specification asks for no comparison.
 
     With ``trials``: Fisher's exact two-sided test of two binomial shares at ``level`` (0.001), so at most that share of
-    the cells that do agree are called misses. With ``tolerance``: within that share of the published value.
+    the cells that do agree are called misses. With ``tolerance``: within that share of the published value. With
+    ``within``: that far from it; if it also says from how many ``users`` the published value comes, then beyond that as
+    far as the standard error of the difference explains at ``level``, two-sided: ours is a mean over ``trials`` users
+    with a 95 % interval, theirs has the same spread a user.
     """
     value = float(ours["value"]) if isinstance(ours, Mapping) else float(ours)
+    if "within" in spec:
+        chance = _by_chance(spec, ours, trials=trials) if "users" in spec else 0.0
+        return abs(value - theirs) <= float(spec["within"]) + chance + 1e-9
     if "tolerance" in spec:
         return abs(value / theirs - 1) <= float(spec["tolerance"])
     if "trials" not in spec:
@@ -91,3 +101,12 @@ def agrees(spec: Mapping[str, Any], ours: Mapping[str, Any] | float, theirs: flo
     a, b = round(value * trials), round(theirs * n)
     p = float(scipy.stats.fisher_exact([[a, trials - a], [b, n - b]])[1])
     return p >= float(spec.get("level", LEVEL))
+
+
+def _by_chance(spec: Mapping[str, Any], ours: Mapping[str, Any] | float, *, trials: int) -> float:
+    """How far two equal means over ``trials`` and ``users`` users lie apart at most, but for a share ``level`` of cases."""
+    if not isinstance(ours, Mapping):
+        raise SpecError(f"published ours={spec['ours']}: has no interval, so users={spec['users']} says nothing of it")
+    error = (float(ours["high"]) - float(ours["low"])) / 2 / float(scipy.special.ndtri(0.975))
+    z = float(scipy.special.ndtri(1 - float(spec.get("level", LEVEL)) / 2))
+    return z * error * math.sqrt(1 + trials / int(spec["users"]))

@@ -11,7 +11,7 @@ import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.experiments.arm import build_arm
-from dpaudit.experiments.measures import ALONE, measure
+from dpaudit.experiments.measures import ALONE, measure, origins
 from dpaudit.experiments.spec import Cell, Spec
 from dpaudit.experiments.store import Store
 from dpaudit.experiments.threads import LARGE, threads
@@ -80,5 +80,5 @@ def run_cell(cell: Cell) -> CellResult:
         settings=to_dict(settings),
         outcome=to_dict(outcome),
         seconds=time.monotonic() - began,
-        provenance=to_dict(collect(seed=settings["seed"], plugins=() if arm is None else arm.origins)),
+        provenance=to_dict(collect(seed=settings["seed"], plugins=origins(cell) if arm is None else arm.origins)),
     )

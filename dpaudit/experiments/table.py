@@ -92,6 +92,12 @@ def _summary(spec: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], misses:
             f"{len(compared) - len(misses)} of {len(compared)} cells agree with the published value (Fisher's exact test at "
             f"{level:g} a cell; {level * len(compared):.2g} misses expected by chance)."
         )
+    if compared and "within" in published:
+        chance = f", chance allowed for (level {published.get('level', LEVEL):g})" if "users" in published else ""
+        return (
+            f"{len(compared) - len(misses)} of {len(compared)} cells are within {published['within']:g} of the published "
+            f"value{chance}."
+        )
     if compared:
         within = 100 * float(published["tolerance"])
         return f"{len(compared) - len(misses)} of {len(compared)} cells are within {within:g} % of the published value."

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dpaudit.experiments.arm import Arm
     from dpaudit.experiments.spec import Cell
+    from dpaudit.types import PluginOrigin
 
-__all__ = ["ALONE", "MEASURES", "ON_DEVICES", "TOGETHER", "gathered", "measure", "summary"]
+__all__ = ["ALONE", "MEASURES", "ON_DEVICES", "TOGETHER", "gathered", "measure", "origins", "summary"]
 
 ALONE = (
     "calibration",
@@ -26,7 +27,10 @@ ALONE = (
     "gradient-size",
     "keyless",
     "libraries",
+    "pool-defences",
+    "pool-inference",
     "power",
+    "sketch-utility",
     "zoo",
 )
 """Kinds that need no host, source or key: their cells have ``[grid]``, ``trials`` and ``seed`` only, ``arm`` is None."""
@@ -56,6 +60,12 @@ def measure(cell: Cell, arm: Arm | None) -> dict[str, Any]:
     """Run a cell's measurement (one of ``MEASURES``, or ``audit``); ``arm`` is None for those in ``ALONE``."""
     outcome: dict[str, Any] = _module(cell.kind).measure(cell, arm)
     return outcome
+
+
+def origins(cell: Cell) -> tuple[PluginOrigin, ...]:
+    """Where the plug-ins came from that a kind in ``ALONE`` loads itself (its ``origins(cell)``, where it has one)."""
+    says = getattr(_module(cell.kind), "origins", None)
+    return () if says is None else tuple(says(cell))
 
 
 def gathered(kind: str, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
