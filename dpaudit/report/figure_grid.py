@@ -27,6 +27,7 @@ WIDE = 9.2
 """Inches, for three panels side by side or more; a phone scrolls along these."""
 
 _MARKERS = "osD^vPX*"
+_MARKS = 13  # of a line of many points every second, third, … is marked, so that lines of one figure stay apart
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1.3)))
 _HATCHES = ("", "///", "\\\\\\", "---", "|||", "xxx", "+++", "//---")  # of straight lines: dots take 100 kB of SVG
 
@@ -119,6 +120,9 @@ def _set_axes(axes: Axes, frame: _Frame, panel: Panel) -> None:
     axes.set_title(short(panel.title, limit=max(8, int(frame.size[0] / 0.05))), loc="left", fontsize=7.5)
     if plot.reference is not None and frame.y.low <= plot.reference <= frame.y.high:
         axes.axhline(plot.reference, color=QUIET, linewidth=1, linestyle=DASHED, zorder=1)
+    if plot.diagonal and not (frame.x.log or frame.y.log or grid.categories):
+        low, high = max(frame.x.low, frame.y.low), min(frame.x.high, frame.y.high)
+        axes.plot([low, high], [low, high], color=QUIET, linewidth=1, linestyle=DASHED, zorder=1)
 
 
 def _two_lines(text: str, *, limit: int = 14) -> str:
@@ -139,7 +143,7 @@ def _draw_line(axes: Axes, frame: _Frame, k: int, line: Sequence[Point]) -> None
         )  # fmt: skip
     _draw_ends(axes, frame, [(p.x, p) for p in line], colour)
     axes.plot(
-        xs, [p.y for p in line], mark, color=colour, markersize=4, markeredgewidth=0,
+        xs, [p.y for p in line], mark, color=colour, markersize=4, markeredgewidth=0, markevery=max(1, len(line) // _MARKS),
         linestyle=_DASHES[k % len(_DASHES)] if once else "none", linewidth=1.2, zorder=3,
     )  # fmt: skip
     _draw_published(axes, [(p.x, p) for p in line], colour, mark)

@@ -42,6 +42,8 @@ def caption(plot: Plot, grid: Grid) -> str:
         parts.append(f"Shaded: {plot.band[0].label} to {plot.band[1].label}.")
     if plot.reference is not None:
         parts.append(f"Dashed: {measured(plot.reference, plot.y.format)}.".replace(".0 %", " %"))
+    if plot.diagonal:
+        parts.append(f"Dashed: where {plot.y.label} and {plot.x.label} are equal.")
     if grid.unplaced:
         why = ", or not positive on a logarithmic axis," if plot.log_x or plot.log_y else ""
         verb = "value that is infinite{} is" if grid.unplaced == 1 else "values that are infinite{} are"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dpaudit.errors import UsageError
@@ -16,7 +17,7 @@ FORMATS = ("setting", "number", "proportion", "epsilon", "seconds", "ratio", "fl
 _COLUMN_KEYS = ("key", "label", "format")
 _FIGURE_KEYS = (
     "title", "x", "y", "series", "panels", "log_x", "log_y", "published", "band", "reference", "label_x", "label_y",
-    "kind", "points",
+    "kind", "points", "value", "where", "diagonal",
 )  # fmt: skip
 
 
@@ -37,7 +38,10 @@ class Reading(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """What one figure draws: y against x, a line (or bars) a series, small multiples over the panels."""
+    """What one figure draws: y against x, a line (or bars) a series, small multiples over the panels.
+
+    With a ``value`` it is a map: the value at each place (x, y).
+    """
 
     title: str
     x: Measure
@@ -51,20 +55,28 @@ class Plot(NamedTuple):
     log_y: bool = False
     bars: bool = False
     points: str | None = None
+    value: Measure | None = None
+    where: Mapping[str, Any] = MappingProxyType({})
+    diagonal: bool = False
 
     def spread(self, rows: Sequence[Row]) -> tuple[Row, ...]:
-        """The rows that are drawn: with ``points``, one for each pair [x, y] of the list that a row has under that key.
+        """The rows that are drawn: those that are as ``where`` says, and with ``points`` one for each item of a list.
 
-        Where several follow each other at one x the last stands (the upper end of a curve's step).
+        The list is what a row has under that key: pairs [x, y], or triples [x, y, value] for a map. Where several follow
+        each other at one place the last stands (the upper end of a curve's step).
         """
+        rows = tuple(row for row in rows if all(reading(row.get(k)).value == v for k, v in self.where.items()))
         if self.points is None:
-            return tuple(rows)
+            return rows
+        keys = (self.x.key, self.y.key, *(() if self.value is None else (self.value.key,)))
         found = []
         for row in rows:
-            pairs = row.get(self.points)
-            if isinstance(pairs, (list, tuple)):
-                last = {pair[0]: pair[1] for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2}
-                found += [{**row, self.x.key: x, self.y.key: y} for x, y in last.items()]
+            items = row.get(self.points)
+            if isinstance(items, (list, tuple)):
+                good = [item for item in items if isinstance(item, (list, tuple)) and len(item) == len(keys)]
+                good = [item for item in good if all(isinstance(v, (str, int, float)) for v in item[:-1])]
+                last = {tuple(item[:-1]): item[-1] for item in good}
+                found += [{**row, **dict(zip(keys, (*place, end), strict=True))} for place, end in last.items()]
         return tuple(found)
 
 
@@ -154,12 +166,21 @@ def _plot(figure: Mapping[str, Any], known: Mapping[str, Measure], *, checked: b
     points = figure.get("points")
     if points is not None:
         measure("points", points)
-        named = [str(figure[end]) for end in ("x", "y") if figure.get(end) is not None]
-        ends = {key: Measure(key, printable(key, limit=100), "proportion") for key in named}
+        along = "proportion" if figure.get("value") is None else "number"
+        forms = {"x": along, "y": along, "value": "proportion"}
+        named = {str(figure[end]): form for end, form in forms.items() if figure.get(end) is not None}
+        ends = {key: Measure(key, printable(key, limit=100), form) for key, form in named.items()}
         known = {**ends, **known}
     kind = "line" if figure.get("kind") is None else figure["kind"]
-    if kind not in ("line", "bars"):
-        raise UsageError(f"figure {_shown(title)} kind={_shown(kind)}: it must be 'line' or 'bars'")
+    if kind not in ("line", "bars", "map"):
+        raise UsageError(f"figure {_shown(title)} kind={_shown(kind)}: it must be 'line', 'bars' or 'map'")
+    if (kind == "map") != (figure.get("value") is not None):
+        raise UsageError(f"figure {_shown(title)} kind={_shown(kind)}: a map, and nothing else, has a 'value'")
+    where = {} if figure.get("where") is None else figure["where"]
+    if not isinstance(where, Mapping):
+        raise UsageError(f"figure {_shown(title)} where={_shown(where)}: it must be an object of keys and their values")
+    for key in where:
+        measure("where", key)
     reference = number(figure.get("reference"))
     if figure.get("reference") is not None and (reference is None or not math.isfinite(reference)):
         raise UsageError(f"figure {_shown(title)} reference={_shown(figure['reference'])}: it must be a finite number")
@@ -176,6 +197,9 @@ def _plot(figure: Mapping[str, Any], known: Mapping[str, Measure], *, checked: b
         log_y=bool(figure.get("log_y")),
         bars=kind == "bars",
         points=points,
+        value=optional("value"),
+        where=where,
+        diagonal=bool(figure.get("diagonal")),
     )
 
 

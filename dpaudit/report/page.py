@@ -37,7 +37,7 @@ def write_report(document: Mapping[str, Any], path: Path) -> Path:
     """Write a document as one self-contained HTML file (no script, no network), atomically; returns ``path``.
 
     Raises:
-        UsageError: the document is no audit, experiment or measurements, or measurements with an unknown format or key.
+        UsageError: the document is of none of the kinds known here, or measurements with an unknown format or key.
     """
     return _write(render_report(document), path)
 
@@ -61,7 +61,7 @@ def render_report(document: Mapping[str, Any]) -> str:
     """The HTML of a document, the same bytes for the same document.
 
     Raises:
-        UsageError: the document is no audit, experiment or measurements, or measurements with an unknown format or key.
+        UsageError: the document is of none of the kinds known here, or measurements with an unknown format or key.
     """
     match document.get("kind"):
         case "audit" if isinstance(document.get("result"), Mapping):
@@ -72,10 +72,12 @@ def render_report(document: Mapping[str, Any]) -> str:
             context = _experiment(document)
         case "measurements":
             context = _measurements(document)
+        case "deployment":
+            context = _deployment(document)
         case kind:
             raise UsageError(
                 f"kind={fmt.printable(kind, limit=60)!r}: a report is made from a document of kind "
-                "'audit' or 'mechanism' (with 'result'), 'experiment' or 'measurements'"
+                "'audit' or 'mechanism' (with 'result'), 'experiment', 'measurements' or 'deployment'"
             )
     return _environment().get_template(f"{document['kind']}.html.j2").render(context)
 
@@ -159,15 +161,17 @@ def _experiment(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def _measurements(document: Mapping[str, Any]) -> dict[str, Any]:
     from dpaudit.report.figure_grid import measured_grid
+    from dpaudit.report.figure_map import measured_map
     from dpaudit.report.figure_power import power_map
     from dpaudit.report.measurements import read_measurements
 
     read = read_measurements(document)
+    plots = [(measured_map if p.value else measured_grid, p, f"figure-{i}") for i, p in enumerate(read.plots, 1)]
     return _told(document) | {
         "verdict": "finding" if read.misses else "no-finding" if read.rows else "inconclusive",
         "sentence": measurements_sentence(document),
         "figures": _drawn(
-            *(measured_grid(p, read.rows, prefix=f"figure-{i}") for i, p in enumerate(read.plots, 1)),
+            *(draw(plot, read.rows, prefix=prefix) for draw, plot, prefix in plots),
             power_map(document.get("power") or (), prefix="power"),
         ),
         "misses": measured_table(read.columns, read.misses[:MOST_CELLS], of=read.rows) if read.misses else [],
@@ -175,6 +179,47 @@ def _measurements(document: Mapping[str, Any]) -> dict[str, Any]:
         "table": measured_table(read.columns, read.rows[:MOST_CELLS], of=read.rows) if read.rows else [],
         "marked": [row in read.misses for row in read.rows[:MOST_CELLS]],
         "rows_left_out": max(0, len(read.rows) - MOST_CELLS),
+    }
+
+
+def _deployment(document: Mapping[str, Any]) -> dict[str, Any]:
+    from dpaudit.report import deployment as told
+    from dpaudit.report.figure_deployment import claimed_and_shown, spent_by_day
+
+    findings, shown = told.deployment_findings_table(document), told.shown_table(document)
+    marked, listed = told.serious_rows(findings), told.listed
+    observed = told.part(document, "observed")
+    lengths = {
+        "findings": listed(document.get("findings")),
+        "shown": listed(document.get("shown")),
+        "differences": listed(document.get("differences")),
+        "days": listed(observed.get("days")),
+    }
+    return {
+        "title": told.deployment_title(document),
+        "verdict": _verdict(str(document.get("verdict") or "") or ("finding" if any(marked) else "no-finding")),
+        "sentence": told.deployment_sentence(document),
+        "facts": told.deployment_facts(document),
+        "findings": findings,
+        "marked": marked,
+        "ledger": told.ledger_table(document),
+        "sums": told.sums_table(document),
+        "bursts": told.bursts_table(document),
+        "bursts_title": told.bursts_title(document),
+        "shown_words": told.SHOWN_WORDS,
+        "balances": told.balances_table(document),
+        "shown": shown,
+        "coins": told.coins_table(document),
+        "more": [cell == "shows more" for cell in shown[1].cells],
+        "claimed": _drawn(claimed_and_shown(document, prefix="claimed")),
+        "rate": fmt.printable(observed.get("says") or "", limit=600),
+        "spent": told.spent_table(document),
+        "day_by_day": told.days_table(document),
+        "days": _drawn(spent_by_day(document, prefix="days")),
+        "effect": fmt.printable(told.part(document, "against").get("effect") or "", limit=600),
+        "differences": told.differences_table(document),
+        "provenance": facts_table(told.part(document, "provenance")),
+        **{f"{name}_left_out": max(0, len(rows) - told.MOST_LINES) for name, rows in lengths.items()},
     }
 
 

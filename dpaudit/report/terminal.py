@@ -11,6 +11,7 @@ from dpaudit.report.measurements import read_measurements
 from dpaudit.report.mechanism import bounds_table, mechanism_sentence
 from dpaudit.report.sentences import audit_sentence, experiment_sentence, measurements_sentence
 from dpaudit.report.tables import Column, blind_spots_table, measured_table, sorted_tests, summary_table, tests_table
+from dpaudit.report.terminal_table import FLAGGED, drawn
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,7 +24,7 @@ MOST_LINES = 40
 _LEAST = 12
 """Letters that a column of words gets at least."""
 
-_STYLES = {"finding": "bold dark_orange", "no-finding": "bold", "inconclusive": "bold dim"}
+_STYLES = {"finding": FLAGGED, "no-finding": "bold", "inconclusive": "bold dim"}
 
 
 def experiment_table(document: Mapping[str, Any], *, width: int = 100) -> Table:
@@ -34,7 +35,7 @@ def experiment_table(document: Mapping[str, Any], *, width: int = 100) -> Table:
     rows = document.get("rows") or ()
     title = printable(document.get("title") or document.get("name") or "Experiment", limit=200)
     columns = [_narrow(c, split=width < 100) for c in summary_table(rows) if c.header != "ε shown by attack"]
-    return _drawn(columns, title=title, caption=experiment_sentence(rows))
+    return drawn(columns, title=title, caption=experiment_sentence(rows))
 
 
 def audit_table(result: Mapping[str, Any]) -> RenderableType:
@@ -47,7 +48,7 @@ def audit_table(result: Mapping[str, Any]) -> RenderableType:
     if result.get("tests"):
         keep = [c for c in tests_table(result) if c.header != "Looks at"]
         marked = [cell == "yes" for cell in keep[-1].cells]
-        parts += [Text(), _drawn(keep, title="Tests", marked=marked)]
+        parts += [Text(), drawn(keep, title="Tests", marked=marked)]
     again = [t for t in sorted_tests(result) if t.get("finding") and t.get("reproduce")]
     if again:
         command = printable(again[0]["reproduce"], limit=1000)
@@ -55,7 +56,7 @@ def audit_table(result: Mapping[str, Any]) -> RenderableType:
         parts += [Text(), Text(f"To see it again{more}:"), Text(f"  {command}", style="bold")]
     if result.get("cannot_rule_out") and verdict != "finding":
         spots = [c for c in blind_spots_table(result) if c.header in {"Flaw", "Missed up to", "Test"}]
-        parts += [Text(), _drawn(spots, title="What a pass cannot exclude")]
+        parts += [Text(), drawn(spots, title="What a pass cannot exclude")]
     return Group(*parts)
 
 
@@ -68,11 +69,11 @@ def mechanism_table(result: Mapping[str, Any]) -> RenderableType:
     parts: list[RenderableType] = [Text(mechanism_sentence(result), style=_STYLES.get(verdict, "bold"))]
     if result.get("tests"):
         columns = bounds_table(result)
-        parts += [Text(), _drawn(columns, title="What was counted", marked=[c == "yes" for c in columns[-1].cells])]
+        parts += [Text(), drawn(columns, title="What was counted", marked=[c == "yes" for c in columns[-1].cells])]
     parts += [Text("\n" + printable(a)) for a in result.get("advice") or ()]
     if result.get("cannot_rule_out") and verdict != "finding":
         spots = [c for c in blind_spots_table(result) if c.header in {"Flaw", "Missed up to", "In words"}]
-        parts += [Text(), _drawn(spots, title="What a pass cannot exclude")]
+        parts += [Text(), drawn(spots, title="What a pass cannot exclude")]
     return Group(*parts)
 
 
@@ -95,7 +96,7 @@ def measurements_table(document: Mapping[str, Any], *, width: int = 100) -> Rend
         if rows:
             columns, left_out = _fitting(measured_table(read.columns, rows[:MOST_LINES], of=read.rows), width=width)
             marked = [rows is not read.misses and row in read.misses for row in rows[:MOST_LINES]]
-            parts += [Text(), _drawn(columns, title=name, marked=marked)]
+            parts += [Text(), drawn(columns, title=name, marked=marked)]
             more = [(len(rows) - MOST_LINES, "row"), (len(left_out), "column")]
             notes = [f"{count(n)} more {what}{'s' if n > 1 else ''}" for n, what in more if n > 0]
             if notes:
@@ -135,30 +136,3 @@ def _narrow(column: Column, *, split: bool) -> Column:
     if split and column.numeric:
         return column._replace(cells=[cell.replace(" [", "\n[").replace(" … ", " …\n") for cell in column.cells])
     return column
-
-
-def _drawn(columns: Sequence[Column], *, title: str, caption: str = "", marked: Sequence[bool] = ()) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(
-        title=Text(title, style="bold"),
-        caption=Text(caption) if caption else None,
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
-    table.title_justify = table.caption_justify = "left"
-    for column in columns:
-        lines = [len(line) for cell in column.cells for line in cell.splitlines()] if column.numeric else []
-        table.add_column(
-            Text(column.header),
-            justify="right" if column.numeric else "left",
-            overflow="fold",
-            min_width=min(24, max(lines, default=1)),  # rather break words than numbers
-        )
-    for i, cells in enumerate(zip(*(c.cells for c in columns), strict=True)):
-        style = _STYLES["finding"] if i < len(marked) and marked[i] else None
-        table.add_row(*(Text(cell) for cell in cells), style=style)
-    return table

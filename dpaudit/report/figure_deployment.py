@@ -1,0 +1,166 @@
+"""The figures of a deployment: ε claimed against shown, key by key, and what was submitted day by day."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from dpaudit.report.deployment import claim_of, listed, part, ranked
+from dpaudit.report.drawing import DASHED, name_rows, one
+from dpaudit.report.format import epsilon, number, printable, quantity
+from dpaudit.report.svg import ALARM, CALM, INK, PAPER, QUIET, SERIES, Picture, inline_svg, short
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["claimed_and_shown", "spent_by_day"]
+
+MOST_KEYS = 24
+MOST_DAYS = 120
+_LARGEST = 1e6
+"""An ε beyond this is drawn as having no end."""
+
+
+def claimed_and_shown(document: Mapping[str, Any], *, prefix: str) -> Picture | None:
+    """A line a key: the interval of a record's ε that its bits show, and marks where claims are."""
+    rows = [(s, ends) for s in ranked(document.get("shown")) if (ends := _ends(s)) is not None]
+    drawn = rows[:MOST_KEYS]
+    if not drawn:
+        return None
+    claims = [[c for by in ("configuration", "report") if (c := _claim(s, by)) is not None] for s, _ in drawn]
+    values = [
+        v for v in [*(x for _, ends in drawn for x in ends), *(c for some in claims for c in some)] if v < math.inf
+    ]
+    top = 1.15 * max([*values, 1.0])
+
+    def draw() -> Figure:
+        figure, axes = one(1.1 + 0.3 * len(drawn))
+        for y, ((s, (low, high)), _) in enumerate(zip(drawn, claims, strict=True)):
+            colour, fill = (ALARM, ALARM) if s.get("verdict") == "shows more" else (CALM, PAPER)
+            if high == math.inf:
+                axes.annotate("", (top, y), xytext=(low, y), arrowprops={"arrowstyle": "->", "color": colour})
+                axes.plot([low], [y], "|", color=colour, markersize=9)
+            else:
+                axes.plot([low, high], [y, y], "-", color=colour, linewidth=2)
+                axes.plot([low, high], [y, y], "|", color=colour, markersize=9)
+            for by, mark in (("configuration", "o"), ("report", "D")):
+                claimed = _claim(s, by)
+                if claimed is not None:
+                    axes.plot([claimed], [y], mark, color=colour, markerfacecolor=fill, markersize=6, clip_on=False)
+        axes.set_xlim(0, top)
+        axes.set_xlabel("ε of one record")
+        name_rows(axes, [_tail(str(s.get("key"))) for s, _ in drawn])
+        _legend(figure, axes)
+        return figure
+
+    told = "; ".join(
+        f"{printable(s.get('key'), limit=100)}: claimed {' and '.join(quantity(c) for c in some) or 'nothing'}, shown "
+        f"{epsilon({'low': low, 'high': high})}"
+        for (s, (low, high)), some in list(zip(drawn, claims, strict=True))[:12]
+    )
+    caption = (
+        "ε of one record. Lines: what the bits themselves show, with an exact interval; an arrow where only a lower bound "
+        "is known. Circles: the configuration’s claim; diamonds: the report’s own. In the colour of a warning, and filled, "
+        "where the bits show more than is claimed."
+    )
+    if len(rows) > len(drawn):
+        caption += f" {len(rows) - len(drawn)} more are in the table only."
+    return Picture(inline_svg(draw, prefix=prefix), f"ε of one record, claimed and shown. {told}.", caption)
+
+
+def spent_by_day(document: Mapping[str, Any], *, prefix: str) -> Picture | None:
+    """Claimed ε submitted each day, stacked by budget, and what is permitted in a day."""
+    days = [(d, at) for d in listed(part(document, "observed").get("days")) if (at := _date(d)) is not None]
+    days = sorted(days, key=lambda pair: pair[1])[-MOST_DAYS:]
+    if len(days) < 2 or (days[-1][1] - days[0][1]).days > 10 * MOST_DAYS:
+        return None
+    first = days[0][1]
+    amounts: dict[str, dict[int, float]] = {}
+    for day, at in days:
+        for spent in listed(day.get("budgets")):
+            claimed = number(spent.get("claimed"))
+            if claimed is not None and 0 < claimed < _LARGEST:
+                amounts.setdefault(str(spent.get("budget")), {})[(at - first).days] = claimed
+    if not amounts:
+        return None
+    order = sorted(amounts, key=lambda name: -sum(amounts[name].values()))
+    groups = [*order[: len(SERIES) - 1], *([""] if len(order) >= len(SERIES) else [])]
+    stacks = [_merged([amounts[n] for n in (order[len(SERIES) - 1 :] if not g else [g])]) for g in groups]
+    permitted = number(part(part(document, "ledger"), "configured").get("per_day"))
+
+    def draw() -> Figure:
+        figure, axes = one(3.1)
+        base: dict[int, float] = {}
+        for k, (group, stack) in enumerate(zip(groups, stacks, strict=True)):
+            at = sorted(stack)
+            axes.bar(at, [stack[x] for x in at], 0.8, bottom=[base.get(x, 0.0) for x in at], color=SERIES[k],
+                     label=_tail(group) if group else "others")  # fmt: skip
+            for x in at:
+                base[x] = base.get(x, 0.0) + stack[x]
+        if permitted is not None and 0 < permitted < _LARGEST:
+            axes.axhline(permitted, color=QUIET, linewidth=1, linestyle=DASHED, label="permitted a day")
+        last = (days[-1][1] - first).days
+        step = max(1, math.ceil((last + 1) / 5))
+        ticks = range(0, last + 1, step)
+        axes.set_xticks(list(ticks), [date.fromordinal(first.toordinal() + t).isoformat() for t in ticks])
+        axes.set_xlim(-0.6, last + 0.6)
+        axes.set_ylabel("claimed ε")
+        figure.legend(loc="outside upper left", ncols=2, handlelength=1)
+        return figure
+
+    total = sum(sum(stack.values()) for stack in stacks)
+    told = f"{len(days)} days from {first.isoformat()} to {days[-1][1].isoformat()}, together {quantity(total)}"
+    return Picture(
+        inline_svg(draw, prefix=prefix),
+        f"Claimed ε submitted each day, by budget: {told}.",
+        f"Claimed ε submitted each day (UTC, by the names of reports), stacked by budget: {told}. The dashed line is what "
+        "everything configured permits in a day, in the long run; unused budget rolls over, so a day can exceed it.",
+    )
+
+
+def _ends(shown: Mapping[str, Any]) -> tuple[float, float] | None:
+    """A record's interval, if it says anything."""
+    interval = part(shown, "record")
+    low, high = number(interval.get("low")), number(interval.get("high"))
+    if low is None or high is None or not 0 <= low < _LARGEST or high < low or (low == 0 and high == math.inf):
+        return None
+    return low, high if high < _LARGEST else math.inf
+
+
+def _claim(shown: Mapping[str, Any], by: str) -> float | None:
+    """A claim that has a place in the figure."""
+    claimed = claim_of(shown, by)
+    return claimed if claimed is not None and 0 < claimed < _LARGEST else None
+
+
+def _date(day: Mapping[str, Any]) -> date | None:
+    try:
+        return date.fromisoformat(str(day.get("date")))
+    except ValueError:
+        return None
+
+
+def _merged(parts: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    merged: dict[int, float] = {}
+    for some in parts:
+        for day, value in some.items():
+            merged[day] = merged.get(day, 0.0) + value
+    return merged
+
+
+def _tail(name: str) -> str:
+    """The end of a long dotted name, which is what tells it apart."""
+    line = " ".join(name.split())
+    return short(line if len(line) <= 30 else "…" + line[-29:], limit=30)
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    marks = [
+        axes.plot([], [], "-|", color=INK, linewidth=2)[0],
+        axes.plot([], [], "o", color=INK, markerfacecolor="none")[0],
+        axes.plot([], [], "D", color=INK, markerfacecolor="none")[0],
+    ]
+    figure.legend(marks, ["shown", "configuration", "report"], loc="outside upper right", ncols=3, handletextpad=0.4)
