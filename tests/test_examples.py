@@ -67,6 +67,25 @@ def test_secure_aggregation():
     assert 44 < together < 56  # 2,000 fair coins, 5 standard deviations either side
 
 
+def test_pool_inference():
+    out = run("08_pool_inference.py")
+    last, truth = (
+        re.findall(r"^day 180: +(.+?)  +([\d.]+)%", out, re.M)[0],
+        re.findall(r"^the truth: (.+)$", out, re.M)[0],
+    )
+    assert last[0] == truth
+    areas = {
+        (epsilon, adversary): [float(a) for a in re.findall(r"days (\d\.\d\d)", line)]
+        for epsilon, adversary, line in re.findall(r"^epsilon (\d), (\S+) +AUC-PN: (.+)$", out, re.M)
+    }
+    assert areas["4", "weak"][-1] < areas["4", "strong"][-1] < areas["4", "non-private"][-1]
+    assert areas["4", "strong"][0] < areas["4", "strong"][-1]
+    assert areas["1", "strong"][-1] < 0.26  # a guess has 0.17; one standard error is 0.013
+    said = re.findall(r"with (\d+)% confidence on average, (\d+)% of them right", out)
+    assert len(said) == 3
+    assert all(abs(int(a) - int(b)) <= 10 for a, b in said)
+
+
 def test_transcripts(tmp_path):
     pytest.importorskip("rbcl")
     out = run("09_transcripts.py", tmp_path)
@@ -75,3 +94,11 @@ def test_transcripts(tmp_path):
     assert "bit for bit; signed" in out
     assert [code for name, code in said if name == "forged"] == ["1"]
     assert sum(code == "1" for name, code in said if name.startswith("swapped")) >= 2  # of 5, P(fewer) = 5e-4
+
+
+def test_apple_budget():
+    out = run("07_apple_budget.py")
+    assert "together: ε = 16 a day, 480 in 30 days" in out
+    assert "SessionAmount for com.apple.keyboard.NewWords: 1 → 2" in out
+    low, high = map(float, re.findall(r"Emoji\.ru_RU\.EmojiKeyboard: (\S+) … (\S+)", out)[0])
+    assert 3 < low < 4 < high < 5

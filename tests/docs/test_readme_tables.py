@@ -135,3 +135,40 @@ def test_the_table_of_libraries() -> None:
 def test_the_table_of_dpsgd() -> None:
     missing = [line for line in dpsgd_lines() if line not in README]
     assert not missing
+
+
+def pool_lines() -> Iterator[str]:
+    """AUC-PN of Tables 2 and 3: ours, and the published value in brackets."""
+    for name, setting in (("bpia-table2", "emoji skin tones, ε = 4"), ("bpia-table3", "news websites, ε = 8")):
+        found = rows(name)
+        for adversary in dict.fromkeys(row["adversary"] for row in found):
+            own = [row for row in found if row["adversary"] == adversary]
+            cells = [f"{row['auc_pn']['value']:.3f} ({row['published']:g})" for row in own]
+            yield f"| {setting} | {adversary} | {' | '.join(cells)} |"
+
+
+def test_the_table_of_pool_inference() -> None:
+    lines = list(pool_lines())
+    assert len(lines) == 6
+    assert not [line for line in lines if line not in README]
+
+
+def submission_lines() -> Iterator[str]:
+    """What devices can do, the strongest adversary's AUC-PN and the curator's error, on the same submissions."""
+    found = rows("bpia-mitigations")
+    for at in dict.fromkeys((row["setting"], row["epsilon"], row["submissions"]) for row in found):
+        own = {row["adversary"]: row for row in found if (row["setting"], row["epsilon"], row["submissions"]) == at}
+        one = own["strong"]
+        values = [
+            *(str(part) if isinstance(part, str) else f"{part:g}" for part in at),
+            *(f"{own[name]['auc_pn']['value']:.3f}" for name in ("weak", "strong")),
+            f"{one['MAE']:.2g}",
+            epsilon(one["epsilon_person"]),
+        ]
+        yield f"| {' | '.join(values)} |"
+
+
+def test_the_table_of_submission_policies() -> None:
+    lines = list(submission_lines())
+    assert len(lines) > 10
+    assert not [line for line in lines if line not in MITIGATIONS]

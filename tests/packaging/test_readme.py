@@ -26,9 +26,10 @@ def commands():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A place to be, with what the README's reader has: the examples."""
+    """A place to be, with what the README's reader has: the examples, and the files rebuilt from a paper."""
     path = tmp_path_factory.mktemp("reader")
     shutil.copytree(ROOT / "examples", path / "examples")
+    shutil.copytree(ROOT / "tests" / "data" / "apple", path / "tests" / "data" / "apple")
     return path
 
 

@@ -41,6 +41,8 @@ def test_top_level_names_are_the_three_packages(wheel):
         "dpaudit/experiments/specs/demo.toml",
         "dpaudit/experiments/published/hist-da.csv",
         "dpaudit/report/templates/base.html.j2",
+        "dpaudit_attacks/pool_inference/data/emoji_v11.txt",
+        "dpaudit_attacks/pool_inference/data/LICENSE.unicode",
     ):
         assert needed in inside
 
@@ -84,3 +86,11 @@ def test_a_strangers_plugin_is_found_and_runs(tmp_path):
     out = run(*dpaudit, "run", own / "experiment.toml", "--out", tmp_path / "out", env=env)
     assert "nearest-candidate" in out
     run(sys.executable, "-m", "pytest", "-q", "-c", os.devnull, own / "tests", env=env, cwd=tmp_path)
+
+
+def test_it_reads_apples_files_without_torch_or_numba(clean, tmp_path):
+    assert "numba" not in run(clean / "pip", "list", "--disable-pip-version-check").split()
+    data = ROOT / "tests" / "data" / "apple"
+    out = run(clean / "dpaudit", "deployment", "apple", "--config", data / "10.12.3", "--out", "out", cwd=tmp_path)
+    assert out.rstrip().splitlines()[-1].startswith("Permitted privacy loss: ε = 16 a day")
+    assert (tmp_path / "out" / "report.html").is_file()
