@@ -35,7 +35,7 @@ def marker() -> str:
 
 @pytest.fixture
 def alive():
-    """``alive(marker)`` → processes still there after three seconds of grace (killing hundreds takes a busy machine more than a half)."""
+    """``alive(marker)`` → processes still there after three seconds of grace: a busy machine kills hundreds slowly."""
 
     def look(marker: str) -> list[list[str]]:
         end = time.monotonic() + 3
