@@ -164,7 +164,8 @@ def run_audit(
         for block in drawing:
             battery.update(block, drawn=drawing.drawn)
             writer.write(block.z)
-            if betting is not None and betting.update(block):
+            forked = block.process < 0  # it repeats its parent by nature
+            if betting is not None and not forked and betting.update(block):
                 break
         if drawing.late and drawing.drawn < MINIMUM_SAMPLES:
             raise SamplerTimeoutError(drawing.late)

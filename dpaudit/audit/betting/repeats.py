@@ -12,15 +12,15 @@ __all__ = ["RepeatBet"]
 
 _WINDOW = 16
 _MOST = 1 << 18  # windows kept
-_ODDS = 2.0**20  # E[capital] ≤ 2^20 · (2^18)²/2 · 2^-64 < 1
+_ODDS = 2.0**20  # claimed with probability (2^18)²/2 · 2^-64 at most
 
 
 class RepeatBet:
     """That the same 16 magnitudes come twice: capital 2^20 at the first repeat, nothing risked before.
 
     Under a continuous claim with at least 12 bits a value a repeat has probability below the 64-bit hash's: with at most
-    2^18 windows that is 2^-29, so the expected capital stays below 1 at every time. A discrete claim makes no such promise
-    and no bet.
+    2^18 windows that is 2^-29, so a run ever reaches 2^20 with probability below 2^-28, far less than 2^-20. A discrete
+    claim makes no such promise and no bet.
     """
 
     looks_at = "repeated or replayed blocks"

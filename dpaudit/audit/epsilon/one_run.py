@@ -190,7 +190,7 @@ def _rejects(m: int, guesses: Guesses, inverse: Inverse, tail: float) -> bool:
     The argument of Mahloujifar, Melis and Chaudhuri (2024), in short. Let p_t be the probability of t right guesses
     out of r, R_j = Σ_{t≥j} t·p_t/m and H_j = Σ_{t≥j} (r − t)·p_t/m. Turning canary i's coin turns a right guess about
     it into a wrong one; so the event "guess i right, t ≥ j right" becomes "guess i wrong, t ≥ j − 1 right", and the
-    curve bounds the one by the other. Averaged over i (the curve is concave): inverse(R_j) ≤ H_{j−1}. Given
+    curve bounds the one by the other. Averaged over i (``inverse`` is convex): inverse(R_j) ≤ H_{j−1}. Given
     P(t ≥ v) = ``tail``, the demands are least if all of it is at v; then each p_{j−1} must be at least
     m·(inverse(R_j) − H_j)/(r − j + 1), and no less is asked later if it is more. A total above 1 is impossible.
     """

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+import dpaudit
 from dpaudit.audit.betting import BETS
 from dpaudit.audit.betting.location_scale import log_scale_mixture
 from dpaudit.audit.block import SampleBlock
@@ -133,3 +134,18 @@ def test_no_repeats_are_bet_on_for_a_discrete_claim():
     assert "bet on repeats" not in {
         r.name for r in Betting(law, KeyedStream.from_seed(1), alpha=0.01).results(alpha=0.02)
     }
+
+
+def test_a_fork_that_repeats_its_parent_is_advice_and_no_bet():
+    """An honest sampler that can be forked: the child draws its parent's noise, as any fork of a generator does."""
+    result = dpaudit.audit_sampler(
+        "python:numpy.random:standard_normal",
+        claim=str(GAUSSIAN),
+        samples=400_000,
+        seed=1,
+        sequential=True,
+        tests=["forks"],
+    )
+    assert result.verdict == "no-finding"
+    assert next(t for t in result.tests if t.name == "forks").statistic > 0  # the child was drawn, and did repeat
+    assert not next(t for t in result.tests if t.name == "bet on repeats").finding
