@@ -2,7 +2,8 @@
 
 A *noise source* makes noise, a *host* turns data into neighbouring query results, a *mitigation* stands between a
 source and a release, an *attack* maps releases and candidates to scores, a *closed sampler* is somebody else's noise,
-a *test* maps its blocks to evidence. ``dpaudit.testing`` has a conformance check for each.
+a *test* maps its blocks to evidence, a *run logger* tells another tool of a run. ``dpaudit.testing`` has a conformance
+check for each.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import torch
 
-    from dpaudit.types import EpsilonBounds, Evidence, Rehearsal
+    from dpaudit.types import CellFailure, CellResult, EpsilonBounds, Evidence, Rehearsal, RunStart
 
 __all__ = [
     "Attack",
@@ -32,6 +33,7 @@ __all__ = [
     "ProtocolMitigation",
     "ReleasingSource",
     "RepeatableSampler",
+    "RunLogger",
     "SearchingTest",
     "StartedSampler",
     "Stream",
@@ -419,3 +421,29 @@ class SearchingTest(Test, Protocol):
 
     def close(self) -> None:
         """Let go of everything, whatever happened; called last, always."""
+
+
+@runtime_checkable
+class RunLogger(Protocol):
+    """Tells another tool of a run while it goes on (``dpaudit run … --log NAME``); the store stays the truth.
+
+    Called in this order by one thread that the experiment does not wait for: ``start``, then ``result`` and ``failure`` in
+    the order in which cells end, ``end`` if the run came to its end, ``close`` always. What it raises is shown once and
+    ends its part, never the run. A run that is resumed starts a new logger with the same ``run.run_id`` and, in
+    ``run.earlier``, what was finished before, of which it may know all, some or nothing.
+    """
+
+    def start(self, run: RunStart) -> None:
+        """The run begins, or goes on."""
+
+    def result(self, cell: CellResult) -> None:
+        """A cell is done, and on disk."""
+
+    def failure(self, cell: CellFailure) -> None:
+        """A cell failed; it may be tried again when the run is resumed."""
+
+    def end(self, document: Mapping[str, Any]) -> None:
+        """All is done; ``document`` is ``results.json``, which lies in the run's folder, with ``report.html``."""
+
+    def close(self) -> None:
+        """Let go of everything; called last, once, whatever happened before, also if that was nothing."""

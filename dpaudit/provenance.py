@@ -10,15 +10,17 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 
+from dpaudit.source_hash import source_hash
 from dpaudit.types import PluginOrigin, Provenance
 
-__all__ = ["collect"]
+__all__ = ["collect", "hardware", "versions"]
 
 _REPORTED = ("dpaudit", "numpy", "scipy", "cryptography", "torch")
 
 
 @functools.cache
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Versions of Python, dpaudit and what its numbers come from."""
     found = {"python": platform.python_version()}
     for name in _REPORTED:
         try:
@@ -28,7 +30,8 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _hardware() -> str:
+def hardware() -> str:
+    """This machine: processor, cores, system, and the CUDA device if torch is in use."""
     return f"{_processor()}{_accelerator()}"
 
 
@@ -53,8 +56,9 @@ def collect(*, seed: str, plugins: Iterable[PluginOrigin]) -> Provenance:
     """Provenance of a result made now, in this process, from ``seed`` with ``plugins``."""
     return Provenance(
         seed=seed,
-        versions=_versions(),
+        versions=versions(),
         plugins=tuple(plugins),
-        hardware=_hardware(),
+        hardware=hardware(),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
+        source=source_hash("dpaudit"),
     )

@@ -10,11 +10,12 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from dpaudit.errors import DuplicatePluginError, MissingExtraError, UnknownNameError, UsageError
+from dpaudit.source_hash import source_hash
 from dpaudit.types import PluginOrigin, Reference
 
 __all__ = ["KINDS", "Plugin", "create", "load", "missing_extra", "nearest", "plugin", "plugins"]
@@ -30,6 +31,7 @@ KINDS = (
     "tests",
     "services",
     "transcripts",
+    "loggers",
 )
 
 _EXTRAS = {
@@ -47,6 +49,7 @@ _EXTRAS = {
     "msgpack": "protocols",
     "rbcl": "protocols",
     "flwr": "flower",
+    "mlflow": "mlflow",
 }
 
 
@@ -98,11 +101,17 @@ def _scan(kind: str, find: Callable[..., Iterable[EntryPoint]]) -> Mapping[str, 
 
 
 def plugin(kind: str, name: str) -> Plugin:
-    """One plug-in by name, not imported.
+    """One plug-in by name, not imported; its origin with the hash of its package's sources.
 
     Raises:
         UnknownNameError: with the nearest match.
     """
+    found = _known(kind, name)
+    sha256 = source_hash(found.target.partition(":")[0])
+    return replace(found, origin=replace(found.origin, sha256=sha256))
+
+
+def _known(kind: str, name: str) -> Plugin:
     known = plugins(kind)
     if name not in known:
         raise UnknownNameError(f"{kind.removesuffix('s')}={name}: not known{nearest(name, known)}")
@@ -116,7 +125,7 @@ def load(kind: str, name: str) -> Any:
         UnknownNameError: no such name.
         MissingExtraError: it needs an optional dependency.
     """
-    found = plugin(kind, name)
+    found = _known(kind, name)
     try:
         return found.entry_point.load()
     except ModuleNotFoundError as error:

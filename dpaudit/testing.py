@@ -27,12 +27,14 @@ from dpaudit.interfaces import (
     Mitigation,
     NoiseSource,
     ReleasingSource,
+    RunLogger,
     SubmissionPolicy,
     SupportAttack,
     Test,
 )
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import binomial_two_sided
+from dpaudit.types import CellFailure, CellResult, RunStart, to_dict
 
 if TYPE_CHECKING:
     import torch
@@ -46,6 +48,7 @@ __all__ = [
     "check_mitigation",
     "check_noise_source",
     "check_releasing_source",
+    "check_run_logger",
     "check_submission_policy",
     "check_support_attack",
     "check_test",
@@ -276,6 +279,69 @@ def check_closed_sampler(sampler: ClosedSampler, *, dim: int = 8) -> None:
         _require(block.shape == (10, d) and block.dtype == np.float64, f"got {block.dtype} {block.shape}")
         _require(np.isfinite(block).all(), "values are not finite")
     _require(not np.array_equal(one, two), "two calls gave the same values")
+
+
+def check_run_logger(make: Callable[[], RunLogger], *, folder: str) -> None:
+    """A whole run, one that dies and is resumed, and one that never starts: nothing raised, nothing told is changed.
+
+    ``make`` makes a fresh logger for the same place; ``folder`` is an empty one for the run's files. Numbers that are not
+    finite, labels of any kind, a cell that fails and then succeeds, and the same result told again are among what it hears.
+    Not checked: what arrives at the other tool.
+    """
+    make().close()
+    provenance = {"seed": "1", "versions": {"python": "3"}, "plugins": [], "hardware": "none", "started": "2025-01-01"}
+    settings = {"grid": {"name": 'a "label", with/odd=signs\n', "x": 1.5, "list": [1, 2]}, "seed": "1", "trials": 10}
+    outcome = {
+        "success": 0.5,
+        "interval": {"low": 0.4, "high": 0.6},
+        "gain": "inf",
+        "none": None,
+        "ok": True,
+        "rows": [1],
+    }
+    results = [
+        CellResult(cell=f"{i:020x}", kind="zoo", settings=settings, outcome=outcome, seconds=0.1, provenance=provenance)
+        for i in range(3)
+    ]
+    first = results[0]
+    failure = CellFailure(
+        cell=first.cell,
+        kind="zoo",
+        settings=settings,
+        error="ValueError: no",
+        traceback="Traceback …",
+        seconds=0.1,
+        provenance=provenance,
+    )
+    spec = {"name": "conformance", "title": "Conformance", "seed": "1", "epsilon": [1.0], "grid": {"x": [1.5]}}
+    document = {"kind": "experiment", "rows": [], "cells": [to_dict(r) for r in results], "provenance": provenance}
+    before = repr((results, failure, spec, document))
+
+    def start(*earlier: CellResult) -> RunStart:
+        told = {
+            "name": "conformance",
+            "title": "Conformance",
+            "run_id": "0" * 32,
+            "folder": folder,
+            "command": "dpaudit run",
+        }
+        return RunStart(**told, spec=spec, cells=3, earlier=earlier)
+
+    logger = make()
+    _require(isinstance(logger, RunLogger), f"{logger!r} lacks a member of RunLogger")
+    logger.start(start())
+    logger.failure(failure)
+    logger.result(results[1])
+    logger.close()  # the run died here
+    for earlier in ((results[1],), tuple(results)):  # resumed, and resumed once more with nothing left to do
+        logger = make()
+        logger.start(start(*earlier))
+        for result in results:
+            if result not in earlier:
+                logger.result(result)
+        logger.end(document)
+        logger.close()
+    _require(repr((results, failure, spec, document)) == before, "what it was told was changed in place")
 
 
 class _Block:

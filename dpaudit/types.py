@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ __all__ = [
     "AttackResult",
     "AuditResult",
     "BlindSpot",
+    "CellFailure",
     "CellResult",
     "EpsilonBounds",
     "Evidence",
@@ -27,6 +28,7 @@ __all__ = [
     "Provenance",
     "Reference",
     "Rehearsal",
+    "RunStart",
     "TestResult",
     "TranscriptVerdict",
     "Verdict",
@@ -36,14 +38,19 @@ __all__ = [
 Verdict = Literal["no-finding", "finding", "inconclusive"]
 Value = str | int | float | bool
 
+html_of: Callable[[Any], str] | None = None
+"""Turns a result into HTML for a notebook; ``dpaudit`` itself sets it, as nothing here may know of reports."""
+
 
 def to_dict(result: Any) -> Any:
     """Turn a result (dataclasses, mappings, sequences, numbers) into JSON-ready values.
 
     Infinite and undefined floats become the strings ``"inf"``, ``"-inf"`` and ``"nan"``: JSON has no word for them.
+    Fields with the metadata ``document: False`` are left out.
     """
     if dataclasses.is_dataclass(result) and not isinstance(result, type):
-        return {f.name: to_dict(getattr(result, f.name)) for f in dataclasses.fields(result)}
+        shown = (f.name for f in dataclasses.fields(result) if f.metadata.get("document", True))
+        return {name: to_dict(getattr(result, name)) for name in shown}
     if isinstance(result, Mapping):
         return {str(k): to_dict(v) for k, v in result.items()}
     if isinstance(result, (list, tuple)):
@@ -103,6 +110,11 @@ def _number(text: str) -> Value:
     return text
 
 
+def _in_a_notebook(result: Any) -> str | None:
+    """What IPython shows of a result; None (the plain text) where no report is at hand."""
+    return None if html_of is None else html_of(result)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
     """A confidence interval: ``[low, high]`` holds the truth with probability ≥ ``confidence``."""
@@ -153,23 +165,31 @@ class TranscriptVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginOrigin:
-    """Where a plug-in came from: its kind, name, and the distribution and version that registered it."""
+    """Where a plug-in came from: its kind, name, and the distribution and version that registered it.
+
+    ``sha256`` is of its package's Python sources (``dpaudit.source_hash``); empty where it was not looked at, or not found.
+    """
 
     kind: str
     name: str
     distribution: str
     version: str
+    sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """What it takes to repeat a result: seed, versions, plug-ins, hardware, time. Never a key."""
+    """What it takes to repeat a result: seed, versions, plug-ins, hardware, time. Never a key.
+
+    ``source`` is the SHA-256 of dpaudit's own Python sources, as in :class:`PluginOrigin`.
+    """
 
     seed: str
     versions: Mapping[str, str]
     plugins: tuple[PluginOrigin, ...]
     hardware: str
     started: str
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,6 +298,8 @@ class AuditResult:
     power: tuple[PowerPoint, ...] = ()
     provenance: Provenance
 
+    _repr_html_ = _in_a_notebook
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttackResult:
@@ -294,10 +316,17 @@ class AttackResult:
     l2_expected: float
     details: Mapping[str, Any] = field(default_factory=dict)
 
+    _repr_html_ = _in_a_notebook
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellResult:
-    """One finished cell of an experiment, as the store keeps it: what it was, and what came out (JSON-ready)."""
+    """One finished cell of an experiment, as the store keeps it: what it was, and what came out (JSON-ready).
+
+    ``trials`` are columns of equal length, one value a trial, where the experiment keeps them (``keep_trials``): ``truth``
+    and ``guess`` (the candidate's number) and ``score`` (evidence for candidate 1 minus that for candidate 0). They are in
+    the store's own table and in no document.
+    """
 
     cell: str
     kind: str
@@ -305,6 +334,40 @@ class CellResult:
     outcome: Mapping[str, Any]
     seconds: float
     provenance: Mapping[str, Any]
+    trials: Mapping[str, Sequence[float]] = field(default_factory=dict, metadata={"document": False})
+
+    _repr_html_ = _in_a_notebook
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellFailure:
+    """A cell that raised: what it was, the error in a line, where, and after how many seconds (settings JSON-ready)."""
+
+    cell: str
+    kind: str
+    settings: Mapping[str, Any]
+    error: str
+    traceback: str
+    seconds: float
+    provenance: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStart:
+    """What a run logger is told first: which run of which experiment, and what was finished before this start.
+
+    ``run_id`` is random, and the same whenever the run is resumed; ``folder`` is where ``results.json`` and
+    ``report.html`` will be, ``cells`` how many there are in all.
+    """
+
+    name: str
+    title: str
+    run_id: str
+    folder: str
+    command: str
+    spec: Mapping[str, Any]
+    cells: int
+    earlier: tuple[CellResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,3 +408,5 @@ class MechanismResult:
     power: tuple[PowerPoint, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     provenance: Provenance
+
+    _repr_html_ = _in_a_notebook

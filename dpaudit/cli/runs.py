@@ -1,0 +1,87 @@
+"""``dpaudit runs``: what is in the folders that ``dpaudit run`` wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+__all__ = ["runs_app"]
+
+FormatOption = Annotated[
+    Literal["text", "json"],
+    typer.Option("--format", help="text for people, json (one document) for programs."),
+]
+
+runs_app = typer.Typer(no_args_is_help=True, help="Look at runs: list, show, compare, export.")
+
+
+@runs_app.command("list")
+def list_(
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Look here and below.")] = Path("runs"),
+    output: FormatOption = "text",
+) -> None:
+    """Every run in DIR and below: how far it is, whether it is running, when, on which machine.
+
+    A store that cannot be read is listed with the reason. Example: dpaudit runs list
+    """
+    from dpaudit.cli import runs_text
+
+    runs_text.show_list(folder, output)
+
+
+@runs_app.command()
+def show(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder.", show_default=False)],
+    cell: Annotated[
+        str | None, typer.Option(help="One cell by its id, or the beginning of it.", show_default=False)
+    ] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Only the cells that failed, with tracebacks.")] = False,
+    output: FormatOption = "text",
+) -> None:
+    """A run's table and summary from its store, also while it runs; or one cell with all its attempts.
+
+    Examples: dpaudit runs show runs/gpm-fig5 --failed; dpaudit runs show runs/gpm-fig5 --cell 3f2a
+    """
+    from dpaudit.cli import runs_text
+
+    runs_text.show_run(folder, cell=cell, failed=failed, output=output)
+
+
+@runs_app.command()
+def diff(
+    a: Annotated[Path, typer.Argument(metavar="A", help="A run's folder.", show_default=False)],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Another's.", show_default=False)],
+    output: FormatOption = "text",
+) -> None:
+    """Which numbers differ between two runs, and what else does: seeds, versions, plug-ins' sources, hardware.
+
+    Cells are matched by id in two runs of one experiment, else by settings apart from seed and trials. Exit 0: all cells
+    are identical, or their intervals overlap (it says which). 1: some differ. 2: nothing to compare.
+
+    Example: dpaudit runs diff runs/gpm-fig5 runs/gpm-fig5-seed2
+    """
+    from dpaudit.cli import runs_text
+
+    if not runs_text.show_difference(a, b, output):
+        raise typer.Exit(1)
+
+
+@runs_app.command()
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder.", show_default=False)],
+    to: Annotated[
+        Path, typer.Option(metavar="FILE", help="Ends with .parquet, .csv or .json; replaced.", show_default=False)
+    ],
+    trials: Annotated[
+        bool, typer.Option("--trials", help="Every stored trial instead (of a spec with keep_trials = true).")
+    ] = False,
+) -> None:
+    """A run's rows, or its trials, as a flat table of typed columns.
+
+    Examples: dpaudit runs export runs/demo --to demo.parquet; dpaudit runs export runs/mine --to trials.csv --trials
+    """
+    from dpaudit.cli import runs_text
+
+    runs_text.export(folder, to=to, trials=trials)

@@ -1,0 +1,82 @@
+"""A run's rows and trials as Parquet, CSV or JSON."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dpaudit.errors import MissingExtraError, UsageError
+from dpaudit.experiments.flat import Columns
+
+__all__ = ["FORMATS", "check_target", "write_columns"]
+
+
+def write_columns(columns: Columns, to: Path) -> int:
+    """Write typed columns to ``to``, replaced if there, in the format that its name ends with; how many rows it has.
+
+    Parquet has nulls, infinities and NaN as such. CSV has them as nothing, ``inf`` and ``nan``; JSON, a list of objects, as
+    ``null`` and the words ``"inf"``, ``"-inf"``, ``"nan"``.
+
+    Raises:
+        UsageError: another ending, or the file cannot be written.
+        MissingExtraError: Parquet needs pyarrow.
+    """
+    write = check_target(to)
+    part = to.with_name(f".{to.name}.part")
+    try:
+        write(columns, part)
+        part.replace(to)
+    except OSError as error:
+        raise UsageError(f"to={to}: cannot be written ({error.strerror or error}); choose another file") from error
+    finally:
+        part.unlink(missing_ok=True)
+    return len(next(iter(columns.values()), []))
+
+
+def check_target(to: Path) -> Callable[[Columns, Path], None]:
+    """What writes the format that ``to`` ends with.
+
+    Raises:
+        UsageError: there is none.
+    """
+    write = FORMATS.get(to.suffix)
+    if write is None:
+        raise UsageError(f"to={to}: must end with {', '.join(FORMATS)}")
+    return write
+
+
+def _parquet(columns: Columns, to: Path) -> None:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"to={to.name}: Parquet needs pyarrow, which is not installed; pip install 'dpaudit[parquet]'"
+        ) from error
+    parquet.write_table(pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()}), to)
+
+
+def _csv(columns: Columns, to: Path) -> None:
+    with to.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+
+
+def _json(columns: Columns, to: Path) -> None:
+    with to.open("w", encoding="utf-8") as file:
+        for number, row in enumerate(zip(*columns.values(), strict=True)):
+            values = {k: str(v) if _odd(v) else v for k, v in zip(columns, row, strict=True)}
+            file.write(("[\n" if number == 0 else ",\n") + json.dumps(values, ensure_ascii=False, allow_nan=False))
+        file.write("\n]\n" if next(iter(columns.values()), []) else "[]\n")
+
+
+def _odd(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+FORMATS: dict[str, Callable[[Columns, Path], None]] = {".parquet": _parquet, ".csv": _csv, ".json": _json}

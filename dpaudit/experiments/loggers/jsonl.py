@@ -1,0 +1,57 @@
+"""A run as JSON lines: one object an event, appended as it happens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from dpaudit.types import CellFailure, CellResult, RunStart, to_dict
+
+__all__ = ["JsonLines"]
+
+
+class JsonLines:
+    """``jsonl:path=FILE``: each line has ``event`` (start, result, failure, end), ``time`` (UTC) and ``run``.
+
+    A resumed run appends; cells that were finished before are not written again.
+    """
+
+    def __init__(self, *, path: str) -> None:
+        self._path = Path(str(path))
+        self._file: IO[str] | None = None
+        self._run = ""
+
+    def start(self, run: RunStart) -> None:
+        """The run without its spec, which the store has, and how many cells were finished before."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._path.open("a", encoding="utf-8")
+        self._run = run.run_id
+        told = {k: v for k, v in to_dict(run).items() if k not in ("spec", "earlier", "run_id")}
+        self._write("start", {**told, "earlier": len(run.earlier)})
+
+    def result(self, cell: CellResult) -> None:
+        """The whole result."""
+        self._write("result", to_dict(cell))
+
+    def failure(self, cell: CellFailure) -> None:
+        """The whole failure, with its traceback."""
+        self._write("failure", to_dict(cell))
+
+    def end(self, document: Mapping[str, Any]) -> None:
+        """What the document says in a sentence, where it does, and how many cells there are."""
+        self._write("end", {"cells": len(document.get("cells", ())), "summary": document.get("summary", "")})
+
+    def close(self) -> None:
+        """Close the file, if it was opened."""
+        if self._file is not None:
+            self._file.close()
+
+    def _write(self, event: str, what: Mapping[str, Any]) -> None:
+        if self._file is None:
+            return
+        line = {"event": event, "time": datetime.now(UTC).isoformat(timespec="seconds"), "run": self._run, **what}
+        self._file.write(json.dumps(line, allow_nan=False) + "\n")
+        self._file.flush()

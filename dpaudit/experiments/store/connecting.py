@@ -1,0 +1,112 @@
+"""SQLite connections: one that writes and waits for the disk, one that only reads, and errors in our own words."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from dpaudit.errors import StoreError
+from dpaudit.experiments.store.migrations import found_version, migrate
+from dpaudit.experiments.store.schema import FILE
+
+__all__ = ["reading", "telling", "transaction", "writing"]
+
+_WAIT = 30.0  # seconds for another connection's lock
+
+
+@contextlib.contextmanager
+def telling(where: str) -> Iterator[None]:
+    """SQLite's errors as a :class:`StoreError` with a remedy; ``where`` is ``out=…`` or ``dir=…``."""
+    try:
+        yield
+    except (sqlite3.DatabaseError, sqlite3.InterfaceError, OSError) as error:
+        text = str(error)
+        if "append-only" in text:
+            raise StoreError(f"{where}: {text}: what is in a store stays; start a new run in another folder") from error
+        if "full" in text or "disk I/O" in text or "File too large" in text or "No space" in text:
+            raise StoreError(
+                f"{where}: {FILE} cannot be written ({text}); what was there is kept: make room, then go on with --resume"
+            ) from error
+        if "readonly" in text or "unable to open" in text or isinstance(error, OSError):
+            raise StoreError(f"{where}: {FILE} cannot be opened ({text}); check its permissions") from error
+        if "locked" in text or "busy" in text:
+            raise StoreError(f"{where}: {FILE} is in use by another program ({text}); close that one") from error
+        raise StoreError(
+            f"{where}: {FILE} is not a dpaudit store, or is damaged ({text}); restore it, or start anew in another folder"
+        ) from error
+
+
+@contextlib.contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """All or nothing; on disk when it ends without an error."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:  # a full disk makes SQLite roll back by itself
+            with contextlib.suppress(sqlite3.Error):
+                db.execute("ROLLBACK")
+        raise
+
+
+def writing(path: Path) -> sqlite3.Connection:
+    """A connection that writes."""
+    return sqlite3.connect(path, isolation_level=None, timeout=_WAIT)
+
+
+def reading(path: Path, *, where: str) -> sqlite3.Connection:
+    """A connection that only reads, in our version: a file of an older one is brought there in memory.
+
+    Works while a runner writes, and where neither file nor folder can be written.
+
+    Raises:
+        StoreError: it is no store, or of a version above ours.
+    """
+    db = _opened(path)
+    try:
+        version = found_version(db, where=where)
+        if version == 0:
+            raise StoreError(f"{where}: holds no results yet; its run has only begun, or died at once")
+        db.execute("PRAGMA query_only = ON")
+        if found_version(db, where=where) == 1:
+            copy = _in_memory(db)
+            with transaction(copy):
+                migrate(copy, 1)
+            return copy
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    address = path.resolve().as_uri()
+    db = sqlite3.connect(f"{address}?mode=rw", uri=True, isolation_level=None, timeout=_WAIT)
+    try:
+        db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as error:
+        db.close()
+        if "readonly" not in str(error) and "unable to open" not in str(error):
+            raise
+    else:
+        return db
+    log = path.with_name(f"{path.name}-wal")
+    if not log.exists() or log.stat().st_size == 0:  # nobody can write here, and all is in the one file
+        return sqlite3.connect(f"{address}?mode=ro&immutable=1", uri=True, isolation_level=None)
+    with tempfile.TemporaryDirectory(prefix="dpaudit-") as folder:  # SQLite must write beside it to read its log
+        for file in (path, log):
+            shutil.copyfile(file, Path(folder) / file.name)
+        return _in_memory(sqlite3.connect(Path(folder) / path.name, isolation_level=None))
+
+
+def _in_memory(db: sqlite3.Connection) -> sqlite3.Connection:
+    """A copy of ``db``, which is closed."""
+    copy = sqlite3.connect(":memory:", isolation_level=None)
+    with contextlib.closing(db):
+        db.backup(copy)
+    return copy

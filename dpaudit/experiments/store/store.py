@@ -1,0 +1,304 @@
+"""The store of one run: opening it, adding to it, reading its results."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import os
+import socket
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from dpaudit.errors import StoreError
+from dpaudit.experiments.store import lock as locks
+from dpaudit.experiments.store.connecting import reading, telling, transaction, writing
+from dpaudit.experiments.store.migrations import found_version, migrate, put_provenance
+from dpaudit.experiments.store.queries import with_start
+from dpaudit.experiments.store.schema import FILE, TRIAL_COLUMNS, VERSION, create_tables
+from dpaudit.provenance import hardware, versions
+from dpaudit.types import CellFailure, CellResult, to_dict
+
+__all__ = ["Store"]
+
+_INSERT = (
+    "INSERT INTO attempts (cell, position, kind, status, settings, outcome, error, traceback, worker, seconds, started, "
+    "finished, provenance, invocation) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
+)
+_RESULTS = (
+    "SELECT cell, kind, settings, outcome, seconds, started, content FROM attempts "
+    "JOIN provenance ON provenance.id = provenance "
+    "WHERE attempts.id IN (SELECT min(id) FROM attempts WHERE status = 'done' GROUP BY cell) ORDER BY position, attempts.id LIMIT ?"
+)
+_FAILURES = (
+    "SELECT cell, kind, settings, error, traceback, seconds, started, content FROM attempts "
+    "JOIN provenance ON provenance.id = provenance "
+    "WHERE attempts.id IN (SELECT max(id) FROM attempts GROUP BY cell) "
+    "AND cell NOT IN (SELECT cell FROM attempts WHERE status = 'done') ORDER BY position"
+)
+
+
+class Store:
+    """Results of one experiment in ``folder/results.sqlite``. Used by one thread, as a context manager.
+
+    Formal guarantee: after :meth:`add` or :meth:`add_all` returns, what was added survives ``kill -9`` and power loss
+    (SQLite's WAL with ``synchronous=FULL``), as far as the disk keeps what it said it has; it is there whole or not at
+    all; one process at a time holds the folder. Records are only ever added.
+    """
+
+    def __init__(
+        self, folder: Path, connection: sqlite3.Connection, lock: IO[str] | None, invocation: int | None
+    ) -> None:
+        """Use :meth:`create`, :meth:`resume` or :meth:`read`."""
+        self.folder = folder
+        self._db = connection
+        self._lock = lock
+        self._invocation = invocation
+        self._provenances: dict[str, int] = {}
+
+    @classmethod
+    def create(cls, folder: Path, *, spec: dict[str, Any], command: str = "", cells: int | None = None) -> Store:
+        """A new store for ``spec``, which has ``cells`` cells, opened by ``command``.
+
+        Raises:
+            StoreError: the folder holds a run already, is in use, or cannot be written.
+        """
+        return cls._open(folder, spec, command, cells, resume=False)
+
+    @classmethod
+    def resume(cls, folder: Path, *, spec: dict[str, Any], command: str = "", cells: int | None = None) -> Store:
+        """The store of an interrupted run of the same ``spec``, or a new one if there is none.
+
+        One of an older version is brought to ours first.
+
+        Raises:
+            StoreError: it belongs to another experiment, is in use, or comes from a newer dpaudit.
+        """
+        return cls._open(folder, spec, command, cells, resume=True)
+
+    @classmethod
+    def _open(cls, folder: Path, spec: dict[str, Any], command: str, cells: int | None, *, resume: bool) -> Store:
+        lock = locks.acquire(folder)
+        where = f"out={folder}"
+        db = None
+        try:
+            with telling(where):
+                db = writing(folder / FILE)
+                version = found_version(db, where=where)
+                if version:
+                    _check_same(db, spec, where=where, resume=resume)
+                db.execute("PRAGMA journal_mode = WAL")
+                db.execute("PRAGMA synchronous = FULL")
+                with transaction(db):
+                    if version == 0:
+                        _begin(db, spec)
+                    elif version < VERSION:
+                        migrate(db, version)
+                    if cells is not None:
+                        db.execute("INSERT OR REPLACE INTO meta VALUES ('cells', ?)", (str(cells),))
+                    invocation = _note_invocation(db, command)
+        except BaseException:
+            if db is not None:
+                db.close()
+            lock.close()
+            raise
+        return cls(folder, db, lock, invocation)
+
+    @classmethod
+    def read(cls, folder: Path) -> Store:
+        """An existing store, for reading; also while a runner writes to it, and where nothing can be written.
+
+        Raises:
+            StoreError: there is none, or it comes from a newer dpaudit.
+        """
+        path, where = folder / FILE, f"dir={folder}"
+        if not path.is_file():
+            raise StoreError(f"{where}: holds no results; dpaudit run NAME --out {folder} makes some")
+        with telling(where):
+            return cls(folder, reading(path, where=where), None, None)
+
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a SELECT on the tables that ``docs/store.md`` describes.
+
+        Raises:
+            StoreError: the file is damaged, or gone.
+        """
+        with telling(f"dir={self.folder}"):
+            return self._db.execute(sql, parameters).fetchall()
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The experiment as it was run."""
+        found: dict[str, Any] = json.loads(self._meta("spec") or "{}")
+        return found
+
+    @property
+    def run_id(self) -> str:
+        """A random name of this run, for tools beside the store."""
+        return self._meta("run") or ""
+
+    @property
+    def cells(self) -> int | None:
+        """How many cells the experiment has, as far as the store was told."""
+        told = self._meta("cells")
+        return None if told is None else int(told)
+
+    def _meta(self, key: str) -> str | None:
+        rows = self.query("SELECT value FROM meta WHERE key = ?", (key,))
+        return str(rows[0][0]) if rows else None
+
+    def add(self, result: CellResult | CellFailure, *, position: int, worker: str = "") -> None:
+        """Keep one cell; returns when it is on disk.
+
+        Raises:
+            StoreError: as :meth:`add_all`.
+        """
+        self.add_all([(position, result)], worker=worker)
+
+    def add_all(self, items: Sequence[tuple[int, CellResult | CellFailure]], *, worker: str = "") -> None:
+        """Keep cells with their positions in the experiment, in one transaction; returns when they are on disk.
+
+        Raises:
+            StoreError: the disk is full or broken (none of them is kept, all before is), or ``trials`` has other columns
+                than ``truth``, ``guess``, ``score``, of equal length.
+        """
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        known = dict(self._provenances)
+        with telling(f"out={self.folder}"), transaction(self._db):
+            for position, item in items:
+                self._insert(position, item, worker, now, known)
+        self._provenances = known  # only now: a transaction that failed took its provenance with it
+
+    def _insert(
+        self, position: int, item: CellResult | CellFailure, worker: str, now: str, known: dict[str, int]
+    ) -> None:
+        done = isinstance(item, CellResult)
+        row = (
+            item.cell,
+            position,
+            item.kind,
+            "done" if done else "failed",
+            _json(item.settings),
+            _json(item.outcome) if isinstance(item, CellResult) else None,
+            None if isinstance(item, CellResult) else _text(item.error),
+            None if isinstance(item, CellResult) else _text(item.traceback),
+            _text(worker),
+            float(item.seconds),
+            item.provenance.get("started"),
+            now,
+            put_provenance(self._db, to_dict(item.provenance), known),
+            self._invocation,
+        )
+        attempt = self._db.execute(_INSERT, row).fetchone()[0]
+        if isinstance(item, CellResult) and item.trials:
+            self._db.executemany("INSERT INTO trials VALUES (?, ?, ?, ?, ?)", _trial_rows(attempt, item))
+
+    def finished(self) -> set[str]:
+        """Ids of the cells that are done."""
+        return {row[0] for row in self.query("SELECT cell FROM attempts WHERE status = 'done'")}
+
+    def results(self, *, most: int | None = None) -> list[CellResult]:
+        """Finished cells in the experiment's order, without their trials, ``most`` at most; a cell's first success counts."""
+        rows = self.query(_RESULTS, (-1 if most is None else most,))
+        told = functools.cache(json.loads)  # a run has few provenances
+        return [
+            CellResult(
+                cell=cell,
+                kind=kind,
+                settings=json.loads(settings),
+                outcome=json.loads(outcome),
+                seconds=seconds,
+                provenance=with_start(told(content), started),
+            )
+            for cell, kind, settings, outcome, seconds, started, content in rows
+        ]
+
+    def failures(self) -> list[CellFailure]:
+        """The last failure of each cell that never succeeded, in the experiment's order."""
+        rows = self.query(_FAILURES)
+        told = functools.cache(json.loads)
+        return [
+            CellFailure(
+                cell=cell,
+                kind=kind,
+                settings=json.loads(settings),
+                error=error,
+                traceback=traceback,
+                seconds=seconds,
+                provenance=with_start(told(content), started),
+            )
+            for cell, kind, settings, error, traceback, seconds, started, content in rows
+        ]
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        self._db.close()
+        if self._lock is not None:
+            self._lock.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _begin(db: sqlite3.Connection, spec: Mapping[str, Any]) -> None:
+    for table in ("meta", "cells"):  # a run of version 1 that died before it had said what it is
+        db.execute(f"DROP TABLE IF EXISTS {table}")
+    create_tables(db)
+    db.execute("INSERT INTO meta VALUES ('spec', ?)", (json.dumps(spec, sort_keys=True),))
+
+
+def _check_same(db: sqlite3.Connection, spec: Mapping[str, Any], *, where: str, resume: bool) -> None:
+    row = db.execute("SELECT value FROM meta WHERE key = 'spec'").fetchone()
+    if row is None or _told(json.loads(row[0])) != _told(json.loads(json.dumps(spec))):
+        raise StoreError(f"{where}: holds another experiment or other settings; choose another --out")
+    if not resume:
+        raise StoreError(f"{where}: holds a run already; add --resume to go on, or choose another --out")
+
+
+def _told(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What a spec says: a field that is off or empty is one that an older dpaudit did not know."""
+    return {k: v for k, v in spec.items() if v not in (None, False, "", [], {}) or isinstance(v, float)}
+
+
+def _note_invocation(db: sqlite3.Connection, command: str) -> int:
+    row = db.execute(
+        "INSERT INTO invocations (started, command, host, process, hardware, versions) VALUES (?, ?, ?, ?, ?, ?) "
+        "RETURNING id",
+        (
+            datetime.now(UTC).isoformat(timespec="seconds"),
+            _text(command),
+            socket.gethostname(),
+            os.getpid(),
+            hardware(),
+            json.dumps(versions()),
+        ),
+    ).fetchone()
+    return int(row[0])
+
+
+def _trial_rows(attempt: int, result: CellResult) -> Iterable[tuple[Any, ...]]:
+    columns = result.trials
+    if set(columns) != set(TRIAL_COLUMNS) or len({len(c) for c in columns.values()}) != 1:
+        shapes = ", ".join(f"{k}: {len(v)}" for k, v in columns.items())
+        raise StoreError(f"cell={result.cell}: trials have {shapes}; wanted truth, guess and score of equal length")
+    values = zip(*(columns[name] for name in TRIAL_COLUMNS), strict=True)
+    for number, (truth, guess, score) in enumerate(values):
+        yield attempt, number, int(truth), int(guess), None if math.isnan(score) else float(score)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(to_dict(value), allow_nan=False)
+
+
+def _text(value: str) -> str:
+    """Text that UTF-8 can hold: what a foreign process wrote may have halves of characters."""
+    return value.encode("utf-8", "backslashreplace").decode()

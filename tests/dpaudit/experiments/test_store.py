@@ -1,0 +1,465 @@
+"""The store: durable, append-only, older versions, other people's files, full disks."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import tempfile
+import threading
+import traceback
+from pathlib import Path
+
+import pytest
+
+from dpaudit.errors import StoreError
+from dpaudit.experiments.store import FILE, Store, is_running
+from dpaudit.experiments.store import store as store_module
+from dpaudit.experiments.store.queries import attempts, invocations, progress, provenances, trial_columns, trial_success
+from dpaudit.types import CellFailure, CellResult, to_dict
+
+SPEC = {"name": "x", "epsilon": [1.0], "delta": 0.0}
+ORIGIN = {
+    "seed": "1",
+    "versions": {"dpaudit": "0.1"},
+    "plugins": [],
+    "hardware": "h",
+    "started": "2025-01-01",
+    "source": "s",
+}
+
+
+def result(cell="a", *, value=0.5, trials=None, started="2025-01-01"):
+    return CellResult(
+        cell=cell,
+        kind="attack",
+        settings={"seed": "1", "x": 1},
+        outcome={"success": value},
+        seconds=1.5,
+        provenance={**ORIGIN, "started": started},
+        trials=trials or {},
+    )
+
+
+def failure(cell="a", error="ValueError: no"):
+    return CellFailure(
+        cell=cell, kind="attack", settings={"x": 1}, error=error, traceback="Traceback", seconds=0.5, provenance=ORIGIN
+    )
+
+
+# ---------------------------------------------------------------- what goes in comes out
+
+
+def test_what_goes_in_comes_out_and_each_provenance_is_kept_once(tmp_path):
+    added = [result(str(i), started=f"2025-01-0{i + 1}") for i in range(5)]
+    with Store.create(tmp_path, spec=SPEC, command="dpaudit run x") as store:
+        store.add_all([(4 - i, r) for i, r in enumerate(added)], worker="w1")
+    with Store.read(tmp_path) as store:
+        assert store.results() == added[::-1]  # by position
+        assert json.dumps(to_dict(store.results()[0])) == json.dumps(to_dict(added[4]))  # keys in their order, too
+        assert store.spec == SPEC
+        assert store.finished() == {"0", "1", "2", "3", "4"}
+        assert len(provenances(store)) == 1
+        assert {a.worker for a in attempts(store)} == {"w1"}
+        (started,) = invocations(store)
+        assert started.command == "dpaudit run x"
+        assert started.process == os.getpid()
+        assert started.versions["python"].startswith("3")
+
+
+def test_a_failure_counts_until_the_cell_succeeds(tmp_path):
+    with Store.create(tmp_path, spec=SPEC) as store:
+        store.add_all([(0, failure("a", "one: \udcff")), (1, failure("b")), (2, result("c"))])
+        store.add(failure("a", "two"), position=0)
+        assert [(f.cell, f.error) for f in store.failures()] == [("a", "two"), ("b", "ValueError: no")]
+        assert store.finished() == {"c"}
+        store.add(result("b"), position=1)
+        store.add(result("c", value=9.0), position=2)  # told twice: the first counts
+        assert [f.cell for f in store.failures()] == ["a"]
+        assert [(r.cell, r.outcome["success"]) for r in store.results()] == [("b", 0.5), ("c", 0.5)]
+        far = progress(store)
+        assert (far.done, far.failed, far.attempts) == (2, 1, 6)
+        assert [a.error for a in attempts(store, cell="a")] == ["one: \\udcff", "two"]
+
+
+def test_trials_are_kept_by_attempt_and_counted(tmp_path):
+    columns = {"truth": [0, 1, 1], "guess": [0, 1, 0], "score": [-1.0, math.inf, math.nan]}
+    with Store.create(tmp_path, spec=SPEC) as store:
+        store.add_all([(0, result("a", trials=columns)), (1, result("b"))])
+    with Store.read(tmp_path) as store:
+        assert trial_success(store) == {"a": (3, 2)}
+        found = trial_columns(store)
+        assert (found["cell"], found["trial"], found["truth"], found["guess"]) == (
+            ["a"] * 3,
+            [0, 1, 2],
+            [0, 1, 1],
+            [0, 1, 0],
+        )
+        assert found["score"][:2] == [-1.0, math.inf]
+        assert math.isnan(found["score"][2])
+        assert [a.trials for a in attempts(store)] == [3, 0]
+        assert "trials" not in to_dict(store.results()[0])
+
+
+@pytest.mark.parametrize("columns", [{"truth": [1]}, {"truth": [1], "guess": [1, 0], "score": [0.0]}])
+def test_trials_of_another_shape_are_refused_and_nothing_of_the_batch_stays(tmp_path, columns):
+    with Store.create(tmp_path, spec=SPEC) as store:
+        with pytest.raises(StoreError, match="truth, guess and score of equal length"):
+            store.add_all([(0, result("a")), (1, result("b", trials=columns))])
+        assert store.finished() == set()
+        store.add(result("a"), position=0)  # its provenance went with the batch, and comes again
+        assert store.results() == [result("a")]
+
+
+@pytest.mark.parametrize("table", ["attempts", "trials", "provenance", "invocations"])
+def test_records_never_change(tmp_path, table):
+    with Store.create(tmp_path, spec=SPEC) as store:
+        store.add(result(trials={"truth": [0], "guess": [0], "score": [0.5]}), position=0)
+    db = sqlite3.connect(tmp_path / FILE)
+    before = db.execute(f"SELECT * FROM {table}").fetchall()
+    assert before
+    marks = ",".join("?" * len(before[0]))
+    column = {"attempts": "seconds", "trials": "guess", "provenance": "content", "invocations": "host"}[table]
+    for statement, values in (
+        (f"DELETE FROM {table}", ()),
+        (f"UPDATE {table} SET {column} = 1", ()),
+        (f"INSERT OR REPLACE INTO {table} VALUES ({marks})", before[0]),
+    )[: 2 if table == "trials" else 3]:
+        with pytest.raises(sqlite3.IntegrityError, match=f"{table} is append-only"):
+            db.execute(statement, values)
+    assert db.execute(f"SELECT * FROM {table}").fetchall() == before
+
+
+# ---------------------------------------------------------------- death
+
+
+def child(work):
+    """``work()`` in a forked process, which exits with 1 if it raises; its number."""
+    number = os.fork()
+    if number:
+        return number
+    status = 1
+    try:
+        work()
+        status = 0
+    except BaseException:  # noqa: BLE001 (a forked child of pytest, which must not go on)
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def ended(number):
+    return os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
+
+
+def test_kill_9_loses_nothing_that_was_promised_and_keeps_batches_whole(tmp_path):
+    def write():
+        store = Store.resume(tmp_path, spec=SPEC)
+        n = len(store.finished())
+        one = {"truth": [0], "guess": [1], "score": [0.5]}
+        while True:
+            store.add_all([(n + i, result(str(n + i), trials=one)) for i in range(3)])
+            n += 3
+            os.write(told, f"{n}\n".encode())
+
+    promised = 0
+    for kill in range(12):
+        hears, told = os.pipe()
+        writer = child(write)
+        os.close(told)
+        with os.fdopen(hears) as lines:
+            for _ in range(1 + 3 * kill):
+                promised = int(lines.readline())
+            os.kill(writer, signal.SIGKILL)
+            assert ended(writer) == -signal.SIGKILL
+            rest = lines.read().split()
+        promised = int(rest[-1]) if rest else promised
+        assert not is_running(tmp_path)
+        with Store.read(tmp_path) as store:
+            there = len(store.finished())
+            assert there >= promised
+            assert there % 3 == 0
+            assert len(trial_success(store)) == there
+    assert promised >= 3 * sum(1 + 3 * kill for kill in range(12))
+    with Store.read(tmp_path) as store:
+        assert len(invocations(store)) == 12
+
+
+def test_reading_while_a_runner_writes(tmp_path):
+    with Store.create(tmp_path, spec=SPEC) as store, Store.read(tmp_path) as reader:
+        for i in range(3):
+            store.add(result(str(i)), position=i)
+            assert len(reader.finished()) == i + 1
+            with Store.read(tmp_path) as other:
+                assert len(other.results()) == i + 1
+        assert is_running(tmp_path)
+    assert not is_running(tmp_path)
+    with pytest.raises(StoreError, match="attempt to write a readonly database"), Store.read(tmp_path) as reader:
+        reader.query("INSERT INTO meta VALUES ('a', 'b')")
+
+
+def test_a_glance_at_the_lock_does_not_turn_a_runner_away(tmp_path):
+    (tmp_path / ".lock").touch()
+    with (tmp_path / ".lock").open() as glance:
+        fcntl.flock(glance, fcntl.LOCK_SH)
+        threading.Timer(0.05, glance.close).start()
+        Store.create(tmp_path, spec=SPEC).close()
+    ours = f"another run is using it .process {os.getpid()} on"
+    with Store.resume(tmp_path, spec=SPEC), pytest.raises(StoreError, match=ours):
+        Store.resume(tmp_path, spec=SPEC)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives up root to meet a folder that it may not write")
+@pytest.mark.parametrize("log", [False, True], ids=["whole", "with a log left by a kill"])
+def test_reading_from_a_folder_that_cannot_be_written(log):
+    def read():
+        os.setgid(65534)
+        os.setuid(65534)
+        with pytest.raises(PermissionError):
+            (copy / "x").touch()
+        with Store.read(copy) as store:
+            assert len(store.results()) == 7
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        copy = folder / "copy"
+        copy.mkdir()
+        with Store.create(folder, spec=SPEC) as store:
+            store.add_all([(i, result(str(i))) for i in range(7)])
+            if log:
+                shutil.copy(folder / FILE, copy)
+                shutil.copy(folder / f"{FILE}-wal", copy)
+        if not log:
+            shutil.copy(folder / FILE, copy)
+        folder.chmod(0o755)
+        copy.chmod(0o555)
+        assert ended(child(read)) == 0
+        assert len(list(copy.iterdir())) == 1 + log
+
+
+# ---------------------------------------------------------------- older, newer, other people's
+
+
+def version_1(folder, cells=3):
+    """A store as dpaudit of version 1 wrote it, by its own statements."""
+    folder.mkdir(exist_ok=True)
+    db = sqlite3.connect(folder / FILE)
+    db.execute("PRAGMA journal_mode=WAL")
+    db.execute("CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
+    db.execute(
+        "CREATE TABLE IF NOT EXISTS cells (cell TEXT PRIMARY KEY, position INTEGER NOT NULL, result TEXT NOT NULL)"
+    )
+    spec = {**SPEC, "title": ""}
+    db.executemany("INSERT INTO meta VALUES (?, ?)", [("spec", json.dumps(spec, sort_keys=True)), ("version", "1")])
+    old = [to_dict(result(str(i), started=f"2024-0{i + 1}")) for i in range(cells)]
+    for r in old:
+        del r["provenance"]["source"]
+    db.executemany("INSERT INTO cells VALUES (?, ?, ?)", [(r["cell"], i, json.dumps(r)) for i, r in enumerate(old)])
+    db.commit()
+    db.close()
+    return [CellResult(**r) for r in old]
+
+
+def test_reading_version_1_writes_nothing_and_resuming_brings_it_over(tmp_path):
+    old = version_1(tmp_path)
+    before = (tmp_path / FILE).read_bytes()
+    with Store.read(tmp_path) as store:
+        assert store.results() == old
+        assert store.spec["name"] == "x"
+        assert [a.finished for a in attempts(store)] == [None] * 3
+    assert (tmp_path / FILE).read_bytes() == before
+    with Store.resume(tmp_path, spec={**SPEC, "keep_trials": False}) as store:  # a field that version 1 did not know
+        assert store.results() == old
+        name = store.run_id
+        store.add(result("9"), position=9)
+    with Store.read(tmp_path) as store:
+        assert store.results() == [*old, result("9")]
+        assert store.run_id == name
+        assert len(name) == 32
+        assert store.query("PRAGMA user_version") == [(2,)]
+        assert {t for (t,) in store.query("SELECT name FROM sqlite_master WHERE type = 'table'")} >= {
+            "meta",
+            "attempts",
+        }
+        assert not store.query("SELECT name FROM sqlite_master WHERE name IN ('cells', 'old_meta')")
+
+
+class Dying:
+    """A connection whose process is killed before its statement number ``at``."""
+
+    def __init__(self, db, at):
+        self._db, self._left = db, at
+
+    def execute(self, *args):
+        self._left -= 1
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self._db.execute(*args)
+
+    def executemany(self, *args):
+        return self._db.executemany(*args)
+
+
+def test_a_migration_that_is_killed_anywhere_leaves_version_1_whole(tmp_path, monkeypatch):
+    whole, deaths = store_module.migrate, 0
+    old = version_1(tmp_path / "v1", cells=2)
+    for at in range(1, 60):
+        folder = tmp_path / str(at)
+        shutil.copytree(tmp_path / "v1", folder)
+        monkeypatch.setattr(store_module, "migrate", lambda db, version, at=at: whole(Dying(db, at), version))
+        status = ended(child(lambda folder=folder: Store.resume(folder, spec=SPEC).close()))
+        monkeypatch.undo()
+        db = sqlite3.connect(folder / FILE)
+        tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        db.close()
+        if status == 0:
+            assert (version, "cells" in tables, "attempts" in tables) == (2, False, True)
+            break
+        assert status == -signal.SIGKILL
+        assert (version, tables) == (0, {"meta", "cells"})
+        with Store.read(folder) as store:
+            assert store.results() == old
+        deaths += 1
+    assert deaths > 25
+    with Store.resume(folder, spec=SPEC) as store:
+        assert store.results() == old
+
+
+def test_an_empty_file_and_a_version_1_without_a_spec_are_new(tmp_path):
+    (tmp_path / FILE).touch()
+    with pytest.raises(StoreError, match="holds no results yet"):
+        Store.read(tmp_path)
+    Store.create(tmp_path, spec=SPEC).close()
+    half = tmp_path / "half"
+    half.mkdir()
+    db = sqlite3.connect(half / FILE)
+    db.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
+    db.commit()
+    db.close()
+    with Store.create(half, spec=SPEC) as store:
+        store.add(result(), position=0)
+        assert store.finished() == {"a"}
+
+
+def newer(path):
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA user_version = 3")
+    db.close()
+
+
+def older_way_newer(path):
+    path.unlink()
+    version_1(path.parent)
+    db = sqlite3.connect(path)
+    db.execute("UPDATE meta SET value = '7' WHERE key = 'version'")
+    db.commit()
+    db.close()
+
+
+def foreign(path):
+    path.unlink()
+    db = sqlite3.connect(path)
+    db.execute("CREATE TABLE bookmarks (url TEXT)")
+    db.execute("PRAGMA application_id = 12345")
+    db.commit()
+    db.close()
+
+
+def namesake(path):
+    path.unlink()
+    db = sqlite3.connect(path)
+    db.execute("CREATE TABLE meta (something TEXT)")
+    db.execute("CREATE TABLE songs (title TEXT)")
+    db.commit()
+    db.close()
+
+
+def truncated(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def scribbled(path):
+    path.write_bytes(path.read_bytes()[:4096] + b"\xff" * (path.stat().st_size - 4096))
+
+
+def text(path):
+    path.write_text("this is not a database, not at all" * 100)
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        (newer, "results of version 3; this dpaudit reads up to 2: pip install --upgrade"),
+        (older_way_newer, "results of version 7"),
+        (foreign, "another application's database"),
+        (namesake, "another application's database"),
+        (truncated, "not a dpaudit store, or is damaged"),
+        (scribbled, "not a dpaudit store, or is damaged"),
+        (text, "not a dpaudit store"),
+    ],
+    ids=lambda x: getattr(x, "__name__", ""),
+)
+def test_files_that_are_no_store_of_ours_are_refused_and_left_alone(tmp_path, harm, says):
+    with Store.create(tmp_path, spec=SPEC) as store:
+        store.add_all([(i, result(str(i))) for i in range(200)])
+    harm(tmp_path / FILE)
+    before = (tmp_path / FILE).read_bytes()
+    with pytest.raises(StoreError, match=says), Store.read(tmp_path) as store:
+        store.results()
+    with pytest.raises(StoreError, match=says), Store.resume(tmp_path, spec=SPEC) as store:
+        store.results()
+    if harm is not scribbled:  # whose first page is sound: resuming notes that it was here
+        assert (tmp_path / FILE).read_bytes() == before
+    assert not is_running(tmp_path)
+
+
+# ---------------------------------------------------------------- full disks
+
+
+def test_a_full_disk_is_told_and_what_was_there_stays(tmp_path):
+    with Store.create(tmp_path, spec=SPEC) as store:
+        store.add(result("kept"), position=0)
+        pages = store.query("PRAGMA page_count")[0][0]
+        store.query(f"PRAGMA max_page_count = {pages + 5}")
+        many = {"truth": [0] * 5000, "guess": [1] * 5000, "score": [0.5] * 5000}
+        with pytest.raises(StoreError, match=r"database or disk is full.*make room, then go on with --resume"):
+            store.add_all([(1, result("lost")), (2, result("big", trials=many))])
+        assert store.finished() == {"kept"}
+        store.query(f"PRAGMA max_page_count = {pages + 1000}")  # room was made
+        store.add_all([(1, result("lost")), (2, result("big", trials=many))])
+    with Store.read(tmp_path) as store:
+        assert store.finished() == {"kept", "lost", "big"}
+        assert store.query("PRAGMA integrity_check") == [("ok",)]
+
+
+def test_an_error_of_the_file_system_in_the_middle_is_told_and_what_was_there_stays(tmp_path):
+    def write():
+        store = Store.create(tmp_path, spec=SPEC)
+        store.add(result("kept"), position=0)
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+        for i in range(10_000):
+            try:
+                store.add(result(str(i)), position=i)
+            except StoreError as error:
+                os.write(told, f"{i} {error}".encode())
+                return
+
+    hears, told = os.pipe()
+    writer = child(write)
+    os.close(told)
+    with os.fdopen(hears) as words:
+        count, _, says = words.read().partition(" ")
+    assert ended(writer) == 0
+    assert "results.sqlite cannot be written" in says
+    assert "go on with --resume" in says
+    with Store.resume(tmp_path, spec=SPEC) as store:
+        assert store.finished() == {"kept", *map(str, range(int(count)))}
+        assert store.query("PRAGMA integrity_check") == [("ok",)]
+        store.add(result("more"), position=1)

@@ -1,0 +1,81 @@
+"""Fingerprints of plug-ins' sources: every byte counts, the place does not, nothing is imported."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import zipfile
+
+import pytest
+
+from dpaudit import source_hash as module
+from dpaudit.provenance import collect
+from dpaudit.registry import plugin
+from dpaudit.source_hash import source_hash
+from dpaudit.types import to_dict
+
+FILES = {"__init__.py": "raise SystemExit('imported')\n", "a.py": "A = 1\n", "sub/b.py": "B = 2\n", "data.txt": "x"}
+
+
+def write(folder, files=FILES, name="hashed_plugin"):
+    for path, text in files.items():
+        (folder / name / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name / path).write_text(text)
+    return folder
+
+
+def hash_in(place, monkeypatch, target="hashed_plugin.a"):
+    """As another process would see it that finds packages at ``place``."""
+    module._hash_of.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(str(place))
+        importlib.invalidate_caches()
+        found = source_hash(target)
+    module._hash_of.cache_clear()
+    return found
+
+
+def test_every_byte_and_name_counts_and_the_place_does_not(tmp_path, monkeypatch):
+    first = hash_in(write(tmp_path / "one"), monkeypatch)
+    assert len(first) == 64
+    assert hash_in(write(tmp_path / "two"), monkeypatch) == first
+    assert hash_in(write(tmp_path / "two", {"data.txt": "y", "__pycache__/a.pyc": "z"}), monkeypatch) == first
+    changed = [{"sub/b.py": "B = 3\n"}, {"sub/c.py": ""}, {"a.py": "", "__init__.py": FILES["__init__.py"] + "A = 1\n"}]
+    others = [hash_in(write(write(tmp_path / f"c{i}"), files), monkeypatch) for i, files in enumerate(changed)]
+    assert len({first, *others}) == 4
+    assert "hashed_plugin" not in sys.modules
+
+
+def test_a_zipped_package_has_the_hash_of_the_unzipped_one(tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "packed.zip", "w") as packed:
+        for path, text in FILES.items():
+            packed.writestr(f"hashed_plugin/{path}", text)
+    unzipped = hash_in(write(tmp_path / "plain"), monkeypatch)
+    assert hash_in(tmp_path / "packed.zip", monkeypatch) == unzipped
+
+
+def test_modules_namespaces_and_what_is_not_there(tmp_path, monkeypatch):
+    (tmp_path / "lonely_plugin.py").write_text("X = 1\n")
+    write(tmp_path, name="a_namespace/first")
+    write(tmp_path, {"__init__.py": ""}, name="a_namespace/second")
+    lonely = hash_in(tmp_path, monkeypatch, "lonely_plugin")
+    first, second = (hash_in(tmp_path, monkeypatch, f"a_namespace.{n}.a") for n in ("first", "second"))
+    assert len({lonely, first, second, ""}) == 4
+    for name in ("no_such_plugin.x", "math", "sys"):
+        assert source_hash(name) == ""
+
+
+def test_provenance_tells_the_hash_of_what_was_used_and_of_dpaudit():
+    told = to_dict(
+        collect(seed="1", plugins=[plugin("sources", "gaussian").origin, plugin("attacks", "timing").origin])
+    )
+    ours, attacks = (p["sha256"] for p in told["plugins"])
+    assert told["source"] == ours == source_hash("dpaudit")
+    assert attacks == source_hash("dpaudit_attacks")
+    assert ours != attacks
+
+
+@pytest.fixture(autouse=True)
+def _clean():
+    yield
+    module._hash_of.cache_clear()
