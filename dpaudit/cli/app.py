@@ -7,7 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from dpaudit.cli import completion
 from dpaudit.cli.plugin_commands import group_of
+from dpaudit.cli.runs import runs_app
 
 __all__ = ["app"]
 
@@ -24,6 +26,12 @@ DataRootOption = Annotated[
 ]
 OutOption = Annotated[
     Path | None, typer.Option(help="Also write report.html and result.json here.", show_default=False)
+]
+AlsoOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Also write for other programs: junit, sarif, markdown, with commas; needs --out.", show_default=False
+    ),
 ]
 SeedOption = Annotated[
     str | None,
@@ -62,6 +70,7 @@ deployment_app = typer.Typer(no_args_is_help=True, help="Whole systems, audited 
 app.add_typer(deployment_app, name="deployment")
 verify_app = typer.Typer(no_args_is_help=True, help="Check offline what a protocol left behind.")
 app.add_typer(verify_app, name="verify")
+app.add_typer(runs_app, name="runs")
 
 
 def _version(wanted: bool) -> None:
@@ -84,6 +93,7 @@ def _root(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for report.html and the results.")] = Path("dpaudit-demo"),
+    also: AlsoOption = None,
     output: FormatOption = "text",
 ) -> None:
     """The whole story on real data, offline, in a minute.
@@ -92,17 +102,21 @@ def demo(
     """
     from dpaudit.cli import experiments
 
-    experiments.demo(out, output)
+    experiments.demo(out, output, also=also)
 
 
 @app.command()
 def audit(
-    sampler: Annotated[str, typer.Argument(help="What to audit; see below.", show_default=False)],
+    sampler: Annotated[
+        str,
+        typer.Argument(help="What to audit; see below.", show_default=False, autocompletion=completion.samplers),
+    ],
     claim: Annotated[
         str | None,
         typer.Option(
             help="gaussian:sigma=1 | laplace:scale=1 | discrete-gaussian:sigma=10 | discrete-laplace:scale=10; a library's mechanism says its own.",
             show_default=False,
+            autocompletion=completion.claims,
         ),
     ] = None,
     dim: Annotated[
@@ -121,7 +135,11 @@ def audit(
     ] = None,
     tests: Annotated[
         str | None,
-        typer.Option(help="Only these tests, e.g. moments,tails; see dpaudit list tests.", show_default=False),
+        typer.Option(
+            help="Only these tests, e.g. moments,tails; see dpaudit list tests.",
+            show_default=False,
+            autocompletion=completion.tests,
+        ),
     ] = None,
     sequential: Annotated[
         bool, typer.Option("--sequential", help="Stop at the first clear finding; valid whenever it stops.")
@@ -141,9 +159,11 @@ def audit(
         typer.Option(
             help="Audit a registered source behind this mitigation, e.g. rotation or smoothing:tau=0.05.",
             show_default=False,
+            autocompletion=completion.mitigations,
         ),
     ] = None,
     out: OutOption = None,
+    also: AlsoOption = None,
     output: FormatOption = "text",
 ) -> None:
     """Is this closed noise sampler what it claims to be?
@@ -186,13 +206,22 @@ def audit(
         text=text,
         mitigation=mitigation,
         out=out,
+        also=also,
         output=output,
     )
 
 
 @app.command()
 def mechanism(
-    name: Annotated[str, typer.Argument(metavar="MECHANISM", help="What to audit; see below.", show_default=False)],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="MECHANISM",
+            help="What to audit; see below.",
+            show_default=False,
+            autocompletion=completion.mechanisms,
+        ),
+    ],
     claim_epsilon: Annotated[float, typer.Option(help="The ε it claims.", show_default=False)],
     claim_delta: Annotated[float, typer.Option(help="The δ it claims.")] = 0.0,
     claim_mu: Annotated[
@@ -209,6 +238,7 @@ def mechanism(
         typer.Option(
             help="Look at releases as this attack does, with options as NAME:opt=value,…: see below.",
             show_default=False,
+            autocompletion=completion.attacks,
         ),
     ] = None,
     samples: Annotated[float, typer.Option(help="Releases to draw at each neighbour.", show_default="2e5")] = 2e5,
@@ -226,6 +256,7 @@ def mechanism(
         ),
     ] = None,
     out: OutOption = None,
+    also: AlsoOption = None,
     output: FormatOption = "text",
 ) -> None:
     """Is this whole mechanism as private as it claims to be?
@@ -276,6 +307,7 @@ def mechanism(
         real_numbers=real_numbers,
         guesses=guesses,
         out=out,
+        also=also,
         output=output,
     )
 
@@ -285,7 +317,9 @@ def attack(
     name: Annotated[
         str,
         typer.Argument(
-            help="Attack with its options, e.g. likelihood-ratio:key=key.json,sigma=22.3", show_default=False
+            help="Attack with its options, e.g. likelihood-ratio:key=key.json,sigma=22.3",
+            show_default=False,
+            autocompletion=completion.attacks,
         ),
     ],
     releases: Annotated[
@@ -313,7 +347,12 @@ def attack(
 @app.command()
 def run(
     experiment: Annotated[
-        str, typer.Argument(help="A name from dpaudit list experiments, or a SPEC.toml.", show_default=False)
+        str,
+        typer.Argument(
+            help="A name from dpaudit list experiments, or a SPEC.toml.",
+            show_default=False,
+            autocompletion=completion.experiments,
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option(help="Folder for results; runs/NAME if not given.", show_default=False)
@@ -324,18 +363,47 @@ def run(
     trials: Annotated[
         int | None, typer.Option(help="Trials a cell, instead of the spec's.", show_default=False)
     ] = None,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[:…]",
+            help="Also tell a logger: jsonl:path=FILE, mlflow:uri=URL,experiment=NAME; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    where: Annotated[
+        str, typer.Option(help="local, or a Dask scheduler: tcp://host:8786 or tls://… (a network you trust).")
+    ] = "local",
+    jobs: Annotated[str, typer.Option(metavar="N|all", help="Processes on this machine; 1 is this one.")] = "1",
     device: DeviceOption = "cpu",
     data_root: DataRootOption = None,
+    also: Annotated[
+        str | None,
+        typer.Option(
+            help="Also write for other programs, into --out: junit, sarif, markdown, with commas.", show_default=False
+        ),
+    ] = None,
     output: FormatOption = "text",
 ) -> None:
     """Run an experiment: a grid of host × source × mitigation × attack.
 
-    Every finished cell is on disk before the next begins. The exit code says whether it ran, not what it found.
+    Finished cells are on disk at once; a cell that fails does not stop the others. The numbers do not depend on where
+    cells run. Exit code 0 says that all have a result, whatever they found; 3 that some failed.
     """
     from dpaudit.cli import experiments
 
     experiments.run(
-        experiment, out=out, resume=resume, trials=trials, device=device, data_root=data_root, output=output
+        experiment,
+        out=out,
+        resume=resume,
+        trials=trials,
+        where=where,
+        jobs=jobs,
+        device=device,
+        data_root=data_root,
+        output=output,
+        log=log or (),
+        also=also,
     )
 
 
@@ -449,6 +517,7 @@ def list_(
             "tests",
             "services",
             "transcripts",
+            "loggers",
             "experiments",
         ],
         typer.Argument(show_default=False),
@@ -464,14 +533,21 @@ def list_(
 @app.command()
 def report(
     folder: Annotated[
-        Path,
+        Path | None,
         typer.Argument(metavar="DIR", help="Where an audit, a run or the demo left its results.", show_default=False),
-    ],
+    ] = None,
+    also: Annotated[
+        str | None,
+        typer.Option(help="Also write for other programs: junit, sarif, markdown, with commas.", show_default=False),
+    ] = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of all documents instead; needs no DIR.")
+    ] = False,
 ) -> None:
     """Write DIR/report.html from the results in DIR: one self-contained page."""
     from dpaudit.cli import experiments
 
-    experiments.report(folder)
+    experiments.report(folder, also=also, schema=schema)
 
 
 @deployment_app.command("apple")
@@ -494,6 +570,7 @@ def deployment_apple(
     ] = None,
     days: Annotated[int, typer.Option(min=1, help="Over how many days to add up.")] = 30,
     out: OutOption = None,
+    also: AlsoOption = None,
     output: FormatOption = "text",
 ) -> None:
     """Apple's differential privacy, from its own files: ε per datum, per day and over time.
@@ -505,7 +582,9 @@ def deployment_apple(
     """
     from dpaudit.cli import deployments
 
-    deployments.apple(config, database=database, reports=reports, against=against, days=days, out=out, output=output)
+    deployments.apple(
+        config, database=database, reports=reports, against=against, days=days, out=out, also=also, output=output
+    )
 
 
 @deployment_app.command("apple-scenario")

@@ -7,9 +7,10 @@ from typing import Any
 
 from dpaudit import registry
 from dpaudit.audit import audit_sampler
+from dpaudit.cli.formats import formats_of
 from dpaudit.cli.output import note
 from dpaudit.cli.verdicts import audited, count_of, leave, write_page
-from dpaudit.types import TestResult, to_dict
+from dpaudit.types import AuditResult, TestResult, to_dict
 
 __all__ = ["audit"]
 
@@ -19,6 +20,7 @@ def audit(
     *,
     samples: float,
     out: Path | None,
+    also: str | None,
     output: str,
     claim: str | None,
     alpha: float,
@@ -26,7 +28,7 @@ def audit(
     **options: Any,
 ) -> None:
     """Audit, print, write, and leave with the verdict's exit code."""
-    count = count_of(samples, what="values", example="1e7")
+    count, formats = count_of(samples, what="values", example="1e7"), formats_of(also, out=out)
     result = audited(
         lambda progress: audit_sampler(
             sampler, claim=claim, samples=count, alpha=alpha, seed=seed, progress=progress, **options
@@ -34,15 +36,31 @@ def audit(
         drawing="values drawn",
         then="searching for hidden directions",
         total=count,
+        kind="audit",
+        nothing=lambda reason, seconds, provenance: AuditResult(
+            verdict="inconclusive",
+            reason=reason,
+            sampler=sampler,
+            claim=claim or "",
+            alpha=alpha,
+            tests=(),
+            samples=0,
+            samples_requested=count,
+            dims=(),
+            seconds=seconds,
+            cannot_rule_out=(),
+            provenance=provenance,
+        ),
+        out=out,
+        also=formats,
         output=output,
-        about={"sampler": sampler, "claim": claim, "alpha": alpha},
         seed=seed,
     )
     document = to_dict(result)
     for test in document["tests"]:
         test["details"].pop("w", None)  # a recovered secret goes to a file of its own, or nowhere
     if out is not None:
-        write_page({"kind": "audit", "result": document}, out)
+        write_page({"kind": "audit", "result": document}, out, also=formats)
         for found in result.tests:
             _save(found, out)
     from dpaudit.report import audit_table

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from dpaudit.cli.formats import formats_of
 from dpaudit.cli.output import note, out_console
 from dpaudit.cli.verdicts import leave, write_page
 from dpaudit.provenance import collect
@@ -29,6 +30,7 @@ def apple(
     against: Path | None,
     days: int,
     out: Path | None,
+    also: str | None,
     output: str,
 ) -> None:
     """Read, add up, print, write, and leave with 1 where a finding is against the user."""
@@ -39,6 +41,7 @@ def apple(
     from dpaudit.deployments.apple.database.reading import read_database
     from dpaudit.deployments.apple.ledger import make_ledger
 
+    formats = formats_of(also, out=out)
     configuration = read_configuration(config)
     findings = [*configuration.findings, *unresolved(configuration)]
     document: dict[str, Any] = {
@@ -65,7 +68,7 @@ def apple(
     document["verdict"] = "finding" if any(f.serious for f in findings) else "no-finding"
     document["provenance"] = to_dict(collect(seed="none", plugins=()))
     if out is not None:
-        write_page(document, out)
+        write_page(document, out, also=formats)
     leave(document, partial(deployment_text, width=out_console().width), out=out, output=output)
 
 

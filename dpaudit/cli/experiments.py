@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from dpaudit.cli.data import use_data_root
-from dpaudit.cli.output import emit, note, out_console, progress_bar, write_json_line
-from dpaudit.errors import SpecError, StoreError
+from dpaudit.cli.formats import formats_of, read_report, write_formats
+from dpaudit.cli.output import emit, note, out_console, write_json_line
+from dpaudit.cli.running import run_cells, tell_failures
+from dpaudit.errors import SpecError, StoreError, UsageError
 from dpaudit.report import experiment_table, measurements_table, write_json, write_report
+from dpaudit.report.formats.json_schema import schema_text, stamped
 
 __all__ = ["demo", "report", "run"]
 
 
-def demo(out: Path, output: str) -> None:
+def demo(out: Path, output: str, *, also: str | None = None) -> None:
     """The built-in experiment ``demo``; an earlier demo in ``out`` is replaced."""
     from dpaudit.experiments import Store
 
+    formats = formats_of(also, out=out)
     if (out / "results.sqlite").exists():
         with Store.read(out) as store:
             name = store.spec.get("name")
@@ -25,7 +29,7 @@ def demo(out: Path, output: str) -> None:
             raise StoreError(f"out={out}: holds results of {name!r}, not of a demo; choose another --out")
         for file in out.glob("results.sqlite*"):
             file.unlink()
-    _run("demo", out=out, resume=False, trials=None, output=output, command="dpaudit demo")
+    _run("demo", out=out, resume=False, trials=None, output=output, command="dpaudit demo", also=formats)
 
 
 def run(
@@ -37,38 +41,77 @@ def run(
     device: str,
     data_root: Path | None,
     output: str,
+    where: str = "local",
+    jobs: str = "1",
+    log: Sequence[str] = (),
+    also: str | None = None,
 ) -> None:
     """Run a named or written experiment."""
     use_data_root(data_root)
     command = f"dpaudit run {experiment}" + (f" --trials {trials}" if trials is not None else "")
     command += f" --device {device}" if device != "cpu" else ""
     folder = out if out is not None else Path("runs") / Path(experiment).name.removesuffix(".toml")
-    _run(experiment, out=folder, resume=resume, trials=trials, device=device, output=output, command=command)
+    _run(
+        experiment,
+        out=folder,
+        resume=resume,
+        trials=trials,
+        device=device,
+        output=output,
+        command=command,
+        where=where,
+        jobs=jobs,
+        log=log,
+        also=formats_of(also, out=folder),
+    )
 
 
 def _run(
-    name: str, *, out: Path, resume: bool, trials: int | None, output: str, command: str, device: str = "cpu"
+    name: str,
+    *,
+    out: Path,
+    resume: bool,
+    trials: int | None,
+    output: str,
+    command: str,
+    device: str = "cpu",
+    where: str = "local",
+    jobs: str = "1",
+    log: Sequence[str] = (),
+    also: Sequence[str] = (),
 ) -> None:
-    from dpaudit.experiments import load_spec, run_experiment
+    from dpaudit.experiments import load_spec
+    from dpaudit.experiments.loggers import open_loggers, run_start
 
     spec = load_spec(name, trials=trials, device=device)
     if spec.measure != "attack" and not spec.columns:
         raise SpecError(
             f"spec={name}: [[column]] is missing; say what the table of measure={spec.measure!r} shall show"
         )
-    cells = spec.cells()
-    with progress_bar() as bar:
-        task = bar.add_task(spec.name, total=len(cells))
-        run_experiment(
+    with open_loggers(log, trouble=note) as loggers:
+        run_cells(
             spec,
             out=out,
             resume=resume,
-            on_start=lambda cell: bar.update(task, description=cell.label),
-            on_done=lambda _: bar.advance(task),
+            where=where,
+            jobs=jobs,
+            command=command,
+            on_open=lambda store: (
+                loggers.start(run_start(store, cells=len(spec.cells()), command=command)) if log else None
+            ),
+            on_result=loggers.outcome,
         )
-    document = _document(out, command)
-    write_json(document, out / "results.json")
-    page = write_report(document, out / "report.html")
+        document = _document(out, command)
+        try:
+            write_json(document, out / "results.json")
+            page = write_report(document, out / "report.html")
+            write_formats(document, also, out)
+        except OSError as error:
+            raise StoreError(
+                f"out={out}: the report cannot be written ({error.strerror}); all results are kept: make room, then "
+                f"dpaudit report {out}"
+            ) from error
+        loggers.end(document)
     if output == "json":
         write_json_line(document)
     else:
@@ -76,23 +119,32 @@ def _run(
         table = measurements_table if document["kind"] == "measurements" else experiment_table
         emit(table(document, width=width))
         note(f"report: {page}")
+    tell_failures(out)
 
 
 def _document(folder: Path, command: str) -> dict[str, Any]:
     from dpaudit.experiments import Store, make_document
 
     with Store.read(folder) as store:
-        return make_document(store.spec, store.results(), command=command)
+        return stamped(make_document(store.spec, store.results(), command=command))
 
 
-def report(folder: Path) -> None:
-    """Write the page of an experiment's or an audit's folder."""
+def report(folder: Path | None, *, also: str | None = None, schema: bool = False) -> None:
+    """Write the page, and other formats, of an experiment's or an audit's folder; or print the documents' schema."""
+    if schema:
+        print(schema_text(), end="")
+        return
+    if folder is None:
+        raise UsageError("dir=: name the folder of an audit, a run or the demo: dpaudit report DIR")
+    formats = formats_of(also, out=folder)
     if (folder / "result.json").is_file():
-        document = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    else:
-        from dpaudit.experiments.store import Store
+        emit(str(read_report(folder / "result.json", formats)))
+        return
+    from dpaudit.experiments.store import Store
 
-        with Store.read(folder) as store:
-            name = store.spec.get("name", "")
-        document = _document(folder, f"dpaudit run {name}")
-    emit(str(write_report(document, folder / "report.html")))
+    with Store.read(folder) as store:
+        name = store.spec.get("name", "")
+    document = _document(folder, f"dpaudit run {name}")
+    page = write_report(document, folder / "report.html")
+    write_formats(document, formats, folder)
+    emit(str(page))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 from dpaudit.audit.epsilon import audit_mechanism
+from dpaudit.cli.formats import formats_of
 from dpaudit.cli.verdicts import audited, count_of, leave, write_page
-from dpaudit.types import to_dict
+from dpaudit.types import Interval, MechanismResult, to_dict
 
 __all__ = ["mechanism"]
 
@@ -17,21 +19,24 @@ def mechanism(
     *,
     samples: float,
     out: Path | None,
+    also: str | None,
     output: str,
     claim_epsilon: float,
     claim_delta: float,
+    claim_mu: float | None,
     attack: str | None,
     alpha: float,
     seed: str | None,
     **options: Any,
 ) -> None:
     """Audit, print, write, and leave with the verdict's exit code."""
-    count = count_of(samples, what="releases", example="2e5")
+    count, formats = count_of(samples, what="releases", example="2e5"), formats_of(also, out=out)
     result = audited(
         lambda progress: audit_mechanism(
             name,
             claim_epsilon=claim_epsilon,
             claim_delta=claim_delta,
+            claim_mu=claim_mu,
             attack=attack,
             samples=count,
             alpha=alpha,
@@ -42,19 +47,38 @@ def mechanism(
         drawing="releases drawn",
         then="learning and counting",
         total=2 * count,
+        kind="mechanism",
+        nothing=lambda reason, seconds, provenance: MechanismResult(
+            verdict="inconclusive",
+            reason=reason,
+            mechanism=name,
+            method="none: nothing was counted",
+            attack=attack or "",
+            neighbours=(),
+            claim_epsilon=claim_epsilon,
+            claim_delta=claim_delta,
+            claim_mu=claim_mu,
+            alpha=alpha,
+            epsilon=Interval(low=0.0, high=math.inf, confidence=1 - alpha, method="none: nothing was counted"),
+            delta=None,
+            mu=None,
+            curve=(),
+            tests=(),
+            samples=0,
+            samples_requested=count,
+            seconds=seconds,
+            advice=(),
+            cannot_rule_out=(),
+            provenance=provenance,
+        ),
+        out=out,
+        also=formats,
         output=output,
-        about={
-            "mechanism": name,
-            "attack": attack or "",
-            "claim_epsilon": claim_epsilon,
-            "claim_delta": claim_delta,
-            "alpha": alpha,
-        },
         seed=seed,
     )
     document = to_dict(result)
     if out is not None:
-        write_page({"kind": "mechanism", "result": document}, out)
+        write_page({"kind": "mechanism", "result": document}, out, also=formats)
     from dpaudit.report import mechanism_table
 
     leave(document, mechanism_table, out=out, output=output)

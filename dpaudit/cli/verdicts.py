@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
 
+from dpaudit.cli.formats import write_formats
 from dpaudit.cli.output import emit, note, progress_bar, write_json_line
 from dpaudit.errors import SamplerError, UsageError
 from dpaudit.provenance import collect
-from dpaudit.types import to_dict
+from dpaudit.report.formats.json_schema import stamped
+from dpaudit.types import Provenance, to_dict
 
 __all__ = ["audited", "count_of", "leave", "write_page"]
 
@@ -36,14 +38,18 @@ def audited(
     drawing: str,
     then: str,
     total: int,
+    kind: str,
+    nothing: Callable[[str, float, Provenance], Any],
+    out: Path | None,
+    also: Sequence[str],
     output: str,
-    about: Mapping[str, Any],
     seed: str | None,
 ) -> Any:
     """Run ``work(progress)`` under a bar that says ``drawing``, and ``then`` when all is drawn.
 
-    A sampler that lets us down is one JSON document with ``--format json`` (``about`` says what was audited), else an
-    error.
+    A sampler that lets us down is an error, and an inconclusive result all the same: ``nothing(reason, seconds,
+    provenance)`` goes to ``out`` like any other, so that no report of before stays there as if it were this one's, and with
+    ``--format json`` to stdout instead of the error.
     """
     started = time.monotonic()
     with progress_bar() as bar:
@@ -55,25 +61,18 @@ def audited(
         try:
             return work(progress)
         except SamplerError as error:
+            here = collect(seed="none" if seed is None else seed, plugins=())
+            document = to_dict(nothing(str(error), time.monotonic() - started, here))
+            if out is not None:
+                write_page({"kind": kind, "result": document}, out, also=also)
             if output != "json":
                 raise
-            write_json_line(
-                {
-                    "verdict": "inconclusive",
-                    "reason": str(error),
-                    **about,
-                    "tests": [],
-                    "samples": 0,
-                    "seconds": time.monotonic() - started,
-                    "cannot_rule_out": [],
-                    "provenance": to_dict(collect(seed=str(seed), plugins=())),
-                }
-            )
+            write_json_line(stamped(document))
             raise typer.Exit(error.exit_code) from error
 
 
-def write_page(page: Mapping[str, Any], out: Path) -> None:
-    """``result.json`` and ``report.html`` in ``out``.
+def write_page(page: Mapping[str, Any], out: Path, *, also: Sequence[str] = ()) -> None:
+    """``result.json`` and ``report.html`` in ``out``, and the formats of ``--also``.
 
     Raises:
         UsageError: it cannot be written.
@@ -82,10 +81,11 @@ def write_page(page: Mapping[str, Any], out: Path) -> None:
 
     try:
         out.mkdir(parents=True, exist_ok=True)
-        write_json(page, out / "result.json")
+        write_json(stamped(page), out / "result.json")
         write_report(page, out / "report.html")
     except OSError as error:
         raise UsageError(f"out={out}: cannot be written ({error.strerror}); choose another --out") from error
+    write_formats(page, also, out)
 
 
 def leave(
@@ -93,7 +93,7 @@ def leave(
 ) -> NoReturn:
     """Print the document or its table, and end with the verdict's exit code."""
     if output == "json":
-        write_json_line(document)
+        write_json_line(stamped(document))
     else:
         emit(table(document))
         if out is not None:

@@ -26,8 +26,6 @@ from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any
 
-import scipy
-
 from dpaudit.errors import SpecError
 
 __all__ = ["LEVEL", "agrees", "published_value"]
@@ -97,9 +95,11 @@ def agrees(spec: Mapping[str, Any], ours: Mapping[str, Any] | float, theirs: flo
         return abs(value / theirs - 1) <= float(spec["tolerance"])
     if "trials" not in spec:
         return None
+    from scipy.stats import fisher_exact  # late: who only looks at runs need not wait for it
+
     n = int(spec["trials"])
     a, b = round(value * trials), round(theirs * n)
-    p = float(scipy.stats.fisher_exact([[a, trials - a], [b, n - b]])[1])
+    p = float(fisher_exact([[a, trials - a], [b, n - b]])[1])
     return p >= float(spec.get("level", LEVEL))
 
 
@@ -107,6 +107,8 @@ def _by_chance(spec: Mapping[str, Any], ours: Mapping[str, Any] | float, *, tria
     """How far two equal means over ``trials`` and ``users`` users lie apart at most, but for a share ``level`` of cases."""
     if not isinstance(ours, Mapping):
         raise SpecError(f"published ours={spec['ours']}: has no interval, so users={spec['users']} says nothing of it")
-    error = (float(ours["high"]) - float(ours["low"])) / 2 / float(scipy.special.ndtri(0.975))
-    z = float(scipy.special.ndtri(1 - float(spec.get("level", LEVEL)) / 2))
+    from scipy.special import ndtri
+
+    error = (float(ours["high"]) - float(ours["low"])) / 2 / float(ndtri(0.975))
+    z = float(ndtri(1 - float(spec.get("level", LEVEL)) / 2))
     return z * error * math.sqrt(1 + trials / int(spec["users"]))

@@ -1,26 +1,29 @@
-"""Running an experiment: cell by cell, each result on disk before the next begins."""
+"""Running an experiment: cells go to a placement, outcomes to the store, in whatever order they end."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Set
+from contextlib import closing
 from pathlib import Path
 
-import torch
-
-from dpaudit.errors import UsageError
-from dpaudit.experiments.arm import build_arm
-from dpaudit.experiments.measures import ALONE, measure, origins
+from dpaudit import errors
+from dpaudit.errors import StoreError, UsageError
+from dpaudit.experiments.placement import Item, Placement, place
+from dpaudit.experiments.placement.work import Outcome, run_cell
 from dpaudit.experiments.spec import Cell, Spec
 from dpaudit.experiments.store import Store
-from dpaudit.experiments.threads import LARGE, threads
-from dpaudit.provenance import collect
-from dpaudit.types import CellResult, to_dict
+from dpaudit.types import CellFailure, to_dict
 
 __all__ = ["run_cell", "run_experiment"]
 
 OnCell = Callable[[Cell], None]
+OnResult = Callable[[Outcome], None]
+
+_SLIPS = 8
+_TOGETHER_SECONDS = 0.05
+_QUICK_SECONDS = 0.02
 
 
 def run_experiment(
@@ -28,57 +31,115 @@ def run_experiment(
     *,
     out: Path,
     resume: bool = False,
+    where: str | Placement = "local",
+    jobs: int | str = 1,
+    command: str = "",
     on_start: OnCell | None = None,
     on_done: OnCell | None = None,
+    on_result: OnResult | None = None,
+    on_open: Callable[[Store], None] | None = None,
 ) -> Path:
     """Run every cell of ``spec`` that ``out`` does not hold yet; return ``out``.
 
-    Formal guarantee: a cell's numbers depend on the spec's seed and the cell's settings only, so a run that was killed
-    and resumed gives the same results as one that was not (times apart).
+    ``where`` and ``jobs`` say where cells are done (:func:`~dpaudit.experiments.placement.place`). ``on_start`` is told a
+    cell when a worker can have it, ``on_done`` when its outcome is on disk (or was, from before), ``on_result`` that
+    outcome, ``on_open`` the store before all. A cell that fails is kept as a failure and the others go on; ``resume`` tries
+    it again.
+
+    Formal guarantee: a cell's numbers depend on the spec's seed and the cell's settings only, so neither where nor in which
+    order cells were done, nor how often the run was killed and resumed, changes a result (times apart). What took
+    0.02 s or more is on disk before the next outcome is asked for; quicker ones are kept together, every 0.05 s.
 
     Raises:
-        StoreError: ``out`` holds another run, or this one and ``resume`` is False.
-        UsageError: the spec's device is not there.
+        StoreError: ``out`` holds another run, or this one and ``resume`` is False; or the disk is full.
+        UsageError: the spec's device, or the place, is not there; or the first eight cells to end (all, if fewer) failed
+            by a user's slip, which is then not recorded but raised.
+        PeerError: a cluster went away meanwhile.
     """
-    _check_device(spec.device)
+    placement = place(where, jobs=jobs, device=spec.device) if isinstance(where, str) else where
     described = to_dict(dataclasses.asdict(spec))
     open_store = Store.resume if resume else Store.create
-    with open_store(out, spec=described) as store:
+    cells = spec.cells()
+    with placement, open_store(out, spec=described, command=command, cells=len(cells)) as store:
         done = store.finished()
-        for position, cell in enumerate(spec.cells()):
-            if cell.id not in done:
-                if on_start is not None:
-                    on_start(cell)
-                store.add(run_cell(cell), position=position)
-            if on_done is not None:
-                on_done(cell)
+        if on_open is not None:
+            on_open(store)
+        if on_done is not None:
+            for cell in cells:
+                if cell.id in done:
+                    on_done(cell)
+        keeper = _Keeper(store, cells, on_done=on_done, on_result=on_result, fresh=not done)
+        with closing(placement.run(_left(cells, done, on_start))) as outcomes, keeper:  # type: ignore[type-var]
+            for position, outcome in outcomes:
+                keeper.take(position, outcome)
     return out
 
 
-def _check_device(device: str) -> None:
-    if device != "cpu" and not torch.cuda.is_available():
-        raise UsageError(f"device={device}: torch {torch.__version__} sees no CUDA device here; leave --device out")
+def _left(cells: tuple[Cell, ...], done: Set[str], on_start: OnCell | None) -> Iterator[Item]:
+    for position, cell in enumerate(cells):
+        if cell.id not in done:
+            if on_start is not None:
+                on_start(cell)
+            yield position, cell
 
 
-def run_cell(cell: Cell) -> CellResult:
-    """Run one cell and return its result, without storing it."""
-    began = time.monotonic()
-    settings = cell.settings
-    arm = None if cell.kind in ALONE else build_arm(settings, cell=cell.id)
-    with threads(1 if arm is None or arm.host.dim < LARGE else torch.get_num_threads()):
-        outcome = measure(cell, arm)
-    if arm is not None:
-        if cell.kind in ("attack", "audit"):
-            outcome["epsilon_key_holder"] = arm.mitigation.epsilon(arm.source, settings["delta"], host=arm.host)
-        outcome["sigma"] = arm.sigma
-        outcome["dim"] = arm.host.dim
-        if arm.key is not None:
-            outcome["key"] = {"beta": arm.key.beta, "gamma": arm.key.gamma, "fingerprint": arm.key.fingerprint}
-    return CellResult(
-        cell=cell.id,
-        kind=cell.kind,
-        settings=to_dict(settings),
-        outcome=to_dict(outcome),
-        seconds=time.monotonic() - began,
-        provenance=to_dict(collect(seed=settings["seed"], plugins=origins(cell) if arm is None else arm.origins)),
-    )
+class _Keeper:
+    """Outcomes on their way to the disk: several small ones in one transaction, nobody told before it is durable."""
+
+    def __init__(
+        self,
+        store: Store,
+        cells: tuple[Cell, ...],
+        *,
+        on_done: OnCell | None,
+        on_result: OnResult | None,
+        fresh: bool,
+    ) -> None:
+        self._store, self._cells, self._on_done, self._on_result = store, cells, on_done, on_result
+        self._waiting: list[tuple[int, Outcome]] = []
+        self._doubtful = fresh  # nothing but slips so far
+        self._kept = time.monotonic()
+
+    def take(self, position: int, outcome: Outcome) -> None:
+        """Keep an outcome, now or together with the next."""
+        self._waiting.append((position, outcome))
+        self._doubtful = self._doubtful and _is_slip(outcome)
+        if self._doubtful:
+            if len(self._waiting) == min(_SLIPS, len(self._cells)):
+                slip, self._waiting = self._waiting[0][1], []
+                raise _raised(slip)
+        elif outcome.seconds >= _QUICK_SECONDS or time.monotonic() - self._kept >= _TOGETHER_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Put on disk what waits."""
+        if not self._waiting:
+            return
+        self._store.add_all(self._waiting)
+        told, self._waiting = self._waiting, []
+        self._kept = time.monotonic()
+        for position, outcome in told:
+            if self._on_result is not None:
+                self._on_result(outcome)
+            if self._on_done is not None:
+                self._on_done(self._cells[position])
+
+    def __enter__(self) -> _Keeper:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: object) -> None:
+        if not isinstance(value, StoreError):
+            self.flush()
+
+
+def _is_slip(outcome: Outcome) -> bool:
+    return isinstance(outcome, CellFailure) and not outcome.traceback
+
+
+def _raised(slip: Outcome) -> UsageError:
+    """The error that a cell failed with."""
+    if not isinstance(slip, CellFailure):
+        raise TypeError(type(slip))
+    name, _, says = slip.error.partition(": ")
+    made = getattr(errors, name, UsageError)
+    return made(says) if isinstance(made, type) and issubclass(made, UsageError) else UsageError(slip.error)

@@ -28,6 +28,7 @@
 Other measurements than attacks (``measure = "precision"`` and so on, see ``measures/``) may have axes of their own in
 ``[grid]``; those that audit samplers of their own (``zoo``, ``calibration``, ``power``, ``keyless``) have nothing but
 that, and their ``[[exclude]]`` names values of it. ``keys`` renews the attacker's key so many times a cell.
+``keep_trials = true`` stores every trial of ``attack`` cells: truth, guess and score (``docs/store.md``).
 ``[published]`` names the values to set beside ours; ``[[column]]`` and ``[[figure]]`` say what the report shows
 (``dpaudit.report``, documents of kind "measurements").
 """
@@ -46,12 +47,13 @@ from typing import Any
 
 from dpaudit import registry
 from dpaudit.errors import SpecError, UnknownNameError
-from dpaudit.experiments.measures import ALONE, MEASURES, ON_DEVICES, TOGETHER
+from dpaudit.experiments.measures import ALONE, BY_TRIAL, MEASURES, ON_DEVICES, TOGETHER
+from dpaudit.experiments.spec_grid import check_size, expand, listed
+from dpaudit.experiments.spec_values import check_values
 from dpaudit.registry import nearest
 
 __all__ = ["Cell", "Spec", "load_spec", "spec_names"]
 
-_MOST_CELLS = 100_000
 _LONG = 100
 _SCALARS: dict[str, type | tuple[type, ...]] = {
     "name": str,
@@ -59,11 +61,12 @@ _SCALARS: dict[str, type | tuple[type, ...]] = {
     "story": str,
     "seed": (int, str),
     "epsilon": (int, float, list),
-    "delta": float,
+    "delta": (int, float),
     "calibration": str,
     "trials": int,
     "measure": str,
     "keys": int,
+    "keep_trials": bool,
 }
 _TABLES: dict[str, type | tuple[type, ...]] = {
     "host": (dict, list),
@@ -77,14 +80,18 @@ _LISTS = ("source", "mitigation", "attack", "exclude", "column", "figure")
 
 @dataclass(frozen=True)
 class Cell:
-    """One point of the grid; ``id`` is a hash of its settings and of nothing else."""
+    """One point of the grid; ``id`` is a hash of its settings and of nothing else.
+
+    The setting ``keep_trials`` is not in it: it says what is stored, and changes no number.
+    """
 
     kind: str
     settings: Mapping[str, Any]
 
     @property
     def id(self) -> str:
-        text = json.dumps({"kind": self.kind, **self.settings}, sort_keys=True)
+        settings = {k: v for k, v in self.settings.items() if k != "keep_trials"}
+        text = json.dumps({"kind": self.kind, **settings}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
     @property
@@ -128,36 +135,36 @@ class Spec:
     columns: tuple[Mapping[str, Any], ...] = ()
     figures: tuple[Mapping[str, Any], ...] = ()
     device: str = "cpu"
+    keep_trials: bool = False
 
     def cells(self) -> tuple[Cell, ...]:
         """All cells in the order they run: for each arm its audit, then its attacks.
 
         Raises:
-            SpecError: the grid is empty or has more than 100,000 cells.
+            SpecError: the grid is empty, has more than 100,000 cells, or has one twice; counted before it is spread out.
         """
-        cells = tuple(itertools.islice(self._cells(), _MOST_CELLS + 1))
+        check_size(self)
+        cells = tuple(self._cells())
         if not cells:
             raise SpecError(f"experiment={self.name}: the grid is empty; check the lists and [[exclude]]")
-        if len(cells) > _MOST_CELLS:
-            raise SpecError(f"experiment={self.name}: more than {_MOST_CELLS:,} cells; shorten an axis")
         return cells
 
     def _cells(self) -> Iterator[Cell]:
         if self.measure in ALONE:
-            for grid in _expand(self.grid):
-                if not any(all(grid.get(k) in _listed(v) for k, v in e.items()) for e in self.exclude):
+            for grid in expand(self.grid):
+                if not any(all(grid.get(k) in listed(v) for k, v in e.items()) for e in self.exclude):
                     where = {} if self.device == "cpu" else {"device": self.device}
                     yield Cell(self.measure, {"grid": grid, "seed": self.seed, "trials": self.trials, **where})
             return
-        hosts = itertools.chain.from_iterable(map(_expand, self.hosts))
-        axes = (self.epsilon, hosts, _expand(self.key), _expand(self.grid))
+        hosts = itertools.chain.from_iterable(map(expand, self.hosts))
+        axes = (self.epsilon, hosts, expand(self.key), expand(self.grid))
         for epsilon, host, key, grid in itertools.product(*axes):
             for source, mitigation in itertools.product(
-                itertools.chain.from_iterable(map(_expand, self.sources)),
-                itertools.chain.from_iterable(map(_expand, self.mitigations)),
+                itertools.chain.from_iterable(map(expand, self.sources)),
+                itertools.chain.from_iterable(map(expand, self.mitigations)),
             ):
                 parts = {"host": host, "source": source, "mitigation": mitigation}
-                if self._excluded(parts):
+                if self.excluded(parts):
                     continue
                 arm = {
                     "epsilon": epsilon,
@@ -175,32 +182,24 @@ class Spec:
                     yield Cell("audit", {**arm, "audit": dict(self.audit)})
                 if not self.attacks:
                     yield Cell(self.measure, {**arm, "trials": self.trials})
-                expanded = itertools.chain.from_iterable(map(_expand, self.attacks))
-                attacks = [a for a in expanded if not self._excluded({**parts, "attack": a})]
+                expanded = itertools.chain.from_iterable(map(expand, self.attacks))
+                attacks = [a for a in expanded if not self.excluded({**parts, "attack": a})]
                 if self.measure in TOGETHER:
                     if attacks:
                         yield Cell(self.measure, {**arm, "attacks": attacks, "trials": self.trials})
                     continue
+                kept = {"keep_trials": True} if self.keep_trials else {}
                 for attack in attacks:
-                    yield Cell(self.measure, {**arm, "attack": attack, "trials": self.trials})
+                    yield Cell(self.measure, {**arm, "attack": attack, "trials": self.trials, **kept})
 
-    def _excluded(self, parts: Mapping[str, Mapping[str, Any]]) -> bool:
+    def excluded(self, parts: Mapping[str, Mapping[str, Any]]) -> bool:
+        """Whether an [[exclude]] leaves out what these parts (by kind: host, source, …) make together."""
+
         def named(kind: str, value: Any) -> bool:
             part = parts.get(kind, {})
-            return any(v in (part.get("name"), part.get("label")) for v in _listed(value))
+            return any(v in (part.get("name"), part.get("label")) for v in listed(value))
 
         return any(all(named(kind, value) for kind, value in e.items()) for e in self.exclude)
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _expand(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """All combinations of a table's lists; one empty combination of an empty table."""
-    axes = [v if isinstance(v, list) else [v] for v in table.values()]
-    for values in itertools.product(*axes):
-        yield dict(zip(table, values, strict=True))
 
 
 def spec_names() -> list[str]:
@@ -245,7 +244,7 @@ def _check(raw: dict[str, Any], where: str) -> Spec:
     for key, value in raw.items():
         if key not in known:
             raise SpecError(f"spec={where}: {key!r} is not known{nearest(key, known)}")
-        if not isinstance(value, known[key]) or isinstance(value, bool):
+        if not isinstance(value, known[key]) or isinstance(value, bool) != (known[key] is bool):
             raise SpecError(f"spec={where}: {key}={value!r} has the wrong type")
     measure = raw.get("measure", "attack")
     if measure not in MEASURES:
@@ -258,25 +257,14 @@ def _check(raw: dict[str, Any], where: str) -> Spec:
     for key in needed:
         if key not in raw:
             raise SpecError(f"spec={where}: {key!r} is missing")
-    if raw.get("keys", 1) < 1:
-        raise SpecError(f"spec={where}: keys={raw['keys']} must be at least 1")
-    trials = raw.get("trials", 1000)
-    if trials < 1:
-        raise SpecError(f"spec={where}: trials={trials} must be at least 1")
-    calibration = raw.get("calibration", "exact")
-    if calibration not in ("exact", "paper"):
-        raise SpecError(f"spec={where}: calibration={calibration!r} must be 'exact' or 'paper'")
-    epsilon = raw["epsilon"] if isinstance(raw["epsilon"], list) else [raw["epsilon"]]
-    for value in epsilon:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-            raise SpecError(f"spec={where}: epsilon={value!r} must be a number > 0")
+    if raw.get("keep_trials") and measure not in BY_TRIAL:
+        raise SpecError(
+            f"spec={where}: keep_trials=true: measure={measure!r} has no trials to keep, only {', '.join(BY_TRIAL)} has; "
+            "leave it out"
+        )
+    check_values(raw, where)
+    epsilon = listed(raw["epsilon"])
     mitigations = raw.get("mitigation", [{"name": "none"}])
-    audit = raw.get("audit", {})
-    for key in audit:
-        if key not in ("samples", "alpha", "time_limit"):
-            raise SpecError(
-                f"spec={where}: [audit] {key!r} is not known{nearest(key, ('samples', 'alpha', 'time_limit'))}"
-            )
     if measure not in ALONE:
         _check_exclusions(raw, mitigations, where)
     return Spec(
@@ -285,28 +273,29 @@ def _check(raw: dict[str, Any], where: str) -> Spec:
         story=raw.get("story", ""),
         seed=str(raw.get("seed", 0)),
         epsilon=tuple(float(e) for e in epsilon),
-        delta=raw["delta"],
-        calibration=calibration,
-        trials=trials,
-        hosts=tuple(_plugin("hosts", t, where) for t in _listed(raw["host"])),
+        delta=float(raw["delta"]),
+        calibration=raw.get("calibration", "exact"),
+        trials=raw.get("trials", 1000),
+        hosts=tuple(_plugin("hosts", t, where) for t in listed(raw["host"])),
         key=raw.get("key", {}),
         sources=tuple(_plugin("sources", t, where) for t in raw["source"]),
         mitigations=tuple(_plugin("mitigations", t, where) for t in mitigations),
         attacks=tuple(_plugin("attacks", t, where) for t in raw.get("attack", ())),
         exclude=tuple(raw.get("exclude", ())),
-        audit=audit,
+        audit=raw.get("audit", {}),
         measure=measure,
         keys=raw.get("keys", 1),
         grid=raw.get("grid", {}),
         published=raw.get("published", {}),
         columns=tuple(raw.get("column", ())),
         figures=tuple(raw.get("figure", ())),
+        keep_trials=raw.get("keep_trials", False),
     )
 
 
 def _check_exclusions(raw: Mapping[str, Any], mitigations: list[Any], where: str) -> None:
     parts = {
-        "host": _listed(raw["host"]),
+        "host": listed(raw["host"]),
         "source": raw["source"],
         "mitigation": mitigations,
         "attack": raw.get("attack", []),
@@ -316,7 +305,7 @@ def _check_exclusions(raw: Mapping[str, Any], mitigations: list[Any], where: str
             if kind not in parts:
                 raise SpecError(f"spec={where}: [[exclude]] {kind!r} is not known{nearest(kind, parts)}")
             names = {str(t[k]) for t in parts[kind] if isinstance(t, dict) for k in ("name", "label") if k in t}
-            for name in _listed(value):
+            for name in listed(value):
                 if name not in names:
                     raise SpecError(
                         f"spec={where}: [[exclude]] {kind}={name!r} is none here{nearest(str(name), names)}"

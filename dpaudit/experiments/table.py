@@ -8,13 +8,23 @@ from typing import Any
 from dpaudit.experiments.arms_table import arm_rows
 from dpaudit.experiments.measures import gathered, summary
 from dpaudit.experiments.published import LEVEL, agrees, published_value
-from dpaudit.types import CellResult, to_dict
+from dpaudit.types import CellFailure, CellResult, to_dict
 
 __all__ = ["make_document"]
 
 
-def make_document(spec: Mapping[str, Any], results: Sequence[CellResult], *, command: str) -> dict[str, Any]:
+def make_document(
+    spec: Mapping[str, Any],
+    results: Sequence[CellResult],
+    *,
+    command: str,
+    failures: Sequence[CellFailure] = (),
+    cells: bool = True,
+) -> dict[str, Any]:
     """A JSON-ready document: arms of an attack experiment, or, if the spec names columns, a table of measurements.
+
+    ``failures`` are the cells that raised; where there are any the document says so, and so does the report. With
+    ``cells=False`` the list ``cells`` stays empty, for who only wants the rows: of many cells it takes most of the time.
 
     Deterministic for given results but for the cells' ``seconds`` and ``provenance``; ``rows`` has neither.
     """
@@ -25,9 +35,11 @@ def make_document(spec: Mapping[str, Any], results: Sequence[CellResult], *, com
         "story": spec["story"],
         "command": command,
         "rows": [],
-        "cells": [to_dict(r) for r in results],
+        "cells": [to_dict(r) for r in results] if cells else [],
         "provenance": dict(results[-1].provenance) if results else {},
     }
+    if failures:
+        document["failures"] = [to_dict(f) for f in failures]
     if not spec["columns"]:
         return {**document, "rows": arm_rows(results)}
     measured = gathered(spec["measure"], [_row(r) for r in results if r.kind != "audit"])

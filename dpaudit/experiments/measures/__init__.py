@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dpaudit.experiments.spec import Cell
     from dpaudit.types import PluginOrigin
 
-__all__ = ["ALONE", "MEASURES", "ON_DEVICES", "TOGETHER", "gathered", "measure", "origins", "summary"]
+__all__ = ["ALONE", "BY_TRIAL", "MEASURES", "ON_DEVICES", "TOGETHER", "gathered", "measure", "origins", "summary"]
 
 ALONE = (
     "calibration",
@@ -38,6 +38,8 @@ ON_DEVICES = ("dpsgd-training", "gradient-attack", "gradient-size")
 """Kinds that can work on an accelerator: they read ``cell.settings["device"]`` where it is not the CPU."""
 TOGETHER = ("defences",)
 """Kinds whose cells have all the attacks of an arm, ``attacks``, so that these look at the same releases."""
+BY_TRIAL = ("attack",)
+"""Kinds that can give each trial's record, ``each_trial``, where ``cell.settings`` has ``keep_trials``."""
 MEASURES = (
     "attack",
     "defences",

@@ -18,15 +18,21 @@ __all__ = ["measure"]
 
 
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
-    """An :class:`~dpaudit.types.AttackResult`, JSON-ready."""
+    """An :class:`~dpaudit.types.AttackResult`, JSON-ready; with ``keep_trials`` also ``each_trial``: columns."""
     trials, d = cell.settings["trials"], arm.host.dim
     counts = [[0, 0], [0, 0]]  # [truth][guess]
     error = 0.0
     details: Mapping[str, Any] = {}
+    kept: dict[str, list[float]] = {"truth": [], "guess": [], "score": []}
     for batch in batches(arm, trials=trials, keys=cell.settings["keys"]):
         attack = batch.arm.attack(cell.settings["attack"])
         release = batch.release()
-        guess = attack.score(release, batch.pairs).argmax(1)
+        score = attack.score(release, batch.pairs)
+        guess = score.argmax(1)
+        if cell.settings.get("keep_trials"):
+            kept["truth"] += batch.truth.tolist()
+            kept["guess"] += guess.tolist()
+            kept["score"] += (score[:, 1] - score[:, 0]).tolist()
         for b in (0, 1):
             for g in (0, 1):
                 counts[b][g] += int(((batch.truth == b) & (guess == g)).sum())
@@ -34,22 +40,21 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
         if batch.first:
             details = attack.evidence(release, batch.pairs, batch.truth)
     successes = counts[0][0] + counts[1][1]
-    return dict(
-        to_dict(
-            AttackResult(
-                attack=cell.settings["attack"]["label"],
-                trials=trials,
-                successes=successes,
-                success=successes / trials,
-                interval=clopper_pearson(successes, trials),
-                chance=0.5,
-                epsilon_lower_bound=_epsilon(counts, cell.settings["delta"]),
-                l2_error=error / trials,
-                l2_expected=arm.mitigation.scale(arm.sigma) * math.sqrt(d),
-                details=details,
-            )
+    outcome: dict[str, Any] = to_dict(
+        AttackResult(
+            attack=cell.settings["attack"]["label"],
+            trials=trials,
+            successes=successes,
+            success=successes / trials,
+            interval=clopper_pearson(successes, trials),
+            chance=0.5,
+            epsilon_lower_bound=_epsilon(counts, cell.settings["delta"]),
+            l2_error=error / trials,
+            l2_expected=arm.mitigation.scale(arm.sigma) * math.sqrt(d),
+            details=details,
         )
     )
+    return {**outcome, "each_trial": kept} if kept["truth"] else outcome
 
 
 def _epsilon(counts: list[list[int]], delta: float) -> float:

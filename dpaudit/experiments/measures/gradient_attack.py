@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from dpaudit import registry
 from dpaudit.accounting import gaussian_sigma_paper
 from dpaudit.errors import SpecError
 from dpaudit.experiments.measures.trials import interval
-from dpaudit.experiments.threads import LARGE, threads
+from dpaudit.experiments.threads import LARGE, threads, threads_for
 from dpaudit.hosts.dpsgd.gradients.query import GradientQuery
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
@@ -38,7 +37,6 @@ __all__ = [
     "published_name",
     "settings",
     "summary",
-    "threads_for",
 ]
 
 DELTA = 1e-10
@@ -127,11 +125,6 @@ def host(cell: Cell, **more: Any) -> GradientQuery:
     if options.get("weights", "untrained") == "untrained":
         options["seed"] = grid.get("block", 0)
     return _made(tuple(sorted({**options, **more}.items())))
-
-
-def threads_for(dim: int) -> int:
-    """All cores for one large vector, one thread for small ones."""
-    return len(os.sched_getaffinity(0)) if dim >= LARGE else torch.get_num_threads()
 
 
 def measure(cell: Cell, arm: None) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from dpaudit.experiments.measures.gradient_attack import HOST, accuracy, check_grid, host, published_name, threads_for
+from dpaudit.experiments.measures.gradient_attack import HOST, accuracy, check_grid, host, published_name
 from dpaudit.experiments.published import published_value
-from dpaudit.experiments.threads import threads
+from dpaudit.experiments.threads import threads, threads_for
 from dpaudit.hosts.dpsgd.training.published_weights import PUBLISHED
 from dpaudit.hosts.dpsgd.training.recipes import RECIPES
 from dpaudit.hosts.dpsgd.training.weights import checkpoint_file

@@ -8,11 +8,11 @@ import torch
 from dpaudit.cli.experiments import run
 from dpaudit.errors import SpecError, UsageError
 from dpaudit.experiments.measures import ALONE, gathered, gradient_size, summary
-from dpaudit.experiments.measures.gradient_attack import HOST, Setting, published_name, settings, threads_for
+from dpaudit.experiments.measures.gradient_attack import HOST, Setting, published_name, settings
 from dpaudit.experiments.published import published_value
 from dpaudit.experiments.run import run_cell
 from dpaudit.experiments.spec import Cell, load_spec
-from dpaudit.experiments.threads import threads
+from dpaudit.experiments.threads import threads, threads_for
 from dpaudit.hosts.dpsgd.data import load_images
 from dpaudit.hosts.dpsgd.gradients.query import GradientQuery
 from dpaudit.hosts.dpsgd.models import make_model
@@ -157,9 +157,9 @@ def test_the_device_is_heeded():
 def test_one_thread_for_small_vectors_all_for_large_ones():
     before = torch.get_num_threads()
     with threads(threads_for(1000)):
-        assert torch.get_num_threads() == before
+        assert torch.get_num_threads() == 1
     with threads(threads_for(1 << 21)):
-        assert torch.get_num_threads() >= before
+        assert torch.get_num_threads() == 2
     assert torch.get_num_threads() == before
 
 

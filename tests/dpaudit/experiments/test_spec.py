@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from dpaudit.errors import SpecError, UnknownNameError
@@ -95,18 +97,84 @@ def test_built_in_experiments_are_valid(name):
         ("epsilon = [0.5, 1.0]", "epsilon = [-1]", "epsilon=-1"),
         ("epsilon = [0.5, 1.0]", "", "'epsilon' is missing"),
         ("delta = 1e-10", 'delta = 1e-10\ncalibration = "exakt"', "calibration='exakt'"),
-        ("tau = [0.1, 0.2, 0.3]", f"tau = {[0.1] * 60_000}", "100,000 cells"),
+        ("tau = [0.1, 0.2, 0.3]", f"tau = {[0.1] * 60_000}", "480,016 cells .*at most 100,000"),
         ("samples = 10000", "sampels = 1", "did you mean 'samples'"),
         ("[host]", "[host", "not TOML"),
         ('mitigation = "smoothing"\n[audit]', 'mitigation = "smoohting"\n[audit]', "did you mean 'smoothing'"),
         ('mitigation = "smoothing"\n[audit]', 'mitigations = "smoothing"\n[audit]', "did you mean 'mitigation'"),
         ('[[attack]]\nname = "nearest-peak"', "[[attack]]\nx = 1", "table with a name"),
+        ("epsilon = [0.5, 1.0]", "epsilon = nan", "epsilon=nan must be a finite number"),
+        ("epsilon = [0.5, 1.0]", "epsilon = [1.0, inf]", "epsilon=inf must be a finite number"),
+        ("epsilon = [0.5, 1.0]", "epsilon = [true]", "epsilon=True"),
+        ("epsilon = [0.5, 1.0]", "epsilon = [1.0, 1.0]", "epsilon 1.0 is there twice"),
+        ("delta = 1e-10", "delta = 1.0", "delta=1.0"),
+        ("delta = 1e-10", "delta = -1e-10", "delta=-1e-10"),
+        ("delta = 1e-10", "delta = nan", "delta=nan"),
+        ("delta = 1e-10", "delta = inf", "delta=inf"),
+        ("trials = 50", "trials = -5", "trials=-5"),
+        ("trials = 50", "trials = 1_000_000_000_000_000_000", "trials=1000000000000000000 .*at most 1,000,000,000"),
+        ("trials = 50", "trials = 50\nkeys = 0", "keys=0"),
+        ("trials = 50", "trials = 50\nkeys = 10_000_000", "keys=10000000"),
+        ('name = "t"', 'name = ""', "name=''"),
+        ('name = "t"', "name = 3", "wrong type"),
+        ("[key]\nbeta = [1e-4, 1e-3]", "[key]\nbeta = []", "grid is empty"),
+        ("[key]\nbeta = [1e-4, 1e-3]", "[key]\nbeta = [1e-4, 1e-4]", r"\[key\] .*is there twice"),
+        ("[key]\nbeta = [1e-4, 1e-3]", "[key]\nbeta = [1e-4, nan]", "key beta=nan is no number"),
+        ("[key]\nbeta = [1e-4, 1e-3]", "[key]\nbeta = 2020-01-01", "key beta=2020-01-01 must be"),
+        ("[key]\nbeta = [1e-4, 1e-3]", f"[key]\nbeta = {1 << 70}", "within 64 bits"),
+        ('[[source]]\nname = "gaussian"', '[[source]]\nname = "gaussian"\nlabel = [1]', "label=.*must be text"),
+        ("samples = 10000", 'samples = "many"', r"\[audit\] samples='many'"),
+        ("samples = 10000", "samples = 0", r"\[audit\] samples=0"),
+        ("samples = 10000", "alpha = 1.5", r"\[audit\] alpha=1.5 must be a number between 0 and 1"),
+        ("samples = 10000", "time_limit = inf", r"\[audit\] time_limit=inf"),
+        ("trials = 50", 'trials = 50\nfigure = "x"', "figure='x' has the wrong type"),
+        ("trials = 50", "trials = 50\ncolumn = [3]", "column=3 must be a table"),
+        ("[audit]", '[published]\nfile = "hist-da"\n[audit]', r"\[published\] on=None"),
+        ("[audit]", '[published]\nfile = "hist-da"\nours = "x"\n[published.on]\n[audit]', r"ours='x' must be the key"),
     ],
 )
 def test_bad_specs(tmp_path, old, new, says):
     assert old in GOOD
     with pytest.raises(SpecError, match=says):
         spec(tmp_path, GOOD.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        "".join(f"a{i} = {list(range(10))}\n" for i in range(9)),  # a billion
+        "".join(f"a{i} = {list(range(1000))}\n" for i in range(40)),  # 10^120
+    ],
+)
+@pytest.mark.parametrize("table", ["grid", "key"])
+def test_a_billion_cells_are_counted_and_not_made(tmp_path, grid, table):
+    text = GOOD + f"[grid]\n{grid}" if table == "grid" else GOOD.replace("[key]\n", f"[key]\n{grid}")
+    began = time.process_time()
+    with pytest.raises(SpecError, match=r"000,000 cells .*at most 100,000; shorten an axis"):
+        spec(tmp_path, text)
+    assert time.process_time() - began < 1
+
+
+def test_the_count_is_exact_where_combinations_are_excluded(tmp_path):
+    taus = [i / 1000 for i in range(1000)]
+    text = GOOD.replace("tau = [0.1, 0.2, 0.3]", f"tau = {taus}").replace("[audit]\nsamples = 10000", "")
+    assert len(spec(tmp_path, text).cells()) == 2 * 2 * (1 + 1001)
+    with pytest.raises(SpecError, match=f"{2 * 25 * (1 + 2 * 1000):,} cells"):
+        spec(
+            tmp_path,
+            text.replace("beta = [1e-4, 1e-3]", f"beta = {[i / 100 for i in range(1, 26)]}")
+            .replace(
+                "[[exclude]]",
+                '[[mitigation]]\nname = "smoothing"\nlabel = "again"\ntau = '
+                f'{taus}\n[[exclude]]\nsource = "gaussian"\nmitigation = "again"\n[[exclude]]',
+            )
+            .replace('source = "gaussian"\nmitigation = "smoothing"', 'source = "gaussian"'),
+        )
+
+
+def test_an_attack_experiment_without_attacks(tmp_path):
+    with pytest.raises(SpecError, match="at least one"):
+        spec(tmp_path, "attack = []\n" + GOOD.replace('[[attack]]\nname = "nearest-peak"\n', ""))
 
 
 def test_unknown_plugins_and_names(tmp_path):

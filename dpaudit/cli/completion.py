@@ -1,0 +1,85 @@
+"""What a shell offers on Tab: names from entry points and file names, nothing imported, nothing raised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import wraps
+from importlib.resources import files
+
+from dpaudit import registry
+
+__all__ = ["CLAIMS", "attacks", "claims", "experiments", "mechanisms", "mitigations", "samplers", "tests"]
+
+CLAIMS = ("gaussian:sigma=", "laplace:scale=", "discrete-gaussian:sigma=", "discrete-laplace:scale=")
+"""How each family's claim begins (those of ``dpaudit.claims``, which would import scipy)."""
+
+_NO_PLUGIN = {"scores"}
+_NO_VALUE = {"file", "http", "https", "library"}
+"""Kinds of samplers that are told no value, so that they are no mechanism."""
+
+Completer = Callable[[str], list[str]]
+
+
+def _quiet(offer: Callable[[str], Iterable[str]]) -> Completer:
+    """Offers that begin with what was typed; none where something goes wrong, as a broken plug-in of a third party."""
+
+    @wraps(offer)
+    def offered(incomplete: str) -> list[str]:
+        try:
+            return [name for name in offer(incomplete) if name.startswith(incomplete)]
+        except Exception:  # noqa: BLE001 a shell in the middle of a line is no place for a traceback
+            return []
+
+    return offered
+
+
+@_quiet
+def samplers(incomplete: str) -> Iterable[str]:
+    """Registered sources, and kinds with their colon."""
+    del incomplete
+    return [*registry.plugins("sources"), *(f"{kind}:" for kind in registry.plugins("samplers"))]
+
+
+@_quiet
+def mechanisms(incomplete: str) -> Iterable[str]:
+    """Registered sources, libraries and programs that release a value, and recorded scores."""
+    del incomplete
+    kinds = sorted({*registry.plugins("samplers"), *_NO_PLUGIN} - _NO_VALUE)
+    return [*registry.plugins("sources"), *(f"{kind}:" for kind in kinds)]
+
+
+@_quiet
+def claims(incomplete: str) -> Iterable[str]:
+    """The families, up to their number."""
+    del incomplete
+    return CLAIMS
+
+
+@_quiet
+def attacks(incomplete: str) -> Iterable[str]:
+    """Registered attacks."""
+    del incomplete
+    return registry.plugins("attacks")
+
+
+@_quiet
+def mitigations(incomplete: str) -> Iterable[str]:
+    """Registered mitigations."""
+    del incomplete
+    return registry.plugins("mitigations")
+
+
+@_quiet
+def tests(incomplete: str) -> Iterable[str]:
+    """Registered tests, the last of a list with commas; none a second time."""
+    before, comma, _ = incomplete.rpartition(",")
+    given = set(before.split(","))
+    return [f"{before}{comma}{name}" for name in registry.plugins("tests") if name not in given]
+
+
+@_quiet
+def experiments(incomplete: str) -> Iterable[str]:
+    """Experiments that ship with dpaudit; a SPEC.toml the shell completes itself."""
+    del incomplete
+    folder = files("dpaudit") / "experiments" / "specs"
+    return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))

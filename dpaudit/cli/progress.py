@@ -1,0 +1,114 @@
+"""How far a run is: a bar where stderr is a terminal, elsewhere a line every half minute, so that a log shows life."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from dpaudit.cli.remaining import Remaining, in_words
+from dpaudit.report.format import printable
+from dpaudit.types import CellFailure, CellResult
+
+__all__ = ["RunProgress"]
+
+_LINE_SECONDS = 30.0
+_BAR_SECONDS = 0.5
+
+
+class _Cell(Protocol):
+    @property
+    def id(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def settings(self) -> Any: ...
+    @property
+    def label(self) -> str: ...
+
+
+class _Workers(Protocol):
+    @property
+    def workers(self) -> int: ...
+
+
+class RunProgress:
+    """Cells done, failed and left, workers, and how long it may still take; on stderr, as a context manager."""
+
+    def __init__(self, name: str, cells: Sequence[_Cell], placement: _Workers) -> None:
+        self._name, self._placement = printable(name, limit=60), placement
+        self._total, self.done, self.failed = len(cells), 0, 0
+        self._remaining, self._timed = Remaining(), set[str]()
+        for cell in cells:
+            self._remaining.add(cell.kind, cell.settings)
+        self._lock, self._end = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._show, daemon=True, name="progress")
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        self._doing = self._name
+
+    def on_start(self, cell: _Cell) -> None:
+        """A cell that a worker can have."""
+        self._doing = printable(cell.label, limit=100)
+
+    def on_result(self, outcome: CellResult | CellFailure) -> None:
+        """What a cell came to."""
+        with self._lock:
+            self._remaining.done(outcome.kind, outcome.settings, outcome.seconds)
+            self._timed.add(outcome.cell)
+            self.failed += isinstance(outcome, CellFailure)
+
+    def on_done(self, cell: _Cell) -> None:
+        """A cell that is on disk, now or from before."""
+        with self._lock:
+            self.done += 1
+            if cell.id not in self._timed:
+                self._remaining.drop(cell.kind, cell.settings)
+
+    def line(self) -> str:
+        """All of it in a line."""
+        with self._lock:
+            left = in_words(self._remaining.seconds(workers=max(1, self._placement.workers)))
+            done, failed = self.done, self.failed
+        workers = self._placement.workers
+        return (
+            f"{self._name}: {done} of {self._total} cells"
+            + (f", {failed} failed" if failed else "")
+            + (f", {workers} workers" if workers != 1 else "")
+            + f", time left: {left}"
+        )
+
+    def __enter__(self) -> Self:
+        console = Console(stderr=True)
+        if console.is_terminal:
+            columns = (
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TextColumn("{task.description}", markup=False),
+            )
+            self._bar = Progress(*columns, console=console, transient=True)
+            self._task = self._bar.add_task(self._name, total=self._total)
+            self._bar.start()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end.set()
+        self._thread.join()
+        if self._bar is not None:
+            self._bar.stop()
+
+    def _show(self) -> None:
+        while not self._end.wait(_LINE_SECONDS if self._bar is None else _BAR_SECONDS):
+            if self._bar is None or self._task is None:
+                print(f"dpaudit: {self.line()}", file=sys.stderr, flush=True)
+            else:
+                self._bar.update(self._task, completed=self.done, description=f"{self.line()}\n{self._doing}")

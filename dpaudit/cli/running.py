@@ -1,0 +1,80 @@
+"""The middle of ``dpaudit run``: from a checked experiment to outcomes on disk, under a progress bar; and what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from dpaudit.cli.output import note
+from dpaudit.cli.progress import RunProgress
+from dpaudit.report.format import printable
+from dpaudit.report.measurements import read_measurements
+from dpaudit.types import CellFailure, CellResult
+
+if TYPE_CHECKING:
+    from dpaudit.experiments import Spec, Store
+
+__all__ = ["run_cells", "tell_failures"]
+
+
+def run_cells(
+    spec: Spec,
+    *,
+    out: Path,
+    resume: bool,
+    where: str,
+    jobs: str,
+    command: str,
+    on_open: Callable[[Store], None],
+    on_result: Callable[[CellResult | CellFailure], None],
+) -> None:
+    """Run what ``out`` does not hold yet. ``command`` is kept with it, and where it was run.
+
+    Raises:
+        UsageError: as :func:`~dpaudit.experiments.run_experiment`; columns or figures that no report can show.
+    """
+    from dpaudit.experiments import run_experiment
+    from dpaudit.experiments.placement import place
+
+    read_measurements({"rows": [], "columns": list(spec.columns), "figures": list(spec.figures)})
+    placement = place(where, jobs=int(jobs) if jobs.isdecimal() else jobs, device=spec.device)
+    placed = (f" --where {where}" if where != "local" else "") + (f" --jobs {jobs}" if jobs != "1" else "")
+    try:
+        with RunProgress(spec.name, spec.cells(), placement) as progress:
+
+            def told(outcome: CellResult | CellFailure) -> None:
+                progress.on_result(outcome)
+                on_result(outcome)
+
+            run_experiment(
+                spec,
+                out=out,
+                resume=resume,
+                where=placement,
+                command=command + placed,
+                on_start=progress.on_start,
+                on_done=progress.on_done,
+                on_result=told,
+                on_open=on_open,
+            )
+    except KeyboardInterrupt as interrupt:  # typer would end without a word
+        note(f"interrupted; what is finished is kept in {out}: the same command with --resume goes on")
+        raise typer.Exit(130) from interrupt
+
+
+def tell_failures(out: Path) -> None:
+    """Say on stderr which cells have no result, and leave with exit code 3 if there are any."""
+    from dpaudit.experiments import Store
+
+    with Store.read(out) as store:
+        failures = store.failures()
+    if failures:
+        cells = "1 cell" if len(failures) == 1 else f"{len(failures)} cells"
+        note(
+            f"{cells} failed, first with {printable(failures[0].error, limit=300)}\n"
+            f"dpaudit runs show {out} --failed says where; the same command with --resume tries again"
+        )
+        raise typer.Exit(3)

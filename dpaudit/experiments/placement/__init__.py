@@ -1,0 +1,70 @@
+"""Where cells are done: in this process, on all cores, or on a Dask cluster; one placement a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Protocol, Self
+
+from dpaudit.errors import UsageError
+from dpaudit.experiments.placement.work import Outcome
+from dpaudit.experiments.spec import Cell
+
+__all__ = ["Item", "Placement", "place"]
+
+Item = tuple[int, Cell]
+"""A cell and its position in the experiment."""
+
+
+class Placement(Protocol):
+    """Something that does cells. Entering it starts or finds the workers; leaving it stops what it started."""
+
+    @property
+    def workers(self) -> int:
+        """Cells that can be done at the same time, as far as is known now."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def run(self, cells: Iterator[Item]) -> Iterator[tuple[int, Outcome]]:
+        """Each cell's position and outcome, in the order in which they end.
+
+        ``cells`` is read as workers become free, a bounded number ahead; the next is taken when the caller, having kept
+        the last outcome, asks for another. Every cell ends in an outcome, also if its worker dies.
+
+        Raises:
+            UsageError: the workers cannot be had, or are gone; the cells that were not yielded are not done.
+        """
+        ...
+
+
+def place(where: str = "local", *, jobs: int | str = 1, device: str = "cpu", wait: float = 30.0) -> Placement:
+    """The placement that people mean: ``local`` with so many ``jobs`` (or ``all`` cores), or a Dask scheduler's address.
+
+    ``wait`` is how many seconds a cluster without workers may take until it has some.
+
+    Raises:
+        UsageError: not such a place, or not so many jobs there.
+    """
+    if where != "local":
+        if not where.startswith(("tcp://", "tls://")):
+            raise UsageError(f"where={where}: must be local, or a Dask scheduler's address, tcp://host:8786 or tls://…")
+        if jobs != 1:
+            raise UsageError(f"jobs={jobs}: a cluster has the workers that were started for it; leave --jobs out")
+        from dpaudit.experiments.placement.cluster import Cluster
+
+        return Cluster(where, gpu=device != "cpu", wait=wait)
+    from dpaudit.experiments.placement.cores import Cores, available
+    from dpaudit.experiments.placement.here import Here, check_device
+
+    number = available() if jobs == "all" else jobs
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise UsageError(f"jobs={jobs}: must be a whole number from 1 on, or all")
+    check_device(device)
+    if number > 1 and device != "cpu":
+        raise UsageError(f"jobs={jobs}: cells on device={device} take turns on it; leave --jobs out")
+    return Here() if jobs == 1 else Cores(number)

@@ -1,0 +1,196 @@
+"""Cells on a Dask cluster that somebody started: its scheduler balances the load, finds dead workers and tries again.
+
+A Dask scheduler runs whatever it is sent, for whoever reaches it: networks you trust only, or ``tls://``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import queue
+import secrets
+import time
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from types import TracebackType
+from typing import Any, Self
+
+from dpaudit.errors import MissingExtraError, PeerError, UsageError
+from dpaudit.experiments.placement.preflight import check_workers, silence
+from dpaudit.experiments.placement.wire import answer, parse, request
+from dpaudit.experiments.placement.work import Outcome, failure
+from dpaudit.experiments.spec import Cell
+
+__all__ = ["Cluster"]
+
+_CONNECT_SECONDS = 8
+_AHEAD = 2
+_LOOK_SECONDS = 2.0
+_GO_ON = "what is finished is kept; the same command with --resume goes on"
+
+
+class Cluster:
+    """A placement on the workers of the scheduler at ``address``, each of one thread, all with this very dpaudit.
+
+    Workers may join and leave at any time. A cell whose worker dies is done again elsewhere, until the scheduler's
+    ``distributed.scheduler.allowed-failures`` (3) is exceeded; then it is a failure. With ``gpu`` cells go to workers that
+    offer the resource GPU, one each.
+    """
+
+    def __init__(self, address: str, *, gpu: bool = False, wait: float = 30.0) -> None:
+        """``wait`` is how many seconds there may be no worker."""
+        self.address = address
+        self.workers = 0
+        self._gpu, self._wait = gpu, wait
+        self._client: Any = None
+        self._looked, self._seen, self._heard = -math.inf, time.monotonic(), time.monotonic()
+        self._closing = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        """Connect, wait for workers and check them.
+
+        Raises:
+            MissingExtraError: Dask is not installed.
+            UsageError: no scheduler answers, no worker comes, or one is not fit for this.
+        """
+        try:
+            import distributed
+        except ModuleNotFoundError as error:
+            raise MissingExtraError(
+                f"where={self.address}: needs distributed, which is not installed; pip install 'dpaudit[scale]'"
+            ) from error
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(silence())
+            try:
+                self._client = distributed.Client(  # type: ignore[no-untyped-call]
+                    self.address, timeout=_CONNECT_SECONDS, set_as_default=False, name="dpaudit"
+                )
+            except (OSError, TimeoutError) as error:
+                raise UsageError(
+                    f"where={self.address}: no scheduler answers ({_line(error)}); start one with dask scheduler, or "
+                    "leave --where out"
+                ) from error
+            except (TypeError, ValueError) as error:
+                raise UsageError(
+                    f"where={self.address}: {_line(error)}; tls:// needs distributed.comm.tls in Dask's configuration, "
+                    "e.g. DASK_DISTRIBUTED__COMM__TLS__CA_FILE"
+                ) from error
+            stack.callback(self._leave)
+            self._await_workers()
+            check_workers(self._client, self.address, gpu=self._gpu)
+            self._closing = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closing.close()
+
+    def _leave(self) -> None:
+        with contextlib.suppress(OSError, TimeoutError, RuntimeError):
+            self._client.close(timeout=3)
+
+    def run(self, cells: Iterator[tuple[int, Cell]]) -> Iterator[tuple[int, Outcome]]:
+        """Each cell's outcome, in the order in which they end.
+
+        Raises:
+            PeerError: the scheduler, or all workers, went away.
+            UsageError: a worker that joined later has another dpaudit.
+        """
+        ended: queue.SimpleQueue[str] = queue.SimpleQueue()
+        here: dict[str, tuple[int, Cell, Any, float]] = {}
+        token = secrets.token_hex(4)
+        try:
+            while True:
+                self._look()
+                while len(here) < _AHEAD * max(1, self.workers) and (item := next(cells, None)) is not None:
+                    position, cell = item
+                    key = f"dpaudit-{token}-{position}"
+                    here[key] = (position, cell, self._submit(key, cell), time.monotonic())
+                    here[key][2].add_done_callback(functools.partial(_note, ended))
+                if not here:
+                    return
+                try:
+                    key = ended.get(timeout=0.5)
+                except queue.Empty:
+                    continue
+                outcome = self._collect(*here[key][1:])
+                if outcome is None:  # its worker died with the answer: it is being done again
+                    ended.put(key)
+                    continue
+                yield here[key][0], outcome
+                here.pop(key)[2].release()
+        finally:
+            with contextlib.suppress(OSError, TimeoutError, RuntimeError, CancelledError):
+                if here and self._client.status == "running":
+                    self._client.cancel([future for _, _, future, _ in here.values()], force=True)
+
+    def _submit(self, key: str, cell: Cell) -> Any:
+        resources = {"GPU": 1} if self._gpu else None
+        return self._client.submit(answer, request(cell), key=key, pure=False, resources=resources)
+
+    def _collect(self, cell: Cell, future: Any, began: float) -> Outcome | None:
+        from distributed.scheduler import KilledWorker
+
+        try:
+            return parse(future.result(timeout=5), cell)
+        except KilledWorker as error:
+            return failure(cell, _short(error), seconds=time.monotonic() - began)
+        except TimeoutError:
+            self._look()
+            return None
+        except CancelledError as error:
+            raise PeerError(f"where={self.address}: the scheduler went away; {_GO_ON}") from error
+        except ModuleNotFoundError as error:
+            raise UsageError(f"where={self.address}: a worker lacks {error.name}; pip install dpaudit there") from error
+
+    def _look(self) -> None:
+        """Look, now and then, whether scheduler and workers are still there and how many."""
+        now = time.monotonic()
+        if now - self._looked < _LOOK_SECONDS:
+            return
+        self._looked = now
+        if self._client.status == "running":
+            with contextlib.suppress(OSError, TimeoutError):
+                self.workers = self._count()
+                self._heard = now
+        if now - self._heard > _CONNECT_SECONDS or self._client.status == "closed":
+            raise PeerError(f"where={self.address}: the scheduler does not answer any more; {_GO_ON}")
+        if self.workers:
+            self._seen = now
+        elif now - self._seen > self._wait:
+            raise PeerError(f"where={self.address}: all workers have gone for {self._wait:g} s; {_GO_ON}")
+
+    def _count(self) -> int:
+        workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
+        return sum(int(w["resources"].get("GPU", 0)) if self._gpu else int(w["nthreads"]) for w in workers)
+
+    def _await_workers(self) -> None:
+        until = time.monotonic() + self._wait
+        while not self._client.scheduler_info(n_workers=-1)["workers"]:
+            if time.monotonic() > until:
+                raise UsageError(
+                    f"where={self.address}: the scheduler has no workers, also after {self._wait:g} s; start some with "
+                    f"dask worker {self.address} --nthreads 1 --nworkers -1"
+                )
+            time.sleep(0.1)
+        self.workers = self._count()
+
+
+def _note(ended: queue.SimpleQueue[str], future: Any) -> None:
+    ended.put(future.key)
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]
+
+
+class WorkersDiedError(Exception):
+    """What a cell's failure is called under which workers died."""
+
+
+def _short(error: BaseException) -> WorkersDiedError:
+    """Dask's KilledWorker without its advice."""
+    workers = getattr(error, "allowed_failures", 3) + 1
+    return WorkersDiedError(f"{workers} workers died with this cell on them; out of memory, or a crash in a plug-in")

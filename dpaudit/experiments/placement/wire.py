@@ -1,0 +1,112 @@
+"""A cell on its way to a worker and back: JSON text both ways, checked where it arrives. No object of ours is pickled.
+
+Floats survive exactly (``repr`` and back); NaN and infinities are written as Python's ``json`` does.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from dpaudit.errors import MessageError, UsageError
+from dpaudit.experiments.placement.version import difference, identity
+from dpaudit.experiments.placement.work import Outcome, attempt
+from dpaudit.experiments.spec import Cell
+from dpaudit.types import CellFailure, CellResult, to_dict
+
+__all__ = ["answer", "parse", "request"]
+
+_ENVIRONMENT = ("DPAUDIT_DATA", "DPAUDIT_CACHE", "DPAUDIT_CHECKPOINTS")
+_FIELDS: dict[str, type | tuple[type, ...]] = {
+    "cell": str,
+    "kind": str,
+    "settings": dict,
+    "seconds": (int, float),
+    "provenance": dict,
+}
+
+
+def request(cell: Cell) -> str:
+    """What a worker is sent: the cell, who asks, and where the runner has its data."""
+    return json.dumps(
+        {
+            "cell": {"kind": cell.kind, "settings": to_plain(cell.settings)},
+            "identity": identity(),
+            "environment": {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+        }
+    )
+
+
+def answer(text: str) -> str:
+    """Do the cell of a :func:`request`; this is what runs on a worker. It raises nothing.
+
+    Data folders of the runner hold where the worker's own environment names none.
+    """
+    asked = json.loads(text)
+    unlike = difference(asked["identity"], identity())
+    if unlike:
+        return json.dumps({"refused": unlike})
+    cell = Cell(asked["cell"]["kind"], asked["cell"]["settings"])
+    with _environment(asked["environment"]):
+        outcome = attempt(cell)
+    if isinstance(outcome, CellFailure):
+        return json.dumps({"failed": to_dict(outcome)})
+    return json.dumps({"done": {**to_dict(outcome), "trials": to_plain(outcome.trials)}})
+
+
+def parse(text: object, cell: Cell) -> Outcome:
+    """The outcome that a worker's :func:`answer` tells of ``cell``.
+
+    Raises:
+        UsageError: the worker is another version of dpaudit.
+        MessageError: it is no answer to this cell.
+    """
+    try:
+        told = json.loads(text) if isinstance(text, str) else None
+    except ValueError as error:
+        raise MessageError(f"cell={cell.id}: a worker's answer is not JSON ({error})") from error
+    if isinstance(told, dict) and isinstance(told.get("refused"), str):
+        raise UsageError(f"a worker {told['refused']}")
+    if isinstance(told, dict) and isinstance(told.get("done"), dict):
+        fields = _checked(told["done"], cell, {**_FIELDS, "outcome": dict, "trials": dict})
+        if not all(isinstance(column, list) for column in fields["trials"].values()):
+            raise MessageError(f"cell={cell.id}: a worker's answer has trials that are no columns")
+        return CellResult(**fields)
+    if isinstance(told, dict) and isinstance(told.get("failed"), dict):
+        return CellFailure(**_checked(told["failed"], cell, {**_FIELDS, "error": str, "traceback": str}))
+    raise MessageError(f"cell={cell.id}: a worker's answer is neither a result nor a failure")
+
+
+def _checked(told: Mapping[str, Any], cell: Cell, fields: Mapping[str, type | tuple[type, ...]]) -> dict[str, Any]:
+    for name, kind in fields.items():
+        if not isinstance(told.get(name), kind) or isinstance(told[name], bool):
+            raise MessageError(f"cell={cell.id}: a worker's answer has no proper {name!r}")
+    if (told["cell"], told["kind"]) != (cell.id, cell.kind):
+        raise MessageError(f"cell={cell.id}: a worker's answer is about another cell")
+    if not (math.isfinite(told["seconds"]) and told["seconds"] >= 0):
+        raise MessageError(f"cell={cell.id}: a worker's answer took seconds={told['seconds']}")
+    return {name: told[name] for name in fields}
+
+
+def to_plain(value: Any) -> Any:
+    """Mappings and sequences as dicts and lists, numbers as they are."""
+    if isinstance(value, Mapping):
+        return {str(k): to_plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_plain(v) for v in value]
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    added = {name: value for name, value in values.items() if name in _ENVIRONMENT and name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)

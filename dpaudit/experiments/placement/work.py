@@ -1,0 +1,118 @@
+"""One cell's work, wherever it is done: a result, or a failure that says what went wrong."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dpaudit.errors import UsageError
+from dpaudit.experiments.arm import build_arm
+from dpaudit.experiments.measures import ALONE, measure, origins
+from dpaudit.experiments.spec import Cell
+from dpaudit.experiments.threads import threads, threads_for
+from dpaudit.provenance import collect
+from dpaudit.types import CellFailure, CellResult, to_dict
+
+__all__ = ["Outcome", "attempt", "failure", "run_cell"]
+
+Outcome = CellResult | CellFailure
+_LONGEST = 2000
+
+
+def run_cell(cell: Cell) -> CellResult:
+    """Run one cell and return its result, without storing it.
+
+    Formal guarantee: with the same versions on the same kind of processor, the outcome is a function of the cell's
+    settings (the seed is one) but for what it measures of time. The number of threads is fixed; see
+    :mod:`~dpaudit.experiments.threads`.
+    """
+    began = time.monotonic()
+    settings = cell.settings
+    arm = None if cell.kind in ALONE else build_arm(settings, cell=cell.id)
+    with threads(1 if arm is None else threads_for(arm.host.dim)):
+        outcome = measure(cell, arm)
+    if arm is not None:
+        if cell.kind in ("attack", "audit"):
+            outcome["epsilon_key_holder"] = arm.mitigation.epsilon(arm.source, settings["delta"], host=arm.host)
+        outcome["sigma"] = arm.sigma
+        outcome["dim"] = arm.host.dim
+        if arm.key is not None:
+            outcome["key"] = {"beta": arm.key.beta, "gamma": arm.key.gamma, "fingerprint": arm.key.fingerprint}
+    trials = outcome.pop("each_trial", {})
+    return CellResult(
+        cell=cell.id,
+        kind=cell.kind,
+        settings=to_dict(settings),
+        outcome=to_dict(outcome),
+        seconds=time.monotonic() - began,
+        provenance=to_dict(collect(seed=settings["seed"], plugins=origins(cell) if arm is None else arm.origins)),
+        trials=trials,
+    )
+
+
+def attempt(cell: Cell) -> Outcome:
+    """Run one cell; whatever it raises becomes a :class:`~dpaudit.types.CellFailure`, memory that ran out too.
+
+    A plug-in's ``SystemExit`` or ``KeyboardInterrupt`` fails its cell; Ctrl-C (SIGINT) goes through.
+    """
+    began = time.monotonic()
+    with _interrupts() as interrupted:
+        try:
+            return run_cell(cell)
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and interrupted():
+                raise
+            return failure(cell, error, seconds=time.monotonic() - began)
+
+
+def failure(cell: Cell, error: BaseException, *, seconds: float) -> CellFailure:
+    """What is recorded of a cell that raised ``error``; a user's slip (``UsageError``) needs no traceback."""
+    says = " ".join(str(error).split()) or "it says nothing more"
+    return CellFailure(
+        cell=cell.id,
+        kind=cell.kind,
+        settings=to_dict(cell.settings),
+        error=f"{type(error).__name__}: {says}"[:_LONGEST],
+        traceback="" if isinstance(error, UsageError) else "".join(traceback.format_exception(error)),
+        seconds=seconds,
+        provenance=to_dict(collect(seed=str(cell.settings.get("seed", "")), plugins=())),
+    )
+
+
+class _Interrupts:
+    """SIGINT as a fact, so that a ``KeyboardInterrupt`` that a plug-in raised is not taken for one."""
+
+    seen = False
+
+    def __call__(self) -> bool:
+        return self.seen
+
+    def note(self, number: int, frame: object) -> None:
+        del number, frame
+        self.seen = True
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def _interrupts() -> Iterator[_Interrupts]:
+    interrupts = _Interrupts()
+    ours = threading.current_thread() is threading.main_thread()
+    ours = ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if ours:
+        signal.signal(signal.SIGINT, interrupts.note)
+    else:
+        interrupts.seen = threading.current_thread() is threading.main_thread() and _handled()
+    try:
+        yield interrupts
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _handled() -> bool:
+    """Whether somebody else's handler takes SIGINT: then a ``KeyboardInterrupt`` may well be a person's."""
+    return signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, signal.SIG_DFL)

@@ -1,0 +1,312 @@
+"""The same numbers wherever cells are done, and an outcome for every cell, whatever happens to it."""
+
+import json
+import threading
+import time
+
+import pytest
+import torch
+from planted import SPEC, install
+
+from dpaudit import registry
+from dpaudit.errors import MessageError, StoreError, UsageError
+from dpaudit.experiments import Store, load_spec, make_document, run_experiment
+from dpaudit.experiments.placement import cluster, cores, place, preflight
+from dpaudit.experiments.placement.here import Here
+from dpaudit.experiments.placement.version import difference, identity
+from dpaudit.experiments.placement.wire import answer, parse, request
+from dpaudit.experiments.placement.work import attempt
+from dpaudit.experiments.threads import threads
+from dpaudit.report import experiment_table, write_report
+from dpaudit.types import CellFailure, CellResult
+
+
+@pytest.fixture
+def planted(tmp_path, monkeypatch):
+    """A function from options of the planted attack (TOML lines) to a spec with it."""
+    monkeypatch.syspath_prepend(str(install(tmp_path / "site")))
+    registry._scan.cache_clear()
+
+    def make(*lines, **replace):
+        text = SPEC
+        for old, new in replace.items():
+            assert f"{old} = " in text
+            text = text.replace(f"{old} = ", f"{old} = {new} #")
+        (tmp_path / "planted.toml").write_text(text + "\n".join(lines) + "\n")
+        return load_spec(str(tmp_path / "planted.toml"))
+
+    yield make
+    registry._scan.cache_clear()
+
+
+def kept(folder):
+    with Store.read(folder) as store:
+        return store.results(), store.failures()
+
+
+def rows(folder):
+    with Store.read(folder) as store:
+        return make_document(store.spec, store.results(), command="")["rows"]
+
+
+def test_a_cell_does_not_depend_on_the_threads_around_it(planted):
+    small, large = (planted(bins=n, trials=2).cells()[0] for n in (4096, 1 << 20))
+    for cell in (small, large):
+        outcomes = []
+        for number in (1, 2):
+            with threads(number):
+                outcomes.append(attempt(cell).outcome)
+        assert outcomes[0] == outcomes[1]
+
+
+def test_numbers_do_depend_on_threads_where_nothing_fixes_them():
+    """What the test above is able to find."""
+    values = torch.randn(1 << 20, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    sums = []
+    for number in (1, 2):
+        with threads(number):
+            sums.append(float(values.sum()))
+    assert sums[0] != sums[1]
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_all_cores_give_the_numbers_of_one_and_outlive_a_cell_that_kills(planted, tmp_path, monkeypatch, large):
+    monkeypatch.setattr(cores, "_DEATHS", 2)
+    deadly = [] if large else ['what = ["fine", "dies", "raises", "nan"]']
+    size = {"bins": 1 << 20, "trials": 2} if large else {}
+    spec = planted(*deadly, **size, epsilon="[0.5, 1.0]")
+    run_experiment(spec, out=tmp_path / "many", jobs=2)
+    fine = planted(*(['what = ["fine", "raises", "nan"]'] if deadly else []), **size, epsilon="[0.5, 1.0]")
+    run_experiment(fine, out=tmp_path / "one")
+    (many, lost), (one, raised) = kept(tmp_path / "many"), kept(tmp_path / "one")
+    assert [(r.cell, r.outcome) for r in many] == [(r.cell, r.outcome) for r in one]
+    dead = [f for f in lost if f.settings["attack"].get("what") == "dies"]
+    assert [f.error.partition(":")[0] for f in dead] == ["WorkerDiedError"] * (0 if large else 2)
+    assert all("2 processes died at this cell" in f.error for f in dead)
+    assert [(f.cell, f.error) for f in lost if f not in dead] == [(f.cell, f.error) for f in raised]
+
+
+def test_failing_cells_are_kept_and_tried_again(planted, tmp_path):
+    flag = tmp_path / "flag"
+    spec = planted(f'what = ["raises", "exits", "interrupts", "memory", "fine", "file:{flag}"]')
+    told, done = [], []
+    run_experiment(spec, out=tmp_path / "out", on_result=told.append, on_done=done.append)
+    results, failures = kept(tmp_path / "out")
+    assert [r.settings["attack"]["what"] for r in results] == ["fine"]
+    names = ["ArithmeticError", "SystemExit", "KeyboardInterrupt", "MemoryError", "OSError"]
+    assert [f.error.partition(":")[0] for f in failures] == names
+    assert all("planted_attack.py" in f.traceback for f in failures)
+    assert [isinstance(t, CellResult) for t in told] == [False] * 4 + [True, False]
+    assert done == list(spec.cells())
+
+    flag.touch()
+    again = []
+    run_experiment(spec, out=tmp_path / "out", resume=True, on_result=again.append)
+    assert len(again) == 5
+    results, failures = kept(tmp_path / "out")
+    assert len(results) == 2
+    assert len(failures) == 4
+
+
+def test_a_slip_that_fails_everywhere_is_raised_and_not_recorded(planted, tmp_path):
+    values = ", ".join(str(i / 10) for i in range(12))
+    started = []
+    with pytest.raises(UsageError, match="what=slip: must be something else"):
+        run_experiment(
+            planted('what = "slip"', f"seconds = [{values}]", trials=1), out=tmp_path / "out", on_start=started.append
+        )
+    assert len(started) == 8
+    assert kept(tmp_path / "out") == ([], [])
+
+
+def test_a_slip_beside_a_success_is_recorded(planted, tmp_path):
+    run_experiment(planted('what = ["slip", "fine"]'), out=tmp_path / "out")
+    results, failures = kept(tmp_path / "out")
+    assert len(results) == 1
+    assert [(f.error, f.traceback) for f in failures] == [("UsageError: what=slip: must be something else", "")]
+
+
+def test_nan_is_shown_and_not_stumbled_over(planted, tmp_path):
+    run_experiment(planted('what = "nan"'), out=tmp_path / "out")
+    (result,), _ = kept(tmp_path / "out")
+    assert result.outcome["details"] == {"nan": "nan"}
+    document = {"kind": "experiment", "title": "", "story": "", "command": "", "name": "n", "provenance": {}}
+    made = rows(tmp_path / "out")
+    made[0]["l2_error"] = "nan"
+    made[0]["attacks"][0] |= {"success": "nan", "interval": {"low": "nan", "high": "nan"}}
+    experiment_table({**document, "rows": made, "cells": []}, width=100)
+    write_report({**document, "rows": made, "cells": []}, tmp_path / "report.html")
+
+
+def test_outcomes_are_told_when_they_are_on_disk_and_a_few_cells_are_taken_ahead(planted, tmp_path):
+    spec = planted(f"seconds = {[i / 1e5 for i in range(40)]}", trials=1)
+    started, seen = [], []
+
+    def on_done(cell):
+        with Store.read(tmp_path / "out") as store:
+            seen.append(cell.id in store.finished())
+
+    run_experiment(spec, out=tmp_path / "out", on_start=started.append, on_done=on_done)
+    assert seen == [True] * 40
+
+    taken = []
+    run = Here().run((taken.append(i) or (i, c)) for i, c in enumerate(spec.cells()))
+    next(run)
+    next(run)
+    assert taken == [0, 1]
+
+
+def test_a_full_disk_loses_nothing_that_was_told(planted, tmp_path):
+    spec = planted(f"seconds = {[0.02 + i / 1e5 for i in range(40)]}", trials=1)
+    done = []
+
+    def fill(store):
+        pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+        store._db.execute(f"PRAGMA max_page_count = {pages + 4}")
+
+    with pytest.raises(StoreError, match=r"out=.*full.*--resume"):
+        run_experiment(spec, out=tmp_path / "out", on_open=fill, on_done=done.append)
+    results, _ = kept(tmp_path / "out")
+    assert 0 < len(done) < 40
+    assert {c.id for c in done} == {r.cell for r in results}
+    run_experiment(spec, out=tmp_path / "out", resume=True)
+    assert len(kept(tmp_path / "out")[0]) == 40
+
+
+def test_places():
+    for where, says in (("udp://x", "must be local"), ("", "must be local"), ("localhost:8786", "tcp://host:8786")):
+        with pytest.raises(UsageError, match=says):
+            place(where)
+    for jobs in (0, -1, "many", True, 1.5):
+        with pytest.raises(UsageError, match="jobs="):
+            place("local", jobs=jobs)
+    with pytest.raises(UsageError, match="leave --jobs out"):
+        place("tcp://127.0.0.1:8786", jobs=2)
+    assert place("local", jobs="all").workers == cores.available()
+
+
+def test_a_reply_is_checked(planted):
+    cell, other = planted('what = ["fine", "nan"]').cells()
+    reply = answer(request(cell))
+    assert parse(reply, cell).outcome == attempt(cell).outcome
+    good = json.loads(reply)["done"]
+    bad = [
+        None,
+        b"bytes",
+        "not JSON",
+        "[]",
+        "{}",
+        json.dumps({"done": {**good, "seconds": "1"}}),
+        json.dumps({"done": {**good, "seconds": True}}),
+        json.dumps({"done": {**good, "seconds": float("nan")}}),
+        json.dumps({"done": {**good, "seconds": -1}}),
+        json.dumps({"done": {k: v for k, v in good.items() if k != "outcome"}}),
+        json.dumps({"done": {**good, "outcome": []}}),
+        json.dumps({"done": {**good, "trials": {"truth": 1}}}),
+        json.dumps({"failed": good}),
+    ]
+    for text in bad:
+        with pytest.raises(MessageError, match="worker's answer"):
+            parse(text, cell)
+    with pytest.raises(MessageError, match="another cell"):
+        parse(reply, other)
+    asked = json.loads(request(cell))
+    asked["identity"] = {**asked["identity"], "dpaudit": "0" * 64}
+    with pytest.raises(UsageError, match=r"other sources of dpaudit.*install the same"):
+        parse(answer(json.dumps(asked)), cell)
+
+
+def test_floats_survive_the_wire(planted):
+    cell = planted("seconds = 0.1234567890123456789", epsilon=0.1).cells()[0]
+    sent = json.loads(request(cell))["cell"]
+    assert sent["settings"] == cell.settings
+
+
+def test_data_folders_go_along_where_the_worker_has_none(planted, monkeypatch):
+    import os
+
+    cell = planted().cells()[0]
+    monkeypatch.setenv("DPAUDIT_DATA", "/runner")
+    monkeypatch.delenv("DPAUDIT_CACHE", raising=False)
+    asked = request(cell)
+    seen = []
+    monkeypatch.setattr(
+        "dpaudit.experiments.placement.wire.attempt",
+        lambda cell: seen.append(os.environ.get("DPAUDIT_DATA")) or attempt(cell),
+    )
+    monkeypatch.delenv("DPAUDIT_DATA")
+    answer(asked)
+    assert "DPAUDIT_DATA" not in os.environ
+    monkeypatch.setenv("DPAUDIT_DATA", "/worker")
+    answer(asked)
+    assert seen == ["/runner", "/worker"]
+
+
+def test_identity_names_what_differs():
+    here = identity()
+    assert difference(here, here) == ""
+    assert "has dpaudit 9.9, this is" in difference(here, {**here, "version": "9.9"})
+    assert "dpaudit_attacks" in difference(here, {**here, "dpaudit_attacks": "0"})
+    assert difference(here, {})
+
+
+class Answering:
+    """A Dask client, as far as the preflight knows one."""
+
+    def __init__(self, *, answers=None, threads=1, resources=None):
+        self.workers = {"tcp://w:1": {"nthreads": threads, "resources": resources or {}}}
+        self.answers = answers or {"tcp://w:1": preflight.say_identity()}
+
+    def scheduler_info(self, **_):
+        return {"workers": self.workers}
+
+    def run(self, *_, **__):
+        return self.answers
+
+
+def test_preflight_names_the_worker_and_the_remedy():
+    preflight.check_workers(Answering(), "tcp://s:1", gpu=False)
+    preflight.check_workers(Answering(resources={"GPU": 1}), "tcp://s:1", gpu=True)
+    other = json.dumps({**identity(), "version": "9.9"})
+    for client, gpu, says in (
+        (Answering(threads=4), False, r"worker tcp://w:1 has 4 threads.*--nthreads 1"),
+        (Answering(), True, r'no worker offers a GPU.*--resources "GPU=1"'),
+        (Answering(answers={"tcp://w:1": other}), False, r"worker tcp://w:1 has dpaudit 9.9.*install the same"),
+        (
+            Answering(answers={"tcp://w:1": ModuleNotFoundError("x", name="dpaudit")}),
+            False,
+            r"worker tcp://w:1 lacks dpaudit",
+        ),
+        (Answering(answers={"tcp://w:1": ValueError("x")}), False, r"worker tcp://w:1 does not say"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            preflight.check_workers(client, "tcp://s:1", gpu=gpu)
+
+
+def test_a_scheduler_that_is_away(monkeypatch, capfd, tmp_path, planted):
+    monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 1)
+    began = time.monotonic()
+    with pytest.raises(UsageError, match=r"where=tcp://127.0.0.1:9: no scheduler answers.*dask scheduler"):
+        run_experiment(planted(), out=tmp_path / "out", where="tcp://127.0.0.1:9")
+    assert time.monotonic() - began < 10
+    assert not (tmp_path / "out").exists()  # the same command works once there is one
+    assert capfd.readouterr() == ("", "")
+
+
+def test_tls_without_certificates():
+    with pytest.raises(UsageError, match=r"where=tls://127.0.0.1:9: .*distributed.comm.tls"):
+        place("tls://127.0.0.1:9").__enter__()
+
+
+def test_threads_that_watch_end_with_their_pool(planted, tmp_path):
+    before = threading.active_count()
+    with cores.Cores(1) as placement:
+        assert list(placement.run(iter(()))) == []
+    assert threading.active_count() == before
+
+
+def test_a_failure_is_one_line(planted):
+    (cell,) = planted('what = "raises"').cells()
+    failed = attempt(cell)
+    assert isinstance(failed, CellFailure)
+    assert "\n" not in failed.error
