@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Decimal
+from pathlib import PurePath
 from typing import Any
 
 from dpaudit.report import format as fmt
@@ -87,10 +88,10 @@ def claim_of(shown: Mapping[str, Any], by: str) -> float | None:
 
 
 def deployment_title(document: Mapping[str, Any]) -> str:
-    """Which system, and which configuration of it."""
+    """Which system, and which configuration of it: its folder's own name, as the facts have the whole path."""
     if document.get("title"):
         return _name(document, "title", 300)
-    folder = _name(part(document, "configuration"), "folder", 200)
+    folder = PurePath(_name(part(document, "configuration"), "folder", 2000)).name[:200]
     system = _name(document, "system", 60).capitalize() or "a system"
     return f"Deployment of {system}" + (f", configured by {folder}" if folder else "")
 
@@ -143,6 +144,7 @@ def deployment_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Their ε, as claimed", fmt.quantity(total.get("claimed"))),
         ("Their ε, by the bits where they show it", _between(total) if observed else fmt.NOTHING),
         ("Busiest day", _busiest(busiest)),
+        ("Configuration", _name(part(document, "configuration"), "folder", 400) or fmt.NOTHING),
     ]
     return [(name, value) for name, value in facts if value != fmt.NOTHING]
 

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from dpaudit.report.drawing import DASHED, one
 from dpaudit.report.format import epsilon, number, quantity
-from dpaudit.report.svg import ALARM, CALM, PAPER, QUIET, Picture, inline_svg, superscript
+from dpaudit.report.readout import Mark, belongs, read_out, series_of
+from dpaudit.report.svg import ALARM, CALM, INK, PAPER, QUIET, Picture, inline_svg, superscript
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["shown_and_claimed"]
+
+CUT = 2.5
+"""A bound so many times higher than the claim and the curve is drawn at the upper edge, with an arrow: a scale that held
+it would press the others flat."""
 
 
 def shown_and_claimed(result: Mapping[str, Any], *, prefix: str) -> Picture | None:
@@ -28,18 +33,43 @@ def shown_and_claimed(result: Mapping[str, Any], *, prefix: str) -> Picture | No
     finding = result.get("verdict") == "finding"
     left = min(curve[0][0], at) if at > 0 else curve[0][0]
     place = max(at, left)
-    top = 1.15 * max(claimed, shown, *(e for _, e in curve), 0.1)
+    marks: list[Mark] = []
+    highest = max(claimed, *(e for _, e in curve), 0.1)
+    above = shown > CUT * highest
+    top = 1.4 * highest if above else 1.15 * max(highest, shown)
+    drawn = 0.94 * top if above else shown
 
     def draw() -> Figure:
         figure, axes = one(2.9)
         deltas, bounds = [d for d, _ in curve], [e for _, e in curve]
         colour, fill = (ALARM, ALARM) if finding else (CALM, PAPER)
-        axes.fill_between(deltas, bounds, color=QUIET, alpha=0.25, linewidth=0)
-        axes.plot(deltas, bounds, color=QUIET, linewidth=1.2)
-        axes.plot([place, 1], [claimed, claimed], color=colour, linewidth=1, linestyle=DASHED)
-        axes.plot([place], [shown], "^", color=QUIET, markersize=7, clip_on=False)
-        axes.plot([place], [claimed], "o", color=colour, markerfacecolor=fill, markersize=7, clip_on=False)
-        axes.annotate("claimed", (place, claimed), xytext=(8, 4), textcoords="offset points", color=colour)
+        belongs(axes.fill_between(deltas, bounds, color=QUIET, alpha=0.25, linewidth=0), 1)
+        belongs(axes.plot(deltas, bounds, color=INK, linewidth=1.2), 1)
+        belongs(axes.plot([place, 1], [claimed, claimed], color=colour, linewidth=1, linestyle=DASHED), 0)
+        belongs(axes.plot([place], [drawn], "^", color=INK, markersize=7, clip_on=False), 1)
+        if above:
+            belongs(axes.annotate("", (place, 1.06 * top), (place, drawn), annotation_clip=False,
+                                  arrowprops={"arrowstyle": "->", "color": INK, "linewidth": 1}), 1)  # fmt: skip
+        belongs(axes.plot([place], [claimed], "o", color=colour, markerfacecolor=fill, markersize=7, clip_on=False), 0)
+        apart = abs(drawn - claimed) > 0.2 * top
+        said = quantity(claimed, digits=3), epsilon({"low": shown, "high": "inf"}) + (", above the scale" if above else "")
+        for k, (word, y, ink) in enumerate((("claimed", claimed, colour), ("shown", drawn, INK))):
+            # Away from each other; where there is room between them above their lines, so that none is on the axis.
+            up = not (above and k) if apart else (k == 0) == (claimed >= shown)
+            belongs(
+                axes.annotate(
+                    f"{word} {said[k]}",
+                    (place, y), xytext=(9, 4 if up else -4), textcoords="offset points", color=ink,
+                    va="bottom" if up else "top",
+                ),
+                k,
+            )  # fmt: skip
+        marks.extend(Mark(axes, d, e, f"δ = {quantity(d, digits=3)}",
+                          f"shown ε {epsilon({'low': e, 'high': 'inf'})} by the curve", 1) for d, e in curve)  # fmt: skip
+        marks.append(
+            Mark(axes, place, drawn, f"δ = {quantity(at)}", f"shown ε {epsilon({'low': shown, 'high': 'inf'})}", 1)
+        )
+        marks.append(Mark(axes, place, claimed, f"δ = {quantity(at)}", f"claimed ε {quantity(claimed)}", 0))
         axes.set_xscale("log")
         axes.set_xlim(left, 1)
         axes.set_ylim(0, top)
@@ -52,9 +82,15 @@ def shown_and_claimed(result: Mapping[str, Any], *, prefix: str) -> Picture | No
         return figure
 
     said = f"claimed ε {quantity(claimed)} at δ {quantity(at)}; shown there {epsilon({'low': shown, 'high': 'inf'})}"
+    svg = inline_svg(draw, prefix=prefix)
     return Picture(
-        inline_svg(draw, prefix=prefix),
+        svg,
         f"Lower bound for ε against δ: {said}.",
         "The shaded region is contradicted: every (ε, δ) in it, all at once, by the trade-off curve. The triangle is the "
-        "highest bound at the claimed δ, the circle the claim; it is filled where something contradicts it.",
+        "highest bound at the claimed δ, the circle the claim; it is filled where something contradicts it."
+        + (" The bound lies far above the scale: its number says where." if above else ""),
+        title="Privacy profile: claimed and shown",
+        name=prefix,
+        points=read_out(marks),
+        series=series_of(("claimed", "shown")),
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dpaudit.report.deployment import claim_of, listed, part, ranked
 from dpaudit.report.drawing import DASHED, name_rows, one
 from dpaudit.report.format import epsilon, number, printable, quantity
+from dpaudit.report.readout import Mark, read_out
 from dpaudit.report.svg import ALARM, CALM, INK, PAPER, QUIET, SERIES, Picture, inline_svg, short
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def claimed_and_shown(document: Mapping[str, Any], *, prefix: str) -> Picture | 
         v for v in [*(x for _, ends in drawn for x in ends), *(c for some in claims for c in some)] if v < math.inf
     ]
     top = 1.15 * max([*values, 1.0])
+    marks: list[Mark] = []
 
     def draw() -> Figure:
         figure, axes = one(1.1 + 0.3 * len(drawn))
@@ -46,10 +48,13 @@ def claimed_and_shown(document: Mapping[str, Any], *, prefix: str) -> Picture | 
             else:
                 axes.plot([low, high], [y, y], "-", color=colour, linewidth=2)
                 axes.plot([low, high], [y, y], "|", color=colour, markersize=9)
+            key = str(s.get("key"))
+            marks.append(Mark(axes, low, y, key, f"shown {epsilon({'low': low, 'high': high})}"))
             for by, mark in (("configuration", "o"), ("report", "D")):
                 claimed = _claim(s, by)
                 if claimed is not None:
                     axes.plot([claimed], [y], mark, color=colour, markerfacecolor=fill, markersize=6, clip_on=False)
+                    marks.append(Mark(axes, claimed, y, key, f"claimed {quantity(claimed)} by the {by}"))
         axes.set_xlim(0, top)
         axes.set_xlabel("ε of one record")
         name_rows(axes, [_tail(str(s.get("key"))) for s, _ in drawn])
@@ -68,7 +73,9 @@ def claimed_and_shown(document: Mapping[str, Any], *, prefix: str) -> Picture | 
     )
     if len(rows) > len(drawn):
         caption += f" {len(rows) - len(drawn)} more are in the table only."
-    return Picture(inline_svg(draw, prefix=prefix), f"ε of one record, claimed and shown. {told}.", caption)
+    svg = inline_svg(draw, prefix=prefix)
+    alt = f"ε of one record, claimed and shown. {told}."
+    return Picture(svg, alt, caption, title="Claimed and shown, key by key", name=prefix, points=read_out(marks))
 
 
 def spent_by_day(document: Mapping[str, Any], *, prefix: str) -> Picture | None:
@@ -89,6 +96,7 @@ def spent_by_day(document: Mapping[str, Any], *, prefix: str) -> Picture | None:
     order = sorted(amounts, key=lambda name: -sum(amounts[name].values()))
     groups = [*order[: len(SERIES) - 1], *([""] if len(order) >= len(SERIES) else [])]
     stacks = [_merged([amounts[n] for n in (order[len(SERIES) - 1 :] if not g else [g])]) for g in groups]
+    marks: list[Mark] = []
     permitted = number(part(part(document, "ledger"), "configured").get("per_day"))
 
     def draw() -> Figure:
@@ -99,6 +107,16 @@ def spent_by_day(document: Mapping[str, Any], *, prefix: str) -> Picture | None:
             axes.bar(at, [stack[x] for x in at], 0.8, bottom=[base.get(x, 0.0) for x in at], color=SERIES[k],
                      label=_tail(group) if group else "others")  # fmt: skip
             for x in at:
+                day = date.fromordinal(first.toordinal() + x).isoformat()
+                marks.append(
+                    Mark(
+                        axes,
+                        x,
+                        base.get(x, 0.0) + stack[x],
+                        f"{day}, {group or 'others'}",
+                        f"claimed ε {quantity(stack[x])}",
+                    )
+                )
                 base[x] = base.get(x, 0.0) + stack[x]
         if permitted is not None and 0 < permitted < _LARGEST:
             axes.axhline(permitted, color=QUIET, linewidth=1, linestyle=DASHED, label="permitted a day")
@@ -113,11 +131,15 @@ def spent_by_day(document: Mapping[str, Any], *, prefix: str) -> Picture | None:
 
     total = sum(sum(stack.values()) for stack in stacks)
     told = f"{len(days)} days from {first.isoformat()} to {days[-1][1].isoformat()}, together {quantity(total)}"
+    svg = inline_svg(draw, prefix=prefix)
     return Picture(
-        inline_svg(draw, prefix=prefix),
+        svg,
         f"Claimed ε submitted each day, by budget: {told}.",
         f"Claimed ε submitted each day (UTC, by the names of reports), stacked by budget: {told}. The dashed line is what "
         "everything configured permits in a day, in the long run; unused budget rolls over, so a day can exceed it.",
+        title="Day by day",
+        name=prefix,
+        points=read_out(marks),
     )
 
 

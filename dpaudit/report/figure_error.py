@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dpaudit.report.drawing import chance_line, colours, one, share_range
-from dpaudit.report.format import number, percent
+from dpaudit.report.format import number, percent, proportion, quantity
+from dpaudit.report.readout import Mark, belongs, read_out, series_of
 from dpaudit.report.rows import Row, arm_labels, best_attack
 from dpaudit.report.svg import QUIET, Picture, inline_svg, short
 
@@ -29,6 +30,7 @@ def protection_against_error(rows: Sequence[Row], *, prefix: str) -> Picture | N
         return None
     errors = [error for _, error, _ in points]
     named = len(points) <= 12
+    marks: list[Mark] = []
 
     def draw() -> Figure:
         figure, axes = one(max(2.6, 0.6 + 0.24 * len(points)) if named else 3.2)
@@ -44,11 +46,15 @@ def protection_against_error(rows: Sequence[Row], *, prefix: str) -> Picture | N
             pad = max(0.08 * (max(errors) - min(errors)), 0.04 * max(errors))
             axes.set_xlim(min(errors) - pad, max(errors) + pad)
         chance_line(axes, [a for _, _, a in points], vertical=False)
-        for _, error, attack in points:
+        for k, (label, error, attack) in enumerate(points):
             colour, fill = colours(attack)
-            axes.plot(
+            mark = axes.plot(
                 [error], [attack["success"]], "o", color=colour, markerfacecolor=fill, markersize=6, clip_on=False
             )
+            told = f"error {quantity(error)}, success {proportion(attack['success'], interval=attack.get('interval'))}"
+            marks.append(Mark(axes, error, float(attack["success"]), label, told, k if named else None))
+            if named:
+                belongs(mark, k)
         if named:
             _label_at_right(
                 axes, [(short(n, limit=26), e, a["success"]) for n, e, a in points], span=high - low, low=low
@@ -61,10 +67,15 @@ def protection_against_error(rows: Sequence[Row], *, prefix: str) -> Picture | N
 
     listed = "; ".join(f"{n} error {e:,.4g}, success {percent(a['success'])}" for n, e, a in points[:12])
     more = f"; and {len(points) - 12} more arms, in the table" if len(points) > 12 else ""
+    svg = inline_svg(draw, prefix=prefix)
     return Picture(
-        inline_svg(draw, prefix=prefix),
+        svg,
         f"L2 error against the key holder’s success: {listed}{more}.",
         "Error against protection: lower left is a defence that protects and costs little. Filled marks beat chance.",
+        title="Error against protection",
+        name=prefix,
+        points=read_out(marks),
+        series=series_of(label for label, _, _ in points) if named else "",
     )
 
 
@@ -73,15 +84,15 @@ def _label_at_right(axes: Axes, points: Sequence[tuple[str, float, float]], *, s
     gap = min(0.085, 1 / len(points))
     at = -math.inf
     heights = []
-    ordered = sorted(points, key=lambda p: (p[2], -p[1]))
-    for _, _, y in ordered:
+    ordered = sorted(enumerate(points), key=lambda p: (p[1][2], -p[1][1]))
+    for _, (_, _, y) in ordered:
         at = max((y - low) / span, at + gap)
         heights.append(at)
     over = max(0.0, heights[-1] - 1)
     for i in reversed(range(len(heights))):
         heights[i] = min(heights[i], 1 - gap * (len(heights) - 1 - i)) if over else heights[i]
-    for (name, x, y), height in zip(ordered, heights, strict=True):
-        axes.annotate(
+    for (k, (name, x, y)), height in zip(ordered, heights, strict=True):
+        written = axes.annotate(
             name,
             (x, y),
             xytext=(1.04, height),
@@ -90,3 +101,4 @@ def _label_at_right(axes: Axes, points: Sequence[tuple[str, float, float]], *, s
             annotation_clip=False,
             arrowprops={"arrowstyle": "-", "relpos": (0, 0.5), "color": QUIET, "linewidth": 0.6, "shrinkB": 4},
         )
+        belongs([written, *([written.arrow_patch] if written.arrow_patch else [])], k)

@@ -13,8 +13,10 @@ from dpaudit.report.drawing import DASHED, WIDTH
 from dpaudit.report.grid_points import Grid, Panel, Point, laid_out
 from dpaudit.report.grid_words import alt_text, caption
 from dpaudit.report.measurements import Plot
+from dpaudit.report.readout import Mark, belongs, read_out, series_of
 from dpaudit.report.rows import Row
 from dpaudit.report.svg import INK, QUIET, SERIES, Picture, inline_svg, short
+from dpaudit.report.tables import measured
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -62,6 +64,8 @@ def measured_grid(plot: Plot, rows: Sequence[Row], *, prefix: str) -> Picture | 
         ((width - 0.9) / grid.columns - 0.15, height - 0.45),
     )
 
+    marks: list[Mark] = []
+
     def draw() -> Figure:
         from matplotlib.figure import Figure
 
@@ -77,7 +81,11 @@ def measured_grid(plot: Plot, rows: Sequence[Row], *, prefix: str) -> Picture | 
                 continue
             _set_axes(axes, frame, panel)
             for k, line in sorted(panel.lines.items()):
+                before = set(axes.get_children())
                 (_draw_bars if plot.bars else _draw_line)(axes, frame, k, line)
+                if len(grid.series) > 1:
+                    belongs([a for a in axes.get_children() if a not in before], k)
+                marks.extend(_marks(axes, frame, panel, k, line))
             below = grid.panels[i + grid.columns :: grid.columns]
             axes.tick_params(labelbottom=not any(below), labelleft=not any(grid.panels[i - i % grid.columns : i]))
         figure.supxlabel(short(plot.x.label, limit=90 if wide else 60), fontsize=9.5)
@@ -97,7 +105,36 @@ def measured_grid(plot: Plot, rows: Sequence[Row], *, prefix: str) -> Picture | 
             )
         return figure
 
-    return Picture(inline_svg(draw, prefix=prefix), alt_text(plot, grid), caption(plot, grid), plot.title, wide)
+    svg = inline_svg(draw, prefix=prefix)
+    names = [f"{plot.series.label} = {name}" if plot.series else name for name in grid.series]
+    return Picture(
+        svg,
+        alt_text(plot, grid),
+        caption(plot, grid),
+        plot.title,
+        wide,
+        name=prefix,
+        points=read_out(marks),
+        series=series_of(names) if 1 < len(names) <= 8 else "",
+    )
+
+
+def _marks(axes: Axes, frame: _Frame, panel: Panel, k: int, line: Sequence[Point]) -> list[Mark]:
+    """What the marks of one line or row of bars say."""
+    plot, grid = frame.plot, frame.grid
+    several = len(grid.series) > 1
+    who = f"{plot.series.label} = {grid.series[k]}" if plot.series else ""
+    found = []
+    for p in line:
+        at = grid.categories[int(p.x)] if grid.categories else measured(p.x, plot.x.format)
+        name = ", ".join(filter(None, (panel.title, who, f"{plot.x.label} = {at}")))
+        ends = {"low": p.low, "high": p.high} if math.isfinite(p.low) and math.isfinite(p.high) else {}
+        value = f"{plot.y.label} {measured({'value': p.y, **ends}, plot.y.format)}"
+        if plot.published and math.isfinite(p.published):
+            value += f" ({plot.published.label} {measured(p.published, plot.y.format)})"
+        x = p.x + (k - (len(grid.series) - 1) / 2) * 0.8 / len(grid.series) if plot.bars else p.x
+        found.append(Mark(axes, x, p.y, name, value, k if several else None))
+    return found
 
 
 def _set_axes(axes: Axes, frame: _Frame, panel: Panel) -> None:

@@ -11,6 +11,7 @@ from dpaudit.report.drawing import WIDTH
 from dpaudit.report.format import count, number, quantity
 from dpaudit.report.grid_points import Grid, Panel, laid_out
 from dpaudit.report.measurements import Measure, Plot
+from dpaudit.report.readout import Mark, read_out
 from dpaudit.report.rows import Row
 from dpaudit.report.svg import CALM, Picture, inline_svg, short
 from dpaudit.report.tables import measured
@@ -47,6 +48,8 @@ def measured_map(plot: Plot, rows: Sequence[Row], *, prefix: str) -> Picture | N
     wide = grid.columns > 2
     width = WIDE if wide else WIDTH
     panel = (width - 0.9) / grid.columns - 0.15
+    marks: list[Mark] = []
+    at = {x: i for i, x in enumerate(xs)}
 
     def draw() -> Figure:
         from matplotlib.figure import Figure
@@ -60,6 +63,12 @@ def measured_map(plot: Plot, rows: Sequence[Row], *, prefix: str) -> Picture | N
                 axes.set_visible(False)
                 continue
             _draw(axes, found, xs, low, high)
+            for row, line in found.lines.items():
+                for p in line:
+                    spot = f"{plot.x.label} = {_place(p.x, grid)}, {plot.y.label} = {grid.series[row]}"
+                    name = ", ".join(filter(None, (found.title, spot)))
+                    told = f"{value.label} {measured(p.y, value.format)}"
+                    marks.append(Mark(axes, float(at.get(p.x, p.x)), float(row), name, told))
             axes.set_title(short(found.title, limit=max(8, int(panel / 0.05))), loc="left", fontsize=7.5)
             _ticks(axes, grid, xs)
             below = grid.panels[i + grid.columns :: grid.columns]
@@ -69,13 +78,20 @@ def measured_map(plot: Plot, rows: Sequence[Row], *, prefix: str) -> Picture | N
         _legend(figure, value, low, high)
         return figure
 
+    svg = inline_svg(draw, prefix=prefix)
     return Picture(
-        inline_svg(draw, prefix=prefix),
+        svg,
         _alt(plot, grid, value),
         _caption(plot, grid, value),
         plot.title,
         wide,
+        name=prefix,
+        points=read_out(marks),
     )
+
+
+def _place(x: float, grid: Grid) -> str:
+    return grid.categories[int(x)] if grid.categories else quantity(x)
 
 
 def _shade(value: float, low: float, high: float) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpaudit.report.drawing import DASHED
 from dpaudit.report.format import count, printable, quantity
+from dpaudit.report.readout import Mark, read_out
 from dpaudit.report.svg import CALM, PAPER, QUIET, Picture, inline_svg, superscript
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def power_map(points: Points, *, prefix: str) -> Picture | None:
     if not flaws:
         return None
     lines = math.ceil(len(flaws) / _COLUMNS)
+    marks: list[Mark] = []
     here = sorted({int(p["samples"]) for p in points if p.get("found_low") is None})
 
     def draw() -> Figure:
@@ -47,6 +49,18 @@ def power_map(points: Points, *, prefix: str) -> Picture | None:
         grid = figure.subplots(lines, _COLUMNS, squeeze=False, sharex=True)
         for axes, flaw in zip(grid.flat, flaws, strict=False):
             _panel(axes, flaw, [p for p in points if p["flaw"] == flaw], here)
+            for p in (p for p in points if p["flaw"] == flaw):
+                found = f"{quantity(p['size'], digits=3)} {p['unit']}"
+                by = "this audit" if p.get("found_low") is None else "measured"
+                marks.append(
+                    Mark(
+                        axes,
+                        int(p["samples"]),
+                        float(p["size"]),
+                        f"{flaw}, {count(p['samples'])} values",
+                        f"{found} ({by})",
+                    )
+                )
         for axes in grid.flat[len(flaws) :]:
             axes.set_visible(False)
         for axes in grid.flat[max(0, len(flaws) - _COLUMNS) : len(flaws)]:
@@ -60,13 +74,16 @@ def power_map(points: Points, *, prefix: str) -> Picture | None:
         if p.get("found_low") is None
     )
     values = f" with {count(here[0])} values" if here else ""
+    svg = inline_svg(draw, prefix=prefix)
     return Picture(
-        inline_svg(draw, prefix=prefix),
+        svg,
         f"Smallest flaws found nine times in ten{values}, by kind: {said}.",
         "By number of values, flaws found with probability 0.9 or more at α = 0.01, measured by simulation; shaded flaws may "
         "pass. The hollow mark is this audit, between two measurements on logarithmic scales.",
         title="What would have been seen",
         wide=True,
+        name=prefix,
+        points=read_out(marks),
     )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpaudit.report.drawing import DASHED, chance_line, colours, name_rows, one, share_range
 from dpaudit.report.format import count, number, p_value, printable, proportion
+from dpaudit.report.readout import Mark, belongs, read_out, series_of
 from dpaudit.report.rows import Row, arm_labels, attacks_of, best_attack, ends, group_of
 from dpaudit.report.svg import ALARM, CALM, INK, PAPER, QUIET, Picture, inline_svg, short, superscript
 from dpaudit.report.tables import sorted_tests
@@ -19,27 +20,31 @@ __all__ = ["MOST_ARMS", "p_value_ladder", "successes"]
 
 MOST_ARMS = 24
 MOST_TESTS = 40
+FEW_AT_ONE = 3
+"""So many tests with an adjusted p of 1 are drawn one by one; more of them take one line together."""
 LEAST_P = 1e-20
 _MARKERS = "osD^v"
 
 
 def p_value_ladder(result: Mapping[str, Any], *, prefix: str) -> Picture | None:
-    """Tests by adjusted p on a log axis, with α marked."""
-    tests = [(t, p) for t in sorted_tests(result) if (p := number(t.get("p_adjusted"))) is not None and 0 <= p <= 1]
-    shown, alpha = tests[:MOST_TESTS], number(result.get("alpha"))
+    """Tests by adjusted p on a log axis, with α marked; where many are 1, those take one line."""
+    steps = _steps(result)
+    shown, alpha = steps[:MOST_TESTS], number(result.get("alpha"))
     if not shown:
         return None
     marked = alpha if alpha is not None and 0 < alpha < 1 else None
-    values = [max(p, LEAST_P) for _, p in shown]
-    names = [short(str(t.get("name"))) for t, _ in shown]
+    marks: list[Mark] = []
 
     def draw() -> Figure:
         figure, axes = one(0.75 + 0.24 * len(shown))
-        lowest = math.floor(math.log10(min([*values, marked / 10 if marked else 1.0])))
-        for y, (value, (test, _)) in enumerate(zip(values, shown, strict=True)):
-            colour, fill = (ALARM, ALARM) if test.get("finding") else (CALM, PAPER)
+        lowest = math.floor(math.log10(min([*(max(s.p, LEAST_P) for s in shown), marked / 10 if marked else 1.0])))
+        for y, step in enumerate(shown):
+            value = max(step.p, LEAST_P)
+            colour, fill = (ALARM, ALARM) if step.finding else (CALM, PAPER)
             axes.plot([value, 1], [y, y], color=colour, linewidth=1)
             axes.plot([value], [y], "o", color=colour, markerfacecolor=fill, markersize=6, clip_on=False)
+            told = f"adjusted p {p_value(step.p)}" + ("; a finding" if step.finding else "")
+            marks.append(Mark(axes, value, y, step.name, told, to=step.row))
         if marked:
             axes.axvline(marked, color=QUIET, linewidth=1, linestyle=DASHED)
             axes.annotate(f"α = {marked:g}", (marked, 1), xycoords=("data", "axes fraction"), xytext=(0, 3),
@@ -50,18 +55,47 @@ def p_value_ladder(result: Mapping[str, Any], *, prefix: str) -> Picture | None:
         axes.set_xticks([10.0**e for e in ticks], [superscript(e) for e in ticks])
         axes.set_xticks([], minor=True)
         axes.set_xlabel("adjusted p-value")
-        name_rows(axes, names)
+        name_rows(axes, [short(step.name) for step in shown])
+        for tick, step in zip(axes.get_yticklabels(), shown, strict=False):
+            tick.set_url(step.row)
         return figure
 
-    rest = len(tests) - len(shown)
-    listed = "; ".join(f"{printable(t.get('name'), limit=100)} {p_value(p)}" for t, p in shown[:12])
+    rest = len(steps) - len(shown)
+    listed = "; ".join(f"{step.name} {p_value(step.p)}" for step in shown[:12])
     notes = [f"The {rest} largest are in the table only."] if rest else []
-    notes += [f"Values below {p_value(LEAST_P)} are drawn there."] if min(p for _, p in shown) < LEAST_P else []
+    notes += [f"Values below {p_value(LEAST_P)} are drawn there."] if min(s.p for s in shown) < LEAST_P else []
+    svg = inline_svg(draw, prefix=prefix)
     return Picture(
-        inline_svg(draw, prefix=prefix),
-        f"Adjusted p-values of {len(shown)} tests on a logarithmic axis, smallest first: {listed}.",
+        svg,
+        f"Adjusted p-values of {sum(s.tests for s in shown)} tests on a logarithmic axis, smallest first: {listed}.",
         " ".join(["Adjusted p-value of each test; filled marks left of the dashed line (α) are findings.", *notes]),
+        title="The ladder of p-values",
+        name=prefix,
+        points=read_out(marks),
     )
+
+
+class _Step(NamedTuple):
+    """A line of the ladder: a test, or ``tests`` of them whose adjusted p is 1, and the row of the table it leads to."""
+
+    name: str
+    p: float
+    finding: bool
+    row: str
+    tests: int = 1
+
+
+def _steps(result: Mapping[str, Any]) -> list[_Step]:
+    """The ladder from its lowest step up; tests whose p-value is none are left out."""
+    steps = [
+        _Step(printable(t.get("name"), limit=100), p, bool(t.get("finding")), f"#test-{i}")
+        for i, t in enumerate(sorted_tests(result), 1)
+        if (p := number(t.get("p_adjusted"))) is not None and 0 <= p <= 1
+    ]
+    below, top = [s for s in steps if s.p < 1 or s.finding], [s for s in steps if s.p == 1 and not s.finding]
+    if len(top) <= FEW_AT_ONE:
+        return steps
+    return [*below, _Step(f"{'the other ' if below else 'all '}{len(top)} tests", 1.0, False, top[0].row, len(top))]
 
 
 def successes(rows: Sequence[Row], *, prefix: str) -> Picture | None:
@@ -76,26 +110,34 @@ def successes(rows: Sequence[Row], *, prefix: str) -> Picture | None:
     names = [name.partition("\n")[2] or name for name in lines][:MOST_ARMS]
     drawn = list(lines.values())[:MOST_ARMS]
     attacks = list(dict.fromkeys(str(a.get("attack")) for _, row in attacked for a in attacks_of(row)))
+    told = {id(row): label for label, row in attacked}
+    marks: list[Mark] = []
 
     def draw() -> Figure:
         figure, axes = one(0.9 + 0.32 * len(drawn) + 0.2 * (len(attacks) > 1))
         for y, line in enumerate(drawn):
-            for attack in (a for row in line for a in attacks_of(row)):
+            for row, attack in [(r, a) for r in line for a in attacks_of(r)]:
                 k = attacks.index(str(attack.get("attack")))
                 at = y + (k - (len(attacks) - 1) / 2) * 0.5 / max(1, len(attacks))
                 colour, fill = colours(attack)
-                axes.plot(ends(attack), [at, at], color=colour, linewidth=1.4, alpha=0.3 if strips else 1)
-                axes.plot([attack["success"]], [at], _MARKERS[k % len(_MARKERS)], color=colour, markerfacecolor=fill,
-                          markersize=4 if strips else 6, alpha=0.8 if strips else 1, clip_on=False)  # fmt: skip
+                bar = axes.plot(ends(attack), [at, at], color=colour, linewidth=1.4, alpha=0.3 if strips else 1)
+                mark = axes.plot([attack["success"]], [at], _MARKERS[k % len(_MARKERS)], color=colour,
+                                 markerfacecolor=fill, markersize=4 if strips else 6, alpha=0.8 if strips else 1,
+                                 clip_on=False)  # fmt: skip
+                name = told[id(row)] + (f", {attack.get('attack')}" if len(attacks) > 1 else "")
+                value = proportion(attack["success"], interval=attack.get("interval"))
+                marks.append(Mark(axes, float(attack["success"]), at, name, value, k if len(attacks) > 1 else None))
+                if len(attacks) > 1:
+                    belongs([*bar, *mark], k)
         chance_line(axes, [a for line in drawn for row in line for a in attacks_of(row)], vertical=True)
         axes.set_xlim(*share_range([e for line in drawn for row in line for a in attacks_of(row) for e in ends(a)]))
         axes.xaxis.set_major_formatter(lambda x, _: f"{100 * x:g} %")
         axes.set_xlabel("key holder’s success: right candidate named")
         name_rows(axes, [short(n) for n in names])
         if len(attacks) > 1:
-            marks = [axes.plot([], [], _MARKERS[k % len(_MARKERS)], color=INK, markerfacecolor="none")[0]
+            signs = [axes.plot([], [], _MARKERS[k % len(_MARKERS)], color=INK, markerfacecolor="none")[0]
                      for k in range(len(attacks))]  # fmt: skip
-            figure.legend(marks, [short(a) for a in attacks], loc="outside upper right", ncols=3, handletextpad=0.2)
+            figure.legend(signs, [short(a) for a in attacks], loc="outside upper right", ncols=3, handletextpad=0.2)
         return figure
 
     best = [(label, best_attack(row) or {}) for label, row in attacked[:12]]
@@ -106,4 +148,13 @@ def successes(rows: Sequence[Row], *, prefix: str) -> Picture | None:
         caption += f" Each mark is one of {count(len(attacked))} arms, gathered by source and mitigation."
     if len(lines) > len(drawn):
         caption += f" The first {MOST_ARMS} of {count(len(lines))} groups are drawn; all are in the table."
-    return Picture(inline_svg(draw, prefix=prefix), f"Key holder’s success by arm: {listed}{more}.", caption)
+    svg = inline_svg(draw, prefix=prefix)
+    return Picture(
+        svg,
+        f"Key holder’s success by arm: {listed}{more}.",
+        caption,
+        title="Who names the right candidate",
+        name=prefix,
+        points=read_out(marks),
+        series=series_of(attacks) if 1 < len(attacks) <= 8 else "",
+    )

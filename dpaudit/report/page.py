@@ -1,7 +1,14 @@
-"""Writing the page and the JSON document."""
+"""Writing the page and the JSON document.
+
+The page needs no script: figures are static SVG, and everything that the script of ours adds (reading marks out, sorting,
+copying) is said without it. The script is small and plain; libraries of plots take megabytes for what is needed here. The
+page's Content-Security-Policy allows that one script, by its hash, and nothing else that runs or loads.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -11,30 +18,34 @@ from typing import TYPE_CHECKING, Any
 
 from dpaudit.errors import UsageError
 from dpaudit.report import format as fmt
+from dpaudit.report.found import found
 from dpaudit.report.mechanism import bounds_table, events_table, mechanism_facts, mechanism_sentence
 from dpaudit.report.rows import shared_settings
-from dpaudit.report.sentences import audit_sentence, experiment_sentence, measurements_sentence
+from dpaudit.report.sentences import audit_sentence, experiment_sentence, failures_of, measurements_sentence
 from dpaudit.report.tables import (
     blind_spots_table,
     cells_table,
     facts_table,
-    findings_table,
     measured_table,
     summary_table,
     tests_table,
 )
+from dpaudit.report.verdict import badge
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 __all__ = ["render_report", "write_json", "write_report"]
 
 MOST_CELLS = 400
 """Lines of a long table that the page shows; the rest is in the JSON document."""
+MOST_FAILURES = 50
+"""Failed cells that the page shows, each with its traceback; the rest is in the JSON document."""
 
 
 def write_report(document: Mapping[str, Any], path: Path) -> Path:
-    """Write a document as one self-contained HTML file (no script, no network), atomically; returns ``path``.
+    """Write a document as one self-contained HTML file (it loads nothing), atomically; returns ``path``.
 
     Raises:
         UsageError: the document is of none of the kinds known here, or measurements with an unknown format or key.
@@ -79,6 +90,11 @@ def render_report(document: Mapping[str, Any]) -> str:
                 f"kind={fmt.printable(kind, limit=60)!r}: a report is made from a document of kind "
                 "'audit' or 'mechanism' (with 'result'), 'experiment', 'measurements' or 'deployment'"
             )
+    context["badge"] = badge(
+        context["verdict"], context["sentence"], word=context.get("word", ""), sign=context.get("sign", "")
+    )
+    script, digest = _script()
+    context |= {"contents": [], "script": script, "script_hash": digest}
     return _environment().get_template(f"{document['kind']}.html.j2").render(context)
 
 
@@ -90,7 +106,7 @@ def _audit(result: Mapping[str, Any]) -> dict[str, Any]:
     used, asked = fmt.count(result.get("samples")), fmt.count(result.get("samples_requested"))
     facts = [
         ("Claim", fmt.printable(result.get("claim", fmt.NOTHING), limit=400)),
-        ("Values", used if used == asked else f"{used} of {asked} asked for"),
+        ("Values", used if used == asked else f"{used} ({asked} asked for)"),
         ("Dimensions", ", ".join(fmt.count(d) for d in dims) or fmt.NOTHING),
         *([("Dimensions refused", ", ".join(fmt.count(d) for d in refused))] if refused else []),
         *([("Mode", "sequential: valid whenever it stopped")] if result.get("sequential") else []),
@@ -102,20 +118,39 @@ def _audit(result: Mapping[str, Any]) -> dict[str, Any]:
         "title": f"Audit of {fmt.printable(result.get('sampler', 'a sampler'), limit=300)}",
         "verdict": _verdict(result.get("verdict")),
         "sentence": audit_sentence(result),
-        "reason": "" if result.get("verdict") == "inconclusive" else fmt.printable(result.get("reason") or ""),
+        "reason": _reason(result),
         "facts": facts,
-        "findings": findings_table(result),
+        "found": found(result),
         "tests": tests,
         "marked": [cell == "yes" for cell in tests[-1].cells],
         "figures": _drawn(p_value_ladder(result, prefix="ladder")),
-        "blind_spots": blind_spots_table(result),
+        **_spots(result),
         "maps": _drawn(power_map(result.get("power") or (), prefix="power")),
         "provenance": facts_table(result.get("provenance")),
     }
 
 
+def _reason(result: Mapping[str, Any]) -> str:
+    """What the verdict rests on, where its sentence does not say it already."""
+    reason, judged = (
+        fmt.printable(result.get("reason") or ""),
+        [t for t in result.get("tests") or () if not t.get("advisory")],
+    )
+    match result.get("verdict"):
+        case "no-finding" if judged:
+            alpha = fmt.quantity(result.get("alpha"))
+            none = (
+                "The one test does not contradict" if len(judged) == 1 else f"None of {len(judged)} tests contradicts"
+            )
+            return f"{none} the claim, at α = {alpha} for all of them together."
+        case "finding" | "inconclusive":
+            return ""
+    return reason
+
+
 def _mechanism(result: Mapping[str, Any]) -> dict[str, Any]:
     from dpaudit.report.figure_curve import shown_and_claimed
+    from dpaudit.report.figure_power import power_map
 
     tests = bounds_table(result)
     return {
@@ -124,12 +159,13 @@ def _mechanism(result: Mapping[str, Any]) -> dict[str, Any]:
         "sentence": mechanism_sentence(result),
         "facts": mechanism_facts(result),
         "advice": [fmt.printable(a) for a in result.get("advice") or ()],
-        "findings": findings_table(result),
+        "found": found(result),
         "tests": tests,
         "marked": [cell == "yes" for cell in tests[-1].cells],
-        "figures": _drawn(shown_and_claimed(result, prefix="curve")),
+        "figures": _drawn(shown_and_claimed(result, prefix="curve")) if result.get("tests") else [],
         "events": events_table(result),
-        "blind_spots": blind_spots_table(result),
+        **_spots(result),
+        "maps": _drawn(power_map(result.get("power") or (), prefix="power")),
         "provenance": facts_table(result.get("provenance")),
     }
 
@@ -143,9 +179,18 @@ def _experiment(document: Mapping[str, Any]) -> dict[str, Any]:
     rows: Sequence[Mapping[str, Any]] = document.get("rows") or ()
     beaten = [any(above_chance(a) for a in attacks_of(row)) for row in rows]
     settings = shared_settings(rows)
-    return _told(document) | {
-        "verdict": "finding" if any(beaten) else "no-finding" if rows else "inconclusive",
-        "sentence": experiment_sentence(rows),
+    told = _told(document)
+    failed = bool(told["failures"])
+    attacked = any(attacks_of(row) for row in rows)
+    return told | {
+        "verdict": "finding" if any(beaten) else "no-finding" if attacked and not failed else "inconclusive",
+        "word": _word(
+            rows,
+            failed=failed,
+            words=("Attack succeeds", "Attacks fail" if attacked else "No attack run"),
+            bad=any(beaten),
+        ),
+        "sentence": experiment_sentence(rows, failures=failures_of(document)),
         "many": len(rows) > MOST_ARMS,
         "summary": summary_table(rows),
         "marked": beaten,
@@ -167,8 +212,14 @@ def _measurements(document: Mapping[str, Any]) -> dict[str, Any]:
 
     read = read_measurements(document)
     plots = [(measured_map if p.value else measured_grid, p, f"figure-{i}") for i, p in enumerate(read.plots, 1)]
-    return _told(document) | {
-        "verdict": "finding" if read.misses else "no-finding" if read.rows else "inconclusive",
+    told = _told(document)
+    failed, differ = bool(told["failures"]), len(read.misses)
+    words = (f"{differ:,} {'differs' if differ == 1 else 'differ'}", "Measured")
+    return told | {
+        # A row beside a published one that differs is no finding against anybody: chance makes some differ.
+        "verdict": "no-finding" if read.rows and not read.misses and not failed else "inconclusive",
+        "sign": "≠" if read.misses else "",
+        "word": _word(read.rows, failed=failed, words=words, bad=bool(read.misses)),
         "sentence": measurements_sentence(document),
         "figures": _drawn(
             *(draw(plot, read.rows, prefix=prefix) for draw, plot, prefix in plots),
@@ -226,7 +277,10 @@ def _deployment(document: Mapping[str, Any]) -> dict[str, Any]:
 def _told(document: Mapping[str, Any]) -> dict[str, Any]:
     """What experiments and measurements have in common: title, story and command above, cells and provenance below."""
     cells = document.get("cells") or ()
+    failed = failures_of(document)
     return {
+        "failures": [_failure(f) for f in failed[:MOST_FAILURES]],
+        "failures_left_out": max(0, len(failed) - MOST_FAILURES),
         "title": fmt.printable(
             document.get("title") or document.get("name") or str(document["kind"]).title(), limit=300
         ),
@@ -238,6 +292,39 @@ def _told(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _word(rows: Sequence[Any], *, failed: bool, words: tuple[str, str], bad: bool) -> str:
+    """The badge of an experiment: what came out, and that it is incomplete where cells failed."""
+    if not rows:
+        return "Nothing yet"
+    told = words[0] if bad else words[1]
+    return told if not failed else f"{told}, incomplete" if bad else "Incomplete"
+
+
+def _failure(failure: Mapping[str, Any]) -> dict[str, str]:
+    settings = failure.get("settings")
+    items = settings.items() if isinstance(settings, Mapping) else ()
+    said = ", ".join(f"{fmt.printable(k, limit=60)} {fmt.setting(v)}" for k, v in list(items)[:20])
+    return {
+        "cell": fmt.printable(failure.get("cell") or "a cell", limit=200),
+        "settings": fmt.printable(said, limit=1000),
+        "error": fmt.printable(failure.get("error") or "no message", limit=1000),
+        "traceback": fmt.printable(failure.get("traceback") or "", limit=8000),
+    }
+
+
+def _spots(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What a pass leaves room for: flaws that no size shows in words, the others as a table by size."""
+    spots = result.get("cannot_rule_out") or ()
+    sized = [s for s in spots if fmt.number(s.get("size")) is not None]
+    never = [s for s in spots if fmt.number(s.get("size")) is None]
+    return {
+        "blind_spots": blind_spots_table({"cannot_rule_out": sized}),
+        "never": [
+            (fmt.printable(s.get("flaw", ""), limit=400), fmt.printable(s.get("says", ""), limit=600)) for s in never
+        ],
+    }
+
+
 def _drawn(*pictures: object) -> list[object]:
     return [p for p in pictures if p is not None]
 
@@ -245,6 +332,17 @@ def _drawn(*pictures: object) -> list[object]:
 def _verdict(value: object) -> str:
     """A CSS class: one of three words, whatever the document says."""
     return str(value) if value in {"finding", "no-finding"} else "inconclusive"
+
+
+@cache
+def _script() -> tuple[Markup, str]:
+    """The page's script, and the SHA-256 by which its policy lets that script, and no other, run."""
+    from importlib.resources import files
+
+    from markupsafe import Markup
+
+    text = files("dpaudit.report").joinpath("templates/page.js").read_text(encoding="utf-8")
+    return Markup(text), base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()  # noqa: S704
 
 
 @cache

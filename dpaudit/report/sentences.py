@@ -9,7 +9,7 @@ from dpaudit.report import format as fmt
 from dpaudit.report.rows import Row, above_chance, arm_labels, attacks_of, best_attack, chance_of
 from dpaudit.report.tables import sorted_tests
 
-__all__ = ["audit_sentence", "experiment_sentence", "measurements_sentence"]
+__all__ = ["audit_sentence", "experiment_sentence", "failures_of", "measurements_sentence"]
 
 
 def audit_sentence(result: Mapping[str, Any]) -> str:
@@ -32,8 +32,28 @@ def audit_sentence(result: Mapping[str, Any]) -> str:
             return f"No verdict: the result says {fmt.printable(other, limit=60)!r}."
 
 
-def experiment_sentence(rows: Sequence[Row]) -> str:
-    """What the arms show together: the strongest attack on an arm that passed as a black box, and what stops it."""
+def failures_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The cells of an experiment that failed; none where the document does not say."""
+    failures = document.get("failures")
+    return [f for f in failures if isinstance(f, Mapping)] if isinstance(failures, (list, tuple)) else []
+
+
+def experiment_sentence(rows: Sequence[Row], *, failures: Sequence[Mapping[str, Any]] = ()) -> str:
+    """What the arms show together: the strongest attack on an arm that passed as a black box, and what stops it.
+
+    Cells that failed are said first: what is told of the others is not the whole.
+    """
+    return _missing(failures) + _told(rows)
+
+
+def _missing(failures: Sequence[Mapping[str, Any]]) -> str:
+    if not failures:
+        return ""
+    said = "1 cell failed and is" if len(failures) == 1 else f"{len(failures):,} cells failed and are"
+    return f"Incomplete: {said} missing here. "
+
+
+def _told(rows: Sequence[Row]) -> str:
     attacked = [i for i, row in enumerate(rows) if attacks_of(row)]
     if not rows:
         return "Nothing yet: no arm of this experiment has finished."
@@ -63,13 +83,15 @@ def experiment_sentence(rows: Sequence[Row]) -> str:
 
 def measurements_sentence(document: Mapping[str, Any]) -> str:
     """What the experiment itself says its measurements show; without that, how many there are."""
-    said = document.get("summary")
+    said, missing = document.get("summary"), _missing(failures_of(document))
     if said:
-        return fmt.printable(said)
+        return missing + fmt.printable(said)
     rows = len(document.get("rows") or ())
     if not rows:
-        return "Nothing yet: no measurement of this experiment has finished."
-    return f"{rows:,} {'measurement' if rows == 1 else 'measurements'}; the experiment gives no summary of them."
+        return f"{missing}Nothing yet: no measurement of this experiment has finished."
+    return (
+        f"{missing}{rows:,} {'measurement' if rows == 1 else 'measurements'}; the experiment gives no summary of them."
+    )
 
 
 def _stopped(rows: Sequence[Row], worst: Row) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,6 +13,8 @@ from dpaudit.report.format import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from dpaudit.report.tables import Column
 
 __all__ = [
     "ALARM",
@@ -40,13 +42,21 @@ _TAG = re.compile(r"<[^>]*>")
 
 
 class Picture(NamedTuple):
-    """A figure for the page: its SVG, what it shows in words, and its caption; a wide one scrolls on a phone."""
+    """A figure for the page: its SVG, what it shows in words, and its caption; a wide one scrolls on a phone.
+
+    ``name`` is its id on the page. ``points`` and ``series`` are for the script (:mod:`dpaudit.report.readout`), and
+    ``numbers`` a table of what is drawn, where no other table of the page has it.
+    """
 
     svg: str
     alt: str
     caption: str
     title: str = ""
     wide: bool = False
+    name: str = ""
+    points: str = ""
+    series: str = ""
+    numbers: Sequence[Column] = ()
 
 
 def style() -> AbstractContextManager[None]:
@@ -92,7 +102,11 @@ def inline_svg(draw: Callable[[], Figure], *, prefix: str) -> str:
 def _adapted(tag: str, prefix: str) -> str:
     """One tag: prefix ids and what refers to them, swap the sentinel colours, size by CSS. Text is left alone."""
     tag = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", tag)
+    tag = re.sub(r'\bid="class-(\w+)"', r'class="\1"', tag)  # belongs(): several things are of one series
     tag = re.sub(r'\bid="', f'id="{prefix}-', tag)
+    if tag.startswith("<a "):  # a link into this page, for the mouse; the tables and the read-out serve the keyboard
+        return re.sub(r'\s(xlink:href|target)="([^"]*)"', lambda m: f' href="{m[2]}"' if m[1] != "target" else "",
+                      tag).replace("<a ", '<a tabindex="-1" ')  # fmt: skip
     tag = tag.replace("url(#", f"url(#{prefix}-").replace('xlink:href="#', f'href="#{prefix}-')
     for sentinel, css in _CSS.items():
         tag = tag.replace(sentinel, css)

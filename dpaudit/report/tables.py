@@ -15,7 +15,6 @@ __all__ = [
     "blind_spots_table",
     "cells_table",
     "facts_table",
-    "findings_table",
     "measured",
     "measured_table",
     "sorted_tests",
@@ -35,10 +34,11 @@ class Column(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """How the page sets it: numbers, short text that is not broken, or prose."""
+        """How the page sets it: numbers, numbers with so many words that they wrap, short text that does not, or prose."""
+        longest = max((len(line) for cell in self.cells for line in cell.split("\n")), default=0)
         if self.numeric:
-            return "number"
-        return "prose" if any(len(line) > 26 for cell in self.cells for line in cell.split("\n")) else "word"
+            return "number wraps" if longest > 40 else "number"
+        return "prose" if longest > 26 else "word"
 
 
 def summary_table(rows: Sequence[Row]) -> list[Column]:
@@ -89,30 +89,6 @@ def tests_table(result: Mapping[str, Any]) -> list[Column]:
         Column("Effect", [fmt.printable(t.get("effect", ""), limit=400) or fmt.NOTHING for t in tests]),
         Column("Finding", ["yes" if t.get("finding") else "advice" if t.get("advisory") else "no" for t in tests]),
     ]
-
-
-def findings_table(result: Mapping[str, Any]) -> list[Column]:
-    """An audit's findings: the effect, after how many values it showed, and the command that shows it again."""
-    tests = [t for t in sorted_tests(result) if t.get("finding")]
-    return [
-        Column("Finding", [fmt.printable(t.get("name", ""), limit=200) for t in tests]),
-        Column("Effect", [fmt.printable(t.get("effect", ""), limit=400) or fmt.NOTHING for t in tests]),
-        Column("Interval", [_interval(t) for t in tests]),
-        Column("Seen after", [_values(t.get("seen_after")) for t in tests], True),
-        Column("To see it again", [fmt.printable(t.get("reproduce", ""), limit=1000) or fmt.NOTHING for t in tests]),
-    ]
-
-
-def _interval(test: Mapping[str, Any]) -> str:
-    interval = test.get("interval")
-    if not isinstance(interval, Mapping):
-        return fmt.NOTHING
-    low, high = (fmt.quantity(interval.get(end), digits=6) for end in ("low", "high"))
-    return f"[{low}, {high}] {fmt.printable(test.get('unit', ''), limit=60)}".strip()
-
-
-def _values(count: object) -> str:
-    return fmt.NOTHING if count is None else f"{fmt.count(count)} values"
 
 
 def blind_spots_table(result: Mapping[str, Any]) -> list[Column]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dpaudit.report.format import count, printable
 from dpaudit.report.measurements import read_measurements
 from dpaudit.report.mechanism import bounds_table, mechanism_sentence
-from dpaudit.report.sentences import audit_sentence, experiment_sentence, measurements_sentence
+from dpaudit.report.sentences import audit_sentence, experiment_sentence, failures_of, measurements_sentence
 from dpaudit.report.tables import Column, blind_spots_table, measured_table, sorted_tests, summary_table, tests_table
 from dpaudit.report.terminal_table import FLAGGED, drawn
 
@@ -35,7 +35,7 @@ def experiment_table(document: Mapping[str, Any], *, width: int = 100) -> Table:
     rows = document.get("rows") or ()
     title = printable(document.get("title") or document.get("name") or "Experiment", limit=200)
     columns = [_narrow(c, split=width < 100) for c in summary_table(rows) if c.header != "ε shown by attack"]
-    return drawn(columns, title=title, caption=experiment_sentence(rows))
+    return drawn(columns, title=title, caption=experiment_sentence(rows, failures=failures_of(document)))
 
 
 def audit_table(result: Mapping[str, Any]) -> RenderableType:

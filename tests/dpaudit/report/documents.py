@@ -177,5 +177,10 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         self.words.append(data)
 
+    def scripts(self) -> int:
+        """Scripts on the page but for one, the page's own, at its end and without attributes."""
+        own = bool(self.tags) and self.tags[-1] == ("script", {})
+        return self.count("script") - own
+
     def count(self, name: str) -> int:
         return sum(tag == name for tag, _ in self.tags)

@@ -58,7 +58,8 @@ def test_the_page_tells_it_in_order(pages):
     text = Page(pages["grid"]).text
     parts = ["237 of 240 cells agree", "Each panel is one dimension", "Success of the key holder by width",
              "Where ours differs from the published value", "All measurements", "Provenance"]  # fmt: skip
-    places = [text.index(part) for part in parts]
+    told = text[text.index("237 of 240") :]  # the contents, above, name some of these too
+    places = [told.index(part) for part in parts]
     assert places == sorted(places)
     assert "d = 65536, ε = 0.125" in text
     assert all(f"γ = {gamma:g}" in text for gammas in given.GAMMAS.values() for gamma in gammas)
@@ -104,7 +105,7 @@ def test_hostile_strings_are_only_text(name):
     html = render_report(document)
     page = Page(html)
     assert page.ordered
-    assert not {tag for tag, _ in page.tags} & {"script", "img"}
+    assert page.scripts() == page.count("img") == 0
     assert not any(a.startswith("on") for _, attributes in page.tags for a in attributes)
     assert "<script>alert(1)</script>" in page.text
     assert "\x1b" not in html

@@ -1,0 +1,24 @@
+"""The same document for other programs: JUnit XML, SARIF 2.1.0 and Markdown, and the published schema of its own JSON.
+
+All are made from the document alone (nothing is run again) and hold printable text only.
+"""
+
+from __future__ import annotations
+
+from dpaudit.report.formats.json_schema import SCHEMA, read_document, schema_text, stamped
+from dpaudit.report.formats.junit import junit_xml
+from dpaudit.report.formats.markdown import markdown_summary
+from dpaudit.report.formats.sarif import sarif_json
+from dpaudit.report.formats.writing import FORMATS, write_format
+
+__all__ = [
+    "FORMATS",
+    "SCHEMA",
+    "junit_xml",
+    "markdown_summary",
+    "read_document",
+    "sarif_json",
+    "schema_text",
+    "stamped",
+    "write_format",
+]

@@ -1,0 +1,116 @@
+"""JUnit XML, as Jenkins, GitLab and most CI systems read it: a suite a document, a case a check.
+
+A finding is a ``failure``, a sampler that let us down or a cell that died an ``error``, an advisory test ``skipped`` with
+what it saw; in an inconclusive audit no case passes. XML 1.0 only: what it has no character for is ``�``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+from xml.etree import ElementTree
+
+from dpaudit.report import format as fmt
+from dpaudit.report.formats.checks import Check, Checked, checked
+
+__all__ = ["junit_xml"]
+
+_UNDECIDED = "the audit is inconclusive: not having found anything says nothing"
+
+
+def junit_xml(document: Mapping[str, Any]) -> str:
+    """The document as JUnit XML, one ``testsuites`` with one ``testsuite``; the same text for the same document.
+
+    Raises:
+        UsageError: the document is of none of the kinds known here.
+    """
+    told = checked(document)
+    outcomes = Counter(check.outcome for check in told.checks)
+    counts = {
+        "tests": str(len(told.checks)),
+        "failures": str(outcomes["finding"]),
+        "errors": str(outcomes["error"]),
+        "time": _time(told.seconds),
+    }
+    suites = ElementTree.Element("testsuites", {"name": "dpaudit", **counts})
+    skipped = str(outcomes["advice"] + outcomes["undecided"])
+    suite = ElementTree.SubElement(
+        suites, "testsuite", {"name": told.title, "skipped": skipped, **counts, **_started(told)}
+    )
+    properties = ElementTree.SubElement(suite, "properties")
+    for name, value in _properties(told).items():
+        ElementTree.SubElement(properties, "property", name=name, value=value)
+    seen: Counter[tuple[str, str]] = Counter()
+    for check in told.checks:
+        seen[check.group, check.name] += 1
+        _case(suite, told, check, number=seen[check.group, check.name])
+    ElementTree.SubElement(suite, "system-out").text = "\n".join(
+        [told.sentence, *(f"Not excluded: {spot}" for spot in told.blind_spots)]
+    )
+    ElementTree.indent(suites)
+    return ElementTree.tostring(suites, encoding="unicode", xml_declaration=False).join(
+        ('<?xml version="1.0" encoding="UTF-8"?>\n', "\n")
+    )
+
+
+def _case(suite: ElementTree.Element, told: Checked, check: Check, *, number: int) -> None:
+    name = check.name if number == 1 else f"{check.name} ({number})"
+    case = ElementTree.SubElement(
+        suite, "testcase", name=name, classname=f"dpaudit.{told.kind}.{check.group}", time=_time(check.seconds)
+    )
+    message = check.message or check.looks_at or check.name
+    match check.outcome:
+        case "finding":
+            ElementTree.SubElement(case, "failure", type="finding", message=message).text = _details(check)
+        case "error":
+            kind = "inconclusive" if check.group == "verdict" else "failed"
+            ElementTree.SubElement(case, "error", type=kind, message=message).text = _details(check)
+        case "advice":
+            ElementTree.SubElement(case, "skipped", message=f"advice: {message}")
+            ElementTree.SubElement(case, "system-out").text = _details(check)
+        case "undecided":
+            ElementTree.SubElement(case, "skipped", message=_UNDECIDED)
+        case _ if check.message:
+            ElementTree.SubElement(case, "system-out").text = _details(check)
+
+
+def _details(check: Check) -> str:
+    """Everything that one needs to judge it, a line each."""
+    facts, interval = check.facts, check.facts.get("interval")
+    lines = [check.message, f"looks at: {check.looks_at}" if check.looks_at else ""]
+    if isinstance(interval, Mapping):
+        low, high = (fmt.quantity(interval.get(end), digits=6) for end in ("low", "high"))
+        confidence = f"{fmt.percent(interval.get('confidence'))} confidence, {interval.get('method')}"
+        lines.append(f"interval: [{low}, {high}] {facts.get('unit', '')} ({confidence})")
+    if "p" in facts:
+        lines.append(f"p: {fmt.p_value(facts['p'])}, adjusted: {fmt.p_value(facts.get('p_adjusted'))}")
+    lines.append(f"reproduce: {check.reproduce}" if check.reproduce else "")
+    lines.append(str(facts.get("traceback", "")))
+    return "\n".join(filter(None, lines))
+
+
+def _properties(told: Checked) -> dict[str, str]:
+    versions = told.provenance.get("versions")
+    version = versions.get("dpaudit") if isinstance(versions, Mapping) else None
+    plain = {
+        "verdict": told.verdict,
+        "target": told.target,
+        "claim": told.claim,
+        "dpaudit": version,
+        "seed": told.provenance.get("seed"),
+        "hardware": told.provenance.get("hardware"),
+        "command": told.command,
+        **{name: value for name, value in told.facts.items() if isinstance(value, (str, int, float))},
+    }
+    return {name: fmt.printable(value, limit=1000) for name, value in plain.items() if value not in (None, "")}
+
+
+def _started(told: Checked) -> dict[str, str]:
+    started = fmt.printable(told.provenance.get("started") or "", limit=40)
+    return {"timestamp": started.removesuffix("+00:00")} if started else {}
+
+
+def _time(seconds: float | None) -> str:
+    return f"{seconds:.3f}" if seconds is not None and math.isfinite(seconds) and seconds >= 0 else "0.000"

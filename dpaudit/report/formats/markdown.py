@@ -1,0 +1,159 @@
+"""A summary for a pull request or a job's page, in GitHub's Markdown: verdict, table, reproducers, blind spots.
+
+Whatever came from a sampler is text and nothing else: every mark of punctuation in it is an entity, so that it is no
+markup, no HTML, no table, no link, and names and numbers after ``@`` and ``#`` are kept from being mentions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dpaudit.report import format as fmt
+from dpaudit.report.deployment import deployment_findings_table
+from dpaudit.report.formats.checks import Checked, checked
+from dpaudit.report.measurements import read_measurements
+from dpaudit.report.mechanism import bounds_table
+from dpaudit.report.tables import Column, measured_table, sorted_tests, summary_table, tests_table
+
+__all__ = ["MOST_CHARACTERS", "MOST_ROWS", "code_block", "markdown_summary", "prose"]
+
+MOST_CHARACTERS = 60_000
+"""GitHub takes comments of up to 65,536 characters."""
+
+MOST_ROWS = 20
+
+_WORD_JOINER = "\u2060"
+_TABLE, _COMMANDS, _BLIND = 24_000, 14_000, 8_000
+"""Characters that the parts may take: together, with the rest, less than MOST_CHARACTERS."""
+
+_MARKUP = re.compile(r"[\\`*_\[\]<>#|~$@&]|:(?=//|[\w+-]+:)|^[-+=]")
+_VERDICTS = {"no-finding": "No finding", "finding": "Finding", "inconclusive": "Inconclusive"}
+
+
+def markdown_summary(document: Mapping[str, Any]) -> str:
+    """The document as a page of Markdown of at most ``MOST_CHARACTERS``; the same text for the same document.
+
+    Raises:
+        UsageError: the document is of none of the kinds known here, or measurements with an unknown format or key.
+    """
+    told = checked(document)
+    parts = [
+        f"### dpaudit: {prose(told.title, limit=300)}",
+        _verdict(told),
+        _table(document, told),
+        _commands(told),
+        _blind_spots(told),
+        _provenance(told),
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def prose(text: object, *, limit: int = 400) -> str:
+    """Text as a line of Markdown that shows just that text.
+
+    >>> prose("a|b <i>*c*</i>")
+    'a&#124;b &#60;i&#62;&#42;c&#42;&#60;/i&#62;'
+    """
+    line = " ".join(fmt.printable(text, limit=limit).split())
+    line = re.sub(r"(?<=[@#])(?=\w)|(?<=://)|(?<=\bwww\.)", _WORD_JOINER, line, flags=re.I)
+    line = _MARKUP.sub(lambda mark: f"&#{ord(mark[0])};", line)
+    return re.sub(r"^(\d{1,9})([.)])(?=\s|$)", lambda start: f"{start[1]}&#{ord(start[2])};", line)
+
+
+def code_block(text: str, *, limit: int = _COMMANDS) -> str:
+    """Text as a fenced block; the fence is longer than any run of backticks in it."""
+    shown = fmt.printable(text, limit=limit)
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", shown)), default=0))
+    return f"{fence}sh\n{shown}\n{fence}"
+
+
+def _verdict(told: Checked) -> str:
+    """The verdict of an audit in bold, and its sentence without that word; an experiment's sentence."""
+    if told.kind in ("experiment", "measurements"):
+        return prose(told.sentence, limit=1200)
+    word = _VERDICTS[told.verdict]
+    return f"**{word}:** {prose(told.sentence.removeprefix(f'{word}: '), limit=1200)}"
+
+
+def _table(document: Mapping[str, Any], told: Checked) -> str:
+    """The lines that matter most, at most MOST_ROWS; those that are findings first."""
+    columns = [column for column in _columns(document, told) if any(cell != fmt.NOTHING for cell in column.cells)]
+    if not columns:
+        return ""
+    lines = zip(*(column.cells[:MOST_ROWS] for column in columns), strict=True)
+    rows = ("| " + " | ".join(prose(cell, limit=240) for cell in cells) + " |" for cells in lines)
+    head = [
+        "| " + " | ".join(prose(column.header, limit=60) for column in columns) + " |",
+        "|" + "|".join(" ---: " if column.numeric else " --- " for column in columns) + "|",
+    ]
+    kept, left = _fitting(rows, room=_TABLE - sum(map(len, head))), len(columns[0].cells)
+    more = f"\n\n…and {left - len(kept):,} more in the report." if len(kept) < left else ""
+    return "\n".join([*head, *kept]) + more
+
+
+def _columns(document: Mapping[str, Any], told: Checked) -> Sequence[Column]:
+    match told.kind:
+        case "audit":
+            result = {**document["result"], "tests": _ranked(document["result"])}
+            return [c for c in tests_table(result) if c.header in {"Test", "Adjusted p", "Effect", "Finding"}]
+        case "mechanism":
+            result = {**document["result"], "tests": _ranked(document["result"])}
+            return [
+                c for c in bounds_table(result) if c.header in {"Test", "Shown", "Adjusted p", "Counted", "Finding"}
+            ]
+        case "experiment":
+            return summary_table(document.get("rows") or ())
+        case "measurements":
+            read = read_measurements(document)
+            shown = read.misses or read.rows
+            return measured_table(read.columns, shown, of=read.rows) if shown else ()
+        case _:
+            return deployment_findings_table(document)
+
+
+def _ranked(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return sorted(sorted_tests(result), key=lambda test: not test.get("finding"))
+
+
+def _commands(told: Checked) -> str:
+    commands = [check.reproduce for check in told.checks if check.outcome == "finding" and check.reproduce]
+    commands = list(dict.fromkeys([*commands, *filter(None, [told.command])]))
+    kept = _fitting((fmt.printable(command, limit=2000) for command in commands[:MOST_ROWS]), room=_COMMANDS)
+    return f"To see it again:\n\n{code_block(chr(10).join(kept))}" if kept else ""
+
+
+def _blind_spots(told: Checked) -> str:
+    if not told.blind_spots or told.verdict == "inconclusive":
+        return ""
+    lines = [f"- {prose(spot, limit=600)}" for spot in told.blind_spots]
+    kept = _fitting(lines, room=_BLIND)
+    more = [f"- …and {len(lines) - len(kept):,} more in the report."] if len(kept) < len(lines) else []
+    summary = "<details><summary>What a pass cannot exclude</summary>"
+    return "\n".join([summary, "", *kept, *more, "", "</details>"])
+
+
+def _provenance(told: Checked) -> str:
+    versions = told.provenance.get("versions")
+    version = versions.get("dpaudit") if isinstance(versions, Mapping) else None
+    seconds = fmt.seconds(told.seconds)
+    words = [
+        f"dpaudit {prose(version, limit=40)}" if version else "dpaudit",
+        f"seed {prose(told.provenance.get('seed'), limit=100)}" if told.provenance.get("seed") else "",
+        seconds if seconds != fmt.NOTHING else "",
+        prose(told.provenance.get("started") or "", limit=40),
+        prose(told.provenance.get("hardware") or "", limit=200),
+    ]
+    return f"<sub>{' · '.join(filter(None, words))}</sub>"
+
+
+def _fitting(lines: Iterable[str], *, room: int) -> list[str]:
+    """The first lines that together take no more than ``room`` characters."""
+    kept: list[str] = []
+    for line in lines:
+        room -= len(line) + 2
+        if room < 0:
+            break
+        kept.append(line)
+    return kept

@@ -1,0 +1,206 @@
+"""SARIF 2.1.0, as code scanning and editors read it: one run, a rule a test, a result a finding.
+
+A finding is of level ``error``, advice a ``note``. An inconclusive audit has ``executionSuccessful: false`` and says why in a
+notification: no results then does not mean nothing to find. What a pass cannot exclude is in the run's ``properties``.
+Fingerprints depend on what was audited, the claim and the test, never on numbers, so that a finding is the same tomorrow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from dpaudit.report import format as fmt
+from dpaudit.report.formats.checks import Check, Checked, checked
+from dpaudit.report.formats.locations import location_of
+from dpaudit.report.formats.markdown import code_block, prose
+
+__all__ = ["sarif_json"]
+
+_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_LEVELS = {"finding": "error", "advice": "note"}
+_EXITS = {"no-finding": (0, "no finding"), "finding": (1, "a finding"), "inconclusive": (3, "inconclusive")}
+_WITH_EXIT = ("audit", "mechanism", "deployment")
+_MOST_RESULTS = 1000
+
+Json = dict[str, Any]
+
+
+def sarif_json(document: Mapping[str, Any]) -> str:
+    """The document as SARIF 2.1.0, indented JSON in ASCII; the same text for the same document.
+
+    Raises:
+        UsageError: the document is of none of the kinds known here.
+    """
+    return json.dumps(_log(checked(document)), indent=2, allow_nan=False) + "\n"
+
+
+def _log(told: Checked) -> Json:
+    rules = _rules(told)
+    places = {rule["id"]: i for i, rule in enumerate(rules)}
+    shown = [check for check in told.checks if check.outcome in _LEVELS]
+    run = {
+        "tool": {"driver": _driver(told) | {"rules": rules}},
+        "automationDetails": {"id": f"dpaudit/{told.kind}/{_slug(told.target)}/"},
+        "columnKind": "unicodeCodePoints",
+        "invocations": [_invocation(told)],
+        "results": [_result(told, check, places) for check in shown[:_MOST_RESULTS]],
+        "properties": _about(told) | ({"resultsLeftOut": left} if (left := len(shown) - _MOST_RESULTS) > 0 else {}),
+    }
+    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _driver(told: Checked) -> Json:
+    """The dpaudit that made the document, which need not be this one."""
+    versions = told.provenance.get("versions")
+    version = versions.get("dpaudit") if isinstance(versions, Mapping) else None
+    return {"name": "dpaudit"} | ({"version": fmt.printable(version, limit=60)} if version else {})
+
+
+def _rules(told: Checked) -> list[Json]:
+    """One for each test that was run, found something or not."""
+    rules: dict[str, Json] = {}
+    for check in told.checks:
+        advisory = check.outcome == "advice" or bool(check.facts.get("advisory"))
+        about = check.looks_at or _GROUPS[check.group]
+        name = _rule(told, check)
+        rule = {
+            "id": name,
+            "shortDescription": _message(f"{check.name if check.group == 'tests' else check.group}: {about}"),
+            "fullDescription": _message(f"{about}. {_MEANS['advice' if advisory else 'finding']}"),
+            "help": _message(_HELP[told.kind]),
+            "defaultConfiguration": {"level": "note" if advisory else "error"},
+        }
+        rules.setdefault(name, rule)
+    return list(rules.values())
+
+
+_GROUPS = {
+    "tests": "a test of the battery",
+    "verdict": "the audit as a whole",
+    "advice": "what the auditor should know",
+    "cells": "a cell of the experiment",
+    "published": "our number beside the published one",
+    "findings": "the deployment's own files",
+}
+_MEANS = {
+    "finding": "A result means that the claim is contradicted, at a level that all tests share.",
+    "advice": "A result is advice: no error probability is spent on it and it is never a finding.",
+}
+_CLEAN = "No result does not mean honest: what a pass cannot exclude is in the run's properties."
+_HELP = {
+    "audit": f"Run the command in the result to see it again. Do not ship noise from a sampler with a finding. {_CLEAN}",
+    "mechanism": "The lower bound of ε holds with the confidence that the result says; run the command in the result to "
+    f"see it again. {_CLEAN}",
+    "experiment": "A cell of an experiment.",
+    "measurements": "A measured number that disagrees with the published one, at the level that the experiment says.",
+    "deployment": "What the configuration, the database or the reports themselves say.",
+}
+
+
+def _result(told: Checked, check: Check, places: Mapping[str, int]) -> Json:
+    rule = _rule(told, check)
+    said = f"{told.target}: {check.message or check.looks_at or check.name}"
+    lines = [said, f"To see it again: {check.reproduce}" if check.reproduce else ""]
+    markdown = [prose(said), code_block(check.reproduce) if check.reproduce else ""]
+    return {
+        "ruleId": rule,
+        "ruleIndex": places[rule],
+        "level": _LEVELS[check.outcome],
+        "message": _message("\n".join(filter(None, lines)), markdown="\n\n".join(filter(None, markdown))),
+        "locations": [location_of(told.target)],
+        "partialFingerprints": {"dpaudit/v1": _fingerprint(told, check)},
+        "properties": {
+            "test": check.name,
+            "effect": check.message,
+            "reproduce": check.reproduce,
+            **{_camel(name): value for name, value in check.facts.items() if name != "advisory"},
+            **({"epsilonBounds": _bounds(told)} if told.kind == "mechanism" else {}),
+        },
+    }
+
+
+def _fingerprint(told: Checked, check: Check) -> str:
+    """Of what the finding is, not of how large it came out; where names alone do not tell (advice), of its words too."""
+    parts = [told.kind, told.target, told.claim, check.group, check.name]
+    parts += [check.message] if check.group in ("advice", "findings") else []
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+def _invocation(told: Checked) -> Json:
+    went_wrong = [check for check in told.checks if check.outcome == "error"]
+    invocation: Json = {"executionSuccessful": told.verdict != "inconclusive" and not went_wrong}
+    if told.kind in _WITH_EXIT:
+        code, meaning = _EXITS[told.verdict]
+        invocation |= {"exitCode": code, "exitCodeDescription": meaning}
+    if told.command:
+        invocation["commandLine"] = told.command
+    if started := _utc(told.provenance.get("started")):
+        invocation["startTimeUtc"] = started
+    if went_wrong:
+        invocation["toolExecutionNotifications"] = [
+            {"level": "error", "message": _message(f"{c.name}: {c.message}" if c.group == "cells" else c.message)}
+            for c in went_wrong[:_MOST_RESULTS]
+        ]
+    return invocation
+
+
+def _about(told: Checked) -> Json:
+    about: Json = {
+        "verdict": told.verdict,
+        "sentence": told.sentence,
+        "claim": told.claim,
+        "blindSpots": list(told.blind_spots),
+        **{_camel(name): value for name, value in told.facts.items()},
+    }
+    return {name: value for name, value in about.items() if value not in ("", None)}
+
+
+def _bounds(told: Checked) -> Json:
+    return {name: told.facts[name] for name in ("epsilon", "delta", "mu") if name in told.facts}
+
+
+def _message(text: str, *, markdown: str = "") -> Json:
+    """A message: braces are doubled (§3.11.5), and a bracket is escaped, so that nothing in it is a link (§3.11.6)."""
+    plain = re.sub(r"([\[\]\\])", r"\\\1", _braced(text)) if _LINK.search(text) else _braced(text)
+    return {"text": plain or "-"} | ({"markdown": _braced(markdown)} if markdown else {})
+
+
+_LINK = re.compile(r"\]\s*\(")
+
+
+def _braced(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _rule(told: Checked, check: Check) -> str:
+    named = f"/{_slug(check.name)}" if check.group == "tests" else ""
+    return f"{told.kind}/{check.group}{named}"
+
+
+def _slug(text: str) -> str:
+    """Small letters, digits and hyphens; where more than that was in it, a hash keeps it apart from others."""
+    slug = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:60]
+    if re.fullmatch(r"[a-z0-9]+([-, ]+[a-z0-9]+)*", text.lower()) and len(text) <= 60:
+        return slug
+    return f"{slug or 'x'}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _utc(value: object) -> str | None:
+    """The time in UTC as SARIF writes it; None where there is no such time."""
+    try:
+        moment = datetime.fromisoformat(str(value))
+    except ValueError:
+        return None
+    if moment.tzinfo is None or len(str(value)) < len("2026-01-01T00:00"):
+        return None
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

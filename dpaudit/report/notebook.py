@@ -1,0 +1,114 @@
+"""Results in a notebook: a small card with the verdict in a sentence and the tests, on light and dark pages.
+
+Scoped by its class and by the names of its variables, without script, and escaped like the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from dpaudit.errors import UsageError
+from dpaudit.report import format as fmt
+from dpaudit.report.mechanism import bounds_table, mechanism_sentence
+from dpaudit.report.sentences import audit_sentence
+from dpaudit.report.tables import Column, tests_table
+from dpaudit.report.verdict import badge
+from dpaudit.types import AttackResult, AuditResult, CellResult, MechanismResult, to_dict
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+__all__ = ["repr_html"]
+
+_MOST_ROWS = 12
+
+
+def repr_html(result: AuditResult | MechanismResult | AttackResult | CellResult) -> str:
+    """A result as an HTML fragment of a few kB, the same for the same result.
+
+    Raises:
+        UsageError: it is of none of these types.
+    """
+    for kind, card in _CARDS.items():
+        if isinstance(result, kind):
+            return _template().render(card(to_dict(result)))
+    raise UsageError(
+        f"result={type(result).__name__}: a card is made of an AuditResult, MechanismResult, AttackResult or CellResult"
+    )
+
+
+def _audit(result: Mapping[str, Any]) -> dict[str, Any]:
+    columns = [c for c in tests_table(result) if c.header not in {"Looks at", "Statistic", "p"}]
+    title = f"Audit of {fmt.printable(result['sampler'], limit=120)}"
+    return _card(title, str(result["verdict"]), audit_sentence(result), columns, spots=result["cannot_rule_out"])
+
+
+def _mechanism(result: Mapping[str, Any]) -> dict[str, Any]:
+    columns = [c for c in bounds_table(result) if c.header in {"Test", "Shown", "Adjusted p", "Counted", "Finding"}]
+    title = f"ε audit of {fmt.printable(result['mechanism'], limit=120)}"
+    return _card(title, str(result["verdict"]), mechanism_sentence(result), columns, spots=result["cannot_rule_out"])
+
+
+def _attack(result: Mapping[str, Any]) -> dict[str, Any]:
+    low, chance = fmt.number(result["interval"]["low"]), fmt.number(result["chance"])
+    wins = low is not None and chance is not None and low > chance
+    rate = fmt.proportion(result["success"], interval=result["interval"])
+    trials = f"{fmt.count(result['successes'])} of {fmt.count(result['trials'])} right"
+    sentence = f"The right candidate is named in {rate} of releases (guessing: {fmt.percent(chance)}; {trials})."
+    facts = [
+        ("ε shown", fmt.epsilon({"low": result["epsilon_lower_bound"], "high": "inf"})),
+        ("L2 error", fmt.quantity(result["l2_error"])),
+        ("L2 error expected", fmt.quantity(result["l2_expected"])),
+    ]
+    columns = [Column("What", [name for name, _ in facts]), Column("Value", [value for _, value in facts], True)]
+    title = f"Attack {fmt.printable(result['attack'], limit=120)}"
+    word = "Attack succeeds" if wins else "No better than chance"
+    return _card(title, "finding" if wins else "no-finding", sentence, columns, word=word)
+
+
+def _cell(result: Mapping[str, Any]) -> dict[str, Any]:
+    pairs = [*result["settings"].items(), *result["outcome"].items()]
+    plain = [(fmt.printable(k, limit=60), fmt.setting(v)) for k, v in pairs if not isinstance(v, (Mapping, list))]
+    columns = [Column("What", [name for name, _ in plain]), Column("Value", [value for _, value in plain])]
+    title = f"Cell {fmt.printable(result['cell'], limit=120)}"
+    sentence = (
+        f"A finished cell of kind {fmt.printable(result['kind'], limit=60)}, in {fmt.seconds(result['seconds'])}."
+    )
+    return _card(title, "inconclusive", sentence, columns, word="Measured")
+
+
+def _card(
+    title: str, verdict: str, sentence: str, columns: Sequence[Column], *, spots: Sequence[Any] = (), word: str = ""
+) -> dict[str, Any]:
+    rows = len(columns[0].cells)
+    room = (
+        f"A pass leaves room for {len(spots)} kinds of flaw: see cannot_rule_out."
+        if spots and verdict != "finding"
+        else ""
+    )
+    return {
+        "title": title,
+        "badge": badge(verdict, sentence, word=word),
+        "columns": [Column(c.header, c.cells[:_MOST_ROWS], c.numeric) for c in columns],
+        "left_out": max(0, rows - _MOST_ROWS),
+        "room": room,
+    }
+
+
+_CARDS: dict[type, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    AuditResult: _audit,
+    MechanismResult: _mechanism,
+    AttackResult: _attack,
+    CellResult: _cell,
+}
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("dpaudit.report", "templates")
+    found = Environment(autoescape=True, loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return found.get_template("card.html.j2")

@@ -1,0 +1,35 @@
+"""The badge beside the verdict: a sign and a word, so that its meaning does not hang on colour."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["Badge", "badge"]
+
+_SIGNS = {"finding": "▲", "no-finding": "✓", "inconclusive": "?"}
+_WORDS = {"finding": "Finding", "no-finding": "No finding", "inconclusive": "Inconclusive"}
+
+
+class Badge(NamedTuple):
+    """``verdict`` is one of three words (a CSS class), ``sign`` is decoration, ``word`` says it, ``rest`` goes on."""
+
+    verdict: str
+    sign: str
+    word: str
+    rest: str
+    joined: str
+
+
+def badge(verdict: str, sentence: str, *, word: str = "", sign: str = "") -> Badge:
+    """Split a verdict's sentence: its first word is set as a badge where the sentence begins with it.
+
+    >>> badge("finding", "Finding: tails contradict it.").rest
+    'tails contradict it.'
+    >>> badge("no-finding", "No attack beats chance.", word="Held")[1:4]
+    ('✓', 'Held', 'No attack beats chance.')
+    """
+    kind = verdict if verdict in _WORDS else "inconclusive"
+    said = word or _WORDS[kind]
+    starts = sentence.startswith(f"{said}: ")
+    rest = sentence[len(said) + 2 :] if starts else sentence
+    return Badge(kind, sign or _SIGNS[kind], said, rest, ": " if starts else ". ")

@@ -1,0 +1,248 @@
+"""The gate end to end: files and exit codes of the command line, and the GitHub action run step by step as a runner would."""
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from dpaudit.cli import main
+
+spec = importlib.util.spec_from_file_location("formats_made", Path(__file__).with_name("made.py"))
+made = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(made)
+
+ACTION = made.ROOT / "examples" / "github_action"
+FILES = {"report.html", "result.json", "report.junit.xml", "report.sarif", "report.md"}
+ALSO = "--also=junit,sarif,markdown"
+NOISE = """\
+import numpy as np
+def honest(n, d): return np.random.default_rng().standard_normal((n, d))
+def wide(n, d): return 1.5 * np.random.default_rng().standard_normal((n, d))
+def dies(n, d): raise RuntimeError("no entropy left")
+def release(value, n): return value + np.random.default_rng().laplace(scale=0.2, size=n)
+def quiet(value, n): return np.round(value + np.random.default_rng().laplace(scale=9.0, size=n))
+"""
+AUDIT = ("audit", "--claim=gaussian:sigma=1", "--samples=5e4", "--tests=moments", "--seed=1")
+MECHANISM = ("mechanism", "--neighbours=0,1", "--claim-epsilon=1", "--samples=4e3", "--seed=1")
+ANY = made.validator(json.loads((made.ROOT / "dpaudit/report/formats/schemas/dpaudit-1.json").read_text()))
+
+
+@pytest.fixture
+def dpaudit(monkeypatch, capsys):
+    """The command line in this process: (exit code, stdout, stderr)."""
+
+    def call(*args, cwd):
+        monkeypatch.chdir(cwd)
+        monkeypatch.setattr(sys, "argv", ["dpaudit", *args])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0), *capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "noise.py").write_text(NOISE)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "verdict"),
+    [
+        ((*AUDIT, "python:./noise.py:honest"), 0, "no-finding"),
+        ((*AUDIT, "python:./noise.py:wide"), 1, "finding"),
+        ((*AUDIT, "python:./noise.py:dies"), 3, "inconclusive"),
+        ((*MECHANISM, "python:./noise.py:quiet"), 0, "no-finding"),
+        ((*MECHANISM, "python:./noise.py:release"), 1, "finding"),
+        ((*MECHANISM, "python:./noise.py:dies"), 3, "inconclusive"),
+    ],
+)
+def test_every_verdict_leaves_every_format_and_its_exit_code(folder, dpaudit, args, code, verdict):
+    ended, stdout, stderr = dpaudit(*args, "--out=out", ALSO, "--format=json", cwd=folder)
+    assert ended == code, stdout + stderr
+    printed, out = json.loads(stdout), folder / "out"
+    assert {path.name for path in out.iterdir()} == FILES
+    stored = json.loads((out / "result.json").read_text())
+    for document in (printed, stored):
+        assert document["schema"] == "dpaudit-report/1"
+        assert ANY.is_valid(document)
+    assert (printed["verdict"], stored["result"]) == (verdict, {k: v for k, v in printed.items() if k != "schema"})
+    suites = ElementTree.parse(out / "report.junit.xml").getroot()
+    assert (suites.get("failures") != "0", suites.get("errors") != "0") == (code == 1, code == 3)
+    log = json.loads((out / "report.sarif").read_text())
+    assert made.sarif().is_valid(log)
+    run = log["runs"][0]
+    assert run["invocations"][0]["exitCode"] == code
+    errors = [r for r in run["results"] if r["level"] == "error"]
+    assert bool(errors) == (code == 1)
+    assert all(r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "noise.py" for r in errors)
+    assert f"**{verdict.capitalize().replace('-', ' ')}:**" in (out / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        ((*AUDIT, "gaussian", "--out=o", "--also=junt"), "did you mean 'junit'?"),
+        ((*AUDIT, "gaussian", "--out=o", "--also="), "formats, with commas: junit, sarif, markdown"),
+        ((*AUDIT, "gaussian", "--also=sarif"), "add --out DIR"),
+        (("report",), "dpaudit report DIR"),
+        (("report", "changed", "--also=sarif"), "not as dpaudit wrote it"),
+        (("report", "foreign"), "kind='None' is none of audit"),
+    ],
+)
+def test_slips_are_one_clear_line_before_anything_runs(folder, dpaudit, args, says):
+    for name, text in {
+        "changed": '{"kind": "audit", "result": {"tests": [1], "dims": 3}}',
+        "foreign": '{"a": 1}',
+    }.items():
+        (folder / name).mkdir()
+        (folder / name / "result.json").write_text(text)
+    code, stdout, stderr = dpaudit(*args, cwd=folder)
+    assert (code, stdout) == (2, "")
+    assert says in stderr
+    assert len(stderr.splitlines()) == 1
+    assert not (folder / "o").exists()
+
+
+def test_report_makes_the_formats_of_a_finished_folder(folder, dpaudit):
+    document = made.documents.audit("finding")
+    (folder / "result.json").write_text(json.dumps(document))
+    assert dpaudit("report", ".", ALSO, cwd=folder)[0] == 0
+    assert {path.name for path in folder.iterdir()} == {*FILES, "noise.py"}
+    _, schema, _ = dpaudit("report", "--schema", cwd=folder)
+    assert json.loads(schema)["$id"] == "urn:dpaudit:report:1"
+
+
+def test_a_deployment_leaves_them_too(folder, dpaudit):
+    config = made.ROOT / "tests" / "data" / "apple" / "10.12.3"
+    code, stdout, stderr = dpaudit(
+        "deployment", "apple", f"--config={config}", "--out=out", ALSO, "--format=json", cwd=folder
+    )
+    assert code == 0, stderr
+    assert {path.name for path in (folder / "out").iterdir()} == FILES
+    for document in (json.loads(stdout), json.loads((folder / "out" / "result.json").read_text())):
+        assert ANY.is_valid(document)
+    assert made.sarif().is_valid(json.loads((folder / "out" / "report.sarif").read_text()))
+
+
+# --- the action
+
+
+def steps():
+    return yaml.safe_load((ACTION / "action.yml").read_text())["runs"]["steps"]
+
+
+def test_no_script_of_the_action_has_an_expression_in_it():
+    scripts = [step["run"] for step in steps() if "run" in step]
+    assert len(scripts) == 3
+    assert not any("${{" in script for script in scripts)
+    assert all(step["shell"] == "bash" for step in steps() if "run" in step)
+
+
+def expression(text, inputs, outputs):
+    """What a runner makes of ``${{ inputs.x }}`` and the conditions used here."""
+    known = {f"inputs.{k}": v for k, v in inputs.items()} | {f"steps.audit.outputs.{k}": v for k, v in outputs.items()}
+    return re.sub(r"\$\{\{\s*([\w.-]+)\s*\}\}", lambda found: known[found[1]], text)
+
+
+ONE_TEST = f'shift; exec "{sys.executable}" -m dpaudit audit --tests=moments "$@"'
+
+
+def follow(folder, dpaudit=ONE_TEST, **given):
+    """Run the steps of the action in ``folder`` as a runner does; the first exit code that is not 0, and the outputs."""
+    action = yaml.safe_load((ACTION / "action.yml").read_text())
+    inputs = {name: given.get(name, about.get("default", "")) for name, about in action["inputs"].items()}
+    tools = folder / "tools"
+    tools.mkdir()
+    (tools / "pip").write_text('#!/bin/sh\necho "$@" > "$TOOLS/pip.txt"\n')
+    (tools / "dpaudit").write_text(f"#!/bin/sh\n{dpaudit}\n")
+    for tool in tools.iterdir():
+        tool.chmod(0o755)
+    outputs, code, uses = {}, 0, []
+    for step in action["runs"]["steps"]:
+        condition = step.get("if", "success()")
+        assert condition in ("success()", "always()", "always() && steps.audit.outputs.in_file == 'true'")
+        if (code and "always()" not in condition) or ("in_file" in condition and outputs.get("in_file") != "true"):
+            continue
+        if "uses" in step:
+            uses.append(step["uses"].split("@")[0])
+            continue
+        env = {name: expression(text, inputs, outputs) for name, text in step["env"].items()}
+        env |= {"GITHUB_OUTPUT": str(folder / "output.txt"), "GITHUB_STEP_SUMMARY": str(folder / "summary.md")}
+        env |= {"PATH": f"{tools}:{os.environ['PATH']}", "TOOLS": str(tools), "HOME": str(folder)}
+        script = folder / "step.sh"
+        script.write_text(expression(step["run"], inputs, outputs))
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)], cwd=folder, env=env, capture_output=True,
+            text=True, timeout=100,
+        )  # fmt: skip
+        code = code or done.returncode
+        if (folder / "output.txt").exists():
+            outputs = dict(line.split("=", 1) for line in (folder / "output.txt").read_text().splitlines())
+    return code, outputs, uses
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+@pytest.mark.parametrize(
+    ("function", "code"), [("honest", 0), ("wide", 1), pytest.param("dies", 3, marks=pytest.mark.slow)]
+)
+def test_the_action_is_a_gate(folder, function, code):
+    sampler = f"python:./noise.py:{function}"
+    ended, outputs, uses = follow(folder, sampler=sampler, claim="gaussian:sigma=1", samples="2e4")
+    assert (ended, outputs) == (code, {"code": str(code), "in_file": "true"})
+    assert {path.name for path in (folder / "dpaudit-report").iterdir()} == FILES
+    summary = (folder / "summary.md").read_text()
+    assert summary == (folder / "dpaudit-report" / "report.md").read_text()
+    assert uses == ["github/codeql-action/upload-sarif", "actions/upload-artifact"]
+    assert (folder / "tools" / "pip.txt").read_text() == "install --quiet -- dpaudit\n"
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$(touch owned)",
+        "`touch owned`",
+        '"; touch owned; "',
+        "'; touch owned; '",
+        "x\ntouch owned",
+        "--help",
+        "& touch owned &",
+    ],
+)
+def test_no_input_of_the_action_is_run(folder, text):
+    """A dpaudit that says what it was given: just the inputs, each in its place, whatever is in them."""
+    given = {"sampler": text, "claim": text, "samples": text, "alpha": text, "out": "o/" + text, "package": text}
+    ended, outputs, _ = follow(folder, dpaudit="""printf '%s\\0' "$@" > "$TOOLS/args"; exit 2""", **given)
+    assert (ended, outputs) == (2, {"code": "2", "in_file": "false"})
+    options = [f"--samples={text}", f"--alpha={text}", f"--out=o/{text}", ALSO, f"--claim={text}", "--", text]
+    assert (folder / "tools" / "args").read_text().split("\0")[:-1] == ["audit", *options]
+    assert (folder / "tools" / "pip.txt").read_text() == f"install --quiet -- {text}\n"
+    assert "owned" not in {path.name for path in folder.rglob("*")}
+    assert "no report" in (folder / "summary.md").read_text()
+
+
+def test_the_runner_of_this_test_would_notice(folder):
+    """The same hostile text, in a script that an expression was put into, does run."""
+    script = expression('echo "${{ inputs.sampler }}"', {"sampler": "$(touch owned)"}, {})
+    subprocess.run(["bash", "-c", script], cwd=folder, check=True)
+    assert (folder / "owned").exists()
+
+
+def test_the_workflow_gates_the_release():
+    workflow = yaml.safe_load((ACTION / "release.yml").read_text())
+    jobs = workflow["jobs"]
+    assert jobs["release"]["needs"] == "noise"
+    assert "if" not in jobs["release"]
+    (step,) = [s for s in jobs["noise"]["steps"] if s.get("uses", "").startswith("./")]
+    assert set(step["with"]) <= set(yaml.safe_load((ACTION / "action.yml").read_text())["inputs"])
+    assert not any("continue-on-error" in s for s in jobs["noise"]["steps"])

@@ -1,0 +1,340 @@
+"""The page in a real browser: what runs, what is loaded, what can be read, reached by keyboard, printed."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpaudit.report import render_report
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, chromium-browser or google-chrome")
+
+
+def _module(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(f"report_{name}", Path(__file__).with_name(f"{name}.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+documents, measured = _module("documents"), _module("measured")
+mechanisms, deployments = _module("test_mechanism"), _module("test_deployment")
+
+CANARY = "window.canary=1"
+HOSTILE = (
+    f"</script><script>{CANARY}</script><img src=x onerror={CANARY}>\"'><svg onload={CANARY}>]]>--></style>"
+    "javascript:window.canary=1\u2028\u202e\x00\t{{7*7}}"
+)
+
+CONTRAST = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const rgb = (c) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = c; canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data]; };
+  const light = (c) => c.slice(0, 3).map((v) => v / 255).map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const under = (e) => { for (let at = e; at; at = at.parentElement) {
+    const c = rgb(getComputedStyle(at).backgroundColor); if (c[3] > 250) return c; } return [255, 255, 255, 255]; };
+  const bad = []; let seen = 0;
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const e = walk.currentNode.parentElement;
+    if (!walk.currentNode.data.trim() || ["SCRIPT", "STYLE"].includes(e.tagName) || !e.getClientRects().length) continue;
+    const style = getComputedStyle(e), size = parseFloat(style.fontSize), svg = e.ownerSVGElement;
+    const colour = rgb(svg && style.fill !== "none" ? style.fill : style.color), [a, b] = [light(colour), light(under(e))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    const large = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
+    seen += 1;
+    if (ratio < (large ? 3 : 4.5)) bad.push([walk.currentNode.data.trim().slice(0, 40), ratio]);
+  }
+  const paper = light(rgb(getComputedStyle(document.body).backgroundColor));
+  for (const name of ["calm", "alarm", "quiet", "edge", ...[1, 2, 3, 4, 5, 6].map((k) => "series-" + k)]) {
+    const probe = document.body.appendChild(document.createElement("i")); probe.style.color = `var(--${name})`;
+    const mark = light(rgb(getComputedStyle(probe).color)); probe.remove();
+    const ratio = (Math.max(mark, paper) + 0.05) / (Math.min(mark, paper) + 0.05);
+    if (ratio < 3) bad.push(["--" + name, ratio]);
+  }
+  return {bad, seen};
+}"""
+
+
+def failed() -> dict[str, Any]:
+    failures = [{"cell": "b-2", "settings": {"d": 4}, "error": "ValueError: no", "traceback": "Traceback\n  line 1"}]
+    return documents.experiment() | {"failures": failures}
+
+
+def with_and_without() -> dict[str, Any]:
+    document = documents.experiment()
+    for row in document["rows"]:
+        for one in row["attacks"]:
+            one["details"]["phases"]["without_key"] = [60 + i % 5 for i in range(32)]
+    return document
+
+
+PAGES = {
+    "demo": with_and_without(),
+    "failed": failed(),
+    "finding": documents.audit("finding"),
+    "no-finding": documents.audit("no-finding"),
+    "inconclusive": documents.audit("inconclusive"),
+    "mechanism": {"kind": "mechanism", "result": mechanisms.ALL["finding"]},
+    "measurements": measured.grid(),
+    "deployment": deployments.document(),
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    for name, document in PAGES.items():
+        (folder / f"{name}.html").write_text(render_report(document), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as started:
+        found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def opened(browser, files):
+    """Open a page; afterwards nothing may have been asked of a network or said on the console."""
+    contexts, noise = [], []
+
+    def visit(name: str, *, html: str | None = None, **options: Any) -> Any:
+        context = browser.new_context(
+            **{"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce", **options}
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: noise.append(message.text))
+        page.on("pageerror", lambda error: noise.append(str(error)))
+        path = files / f"{name}.html"
+        page.on("request", lambda request: noise.append(request.url) if request.url != path.as_uri() else None)
+        if html is not None:
+            path.write_bytes(html.encode("utf-8", errors="backslashreplace"))
+        page.goto(path.as_uri())
+        return page
+
+    yield visit
+    for context in contexts:
+        context.close()
+    assert noise == []
+
+
+def overflow(page) -> int:
+    return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_contrast_in_both_schemes(opened, name):
+    page = opened(name)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        found = page.evaluate(CONTRAST)
+        assert found["bad"] == []
+        assert found["seen"] > 20
+
+
+def test_the_switch_of_colours(opened):
+    page = opened("finding", color_scheme="light")
+    paper = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(paper)
+    page.focus("#scheme-auto")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(paper) == light
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(paper) != light
+    assert page.evaluate(CONTRAST)["bad"] == []
+
+
+def test_a_bad_colour_is_seen(opened, files):
+    html = (files / "finding.html").read_text(encoding="utf-8")
+    planted = html.replace("<h1>", '<p style="color:#999;background:#fff">too pale</p><h1>').replace(
+        "--quiet: light-dark(#7c848c", "--quiet: light-dark(#cccccc"
+    )
+    bad = opened("planted", html=planted, color_scheme="light").evaluate(CONTRAST)["bad"]
+    assert {text for text, _ in bad} == {"too pale", "--quiet"}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_page_scrolls_sideways(opened, name):
+    page = opened(name)
+    for width in (360, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert overflow(page) <= 0
+    assert page.evaluate("document.querySelectorAll('h1, main').length") == 2
+    unnamed = (
+        "[...document.querySelectorAll('.scroll')].filter(e => e.tabIndex || !e.getAttribute('aria-label')).length"
+    )
+    assert page.evaluate(unnamed) == 0
+    assert page.evaluate("[...document.querySelectorAll('th:not([scope])')].length") == 0
+
+
+@pytest.mark.parametrize("name", ["demo", "finding"])
+def test_tab_reaches_everything(opened, name):
+    page = opened(name)
+    wanted = page.evaluate(
+        """() => { const found = [...document.querySelectorAll("a[href], button, input, summary, [tabindex='0']")]
+        .filter(e => e.tabIndex >= 0 && e.checkVisibility() && !(e.type === "radio" && !e.checked));
+        found.forEach((e, i) => e.dataset.n = i); return found.length; }"""
+    )
+    reached = set()
+    for _ in range(wanted + 5):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.dataset.n"))
+    assert reached >= {str(i) for i in range(wanted)}
+
+
+def test_arrow_keys_read_marks_out(opened):
+    page = opened("finding")
+    plot, out = page.locator("#ladder .plot"), page.locator("#ladder output")
+    plot.focus()
+    page.keyboard.press("Home")
+    assert out.inner_text().startswith("moments adjusted p < 1e-300; a finding")
+    page.keyboard.press("ArrowRight")
+    assert out.inner_text().startswith("tails adjusted p 1")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.closest('tr').id") == "test-2"
+    page.keyboard.press("Enter")  # the row leads back to the figure
+    assert page.url.endswith("#ladder")
+
+
+def test_the_ring_is_where_the_mark_is(opened):
+    page = opened("demo")
+    page.locator("#success .plot").focus()
+    page.keyboard.press("Home")
+    ring = page.locator("#success .ring").bounding_box()
+    middle = ring["x"] + ring["width"] / 2, ring["y"] + ring["height"] / 2
+    marks = page.evaluate(
+        "[...document.querySelectorAll('#success svg use')].map(e => e.getBoundingClientRect().toJSON())"
+    )
+    assert min(abs(m["x"] + m["width"] / 2 - middle[0]) + abs(m["y"] + m["height"] / 2 - middle[1]) for m in marks) < 2
+    page.mouse.move(0, 0)
+    page.keyboard.press("Escape")
+    page.mouse.move(*middle)
+    assert page.locator("#success output").inner_text().startswith("gaussian 50.1 % [47.9, 52.4]")
+
+
+def test_series_are_shown_and_hidden(opened):
+    page = opened("demo")
+    hidden = "[...document.querySelectorAll('#phases svg .s0')].map(e => getComputedStyle(e).display === 'none')"
+    assert set(page.evaluate(hidden)) == {False}
+    page.get_by_label("with the key", exact=True).uncheck()
+    assert set(page.evaluate(hidden)) == {True}
+    page.locator("#phases .plot").focus()
+    page.keyboard.press("Home")
+    assert "without the key" in page.locator("#phases output").inner_text()
+
+
+def test_long_tables_are_sorted_and_filtered(opened):
+    page = opened("measurements")
+    table = page.locator("table.long").last
+    column = [h.strip() for h in table.locator("thead th").all_inner_texts()].index("published")
+    head = table.locator("thead button").nth(column)
+    head.click()
+    cells = table.locator(f"tbody tr > :nth-child({column + 1})").all_inner_texts()
+    numbers = [float(c.split()[0]) for c in cells]
+    assert numbers == sorted(numbers)
+    assert numbers[0] < numbers[-1]
+    page.get_by_label("Filter").last.fill("65536 0.125")
+    assert 0 < table.locator("tbody tr:visible").count() < len(numbers)
+
+
+def test_a_command_is_copied(opened):
+    page = opened("demo", permissions=["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy this command").click()
+    assert page.locator(".copy", has_text=re.compile("Copied|Selected")).count() == 1
+    assert page.evaluate("navigator.clipboard.readText()") == "dpaudit run demo"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_without_script_it_says_the_same(opened, name):
+    # The read-outs, copy buttons and filters of the script are all that it adds.
+    words = "main section, main details, .verdict"
+    with_script, without = opened(name), opened(name, java_script_enabled=False)
+    added = with_script.evaluate(
+        """() => { document.querySelectorAll("output, .copy, .series, .filter").forEach(e => e.remove());
+        return document.querySelector("main").textContent.replace(/\\s+/g, " ").trim(); }"""
+    )
+    assert " ".join(without.locator("main").text_content().split()) == added
+    assert without.locator(words).count() > 1
+    assert without.locator("button, output").count() == 0
+
+
+@pytest.mark.parametrize("name", ["demo", "measurements"])
+def test_print_has_every_part(opened, name, tmp_path):
+    page = opened(name)
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert overflow(page) <= 0
+    page.pdf(path=tmp_path / "page.pdf", format="A4")
+    assert (tmp_path / "page.pdf").stat().st_size > 20_000
+    folded = (
+        "[...document.querySelectorAll('details > :not(summary)')].every(e => e.getBoundingClientRect().height > 0)"
+    )
+    assert page.evaluate(folded)
+    still = opened(name, java_script_enabled=False)
+    still.emulate_media(media="print")
+    assert still.locator("details table").last.bounding_box()["height"] > 20
+
+
+def hostile(document: Any) -> Any:
+    saved, documents.HOSTILE = documents.HOSTILE, HOSTILE
+    try:
+        return documents.made_hostile(copy.deepcopy(document))
+    finally:
+        documents.HOSTILE = saved
+
+
+@pytest.mark.parametrize("name", ["demo", "failed", "finding", "no-finding", "mechanism", "deployment"])
+def test_nothing_of_a_sampler_runs(opened, name):
+    html = render_report(hostile(PAGES[name]))
+    page = opened(f"hostile-{name}", html=html, viewport={"width": 360, "height": 800})
+    for plot in page.locator("figure[data-points] .plot").all():
+        plot.focus()
+        page.keyboard.press("Home")
+    assert page.evaluate("window.canary") is None
+    assert page.evaluate("document.scripts.length") == 1
+    assert page.locator("img").count() == 0
+    assert overflow(page) <= 0
+
+
+def test_the_policy_stops_what_is_planted(browser, files):
+    html = (files / "finding.html").read_text(encoding="utf-8")
+    planted = html.replace("<h1>", f"<script>{CANARY}</script><img src=x onerror={CANARY}><h1>")
+    (files / "stopped.html").write_text(planted, encoding="utf-8")
+    page = browser.new_page()
+    page.goto((files / "stopped.html").as_uri())
+    assert page.evaluate("window.canary") is None
+    assert page.locator("output").count() > 0  # while ours did run
+    html = re.sub("<meta http-equiv[^>]*>", "", planted)
+    (files / "free.html").write_text(html, encoding="utf-8")
+    page.goto((files / "free.html").as_uri())
+    assert page.evaluate("window.canary") == 1
+    page.close()
+
+
+def test_a_name_of_a_megabyte(opened):
+    document = documents.audit("finding")
+    document["result"]["sampler"] = document["result"]["tests"][0]["name"] = "x" * 1_000_000
+    page = opened("long", html=render_report(document), viewport={"width": 360, "height": 800})
+    assert overflow(page) <= 0
+    assert len(page.content()) < 200_000
+
+
+def test_failed_cells_are_told(opened):
+    page = opened("failed")
+    assert "Incomplete: 1 cell failed" in page.locator(".verdict").inner_text()
+    assert "incomplete" in page.locator(".badge").inner_text()
+    assert page.get_by_role("heading", name="b-2").count() == 1
