@@ -1,0 +1,112 @@
+"""The Markdown tables of docs/results/peers/README.md, from results.json's document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["tables"]
+
+_TOOLS = {
+    "dpaudit": "dpaudit",
+    "dpaudit, μ": "dpaudit, μ turned into ε",
+    "jax_privacy clopper-pearson/bonferroni": "`epsilon_clopper_pearson`, Bonferroni",
+    "jax_privacy clopper-pearson/split": "`epsilon_clopper_pearson`, Split",
+    "jax_privacy clopper-pearson/multisplit": "`epsilon_clopper_pearson`, MultiSplit",
+    "jax_privacy gdp": "`epsilon_from_gdp`",
+    "jax_privacy one-run/bonferroni": "`epsilon_one_run`, Bonferroni",
+    "jax_privacy one-run/split": "`epsilon_one_run`, Split",
+    "jax_privacy one-run/multisplit": "`epsilon_one_run`, MultiSplit",
+    "jax_privacy one-run-fdp/bonferroni": "`epsilon_one_run_fdp`, Bonferroni",
+    "jax_privacy one-run-fdp/split": "`epsilon_one_run_fdp`, Split",
+}
+
+
+def _best(answers: dict[str, Any], *families: str) -> tuple[float, str, float]:
+    """The largest bound of these methods, whose it is, and the seconds of all of them."""
+    own = {m: a for m, a in answers.items() if m.partition("/")[0] in families}
+    if not own:
+        return 0.0, "", 0.0
+    best = max(own, key=lambda m: own[m]["epsilon"])
+    return own[best]["epsilon"], best.partition("/")[2], own[best]["seconds"]
+
+
+def _true(value: float | None) -> str:
+    return "∞" if value is None else f"{value:.2f}"
+
+
+def tables(document: dict[str, Any]) -> str:
+    """All three, with a line of what was asked above each."""
+    return "\n\n".join([_flawed(document), _one_run(document), _soundness(document)])
+
+
+def _flawed(document: dict[str, Any]) -> str:
+    n, level = document["samples"], 1 - document["alpha"]
+    lines = [
+        f"**Whole mechanisms that claim ε = 1**, {n:,} releases at each of two neighbours, confidence {level:.0%}. "
+        "Bold: the bound contradicts the claim.",
+        "",
+        "| mechanism | δ | true ε | dpaudit: ε ≥ | μ as ε ≥ | s "
+        "| jax_privacy, of the release: ε ≥ | s | told: ε ≥ | `epsilon_from_gdp` |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in document["flawed"]:
+        ours = row["dpaudit"]
+        given, how, seconds = _best(row["jax_privacy"]["release"], "clopper-pearson")
+        told = (
+            ""
+            if "told" not in row["jax_privacy"]
+            else _cell(_best(row["jax_privacy"]["told"], "clopper-pearson")[0], row)
+        )
+        gaussian = "epsilon_by_mu" in ours
+        by_mu = _cell(ours["epsilon_by_mu"], row) if gaussian else ""
+        gdp = _cell(_best(row["jax_privacy"]["release"], "gdp")[0], row) if gaussian else ""
+        lines.append(
+            f"| {row['says']} | {row['delta']:g} | {_true(row['truth'])} | {_cell(ours['epsilon'], row)} | {by_mu} | "
+            f"{ours['seconds']:.2f} | {_cell(given, row)} ({how}) | {seconds:.2f} | {told} | {gdp} |"
+        )
+    return "\n".join(lines)
+
+
+def _cell(bound: float, row: dict[str, Any]) -> str:
+    return f"**{bound:.2f}**" if bound > row["claim"] else f"{bound:.2f}"
+
+
+def _one_run(document: dict[str, Any]) -> str:
+    level = 1 - document["alpha"]
+    lines = [
+        f"**Canaries of one run**, each in by a fair coin, the same scores for both, δ = 1e-5, confidence {level:.0%}.",
+        "",
+        "| canaries | true ε | dpaudit: ε ≥ | μ as ε ≥ | s | `epsilon_one_run`: ε ≥ | s | `epsilon_one_run_fdp`: ε ≥ | s |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in document["one_run"]:
+        ours, theirs = row["dpaudit"], row["jax_privacy"]["score"]
+        one, how, seconds = _best(theirs, "one-run")
+        fdp, fdp_how, fdp_seconds = _best(theirs, "one-run-fdp")
+        gaussian = row["law"] == "gaussian"
+        lines.append(
+            f"| {row['says']} | {_true(row['truth'])} | {ours['epsilon']:.2f} | "
+            f"{format(ours['epsilon_by_mu'], '.2f') if gaussian else ''} | {ours['seconds']:.2f} | "
+            f"{one:.2f} ({how}) | {seconds:.2f} | {f'{fdp:.2f} ({fdp_how})' if gaussian else ''} | "
+            f"{format(fdp_seconds, '.2f') if gaussian else ''} |"
+        )
+    return "\n".join(lines)
+
+
+def _soundness(document: dict[str, Any]) -> str:
+    lines = [
+        f"**Honest ones, many times**: how often the bound exceeds the truth; {document['alpha']:.0%} is allowed. "
+        "Brackets: 95 % interval (Clopper-Pearson). Bold: more than allowed, beyond that interval.",
+        "",
+        "| honest case | true ε | bound | exceeds the truth | share | median bound |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in document["soundness"]:
+        share = f"{row['exceeds'] / row['of']:.1%} [{row['low']:.1%}, {row['high']:.1%}]"
+        if row["low"] > document["alpha"]:
+            share = f"**{share}**"
+        lines.append(
+            f"| {row['says']} | {_true(row['truth'])} | {_TOOLS[row['tool']]} | {row['exceeds']} of {row['of']} | "
+            f"{share} | {row['median_bound']:.2f} |"
+        )
+    return "\n".join(lines)
