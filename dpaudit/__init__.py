@@ -10,19 +10,34 @@ True
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["__version__", "audit_sampler"]
+from dpaudit import types as _types
+
+__all__ = ["__version__", "audit_mechanism", "audit_sampler", "write_report"]
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from dpaudit.api import write_report
     from dpaudit.audit import audit_sampler
+    from dpaudit.audit.epsilon import audit_mechanism
+
+
+def _as_html(result: Any) -> str:
+    from dpaudit.report.notebook import repr_html
+
+    return repr_html(result)
+
+
+_types.html_of = _as_html  # results show themselves in notebooks; the report is imported when one is shown
+
+
+_HOMES = {"audit_mechanism": "audit.epsilon", "audit_sampler": "audit", "write_report": "api"}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "audit_sampler":
-        from dpaudit.audit import audit_sampler
-
-        return audit_sampler
+    if name in _HOMES:  # late: starting, and asking for the version, waits for no numpy
+        return getattr(importlib.import_module(f"dpaudit.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'dpaudit' has no attribute {name!r}")

@@ -1,0 +1,221 @@
+"""A Python callable as something to audit: by name in a process of its own, or, where it has none, in this process.
+
+A module-level function is named as on the command line and runs behind the samplers' limits. A closure, a lambda, a bound
+method or any other object lives in this process only, and is called here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import sysconfig
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
+from dpaudit.samplers.check import finite, request, said
+from dpaudit.samplers.targets import answered, numbers
+from dpaudit.types import BlindSpot
+
+__all__ = ["ONE_PROCESS", "CallableMechanism", "CallableSampler", "Subject", "same_search_path", "subject"]
+
+Array = npt.NDArray[np.float64]
+
+ONE_PROCESS = BlindSpot(
+    test="",
+    flaw="noise shared by two processes, or over a fork",
+    size=None,
+    unit="",
+    says="the callable ran in the test's own process: nothing else was started to compare it with; a module-level function "
+    "gets a process of its own, and a second one",
+)
+"""What an audit in this process cannot see, beside all else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is audited: a ``target`` for a process of its own, or a ``function`` to call here.
+
+    ``root`` is a folder that ``PYTHONPATH`` must hold for the target, if any; ``ours`` says that a callable was named.
+    """
+
+    name: str
+    target: str | None = None
+    function: Callable[..., Any] | None = None
+    root: str | None = None
+    ours: bool = False
+
+    @property
+    def called(self) -> Callable[..., Any]:
+        """The function to call here, of a subject without a target."""
+        assert self.function is not None  # noqa: S101 it has the one or the other
+        return self.function
+
+
+def subject(given: str | Callable[..., Any], *, in_process: bool | None) -> Subject:
+    """Where what a test names is run: ``in_process`` True keeps a callable here, False insists on a process of its own.
+
+    Raises:
+        UsageError: neither a target nor a callable, or ``in_process`` cannot be had.
+    """
+    if isinstance(given, str):
+        if in_process:
+            raise UsageError(f"in_process=True: {given} is a target and runs in a process of its own; pass a callable")
+        return Subject(given, target=given)
+    if not callable(given):
+        raise UsageError(f"sampler={given!r}: neither a target nor a callable; pass e.g. 'numpy:laplace' or f(n, d)")
+    found = None if in_process else _importable(given)
+    if found is not None:
+        return found
+    name = f"{getattr(given, '__qualname__', None) or type(given).__qualname__} (in the test's process)"
+    if in_process is False:
+        raise UsageError(
+            f"in_process=False: {name.split(' ')[0]} is no function that a module holds under its name, so no other process "
+            "can import it; define it at the top level of a module, or leave in_process out"
+        )
+    return Subject(name, function=given)
+
+
+def _importable(function: Callable[..., Any]) -> Subject | None:
+    """``python:MODULE:FUNCTION``; MODULE is a file, relative to the working directory, or dotted within a package."""
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    name, file = getattr(function, "__qualname__", ""), getattr(module, "__file__", None) or ""
+    try:
+        found = attrgetter(name)(module) if name else None
+    except AttributeError:
+        found = None
+    if module is None or found is not function or module.__name__ == "__main__":
+        return None
+    path, root = Path(file), None
+    parts = [] if path.stem == "__init__" else [path.stem]
+    while (path.parent / "__init__.py").is_file():
+        path = path.parent
+        parts.insert(0, path.name)
+    if not file.endswith(".py"):  # compiled, numpy's and the like
+        place = module.__name__
+    elif path == Path(file):
+        place = os.path.relpath(file)
+        place = place if place.startswith(os.pardir) else os.path.join(os.curdir, place)
+    else:
+        place, root = ".".join(parts), str(path.parent)
+    target = f"python:{place}:{name}"
+    return Subject(target, target=target, root=None if root is None or _known_to_all(root) else root, ours=True)
+
+
+@contextmanager
+def same_search_path() -> Iterator[None]:
+    """Processes that are started inside import from where this one does."""
+    before = os.environ.get("PYTHONPATH")
+    here = [p for p in sys.path if os.path.isdir(p) and not _known_to_all(p)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*here, *([before] if before else [])]))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
+def _known_to_all(folder: str) -> bool:
+    """Whether every Python that is started here imports from this folder: the working one, or where libraries are."""
+    path, paths = os.path.realpath(folder), sysconfig.get_paths()
+    libraries = {os.path.realpath(paths[key]) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return path == os.path.realpath(os.getcwd()) or any(f"{path}/".startswith(f"{one}/") for one in libraries)
+
+
+class CallableSampler:
+    """A :class:`~dpaudit.interfaces.ClosedSampler` that calls ``f(n, d)``, or ``f(size=(n, d))``, in this process.
+
+    Not claimed: any protection from it. No limit on memory; a time limit is looked at after each call and interrupts
+    none; a crash is this process's; no other process is there to compare with.
+    """
+
+    dim = None
+    available = None
+
+    def __init__(self, function: Callable[..., Any], *, name: str) -> None:
+        self.name = name
+        taken = _parameters(function)
+        self._call: Callable[[int, int], Any] = (
+            (lambda n, d: function(size=(n, d))) if "size" in taken and "n" not in taken else function
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+    def draw(self, n: int, d: int, *, timeout: float) -> Array:
+        """``n`` vectors, shape (n, d), finite.
+
+        Raises:
+            SamplerCrashError: it raised.
+            SamplerTimeoutError: it answered after more than ``timeout`` seconds.
+            SamplerOutputError: its answer is not (n, d) finite numbers.
+        """
+        request(n, d, timeout)
+        given = _called(lambda: self._call(n, d), self.name, f"call n={n}, d={d}", timeout)
+        return finite(answered(given, n, d, self.name), self.name)
+
+
+class CallableMechanism:
+    """A :class:`~dpaudit.interfaces.Mechanism` that calls ``f(value, n)`` in this process, with the same limits."""
+
+    def __init__(self, function: Callable[..., Any], *, name: str) -> None:
+        self.name = name
+        self._function = function
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+    def release(self, value: Array, n: int, *, timeout: float) -> Array:
+        """``n`` releases of ``value`` (m,), shape (n, k), finite; a query of one number is passed as a float.
+
+        Raises:
+            SamplerError: as in :meth:`CallableSampler.draw`.
+        """
+        told: Any = float(value[0]) if len(value) == 1 else value.copy()
+        call = f"release n={n} of m={len(value)} numbers"
+        given = _called(lambda: self._function(told, n), self.name, call, timeout)
+        array = numbers(given, f"mechanism {self.name} returned", f"({call})")
+        if array.ndim not in (1, 2) or len(array) != n or not array.size:
+            raise SamplerOutputError(
+                f"mechanism {self.name} returned shape {array.shape} ({call}); return an array of shape (n,) or (n, k)"
+            )
+        return finite(np.ascontiguousarray(array, dtype=np.float64).reshape(n, -1), self.name)
+
+
+def _called(call: Callable[[], Any], name: str, what: str, timeout: float) -> Any:
+    began = time.monotonic()
+    try:
+        given = call()
+    except Exception as error:  # noqa: BLE001 foreign code may raise anything
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}, line {last.lineno}"
+        raise SamplerCrashError(f"{name} raised {said(error)} ({where}; {what}); mend it") from None
+    if (took := time.monotonic() - began) > timeout:
+        raise SamplerTimeoutError(f"{name} took {took:.3g} s, more than was left of the time limit ({what})")
+    return given
+
+
+def _parameters(function: Callable[..., Any]) -> list[str]:
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # compiled, without a signature: numpy writes it first in the docstring
+        first = (getattr(function, "__doc__", None) or "").lstrip().split("\n")[0]
+        return ["size"] if "size=None" in first else []

@@ -1,0 +1,66 @@
+"""What a failed assertion says: the verdict in a sentence, what was found, how to see it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dpaudit.report import audit_sentence, mechanism_sentence, p_value, printable
+from dpaudit.report.tables import sorted_tests
+
+__all__ = ["failure", "nothing_found", "sentence"]
+
+_MOST = 8
+
+
+def sentence(document: Mapping[str, Any]) -> str:
+    """The verdict of either kind of audit."""
+    return mechanism_sentence(document) if "mechanism" in document else audit_sentence(document)
+
+
+def failure(document: Mapping[str, Any], *, again: str, page: Path | None) -> str:
+    """A finding, or an inconclusive audit, in lines for a person: JSON-ready ``document``, the command, the report."""
+    found = [t for t in sorted_tests(document) if t.get("finding")]
+    lines = [_above(sentence(document)), f"  audited: {_audited(document)}"]
+    lines += [f"  {_line(t)}" for t in found[:_MOST]]
+    if len(found) > _MOST:
+        lines.append(f"  and {len(found) - _MOST} more findings")
+    lines.append(f"To see it again: {printable(again)}")
+    return "\n".join([*lines, _kept(page)])
+
+
+def nothing_found(document: Mapping[str, Any], *, wanted: str, again: str, page: Path | None) -> str:
+    """A known-bad control that was not caught."""
+    tests = [t for t in sorted_tests(document) if not t.get("advisory")]
+    nearest = f"  nearest: {_line(tests[0])}" if tests else "  no test said anything"
+    return "\n".join(
+        [
+            f"A known-bad control was not caught{f' by {printable(wanted, limit=200)}' if wanted else ''}. "
+            f"{_above(sentence(document))}",
+            f"  audited: {_audited(document)}",
+            nearest,
+            "Raise samples=, or look whether the flaw is still in it.",
+            f"To see it again: {printable(again)}",
+            _kept(page),
+        ]
+    )
+
+
+def _above(text: str) -> str:
+    """The report's sentence points below itself; here nothing is below."""
+    return text.replace("what this cannot exclude is below", "a pass excludes less than it seems, see the report")
+
+
+def _audited(document: Mapping[str, Any]) -> str:
+    return printable(document.get("sampler") or document.get("mechanism"), limit=200)
+
+
+def _line(test: Mapping[str, Any]) -> str:
+    effect = printable(test.get("effect") or "", limit=400)
+    p = f"(adjusted p {p_value(test.get('p_adjusted'))})"
+    return " ".join(filter(None, (f"{printable(test.get('name'), limit=100)}:", effect, p)))
+
+
+def _kept(page: Path | None) -> str:
+    return f"Report: {page}" if page is not None else "Report: none was kept; --dpaudit-out DIR keeps one"

@@ -1,0 +1,270 @@
+"""The pytest plug-in as its users meet it: whole pytest runs over small projects."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+SAMPLERS = """
+import numpy as np
+
+rng = np.random.default_rng()
+
+def honest(n, d):
+    return rng.standard_normal((n, d))
+
+def coarse(n, d):  # the planted flaw: multiples of 1/16
+    return np.round(rng.standard_normal((n, d)) * 16) / 16
+
+def breaks(n, d):
+    raise ValueError("no entropy left")
+
+def count(value, n):  # exactly 1-DP, in whole numbers
+    p = 1 - np.exp(-1.0)
+    return value + rng.geometric(p, n) - rng.geometric(p, n)
+
+class Maker:
+    def noise(self, n, d):
+        return honest(n, d)
+"""
+FEW = ("--dpaudit-samples", "2e4", "--dpaudit-alpha", "1e-8")  # α for 20 honest audits a run, by the union bound 2e-7
+NORMAL = 'claim="gaussian:sigma=1"'
+
+
+@pytest.fixture(scope="module")
+def imported():
+    """All that audits import as they go: pytester forgets what a run imported, and numpy cannot be imported again."""
+    from dpaudit.pytest_plugin import Auditor
+
+    made = []
+    auditor = Auditor(node="tests", samples=2_000, alpha=1e-8, out=None, record=made.append)
+    auditor.assert_no_finding("numpy:normal", claim="gaussian:sigma=1")
+    auditor.assert_private("numpy:laplace", neighbours=(0, 1), epsilon=9, samples=2_000, real_numbers=True)
+    assert [(audit["verdict"], audit["alpha"]) for audit in made] == [("no-finding", 1e-8)] * 2
+
+
+@pytest.fixture
+def project(pytester, imported):
+    """A project of one module, and tests in one file; a run of it in this process."""
+    pytester.makepyfile(mine=SAMPLERS)
+
+    def run(tests, *options):
+        pytester.makepyfile(test_noise="import mine, numpy as np\n" + tests)
+        return pytester.runpytest_inprocess("-p", "no:randomly", *options)
+
+    return run
+
+
+def test_honest_passes_and_the_planted_flaw_fails_with_a_message(project):
+    run = project(
+        f"def test_honest(dpaudit): dpaudit.assert_no_finding(mine.honest, {NORMAL})\n"
+        f"def test_flawed(dpaudit): dpaudit.assert_no_finding(mine.coarse, {NORMAL})\n"
+        f"def test_control(dpaudit): dpaudit.assert_finding(mine.coarse, {NORMAL}, by='granularity')\n"
+        f"def test_no_flaw(dpaudit): dpaudit.assert_finding(mine.honest, {NORMAL}, by='granularity')\n",
+        *FEW,
+    )
+    run.assert_outcomes(passed=2, failed=2)
+    run.stdout.fnmatch_lines(
+        [
+            "E*AssertionError: Finding: * contradict* gaussian:sigma=1 (*",
+            "E*audited: python:./mine.py:coarse",
+            "E*granularity: all values are multiples of *",
+            "E*To see it again: dpaudit audit python:./mine.py:coarse --claim gaussian:sigma=1 * --alpha 1e-08 --seed *",
+            "E*Report: none was kept; --dpaudit-out DIR keeps one",
+            "E*AssertionError: A known-bad control was not caught by granularity. No finding: *",
+            "dpaudit: 4 audits, 2 with a finding, 2 known-bad controls; *at most 2e-08 *union bound*"
+            "cannot exclude a keyed backdoor.",
+        ]
+    )
+    shown = run.stdout.str()
+    assert "dpaudit/audit/" not in shown  # none of our own frames
+    assert "pytest_plugin/a" not in shown
+
+
+def test_the_command_in_the_message_shows_the_finding_again(project, pytester):
+    run = project(f"def test_flawed(dpaudit): dpaudit.assert_no_finding(mine.coarse, {NORMAL})\n", *FEW[:2])
+    (line,) = (line for line in run.stdout.lines if "To see it again: " in line)
+    command = line.split("To see it again: dpaudit ")[1].split(" ")
+    assert command[command.index("--alpha") + 1] == "0.0001"
+    done = subprocess.run([sys.executable, "-m", "dpaudit", *command], capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith("Finding: ")
+
+
+def test_callables_that_no_other_process_can_import(project):
+    run = project(
+        "rng = np.random.default_rng()\n"
+        "def check(dpaudit, f, **options):\n"
+        f"    found = dpaudit.assert_no_finding(f, {NORMAL}, **options)\n"
+        "    assert ('test\\'s process' in found.sampler) == any('own process' in s.says for s in found.cannot_rule_out)\n"
+        "    return found.sampler\n"
+        "def test_lambda(dpaudit): assert 'lambda' in check(dpaudit, lambda n, d: rng.standard_normal((n, d)))\n"
+        "def test_size(dpaudit): check(dpaudit, rng.standard_normal)\n"
+        "def test_method(dpaudit): assert 'noise (in' in check(dpaudit, mine.Maker().noise)\n"
+        "def test_kept_here(dpaudit): assert 'honest (in' in check(dpaudit, mine.honest, in_process=True)\n"
+        "def test_in_its_own(dpaudit): assert check(dpaudit, mine.honest) == 'python:./mine.py:honest'\n"
+        "def test_patched(dpaudit, monkeypatch):\n"
+        "    monkeypatch.setattr(mine, 'honest', lambda n, d: mine.coarse(n, d))\n"
+        f"    dpaudit.assert_finding(mine.honest, {NORMAL})\n"
+        f"def test_refused(dpaudit): dpaudit.assert_no_finding(mine.Maker().noise, {NORMAL}, in_process=False)\n"
+        "def test_flawed(dpaudit): check(dpaudit, lambda n, d: mine.coarse(n, d))\n",
+        *FEW,
+    )
+    run.assert_outcomes(passed=6, failed=2)
+    run.stdout.fnmatch_lines(
+        [
+            "E*UsageError: in_process=False: Maker.noise is no function that a module holds*",
+            "E*To see it again: pytest test_noise.py::test_flawed",
+        ]
+    )
+
+
+def test_inconclusive_is_a_failure_that_says_so(project):
+    run = project(
+        f"def test_breaks(dpaudit): dpaudit.assert_no_finding(mine.breaks, {NORMAL})\n"
+        f"def test_here(dpaudit): dpaudit.assert_no_finding(lambda n, d: mine.breaks(n, d), {NORMAL})\n"
+        f"def test_control(dpaudit): dpaudit.assert_finding(lambda n, d: np.full((n, d), np.nan), {NORMAL})\n"
+        "def test_shape(dpaudit): dpaudit.assert_private(lambda v, n: np.zeros(n + 1), neighbours=(0, 1), epsilon=1)\n"
+        "def slow(n, d):\n"
+        "    import time\n"
+        "    time.sleep(0.2)\n"
+        "    return mine.honest(n, d)\n"
+        f"def test_slow(dpaudit): dpaudit.assert_no_finding(slow, {NORMAL}, in_process=True, time_limit=0.1)\n",
+        *FEW,
+    )
+    run.assert_outcomes(failed=5)
+    run.stdout.fnmatch_lines(
+        [
+            "E*AssertionError: Inconclusive: *raised ValueError: no entropy left*either way.",
+            "E*AssertionError: Inconclusive: *raised ValueError: no entropy left (mine.py, line 12; *",
+            "E*AssertionError: Inconclusive: *not finite*",
+            "E*AssertionError: Inconclusive: *shape (*either way.",
+            "E*AssertionError: Inconclusive: *time limit*",
+            "dpaudit: 5 audits, 0 with a finding, 5 inconclusive*",
+        ]
+    )
+
+
+def test_mechanisms(project):
+    run = project(
+        "def test_private(dpaudit):\n"
+        "    assert 0.8 < dpaudit.assert_private(mine.count, neighbours=(0, 1), epsilon=1).epsilon.low < 1\n"
+        "def test_half(dpaudit): dpaudit.assert_private(mine.count, neighbours='0,1', epsilon=0.5)\n"
+        "def test_vectors(dpaudit):\n"
+        "    both = lambda value, n: np.column_stack([mine.count(x, n) for x in value])\n"
+        "    dpaudit.assert_private(both, neighbours=([0, 0], [1, 1]), epsilon=2, samples=2e4)\n"
+        "def test_words(dpaudit): dpaudit.assert_private(mine.count, neighbours=(0, 'one'), epsilon=1)\n",
+        *FEW,
+    )
+    run.assert_outcomes(passed=2, failed=2)
+    run.stdout.fnmatch_lines(
+        [
+            "E*Finding: python:./mine.py:count is not (0.5, 0)-DP: shown is*",
+            "E*To see it again: dpaudit mechanism python:./mine.py:count --neighbours*--claim-epsilon 0.5*",
+            "E*UsageError: neighbours=(0, 'one')*",
+        ]
+    )
+
+
+def test_a_seed_from_the_test_and_the_same_in_every_run(project):
+    audit = f"dpaudit.assert_no_finding(lambda n, d: mine.honest(n, d), {NORMAL}, tests='moments')"
+    tests = (
+        f"def test_twice(dpaudit): print('seen', [{audit}.provenance.seed for _ in range(2)])\n"
+        f"def test_other(dpaudit): print('seen', [{audit}.provenance.seed])\n"
+    )
+    seen = []
+    for _ in range(2):
+        run = project(tests, *FEW, "-s")
+        run.assert_outcomes(passed=2)
+        seen.append(re.findall("'([0-9a-f]{16})'", run.stdout.str()))
+    assert seen[0] == seen[1]
+    assert len(set(seen[0])) == 3
+
+
+def test_options_and_what_comes_first(project, pytester):
+    pytester.makeini("[pytest]\ndpaudit_samples = 3e4\ndpaudit_alpha = 1e-7\ndpaudit_out = kept\n")
+    tests = (
+        "def check(dpaudit, **options):\n"
+        f"    return dpaudit.assert_no_finding(mine.honest, {NORMAL}, in_process=True, tests='tails', **options)\n"
+        "def test_set(dpaudit): assert check(dpaudit).samples_requested == %d\n"
+        "def test_own(dpaudit): assert check(dpaudit, samples=1e4, alpha=1e-9).samples_requested == 10_000\n"
+        "def test_plain(): pass\n"
+    )
+    run = project(tests % 30_000)
+    run.assert_outcomes(passed=3)
+    run.stdout.fnmatch_lines(["dpaudit: 2 audits*at most 1.01e-07 *"])
+    pages = [json.loads(page.read_text()) for page in pytester.path.glob("kept/*/result.json")]
+    assert sorted(page["result"]["samples_requested"] for page in pages) == [10_000, 30_000]
+    assert all("No finding" in page.read_text() for page in pytester.path.glob("kept/*/report.html"))
+
+    run = project(tests % 20_000, *FEW[:2], "--dpaudit-out", "elsewhere", "--junit-xml", "junit.xml", "-n", "1")
+    run.assert_outcomes(passed=3)  # xdist: the controller hears of its worker's audits
+    run.stdout.fnmatch_lines(["dpaudit: 2 audits*at most 1.01e-07 *"])
+    assert len(list(pytester.path.glob("elsewhere/*/report.html"))) == 2
+    assert "no-finding" in (pytester.path / "junit.xml").read_text()
+
+    project(tests % 0, "-m", "not dpaudit").assert_outcomes(passed=1, deselected=2)
+    project(tests % 0, "-p", "no:dpaudit", "-k", "plain").assert_outcomes(passed=1, deselected=2)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("samples", "many", "--dpaudit-samples=many: not a number"),
+        ("samples", "12.5", "must be a whole number"),
+        ("alpha", "0", "strictly between 0 and 1"),
+    ],
+)
+def test_options_that_do_not_fit_stop_the_run(project, option, value, says):
+    run = project("def test_plain(): pass\n", f"--dpaudit-{option}", value)
+    assert run.ret == pytest.ExitCode.USAGE_ERROR
+    run.stderr.fnmatch_lines([f"ERROR: *{says}*"])
+
+
+def test_slips_show_one_line_and_no_internals(project):
+    run = project(
+        f"def test_name(dpaudit): dpaudit.assert_no_finding('gausian', {NORMAL})\n"
+        f"def test_option(dpaudit): dpaudit.assert_no_finding('gaussian', {NORMAL}, sampels=4)\n"
+        f"def test_thing(dpaudit): dpaudit.assert_no_finding(3, {NORMAL})\n"
+        "def test_claim(dpaudit): dpaudit.assert_no_finding(lambda n, d: None)\n"
+    )
+    run.assert_outcomes(failed=4)
+    run.stdout.fnmatch_lines(
+        [
+            "E*UnknownNameError: sampler=gausian: not known; did you mean 'gaussian'?*",
+            "E*UsageError: sampels: no such option*",
+            "E*UsageError: sampler=3: neither a target nor a callable*",
+            "E*UsageError: claim=None: a callable does not say*",
+        ]
+    )
+    assert "dpaudit/audit" not in run.stdout.str()
+
+
+def test_modules_on_the_tests_own_path_and_in_packages(pytester, imported):
+    """A package below src/, which only pytest's ini knows of, with a neighbour that it imports."""
+    pytester.makeini("[pytest]\npythonpath = src\n")
+    package = pytester.mkpydir("src").parent / "src" / "lib"
+    (package.parent / "__init__.py").unlink()
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "parts.py").write_text(SAMPLERS)
+    (package / "noise.py").write_text("from .parts import honest, coarse\n\ndef bad(n, d): return coarse(n, d)\n")
+    pytester.makepyfile(
+        f"from lib.noise import bad\ndef test_noise(dpaudit): dpaudit.assert_no_finding(bad, {NORMAL})\n"
+    )
+    run = pytester.runpytest_inprocess(*FEW)
+    run.assert_outcomes(failed=1)
+    run.stdout.fnmatch_lines(["E*To see it again: PYTHONPATH=src dpaudit audit python:lib.noise:bad *"])
+    for name in [name for name in sys.modules if name.split(".")[0] == "lib"]:
+        del sys.modules[name]
+
+
+def test_it_costs_nothing_until_it_is_used():
+    heavy = "{'numpy', 'scipy', 'torch', 'typer', 'rich', 'dpaudit.audit', 'dpaudit.pytest_plugin.auditor'}"
+    code = f"import sys, dpaudit.pytest_plugin; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
