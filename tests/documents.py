@@ -1,0 +1,255 @@
+"""What a page tells its reader to type, and a reader who types it: `python tests/documents.py PAGE…` follows pages by hand.
+
+Blocks are taken in the order of the page, in a folder that holds `examples/` and `tests/data/apple/` and nothing else:
+
+- A first line that is a comment with a file name and nothing more (`# own.py`, `// own.c`) has the block written there.
+- `console`: each `$ command` is run by bash. It must exit with 0, or with what `  # exits 1` says. `pip install` installs
+  into the page's own folder, without an index. A command that ends in `&` must print a line, and runs until the page ends.
+- Other lines of such a block, and a `text` block right below it, are what the last command printed: each must be among
+  what it printed, in that order; `…` stands for anything.
+- `python` is run as a script of its own, or by pytest if it has tests; with a file name it is only written. `pycon`: a
+  doctest.
+- `toml`, `json`, `yaml` and `xml` are parsed, and a `toml` that is an experiment is loaded as one.
+- `sh` and `text` are not run, and nor is a directive (`{toctree}`). Any other language is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+UNTOUCHED = {"sh", "text", "c"}
+WAIT = 20.0
+NAMED = re.compile(r"(?:#|//|/\*|<!--) ([\w-][\w./-]*\.\w+)(?: \*/| -->)?")
+
+
+@dataclass(frozen=True)
+class Fence:
+    """One fenced block: the line that it starts in, its language, its text, and the name of the file it is, if any."""
+
+    line: int
+    language: str
+    text: str
+    below: bool = False  # only blank lines since the block before
+
+    @property
+    def file(self) -> str | None:
+        named = NAMED.fullmatch(self.text.partition("\n")[0].strip())
+        return named[1] if named else None
+
+
+@dataclass(frozen=True)
+class Command:
+    """One line to type, the code it exits with, and the lines of its output that the page shows."""
+
+    line: int
+    text: str
+    code: int
+    shown: tuple[str, ...]
+
+
+def fences(page: str) -> list[Fence]:
+    """All fenced blocks of a page in order, indented ones too; fences of four and more may hold fences of three."""
+    found: list[Fence] = []
+    lines = page.splitlines()
+    at, end = 0, -1
+    while at < len(lines):
+        opened = re.match(r"^( *)(`{3,})\s*(\S*)", lines[at])
+        if not opened:
+            at += 1
+            continue
+        indent, ticks, language = opened.groups()
+        close = next((i for i in range(at + 1, len(lines)) if lines[i].strip() == ticks), len(lines))
+        text = "\n".join(line.removeprefix(indent) for line in lines[at + 1 : close])
+        below = bool(found) and not "".join(lines[end + 1 : at]).strip()
+        found.append(Fence(at + 1, language, text, below))
+        at, end = close + 1, close
+    return found
+
+
+def commands(fence: Fence, shown_below: str = "") -> list[Command]:
+    """What a `console` block says to type; ``shown_below`` is the output shown right under it."""
+    typed: list[tuple[int, str, list[str]]] = []
+    for number, line in enumerate(fence.text.splitlines(), start=fence.line + 1):
+        if line.startswith("$ "):
+            typed.append((number, line[2:], []))
+        elif typed and typed[-1][1].endswith("\\"):
+            typed[-1] = (typed[-1][0], typed[-1][1][:-1] + line.strip(), typed[-1][2])
+        elif typed:
+            typed[-1][2].append(line)
+    if typed:
+        typed[-1][2].extend(shown_below.splitlines())
+    out = []
+    for number, line, shown in typed:
+        text, _, comment = line.partition("  # ")
+        code = re.search(r"exits? (\d)", comment)
+        out.append(Command(number, text.strip(), int(code[1]) if code else 0, tuple(shown)))
+    return out
+
+
+def not_printed(shown: Sequence[str], printed: str) -> str | None:
+    """The first line of ``shown`` that is not among the lines of ``printed``, in order; None where all are."""
+    left = iter([" ".join(line.split()) for line in printed.splitlines()])
+    for line in shown:
+        want = " ".join(line.split())
+        if want.strip(" …."):
+            pattern = re.compile(".*".join(re.escape(part.strip()) for part in want.split("…")))
+            if not any(pattern.fullmatch(other) for other in left):
+                return line
+    return None
+
+
+class Reader:
+    """Somebody who follows a page from top to bottom, in a folder of their own. Used as a context manager."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.site, self.bin = folder / ".site", folder / ".bin"
+        self.started: list[subprocess.Popen[str]] = []
+        shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / "tests" / "data" / "apple", folder / "tests" / "data" / "apple")
+        self.bin.mkdir()
+        offline = f"--quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation --target {self.site}"
+        for name, words in {
+            "python": '"$@"',
+            "dpaudit": '-m dpaudit "$@"',
+            "pytest": '-m pytest -p no:cacheprovider "$@"',
+            "pip": f'-m pip install {offline} "${{@:2}}"',
+        }.items():
+            shim = self.bin / name
+            shim.write_text(f"#!/usr/bin/env bash\nexec {sys.executable} {words}\n", encoding="utf-8")
+            shim.chmod(0o755)
+        self.env = os.environ | {
+            "PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}",
+            "PYTHON": sys.executable,
+            "PYTHONPATH": os.pathsep.join([str(self.site), *filter(None, [os.environ.get("PYTHONPATH")])]),
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for process in self.started:
+            process.terminate()
+            process.communicate(timeout=WAIT)
+
+    def follow(self, page: str) -> Iterator[tuple[int, str, float, str | None]]:
+        """Do what the page says: for each step its line, what it was, its seconds, and what went wrong or None."""
+        blocks = fences(page)
+        for fence, below in zip(blocks, [*blocks[1:], None], strict=False):
+            shown = below.text if below is not None and below.below and below.language == "text" else ""
+            if fence.file is not None and fence.language not in {"console", "text"}:
+                target = self.folder / fence.file
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(fence.text + "\n", encoding="utf-8")
+            for line, what, step in self._steps(fence, shown):
+                start = time.perf_counter()
+                wrong = step()
+                yield line, what, time.perf_counter() - start, wrong
+
+    def _steps(self, fence, shown):
+        if fence.language == "console":
+            typed = commands(fence, shown)
+            if not typed:
+                yield fence.line, "console", lambda: "no command: a console block has lines that start with '$ '"
+            for command in typed:
+                yield command.line, command.text, lambda command=command: self._type(command)
+        elif fence.language in {"python", "pycon"}:
+            yield fence.line, fence.file or fence.language, lambda: self._python(fence, shown)
+        elif fence.language not in UNTOUCHED and not fence.language.startswith("{"):
+            yield fence.line, fence.file or fence.language, lambda: parsed(fence) or self._loaded(fence)
+
+    def _type(self, command: Command) -> str | None:
+        if not shutil.which("cc") and (command.text.startswith("cc ") or ".so" in command.text):
+            return None  # no C compiler here
+        if command.text.endswith("&"):
+            return self._start(command)
+        return self._judged(["bash", "-o", "pipefail", "-c", command.text], command.code, command.shown)
+
+    def _start(self, command: Command) -> str | None:
+        words = ["bash", "-c", f"exec {command.text[:-1]}"]
+        process = subprocess.Popen(
+            words, cwd=self.folder, env=self.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        self.started.append(process)
+        said = process.stdout.readline() if process.stdout else ""
+        return None if said and process.poll() is None else f"it ended at once: {said}"
+
+    def _python(self, fence: Fence, shown: str) -> str | None:
+        if fence.file is not None:
+            try:
+                compile(fence.text, fence.file, "exec")
+            except SyntaxError as error:
+                return f"SyntaxError: {error}"
+            return None
+        script = self.folder / f"block_{fence.line}.{'py' if fence.language == 'python' else 'txt'}"
+        script.write_text(fence.text + "\n", encoding="utf-8")
+        run: list[str] = ["-m", "doctest"] if fence.language == "pycon" else []
+        if re.search(r"^def test_", fence.text, re.M):
+            run = ["-m", "pytest", "-p", "no:cacheprovider"]
+        return self._judged([sys.executable, *run, script.name], 0, shown.splitlines())
+
+    def _loaded(self, fence: Fence) -> str | None:
+        """An experiment is read as `dpaudit run` reads it, with the plug-ins that the page has installed."""
+        if fence.language != "toml" or not tomllib.loads(fence.text).keys() & {"source", "grid", "measure"}:
+            return None
+        spec = self.folder / (fence.file or f"block_{fence.line}.toml")
+        spec.write_text(fence.text + "\n", encoding="utf-8")
+        load = "import sys; from dpaudit.experiments.spec import load_spec; load_spec(sys.argv[1])"
+        return self._judged([sys.executable, "-c", load, str(spec)], 0, ())
+
+    def _judged(self, words: Sequence[str], code: int, shown: Sequence[str]) -> str | None:
+        done = subprocess.run(
+            list(words), cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=600, check=False
+        )
+        printed = f"{done.stdout}\n{done.stderr}"
+        if done.returncode != code:
+            return f"exits {done.returncode}, the page says {code}\n{printed}"
+        missing = not_printed(shown, printed)
+        return None if missing is None else f"the page shows a line that was not printed: {missing}\n{printed}"
+
+
+def parsed(fence: Fence) -> str | None:
+    """What is wrong with a block of data, or None."""
+    import yaml
+
+    readers = {"toml": tomllib.loads, "json": json.loads, "yaml": yaml.safe_load, "xml": ElementTree.fromstring}
+    if fence.language not in readers:
+        return (
+            f"language={fence.language!r}: nothing that can be run or parsed here; write text if it is only to be read"
+        )
+    try:
+        readers[fence.language](fence.text)
+    except (ValueError, yaml.YAMLError, ElementTree.ParseError) as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def main(pages: Sequence[str]) -> int:
+    import tempfile
+
+    wrong = 0
+    for name in pages:
+        with tempfile.TemporaryDirectory() as folder, Reader(Path(folder)) as reader:
+            for line, what, seconds, message in reader.follow(Path(name).read_text(encoding="utf-8")):
+                print(f"{name}:{line}: {seconds:6.1f} s  {what}", flush=True)
+                if message is not None:
+                    wrong += 1
+                    print(message)
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,50 @@
+"""The tables of measured results in the documents, built from `docs/results/`.
+
+A table between `<!-- NAME -->` and `<!-- end -->` on a page has the rows that `TABLES[NAME]()` yields, under a head of its
+own. `PYTHONPATH=tests python -m result_tables` writes them all anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from result_tables import audits, defences, papers
+from result_tables.reading import ROOT
+
+__all__ = ["MARKED", "PAGES", "TABLES", "written", "wrong_rows"]
+
+PAGES: tuple[Path, ...] = (ROOT / "README.md", *sorted((ROOT / "docs" / "reproduce").glob("*.md")))
+MARKED = re.compile(r"(<!-- ([\w-]+) -->\n\|.*\n\|[-|: ]+\n)((?:\|.*\n)*)(\n?<!-- end -->)")
+TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
+    "bpia": papers.bpia,
+    "dpsgd": audits.dpsgd,
+    "gpm": papers.gpm,
+    "gpm-fig6-misses": papers.fig6_misses,
+    "gpm-table3": papers.table3,
+    "keyless": audits.keyless,
+    "libraries": audits.libraries,
+    "peers-short": audits.peers_short,
+    "pools": papers.pools,
+    "training": defences.training,
+    "zoo": audits.zoo,
+    "zoo-short": audits.zoo_short,
+}
+
+
+def wrong_rows(page: str) -> list[str]:
+    """Rows of marked tables that the results do not give, and rows that they give and the page lacks, each with its table."""
+    wrong = []
+    for _, name, body, _ in MARKED.findall(page):
+        shown, want = body.splitlines(), list(TABLES[name]())
+        wrong += [f"{name}: shown {row}" for row in shown if row not in want]
+        wrong += [f"{name}: lacks {row}" for row in want if row not in shown]
+        if not wrong and shown != want:
+            wrong.append(f"{name}: another order, or a row twice")
+    return wrong
+
+
+def written(page: str) -> str:
+    """The page with every marked table as the results have it."""
+    return MARKED.sub(lambda found: found[1] + "".join(f"{row}\n" for row in TABLES[found[2]]()) + found[4], page)
