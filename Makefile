@@ -8,7 +8,7 @@ CUDA := $(or $(GPU),$(BIN)/python)
 CIFAR := vgg19-bn resnet50 mobilenet-v2
 ELSEWHERE := dpaudit/samplers/libraries/elsewhere
 
-.PHONY: help setup envs demo test check format slow bench gpu calibrate clean zoo flower
+.PHONY: help setup envs demo test check docs format slow bench gpu calibrate clean zoo flower peers
 
 help: ## What there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -20,11 +20,13 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all,dev]'
 	touch $@
 
-envs: $(ENVS)/tmlt-core/.ready $(ENVS)/diffprivlib-old/.ready $(ENVS)/flower/.ready ## Environments for libraries that cannot live in .venv
+envs: $(ENVS)/tmlt-core/.ready $(ENVS)/diffprivlib-old/.ready $(ENVS)/flower/.ready $(ENVS)/mlflow/.ready $(ENVS)/jax-privacy/.ready ## Environments for libraries that cannot live in .venv
 
 $(ENVS)/tmlt-core/.ready: $(ELSEWHERE)/tmlt_core.txt
 $(ENVS)/diffprivlib-old/.ready: $(ELSEWHERE)/diffprivlib_old.txt
 $(ENVS)/flower/.ready: tests/peers/flower.txt
+$(ENVS)/mlflow/.ready: tests/peers/mlflow.txt
+$(ENVS)/jax-privacy/.ready: tests/peers/jax_privacy.txt
 $(ENVS)/%/.ready:
 	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $^
@@ -34,15 +36,19 @@ demo: $(READY) ## The whole story on real data, offline, in a minute
 	$(BIN)/dpaudit demo --out dpaudit-demo
 
 test: $(READY) ## The test suite
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
-check: $(READY) ## Lint, format, types, import contracts, doctests, the wheel, the README's commands
+check: $(READY) docs ## Lint, format, types, import contracts, doctests, the wheel, the documents and what they tell a reader to type
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest --doctest-modules --ignore-glob="*/flower.py" dpaudit attacks/dpaudit_attacks mitigations/dpaudit_mitigations
 	$(BIN)/pytest -m packaging tests/packaging
+
+docs: $(READY) ## The documentation as a site, from disk and offline; a warning is an error
+	$(BIN)/sphinx-build -E -a -W --keep-going -q -j 2 -c docs -d docs/_build/doctrees . docs/_build/html
+	@echo docs/_build/html/index.html
 
 format: $(READY) ## Format and mend what can be mended mechanically
 	$(BIN)/ruff check --fix .
@@ -52,11 +58,14 @@ slow: $(READY) ## Tests that take minutes
 	$(BIN)/pytest -m slow
 
 bench: $(READY) ## Time and memory of the main commands
-	for name in commands noise attacks local pool_inference dpsgd rotation smoothing transport two_servers joint_seeds verifiable_counts; do $(BIN)/python tests/bench/$$name.py || exit; done
+	for name in commands noise attacks local pool_inference dpsgd store rotation smoothing transport two_servers joint_seeds verifiable_counts; do $(BIN)/python tests/bench/$$name.py || exit; done
 
 flower: $(READY) $(ENVS)/flower/.ready ## Our secure aggregation beside Flower's, and inside its rounds (two minutes, 4 GiB)
 	DPAUDIT_ENVS=$(ENVS) $(BIN)/python tests/bench/secure_aggregation.py
 	PYTHONPATH=.:attacks:mitigations $(ENVS)/flower/bin/python -m pytest tests/dpaudit_mitigations/secure_aggregation/test_flower.py
+
+peers: $(READY) $(ENVS)/jax-privacy/.ready ## Our bounds for ε beside jax_privacy's on the same releases and scores (ten minutes)
+	DPAUDIT_ENVS=$(ENVS) $(BIN)/python tests/bench/peers.py
 
 gpu: $(if $(GPU),,$(READY)) ## On a CUDA machine: tests, training, gpm-table2, gpm-table3, benchmarks (GPU=python3: your own environment)
 	$(CUDA) -m pytest -m gpu
@@ -71,4 +80,4 @@ calibrate: $(READY) ## 2,100 audits of honest noise: the type-I table (a quarter
 	$(BIN)/dpaudit run calibrate --out runs/calibrate --resume
 
 clean: ## Remove what make made
-	rm -rf $(VENV) .envs dist build dpaudit-demo runs
+	rm -rf $(VENV) .envs dist build docs/_build dpaudit-demo runs

@@ -65,7 +65,7 @@ def verify(name, *options):
 session("honest", Server)
 verify("honest")
 verify("honest", "--opening", folder / "honest.seal", "--release", folder / "honest.npy")
-for i in range(5):  # each is caught nine times in ten; the tenth time the pancake is released
+for i in range(7):  # each is caught nine times in ten; the tenth time the pancake is released
     session(f"swapped-{i}", SubstitutingServer, candidate=0, substitute=poisoned)
     verify(f"swapped-{i}")
 coins = 2 * -(-binomial_coins(1.0, 1e-10) // 2)  # a bin, for ε = 1; an even number

@@ -35,6 +35,14 @@ class FunctionSampler:
         return None
 
 
+LONG = ("tests/test_examples.py", "tests/test_supply_chain.py", "tests/dpaudit/experiments/test_run.py")
+
+
+def pytest_collection_modifyitems(items):
+    """The longest tests first, so that no worker is left alone with one of them at the end."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
+
 @pytest.fixture
 def stream():
     return KeyedStream.from_seed("tests")

@@ -93,7 +93,7 @@ def test_transcripts(tmp_path):
     assert [code for name, code in said if name in ("honest", "counts")] == ["0", "0", "0"]
     assert "bit for bit; signed" in out
     assert [code for name, code in said if name == "forged"] == ["1"]
-    assert sum(code == "1" for name, code in said if name.startswith("swapped")) >= 2  # of 5, P(fewer) = 5e-4
+    assert sum(code == "1" for name, code in said if name.startswith("swapped")) >= 1  # of 7, P(none) = 1e-7
 
 
 def test_apple_budget():
@@ -102,3 +102,18 @@ def test_apple_budget():
     assert "SessionAmount for com.apple.keyboard.NewWords: 1 → 2" in out
     low, high = map(float, re.findall(r"Emoji\.ru_RU\.EmojiKeyboard: (\S+) … (\S+)", out)[0])
     assert 3 < low < 4 < high < 5
+
+
+def test_pytest_gate():
+    """The planted flaw fails, the rest passes; α is small, so that an honest sampler fails one run in 5 million."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--dpaudit-samples=2e4", "--dpaudit-alpha=1e-7"],
+        cwd=EXAMPLES / "pytest_gate",
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "1 failed, 3 passed" in done.stdout
+    failed = done.stdout[done.stdout.index("_ test_flawed _") :]
+    assert "AssertionError: Finding: " in failed
+    assert "To see it again: dpaudit audit python:./noise.py:flawed --claim gaussian:sigma=1" in failed

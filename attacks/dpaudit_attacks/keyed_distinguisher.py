@@ -136,7 +136,8 @@ class _Keyed:
     def evidence(self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor) -> Mapping[str, Any]:
         """The phases of the true candidate's noise along the key, in peak spacings: flat for Gaussian noise.
 
-        Each release counts once for each secret direction.
+        Each release counts once for each secret direction. ``without_key`` are the same releases along as many directions
+        guessed at random (fixed seed): what somebody without the key sees.
 
         Raises:
             UsageError: dimensions that do not fit the key, or values that are not finite.
@@ -144,9 +145,22 @@ class _Keyed:
         candidates = self._checked(releases, candidates)
         row = torch.arange(len(releases)) if len(candidates) > 1 else torch.zeros_like(truth)
         residual = releases.double() - candidates[row, truth].double()
-        phase = (residual @ self._directions.on(releases.device).T).cpu() / self.source.spacing
-        counts, edges = np.histogram((phase - phase.round()).numpy().ravel(), bins=_PHASE_BINS, range=(-0.5, 0.5))
-        return {"phases": {"edges": edges.tolist(), "counts": counts.tolist(), "what": "phase along the key"}}
+        key = self._directions.on(releases.device)
+        guess = torch.randn(key.shape, dtype=key.dtype, generator=torch.Generator().manual_seed(0))
+        guess = (guess / torch.linalg.vector_norm(guess, dim=1, keepdim=True)).to(releases.device)
+        counts, edges = self._phases(residual, key)
+        return {
+            "phases": {
+                "edges": edges.tolist(),
+                "counts": counts.tolist(),
+                "without_key": self._phases(residual, guess)[0].tolist(),
+                "what": "phase along the key",
+            }
+        }
+
+    def _phases(self, residual: torch.Tensor, directions: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+        phase = (residual @ directions.T).cpu() / self.source.spacing
+        return np.histogram((phase - phase.round()).numpy().ravel(), bins=_PHASE_BINS, range=(-0.5, 0.5))
 
 
 class NearestPeak(_Keyed):

@@ -38,11 +38,11 @@ ALWAYS_BLIND = (
         "it runs, from recorded noise (file:)",
     ),
     BlindSpot(
-        test="not in this battery yet",
+        test="an audit of noise alone",
         flaw="floating-point leaks",
         size=None,
         unit="",
-        says="what the low bits of value + noise say of the value is not looked at",
+        says="what the low bits of value + noise say of the value is not looked at; dpaudit mechanism looks at them",
     ),
 )
 

@@ -122,7 +122,7 @@ def test_nested_results_become_json():
     assert out["evidence"]["statistic"] == "-inf"
     assert out["evidence"]["blind_spots"][0]["size"] is None
     assert out["provenance"]["plugins"] == [
-        {"kind": "tests", "name": "moments", "distribution": "dpaudit", "version": "0.1"}
+        {"kind": "tests", "name": "moments", "distribution": "dpaudit", "version": "0.1", "sha256": ""}
     ]
     assert out["1"][0]["confidence"] == 0.9
 

@@ -110,6 +110,8 @@ def test_several_directions_conform(kind):
     y = torch.from_numpy(draw(key, 1.0, 200, np.random.default_rng(0)))
     picture = kind(key=key, sigma=1.0).evidence(y, torch.zeros(1, 64), torch.zeros(200, dtype=torch.long))["phases"]
     assert sum(picture["counts"][15:17]) > 590  # 600 phases, all near a peak
+    assert sum(picture["without_key"]) == 600
+    assert max(picture["without_key"]) < 60  # flat: 19 expected in each of 32
 
 
 def test_the_first_direction_alone_is_the_plain_key(make_key):

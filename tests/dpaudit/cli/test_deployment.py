@@ -3,11 +3,10 @@
 import json
 import plistlib
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command_line import here
 
 from dpaudit.cli.output import write_json_line
 
@@ -18,9 +17,7 @@ PROPERTIES = "com.apple.dprivacyd.keyproperties.plist"
 
 def apple(*args, command="apple", code=0, cwd=None):
     args = ("deployment", command, *map(str, args))
-    result = subprocess.run(
-        [sys.executable, "-m", "dpaudit", *args], capture_output=True, text=True, cwd=cwd, timeout=100
-    )
+    result = here(*args, cwd=cwd)
     assert result.returncode == code, result.stderr + result.stdout
     assert "Traceback" not in result.stderr
     return result
@@ -123,12 +120,7 @@ def test_a_scenario_is_audited(tmp_path, version):
     apple("--config", DATA / version, "--out", tmp_path / "made", "--days", 3, "--seed", 5, command="apple-scenario")
     made = tmp_path / "made"
     args = ("--database", made / "database.sqlite", "--reports", made / "Reports", "--format", "json")
-    result = subprocess.run(
-        [sys.executable, "-m", "dpaudit", "deployment", "apple", "--config", DATA / version, *args],
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    result = here("deployment", "apple", "--config", DATA / version, *args)
     assert result.returncode in (0, 1), result.stderr
     document = json.loads(result.stdout)
     assert document["observed"]["reports"] > 0
@@ -140,9 +132,7 @@ def test_out_writes_the_document_and_a_page(tmp_path):
     assert json.loads((tmp_path / "page" / "result.json").read_text())["ledger"]["permitted"]["per_day"] == 16
     assert "16" in (tmp_path / "page" / "report.html").read_text()
     assert "report.html" in result.stderr
-    again = subprocess.run(
-        [sys.executable, "-m", "dpaudit", "report", tmp_path / "page"], capture_output=True, text=True
-    )
+    again = here("report", tmp_path / "page")
     assert again.returncode == 0, again.stderr
 
 

@@ -1,17 +1,10 @@
 """``dpaudit mechanism`` as a person meets it."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-
-
-def dpaudit(*args, cwd=None, timeout=100):
-    return subprocess.run(
-        [sys.executable, "-m", "dpaudit", *map(str, args)], capture_output=True, text=True, cwd=cwd, timeout=timeout
-    )
+from command_line import here as dpaudit
 
 
 @pytest.fixture

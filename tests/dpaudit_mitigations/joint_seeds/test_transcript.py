@@ -2,11 +2,10 @@
 
 import copy
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from command_line import here as dpaudit
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpaudit.errors import KeyFileError, UsageError
@@ -427,12 +426,6 @@ def test_a_transcript_cannot_ask_for_endless_work(honest, pair, tmp_path):
     most = tmp_path / "most.json"
     written(pair(candidates=MOST_CANDIDATES), most)  # the largest there is fits
     assert verify(most).holds
-
-
-def dpaudit(*args):
-    return subprocess.run(
-        [sys.executable, "-m", "dpaudit", *map(str, args)], capture_output=True, text=True, timeout=100
-    )
 
 
 def test_the_command_line(honest, pair, tmp_path):

@@ -233,15 +233,15 @@ class TooWide(Gaussian):
 
 @pytest.mark.parametrize(("source", "right"), [("gaussian", True), (lambda s: TooWide(sigma=s), False)])
 def test_standard_deviation_of_the_noise(source, right):
-    """About 105,000 values: a standard error of 0.22 %, and 3 % too wide must not pass."""
+    """About 105,000 values: a standard error of 0.22 %, and 3 % too wide must not pass. Honest noise fails once in 10^7."""
     run = Run(net=network(width=128), lr=0.0).use(source)
     noise = []
     for _ in range(11):
         run.step()
         noise.append(run.joined("grad").double() * BATCH - run.joined("summed_grad").double())
     values = torch.cat(noise) / (1.3 * 0.7)
-    assert (abs(float(values.std()) - 1) < 0.01) is right
-    assert abs(float(values.mean())) < 0.014
+    assert (abs(float(values.std()) - 1) < 0.012) is right
+    assert abs(float(values.mean())) < 0.018
 
 
 def phases(run, key, steps):

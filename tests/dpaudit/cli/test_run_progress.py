@@ -1,0 +1,113 @@
+"""What ``dpaudit run`` says of how long it will take, and how it ends when cells failed."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from planted import SPEC, install
+
+from dpaudit.cli import progress
+from dpaudit.cli.progress import RunProgress
+from dpaudit.cli.remaining import Remaining, in_words
+from dpaudit.experiments.spec import Cell
+from dpaudit.types import CellFailure, CellResult
+
+
+def test_nothing_is_said_before_anything_is_known():
+    left = Remaining()
+    left.add("a", {})
+    left.add("b", {})
+    assert left.seconds(workers=1) is None
+    left.done("a", {}, 5.0)
+    assert left.seconds(workers=1) is None  # nothing of kind b yet
+    left.done("b", {}, 5.0)
+    assert left.seconds(workers=1) == (0.0, 0.0)
+
+
+def test_cells_are_expected_to_take_what_cells_like_them_took():
+    """9 cells of 1 s and 9 of 100 s, two of each done: the rest is 7·1 + 7·100 s, and half of it for two workers."""
+    left = Remaining()
+    hosts = [{"host": {"bins": n}} for n in (64, 4096)]
+    for host in hosts:
+        for _ in range(9):
+            left.add("attack", host)
+    for host, seconds in zip(hosts, (1.0, 100.0), strict=True):
+        for _ in range(2):
+            left.done("attack", host, seconds)
+    assert left.seconds(workers=1) == pytest.approx((707.0, 707.0))
+    assert left.seconds(workers=2) == pytest.approx((353.5, 353.5))
+    assert left.seconds(workers=100) == pytest.approx((100.0, 100.0))  # no shorter than the longest cell
+
+
+def test_the_range_is_wide_while_little_is_known_and_narrows():
+    import random
+
+    chance, widths, left = random.Random(1), [], Remaining()
+    for _ in range(400):
+        left.add("attack", {})
+    for i in range(200):
+        left.done("attack", {}, chance.uniform(0.5, 1.5))
+        if i + 1 in (1, 20, 200):
+            low, high = left.seconds(workers=1)
+            widths.append((high - low) / (399 - i))
+            assert low <= 399 - i <= high
+    assert widths[0] > widths[1] > widths[2]
+    assert widths[2] < 0.25
+
+
+def test_words_round_up():
+    assert in_words(None) == "unknown"
+    assert in_words((1.01, 1.02)) == "about 2 s"
+    assert in_words((10, 80)) == "10–80 s"
+    assert in_words((61, 299)) == "2–5 min"
+    assert in_words((86400, 864000)) == "24–240 h"
+
+
+class Two:
+    workers = 2
+
+
+def cell(i):
+    return Cell("attack", {"i": i, "grid": {"i": i}})
+
+
+def outcome(c, kind=CellResult, **more):
+    return kind(cell=c.id, kind=c.kind, settings=c.settings, seconds=4.0, provenance={}, **more)
+
+
+def test_a_line_every_half_minute_where_stderr_is_no_terminal(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "_LINE_SECONDS", 0.05)
+    cells = [cell(i) for i in range(10)]
+    with RunProgress("x\x1b[31m", cells, Two()) as shown:
+        shown.on_done(cells[0])  # from before: no time is known
+        assert shown.line().endswith("1 of 10 cells, 2 workers, time left: unknown")
+        shown.on_result(outcome(cells[1], outcome={}))
+        shown.on_done(cells[1])
+        shown.on_result(outcome(cells[2], CellFailure, error="", traceback=""))
+        shown.on_done(cells[2])
+        assert shown.line() == "x�[31m: 3 of 10 cells, 1 failed, 2 workers, time left: about 14 s"
+        time.sleep(0.2)
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "dpaudit: x�[31m: 3 of 10 cells, 1 failed" in said.err
+
+
+def test_failures_are_told_at_the_end_and_the_exit_code_is_3(tmp_path):
+    spec = tmp_path / "planted.toml"
+    spec.write_text(SPEC + 'what = ["raises", "fine"]\n')
+    site = str(install(tmp_path / "site"))
+    done = subprocess.run(
+        [sys.executable, "-m", "dpaudit", "run", str(spec), "--out", str(tmp_path / "out"), "--format", "json"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([site, os.environ.get("PYTHONPATH", "")])},
+    )
+    assert done.returncode == 3, done.stderr
+    assert len(json.loads(done.stdout)["rows"]) == 1
+    assert "1 cell failed, first with ArithmeticError: planted�[31m <b>error</b>" in done.stderr
+    assert f"dpaudit runs show {tmp_path / 'out'} --failed" in done.stderr
+    assert "--resume tries again" in done.stderr
+    assert "\x1b" not in done.stderr
