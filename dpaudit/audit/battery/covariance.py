@@ -57,6 +57,13 @@ def off_diagonal_p(square: float, *, rows: int, columns: int) -> float:
     return float(min(1.0, 2 * min(scipy.special.gammainc(shape, x), scipy.special.gammaincc(shape, x))) ** _MARGIN)
 
 
+def _largest_cosine_p(square: float, *, rows: int, columns: int) -> float:
+    """p-value of the largest r_ij²: exact and Bonferroni over pairs; 1 where rows < 32, whose largest rounds to 1."""
+    if rows < _FEWEST:
+        return 1.0
+    return min(1.0, math.comb(columns, 2) * float(scipy.special.betaincc(0.5, (rows - 1) / 2, min(1.0, square))))
+
+
 @dataclass(slots=True)
 class _Second:
     """Second moments of the rows of one d: XᵀX of shape (d, d), or the first rows themselves where d is large."""
@@ -78,7 +85,8 @@ class Covariance:
 
     Null of the eigenvalues (mean 0 and variance 1 are known): exact for every shape, see
     :mod:`dpaudit.audit.battery._wishart`; in the limit Tracy and Widom's law (Johnstone 2001). Null of the correlations'
-    sum: :func:`off_diagonal_p`; of the largest: each squared correlation is exactly Beta(½, (n−1)/2). Bonferroni over all.
+    sum: :func:`off_diagonal_p`; of the largest: each squared correlation is exactly Beta(½, (n−1)/2), looked at from
+    32 rows on. Bonferroni over all.
     For d ≤ 256 from XᵀX of the first rows (6·2^20 values for d ≤ 32, fewer in proportion beyond, 3·2^20 at d = 64), for
     larger d from the scalar products of the first 256 rows (2^22 values over all such d). Rounded to float32 before they
     are multiplied where d > 64: an error of 1e-6 against noise of 1e-2.
@@ -137,9 +145,7 @@ class Covariance:
             size = np.maximum(np.diag(gram), np.finfo(np.float64).tiny)
             cosine = np.triu(gram, 1) ** 2 / np.outer(size, size)
             parts[f"d={d}, correlations"] = off_diagonal_p(rows * float(cosine.sum()), rows=rows, columns=columns)
-            pairs = columns * (columns - 1) / 2
-            closest = min(1.0, float(cosine.max()))
-            parts[f"d={d}, one pair"] = min(1.0, pairs * float(scipy.special.betaincc(0.5, (rows - 1) / 2, closest)))
+            parts[f"d={d}, one pair"] = _largest_cosine_p(float(cosine.max()), rows=rows, columns=columns)
             if columns == d <= _SHOWN_COLUMNS:
                 for side, p in ((-1, parts[f"d={d}, largest"]), (d - kept, parts[f"d={d}, smallest"])):
                     if p < _SHOWN:
