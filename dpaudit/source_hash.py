@@ -5,16 +5,21 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
+import os
 import zipfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 __all__ = ["source_hash"]
 
+_Source = tuple[str, Callable[[], bytes]]
+
 
 def source_hash(module: str) -> str:
-    """SHA-256, in hexadecimal, of the Python sources of the package that ``module`` is in; empty if there are none.
+    """SHA-256, in hexadecimal, of the Python sources of the package that ``module`` is in; empty if there are none, or
+    one cannot be read.
 
     Over the package's ``.py`` files (a module without a package: its file; in a namespace package: the first package
     below it), each with its path and length, in the order of their paths: any byte, name or file more gives another
@@ -41,10 +46,11 @@ def _hash_of(name: str) -> str:
         return ""
     digest, found = hashlib.sha256(), False
     try:
-        for path, content in sorted(_sources(spec)):
-            digest.update(f"{path}\0{len(content)}\0".encode() + content)
+        for path, read in sorted(_sources(spec), key=lambda source: source[0]):
+            content = read()
+            digest.update(f"{path}\0{len(content)}\0".encode("utf-8", "surrogateescape") + content)
             found = True
-    except OSError:
+    except (OSError, RuntimeError, zipfile.BadZipFile, zlib.error):
         return ""
     return digest.hexdigest() if found else ""
 
@@ -60,28 +66,30 @@ def _is_namespace(spec: ModuleSpec) -> bool:
     return spec.origin is None and spec.submodule_search_locations is not None
 
 
-def _sources(spec: ModuleSpec) -> Iterator[tuple[str, bytes]]:
+def _sources(spec: ModuleSpec) -> Iterator[_Source]:
     if spec.submodule_search_locations is None:
         if spec.origin is not None and spec.origin.endswith(".py"):
-            yield Path(spec.origin).name, _read(Path(spec.origin))
+            path = Path(spec.origin)
+            yield from [(path.name, path.read_bytes)] if path.is_file() else _zipped(path.parent, only=path.name)
         return
     for place in spec.submodule_search_locations:
-        folder = Path(place)
-        if folder.is_dir():
-            for file in folder.rglob("*.py"):
-                if file.is_file():
-                    yield file.relative_to(folder).as_posix(), file.read_bytes()
-        else:
-            yield from _zipped(folder)
+        yield from _below(Path(place)) if Path(place).is_dir() else _zipped(Path(place))
 
 
-def _read(path: Path) -> bytes:
-    if path.is_file():
-        return path.read_bytes()
-    return next((content for name, content in _zipped(path.parent) if name == path.name), b"")
+def _below(folder: Path) -> Iterator[_Source]:
+    """Through links, too: what is behind them can be imported. A folder that links lead to again is looked at once."""
+    seen = {os.path.realpath(folder)}
+    for place, folders, files in os.walk(folder, followlinks=True):
+        for name in files:
+            path = Path(place, name)
+            if name.endswith(".py") and path.is_file():
+                yield path.relative_to(folder).as_posix(), path.read_bytes
+        fresh = [(name, os.path.realpath(Path(place, name))) for name in sorted(folders)]
+        folders[:] = [name for name, real in fresh if real not in seen]
+        seen |= {real for _, real in fresh}
 
 
-def _zipped(folder: Path) -> Iterator[tuple[str, bytes]]:
+def _zipped(folder: Path, *, only: str = "") -> Iterator[_Source]:
     archive = next((p for p in (folder, *folder.parents) if p.is_file()), None)
     if archive is None or not zipfile.is_zipfile(archive):
         return
@@ -89,5 +97,6 @@ def _zipped(folder: Path) -> Iterator[tuple[str, bytes]]:
     prefix = "" if inside == "." else f"{inside}/"
     with zipfile.ZipFile(archive) as opened:
         for name in opened.namelist():
-            if name.startswith(prefix) and name.endswith(".py"):
-                yield name.removeprefix(prefix), opened.read(name)
+            below = name.removeprefix(prefix)
+            if name.startswith(prefix) and name.endswith(".py") and only in ("", below):
+                yield below, functools.partial(bytes, opened.read(name))

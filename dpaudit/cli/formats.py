@@ -37,17 +37,17 @@ def formats_of(also: str | None, *, out: Path | None) -> tuple[str, ...]:
 
 
 def write_formats(document: Mapping[str, Any], formats: Sequence[str], folder: Path) -> None:
-    """Write ``report.junit.xml``, ``report.sarif``, ``report.md`` into ``folder``, as asked.
+    """Write ``report.junit.xml``, ``report.sarif``, ``report.md`` into ``folder``: those asked for, and those already there.
+
+    What an earlier ``--also`` left would otherwise stay beside a new result, and a CI system would read its old verdict.
 
     Raises:
         UsageError: a file cannot be written.
     """
-    if not formats:
-        return
-    from dpaudit.report.formats import write_format
+    from dpaudit.report.formats import write_format, written
 
     try:
-        for name in formats:
+        for name in dict.fromkeys([*formats, *written(folder)]):
             write_format(document, name, folder)
     except OSError as error:
         raise UsageError(f"out={folder}: cannot be written ({error.strerror}); choose another --out") from error

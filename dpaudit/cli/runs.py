@@ -57,8 +57,8 @@ def diff(
 ) -> None:
     """Which numbers differ between two runs, and what else does: seeds, versions, plug-ins' sources, hardware.
 
-    Cells are matched by id in two runs of one experiment, else by settings apart from seed and trials. Exit 0: all cells
-    are identical, or their intervals overlap (it says which). 1: some differ. 2: nothing to compare.
+    Cells are matched by id in two runs of one experiment, else by settings apart from seed, trials and device. Exit
+    0: all cells are identical, or their intervals overlap (it says which). 1: some differ. 2: nothing to compare.
 
     Example: dpaudit runs diff runs/gpm-fig5 runs/gpm-fig5-seed2
     """

@@ -81,18 +81,25 @@ def show_run(folder: Path, *, cell: str | None, failed: bool, output: str) -> No
             found = [a for a in found if a.status == "failed"] if failed else found
             if output == "json":
                 write_json_line(to_dict(found))
-            for attempt in found if output == "text" else ():
+            for attempt in found[:_CELLS] if output == "text" else ():
                 _print_attempt(attempt)
+            _more(len(found), "attempts", output)
         elif failed:
             failures = store.failures()
             if output == "json":
                 write_json_line(to_dict(failures))
             elif not failures:
                 emit(Text("No cell has failed without a success since."))
-            for f in failures if output == "text" else ():
+            for f in failures[:_CELLS] if output == "text" else ():
                 _print_failure(f.cell, f.kind, f.settings, f.error, f.traceback)
+            _more(len(failures), "failed cells", output)
         else:
             _show_whole(folder, store, output)
+
+
+def _more(found: int, what: str, output: str) -> None:
+    if output == "text" and found > _CELLS:
+        note(f"{found - _CELLS:,} more {what}: --format json has all")
 
 
 def _show_whole(folder: Path, store: Any, output: str) -> None:
@@ -204,12 +211,12 @@ def show_difference(a: Path, b: Path, output: str) -> bool:
         lines = [(name, *(_fact(name, v) for v in pair)) for name, pair in found.circumstances.items()]
         emit(_table(("circumstance", "A", "B"), lines))
     else:
-        emit(Text("Same seed, versions, sources and hardware."))
+        emit(Text("Same seed, trials, versions, sources and hardware."))
     return found.agree
 
 
 def _verdict(found: RunDifference) -> str:
-    how = "the same experiment" if found.same_spec else "matched by settings apart from seed and trials"
+    how = "the same experiment" if found.same_spec else "matched by settings apart from seed, trials and device"
     different, overlapping = found.count("different"), found.count("overlapping")
     if different:
         says = f"{different:,} of {len(found.cells):,} cells differ"
@@ -250,15 +257,18 @@ def export(folder: Path, *, to: Path, trials: bool) -> None:
     from dpaudit.experiments.flat import flat_rows, typed
     from dpaudit.experiments.opened import document_of
     from dpaudit.experiments.store import Store
-    from dpaudit.experiments.store.queries import trial_columns
+    from dpaudit.experiments.store.queries import progress, trial_columns
 
     check_target(to)
     with Store.read(folder) as store:
+        failed = progress(store).failed
         columns = trial_columns(store) if trials else typed(flat_rows(document_of(store, cells=False)))
     if trials and not columns["cell"]:
         raise UsageError(f"dir={folder}: no trials are stored; give the spec keep_trials = true and run it anew")
     rows = write_columns(columns, to)
-    emit(Text(f"{to}: {rows:,} {'trials' if trials else 'rows'}"))
+    emit(Text(printable(f"{to}: {rows:,} {'trials' if trials else 'rows'}")))
+    if failed:
+        note(f"{failed:,} cells failed and are not in it; dpaudit runs show {folder} --failed")
 
 
 def _label(kind: str, settings: Mapping[str, Any]) -> str:

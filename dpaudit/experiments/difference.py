@@ -19,13 +19,13 @@ from dpaudit.errors import StoreError
 from dpaudit.experiments.spec import Cell
 from dpaudit.experiments.store import Store
 from dpaudit.experiments.store.queries import provenances
-from dpaudit.types import CellResult
+from dpaudit.types import CellFailure, CellResult
 
 __all__ = ["CellDifference", "Change", "RunDifference", "compare", "describe"]
 
 Status = Literal["identical", "overlapping", "different"]
 _UNCOMPARED = ("seconds", "started", "provenance", "details")
-_APART = ("seed", "trials", "keep_trials")
+_APART = ("seed", "trials", "keep_trials", "device")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class RunDifference:
 def compare(a: Store, b: Store) -> RunDifference:
     """Compare the finished cells of two runs: by id if they are of the same experiment, else by settings.
 
-    Settings match apart from seed and trials.
+    Settings match apart from seed, trials and device.
 
     Raises:
         StoreError: they have no cell in common.
@@ -86,17 +86,25 @@ def compare(a: Store, b: Store) -> RunDifference:
     ours, theirs = (_by_key(store.results(), ids=same_spec) for store in (a, b))
     common = [key for key in ours if key in theirs]
     if not common:
+        remedy = "compare runs whose settings agree apart from seed, trials and device"
+        for store, cells in ((a, ours), (b, theirs)):
+            if not cells:
+                remedy = f"{store.folder} has none; dpaudit runs show {store.folder} says why"
         raise StoreError(
-            f"a={a.folder}, b={b.folder}: no finished cell in common ({len(ours)} and {len(theirs)} cells); compare runs "
-            "whose settings agree apart from seed and trials"
+            f"a={a.folder}, b={b.folder}: no finished cell in common ({len(ours)} and {len(theirs)} cells); {remedy}"
         )
+    failed_a, failed_b = ({_key(f, ids=same_spec) for f in store.failures()} for store in (a, b))
     return RunDifference(
         a=str(a.folder),
         b=str(b.folder),
         same_spec=same_spec,
         cells=tuple(_difference(ours[key], theirs[key]) for key in common),
-        only_a=tuple(_label(r) for key, r in ours.items() if key not in theirs),
-        only_b=tuple(_label(r) for key, r in theirs.items() if key not in ours),
+        only_a=tuple(
+            _label(r) + ("; failed in B" if key in failed_b else "") for key, r in ours.items() if key not in theirs
+        ),
+        only_b=tuple(
+            _label(r) + ("; failed in A" if key in failed_a else "") for key, r in theirs.items() if key not in ours
+        ),
         circumstances=_circumstances(a, b),
     )
 
@@ -108,12 +116,14 @@ def _bare(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _by_key(results: Sequence[CellResult], *, ids: bool) -> dict[str, CellResult]:
-    return {r.cell if ids else _settings(r): r for r in results}
+    return {_key(r, ids=ids): r for r in results}
 
 
-def _settings(result: CellResult) -> str:
-    told = {k: v for k, v in result.settings.items() if k not in _APART}
-    return json.dumps({"kind": result.kind, **told}, sort_keys=True)
+def _key(outcome: CellResult | CellFailure, *, ids: bool) -> str:
+    if ids:
+        return outcome.cell
+    told = {k: v for k, v in outcome.settings.items() if k not in _APART}
+    return json.dumps({"kind": outcome.kind, **told}, sort_keys=True)
 
 
 def _label(result: CellResult) -> str:
@@ -123,10 +133,10 @@ def _label(result: CellResult) -> str:
 def describe(kind: str, settings: Mapping[str, Any]) -> str:
     """A cell for people, with its ε and key where its label leaves them out."""
     label = Cell(kind, settings).label
-    if kind not in ("attack", "audit"):
-        return label
-    axes = {"ε": settings.get("epsilon"), **settings.get("key", {})}
-    return f"{label} ({', '.join(f'{k} {v}' for k, v in axes.items())})"
+    axes = {"ε": settings["epsilon"]} if "epsilon" in settings else {}
+    if kind in ("attack", "audit"):
+        axes |= settings.get("key", {})
+    return f"{label} ({', '.join(f'{k} {v}' for k, v in axes.items())})" if axes else label
 
 
 def _difference(a: CellResult, b: CellResult) -> CellDifference:
@@ -204,5 +214,6 @@ def _facts(store: Store) -> dict[str, Any]:
         for name, value in facts.items():
             if value:
                 found.setdefault(name, set()).add(str(value))
-    trials = store.spec.get("trials")
-    return {"trials": trials, **{name: ", ".join(sorted(values)) for name, values in found.items()}}
+    spec = store.spec
+    told_first = {"trials": spec.get("trials"), "device": spec.get("device") or "cpu"}
+    return {**told_first, **{name: ", ".join(sorted(values)) for name, values in found.items()}}

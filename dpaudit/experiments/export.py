@@ -11,24 +11,29 @@ from typing import Any
 
 from dpaudit.errors import MissingExtraError, UsageError
 from dpaudit.experiments.flat import Columns
+from dpaudit.experiments.store import FILE
 
 __all__ = ["FORMATS", "check_target", "write_columns"]
+
+_FORMULA = tuple("=+-@＝＋－＠")
+_CONTROLS = tuple("\t\r\n")
 
 
 def write_columns(columns: Columns, to: Path) -> int:
     """Write typed columns to ``to``, replaced if there, in the format that its name ends with; how many rows it has.
 
     Parquet has nulls, infinities and NaN as such. CSV has them as nothing, ``inf`` and ``nan``; JSON, a list of objects, as
-    ``null`` and the words ``"inf"``, ``"-inf"``, ``"nan"``.
+    ``null`` and the words ``"inf"``, ``"-inf"``, ``"nan"``. In CSV, text that a spreadsheet would take for a formula gets
+    an apostrophe in front. Halves of characters, which UTF-8 cannot hold, become their escapes.
 
     Raises:
-        UsageError: another ending, or the file cannot be written.
+        UsageError: another ending, a run's own results.json, or the file cannot be written.
         MissingExtraError: Parquet needs pyarrow.
     """
     write = check_target(to)
     part = to.with_name(f".{to.name}.part")
     try:
-        write(columns, part)
+        write({_whole(name): [_whole(v) for v in values] for name, values in columns.items()}, part)
         part.replace(to)
     except OSError as error:
         raise UsageError(f"to={to}: cannot be written ({error.strerror or error}); choose another file") from error
@@ -41,12 +46,19 @@ def check_target(to: Path) -> Callable[[Columns, Path], None]:
     """What writes the format that ``to`` ends with.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is none, or ``to`` is a run's own ``results.json``.
     """
     write = FORMATS.get(to.suffix)
     if write is None:
         raise UsageError(f"to={to}: must end with {', '.join(FORMATS)}")
+    if to.name == "results.json" and to.with_name(FILE).exists():
+        raise UsageError(f"to={to}: is the run's own document; choose another name, such as rows.json")
     return write
+
+
+def _whole(value: Any) -> Any:
+    """``value``, or text that UTF-8 can hold."""
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 def _parquet(columns: Columns, to: Path) -> None:
@@ -63,8 +75,23 @@ def _parquet(columns: Columns, to: Path) -> None:
 def _csv(columns: Columns, to: Path) -> None:
     with to.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
+        writer.writerow(map(_no_formula, columns))
+        writer.writerows(map(_no_formula, row) for row in zip(*columns.values(), strict=True))
+
+
+def _no_formula(value: Any) -> Any:
+    """Text that no spreadsheet runs (OWASP, CSV injection); numbers stay, with their signs."""
+    if not isinstance(value, str) or not (value[:1] in _CONTROLS or value.lstrip()[:1] in _FORMULA):
+        return value
+    return value if _is_number(value) else f"'{value}"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _json(columns: Columns, to: Path) -> None:

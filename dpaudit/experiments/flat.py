@@ -69,4 +69,7 @@ def _column(values: list[Any]) -> list[Any]:
         return [v if v is None or isinstance(v, str) else json.dumps(to_dict(v)) for v in values]
     if all(isinstance(v, int) and _LEAST <= v <= _MOST for v in there):
         return values
-    return [None if v is None else float(v) for v in values]
+    try:
+        return [None if v is None else float(v) for v in values]
+    except OverflowError:  # beyond any float: their digits
+        return [None if v is None else str(v) for v in values]

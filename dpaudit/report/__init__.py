@@ -1,7 +1,7 @@
 """Results in; JSON, HTML and figures out. Nothing here runs a sampler, a test or an attack.
 
-The page is one file: no script, no network, readable from a disk in ten years. Names and messages in it come from
-closed samplers and are escaped wherever they are shown.
+The page is one file: no network, and one small script of its own that it can do without. Names and messages in it come
+from closed samplers and are escaped wherever they are shown.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ __all__ = [
     "deployment_findings_table",
     "deployment_sentence",
     "deployment_title",
+    "deployment_verdict",
     "differences_table",
     "ledger_table",
     "listed",
@@ -96,6 +97,14 @@ def deployment_title(document: Mapping[str, Any]) -> str:
     return f"Deployment of {system}" + (f", configured by {folder}" if folder else "")
 
 
+def deployment_verdict(document: Mapping[str, Any]) -> str:
+    """One of three words: what is against the user is a finding, whatever else is said; no verdict is no pass."""
+    if any(f.get("serious") for f in listed(document.get("findings"))):
+        return "finding"
+    said = document.get("verdict")
+    return str(said) if said in ("finding", "no-finding") else "inconclusive"
+
+
 def deployment_sentence(document: Mapping[str, Any]) -> str:
     """The verdict in a sentence: the document's own, or what its ledger, bits and findings come to."""
     if isinstance(document.get("sentence"), str) and document["sentence"].strip():
@@ -103,6 +112,8 @@ def deployment_sentence(document: Mapping[str, Any]) -> str:
     serious = sum(bool(f.get("serious")) for f in listed(document.get("findings")))
     a_day = upwards(part(part(document, "ledger"), "permitted").get("per_day"))
     permitted = f"the configuration permits ε = {a_day} a day" if a_day != fmt.NOTHING else "there is no ledger"
+    if deployment_verdict(document) == "inconclusive":
+        return f"Inconclusive: there is no verdict; {permitted}."
     if not serious:
         return f"No finding against the user; {permitted}."
     found = f"{serious} findings are" if serious > 1 else "a finding is"

@@ -52,7 +52,10 @@ def shown_and_claimed(result: Mapping[str, Any], *, prefix: str) -> Picture | No
                                   arrowprops={"arrowstyle": "->", "color": INK, "linewidth": 1}), 1)  # fmt: skip
         belongs(axes.plot([place], [claimed], "o", color=colour, markerfacecolor=fill, markersize=7, clip_on=False), 0)
         apart = abs(drawn - claimed) > 0.2 * top
-        said = quantity(claimed, digits=3), epsilon({"low": shown, "high": "inf"}) + (", above the scale" if above else "")
+        said = (
+            quantity(claimed, digits=3),
+            epsilon({"low": shown, "high": "inf"}) + (", above the scale" if above else ""),
+        )
         for k, (word, y, ink) in enumerate((("claimed", claimed, colour), ("shown", drawn, INK))):
             # Away from each other; where there is room between them above their lines, so that none is on the axis.
             up = not (above and k) if apart else (k == 0) == (claimed >= shown)

@@ -31,7 +31,7 @@ from dpaudit.types import CellResult
 SPEC = """
 name = "bench"
 seed = 3
-epsilon = {epsilon}
+epsilon = 0.5
 delta = 1e-10
 trials = {trials}
 [host]
@@ -42,9 +42,11 @@ bins = {bins}
 beta = 1e-3
 gamma = "2sqrtd"
 [[source]]
-name = "pancake"
+name = "{source}"
 [[attack]]
 name = "nearest-peak"
+[grid]
+cell = {cells}
 """
 
 
@@ -68,10 +70,10 @@ class Kept:
         return self._inner.run(cells)
 
 
-def make(folder: Path, *, cells: int, trials: int, bins: int, first: float = 0.5) -> Spec:
-    """A spec of so many cells, each with an ε of its own."""
+def make(folder: Path, *, cells: int, trials: int, bins: int, source: str = "pancake", first: int = 0) -> Spec:
+    """A spec of so many cells, each with a number of its own."""
     path = folder / "bench.toml"
-    path.write_text(SPEC.format(epsilon=[first + i / 1024 for i in range(cells)], trials=trials, bins=bins))
+    path.write_text(SPEC.format(cells=list(range(first, first + cells)), trials=trials, bins=bins, source=source))
     return load_spec(str(path))
 
 
@@ -97,9 +99,7 @@ def sized(folder: Path, *, seconds: float) -> int:
 def speedups(folder: Path, places: dict[str, Callable[[], AbstractContextManager[Placement]]], *, quick: bool) -> Any:
     """Seconds of one core and of each place for the same cells: workers warm, and start-up with all imports included."""
     cells, trials = (8, sized(folder, seconds=0.5)) if quick else (20, sized(folder, seconds=1.5))
-    spec, warm = (
-        make(folder, cells=n, trials=t, bins=4096, first=f) for n, t, f in ((cells, trials, 0.5), (4, 1, 9.0))
-    )
+    spec, warm = (make(folder, cells=n, trials=t, bins=4096, first=f) for n, t, f in ((cells, trials, 0), (4, 1, 1000)))
     found: dict[str, Any] = {"cells": cells, "trials": trials}
     ones = [timed(lambda: run_experiment(spec, out=folder / "one"))]
     for name, start in places.items():
@@ -126,8 +126,8 @@ def speedups(folder: Path, places: dict[str, Callable[[], AbstractContextManager
 def overhead(folder: Path, places: dict[str, Callable[[], AbstractContextManager[Placement]]], *, quick: bool) -> Any:
     """What a run takes beyond its cells' own seconds: for cells of a second as a share, for tiny ones in ms a cell."""
     found = {}
-    long = make(folder, cells=3 if quick else 10, trials=sized(folder, seconds=1.2), bins=4096, first=2.0)
-    tiny = make(folder, cells=200 if quick else 1000, trials=1, bins=64, first=4.0)
+    long = make(folder, cells=3 if quick else 10, trials=sized(folder, seconds=1.2), bins=4096)
+    tiny = make(folder, cells=200 if quick else 1000, trials=1, bins=64, source="gaussian")
     with ExitStack() as stack:
         kept = {name: Kept(stack.enter_context(start())) for name, start in places.items()}
         for name, where in {"in process": place(), **kept}.items():
@@ -137,7 +137,7 @@ def overhead(folder: Path, places: dict[str, Callable[[], AbstractContextManager
                 share = wall / own - 1
             else:
                 run_experiment(
-                    make(folder, cells=4, trials=1, bins=64, first=9.0), out=folder / f"{name}-w", where=where
+                    make(folder, cells=4, trials=1, bins=64, first=2000), out=folder / f"{name}-w", where=where
                 )
             wall, own = against_cells(tiny, folder / f"tiny-{name}", where)
             found[name] = {

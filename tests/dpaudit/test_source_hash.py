@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +46,22 @@ def test_every_byte_and_name_counts_and_the_place_does_not(tmp_path, monkeypatch
     others = [hash_in(write(write(tmp_path / f"c{i}"), files), monkeypatch) for i, files in enumerate(changed)]
     assert len({first, *others}) == 4
     assert "hashed_plugin" not in sys.modules
+
+
+def test_links_are_followed_once_and_odd_names_count(tmp_path, monkeypatch):
+    package = write(tmp_path / "one") / "hashed_plugin"
+    first = hash_in(tmp_path / "one", monkeypatch)
+    (package / "again").symlink_to(package)
+    (package / "gone.py").symlink_to(tmp_path / "nowhere.py")
+    assert hash_in(tmp_path / "one", monkeypatch) == first  # nothing new behind them
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "beside" / "c.py").write_text("C = 1\n")
+    (package / "linked").symlink_to(tmp_path / "beside")
+    linked = hash_in(tmp_path / "one", monkeypatch)
+    (tmp_path / "beside" / "c.py").write_text("C = 2\n")
+    changed = hash_in(tmp_path / "one", monkeypatch)
+    Path(os.fsdecode(bytes(package) + b"/\xff.py")).write_text("")
+    assert len({first, linked, changed, hash_in(tmp_path / "one", monkeypatch), ""}) == 5
 
 
 def test_a_zipped_package_has_the_hash_of_the_unzipped_one(tmp_path, monkeypatch):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
+import shlex
 from pathlib import Path
 
 from dpaudit import registry
@@ -59,19 +61,22 @@ def audit_mechanism(
     used = secrets.token_hex(8) if seed is None else str(seed)
     claimed = Claimed(claim_epsilon, claim_delta, claim_mu)
     check(claimed, alpha=alpha, time_limit=time_limit, samples=samples)
+    words = ["dpaudit", "mechanism", name, "--claim-epsilon", f"{claim_epsilon!r}", *_option("--claim-mu", claim_mu)]
+    words += ["--claim-delta", f"{claim_delta!r}", "--alpha", f"{alpha!r}", "--seed", used]
     if name.startswith(SCORES):
         for option, given in (("neighbours", neighbours), ("attack", attack)):
             if given is not None:
                 raise UsageError(f"{option}={given}: recorded scores have none; leave --{option} out")
         path = Path(name.removeprefix(SCORES))
-        return audit_scores(path, claimed=claimed, alpha=alpha, seed=used, guesses=guesses)
+        result = audit_scores(path, claimed=claimed, alpha=alpha, seed=used, guesses=guesses)
+        return _reproducible(result, [*words, *_option("--guesses", guesses)])
     if guesses is not None:
         raise UsageError(f"guesses={guesses}: belongs to a one-run audit of scores:FILE; leave --guesses out")
     named = None if attack is None else named_attack(attack)
     pair = None if neighbours is None else parse_neighbours(neighbours)
     _check_neighbours(pair, named, shown=str(neighbours), name=name)
     with open_mechanism(name, seed=used) as mechanism:
-        return run_mechanism_audit(
+        result = run_mechanism_audit(
             mechanism,
             neighbours=pair,
             claimed=claimed,
@@ -83,6 +88,19 @@ def audit_mechanism(
             attack=named,
             progress=progress,
         )
+    words += [*_option("--neighbours", neighbours), *_option("--attack", attack), "--samples", str(samples)]
+    return _reproducible(result, [*words, *(["--real-numbers"] if real_numbers else [])])
+
+
+def _option(name: str, value: object) -> list[str]:
+    return [] if value is None else [name, str(value)]
+
+
+def _reproducible(result: MechanismResult, words: list[str]) -> MechanismResult:
+    """The same with the command that shows its findings again: the whole audit, whose α they share."""
+    command = shlex.join(words)
+    tests = tuple(dataclasses.replace(t, reproduce=command) if t.finding else t for t in result.tests)
+    return dataclasses.replace(result, tests=tests)
 
 
 def run_mechanism_audit(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +17,8 @@ __all__ = ["JsonLines"]
 class JsonLines:
     """``jsonl:path=FILE``: each line has ``event`` (start, result, failure, end), ``time`` (UTC) and ``run``.
 
-    A resumed run appends; cells that were finished before are not written again.
+    A resumed run appends; cells that were finished before are not written again. Half a line, which a killed run may leave,
+    stays a line by itself.
     """
 
     def __init__(self, *, path: str) -> None:
@@ -28,6 +30,8 @@ class JsonLines:
         """The run without its spec, which the store has, and how many cells were finished before."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._path.open("a", encoding="utf-8")
+        if _is_torn(self._path):
+            self._file.write("\n")
         self._run = run.run_id
         told = {k: v for k, v in to_dict(run).items() if k not in ("spec", "earlier", "run_id")}
         self._write("start", {**told, "earlier": len(run.earlier)})
@@ -55,3 +59,12 @@ class JsonLines:
         line = {"event": event, "time": datetime.now(UTC).isoformat(timespec="seconds"), "run": self._run, **what}
         self._file.write(json.dumps(line, allow_nan=False) + "\n")
         self._file.flush()
+
+
+def _is_torn(path: Path) -> bool:
+    """Whether a regular file's last line has no end."""
+    if not path.is_file() or path.stat().st_size == 0:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read() != b"\n"

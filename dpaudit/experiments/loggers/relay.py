@@ -123,10 +123,18 @@ class _Lane:
         try:
             getattr(self._logger, what)(*about)
         except BaseException as error:  # noqa: BLE001 (a plug-in; whatever it raises is its own affair)
-            says = " ".join(str(error).split())[:500]
-            self._report(f"failed at {what} ({type(error).__name__}: {says}) and is told no more; what it missed")
+            self._report(f"failed at {what} ({_words(error)}) and is told no more; what it missed")
 
     def _report(self, problem: str) -> None:
         if not self._failed and (not self._left or self._thread.is_alive()):
             self._failed = True
             self._trouble(f"log={self._name}: {problem} is in the store; the run is not affected")
+
+
+def _words(error: BaseException) -> str:
+    """An exception of a stranger's in a line that no terminal obeys."""
+    try:
+        says = " ".join(str(error).split())[:500]
+    except Exception:  # noqa: BLE001 (its own __str__ may do anything)
+        says = "it cannot say what"
+    return "".join(c if c.isprintable() else "�" for c in f"{type(error).__name__}: {says}")

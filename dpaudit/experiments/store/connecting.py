@@ -16,6 +16,7 @@ from dpaudit.experiments.store.schema import FILE
 __all__ = ["reading", "telling", "transaction", "writing"]
 
 _WAIT = 30.0  # seconds for another connection's lock
+_TRIES = 20
 
 
 @contextlib.contextmanager
@@ -33,7 +34,7 @@ def telling(where: str) -> Iterator[None]:
             ) from error
         if "readonly" in text or "unable to open" in text or isinstance(error, OSError):
             raise StoreError(f"{where}: {FILE} cannot be opened ({text}); check its permissions") from error
-        if "locked" in text or "busy" in text:
+        if "locked" in text or "busy" in text or "locking protocol" in text:
             raise StoreError(f"{where}: {FILE} is in use by another program ({text}); close that one") from error
         raise StoreError(
             f"{where}: {FILE} is not a dpaudit store, or is damaged ({text}); restore it, or start anew in another folder"
@@ -99,8 +100,12 @@ def _opened(path: Path) -> sqlite3.Connection:
     if not log.exists() or log.stat().st_size == 0:  # nobody can write here, and all is in the one file
         return sqlite3.connect(f"{address}?mode=ro&immutable=1", uri=True, isolation_level=None)
     with tempfile.TemporaryDirectory(prefix="dpaudit-") as folder:  # SQLite must write beside it to read its log
-        for file in (path, log):
-            shutil.copyfile(file, Path(folder) / file.name)
+        for _ in range(_TRIES):  # a writer that moves its log into the file meanwhile leaves us half of each
+            before = path.stat()
+            for file in (path, log):
+                shutil.copyfile(file, Path(folder) / file.name)
+            if path.stat().st_mtime_ns == before.st_mtime_ns:
+                break
         return _in_memory(sqlite3.connect(Path(folder) / path.name, isolation_level=None))
 
 

@@ -22,7 +22,7 @@ def acquire(folder: Path) -> IO[str]:
     """The folder's lock, held until the file is closed; the folder is made if need be.
 
     Raises:
-        StoreError: another process holds it, or the folder cannot be written.
+        StoreError: another process holds it, the folder cannot be written, or its file system has no locks.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def acquire(folder: Path) -> IO[str]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
-        except OSError as error:
+        except BlockingIOError as error:
             if time.monotonic() < until:
                 time.sleep(0.02)
                 continue
@@ -44,6 +44,11 @@ def acquire(folder: Path) -> IO[str]:
             by = f" ({who})" if who.isprintable() and who else ""
             raise StoreError(
                 f"out={folder}: another run is using it{by}; wait for it or choose another --out"
+            ) from error
+        except OSError as error:  # a network file system without locks: SQLite could not keep its word there either
+            lock.close()
+            raise StoreError(
+                f"out={folder}: its file system has no locks ({error.strerror}); choose an --out on a local disk"
             ) from error
     with contextlib.suppress(OSError):  # a full disk: the lock holds without the words
         lock.truncate(0)

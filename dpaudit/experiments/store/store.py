@@ -32,7 +32,8 @@ _INSERT = (
 _RESULTS = (
     "SELECT cell, kind, settings, outcome, seconds, started, content FROM attempts "
     "JOIN provenance ON provenance.id = provenance "
-    "WHERE attempts.id IN (SELECT min(id) FROM attempts WHERE status = 'done' GROUP BY cell) ORDER BY position, attempts.id LIMIT ?"
+    "WHERE attempts.id IN (SELECT min(id) FROM attempts WHERE status = 'done' GROUP BY cell) "
+    "ORDER BY position, attempts.id LIMIT ?"
 )
 _FAILURES = (
     "SELECT cell, kind, settings, error, traceback, seconds, started, content FROM attempts "

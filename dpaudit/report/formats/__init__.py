@@ -9,7 +9,7 @@ from dpaudit.report.formats.json_schema import SCHEMA, read_document, schema_tex
 from dpaudit.report.formats.junit import junit_xml
 from dpaudit.report.formats.markdown import markdown_summary
 from dpaudit.report.formats.sarif import sarif_json
-from dpaudit.report.formats.writing import FORMATS, write_format
+from dpaudit.report.formats.writing import FORMATS, write_format, written
 
 __all__ = [
     "FORMATS",
@@ -21,4 +21,5 @@ __all__ = [
     "schema_text",
     "stamped",
     "write_format",
+    "written",
 ]

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from dpaudit.errors import UsageError
 from dpaudit.report import format as fmt
-from dpaudit.report.deployment import deployment_sentence, deployment_title, listed, part
+from dpaudit.report.deployment import deployment_sentence, deployment_title, deployment_verdict, listed, part
 from dpaudit.report.formats.json_schema import KINDS
 from dpaudit.report.mechanism import mechanism_sentence
 from dpaudit.report.rows import above_chance, attacks_of
@@ -246,9 +246,7 @@ def _deployment(document: Mapping[str, Any]) -> Checked:
         )
         for finding in findings
     ]
-    serious = any(check.outcome == "finding" for check in checks)
-    said = _VERDICTS.get(str(document.get("verdict")), "inconclusive")
-    verdict = "finding" if serious else said
+    verdict = deployment_verdict(document)
     sentence = deployment_sentence(document)
     if verdict == "no-finding":  # advice alone is no test that passed
         checks.insert(0, Check(group="verdict", name="verdict", outcome="pass", message=sentence))

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from dpaudit.errors import UnknownNameError
+from dpaudit.report.files import write_text
 from dpaudit.report.formats.junit import junit_xml
 from dpaudit.report.formats.markdown import markdown_summary
 from dpaudit.report.formats.sarif import sarif_json
 
-__all__ = ["FORMATS", "write_format"]
+__all__ = ["FORMATS", "write_format", "written"]
 
 FORMATS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {
     "junit": ("report.junit.xml", junit_xml),
@@ -20,6 +21,8 @@ FORMATS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {
     "markdown": ("report.md", markdown_summary),
 }
 """By the name that ``--also`` takes: the file it goes to, and what makes it of a document."""
+
+_OURS = re.compile(rb'\A### dpaudit: |<testsuites name="dpaudit"|"driver": \{\s*"name": "dpaudit"')
 
 
 def write_format(document: Mapping[str, Any], name: str, folder: Path) -> Path:
@@ -33,10 +36,17 @@ def write_format(document: Mapping[str, Any], name: str, folder: Path) -> Path:
     if name not in FORMATS:
         raise UnknownNameError(f"format={name!r}: it must be one of {', '.join(FORMATS)}")
     file, make = FORMATS[name]
-    path, part = folder / file, folder / f".{file}.{os.getpid()}.part"
+    return write_text(make(document), folder / file)
+
+
+def written(folder: Path) -> list[str]:
+    """The formats that dpaudit left in ``folder`` before; a file of that name by somebody else is none."""
+    return [name for name, (file, _) in FORMATS.items() if _ours(folder / file)]
+
+
+def _ours(path: Path) -> bool:
     try:
-        part.write_bytes(make(document).encode("utf-8"))
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-    return path
+        with path.open("rb") as file:
+            return _OURS.search(file.read(2000)) is not None
+    except OSError:
+        return False

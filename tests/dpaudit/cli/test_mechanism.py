@@ -1,6 +1,7 @@
 """``dpaudit mechanism`` as a person meets it."""
 
 import json
+import shlex
 
 import numpy as np
 import pytest
@@ -39,6 +40,10 @@ def test_honest_is_0_and_half_the_noise_is_1(module):
     assert "<svg" in (module / "there" / "report.html").read_text()
     again = dpaudit("report", "there", cwd=module)
     assert again.returncode == 0, again.stderr
+    tests = json.loads((module / "there" / "result.json").read_text())["result"]["tests"]
+    assert all(bool(t["reproduce"]) == t["finding"] for t in tests)
+    command = next(t["reproduce"] for t in tests if t["finding"])
+    assert dpaudit(*shlex.split(command)[1:], cwd=module).returncode == 1
 
 
 def test_vectors(module):

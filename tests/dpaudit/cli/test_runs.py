@@ -12,6 +12,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+from dpaudit.cli import runs_text
 from dpaudit.cli.app import app
 from dpaudit.errors import DpauditError, MissingExtraError, StoreError, UsageError
 from dpaudit.experiments import load_spec
@@ -205,7 +206,7 @@ def test_identical_runs_differ_in_nothing(tmp_path):
     assert found["circumstances"] == {}
     text = invoke("diff", tmp_path / "a", tmp_path / "b").stdout
     assert "All 2 cells are identical (the same experiment)." in text
-    assert "Same seed, versions, sources and hardware." in text
+    assert "Same seed, trials, versions, sources and hardware." in text
 
 
 def test_overlapping_intervals_agree_and_disjoint_ones_do_not(tmp_path):
@@ -309,6 +310,63 @@ def test_an_export_that_cannot_be_is_refused_and_leaves_nothing(tmp_path, monkey
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
+def test_a_runs_own_document_is_no_target(tmp_path):
+    make(tmp_path / "a")
+    (tmp_path / "a" / "results.json").write_text("{}")
+    with pytest.raises(UsageError, match=r"is the run's own document"):
+        raise invoke("export", tmp_path / "a", "--to", tmp_path / "a" / "results.json").exception
+    assert (tmp_path / "a" / "results.json").read_text() == "{}"
+    assert invoke("export", tmp_path / "a", "--to", tmp_path / "results.json").exit_code == 0
+
+
+def test_a_csv_runs_nothing_in_a_spreadsheet_and_numbers_stay(tmp_path):
+    words = ["=1+1", "+a", "-raises", "@SUM(1)", "\t=1", " =1", "＝1", "-0.5", "-inf", "plain", "\udc80"]
+    write_columns({"=name": words, "x": [-1.5] * len(words)}, tmp_path / "x.csv")
+    with (tmp_path / "x.csv").open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["'=name", "x"]
+    assert [r[0] for r in rows[1:]] == [*(f"'{w}" for w in words[:7]), *words[7:10], "\\udc80"]
+    assert {r[1] for r in rows[1:]} == {"-1.5"}
+    for ending in ("json", "parquet"):
+        assert write_columns({"x": ["\udc80"]}, tmp_path / f"x.{ending}") == 1
+
+
+def test_failed_cells_are_in_the_document_and_told_with_the_export(tmp_path):
+    make(tmp_path / "a", (0.5,), failed=1)
+    with Store.read(tmp_path / "a") as store:
+        failures = to_dict(store.failures())
+    assert open_run(tmp_path / "a").document["failures"] == failures
+    assert [f["error"] for f in failures] == [HOSTILE]
+    assert "Incomplete: 1 cell failed" in " ".join(invoke("show", tmp_path / "a").stdout.split())
+    result = invoke("export", tmp_path / "a", "--to", tmp_path / "x.csv")
+    assert "1 rows" in result.stdout
+    assert "1 cells failed" in result.stderr
+    assert "failures" not in open_run(make(tmp_path / "b")).document
+
+
+def test_people_are_shown_the_first_cells_and_told_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs_text, "_MOST", 1)
+    monkeypatch.setattr(runs_text, "_CELLS", 1)
+    make(tmp_path / "a", (0.111, 0.999))
+    result = invoke("show", tmp_path / "a")
+    assert "The first 1 of 2 finished cells" in result.stdout
+    assert ("11.1 %" in result.stdout, "99.9 %" in result.stdout) == (True, False)
+    assert "export" in result.stderr
+    whole = json.loads(invoke("show", tmp_path / "a", "--format", "json").stdout)
+    assert (len(whole["document"]["rows"]), len(whole["document"]["cells"])) == (2, 2)
+    failed = invoke("show", make(tmp_path / "b", (), failed=2), "--failed")
+    assert (failed.stdout.count("Traceback"), "1 more failed cells" in failed.stderr) == (1, True)
+
+
+def test_a_difference_says_which_cells_failed_and_that_a_run_has_none(tmp_path):
+    whole = make(tmp_path / "a")
+    found = json.loads(invoke("diff", whole, make(tmp_path / "b", (0.5,), failed=1), "--format", "json").stdout)
+    assert [label.endswith("; failed in B") for label in found["only_a"]] == [True]
+    none = make(tmp_path / "none", (), failed=2)
+    with pytest.raises(StoreError, match=f"{none} has none"):
+        raise invoke("diff", whole, none).exception
+
+
 def test_columns_have_one_type_each(tmp_path):
     rows = [
         {"a": 1, "b": "inf", "c": True, "d": "x", "e": [1, 2], "f": 2**70, "g": 1},
@@ -321,6 +379,7 @@ def test_columns_have_one_type_each(tmp_path):
     assert found["d"] == ["x", "3"]
     assert found["e"] == ["[1, 2]", None]
     assert found["f"] == [float(2**70), 1.0]
+    assert typed([{"x": 10**400}, {"x": 0.5}])["x"] == [str(10**400), "0.5"]  # beyond any float
     assert found["g"] == [1.0, 0.5]
     assert write_columns(found, tmp_path / "x.parquet") == 2
     assert write_columns({}, tmp_path / "x.json") == 0

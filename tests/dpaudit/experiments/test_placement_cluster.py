@@ -68,6 +68,25 @@ def test_gpu_cells_go_to_gpu_workers_only(local):
         pass
 
 
+def test_gpu_cells_are_done_where_a_gpu_is_offered(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(install(tmp_path / "site")))
+    registry._scan.cache_clear()
+    workers = {
+        name: {"cls": distributed.Worker, "options": {"nthreads": 1, "resources": offers, "dashboard_address": ":0"}}
+        for name, offers in (("with", {"GPU": 1}), ("without", {}))
+    }
+    scheduler = {"cls": distributed.Scheduler, "options": {"dashboard_address": "127.0.0.1:0", "port": 0}}
+    spec = planted(tmp_path, 'what = "where"', f"seconds = {[0.02 + i / 1000 for i in range(8)]}")
+    with distributed.SpecCluster(workers, scheduler, silence_logs=logging.CRITICAL) as both:
+        for gpu in (True, False):
+            out = tmp_path / f"out{gpu}"
+            run_experiment(spec, out=out, where=clusters.Cluster(both.scheduler_address, gpu=gpu))
+            with Store.read(out) as store:
+                names = {r.outcome["details"]["worker"] for r in store.results()}
+            assert names == ({"with"} if gpu else {"with", "without"})
+    registry._scan.cache_clear()
+
+
 def test_a_cluster_without_workers(capfd):
     quiet = logging.CRITICAL
     with distributed.LocalCluster(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import math
@@ -133,6 +134,23 @@ def test_records_never_change(tmp_path, table):
         with pytest.raises(sqlite3.IntegrityError, match=f"{table} is append-only"):
             db.execute(statement, values)
     assert db.execute(f"SELECT * FROM {table}").fetchall() == before
+
+
+def test_the_first_results_are_by_position(tmp_path):
+    with Store.create(tmp_path, spec=SPEC) as store:
+        store.add_all([(5 - i, result(str(i))) for i in range(5)])
+        assert [r.cell for r in store.results(most=2)] == ["4", "3"]
+        assert store.results(most=0) == []
+
+
+def test_a_file_system_without_locks_is_refused_and_not_called_busy(tmp_path, monkeypatch):
+    def no_locks(file, how):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(StoreError, match="its file system has no locks"):
+        Store.create(tmp_path, spec=SPEC)
+    assert not (tmp_path / FILE).exists()
 
 
 # ---------------------------------------------------------------- death

@@ -70,6 +70,34 @@ def follow(logger, troubles):
         loggers.end({})
 
 
+class Unspeakable(Exception):
+    def __str__(self):
+        raise RuntimeError
+
+
+def test_what_a_logger_raises_cannot_drive_the_terminal_or_kill_its_thread():
+    def hostile():
+        raise RuntimeError("\x1b[31mred\u202e")
+
+    def unspeakable():
+        raise Unspeakable
+
+    for at, words in ((hostile, "RuntimeError: �[31mred�"), (unspeakable, "Unspeakable: it cannot say what")):
+        troubles, logger = [], Listener("start", at)
+        follow(logger, troubles)
+        assert [words in t for t in troubles] == [True]
+        assert logger.heard == [("start", None), ("close", None)]
+
+
+def test_half_a_line_of_a_killed_run_stays_by_itself(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"event": "start"}\n{"event": "res')
+    follow(JsonLines(path=str(path)), [])
+    lines = path.read_text().splitlines()
+    assert lines[1] == '{"event": "res'
+    assert [json.loads(line)["event"] for line in lines[2:]] == ["start", "result", "failure", "result", "end"]
+
+
 WHOLE = [("start", None), ("result", "a"), ("failure", "b"), ("result", "c"), ("end", None), ("close", None)]
 
 

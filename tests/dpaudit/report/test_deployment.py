@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpaudit.report import render_report
+from dpaudit.report.formats.checks import checked
 
 spec = importlib.util.spec_from_file_location("report_documents", Path(__file__).with_name("documents.py"))
 documents = importlib.util.module_from_spec(spec)
@@ -185,10 +186,23 @@ def test_hostile_keys_in_figures(name):
 
 
 @pytest.mark.parametrize("missing", [k for k in document() if k != "kind"])
-def test_half_a_document_still_makes_a_page(missing):
+def test_half_a_document_still_makes_a_page(missing, monkeypatch):
+    if missing not in ("shown", "observed"):  # figures are of these two only
+        monkeypatch.setattr("dpaudit.report.figure_deployment.inline_svg", lambda draw, prefix: "")
+    whole = document()
+    whole["observed"]["days"], whole["shown"] = whole["observed"]["days"][:2], whole["shown"][:2]
     for value in ({}, {missing: "odd"}, {missing: [1, None]}):
-        changed = {k: v for k, v in document().items() if k != missing} | value
+        changed = {k: v for k, v in whole.items() if k != missing} | value
         assert Page(render_report(changed)).ordered
+
+
+@pytest.mark.parametrize("said", [None, "finding", "no-finding", "inconclusive", "passed"])
+@pytest.mark.parametrize("serious", [False, True])
+def test_the_page_and_the_other_formats_say_the_same_verdict(said, serious):
+    told = {"kind": "deployment", "verdict": said, "findings": [{"message": "a", "where": "b", "serious": serious}]}
+    verdict = "finding" if serious else said if said in ("finding", "no-finding") else "inconclusive"
+    assert f'<p class="verdict {verdict}"' in render_report(told)
+    assert checked(told).verdict == verdict
 
 
 def test_nothing_at_all_makes_a_page():

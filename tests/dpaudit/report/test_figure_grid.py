@@ -19,8 +19,10 @@ spec.loader.exec_module(given)
 Page = given.documents.Page
 
 
-@pytest.mark.parametrize("log", [False, True])
-@pytest.mark.parametrize("kind", ["line", "bars"])
+@pytest.mark.parametrize(
+    ("kind", "log"),
+    [("line", False), ("line", True), ("bars", True), pytest.param("bars", False, marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize(
     "values",
     [[0.0], [1.0], [0.0, 0.0], [-1.0, 1.0], [-3.0, -2.0], [1e-300, 1e300], [-1.7e308, 1.7e308], [5e-324], [5e-324, 1e149],
@@ -40,7 +42,7 @@ def test_no_value_stops_a_figure(values, kind, log):
 
 
 def test_what_is_left_out_is_said():
-    rows = [{"x": x, "y": 1.0, "p": p, "s": s} for p in range(30) for s in range(20) for x in (1,)]
+    rows = [{"x": 1, "y": 1.0, "p": p, "s": s} for p in range(30) for s in range(20) if 0 in (p, s)]
     rows.append({"x": 0, "y": "inf", "p": 0, "s": 0})
     columns = [{"key": k, "format": "setting"} for k in "xyps"]
     figure = given.figure(x="x", y="y", series="s", panels=["p"], published=None)

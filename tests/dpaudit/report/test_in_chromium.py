@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import itertools
 import re
 import shutil
 from pathlib import Path
@@ -36,8 +37,10 @@ HOSTILE = (
 
 CONTRAST = """() => {
   const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
-  const rgb = (c) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = c; canvas.fillRect(0, 0, 1, 1);
-    return [...canvas.getImageData(0, 0, 1, 1).data]; };
+  const known = new Map();
+  const rgb = (c) => { if (known.has(c)) return known.get(c);
+    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = c; canvas.fillRect(0, 0, 1, 1);
+    known.set(c, [...canvas.getImageData(0, 0, 1, 1).data]); return known.get(c); };
   const light = (c) => c.slice(0, 3).map((v) => v / 255).map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
     .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
   const under = (e) => { for (let at = e; at; at = at.parentElement) {
@@ -106,17 +109,25 @@ def browser():
         found.close()
 
 
-@pytest.fixture
-def opened(browser, files):
-    """Open a page; afterwards nothing may have been asked of a network or said on the console."""
-    contexts, noise = [], []
+@pytest.fixture(scope="module")
+def context(browser):
+    """One for all pages that ask for nothing special: pages on a disk keep nothing that another could see."""
+    made = browser.new_context(reduced_motion="reduce")
+    yield made
+    made.close()
 
-    def visit(name: str, *, html: str | None = None, **options: Any) -> Any:
-        context = browser.new_context(
-            **{"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce", **options}
-        )
-        contexts.append(context)
-        page = context.new_page()
+
+@pytest.fixture
+def opened(browser, context, files):
+    """Open a page; afterwards nothing may have been asked of a network or said on the console."""
+    closed, noise = [], []
+
+    def visit(name: str, *, html: str | None = None, width: int = 1280, scheme: str = "light", **options: Any) -> Any:
+        own = browser.new_context(reduced_motion="reduce", **options) if options else context
+        page = own.new_page()
+        closed.append(own if options else page)
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         page.on("console", lambda message: noise.append(message.text))
         page.on("pageerror", lambda error: noise.append(str(error)))
         path = files / f"{name}.html"
@@ -127,8 +138,8 @@ def opened(browser, files):
         return page
 
     yield visit
-    for context in contexts:
-        context.close()
+    for one in closed:
+        one.close()
     assert noise == []
 
 
@@ -136,18 +147,40 @@ def overflow(page) -> int:
     return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
 
 
+SAID = """() => { const main = document.querySelector("main").cloneNode(true);
+  main.querySelectorAll("output, .copy, .series, .filter").forEach(e => e.remove());
+  return main.textContent.replace(/\\s+/g, " ").trim(); }"""
+
+
 @pytest.mark.parametrize("name", PAGES)
-def test_contrast_in_both_schemes(opened, name):
+def test_contrast_width_order_and_what_it_says_without_script(opened, name):
     page = opened(name)
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         found = page.evaluate(CONTRAST)
         assert found["bad"] == []
         assert found["seen"] > 20
+    for width in (360, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert overflow(page) <= 0
+    assert page.evaluate("document.querySelectorAll('h1, main').length") == 2
+    levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3, h4')].map(e => Number(e.tagName[1]))")
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+    unnamed = (
+        "[...document.querySelectorAll('.scroll')].filter(e => e.tabIndex || !e.getAttribute('aria-label')).length"
+    )
+    assert page.evaluate(unnamed) == 0
+    assert page.evaluate("[...document.querySelectorAll('th:not([scope])')].length") == 0
+    # The read-outs, copy buttons and filters of the script are all that it adds.
+    without = opened(name, java_script_enabled=False)
+    assert " ".join(without.locator("main").text_content().split()) == page.evaluate(SAID)
+    assert without.locator("main section, main details, .verdict").count() > 1
+    assert without.locator("button, output").count() == 0
 
 
 def test_the_switch_of_colours(opened):
-    page = opened("finding", color_scheme="light")
+    page = opened("finding", scheme="light")
     paper = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(paper)
     page.focus("#scheme-auto")
@@ -163,22 +196,8 @@ def test_a_bad_colour_is_seen(opened, files):
     planted = html.replace("<h1>", '<p style="color:#999;background:#fff">too pale</p><h1>').replace(
         "--quiet: light-dark(#7c848c", "--quiet: light-dark(#cccccc"
     )
-    bad = opened("planted", html=planted, color_scheme="light").evaluate(CONTRAST)["bad"]
+    bad = opened("planted", html=planted).evaluate(CONTRAST)["bad"]
     assert {text for text, _ in bad} == {"too pale", "--quiet"}
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_no_page_scrolls_sideways(opened, name):
-    page = opened(name)
-    for width in (360, 1280):
-        page.set_viewport_size({"width": width, "height": 800})
-        assert overflow(page) <= 0
-    assert page.evaluate("document.querySelectorAll('h1, main').length") == 2
-    unnamed = (
-        "[...document.querySelectorAll('.scroll')].filter(e => e.tabIndex || !e.getAttribute('aria-label')).length"
-    )
-    assert page.evaluate(unnamed) == 0
-    assert page.evaluate("[...document.querySelectorAll('th:not([scope])')].length") == 0
 
 
 @pytest.mark.parametrize("name", ["demo", "finding"])
@@ -251,28 +270,49 @@ def test_long_tables_are_sorted_and_filtered(opened):
     assert 0 < table.locator("tbody tr:visible").count() < len(numbers)
 
 
-def test_a_command_is_copied(opened):
-    page = opened("demo", permissions=["clipboard-read", "clipboard-write"])
-    page.get_by_role("button", name="Copy this command").click()
-    assert page.locator(".copy", has_text=re.compile("Copied|Selected")).count() == 1
-    assert page.evaluate("navigator.clipboard.readText()") == "dpaudit run demo"
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_without_script_it_says_the_same(opened, name):
-    # The read-outs, copy buttons and filters of the script are all that it adds.
-    words = "main section, main details, .verdict"
-    with_script, without = opened(name), opened(name, java_script_enabled=False)
-    added = with_script.evaluate(
-        """() => { document.querySelectorAll("output, .copy, .series, .filter").forEach(e => e.remove());
-        return document.querySelector("main").textContent.replace(/\\s+/g, " ").trim(); }"""
+@pytest.mark.parametrize("times", [["2 s", "1 min 15 s", "9 min 0 s", "0.5 s", "\u2013"]])
+@pytest.mark.parametrize("numbers", [["1e-05", "0.3", "< 1e-300", "-1 [-3, \u221e]", "\u221e"]])
+def test_numbers_are_sorted_by_what_they_are(opened, times, numbers):
+    """A p-value of 1e-05 is below 0.3, two seconds are less than a minute, an interval's \u221e is not its value."""
+    words = [f"arm {i}" for i in (10, 2, 1, 20, 3)]
+    rows = "".join(
+        f"<tr><th>{w}</th><td>{n}</td><td>{t}</td></tr>" for w, n, t in zip(words, numbers, times, strict=True)
     )
-    assert " ".join(without.locator("main").text_content().split()) == added
-    assert without.locator(words).count() > 1
-    assert without.locator("button, output").count() == 0
+    head = '<th class="word">arm</th><th class="number">p</th><th class="number">time</th>'
+    table = f'<div class="scroll"><table class="long"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    html = render_report(documents.audit("finding")).replace("<h1>", table + "<h1>")
+    page = opened("sorted", html=html)
+
+    def pressed(column):
+        page.locator("table.long thead button").nth(column).click()
+        return [c.strip() for c in page.locator(f"table.long tbody tr > :nth-child({column + 1})").all_inner_texts()]
+
+    assert pressed(0) == ["arm 1", "arm 2", "arm 3", "arm 10", "arm 20"]
+    assert pressed(1) == ["-1 [-3, \u221e]", "< 1e-300", "1e-05", "0.3", "\u221e"]
+    assert pressed(2) == ["0.5 s", "2 s", "1 min 15 s", "9 min 0 s", "\u2013"]
+    assert pressed(2) == ["9 min 0 s", "1 min 15 s", "2 s", "0.5 s", "\u2013"]
 
 
-@pytest.mark.parametrize("name", ["demo", "measurements"])
+COMMAND = "dpaudit audit 'python:./a b;$(touch x).py:\"f\"' --claim 'g  --h' --seed 1"
+
+
+def test_a_command_is_copied_exactly_or_not_at_all(opened):
+    """What was cut, has had characters replaced, or has lines in it that a terminal would run one by one is not copied."""
+    document = documents.audit("finding")
+    test = document["result"]["tests"][1]
+    document["result"]["tests"] = [
+        test | {"name": f"t{i}", "reproduce": command}
+        for i, command in enumerate((COMMAND, "a\nrm -rf b", "a \u202eb\x1b[2J", "a " * 2000))
+    ]
+    page = opened("copied", html=render_report(document), permissions=["clipboard-read", "clipboard-write"])
+    assert page.locator("pre.command").count() == 4
+    page.get_by_role("button", name="Copy this command").click()  # the only one
+    assert page.locator(".copy", has_text=re.compile("Copied|Selected")).count() == 1
+    assert page.evaluate("navigator.clipboard.readText()") == COMMAND
+    assert page.get_by_text("Not all of it can be shown here").count() == 2
+
+
+@pytest.mark.parametrize("name", ["demo", pytest.param("measurements", marks=pytest.mark.slow)])
 def test_print_has_every_part(opened, name, tmp_path):
     page = opened(name)
     page.emulate_media(media="print", color_scheme="dark")
@@ -300,7 +340,7 @@ def hostile(document: Any) -> Any:
 @pytest.mark.parametrize("name", ["demo", "failed", "finding", "no-finding", "mechanism", "deployment"])
 def test_nothing_of_a_sampler_runs(opened, name):
     html = render_report(hostile(PAGES[name]))
-    page = opened(f"hostile-{name}", html=html, viewport={"width": 360, "height": 800})
+    page = opened(f"hostile-{name}", html=html, width=360)
     for plot in page.locator("figure[data-points] .plot").all():
         plot.focus()
         page.keyboard.press("Home")
@@ -328,7 +368,7 @@ def test_the_policy_stops_what_is_planted(browser, files):
 def test_a_name_of_a_megabyte(opened):
     document = documents.audit("finding")
     document["result"]["sampler"] = document["result"]["tests"][0]["name"] = "x" * 1_000_000
-    page = opened("long", html=render_report(document), viewport={"width": 360, "height": 800})
+    page = opened("long", html=render_report(document), width=360)
     assert overflow(page) <= 0
     assert len(page.content()) < 200_000
 

@@ -73,10 +73,9 @@ def test_the_page_tells_it_in_order(pages):
 
 
 def test_same_document_gives_the_same_bytes(pages, tmp_path):
-    for name, (document, _) in PAGES.items():
-        assert write_report(document, tmp_path / f"{name}.html").read_bytes() == pages[name].encode()
-    path = write_json(PAGES["grid"][0], tmp_path / "results.json")
-    assert render_report(json.loads(path.read_text(encoding="utf-8"))) == pages["grid"]
+    assert write_report(PAGES["bars"][0], tmp_path / "r.html").read_bytes() == pages["bars"].encode()
+    path = write_json(PAGES["many"][0], tmp_path / "results.json")
+    assert render_report(json.loads(path.read_text(encoding="utf-8"))) == pages["many"]
 
 
 def hostile(value):
@@ -94,6 +93,7 @@ def hostile(value):
 @pytest.mark.parametrize("name", PAGES)
 def test_hostile_strings_are_only_text(name):
     document = hostile(PAGES[name][0])
+    document["rows"] = document["rows"][:60]
     for row in document["rows"]:
         row[HOSTILE] = row.pop(document["columns"][-1]["key"], None)
         row[document["columns"][-1]["key"]] = HOSTILE
@@ -118,7 +118,7 @@ def test_hostile_strings_are_only_text(name):
 
 
 def test_long_tables_are_cut_and_say_so():
-    document = given.grid()
+    document = given.grid() | {"figures": []}
     document["rows"] = [row | {"beta": 10.0 ** (-i % 7)} for i, row in enumerate((document["rows"] * 5)[:1000])]
     document["misses"] = document["rows"][:450]
     page = Page(render_report(document))

@@ -122,7 +122,7 @@ def test_the_first_process_alone_draws(seen, mode, cls):
     held = Pancake(key=key(), sigma=SIGMA)
     turns = noise @ held.key.direction / held.spacing
     assert np.abs(turns - np.rint(turns)).max() < 0.01
-    assert noise.std() == pytest.approx(SIGMA, rel=0.06)  # 4,620 values: 5.8 standard errors; two draws would be 41 % wider
+    assert noise.std() == pytest.approx(SIGMA, rel=0.06)  # 5.8 standard errors; two draws would be 41 % wider
     assert abs(np.corrcoef(noise)[0, 1]) < 0.12  # 5.8 standard errors
 
 

@@ -122,6 +122,16 @@ def test_report_makes_the_formats_of_a_finished_folder(folder, dpaudit):
     assert json.loads(schema)["$id"] == "urn:dpaudit:report:1"
 
 
+def test_an_older_verdict_does_not_stay_in_the_folder(folder, dpaudit):
+    """Formats of before are written anew, asked for or not; a file of that name that is not ours is left alone."""
+    assert dpaudit(*AUDIT, "python:./noise.py:honest", "--out=out", "--also=junit,sarif", cwd=folder)[0] == 0
+    (folder / "out" / "report.md").write_text("my own notes")
+    assert dpaudit(*AUDIT, "python:./noise.py:wide", "--out=out", cwd=folder)[0] == 1
+    assert ElementTree.parse(folder / "out" / "report.junit.xml").getroot().get("failures") == "1"
+    assert json.loads((folder / "out" / "report.sarif").read_text())["runs"][0]["results"]
+    assert (folder / "out" / "report.md").read_text() == "my own notes"
+
+
 def test_a_deployment_leaves_them_too(folder, dpaudit):
     config = made.ROOT / "tests" / "data" / "apple" / "10.12.3"
     code, stdout, stderr = dpaudit(
@@ -193,7 +203,8 @@ def follow(folder, dpaudit=ONE_TEST, **given):
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 @pytest.mark.parametrize(
-    ("function", "code"), [("honest", 0), ("wide", 1), pytest.param("dies", 3, marks=pytest.mark.slow)]
+    ("function", "code"),
+    [pytest.param("honest", 0, marks=pytest.mark.slow), ("wide", 1), pytest.param("dies", 3, marks=pytest.mark.slow)],
 )
 def test_the_action_is_a_gate(folder, function, code):
     sampler = f"python:./noise.py:{function}"

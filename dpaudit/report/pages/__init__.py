@@ -1,0 +1,9 @@
+"""What each kind of page shows: a document in, the words, tables and figures of its template out."""
+
+from __future__ import annotations
+
+from dpaudit.report.pages.audits import audit_page, mechanism_page
+from dpaudit.report.pages.deployments import deployment_page
+from dpaudit.report.pages.experiments import experiment_page, measurements_page
+
+__all__ = ["audit_page", "deployment_page", "experiment_page", "measurements_page", "mechanism_page"]

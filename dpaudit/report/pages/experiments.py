@@ -1,0 +1,122 @@
+"""The pages of experiments: arms under attack, and measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpaudit.report import format as fmt
+from dpaudit.report.pages.parts import drawn
+from dpaudit.report.rows import shared_settings
+from dpaudit.report.sentences import experiment_sentence, failures_of, measurements_sentence
+from dpaudit.report.tables import cells_table, facts_table, measured_table, summary_table
+
+__all__ = ["experiment_page", "measurements_page"]
+
+MOST_CELLS = 400
+"""Lines of a long table that the page shows; the rest is in the JSON document."""
+MOST_FAILURES = 50
+"""Failed cells that the page shows, each with its traceback; the rest is in the JSON document."""
+
+
+def experiment_page(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The words, tables and figures of its template."""
+    from dpaudit.report.figure_error import protection_against_error
+    from dpaudit.report.figure_phases import phases
+    from dpaudit.report.figures import MOST_ARMS, successes
+    from dpaudit.report.rows import above_chance, attacks_of
+
+    rows: Sequence[Mapping[str, Any]] = document.get("rows") or ()
+    beaten = [any(above_chance(a) for a in attacks_of(row)) for row in rows]
+    settings = shared_settings(rows)
+    told = _told(document)
+    failed = bool(told["failures"])
+    attacked = any(attacks_of(row) for row in rows)
+    return told | {
+        "verdict": "finding" if any(beaten) else "no-finding" if attacked and not failed else "inconclusive",
+        "word": _word(
+            rows,
+            failed=failed,
+            words=("Attack succeeds", "Attacks fail" if attacked else "No attack run"),
+            bad=any(beaten),
+        ),
+        "sentence": experiment_sentence(rows, failures=failures_of(document)),
+        "many": len(rows) > MOST_ARMS,
+        "summary": summary_table(rows),
+        "marked": beaten,
+        "settings": [(name, value) for name, value, everywhere in settings if everywhere],
+        "some_settings": [(name, value) for name, value, everywhere in settings if not everywhere],
+        "figures": drawn(
+            successes(rows, prefix="success"),
+            phases(rows, prefix="phases"),
+            protection_against_error(rows, prefix="error"),
+        ),
+    }
+
+
+def measurements_page(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The words, tables and figures of its template."""
+    from dpaudit.report.figure_grid import measured_grid
+    from dpaudit.report.figure_map import measured_map
+    from dpaudit.report.figure_power import power_map
+    from dpaudit.report.measurements import read_measurements
+
+    read = read_measurements(document)
+    plots = [(measured_map if p.value else measured_grid, p, f"figure-{i}") for i, p in enumerate(read.plots, 1)]
+    told = _told(document)
+    failed, differ = bool(told["failures"]), len(read.misses)
+    words = (f"{differ:,} {'differs' if differ == 1 else 'differ'}", "Measured")
+    return told | {
+        # A row beside a published one that differs is no finding against anybody: chance makes some differ.
+        "verdict": "no-finding" if read.rows and not read.misses and not failed else "inconclusive",
+        "sign": "≠" if read.misses else "",
+        "word": _word(read.rows, failed=failed, words=words, bad=bool(read.misses)),
+        "sentence": measurements_sentence(document),
+        "figures": drawn(
+            *(draw(plot, read.rows, prefix=prefix) for draw, plot, prefix in plots),
+            power_map(document.get("power") or (), prefix="power"),
+        ),
+        "misses": measured_table(read.columns, read.misses[:MOST_CELLS], of=read.rows) if read.misses else [],
+        "misses_left_out": max(0, len(read.misses) - MOST_CELLS),
+        "table": measured_table(read.columns, read.rows[:MOST_CELLS], of=read.rows) if read.rows else [],
+        "marked": [row in read.misses for row in read.rows[:MOST_CELLS]],
+        "rows_left_out": max(0, len(read.rows) - MOST_CELLS),
+    }
+
+
+def _told(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What experiments and measurements have in common: title, story and command above, cells and provenance below."""
+    cells = document.get("cells") or ()
+    failed = failures_of(document)
+    return {
+        "failures": [_failure(f) for f in failed[:MOST_FAILURES]],
+        "failures_left_out": max(0, len(failed) - MOST_FAILURES),
+        "title": fmt.printable(
+            document.get("title") or document.get("name") or str(document["kind"]).title(), limit=300
+        ),
+        "story": [p for p in fmt.printable(document.get("story") or "", limit=20_000).split("\n\n") if p.strip()],
+        "command": fmt.printable(document.get("command") or ""),
+        "cells": cells_table(cells[:MOST_CELLS]),
+        "cells_left_out": max(0, len(cells) - MOST_CELLS),
+        "provenance": facts_table(document.get("provenance")),
+    }
+
+
+def _word(rows: Sequence[Any], *, failed: bool, words: tuple[str, str], bad: bool) -> str:
+    """The badge of an experiment: what came out, and that it is incomplete where cells failed."""
+    if not rows:
+        return "Nothing yet"
+    told = words[0] if bad else words[1]
+    return told if not failed else f"{told}, incomplete" if bad else "Incomplete"
+
+
+def _failure(failure: Mapping[str, Any]) -> dict[str, str]:
+    settings = failure.get("settings")
+    items = settings.items() if isinstance(settings, Mapping) else ()
+    said = ", ".join(f"{fmt.printable(k, limit=60)} {fmt.setting(v)}" for k, v in list(items)[:20])
+    return {
+        "cell": fmt.printable(failure.get("cell") or "a cell", limit=200),
+        "settings": fmt.printable(said, limit=1000),
+        "error": fmt.printable(failure.get("error") or "no message", limit=1000),
+        "traceback": fmt.printable(failure.get("traceback") or "", limit=8000),
+    }
