@@ -23,6 +23,8 @@ class Planted:
             torch.linalg.vector_norm(releases, dim=1)
         if self.what == "raises":
             raise ArithmeticError("planted\\x1b[31m <b>error</b>")
+        if self.what == "unprintable":
+            raise type("Mute", (Exception,), {"__str__": lambda self: 1 / 0})
         if self.what == "exits":
             raise SystemExit(0)
         if self.what == "interrupts":

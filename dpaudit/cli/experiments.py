@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -48,8 +49,8 @@ def run(
 ) -> None:
     """Run a named or written experiment."""
     use_data_root(data_root)
-    command = f"dpaudit run {experiment}" + (f" --trials {trials}" if trials is not None else "")
-    command += f" --device {device}" if device != "cpu" else ""
+    words = ["dpaudit", "run", experiment, *(["--trials", str(trials)] if trials is not None else [])]
+    command = shlex.join([*words, *(["--device", device] if device != "cpu" else [])])
     folder = out if out is not None else Path("runs") / Path(experiment).name.removesuffix(".toml")
     _run(
         experiment,
@@ -101,7 +102,7 @@ def _run(
             ),
             on_result=loggers.outcome,
         )
-        document = _document(out, command)
+        document = _document(out)
         try:
             write_json(document, out / "results.json")
             page = write_report(document, out / "report.html")
@@ -122,11 +123,13 @@ def _run(
     tell_failures(out)
 
 
-def _document(folder: Path, command: str) -> dict[str, Any]:
-    from dpaudit.experiments import Store, make_document
+def _document(folder: Path) -> dict[str, Any]:
+    """Of all that the folder holds, failures included; its command is the one that began the run."""
+    from dpaudit.experiments.opened import document_of
+    from dpaudit.experiments.store import Store
 
     with Store.read(folder) as store:
-        return stamped(make_document(store.spec, store.results(), command=command))
+        return stamped(document_of(store))
 
 
 def report(folder: Path | None, *, also: str | None = None, schema: bool = False) -> None:
@@ -140,11 +143,7 @@ def report(folder: Path | None, *, also: str | None = None, schema: bool = False
     if (folder / "result.json").is_file():
         emit(str(read_report(folder / "result.json", formats)))
         return
-    from dpaudit.experiments.store import Store
-
-    with Store.read(folder) as store:
-        name = store.spec.get("name", "")
-    document = _document(folder, f"dpaudit run {name}")
+    document = _document(folder)
     page = write_report(document, folder / "report.html")
     write_formats(document, formats, folder)
     emit(str(page))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,7 +105,7 @@ def document_of(store: Store, *, cells: bool = True, most: int | None = None) ->
 def command_of(store: Store) -> str:
     """The command that began the run, as far as the store was told."""
     told = [i.command for i in invocations(store) if i.command]
-    return told[0] if told else f"dpaudit run {store.spec.get('name', '')}"
+    return told[0] if told else f"dpaudit run {shlex.quote(str(store.spec.get('name', '')))}"
 
 
 def _frame(columns: Columns) -> pandas.DataFrame:

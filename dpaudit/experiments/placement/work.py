@@ -71,13 +71,17 @@ def attempt(cell: Cell) -> Outcome:
 
 def failure(cell: Cell, error: BaseException, *, seconds: float) -> CellFailure:
     """What is recorded of a cell that raised ``error``; a user's slip (``UsageError``) needs no traceback."""
-    says = " ".join(str(error).split()) or "it says nothing more"
+    try:
+        says = " ".join(str(error).split()) or "it says nothing more"
+        trace = "" if isinstance(error, UsageError) else "".join(traceback.format_exception(error))
+    except Exception:  # noqa: BLE001 (a plug-in's own __str__ may do anything)
+        says, trace = "it cannot say what", ""
     return CellFailure(
         cell=cell.id,
         kind=cell.kind,
         settings=to_dict(cell.settings),
         error=f"{type(error).__name__}: {says}"[:_LONGEST],
-        traceback="" if isinstance(error, UsageError) else "".join(traceback.format_exception(error)),
+        traceback=trace,
         seconds=seconds,
         provenance=to_dict(collect(seed=str(cell.settings.get("seed", "")), plugins=())),
     )

@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 
 import pytest
+from command_line import here
 from planted import SPEC, install
 
 from dpaudit.cli import progress
@@ -99,14 +101,24 @@ def test_failures_are_told_at_the_end_and_the_exit_code_is_3(tmp_path):
     spec = tmp_path / "planted.toml"
     spec.write_text(SPEC + 'what = ["raises", "fine"]\n')
     site = str(install(tmp_path / "site"))
+    out = tmp_path / "out"
+    words = ["run", str(spec), "--out", str(out), "--format", "json", "--also", "junit", "--trials", "10"]
     done = subprocess.run(
-        [sys.executable, "-m", "dpaudit", "run", str(spec), "--out", str(tmp_path / "out"), "--format", "json"],
+        [sys.executable, "-m", "dpaudit", *words],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([site, os.environ.get("PYTHONPATH", "")])},
     )
     assert done.returncode == 3, done.stderr
-    assert len(json.loads(done.stdout)["rows"]) == 1
+    document = json.loads(done.stdout)
+    assert len(document["rows"]) == 1
+    assert [f["error"][:15] for f in document["failures"]] == ["ArithmeticError"]
+    assert 'errors="1"' in (out / "report.junit.xml").read_text()
+    before = (out / "report.html").read_text()
+    assert "ArithmeticError" in before
+    assert f"dpaudit run {spec} --trials 10" in re.sub("<[^>]+>", "", before)
+    assert here("report", out).returncode == 0
+    assert (out / "report.html").read_text() == before
     assert "1 cell failed, first with ArithmeticError: planted�[31m <b>error</b>" in done.stderr
     assert f"dpaudit runs show {tmp_path / 'out'} --failed" in done.stderr
     assert "--resume tries again" in done.stderr

@@ -310,3 +310,8 @@ def test_a_failure_is_one_line(planted):
     failed = attempt(cell)
     assert isinstance(failed, CellFailure)
     assert "\n" not in failed.error
+
+
+def test_a_failure_that_cannot_say_what_is_recorded_all_the_same(planted):
+    (cell,) = planted('what = "unprintable"').cells()
+    assert attempt(cell).error == "Mute: it cannot say what"
