@@ -5,6 +5,7 @@ Blocks are taken in the order of the page, in a folder that holds `examples/` an
 - A first line that is a comment with a file name and nothing more (`# own.py`, `// own.c`) has the block written there.
 - `console`: each `$ command` is run by bash. It must exit with 0, or with what `  # exits 1` says. `pip install` installs
   into the page's own folder, without an index. A command that ends in `&` must print a line, and runs until the page ends.
+  A finding of `dpaudit audit` where the page has none is looked at again, once: α = 0.01 allows one in a hundred.
 - Other lines of such a block, and a `text` block right below it, are what the last command printed: each must be among
   what it printed, in that order; `…` stands for anything.
 - `python` is run as a script of its own, or by pytest if it has tests; with a file name it is only written. `pycon`: a
@@ -211,9 +212,14 @@ class Reader:
         return self._judged([sys.executable, "-c", load, str(spec)], 0, ())
 
     def _judged(self, words: Sequence[str], code: int, shown: Sequence[str]) -> str | None:
-        done = subprocess.run(
-            list(words), cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=600, check=False
-        )
+        def run() -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                list(words), cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=600, check=False
+            )
+
+        done = run()
+        if (done.returncode, code) == (1, 0) and words[-1].startswith("dpaudit audit "):
+            done = run()
         printed = f"{done.stdout}\n{done.stderr}"
         if done.returncode != code:
             return f"exits {done.returncode}, the page says {code}\n{printed}"

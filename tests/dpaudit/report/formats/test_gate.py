@@ -30,7 +30,7 @@ def dies(n, d): raise RuntimeError("no entropy left")
 def release(value, n): return value + np.random.default_rng().laplace(scale=0.2, size=n)
 def quiet(value, n): return np.round(value + np.random.default_rng().laplace(scale=9.0, size=n))
 """
-AUDIT = ("audit", "--claim=gaussian:sigma=1", "--samples=5e4", "--tests=moments", "--seed=1")
+AUDIT = ("audit", "--claim=gaussian:sigma=1", "--samples=5e4", "--tests=moments", "--seed=1", "--alpha=1e-6")
 MECHANISM = ("mechanism", "--neighbours=0,1", "--claim-epsilon=1", "--samples=4e3", "--seed=1")
 ANY = made.validator(json.loads((made.ROOT / "dpaudit/report/formats/schemas/dpaudit-1.json").read_text()))
 
