@@ -87,7 +87,7 @@ def test_honest_passes_and_the_planted_flaw_fails_with_a_message(project):
 
 def test_the_command_in_the_message_shows_the_finding_again(project, pytester):
     run = project(f"def test_flawed(dpaudit): dpaudit.assert_no_finding(mine.coarse, {NORMAL})\n", *FEW[:2])
-    (line,) = (line for line in run.stdout.lines if "To see it again: " in line)
+    (line,) = (line for line in run.stdout.lines if line.startswith("E") and "To see it again: " in line)
     command = line.split("To see it again: dpaudit ")[1].split(" ")
     assert command[command.index("--alpha") + 1] == "0.0001"
     done = subprocess.run([sys.executable, "-m", "dpaudit", *command], capture_output=True, text=True)
@@ -164,7 +164,7 @@ def test_mechanisms(project):
     run.stdout.fnmatch_lines(
         [
             "E*Finding: python:./mine.py:count is not (0.5, 0)-DP: shown is*",
-            "E*To see it again: dpaudit mechanism python:./mine.py:count --neighbours*--claim-epsilon 0.5*",
+            "E*To see it again: dpaudit mechanism python:./mine.py:count --claim-epsilon 0.5*--neighbours*",
             "E*UsageError: neighbours=(0, 'one')*",
         ]
     )

@@ -1,5 +1,7 @@
 """The conformance checks: every built-in passes its own, and each check fails a plug-in that breaks its contract."""
 
+import importlib.util
+
 import numpy as np
 import pytest
 import torch
@@ -29,6 +31,8 @@ def test_built_in_samplers_conform(text):
 @pytest.mark.parametrize("kind", registry.KINDS)
 def test_every_built_in_can_be_loaded(kind):
     for name in registry.plugins(kind):
+        if name == "mlflow" and importlib.util.find_spec("mlflow") is None:
+            continue  # has an environment of its own, and tests there
         assert callable(registry.load(kind, name))
 
 

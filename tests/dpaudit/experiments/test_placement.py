@@ -1,6 +1,7 @@
 """The same numbers wherever cells are done, and an outcome for every cell, whatever happens to it."""
 
 import json
+import signal
 import threading
 import time
 
@@ -37,6 +38,14 @@ def planted(tmp_path, monkeypatch):
 
     yield make
     registry._scan.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def default_interrupts():
+    """As in a process of its own: a test before may have left a library's handler, which Ctrl-C would belong to."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def kept(folder):
