@@ -45,7 +45,7 @@ def default_interrupts():
     """As in a process of its own: a test before may have left a library's handler, which Ctrl-C would belong to."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGINT, before or signal.default_int_handler)
 
 
 def kept(folder):
