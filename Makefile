@@ -44,6 +44,7 @@ check: $(READY) docs ## Lint, format, types, import contracts, doctests, the whe
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest --doctest-modules --ignore-glob="*/flower.py" dpaudit attacks/dpaudit_attacks mitigations/dpaudit_mitigations
+	$(BIN)/pytest -m 'browser and not slow' tests/dpaudit/report
 	$(BIN)/pytest -m packaging tests/packaging
 
 docs: $(READY) ## The documentation as a site, from disk and offline; a warning is an error

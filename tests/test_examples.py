@@ -36,6 +36,7 @@ def test_floating_point():
     assert 70 < shares[-1] < 80  # 76 % is what the numbers' size alone tells
 
 
+@pytest.mark.slow  # README has it run by make check
 def test_opacus_backdoor():
     pytest.importorskip("opacus")
     out = run("04_opacus_backdoor.py", "synthetic", "5")
@@ -67,6 +68,7 @@ def test_secure_aggregation():
     assert 44 < together < 56  # 2,000 fair coins, 5 standard deviations either side
 
 
+@pytest.mark.slow  # its page has it run by make check
 def test_pool_inference():
     out = run("08_pool_inference.py")
     last, truth = (

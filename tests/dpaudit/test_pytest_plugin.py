@@ -185,6 +185,7 @@ def test_a_seed_from_the_test_and_the_same_in_every_run(project):
     assert len(set(seen[0])) == 3
 
 
+@pytest.mark.slow
 def test_options_and_what_comes_first(project, pytester):
     pytester.makeini("[pytest]\ndpaudit_samples = 3e4\ndpaudit_alpha = 1e-7\ndpaudit_out = kept\n")
     tests = (
