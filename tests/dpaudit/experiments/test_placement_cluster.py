@@ -98,6 +98,7 @@ def test_a_cluster_without_workers(capfd):
         assert time.monotonic() - began < 8
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_dies_leaves_what_is_finished(tmp_path, monkeypatch):
     """The message says --resume; the next run has only the rest to do."""
     monkeypatch.setattr(clusters, "_CONNECT_SECONDS", 4)

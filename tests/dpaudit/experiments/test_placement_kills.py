@@ -191,11 +191,13 @@ def on_cluster(number, *, seed, tmp_path, **options):
         return rounds(number, seed=seed, tmp_path=tmp_path, where=local.scheduler_address, workers=workers, **options)
 
 
+@pytest.mark.slow
 def test_four_kills_of_a_runner_on_one_core(tmp_path):
     counts = rounds(4, seed=1, tmp_path=tmp_path, jobs="1", longest=1.0)
     assert counts["runner"] >= 4
 
 
+@pytest.mark.slow
 def test_interrupted(tmp_path):
     """Ctrl-C reaches the whole group: the workers leave it to the runner, which stops them and says how to go on."""
     (tmp_path / "killed.toml").write_text(SPEC.replace("3000", "30000"))
@@ -219,6 +221,7 @@ def test_interrupted(tmp_path):
         nursery.close()
 
 
+@pytest.mark.slow
 def test_four_kills_on_a_cluster(tmp_path):
     counts = on_cluster(4, seed=1, tmp_path=tmp_path, longest=1.5)
     assert counts["runner"] + counts["worker"] >= 4
