@@ -10,6 +10,7 @@ from typing import Any
 
 from dpaudit import registry
 from dpaudit.errors import UsageError
+from dpaudit.experiments.said import said
 from dpaudit.experiments.store import Store
 from dpaudit.interfaces import RunLogger
 from dpaudit.types import CellFailure, CellResult, Reference, RunStart
@@ -133,8 +134,4 @@ class _Lane:
 
 def _words(error: BaseException) -> str:
     """An exception of a stranger's in a line that no terminal obeys."""
-    try:
-        says = " ".join(str(error).split())[:500]
-    except Exception:  # noqa: BLE001 (its own __str__ may do anything)
-        says = "it cannot say what"
-    return "".join(c if c.isprintable() else "�" for c in f"{type(error).__name__}: {says}")
+    return "".join(c if c.isprintable() else "�" for c in f"{type(error).__name__}: {said(error)[:500]}")

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dpaudit.errors import UsageError
 from dpaudit.experiments.arm import build_arm
 from dpaudit.experiments.measures import ALONE, measure, origins
+from dpaudit.experiments.said import said
 from dpaudit.experiments.spec import Cell
 from dpaudit.experiments.threads import threads, threads_for
 from dpaudit.provenance import collect
@@ -71,17 +72,13 @@ def attempt(cell: Cell) -> Outcome:
 
 def failure(cell: Cell, error: BaseException, *, seconds: float) -> CellFailure:
     """What is recorded of a cell that raised ``error``; a user's slip (``UsageError``) needs no traceback."""
-    try:
-        says = " ".join(str(error).split()) or "it says nothing more"
-        trace = "" if isinstance(error, UsageError) else "".join(traceback.format_exception(error))
-    except Exception:  # noqa: BLE001 (a plug-in's own __str__ may do anything)
-        says, trace = "it cannot say what", ""
+    says = said(error) or "it says nothing more"
     return CellFailure(
         cell=cell.id,
         kind=cell.kind,
         settings=to_dict(cell.settings),
         error=f"{type(error).__name__}: {says}"[:_LONGEST],
-        traceback=trace,
+        traceback="" if isinstance(error, UsageError) else "".join(traceback.format_exception(error)),
         seconds=seconds,
         provenance=to_dict(collect(seed=str(cell.settings.get("seed", "")), plugins=())),
     )

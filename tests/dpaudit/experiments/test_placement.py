@@ -323,4 +323,6 @@ def test_a_failure_is_one_line(planted):
 
 def test_a_failure_that_cannot_say_what_is_recorded_all_the_same(planted):
     (cell,) = planted('what = "unprintable"').cells()
-    assert attempt(cell).error == "Mute: it cannot say what"
+    failed = attempt(cell)
+    assert failed.error == "Mute: it cannot say what"
+    assert "planted_attack.py" in failed.traceback
