@@ -11,7 +11,7 @@ from dpaudit.errors import UsageError
 from dpaudit.local.count_mean_sketch import CountMeanSketch
 from dpaudit.local.inputs import check_merge
 from dpaudit.local.reports import SketchReports
-from dpaudit.local.sketch_sums import at_positions, sketch_error, smallest_type
+from dpaudit.local.sketch_sums import at_positions, read_only, sketch_error, widened
 from dpaudit.random_words import jit
 
 __all__ = ["CountMeanServer"]
@@ -76,22 +76,16 @@ class CountMeanServer:
     @property
     def ones(self) -> npt.NDArray[np.unsignedinteger]:
         """How many reports of each function had each bit set, (k, m); read only."""
-        view = self._ones.view()
-        view.flags.writeable = False
-        return view
+        return read_only(self._ones)
 
     @property
     def visits(self) -> npt.NDArray[np.int64]:
         """How many reports each function had, (k,); read only."""
-        view = self._visits.view()
-        view.flags.writeable = False
-        return view
+        return read_only(self._visits)
 
     def _take_in(self, visits: npt.NDArray[np.int64]) -> None:
         self._visits += visits
-        wanted = smallest_type(int(self._visits.max()))
-        if wanted.itemsize > self._ones.itemsize:
-            self._ones = self._ones.astype(wanted)
+        self._ones = widened(self._ones, int(self._visits.max()))
 
     def add(self, reports: SketchReports) -> None:
         """Take in reports (n).

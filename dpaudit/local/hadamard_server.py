@@ -9,7 +9,7 @@ from dpaudit.errors import UsageError
 from dpaudit.local.hadamard_sketch import HadamardSketch
 from dpaudit.local.inputs import check_merge
 from dpaudit.local.reports import HadamardReports
-from dpaudit.local.sketch_sums import at_positions, sketch_error, smallest_type
+from dpaudit.local.sketch_sums import at_positions, read_only, sketch_error, widened
 from dpaudit.random_words import jit
 
 __all__ = ["HadamardServer", "walsh_hadamard"]
@@ -70,22 +70,16 @@ class HadamardServer:
     @property
     def sums(self) -> npt.NDArray[np.signedinteger]:
         """The sum of the signs of each function and row, (k, m); read only."""
-        view = self._sums.view()
-        view.flags.writeable = False
-        return view
+        return read_only(self._sums)
 
     @property
     def visits(self) -> npt.NDArray[np.int64]:
         """How many reports each function had, (k,); read only."""
-        view = self._visits.view()
-        view.flags.writeable = False
-        return view
+        return read_only(self._visits)
 
     def _take_in(self, visits: npt.NDArray[np.int64]) -> None:
         self._visits += visits
-        wanted = smallest_type(int(self._visits.max()), signed=True)
-        if wanted.itemsize > self._sums.itemsize:
-            self._sums = self._sums.astype(wanted)
+        self._sums = widened(self._sums, int(self._visits.max()), signed=True)
 
     def add(self, reports: HadamardReports) -> None:
         """Take in reports (n).

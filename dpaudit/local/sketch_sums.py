@@ -13,7 +13,7 @@ from dpaudit.local.hashing import HashFamily
 from dpaudit.local.inputs import check_objects
 from dpaudit.random_words import jit
 
-__all__ = ["at_positions", "sketch_error", "smallest_type"]
+__all__ = ["at_positions", "read_only", "sketch_error", "smallest_type", "widened"]
 
 _OBJECTS = 1 << 14  # so many positions stay in cache
 
@@ -48,6 +48,19 @@ def smallest_type(largest: int, *, signed: bool = False) -> np.dtype[Any]:
         if largest < 1 << (bits - signed):
             return np.dtype(f"{'i' if signed else 'u'}{bits // 8}")
     return np.dtype("i8" if signed else "u8")
+
+
+def widened(values: npt.NDArray[Any], largest: int, *, signed: bool = False) -> npt.NDArray[Any]:
+    """``values``, or a copy of a larger type if theirs cannot hold ``largest``; never a smaller one."""
+    wanted = smallest_type(largest, signed=signed)
+    return values.astype(wanted) if wanted.itemsize > values.itemsize else values
+
+
+def read_only(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same memory, not to be written through."""
+    view = values.view()
+    view.flags.writeable = False
+    return view
 
 
 def sketch_error(
