@@ -6,7 +6,7 @@ import scipy.optimize
 import scipy.sparse
 import scipy.stats
 
-from dpaudit.errors import UsageError
+from dpaudit.errors import DpauditError, UsageError
 from dpaudit.local import rappor_decoding
 from dpaudit.local.nonnegative_lasso import nonnegative_lasso
 from dpaudit.local.rappor import Rappor
@@ -112,7 +112,7 @@ def test_lasso_without_penalty_is_scipys_nnls():
     expected = scipy.optimize.nnls(matrix, target)[0]
     assert 0 < (expected > 0).sum() < 20
     found = nonnegative_lasso(scipy.sparse.csc_matrix(matrix), target, np.zeros(20))
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("size", [1.0, 1e5])
@@ -128,9 +128,53 @@ def test_lasso_meets_the_conditions_of_optimality(size):
     assert beta.min() >= 0
     assert set(range(5)) <= set(np.flatnonzero(beta).tolist())
     assert (beta > 0).sum() < 60
-    scale = np.abs(matrix.T @ target).max()
-    assert np.abs(gradient[beta > 0]).max() < 1e-5 * scale
-    assert gradient.min() > -1e-5 * scale
+    scale = np.linalg.norm(matrix, axis=0) * np.linalg.norm(target)
+    assert np.abs(gradient / scale)[beta > 0].max() < 1e-9
+    assert (gradient / scale).min() > -1e-9
+
+
+def test_lasso_is_the_best_of_all_supports():
+    """Every set of columns by the normal equations; only the optimum has no negative coefficient and no gradient below 0."""
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        matrix, penalty = rng.normal(size=(6, 8)), rng.random(8)
+        target = 2 * matrix[:, :3].sum(axis=1) + rng.normal(size=6)
+        best = (target @ target / 2, np.zeros(8))
+        for support in itertools.chain.from_iterable(itertools.combinations(range(8), k) for k in range(1, 7)):
+            chosen, beta = matrix[:, support], np.zeros(8)
+            beta[list(support)] = np.linalg.solve(chosen.T @ chosen, chosen.T @ target - penalty[list(support)])
+            if (beta >= 0).all():
+                left = target - matrix @ beta
+                best = min(best, (left @ left / 2 + penalty @ beta, beta), key=lambda pair: pair[0])
+        found = nonnegative_lasso(scipy.sparse.csc_matrix(matrix), target, penalty)
+        np.testing.assert_allclose(found, best[1], atol=1e-9)
+
+
+def test_lasso_of_equal_columns_takes_one_of_them():
+    matrix = np.repeat(np.eye(3), 2, axis=1)
+    beta = nonnegative_lasso(scipy.sparse.csc_matrix(matrix), np.array([3.0, 2.0, -1.0]), np.full(6, 0.5))
+    np.testing.assert_allclose(beta.reshape(3, 2).sum(axis=1), [2.5, 1.5, 0.0], atol=1e-12)
+    assert np.count_nonzero(beta) == 2
+    np.testing.assert_array_equal(nonnegative_lasso(scipy.sparse.csc_matrix(matrix), np.zeros(3), np.zeros(6)), 0.0)
+
+
+@pytest.mark.parametrize("answer", [np.array([0.5, 0.0]), np.array([np.nan, 0.0])])
+def test_lasso_checks_its_solver(monkeypatch, answer):
+    problem = scipy.sparse.csc_matrix(np.eye(2)), np.ones(2), np.zeros(2)
+    monkeypatch.setattr(scipy.optimize, "nnls", lambda *_: (answer, 0.0))
+    with pytest.raises(DpauditError, match="non-negative lasso of 2 columns: not converged; fewer candidates"):
+        nonnegative_lasso(*problem)
+
+
+def test_lasso_says_that_its_solver_stopped(monkeypatch):
+    def stop(*_):
+        raise RuntimeError("Maximum number of iterations reached.")
+
+    monkeypatch.setattr(scipy.optimize, "nnls", stop)
+    with pytest.raises(
+        DpauditError, match=r"lasso of 2 columns: Maximum number of iterations reached.; fewer candidates"
+    ):
+        nonnegative_lasso(scipy.sparse.csc_matrix(np.eye(2)), np.ones(2), np.zeros(2))
 
 
 def test_the_bound_on_uniform_sums_holds_and_is_not_idle():
