@@ -1,0 +1,108 @@
+"""Text from outside, made safe for every output: terminal, HTML, Markdown, XML, JSON, logs.
+
+A sampler, a file, a plug-in or a network peer chooses the text of exceptions, names and fields. Nothing of it may steer a
+terminal (``ESC``, OSC, ``CR``, backspace, C1), change the direction or the line of a display (bidi, line separators), be
+invisible, or fail to encode (lone surrogates). HTML, XML and rich markup have characters of their own: their writers escape
+them in addition. Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from typing import Any
+
+__all__ = ["json_escaped", "one_line", "printable", "said", "tell"]
+
+_INVISIBLE = (
+    re.compile(  # printable for Python, but shown as nothing: the rest of Unicode's Default_Ignorable_Code_Point
+        "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
+    )
+)
+_CLASS_NAME = type.__dict__["__name__"]  # not what a metaclass says
+
+
+def printable(text: object, *, limit: int = 2000) -> str:
+    """``text`` with every control, direction, invisible or undecodable character as ``�``, at most ``limit`` long.
+
+    Line feeds stay; :func:`one_line` joins the lines. What is cut ends in ``…``. An object's ``__str__`` may do anything but
+    run for ever: whatever it raises is caught, ``SystemExit`` and ``KeyboardInterrupt`` too.
+
+    >>> printable(chr(27) + "[31mred")
+    '�[31mred'
+    """
+    return _shown(_cut(_text(text, limit + 1), limit))
+
+
+def one_line(text: object, *, limit: int = 500) -> str:
+    """As :func:`printable`, on one line: each run of white space, line breaks included, becomes one space.
+
+    >>> one_line("first" + chr(13) + chr(10) + "  second")
+    'first second'
+    """
+    room = 4 * limit
+    kept = _text(text, room + 1)
+    line = " ".join(kept.split())
+    return _shown(_cut(line + "…" if len(kept) > room else line, limit))
+
+
+def said(error: BaseException, *, limit: int = 500) -> str:
+    """What an exception says, on one line: its class and its words, cut to ``limit`` characters after the class.
+
+    >>> said(ValueError("too" + chr(27) + " much")), said(KeyError())
+    ('ValueError: too� much', 'KeyError')
+    """
+    name, words = one_line(_name(error)), one_line(error, limit=limit)
+    return f"{name}: {words}" if words else name
+
+
+def json_escaped(text: str) -> str:
+    r"""JSON ``text`` with the characters that :func:`printable` replaces as ``\uXXXX``: the same document, safe to print.
+
+    ``text`` is valid JSON, so these characters are inside its strings. Line feeds stay.
+
+    >>> print(json_escaped('"a' + chr(0x202e) + '"'))
+    "a\u202e"
+    """
+    if _harmless(text):
+        return text
+    return "".join(c if c == "\n" or _harmless(c) else _escape(c) for c in text)
+
+
+def tell(text: object, *, limit: int = 20_000) -> None:
+    """Print ``text`` to stderr, as :func:`printable` gives it. A stderr that cannot be written is ignored."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # full, closed, or None
+        print(printable(text, limit=limit), file=sys.stderr, flush=True)
+
+
+def _text(value: object, most: int) -> str:
+    """The first ``most`` characters of ``str(value)`` as a plain ``str``, whatever class and methods ``value`` has."""
+    text: Any
+    try:
+        text = value if issubclass(type(value), str) else str(value)  # not isinstance: it asks value.__class__
+    except BaseException:  # noqa: BLE001 foreign __str__: it may raise anything
+        text = f"<{_name(value)} that cannot be printed>"
+    return str.__getitem__(text, slice(most))
+
+
+def _name(value: object) -> str:
+    """The name of its class as a plain ``str``, cut."""
+    return str.__getitem__(_CLASS_NAME.__get__(type(value)), slice(100))
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _harmless(text: str) -> bool:
+    return text.isprintable() and (text.isascii() or not _INVISIBLE.search(text))
+
+
+def _shown(text: str) -> str:
+    return text if _harmless(text) else "".join(c if c == "\n" or _harmless(c) else "�" for c in text)
+
+
+def _escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
