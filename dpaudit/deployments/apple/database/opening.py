@@ -13,19 +13,14 @@ from pathlib import Path
 
 from dpaudit.deployments.apple.quoting import path_text
 from dpaudit.errors import UsageError
+from dpaudit.results.foreign import RefusedError
+from dpaudit.results.sqlite import BESIDE, DAMAGE, beside, guard, header, size_of, why
 
-__all__ = ["DAMAGE", "bound_steps", "open_read_only", "why"]
+__all__ = ["open_read_only"]
 
-DAMAGE = (sqlite3.Error, UnicodeDecodeError)
-"""What reading a damaged file raises; the second where sqlite3's own message quotes bytes that are no UTF-8."""
-
-_MAGIC = b"SQLite format 3\x00"
 _WAL = 2  # bytes 18 and 19 of the header: the versions needed to write and to read
 _PATIENCE = 2.0
 _LONGEST_VALUE = 1 << 20
-_STEPS, _STEPS_A_BYTE = 50_000_000, 50
-"""Of SQLite's machine, for one table: a row of 50 bytes takes about 300."""
-_STEPS_BETWEEN = 1_000_000
 
 
 @contextmanager
@@ -44,8 +39,8 @@ def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
         UsageError: no plain file, empty, not SQLite, locked, changed while it was read, or no right to read it.
     """
     before = _state(path)
-    wal = _header(path)
-    beside = {ending: _size(path, ending) for ending in ("-wal", "-shm", "-journal")}
+    wal = _in_wal_mode(path)
+    sizes = {ending: _size(path, ending) for ending in BESIDE}
     if not wal:
         try:
             with _connected(path, "mode=ro") as connection:
@@ -53,7 +48,7 @@ def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
                 return
         except _HotJournalError:
             pass
-    elif not beside["-wal"] and beside["-shm"] is None:
+    elif not sizes["-wal"] and sizes["-shm"] is None:
         with _connected(path, "mode=ro&immutable=1") as connection:
             yield connection
         _unchanged(path, before)
@@ -64,28 +59,6 @@ def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
         _unchanged(path, before)
         with _connected(copy, "mode=rw", name=path) as connection:
             yield connection
-
-
-def bound_steps(connection: sqlite3.Connection) -> None:
-    """From now on give up (an error of :data:`DAMAGE`) after more steps than a file of this size has rows for.
-
-    SQLite does not notice pages that are referred to many times over; twenty levels of them hold 10^50 rows in 100 kB.
-    """
-    pages, size = (int(connection.execute(f"PRAGMA {what}").fetchone()[0]) for what in ("page_count", "page_size"))
-    left = 1 + (_STEPS + _STEPS_A_BYTE * pages * size) // _STEPS_BETWEEN
-
-    def used_up() -> int:
-        nonlocal left
-        left -= 1
-        return left < 0
-
-    connection.set_progress_handler(used_up, _STEPS_BETWEEN)
-
-
-def why(error: Exception) -> str:
-    """What an error of :data:`DAMAGE` says."""
-    interrupted = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT
-    return "it has more rows than a file of its size can hold" if interrupted else str(error)
 
 
 class _HotJournalError(Exception):
@@ -111,27 +84,19 @@ def _unchanged(path: Path, before: tuple[int, int, int]) -> None:
         raise _refuse(path, "changed while it was read; stop the daemon or copy the file, then read again")
 
 
-def _header(path: Path) -> bool:
-    """Whether the file is in WAL mode."""
+def _in_wal_mode(path: Path) -> bool:
     try:
-        with path.open("rb") as file:
-            head = file.read(100)
-    except OSError as error:
-        raise _refuse(path, f"cannot be read ({error.strerror}); it needs the owner's rights") from None
+        head = header(path)
+    except RefusedError as error:
+        raise _refuse(path, f"{error}; give the daemon's database file, as its owner") from None
     if not head:
         raise _refuse(path, "an empty file; it holds no table")
-    if len(head) < 100 or not head.startswith(_MAGIC):
-        raise _refuse(path, "not an SQLite database (its first bytes are others); give the daemon's database file")
     return _WAL in (head[18], head[19])
-
-
-def _beside(path: Path, ending: str) -> Path:
-    return path.with_name(path.name + ending)
 
 
 def _size(path: Path, ending: str) -> int | None:
     try:
-        return _beside(path, ending).stat().st_size
+        return beside(path, ending).stat().st_size
     except OSError:
         return None
 
@@ -141,7 +106,7 @@ def _copy(path: Path, copy: Path) -> None:
         shutil.copyfile(path, copy)
         for ending in ("-wal", "-journal"):
             if _size(path, ending):
-                shutil.copyfile(_beside(path, ending), _beside(copy, ending))
+                shutil.copyfile(beside(path, ending), beside(copy, ending))
     except OSError as error:
         raise _refuse(path, f"cannot be copied to be read ({error.strerror}); see to rights and space") from None
 
@@ -152,13 +117,9 @@ def _connected(path: Path, how: str, *, name: Path | None = None) -> Iterator[sq
     try:
         uri = f"{Path(os.path.abspath(path)).as_uri()}?{how}"
         with closing(sqlite3.connect(uri, uri=True, timeout=_PATIENCE, isolation_level=None)) as connection:
-            connection.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
-            connection.execute("PRAGMA query_only = ON").close()
-            connection.execute("PRAGMA trusted_schema = OFF").close()
+            guard(connection, size=size_of(path), longest=_LONGEST_VALUE)
             connection.execute("BEGIN").close()
             connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
-            bound_steps(connection)
             yield connection
     except DAMAGE as error:
         code = getattr(error, "sqlite_errorcode", 0)

@@ -13,7 +13,7 @@ from typing import Any
 
 from dpaudit.deployments.apple.database.balances import odd_balances
 from dpaudit.deployments.apple.database.coredata import from_coredata
-from dpaudit.deployments.apple.database.opening import DAMAGE, bound_steps, open_read_only, why
+from dpaudit.deployments.apple.database.opening import open_read_only
 from dpaudit.deployments.apple.database.schema import (
     BITS,
     BUDGETS,
@@ -30,6 +30,7 @@ from dpaudit.deployments.apple.database.schema import (
 )
 from dpaudit.deployments.apple.model import Balance, BitRecord, Database, Finding, RecordCount, SketchRecord
 from dpaudit.deployments.apple.quoting import quoted
+from dpaudit.results.sqlite import DAMAGE, bound_steps, size_of, why
 
 __all__ = ["read_bits", "read_database", "read_sketches"]
 
@@ -49,8 +50,9 @@ def read_database(path: Path) -> Database:
     """
     findings: list[Finding] = []
     with open_read_only(path) as connection:
-        balances = tuple(_guarded(BUDGETS, _balances, connection, findings))
-        counts = tuple(c for table in (BITS, SKETCHES) for c in _guarded(table, _counts, connection, findings))
+        size = size_of(path)
+        balances = tuple(_guarded(BUDGETS, _balances, connection, findings, size))
+        counts = tuple(c for table in (BITS, SKETCHES) for c in _guarded(table, _counts, connection, findings, size))
     return Database(path, balances, counts, (*findings, *odd_balances(balances)))
 
 
@@ -88,10 +90,12 @@ def _whole(value: Any) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _guarded(table: str, read: Any, connection: sqlite3.Connection, findings: list[Finding]) -> Iterator[Any]:
+def _guarded(
+    table: str, read: Any, connection: sqlite3.Connection, findings: list[Finding], size: int
+) -> Iterator[Any]:
     """What ``read`` yields until the table turns out to be damaged, which is a finding."""
     try:
-        bound_steps(connection)
+        bound_steps(connection, size=size)
         columns = table_columns(connection, table, findings)
         if columns:
             yield from read(connection, table, columns, findings)

@@ -6,6 +6,7 @@ import sqlite3
 
 from dpaudit.deployments.apple.database.coredata import LATEST
 from dpaudit.deployments.apple.model import Finding
+from dpaudit.results.sqlite import plain_columns
 
 __all__ = [
     "BITS",
@@ -54,16 +55,14 @@ CREATED = (
 
 def table_columns(connection: sqlite3.Connection, table: str, findings: list[Finding]) -> frozenset[str]:
     """The columns' names in capitals; nothing, and a finding, where it is no plain table."""
-    found = connection.execute("SELECT type, sql FROM sqlite_master WHERE upper(name) = ?", (table,)).fetchone()
-    if found is None:
-        findings.append(Finding(table, "no such table; nothing is known of its records"))
-        return frozenset()
-    # a view, virtual table or computed column would run its author's expressions
-    rows = connection.execute(f"PRAGMA table_xinfo({table})").fetchall() if found[0] == "table" else []
-    if not rows or str(found[1]).lstrip().upper().startswith("CREATE VIRTUAL") or any(row[6] for row in rows):
+    columns = plain_columns(connection, table)
+    if columns is None:
         findings.append(Finding(table, "not a plain table (a view, virtual or with computed columns); not read"))
         return frozenset()
-    return frozenset(str(row[1]).upper() for row in rows)
+    names = frozenset(name.upper() for name in columns)
+    if not names:
+        findings.append(Finding(table, "no such table; nothing is known of its records"))
+    return names
 
 
 def has_columns(table: str, columns: frozenset[str], needed: set[str], findings: list[Finding]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import plistlib
-import stat
 from pathlib import Path
 from typing import Any
 from xml.parsers.expat import ExpatError
@@ -13,6 +12,7 @@ from dpaudit.deployments.apple.plists.limits import MOST_BYTES, MOST_NODES, Plis
 from dpaudit.deployments.apple.plists.xml_form import read_xml
 from dpaudit.deployments.apple.quoting import path_text
 from dpaudit.errors import UsageError
+from dpaudit.results.foreign import RefusedError, read_plain
 
 __all__ = ["read_plist"]
 
@@ -31,7 +31,10 @@ def read_plist(path: Path, *, limit: int = MOST_BYTES, nodes: int = MOST_NODES) 
     Raises:
         UsageError: it cannot be read, is no property list, or is refused; names the file, the rule and the remedy.
     """
-    data = _bytes_of(path, limit)
+    try:
+        data = read_plain(path, limit=limit)
+    except RefusedError as error:
+        raise UsageError(f"file={path_text(path)}: {error}; give a readable .plist file of Apple's size") from error
     try:
         if data.startswith(_BINARY):
             check_binary(data, nodes=nodes)
@@ -54,22 +57,3 @@ class _Once(dict[str, Any]):
         if key in self:
             raise PlistRefusedError(f"has the key {key[:80]!r} twice in one dict; keep one of them")
         super().__setitem__(key, value)
-
-
-def _bytes_of(path: Path, limit: int) -> bytes:
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise UsageError(f"file={path_text(path)}: is no regular file; give the .plist file itself")
-        with path.open("rb") as file:
-            data = file.read(limit + 1)
-    except (OSError, ValueError) as error:  # ValueError: a name with a NUL
-        if isinstance(error, UsageError):
-            raise
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"file={path_text(path)}: cannot be read ({reason}); give a readable .plist file") from error
-    if len(data) > limit:
-        raise UsageError(
-            f"file={path_text(path)}: is larger than {limit:,} bytes, far more than such a file needs; is it the right file?"
-        )
-    return data

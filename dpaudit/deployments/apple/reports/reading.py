@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from dpaudit.deployments.apple.quoting import path_text, quoted
 from dpaudit.deployments.apple.reports.filenames import is_report, time_in
 from dpaudit.deployments.apple.reports.tolerant_json import RefusedJsonError, read_documents
 from dpaudit.errors import UsageError
+from dpaudit.results.foreign import RefusedError, read_plain
 
 __all__ = ["MOST_BYTES", "read_report", "read_reports"]
 
@@ -137,17 +137,10 @@ def _text(path: Path, limit: int) -> str:
     Raises:
         RefusedJsonError: why it cannot be had.
     """
-    try:
-        # a pipe must not keep us waiting, and a link put there meanwhile must not lead us away
-        number = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-        with os.fdopen(number, "rb") as file:
-            if not stat.S_ISREG(os.fstat(number).st_mode):
-                raise RefusedJsonError("not a plain file")
-            data = file.read(limit + 1)
-    except (OSError, ValueError) as error:
-        raise RefusedJsonError(f"cannot be opened ({getattr(error, 'strerror', None) or error})") from None
-    if len(data) > limit:
-        raise RefusedJsonError(f"larger than {limit} bytes")
+    try:  # a link put there meanwhile must not lead us away
+        data = read_plain(path, limit=limit, follow=False)
+    except RefusedError as error:
+        raise RefusedJsonError(str(error)) from None
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

@@ -154,7 +154,7 @@ def test_the_size_limit(tmp_path: Path) -> None:
     assert "larger than" in report.findings[0].message
     with path.open("wb") as file:
         file.truncate(10 << 30)  # sparse: 10 GB that take no room
-    assert "larger than 67108864 bytes" in said(path)
+    assert "larger than 67,108,864 bytes" in said(path)
 
 
 @pytest.mark.parametrize(

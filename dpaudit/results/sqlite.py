@@ -1,0 +1,121 @@
+"""SQLite files that anybody may have written: what is looked at before they are opened, and what holds while they are read.
+
+A file's schema may hold views that recurse without end, virtual tables, computed columns and triggers; its pages may be
+damaged, or refer to one page many times over; a value may be huge; and the files beside it may be links to something else.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from dpaudit.results.foreign import RefusedError, open_plain
+
+__all__ = ["BESIDE", "DAMAGE", "beside", "bound_steps", "guard", "header", "plain_columns", "size_of", "why"]
+
+DAMAGE = (sqlite3.Error, UnicodeDecodeError)
+"""What reading a damaged file raises; the second where sqlite3's own message quotes bytes that are no UTF-8."""
+
+BESIDE = ("-wal", "-shm", "-journal")
+"""What SQLite keeps beside a database, under its name with such an ending."""
+
+_MAGIC = b"SQLite format 3\x00"
+_STEPS, _STEPS_A_BYTE = 50_000_000, 50
+"""Of SQLite's machine, for one query: a row of 50 bytes takes about 300."""
+_STEPS_BETWEEN = 1_000_000
+
+
+def beside(path: Path, ending: str) -> Path:
+    """SQLite's own file beside ``path``."""
+    return path.with_name(path.name + ending)
+
+
+def header(path: Path, *, follow: bool = True) -> bytes:
+    """The first 100 bytes of a database; none of an empty file.
+
+    Raises:
+        RefusedError: it is no plain file, cannot be read, or does not begin as SQLite's files do. With ``follow=False``
+            also: it, or what lies beside it under the names that SQLite uses, is a symbolic link or no plain file.
+    """
+    with open_plain(path, follow=follow) as file:
+        try:
+            head = file.read(100)
+        except OSError as error:
+            raise RefusedError(f"cannot be read ({error.strerror})") from error
+    if head and (len(head) < 100 or not head.startswith(_MAGIC)):
+        raise RefusedError("not an SQLite database (its first bytes are others)")
+    for other in () if follow else (beside(path, ending) for ending in BESIDE):
+        try:
+            plain = stat.S_ISREG(other.lstat().st_mode)
+        except FileNotFoundError:
+            continue
+        if not plain:
+            raise RefusedError(f"{other.name} beside it is not a plain file")
+    return head
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a database and its log; 0 where there is none."""
+    total = 0
+    for file in (path, beside(path, "-wal")):
+        try:
+            total += file.stat().st_size
+        except OSError:
+            continue
+    return total
+
+
+def guard(connection: sqlite3.Connection, *, size: int, longest: int) -> None:
+    """Prepare a connection, before anything else is asked of it, to read a file of ``size`` bytes.
+
+    Nothing is written; no function of ours runs from the schema; no value is longer than ``longest`` bytes; a query gives
+    up as :func:`bound_steps` says; text that is no UTF-8 has escapes in it. Not claimed: that the schema's tables are
+    tables, see :func:`plain_columns`.
+    """
+    connection.text_factory = _text
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    bound_steps(connection, size=size)
+    for setting in ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON"):
+        connection.execute(f"PRAGMA {setting}").close()
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
+
+
+def bound_steps(connection: sqlite3.Connection, *, size: int) -> None:
+    """From now on give up (an error of :data:`DAMAGE`) after more steps than a file of ``size`` bytes has rows for.
+
+    SQLite does not notice pages that are referred to many times over; twenty levels of them hold 10^50 rows in 100 kB.
+    """
+    left = 1 + (_STEPS + _STEPS_A_BYTE * size) // _STEPS_BETWEEN
+
+    def used_up() -> int:
+        nonlocal left
+        left -= 1
+        return left < 0
+
+    connection.set_progress_handler(used_up, _STEPS_BETWEEN)
+
+
+def why(error: Exception) -> str:
+    """What an error of :data:`DAMAGE` says."""
+    interrupted = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT
+    return "it has more rows than a file of its size can hold" if interrupted else str(error)
+
+
+def plain_columns(connection: sqlite3.Connection, table: str) -> Iterator[str] | None:
+    """The names of a table's columns, as the file writes them; nothing where there is no such table.
+
+    None where it is a view, a virtual table or has computed columns: reading it would run its author's expressions.
+    """
+    found = connection.execute("SELECT type, sql FROM sqlite_master WHERE upper(name) = upper(?)", (table,)).fetchone()
+    if found is None:
+        return iter(())
+    rows = connection.execute(f"PRAGMA table_xinfo({table})").fetchall() if found[0] == "table" else []
+    if not rows or str(found[1]).lstrip().upper().startswith("CREATE VIRTUAL") or any(row[6] for row in rows):
+        return None
+    return (str(row[1]) for row in rows)
