@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from dpaudit.errors import MissingExtraError, UsageError
 from dpaudit.experiments.flat import Columns
 from dpaudit.experiments.store import FILE
+from dpaudit.results.files import write_file
 
 __all__ = ["FORMATS", "check_target", "write_columns"]
 
@@ -31,18 +33,15 @@ def write_columns(columns: Columns, to: Path) -> int:
         MissingExtraError: Parquet needs pyarrow.
     """
     write = check_target(to)
-    part = to.with_name(f".{to.name}.part")
+    whole = {_whole(name): [_whole(v) for v in values] for name, values in columns.items()}
     try:
-        write({_whole(name): [_whole(v) for v in values] for name, values in columns.items()}, part)
-        part.replace(to)
+        write_file(to, lambda file: write(whole, file))
     except OSError as error:
         raise UsageError(f"to={to}: cannot be written ({error.strerror or error}); choose another file") from error
-    finally:
-        part.unlink(missing_ok=True)
     return len(next(iter(columns.values()), []))
 
 
-def check_target(to: Path) -> Callable[[Columns, Path], None]:
+def check_target(to: Path) -> Callable[[Columns, BinaryIO], None]:
     """What writes the format that ``to`` ends with.
 
     Raises:
@@ -61,22 +60,23 @@ def _whole(value: Any) -> Any:
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
-def _parquet(columns: Columns, to: Path) -> None:
+def _parquet(columns: Columns, file: BinaryIO) -> None:
     try:
         import pyarrow
         from pyarrow import parquet
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            f"to={to.name}: Parquet needs pyarrow, which is not installed; pip install 'dpaudit[parquet]'"
+            "to=….parquet: Parquet needs pyarrow, which is not installed; pip install 'dpaudit[parquet]'"
         ) from error
-    parquet.write_table(pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()}), to)
+    parquet.write_table(pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()}), file)
 
 
-def _csv(columns: Columns, to: Path) -> None:
-    with to.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(map(_no_formula, columns))
-        writer.writerows(map(_no_formula, row) for row in zip(*columns.values(), strict=True))
+def _csv(columns: Columns, file: BinaryIO) -> None:
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    writer = csv.writer(text)
+    writer.writerow(map(_no_formula, columns))
+    writer.writerows(map(_no_formula, row) for row in zip(*columns.values(), strict=True))
+    text.detach()
 
 
 def _no_formula(value: Any) -> Any:
@@ -94,16 +94,16 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _json(columns: Columns, to: Path) -> None:
-    with to.open("w", encoding="utf-8") as file:
-        for number, row in enumerate(zip(*columns.values(), strict=True)):
-            values = {k: str(v) if _odd(v) else v for k, v in zip(columns, row, strict=True)}
-            file.write(("[\n" if number == 0 else ",\n") + json.dumps(values, ensure_ascii=False, allow_nan=False))
-        file.write("\n]\n" if next(iter(columns.values()), []) else "[]\n")
+def _json(columns: Columns, file: BinaryIO) -> None:
+    for number, row in enumerate(zip(*columns.values(), strict=True)):
+        values = {k: str(v) if _odd(v) else v for k, v in zip(columns, row, strict=True)}
+        line = json.dumps(values, ensure_ascii=False, allow_nan=False)
+        file.write((("[\n" if number == 0 else ",\n") + line).encode())
+    file.write(b"\n]\n" if next(iter(columns.values()), []) else b"[]\n")
 
 
 def _odd(value: Any) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
-FORMATS: dict[str, Callable[[Columns, Path], None]] = {".parquet": _parquet, ".csv": _csv, ".json": _json}
+FORMATS: dict[str, Callable[[Columns, BinaryIO], None]] = {".parquet": _parquet, ".csv": _csv, ".json": _json}

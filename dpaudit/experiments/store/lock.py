@@ -2,69 +2,43 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
+import errno
 import os
-import socket
-import time
 from pathlib import Path
-from typing import IO
 
 from dpaudit.errors import StoreError
+from dpaudit.results.locks import HeldError, Lock, is_held
 
-__all__ = ["acquire", "is_running"]
+__all__ = ["Lock", "acquire", "is_running"]
 
 _FILE = ".lock"
 _PATIENCE = 0.2  # seconds; `dpaudit runs list` holds a lock for microseconds while it looks
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
-def acquire(folder: Path) -> IO[str]:
-    """The folder's lock, held until the file is closed; the folder is made if need be.
+def acquire(folder: Path) -> Lock:
+    """The folder's lock, held until it is closed; the folder is made if need be.
 
     Raises:
-        StoreError: another process holds it, the folder cannot be written, or its file system has no locks.
+        StoreError: another process holds it, the folder cannot be written, its file system has no locks, or its ``.lock`` is
+            something else, such as a symbolic link.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / _FILE).open("a+", encoding="utf-8")
+        return Lock(folder / _FILE, patience=_PATIENCE)
+    except HeldError as error:
+        by = f" ({error})" if str(error) else ""
+        raise StoreError(f"out={folder}: another run is using it{by}; wait for it or choose another --out") from error
     except OSError as error:
-        raise StoreError(f"out={folder}: cannot be written ({error.strerror}); choose another --out") from error
-    until = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError as error:
-            if time.monotonic() < until:
-                time.sleep(0.02)
-                continue
-            lock.seek(0)
-            who = lock.readline(200).strip()
-            lock.close()
-            by = f" ({who})" if who.isprintable() and who else ""
-            raise StoreError(
-                f"out={folder}: another run is using it{by}; wait for it or choose another --out"
-            ) from error
-        except OSError as error:  # a network file system without locks: SQLite could not keep its word there either
-            lock.close()
-            raise StoreError(
-                f"out={folder}: its file system has no locks ({error.strerror}); choose an --out on a local disk"
-            ) from error
-    with contextlib.suppress(OSError):  # a full disk: the lock holds without the words
-        lock.truncate(0)
-        lock.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        lock.flush()
-    return lock
+        if error.errno in (errno.ELOOP, errno.EEXIST) and os.path.lexists(folder / _FILE):
+            rule = f"its {_FILE} is not a lock file of dpaudit; move that away or choose another --out"
+        elif error.errno in _NO_LOCKS:  # a network file system: SQLite could not keep its word there either
+            rule = f"its file system has no locks ({error.strerror}); choose an --out on a local disk"
+        else:
+            rule = f"cannot be written ({error.strerror}); choose another --out"
+        raise StoreError(f"out={folder}: {rule}") from error
 
 
 def is_running(folder: Path) -> bool:
     """Whether some process on this machine holds the folder's lock now; False where nobody may tell."""
-    try:
-        with (folder / _FILE).open("r", encoding="utf-8") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-    except OSError:
-        return False
-    return False
+    return is_held(folder / _FILE)

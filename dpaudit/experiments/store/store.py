@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 from dpaudit.errors import StoreError
 from dpaudit.experiments.store import lock as locks
@@ -52,7 +52,7 @@ class Store:
     """
 
     def __init__(
-        self, folder: Path, connection: sqlite3.Connection, lock: IO[str] | None, invocation: int | None
+        self, folder: Path, connection: sqlite3.Connection, lock: locks.Lock | None, invocation: int | None
     ) -> None:
         """Use :meth:`create`, :meth:`resume` or :meth:`read`."""
         self.folder = folder

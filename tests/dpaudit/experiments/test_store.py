@@ -232,6 +232,19 @@ def test_a_glance_at_the_lock_does_not_turn_a_runner_away(tmp_path):
         Store.resume(tmp_path, spec=SPEC)
 
 
+def test_a_lock_that_is_a_link_or_another_file_is_refused_and_unharmed(tmp_path):
+    mine = tmp_path / "mine"
+    mine.write_text("precious")
+    out = tmp_path / "out"
+    out.mkdir()
+    for make in ((out / ".lock").symlink_to, lambda target: (out / ".lock").write_text("precious")):
+        make(mine)
+        with pytest.raises(StoreError, match="not a lock file of dpaudit"):
+            Store.create(out, spec=SPEC)
+        assert mine.read_text() == (out / ".lock").read_text() == "precious"
+        (out / ".lock").unlink()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives up root to meet a folder that it may not write")
 @pytest.mark.parametrize("log", [False, True], ids=["whole", "with a log left by a kill"])
 def test_reading_from_a_folder_that_cannot_be_written(log):

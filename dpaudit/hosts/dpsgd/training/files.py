@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import pickle
-import secrets
 import struct
-import sys
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import torch
 
 from dpaudit.errors import UsageError
+from dpaudit.results.files import write_file
+from dpaudit.results.locks import HeldError, Lock
+from dpaudit.results.text import tell
 
 __all__ = ["locked", "read_tensors", "write_atomically"]
 
@@ -41,24 +40,14 @@ _UNREADABLE = (  # what torch.load raises on broken, foreign or hostile files
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object], *, what: str = "out") -> None:
     """Give ``path`` what ``write`` puts into an open file, all of it or, whatever happens, none.
 
-    Written to a new file beside it, synced to the disk and renamed.
-
     Raises:
         UsageError: the folder cannot be made or written, or the disk is full; ``what`` names the option.
     """
-    part = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("xb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        write_file(path, write)
     except OSError as error:
         raise UsageError(f"{what}={path}: cannot be written ({error.strerror}); choose another place") from error
-    finally:
-        with suppress(OSError):  # there is none where nothing could be written
-            part.unlink()
 
 
 def read_tensors(source: Path | IO[bytes], *, name: str) -> Any:
@@ -83,24 +72,25 @@ def read_tensors(source: Path | IO[bytes], *, name: str) -> Any:
 
 @contextmanager
 def locked(path: Path, *, wait: bool) -> Iterator[None]:
-    """Hold the lock file ``path``; the system lets go of it with the process. Waiting is said on stderr.
+    """Hold the lock of the file ``path``: ``.NAME.dpaudit-lock`` beside it. Waiting is said on stderr.
 
     Raises:
         UsageError: another process holds it and ``wait`` is False, or it cannot be made.
     """
+    name = path.with_name(f".{path.name}.dpaudit-lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("w")
-    except OSError as error:
-        raise UsageError(f"out={path}: cannot be written ({error.strerror}); choose another place") from error
-    with file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            lock = Lock(name)
+        except HeldError as held:
             if not wait:
+                by = f" ({held})" if str(held) else ""
                 raise UsageError(
-                    f"out={path}: another process holds this lock, so it is at work here; wait for it or choose another --out"
+                    f"out={path}: another process is writing it{by}; wait for it or choose another --out"
                 ) from None
-            print(f"{path}: waiting for the process that holds this lock", file=sys.stderr)
-            fcntl.flock(file, fcntl.LOCK_EX)
+            tell(f"{path}: waiting for the process that holds {name}")
+            lock = Lock(name, patience=None)
+    except OSError as error:
+        raise UsageError(f"out={path}: cannot be written ({error.strerror}: {name}); choose another place") from error
+    with lock:
         yield

@@ -48,9 +48,9 @@ def fit(
     the recipe's number. On CUDA the forward pass runs in bfloat16 where torch thinks it safe (``torch.autocast``), with
     channels last; accuracy is measured in float32 everywhere.
 
-    After each epoch all that it takes to go on is in ``out`` with the suffix ``.partial``, then ``on_epoch`` is called; with
+    After each epoch all that it takes to go on is in ``OUT.partial``, then ``on_epoch`` is called; with
     ``resume`` training goes on from there, from the start if there is nothing, and is over at once if ``out`` is what it
-    would write. A file with the suffix ``.lock`` keeps a second process away, or waiting if it says ``wait``.
+    would write. The lock file ``.OUT.dpaudit-lock`` keeps a second process away, or waiting if it says ``wait``.
 
     Formal guarantee: on one CPU, with the same versions and number of threads, the weights are a function of the model, the
     data, ``epochs`` and ``seed``, bit for bit, however often it was interrupted. torch's global generators are left as
@@ -69,22 +69,21 @@ def fit(
         raise UsageError(f"epochs={epochs}: must be at least 1")
     if not out.name or os.path.isdir(out):
         raise UsageError(f"out={out}: is a folder; name a file in it, e.g. {model}.pt")
-    if out.suffix in (".partial", ".lock"):
-        raise UsageError(f"out={out}: {out.suffix} is the suffix of a file beside it; choose another, e.g. .pt")
-    with locked(out.with_suffix(".lock"), wait=wait):
-        if resume and out.exists() and not out.with_suffix(".partial").exists():
+    partial = out.with_name(f"{out.name}.partial")
+    with locked(out, wait=wait):
+        if resume and out.exists() and not partial.exists():
             return _finished(out, model=model, data=data, epochs=epochs, seed=seed)
         training = PlainTraining(model, recipe, data=data, epochs=epochs, seed=seed, root=root, device=where)
-        if resume and out.with_suffix(".partial").exists():
-            training.load(out.with_suffix(".partial"))
+        if resume and partial.exists():
+            training.load(partial)
         while training.done < epochs:
             loss = training.run_epoch()
-            training.save(out.with_suffix(".partial"))
+            training.save(partial)
             if on_epoch is not None:
                 on_epoch(Epoch(training.done, epochs, loss))
         checkpoint = training.checkpoint()
         save_checkpoint(out, checkpoint)
-        out.with_suffix(".partial").unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
     return checkpoint
 
 

@@ -33,7 +33,7 @@ def remembered(path: Path, *, key: str, of: str, measure: Callable[[], Accuracy]
     if known is not None and known[2] == of:
         return accuracy_from_counts(*known[:2])
     found = measure()
-    with locked(path.with_suffix(".lock"), wait=True):
+    with locked(path, wait=True):
         entries = {**_read(path), key: (found.correct, found.total, of)}
         text = json.dumps(
             {k: {"correct": c, "total": t, "of": o} for k, (c, t, o) in sorted(entries.items())}, indent=2

@@ -84,7 +84,7 @@ def test_learns_and_measures(tmp_path: Path) -> None:
     assert same(read.state, found.state)
     assert (read.accuracy, read.epochs, read.seed, read.data) == (found.accuracy, 4, 0, "synthetic")
     assert read.versions["torch"] == torch.__version__
-    assert sorted(f.name for f in tmp_path.iterdir()) == ["mlp.lock", "mlp.pt"]
+    assert sorted(f.name for f in tmp_path.iterdir()) == [".mlp.pt.dpaudit-lock", "mlp.pt"]
 
 
 def test_first_step_is_adams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ def test_killed_and_resumed_gives_the_same_bits(after: int, dropped: str, tmp_pa
     assert [e.number for e in epochs] == list(range(after + 1, 4))
     assert same(whole.state, parts.state)
     assert whole.accuracy == parts.accuracy
-    assert not out.with_suffix(".partial").exists()
+    assert not out.with_name("parts.pt.partial").exists()
 
 
 def test_adam_resumes_in_the_same_bits(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_resuming_another_training_is_refused(settings: dict, says: str, tmp_pat
 
 
 def test_broken_partials_are_refused(tmp_path: Path) -> None:
-    out, partial = tmp_path / "mlp.pt", tmp_path / "mlp.partial"
+    out, partial = tmp_path / "mlp.pt", tmp_path / "mlp.pt.partial"
     with pytest.raises(Killed):
         fit("mlp", data="synthetic", epochs=2, out=out, on_epoch=kill_after(1))
     document = torch.load(partial, weights_only=True)
@@ -219,7 +219,6 @@ def test_broken_partials_are_refused(tmp_path: Path) -> None:
         ({"out": Path("/")}, "^out=/: is a folder"),
         ({"out": Path(__file__).parent}, "^out=.*: is a folder"),
         ({"out": Path(300 * "x" + ".pt")}, "^out=.*: cannot be written"),
-        ({"out": Path("mlp.partial")}, r"^out=mlp.partial: .partial is the suffix of a file beside it"),
     ],
 )
 def test_slips(settings: dict, says: str, tmp_path: Path) -> None:
@@ -232,15 +231,26 @@ def test_divergence_is_an_error_and_leaves_no_file(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(fitting, "RECIPES", {"mlp": Recipe(optimizer="sgd", lr=1e30, batch=64, epochs=2)})
     with pytest.raises(UsageError, match=r"^seed=0: training has diverged in epoch 1"):
         fit("mlp", data="synthetic", out=tmp_path / "mlp.pt")
-    assert [f.name for f in tmp_path.iterdir()] == ["mlp.lock"]
+    assert [f.name for f in tmp_path.iterdir()] == [".mlp.pt.dpaudit-lock"]
 
 
 def test_a_second_process_is_kept_away(tmp_path: Path) -> None:
     with (
-        locked(tmp_path / "mlp.lock", wait=False),
-        pytest.raises(UsageError, match=r"^out=.*mlp.lock: another process holds this lock"),
+        locked(tmp_path / "mlp.pt", wait=False),
+        pytest.raises(UsageError, match=r"^out=.*mlp.pt: another process is writing it \(process \d+ on "),
     ):
         fit("mlp", data="synthetic", epochs=1, out=tmp_path / "mlp.pt")
+
+
+def test_neighbours_of_the_file_are_left_alone(tmp_path: Path) -> None:
+    for name in ("mlp.lock", "mlp.partial"):
+        (tmp_path / name).write_text("precious")
+    (tmp_path / ".mlp.pt.dpaudit-lock").symlink_to(tmp_path / "mlp.lock")
+    with pytest.raises(UsageError, match=r"^out=.*: cannot be written"):
+        fit("mlp", data="synthetic", epochs=1, out=tmp_path / "mlp.pt")
+    (tmp_path / ".mlp.pt.dpaudit-lock").unlink()
+    fit("mlp", data="synthetic", epochs=1, out=tmp_path / "mlp.pt")
+    assert [(tmp_path / name).read_text() for name in ("mlp.lock", "mlp.partial")] == ["precious"] * 2
 
 
 def test_of_two_that_wait_one_trains(tmp_path: Path) -> None:

@@ -1,0 +1,83 @@
+"""Files that are there whole or not at all, also after ``kill -9`` and power loss."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+__all__ = ["clear_leftovers", "sync_folder", "write_file"]
+
+_PREFIX, _SUFFIX = ".dpaudit-", ".tmp"
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+def write_file(
+    path: Path, content: str | bytes | Callable[[BinaryIO], object], *, mode: int | None = None, replace: bool = True
+) -> Path:
+    r"""Write text (UTF-8), bytes, or what ``content`` writes into an open file, to ``path``.
+
+    A new file beside it is written, synced and renamed, and the folder synced: when this returns the file survives power
+    loss, and until then ``path`` is what it was. No link is followed: one at ``path`` is replaced. With ``replace=False`` an
+    existing ``path`` is left alone (on a file system without hard links a reader may then see an empty file for a moment).
+    ``mode`` is set as given (0o600 for a secret); without it the umask decides. Lone surrogates become ``\udcxx``.
+
+    Raises:
+        FileExistsError: ``path`` exists and ``replace`` is false.
+        OSError: it cannot be written, or is a device, a pipe or a folder; it stands as it was.
+    """
+    if path.exists() and not path.is_file():  # such as /dev/stdout, which a rename would replace
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+    part = path.with_name(f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open(part, flags, 0o666 if mode is None else mode), "wb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            if callable(content):
+                content(file)
+            else:
+                file.write(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        if replace:
+            os.replace(part, path)
+        else:
+            _name(part, path)
+        sync_folder(path.parent)
+    finally:
+        with contextlib.suppress(OSError):  # renamed, or never made
+            os.unlink(part)
+    return path
+
+
+def clear_leftovers(folder: Path) -> int:
+    """Remove what writers that were killed left in ``folder``; how many. Nobody may be writing there."""
+    found = [p for p in folder.glob(f"{_PREFIX}*{_SUFFIX}") if p.is_file() and not p.is_symlink()]
+    for path in found:
+        path.unlink()
+    return len(found)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in ``folder`` durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _name(part: Path, path: Path) -> None:
+    """Give the finished file its name, unless something has it."""
+    try:
+        os.link(part, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.replace(part, path)

@@ -1,0 +1,112 @@
+"""Lock files that the kernel releases with the process that holds them, however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import socket
+import stat
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from dpaudit.results.text import one_line
+
+__all__ = ["HeldError", "Lock", "is_held"]
+
+_LONGEST = 300
+_OURS = re.compile(rb"(process \d+ on [^\n]*\n)?")
+_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+class HeldError(BlockingIOError):
+    """Another process holds the lock; the message is who, as far as the file says, else empty."""
+
+
+class Lock:
+    """The lock file ``path``, held until :meth:`close`, the end of a ``with`` or of the process.
+
+    Formal guarantee: at most one open :class:`Lock` a file, among the processes of a machine. Only a regular file with one
+    name that is empty, or says what a lock of dpaudit says, is ever written to; a symbolic link is not followed. The file
+    stays when the lock is released.
+    """
+
+    def __init__(self, path: Path, *, patience: float | None = 0.0, mode: int = 0o666) -> None:
+        """Take it, waiting ``patience`` seconds at most (None: for ever); the file is made with ``mode`` if need be.
+
+        Raises:
+            HeldError: another process holds it.
+            OSError: it cannot be made or locked, or is not a lock file.
+        """
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, mode)
+        try:
+            self._check(path)
+            self._take(patience)
+            self._check(path)
+            with contextlib.suppress(OSError):  # a full disk: the lock holds without the words
+                os.ftruncate(self._fd, 0)
+                os.pwrite(self._fd, f"process {os.getpid()} on {one_line(socket.gethostname())}\n".encode(), 0)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Release it. May be called again."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_fd"):
+            self.close()
+
+    def _check(self, path: Path) -> None:
+        facts = os.fstat(self._fd)
+        if not (stat.S_ISREG(facts.st_mode) and facts.st_nlink <= 1 and _OURS.fullmatch(self._words())):
+            raise OSError(errno.EEXIST, "Not a lock file of dpaudit", str(path))
+
+    def _take(self, patience: float | None) -> None:
+        if patience is None:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            return
+        until = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise HeldError(one_line(self._words().decode(errors="replace"))) from None
+            time.sleep(0.02)
+
+    def _words(self) -> bytes:
+        return os.pread(self._fd, _LONGEST, 0)
+
+
+def is_held(path: Path) -> bool:
+    """Whether some process of this machine holds the lock file now; False where nobody may tell."""
+    try:
+        fd = os.open(path, os.O_RDONLY | _FLAGS)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return False
