@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from dpaudit.audit.block import SampleBlock
 from dpaudit.audit.plan import Call
 from dpaudit.claims import Claim
-from dpaudit.errors import SamplerCrashError, SamplerTimeoutError
+from dpaudit.errors import SamplerCrashError, SamplerError, SamplerTimeoutError
 from dpaudit.interfaces import ClosedSampler, RepeatableSampler, ValueSampler
 
 __all__ = ["Drawing", "Progress"]
@@ -20,13 +21,21 @@ __all__ = ["Drawing", "Progress"]
 Progress = Callable[[int, int], None]
 _SHORT_SECONDS = 8.0  # for the many short calls; a slow sampler gets fewer of them
 _FIRST_CALLS = 32  # of a batch whose speed is not known yet
+_LONG_CALL = 0.1  # of the time left: a call that would take longer, by the speed so far, is made in growing parts
+_FIRST_PART = 1 << 13  # values
+_GROWTH = 8
+_KEPT_BACK = 0.1  # of the time left, for calls that turn out slower than the ones before
 
 
 class Drawing:
-    """Iterate over it for blocks; then read ``drawn`` (values), ``dims``, ``refused`` (dims) and ``late`` (why it ended).
+    """Iterate over it for blocks; then read ``drawn`` (values), ``dims``, ``refused`` (dims) and ``ended`` (why, if early).
 
-    What is asked next never depends on the values seen so far; on the sampler's speed it does (fewer short calls from a
-    slow one).
+    What is asked next never depends on the values seen so far; on the sampler's speed it does. A slow one gets fewer
+    short calls; and where the plan would not fit into the time limit at the speed of the calls before, every call left
+    has its rows reduced in the same proportion (``shortened``), so that all parts of the plan are drawn.
+
+    A sampler that dies, hangs or answers with something that is not noise ends the iteration: ``ended`` is the error.
+    The blocks before it stand; nothing of the answer that broke off is used.
     """
 
     def __init__(
@@ -55,9 +64,15 @@ class Drawing:
         self._number = 0  # of the next call to this process
         self._short_left = _SHORT_SECONDS
         self.drawn = 0
+        self.blocks = 0
         self.dims: set[int] = set()
         self.refused: set[int] = set()
-        self.late = ""
+        self.shortened = False
+        self.ended: SamplerError | None = None
+        self._rest = planned  # values that the rest of the plan asks for
+        self._at_most = math.inf  # seconds per value, by calls too small to tell more
+        self._rate = 0.0  # seconds per value of the largest long call so far; 0 before one
+        self._largest = 0
 
     def __iter__(self) -> Iterator[SampleBlock]:
         with contextlib.ExitStack() as others:
@@ -66,10 +81,13 @@ class Drawing:
     def _all(self, others: contextlib.ExitStack) -> Iterator[SampleBlock]:
         for call in self._plan:
             if call.d in self.refused:
+                self._rest -= call.size
                 continue
+            after = self._rest - call.size
             try:
                 for block in self._blocks(call):
                     self.drawn += block.values.size
+                    self.blocks += 1
                     self.dims.add(call.d)
                     yield block
                     if self._second_process and isinstance(self._sampler, RepeatableSampler):
@@ -77,13 +95,13 @@ class Drawing:
                         self._other = others.enter_context(self._sampler.again())  # it starts while this one draws
                     if self._progress is not None:
                         self._progress(self.drawn, self.planned)
-            except SamplerTimeoutError as error:
-                self.late = str(error)
-                return
-            except SamplerCrashError:
-                if call.purpose != "sweep" or call.d in self.dims:
-                    raise
+            except SamplerError as error:
+                crashed = isinstance(error, SamplerCrashError)
+                if not crashed or call.purpose != "sweep" or call.d in self.dims:
+                    self.ended = error
+                    return
                 self.refused.add(call.d)  # it need not serve every dimension; if it died, the next call says so
+            self._rest = after
 
     def _left(self) -> float:
         left = self._deadline - time.monotonic()
@@ -99,12 +117,37 @@ class Drawing:
         elif call.purpose == "fork":
             yield from self._fork(call)
         else:
-            sampler = self._sampler
+            yield from self._long(call)
+
+    def _long(self, call: Call) -> Iterator[SampleBlock]:
+        """One call, or several where the sampler is slow, of as many rows as fit into the time left."""
+        sampler, todo = self._sampler, call.n  # rows of the plan
+        while todo:
+            n, planned = self._rows(todo, call.d)
+            started = time.monotonic()
             if call.value and isinstance(sampler, ValueSampler):
-                values = sampler.draw_at(call.value, call.n, call.d, timeout=self._left())
+                values = sampler.draw_at(call.value, n, call.d, timeout=self._left())
             else:
-                values = sampler.draw(call.n, call.d, timeout=self._left())
+                values = sampler.draw(n, call.d, timeout=self._left())
+            seconds = time.monotonic() - started
+            if call.purpose == "first":  # the start of a program may be in it
+                self._at_most = min(self._at_most, seconds / values.size)
+            elif values.size >= self._largest:
+                self._rate, self._largest = max(seconds / values.size, 1e-12), values.size
+            todo -= planned
+            self._rest -= planned * call.d
             yield self._block(values, value=call.value)
+
+    def _rows(self, todo: int, d: int) -> tuple[int, int]:
+        """How many of ``todo`` rows of the plan to ask for in one call, and how many of the plan these stand for."""
+        left = self._left()
+        fit = min(1.0, (1 - _KEPT_BACK) * left / (self._rate * self._rest)) if self._rate else 1.0
+        self.shortened = self.shortened or fit < 1
+        n = max(1, int(todo * fit))
+        rate = self._rate or (self._at_most if math.isfinite(self._at_most) else 0.0)
+        if rate * n * d > _LONG_CALL * left:
+            n = min(n, max(1, max(_FIRST_PART, _GROWTH * self._largest) // d))
+        return n, min(todo, math.ceil(n / fit))
 
     def _block(
         self,
@@ -144,6 +187,7 @@ class Drawing:
                 yield self._block(np.concatenate(many), calls=calls)
             spent = time.monotonic() - started
             rate = max(spent / calls, 1e-9)
+            self._at_most = min(self._at_most, rate / (call.n * call.d))
             self._short_left -= spent
             todo -= calls
 

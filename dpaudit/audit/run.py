@@ -20,7 +20,7 @@ from dpaudit.audit.power import blind_spots, frontier, measured_curves, read_tab
 from dpaudit.audit.sequential import Betting
 from dpaudit.audit.verdict import judge, never_excluded
 from dpaudit.claims import Claim
-from dpaudit.errors import SamplerOutputError, SamplerTimeoutError, UsageError
+from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.interfaces import ClosedSampler, StartedSampler, ValueSampler
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
@@ -30,6 +30,8 @@ from dpaudit.types import AuditResult, BlindSpot, PowerPoint, TestResult, Verdic
 __all__ = ["audit_sampler", "run_audit"]
 
 MINIMUM_SAMPLES = 1_000
+LEAST_SHARE = 0.1  # of the values asked for: a pass on less, because the sampler is slow, is inconclusive
+EARLY_END = 100  # what an end before the plan's may add to α is 1/this; see run_audit
 CAUSE_SECONDS = 3.0
 MAP_ALPHA = 0.01  # that the detectability map was measured at; a larger α sees more
 DRAWING_SECONDS = 600.0
@@ -129,9 +131,27 @@ def run_audit(
 ) -> AuditResult:
     """Audit an opened sampler; ``options`` are further words of the command line, for the reproducer only.
 
-    Where the time limit comes first, what was drawn is judged all the same: a finding stands, a pass is *inconclusive*.
-    The number of values then depends on the sampler's speed but not on its values. A sequential audit spends half of α on
-    bets while it draws and half on the battery at the end, which a won bet makes unnecessary.
+    The number of values is fitted to the time limit by the speed of the sampler's first calls; a pass on less than a
+    tenth of ``samples`` is *inconclusive*. A sequential audit spends half of α on bets while it draws and half on the
+    battery at the end, which a won bet makes unnecessary.
+
+    Where the sampler dies, hangs or answers with something that is not noise, what was drawn before is judged: a finding
+    stands, a pass is *inconclusive*. The battery's p-values then count 100·t·(t + 1) times, t being the number of
+    blocks drawn.
+
+    Formal guarantee: if the values that the sampler gives, for as long as it gives any, are independent draws of the
+    claimed law, and its speed does not depend on them, the verdict is a finding with probability at most α where what
+    ends it does not depend on the values either, and at most 1.01·α whatever ends it. Proof: let p_t be the battery's
+    smallest adjusted p-value after t blocks of the endless stream of which the sampler shows a first part, and N the
+    number of blocks of a whole audit. For each fixed t, P(p_t ≤ x) ≤ x; so a whole audit is a finding with probability
+    at most α, and so is one that ends at a t chosen independently (the factor is above 1). In general a finding is
+    p_N ≤ α, or 100·t·(t + 1)·p_t ≤ α for the t at which it ended. The probability that any t fulfils the latter is at most
+    Σ α/(100·t·(t + 1)) = α/100, however the t is chosen: by the values shown, by those of the answer that never came, or
+    by an adversary. A sampler that dies only when its values look good has fewer passes, and no more findings.
+
+    Raises:
+        UsageError: options out of range, or a dimension that the sampler does not serve.
+        SamplerError: it failed before 1,000 values were drawn.
     """
     _check(alpha, time_limit, samples)
     started = time.monotonic()
@@ -167,15 +187,16 @@ def run_audit(
             forked = block.process < 0  # it repeats its parent by nature
             if betting is not None and not forked and betting.update(block):
                 break
-        if drawing.late and drawing.drawn < MINIMUM_SAMPLES:
-            raise SamplerTimeoutError(drawing.late)
+        if drawing.ended is not None and drawing.drawn < MINIMUM_SAMPLES:
+            raise drawing.ended
         won = betting is not None and betting.won
         evidence = {}
         if not won:
             if progress is not None:
                 progress(planned, planned)
             evidence = battery.conclude(lambda certain: _patience(started, samples, time_limit, certain=certain))
-        results, blind = judge(evidence, alpha=alpha, weight=weight)
+        early = EARLY_END * drawing.blocks * (drawing.blocks + 1) if drawing.ended is not None else 1
+        results, blind = judge(evidence, alpha=alpha, weight=weight * early)
     bets = betting.results(alpha=alpha) if betting is not None else []
     words = ["dpaudit", "audit", sampler.name, "--claim", str(claim), *(["--dim", str(dim)] if dim else []), *options]
     found = tuple(
@@ -188,7 +209,7 @@ def run_audit(
         else t
         for t in (*sorted(bets, key=lambda t: t.p), *results)
     )
-    verdict, reason = _verdict(found, drawing, won)
+    verdict, reason = _verdict(found, drawing, won, limit=limit)
     spots, curves = _excludes_not(claim, battery, drawing, plan, blind, alpha)
     return AuditResult(
         verdict=verdict,
@@ -257,12 +278,27 @@ def _reproduce(words: Sequence[str], test: TestResult, alpha: float, seed: str, 
     return shlex.join([*words, *only, *rest])
 
 
-def _verdict(tests: Sequence[TestResult], drawing: Drawing, won: bool) -> tuple[Verdict, str]:
+def _verdict(tests: Sequence[TestResult], drawing: Drawing, won: bool, *, limit: float) -> tuple[Verdict, str]:
     found = [t.name for t in tests if t.finding]
+    of = f"{drawing.drawn:,} of {drawing.planned:,} values"
     if found:
-        early = f" (stopped after {drawing.drawn:,} of {drawing.planned:,} values)" if won else ""
-        return "finding", f"{', '.join(found)}: contradict{'s' if len(found) == 1 else ''} the claim{early}"
-    if drawing.late:
-        said = f"{drawing.late}; {drawing.drawn:,} of {drawing.planned:,} values were drawn and show nothing"
-        return "inconclusive", said
-    return "no-finding", "nothing that was looked at contradicts the claim"
+        early = f" (stopped after {of})" if won else ""
+        ended = f"; {of} were drawn, then {drawing.ended}" if drawing.ended is not None else ""
+        return "finding", f"{', '.join(found)}: contradict{'s' if len(found) == 1 else ''} the claim{early}{ended}"
+    if drawing.ended is not None:
+        return "inconclusive", f"{drawing.ended}; {of} were drawn and show nothing"
+    if not drawing.shortened:
+        return "no-finding", "nothing that was looked at contradicts the claim"
+    slow = f"{of} fit into the time limit of {limit:g} s at the sampler's speed"
+    if drawing.drawn < LEAST_SHARE * drawing.planned:
+        return (
+            "inconclusive",
+            f"{slow} and show nothing; ask for --samples {max(MINIMUM_SAMPLES, _rounded(drawing.drawn))}, or more time",
+        )
+    return "no-finding", f"nothing that was looked at contradicts the claim; {slow}"
+
+
+def _rounded(count: int) -> int:
+    """Two digits of a count, rounded down."""
+    unit = 10 ** max(0, len(str(count)) - 2)
+    return int(count // unit * unit)

@@ -10,7 +10,7 @@ from dpaudit import registry
 from dpaudit.audit.plan import growing_plan, make_plan
 from dpaudit.audit.run import run_audit
 from dpaudit.claims import Claim
-from dpaudit.errors import SamplerCrashError, SamplerTimeoutError, UsageError
+from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.stats import binomial_two_sided
 
 BATTERY = sorted(set(registry.plugins("tests")) - {"keyless-search"})  # which has tests of its own
@@ -89,6 +89,69 @@ def test_a_silent_sampler_after_some_values_is_inconclusive_and_a_flawed_one_sti
         result = audit(draw, sampler=function_sampler)
         assert result.verdict == verdict
         assert result.samples < result.samples_requested
+
+
+def ends(sampler, values, error):
+    """An honest sampler, or one of another scale, that raises ``error`` once it has given so many values."""
+    given = [0]
+
+    def draw(n, d):
+        if given[0] >= values:
+            raise error
+        given[0] += n * d
+        return sampler((n, d))
+
+    return draw
+
+
+ENDS = [SamplerCrashError("abort()"), SamplerOutputError("1 of 64 values is nan"), SamplerTimeoutError("silent")]
+
+
+@pytest.mark.parametrize("error", ENDS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(("scale", "verdict"), [(1.0, "inconclusive"), (2.0, "finding")])
+def test_what_a_sampler_gave_before_it_ended_is_judged(error, scale, verdict, function_sampler):
+    """A vendor cannot escape by crashing; an honest sampler that crashes is still inconclusive."""
+    rng = np.random.default_rng(5)
+    draw = ends(lambda size: scale * rng.standard_normal(size), 700_000, error)
+    result = audit(draw, sampler=function_sampler, samples=1_000_000)
+    assert result.verdict == verdict
+    assert 700_000 <= result.samples < 1_000_000
+    assert str(error) in result.reason
+    assert f"{result.samples:,} of" in result.reason
+    assert result.cannot_rule_out == ()
+
+
+@pytest.mark.parametrize("error", ENDS, ids=lambda error: type(error).__name__)
+def test_a_sampler_that_ends_before_there_is_enough_to_judge_raises(error, function_sampler):
+    draw = ends(lambda size: np.full(size, 9.0), 900, error)
+    with pytest.raises(type(error), match=str(error).split("(")[0]):
+        audit(draw, sampler=function_sampler, samples=20_000)
+
+
+class Quitter:
+    """Honest noise that ends as soon as its own running mean looks wrong: the end is chosen by the values."""
+
+    def __init__(self, seed):
+        self.rng, self.n, self.sum = np.random.default_rng(seed), 0, 0.0
+
+    def __call__(self, n, d):
+        if n > 1 and self.n > 2000 and abs(self.sum) > 2.45 * self.n**0.5:
+            raise SamplerCrashError("enough")
+        z = self.rng.standard_normal((n, d))
+        self.n, self.sum = self.n + z.size, self.sum + z.sum()
+        return z
+
+
+def test_an_end_that_the_values_choose_keeps_the_error_rate(function_sampler):
+    """500 audits by one test at α = 0.05: judged as if the end had been fixed beforehand, twice as many are findings."""
+    found = naive = 0
+    for i in range(500):
+        result = audit(Quitter(i), sampler=function_sampler, seed=str(i), samples=20_000, alpha=0.05, tests=["moments"])
+        found += result.verdict == "finding"
+        naive += result.tests[0].p <= 0.05
+    assert naive > 25
+    assert binomial_two_sided(naive, 500, 0.05) < 1e-3
+    assert found <= 25 or binomial_two_sided(found, 500, 0.05) > 1e-3
 
 
 def test_a_sampler_that_is_silent_at_once_raises(function_sampler):
@@ -193,6 +256,59 @@ def test_a_slow_sampler_gets_fewer_short_calls(function_sampler, monkeypatch):
     result = audit(draw, sampler=function_sampler, samples=1_000_000)
     assert result.verdict == "no-finding"
     assert 32 <= calls.count(1) < 300  # of 10,000
+
+
+class SlowClock:
+    """A clock that only drawing moves, ``rate`` seconds per value: what depends on speed is the same on every machine."""
+
+    def __init__(self, monkeypatch, rate):
+        self.now, self.rate = 0.0, rate
+        self.rng, self.asked = np.random.default_rng(5), []
+        monkeypatch.setattr("dpaudit.audit.drawing.time", self)
+        monkeypatch.setattr("dpaudit.audit.run.time", self)
+
+    def monotonic(self):
+        return self.now
+
+    def draw(self, n, d):
+        self.asked.append((n, d))
+        self.now += self.rate * n * d
+        return self.rng.standard_normal((n, d))
+
+
+def test_the_plan_is_fitted_to_the_speed(function_sampler, monkeypatch):
+    """60 µs per value, as opendp:gaussian: 1e6 values take 60 s. In 30 s there are fewer of everything."""
+    slow = SlowClock(monkeypatch, 60e-6)
+    result = audit(slow.draw, sampler=function_sampler, samples=1_000_000, time_limit=30)
+    assert result.verdict == "no-finding"
+    assert 300_000 < result.samples < 500_000
+    assert f"{result.samples:,} of" in result.reason
+    assert "fit into the time limit of 30 s" in result.reason
+    assert slow.now < 30
+    drawn = dict.fromkeys(result.dims, 0)
+    for n, d in slow.asked:
+        drawn[d] += n * d
+    full = {d: sum(c.size for c in make_plan(1_000_000, dim=None) if c.d == d) for d in drawn}
+    assert set(drawn) == {c.d for c in make_plan(1_000_000, dim=None)}
+    assert all(0.3 < drawn[d] / full[d] < 0.6 for d in (4, 16, 32, 64, 4096))  # all in proportion
+
+
+def test_a_plan_that_hardly_fits_is_inconclusive_and_says_what_to_ask_for(function_sampler, monkeypatch):
+    slow = SlowClock(monkeypatch, 1e-3)
+    result = audit(slow.draw, sampler=function_sampler, samples=1_000_000, time_limit=60)
+    assert result.verdict == "inconclusive"
+    assert 40_000 < result.samples < 60_000
+    assert "ask for --samples 5" in result.reason
+    assert slow.now < 60
+
+
+def test_a_fast_sampler_gets_the_plan_as_it_is(function_sampler, monkeypatch):
+    fast = SlowClock(monkeypatch, 1e-8)
+    result = audit(fast.draw, sampler=function_sampler, samples=1_000_000)
+    assert result.verdict == "no-finding"
+    assert result.reason == "nothing that was looked at contradicts the claim"
+    plan = [c for c in make_plan(1_000_000, dim=None) if c.purpose not in {"second process", "fork"}]
+    assert fast.asked == [(c.n, c.d) for c in plan for _ in range(c.calls)]
 
 
 class Repeatable(FunctionSampler):
