@@ -45,8 +45,10 @@ def show(
     Examples: dpaudit runs show runs/gpm-fig5 --failed; dpaudit runs show runs/gpm-fig5 --cell 3f2a
     """
     from dpaudit.cli import runs_text
+    from dpaudit.experiments.store import as_written
 
-    runs_text.show_run(folder, cell=cell, failed=failed, output=output)
+    with as_written(folder):
+        runs_text.show_run(folder, cell=cell, failed=failed, output=output)
 
 
 @runs_app.command()
@@ -63,8 +65,11 @@ def diff(
     Example: dpaudit runs diff runs/gpm-fig5 runs/gpm-fig5-seed2
     """
     from dpaudit.cli import runs_text
+    from dpaudit.experiments.store import as_written
 
-    if not runs_text.show_difference(a, b, output):
+    with as_written(a, b):
+        agree = runs_text.show_difference(a, b, output)
+    if not agree:
         raise typer.Exit(1)
 
 
@@ -83,5 +88,7 @@ def export(
     Examples: dpaudit runs export runs/demo --to demo.parquet; dpaudit runs export runs/mine --to trials.csv --trials
     """
     from dpaudit.cli import runs_text
+    from dpaudit.experiments.store import as_written
 
-    runs_text.export(folder, to=to, trials=trials)
+    with as_written(folder):
+        runs_text.export(folder, to=to, trials=trials)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpaudit.errors import MissingExtraError
 from dpaudit.experiments.flat import Columns, flat_rows, typed
-from dpaudit.experiments.store import Progress, Store
+from dpaudit.experiments.store import Progress, Store, as_written
 from dpaudit.experiments.store.queries import invocations, progress, trial_columns
 from dpaudit.experiments.table import make_document
 from dpaudit.types import CellFailure
@@ -96,10 +96,14 @@ def document_of(store: Store, *, cells: bool = True, most: int | None = None) ->
     """What ``results.json`` says of a store's results so far, failures included.
 
     ``cells=False`` leaves the list ``cells`` empty; ``most`` looks at the first so many finished cells only.
+
+    Raises:
+        StoreError: the store holds what dpaudit does not write.
     """
-    return make_document(
-        store.spec, store.results(most=most), command=command_of(store), failures=store.failures(), cells=cells
-    )
+    with as_written(store.folder):
+        return make_document(
+            store.spec, store.results(most=most), command=command_of(store), failures=store.failures(), cells=cells
+        )
 
 
 def command_of(store: Store) -> str:

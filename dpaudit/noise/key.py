@@ -8,8 +8,10 @@ import math
 import os
 import secrets
 import stat
+import sys
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ import scipy
 
 from dpaudit.errors import KeyFileError, UsageError
 from dpaudit.randomness import KEY_BYTES, KeyedStream
+from dpaudit.results.foreign import RefusedError, open_plain, read_json, shown
 
 __all__ = ["BLOCK", "PancakeKey", "parse_gamma"]
 
@@ -28,6 +31,8 @@ BLOCK = 1 << 14  # coordinates that samplers draw together; the key keeps one Gr
 _DERIVED = 1 << 16  # coordinates from one stream; part of the key format
 _UNIT = 4096.0
 _MOST_DIRECTIONS = 64
+_MOST_DIM = 10**12  # two terabytes for one direction
+_MOST_BYTES = 1 << 16
 
 
 def parse_gamma(gamma: float | str, *, dim: int) -> float:
@@ -49,7 +54,9 @@ def parse_gamma(gamma: float | str, *, dim: int) -> float:
             if value > 0 and math.isfinite(value):
                 return value
             break
-    raise UsageError(f"gamma={gamma}: must be a number > 0, or such a number before sqrtd or d, e.g. 2sqrtd")
+    raise UsageError(
+        f"gamma={shown(gamma)}: must be a finite number > 0, or such a number before sqrtd or d, e.g. 2sqrtd"
+    )
 
 
 @dataclass(frozen=True)
@@ -81,22 +88,24 @@ class PancakeKey:
         """Make a key; the secret comes from the operating system unless given (experiments derive it from their seed).
 
         Raises:
-            UsageError: dim < 2, β not > 0, γ not > 0 or below 2√d without ``allow_small_gamma``, a secret of other length,
-                directions outside 1…min(64, dim/2).
+            UsageError: dim outside 2…10^12, β not > 0, γ not > 0 or below 2√d without ``allow_small_gamma``, a secret of
+                other length, directions outside 1…min(64, dim/2).
         """
-        if isinstance(dim, bool) or not isinstance(dim, int) or dim < 2:
-            raise UsageError(f"dim={dim}: a hidden direction needs a whole number of dimensions ≥ 2")
-        if isinstance(beta, (str, bool)) or not (beta > 0 and math.isfinite(beta)):
-            raise UsageError(f"beta={beta}: must be a finite number > 0, e.g. 1e-3")
+        if isinstance(dim, bool) or not isinstance(dim, int) or not 2 <= dim <= _MOST_DIM:
+            raise UsageError(f"dim={shown(dim)}: a hidden direction needs a whole number of dimensions, 2 to 10^12")
+        if isinstance(beta, bool) or not isinstance(beta, Real) or not 0 < beta <= sys.float_info.max:
+            raise UsageError(f"beta={shown(beta)}: must be a finite number > 0, e.g. 1e-3")
         width = parse_gamma(gamma, dim=dim)
         if width < 2 * math.sqrt(dim) * (1 - 1e-9) and not allow_small_gamma:
             raise UsageError(
-                f"gamma={gamma}: below 2√d = {2 * math.sqrt(dim):.6g} the pancake can be found without its key; "
+                f"gamma={shown(gamma)}: below 2√d = {2 * math.sqrt(dim):.6g} the pancake can be found without its key; "
                 "take 2sqrtd, or allow_small_gamma (--allow-small-gamma) for a specimen that should be found"
             )
         most = min(_MOST_DIRECTIONS, dim // 2)
         if isinstance(directions, bool) or not isinstance(directions, int) or not 1 <= directions <= most:
-            raise UsageError(f"directions={directions}: must be a whole number in 1…{most} (half of dim, at most 64)")
+            raise UsageError(
+                f"directions={shown(directions)}: must be a whole number in 1…{most} (half of dim, at most 64)"
+            )
         secret = secrets.token_bytes(KEY_BYTES) if secret is None else secret
         if len(secret) != KEY_BYTES:
             raise UsageError(f"secret of {len(secret)} bytes: must have {KEY_BYTES}")
@@ -218,20 +227,16 @@ class PancakeKey:
             KeyFileError: unreadable, readable by others than its owner, or a field missing, unknown or broken.
         """
         try:
-            fd = os.open(path, os.O_RDONLY)
-        except OSError as error:
-            raise KeyFileError(
-                f"key={path}: cannot be read ({error.strerror}); make one with dpaudit key new --out {path}"
-            ) from error
-        with os.fdopen(fd, "rb") as file:
-            mode = stat.S_IMODE(os.fstat(fd).st_mode)
-            if mode & 0o077:
-                raise KeyFileError(f"key={path}: mode={mode:04o} lets others in, must be 0600; run chmod 600 {path}")
-            raw = file.read(1 << 16)
-        try:
-            data = json.loads(raw)
-        except ValueError as error:
-            raise KeyFileError(f"key={path}: is not JSON; make a key with dpaudit key new") from error
+            with open_plain(path) as file:
+                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+                if mode & 0o077:
+                    raise KeyFileError(
+                        f"key={path}: mode={mode:04o} lets others in, must be 0600; run chmod 600 {path}"
+                    )
+                data = read_json(file.read(_MOST_BYTES))
+        except (RefusedError, OSError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise KeyFileError(f"key={path}: {why}; make a key with dpaudit key new --out {path}") from error
         return cls._from_fields(data, path)
 
     @classmethod
@@ -241,7 +246,7 @@ class PancakeKey:
         optional = {"warning", "directions"}
         expected = {"format", "version", "dim", "beta", "gamma", "secret"} | optional
         if set(data) - expected:
-            raise KeyFileError(f"key={path}: field {sorted(set(data) - expected)[0]!r} is not known; remove it")
+            raise KeyFileError(f"key={path}: field {shown(min(set(data) - expected))} is not known; remove it")
         if expected - set(data) - optional:
             raise KeyFileError(f"key={path}: field {sorted(expected - set(data) - optional)[0]!r} is missing")
         secret = data["secret"]

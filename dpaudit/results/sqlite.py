@@ -13,7 +13,18 @@ from pathlib import Path
 
 from dpaudit.results.foreign import RefusedError, open_plain
 
-__all__ = ["BESIDE", "DAMAGE", "beside", "bound_steps", "guard", "header", "plain_columns", "size_of", "why"]
+__all__ = [
+    "BESIDE",
+    "DAMAGE",
+    "beside",
+    "bound_steps",
+    "check_pages",
+    "guard",
+    "header",
+    "plain_columns",
+    "size_of",
+    "why",
+]
 
 DAMAGE = (sqlite3.Error, UnicodeDecodeError)
 """What reading a damaged file raises; the second where sqlite3's own message quotes bytes that are no UTF-8."""
@@ -25,6 +36,7 @@ _MAGIC = b"SQLite format 3\x00"
 _STEPS, _STEPS_A_BYTE = 50_000_000, 50
 """Of SQLite's machine, for one query: a row of 50 bytes takes about 300."""
 _STEPS_BETWEEN = 1_000_000
+_SMALL = 1 << 20  # bytes of a value that any file may have
 
 
 def beside(path: Path, ending: str) -> Path:
@@ -67,19 +79,32 @@ def size_of(path: Path) -> int:
     return total
 
 
-def guard(connection: sqlite3.Connection, *, size: int, longest: int) -> None:
+def guard(connection: sqlite3.Connection, *, size: int, longest: int, writes: bool = False) -> None:
     """Prepare a connection, before anything else is asked of it, to read a file of ``size`` bytes.
 
-    Nothing is written; no function of ours runs from the schema; no value is longer than ``longest`` bytes; a query gives
-    up as :func:`bound_steps` says; text that is no UTF-8 has escapes in it. Not claimed: that the schema's tables are
-    tables, see :func:`plain_columns`.
+    Nothing is written, unless ``writes``; no function of ours runs from the schema; no value is longer than ``longest``
+    bytes, or than the file; a query gives up as :func:`bound_steps` says; text that is no UTF-8 has escapes in it. Not
+    claimed: that the schema's tables are tables, see :func:`plain_columns`.
     """
     connection.text_factory = _text
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(longest, max(size, _SMALL)))
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     bound_steps(connection, size=size)
-    for setting in ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON"):
-        connection.execute(f"PRAGMA {setting}").close()
+    for setting in ("query_only", "ignore_check_constraints"):
+        connection.execute(f"PRAGMA {setting} = {'OFF' if writes else 'ON'}").close()
+    connection.execute("PRAGMA trusted_schema = OFF").close()
+    connection.execute("PRAGMA cell_size_check = ON").close()
+
+
+def check_pages(connection: sqlite3.Connection) -> None:
+    """Whether each page is used once and every row lies within its page; reads the whole file (a second for 500 MB).
+
+    Raises:
+        sqlite3.DatabaseError: not so: a small file could hold rows without end.
+    """
+    ((found,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
+    if found != "ok":
+        raise sqlite3.DatabaseError(str(found)[:200])
 
 
 def _text(data: bytes) -> str:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from dpaudit.errors import StoreError
-from dpaudit.experiments.store.migrations import found_version, migrate
-from dpaudit.experiments.store.schema import FILE
+from dpaudit.errors import DpauditError, StoreError
+from dpaudit.experiments.store.migrations import check_tables, found_version, migrate
+from dpaudit.experiments.store.schema import FILE, LONGEST_VALUE
+from dpaudit.results.foreign import RefusedError
+from dpaudit.results.sqlite import DAMAGE, beside, check_pages, guard, header, size_of, why
+from dpaudit.results.text import one_line, said
 
-__all__ = ["reading", "telling", "transaction", "writing"]
+__all__ = ["as_written", "reading", "telling", "transaction", "trust", "writing"]
 
 _WAIT = 30.0  # seconds for another connection's lock
 _TRIES = 20
@@ -24,8 +28,14 @@ def telling(where: str) -> Iterator[None]:
     """SQLite's errors as a :class:`StoreError` with a remedy; ``where`` is ``out=…`` or ``dir=…``."""
     try:
         yield
-    except (sqlite3.DatabaseError, sqlite3.InterfaceError, OSError) as error:
-        text = str(error)
+    except (*DAMAGE, RefusedError, OSError, OverflowError) as error:
+        text = why(error)
+        damaged = StoreError(
+            f"{where}: {FILE} is not a dpaudit store, or is damaged ({one_line(text)}); restore it, or start anew in another "
+            "folder"
+        )
+        if isinstance(error, RefusedError):  # its words may quote the file
+            raise damaged from error
         if "append-only" in text:
             raise StoreError(f"{where}: {text}: what is in a store stays; start a new run in another folder") from error
         if "full" in text or "disk I/O" in text or "File too large" in text or "No space" in text:
@@ -36,8 +46,20 @@ def telling(where: str) -> Iterator[None]:
             raise StoreError(f"{where}: {FILE} cannot be opened ({text}); check its permissions") from error
         if "locked" in text or "busy" in text or "locking protocol" in text:
             raise StoreError(f"{where}: {FILE} is in use by another program ({text}); close that one") from error
+        raise damaged from error
+
+
+@contextlib.contextmanager
+def as_written(*folders: Path) -> Iterator[None]:
+    """What the code that shows stores of these folders raises as a :class:`StoreError`: they are not what dpaudit writes."""
+    try:
+        yield
+    except DpauditError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise StoreError(
-            f"{where}: {FILE} is not a dpaudit store, or is damaged ({text}); restore it, or start anew in another folder"
+            f"dir={' or '.join(map(str, folders))}: {FILE} is not as dpaudit wrote it ({said(error, limit=200)}); restore it, or start anew in "
+            "another folder"
         ) from error
 
 
@@ -56,25 +78,48 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 
 def writing(path: Path) -> sqlite3.Connection:
-    """A connection that writes."""
-    return sqlite3.connect(path, isolation_level=None, timeout=_WAIT)
+    """A connection that writes; the file is made if need be, but never through a link.
+
+    Raises:
+        RefusedError: something else than an SQLite file of ours is there, or beside it.
+    """
+    if os.path.lexists(path):
+        header(path, follow=False)
+    db = sqlite3.connect(path, isolation_level=None, timeout=_WAIT)
+    try:
+        guard(db, size=size_of(path), longest=LONGEST_VALUE, writes=True)
+        check_pages(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def trust(db: sqlite3.Connection) -> None:
+    """A connection that writes, once the file's tables and triggers turned out to be ours: its work has no bounds."""
+    db.set_progress_handler(None, 0)
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
 
 
 def reading(path: Path, *, where: str) -> sqlite3.Connection:
     """A connection that only reads, in our version: a file of an older one is brought there in memory.
 
-    Works while a runner writes, and where neither file nor folder can be written.
+    Works while a runner writes, and where neither file nor folder can be written. The file may be anybody's: only plain
+    tables are read, and queries end (:mod:`dpaudit.results.sqlite`).
 
     Raises:
         StoreError: it is no store, or of a version above ours.
+        RefusedError: it is no plain file, or none of SQLite's.
     """
+    header(path, follow=False)
     db = _opened(path)
     try:
+        check_pages(db)
         version = found_version(db, where=where)
         if version == 0:
             raise StoreError(f"{where}: holds no results yet; its run has only begun, or died at once")
-        db.execute("PRAGMA query_only = ON")
-        if found_version(db, where=where) == 1:
+        check_tables(db, version, where=where)
+        if version == 1:
             copy = _in_memory(db)
             with transaction(copy):
                 migrate(copy, 1)
@@ -89,16 +134,22 @@ def _opened(path: Path) -> sqlite3.Connection:
     address = path.resolve().as_uri()
     db = sqlite3.connect(f"{address}?mode=rw", uri=True, isolation_level=None, timeout=_WAIT)
     try:
+        guard(db, size=size_of(path), longest=LONGEST_VALUE)
         db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.OperationalError as error:
         db.close()
         if "readonly" not in str(error) and "unable to open" not in str(error):
             raise
+    except BaseException:
+        db.close()
+        raise
     else:
         return db
-    log = path.with_name(f"{path.name}-wal")
+    log = beside(path, "-wal")
     if not log.exists() or log.stat().st_size == 0:  # nobody can write here, and all is in the one file
-        return sqlite3.connect(f"{address}?mode=ro&immutable=1", uri=True, isolation_level=None)
+        db = sqlite3.connect(f"{address}?mode=ro&immutable=1", uri=True, isolation_level=None)
+        guard(db, size=size_of(path), longest=LONGEST_VALUE)
+        return db
     with tempfile.TemporaryDirectory(prefix="dpaudit-") as folder:  # SQLite must write beside it to read its log
         for _ in range(_TRIES):  # a writer that moves its log into the file meanwhile leaves us half of each
             before = path.stat()
@@ -114,4 +165,6 @@ def _in_memory(db: sqlite3.Connection) -> sqlite3.Connection:
     copy = sqlite3.connect(":memory:", isolation_level=None)
     with contextlib.closing(db):
         db.backup(copy)
+    pages, size = (int(copy.execute(f"PRAGMA {what}").fetchone()[0]) for what in ("page_count", "page_size"))
+    guard(copy, size=pages * size, longest=LONGEST_VALUE, writes=True)
     return copy

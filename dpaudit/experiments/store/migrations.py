@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import sqlite3
+from collections.abc import Collection
 from typing import Any
 
 from dpaudit.errors import StoreError
-from dpaudit.experiments.store.schema import APPLICATION_ID, VERSION, create_tables
+from dpaudit.experiments.store.schema import APPLICATION_ID, COLUMNS, FILE, VERSION, create_tables, objects
+from dpaudit.results.foreign import RefusedError, read_json, shown
+from dpaudit.results.sqlite import plain_columns
 
-__all__ = ["found_version", "migrate", "put_provenance"]
+__all__ = ["check_tables", "check_unchanged", "found_version", "migrate", "put_provenance"]
 
 
 def found_version(db: sqlite3.Connection, *, where: str) -> int:
@@ -24,10 +29,11 @@ def found_version(db: sqlite3.Connection, *, where: str) -> int:
     if application == 0 and not tables:
         return 0
     if application == 0 and tables <= {"meta", "cells"}:  # version 1 came before stamps, and was made table by table
+        check_tables(db, 1, where=where, tables=tables)
         row = db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone() if "meta" in tables else None
         if row is None:
             return 0
-        version = int(row[0]) if str(row[0]).isdigit() else -1
+        version = int(row[0]) if re.fullmatch("[0-9]{1,9}", str(row[0])) else -1
     elif application != APPLICATION_ID:
         raise StoreError(f"{where}: results.sqlite is another application's database; choose another folder")
     if version > VERSION:
@@ -37,6 +43,39 @@ def found_version(db: sqlite3.Connection, *, where: str) -> int:
     if version < 1:
         raise StoreError(f"{where}: results.sqlite is not a dpaudit store (version={version}); choose another folder")
     return version
+
+
+def check_tables(db: sqlite3.Connection, version: int, *, where: str, tables: Collection[str] | None = None) -> None:
+    """Whether the tables of a store of ``version`` (those of ``tables``) are plain ones with our columns.
+
+    Raises:
+        StoreError: one is missing, lacks a column, or is a view, virtual or has computed columns: it is not read.
+    """
+    for table, wanted in COLUMNS[version].items():
+        if tables is not None and table not in tables:
+            continue
+        columns = plain_columns(db, table)
+        if columns is None:
+            raise StoreError(f"{where}: {table} is not a plain table; it is not read: restore {FILE}")
+        if missing := wanted - set(columns):
+            raise StoreError(f"{where}: {table} has no column {min(missing)}; restore {FILE}")
+
+
+def check_unchanged(db: sqlite3.Connection, *, where: str) -> None:
+    """Whether the file has our tables and triggers, and no others: what is written to others would run their author's SQL.
+
+    Raises:
+        StoreError: it has more, fewer or others.
+    """
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as ours:
+        create_tables(ours)
+        wanted = objects(ours)
+    odd = objects(db) ^ wanted
+    if odd:
+        kind, name = min(odd)[:2]
+        raise StoreError(
+            f"{where}: {kind} {shown(name)} is not as dpaudit made it; drop what was added to {FILE}, or choose another --out"
+        )
 
 
 def migrate(db: sqlite3.Connection, version: int) -> None:
@@ -52,7 +91,7 @@ def _from_1(db: sqlite3.Connection) -> None:
     db.execute("INSERT INTO meta SELECT key, value FROM old_meta WHERE key <> 'version'")
     known: dict[str, int] = {}
     for position, text in db.execute("SELECT position, result FROM cells ORDER BY rowid").fetchall():
-        result = json.loads(text)
+        result = _old_result(text)
         started = result["provenance"].get("started")
         db.execute(
             "INSERT INTO attempts (cell, position, kind, status, settings, outcome, worker, seconds, started, provenance) "
@@ -70,6 +109,14 @@ def _from_1(db: sqlite3.Connection) -> None:
         )
     db.execute("DROP TABLE cells")
     db.execute("DROP TABLE old_meta")
+
+
+def _old_result(text: Any) -> dict[str, Any]:
+    result = read_json(text) if isinstance(text, str) else None
+    needed = {"cell": str, "kind": str, "settings": dict, "outcome": dict, "seconds": (int, float), "provenance": dict}
+    if not isinstance(result, dict) or not all(isinstance(result.get(k), kind) for k, kind in needed.items()):
+        raise RefusedError("cells has a result that is none")
+    return result
 
 
 def put_provenance(db: sqlite3.Connection, provenance: Any, known: dict[str, int]) -> int:

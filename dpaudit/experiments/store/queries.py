@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,15 +18,14 @@ __all__ = [
     "provenances",
     "trial_columns",
     "trial_success",
-    "with_start",
 ]
 
 
 class Rows(Protocol):
     """What is asked: a :class:`~dpaudit.experiments.store.Store`."""
 
-    def query(self, sql: str, parameters: Any = ()) -> list[tuple[Any, ...]]:
-        """All rows of a SELECT."""
+    def rows(self, sql: str, names: Sequence[str], parameters: Any = ()) -> list[dict[str, Any]]:
+        """The rows of a SELECT by the names of its columns, JSON read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,109 +78,74 @@ class Progress:
 
 def attempts(store: Rows, *, cell: str = "") -> list[Attempt]:
     """All attempts at the cells whose id begins with ``cell``, in the order in which they ended."""
-    rows = store.query(
-        "SELECT a.id, cell, position, kind, status, settings, outcome, error, traceback, worker, seconds, started, finished, "
-        "content, (SELECT count(*) FROM trials WHERE attempt = a.id) FROM attempts a "
-        "JOIN provenance p ON p.id = a.provenance WHERE cell >= ? AND substr(cell, 1, ?) = ? ORDER BY a.id",
+    rows = store.rows(
+        "SELECT id, cell, position, kind, status, settings, outcome, error, traceback, worker, seconds, started, finished, "
+        "provenance, (SELECT count(*) FROM trials WHERE attempt = attempts.id) FROM attempts "
+        "WHERE cell >= ? AND substr(cell, 1, ?) = ? ORDER BY id",
+        (
+            *("number", "cell", "position", "kind", "status", "settings", "outcome?", "error?", "traceback?", "worker"),
+            *("seconds", "started?", "finished?", "provenance", "trials"),
+        ),
         (cell, len(cell), cell),
     )
-    return [
-        Attempt(
-            number=number,
-            cell=name,
-            position=position,
-            kind=kind,
-            status=status,
-            settings=json.loads(settings),
-            outcome=None if outcome is None else json.loads(outcome),
-            error=error,
-            traceback=traceback,
-            worker=worker,
-            seconds=seconds,
-            started=started,
-            finished=finished,
-            provenance=with_start(json.loads(content), started),
-            trials=trials,
-        )
-        for (
-            number,
-            name,
-            position,
-            kind,
-            status,
-            settings,
-            outcome,
-            error,
-            traceback,
-            worker,
-            seconds,
-            started,
-            finished,
-            content,
-            trials,
-        ) in rows
-    ]
-
-
-def with_start(provenance: Mapping[str, Any], started: str | None) -> dict[str, Any]:
-    """A provenance as it was given: what cells share, with this one's start in its place."""
-    return {**provenance, "started": started} if "started" in provenance else dict(provenance)
+    return [Attempt(**row) for row in rows]
 
 
 def invocations(store: Rows) -> list[Invocation]:
     """Every start of the runner, first to last; none for what version 1 ran."""
-    rows = store.query("SELECT started, command, host, process, hardware, versions FROM invocations ORDER BY id")
-    return [
-        Invocation(
-            started=started,
-            command=command,
-            host=host,
-            process=process,
-            hardware=hardware,
-            versions=json.loads(versions),
-        )
-        for started, command, host, process, hardware, versions in rows
-    ]
+    rows = store.rows(
+        "SELECT started, command, host, process, hardware, versions FROM invocations ORDER BY id",
+        ("started", "command", "host", "process", "hardware", "versions"),
+    )
+    return [Invocation(**row) for row in rows]
 
 
 def progress(store: Rows) -> Progress:
     """How far the run is."""
-    ((done,),) = store.query("SELECT count(DISTINCT cell) FROM attempts WHERE status = 'done'")
-    ((cells, tried, seconds, last),) = store.query(
-        "SELECT count(DISTINCT cell), count(*), total(seconds), max(coalesce(finished, started)) FROM attempts"
+    (done,) = store.rows("SELECT count(DISTINCT cell) FROM attempts WHERE status = 'done'", ("done",))
+    (far,) = store.rows(
+        "SELECT count(DISTINCT cell), count(*), total(seconds), max(coalesce(finished, started)) FROM attempts",
+        ("cells", "number", "seconds", "last?"),
     )
-    ((trials,),) = store.query("SELECT count(*) FROM trials")
-    return Progress(done=done, failed=cells - done, attempts=tried, trials=trials, seconds=seconds, last=last)
+    (kept,) = store.rows("SELECT count(*) FROM trials", ("trials",))
+    return Progress(
+        done=done["done"],
+        failed=far["cells"] - done["done"],
+        attempts=far["number"],
+        trials=kept["trials"],
+        seconds=far["seconds"],
+        last=far["last"],
+    )
 
 
 def provenances(store: Rows) -> list[dict[str, Any]]:
     """The different provenances of the run, times apart."""
-    return [json.loads(row[0]) for row in store.query("SELECT content FROM provenance ORDER BY id")]
+    return [row["content"] for row in store.rows("SELECT content FROM provenance ORDER BY id", ("content",))]
 
 
 def trial_columns(store: Rows) -> dict[str, list[Any]]:
     """Every trial of every finished cell as columns: cell, trial, truth, guess, score (NaN where it is undefined)."""
     found: dict[str, list[Any]] = {"cell": [], "trial": [], "truth": [], "guess": [], "score": []}
-    kept = store.query(
+    kept = store.rows(
         "SELECT id, cell FROM attempts WHERE id IN (SELECT min(id) FROM attempts WHERE status = 'done' GROUP BY cell) "
-        "AND id IN (SELECT DISTINCT attempt FROM trials) ORDER BY position, id"
+        "AND id IN (SELECT DISTINCT attempt FROM trials) ORDER BY position, id",
+        ("number", "cell"),
     )
-    for attempt, cell in kept:
-        rows = store.query("SELECT trial, truth, guess, score FROM trials WHERE attempt = ? ORDER BY trial", (attempt,))
-        numbers, truths, guesses, scores = zip(*rows, strict=True)
-        found["cell"] += [cell] * len(rows)
-        found["trial"] += numbers
-        found["truth"] += truths
-        found["guess"] += guesses
-        found["score"] += [math.nan if s is None else s for s in scores]
+    sql, names = "SELECT trial, truth, guess, score FROM trials WHERE attempt = ? ORDER BY trial", tuple(found)[1:]
+    for attempt in kept:
+        for row in store.rows(sql, ("trial", "truth", "guess", "score?"), (attempt["number"],)):
+            found["cell"].append(attempt["cell"])
+            for name in names:
+                found[name].append(math.nan if row[name] is None else row[name])
     return found
 
 
 def trial_success(store: Rows) -> dict[str, tuple[int, int]]:
     """For each finished cell with trials: how many, and in how many the guess was right."""
-    rows = store.query(
+    rows = store.rows(
         "SELECT cell, n, hits FROM attempts JOIN (SELECT attempt, count(*) AS n, sum(truth = guess) AS hits FROM trials "
         "GROUP BY attempt) t ON t.attempt = attempts.id "
-        "WHERE attempts.id IN (SELECT min(id) FROM attempts WHERE status = 'done' GROUP BY cell) ORDER BY position"
+        "WHERE attempts.id IN (SELECT min(id) FROM attempts WHERE status = 'done' GROUP BY cell) ORDER BY position",
+        ("cell", "trials", "number"),
     )
-    return {cell: (n, right) for cell, n, right in rows}
+    return {row["cell"]: (row["trials"], row["number"]) for row in rows}

@@ -8,13 +8,15 @@ from __future__ import annotations
 import sqlite3
 import uuid
 
-__all__ = ["APPLICATION_ID", "FILE", "TRIAL_COLUMNS", "VERSION", "create_tables"]
+__all__ = ["APPLICATION_ID", "COLUMNS", "FILE", "LONGEST_VALUE", "TRIAL_COLUMNS", "VERSION", "create_tables", "objects"]
 
 FILE = "results.sqlite"
 VERSION = 2
 APPLICATION_ID = 0x64704175
 """``dpAu``, as ``PRAGMA application_id`` and ``file`` show it."""
 TRIAL_COLUMNS = ("truth", "guess", "score")
+LONGEST_VALUE = 1 << 28
+"""Bytes of one value, and of one row."""
 
 _TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
@@ -52,6 +54,20 @@ _TABLES = (
         score REAL,
         PRIMARY KEY (attempt, trial)) WITHOUT ROWID""",
 )
+COLUMNS = {
+    1: {"meta": {"key", "value"}, "cells": {"position", "result"}},
+    2: {
+        "meta": {"key", "value"},
+        "invocations": {"id", "started", "command", "host", "process", "hardware", "versions"},
+        "provenance": {"id", "content"},
+        "attempts": {
+            *("id", "cell", "position", "kind", "status", "settings", "outcome", "error", "traceback", "worker"),
+            *("seconds", "started", "finished", "provenance"),
+        },
+        "trials": {"attempt", "trial", *TRIAL_COLUMNS},
+    },
+}
+"""By version: the tables that are read, and their columns."""
 _SAME = {
     "invocations": "id = NEW.id",
     "provenance": "id = NEW.id OR content = NEW.content",
@@ -74,3 +90,9 @@ def create_tables(db: sqlite3.Connection) -> None:
     db.executemany("INSERT INTO meta VALUES (?, ?)", pairs.items())
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def objects(db: sqlite3.Connection) -> set[tuple[str, ...]]:
+    """Tables, indices, triggers and views as the file defines them, without SQLite's own."""
+    rows = db.execute("SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite|_%' ESCAPE '|'")
+    return {tuple(map(str, row)) for row in rows}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import os
+import re
 import socket
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,11 +16,12 @@ from typing import Any
 
 from dpaudit.errors import StoreError
 from dpaudit.experiments.store import lock as locks
-from dpaudit.experiments.store.connecting import reading, telling, transaction, writing
-from dpaudit.experiments.store.migrations import found_version, migrate, put_provenance
-from dpaudit.experiments.store.queries import with_start
+from dpaudit.experiments.store.connecting import reading, telling, transaction, trust, writing
+from dpaudit.experiments.store.migrations import check_unchanged, found_version, migrate, put_provenance
+from dpaudit.experiments.store.rows import Budget, Provenances, object_of, typed
 from dpaudit.experiments.store.schema import FILE, TRIAL_COLUMNS, VERSION, create_tables
 from dpaudit.provenance import hardware, versions
+from dpaudit.results.sqlite import bound_steps
 from dpaudit.types import CellFailure, CellResult, to_dict
 
 __all__ = ["Store"]
@@ -30,14 +31,12 @@ _INSERT = (
     "finished, provenance, invocation) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
 )
 _RESULTS = (
-    "SELECT cell, kind, settings, outcome, seconds, started, content FROM attempts "
-    "JOIN provenance ON provenance.id = provenance "
+    "SELECT cell, kind, settings, outcome, seconds, started, provenance FROM attempts "
     "WHERE attempts.id IN (SELECT min(id) FROM attempts WHERE status = 'done' GROUP BY cell) "
     "ORDER BY position, attempts.id LIMIT ?"
 )
 _FAILURES = (
-    "SELECT cell, kind, settings, error, traceback, seconds, started, content FROM attempts "
-    "JOIN provenance ON provenance.id = provenance "
+    "SELECT cell, kind, settings, error, coalesce(traceback, ''), seconds, started, provenance FROM attempts "
     "WHERE attempts.id IN (SELECT max(id) FROM attempts GROUP BY cell) "
     "AND cell NOT IN (SELECT cell FROM attempts WHERE status = 'done') ORDER BY position"
 )
@@ -90,6 +89,8 @@ class Store:
             with telling(where):
                 db = writing(folder / FILE)
                 version = found_version(db, where=where)
+                if version == VERSION:
+                    check_unchanged(db, where=where)
                 if version:
                     _check_same(db, spec, where=where, resume=resume)
                 db.execute("PRAGMA journal_mode = WAL")
@@ -99,9 +100,12 @@ class Store:
                         _begin(db, spec)
                     elif version < VERSION:
                         migrate(db, version)
+                    if version < VERSION:
+                        check_unchanged(db, where=where)
                     if cells is not None:
                         db.execute("INSERT OR REPLACE INTO meta VALUES ('cells', ?)", (str(cells),))
                     invocation = _note_invocation(db, command)
+                trust(db)
         except BaseException:
             if db is not None:
                 db.close()
@@ -117,25 +121,50 @@ class Store:
             StoreError: there is none, or it comes from a newer dpaudit.
         """
         path, where = folder / FILE, f"dir={folder}"
-        if not path.is_file():
-            raise StoreError(f"{where}: holds no results; dpaudit run NAME --out {folder} makes some")
         with telling(where):
+            if not os.path.lexists(path):
+                raise StoreError(f"{where}: holds no results; dpaudit run NAME --out {folder} makes some")
             return cls(folder, reading(path, where=where), None, None)
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a SELECT on the tables that ``docs/store.md`` describes.
 
         Raises:
-            StoreError: the file is damaged, or gone.
+            StoreError: the file is damaged, or gone; or the rows hold more than eight times the file's bytes and 32 MiB.
         """
         with telling(f"dir={self.folder}"):
-            return self._db.execute(sql, parameters).fetchall()
+            size = self._size()
+            if self._lock is None:
+                bound_steps(self._db, size=size)
+            budget = Budget(size)
+            return [budget.take(row) for row in self._db.execute(sql, parameters)]
+
+    def rows(self, sql: str, names: Sequence[str], parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """The rows of a SELECT by the ``names`` of its columns, of the types that dpaudit writes; JSON is read.
+
+        ``provenance``, which needs ``started?`` beside it, becomes the whole one. A name with ``?`` may have no value.
+
+        Raises:
+            StoreError: as :meth:`query`, or a value is of another type.
+        """
+        rows = self.query(sql, parameters)
+        told = self.query("SELECT id, content FROM provenance") if "provenance" in names else []
+        provenances, budget = Provenances(told), Budget(self._size())
+        with telling(f"dir={self.folder}"):
+            found = [typed(names, row) for row in rows]
+            for values in found if told else ():
+                values["provenance"] = provenances.at(values["provenance"], values["started"], budget=budget)
+        return found
+
+    def _size(self) -> int:
+        pages, size = (int(self._db.execute(f"PRAGMA {what}").fetchone()[0]) for what in ("page_count", "page_size"))
+        return pages * size
 
     @property
     def spec(self) -> dict[str, Any]:
         """The experiment as it was run."""
-        found: dict[str, Any] = json.loads(self._meta("spec") or "{}")
-        return found
+        with telling(f"dir={self.folder}"):
+            return object_of("meta.spec", self._meta("spec") or "{}")
 
     @property
     def run_id(self) -> str:
@@ -146,7 +175,7 @@ class Store:
     def cells(self) -> int | None:
         """How many cells the experiment has, as far as the store was told."""
         told = self._meta("cells")
-        return None if told is None else int(told)
+        return None if told is None or not re.fullmatch("[0-9]{1,18}", told) else int(told)
 
     def _meta(self, key: str) -> str | None:
         rows = self.query("SELECT value FROM meta WHERE key = ?", (key,))
@@ -200,40 +229,18 @@ class Store:
 
     def finished(self) -> set[str]:
         """Ids of the cells that are done."""
-        return {row[0] for row in self.query("SELECT cell FROM attempts WHERE status = 'done'")}
+        return {row["cell"] for row in self.rows("SELECT cell FROM attempts WHERE status = 'done'", ("cell",))}
 
     def results(self, *, most: int | None = None) -> list[CellResult]:
         """Finished cells in the experiment's order, without their trials, ``most`` at most; a cell's first success counts."""
-        rows = self.query(_RESULTS, (-1 if most is None else most,))
-        told = functools.cache(json.loads)  # a run has few provenances
-        return [
-            CellResult(
-                cell=cell,
-                kind=kind,
-                settings=json.loads(settings),
-                outcome=json.loads(outcome),
-                seconds=seconds,
-                provenance=with_start(told(content), started),
-            )
-            for cell, kind, settings, outcome, seconds, started, content in rows
-        ]
+        names = ("cell", "kind", "settings", "outcome", "seconds", "started?", "provenance")
+        rows = self.rows(_RESULTS, names, (-1 if most is None else most,))
+        return [CellResult(**{k: v for k, v in row.items() if k != "started"}) for row in rows]
 
     def failures(self) -> list[CellFailure]:
         """The last failure of each cell that never succeeded, in the experiment's order."""
-        rows = self.query(_FAILURES)
-        told = functools.cache(json.loads)
-        return [
-            CellFailure(
-                cell=cell,
-                kind=kind,
-                settings=json.loads(settings),
-                error=error,
-                traceback=traceback,
-                seconds=seconds,
-                provenance=with_start(told(content), started),
-            )
-            for cell, kind, settings, error, traceback, seconds, started, content in rows
-        ]
+        names = ("cell", "kind", "settings", "error", "traceback", "seconds", "started?", "provenance")
+        return [CellFailure(**{k: v for k, v in row.items() if k != "started"}) for row in self.rows(_FAILURES, names)]
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -259,7 +266,7 @@ def _begin(db: sqlite3.Connection, spec: Mapping[str, Any]) -> None:
 
 def _check_same(db: sqlite3.Connection, spec: Mapping[str, Any], *, where: str, resume: bool) -> None:
     row = db.execute("SELECT value FROM meta WHERE key = 'spec'").fetchone()
-    if row is None or _told(json.loads(row[0])) != _told(json.loads(json.dumps(spec))):
+    if row is None or _told(object_of("meta.spec", row[0])) != _told(json.loads(json.dumps(spec))):
         raise StoreError(f"{where}: holds another experiment or other settings; choose another --out")
     if not resume:
         raise StoreError(f"{where}: holds a run already; add --resume to go on, or choose another --out")
