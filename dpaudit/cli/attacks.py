@@ -13,6 +13,7 @@ from dpaudit import registry
 from dpaudit.cli.output import emit, write_json_line
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Attack
+from dpaudit.results.arrays import read_npy
 from dpaudit.stats import clopper_pearson
 from dpaudit.types import to_dict
 
@@ -20,14 +21,11 @@ __all__ = ["attack"]
 
 
 def _load(name: str, path: Path) -> npt.NDArray[Any]:
-    try:
-        array = np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        raise UsageError(f"{name}={path}: no such file; write one with numpy.save") from None
-    except (ValueError, OSError, EOFError) as error:
-        raise UsageError(f"{name}={path}: is not a plain .npy file ({error}); write one with numpy.save") from error
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iuf":
-        raise UsageError(f"{name}={path}: must be one array of numbers; write one with numpy.save")
+    array = read_npy(path, name=name)
+    if array.dtype.kind not in "iuf" or array.ndim > 2:
+        raise UsageError(
+            f"{name}={path}: {array.dtype} of shape {array.shape}, wanted rows of numbers; write them with numpy.save"
+        )
     return array
 
 

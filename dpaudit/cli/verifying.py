@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,13 @@ import typer
 from dpaudit import registry
 from dpaudit.cli.output import note, write_json_line
 from dpaudit.errors import UnknownNameError, UsageError
+from dpaudit.results.foreign import RefusedError, read_json, read_plain
+from dpaudit.results.text import one_line
 from dpaudit.types import TranscriptVerdict, to_dict
 
 __all__ = ["transcript"]
 
-_LARGEST = 1 << 30
+_LARGEST = 1 << 28  # bytes; our two protocols' transcripts have less
 _KEY_BYTES = 32
 
 
@@ -64,20 +65,19 @@ def _public_key(name: str, text: str) -> bytes:
 
 def _kind(path: Path) -> str:
     try:
-        if path.stat().st_size > _LARGEST:
-            raise UsageError(f"transcript={path}: larger than {_LARGEST:,} bytes; that is no transcript of ours")
-        document = json.loads(path.read_bytes())
-    except OSError as error:
+        data = read_plain(path, limit=_LARGEST)
+        if not data.isascii() or b"\\" in data:  # which would take several times the memory
+            raise RefusedError("letters beyond ASCII, or a backslash")
+        document = read_json(data)
+    except RefusedError as error:
         raise UsageError(
-            f"transcript={path}: cannot be read ({error.strerror}); give a transcript's JSON file"
+            f"transcript={path}: not a transcript ({one_line(error)}); give the JSON file that a protocol wrote"
         ) from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"transcript={path}: not JSON; give the file that a protocol wrote") from error
     kind = document.get("transcript") if isinstance(document, dict) else None
     if not isinstance(kind, str):
         raise UsageError(f"transcript={path}: has no field 'transcript' with the protocol's name; not one of ours")
     try:
         registry.plugin("transcripts", kind)
     except UnknownNameError as error:
-        raise UsageError(f"transcript={path}: {error}") from error
+        raise UsageError(f"transcript={path}: {one_line(error)}") from error
     return kind

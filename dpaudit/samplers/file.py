@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import warnings
-import zipfile
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import MissingExtraError, SamplerOutputError, UsageError
+from dpaudit.results.foreign import RefusedError
+from dpaudit.results.text import one_line
 from dpaudit.samplers.check import finite, plain_f64, request
 from dpaudit.samplers.recordings import READERS, TYPES, Recording
 
 __all__ = ["FileSampler"]
 
-_UNREADABLE = (OSError, ValueError, EOFError, NotImplementedError, zipfile.BadZipFile)
+_UNREADABLE = (RefusedError, OSError, ValueError, NotImplementedError)
 
 
 class FileSampler:
@@ -60,7 +61,7 @@ class FileSampler:
         except MissingExtraError:
             raise
         except _UNREADABLE as error:
-            raise self._refuse(f"cannot be read as {ending} ({' '.join(str(error).split())}); mend it") from None
+            raise self._refuse(f"cannot be read as {ending} ({one_line(error)}); fix it") from None
 
     def _refuse(self, why: str) -> UsageError:
         return UsageError(f"file={self._target}: {why}")
@@ -107,7 +108,7 @@ class FileSampler:
             values = self._recording.take(n)
         except _UNREADABLE as error:
             raise SamplerOutputError(
-                f"sampler {self.name} cannot be read from row {self._next} on ({' '.join(str(error).split())}); mend it"
+                f"sampler {self.name} cannot be read from row {self._next} on ({one_line(error)}); fix it"
             ) from None
         self._next += n
         return finite(values, self.name)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import zipfile
-import zlib
+import io
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,8 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import MissingExtraError
+from dpaudit.results.arrays import Archive, fill, map_npy
+from dpaudit.results.foreign import open_plain
+from dpaudit.results.text import one_line
 
-__all__ = ["READERS", "TYPES", "Recording"]
+__all__ = ["READERS", "TYPES", "Recording", "lines_of", "open_text"]
 
 TYPES = {"f64": "<f8", "f32": "<f4"}
 _LONGEST_LINE = 1 << 20  # characters
@@ -67,59 +70,41 @@ class _Mapped:
 
 
 def _npy(path: Path, _: str) -> Recording:
-    array = np.load(path, mmap_mode="r", allow_pickle=False)
-    if not isinstance(array, np.ndarray):
-        array.close()
-        raise ValueError("it is an .npz archive: name it so")  # noqa: TRY004 the caller takes ValueError for all of these
-    return _Mapped(array)
+    return _Mapped(map_npy(path))
 
 
 def _bin(path: Path, dtype: str) -> Recording:
     kind = np.dtype(TYPES[dtype])
-    size = path.stat().st_size
-    if not size or size % kind.itemsize:
-        raise ValueError(f"{size} bytes are not a whole number, above 0, of {dtype} values")
-    return _Mapped(np.memmap(path, dtype=kind, mode="r"))
+    with open_plain(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if not size or size % kind.itemsize:
+            raise ValueError(f"{size} bytes are not a whole number, above 0, of {dtype} values")
+        return _Mapped(np.memmap(file, dtype=kind, mode="r"))
 
 
 class _Npz:
     """One array of an archive, unpacked as it is read."""
 
     def __init__(self, path: Path, _: str) -> None:
-        self._archive = zipfile.ZipFile(path)
+        self._archive = Archive(path)
         try:
-            names = [name for name in self._archive.namelist() if name.endswith(".npy")]
-            name = "samples.npy" if "samples.npy" in names else names[0] if len(names) == 1 else None
+            names = self._archive.names
+            name = "samples" if "samples" in names else names[0] if len(names) == 1 else None
             if name is None:
-                shown = ", ".join(n.removesuffix(".npy")[:40] for n in names[:8]) or "none"
+                shown = ", ".join(one_line(n, limit=40) for n in names[:8]) or "none"
                 raise ValueError(f"arrays={shown}, wanted one, or one called samples: numpy.savez(file, samples=x)")
-            self._file: Any = self._archive.open(name)
-            version = np.lib.format.read_magic(self._file)
-            readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-            if version not in readers:
-                raise ValueError(f".npy version {version}, wanted (1, 0) or (2, 0): save it anew")
-            shape, by_column, self._type = readers[version](self._file)
-            self.rows, self.dim = _shape(shape, self._type)
-            if by_column and self.dim > 1:
+            header, self._file = self._archive.open(name)
+            self._type = header.dtype
+            self.rows, self.dim = _shape(header.shape, header.dtype)
+            if header.by_column and self.dim > 1:
                 raise ValueError("it is stored column by column: save numpy.ascontiguousarray(x)")
-        except RuntimeError as error:  # a password, or a compression that this Python has not got
-            self.close()
-            raise ValueError(str(error)) from None
         except BaseException:
             self.close()
             raise
 
     def take(self, n: int) -> Array:
         values = np.empty((n, self.dim), dtype=self._type)
-        view = values.data.cast("B")
-        while view:
-            try:
-                got = self._file.readinto(view)
-            except zlib.error as error:
-                raise ValueError(str(error)) from None
-            if not got:
-                raise ValueError("it ends before its last row")
-            view = view[got:]
+        fill(values, self._file)
         return values.astype(np.float64, copy=False)
 
     def close(self) -> None:
@@ -130,14 +115,14 @@ class _Csv:
     """Comma-separated numbers, one row a line, no header; ``#`` begins a comment."""
 
     def __init__(self, path: Path, _: str) -> None:
-        with path.open(encoding="utf-8-sig") as lines:
+        with open_text(path) as lines:
             first = np.loadtxt(
                 (line for line, _ in zip(_data(lines), range(_TRIED), strict=False)), delimiter=",", ndmin=2
             )
-        with path.open(encoding="utf-8-sig") as lines:
-            self.rows = sum(1 for _ in _data(lines))
-        self.rows, self.dim = _shape((self.rows, first.shape[1]), first.dtype)
-        self._file = path.open(encoding="utf-8-sig")
+        with open_text(path) as lines:
+            rows = sum(1 for _ in _data(lines))
+        self.rows, self.dim = _shape((rows, first.shape[1]), first.dtype)
+        self._file = open_text(path)
         self._lines = _data(self._file)
 
     def take(self, n: int) -> Array:
@@ -150,13 +135,30 @@ class _Csv:
         self._file.close()
 
 
-def _data(lines: Any) -> Iterator[str]:
-    """The lines that hold data."""
-    while line := lines.readline(_LONGEST_LINE):
+def open_text(path: Path, *, newline: str | None = None) -> io.TextIOWrapper:
+    """A plain file of UTF-8 text, with or without a byte order mark; ``newline`` is as for :func:`open`.
+
+    Raises:
+        RefusedError: it cannot be opened, or is not a plain file.
+    """
+    return io.TextIOWrapper(open_plain(path), encoding="utf-8-sig", newline=newline)
+
+
+def lines_of(file: io.TextIOBase) -> Iterator[str]:
+    """The lines of ``file``.
+
+    Raises:
+        ValueError: one has 2^20 characters or more, or is not UTF-8.
+    """
+    while line := file.readline(_LONGEST_LINE):
         if len(line) == _LONGEST_LINE:
             raise ValueError(f"a line is longer than {_LONGEST_LINE} characters")
-        if line.partition("#")[0].strip():
-            yield line
+        yield line
+
+
+def _data(file: io.TextIOBase) -> Iterator[str]:
+    """The lines that hold data."""
+    return (line for line in lines_of(file) if line.partition("#")[0].strip())
 
 
 class _Parquet:
@@ -176,7 +178,9 @@ class _Parquet:
         for field in schema:
             if not (types.is_integer(field.type) or types.is_floating(field.type)):
                 self.close()
-                raise ValueError(f"column {field.name!r} is {field.type}, wanted real numbers: leave it out")
+                raise ValueError(
+                    f"column {one_line(field.name, limit=40)!r} is {one_line(field.type)}, wanted real numbers: leave it out"
+                )
         if not self.rows or not self.dim:
             self.close()
             raise ValueError(f"shape={(self.rows, self.dim)}, wanted (rows, columns) and not empty: record some")

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
+from dpaudit.results.arrays import read_npy
 
 __all__ = ["parse_neighbours"]
 
@@ -40,13 +41,12 @@ def parse_neighbours(text: str) -> tuple[Vector, Vector]:
 def _vector(part: str, text: str) -> Vector:
     try:
         if part.endswith(".npy"):
-            loaded = np.load(Path(part), allow_pickle=False)
-            vector = np.atleast_1d(np.asarray(loaded, dtype=np.float64))
+            vector = np.atleast_1d(read_npy(Path(part), name="neighbours").astype(np.float64))
         else:
             vector = np.array([float(x) for x in part.split(",")])
-    except OSError as error:
-        raise UsageError(f"neighbours={text}: {part} cannot be read ({error.strerror}); check the path") from None
-    except (ValueError, TypeError):
+    except UsageError:
+        raise
+    except ValueError:
         raise UsageError(f"neighbours={text}: {part!r} is no list of numbers; {_HOW}") from None
     if vector.ndim != 1 or not vector.size or not np.isfinite(vector).all():
         raise UsageError(f"neighbours={text}: {part!r} must be one row of finite numbers; {_HOW}")

@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 
 from dpaudit.errors import MessageError, UsageError
+from dpaudit.results.arrays import map_npy
+from dpaudit.results.foreign import RefusedError, open_plain
+from dpaudit.results.text import one_line
 from dpaudit.types import TranscriptVerdict
 from dpaudit_mitigations.joint_seeds.audit import audited
 from dpaudit_mitigations.joint_seeds.checks import wrong_candidates
@@ -169,17 +172,14 @@ def _record(data: bytes) -> Record:
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             return file.read(LARGEST_TRANSCRIPT + 2)
-    except OSError as error:
-        raise UsageError(f"transcript={path}: cannot be read ({error.strerror}); give a transcript's file") from error
+    except (RefusedError, OSError) as error:
+        raise UsageError(f"transcript={path}: {one_line(error)}; give a transcript's file") from error
 
 
 def _load_release(path: Path) -> np.ndarray[Any, Any]:
     try:
-        values = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise UsageError(f"release={path}: cannot be read as an array; give an .npy file") from error
-    if not isinstance(values, np.ndarray):
-        raise UsageError(f"release={path}: holds several arrays; give an .npy file")
-    return values
+        return map_npy(path)
+    except (RefusedError, OSError, ValueError) as error:
+        raise UsageError(f"release={path}: cannot be read as an array ({one_line(error)}); give an .npy file") from None

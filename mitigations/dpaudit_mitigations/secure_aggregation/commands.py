@@ -181,15 +181,11 @@ def _journal(folder: Path, kind: str) -> Any:
 
 
 def _vector(path: Path) -> Any:
-    import numpy as np
-
     from dpaudit.errors import UsageError
+    from dpaudit.results.arrays import read_npy
 
-    try:
-        values = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise UsageError(f"input={path}: no .npy file of numbers; save it with numpy.save") from error
-    if not isinstance(values, np.ndarray) or values.dtype.kind not in "iuf" or values.ndim != 1 or not values.size:
+    values = read_npy(path, name="input")
+    if values.dtype.kind not in "iuf" or values.ndim != 1:
         raise UsageError(f"input={path}: holds no vector of numbers; save one, of shape (d,), with numpy.save")
     return values
 

@@ -133,21 +133,11 @@ def _folder(path: Path) -> Path:
 
 
 def _vector(path: Path) -> Any:
-    from tokenize import TokenError
-
     import numpy as np
 
-    from dpaudit.errors import UsageError
+    from dpaudit.results.arrays import read_npy
 
-    try:
-        values = np.load(path, allow_pickle=False)
-    except OSError as error:
-        raise UsageError(f"query={path}: cannot be read ({error.strerror or 'no .npy file'})") from error
-    except (ValueError, EOFError, SyntaxError, RecursionError, MemoryError, TokenError) as error:
-        raise UsageError(f"query={path}: no .npy file of numbers; save it with numpy.save") from error
-    if not isinstance(values, np.ndarray):
-        raise UsageError(f"query={path}: an archive of arrays; save one vector with numpy.save")
-    return np.ascontiguousarray(values, values.dtype.newbyteorder("="))
+    return np.ascontiguousarray(read_npy(path, name="query"))
 
 
 def _say(**facts: Any) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 from dpaudit.accounting.binomial import binomial_epsilon
 from dpaudit.errors import CheatingError, MessageError, UsageError
 from dpaudit.randomness import KeyedStream
+from dpaudit.results.foreign import RefusedError, read_json, read_plain
+from dpaudit.results.text import one_line
 from dpaudit.types import TranscriptVerdict, to_dict
 from dpaudit_mitigations.verifiable_counts.messages import Commitments, Response
 from dpaudit_mitigations.verifiable_counts.signatures import KEY_BYTES, SIGNATURE_BYTES, check_signature
@@ -88,9 +90,9 @@ class Transcript:
             MessageError: not one line of JSON with exactly these fields, or not written as :meth:`encode` writes it.
         """
         try:
-            document: Any = json.loads(data)
-        except (ValueError, RecursionError) as error:
-            raise MessageError("not JSON") from error
+            document: Any = read_json(data) if data.isascii() and b"\\" not in data else None
+        except RefusedError as error:
+            raise MessageError(f"not JSON ({one_line(error)})") from error
         if not isinstance(document, dict) or set(document) != _FIELDS:
             raise MessageError(f"the fields {', '.join(sorted(_FIELDS))} are wanted, and no others")
         if document["transcript"] != KIND or document["version"] != _VERSION:
@@ -159,10 +161,6 @@ def _payload(text: Any, *, most: int) -> bytes:
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST_TRANSCRIPT + 1)
-    except OSError as error:
-        raise UsageError(f"transcript={path}: cannot be read ({error.strerror}); give a transcript's file") from error
-    if len(data) > LARGEST_TRANSCRIPT:
-        raise UsageError(f"transcript={path}: larger than {LARGEST_TRANSCRIPT:,} bytes; that is no transcript of ours")
-    return data
+        return read_plain(path, limit=LARGEST_TRANSCRIPT)
+    except RefusedError as error:
+        raise UsageError(f"transcript={path}: {one_line(error)}; give a transcript's file") from error

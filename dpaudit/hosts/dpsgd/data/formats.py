@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import gzip
-import io
 import math
 import struct
 import tarfile
-import tokenize
-import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,14 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
+from dpaudit.results.arrays import Archive
+from dpaudit.results.foreign import RefusedError
 
 __all__ = ["read_idx", "read_npz", "read_tar", "reading"]
 
 _IDX_UINT8 = b"\x00\x00\x08"
 _BROKEN = (
-    *(OSError, EOFError, ValueError, KeyError, MemoryError, NotImplementedError, RuntimeError, OverflowError),
-    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, struct.error),
-    *(SyntaxError, tokenize.TokenError),  # numpy reads an array's header with Python's tokenizer
+    *(OSError, EOFError, ValueError, KeyError, MemoryError, RuntimeError, OverflowError),
+    *(RefusedError, tarfile.TarError, zlib.error, struct.error),
 )
 
 
@@ -65,15 +63,12 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
 def read_npz(path: Path, *names: str) -> tuple[npt.NDArray[np.generic], ...]:
     """The arrays ``names`` of an ``.npz``; the others are not read.
 
-    An array's bytes are read to the end before they are looked at, so that the archive's checksum has been compared.
-
     Raises:
         KeyError: one is not there.
-        OSError, EOFError, ValueError, …: unreadable, or an array of Python objects.
+        RefusedError, OSError, ValueError: unreadable, damaged, not numbers, or more than eight times the file and 32 MiB.
     """
-    with zipfile.ZipFile(path) as archive:
-        raw = (io.BytesIO(archive.read(f"{name}.npy")) for name in names)
-        return tuple(np.lib.format.read_array(array, allow_pickle=False) for array in raw)
+    with Archive(path) as archive:
+        return tuple(archive.read(name, most=8 * archive.size + (32 << 20)) for name in names)
 
 
 def read_tar(path: Path, names: tuple[str, ...], *, size: int) -> Iterator[tuple[str, bytes]]:

@@ -233,7 +233,7 @@ def test_missing_or_corrupt_mnist(tmp_path, monkeypatch):
         ({"x_train": good.astype(float), "y_train": labels}, "wanted"),
         ({"x_train": good, "y_train": labels + 10}, "reaches 10"),
         ({"x_train": good[:0], "y_train": labels[:0]}, "wanted"),
-        ({"x_train": np.array([{"a": 1}] * 3, object), "y_train": labels}, "allow_pickle"),
+        ({"x_train": np.array([{"a": 1}] * 3, object), "y_train": labels}, "dtype=.O"),
     ]:
         write(tmp_path, **arrays)
         with pytest.raises(UsageError, match=says):
