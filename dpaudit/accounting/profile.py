@@ -14,7 +14,16 @@ from dpaudit.accounting._phase import ROOT_2PI, Array, Pair, gaussian_profile
 from dpaudit.accounting._quadrature import crossings, graded, integrate
 from dpaudit.errors import UsageError
 
-__all__ = ["ProfileValue", "averaged", "delta_of", "invert", "pair_start", "pancake_delta", "pancake_epsilon"]
+__all__ = [
+    "ProfileValue",
+    "averaged",
+    "delta_of",
+    "independent",
+    "invert",
+    "pair_start",
+    "pancake_delta",
+    "pancake_epsilon",
+]
 
 _CERTAIN = 1e-13  # a relative error that counts as none
 _DIRECT_GAMMA = 64.0  # up to here the lattice is summed when it does not average out
@@ -103,21 +112,31 @@ def _edges(epsilon: float, pair: Pair, *, depth: int = 50) -> Array:
     return np.union1d(edges, graded(roots, half=phase.half, depth=depth)) if roots else edges
 
 
+def independent(epsilon: float, pair: Pair) -> ProfileValue:
+    """The identity of :func:`pancake_delta` by itself: phase and Gaussian loss as if they were independent."""
+    phase, t = pair.phase, pair.t
+    total, doubt = integrate(
+        lambda v: phase.density(v) * gaussian_profile(epsilon - phase.loss(v), t), _edges(epsilon, pair)
+    )
+    return ProfileValue(min(1.0, total / pair.lattice), float((doubt + phase.tail) / pair.lattice + 1e-320))
+
+
 def averaged(epsilon: float, pair: Pair) -> ProfileValue:
     """Phase and Gaussian loss taken as independent, with the bound on what that leaves out."""
-    phase, t = pair.phase, pair.t
-    edges = _edges(epsilon, pair)
-    total, doubt = integrate(lambda v: phase.density(v) * gaussian_profile(epsilon - phase.loss(v), t), edges)
-    wave = pair.wave
-    dependence = wave * (total + doubt)
+    phase, t, wave = pair.phase, pair.t, pair.wave
+    alone = independent(epsilon, pair)
+    if wave == 0:
+        return alone
+    dependence = wave * (alone.value + alone.error)
     if wave > _CERTAIN:
         bend, more = integrate(
-            lambda v: phase.density(v) * _variation((epsilon - phase.loss(v)) / t - t / 2, t), edges, relative=1e-3
+            lambda v: phase.density(v) * _variation((epsilon - phase.loss(v)) / t - t / 2, t),
+            _edges(epsilon, pair),
+            relative=1e-3,
         )
         share = pair.along / math.hypot(pair.along, pair.across)
-        dependence = min(dependence, (bend + more) * math.pi / 6 / (pair.gamma * share) ** 2)
-    error = (doubt + dependence + phase.tail) / pair.lattice + 1e-320
-    return ProfileValue(min(1.0, total / pair.lattice), float(error))
+        dependence = min(dependence, (bend + more) * math.pi / 6 / (pair.gamma * share) ** 2 / pair.lattice)
+    return ProfileValue(alone.value, alone.error + dependence)
 
 
 def _variation(z: Array, t: float) -> Array:

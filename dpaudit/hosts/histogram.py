@@ -57,8 +57,8 @@ class Histogram:
         return pairs
 
     def differences(self, direction: torch.Tensor) -> torch.Tensor:
-        """⟨q(D) − q(D′), direction⟩ for a record removed from each non-empty bin."""
-        return direction[self.counts > 0]
+        """⟨q(D) − q(D′), direction⟩ for a record removed from each bin, of whatever table D: all d unit vectors."""
+        return direction
 
 
 def _uniform(bins: int, records: int) -> list[int]:

@@ -169,7 +169,7 @@ def _by_torch(query: torch.Tensor, noise: torch.Tensor, factors: npt.NDArray[np.
 
 @dataclass(frozen=True)
 class RoundedHost:
-    """A host whose query was rounded to a lattice first: its sensitivity grows by g√d."""
+    """A host whose query was rounded to a lattice first, for upper bounds: Δ grows by g√d, ⟨·, w⟩ moves by up to g‖w‖₁."""
 
     host: Host
     granularity: float
@@ -188,8 +188,13 @@ class RoundedHost:
         return self.host.neighbours(n, stream=stream)
 
     def differences(self, direction: torch.Tensor) -> torch.Tensor:
-        """The host's own, not rounded."""
+        """The host's own, not rounded: see :meth:`slack`."""
         return self.host.differences(direction)
+
+    def slack(self, direction: torch.Tensor) -> float:
+        """g‖w‖₁ more than the host's: either neighbour moves by at most g/2 a coordinate, towards w or away from it."""
+        own = float(self.host.slack(direction)) if hasattr(self.host, "slack") else 0.0
+        return own + self.granularity * float(direction.abs().sum())
 
 
 def _steps(values: Array, *, margin: int, granularity: float, whole: bool, name: str) -> npt.NDArray[np.int64]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 
 from dpaudit.accounting import (
+    ProfileValue,
     pancake_epsilon_lower,
     pancake_epsilon_upper,
     pancake_host_epsilon,
@@ -25,7 +26,7 @@ from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.normal import check_shape, check_sigma
 from dpaudit.types import EpsilonBounds
 
-__all__ = ["Pancake", "discrete_gaussian"]
+__all__ = ["Pancake", "discrete_gaussian", "key_holder_profile"]
 
 Array = npt.NDArray[np.float64]
 
@@ -205,21 +206,44 @@ class Pancake:
         return [p.view(t.shape) for p, t in zip(torch.split(flat, [t.numel() for t in tensors]), tensors, strict=True)]
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
-        """Towards the key holder, at the host's most exposed neighbour: the exact profile with its numerical error.
+        """Towards the key holder, at the most exposed neighbour that the query allows: the exact profile, with its error.
 
         With several directions only bounds are known: Theorem 4.2 along the first below, Theorem 4.4 above.
         """
         law = {"sigma": self.sigma, "beta": self.key.beta, "gamma": self.key.gamma}
-        shift = host.differences(torch.from_numpy(np.array(self.key.direction))).numpy()
         if self.key.directions == 1:
-            exact = pancake_host_epsilon(delta, **law, sensitivity=host.sensitivity, along=shift)
-            if math.isfinite(exact.error):
-                low, high = max(0.0, exact.value - exact.error), exact.value + exact.error
-                return EpsilonBounds(low=low, high=high, says="exact profile at the most exposed neighbour")
-        turns = shift / self.spacing
-        fraction = float(np.abs(turns - np.rint(turns)).max())
+            exact = key_holder_profile(self.key, delta, host=host, **law)
+            low, high = max(0.0, exact.value - exact.error), exact.value + exact.error
+            return EpsilonBounds(low=low, high=high, says="exact profile at the most exposed neighbour")
+        along, slack = _along(self.key, host)
+        turns = along / self.spacing
+        fraction = min(0.5, float(np.abs(turns - np.rint(turns)).max()) + slack / self.spacing)
         return EpsilonBounds(
             low=pancake_epsilon_lower(delta, beta=self.key.beta, gamma=self.key.gamma, fraction=fraction),
             high=pancake_epsilon_upper(delta, **law, sensitivity=host.sensitivity),
             says="arXiv 2509.23834: Theorem 4.2 at the most exposed neighbour / Theorem 4.4",
         )
+
+
+def key_holder_profile(
+    key: PancakeKey, delta: float, *, host: Host, sigma: float, beta: float, gamma: float
+) -> ProfileValue:
+    """The ε of the pancake (σ, β, γ) along ``key``'s first direction, at the most exposed neighbour of ``host``.
+
+    The law may differ from the key's own: honest noise on top makes a wider pancake. See
+    :func:`~dpaudit.accounting.pancake_host_epsilon` for what is guaranteed, and ``Host`` for ``slack``. Where slack is not
+    what neighbours attain, as behind a lattice, only ``value + error`` says something.
+    """
+    along, slack = _along(key, host)
+    return pancake_host_epsilon(
+        delta, sigma=sigma, beta=beta, gamma=gamma, sensitivity=host.sensitivity, along=along, slack=slack
+    )
+
+
+def _along(key: PancakeKey, host: Host) -> tuple[Array, float]:
+    """The host's differences along the key and their slack; [0] and Δ for the whole ball."""
+    direction = torch.from_numpy(np.array(key.direction))
+    slack = float(host.slack(direction)) if hasattr(host, "slack") else 0.0
+    if slack >= host.sensitivity:
+        return np.zeros(1), host.sensitivity
+    return host.differences(direction).numpy(), slack

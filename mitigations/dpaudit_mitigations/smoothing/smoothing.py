@@ -8,7 +8,6 @@ import torch
 
 from dpaudit.accounting import (
     gaussian_epsilon,
-    pancake_host_epsilon,
     peak_width,
     smoothed_pancake,
     smoothing_epsilon,
@@ -21,7 +20,7 @@ from dpaudit.interfaces import Host, NoiseSource, ReleasingSource, Stream
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.lattice import RoundedHost, add_on_lattice, lattice_step
 from dpaudit.noise.normal import check_query
-from dpaudit.noise.pancake import Pancake
+from dpaudit.noise.pancake import Pancake, key_holder_profile
 from dpaudit.types import EpsilonBounds
 from dpaudit_mitigations.smoothing.options import check_positive, least_gamma
 from dpaudit_mitigations.smoothing.own_noise import OwnNoise, check_own, own_noise
@@ -211,6 +210,5 @@ def _exact_low(source: Pancake, delta: float, *, host: Host, tau: float) -> floa
     if source.key.directions > 1 or lattice_step(source.sigma) > math.hypot(width, tau) / 10:
         return 0.0
     sigma, beta, gamma = smoothed_pancake(tau, sigma=source.sigma, beta=source.key.beta, gamma=source.key.gamma)
-    along = host.differences(torch.from_numpy(source.key.direction.copy())).numpy()
-    exact = pancake_host_epsilon(delta, sigma=sigma, beta=beta, gamma=gamma, sensitivity=host.sensitivity, along=along)
-    return max(0.0, exact.value - exact.error) if math.isfinite(exact.error) else 0.0
+    exact = key_holder_profile(source.key, delta, host=host, sigma=sigma, beta=beta, gamma=gamma)
+    return max(0.0, exact.value - exact.error)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.special
 import scipy.stats
+from pancake_oracle import by_definition, log_mixture
 
 from dpaudit.accounting import (
     gaussian_delta,
@@ -28,37 +29,6 @@ from dpaudit.accounting._phase import Pair, phase_of
 from dpaudit.accounting._quadrature import GAUSS, KRONROD, X
 from dpaudit.accounting.profile import _by_period, averaged
 from dpaudit.errors import UsageError
-
-
-def log_mixture(x, *, sigma, beta, gamma):
-    """ln f from Lemma 2.6: peaks kP of width s with weights ∝ exp(−πk²/r²); no theta function, no envelope."""
-    r2 = beta**2 + gamma**2
-    reach = math.ceil(5.5 * math.sqrt(r2)) + 2
-    k = np.arange(-reach, reach + 1)
-    log_weight = -math.pi * k**2 / r2
-    log_weight -= scipy.special.logsumexp(log_weight)
-    width = peak_width(sigma=sigma, beta=beta, gamma=gamma)
-    out = np.full(x.shape, -np.inf)
-    for centre, weight in zip(k * peak_spacing(sigma=sigma, beta=beta, gamma=gamma), log_weight, strict=True):
-        out = np.logaddexp(out, weight - ((x - centre) / width) ** 2 / 2)
-    return out - math.log(width * math.sqrt(2 * math.pi))
-
-
-def by_definition(epsilon, *, sigma, beta, gamma, along, across, per_width=None):
-    """E_f[δ_G(ε − l(x))] by the trapezoid rule over x, every peak covered, straight from the definition."""
-    per_width = per_width or (250 if across < 0.1 * sigma else 40)  # kinks, or nearly
-    step = peak_width(sigma=sigma, beta=beta, gamma=gamma) / per_width
-    x = np.arange(-7.5 * sigma - along, 7.5 * sigma + along, step)
-    log_f = log_mixture(x, sigma=sigma, beta=beta, gamma=gamma)
-    c = epsilon - log_f + log_mixture(x - along, sigma=sigma, beta=beta, gamma=gamma)
-    t = across / sigma
-    if t == 0:
-        inner = -np.expm1(np.minimum(c, 0))
-    else:
-        second = np.exp(np.minimum(c + scipy.special.log_ndtr(-t / 2 - c / t), 0))
-        inner = scipy.special.ndtr(t / 2 - c / t) - second
-    return float((np.exp(log_f) * inner).sum() * step)
-
 
 CASES = [
     # beta, gamma, along (in P), across

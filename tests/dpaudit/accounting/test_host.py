@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from pancake_oracle import epsilon_by_definition
 
 from dpaudit.accounting import pancake_delta, pancake_epsilon, pancake_host_epsilon
 from dpaudit.errors import UsageError
@@ -79,3 +80,34 @@ def test_impossible_hosts_are_named():
         pancake_host_epsilon(1e-6, **setting, sensitivity=1.0, along=[math.nan])
     with pytest.raises(UsageError, match=r"sensitivity=0\.0"):
         pancake_host_epsilon(1e-6, **setting, sensitivity=0.0, along=[0.1])
+
+
+@pytest.mark.parametrize(("beta", "gamma", "sigma"), [(0.2, 8.0, 1.5), (0.3, 4.0, 2.0), (0.5, 1.2, 1.0)])
+def test_the_whole_ball_by_brute_force(beta, gamma, sigma):
+    """Every component from −Δ to Δ, from the mixture's definition on a grid."""
+    law = {"sigma": sigma, "beta": beta, "gamma": gamma}
+    worst = pancake_host_epsilon(1e-4, **law, sensitivity=1.0, along=[0.0], slack=1.0)
+    everyone = [
+        epsilon_by_definition(1e-4, **law, along=a, across=math.sqrt(1 - a * a)) for a in np.linspace(0.02, 1.0, 15)
+    ]
+    assert max(everyone) <= worst.value + worst.error
+    assert worst.value <= max(everyone) * 1.03 + worst.error  # the grid may miss the worst a little
+    assert worst.error <= math.sqrt(2 * math.pi) / (gamma * sigma) * 1.6
+    # an interval that holds no half turn: its far end counts
+    period = math.sqrt(2 * math.pi) * sigma / gamma
+    some = pancake_host_epsilon(1e-4, **law, sensitivity=1.0, along=[0.1 * period], slack=0.05 * period)
+    end = 0.15 * period
+    assert some.value == pytest.approx(
+        epsilon_by_definition(1e-4, **law, along=end, across=math.sqrt(1 - end * end)), rel=2e-3
+    )
+
+
+def test_slack_only_widens():
+    law = {"sigma": 10.0, "beta": 0.05, "gamma": 80.0, "sensitivity": 1.0}
+    along = [0.025, -0.01]
+    values = [pancake_host_epsilon(1e-8, **law, along=along, slack=s).value for s in (0.0, 1e-3, 2.0)]
+    assert values == sorted(values)
+    assert values[1] > values[0]
+    assert values[-1] == pancake_host_epsilon(1e-8, **law, along=[0.0], slack=1.0).value
+    with pytest.raises(UsageError, match="slack=-1"):
+        pancake_host_epsilon(1e-8, **law, along=along, slack=-1)

@@ -5,8 +5,12 @@ import math
 import numpy as np
 import pytest
 import scipy.stats
+import torch
+from pancake_oracle import epsilon_by_definition
 
+from dpaudit.accounting import pancake_epsilon, pancake_epsilon_lower, pancake_host_epsilon
 from dpaudit.errors import UsageError
+from dpaudit.hosts.dpsgd.gradients.step import DpSgdStep
 from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.kernels import BLOCK
 from dpaudit.noise.pancake import Pancake, discrete_gaussian
@@ -56,3 +60,33 @@ def test_epsilon_bounds_bracket_and_shrink_with_beta(make_key):
     assert all(b.low <= b.high for b in bounds)
     assert bounds[0].low > 1e5
     assert bounds[0].low > bounds[1].low >= bounds[2].low
+
+
+def test_epsilon_ranges_over_every_bin_that_a_neighbour_may_change(make_key, tmp_path):
+    """Not over those that happen to hold records: by brute force over all d unit vectors, from Lemma 2.6."""
+    (tmp_path / "t.csv").write_text("a,0\nb,100\n" + "c,0\n" * 10)
+    key = make_key(dim=12, beta=0.1, gamma=8.0, allow_small_gamma=True)
+    pancake, host = Pancake(key=key, sigma=1.5), Histogram(table=str(tmp_path / "t.csv"))
+    law = {"sigma": 1.5, "beta": 0.1, "gamma": 8.0}
+    each = [epsilon_by_definition(1e-4, **law, along=abs(a), across=math.sqrt(1 - a * a)) for a in key.direction]
+    got = pancake.epsilon(1e-4, host=host)
+    assert got.low <= max(each) * (1 + 1e-4)
+    assert got.high >= max(each) * (1 - 1e-4)
+    assert each[1] < 0.1 * max(each)  # the only bin with records
+
+
+def test_epsilon_over_a_clipping_ball_is_not_one_batchs(make_key):
+    """A change of half a turn is inside the ball; the batch at hand has none."""
+    host = DpSgdStep(model="mlp", batch=16, clip=0.5)
+    pancake = Pancake(key=make_key(dim=host.dim, beta=1e-2), sigma=22.4 * host.sensitivity)
+    law = {"sigma": pancake.sigma, "beta": 1e-2, "gamma": pancake.key.gamma}
+    half = math.sqrt(math.pi / 2) * pancake.sigma / pancake.key.gamma
+    assert half < host.sensitivity
+    across = math.sqrt(host.sensitivity**2 - half**2)
+    got = pancake.epsilon(1e-6, host=host)
+    assert got.low == pytest.approx(pancake_epsilon(1e-6, **law, along=half, across=across).value, rel=1e-6)
+    along = host.differences(torch.from_numpy(pancake.key.direction.copy())).numpy()
+    batch = pancake_host_epsilon(1e-6, **law, sensitivity=host.sensitivity, along=along)
+    assert batch.value + batch.error < got.low < got.high < 1.001 * got.low
+    several = Pancake(key=make_key(dim=host.dim, beta=1e-2, directions=2), sigma=pancake.sigma).epsilon(1e-6, host=host)
+    assert several.low == pancake_epsilon_lower(1e-6, beta=1e-2, gamma=pancake.key.gamma, fraction=0.5)

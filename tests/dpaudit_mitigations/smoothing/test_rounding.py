@@ -1,6 +1,7 @@
 """Rounding: the grid, its cost, what it refuses, and what is measured of its protection."""
 
 import math
+from dataclasses import dataclass
 
 import pytest
 import scipy
@@ -8,6 +9,7 @@ import torch
 from keyed_attackers import along_key, attackers, half_a_spacing, successes
 
 from dpaudit import registry
+from dpaudit.accounting import pancake_epsilon
 from dpaudit.errors import UsageError
 from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.gaussian import Gaussian
@@ -17,6 +19,7 @@ from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.stats import clopper_pearson
 from dpaudit.testing import check_mitigation
 from dpaudit_mitigations.smoothing.rounding import Rounding
+from dpaudit_mitigations.smoothing.smoothing import Smoothing
 
 TRIALS = 10_000
 
@@ -133,3 +136,75 @@ def test_a_grid_of_half_a_spacing_is_not(make_key, stream):
     key = make_key(dim=256, beta=1e-3)
     m = Rounding(peaks=0.5, dim=256)
     assert min(keyed(m, key, stream, width=m.grid(1.0)).values()) > 0.9 * TRIALS
+
+
+# ---------------------------------------------------------------- the lattice's part in ε
+
+
+@dataclass
+class Pair:
+    """A host of two query results."""
+
+    first: torch.Tensor
+    second: torch.Tensor
+
+    @property
+    def dim(self):
+        return len(self.first)
+
+    @property
+    def sensitivity(self):
+        return float(torch.linalg.vector_norm(self.first - self.second))
+
+    def neighbours(self, n, *, stream):
+        raise NotImplementedError
+
+    def differences(self, direction):
+        return ((self.first - self.second) @ direction).reshape(1)
+
+
+def apart_after_rounding(key, step):
+    """A whole turn apart but for 0.002·g a coordinate, which the lattice makes g: g‖w‖₁ along the key in all."""
+    w = torch.from_numpy(key.direction.copy())
+    turn = math.sqrt(2 * math.pi) / key.gamma
+    first = (turn * w / step).round() * step + 0.501 * step * w.sign()
+    return Pair(first, 0.499 * step * w.sign())
+
+
+@pytest.mark.parametrize("mitigation", [Rounding(grid=lattice_step(1.0)), Smoothing(tau=1e-9)])
+def test_what_the_lattice_does_to_a_phase_is_in_epsilon(mitigation, make_key, stream):
+    """Peaks as wide as a step of the lattice: a key holder reads what rounding made of two queries, releases counted."""
+    key, step, n, delta = make_key(dim=64, beta=1e-6), lattice_step(1.0), 20_000, 1e-6
+    host, source = apart_after_rounding(key, step), Pancake(key=key)
+    direction = torch.from_numpy(key.direction.copy())
+    turn = math.sqrt(2 * math.pi) / key.gamma
+    near = []
+    for name, query in (("first", host.first), ("second", host.second)):
+        released = mitigation.release(query.expand(n, 64), source, stream=stream.child(name))
+        # the event: the phase is within half of g‖w‖₁ of where the first query, rounded, puts a peak
+        turns = ((released - (host.first / step).round() * step) @ direction) / turn
+        off = (turns - turns.round()).abs() * turn
+        near.append(int((off < step * float(direction.abs().sum()) / 2).sum()))
+    first, second = (clopper_pearson(k, n, confidence=0.9999) for k in near)
+    shown = math.log((first.low - delta) / second.high)
+    assert shown > 4
+    assert mitigation.epsilon(source, delta, host=host).high > shown
+    assert source.epsilon(delta, host=host).high < 3  # what ``high`` was taken from: the phases before the lattice
+
+
+def test_no_pair_on_the_lattice_exceeds_the_bound(make_key, stream):
+    """Ordinary queries, rounded: the pair that is released from, each computed by itself."""
+    key, step = make_key(dim=64, beta=1e-5), lattice_step(1.0)
+    w = torch.from_numpy(key.direction.copy())
+    source, above = Pancake(key=key), 0
+    for i in range(20):
+        q = torch.from_numpy(stream.child(i).numpy().uniform(-1, 1, (2, 64)) * 0.02)
+        host = Pair(q[0], q[1])
+        k = (q / step).round() * step
+        along, size = float((k[0] - k[1]) @ w), float(torch.linalg.vector_norm(k[0] - k[1]))
+        exact = pancake_epsilon(
+            1e-10, sigma=1.0, beta=1e-5, gamma=key.gamma, along=along, across=math.sqrt(size**2 - along**2)
+        )
+        assert exact.value <= Rounding(grid=1.0).epsilon(source, 1e-10, host=host).high
+        above += exact.value > source.epsilon(1e-10, host=host).high
+    assert above > 3  # unrounded phases are no bound

@@ -134,12 +134,16 @@ class GradientQuery:
         return out
 
     def differences(self, direction: torch.Tensor) -> torch.Tensor:
-        """⟨q(D) − q(D′), direction⟩ for a fixed batch D and each record of it removed (or replaced by one fixed other)."""
+        """⟨q(D) − q(D′), direction⟩ for one fixed batch D and each record of it removed (or replaced by one fixed other)."""
         block = self.block(1, stream=KeyedStream.from_seed("dpsgd-gradient").child("differences"))
         along = self._along(block.records, direction)
         if block.others:
             along -= self._along(block.others, direction)
         return along.cpu() / self.batch
+
+    def slack(self, _: torch.Tensor, /) -> float:
+        """Δ: by the clipping alone, a neighbour's change may be any vector of the ball, whatever one batch's are."""
+        return self.sensitivity
 
     def rounding(self, pairs: int, *, stream: Stream) -> float:
         """How far float32 gradients move a neighbour's change: median of ‖change₃₂ − change₆₄‖ / ‖change₆₄‖ over ``pairs``.

@@ -200,7 +200,7 @@ class DpSgdStep:
         return torch.from_numpy(pairs / self.divisor)
 
     def differences(self, direction: torch.Tensor) -> torch.Tensor:
-        """⟨q(D) − q(D′), direction⟩ for a fixed batch D and each record of it removed (or replaced by one fixed other)."""
+        """⟨q(D) − q(D′), direction⟩ for one fixed batch D and each record of it removed (or replaced by one fixed other)."""
         pair = self.pair(stream=KeyedStream.from_seed("dpsgd-step").child("differences"))
         known = set(pair.first)
         other = next(i for i in range(len(self.images)) if i not in known)
@@ -208,6 +208,10 @@ class DpSgdStep:
         norms = torch.linalg.vector_norm(rows, dim=1)
         along: torch.Tensor = (rows @ direction) * (self.clip / (norms + 1e-6)).clamp(max=1.0) / self.divisor
         return along[:-1] - along[-1] if self.neighbour == "replace" else along[:-1]
+
+    def slack(self, _: torch.Tensor, /) -> float:
+        """Δ: by the clipping alone, a neighbour's change may be any vector of the ball, whatever one batch's are."""
+        return self.sensitivity
 
     def _gradients(self, records: Sequence[int]) -> list[torch.Tensor]:
         """Per-sample gradients of each parameter, shapes (b, …)."""
