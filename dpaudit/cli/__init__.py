@@ -4,40 +4,73 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
+from typing import Any
+
+from dpaudit.results.text import one_line, printable, said, tell
 
 __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line; deliberate errors become one clear line and the documented exit code, never a traceback."""
+    """Run the command line; deliberate errors become one clear line and the documented exit code, never a traceback.
+
+    Formal guarantee: exit codes 0 and 1 are left by commands that ran to their end and whose output was written to stdout,
+    and by nothing else: no exception, ``SystemExit``, broken pipe or unwritable stderr. Text that reaches stdout or stderr is
+    printable (see :mod:`dpaudit.results.text`), whoever chose it.
+    """
+    from dpaudit.cli.streams import guarded
+
+    with guarded():
+        code = _code()
+    sys.exit(code)
+
+
+def _code() -> int:
+    """Run it, say what went wrong, and return the exit code."""
     from dpaudit.cli.app import app
+    from dpaudit.cli.plugin_commands import Ended
+    from dpaudit.cli.streams import OutputError
     from dpaudit.errors import DpauditError
     from dpaudit.registry import missing_extra
 
     try:
-        app()
+        try:
+            code = app(standalone_mode=False)
+            sys.stdout.flush()
+        except Ended as ended:
+            if isinstance(ended.error, SystemExit):
+                raise RuntimeError("a plug-in called sys.exit") from ended.error  # noqa: TRY004 not a wrong type
+            raise ended.error from None
+        return code if isinstance(code, int) else 0
+    except SystemExit:  # typer's shell completion, which comes before any command
+        raise
     except DpauditError as error:
-        print(f"dpaudit: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+        if not (isinstance(error, OutputError) and not error.args):
+            tell("dpaudit: " + printable(error, limit=20_000).replace("\n", "\n  "), limit=25_000)
+        return error.exit_code
     except KeyboardInterrupt:
-        print(
-            "dpaudit: interrupted; what is finished is kept: the same command goes on (dpaudit run: with --resume)",
-            file=sys.stderr,
-        )
-        sys.exit(130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; nothing more to say
-        sys.exit(0)
-    except Exception as error:
+        tell("dpaudit: interrupted; what is finished is kept: the same command goes on (dpaudit run: with --resume)")
+        return 130
+    except BaseException as error:  # noqa: BLE001 a plug-in may raise anything, and none of it is a verdict
+        if hasattr(error, "format_message"):
+            return _misused(error)
         hint = missing_extra(error) if isinstance(error, ModuleNotFoundError) else None
         if hint is not None:
-            print(f"dpaudit: this command {hint}", file=sys.stderr)
-            sys.exit(2)
+            tell(f"dpaudit: this command {hint}")
+            return 2
         if os.environ.get("DPAUDIT_DEBUG"):
-            raise
-        print(
-            f"dpaudit: internal error: {type(error).__name__}: {error}\n\n"
-            "This is a bug in dpaudit or in a plug-in; DPAUDIT_DEBUG=1 shows where.",
-            file=sys.stderr,
+            tell(traceback.format_exc(), limit=100_000)
+        tell(
+            f"dpaudit: internal error: {said(error, limit=2000)}\n\n"
+            "This is a bug in dpaudit or in a plug-in; DPAUDIT_DEBUG=1 shows where."
         )
-        sys.exit(4)
+        return 4
+
+
+def _misused(error: Any) -> int:
+    """Say how the command line is misused, in typer's words; without any words it has printed the help."""
+    if type(error).__name__ != "NoArgsIsHelpError":
+        where = getattr(error.ctx, "command_path", "dpaudit") if getattr(error, "ctx", None) else "dpaudit"
+        tell(f"dpaudit: {one_line(error.format_message(), limit=2000)}\n\nSee: {where} --help")
+    return 2

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from dpaudit.cli import completion
-from dpaudit.cli.plugin_commands import group_of
+from dpaudit.cli.plugin_commands import AllCommands, group_of
 from dpaudit.cli.runs import runs_app
 
 __all__ = ["app"]
@@ -42,6 +42,7 @@ SeedOption = Annotated[
 
 app = typer.Typer(
     name="dpaudit",
+    cls=AllCommands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -50,7 +51,7 @@ app = typer.Typer(
         "Before you trust someone else's noise: audit closed differential-privacy samplers, see what a secret key "
         "would read from them, and check the defences.\n\n"
         "Start with [bold]dpaudit demo[/bold], then [bold]dpaudit audit[/bold] your own sampler.\n\n"
-        "Exit codes: 0 no finding, 1 finding, 2 usage, 3 inconclusive, 4 our error."
+        "Exit codes: 0 no finding, 1 finding, 2 usage, 3 inconclusive, 4 internal error, or the output cannot be written."
     ),
 )
 key_app = typer.Typer(no_args_is_help=True, help="Make and look at pancake keys (lab specimens; files of mode 0600).")

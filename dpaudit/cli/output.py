@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
+from collections.abc import Iterable
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.segment import Segment
 
-__all__ = ["emit", "note", "out_console", "progress_bar", "write_json_line"]
+from dpaudit.results.text import harmless, json_escaped, tell
+
+__all__ = ["SafeConsole", "emit", "note", "out_console", "progress_bar", "write_json_line"]
 
 
-_STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+class SafeConsole(Console):
+    """A console that draws printable text only, whatever is in a table or a label, and takes no text for markup."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, **options)
+
+    def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """As rich does; control segments, which are rich's own, stay."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=harmless(segment.text))
 
 
 def out_console() -> Console:
     """A console on stdout; a pipe gets plain text of a fixed, generous width."""
-    return Console() if sys.stdout.isatty() else Console(width=140)
+    return SafeConsole() if sys.stdout.isatty() else SafeConsole(width=140)
 
 
 def emit(renderable: Any) -> None:
@@ -28,20 +40,20 @@ def emit(renderable: Any) -> None:
 
 def write_json_line(document: Any) -> None:
     """Print a result for programs: one JSON document, without characters that would steer a terminal or its direction."""
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=2)
-    print(_STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    narrow = (sys.stdout.encoding or "").lower() not in ("utf-8", "utf8")
+    print(json_escaped(json.dumps(document, ensure_ascii=narrow, allow_nan=False, indent=2)))
 
 
 def note(text: str) -> None:
     """A hint on stderr, after a blank line."""
-    print(f"\n{text}", file=sys.stderr)
+    tell(f"\n{text}")
 
 
 def progress_bar() -> Progress:
     """A progress bar on stderr; invisible where stderr is not a terminal."""
-    console = Console(stderr=True)
+    console = SafeConsole(stderr=True)
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

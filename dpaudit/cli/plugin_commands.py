@@ -1,4 +1,4 @@
-"""A command group whose commands are plug-ins: listed by name, imported when one is asked for."""
+"""Typer's command groups: the outermost one, and one whose commands are plug-ins, imported when one is asked for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,25 @@ from typer.core import TyperGroup
 
 from dpaudit import registry
 
-__all__ = ["group_of"]
+__all__ = ["AllCommands", "Ended", "group_of"]
+
+
+class Ended(Exception):
+    """Carries ``error`` past typer, which would turn a broken pipe or an end of input into exit 1, and say nothing else."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+
+class AllCommands(TyperGroup):
+    """The outermost group: whatever else than typer's own a command raises reaches ``main`` as it was."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (OSError, EOFError, KeyboardInterrupt, SystemExit) as error:
+            raise Ended(error) from error
 
 
 def group_of(kind: str) -> type[TyperGroup]:

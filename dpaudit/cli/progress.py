@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from dpaudit.cli.output import SafeConsole
 from dpaudit.cli.remaining import Remaining, in_words
-from dpaudit.report.format import printable
+from dpaudit.results.text import one_line, tell
 from dpaudit.types import CellFailure, CellResult
 
 __all__ = ["RunProgress"]
@@ -41,7 +40,7 @@ class RunProgress:
     """Cells done, failed and left, workers, and how long it may still take; on stderr, as a context manager."""
 
     def __init__(self, name: str, cells: Sequence[_Cell], placement: _Workers) -> None:
-        self._name, self._placement = printable(name, limit=60), placement
+        self._name, self._placement = one_line(name, limit=60), placement
         self._total, self.done, self.failed = len(cells), 0, 0
         self._remaining, self._timed = Remaining(), set[str]()
         for cell in cells:
@@ -54,7 +53,7 @@ class RunProgress:
 
     def on_start(self, cell: _Cell) -> None:
         """A cell that a worker can have."""
-        self._doing = printable(cell.label, limit=100)
+        self._doing = one_line(cell.label, limit=100)
 
     def on_result(self, outcome: CellResult | CellFailure) -> None:
         """What a cell came to."""
@@ -84,7 +83,7 @@ class RunProgress:
         )
 
     def __enter__(self) -> Self:
-        console = Console(stderr=True)
+        console = SafeConsole(stderr=True)
         if console.is_terminal:
             columns = (
                 BarColumn(),
@@ -109,6 +108,6 @@ class RunProgress:
     def _show(self) -> None:
         while not self._end.wait(_LINE_SECONDS if self._bar is None else _BAR_SECONDS):
             if self._bar is None or self._task is None:
-                print(f"dpaudit: {self.line()}", file=sys.stderr, flush=True)
+                tell(f"dpaudit: {self.line()}")
             else:
                 self._bar.update(self._task, completed=self.done, description=f"{self.line()}\n{self._doing}")

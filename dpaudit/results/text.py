@@ -13,26 +13,27 @@ import re
 import sys
 from typing import Any
 
-__all__ = ["json_escaped", "one_line", "printable", "said", "tell"]
+__all__ = ["harmless", "json_escaped", "one_line", "printable", "said", "tell"]
 
 _INVISIBLE = (
     re.compile(  # printable for Python, but shown as nothing: the rest of Unicode's Default_Ignorable_Code_Point
         "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
     )
 )
+_SPACES = "\t\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _CLASS_NAME = type.__dict__["__name__"]  # not what a metaclass says
 
 
 def printable(text: object, *, limit: int = 2000) -> str:
     """``text`` with every control, direction, invisible or undecodable character as ``�``, at most ``limit`` long.
 
-    Line feeds stay; :func:`one_line` joins the lines. What is cut ends in ``…``. An object's ``__str__`` may do anything but
-    run for ever: whatever it raises is caught, ``SystemExit`` and ``KeyboardInterrupt`` too.
+    Line feeds stay, other white space becomes a space; :func:`one_line` joins the lines. What is cut ends in ``…``. An
+    object's ``__str__`` may do anything but run for ever: whatever it raises is caught, ``SystemExit`` too.
 
     >>> printable(chr(27) + "[31mred")
     '�[31mred'
     """
-    return _shown(_cut(_text(text, limit + 1), limit))
+    return harmless(_cut(_text(text, limit + 1), limit))
 
 
 def one_line(text: object, *, limit: int = 500) -> str:
@@ -44,7 +45,7 @@ def one_line(text: object, *, limit: int = 500) -> str:
     room = 4 * limit
     kept = _text(text, room + 1)
     line = " ".join(kept.split())
-    return _shown(_cut(line + "…" if len(kept) > room else line, limit))
+    return harmless(_cut(line + "…" if len(kept) > room else line, limit))
 
 
 def said(error: BaseException, *, limit: int = 500) -> str:
@@ -65,9 +66,14 @@ def json_escaped(text: str) -> str:
     >>> print(json_escaped('"a' + chr(0x202e) + '"'))
     "a\u202e"
     """
-    if _harmless(text):
-        return text
-    return "".join(c if c == "\n" or _harmless(c) else _escape(c) for c in text)
+    lines = text.split("\n")
+    return "\n".join(s if _is_harmless(s) else "".join(map(_escape, s)) for s in lines)
+
+
+def harmless(text: str) -> str:
+    """All of a plain ``str``, with the characters that :func:`printable` replaces as ``�``."""
+    lines = text.split("\n")  # most lines of a long text need no look at each character
+    return "\n".join(s if _is_harmless(s) else "".join(map(_shown, s)) for s in lines)
 
 
 def tell(text: object, *, limit: int = 20_000) -> None:
@@ -95,14 +101,16 @@ def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def _harmless(text: str) -> bool:
+def _is_harmless(text: str) -> bool:
     return text.isprintable() and (text.isascii() or not _INVISIBLE.search(text))
 
 
-def _shown(text: str) -> str:
-    return text if _harmless(text) else "".join(c if c == "\n" or _harmless(c) else "�" for c in text)
+def _shown(character: str) -> str:
+    return character if _is_harmless(character) else " " if character in _SPACES else "�"
 
 
 def _escape(character: str) -> str:
+    if _is_harmless(character):
+        return character
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))

@@ -1,0 +1,112 @@
+"""stdout and stderr while a command runs: what is written to them is printable, and a stream that fails decides nothing.
+
+A stdout that cannot be written (full disk, closed, a reader that left) ends the command with exit code 4, never with a
+verdict's; a stderr that cannot be written is ignored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from dpaudit.errors import DpauditError
+from dpaudit.results.text import harmless
+
+__all__ = ["OutputError", "guarded"]
+
+
+class OutputError(DpauditError):
+    """stdout cannot be written, so the result did not arrive; the message is empty where its reader left."""
+
+
+@contextlib.contextmanager
+def guarded() -> Iterator[None]:
+    """Guard ``sys.stdout`` and ``sys.stderr``; at the end both are flushed and as before.
+
+    Descriptors 0 to 2 that are closed are opened on the null device, so that no file of ours gets their number.
+    """
+    _occupied()
+    before = sys.stdout, sys.stderr
+    sys.stdout = _Stdout(sys.stdout or _Closed())
+    sys.stderr = _Stream(sys.stderr or io.StringIO())
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OutputError):
+            sys.stdout.flush()
+        sys.stderr.flush()
+        sys.stdout, sys.stderr = before
+
+
+def _occupied() -> None:
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number
+
+
+class _Stream:
+    """A text stream that is written printable text only, apart from rich's own, and never raises."""
+
+    def __init__(self, stream: Any, *, clean: bool = True) -> None:
+        self._stream, self._clean = stream, clean
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            stream.reconfigure(errors="backslashreplace")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    @property
+    def rich_proxied_file(self) -> Any:
+        """Where rich's consoles write their colours and bars; :class:`~dpaudit.cli.output.SafeConsole` cleans the text."""
+        return type(self)(self._stream, clean=False)
+
+    def write(self, text: str) -> int:
+        try:
+            self._stream.write("\t".join(map(harmless, text.split("\t"))) if self._clean else text)
+        except (OSError, ValueError) as error:  # full, gone or closed
+            self._give_up(error)
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except (OSError, ValueError) as error:
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        """From here on to the null device: what is buffered must not fail again when the interpreter ends."""
+        del error
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self._stream.fileno())
+            os.close(null)
+
+
+class _Stdout(_Stream):
+    """The same for stdout, which says that it failed."""
+
+    def _give_up(self, error: Exception) -> None:
+        super()._give_up(error)
+        if isinstance(error, BrokenPipeError):
+            raise OutputError from error
+        why = getattr(error, "strerror", None) or error
+        raise OutputError(f"stdout: the result cannot be written ({why}); free space, or redirect it") from error
+
+
+class _Closed(io.TextIOBase):
+    """What stdout is where the process was started without one."""
+
+    def write(self, text: str) -> int:
+        del text
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
