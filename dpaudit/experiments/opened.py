@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from dpaudit.errors import MissingExtraError
 from dpaudit.experiments.flat import Columns, flat_rows, typed
+from dpaudit.experiments.measures import MEASURES
 from dpaudit.experiments.store import Progress, Store, as_written
 from dpaudit.experiments.store.queries import invocations, progress, trial_columns
 from dpaudit.experiments.table import make_document
+from dpaudit.results.foreign import shown
 from dpaudit.types import CellFailure
 
 if TYPE_CHECKING:
@@ -101,8 +103,11 @@ def document_of(store: Store, *, cells: bool = True, most: int | None = None) ->
         StoreError: the store holds what dpaudit does not write.
     """
     with as_written(store.folder):
+        spec = store.spec
+        if spec.get("measure", "attack") not in MEASURES:
+            raise ValueError(f"measure={shown(spec['measure'])} is not known")
         return make_document(
-            store.spec, store.results(most=most), command=command_of(store), failures=store.failures(), cells=cells
+            spec, store.results(most=most), command=command_of(store), failures=store.failures(), cells=cells
         )
 
 

@@ -51,15 +51,15 @@ def telling(where: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def as_written(*folders: Path) -> Iterator[None]:
-    """What the code that shows stores of these folders raises as a :class:`StoreError`: they are not what dpaudit writes."""
+    """What the code that shows stores of these folders raises, as a :class:`StoreError`."""
     try:
         yield
     except DpauditError:
         raise
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise StoreError(
-            f"dir={' or '.join(map(str, folders))}: {FILE} is not as dpaudit wrote it ({said(error, limit=200)}); restore it, or start anew in "
-            "another folder"
+            f"dir={' or '.join(map(str, folders))}: {FILE} is not as dpaudit wrote it ({said(error, limit=200)}); restore "
+            "it, or start anew in another folder"
         ) from error
 
 

@@ -52,9 +52,9 @@ class Provenances:
         """
         text = self._texts.get(number)
         if number not in self._read:
-            self._read[number] = object_of("provenance.content", text)
+            self._read[number] = object_of("content", text)
             if len(self._read[number]) > _MOST_FACTS:
-                raise RefusedError(f"provenance.content has more than {_MOST_FACTS} keys")
+                raise RefusedError(f"content has more than {_MOST_FACTS} keys")
         budget.take((text,))
         found = self._read[number]
         return {**found, "started": started} if "started" in found else dict(found)
@@ -74,6 +74,9 @@ def object_of(name: str, text: Any) -> dict[str, Any]:
         raise RefusedError(f"{name}: {error}") from error
     if not isinstance(found, dict):
         raise RefusedError(f"{name}={shown(found)} is not a JSON object")
+    versions = found if name == "versions" else found.get("versions", {}) if name == "content" else {}
+    if not isinstance(versions, dict) or not all(isinstance(v, str) for v in versions.values()):
+        raise RefusedError(f"{name} has versions that are no object of texts")
     return found
 
 
