@@ -65,11 +65,11 @@ def _public_key(name: str, text: str) -> bytes:
 
 def _kind(path: Path) -> str:
     try:
-        data = read_plain(path, limit=_LARGEST)
+        data = read_plain(path, limit=min(_LARGEST, path.stat().st_size))
         if not data.isascii() or b"\\" in data:  # which would take several times the memory
             raise RefusedError("letters beyond ASCII, or a backslash")
         document = read_json(data)
-    except RefusedError as error:
+    except (RefusedError, OSError) as error:
         raise UsageError(
             f"transcript={path}: not a transcript ({one_line(error)}); give the JSON file that a protocol wrote"
         ) from error

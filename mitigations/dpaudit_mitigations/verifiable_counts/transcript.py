@@ -161,6 +161,6 @@ def _payload(text: Any, *, most: int) -> bytes:
 
 def _read(path: Path) -> bytes:
     try:
-        return read_plain(path, limit=LARGEST_TRANSCRIPT)
-    except RefusedError as error:
+        return read_plain(path, limit=min(LARGEST_TRANSCRIPT, path.stat().st_size))
+    except (RefusedError, OSError) as error:
         raise UsageError(f"transcript={path}: {one_line(error)}; give a transcript's file") from error
