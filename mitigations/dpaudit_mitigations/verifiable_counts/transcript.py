@@ -163,4 +163,5 @@ def _read(path: Path) -> bytes:
     try:
         return read_plain(path, limit=min(LARGEST_TRANSCRIPT, path.stat().st_size))
     except (RefusedError, OSError) as error:
-        raise UsageError(f"transcript={path}: {one_line(error)}; give a transcript's file") from error
+        why = one_line(getattr(error, "strerror", None) or error)
+        raise UsageError(f"transcript={path}: cannot be read ({why}); give a transcript's file") from error
