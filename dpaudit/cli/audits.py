@@ -7,7 +7,7 @@ from typing import Any
 
 from dpaudit import registry
 from dpaudit.audit import audit_sampler
-from dpaudit.cli.formats import formats_of
+from dpaudit.cli.formats import formats_of, without_earlier
 from dpaudit.cli.output import note
 from dpaudit.cli.verdicts import audited, count_of, leave, write_page
 from dpaudit.types import AuditResult, TestResult, to_dict
@@ -29,6 +29,7 @@ def audit(
 ) -> None:
     """Audit, print, write, and leave with the verdict's exit code."""
     count, formats = count_of(samples, what="values", example="1e7"), formats_of(also, out=out)
+    formats = without_earlier(formats, out, others=(f"{name}.json" for name in registry.plugins("tests")))
     result = audited(
         lambda progress: audit_sampler(
             sampler, claim=claim, samples=count, alpha=alpha, seed=seed, progress=progress, **options

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from dpaudit.cli.formats import formats_of
+from dpaudit.cli.formats import formats_of, without_earlier
 from dpaudit.cli.output import note, out_console
 from dpaudit.cli.verdicts import leave, write_page
 from dpaudit.provenance import collect
@@ -41,7 +41,7 @@ def apple(
     from dpaudit.deployments.apple.database.reading import read_database
     from dpaudit.deployments.apple.ledger import make_ledger
 
-    formats = formats_of(also, out=out)
+    formats = without_earlier(formats_of(also, out=out), out)
     configuration = read_configuration(config)
     findings = [*configuration.findings, *unresolved(configuration)]
     document: dict[str, Any] = {

@@ -5,15 +5,18 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpaudit.cli.data import use_data_root
-from dpaudit.cli.formats import formats_of, read_report, write_formats
+from dpaudit.cli.formats import formats_of, read_report, without_earlier, write_formats
 from dpaudit.cli.output import emit, note, out_console, write_json_line
 from dpaudit.cli.running import run_cells, tell_failures
 from dpaudit.errors import SpecError, StoreError, UsageError
 from dpaudit.report import experiment_table, measurements_table, write_json, write_report
 from dpaudit.report.formats.json_schema import schema_text, stamped
+
+if TYPE_CHECKING:
+    from dpaudit.experiments import Store
 
 __all__ = ["demo", "report", "run"]
 
@@ -90,6 +93,13 @@ def _run(
             f"spec={name}: [[column]] is missing; say what the table of measure={spec.measure!r} shall show"
         )
     with open_loggers(log, trouble=note) as loggers:
+
+        def started(store: Store) -> None:
+            nonlocal also
+            also = without_earlier(also, out, document="results.json")
+            if log:
+                loggers.start(run_start(store, cells=len(spec.cells()), command=command))
+
         run_cells(
             spec,
             out=out,
@@ -97,9 +107,7 @@ def _run(
             where=where,
             jobs=jobs,
             command=command,
-            on_open=lambda store: (
-                loggers.start(run_start(store, cells=len(spec.cells()), command=command)) if log else None
-            ),
+            on_open=started,
             on_result=loggers.outcome,
         )
         document = _document(out)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dpaudit import registry
 from dpaudit.errors import UnknownNameError, UsageError
+from dpaudit.results.text import said
 
-__all__ = ["formats_of", "read_report", "write_formats"]
+__all__ = ["formats_of", "read_report", "without_earlier", "write_formats"]
 
 _ALL = ("junit", "sarif", "markdown")
+_MARKS = (b'"dpaudit-report/', b'"dpaudit-recovered-')  # near the beginning of documents that dpaudit wrote
 
 
 def formats_of(also: str | None, *, out: Path | None) -> tuple[str, ...]:
@@ -34,6 +36,45 @@ def formats_of(also: str | None, *, out: Path | None) -> tuple[str, ...]:
     if out is None:
         raise UsageError(f"also={also}: there is no folder to write to; add --out DIR")
     return names
+
+
+def without_earlier(
+    formats: Sequence[str], folder: Path | None, *, document: str = "result.json", others: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Remove the report of an earlier run from ``folder`` before anything starts; the formats to write, the earlier's too.
+
+    What stops from here on leaves no verdict of before. ``document`` and ``report.html`` go in any case, as they would be
+    replaced; the other formats, documents and ``others`` (names) only where dpaudit wrote them.
+
+    Raises:
+        UsageError: a file cannot be removed.
+    """
+    from dpaudit.report.formats import FORMATS, written
+
+    if folder is None:
+        return tuple(formats)
+    earlier = written(folder)
+    names = [document, "report.html", *(FORMATS[name][0] for name in earlier)]
+    names += [name for name in ("result.json", "results.json", *others) if _ours(folder / name)]
+    try:
+        for name in names:
+            (folder / name).unlink(missing_ok=True)
+    except NotADirectoryError:
+        pass  # there is none; writing will say so
+    except OSError as error:
+        raise UsageError(
+            f"out={folder}: {name} of an earlier run cannot be removed ({error.strerror}); choose another --out"
+        ) from error
+    return tuple(dict.fromkeys([*formats, *earlier]))
+
+
+def _ours(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(200)
+    except OSError:
+        return False
+    return any(mark in beginning for mark in _MARKS)
 
 
 def write_formats(document: Mapping[str, Any], formats: Sequence[str], folder: Path) -> None:
@@ -59,7 +100,7 @@ def read_report(path: Path, formats: Sequence[str]) -> Path:
     Raises:
         UsageError: it is no report, or one that somebody has changed so that it says nothing.
     """
-    from dpaudit.report import printable, write_report
+    from dpaudit.report import write_report
     from dpaudit.report.formats import read_document
 
     document = read_document(path)
@@ -70,7 +111,7 @@ def read_report(path: Path, formats: Sequence[str]) -> Path:
         raise UsageError(f"file={path}: {error}") from error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise UsageError(
-            f"file={path}: not as dpaudit wrote it ({type(error).__name__}: {printable(error, limit=200)}); repeat the audit "
+            f"file={path}: not as dpaudit wrote it ({said(error, limit=200)}); repeat the audit "
             "or run, or see where it differs from the schema: dpaudit report --schema"
         ) from error
     return page

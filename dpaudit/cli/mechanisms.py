@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.audit.epsilon import audit_mechanism
-from dpaudit.cli.formats import formats_of
+from dpaudit.cli.formats import formats_of, without_earlier
 from dpaudit.cli.verdicts import audited, count_of, leave, write_page
 from dpaudit.types import Interval, MechanismResult, to_dict
 
@@ -31,6 +31,7 @@ def mechanism(
 ) -> None:
     """Audit, print, write, and leave with the verdict's exit code."""
     count, formats = count_of(samples, what="releases", example="2e5"), formats_of(also, out=out)
+    formats = without_earlier(formats, out)
     result = audited(
         lambda progress: audit_mechanism(
             name,

@@ -123,3 +123,27 @@ def test_failures_are_told_at_the_end_and_the_exit_code_is_3(tmp_path):
     assert f"dpaudit runs show {tmp_path / 'out'} --failed" in done.stderr
     assert "--resume tries again" in done.stderr
     assert "\x1b" not in done.stderr
+
+
+def test_no_report_of_before_is_left_by_a_run_that_fails_at_once(tmp_path):
+    spec, out = tmp_path / "planted.toml", tmp_path / "out"
+    spec.write_text(SPEC + 'what = "slip"\n')
+    out.mkdir()
+    (out / "result.json").write_text(
+        '{"schema": "dpaudit-report/1", "kind": "audit", "result": {"verdict": "no-finding"}}'
+    )
+    (out / "report.sarif").write_text('{"driver": {"name": "dpaudit"}}')
+    (out / "report.md").write_text("mine")
+    (out / "report.html").write_text("No finding")
+    site = str(install(tmp_path / "site"))
+    done = subprocess.run(
+        [sys.executable, "-m", "dpaudit", "run", str(spec), "--out", str(out)],
+        capture_output=True,
+        text=True,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([site, os.environ.get("PYTHONPATH", "")]),
+        },
+    )
+    assert done.returncode == 2, done.stderr
+    assert {path.name for path in out.glob("re*")} == {"results.sqlite", "report.md"}

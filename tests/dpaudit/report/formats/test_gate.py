@@ -257,3 +257,46 @@ def test_the_workflow_gates_the_release():
     (step,) = [s for s in jobs["noise"]["steps"] if s.get("uses", "").startswith("./")]
     assert set(step["with"]) <= set(yaml.safe_load((ACTION / "action.yml").read_text())["inputs"])
     assert not any("continue-on-error" in s for s in jobs["noise"]["steps"])
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (*AUDIT, "python:./noise.py:gone"),
+        (*AUDIT, "python:./broken.py:honest"),
+        (*AUDIT, "python:./nowhere.py:honest"),
+        (*AUDIT, "no-such-sampler"),
+        ("audit", "--claim=gaussian:sigma=x", "python:./noise.py:honest"),
+        (*MECHANISM, "python:./broken.py:release"),
+    ],
+)
+def test_no_verdict_of_before_is_left_by_an_audit_that_could_not_start(folder, dpaudit, args):
+    (folder / "broken.py").write_text("raise RuntimeError('no entropy left')\n")
+    assert dpaudit(*AUDIT, "python:./noise.py:honest", "--out=out", ALSO, cwd=folder)[0] == 0
+    recovered = {
+        "keyless-search.json": '{"format": "dpaudit-recovered-direction"}',
+        "moments.json": "mine",
+        "notes.txt": "mine",
+    }
+    for name, text in {**recovered, "results.json": "mine"}.items():
+        (folder / "out" / name).write_text(text)
+    code, stdout, stderr = dpaudit(*args, "--out=out", cwd=folder)
+    assert code in (2, 3), stderr
+    left = {path.name for path in (folder / "out").iterdir()}
+    if code == 2:
+        expected = {"moments.json", "notes.txt", "results.json"} | (
+            {"keyless-search.json"} if args[0] == "mechanism" else set()
+        )
+        assert left == expected
+        assert stdout == ""
+    else:
+        assert json.loads((folder / "out" / "result.json").read_text())["result"]["verdict"] == "inconclusive"
+        for name in ("report.junit.xml", "report.sarif", "report.md"):
+            assert "o finding" not in (folder / "out" / name).read_text().replace('"no-finding"', "")
+
+
+def test_a_report_that_cannot_be_removed_stops_the_audit(folder, dpaudit):
+    (folder / "out" / "result.json").mkdir(parents=True)
+    code, _, stderr = dpaudit(*AUDIT, "python:./noise.py:honest", "--out=out", cwd=folder)
+    assert code == 2
+    assert "result.json of an earlier run cannot be removed (Is a directory)" in stderr
