@@ -71,8 +71,8 @@ def _kind(path: Path) -> str:
         document = read_json(data)
     except (RefusedError, OSError) as error:
         raise UsageError(
-            f"transcript={path}: not a transcript ({one_line(getattr(error, 'strerror', None) or error)}); give the JSON file "
-            "that a protocol wrote"
+            f"transcript={path}: not a transcript ({one_line(getattr(error, 'strerror', None) or error)}); give the JSON "
+            "file that a protocol wrote"
         ) from error
     kind = document.get("transcript") if isinstance(document, dict) else None
     if not isinstance(kind, str):
