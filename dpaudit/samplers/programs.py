@@ -13,8 +13,9 @@ import numpy.typing as npt
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.samplers.check import finite, request
 from dpaudit.samplers.command import program
-from dpaudit.samplers.process import Process
 from dpaudit.samplers.releases import MOST, query_result
+from dpaudit.samplers.sandbox import needs
+from dpaudit.samplers.sandbox.process import Process
 
 __all__ = ["CommandMechanism", "doubles"]
 
@@ -95,7 +96,7 @@ def doubles(
         SamplerTimeoutError, SamplerOutputError, SamplerCrashError: as :meth:`CommandMechanism.release` says.
     """
     deadline = time.monotonic() + timeout
-    process = Process(argv, seconds=timeout)
+    process = Process(argv, seconds=timeout, lives=needs.words(argv))
     asked = f"(release n={n})"
     try:
         written = _all(process, deadline, name, asked)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.samplers.check import finite
+from dpaudit.samplers.sandbox import needs
 from dpaudit.samplers.worker import _Worker
 
 __all__ = ["MOST", "ReleasingWorker", "query_result"]
@@ -38,6 +39,9 @@ class ReleasingWorker(_Worker):
         super().__init__(name, {"kind": "mechanism", "place": place, "member": member, "of": of})
         self.version = version
         self.advice = advice
+
+    def _lives(self) -> list[str]:
+        return needs.module(str(self._spec["place"])) if self._spec["of"] == "python" else []
 
     def release(self, value: Array, n: int, *, timeout: float) -> Array:
         """``n`` independent releases of the query result ``value`` (m,), shape (n, k), finite.

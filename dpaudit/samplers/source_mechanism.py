@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from dpaudit import registry
 from dpaudit.errors import UsageError
 from dpaudit.samplers.releases import ReleasingWorker
+from dpaudit.samplers.sandbox import needs
 from dpaudit.types import Reference
 
 __all__ = ["SourceMechanism", "SourceRelease"]
@@ -38,6 +40,13 @@ class SourceMechanism(ReleasingWorker):
         registry.plugin("mitigations", Reference.parse(defence).name)
         super().__init__(text, place=text, member=defence, of="source", version=origin.version)
         self._spec = {**self._spec, "seed": seed}
+        self._distribution = origin.distribution
+
+    def _lives(self) -> list[str]:
+        return needs.options(self._spec["place"], self._spec["member"])
+
+    def _shared(self) -> Path | None:
+        return needs.compiled_code(self._distribution)
 
 
 class SourceRelease:

@@ -15,20 +15,25 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit import errors, registry
-from dpaudit.errors import SamplerCrashError, SamplerError, SamplerTimeoutError, UsageError
+from dpaudit.errors import SamplerCrashError, SamplerError, SamplerOutputError, SamplerTimeoutError, UsageError
+from dpaudit.results.text import one_line
 from dpaudit.samplers.check import finite, plain_f64, request
-from dpaudit.samplers.process import Process
+from dpaudit.samplers.sandbox import needs
+from dpaudit.samplers.sandbox.process import Process
 from dpaudit.types import Reference
 
 __all__ = ["HEADER", "LibrarySampler", "PythonSampler", "SourceSampler"]
 
 HEADER = struct.Struct("<4sBQ")  # magic, 0: float64 values or 1: JSON, bytes that follow
 _LONGEST_REPLY = 1 << 16
+_LONGEST_MESSAGE = 2000  # characters of an error from the worker
+_FIRST_LINES = 10.0  # seconds for a fresh worker's pipe to take what it is to call
 _START_LIMIT = 60.0  # seconds to import a source, when its dimension is asked before the first draw
 _START_PATIENCE = 2.0  # seconds to import foreign Python, when it is asked before the first draw what it takes
 _FORK_SECONDS = 5.0  # what a forked child may take, and half of the time limit at most
 _DYING = 2.0  # seconds between closing the channel and the end of the process with all that it started
 
+_OURS = {"source", "adapter", "mechanism"}  # kinds whose worker calls our code, which may refuse what is asked
 _NO_END = 1e9  # seconds, in JSON, for a time limit that is infinite
 
 Array = npt.NDArray[np.float64]
@@ -62,10 +67,27 @@ class _Worker:
             self._dead = ""
             self._calls = 0
             self._owed = True
-            self._process = Process([sys.executable, "-P", "-m", f"{__package__}.worker_main", self.name], talks=True)
-            self._process.send(json.dumps({"name": self.name, **self._spec}).encode())
-            self._process.send(b"{}")
+            argv = [sys.executable, "-P", "-m", f"{__package__}.worker_main", self.name]
+            self._process = Process(argv, talks=True, lives=self._lives(), shared=self._shared())
+            until = time.monotonic() + _FIRST_LINES
+            try:
+                self._process.send(json.dumps({"name": self.name, **self._spec}).encode(), deadline=until)
+                self._process.send(b"{}", deadline=until)
+            except TimeoutError:
+                self._dead = f"it did not start within {_FIRST_LINES:g} s"
+                self._process.close()
+            except BaseException:
+                self.__exit__()
+                raise
         return self
+
+    def _lives(self) -> list[str]:
+        """Files and folders that the worker needs to see: where the code is that it calls."""
+        return []
+
+    def _shared(self) -> Path | None:
+        """A folder for compiled code that the worker may write; none unless it is a registered source."""
+        return None
 
     def __exit__(self, *exc: object) -> None:
         if self._process is not None:
@@ -123,7 +145,10 @@ class _Worker:
         return finite(both[0], self.name), finite(both[1], self.name)
 
     def _draw(self, into: Array, n: int, d: int, timeout: float, *, used: int = 1, **more: float) -> Any:
-        """Ask for a draw whose values go ``into`` an array; ``used`` of the worker's call numbers are spent."""
+        """Ask for a draw whose values go ``into`` an array, or, where that is empty, for an answer in JSON.
+
+        ``used`` of the worker's call numbers are spent.
+        """
         request(n, d, timeout, calls=used)
         call, self._calls = self._calls, self._calls + used
         seconds = timeout if math.isfinite(timeout) else _NO_END
@@ -131,7 +156,7 @@ class _Worker:
         return self._ask(question, into.data.cast("B"), timeout, f" (call n={n}, d={d})")
 
     def _ask(self, question: Mapping[str, float] | None, view: memoryview, timeout: float, call: str) -> Any:
-        """Send a question; values arrive in ``view``, a JSON answer is returned. None only waits for the start."""
+        """Send a question; values arrive in ``view`` (then None is returned), or a JSON answer. None waits for the start."""
         process = self._process
         if process is None:
             raise UsageError(f"sampler {self.name}: not open; draw inside `with`")
@@ -144,8 +169,10 @@ class _Worker:
                 self._owed = False
             answer: Any = self._about
             if question is not None and not _is_error(answer):
-                process.send(json.dumps(question).encode())
+                process.send(json.dumps(question).encode(), deadline=deadline)
                 answer = self._answer(process, view, deadline, call)
+                if answer is not None and view and not _is_error(answer) and "fork_seconds" not in question:
+                    raise self._foreign(call)  # words where values are due
         except TimeoutError:
             self._dead = f"no answer within {timeout:g} s"
             process.close()
@@ -153,7 +180,7 @@ class _Worker:
                 f"sampler {self.name} gave no answer before timeout={timeout:g} s{call}; "
                 "raise the time limit or draw less"
             ) from None
-        except SamplerCrashError as error:
+        except SamplerError as error:
             self._dead = str(error)
             process.close()
             raise
@@ -162,39 +189,57 @@ class _Worker:
             process.close()
             raise
         if _is_error(answer):
-            raise self._error(answer)
+            raise self._error(answer, opening=answer is self._about)
         return answer
 
     def _answer(self, process: Process, view: memoryview, deadline: float, call: str) -> Any:
         header = bytearray(HEADER.size)
         if process.read(memoryview(header), deadline=deadline) < len(header):
             raise self._died(process, call)
+        process.note_level()
         magic, kind, size = HEADER.unpack(header)
-        right = size == len(view) if kind == 0 else kind == 1 and size <= _LONGEST_REPLY
+        right = 0 < size == len(view) if kind == 0 else kind == 1 and size <= _LONGEST_REPLY
         if magic != b"dpa1" or not right:
-            raise SamplerCrashError(f"sampler {self.name}: something else wrote to the worker's channel{call}; mend it")
+            raise self._foreign(call)
         body = view if kind == 0 else memoryview(bytearray(size))
         if process.read(body, deadline=deadline) < size:
             raise self._died(process, call)
         if kind == 0:
             return None
         try:
-            return json.loads(bytes(body))
-        except ValueError:
-            raise SamplerCrashError(f"sampler {self.name}: the worker's answer is not JSON{call}; mend it") from None
+            answer = json.loads(bytes(body))
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict):
+            raise self._foreign(call)
+        return answer
 
-    def _died(self, process: Process, call: str) -> SamplerCrashError:
+    def _foreign(self, call: str) -> SamplerCrashError:
+        return SamplerCrashError(
+            f"sampler {self.name}: something else wrote to the worker's channel{call}; fix the sampler"
+        )
+
+    def _died(self, process: Process, call: str) -> SamplerError:
         try:
             _, how = process.ending(deadline=time.monotonic() + _DYING)
         except TimeoutError:
             how = "its process closed the channel to the auditor"
-        return SamplerCrashError(f"sampler {self.name}: {how}{call}; mend the sampler")
+        except SamplerError as error:  # it was not started
+            return error
+        return SamplerCrashError(f"sampler {self.name}: {how}{call}; fix the sampler")
 
-    def _error(self, answer: Mapping[str, Any]) -> errors.DpauditError:
-        kind = str(answer["error"])
-        found = getattr(errors, kind) if kind in errors.__all__ else SamplerError
-        error: errors.DpauditError = found(str(answer.get("message")))
-        return error
+    def _error(self, answer: Mapping[str, Any], *, opening: bool) -> errors.DpauditError:
+        """The error that a worker reports; foreign code can write the report, so it is one of a sampler at most.
+
+        Usage errors are taken while it opens (no such module or symbol) and from our own code in the worker.
+        """
+        kind = getattr(errors, str(answer["error"]), None)
+        allowed: tuple[type[errors.DpauditError], ...] = (SamplerCrashError, SamplerOutputError)
+        if opening or self._spec["kind"] in _OURS:
+            allowed = (*allowed, UsageError)
+        known = isinstance(kind, type) and issubclass(kind, allowed)
+        found: type[errors.DpauditError] = kind if known else SamplerCrashError  # type: ignore[assignment]
+        return found(one_line(answer.get("message"), limit=_LONGEST_MESSAGE))
 
 
 def _is_error(answer: Any) -> bool:
@@ -225,6 +270,9 @@ class PythonSampler(_Worker):
             raise UsageError(f"module={module}: no such file (from {Path.cwd()}); check the path")
         super().__init__(name, {"kind": "python", "place": module, "member": function})
         self._target = target
+
+    def _lives(self) -> list[str]:
+        return needs.module(str(self._spec["place"]))
 
     def again(self) -> PythonSampler:
         """The same function for a process of its own."""
@@ -291,6 +339,10 @@ class LibrarySampler(_Worker):
         super().__init__(name, {"kind": "library", "place": path, "member": symbol})
         self._target = target
 
+    def _lives(self) -> list[str]:
+        path = str(self._spec["place"])
+        return [path] if "/" in path else []
+
     def again(self) -> LibrarySampler:
         """The same function for a process of its own."""
         return LibrarySampler(self._target, seed="")
@@ -319,6 +371,12 @@ class SourceSampler(_Worker):
         super().__init__(text, {"kind": "source", "place": text, "member": mitigation, "seed": seed})
         self._given = (text, seed, mitigation)
         self._others = 0
+
+    def _lives(self) -> list[str]:
+        return needs.options(self._given[0], self._given[2])
+
+    def _shared(self) -> Path | None:
+        return needs.compiled_code(registry.plugin("sources", Reference.parse(self._given[0]).name).origin.distribution)
 
     def again(self) -> SourceSampler:
         """The same source for a process of its own, with a seed of its own that follows from this one's.

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from dpaudit.errors import DpauditError, SamplerCrashError, UsageError
 from dpaudit.samplers.check import said
-from dpaudit.samplers.limits import cpu_seconds
+from dpaudit.samplers.sandbox.limits import cpu_seconds
 from dpaudit.samplers.targets import Target, answered, open_target
 from dpaudit.samplers.worker import HEADER
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import textwrap
+import threading
 import time
 import uuid
 
@@ -69,18 +70,22 @@ def here(tmp_path, monkeypatch):
 def ends_in_time(here, alive):
     """A draw times out within a second of its limit and kills all; with a longer limit if the sampler had not begun.
 
-    The sampler writes a file ``ready`` before it falls silent.
+    It had if a process with ``marker`` in an argument was there.
     """
 
     def check(text: str, marker: str) -> None:
         for limit in (0.6, 5.0):
+            begun = []
+            watch = threading.Timer(0.8 * limit, lambda: begun.extend(processes(marker)))  # noqa: B023 read before the next
             with open_sampler(text, seed="1") as sampler:
+                watch.start()
                 start = time.monotonic()
                 with pytest.raises(SamplerTimeoutError, match=rf"timeout={limit:g} s.*\(call n=4, d=2\)"):
                     sampler.draw(4, 2, timeout=limit)
                 assert limit <= time.monotonic() - start < limit + 1
                 assert not alive(marker)
-            if (here / "ready").exists():
+            watch.join()
+            if begun:
                 return
         pytest.fail("the sampler never began")
 

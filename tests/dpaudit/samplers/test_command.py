@@ -10,6 +10,7 @@ import pytest
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.samplers import open_sampler
+from dpaudit.samplers.sandbox.policy import asking
 
 WRITES = "import sys, numpy as np; n, d = map(int, sys.argv[1:3]); x = np.arange(n * d); out = sys.stdout.buffer; "
 
@@ -67,7 +68,7 @@ def test_a_compiled_program(cc, here):
 
 def test_each_draw_runs_the_program(here):
     text = command("open('log', 'a').write(f'{n} {d};'); out.write(x.astype('<f8').tobytes())")
-    with open_sampler(text, seed="1") as sampler:
+    with asking("none"), open_sampler(text, seed="1") as sampler:
         sampler.draw(2, 1, timeout=20)
         sampler.draw(3, 2, timeout=20)
     assert (here / "log").read_text() == "2 1;3 2;"
@@ -136,7 +137,7 @@ SLEEP = "import time; time.sleep(1000)"
     ],
 )
 def test_silence_ends_in_time_and_leaves_nothing(code, marker, ends_in_time):
-    text = command(code, marker, head="import sys; out = sys.stdout.buffer; open('ready', 'w'); ")
+    text = command(code, marker, head="import sys; out = sys.stdout.buffer; ")
     ends_in_time(text, marker)
 
 

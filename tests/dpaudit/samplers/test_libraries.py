@@ -243,9 +243,16 @@ def test_a_granularity_that_opendp_has_not_got(k):
         built(f"opendp:gaussian:k={k}")
 
 
-def stand_in(here, name, code):
-    (here / name).mkdir()
-    (here / name / "__init__.py").write_text(code)
+@pytest.fixture
+def stand_in(here, monkeypatch):
+    """A package that is found before the installed one; the sandbox shows what PYTHONPATH names."""
+
+    def write(name, code):
+        (here / name).mkdir()
+        (here / name / "__init__.py").write_text(code)
+        monkeypatch.setenv("PYTHONPATH", str(here))
+
+    return write
 
 
 @pytest.mark.parametrize(
@@ -257,8 +264,8 @@ def stand_in(here, name, code):
         ("pydp", "pipeline-dp:count:epsilon=1", "pipeline-dp"),
     ],
 )
-def test_an_absent_library_says_what_to_install(name, text, extra, here):
-    stand_in(here, name, f"raise ModuleNotFoundError('No module named {name}', name='{name}')")
+def test_an_absent_library_says_what_to_install(name, text, extra, stand_in):
+    stand_in(name, f"raise ModuleNotFoundError('No module named {name}', name='{name}')")
     match = rf"sampler={text}: needs {name}, which is not installed; pip install 'dpaudit\[{extra}\]'"
     with open_sampler(text, seed="1") as sampler, pytest.raises(MissingExtraError, match=match):
         sampler.draw(1, 1, timeout=60)
@@ -266,8 +273,8 @@ def test_an_absent_library_says_what_to_install(name, text, extra, here):
         mechanism.release(np.zeros(1), 1, timeout=60)
 
 
-def test_a_library_that_lacks_something_of_its_own_says_what(here):
-    stand_in(here, "opendp", "import not_there")
+def test_a_library_that_lacks_something_of_its_own_says_what(stand_in):
+    stand_in("opendp", "import not_there")
     with (
         open_sampler("opendp:laplace", seed="1") as sampler,
         pytest.raises(MissingExtraError, match=r"needs not_there, .*dpaudit\[opendp\]"),
@@ -275,8 +282,8 @@ def test_a_library_that_lacks_something_of_its_own_says_what(here):
         sampler.draw(1, 1, timeout=60)
 
 
-def test_a_library_that_is_broken_says_how(here):
-    stand_in(here, "diffprivlib", "from sys import DOUBLE")
+def test_a_library_that_is_broken_says_how(stand_in):
+    stand_in("diffprivlib", "from sys import DOUBLE")
     with (
         open_sampler("diffprivlib:Laplace:epsilon=1", seed="1") as sampler,
         pytest.raises(

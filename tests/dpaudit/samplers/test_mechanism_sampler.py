@@ -194,7 +194,8 @@ def test_a_function_that_is_not_there(module):
         release("python:foreign:lapace")
 
 
-def test_an_absent_library_says_what_to_install(here):
+def test_an_absent_library_says_what_to_install(here, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(here))  # found before the installed one
     (here / "opendp.py").write_text("raise ModuleNotFoundError('no', name='opendp')")
     with pytest.raises(MissingExtraError, match=r"pip install 'dpaudit\[opendp\]'"):
         release("opendp:laplace")

@@ -192,7 +192,7 @@ def test_a_missing_file_is_found_at_once(here):
     ],
 )
 def test_silence_ends_in_time_and_leaves_nothing(code, module, marker, ends_in_time):
-    module(f"MARK = '{marker}'\nopen('ready', 'w')\n{code}", f"{marker}.py")
+    module(f"MARK = '{marker}'\n{code}", f"{marker}.py")
     ends_in_time(f"python:./{marker}.py:f", marker)
 
 

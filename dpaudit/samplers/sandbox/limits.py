@@ -17,9 +17,10 @@ class Limits:
 
     The kernel keeps ``reserved``, ``file_size`` and ``open_files`` for each process (``RLIMIT_DATA``, ``RLIMIT_FSIZE``,
     ``RLIMIT_NOFILE``), and ``tasks`` for all together inside a user namespace of a user who is not root
-    (``RLIMIT_NPROC``). ``memory``, ``written`` and ``processes`` are looked at twenty times a second over all processes
-    together (Linux); past one of them all are killed, and the message says which. Not claimed: what happens between two
-    looks, or how much goes into files kept in memory (tmpfs), which only ``file_size`` bounds.
+    (``RLIMIT_NPROC``), or in a control group. ``written`` is kept by the kernel where the sampler has a scratch of its own
+    (sandbox ``full``: a tmpfs of that size and a sixteenth). ``memory``, ``written`` and ``processes`` are looked at up to
+    twenty times a second, and at least about once, over all processes together (Linux); past one of them, or where they
+    cannot be looked at, all are killed, and the message says which. Not claimed: what happens between two looks.
     """
 
     memory: int = 4 << 30
@@ -29,7 +30,7 @@ class Limits:
     file_size: int = 64 << 20
     """Length of one file."""
     written: int = 1 << 30
-    """What goes to disk in all."""
+    """What is written to files in all."""
     open_files: int = 1024
     processes: int = 256
     tasks: int = 4096

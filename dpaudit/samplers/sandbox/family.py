@@ -20,14 +20,18 @@ _SETTLE = 0.05  # seconds for the killed to be gone before they are looked for a
 
 
 def _read(proc: int, pid: int, name: str) -> bytes:
-    """One file of a process; empty if it has gone or may not be looked at."""
+    """One file of a process; empty if it has gone.
+
+    Raises:
+        PermissionError: the process lives and may not be looked at.
+    """
     try:
         file = os.open(f"{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return b""
     try:
         return os.read(file, 1 << 14)
-    except OSError:
+    except ProcessLookupError:
         return b""
     finally:
         os.close(file)
@@ -64,19 +68,40 @@ def _sum(proc: int, pid: int, name: str, *fields: bytes) -> int:
     return total
 
 
-def over_limit(proc: int, pids: Sequence[int], limits: Mapping[str, int]) -> tuple[str, int] | None:
-    """The first of ``processes``, ``memory``, ``written`` that ``pids`` together are past, and how much it is."""
+def over_limit(proc: int, pids: Sequence[int], limits: Mapping[str, int], *, disk: bool) -> tuple[str, int] | None:
+    """The first of ``processes``, ``memory``, ``written`` that ``pids`` together are past, and how much it is.
+
+    ``disk`` counts what they wrote to file systems on disk. A process whose counters are kept from us (it made itself
+    undumpable) is past the limit ``unreadable``: a limit that cannot be checked counts as passed.
+    """
     if len(pids) > limits["processes"]:
         return "processes", len(pids)
-    held = 1024 * sum(_sum(proc, pid, "status", b"RssAnon", b"RssShmem") for pid in pids)
+    counters: list[tuple[str, tuple[bytes, ...]]] = [("status", (b"RssAnon", b"RssShmem"))]
+    if disk:
+        counters.append(("io", (b"write_bytes",)))
+    sums = {}
+    for name, fields in counters:
+        sums[name] = 0
+        for pid in pids:
+            try:
+                sums[name] += _sum(proc, pid, name, *fields)
+            except PermissionError:
+                if _alive(proc, pid):
+                    return "unreadable", pid
+    held = 1024 * sums["status"]
     if held > limits["memory"] and len(pids) > 1:  # pages shared by forks were counted often; this look is dear
-        held = 1024 * sum(_sum(proc, pid, "smaps_rollup", b"Pss_Anon", b"Pss_Shmem") for pid in pids)
+        with contextlib.suppress(PermissionError):  # then the larger number stands
+            held = 1024 * sum(_sum(proc, pid, "smaps_rollup", b"Pss_Anon", b"Pss_Shmem") for pid in pids)
     if held > limits["memory"]:
         return "memory", held
-    written = sum(_sum(proc, pid, "io", b"write_bytes") for pid in pids)
-    if written > limits["written"]:
-        return "written", written
+    if sums.get("io", 0) > limits["written"]:
+        return "written", sums["io"]
     return None
+
+
+def _alive(proc: int, pid: int) -> bool:
+    stat = _read(proc, pid, "stat")
+    return (stat[stat.rfind(b")") + 1 :].split(maxsplit=1) or [b"Z"])[0] not in b"ZX"
 
 
 def end_below(root: int, *, patience: float) -> bool:

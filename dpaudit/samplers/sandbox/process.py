@@ -5,18 +5,22 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import json
 import math
 import os
 import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpaudit.samplers import family
-from dpaudit.samplers.limits import DEFAULT, Limits, cpu_seconds
+from dpaudit.errors import SamplerError
+from dpaudit.results.text import one_line
+from dpaudit.samplers.sandbox import family, policy, view
+from dpaudit.samplers.sandbox.limits import DEFAULT, Limits, cpu_seconds
 
 __all__ = ["Process"]
 
@@ -24,48 +28,70 @@ _LEASH = str(Path(__file__).with_name("leash.py"))
 _KEPT = 4096  # bytes of standard error
 _QUOTED = 200  # characters of it in a message
 _PIPE = 1 << 20
+_REPORT = 4096  # bytes of the leash's report that are read
 _LONGEST_POLL = 3600.0
 _PATIENCE = 3.5  # seconds for the leash to end its family, before it is done from here
+_LAST_PATIENCE = 5.0  # seconds for the leash itself to be gone
+_APART = True  # False in tests: as on a kernel that refuses namespaces
 _GIB = 1 << 30
-_SCRUBBED = "DPAUDIT_"
 
 
 class Process:
-    """Runs ``argv`` (no shell) within ``limits`` until closed; nothing that it started is left after :meth:`close`.
+    """Runs ``argv`` (no shell) in the sandbox until closed; nothing that it started is left after :meth:`close`.
 
-    If this process dies, however it dies, so does all that it started. Not claimed: that a program without namespaces
-    around it (see :mod:`~dpaudit.samplers.leash`) which hunts for its leash leaves nothing. Environment variables that
-    begin with ``DPAUDIT_`` are not passed on; ``DPAUDIT_NAMESPACES=0`` makes do without namespaces, for a sampler that
-    needs the network, or a kernel where they get in the way.
+    How it is held is asked for by the surrounding :func:`~dpaudit.samplers.sandbox.policy.asking`; what was reached is
+    noted there. If this process dies, however it dies, so does all that it started. Every wait has a deadline. This
+    process becomes undumpable when it starts the first program: debuggers of the same user cannot attach to it any more,
+    and neither can the program. Not claimed: that a program held without namespaces which hunts for its leash leaves
+    nothing behind.
     """
 
     def __init__(
-        self, argv: Sequence[str], *, talks: bool = False, limits: Limits = DEFAULT, seconds: float | None = None
+        self,
+        argv: Sequence[str],
+        *,
+        talks: bool = False,
+        limits: Limits = DEFAULT,
+        seconds: float | None = None,
+        lives: Sequence[str] = (),
+        shared: Path | None = None,
     ) -> None:
         """Start; ``talks`` opens a pipe to the program's standard input, which is empty otherwise.
 
-        ``seconds`` is the wall time that it may take, if it is known: its CPU time is limited by it.
+        ``seconds`` is the wall time that it may take, if it is known: its CPU time is limited by it. ``lives`` are the
+        files and folders that it needs to see: its code. ``shared`` is a folder for compiled code that it may write.
         """
         self._limits = limits
+        self._policy = policy.current()
         bounds = {name: int(value) for name, value in dataclasses.asdict(limits).items()}
         if seconds is not None and math.isfinite(seconds):
             bounds["cpu"] = cpu_seconds(seconds)
+        seen = view.plan(lives, self._policy.visible)
         self._report, report = os.pipe()
+        asked = {
+            "parent": os.getpid(),
+            "report": report,
+            "limits": bounds,
+            "level": self._policy.level,
+            "apart": _APART,
+            **dataclasses.asdict(seen),
+            "shared": None if shared is None else str(shared),
+            "scratch": tempfile.gettempdir(),
+        }
+        variables = view.environment(os.environ, self._policy.passed)
+        if shared is not None:
+            variables["NUMBA_CACHE_DIR"] = str(shared)
+        _protect()
         try:
             self._popen = subprocess.Popen(
-                [
-                    *(sys.executable, "-I", "-S", _LEASH, str(os.getpid()), str(report)),
-                    ",".join(f"{name}={value}" for name, value in bounds.items()),
-                    str(int(os.environ.get("DPAUDIT_NAMESPACES") != "0")),
-                    *argv,
-                ],
+                [sys.executable, "-I", "-S", _LEASH, json.dumps(asked), *argv],
                 stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 start_new_session=True,
                 pass_fds=(report,),
-                env={name: value for name, value in os.environ.items() if not name.startswith(_SCRUBBED)},
+                env=variables,
             )
         finally:
             os.close(report)
@@ -75,6 +101,11 @@ class Process:
         self._tail = b""
         self._end: tuple[int, str] | None = None
         os.set_blocking(self._err, False)
+        os.set_blocking(self._report, False)
+        if self._popen.stdin is not None:
+            os.set_blocking(self._popen.stdin.fileno(), False)
+        self._said = b""  # what the leash reported so far
+        self._noted = False
         self._ended = -1
         self._poll = select.poll()
         if sys.platform == "linux":
@@ -86,11 +117,28 @@ class Process:
         self._poll.register(self._out, select.POLLIN)
         self._poll.register(self._err, select.POLLIN)
 
-    def send(self, line: bytes) -> None:
-        """Write one line (shorter than a pipe holds) to the program; a dead program is found out by reading."""
+    def send(self, line: bytes, *, deadline: float) -> None:
+        """Write one line to the program; a dead program is found out by reading.
+
+        Raises:
+            TimeoutError: ``deadline`` (of ``time.monotonic``) passed before it took all of it.
+        """
         assert self._popen.stdin  # noqa: S101 for mypy: started with talks=True
+        fd, rest = self._popen.stdin.fileno(), memoryview(line + b"\n")
+        poll = select.poll()
+        poll.register(fd, select.POLLOUT)
+        poll.register(self._err, select.POLLIN)
         with contextlib.suppress(BrokenPipeError):
-            self._popen.stdin.write(line + b"\n")
+            while rest:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError
+                ready = dict(poll.poll(math.ceil(1000 * min(left, _LONGEST_POLL))))
+                if self._err in ready and not self._listen():
+                    poll.unregister(self._err)
+                if fd in ready:
+                    with contextlib.suppress(BlockingIOError):
+                        rest = rest[os.write(fd, rest) :]
 
     def read(self, view: memoryview, *, deadline: float) -> int:
         """Fill ``view`` (bytes) from the program's standard output; fewer bytes than that mean that it ended.
@@ -142,33 +190,69 @@ class Process:
 
         Raises:
             TimeoutError: it did not end before ``deadline``.
+            SamplerError: it was not started, because the sandbox that is required cannot be had here.
         """
         if self._end is None:
             try:
                 self._popen.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 raise TimeoutError from None
-            said = os.read(self._report, 200).decode().split()
             self.close()
-            code, how = self._fate(*said) if said else (-int(signal.SIGKILL), "the process that held it was killed")
-            words = self._tail.decode(errors="replace").split("\n")
-            last = next((" ".join(line.split()) for line in reversed(words) if line.strip()), "")
-            last = "".join(c if c.isprintable() else "?" for c in last)[:_QUOTED]
+            lines = self._said.decode(errors="replace").splitlines()
+            words = lines[1].split() if len(lines) > 1 else []
+            try:
+                code, how = self._fate(*words)
+            except (TypeError, ValueError):  # the leash was killed before it could say
+                code, how = -int(signal.SIGKILL), "the process that held it was killed"
+            tail = [line for line in self._tail.decode(errors="replace").splitlines() if line.strip()]
+            last = one_line(tail[-1], limit=_QUOTED) if tail else ""
             self._end = code, how + (f"; its last words: {last!r}" if last else "")
+        self._note_level()
         return self._end
 
-    def _fate(self, status: str, peak: str, cpu: str, passed: str, amount: str) -> tuple[int, str]:
-        """From the leash's line: status, peak in KiB, CPU seconds, the limit that was passed, and by how much."""
-        limits = self._limits
-        if passed == "memory":
-            size = f"{int(amount) / _GIB:.3g} GiB"
-            return (
-                -9,
-                f"its processes held {size} of memory and were killed, above the limit of {limits.memory / _GIB:g} GiB",
+    def note_level(self) -> None:
+        """Note in the policy how the program is held, once the leash has said it; it has before the program says anything.
+
+        Raises:
+            SamplerError: it was not started, because the sandbox that is required cannot be had here.
+        """
+        if not self._noted and self._popen.stdout is not None and not self._popen.stdout.closed:
+            self._hear()
+        self._note_level()
+
+    def _note_level(self) -> None:
+        if self._noted or b"\n" not in self._said:
+            return
+        level = one_line(self._said.partition(b"\n")[0].decode(errors="replace"), limit=500)
+        refused, _, reached = level.partition("refused: ")
+        if reached and not refused:
+            raise SamplerError(
+                f"sandbox=require: only «{reached}» can be had here, and nothing was started; use --sandbox full to audit "
+                "with what there is, on code that you trust that far"
             )
+        self._noted = True
+        self._policy.note(level)
+
+    def _hear(self) -> None:
+        """Take what the leash has reported, never waiting."""
+        with contextlib.suppress(BlockingIOError):
+            while len(self._said) < _REPORT and (new := os.read(self._report, _REPORT)):
+                self._said += new
+
+    def _fate(self, status: str, peak: str, cpu: str, blocks: str, passed: str, amount: str) -> tuple[int, str]:
+        """From the leash's line: status, peak in KiB, CPU seconds, blocks written, the limit passed, and by how much."""
+        del blocks
+        limits = self._limits
+        if passed == "unreadable":
+            return -9, "it hid its counters, so that no limit could be checked, and was killed"
+        if passed == "files":
+            return -9, f"it had {amount} files in its scratch and was killed"
+        if passed == "memory":
+            size = f"{int(amount) / _GIB:.3g} GiB of memory" if int(amount) else "more memory than is allowed"
+            return -9, f"its processes held {size} and were killed, above the limit of {limits.memory / _GIB:g} GiB"
         if passed == "written":
             size = f"{int(amount) / _GIB:.3g} GiB"
-            return -9, f"it wrote {size} to disk and was killed, above the limit of {limits.written / _GIB:g} GiB"
+            return -9, f"it wrote {size} and was killed, above the limit of {limits.written / _GIB:g} GiB"
         if passed == "processes":
             return -9, f"it had {amount} processes and all were killed, above the limit of {limits.processes}"
         if status == "-":
@@ -199,7 +283,11 @@ class Process:
                 family.end_below(self._popen.pid, patience=1.0)
             with contextlib.suppress(ProcessLookupError, PermissionError):  # all gone; macOS says so with the latter
                 os.killpg(self._popen.pid, signal.SIGKILL)
-            self._popen.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # the kernel holds it; it is killed all the same
+                self._popen.wait(_LAST_PATIENCE)
+        self._hear()
+        with contextlib.suppress(SamplerError):  # who reads the ending is told
+            self._note_level()
         for _ in range(64):  # bounded: somebody may still be writing
             if not self._listen():
                 break
@@ -209,3 +297,11 @@ class Process:
         os.close(self._report)
         if self._ended >= 0:
             os.close(self._ended)
+
+
+def _protect() -> None:
+    """Keep this process' memory from others of its user (Linux)."""
+    if sys.platform == "linux":
+        from dpaudit.samplers.sandbox.confinement import undumpable
+
+        undumpable()

@@ -1,0 +1,134 @@
+"""Which folders and which environment variables a foreign program gets to see. The auditor's side: plans, does nothing.
+
+Hidden are the home directory and all others, the auditor's working tree (the Git checkout around the working directory, or
+that directory alone), ``/run`` with its sockets, and the temporary folders. What the program needs of them stays, read-only:
+the folder where it lives, the Python that runs, and what the user names. Not claimed: that other folders hold no secret;
+what its user may read elsewhere (``/etc``, ``/srv``, ``/opt`` …) the program may read.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import site
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["View", "environment", "plan"]
+
+_HOMES = ("/home", "/root")
+_TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 hidden, not used
+_ALWAYS = (*_HOMES, "/run", *_TEMPORARY)
+_SYSTEM = ("/bin", "/sbin", "/usr", "/lib", "/lib64", "/etc", "/opt", "/nix", "/proc", "/sys", "/dev", "/var", "/boot")
+_OURS = ("dpaudit", "dpaudit_attacks", "dpaudit_mitigations")
+_FOLDERS_OF_PROGRAMS = {"bin", "sbin"}
+
+_PASSED = re.compile(
+    "PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_.+|TZ|TZDIR|TERM|LD_LIBRARY_PATH|VIRTUAL_ENV|CONDA_PREFIX|"
+    "PYTHON(PATH|HOME|HASHSEED|UTF8|COERCECLOCALE|NOUSERSITE|USERBASE|WARNINGS|DONTWRITEBYTECODE|PLATLIBDIR)|"
+    "(OMP|OPENBLAS|MKL|NUMEXPR|NUMBA|BLIS|VECLIB|RAYON|GOTO)_.+|ATEN_CPU_CAPABILITY|"
+    "(CUDA|NVIDIA|CUBLAS|NCCL|XLA|JAX|TORCH)_(?!.*(KEY|TOKEN|SECRET|PASSWORD)).+|"
+    "GOMAXPROCS|JAVA_HOME|JULIA_(DEPOT_PATH|NUM_THREADS|LOAD_PATH)|R_(HOME|LIBS.*)|GEM_(HOME|PATH)|NODE_PATH|PERL5LIB|"
+    "RUBYLIB|GUILE_LOAD_PATH|OCTAVE_.+|GSL_RNG_.+"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """``hidden`` are real folders, none inside another; ``kept`` is what stays to be seen inside them."""
+
+    hidden: tuple[str, ...]
+    kept: tuple[str, ...]
+    home: str
+    cwd: str
+
+
+def plan(lives: Iterable[str], visible: Iterable[str] = ()) -> View:
+    """The view of a program that needs the files and folders ``lives`` (where its code is) and ``visible`` (also asked for).
+
+    A file brings the folder that it lies in, unless that is a hidden folder itself, such as the home directory: then the
+    file alone. The working tree stays whole if the program lives in it.
+    """
+    cwd = os.getcwd()
+    home = os.path.expanduser("~")
+    tree = _tree(cwd)
+    python = _python()
+    needed = [p for path in lives if os.path.exists(p := os.path.abspath(path)) and not _below_any(p, python)]
+    inside = any(_within(os.path.realpath(path), tree) for path in needed)
+    hidden = _outermost(
+        os.path.realpath(path)
+        for path in (*_ALWAYS, home, *([] if tree == "/" or inside or _of_the_system(tree) else [tree]))
+        if os.path.isdir(path) and os.path.realpath(path) != "/"
+    )
+    wanted = [*(p for path in needed for p in _with_neighbours(path, hidden)), *map(os.path.abspath, visible)]
+    if inside:
+        wanted.append(tree)
+    kept = dict.fromkeys(
+        path
+        for path in (*wanted, *python)
+        if os.path.exists(path) and _below_any(os.path.realpath(path), hidden) and path not in hidden
+    )
+    return View(hidden=hidden, kept=_outermost(kept), home=home, cwd=cwd)
+
+
+def environment(given: Mapping[str, str], passed: Sequence[str] = ()) -> dict[str, str]:
+    """The variables of an allow-list that a program needs to run, and those asked for by name; nothing of dpaudit's.
+
+    >>> environment({"PATH": "/bin", "AWS_SECRET_ACCESS_KEY": "…", "DPAUDIT_DATA": "…"})
+    {'PATH': '/bin'}
+    """
+    return {name: value for name, value in given.items() if _PASSED.fullmatch(name) or name in passed}
+
+
+def _tree(cwd: str) -> str:
+    """The Git checkout around ``cwd``, or ``cwd``; resolved."""
+    here = Path(cwd).resolve()
+    return str(next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here))
+
+
+def _of_the_system(tree: str) -> bool:
+    """Whether hiding it would hide what programs run on."""
+    return any(_within(tree, folder) or _within(folder, tree) for folder in _SYSTEM)
+
+
+def _with_neighbours(path: str, hidden: Sequence[str]) -> list[str]:
+    """What a file or folder needs: itself, or the folder around it; of a program in ``bin`` the folder around that."""
+    found = []
+    for p in dict.fromkeys((path, os.path.realpath(path))):
+        folder = p if os.path.isdir(p) else os.path.dirname(p)
+        above = os.path.dirname(folder)
+        if os.path.basename(folder) in _FOLDERS_OF_PROGRAMS and above not in hidden and _below_any(above, hidden):
+            folder = above
+        found.append(p if os.path.realpath(folder) in hidden else folder)
+    return found
+
+
+def _python() -> tuple[str, ...]:
+    """Where this Python, and what it imports, lies."""
+    places = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *sys.path]
+    places += os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    places += [os.path.dirname(os.path.realpath(sys.executable)), *([site.USER_SITE] if site.USER_SITE else [])]
+    for name in _OURS:
+        spec = importlib.util.find_spec(name)
+        places += [] if spec is None else spec.submodule_search_locations or []
+    return tuple(os.path.abspath(place) for place in places if place and os.path.exists(place))
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _below_any(path: str, folders: Iterable[str]) -> bool:
+    return any(_within(path, folder) for folder in folders)
+
+
+def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
+    """Without those inside another."""
+    found: list[str] = []
+    for path in sorted(set(paths)):
+        if not _below_any(path, found):
+            found.append(path)
+    return tuple(found)

@@ -1,0 +1,78 @@
+"""One rule for every door where foreign data comes in: a plain refusal, little memory, no hang.
+
+Each door has a property test that calls :func:`refuses_or_reads` on mutated and on made-up inputs. ``@fuzzed(n)`` gives
+it ``n`` inputs in ``make test`` and ``DPAUDIT_FUZZ`` inputs (10,000 in ``make slow``) where that is set. Inputs are
+derandomized: the same on every machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import resource
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+
+from dpaudit.errors import DpauditError
+
+__all__ = ["FACTOR", "SLACK", "fuzzed", "refuses_or_reads", "within"]
+
+FACTOR, SLACK = 10, 64 << 20  # memory: ten times the input and 64 MiB
+_SECONDS = 20  # of wall time for one input, far above any honest reading: a hang, not a benchmark
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def fuzzed(inputs: int) -> Callable[[Any], Any]:
+    """A hypothesis profile: ``inputs`` examples, or ``DPAUDIT_FUZZ`` of them."""
+    return settings(
+        max_examples=int(os.environ.get("DPAUDIT_FUZZ", inputs)),
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+@contextlib.contextmanager
+def within(size: int) -> Iterator[None]:
+    """At most ``FACTOR`` × ``size`` bytes and ``SLACK`` more memory (else MemoryError), and no hang (else TimeoutError)."""
+    gc.collect(0)
+    with open("/proc/self/statm", encoding="ascii") as file:
+        now = int(file.read().split()[0]) * _PAGE
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+
+    def late(*_: object) -> None:
+        raise TimeoutError(f"no end after {_SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(_SECONDS)
+    resource.setrlimit(resource.RLIMIT_AS, (now + FACTOR * size + SLACK, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def refuses_or_reads(door: Callable[[], object], *, size: int) -> bool:
+    """Whether the door read its input (of ``size`` bytes); False if it refused it with an error of ours.
+
+    Raises:
+        AssertionError: the refusal would leave the command line with exit 4, or names no rule.
+        Exception: anything else that came out, memory and time limits included: a defect.
+    """
+    try:
+        with within(size):
+            door()
+    except DpauditError as error:
+        assert error.exit_code in {1, 2, 3}, f"exit {error.exit_code}: {error}"
+        said = str(error)
+        assert said, "a refusal says why"
+        assert all(c.isprintable() or c == "\n" for c in said), f"not printable: {said!r}"
+        return False
+    return True
