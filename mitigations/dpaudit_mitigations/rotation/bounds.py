@@ -12,8 +12,12 @@ from dpaudit.noise.norm_channel import NormChannel
 from dpaudit.noise.pancake import Pancake
 from dpaudit.types import EpsilonBounds
 from dpaudit_mitigations.rotation.norms import norm_deviation
+from dpaudit_mitigations.rotation.radial import rotated_epsilon
 
 __all__ = ["gaussian_on_lattice", "haar_rotated", "haar_rotated_together", "orthogonally_turned", "pancake_under_haar"]
+
+_SHARES = (0.1, 1e-3, 1e-6, 1e-9)
+_TIGHT = 1e-3  # nats between the theorem's bounds: good enough
 
 
 def gaussian_on_lattice(delta: float, *, sigma: float, host: Host) -> EpsilonBounds:
@@ -55,12 +59,34 @@ def haar_rotated_together(source: NoiseSource, delta: float, *, host: Host) -> E
 
 
 def pancake_under_haar(source: Pancake, delta: float, *, host: Host) -> EpsilonBounds:
-    """From the density's ratio to the Gaussian's, within 1 ± η but on a set A of short noise (``norm_deviation``).
+    """By a theorem where the norm's law is near enough to χ; else the exact profile, by integration over the radius.
 
-    With κ = P(A) at most, F the rotated pancake's law at a query, G the Gaussian's (ε, δ′), and a prime for the neighbour's:
+    From the density's ratio to the Gaussian's, within 1 ± η but on a set A of short noise (``norm_deviation``). With κ =
+    P(A) at most, F the rotated pancake's law at a query, G the Gaussian's (ε, δ′), and a prime for the neighbour's:
     F(S) ≤ κ + (1+η)·G(S∖A) ≤ κ + (1+η)·(δ′ + e^ε·(κ + F′(S)/(1−η))), and from below, for S with G(S) = δ′ + e^ε·G′(S),
-    F(S) ≥ (1−η)·(G(S) − κ) ≥ (1−η)·(δ′ − κ + e^ε·(F′(S) − κ)/(1+η)). Here κ ≤ 0.025·δ·e^−ε.
+    F(S) ≥ (1−η)·(G(S) − κ) ≥ (1−η)·(δ′ − κ + e^ε·(F′(S) − κ)/(1+η)). κ ≤ share·δ·e^−ε/4, for the share that leaves least
+    between the bounds: a smaller A costs η, a larger one δ.
+
+    The exact profile (``rotated_epsilon``) is numerical, for one direction and a host whose neighbours are all Δ apart.
     """
+    proven = min((_by_theorem(source, delta, host=host, share=s) for s in _SHARES), key=lambda b: b.high - b.low)
+    if proven.high - proven.low <= _TIGHT or source.key.directions > 1 or hasattr(host, "slack"):
+        return proven
+    exact = rotated_epsilon(
+        delta,
+        dim=host.dim,
+        sigma=source.sigma,
+        beta=source.key.beta,
+        gamma=source.key.gamma,
+        sensitivity=host.sensitivity,
+    )
+    if not 2 * exact.error < proven.high - proven.low:
+        return proven
+    low, high = max(0.0, exact.value - exact.error), exact.value + exact.error
+    return EpsilonBounds(low=low, high=high, says="exact profile by radial integration; the lattice neglected")
+
+
+def _by_theorem(source: Pancake, delta: float, *, host: Host, share: float) -> EpsilonBounds:
     g, k = lattice_step(source.sigma), source.key.directions
 
     def gaussian(at: float, sensitivity: float) -> float:
@@ -68,13 +94,13 @@ def pancake_under_haar(source: Pancake, delta: float, *, host: Host) -> EpsilonB
 
     most = RoundedHost(host, g).sensitivity
     least = host.sensitivity - 2 * g * math.sqrt(host.dim)
-    outside = 0.025 * delta * math.exp(-min(gaussian(0.45 * delta, most), 700.0))
+    outside = share / 4 * delta * math.exp(-min(gaussian(0.45 * delta, most), 700.0))
     eta = norm_deviation(dim=host.dim, beta=source.key.beta, gamma=source.key.gamma, outside=outside, directions=k)
     if not eta < 1:
         return EpsilonBounds(low=0.0, high=math.inf, says="unknown: the norm's law may be far from χ")
     more = math.log1p(eta) - math.log1p(-eta)
-    high = more + gaussian(0.9 * delta / (1 + eta), most)
-    raised = delta / (1 - eta) + 0.05 * delta
+    high = more + gaussian((1 - share) * delta / (1 + eta), most)
+    raised = delta / (1 - eta) + share / 2 * delta
     low = gaussian(raised, least) - more if least > 0 and raised < 1 else 0.0
     return EpsilonBounds(low=max(0.0, low), high=high, says=f"Poisson summation on spheres, η = {eta:.2g}")
 
