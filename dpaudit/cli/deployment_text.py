@@ -13,7 +13,7 @@ from dpaudit.cli.ledger_text import (
     implied_table,
     permitted_table,
 )
-from dpaudit.report import Column, printable, quantity
+from dpaudit.report import Column, quantity
 from dpaudit.report.deployment import (
     SHOWN_WORDS,
     deployment_sentence,
@@ -24,6 +24,7 @@ from dpaudit.report.deployment import (
 )
 from dpaudit.report.format import NOTHING, count
 from dpaudit.report.terminal_table import drawn
+from dpaudit.results.text import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

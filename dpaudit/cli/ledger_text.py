@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dpaudit.report import Column, printable, quantity
+from dpaudit.report import Column, quantity
 from dpaudit.report.deployment import bursts_table as bursts
 from dpaudit.report.deployment import bursts_title, upwards
 from dpaudit.report.format import NOTHING, count
 from dpaudit.report.terminal_table import drawn
+from dpaudit.results.text import printable
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -10,8 +10,8 @@ import typer
 
 from dpaudit.cli.output import note
 from dpaudit.cli.progress import RunProgress
-from dpaudit.report.format import printable
 from dpaudit.report.measurements import read_measurements
+from dpaudit.results.text import printable
 from dpaudit.types import CellFailure, CellResult
 
 if TYPE_CHECKING:

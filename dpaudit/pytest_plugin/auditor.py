@@ -14,7 +14,8 @@ from dpaudit.errors import DpauditError, SamplerError, UsageError
 from dpaudit.pytest_plugin.audits import command, mechanism_result, noise_result
 from dpaudit.pytest_plugin.callables import subject
 from dpaudit.pytest_plugin.messages import failure, nothing_found
-from dpaudit.report import printable, write_json, write_report
+from dpaudit.report import write_json, write_report
+from dpaudit.results.text import printable
 from dpaudit.types import AuditResult, MechanismResult
 
 __all__ = ["RELEASES", "Auditor", "NoiseOptions"]

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dpaudit.report import audit_sentence, mechanism_sentence, p_value, printable
+from dpaudit.report import audit_sentence, mechanism_sentence, p_value
 from dpaudit.report.tables import sorted_tests
+from dpaudit.results.text import printable
 
 __all__ = ["failure", "nothing_found", "sentence"]
 

@@ -6,7 +6,7 @@ from closed samplers and are escaped wherever they are shown.
 
 from __future__ import annotations
 
-from dpaudit.report.format import epsilon, number, p_value, percent, printable, proportion, quantity
+from dpaudit.report.format import epsilon, number, p_value, percent, proportion, quantity
 from dpaudit.report.mechanism import mechanism_sentence
 from dpaudit.report.page import render_report, write_json, write_report
 from dpaudit.report.sentences import audit_sentence, experiment_sentence, measurements_sentence
@@ -28,7 +28,6 @@ __all__ = [
     "number",
     "p_value",
     "percent",
-    "printable",
     "proportion",
     "quantity",
     "render_report",

@@ -10,6 +10,7 @@ from typing import Any
 
 from dpaudit.report import format as fmt
 from dpaudit.report.tables import Column
+from dpaudit.results.text import one_line, printable
 
 __all__ = [
     "MOST_LINES",
@@ -108,7 +109,7 @@ def deployment_verdict(document: Mapping[str, Any]) -> str:
 def deployment_sentence(document: Mapping[str, Any]) -> str:
     """The verdict in a sentence: the document's own, or what its ledger, bits and findings come to."""
     if isinstance(document.get("sentence"), str) and document["sentence"].strip():
-        return fmt.printable(document["sentence"])
+        return printable(document["sentence"])
     serious = sum(bool(f.get("serious")) for f in listed(document.get("findings")))
     a_day = upwards(part(part(document, "ledger"), "permitted").get("per_day"))
     permitted = f"the configuration permits ε = {a_day} a day" if a_day != fmt.NOTHING else "there is no ledger"
@@ -145,7 +146,7 @@ def deployment_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     facts = [
         ("ε a day, permitted", upwards(part(ledger, "permitted").get("per_day"))),
         *(
-            (f"of that, seen on {fmt.printable(p.get('name', ''), limit=40)}", upwards(p.get("per_day")))
+            (f"of that, seen on {printable(p.get('name', ''), limit=40)}", upwards(p.get("per_day")))
             for p in listed(ledger.get("platforms"))
         ),
         (f"Over {days} day{_s(ledger)}", upwards(part(ledger, "permitted").get("over_days"))),
@@ -303,7 +304,7 @@ def _what(difference: Mapping[str, Any]) -> str:
 
 def _name(row: Mapping[str, Any], key: str, limit: int = 200) -> str:
     value = row.get(key)
-    return "" if value is None else fmt.printable(" ".join(str(value).split()), limit=limit)
+    return "" if value is None else one_line(value, limit=limit)
 
 
 def _loss(line: Mapping[str, Any], by: str, what: str) -> str:

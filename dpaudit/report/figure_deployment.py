@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from dpaudit.report.deployment import claim_of, listed, part, ranked
 from dpaudit.report.drawing import DASHED, name_rows, one
-from dpaudit.report.format import epsilon, number, printable, quantity
+from dpaudit.report.format import epsilon, number, quantity
 from dpaudit.report.readout import Mark, read_out
 from dpaudit.report.svg import ALARM, CALM, INK, PAPER, QUIET, SERIES, Picture, inline_svg, short
+from dpaudit.results.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
+from dpaudit.results.text import printable
+
 __all__ = [
     "NOTHING",
     "count",
@@ -18,7 +20,6 @@ __all__ = [
     "number",
     "p_value",
     "percent",
-    "printable",
     "proportion",
     "quantity",
     "ranged",
@@ -30,19 +31,6 @@ NOTHING = "–"
 """What stands in a table where there is no value."""
 
 _TINIEST = 1e-300
-
-
-def printable(text: object, *, limit: int = 2000) -> str:
-    """Strangers' text made harmless to look at: control and direction characters become ``�``; cut at ``limit``.
-
-    Line breaks stay. HTML and rich markup are not touched: the template and the terminal escape those themselves.
-
-    >>> printable(chr(27) + "[31mred")
-    '�[31mred'
-    """
-    whole = str(text)
-    kept = whole if len(whole) <= limit else whole[: limit - 1] + "…"
-    return "".join(c if c.isprintable() or c == "\n" else "�" for c in kept)
 
 
 def number(value: object) -> float | None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from dpaudit.report import format as fmt
 from dpaudit.report.tables import sorted_tests
+from dpaudit.results.text import printable
 
 __all__ = ["Found", "found"]
 
@@ -29,7 +30,7 @@ def found(result: Mapping[str, Any]) -> list[Found]:
 def _found(test: Mapping[str, Any]) -> Found:
     facts = [("Adjusted p", fmt.p_value(test.get("p_adjusted")))]
     interval = test.get("interval")
-    unit = fmt.printable(test.get("unit") or "", limit=60)
+    unit = printable(test.get("unit") or "", limit=60)
     if isinstance(interval, Mapping):
         low, high, sure = (fmt.number(interval.get(k)) for k in ("low", "high", "confidence"))
         level = f"{100 * sure:.4g} % interval" if sure is not None and 0 < sure < 1 else "Interval"
@@ -41,9 +42,9 @@ def _found(test: Mapping[str, Any]) -> Found:
     if test.get("seen_after") is not None:
         facts.append(("Seen after", f"{fmt.count(test['seen_after'])} values"))
     return Found(
-        fmt.printable(test.get("name", ""), limit=200),
-        fmt.printable(test.get("looks_at") or "", limit=400),
-        fmt.printable(test.get("effect") or "", limit=400) or fmt.NOTHING,
+        printable(test.get("name", ""), limit=200),
+        printable(test.get("looks_at") or "", limit=400),
+        printable(test.get("effect") or "", limit=400) or fmt.NOTHING,
         [(name, value) for name, value in facts if value != fmt.NOTHING],
-        fmt.printable(test.get("reproduce") or "", limit=1000),
+        printable(test.get("reproduce") or "", limit=1000),
     )

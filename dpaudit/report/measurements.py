@@ -8,8 +8,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dpaudit.errors import UsageError
-from dpaudit.report.format import number, printable
+from dpaudit.report.format import number
 from dpaudit.report.rows import Row
+from dpaudit.results.text import printable
 
 __all__ = ["FORMATS", "Measure", "Measurements", "Plot", "Reading", "read_measurements", "reading"]
 

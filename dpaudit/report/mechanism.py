@@ -8,6 +8,7 @@ from typing import Any
 
 from dpaudit.report import format as fmt
 from dpaudit.report.tables import Column
+from dpaudit.results.text import printable
 
 __all__ = ["bounds_table", "events_table", "mechanism_facts", "mechanism_sentence"]
 
@@ -16,16 +17,16 @@ _MOST_INTERVALS = 12
 
 def mechanism_sentence(result: Mapping[str, Any]) -> str:
     """What an ε audit found, in one sentence: the claim, and what was shown."""
-    name, claim = fmt.printable(result.get("mechanism", "the mechanism"), limit=200), _claim(result)
+    name, claim = printable(result.get("mechanism", "the mechanism"), limit=200), _claim(result)
     shown = f"{_shown(result.get('epsilon'), 'ε')} at δ = {fmt.quantity(result.get('claim_delta'))}"
     if result.get("claim_mu") is not None:
         shown += f" and {_shown(result.get('mu'), 'μ')}"
     confidence = _confidence(result)
-    attack = fmt.printable(result.get("attack") or "", limit=200)
+    attack = printable(result.get("attack") or "", limit=200)
     by = f", by the attack {attack}{_right(result)}" if attack else ""
     match result.get("verdict"):
         case "finding":
-            found = [fmt.printable(t.get("name", ""), limit=100) for t in result.get("tests") or () if t.get("finding")]
+            found = [printable(t.get("name", ""), limit=100) for t in result.get("tests") or () if t.get("finding")]
             only = (
                 ", by the last bits of its releases" if found and all(n.startswith("low bits") for n in found) else ""
             )
@@ -37,10 +38,10 @@ def mechanism_sentence(result: Mapping[str, Any]) -> str:
                 "what this cannot exclude is below."
             )
         case "inconclusive":
-            reason = fmt.printable(result.get("reason") or "no reason given", limit=600).rstrip(".")
+            reason = printable(result.get("reason") or "no reason given", limit=600).rstrip(".")
             return f"Inconclusive: {reason}; this says nothing about {name} either way."
         case other:
-            return f"No verdict: the result says {fmt.printable(other, limit=60)!r}."
+            return f"No verdict: the result says {printable(other, limit=60)!r}."
 
 
 def mechanism_facts(result: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -54,11 +55,11 @@ def mechanism_facts(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("δ shown at the claimed ε", _shown(result.get("delta"), "")),
         ("μ claimed", fmt.quantity(result.get("claim_mu"))),
         ("μ shown", _shown(result.get("mu"), "")),
-        ("Method", fmt.printable(result.get("method", fmt.NOTHING), limit=60)),
-        ("Attack", fmt.printable(result.get("attack") or fmt.NOTHING, limit=200)),
+        ("Method", printable(result.get("method", fmt.NOTHING), limit=60)),
+        ("Attack", printable(result.get("attack") or fmt.NOTHING, limit=200)),
         ("Neighbours guessed right", _guessed(result)),
         ("Possible at their own value", _feasible(result)),
-        ("Neighbours", " and ".join(fmt.printable(fmt.setting(v), limit=80) for v in vectors) or fmt.NOTHING),
+        ("Neighbours", " and ".join(printable(fmt.setting(v), limit=80) for v in vectors) or fmt.NOTHING),
         ("Releases" if vectors else "Canaries", used if used == asked else f"{used} of {asked} asked for"),
         ("α, for everything together", fmt.quantity(result.get("alpha"))),
         ("Time", fmt.seconds(result.get("seconds"))),
@@ -70,12 +71,12 @@ def bounds_table(result: Mapping[str, Any]) -> list[Column]:
     """One line for each event that was counted and for the curve; by an attack, with how often the event happened."""
     tests: Sequence[Mapping[str, Any]] = result.get("tests") or ()
     return [
-        Column("Test", [fmt.printable(t.get("name", ""), limit=200) for t in tests]),
+        Column("Test", [printable(t.get("name", ""), limit=200) for t in tests]),
         *(_probabilities(tests) if result.get("attack") else []),
-        Column("Shown", [f"{fmt.printable(t.get('unit', ''), limit=10)} {_at_least(t)}".strip() for t in tests], True),
+        Column("Shown", [f"{printable(t.get('unit', ''), limit=10)} {_at_least(t)}".strip() for t in tests], True),
         Column("p", [fmt.p_value(t.get("p")) for t in tests], True),
         Column("Adjusted p", [_adjusted(t) for t in tests], True),
-        Column("Counted", [fmt.printable(t.get("effect", ""), limit=400) or fmt.NOTHING for t in tests]),
+        Column("Counted", [printable(t.get("effect", ""), limit=400) or fmt.NOTHING for t in tests]),
         Column("Finding", ["yes" if t.get("finding") else "advice" if t.get("advisory") else "no" for t in tests]),
     ]
 
@@ -130,8 +131,8 @@ def events_table(result: Mapping[str, Any]) -> list[Column]:
     tests = [t for t in result.get("tests") or () if isinstance((t.get("details") or {}).get("intervals"), list)]
     details = [t["details"] for t in tests]
     return [
-        Column("Test", [fmt.printable(t.get("name", ""), limit=200) for t in tests]),
-        Column("Statistic of a release", [fmt.printable(d.get("statistic", ""), limit=200) for d in details]),
+        Column("Test", [printable(t.get("name", ""), limit=200) for t in tests]),
+        Column("Statistic of a release", [printable(d.get("statistic", ""), limit=200) for d in details]),
         Column("Event: it lies in", [_intervals(d["intervals"]) for d in details]),
     ]
 

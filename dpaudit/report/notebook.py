@@ -15,6 +15,7 @@ from dpaudit.report.mechanism import bounds_table, mechanism_sentence
 from dpaudit.report.sentences import audit_sentence
 from dpaudit.report.tables import Column, tests_table
 from dpaudit.report.verdict import badge
+from dpaudit.results.text import printable
 from dpaudit.types import AttackResult, AuditResult, CellResult, MechanismResult, to_dict
 
 if TYPE_CHECKING:
@@ -41,13 +42,13 @@ def repr_html(result: AuditResult | MechanismResult | AttackResult | CellResult)
 
 def _audit(result: Mapping[str, Any]) -> dict[str, Any]:
     columns = [c for c in tests_table(result) if c.header not in {"Looks at", "Statistic", "p"}]
-    title = f"Audit of {fmt.printable(result['sampler'], limit=120)}"
+    title = f"Audit of {printable(result['sampler'], limit=120)}"
     return _card(title, str(result["verdict"]), audit_sentence(result), columns, spots=result["cannot_rule_out"])
 
 
 def _mechanism(result: Mapping[str, Any]) -> dict[str, Any]:
     columns = [c for c in bounds_table(result) if c.header in {"Test", "Shown", "Adjusted p", "Counted", "Finding"}]
-    title = f"ε audit of {fmt.printable(result['mechanism'], limit=120)}"
+    title = f"ε audit of {printable(result['mechanism'], limit=120)}"
     return _card(title, str(result["verdict"]), mechanism_sentence(result), columns, spots=result["cannot_rule_out"])
 
 
@@ -63,19 +64,17 @@ def _attack(result: Mapping[str, Any]) -> dict[str, Any]:
         ("L2 error expected", fmt.quantity(result["l2_expected"])),
     ]
     columns = [Column("What", [name for name, _ in facts]), Column("Value", [value for _, value in facts], True)]
-    title = f"Attack {fmt.printable(result['attack'], limit=120)}"
+    title = f"Attack {printable(result['attack'], limit=120)}"
     word = "Attack succeeds" if wins else "No better than chance"
     return _card(title, "finding" if wins else "no-finding", sentence, columns, word=word)
 
 
 def _cell(result: Mapping[str, Any]) -> dict[str, Any]:
     pairs = [*result["settings"].items(), *result["outcome"].items()]
-    plain = [(fmt.printable(k, limit=60), fmt.setting(v)) for k, v in pairs if not isinstance(v, (Mapping, list))]
+    plain = [(printable(k, limit=60), fmt.setting(v)) for k, v in pairs if not isinstance(v, (Mapping, list))]
     columns = [Column("What", [name for name, _ in plain]), Column("Value", [value for _, value in plain])]
-    title = f"Cell {fmt.printable(result['cell'], limit=120)}"
-    sentence = (
-        f"A finished cell of kind {fmt.printable(result['kind'], limit=60)}, in {fmt.seconds(result['seconds'])}."
-    )
+    title = f"Cell {printable(result['cell'], limit=120)}"
+    sentence = f"A finished cell of kind {printable(result['kind'], limit=60)}, in {fmt.seconds(result['seconds'])}."
     return _card(title, "inconclusive", sentence, columns, word="Measured")
 
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpaudit.errors import UsageError
-from dpaudit.report import format as fmt
 from dpaudit.report.files import write_text
 from dpaudit.report.pages import audit_page, deployment_page, experiment_page, measurements_page, mechanism_page
 from dpaudit.report.verdict import badge
+from dpaudit.results.text import harmless, json_escaped, printable
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -49,7 +49,7 @@ def write_json(document: Mapping[str, Any], path: Path) -> Path:
         raise UsageError(
             f"document is not JSON-ready ({error}): pass it through dpaudit.types.to_dict first"
         ) from error
-    return write_text(text + "\n", path)
+    return write_text(json_escaped(text) + "\n", path)
 
 
 def render_report(document: Mapping[str, Any]) -> str:
@@ -71,7 +71,7 @@ def render_report(document: Mapping[str, Any]) -> str:
             context = deployment_page(document)
         case kind:
             raise UsageError(
-                f"kind={fmt.printable(kind, limit=60)!r}: a report is made from a document of kind "
+                f"kind={printable(kind, limit=60)!r}: a report is made from a document of kind "
                 "'audit' or 'mechanism' (with 'result'), 'experiment', 'measurements' or 'deployment'"
             )
     context["badge"] = badge(
@@ -79,7 +79,7 @@ def render_report(document: Mapping[str, Any]) -> str:
     )
     script, digest = _script()
     context |= {"contents": [], "script": script, "script_hash": digest}
-    return _environment().get_template(f"{document['kind']}.html.j2").render(context)
+    return harmless(_environment().get_template(f"{document['kind']}.html.j2").render(context))
 
 
 @cache

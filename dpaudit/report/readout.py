@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from dpaudit.report.format import printable
+from dpaudit.results.text import one_line
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -57,7 +57,7 @@ def belongs(artists: Artist | Iterable[Artist], series: int) -> None:
 
 def _line(text: str, *, limit: int = 200) -> str:
     """Strangers' text in one line, without tabs."""
-    return " ".join(printable(text, limit=limit).split())
+    return one_line(text, limit=limit)
 
 
 def _placed(mark: Mark) -> str:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpaudit.report.format import number, printable, setting
+from dpaudit.report.format import number, setting
+from dpaudit.results.text import printable
 
 __all__ = [
     "Row",

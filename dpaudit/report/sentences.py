@@ -8,28 +8,29 @@ from typing import Any
 from dpaudit.report import format as fmt
 from dpaudit.report.rows import Row, above_chance, arm_labels, attacks_of, best_attack, chance_of
 from dpaudit.report.tables import sorted_tests
+from dpaudit.results.text import printable
 
 __all__ = ["audit_sentence", "experiment_sentence", "failures_of", "measurements_sentence"]
 
 
 def audit_sentence(result: Mapping[str, Any]) -> str:
     """What an audit found, in one sentence."""
-    claim, values = fmt.printable(result.get("claim", "the claim"), limit=200), fmt.count(result.get("samples"))
+    claim, values = printable(result.get("claim", "the claim"), limit=200), fmt.count(result.get("samples"))
     match result.get("verdict"):
         case "no-finding":
             rest = "below" if result.get("cannot_rule_out") else "unknown: no test stated what it would miss"
             return f"No finding: nothing contradicts {claim} in {values} values; what this cannot exclude is {rest}."
         case "finding":
             found = [t for t in sorted_tests(result) if t.get("finding")]
-            names = _listed([fmt.printable(t.get("name"), limit=100) for t in found], word="and") or "the audit"
+            names = _listed([printable(t.get("name"), limit=100) for t in found], word="and") or "the audit"
             verb = "contradict" if len(found) > 1 else "contradicts"
             p = f"smallest adjusted p {fmt.p_value(found[0].get('p_adjusted'))}, " if found else ""
             return f"Finding: {names} {verb} {claim} ({p}α {fmt.quantity(result.get('alpha'))}, {values} values)."
         case "inconclusive":
-            reason = fmt.printable(result.get("reason") or "no reason given", limit=600).rstrip(".")
+            reason = printable(result.get("reason") or "no reason given", limit=600).rstrip(".")
             return f"Inconclusive: {reason}; this says nothing about {claim} either way."
         case other:
-            return f"No verdict: the result says {fmt.printable(other, limit=60)!r}."
+            return f"No verdict: the result says {printable(other, limit=60)!r}."
 
 
 def failures_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -85,7 +86,7 @@ def measurements_sentence(document: Mapping[str, Any]) -> str:
     """What the experiment itself says its measurements show; without that, how many there are."""
     said, missing = document.get("summary"), _missing(failures_of(document))
     if said:
-        return missing + fmt.printable(said)
+        return missing + printable(said)
     rows = len(document.get("rows") or ())
     if not rows:
         return f"{missing}Nothing yet: no measurement of this experiment has finished."
@@ -101,7 +102,7 @@ def _stopped(rows: Sequence[Row], worst: Row) -> list[str]:
     results: dict[str, list[bool]] = {}
     for row in rows:
         if row.get("source") == worst["source"] and attacks_of(row) and row.get("mitigation") not in {None, "none"}:
-            results.setdefault(fmt.printable(row["mitigation"], limit=100), []).append(_wins(row))
+            results.setdefault(printable(row["mitigation"], limit=100), []).append(_wins(row))
     return [name for name, wins in results.items() if not any(wins)]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple
 
-from dpaudit.report.format import printable
+from dpaudit.results.text import one_line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -118,7 +118,7 @@ def _adapted(tag: str, prefix: str) -> str:
 
 def short(text: str, *, limit: int = 32) -> str:
     """A label in one line, cut to fit an axis."""
-    return printable(" ".join(text.split()), limit=limit)
+    return one_line(text, limit=limit)
 
 
 def superscript(exponent: int) -> str:

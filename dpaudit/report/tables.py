@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from dpaudit.report import format as fmt
 from dpaudit.report.measurements import Measure, reading
 from dpaudit.report.rows import Row, arm_labels, attacks_of
+from dpaudit.results.text import printable
 
 __all__ = [
     "Column",
@@ -81,12 +82,12 @@ def tests_table(result: Mapping[str, Any]) -> list[Column]:
     """An audit's tests, smallest adjusted p first."""
     tests = sorted_tests(result)
     return [
-        Column("Test", [fmt.printable(t.get("name", ""), limit=200) for t in tests]),
-        Column("Looks at", [fmt.printable(t.get("looks_at", ""), limit=400) for t in tests]),
+        Column("Test", [printable(t.get("name", ""), limit=200) for t in tests]),
+        Column("Looks at", [printable(t.get("looks_at", ""), limit=400) for t in tests]),
         Column("Statistic", [fmt.quantity(t.get("statistic")) for t in tests], True),
         Column("p", [fmt.p_value(t.get("p")) for t in tests], True),
         Column("Adjusted p", [fmt.p_value(t.get("p_adjusted")) for t in tests], True),
-        Column("Effect", [fmt.printable(t.get("effect", ""), limit=400) or fmt.NOTHING for t in tests]),
+        Column("Effect", [printable(t.get("effect", ""), limit=400) or fmt.NOTHING for t in tests]),
         Column("Finding", ["yes" if t.get("finding") else "advice" if t.get("advisory") else "no" for t in tests]),
     ]
 
@@ -95,10 +96,10 @@ def blind_spots_table(result: Mapping[str, Any]) -> list[Column]:
     """What a pass cannot exclude; a flaw that no sample size would show has no size."""
     spots = result.get("cannot_rule_out") or ()
     return [
-        Column("Flaw", [fmt.printable(s.get("flaw", ""), limit=400) for s in spots]),
+        Column("Flaw", [printable(s.get("flaw", ""), limit=400) for s in spots]),
         Column("Missed up to", [_size(s) for s in spots], True),
-        Column("In words", [fmt.printable(s.get("says", ""), limit=600) for s in spots]),
-        Column("Test", [fmt.printable(s.get("test", ""), limit=200) for s in spots]),
+        Column("In words", [printable(s.get("says", ""), limit=600) for s in spots]),
+        Column("Test", [printable(s.get("test", ""), limit=200) for s in spots]),
     ]
 
 
@@ -118,7 +119,7 @@ def measured(cell: object, form: str) -> str:
     """A cell in the words of its column's format; words in a column of numbers stay words."""
     value, low, high = reading(cell)
     if isinstance(value, str) and fmt.number(value) is None:
-        return fmt.NOTHING if value == "nan" else fmt.printable(value, limit=400)
+        return fmt.NOTHING if value == "nan" else printable(value, limit=400)
     match form:
         case "proportion":
             return fmt.proportion(value, interval={"low": low, "high": high})
@@ -148,8 +149,8 @@ def _is_numeric(column: Measure, rows: Sequence[Row]) -> bool:
 def cells_table(cells: Sequence[Mapping[str, Any]]) -> list[Column]:
     """The finished cells of an experiment: settings and the plain numbers that came out."""
     return [
-        Column("Cell", [fmt.printable(c.get("cell", ""), limit=200) for c in cells]),
-        Column("Kind", [fmt.printable(c.get("kind", ""), limit=60) for c in cells]),
+        Column("Cell", [printable(c.get("cell", ""), limit=200) for c in cells]),
+        Column("Kind", [printable(c.get("kind", ""), limit=60) for c in cells]),
         Column("Settings", [_plain(c.get("settings")) for c in cells]),
         Column("Outcome", [_plain(c.get("outcome")) for c in cells]),
         Column("Time", [fmt.seconds(c.get("seconds")) for c in cells], True),
@@ -158,13 +159,13 @@ def cells_table(cells: Sequence[Mapping[str, Any]]) -> list[Column]:
 
 def facts_table(provenance: Mapping[str, Any] | None) -> list[Column]:
     """Provenance as names and values; versions and plug-ins take a line each."""
-    facts = [(fmt.printable(name, limit=100), _fact(value)) for name, value in (provenance or {}).items()]
+    facts = [(printable(name, limit=100), _fact(value)) for name, value in (provenance or {}).items()]
     return [Column("What", [f[0] for f in facts]), Column("Value", [f[1] for f in facts])]
 
 
 def _fact(value: object) -> str:
     if isinstance(value, Mapping):
-        return "\n".join(f"{fmt.printable(k, limit=100)} {fmt.setting(v)}" for k, v in value.items())
+        return "\n".join(f"{printable(k, limit=100)} {fmt.setting(v)}" for k, v in value.items())
     if isinstance(value, (list, tuple)) and value and all(isinstance(v, Mapping) for v in value):
         return "\n".join(" ".join(fmt.setting(x) for x in v.values()) for v in value)
     return fmt.setting(value)
@@ -173,7 +174,7 @@ def _fact(value: object) -> str:
 def _plain(values: object) -> str:
     items = values.items() if isinstance(values, Mapping) else ()
     scalars = [
-        f"{fmt.printable(k, limit=60)} {fmt.setting(v)}" for k, v in items if not isinstance(v, (Mapping, list, tuple))
+        f"{printable(k, limit=60)} {fmt.setting(v)}" for k, v in items if not isinstance(v, (Mapping, list, tuple))
     ]
     return ", ".join(scalars[:12]) + (", …" if len(scalars) > 12 else "") or fmt.NOTHING
 
@@ -183,13 +184,13 @@ def _black_box(audit: Mapping[str, Any] | None) -> str:
         return "not run"
     verdict = str(audit.get("verdict"))
     smallest = fmt.p_value(audit.get("smallest_p"))
-    text = VERDICTS.get(verdict, fmt.printable(verdict, limit=60))
+    text = VERDICTS.get(verdict, printable(verdict, limit=60))
     return text if smallest == fmt.NOTHING else f"{text}\nsmallest p {smallest}"
 
 
 def _successes(row: Row, *, named: bool) -> str:
     lines = [
-        (f"{fmt.printable(a.get('attack', ''), limit=100)} " if named else "")
+        (f"{printable(a.get('attack', ''), limit=100)} " if named else "")
         + fmt.proportion(a["success"], interval=a.get("interval"))
         for a in attacks_of(row)
     ]
@@ -213,4 +214,4 @@ def _error(row: Row) -> str:
 def _size(spot: Mapping[str, Any]) -> str:
     if fmt.number(spot.get("size")) is None:
         return "any size"
-    return f"{fmt.quantity(spot['size'], digits=3)} {fmt.printable(spot.get('unit', ''), limit=60)}".strip()
+    return f"{fmt.quantity(spot['size'], digits=3)} {printable(spot.get('unit', ''), limit=60)}".strip()

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from dpaudit.report.format import count, printable
+from dpaudit.report.format import count
 from dpaudit.report.measurements import read_measurements
 from dpaudit.report.mechanism import bounds_table, mechanism_sentence
 from dpaudit.report.sentences import audit_sentence, experiment_sentence, failures_of, measurements_sentence
 from dpaudit.report.tables import Column, blind_spots_table, measured_table, sorted_tests, summary_table, tests_table
 from dpaudit.report.terminal_table import FLAGGED, drawn
+from dpaudit.results.text import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

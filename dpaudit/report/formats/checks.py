@@ -19,6 +19,7 @@ from dpaudit.report.mechanism import mechanism_sentence
 from dpaudit.report.rows import above_chance, attacks_of
 from dpaudit.report.sentences import audit_sentence, experiment_sentence, failures_of, measurements_sentence
 from dpaudit.report.tables import blind_spots_table
+from dpaudit.results.text import printable
 
 __all__ = ["Check", "Checked", "Outcome", "checked"]
 
@@ -81,7 +82,7 @@ def checked(document: Mapping[str, Any]) -> Checked:
         case "deployment":
             return _deployment(document)
         case kind:
-            raise UsageError(f"kind={fmt.printable(kind, limit=60)!r}: it must be one of {', '.join(KINDS)}")
+            raise UsageError(f"kind={printable(kind, limit=60)!r}: it must be one of {', '.join(KINDS)}")
 
 
 def _audited(kind: str, result: Mapping[str, Any]) -> Checked:
@@ -267,7 +268,7 @@ def _deployment(document: Mapping[str, Any]) -> Checked:
 
 
 def _text(value: object, limit: int = 2000) -> str:
-    return fmt.printable(value, limit=limit)
+    return printable(value, limit=limit)
 
 
 def _plain(value: object) -> Any:

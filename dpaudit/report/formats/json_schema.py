@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from dpaudit.errors import UsageError
-from dpaudit.report.format import printable
+from dpaudit.results.text import printable
 
 __all__ = ["KINDS", "SCHEMA", "read_document", "schema_text", "stamped"]
 

@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 from dpaudit.report import format as fmt
 from dpaudit.report.formats.checks import Check, Checked, checked
+from dpaudit.results.text import printable
 
 __all__ = ["junit_xml"]
 
@@ -104,11 +105,11 @@ def _properties(told: Checked) -> dict[str, str]:
         "command": told.command,
         **{name: value for name, value in told.facts.items() if isinstance(value, (str, int, float))},
     }
-    return {name: fmt.printable(value, limit=1000) for name, value in plain.items() if value not in (None, "")}
+    return {name: printable(value, limit=1000) for name, value in plain.items() if value not in (None, "")}
 
 
 def _started(told: Checked) -> dict[str, str]:
-    started = fmt.printable(told.provenance.get("started") or "", limit=40)
+    started = printable(told.provenance.get("started") or "", limit=40)
     return {"timestamp": started.removesuffix("+00:00")} if started else {}
 
 

@@ -16,6 +16,7 @@ from dpaudit.report.formats.checks import Checked, checked
 from dpaudit.report.measurements import read_measurements
 from dpaudit.report.mechanism import bounds_table
 from dpaudit.report.tables import Column, measured_table, sorted_tests, summary_table, tests_table
+from dpaudit.results.text import one_line, printable
 
 __all__ = ["MOST_CHARACTERS", "MOST_ROWS", "code_block", "markdown_summary", "prose"]
 
@@ -56,7 +57,7 @@ def prose(text: object, *, limit: int = 400) -> str:
     >>> prose("a|b <i>*c*</i>")
     'a&#124;b &#60;i&#62;&#42;c&#42;&#60;/i&#62;'
     """
-    line = " ".join(fmt.printable(text, limit=limit).split())
+    line = one_line(text, limit=limit)
     line = re.sub(r"(?<=[@#])(?=\w)|(?<=://)|(?<=\bwww\.)", _WORD_JOINER, line, flags=re.I)
     line = _MARKUP.sub(lambda mark: f"&#{ord(mark[0])};", line)
     return re.sub(r"^(\d{1,9})([.)])(?=\s|$)", lambda start: f"{start[1]}&#{ord(start[2])};", line)
@@ -64,7 +65,7 @@ def prose(text: object, *, limit: int = 400) -> str:
 
 def code_block(text: str, *, limit: int = _COMMANDS) -> str:
     """Text as a fenced block; the fence is longer than any run of backticks in it."""
-    shown = fmt.printable(text, limit=limit)
+    shown = printable(text, limit=limit)
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", shown)), default=0))
     return f"{fence}sh\n{shown}\n{fence}"
 
@@ -120,7 +121,7 @@ def _ranked(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _commands(told: Checked) -> str:
     commands = [check.reproduce for check in told.checks if check.outcome == "finding" and check.reproduce]
     commands = list(dict.fromkeys([*commands, *filter(None, [told.command])]))
-    kept = _fitting((fmt.printable(command, limit=2000) for command in commands[:MOST_ROWS]), room=_COMMANDS)
+    kept = _fitting((printable(command, limit=2000) for command in commands[:MOST_ROWS]), room=_COMMANDS)
     return f"To see it again:\n\n{code_block(chr(10).join(kept))}" if kept else ""
 
 

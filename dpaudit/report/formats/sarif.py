@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from dpaudit.report import format as fmt
 from dpaudit.report.formats.checks import Check, Checked, checked
 from dpaudit.report.formats.locations import location_of
 from dpaudit.report.formats.markdown import code_block, prose
+from dpaudit.results.text import printable
 
 __all__ = ["sarif_json"]
 
@@ -58,7 +58,7 @@ def _driver(told: Checked) -> Json:
     """The dpaudit that made the document, which need not be this one."""
     versions = told.provenance.get("versions")
     version = versions.get("dpaudit") if isinstance(versions, Mapping) else None
-    return {"name": "dpaudit"} | ({"version": fmt.printable(version, limit=60)} if version else {})
+    return {"name": "dpaudit"} | ({"version": printable(version, limit=60)} if version else {})
 
 
 def _rules(told: Checked) -> list[Json]:

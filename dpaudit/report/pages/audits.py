@@ -11,6 +11,7 @@ from dpaudit.report.mechanism import bounds_table, events_table, mechanism_facts
 from dpaudit.report.pages.parts import css_class, drawn
 from dpaudit.report.sentences import audit_sentence
 from dpaudit.report.tables import blind_spots_table, facts_table, tests_table
+from dpaudit.results.text import printable
 
 __all__ = ["audit_page", "mechanism_page"]
 
@@ -23,7 +24,7 @@ def audit_page(result: Mapping[str, Any]) -> dict[str, Any]:
     dims, refused = result.get("dims") or (), result.get("dims_refused") or ()
     used, asked = fmt.count(result.get("samples")), fmt.count(result.get("samples_requested"))
     facts = [
-        ("Claim", fmt.printable(result.get("claim", fmt.NOTHING), limit=400)),
+        ("Claim", printable(result.get("claim", fmt.NOTHING), limit=400)),
         ("Values", used if used == asked else f"{used} ({asked} asked for)"),
         ("Dimensions", ", ".join(fmt.count(d) for d in dims) or fmt.NOTHING),
         *([("Dimensions refused", ", ".join(fmt.count(d) for d in refused))] if refused else []),
@@ -33,7 +34,7 @@ def audit_page(result: Mapping[str, Any]) -> dict[str, Any]:
     ]
     tests = tests_table(result)
     return {
-        "title": f"Audit of {fmt.printable(result.get('sampler', 'a sampler'), limit=300)}",
+        "title": f"Audit of {printable(result.get('sampler', 'a sampler'), limit=300)}",
         "verdict": css_class(result.get("verdict")),
         "sentence": audit_sentence(result),
         "reason": _reason(result),
@@ -50,7 +51,7 @@ def audit_page(result: Mapping[str, Any]) -> dict[str, Any]:
 
 def _reason(result: Mapping[str, Any]) -> str:
     """What the verdict rests on, where its sentence does not say it already."""
-    reason, tests = fmt.printable(result.get("reason") or ""), result.get("tests") or ()
+    reason, tests = printable(result.get("reason") or ""), result.get("tests") or ()
     judged = [t for t in tests if not t.get("advisory")]
     match result.get("verdict"):
         case "no-finding" if judged:
@@ -72,11 +73,11 @@ def mechanism_page(result: Mapping[str, Any]) -> dict[str, Any]:
 
     tests = bounds_table(result)
     return {
-        "title": f"Audit of {fmt.printable(result.get('mechanism', 'a mechanism'), limit=300)}",
+        "title": f"Audit of {printable(result.get('mechanism', 'a mechanism'), limit=300)}",
         "verdict": css_class(result.get("verdict")),
         "sentence": mechanism_sentence(result),
         "facts": mechanism_facts(result),
-        "advice": [fmt.printable(a) for a in result.get("advice") or ()],
+        "advice": [printable(a) for a in result.get("advice") or ()],
         "found": found(result),
         "tests": tests,
         "marked": [cell == "yes" for cell in tests[-1].cells],
@@ -95,7 +96,5 @@ def _spots(result: Mapping[str, Any]) -> dict[str, Any]:
     never = [s for s in spots if fmt.number(s.get("size")) is None]
     return {
         "blind_spots": blind_spots_table({"cannot_rule_out": sized}),
-        "never": [
-            (fmt.printable(s.get("flaw", ""), limit=400), fmt.printable(s.get("says", ""), limit=600)) for s in never
-        ],
+        "never": [(printable(s.get("flaw", ""), limit=400), printable(s.get("says", ""), limit=600)) for s in never],
     }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpaudit.report import format as fmt
 from dpaudit.report.pages.parts import drawn
 from dpaudit.report.tables import facts_table
+from dpaudit.results.text import printable
 
 __all__ = ["deployment_page"]
 
@@ -43,11 +43,11 @@ def deployment_page(document: Mapping[str, Any]) -> dict[str, Any]:
         "coins": told.coins_table(document),
         "more": [cell == "shows more" for cell in shown[1].cells],
         "claimed": drawn(claimed_and_shown(document, prefix="claimed")),
-        "rate": fmt.printable(observed.get("says") or "", limit=600),
+        "rate": printable(observed.get("says") or "", limit=600),
         "spent": told.spent_table(document),
         "day_by_day": told.days_table(document),
         "days": drawn(spent_by_day(document, prefix="days")),
-        "effect": fmt.printable(told.part(document, "against").get("effect") or "", limit=600),
+        "effect": printable(told.part(document, "against").get("effect") or "", limit=600),
         "differences": told.differences_table(document),
         "provenance": facts_table(told.part(document, "provenance")),
         **{f"{name}_left_out": max(0, len(rows) - told.MOST_LINES) for name, rows in lengths.items()},

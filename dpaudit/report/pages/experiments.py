@@ -10,6 +10,7 @@ from dpaudit.report.pages.parts import drawn
 from dpaudit.report.rows import shared_settings
 from dpaudit.report.sentences import experiment_sentence, failures_of, measurements_sentence
 from dpaudit.report.tables import cells_table, facts_table, measured_table, summary_table
+from dpaudit.results.text import printable
 
 __all__ = ["experiment_page", "measurements_page"]
 
@@ -91,11 +92,9 @@ def _told(document: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "failures": [_failure(f) for f in failed[:MOST_FAILURES]],
         "failures_left_out": max(0, len(failed) - MOST_FAILURES),
-        "title": fmt.printable(
-            document.get("title") or document.get("name") or str(document["kind"]).title(), limit=300
-        ),
-        "story": [p for p in fmt.printable(document.get("story") or "", limit=20_000).split("\n\n") if p.strip()],
-        "command": fmt.printable(document.get("command") or ""),
+        "title": printable(document.get("title") or document.get("name") or str(document["kind"]).title(), limit=300),
+        "story": [p for p in printable(document.get("story") or "", limit=20_000).split("\n\n") if p.strip()],
+        "command": printable(document.get("command") or ""),
         "cells": cells_table(cells[:MOST_CELLS]),
         "cells_left_out": max(0, len(cells) - MOST_CELLS),
         "provenance": facts_table(document.get("provenance")),
@@ -113,10 +112,10 @@ def _word(rows: Sequence[Any], *, failed: bool, words: tuple[str, str], bad: boo
 def _failure(failure: Mapping[str, Any]) -> dict[str, str]:
     settings = failure.get("settings")
     items = settings.items() if isinstance(settings, Mapping) else ()
-    said = ", ".join(f"{fmt.printable(k, limit=60)} {fmt.setting(v)}" for k, v in list(items)[:20])
+    said = ", ".join(f"{printable(k, limit=60)} {fmt.setting(v)}" for k, v in list(items)[:20])
     return {
-        "cell": fmt.printable(failure.get("cell") or "a cell", limit=200),
-        "settings": fmt.printable(said, limit=1000),
-        "error": fmt.printable(failure.get("error") or "no message", limit=1000),
-        "traceback": fmt.printable(failure.get("traceback") or "", limit=8000),
+        "cell": printable(failure.get("cell") or "a cell", limit=200),
+        "settings": printable(said, limit=1000),
+        "error": printable(failure.get("error") or "no message", limit=1000),
+        "traceback": printable(failure.get("traceback") or "", limit=8000),
     }

@@ -22,11 +22,11 @@ from dpaudit.report import (
     number,
     p_value,
     percent,
-    printable,
     proportion,
     quantity,
     summary_table,
 )
+from dpaudit.results.text import printable
 
 spec = importlib.util.spec_from_file_location("report_documents", Path(__file__).with_name("documents.py"))
 documents = importlib.util.module_from_spec(spec)
