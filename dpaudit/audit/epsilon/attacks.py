@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +15,15 @@ from dpaudit import registry
 from dpaudit.errors import DpauditError, UnknownNameError, UsageError
 from dpaudit.interfaces import LearningAttack, ProbingAttack, SupportAttack
 from dpaudit.samplers.check import said
+from dpaudit.samplers.libraries.adapter import Adapter
 from dpaudit.types import PluginOrigin, Reference
 
 __all__ = ["Named", "feasible", "named_attack", "origins", "probes", "scorer", "settled"]
 
 _FITTING = ("reach", "laplace-support", "pair-inversion", "bit-features", "sensitivity", "timing")
 _METHODS = ("feasible", "learn", "pairs")
+_BOUNDS = {"lower": ("lower", "lower_bound"), "upper": ("upper", "upper_bound")}
+"""Of each record: what attacks call them, and libraries."""
 _AT_ONCE = 1 << 22
 """Numbers that a support attack is given in one call."""
 
@@ -37,8 +41,11 @@ class Named:
     origin: PluginOrigin | None = None
 
 
-def named_attack(text: str) -> Named:
+def named_attack(text: str, *, mechanism: str = "") -> Named:
     """The attack ``NAME[:option=value,…]``, if it is one on whole mechanisms.
+
+    An attack with options ``lower`` and ``upper`` has the bounds of the library's ``mechanism`` (``LIB:MECH:…``, as users
+    write it), where ``text`` does not say them.
 
     Raises:
         UnknownNameError: no such attack or option.
@@ -54,10 +61,25 @@ def named_attack(text: str) -> Named:
     factory = registry.load("attacks", name)
     if isinstance(factory, type) and not any(hasattr(factory, method) for method in _METHODS):
         raise other  # before it asks for options
+    text = _within_bounds(text, factory, mechanism)
     made = registry.create("attacks", text)
     if not isinstance(made, (SupportAttack, LearningAttack, ProbingAttack)):
         raise other
     return Named(text, made, known[name].origin)
+
+
+def _within_bounds(text: str, factory: Any, mechanism: str) -> str:
+    """``text`` with the mechanism's bounds, if the attack takes some and they are known."""
+    library, _, target = mechanism.partition(":")
+    if library not in registry.plugins("samplers") or not callable(factory):
+        return text
+    adapter = registry.load("samplers", library)
+    if not isinstance(adapter, Adapter) or not set(_BOUNDS) <= set(inspect.signature(factory).parameters):
+        return text
+    options = adapter.find(target)[1]
+    known = {bound: options[name] for bound, names in _BOUNDS.items() for name in names if name in options}
+    ref = Reference.parse(text)
+    return str(replace(ref, options={**known, **ref.options}))
 
 
 def origins(*attacks: Named | None) -> tuple[PluginOrigin, ...]:

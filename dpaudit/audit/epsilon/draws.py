@@ -28,12 +28,25 @@ Array = npt.NDArray[np.float64]
 class Releases:
     """Releases at the two neighbours: to learn from, and to be counted; ``late`` says why there are fewer than asked.
 
-    Shape (n, k) each; where they were timed, one more column, the last: the seconds that the call took.
+    Shape (n, k) each; where they were timed, one more column, the last: the seconds that the call took. ``sizes`` says how
+    many came from each call, in order: those to learn from and those to count, at each neighbour; none where each
+    release took a call of its own.
     """
 
     learn: tuple[Array, Array]
     count: tuple[Array, Array]
     late: str
+    sizes: tuple[tuple[list[int], list[int]], tuple[list[int], list[int]]] = (([], []), ([], []))
+
+    @property
+    def calls(self) -> tuple[list[Array], list[Array]]:
+        """All releases call by call, at each neighbour: views, shape (n, k) each."""
+        found: tuple[list[Array], list[Array]] = ([], [])
+        for half, sizes in zip((self.learn, self.count), self.sizes, strict=True):
+            for side in (0, 1):
+                if sizes[side]:
+                    found[side].extend(np.split(half[side], np.cumsum(sizes[side])[:-1]))
+        return found
 
 
 def draw_releases(
@@ -92,7 +105,8 @@ def draw_releases(
             if progress is not None:
                 progress(done, 4 * half if learning else 2 * half)
     learn, count = ((_joined(a, width), _joined(b, width)) for a, b in kept)
-    return Releases(learn, count, late)
+    by_call = [([], []) if timed else ([*map(len, a)], [*map(len, b)]) for a, b in kept]
+    return Releases(learn, count, late, (by_call[0], by_call[1]))
 
 
 def _turns(sizes: tuple[int, int], *, rng: np.random.Generator, timed: bool) -> Iterable[tuple[int, int]]:

@@ -72,12 +72,12 @@ def learn(
     them, are not looked at where releases have few values, each of which is an event of its own already.
     """
     half = len(x0) // 2, len(x1) // 2
-    few = all(_few_values(x[:, j]) for x in (x0, x1) for j in range(min(x.shape[1], 4)))
+    few = all(_few_values(x[:, j]) for x in (x0, x1) for j in range(x.shape[1]))
     share = (EVENT_SHARE + (LOW_BITS_SHARE if real_numbers or few else 0)) / 2
     coarse, nested = choose(
         coarse_statistics(x0[: half[0]], x1[: half[1]], rng), x0, x1, delta=delta, alpha=share * alpha
     )
-    statistics = [] if few else [*low_bit_statistics(*neighbours, x0.shape[1]), *more]
+    statistics = [] if few else [*low_bit_statistics(x0[: half[0]], x1[: half[1]], *neighbours), *more]
     bits, _ = choose(statistics, x0, x1, delta=delta, alpha=LOW_BITS_SHARE / 2 * alpha)
     events = [(event, share, "event", False) for event in coarse]
     events += [(event, 1 / 2 if real_numbers else LOW_BITS_SHARE / 2, "low bits", real_numbers) for event in bits]
@@ -86,6 +86,8 @@ def learn(
 
 def _few_values(x: Array) -> bool:
     """Whether each value is an event of its own; −0.0, which no interval tells from 0.0, is not."""
+    if len(np.unique(x[: 2 * FEW_VALUES])) > FEW_VALUES:  # the usual case, without sorting all
+        return False
     return len(np.unique(x)) <= FEW_VALUES and not np.signbit(x[x == 0]).any()
 
 

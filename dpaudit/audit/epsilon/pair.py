@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from dpaudit.audit.epsilon.attacks import Named, origins
 from dpaudit.audit.epsilon.blind import two_neighbour_blind_spots
 from dpaudit.audit.epsilon.draws import Array, Releases, draw_releases
-from dpaudit.audit.epsilon.judge import EVENT_SHARE, Claimed, judge, learn
+from dpaudit.audit.epsilon.independence import dependence
+from dpaudit.audit.epsilon.judge import EVENT_SHARE, Claimed, Judged, judge, learn
 from dpaudit.audit.epsilon.reduction import ATTACK_SHARE, guessed, reduced, support_statistic
 from dpaudit.audit.epsilon.shape import shape_advice
 from dpaudit.audit.epsilon.verdict import at_least, low_bits_advice, misfit_advice, verdict_of
@@ -70,7 +74,9 @@ def audit_pair(
     half. ``reach`` is a support attack whose view of a release is one more statistic that events may be learned from.
 
     Where the time limit comes first, what was counted is judged all the same: a finding stands, a pass is
-    *inconclusive*. How much was drawn then depends on the mechanism's speed but not on its releases.
+    *inconclusive*. How much was drawn then depends on the mechanism's speed but not on its releases. Where releases of
+    one call depend on each other (:func:`~dpaudit.audit.epsilon.independence.dependence`), or all are the same number, no
+    bound holds or says anything: the verdict is *inconclusive*, without tests.
 
     Formal guarantee: see :class:`~dpaudit.types.MechanismResult`.
 
@@ -96,7 +102,11 @@ def audit_pair(
         timed=timed,
         progress=progress,
     )
-    if attack is None:
+    unfit = _unfit(drawn)
+    details: dict[str, Any] = {}
+    if unfit:
+        judged = Judged((), 0.0, 0.0, 0.0, ())
+    elif attack is None:
         rng = root.child("statistics").numpy()
         looks = reach is not None and _as_long(drawn, neighbours)
         more = [support_statistic(reach, neighbours, learn=drawn.learn)] if reach is not None and looks else []
@@ -109,15 +119,15 @@ def audit_pair(
             real_numbers=real_numbers,
             more=more,
         )
-        judged, details = judge(learned, *drawn.count, claimed=claimed, alpha=alpha), {}
+        judged = judge(learned, *drawn.count, claimed=claimed, alpha=alpha)
     else:
         seen = reduced(attack, drawn, neighbours, delta=claimed.delta, alpha=alpha)
         judged = judge(seen.learned, *seen.counted, claimed=claimed, alpha=alpha)
         details = {**seen.details, "success": guessed(seen.guesses, rng=root.child("guesses").numpy())}
-    verdict, reason = verdict_of(judged.tests, drawn.late)
+    verdict, reason = ("inconclusive", unfit) if unfit else verdict_of(judged.tests, drawn.late)
     counted = sum(map(len, drawn.count))
     advice = [
-        shape_advice(*_untimed(drawn.count, timed), *neighbours),
+        "" if unfit else shape_advice(*_untimed(drawn.count, timed), *neighbours),
         low_bits_advice(judged.tests),
         misfit_advice(details),
         str(getattr(mechanism, "advice", "")),
@@ -153,6 +163,24 @@ def audit_pair(
         if verdict == "no-finding"
         else (),
         provenance=collect(seed=seed, plugins=origins(attack, reach)),
+    )
+
+
+def _unfit(drawn: Releases) -> str:
+    """Why these releases cannot be judged; nothing where they can."""
+    rows = [x for half in (drawn.learn, drawn.count) for x in half if len(x)]
+    if all((x == rows[0][0]).all() and (np.signbit(x) == np.signbit(rows[0][0])).all() for x in rows):
+        number = ", ".join(f"{x:.6g}" for x in rows[0][0][:3]) + (", …" if rows[0].shape[1] > 3 else "")
+        return (
+            f"every release at both neighbours is {number}: there is nothing to compare; choose neighbours whose releases "
+            "vary, and for --attack sensitivity the mechanism's own bounds"
+        )
+    how = dependence(drawn.calls)
+    if not how:
+        return ""
+    return (
+        f"{how}: an audit needs independent releases, so that bounds would mean nothing; draw noise for each of the n "
+        "releases of a call, from a generator that goes on from call to call"
     )
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from dpaudit.audit.epsilon.blind import one_run_blind_spots
+from dpaudit.audit.epsilon.independence import ASSUMPTION_LEVEL
 from dpaudit.audit.epsilon.judge import Claimed
 from dpaudit.audit.epsilon.one_run import Guesses, OneRun, one_run
 from dpaudit.audit.epsilon.scores import read_scores
 from dpaudit.audit.epsilon.verdict import at_least, verdict_of
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
-from dpaudit.types import MechanismResult, TestResult
+from dpaudit.stats import binomial_two_sided
+from dpaudit.types import MechanismResult, TestResult, Verdict
 
 __all__ = ["SCORES", "audit_scores"]
 
@@ -25,10 +28,13 @@ def audit_scores(
     """A one-run audit of recorded scores (columns ``score``, ``member``) against the claim.
 
     Formal guarantee: that of :func:`~dpaudit.audit.epsilon.one_run.one_run`, if the coins were fair and independent and
-    a score depends on them only through what the mechanism released.
+    a score depends on them only through what the mechanism released. Where the number of members contradicts fair coins
+    (exact two-sided binomial test, p ≤ 10^-3) nothing would hold: the verdict is *inconclusive*, without tests. Fair coins
+    end so with probability at most 10^-3. Not claimed: that a coin too little biased to be seen so costs nothing.
     """
     started = time.monotonic()
     scores, member = read_scores(path)
+    members, canaries = int(member.sum()), len(member)
     ties = KeyedStream.from_seed(seed).child("mechanism", "ties").numpy()
     found = one_run(
         scores,
@@ -40,8 +46,18 @@ def audit_scores(
         ties=ties,
         guesses=guesses,
     )
-    tests = _one_run_tests(found, claimed, alpha)
-    verdict, reason = verdict_of(tests, "")
+    coin = binomial_two_sided(members, canaries, 0.5)
+    if coin <= ASSUMPTION_LEVEL:
+        tests: tuple[TestResult, ...] = ()
+        verdict: Verdict = "inconclusive"
+        reason = (
+            f"{members:,} of {canaries:,} canaries are members, which fair coins give with probability {coin:.1g}: one run "
+            "is judged only where each canary is in with probability 1/2; draw a fair coin for each"
+        )
+        found = replace(found, epsilon=0.0, mu=0.0)
+    else:
+        tests = _one_run_tests(found, claimed, alpha)
+        verdict, reason = verdict_of(tests, "")
     name = f"{SCORES}{path}"
     return MechanismResult(
         verdict=verdict,

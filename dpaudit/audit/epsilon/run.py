@@ -18,6 +18,7 @@ from dpaudit.audit.epsilon.recorded import SCORES, audit_scores
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Mechanism, ProbingAttack
 from dpaudit.samplers.mechanism import open_mechanism
+from dpaudit.samplers.sandbox.policy import joined
 from dpaudit.types import MechanismResult
 
 __all__ = ["audit_mechanism", "run_mechanism_audit"]
@@ -72,10 +73,10 @@ def audit_mechanism(
         return _reproducible(result, [*words, *_option("--guesses", guesses)])
     if guesses is not None:
         raise UsageError(f"guesses={guesses}: belongs to a one-run audit of scores:FILE; leave --guesses out")
-    named = None if attack is None else named_attack(attack)
+    named = None if attack is None else named_attack(attack, mechanism=name)
     pair = None if neighbours is None else parse_neighbours(neighbours)
     _check_neighbours(pair, named, shown=str(neighbours), name=name)
-    with open_mechanism(name, seed=used) as mechanism:
+    with joined() as sandbox, open_mechanism(name, seed=used) as mechanism:
         result = run_mechanism_audit(
             mechanism,
             neighbours=pair,
@@ -88,6 +89,7 @@ def audit_mechanism(
             attack=named,
             progress=progress,
         )
+    result = dataclasses.replace(result, sandbox=sandbox.reached)
     words += [*_option("--neighbours", neighbours), *_option("--attack", attack), "--samples", str(samples)]
     return _reproducible(result, [*words, *(["--real-numbers"] if real_numbers else [])])
 
@@ -121,7 +123,7 @@ def run_mechanism_audit(
     Otherwise as :func:`audit_mechanism`; see :func:`~dpaudit.audit.epsilon.pair.audit_pair` for what happens at the time
     limit.
     """
-    named = named_attack(attack) if isinstance(attack, str) else attack
+    named = named_attack(attack, mechanism=mechanism.name) if isinstance(attack, str) else attack
     _check_neighbours(neighbours, named, shown=str(neighbours), name=mechanism.name)
     if neighbours is not None:
         return audit_pair(

@@ -36,6 +36,8 @@ class Chosen:
     likelier: int
     says: str = ""
     """In words, where it has some of its own."""
+    telling: int = -1
+    """The cell with the largest likelihood ratio, where cells were chosen by it."""
 
     def counts(self, x0: Array, x1: Array) -> tuple[int, int]:
         """How often it happens in releases (n, k): at the likelier neighbour, at the other."""
@@ -51,17 +53,42 @@ class Chosen:
             return self.says
         pieces = self.intervals()
         if len(pieces) > 3:
-            return f"{self.statistic.says} in {len(pieces)} learned intervals"
+            edges = np.concatenate([[-np.inf], self.cells.edges, [np.inf]])
+            example = f", most of all {_piece(*edges[self.telling : self.telling + 2])}" if self.telling >= 0 else ""
+            return (
+                f"{self.statistic.says} in {len(pieces):,} learned intervals from {_least(pieces[0][0])} to "
+                f"{_most(pieces[-1][1])}{example} (all in details)"
+            )
         return f"{self.statistic.says} " + " or ".join(_piece(a, b) for a, b in pieces)
 
 
 def _piece(start: float, end: float) -> str:
-    """One [start, end) in words; an atom is a single value."""
+    """One [start, end) in words; an atom is a single value, and an end next to an atom is told by the atom."""
     if end == np.nextafter(start, np.inf):
         return f"= {start:.6g}"
     if start == -np.inf:
-        return f"< {end:.6g}"
-    return f"≥ {start:.6g}" if end == np.inf else f"in [{start:.6g}, {end:.6g})"
+        return f"≤ {_before(end):.6g}" if _next_to_atom(end) else f"< {end:.6g}"
+    if end == np.inf:
+        return f"> {_before(start):.6g}" if _next_to_atom(start) else f"≥ {start:.6g}"
+    left = f"({_before(start):.6g}" if _next_to_atom(start) else f"[{start:.6g}"
+    return f"in {left}, {_before(end):.6g}]" if _next_to_atom(end) else f"in {left}, {end:.6g})"
+
+
+def _least(start: float) -> str:
+    return "−∞" if start == -np.inf else f"{_before(start) if _next_to_atom(start) else start:.6g}"
+
+
+def _most(end: float) -> str:
+    return "∞" if end == np.inf else f"{_before(end) if _next_to_atom(end) else end:.6g}"
+
+
+def _before(edge: float) -> float:
+    return float(np.nextafter(edge, -np.inf))
+
+
+def _next_to_atom(edge: float) -> bool:
+    """Whether an edge is the float after a rounder number, as the upper edge of an atom's cell is."""
+    return len(repr(_before(edge))) < len(repr(float(edge)))
 
 
 @dataclass(frozen=True)
@@ -103,12 +130,13 @@ def choose(
         shares = counts[0] / (len(s0) - half0), counts[1] / (len(s1) - half1)
         lines = [np.arange(len(cells)), np.arange(len(cells))[::-1]]
         for likelier, by_ratio in ((1, np.argsort(-ratio, kind="stable")), (0, np.argsort(ratio, kind="stable"))):
+            telling = int(by_ratio[0])
             for order, seen in ((by_ratio, counts), *((line, everything) for line in lines)):
                 bound, end = _promise(order, seen, likelier, delta=delta, alpha=_STRICTER * alpha)
                 if likelier not in best or bound > best[likelier][0]:
                     inside = np.zeros(len(cells), dtype=bool)
                     inside[order[: end + 1]] = True
-                    best[likelier] = bound, Chosen(statistic, cells, inside, likelier)
+                    best[likelier] = bound, Chosen(statistic, cells, inside, likelier, telling=telling)
         promise = _gap(shares)
         if nested is None or promise > nested[0]:
             order = np.argsort(-ratio, kind="stable")

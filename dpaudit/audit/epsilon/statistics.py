@@ -17,6 +17,11 @@ _MOST_FULL = 256
 _COORDINATES = 4
 _ZERO = 5000.0
 """Stands for the lowest set bit of 0, above that of any number."""
+_LOW_BIT_COORDINATES = 3
+_LOW_BIT_NUMBERS = 1 << 22
+"""Looked at to choose them."""
+_LOWEST_PLACE, _TOP_PLACE = -1075, 1025
+"""Of the lowest set bit of a float64 number; the last one stands for 0."""
 _LARGEST = np.finfo(np.float64).max
 _SQUARED = 1e100
 """Numbers between its inverse and itself can be squared, multiplied and summed; others are scaled first."""
@@ -37,7 +42,8 @@ def coarse_statistics(x0: Array, x1: Array, rng: np.random.Generator) -> list[St
     """Candidates that see a release as real numbers, learned from ``x0`` and ``x1`` (n, k) at the two neighbours.
 
     For k = 1 the release itself. Otherwise a linear and a quadratic discriminant (log-ratio of two fitted normal laws),
-    the coordinates that differ most, and a random projection, which keeps apart the vectors of a discrete law.
+    the coordinates that differ most, a random projection, which keeps apart the vectors of a discrete law, and the
+    smallest and the largest magnitude of a row, where an exact zero or an outlier shows in whichever coordinate it is.
     """
     k = x0.shape[1]
     if k == 1:
@@ -67,30 +73,59 @@ def coarse_statistics(x0: Array, x1: Array, rng: np.random.Generator) -> list[St
     differ = np.abs(m1 - m0) / np.sqrt(v0 + v1) + np.abs(np.log(v1 / v0))
     farthest = map(int, np.argsort(-differ)[:_COORDINATES])
     found += [Statistic(f"x[{j}]", partial(_coordinate, j=j)) for j in farthest]
-    return [*found, _linear("random projection ⟨w, x⟩", rng.standard_normal((k,)))]
+    found += [_linear("random projection ⟨w, x⟩", rng.standard_normal((k,)))]
+    found += [Statistic("smallest |x[j]|", lambda x: np.abs(x).min(axis=1))]
+    return [*found, Statistic("largest |x[j]|", lambda x: np.abs(x).max(axis=1))]
 
 
-def low_bit_statistics(v0: Array, v1: Array, k: int) -> list[Statistic]:
+def low_bit_statistics(x0: Array, x1: Array, v0: Array, v1: Array) -> list[Statistic]:
     """Candidates that see how many bits a float64 release uses (Mironov 2012), for queries ``v0`` and ``v1`` (m,).
 
     The place of the lowest set bit, of the release and of what is left when either query value is taken off, and the
-    number of trailing zeros together with the binary exponent.
+    number of trailing zeros together with the binary exponent: in the coordinate where the query values differ most, and
+    in the few where ``x0`` and ``x1`` (n, k), releases at the two neighbours, differ most in these.
     """
+    k = x0.shape[1]
+    as_long = len(v0) == k
     with np.errstate(over="ignore"):
-        j = int(np.argmax(np.abs(v1 - v0))) if len(v0) == k else 0
-    name = "x" if k == 1 else f"x[{j}]"
-    found = [
-        Statistic(f"lowest set bit of {name}", lambda x: _lowest_bit(x[:, j])),
-        Statistic(f"exponent and trailing zeros of {name}", lambda x: _exponent_and_zeros(x[:, j])),
-    ]
-    if len(v0) == k:
-        values = sorted({float(v0[j]), float(v1[j])} - {0.0})
-        found += [Statistic(f"lowest set bit of {name} − {v:g}", partial(_less, j=j, value=v)) for v in values]
+        first = int(np.argmax(np.abs(v1 - v0))) if as_long else 0
+    learned = [j for j in _differing_low_bits(x0, x1) if j != first] if k > 1 else []
+    found = []
+    for j in (first, *learned):
+        name = "x" if k == 1 else f"x[{j}]"
+        found += [
+            Statistic(f"lowest set bit of {name}", partial(_lowest_bit_of, j=j)),
+            Statistic(f"exponent and trailing zeros of {name}", partial(_exponent_and_zeros_of, j=j)),
+        ]
+        if as_long:
+            values = sorted({float(v0[j]), float(v1[j])} - {0.0})
+            found += [Statistic(f"lowest set bit of {name} − {v:g}", partial(_less, j=j, value=v)) for v in values]
     return found
+
+
+def _differing_low_bits(x0: Array, x1: Array) -> list[int]:
+    """The coordinates whose lowest set bits differ most in distribution between releases (n, k): the first few."""
+    rows = max(1, min(len(x0), len(x1), _LOW_BIT_NUMBERS // x0.shape[1]))
+    counts = []
+    for x in (x0[:rows], x1[:rows]):
+        place = np.minimum(_lowest_bit(x), _TOP_PLACE).astype(np.int64) - _LOWEST_PLACE
+        wide = _TOP_PLACE - _LOWEST_PLACE + 1
+        place += np.arange(x.shape[1]) * wide
+        counts.append(np.bincount(place.ravel(), minlength=wide * x.shape[1]).reshape(-1, wide))
+    gaps = np.abs(counts[1] - counts[0]).sum(axis=1)
+    return [int(j) for j in np.argsort(-gaps, kind="stable")[:_LOW_BIT_COORDINATES]]
 
 
 def _rescaled(statistic: Statistic, scale: float) -> Statistic:
     return Statistic(statistic.says, lambda x: statistic.of(x * scale), {**statistic.details, "scaled_by": scale})
+
+
+def _lowest_bit_of(x: Array, *, j: int) -> Array:
+    return _lowest_bit(x[:, j])
+
+
+def _exponent_and_zeros_of(x: Array, *, j: int) -> Array:
+    return _exponent_and_zeros(x[:, j])
 
 
 def _coordinate(x: Array, *, j: int) -> Array:

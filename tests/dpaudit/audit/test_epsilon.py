@@ -246,7 +246,8 @@ def test_no_noise_at_all_and_no_answer_at_all():
     assert bare.verdict == "finding"
     assert bare.epsilon.low > 6
     silent = audit(lambda v, n: np.zeros((n, 1)))
-    assert silent.verdict == "no-finding"
+    assert silent.verdict == "inconclusive"
+    assert "every release at both neighbours is 0" in silent.reason
     assert silent.epsilon.low == 0
 
 

@@ -524,7 +524,7 @@ def test_options_that_exclude_each_other():
 # ---------------------------------------------------------------- mechanisms that are unusual, and still mechanisms
 
 UNUSUAL = {
-    "constant vectors": (lambda rng: lambda v, n: np.zeros((n, 2)), [0, 0], [1, 0], "no-finding"),
+    "constant vectors": (lambda rng: lambda v, n: np.zeros((n, 2)), [0, 0], [1, 0], "inconclusive"),
     "no noise": (lambda rng: lambda v, n: np.tile(v, (n, 1)), [0, 0], [1, 0], "finding"),
     "clamped": (lambda rng: lambda v, n: coarse_laplace(rng)(v, n).clip(0, 1), [0], [1], "no-finding"),
     "integers": (lambda rng: lambda v, n: np.round(v + rng.laplace(0, 1, (n, 1))).astype(int), [0], [1], "no-finding"),

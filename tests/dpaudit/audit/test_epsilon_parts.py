@@ -122,7 +122,8 @@ def test_intervals_join():
 
 
 def test_lowest_set_bit():
-    lowest = low_bit_statistics(np.array([0.0]), np.array([1.0]), 1)[0]
+    anything = np.ones((4, 1))
+    lowest = low_bit_statistics(anything, anything, np.array([0.0]), np.array([1.0]))[0]
     x = np.array([[1.0], [0.75], [-6.0], [2.0**-1074], [1 + 2.0**-52], [1e300], [0.0]])
     assert lowest.of(x)[:5].tolist() == [0, -2, 1, -1074, -52]
     assert lowest.of(x)[6] > lowest.of(x)[5] > 900
@@ -146,6 +147,12 @@ def test_shape_advice():
     assert "depends on the value" in shape_advice(noise[:20_000], 1.25 * noise[20_000:] + 1, zero, one)
     assert "depends on the value" in shape_advice(noise[:20_000], np.minimum(noise[20_000:] + 1, 2), zero, one)
     assert not shape_advice(np.zeros((10, 2)), np.ones((10, 2)), zero, one)
+
+
+def test_a_value_that_names_a_data_set_gets_no_shape_advice():
+    rng = np.random.default_rng(1)
+    first, second = rng.laplace(40, 1, (20_000, 1)), rng.laplace(40.5, 2, (20_000, 1))
+    assert not shape_advice(first, second, np.zeros(1), np.ones(1))
 
 
 def test_shape_advice_is_rare_on_honest_noise():
