@@ -8,7 +8,6 @@ spread by an auxiliary uniform, so the map is exact under the claim for discrete
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,11 +17,14 @@ import scipy
 
 from dpaudit.errors import UnknownNameError, UsageError
 from dpaudit.registry import nearest
+from dpaudit.results.foreign import shown
+from dpaudit.results.text import one_line
 from dpaudit.types import Reference
 
 __all__ = ["FAMILIES", "Claim"]
 
 FAMILIES = {"gaussian": "sigma", "laplace": "scale", "discrete-gaussian": "sigma", "discrete-laplace": "scale"}
+_LARGEST = 1e150
 _LARGEST_DISCRETE = 1e5
 
 Array = npt.NDArray[np.float64]
@@ -45,22 +47,27 @@ class Claim:
 
         Raises:
             UnknownNameError: an unknown family or parameter, with the nearest match.
-            UsageError: a missing, non-numeric, zero, negative, infinite or NaN scale, or a discrete one too large.
+            UsageError: a missing, non-numeric, zero, negative, infinite or NaN scale, one above 1e150, or a discrete one
+                too large.
         """
-        ref = Reference.parse(text)
+        ref, where = Reference.parse(text), f"claim={one_line(text)}"
         if ref.name not in FAMILIES:
-            raise UnknownNameError(f"claim={text}: family {ref.name!r} is not known{nearest(ref.name, FAMILIES)}")
+            raise UnknownNameError(f"{where}: family {shown(ref.name)} is not known{nearest(ref.name, FAMILIES)}")
         wanted = FAMILIES[ref.name]
         for option in ref.options:
             if option != wanted:
-                raise UnknownNameError(f"claim={text}: {ref.name} has no {option!r}; write {ref.name}:{wanted}=1")
+                raise UnknownNameError(f"{where}: {ref.name} has no {shown(option)}; write {ref.name}:{wanted}=1")
         if wanted not in ref.options:
-            raise UsageError(f"claim={text}: says no {wanted}; write e.g. {ref.name}:{wanted}=1")
+            raise UsageError(f"{where}: says no {wanted}; write e.g. {ref.name}:{wanted}=1")
         value = ref.options[wanted]
-        if isinstance(value, (str, bool)) or not 0 < value <= sys.float_info.max:
-            raise UsageError(f"claim={text}: {wanted}={value} must be a finite number > 0; write {ref.name}:{wanted}=1")
+        if isinstance(value, (str, bool)) or not 0 < value < math.inf:
+            raise UsageError(
+                f"{where}: {wanted}={one_line(value)} must be a finite number > 0; write {ref.name}:{wanted}=1"
+            )
+        if value > _LARGEST:
+            raise UsageError(f"{where}: {wanted} above {_LARGEST:g} is not supported: its square is no float")
         if ref.name.startswith("discrete") and value > _LARGEST_DISCRETE:
-            raise UsageError(f"claim={text}: {wanted} above {_LARGEST_DISCRETE:g} is not supported for discrete laws")
+            raise UsageError(f"{where}: {wanted} above {_LARGEST_DISCRETE:g} is not supported for discrete laws")
         return cls(ref.name, float(value))
 
     def __str__(self) -> str:

@@ -15,6 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from dpaudit.errors import DuplicatePluginError, MissingExtraError, UnknownNameError, UsageError
+from dpaudit.results.text import one_line, said
 from dpaudit.source_hash import source_hash
 from dpaudit.types import PluginOrigin, Reference
 
@@ -52,6 +53,8 @@ _EXTRAS = {
     "mlflow": "mlflow",
 }
 
+_LONGEST = 200
+
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
@@ -65,7 +68,8 @@ class Plugin:
 def nearest(name: str, known: Iterable[str]) -> str:
     """``; did you mean 'x'?`` or, with nothing near, the list of what there is."""
     known = sorted(known)
-    close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name.lower()[:_LONGEST], known, n=1, cutoff=0.5)  # quadratic in its length
+
     if close:
         return f"; did you mean {close[0]!r}?"
     return f"; there are: {', '.join(known)}" if known else "; none is installed"
@@ -114,7 +118,7 @@ def plugin(kind: str, name: str) -> Plugin:
 def _known(kind: str, name: str) -> Plugin:
     known = plugins(kind)
     if name not in known:
-        raise UnknownNameError(f"{kind.removesuffix('s')}={name}: not known{nearest(name, known)}")
+        raise UnknownNameError(f"{kind.removesuffix('s')}={one_line(name)}: not known{nearest(name, known)}")
     return known[name]
 
 
@@ -159,7 +163,7 @@ def create(kind: str, reference: Reference | str, *args: Any) -> Any:
 
     Raises:
         UnknownNameError: no such plug-in, or no such option (with the nearest match).
-        UsageError: a required option is missing.
+        UsageError: a required option is missing, or the factory raised an ArithmeticError, TypeError or ValueError.
     """
     ref = Reference.parse(reference) if isinstance(reference, str) else reference
     factory = load(kind, ref.name)
@@ -172,8 +176,13 @@ def create(kind: str, reference: Reference | str, *args: Any) -> Any:
         for given, value in ref.options.items():
             if given not in names:
                 hint = nearest(given, names) if names else "; it takes none"
-                raise UnknownNameError(f"{given}={value}: {what} has no such option{hint}")
+                raise UnknownNameError(f"{one_line(given)}={one_line(value)}: {what} has no such option{hint}")
     for option in options:
         if option.default is option.empty and option.name not in ref.options:
             raise UsageError(f"{option.name}: {what} needs it; write {ref.name}:{option.name}=VALUE")
-    return factory(*args, **ref.options)
+    try:
+        return factory(*args, **ref.options)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError(f"{what}: cannot be made with these options ({said(error)}); see its documentation") from error

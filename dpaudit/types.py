@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dpaudit.errors import UsageError
+from dpaudit.results.foreign import shown
+from dpaudit.results.text import one_line
 
 __all__ = [
     "AttackResult",
@@ -37,6 +40,7 @@ __all__ = [
 
 Verdict = Literal["no-finding", "finding", "inconclusive"]
 Value = str | int | float | bool
+_LARGEST = int(sys.float_info.max)
 
 html_of: Callable[[Any], str] | None = None
 """Turns a result into HTML for a notebook; ``dpaudit`` itself sets it, as nothing here may know of reports."""
@@ -79,6 +83,8 @@ class Reference:
     def parse(cls, text: str) -> Reference:
         """Read ``NAME[:option=value,…]``; numbers and ``true``/``false`` are recognised, the rest stays text.
 
+        A whole number beyond any float is infinite.
+
         Raises:
             UsageError: an option without ``=``, or given twice.
         """
@@ -88,9 +94,11 @@ class Reference:
             option, equals, value = part.partition("=")
             option = option.strip().replace("-", "_")
             if not equals or not option:
-                raise UsageError(f"{part!r} in {text!r}: an option is written name=value, e.g. {name}:sigma=1")
+                raise UsageError(
+                    f"{shown(part)} in {shown(text)}: an option is written name=value, e.g. {one_line(name)}:sigma=1"
+                )
             if option in options:
-                raise UsageError(f"{option}={value} in {text!r}: given twice; keep one")
+                raise UsageError(f"{one_line(option)}={one_line(value)} in {shown(text)}: given twice; keep one")
             options[option] = _number(value.strip())
         return cls(name.strip(), options)
 
@@ -102,12 +110,17 @@ class Reference:
 def _number(text: str) -> Value:
     if text.lower() in {"true", "false"}:
         return text.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    whole: int | None
+    try:
+        whole = int(text)
+    except ValueError:  # also: thousands of digits
+        whole = None
+    if whole is not None and -_LARGEST <= whole <= _LARGEST:
+        return whole
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _in_a_notebook(result: Any) -> str | None:
@@ -276,7 +289,9 @@ class AuditResult:
     """The verdict on one closed sampler against one claim.
 
     ``dims`` are the vector lengths drawn, ``dims_refused`` those that the sampler would not serve. ``power`` is the
-    detectability map around this audit: what would have been found nine times in ten, by number of values.
+    detectability map around this audit: what would have been found nine times in ten, by number of values. ``sandbox`` says
+    how the sampler was held: ``full``, ``partial: …`` with what was lacking, ``none``, or ``not needed`` where no code of it
+    ran here; empty if the caller opened the sampler.
 
     Guarantee: if the sampler is exactly what it claims, independently from value to value, the verdict is ``finding``
     with probability at most ``alpha``. Not claimed: that ``no-finding`` means honest; see ``cannot_rule_out``.
@@ -293,6 +308,7 @@ class AuditResult:
     dims: tuple[int, ...]
     dims_refused: tuple[int, ...] = ()
     sequential: bool = False
+    sandbox: str = ""
     seconds: float
     cannot_rule_out: tuple[BlindSpot, ...]
     power: tuple[PowerPoint, ...] = ()
@@ -383,6 +399,7 @@ class MechanismResult:
     ``attack`` is the attack that was named, or empty; ``details`` then says how many of its guesses of the neighbour
     were right (``success``: ``right``, ``of``, ``by_coin``, a 95 % ``interval``), and for a support attack how many
     releases it takes to be possible at the value that they were made from (``feasible_at_truth``, of how many).
+    ``sandbox`` is as for samplers.
     """
 
     verdict: Verdict
@@ -402,6 +419,7 @@ class MechanismResult:
     tests: tuple[TestResult, ...]
     samples: int
     samples_requested: int
+    sandbox: str = ""
     seconds: float
     advice: tuple[str, ...]
     cannot_rule_out: tuple[BlindSpot, ...]

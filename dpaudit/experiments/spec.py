@@ -38,23 +38,34 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from dpaudit import registry
-from dpaudit.errors import SpecError, UnknownNameError
+from dpaudit.errors import SpecError, UnknownNameError, UsageError
 from dpaudit.experiments.measures import ALONE, BY_TRIAL, MEASURES, ON_DEVICES, TOGETHER
 from dpaudit.experiments.spec_grid import check_size, expand, listed
-from dpaudit.experiments.spec_values import check_values
+from dpaudit.experiments.spec_values import check_plain, check_values
 from dpaudit.registry import nearest
+from dpaudit.results.foreign import RefusedError, read_plain, shown
+from dpaudit.results.text import one_line
 
 __all__ = ["Cell", "Spec", "load_spec", "spec_names"]
 
 _LONG = 100
+_MOST_BYTES = 1 << 19
+"""Of a file; the longest built-in one has 6 kB."""
+_STRINGS = re.compile(
+    r'''"""(?:[^\\]|\\.)*?"{3,5}|"(?:[^"\\\n]|\\.)*"|'''
+    r"""'''.*?'{3,5}|'[^'\n]*'|#[^\n]*""",
+    re.DOTALL,
+)
+_LONG_KEY = re.compile(r"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){32}")
+"""More dots than a key may have: tomllib takes 72 s and 4 GB for a key of 32,000."""
 _SCALARS: dict[str, type | tuple[type, ...]] = {
     "name": str,
     "title": str,
@@ -143,11 +154,18 @@ class Spec:
         Raises:
             SpecError: the grid is empty, has more than 100,000 cells, or has one twice; counted before it is spread out.
         """
+        self.check()
+        return tuple(self._cells())
+
+    def check(self) -> None:
+        """Whether there are :meth:`cells`, without making them.
+
+        Raises:
+            SpecError: as :meth:`cells`.
+        """
         check_size(self)
-        cells = tuple(self._cells())
-        if not cells:
+        if next(self._cells(), None) is None:
             raise SpecError(f"experiment={self.name}: the grid is empty; check the lists and [[exclude]]")
-        return cells
 
     def _cells(self) -> Iterator[Cell]:
         if self.measure in ALONE:
@@ -215,28 +233,47 @@ def load_spec(name: str, *, trials: int | None = None, device: str = "cpu") -> S
 
     Raises:
         UnknownNameError: no such experiment or plug-in, with the nearest match.
-        SpecError: not TOML, an unknown key, a wrong type, an empty or far too large grid; a device for another measure.
+        SpecError: no plain file of at most 512 KiB, not TOML in UTF-8, an unknown key, a wrong type, an empty or far too
+            large grid; a device for another measure.
     """
-    if name.endswith(".toml"):
-        path = Path(name)
-        if not path.is_file():
-            raise SpecError(f"spec={name}: no such file; dpaudit list experiments shows the built-in ones")
-        text = path.read_text(encoding="utf-8")
-    elif name in spec_names():
-        text = (files("dpaudit.experiments") / "specs" / f"{name}.toml").read_text(encoding="utf-8")
-    else:
-        raise UnknownNameError(f"experiment={name}: not known{nearest(name, spec_names())}")
     try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"spec={name}: not TOML: {error}") from error
-    if trials is not None:
-        raw["trials"] = trials
+        return _loaded(name, trials, device)
+    except UsageError as error:  # its words may be the file's
+        raise type(error)(one_line(error)) from error
+
+
+def _loaded(name: str, trials: int | None, device: str) -> Spec:
+    try:
+        raw = _table_of(name)
+        if trials is not None:
+            raw["trials"] = trials
+        check_plain(raw)
+    except RefusedError as error:
+        raise SpecError(f"spec={name}: {error}; dpaudit list experiments shows the built-in ones") from error
     spec = replace(_check(raw, name), device=device)
     if device != "cpu" and spec.measure not in ON_DEVICES:
         raise SpecError(f"device={device}: experiment {spec.name} works on the CPU; leave --device out")
-    spec.cells()
+    spec.check()
     return spec
+
+
+def _table_of(name: str) -> dict[str, Any]:
+    """What a spec's TOML says."""
+    if name.endswith(".toml"):
+        data = read_plain(name, limit=_MOST_BYTES)
+    elif name in spec_names():
+        data = (files("dpaudit.experiments") / "specs" / f"{name}.toml").read_bytes()
+    else:
+        raise UnknownNameError(f"experiment={name}: not known{nearest(name, spec_names())}")
+    try:
+        text = data.decode()
+        if _LONG_KEY.search(_STRINGS.sub("s", text)):
+            raise RefusedError("a key has more than 32 dots")
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise RefusedError("nested too deep") from error
+    except ValueError as error:  # TOMLDecodeError, no UTF-8, thousands of digits
+        raise RefusedError(f"not TOML: {error}") from error
 
 
 def _check(raw: dict[str, Any], where: str) -> Spec:
@@ -245,7 +282,7 @@ def _check(raw: dict[str, Any], where: str) -> Spec:
         if key not in known:
             raise SpecError(f"spec={where}: {key!r} is not known{nearest(key, known)}")
         if not isinstance(value, known[key]) or isinstance(value, bool) != (known[key] is bool):
-            raise SpecError(f"spec={where}: {key}={value!r} has the wrong type")
+            raise SpecError(f"spec={where}: {key}={shown(value)} has the wrong type")
     measure = raw.get("measure", "attack")
     if measure not in MEASURES:
         raise SpecError(f"spec={where}: measure={measure!r} is not known{nearest(measure, MEASURES)}")
@@ -300,15 +337,18 @@ def _check_exclusions(raw: Mapping[str, Any], mitigations: list[Any], where: str
         "mitigation": mitigations,
         "attack": raw.get("attack", []),
     }
+    names = {
+        kind: {str(t[k]) for t in tables if isinstance(t, dict) for k in ("name", "label") if k in t}
+        for kind, tables in parts.items()
+    }
     for exclusion in raw.get("exclude", ()):
         for kind, value in exclusion.items():
             if kind not in parts:
                 raise SpecError(f"spec={where}: [[exclude]] {kind!r} is not known{nearest(kind, parts)}")
-            names = {str(t[k]) for t in parts[kind] if isinstance(t, dict) for k in ("name", "label") if k in t}
             for name in listed(value):
-                if name not in names:
+                if str(name) not in names[kind]:
                     raise SpecError(
-                        f"spec={where}: [[exclude]] {kind}={name!r} is none here{nearest(str(name), names)}"
+                        f"spec={where}: [[exclude]] {kind}={shown(name)} is none here{nearest(str(name), names[kind])}"
                     )
 
 

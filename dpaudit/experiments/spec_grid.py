@@ -19,6 +19,8 @@ __all__ = ["MOST_CELLS", "check_size", "expand", "listed"]
 
 MOST_CELLS = 100_000
 _EXCLUDED = 10
+_MOST_LOOKS = 5_000_000  # at a combination of tables and an exclusion
+_COUNTED = 10**15
 
 
 def listed(value: Any) -> list[Any]:
@@ -43,20 +45,23 @@ def check_size(spec: Spec) -> None:
         axes = {name: len(listed(values)) for name, values in spec.grid.items()}
         number = whole = math.prod(axes.values())
     else:
+        looks = math.prod(map(len, (spec.hosts, spec.sources, spec.mitigations))) * (1 + len(spec.attacks))
+        if looks * (1 + sum(len(listed(v)) for e in spec.exclude for v in e.values())) > _MOST_LOOKS:
+            raise SpecError(f"{where}: too many tables and exclusions to combine; split the spec")
         settings = {"epsilon": len(spec.epsilon), "key": _size(spec.key), "grid": _size(spec.grid)}
         axes = {**settings, "arm": _per_setting(spec)}
         number = math.prod(axes.values())
         whole = math.prod(settings.values()) * _per_setting(replace(spec, exclude=()))
     if number == 0:
         raise SpecError(f"{where}: the grid is empty; check the lists and [[exclude]]")
-    spans = " × ".join(f"{name} {length:,}" for name, length in axes.items() if length > 1)
+    spans = " × ".join(f"{name} {_counted(length)}" for name, length in axes.items() if length > 1)
     if number > MOST_CELLS:
         raise SpecError(
-            f"{where}: {number:,} cells ({spans}), at most {MOST_CELLS:,}; shorten an axis, or split the spec"
+            f"{where}: {_counted(number)} cells ({spans}), at most {MOST_CELLS:,}; shorten an axis, or split the spec"
         )
     if whole > _EXCLUDED * MOST_CELLS:
         raise SpecError(
-            f"{where}: {whole:,} cells before [[exclude]], at most {_EXCLUDED * MOST_CELLS:,}; shorten an axis"
+            f"{where}: {_counted(whole)} cells before [[exclude]], at most {_EXCLUDED * MOST_CELLS:,}; shorten an axis"
         )
     _check_twice(spec, where)
 
@@ -77,25 +82,45 @@ def _per_setting(spec: Spec) -> int:
     return total
 
 
+def _counted(number: int) -> str:
+    return f"{number:,}" if number < _COUNTED else "more than 10^15"
+
+
 def _check_twice(spec: Spec, where: str) -> None:
     """A cell is there twice exactly if one of its parts is."""
-    parts: dict[str, Iterable[Any]] = {
-        "epsilon": spec.epsilon,
-        "host": _all(spec.hosts),
-        "[key]": expand(spec.key),
-        "[grid]": expand(spec.grid),
-        "source": _all(spec.sources),
-        "mitigation": _all(spec.mitigations),
-        "attack": _all(spec.attacks),
+    parts: dict[str, Iterable[Mapping[str, Any]]] = {
+        "epsilon": [{"epsilon": list(spec.epsilon)}],
+        "host": spec.hosts,
+        "[key]": [spec.key],
+        "[grid]": [spec.grid],
+        "source": spec.sources,
+        "mitigation": spec.mitigations,
+        "attack": spec.attacks,
     }
-    for name, values in parts.items():
-        seen = set()
-        for value in values:
-            text = json.dumps(value, sort_keys=True)
-            if text in seen:
-                raise SpecError(f"{where}: {name} {text[:200]} is there twice; keep one (a label tells two apart)")
-            seen.add(text)
+    for name, tables in parts.items():
+        twice = _twice(tables)
+        if twice is not None:
+            text = json.dumps(twice if name != "epsilon" else twice["epsilon"], sort_keys=True)
+            raise SpecError(f"{where}: {name} {text[:200]} is there twice; keep one (a label tells two apart)")
 
 
-def _all(tables: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    return itertools.chain.from_iterable(map(expand, tables))
+def _twice(tables: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """A combination that is there twice: a value twice in a list, or two tables whose lists all have a value in common."""
+    seen: list[dict[str, dict[str, Any]]] = []
+    for table in tables:
+        axes: dict[str, dict[str, Any]] = {}
+        again: dict[str, Any] = {}
+        for name, values in table.items():
+            axes[name] = {}
+            for value in listed(values):
+                text = json.dumps(value, sort_keys=True)
+                if text in axes[name]:
+                    again[name] = value
+                axes[name][text] = value
+        if again:
+            return {name: again.get(name, next(iter(values.values()))) for name, values in axes.items()}
+        for other in seen:
+            if other.keys() == axes.keys() and not any(other[n].keys().isdisjoint(axes[n]) for n in axes):
+                return {n: next(v for text, v in axes[n].items() if text in other[n]) for n in axes}
+        seen.append(axes)
+    return None

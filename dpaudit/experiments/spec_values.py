@@ -3,20 +3,45 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from dpaudit.errors import SpecError
 from dpaudit.experiments.published import published_value
 from dpaudit.registry import nearest
+from dpaudit.results.foreign import RefusedError, shown
 
-__all__ = ["check_values"]
+__all__ = ["check_plain", "check_values"]
 
 _MOST_TRIALS = 1_000_000_000
 _MOST_KEYS = 1_000_000
 _AUDIT = ("samples", "alpha", "time_limit")
 _TABLES = ("host", "key", "grid", "source", "mitigation", "attack", "exclude", "audit", "published", "column", "figure")
 _WIDEST = 1 << 63
+_MOST_TABLES = 1000
+_MOST_DEPTH = 16
+
+
+def check_plain(raw: Mapping[str, Any]) -> None:
+    """Look at all values of a file before any of them has a meaning.
+
+    Raises:
+        RefusedError: a whole number beyond 64 bits, tables nested more than 16 deep, or a list of more than 1000 tables.
+    """
+    level: list[Any] = [raw]
+    for _ in range(_MOST_DEPTH):
+        inner = [v for c in level for v in (c.values() if isinstance(c, dict) else c)]
+        wide = next((v for v in inner if isinstance(v, int) and not -_WIDEST <= v < _WIDEST), None)
+        if wide is not None:
+            raise RefusedError(f"the number {shown(wide)} must be within 64 bits")
+        level = [v for v in inner if isinstance(v, (dict, list))]
+        long = next((v for v in level if len(v) > _MOST_TABLES and any(isinstance(t, dict) for t in v)), None)
+        if long is not None:
+            raise RefusedError(f"a list has {len(long)} tables, at most {_MOST_TABLES}")
+        if not level:
+            return
+    raise RefusedError(f"nested deeper than {_MOST_DEPTH}")
 
 
 def check_values(raw: Mapping[str, Any], where: str) -> None:
@@ -37,7 +62,7 @@ def check_values(raw: Mapping[str, Any], where: str) -> None:
             raise refuse(f"{key}={value} must be at least 1 and at most {most:,}")
     for value in raw["epsilon"] if isinstance(raw["epsilon"], list) else [raw["epsilon"]]:
         if not _is_number(value) or not (value > 0 and math.isfinite(value)):
-            raise refuse(f"epsilon={value!r} must be a finite number > 0")
+            raise refuse(f"epsilon={shown(value)} must be a finite number > 0")
     if not 0 <= raw["delta"] < 1:
         raise refuse(f"delta={raw['delta']!r} must be a number ≥ 0 and < 1")
     if (calibration := raw.get("calibration", "exact")) not in ("exact", "paper"):
@@ -48,7 +73,7 @@ def check_values(raw: Mapping[str, Any], where: str) -> None:
         tables = raw.get(name, [])
         for table in tables if isinstance(tables, list) else [tables]:
             if not isinstance(table, Mapping):
-                raise refuse(f"{name}={table!r} must be a table")
+                raise refuse(f"{name}={shown(table)} must be a table")
             try:
                 _plain(table, name)
             except ValueError as error:
@@ -56,7 +81,7 @@ def check_values(raw: Mapping[str, Any], where: str) -> None:
     for name in ("host", "source", "mitigation", "attack"):
         for table in raw.get(name, []) if isinstance(raw.get(name, []), list) else [raw[name]]:
             if not isinstance(table.get("label", ""), str):
-                raise refuse(f"{name} label={table['label']!r} must be text")
+                raise refuse(f"{name} label={shown(table['label'])} must be text")
     _check_audit(raw.get("audit", {}), refuse)
     _check_published(raw.get("published", {}), raw.get("column", ()), refuse)
 
@@ -76,8 +101,6 @@ def _plain(value: Any, name: str) -> None:
         raise ValueError(f"{name}={value} must be text, a number, true or false; put dates in quotes")  # noqa: TRY004
     elif value != value:
         raise ValueError(f"{name}=nan is no number")
-    elif isinstance(value, int) and not -_WIDEST <= value < _WIDEST:
-        raise ValueError(f"{name}={value} must be within 64 bits")
 
 
 def _check_audit(audit: Mapping[str, Any], refuse: Any) -> None:
@@ -87,7 +110,7 @@ def _check_audit(audit: Mapping[str, Any], refuse: Any) -> None:
         low, high = (0, 1) if key == "alpha" else (0, math.inf)
         if not _is_number(value) or not low < value < high:
             rule = "between 0 and 1" if key == "alpha" else "finite and above 0"
-            raise refuse(f"[audit] {key}={value!r} must be a number {rule}")
+            raise refuse(f"[audit] {key}={shown(value)} must be a number {rule}")
 
 
 def _check_published(published: Mapping[str, Any], columns: Any, refuse: Any) -> None:
@@ -96,8 +119,16 @@ def _check_published(published: Mapping[str, Any], columns: Any, refuse: Any) ->
     for key, kind in (("file", (str, list)), ("on", dict), ("ours", str)):
         if not isinstance(published.get(key), kind):
             raise refuse(
-                f"[published] {key}={published.get(key)!r} must be given; see dpaudit/experiments/published.py"
+                f"[published] {key}={shown(published.get(key))} must be given; see dpaudit/experiments/published.py"
             )
-    if published["ours"] not in {column.get("key") for column in columns}:
-        raise refuse(f"[published] ours={published['ours']!r} must be the key of a [[column]]")
-    published_value(published, {})
+    if published["ours"] not in [column.get("key") for column in columns]:
+        raise refuse(f"[published] ours={shown(published['ours'])} must be the key of a [[column]]")
+    names = published["file"] if isinstance(published["file"], list) else [published["file"]]
+    if not all(isinstance(name, str) and re.fullmatch(r"[\w-]+", name) for name in names):
+        raise refuse(f"[published] file={shown(published['file'])} must be names as in dpaudit/experiments/published")
+    try:
+        published_value(published, {})
+    except SpecError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise refuse(f"[published] says nothing ({error}); see dpaudit/experiments/published.py") from error

@@ -150,7 +150,7 @@ def test_bad_specs(tmp_path, old, new, says):
 def test_a_billion_cells_are_counted_and_not_made(tmp_path, grid, table):
     text = GOOD + f"[grid]\n{grid}" if table == "grid" else GOOD.replace("[key]\n", f"[key]\n{grid}")
     began = time.process_time()
-    with pytest.raises(SpecError, match=r"000,000 cells .*at most 100,000; shorten an axis"):
+    with pytest.raises(SpecError, match=r"(000,000|10\^15) cells .*at most 100,000; shorten an axis"):
         spec(tmp_path, text)
     assert time.process_time() - began < 1
 
@@ -182,7 +182,7 @@ def test_unknown_plugins_and_names(tmp_path):
         spec(tmp_path, GOOD.replace("nearest-peak", "nearest-peek"))
     with pytest.raises(UnknownNameError, match="did you mean 'demo'"):
         load_spec("dmeo")
-    with pytest.raises(SpecError, match="no such file"):
+    with pytest.raises(SpecError, match=r"(?i)no such file"):
         load_spec("nowhere.toml")
 
 
