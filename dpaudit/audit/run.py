@@ -25,6 +25,7 @@ from dpaudit.interfaces import ClosedSampler, StartedSampler, ValueSampler
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
 from dpaudit.samplers import open_sampler
+from dpaudit.samplers.sandbox.policy import joined
 from dpaudit.types import AuditResult, BlindSpot, PowerPoint, TestResult, Verdict
 
 __all__ = ["audit_sampler", "run_audit"]
@@ -62,7 +63,7 @@ def audit_sampler(
     hidden directions 15 seconds after them (less below 1e7 values, 5 at 1e6). Without ``seed`` a fresh one is drawn
     and reported. ``tests`` are names (all that are registered by default). ``sequential`` stops at the first clear
     finding and stays valid at any time it is stopped. ``bits`` is a file or FIFO that gets the top 16 bits of Φ(z) of
-    every value, for an external battery.
+    every value of the first process, for an external battery.
 
     Formal guarantee: see :class:`~dpaudit.types.AuditResult`.
 
@@ -88,8 +89,8 @@ def audit_sampler(
         if own is None:
             raise UsageError(f"claim=None: {sampler} does not say what it claims; give one, e.g. gaussian:sigma=1")
         law = Claim.parse(own)
-    with closed as opened:
-        return run_audit(
+    with joined() as sandbox, closed as opened:
+        result = run_audit(
             opened,
             claim=law,
             dim=dim,
@@ -103,6 +104,7 @@ def audit_sampler(
             progress=progress,
             options=extra,
         )
+    return dataclasses.replace(result, sandbox=sandbox.reached)
 
 
 def _check(alpha: float, time_limit: float | None, samples: int) -> None:
@@ -183,8 +185,9 @@ def run_audit(
     with threadpool_limits(1), battery, BitWriter(bits) as writer:
         for block in drawing:
             battery.update(block, drawn=drawing.drawn)
-            writer.write(block.z)
-            forked = block.process < 0  # it repeats its parent by nature
+            if block.process == 0:  # another process may repeat this one's, a forked child by nature
+                writer.write(block.z)
+            forked = block.process < 0
             if betting is not None and not forked and betting.update(block):
                 break
         if drawing.ended is not None and drawing.drawn < MINIMUM_SAMPLES:

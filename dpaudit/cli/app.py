@@ -33,6 +33,29 @@ AlsoOption = Annotated[
         help="Also write for other programs: junit, sarif, markdown, with commas; needs --out.", show_default=False
     ),
 ]
+SandboxOption = Annotated[
+    Literal["full", "require", "network", "none"] | None,
+    typer.Option(
+        help="How foreign code is held: full (as far as this kernel can), require (full or nothing, exit 3), network (full, but with the network), none (limits only).",
+        show_default="DPAUDIT_SANDBOX, else full",
+    ),
+]
+VisibleOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PATH",
+        help="A file or folder that the sampler also needs; shown read-only. The home directory and the working tree are hidden. Repeatable.",
+        show_default=False,
+    ),
+]
+PassEnvOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="An environment variable to pass on; others are kept back, but for PATH, LANG, OMP_* and the like. Repeatable.",
+        show_default=False,
+    ),
+]
 SeedOption = Annotated[
     str | None,
     typer.Option(
@@ -163,6 +186,9 @@ def audit(
             autocompletion=completion.mitigations,
         ),
     ] = None,
+    sandbox: SandboxOption = None,
+    visible: VisibleOption = None,
+    pass_env: PassEnvOption = None,
     out: OutOption = None,
     also: AlsoOption = None,
     output: FormatOption = "text",
@@ -209,6 +235,9 @@ def audit(
         out=out,
         also=also,
         output=output,
+        sandbox=sandbox,
+        visible=visible or (),
+        pass_env=pass_env or (),
     )
 
 
@@ -256,6 +285,9 @@ def mechanism(
             show_default=False,
         ),
     ] = None,
+    sandbox: SandboxOption = None,
+    visible: VisibleOption = None,
+    pass_env: PassEnvOption = None,
     out: OutOption = None,
     also: AlsoOption = None,
     output: FormatOption = "text",
@@ -310,6 +342,9 @@ def mechanism(
         out=out,
         also=also,
         output=output,
+        sandbox=sandbox,
+        visible=visible or (),
+        pass_env=pass_env or (),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from dpaudit.audit import audit_sampler
 from dpaudit.cli.formats import formats_of, without_earlier
 from dpaudit.cli.output import note
 from dpaudit.cli.verdicts import audited, count_of, leave, write_page
+from dpaudit.samplers.sandbox.policy import asking
 from dpaudit.types import AuditResult, TestResult, to_dict
 
 __all__ = ["audit"]
@@ -25,38 +27,44 @@ def audit(
     claim: str | None,
     alpha: float,
     seed: str | None,
+    sandbox: str | None,
+    visible: Sequence[str],
+    pass_env: Sequence[str],
     **options: Any,
 ) -> None:
     """Audit, print, write, and leave with the verdict's exit code."""
     count, formats = count_of(samples, what="values", example="1e7"), formats_of(also, out=out)
     formats = without_earlier(formats, out, others=(f"{name}.json" for name in registry.plugins("tests")))
-    result = audited(
-        lambda progress: audit_sampler(
-            sampler, claim=claim, samples=count, alpha=alpha, seed=seed, progress=progress, **options
-        ),
-        drawing="values drawn",
-        then="searching for hidden directions",
-        total=count,
-        kind="audit",
-        nothing=lambda reason, seconds, provenance: AuditResult(
-            verdict="inconclusive",
-            reason=reason,
-            sampler=sampler,
-            claim=claim or "",
-            alpha=alpha,
-            tests=(),
-            samples=0,
-            samples_requested=count,
-            dims=(),
-            seconds=seconds,
-            cannot_rule_out=(),
-            provenance=provenance,
-        ),
-        out=out,
-        also=formats,
-        output=output,
-        seed=seed,
-    )
+    with asking(sandbox, visible=visible, passed=pass_env) as held:
+        result = audited(
+            lambda progress: audit_sampler(
+                sampler, claim=claim, samples=count, alpha=alpha, seed=seed, progress=progress, **options
+            ),
+            drawing="values drawn",
+            then="searching for hidden directions",
+            total=count,
+            kind="audit",
+            nothing=lambda reason, seconds, provenance: AuditResult(
+                verdict="inconclusive",
+                reason=reason,
+                sampler=sampler,
+                claim=claim or "",
+                alpha=alpha,
+                tests=(),
+                samples=0,
+                samples_requested=count,
+                dims=(),
+                sandbox=held.reached,
+                seconds=seconds,
+                cannot_rule_out=(),
+                provenance=provenance,
+            ),
+            out=out,
+            also=formats,
+            output=output,
+            seed=seed,
+            held=held,
+        )
     document = to_dict(result)
     for test in document["tests"]:
         test["details"].pop("w", None)  # a recovered secret goes to a file of its own, or nowhere

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from dpaudit.audit.epsilon import audit_mechanism
 from dpaudit.cli.formats import formats_of, without_earlier
 from dpaudit.cli.verdicts import audited, count_of, leave, write_page
+from dpaudit.samplers.sandbox.policy import asking
 from dpaudit.types import Interval, MechanismResult, to_dict
 
 __all__ = ["mechanism"]
@@ -27,56 +29,62 @@ def mechanism(
     attack: str | None,
     alpha: float,
     seed: str | None,
+    sandbox: str | None,
+    visible: Sequence[str],
+    pass_env: Sequence[str],
     **options: Any,
 ) -> None:
     """Audit, print, write, and leave with the verdict's exit code."""
     count, formats = count_of(samples, what="releases", example="2e5"), formats_of(also, out=out)
     formats = without_earlier(formats, out)
-    result = audited(
-        lambda progress: audit_mechanism(
-            name,
-            claim_epsilon=claim_epsilon,
-            claim_delta=claim_delta,
-            claim_mu=claim_mu,
-            attack=attack,
-            samples=count,
-            alpha=alpha,
+    with asking(sandbox, visible=visible, passed=pass_env) as held:
+        result = audited(
+            lambda progress: audit_mechanism(
+                name,
+                claim_epsilon=claim_epsilon,
+                claim_delta=claim_delta,
+                claim_mu=claim_mu,
+                attack=attack,
+                samples=count,
+                alpha=alpha,
+                seed=seed,
+                progress=progress,
+                **options,
+            ),
+            drawing="releases drawn",
+            then="learning and counting",
+            total=2 * count,
+            kind="mechanism",
+            nothing=lambda reason, seconds, provenance: MechanismResult(
+                verdict="inconclusive",
+                reason=reason,
+                mechanism=name,
+                method="none: nothing was counted",
+                attack=attack or "",
+                neighbours=(),
+                claim_epsilon=claim_epsilon,
+                claim_delta=claim_delta,
+                claim_mu=claim_mu,
+                alpha=alpha,
+                epsilon=Interval(low=0.0, high=math.inf, confidence=1 - alpha, method="none: nothing was counted"),
+                delta=None,
+                mu=None,
+                curve=(),
+                tests=(),
+                samples=0,
+                samples_requested=count,
+                sandbox=held.reached,
+                seconds=seconds,
+                advice=(),
+                cannot_rule_out=(),
+                provenance=provenance,
+            ),
+            out=out,
+            also=formats,
+            output=output,
             seed=seed,
-            progress=progress,
-            **options,
-        ),
-        drawing="releases drawn",
-        then="learning and counting",
-        total=2 * count,
-        kind="mechanism",
-        nothing=lambda reason, seconds, provenance: MechanismResult(
-            verdict="inconclusive",
-            reason=reason,
-            mechanism=name,
-            method="none: nothing was counted",
-            attack=attack or "",
-            neighbours=(),
-            claim_epsilon=claim_epsilon,
-            claim_delta=claim_delta,
-            claim_mu=claim_mu,
-            alpha=alpha,
-            epsilon=Interval(low=0.0, high=math.inf, confidence=1 - alpha, method="none: nothing was counted"),
-            delta=None,
-            mu=None,
-            curve=(),
-            tests=(),
-            samples=0,
-            samples_requested=count,
-            seconds=seconds,
-            advice=(),
-            cannot_rule_out=(),
-            provenance=provenance,
-        ),
-        out=out,
-        also=formats,
-        output=output,
-        seed=seed,
-    )
+            held=held,
+        )
     document = to_dict(result)
     if out is not None:
         write_page({"kind": "mechanism", "result": document}, out, also=formats)

@@ -11,9 +11,11 @@ import typer
 
 from dpaudit.cli.formats import write_formats
 from dpaudit.cli.output import emit, note, progress_bar, write_json_line
+from dpaudit.cli.readiness import be_ready
 from dpaudit.errors import SamplerError, UsageError
 from dpaudit.provenance import collect
 from dpaudit.report.formats.json_schema import stamped
+from dpaudit.samplers.sandbox.policy import Policy
 from dpaudit.types import Provenance, to_dict
 
 __all__ = ["audited", "count_of", "leave", "write_page"]
@@ -44,6 +46,7 @@ def audited(
     also: Sequence[str],
     output: str,
     seed: str | None,
+    held: Policy,
 ) -> Any:
     """Run ``work(progress)`` under a bar that says ``drawing``, and ``then`` when all is drawn.
 
@@ -52,6 +55,7 @@ def audited(
     ``--format json`` to stdout instead of the error.
     """
     started = time.monotonic()
+    be_ready(writes=out is not None)
     with progress_bar() as bar:
         task = bar.add_task(drawing, total=total)
 
@@ -59,7 +63,7 @@ def audited(
             bar.update(task, completed=done, total=of, description=drawing if done < of else then)
 
         try:
-            return work(progress)
+            result = work(progress)
         except SamplerError as error:
             here = collect(seed="none" if seed is None else seed, plugins=())
             document = to_dict(nothing(str(error), time.monotonic() - started, here))
@@ -69,6 +73,9 @@ def audited(
                 raise
             write_json_line(stamped(document))
             raise typer.Exit(error.exit_code) from error
+    if held.shortfall:
+        note(f"sandbox: {held.shortfall} (--sandbox require would have refused; docs/threat-models.md says what holds)")
+    return result
 
 
 def write_page(page: Mapping[str, Any], out: Path, *, also: Sequence[str] = ()) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from dpaudit.errors import UsageError
 
-__all__ = ["LEVELS", "Policy", "asking", "current"]
+__all__ = ["LEVELS", "Policy", "asking", "current", "joined"]
 
 LEVELS = ("full", "require", "network", "none")
 """What can be asked for: all that this kernel gives; the same or nothing; all but the network; nothing but limits."""
@@ -25,38 +25,66 @@ class Policy:
     level: str = "full"
     visible: Sequence[str] = ()
     passed: Sequence[str] = ()
+    _outer: Policy | None = None
     _reached: set[str] = field(default_factory=set)
 
     def note(self, level: str) -> None:
         """Remember that a process was held at ``level``."""
         self._reached.add(level)
+        if self._outer is not None:
+            self._outer.note(level)
 
     @property
     def reached(self) -> str:
-        """The weakest level of all processes: ``full``, ``partial: …`` with what is lacking, or ``none``; '' if none ran."""
+        """The weakest level of all processes: ``full``, ``partial: …`` with what is lacking, or ``none``.
+
+        ``not needed`` if none was started: no code of the sampler ran on this machine under the auditor.
+        """
         for kind in ("none", "partial"):
             found = sorted(level for level in self._reached if level.startswith(kind))
             if found:
                 return found[0]
-        return "full" if self._reached else ""
+        return "full" if self._reached else "not needed"
+
+    @property
+    def shortfall(self) -> str:
+        """What was reached, if that is less than what was asked for; '' otherwise."""
+        expected = {"full", "not needed", *_EXPECTED.get(self.level, ())}
+        return "" if self.reached in expected else self.reached
 
 
+_EXPECTED = {"network": ("partial: the network can be reached",), "none": ("none",)}
 _current: ContextVar[Policy | None] = ContextVar("dpaudit_sandbox", default=None)
 
 
 def current() -> Policy:
-    """The policy of the surrounding :func:`asking`; without one, a fresh one from ``DPAUDIT_SANDBOX``."""
+    """The policy of the surrounding block; without one, a fresh one from ``DPAUDIT_SANDBOX``."""
     return _current.get() or _of(None, (), ())
 
 
 @contextlib.contextmanager
 def asking(level: str | None = None, *, visible: Sequence[str] = (), passed: Sequence[str] = ()) -> Iterator[Policy]:
-    """Processes started in this block are held so; ``level`` None means ``DPAUDIT_SANDBOX``, or ``full``.
+    """Foreign programs started in this block are held so; ``level`` None means ``DPAUDIT_SANDBOX``, or ``full``.
+
+    ``full``: with all that this kernel gives, less where it refuses; results say what was reached. ``require``: a program
+    that cannot be held fully is not started, a :class:`~dpaudit.errors.SamplerError`. ``network``: fully, but with the
+    network. ``none``: limits only. ``visible`` are files and folders that the program also needs, shown read-only;
+    ``passed`` are names of environment variables to pass on besides those of the allow-list.
 
     Raises:
         UsageError: no such level, or something to show that is not there.
     """
-    policy = _of(level, visible, passed)
+    yield from _within(_of(level, visible, passed))
+
+
+@contextlib.contextmanager
+def joined() -> Iterator[Policy]:
+    """A block that asks for the same as the one around it, and knows what was reached inside it alone."""
+    outer = current()
+    yield from _within(Policy(outer.level, outer.visible, outer.passed, outer))
+
+
+def _within(policy: Policy) -> Iterator[Policy]:
     token = _current.set(policy)
     try:
         yield policy

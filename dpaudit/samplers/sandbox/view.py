@@ -55,8 +55,7 @@ def plan(lives: Iterable[str], visible: Iterable[str] = ()) -> View:
     cwd = os.getcwd()
     home = os.path.expanduser("~")
     tree = _tree(cwd)
-    python = _python()
-    needed = [p for path in lives if os.path.exists(p := os.path.abspath(path)) and not _below_any(p, python)]
+    needed = [p for path in lives if os.path.exists(p := os.path.abspath(path)) and not _below_any(p, _prefixes())]
     inside = any(_within(os.path.realpath(path), tree) for path in needed)
     hidden = _outermost(
         os.path.realpath(path)
@@ -68,7 +67,7 @@ def plan(lives: Iterable[str], visible: Iterable[str] = ()) -> View:
         wanted.append(tree)
     kept = dict.fromkeys(
         path
-        for path in (*wanted, *python)
+        for path in (*wanted, *_python())
         if os.path.exists(path) and _below_any(os.path.realpath(path), hidden) and path not in hidden
     )
     return View(hidden=hidden, kept=_outermost(kept), home=home, cwd=cwd)
@@ -106,9 +105,13 @@ def _with_neighbours(path: str, hidden: Sequence[str]) -> list[str]:
     return found
 
 
+def _prefixes() -> list[str]:
+    return [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix]
+
+
 def _python() -> tuple[str, ...]:
     """Where this Python, and what it imports, lies."""
-    places = [sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *sys.path]
+    places = [*_prefixes(), *sys.path]
     places += os.environ.get("PYTHONPATH", "").split(os.pathsep)
     places += [os.path.dirname(os.path.realpath(sys.executable)), *([site.USER_SITE] if site.USER_SITE else [])]
     for name in _OURS:

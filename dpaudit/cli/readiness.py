@@ -1,0 +1,64 @@
+"""All that judges and writes is imported, and hashed, before a foreign program starts: what it writes then changes nothing.
+
+In a full sandbox it cannot write to these files at all; this is for the levels below.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+
+from rich.cells import cell_len
+
+from dpaudit import registry
+from dpaudit.audit.power import read_table
+from dpaudit.errors import MissingExtraError
+from dpaudit.source_hash import source_hash
+
+__all__ = ["be_ready"]
+
+_JUDGES = ("dpaudit.audit", "dpaudit.samplers.sandbox", "dpaudit.results", "dpaudit.accounting")
+_ATTACKS = ("reach", "bit-features")  # which the audit of a mechanism looks at by itself
+
+
+@functools.cache
+def be_ready(*, writes: bool) -> None:
+    """Import the audit, its tests and, if it ``writes`` a report, what draws that; take the hash of our sources."""
+    source_hash("dpaudit")
+    for name in _JUDGES:
+        _all_of(name)
+    for group, names in (("tests", registry.plugins("tests")), ("attacks", _ATTACKS)):
+        for name in names:
+            try:
+                registry.load(group, name)
+            except MissingExtraError:  # the audit says so if it is asked for
+                continue
+    _all_of("dpaudit.report")
+    read_table()
+    cell_len("…")  # rich then imports its table of widths
+    if writes:
+        _draw_once()
+
+
+def _draw_once() -> None:
+    """A page and a figure that nobody sees: template and drawing libraries import much of themselves when first used."""
+    from dpaudit.report import render_report
+    from dpaudit.report.drawing import one
+    from dpaudit.report.svg import inline_svg
+
+    render_report({"kind": "audit", "result": {"verdict": "inconclusive", "tests": []}})
+
+    def draw() -> object:
+        figure, axes = one(1.0)
+        axes.semilogy([1, 2], [1, 2], label="x")
+        axes.legend()
+        return figure
+
+    inline_svg(draw, prefix="x")  # type: ignore[arg-type]
+
+
+def _all_of(name: str) -> None:
+    for found in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
+        if not found.name.endswith(".leash"):  # a program of its own
+            importlib.import_module(found.name)
