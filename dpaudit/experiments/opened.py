@@ -17,6 +17,7 @@ from dpaudit.experiments.store import Progress, Store, as_written
 from dpaudit.experiments.store.queries import invocations, progress, trial_columns
 from dpaudit.experiments.table import make_document
 from dpaudit.results.foreign import shown
+from dpaudit.results.text import one_line
 from dpaudit.types import CellFailure
 
 if TYPE_CHECKING:
@@ -132,5 +133,4 @@ def _safe(value: object) -> str:
         return ""
     if isinstance(value, float) and math.isfinite(value):
         return f"{value:.6g}"
-    text = "".join(c if c.isprintable() else "�" for c in str(value))
-    return html.escape(text if len(text) <= _LONG else f"{text[:_LONG]}…")
+    return html.escape(one_line(value, limit=_LONG))

@@ -23,7 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
-from dpaudit.samplers.check import finite, request, said
+from dpaudit.results.text import said
+from dpaudit.samplers.check import finite, request
 from dpaudit.samplers.targets import answered, numbers
 from dpaudit.types import BlindSpot
 

@@ -8,10 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import SamplerOutputError, UsageError
+from dpaudit.results.text import said
 
 __all__ = ["finite", "plain_f64", "request", "said"]
-
-_LONGEST = 500
 
 
 def request(n: int, d: int, timeout: float, *, calls: int = 1) -> None:
@@ -56,12 +55,3 @@ def plain_f64(name: str, dtype: str, text_mode: bool) -> None:
         )
     if text_mode:
         raise UsageError(f"text_mode={text_mode}: only command: is read as text; leave it out of {name}")
-
-
-def said(error: BaseException) -> str:
-    """An exception of foreign code on one line: its class and what it says, cut to a sensible length."""
-    try:
-        text = " ".join(str(error).split())[:_LONGEST]
-    except Exception:  # noqa: BLE001 foreign __str__ may do anything
-        text = ""
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import SamplerCrashError, SamplerError, SamplerOutputError, SamplerTimeoutError, UsageError
-from dpaudit.samplers.check import finite, request, said
+from dpaudit.results.text import one_line, said
+from dpaudit.samplers.check import finite, request
 
 __all__ = ["HttpSampler", "HttpsSampler"]
 
@@ -204,7 +205,7 @@ class HttpSampler:
                 ) from None
             if isinstance(error, http.client.HTTPException):
                 raise SamplerOutputError(
-                    f"sampler {self.name} answered with something that is not HTTP ({_shown(said(error))}) {call}; "
+                    f"sampler {self.name} answered with something that is not HTTP ({said(error)}) {call}; "
                     "mend the server"
                 ) from None
             raise
@@ -268,7 +269,8 @@ class HttpSampler:
         coding = response.headers.get("Content-Encoding", "identity")
         if coding.lower() != "identity":
             raise SamplerOutputError(
-                f"sampler {self.name} answered with Content-Encoding={_shown(coding)}; send the values as they are"
+                f"sampler {self.name} answered with Content-Encoding={one_line(coding, limit=_QUOTED)}; "
+                "send the values as they are"
             )
         if response.length not in (None, size):
             raise SamplerOutputError(
@@ -296,9 +298,9 @@ class HttpSampler:
             raise SamplerOutputError(f"sampler {self.name} gave at least {size + 1} bytes, {wanted}; send that many")
 
     def _refusal(self, response: http.client.HTTPResponse, call: str) -> SamplerError:
-        status = f"{response.status} {_shown(response.reason)}".strip()
+        status = f"{response.status} {one_line(response.reason, limit=_QUOTED)}".strip()
         if 300 <= response.status < 400:
-            to = _shown(response.headers.get("Location", "nowhere"))
+            to = one_line(response.headers.get("Location", "nowhere"), limit=_QUOTED)
             return SamplerOutputError(
                 f"sampler {self.name} answered with a redirect, {status} to {to} {call}; "
                 "it is not followed, name the address that gives the noise"
@@ -309,7 +311,7 @@ class HttpSampler:
         with contextlib.suppress(OSError, http.client.HTTPException):
             words = response.read(_QUOTED)
         line = next((line for line in words.decode(errors="replace").split("\n") if line.strip()), "")
-        says = f"; it says {_shown(line)!r}" if line else ""
+        says = f"; it says {one_line(line, limit=_QUOTED)!r}" if line else ""
         kind = SamplerCrashError if response.status >= 400 else SamplerOutputError
         return kind(
             f"sampler {self.name} answered with status {status}{says} {call}; it must answer 200, mend the server"
@@ -332,7 +334,3 @@ class HttpsSampler(HttpSampler):
         except BaseException:
             connected.close()
             raise
-
-
-def _shown(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in " ".join(text.split()))[:_QUOTED]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.errors import MissingExtraError, SamplerOutputError, UsageError
-from dpaudit.samplers.check import said
+from dpaudit.results.text import said
 from dpaudit.samplers.libraries.adapter import Library, Mechanism, Release, one_release, whole_numbers
 from dpaudit.samplers.source_mechanism import SourceRelease
 from dpaudit.samplers.targets import Target, named_function, numbers

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.errors import SamplerOutputError, UsageError
-from dpaudit.samplers.check import said
+from dpaudit.results.text import said
 
 __all__ = ["Target", "answered", "named_function", "numbers", "open_target"]
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from dpaudit import registry
 from dpaudit.errors import DpauditError, UnknownNameError, UsageError
 from dpaudit.interfaces import LearningAttack, ProbingAttack, SupportAttack
-from dpaudit.samplers.check import said
+from dpaudit.results.text import said
 from dpaudit.samplers.libraries.adapter import Adapter
 from dpaudit.types import PluginOrigin, Reference
 

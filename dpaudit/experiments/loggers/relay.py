@@ -10,9 +10,9 @@ from typing import Any
 
 from dpaudit import registry
 from dpaudit.errors import UsageError
-from dpaudit.experiments.said import said
 from dpaudit.experiments.store import Store
 from dpaudit.interfaces import RunLogger
+from dpaudit.results.text import said
 from dpaudit.types import CellFailure, CellResult, Reference, RunStart
 
 __all__ = ["Relay", "open_loggers", "run_start"]
@@ -124,14 +124,9 @@ class _Lane:
         try:
             getattr(self._logger, what)(*about)
         except BaseException as error:  # noqa: BLE001 (a plug-in; whatever it raises is its own affair)
-            self._report(f"failed at {what} ({_words(error)}) and is told no more; what it missed")
+            self._report(f"failed at {what} ({said(error)}) and is told no more; what it missed")
 
     def _report(self, problem: str) -> None:
         if not self._failed and (not self._left or self._thread.is_alive()):
             self._failed = True
             self._trouble(f"log={self._name}: {problem} is in the store; the run is not affected")
-
-
-def _words(error: BaseException) -> str:
-    """An exception of a stranger's in a line that no terminal obeys."""
-    return "".join(c if c.isprintable() else "�" for c in f"{type(error).__name__}: {said(error)[:500]}")

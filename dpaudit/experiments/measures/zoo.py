@@ -15,7 +15,7 @@ from dpaudit.experiments.spec import Cell
 from dpaudit.experiments.zoo import Specimen, specimen, specimen_sampler
 from dpaudit.experiments.zoo.peers import NOT_INSTALLED, PEERS
 from dpaudit.randomness import KeyedStream
-from dpaudit.samplers.check import said
+from dpaudit.results.text import said
 from dpaudit.stats import clopper_pearson
 from dpaudit.types import AuditResult
 

@@ -12,16 +12,17 @@ from contextlib import contextmanager
 from dpaudit.errors import UsageError
 from dpaudit.experiments.arm import build_arm
 from dpaudit.experiments.measures import ALONE, measure, origins
-from dpaudit.experiments.said import said
 from dpaudit.experiments.spec import Cell
 from dpaudit.experiments.threads import threads, threads_for
 from dpaudit.provenance import collect
+from dpaudit.results.text import printable, said
 from dpaudit.types import CellFailure, CellResult, to_dict
 
 __all__ = ["Outcome", "attempt", "failure", "run_cell"]
 
 Outcome = CellResult | CellFailure
 _LONGEST = 2000
+_LONGEST_TRACE = 100_000
 
 
 def run_cell(cell: Cell) -> CellResult:
@@ -72,13 +73,14 @@ def attempt(cell: Cell) -> Outcome:
 
 def failure(cell: Cell, error: BaseException, *, seconds: float) -> CellFailure:
     """What is recorded of a cell that raised ``error``; a user's slip (``UsageError``) needs no traceback."""
-    says = said(error) or "it says nothing more"
     return CellFailure(
         cell=cell.id,
         kind=cell.kind,
         settings=to_dict(cell.settings),
-        error=f"{type(error).__name__}: {says}"[:_LONGEST],
-        traceback="" if isinstance(error, UsageError) else "".join(traceback.format_exception(error)),
+        error=said(error, limit=_LONGEST),
+        traceback=""
+        if isinstance(error, UsageError)
+        else printable("".join(traceback.format_exception(error)), limit=_LONGEST_TRACE),
         seconds=seconds,
         provenance=to_dict(collect(seed=str(cell.settings.get("seed", "")), plugins=())),
     )

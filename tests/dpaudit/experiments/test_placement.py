@@ -324,5 +324,5 @@ def test_a_failure_is_one_line(planted):
 def test_a_failure_that_cannot_say_what_is_recorded_all_the_same(planted):
     (cell,) = planted('what = "unprintable"').cells()
     failed = attempt(cell)
-    assert failed.error == "Mute: it cannot say what"
+    assert failed.error == "Mute: <Mute that cannot be printed>"
     assert "planted_attack.py" in failed.traceback
