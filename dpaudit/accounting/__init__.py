@@ -8,7 +8,7 @@ from __future__ import annotations
 from dpaudit.accounting.bounds import pancake_epsilon_lower, pancake_epsilon_upper, peak_spacing, peak_width
 from dpaudit.accounting.composition import compose_epsilon, compose_epsilon_trivial
 from dpaudit.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_sigma, gaussian_sigma_paper
-from dpaudit.accounting.host import pancake_host_epsilon
+from dpaudit.accounting.host import pancake_host_composition, pancake_host_epsilon
 from dpaudit.accounting.losses import GaussianLoss, LaplaceLoss, Loss, PrivacyLoss
 from dpaudit.accounting.mechanisms import (
     exponential_delta,
@@ -59,6 +59,7 @@ __all__ = [
     "pancake_epsilon",
     "pancake_epsilon_lower",
     "pancake_epsilon_upper",
+    "pancake_host_composition",
     "pancake_host_epsilon",
     "peak_spacing",
     "peak_width",

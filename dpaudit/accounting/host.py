@@ -9,14 +9,16 @@ import numpy.typing as npt
 
 from dpaudit.accounting._checks import positive, probability
 from dpaudit.accounting._phase import ROOT_2PI, Array, Pair
+from dpaudit.accounting.composition import compose_epsilon
 from dpaudit.accounting.profile import ProfileValue, delta_of, independent, invert, pair_start
 from dpaudit.errors import UsageError
 
-__all__ = ["pancake_host_epsilon"]
+__all__ = ["pancake_host_composition", "pancake_host_epsilon"]
 
 _FARTHEST = 2  # candidates by their phase's distance
 _APART = 6  # candidates among those whose phase and Gaussian loss depend on each other
 _CERTAIN = 1e-13
+_INDEPENDENT = 3.1  # γ·across/Δ from which on W < 1e-13
 
 
 def pancake_host_epsilon(
@@ -59,6 +61,69 @@ def pancake_host_epsilon(
     Raises:
         UsageError: a parameter out of range, no neighbour, ``|along| > Δ``, or a negative slack.
     """
+    values, distance, ratio = _neighbours(
+        delta, sigma=sigma, beta=beta, gamma=gamma, sensitivity=sensitivity, along=along, slack=slack
+    )
+
+    def pair(i: int) -> Pair:
+        a = float(values[i])
+        return Pair(sigma, beta, gamma, a, math.sqrt((sensitivity - a) * (sensitivity + a)))
+
+    order = np.argsort(-distance, kind="stable")  # of equal ones the least along first
+    apart = order[ratio[order] < _INDEPENDENT]
+    chosen = {*order[:_FARTHEST].tolist(), *apart[: _APART - 1].tolist(), *apart[apart == len(values) - 1].tolist()}
+    results = []
+    for i in chosen:
+        p = pair(i)
+        results.append(invert(lambda e, p=p: delta_of(e, p), delta, start=pair_start(p, delta)))  # type: ignore[misc]
+    best = max(results, key=lambda r: r.value)
+    upper = max(r.value + r.error for r in results)
+    others = np.arange(len(values)) if slack else np.setdiff1d(np.arange(len(values)), list(chosen))
+    if others.size:
+        wave = pair(int(others[np.argmin(ratio[others])])).wave
+        if wave > _CERTAIN or any(pair(i).wave > _CERTAIN for i in order[:1].tolist()):
+            reference = pair(int(others[np.argmax(distance[others])]))
+            upper = max(upper, _others(delta, reference, wave=wave, along=float(values[others].max())))
+    return ProfileValue(best.value, upper - best.value)
+
+
+def pancake_host_composition(
+    delta: float,
+    *,
+    n: int,
+    sigma: float,
+    beta: float,
+    gamma: float,
+    sensitivity: float,
+    along: npt.ArrayLike,
+    slack: float = 0.0,
+) -> ProfileValue:
+    """:func:`compose_epsilon` of ``n`` releases under one key, each at the most exposed of the neighbours, chosen adaptively.
+
+    Arguments as in :func:`pancake_host_epsilon`, what ``value`` and ``error`` are as in :func:`compose_epsilon`.
+
+    Raises:
+        MissingExtraError: dp-accounting is not installed.
+        UsageError: as there; or phase and Gaussian loss of some neighbour depend on each other (W > 1e-13): γ below about 3,
+            or a difference that may lie along the key alone, as in a whole ball.
+    """
+    values, distance, ratio = _neighbours(
+        delta, sigma=sigma, beta=beta, gamma=gamma, sensitivity=sensitivity, along=along, slack=slack
+    )
+    if ratio.min() < _INDEPENDENT:
+        raise UsageError(
+            f"along={float(values[np.argmin(ratio)])!r}: no exact composition for a difference of sensitivity={sensitivity} "
+            "this far along the key; use n times the ε at delta/n"
+        )
+    a = float(values[np.argmax(distance)])
+    across = math.sqrt((sensitivity - a) * (sensitivity + a))
+    return compose_epsilon(delta, n=n, sigma=sigma, beta=beta, gamma=gamma, along=a, across=across)
+
+
+def _neighbours(
+    delta: float, *, sigma: float, beta: float, gamma: float, sensitivity: float, along: npt.ArrayLike, slack: float
+) -> tuple[Array, Array, Array]:
+    """Components on the key that may be the worst, ascending; their distances from whole turns; γ·across/Δ."""
     positive(sensitivity=sensitivity)
     probability(delta)
     given = np.abs(np.asarray(along, np.float64).ravel())
@@ -74,30 +139,9 @@ def pancake_host_epsilon(
     Pair(sigma, beta, gamma, 0.0, sensitivity)  # checks the parameters before arrays are built on them
     period = ROOT_2PI * sigma / gamma
     values = _candidates(np.minimum(given, sensitivity), slack=slack, most=sensitivity, period=period)
-
-    def pair(i: int) -> Pair:
-        a = float(values[i])
-        return Pair(sigma, beta, gamma, a, math.sqrt((sensitivity - a) * (sensitivity + a)))
-
     turns = values / period
-    distance = np.abs(turns - np.round(turns))
-    order = np.argsort(-distance, kind="stable")  # of equal ones the least along first
     ratio = gamma * np.sqrt(np.maximum(0.0, 1 - (values / sensitivity) ** 2))
-    apart = order[ratio[order] < 3.1]  # W > 1e-13
-    chosen = {*order[:_FARTHEST].tolist(), *apart[: _APART - 1].tolist(), *apart[apart == len(values) - 1].tolist()}
-    results = []
-    for i in chosen:
-        p = pair(i)
-        results.append(invert(lambda e, p=p: delta_of(e, p), delta, start=pair_start(p, delta)))  # type: ignore[misc]
-    best = max(results, key=lambda r: r.value)
-    upper = max(r.value + r.error for r in results)
-    others = np.arange(len(values)) if slack else np.setdiff1d(np.arange(len(values)), list(chosen))
-    if others.size:
-        wave = pair(int(others[np.argmin(ratio[others])])).wave
-        if wave > _CERTAIN or any(pair(i).wave > _CERTAIN for i in order[:1].tolist()):
-            reference = pair(int(others[np.argmax(distance[others])]))
-            upper = max(upper, _others(delta, reference, wave=wave, along=float(values[others].max())))
-    return ProfileValue(best.value, upper - best.value)
+    return values, np.abs(turns - np.round(turns)), ratio
 
 
 def _candidates(values: Array, *, slack: float, most: float, period: float) -> Array:

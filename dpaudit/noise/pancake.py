@@ -15,6 +15,7 @@ from dpaudit.accounting import (
     ProfileValue,
     pancake_epsilon_lower,
     pancake_epsilon_upper,
+    pancake_host_composition,
     pancake_host_epsilon,
     peak_spacing,
     peak_width,
@@ -226,18 +227,21 @@ class Pancake:
 
 
 def key_holder_profile(
-    key: PancakeKey, delta: float, *, host: Host, sigma: float, beta: float, gamma: float
+    key: PancakeKey, delta: float, *, host: Host, sigma: float, beta: float, gamma: float, releases: int = 1
 ) -> ProfileValue:
     """The ε of the pancake (σ, β, γ) along ``key``'s first direction, at the most exposed neighbour of ``host``.
 
-    The law may differ from the key's own: honest noise on top makes a wider pancake. See
-    :func:`~dpaudit.accounting.pancake_host_epsilon` for what is guaranteed, and ``Host`` for ``slack``. Where slack is not
-    what neighbours attain, as behind a lattice, only ``value + error`` says something.
+    After several ``releases`` it is an upper bound, with an estimate of what it gives away; see
+    :func:`~dpaudit.accounting.pancake_host_composition`, also for what it raises. The law may differ from the key's own:
+    honest noise on top makes a wider pancake. See :func:`~dpaudit.accounting.pancake_host_epsilon` for what is guaranteed
+    of one release, and ``Host`` for ``slack``. Where slack is not what neighbours attain, as behind a lattice, only
+    ``value + error`` says something.
     """
     along, slack = _along(key, host)
-    return pancake_host_epsilon(
-        delta, sigma=sigma, beta=beta, gamma=gamma, sensitivity=host.sensitivity, along=along, slack=slack
-    )
+    law = {"sigma": sigma, "beta": beta, "gamma": gamma, "sensitivity": host.sensitivity, "slack": slack}
+    if releases > 1:
+        return pancake_host_composition(delta, n=releases, **law, along=along)
+    return pancake_host_epsilon(delta, **law, along=along)
 
 
 def _along(key: PancakeKey, host: Host) -> tuple[Array, float]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
+from dpaudit.accounting import gaussian_epsilon
 from dpaudit.interfaces import Host, NoiseSource, ReleasingSource, Stream
+from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.normal import check_query
 from dpaudit.types import EpsilonBounds
 
@@ -32,3 +36,11 @@ class NoMitigation:
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
         """The source's own."""
         return source.epsilon(delta, host=host)
+
+    def epsilon_after(self, source: NoiseSource, delta: float, *, host: Host, releases: int) -> EpsilonBounds:
+        """Of Gaussian noise exact: one release at √n·Δ. Else at most n times the ε at δ/n (basic composition)."""
+        if isinstance(source, Gaussian):
+            value = gaussian_epsilon(delta, sigma=source.sigma / math.sqrt(releases), sensitivity=host.sensitivity)
+            return EpsilonBounds(low=value, high=value, says=f"exact Gaussian profile, {releases} releases")
+        low, high = source.epsilon(delta, host=host).low, source.epsilon(delta / releases, host=host).high
+        return EpsilonBounds(low=low, high=releases * high, says=f"basic composition of {releases} releases")

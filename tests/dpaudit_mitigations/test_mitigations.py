@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 
+from dpaudit.accounting import gaussian_epsilon
 from dpaudit.errors import UsageError
 from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.gaussian import Gaussian
@@ -24,6 +25,10 @@ def test_without_a_mitigation_the_key_holder_has_the_sources_epsilon(make_key):
     pancake = Pancake(key=make_key(dim=host.dim, beta=1e-4), sigma=22.4)
     assert NoMitigation().epsilon(pancake, 1e-10, host=host) == pancake.epsilon(1e-10, host=host)
     assert NoMitigation().epsilon(pancake, 1e-10, host=host).low > 1e5
+    many = NoMitigation().epsilon_after(pancake, 1e-9, host=host, releases=10)
+    assert many.high == 10 * pancake.epsilon(1e-10, host=host).high
+    honest = NoMitigation().epsilon_after(Gaussian(sigma=22.4), 1e-10, host=host, releases=100)
+    assert honest.low == honest.high == gaussian_epsilon(1e-10, sigma=22.4, sensitivity=10.0)
 
 
 @pytest.mark.parametrize("mitigation", [NoMitigation(), Smoothing(tau=0.1), Rounding(grid=1)])

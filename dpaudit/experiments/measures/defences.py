@@ -22,6 +22,7 @@ from dpaudit.types import to_dict
 __all__ = ["gather", "measure", "summary"]
 
 LEVEL = 0.05
+MANY = (100, 1000)
 
 
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
@@ -29,7 +30,8 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
 
     ``error`` is the mean L2 norm of what was added over σ√d, σ the scale that the plain Gaussian mechanism needs for the
     spec's ε. ``seconds`` and ``wire`` (bytes) are for one release: of a protocol's rehearsal where there is one, else of
-    the rows that were released. ``epsilon_holder`` is what the mitigation proves, not what the attackers showed.
+    the rows that were released. ``epsilon_holder`` is what the mitigation proves, not what the attackers showed;
+    ``epsilon_100`` and ``epsilon_1000`` are the same for so many releases of one key, where it says so (``epsilon_after``).
 
     Of each attack: ``success`` with its own 95 % interval; ``chance``, the best guess without a release; ``honest``, what the
     best attacker wins against that plain Gaussian mechanism at the very pairs of these rounds, which is above ``chance``,
@@ -58,6 +60,7 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
         "epsilon_holder": arm.mitigation.epsilon(arm.source, settings["delta"], host=arm.host),
         "seconds": seconds / released,
         "wire": 0,
+        **_after(arm, settings["delta"]),
         "trusts": arm.mitigation.trusts,
         "attacks": [
             {"attack": label, "chance": player.chance, **scores[label].outcome} for label, player in players.items()
@@ -73,6 +76,11 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
             "parties": to_dict(rehearsal.seconds),
         }
     return outcome
+
+
+def _after(arm: Arm, delta: float) -> dict[str, Any]:
+    after = getattr(arm.mitigation, "epsilon_after", None)
+    return {f"epsilon_{n}": after and after(arm.source, delta, host=arm.host, releases=n) for n in MANY}
 
 
 @dataclass

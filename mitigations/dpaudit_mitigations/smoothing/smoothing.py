@@ -15,7 +15,7 @@ from dpaudit.accounting import (
     smoothing_tau,
     smoothing_tau_at_ratio,
 )
-from dpaudit.errors import UsageError
+from dpaudit.errors import MissingExtraError, UsageError
 from dpaudit.interfaces import Host, NoiseSource, ReleasingSource, Stream
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.lattice import RoundedHost, add_on_lattice, lattice_step
@@ -134,6 +134,61 @@ class Smoothing:
         says = f"unknown beyond {by} (η ≥ 1); low: exact profile, the lattice neglected"
         return EpsilonBounds(low=min(low, high), high=high, says=says)
 
+    def epsilon_after(self, source: NoiseSource, delta: float, *, host: Host, releases: int) -> EpsilonBounds:
+        """What ``releases`` releases of the host's query give together, all through one ``source`` with one key.
+
+        Noise is independent between releases, so Gaussian noise composes as one release at √n·Δ. A pancake of one direction
+        smoothed by N(0, τ²I) is the pancake (σ′, β′, γ′), so ``high`` is its exact composition at the most exposed
+        neighbour, rounded up to a grid, with the lattice's g√d and g‖w‖₁; ``low`` is the same without the lattice, less the
+        grid's estimated share. Where no such composition is known both come from ratios of densities within (1 ± η)^n, and
+        without these ``high`` is basic composition, n times the ε at δ/n.
+
+        Raises:
+            UsageError: fewer than one release.
+        """
+        if releases < 1:
+            raise UsageError(f"releases={releases}: must be a whole number ≥ 1")
+        one = self.epsilon(source, delta, host=host)
+        if releases == 1:
+            return one
+        if isinstance(source, Pancake) and (found := self._composed(source, delta, host=host, releases=releases)):
+            return found
+        basic = releases * self.epsilon(source, delta / releases, host=host).high
+        eta, k = 0.0 if isinstance(source, Gaussian) else math.inf, 1
+        if isinstance(source, Pancake):
+            eta, k = self._eta(source), source.key.directions
+        if not eta < 1:
+            return EpsilonBounds(low=one.low, high=basic, says=f"basic composition of {releases} releases")
+        return self._around_gaussian(
+            source,
+            delta,
+            host=host,
+            eta=eta,
+            alone=basic,
+            says=f"Gaussian on a lattice, η = {eta:.2g}, {releases} releases",
+            directions=k * releases,
+            releases=releases,
+        )
+
+    def _composed(self, source: Pancake, delta: float, *, host: Host, releases: int) -> EpsilonBounds | None:
+        key, waves = source.key, self._own(source).waves(source.key)
+        if key.directions > 1 or waves is None:
+            return None
+        if math.erfc(math.sqrt(math.pi) * key.beta * waves) / key.beta > 1e-15 / releases:  # PROOF.md, Section 5
+            return None
+        total, beta, gamma = smoothed_pancake(
+            self.tau * source.sigma, sigma=source.sigma, beta=key.beta, gamma=key.gamma
+        )
+        law = {"sigma": total, "beta": beta, "gamma": gamma}
+        on_lattice = RoundedHost(host, lattice_step(source.sigma))
+        try:
+            above = key_holder_profile(key, delta, host=on_lattice, releases=releases, **law)
+            below = key_holder_profile(key, delta, host=host, releases=releases, **law)
+        except (UsageError, MissingExtraError):  # losses too large for the grid, one key's whole ball, no dp-accounting
+            return None
+        low = max(0.0, min(below.value - 2 * below.error, above.value))
+        return EpsilonBounds(low=low, high=above.value, says=f"exact composition of {releases} smoothed pancakes")
+
     def _own(self, source: NoiseSource) -> OwnNoise:
         return own_noise(self.own, tau=self.tau, sigma=source.sigma)
 
@@ -155,9 +210,11 @@ class Smoothing:
         alone: float,
         says: str,
         directions: int = 1,
+        releases: int = 1,
     ) -> EpsilonBounds:
         """What a density within 1 ± η of the Gaussian's in each direction gives on the lattice (PROOF.md, Section 4)."""
-        sigma, step = self.scale(source.sigma), lattice_step(source.sigma)
+        step = lattice_step(source.sigma)
+        sigma = self.scale(source.sigma) / math.sqrt(releases)  # n releases at Δ are one at √n·Δ
         more = smoothing_epsilon(eta, directions=directions)
         most = RoundedHost(host, step).sensitivity
         high = more + gaussian_epsilon(delta / (1 + eta) ** directions, sigma=sigma, sensitivity=most)
@@ -165,7 +222,7 @@ class Smoothing:
         raised = delta / (1 - eta) ** directions
         low = gaussian_epsilon(raised, sigma=sigma, sensitivity=least) - more if least > 0 and raised < 1 else 0.0
         if alone < high:
-            high, says = alone, "the defender's own noise alone"
+            high, says = alone, "the defender's own noise alone" if releases == 1 else "basic composition"
         return EpsilonBounds(low=max(0.0, min(low, high)), high=high, says=says)
 
 

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 from pancake_oracle import epsilon_by_definition
 
-from dpaudit.accounting import pancake_delta, pancake_epsilon, pancake_host_epsilon
+from dpaudit.accounting import (
+    compose_epsilon,
+    pancake_delta,
+    pancake_epsilon,
+    pancake_host_composition,
+    pancake_host_epsilon,
+)
 from dpaudit.errors import UsageError
 
 
@@ -111,3 +117,17 @@ def test_slack_only_widens():
     assert values[-1] == pancake_host_epsilon(1e-8, **law, along=[0.0], slack=1.0).value
     with pytest.raises(UsageError, match="slack=-1"):
         pancake_host_epsilon(1e-8, **law, along=along, slack=-1)
+
+
+def test_the_composition_takes_the_worst_neighbour_and_refuses_what_it_cannot_bound():
+    pytest.importorskip("dp_accounting")
+    law = {"sigma": 10.0, "beta": 0.9, "gamma": 60.0}
+    along = [0.01, -0.2, 0.05, 0.19]
+    found = pancake_host_composition(1e-6, n=50, **law, sensitivity=1.0, along=along)
+    each = [compose_epsilon(1e-6, n=50, **law, along=a, across=math.sqrt(1 - a * a)).value for a in along]
+    assert found.value == pytest.approx(max(each), rel=1e-9)
+    assert max(each) > 1.5 * min(each)
+    wider = pancake_host_composition(1e-6, n=50, **law, sensitivity=1.0, along=along, slack=0.02)
+    assert wider.value > found.value
+    with pytest.raises(UsageError, match="no exact composition"):
+        pancake_host_composition(1e-6, n=50, **law, sensitivity=1.0, along=[0.0], slack=1.0)
