@@ -10,13 +10,13 @@ from __future__ import annotations
 import datetime
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from dpaudit.errors import KeyFileError, PeerError
-from dpaudit_mitigations.transport.certificates import Identity, party_of
+from dpaudit_mitigations.transport.certificates import BROKEN, Identity, party_of
 from dpaudit_mitigations.transport.messages import Raw, pack, unpack
 
 __all__ = ["LARGEST_INTRODUCTION", "check_introduction", "introduce"]
@@ -58,7 +58,7 @@ def check_introduction(data: bytes, *, name: str, authority: bytes, terms: bytes
         certificate = x509.load_der_x509_certificate(found["certificate"])
         certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
         named, public = party_of(certificate), certificate.public_key()
-    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.DuplicateExtension) as error:
+    except (*BROKEN, InvalidSignature) as error:
         raise PeerError(f"{name}: its introduction's certificate is not one of our authority's") from error
     now = datetime.datetime.now(datetime.UTC)
     if named != name or not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:

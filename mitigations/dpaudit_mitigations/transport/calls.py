@@ -12,7 +12,7 @@ from cryptography import x509
 
 from dpaudit.errors import PeerError, ProtocolError
 from dpaudit_mitigations.transport import wire
-from dpaudit_mitigations.transport.certificates import party_of
+from dpaudit_mitigations.transport.certificates import BROKEN, party_of
 from dpaudit_mitigations.transport.logs import Log, clean
 from dpaudit_mitigations.transport.pump import TICK, Pump, Silence
 from dpaudit_mitigations.transport.wire import grpc
@@ -166,7 +166,7 @@ def _name(context: Any) -> str:
     chain = context.auth_context().get("x509_pem_cert", ())
     if len(chain) != 1:
         return ""
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(*BROKEN):
         return party_of(x509.load_pem_x509_certificate(chain[0])) or ""
     return ""
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
@@ -33,10 +33,15 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dpaudit.errors import KeyFileError, UsageError
-from dpaudit_mitigations.transport.durable_files import sync_folder
+from dpaudit.results.files import sync_folder, write_file
 
-__all__ = ["Identity", "check_party", "dns_name", "load_identity", "make_authority", "party_of"]
+__all__ = ["BROKEN", "Identity", "check_party", "dns_name", "load_identity", "make_authority", "party_of"]
 
+BROKEN = (
+    *(ValueError, TypeError, UnsupportedAlgorithm),
+    *(x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType),
+)
+"""What ``cryptography`` raises for a certificate or key that is broken, or of a kind that is not ours."""
 _DOMAIN = ".dpaudit.internal"
 _PARTY = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
 _LARGEST_FILE = 1 << 16
@@ -103,16 +108,17 @@ def make_authority(folder: Path, parties: Sequence[str], *, hosts: Sequence[str]
         raise UsageError(f"out={folder}: cannot be written ({error.strerror}); choose another folder") from error
     try:
         pem = authority.public_bytes(Encoding.PEM)
-        _write(made / "ca.pem", pem, 0o644)
+        write_file(made / "ca.pem", pem, mode=0o644)
         for party in parties:
             key = ec.generate_private_key(ec.SECP256R1())
             certificate = _certificate(party, names, key.public_key(), signing, issuer, start, end)
             home = made / party
             home.mkdir(mode=0o700)
-            _write(home / "key.pem", key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), 0o600)
-            _write(home / "cert.pem", certificate.public_bytes(Encoding.PEM), 0o644)
-            _write(home / "ca.pem", pem, 0o644)
-            sync_folder(home)
+            write_file(
+                home / "key.pem", key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), mode=0o600
+            )
+            write_file(home / "cert.pem", certificate.public_bytes(Encoding.PEM), mode=0o644)
+            write_file(home / "ca.pem", pem, mode=0o644)
         sync_folder(made)
         os.rename(made, target)  # refuses whatever is not an empty folder
         sync_folder(target.parent)
@@ -136,18 +142,23 @@ def load_identity(folder: Path) -> Identity:
     key_pem = _read(folder / "key.pem", secret=True)
     certificate = _parse(folder / "cert.pem", certificate_pem)
     authority = _parse(folder / "ca.pem", authority_pem)
-    try:
-        key = load_pem_private_key(key_pem, password=None)
-    except (ValueError, TypeError) as error:
-        raise KeyFileError(f"key={folder / 'key.pem'}: not a PEM private key without a password") from error
     spki = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    if key.public_key().public_bytes(*spki) != certificate.public_key().public_bytes(*spki):
+    try:
+        own = load_pem_private_key(key_pem, password=None).public_key().public_bytes(*spki)
+    except BROKEN as error:
+        raise KeyFileError(f"key={folder / 'key.pem'}: not a PEM private key without a password") from error
+    try:
+        certified = certificate.public_key().public_bytes(*spki)
+        party = party_of(certificate)
+    except BROKEN as error:
+        raise KeyFileError(f"certificate={folder / 'cert.pem'}: broken; make it with dpaudit serve init") from error
+    if own != certified:
         raise KeyFileError(
             f"key={folder / 'key.pem'}: is not the key of cert.pem beside it; keep a party's files together"
         )
     try:
         certificate.verify_directly_issued_by(authority)
-    except (ValueError, TypeError, InvalidSignature) as error:
+    except (*BROKEN, InvalidSignature) as error:
         raise KeyFileError(f"certificate={folder / 'cert.pem'}: ca.pem beside it did not sign it") from error
     now = datetime.datetime.now(datetime.UTC)
     for name, one in (("cert.pem", certificate), ("ca.pem", authority)):
@@ -156,7 +167,6 @@ def load_identity(folder: Path) -> Identity:
                 f"certificate={folder / name}: valid from {one.not_valid_before_utc:%F %R} to "
                 f"{one.not_valid_after_utc:%F %R} UTC, not now; make new ones with dpaudit serve init"
             )
-    party = party_of(certificate)
     if party is None:
         raise KeyFileError(f"certificate={folder / 'cert.pem'}: names no party; make it with dpaudit serve init")
     return Identity(party, certificate_pem, key_pem, authority_pem)
@@ -258,14 +268,6 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _write(path: Path, data: bytes, mode: int) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with open(fd, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(fd)
-
-
 def _read(path: Path, *, secret: bool = False) -> bytes:
     try:
         with path.open("rb") as file:
@@ -289,7 +291,8 @@ def _read(path: Path, *, secret: bool = False) -> bytes:
 def _parse(path: Path, pem: bytes) -> x509.Certificate:
     try:
         found = x509.load_pem_x509_certificates(pem)
-    except ValueError as error:
+        _ = [one.not_valid_after_utc - one.not_valid_before_utc for one in found]
+    except BROKEN as error:
         raise KeyFileError(f"certificate={path}: not a PEM certificate") from error
     if len(found) != 1:
         raise KeyFileError(f"certificate={path}: holds {len(found)} certificates, not one")
