@@ -15,6 +15,7 @@ from dpaudit import registry
 from dpaudit.accounting import gaussian_sigma_paper
 from dpaudit.errors import SpecError
 from dpaudit.experiments.measures.trials import interval
+from dpaudit.experiments.published import beside_printed
 from dpaudit.experiments.threads import LARGE, threads, threads_for
 from dpaudit.hosts.dpsgd.gradients.query import GradientQuery
 from dpaudit.noise.key import PancakeKey
@@ -225,7 +226,7 @@ def _joined(members: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> d
     trials = sum(row["trials"] for row, _ in members)
     norms = [norm for row, _ in members for c in row["changes"] if c["clip"] == noise["clip"] for norm in c["norms"]]
     weights = first.get("weights", "untrained")
-    return {
+    joined = {
         **{name: first[name] for name in HOST if name in first},
         **{k: v for k, v in first.items() if k in ("d", "accuracy", "converged", "published_as")},
         **{k: v for k, v in noise.items() if k != "correct"},
@@ -238,6 +239,7 @@ def _joined(members: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> d
         "diff_median": statistics.median(norms),
         "float32_error": statistics.median(row["float32_error"] for row, _ in members),
     }
+    return joined | beside_printed("table2", joined, trials=trials)
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:

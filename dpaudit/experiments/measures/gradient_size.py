@@ -65,7 +65,7 @@ def _at_hand(model: str) -> bool:
 
 
 def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One row for each network, from cells of one block each, with the published sizes beside ours.
+    """One row for each network, from cells of one block each, with the sizes in the authors' log and in print beside ours.
 
     Means and medians are of squares, and their roots are shown, as in the published table.
     """
@@ -93,8 +93,12 @@ def _joined(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         **dict(zip(_SIZES, sizes, strict=True)),
     }
     theirs = {f"published_{name}": published_value({"file": "gm", "on": on, "value": name}, joined) for name in _SIZES}
+    printed = {
+        f"printed_{name}": published_value({"file": "printed-table3", "on": on, "value": name}, joined)
+        for name in ("l2", "l2_diff")
+    }
     ours, published = joined["l2_diff_median"], theirs["published_l2_diff_median"]
-    return {**joined, **theirs, "ratio": ours / published if ours is not None and published else None}
+    return {**joined, **theirs, **printed, "ratio": ours / published if ours is not None and published else None}
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -9,7 +9,7 @@ from dpaudit.cli.experiments import run
 from dpaudit.errors import SpecError, UsageError
 from dpaudit.experiments.measures import ALONE, gathered, gradient_size, summary
 from dpaudit.experiments.measures.gradient_attack import HOST, Setting, published_name, settings
-from dpaudit.experiments.published import published_value
+from dpaudit.experiments.published import beside_printed, published_value
 from dpaudit.experiments.run import run_cell
 from dpaudit.experiments.spec import Cell, load_spec
 from dpaudit.experiments.threads import threads, threads_for
@@ -204,6 +204,7 @@ def test_a_network_that_is_not_trained_yet_has_a_row_that_says_how(tmp_path, mon
     assert row["l2_mean"] is None
     assert row["ratio"] is None
     assert row["published_l2_mean"] == pytest.approx(13.126215996497953)
+    assert (row["printed_l2"], row["printed_l2_diff"]) == (13, 0.81)
     assert "Not trained here: vgg19-bn" in gradient_size.summary([row])
 
 
@@ -212,13 +213,15 @@ def test_every_published_value_finds_its_row(name, cells, published):
     """Without running anything: the rows that a whole table would have, held against the published file."""
     spec = load_spec(name)
     dims = {"lenet5-tanh": 61_706, "vgg19-bn": 38_958_922, "resnet50": 23_520_842, "mobilenet-v2": 2_236_682}
-    found, trials = [], {}
+    found, printed, trials = [], [], {}
     for c in spec.cells():
         grid = c.settings["grid"]
         for s in settings(grid):
             row = {
                 "clip": s.clip,
                 "beta": s.beta,
+                "gamma_as": s.gamma_as,
+                "success": {"value": 1.0},
                 "gamma": float(s.gamma_as.removesuffix("sqrtd")) * math.sqrt(dims[grid["model"]]),
                 "epsilon": s.epsilon,
                 "converged": grid["weights"] == "trained",
@@ -227,9 +230,11 @@ def test_every_published_value_finds_its_row(name, cells, published):
             key = (grid["model"], grid["weights"], s)
             if key not in trials:
                 found.append(published_value(spec.published, row))
+                printed.append(beside_printed("table2", row, trials=100)["printed"])
             trials[key] = trials.get(key, 0) + spec.trials
     assert len(trials) == cells
     assert sum(value is not None for value in found) == published
+    assert sum(value is not None for value in printed) == (144 if name == "gpm-table2" else 0)
     assert set(trials.values()) == {1000 if name == "gpm-fig6" else 100}
 
 

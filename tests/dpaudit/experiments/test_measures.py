@@ -8,7 +8,7 @@ from dpaudit.errors import SpecError
 from dpaudit.experiments import Store, load_spec, make_document, run_experiment
 from dpaudit.experiments.arm import build_arm
 from dpaudit.experiments.measures.trials import batches, share
-from dpaudit.experiments.published import agrees, published_value
+from dpaudit.experiments.published import _rows, agrees, published_value
 
 BASE = """
 name = "t"
@@ -157,6 +157,35 @@ def test_published_values_are_joined_by_setting():
         published_value({**FIG5, "file": "nothing"}, row)
     with pytest.raises(SpecError, match="no column"):
         published_value({**FIG5, "on": {"d": "bins"}}, row)
+
+
+def test_the_printed_tables_and_the_authors_logs_differ_where_we_say():
+    logs = {"on": {k: k for k in ("model", "converged", "clip_norm", "beta", "eps_comp")}, "value": "success_rate"}
+    apart, trained = [], 0
+    for row in _rows("printed-table2"):
+        theirs = published_value({"file": "cifar10-da", **logs}, row)
+        if theirs is not None:
+            apart.append(abs(theirs - float(row["success_rate"])))
+        both = {**row, "gamma": 12483.416519527016 if row["model"] == "vgg19_bn" else 0}
+        log = {"file": ["cifar10-da", "cifar10-da-addl"], **logs, "on": {**logs["on"], "gamma": "gamma"}}
+        trained += row["converged"] == "True" and published_value(log, both) is not None
+    assert (len(apart), sum(x > 1e-9 for x in apart), round(max(apart), 9)) == (72, 20, 0.04)
+    assert trained == 2
+    found = [
+        (row["dim"], row["eps"], name, row[name])
+        for row in _rows("printed-table4")
+        for name in ("expect", "gm", "gpm")
+        if abs(
+            published_value({"file": "l2", "on": {"dim": "dim", "eps": "eps"}, "value": name}, row) - float(row[name])
+        )
+        > 0.1
+    ]
+    assert found == [("256", "1.0", "expect", "103.2"), ("65536", "0.25", "gpm", "6526.8")]
+    sizes = published_value(
+        {"file": "printed-table3", "on": {"m": "model", "p": "pretrained"}, "value": "l2"},
+        {"m": "resnet50", "p": "False"},
+    )
+    assert sizes == 980
 
 
 def test_agreement_can_fail():
