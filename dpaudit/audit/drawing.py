@@ -53,8 +53,10 @@ class Drawing:
         """``deadline`` is one of ``time.monotonic``; ``limit`` is what the message about it says, in seconds."""
         self._sampler = sampler
         self._plan = plan
-        self._second_process = isinstance(plan, tuple) and any(call.purpose == "second process" for call in plan)
+        # a sampler that finds its plan as it goes (a generator) has no other processes
+        self._others_left = sum(call.purpose == "other process" for call in plan) if isinstance(plan, tuple) else 0
         self._other: ClosedSampler | None = None
+        self._others = 0
         self.planned = planned
         self._claim = claim
         self._spread = spread
@@ -90,8 +92,9 @@ class Drawing:
                     self.blocks += 1
                     self.dims.add(call.d)
                     yield block
-                    if self._second_process and isinstance(self._sampler, RepeatableSampler):
-                        self._second_process = False
+                    if self._other is None and self._others_left and isinstance(self._sampler, RepeatableSampler):
+                        self._others_left -= 1
+                        self._others += 1
                         self._other = others.enter_context(self._sampler.again())  # it starts while this one draws
                     if self._progress is not None:
                         self._progress(self.drawn, self.planned)
@@ -112,8 +115,8 @@ class Drawing:
     def _blocks(self, call: Call) -> Iterator[SampleBlock]:
         if call.purpose == "short":
             yield from self._short(call)
-        elif call.purpose == "second process":
-            yield from self._second(call)
+        elif call.purpose == "other process":
+            yield from self._other_process(call)
         elif call.purpose == "fork":
             yield from self._fork(call)
         else:
@@ -191,9 +194,10 @@ class Drawing:
             self._short_left -= spent
             todo -= calls
 
-    def _second(self, call: Call) -> Iterator[SampleBlock]:
+    def _other_process(self, call: Call) -> Iterator[SampleBlock]:
         if self._other is not None:
-            yield self._block(self._other.draw(call.n, call.d, timeout=self._left()), process=1)
+            values, self._other = self._other.draw(call.n, call.d, timeout=self._left()), None
+            yield self._block(values, process=self._others)
 
     def _fork(self, call: Call) -> Iterator[SampleBlock]:
         forked = getattr(self._sampler, "draw_forked", None)

@@ -43,7 +43,7 @@ _SWEEP = {
 _VALUES = (1.0, -1.0, 1000.5, 1e6)
 _VALUE_SHARE = 0.01
 
-Purpose = Literal["first", "second process", "fork", "short", "sweep", "main", "value"]
+Purpose = Literal["first", "other process", "fork", "short", "sweep", "main", "value"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,8 @@ def make_plan(
     """Calls that add up to about ``samples`` values, at most.
 
     A few vectors first (a sampler that fails does so early), then up to 81,920 calls of one vector each (where seeds
-    repeat, state leaks and triggers hide), a few vectors of a second process and of a fork, then long calls. With a fixed
+    repeat, state leaks and triggers hide), a few vectors of a fork and of three other processes, one started after the
+    other in the course of the audit, and long calls. With a fixed
     ``dim`` all vectors have it. Left to choose, the auditor draws the short ones at d = 8, sweeps d = 1 … 4096, and takes
     the rest at d = 64. With ``takes_value`` some are drawn for other values than 0. A recorded file with ``available``
     rows is read through once, in blocks.
@@ -92,12 +93,15 @@ def make_plan(
             many = int(share * samples) // d
             plan += _long(many if most is None else min(many, most), d, "sweep")
     if samples >= 50 * rows * main:
-        plan += [Call(rows, main, purpose="second process"), Call(rows, main, purpose="fork")]
+        plan += [Call(rows, main, purpose="other process"), Call(rows, main, purpose="fork")]
     if takes_value:
         many = int(samples * _VALUE_SHARE) // main
         plan += [Call(many, main, purpose="value", value=value) for value in _VALUES if many]
-    left = samples - sum(call.size for call in plan)
-    return (*plan, *_long(left // main, main))
+    others = [Call(rows, main, purpose="other process")] * 2 if samples >= 50 * rows * main else []
+    left = samples - sum(call.size for call in (*plan, *others))
+    last = _long(left // main, main)
+    half = len(last) // 2
+    return (*plan, *last[:half], *others[:1], *last[half:], *others[1:])
 
 
 def _short(values: int, d: int) -> list[Call]:

@@ -10,7 +10,7 @@ from dpaudit.errors import KeyFileError, UsageError
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_attack
-from dpaudit_attacks.keyless.candidates import confirm, estimate, refine, resonance
+from dpaudit_attacks.keyless.candidates import confirm, estimate, fundamental, refine, resonance
 from dpaudit_attacks.keyless.easy import from_covariance, from_scan
 from dpaudit_attacks.keyless.lattice import find_direction, rows_for
 from dpaudit_attacks.keyless.plan import beta_reached, jobs
@@ -90,6 +90,29 @@ def test_few_dimensions_are_scanned(specimen, dim, gamma):
     u = refine(x[600:], from_scan(x[600:])[0])
     assert cosine(u, key) > 0.999
     assert confirm(x[:600], u) < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("dim", "beta", "gamma", "most"), [(8, 0.05, 1.8, 6), (24, 0.3, "2sqrtd", 2), (3, 1e-5, 4.0, 6)]
+)
+def test_a_harmonic_is_traced_to_its_fundamental(specimen, dim, beta, gamma, most):
+    """At γ = 1.8, β = 0.05 the search found 2u: "γ = 3.6, β = 0.0985", with an interval that excluded the truth."""
+    x, key = specimen(1024, dim=dim, beta=beta, gamma=gamma)
+    check, held = x[:512], x[512:]
+    for times in range(1, most + 1):
+        u = fundamental(check, refine(check, times * true_u(key)))
+        e = estimate(check, held, u)
+        assert np.linalg.norm(u) == pytest.approx(np.linalg.norm(true_u(key)), rel=0.02)
+        assert e.gamma == pytest.approx(key.gamma, rel=0.02)
+        assert e.beta_low * 0.9 < key.beta < e.beta_high * 1.1
+
+
+def test_a_fundamental_is_left_alone_and_noise_too():
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((512, 4))
+    for _ in range(50):
+        u = rng.standard_normal(4) * 3
+        assert np.linalg.norm(fundamental(x, u)) <= np.linalg.norm(u) * 1.5
 
 
 def test_resonance_is_what_theory_says(specimen):

@@ -14,11 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-__all__ = ["SHORTEST", "Estimate", "confirm", "estimate", "refine", "resonance"]
+__all__ = ["SHORTEST", "Estimate", "confirm", "estimate", "fundamental", "refine", "resonance"]
 
 SHORTEST = 0.25
 _LONGEST = 1024.0  # well below the inverse of float32's grid, where rounding itself would resonate
 _STEPS = 6
+_AS_STRONG = 0.98  # of a candidate's resonance, that a part of it must have
+_MOST_PARTS = 64
 
 Array = npt.NDArray[np.float64]
 
@@ -69,6 +71,20 @@ def refine(x: Array, u: Array) -> Array:
             break
         best, least = moved, square
     return best
+
+
+def fundamental(x: Array, u: Array) -> Array:
+    """The shortest u/k, k = 1, 2, …, that resonates on rows x (n, d) as strongly as ``u`` (d,); refined there.
+
+    With R at a pancake's own u, k·u has R^(k²) ≤ R: a search may well find such a harmonic, whose γ is k times too large.
+    u/k of a pancake's own u has phases spread evenly over k values, whose resonance is about 0. Not below |u| = 0.25,
+    where nothing is confirmed.
+    """
+    strong, found = _AS_STRONG * float(resonance(x, u)[0]), u
+    for k in range(2, min(_MOST_PARTS, int(np.linalg.norm(u) / SHORTEST)) + 1):
+        if float(resonance(x, u / k)[0]) >= strong:
+            found = u / k
+    return u if found is u else refine(x, found)
 
 
 @dataclass(frozen=True, slots=True)

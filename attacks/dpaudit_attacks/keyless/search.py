@@ -18,7 +18,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit_attacks.keyless.candidates import Estimate, confirm, estimate, refine
+from dpaudit_attacks.keyless.candidates import Estimate, confirm, estimate, fundamental, refine
 from dpaudit_attacks.keyless.plan import Job
 from dpaudit_attacks.keyless.rows import Rows
 
@@ -153,7 +153,7 @@ class Search:
         self.candidates += 1
         p = min(1.0, confirm(rows.held, u) * self.candidates * (self.candidates + 1))
         if p < self.p or self.best is None:
-            u = refine(rows.check, u)
+            u = fundamental(rows.check, refine(rows.check, u))
             if np.linalg.norm(u) < _SHORTEST:
                 return
             self.p = min(p, self.p)

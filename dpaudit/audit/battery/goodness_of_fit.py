@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from dpaudit.audit.battery.tails import SHOWN
 from dpaudit.audit.block import CELLS, cell_edges, cell_probabilities
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, Stream
@@ -21,7 +22,7 @@ _GROUPS = 256
 _TAIL_GROUPS = 1e-3, 1e-4, 1e-5, 1e-6  # one-sided: what the outermost groups are split at, where enough is expected
 _EXPECTED = 10
 _ORDERS = 8
-_SHOWN = 1e-4
+_LIKE = ("mean", "scale", "skewness", "tails", *["shape"] * (_ORDERS - 4))
 Array = npt.NDArray[np.float64]
 
 
@@ -50,12 +51,18 @@ class GoodnessOfFit:
         upto = np.cumsum(cell_probabilities())[:-1]
         d, p_ks = kolmogorov_p(self._counts, upto)
         parts = {"Kolmogorov-Smirnov": p_ks}
+        says = {"Kolmogorov-Smirnov": self._below(n, upto)}
         if n >= 100:
             parts["Anderson-Darling"] = self._anderson_darling(n, upto)
-            parts["smooth"] = bonferroni(normal_two_sided(_smooth() @ self._counts / math.sqrt(n)).tolist())
+            says["Anderson-Darling"] = says["Kolmogorov-Smirnov"]
+            components = _smooth() @ self._counts / math.sqrt(n)
+            parts["smooth"] = bonferroni(normal_two_sided(components).tolist())
+            order = int(np.argmax(np.abs(components)))
+            says["smooth"] = f"component {order + 1} ({_LIKE[order]}) off by {components[order]:+.1f} standard errors"
         if n >= _EXPECTED * _GROUPS:
-            parts["chi-square"] = self._chi_square(n)
-        parts["single cells"], cell = _single_cells(self._counts, n)
+            parts["chi-square"], says["chi-square"] = self._chi_square(n)
+        parts["single cells"], says["single cells"] = _single_cells(self._counts, n)
+        worst = min(parts, key=lambda name: parts[name])
         width = math.sqrt(-math.log(alpha / 10) / 2 / n)  # where KS at α/5 starts, by Dvoretzky, Kiefer and Wolfowitz
         blind = BlindSpot(
             test="goodness-of-fit",
@@ -68,10 +75,16 @@ class GoodnessOfFit:
             p=bonferroni(list(parts.values())),
             statistic=d,
             effect=f"largest distance of distribution functions {d:.2e}"
-            + (f"; {cell}" if parts["single cells"] < _SHOWN else ""),
+            + (f"; {worst}: {says[worst]}" if parts[worst] < SHOWN else ""),
             parts=parts,
             blind_spots=(blind,),
         )
+
+    def _below(self, n: int, upto: Array) -> str:
+        """Where the distribution functions differ most, with the counts."""
+        counts = np.cumsum(self._counts)[:-1]
+        at = int(np.argmax(np.abs(counts / n - upto)))
+        return f"{counts[at]:,} values below {cell_edges()[at + 1]:.4f} σ, expected {n * upto[at]:,.1f}"
 
     def _anderson_darling(self, n: int, upto: Array) -> float:
         """A² = n ∫ (F_n − F)² / (F(1−F)) dF, by the midpoint rule on the edges of the cells."""
@@ -81,7 +94,8 @@ class GoodnessOfFit:
         step = np.gradient(u)
         return anderson_darling_p(float(n * (gap * gap / (u * (1 - u)) * step).sum()))
 
-    def _chi_square(self, n: int) -> float:
+    def _chi_square(self, n: int) -> tuple[float, str]:
+        """The p-value, and the group that adds most to the statistic."""
         edges = _group_edges()
         expected = np.add.reduceat(cell_probabilities(), edges) * n
         counts = np.add.reduceat(self._counts, edges)
@@ -89,9 +103,12 @@ class GoodnessOfFit:
             for values in (expected, counts):
                 values[1] += values[0]
                 values[-2] += values[-1]
-            expected, counts = expected[1:-1], counts[1:-1]
-        x2 = float(((counts - expected) ** 2 / expected).sum())
-        return float(scipy.special.chdtrc(len(expected) - 1, x2))
+            expected, counts, edges = expected[1:-1], counts[1:-1], np.concatenate([edges[:1], edges[2:-1]])
+        off = (counts - expected) ** 2 / expected
+        worst = int(np.argmax(off))
+        ends = [-np.inf, *cell_edges()[edges[1:]], np.inf][worst : worst + 2]
+        says = f"{counts[worst]:,} values in {ends[0]:.4f} … {ends[1]:.4f} σ, expected {expected[worst]:,.1f}"
+        return float(scipy.special.chdtrc(len(expected) - 1, float(off.sum()))), says
 
 
 def _single_cells(counts: npt.NDArray[np.int64], n: int) -> tuple[float, str]:
@@ -102,7 +119,7 @@ def _single_cells(counts: npt.NDArray[np.int64], n: int) -> tuple[float, str]:
     tail = 2 * np.minimum(lower, upper)
     worst = int(np.argmin(tail))
     low, high = cell_edges()[worst : worst + 2]
-    says = f"{counts[worst]:,} values, not {n * p[worst]:,.1f}, in [{low:.4f}, {high:.4f}) σ"
+    says = f"{counts[worst]:,} values in [{low:.4f}, {high:.4f}) σ, expected {n * p[worst]:,.1f}"
     return min(1.0, CELLS * float(tail[worst])), says
 
 

@@ -106,7 +106,10 @@ class Granularity:
         parts["equal neighbours"] = bonferroni(
             [float(scipy.special.bdtrc(equal - 1, pairs, 2.0**-_VALUE_BITS)) if equal else 1.0 for equal, pairs in near]
         )
-        bits["equal neighbours"] = min(math.log2(max(pairs, 1) / max(equal, 1)) for equal, pairs in near)
+        if compared := [
+            math.log2(pairs / max(equal, 1)) for equal, pairs in near if pairs
+        ]:  # none apart by a row at d = 1
+            bits["equal neighbours"] = min(compared)
         strips = self._strips(ordered)
         parts["strips"] = bonferroni([p for p, _ in strips])
         bits["strips"] = min(b for _, b in strips)

@@ -15,8 +15,9 @@ from dpaudit.interfaces import Block, Stream
 from dpaudit.stats import binomial_two_sided, bonferroni
 from dpaudit.types import BlindSpot, Evidence
 
-__all__ = ["Tails"]
+__all__ = ["SHOWN", "Tails"]
 
+SHOWN = 1e-4  # p-value below which the deciding part is told with its counts
 _LEVELS = 10.0 ** -np.arange(1, 13)  # two-sided tail probabilities looked at, roughly
 
 
@@ -51,22 +52,33 @@ class Tails:
         n = int(self._counts.sum())
         first, thresholds = _thresholds()
         upto = np.cumsum(self._counts)
-        parts = {}
+        parts: dict[str, float] = {}
+        says: dict[str, str] = {}
         for i, t in zip(first, thresholds, strict=True):
             side = float(scipy.special.ndtr(-t))
             below, above = int(upto[i - 1]), n - int(upto[-i - 1])
             if n * side > 1e-3:
-                parts[f"beyond {t:.2f} sigma"] = binomial_two_sided(below + above, n, 2 * side)
-                parts[f"below -{t:.2f} sigma"] = binomial_two_sided(below, n, side)
-                parts[f"above {t:.2f} sigma"] = binomial_two_sided(above, n, side)
-        parts["largest |z|"] = _extreme_p(max(self._largest, -self._smallest), n, sides=2)
-        parts["largest z"] = _extreme_p(self._largest, n, sides=1)
-        parts["smallest z"] = _extreme_p(-self._smallest, n, sides=1)
+                for name, count, share in (
+                    (f"beyond {t:.2f} sigma", below + above, 2 * side),
+                    (f"below -{t:.2f} sigma", below, side),
+                    (f"above {t:.2f} sigma", above, side),
+                ):
+                    parts[name] = binomial_two_sided(count, n, share)
+                    says[name] = f"{name.replace('sigma', 'σ').replace('-', '−')}: {count:,}, expected {n * share:,.4g}"
+        for name, most, sign, sides in (
+            ("largest |z|", max(self._largest, -self._smallest), 1, 2),
+            ("largest z", self._largest, 1, 1),
+            ("smallest z", -self._smallest, -1, 1),
+        ):
+            parts[name] = _extreme_p(most, n, sides=sides)
+            says[name] = f"{name} {sign * most:.2f}, expected about {sign * _median_extreme(n, sides=sides):.2f}"
+        worst = min(parts, key=lambda name: parts[name])
         cut = -math.log(alpha / (2 * len(parts))) / n  # an absent tail of this probability would have been missed
         return Evidence(
             p=bonferroni(list(parts.values())),
             statistic=max(self._largest, -self._smallest),
-            effect=f"z from {self._smallest:.2f} to {self._largest:.2f} in {n:,} values",
+            effect=f"z from {self._smallest:.2f} to {self._largest:.2f} in {n:,} values"
+            + (f"; {says[worst]}" if parts[worst] < SHOWN else ""),
             parts=parts,
             blind_spots=(
                 BlindSpot(
@@ -78,6 +90,11 @@ class Tails:
                 ),
             ),
         )
+
+
+def _median_extreme(n: int, *, sides: int) -> float:
+    """What the largest of n values (``sides`` = 2: magnitudes) exceeds half the time."""
+    return float(-scipy.special.ndtri(-math.expm1(-math.log(2) / n) / sides))
 
 
 def _extreme_p(most: float, n: int, *, sides: int) -> float:

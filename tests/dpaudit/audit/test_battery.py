@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 
 import numpy as np
 import pytest
@@ -128,3 +129,36 @@ def test_blind_spots_are_what_was_missed():
         test.update(SampleBlock(0, x, claim=law, spread=None))
         found += test.evidence(alpha=0.01).p <= 0.01
     assert 0.83 < found / 300 < 0.97
+
+
+def test_rows_of_one_value_say_how_fine_they_are():
+    """A .bin recording has rows of one value: none is a row apart from another, which is no coarseness."""
+    evidence = p_value("granularity", honest(n=8192, d=1))
+    assert evidence.effect.startswith("finer than 1")
+    assert evidence.details["bits, equal neighbours"] > 12
+
+
+@pytest.mark.parametrize(
+    ("name", "flaw", "says"),
+    [
+        ("tails", lambda x: np.clip(x, -3, None), r"; smallest z -3\.00, expected about -4\.5"),
+        ("tails", lambda x: np.where(x > 3, 2 * x, x), r"; (above|beyond) \d\.\d\d σ: \d+, expected [\d.,e-]+$"),
+        ("tails", lambda x: np.clip(x, -2, 2), r"; beyond 2\.\d\d σ: 0, expected [\d,]+"),
+        (
+            "goodness-of-fit",
+            lambda x: x + 0.02,
+            r"\(mean\) off by \+|[\d,]+ values below -?\d\.\d{4} σ, expected [\d,]+",
+        ),
+        ("goodness-of-fit", lambda x: 1.02 * x, r"; smooth: component 2 \(scale\) off by \+"),
+        (
+            "goodness-of-fit",
+            lambda x: np.where(abs(x) < 0.002, 0.5e-3, x),
+            r"; single cells: \d+ values in \[0\.0000, ",
+        ),
+    ],
+)
+def test_the_deciding_part_is_named_with_its_counts(name, flaw, says):
+    x = flaw(np.random.default_rng(4).standard_normal((8, 500, 64)))
+    effect = p_value(name, list(x)).effect
+    assert re.search(says, effect), effect
+    assert ";" not in p_value(name, honest()).effect
