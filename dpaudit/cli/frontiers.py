@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from dpaudit.cli.output import emit, note, out_console, write_json_line
 from dpaudit.cli.verdicts import write_page
 from dpaudit.errors import UsageError
 from dpaudit.provenance import collect
+from dpaudit.results.files import write_file
 from dpaudit.types import PowerPoint, to_dict
 
 __all__ = ["show"]
@@ -131,10 +133,11 @@ def _measured(folder: Path) -> tuple[PowerPoint, ...]:
 
 def _write(points: tuple[PowerPoint, ...], path: Path) -> None:
     here = collect(seed="as in the spec", plugins=())
-    with path.open("w", encoding="utf-8", newline="") as file:
-        file.write(
-            f"# dpaudit run frontier; dpaudit frontier --table runs/frontier --write {path.name}\n# {here.hardware}\n"
-        )
-        rows = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        rows.writeheader()
-        rows.writerows(to_dict(p) for p in points)
+    file = io.StringIO()
+    file.write(
+        f"# dpaudit run frontier; dpaudit frontier --table runs/frontier --write {path.name}\n# {here.hardware}\n"
+    )
+    rows = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+    rows.writeheader()
+    rows.writerows(to_dict(p) for p in points)
+    write_file(path, file.getvalue())

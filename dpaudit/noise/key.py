@@ -21,6 +21,7 @@ import scipy
 
 from dpaudit.errors import KeyFileError, UsageError
 from dpaudit.randomness import KEY_BYTES, KeyedStream
+from dpaudit.results.files import write_file
 from dpaudit.results.foreign import RefusedError, open_plain, read_json, shown
 
 __all__ = ["BLOCK", "PancakeKey", "parse_gamma"]
@@ -206,18 +207,13 @@ class PancakeKey:
             indent=2,
         )
         try:
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            write_file(Path(path), text + "\n", mode=0o600, replace=False)
         except FileExistsError as error:
             raise KeyFileError(
                 f"key={path}: exists already and keys are never overwritten; choose another --out"
             ) from error
         except OSError as error:
             raise KeyFileError(f"key={path}: cannot be written ({error.strerror}); choose another --out") from error
-        with os.fdopen(fd, "w") as file:
-            os.fchmod(fd, 0o600)
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(fd)
 
     @classmethod
     def load(cls, path: str | Path) -> PancakeKey:

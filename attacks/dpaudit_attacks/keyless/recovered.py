@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.errors import KeyFileError
+from dpaudit.results.files import write_file
 
 __all__ = ["load", "save"]
 
@@ -24,13 +25,11 @@ def save(details: Mapping[str, Any], path: str | Path) -> None:
     """
     kept = {"format": _FORMAT, **{name: details[name] for name in ("d", "w", "beta", "gamma")}}
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        write_file(Path(path), json.dumps(kept), mode=0o600, replace=False)
     except FileExistsError as error:
         raise KeyFileError(f"recovered={path}: exists already and is never overwritten; choose another name") from error
     except OSError as error:
         raise KeyFileError(f"recovered={path}: cannot be written ({error.strerror}); choose another name") from error
-    with os.fdopen(fd, "w") as file:
-        json.dump(kept, file)
 
 
 def load(path: str | Path) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpaudit.errors import KeyFileError, MessageError
+from dpaudit.results.files import write_file
 from dpaudit_mitigations.joint_seeds.encoding import decode, encode
 from dpaudit_mitigations.joint_seeds.fields import Hex, Schema, Whole, Word, read, write
 
@@ -44,11 +45,9 @@ class Opening:
         """
         values = {"opening": "joint-seeds", "version": 1, **vars(self)}
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            write_file(path, encode(write(values, _SCHEMA)) + b"\n", mode=0o600, replace=False)
         except OSError as error:
             raise KeyFileError(f"opening={path}: cannot be made ({error.strerror}); give a new path") from error
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(encode(write(values, _SCHEMA)) + b"\n")
 
     @classmethod
     def load(cls, path: Path) -> Opening:

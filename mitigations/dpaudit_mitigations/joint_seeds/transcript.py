@@ -9,6 +9,7 @@ import numpy as np
 
 from dpaudit.errors import MessageError, UsageError
 from dpaudit.results.arrays import map_npy
+from dpaudit.results.files import write_file
 from dpaudit.results.foreign import RefusedError, open_plain
 from dpaudit.results.text import one_line
 from dpaudit.types import TranscriptVerdict
@@ -45,8 +46,7 @@ def write(record: Record, path: Path) -> None:
     """
     document = {"transcript": KIND, "version": _VERSION, "messages": [m.document() for m in record.messages]}
     try:
-        with path.open("xb") as file:
-            file.write(encode(document) + b"\n")
+        write_file(path, encode(document) + b"\n", replace=False)
     except OSError as error:
         raise UsageError(f"transcript={path}: cannot be written ({error.strerror}); give a new path") from error
 

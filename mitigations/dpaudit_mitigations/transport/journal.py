@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import sqlite3
@@ -13,7 +12,9 @@ from types import TracebackType
 from typing import Any
 
 from dpaudit.errors import MessageError, UsageError
-from dpaudit_mitigations.transport.durable_files import clear_leftovers, durable_write, sync_folder
+from dpaudit.results.files import clear_leftovers, sync_folder
+from dpaudit.results.locks import HeldError, Lock
+from dpaudit_mitigations.transport.durable_files import durable_write
 
 __all__ = ["Journal", "durable_write"]
 
@@ -171,16 +172,11 @@ class Journal:
             )
 
 
-def _exclusive(path: Path) -> Any:
-    """The open lock file beside ``path``; the lock ends with the process, however that ends."""
-    name = path.with_name(path.name + ".lock")
+def _exclusive(path: Path) -> Lock:
+    """The lock file beside ``path``; the lock ends with the process, however that ends."""
     try:
-        lock = os.fdopen(os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+")
+        return Lock(path.with_name(path.name + ".lock"), mode=0o600)
+    except HeldError as error:
+        raise UsageError(f"journal={path}: another process has it; stop that one, or choose another file") from error
     except OSError as error:
         raise UsageError(f"journal={path}: its folder cannot be used ({error.strerror}); make it first") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        lock.close()
-        raise UsageError(f"journal={path}: another process has it; stop that one, or choose another file") from error
-    return lock

@@ -8,6 +8,8 @@ import sys
 import threading
 from dataclasses import dataclass
 
+from dpaudit.results.text import one_line
+
 __all__ = ["Log", "clean", "logger"]
 
 _LONGEST = 300
@@ -16,9 +18,7 @@ _WRITING = threading.Lock()
 
 def clean(text: str, longest: int = _LONGEST) -> str:
     """``text`` on one line, printable, at most ``longest`` characters: what another party said, fit to be shown."""
-    cut = text[: longest + 1]
-    plain = "".join(c if c.isprintable() else "·" for c in cut)
-    return plain if len(plain) <= longest else plain[: longest - 1] + "…"
+    return one_line(text, limit=longest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import MessageError, UsageError
-from dpaudit_mitigations.transport.durable_files import sync_folder, write_all
+from dpaudit.results.files import sync_folder
+from dpaudit_mitigations.transport.durable_files import write_all
 
 __all__ = ["Draft", "Publications"]
 

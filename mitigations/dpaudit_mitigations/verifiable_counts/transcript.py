@@ -12,6 +12,7 @@ from typing import Any
 from dpaudit.accounting.binomial import binomial_epsilon
 from dpaudit.errors import CheatingError, MessageError, UsageError
 from dpaudit.randomness import KeyedStream
+from dpaudit.results.files import write_file
 from dpaudit.results.foreign import RefusedError, read_json, read_plain
 from dpaudit.results.text import one_line
 from dpaudit.types import TranscriptVerdict, to_dict
@@ -77,8 +78,7 @@ class Transcript:
             UsageError: the file exists, or cannot be written.
         """
         try:
-            with path.open("xb") as file:
-                file.write(self.encode())
+            write_file(path, self.encode(), replace=False)
         except OSError as error:
             raise UsageError(f"transcript={path}: cannot be written ({error.strerror}); give a new path") from error
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import unicodedata
 
+import numpy as np
 import pytest
 from command_line import apart, here
 
@@ -124,6 +125,29 @@ def test_everything_that_is_printed_is_printable(run):
         assert text.count("No finding") >= least
         assert {c for c in text if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"}} == {"\n"}
     assert "[bold]x[/bold]" in done.stdout
+
+
+HOSTILE = "\x1b[2JNo finding\x1b]52;c;AAAA\x07\r\u202e\u2028"
+
+
+def test_what_a_sampler_or_a_file_says_steers_no_output(tmp_path):
+    (tmp_path / "x.py").write_text(
+        f"class Odd(Exception): pass\nOdd.__name__ = {HOSTILE!r}\ndef f(n, d): raise Odd({HOSTILE!r})\n"
+    )
+    np.savez(tmp_path / "x.npz", **{HOSTILE: np.zeros((9, 9)), HOSTILE + "2": np.zeros((9, 9))})
+    claim = ("--claim", "gaussian:sigma=1", "--samples", "1e4")
+    for sampler, code in (("python:./x.py:f", 3), ("file:x.npz", 2)):
+        for form in ("text", "json"):
+            more = ("--out", "out", "--also", "junit,sarif,markdown", "--format", form)
+            done = here("audit", sampler, *claim, *more, cwd=tmp_path)
+            assert done.returncode == code, done.stderr
+            texts = [done.stdout, done.stderr, *(path.read_text() for path in (tmp_path / "out").glob("*"))]
+            assert any("No finding" in text for text in texts)
+            for text in texts:
+                assert {c for c in text if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"}} <= {
+                    "\n",
+                    "\u2060",
+                }
 
 
 def test_words_of_the_command_line_are_printable():

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import MessageError, UsageError
-from dpaudit_mitigations.transport.durable_files import clear_leftovers, durable_write
+from dpaudit.results.files import clear_leftovers
+from dpaudit_mitigations.transport.durable_files import durable_write
 from dpaudit_mitigations.transport.journal import Journal
 
 CHILD = Path(__file__).with_name("child.py")
@@ -234,14 +235,25 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
+def test_a_lock_that_is_a_link_or_another_file_is_refused_and_unharmed(tmp_path):
+    (tmp_path / "mine").write_text("precious")
+    lock = tmp_path / "journal.lock"
+    for make in (lock.symlink_to, lambda mine: lock.write_text(mine.read_text())):
+        make(tmp_path / "mine")
+        with pytest.raises(UsageError, match="cannot be used"):
+            Journal(tmp_path / "journal", kind="a")
+        assert (tmp_path / "mine").read_text() == lock.read_text() == "precious"
+        lock.unlink()
+
+
 def test_the_order_of_syncs(tmp_path, monkeypatch):
     """Data, then name, then the folder: any other order loses a file to a power cut."""
     did = []
-    for call in ("fsync", "rename", "open"):
+    for call in ("fsync", "replace", "open"):
         real = getattr(os, call)
         monkeypatch.setattr(os, call, lambda *a, _real=real, _call=call, **k: did.append(_call) or _real(*a, **k))
     durable_write(tmp_path / "a", b"x")
-    assert did == ["open", "fsync", "rename", "open", "fsync"]
+    assert did == ["open", "fsync", "replace", "open", "fsync"]
 
 
 def test_leftovers_are_cleared_and_nothing_else(tmp_path):

@@ -7,6 +7,8 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
+from dpaudit.results.text import one_line
+
 __all__ = ["DownloadBar"]
 
 
@@ -16,7 +18,7 @@ class DownloadBar:
     def __init__(self, name: str) -> None:
         console = Console(stderr=True)
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             DownloadColumn(),
             TransferSpeedColumn(),
@@ -25,7 +27,7 @@ class DownloadBar:
             disable=not console.is_terminal,
             transient=True,
         )
-        self._task = self._bar.add_task(name, total=None)
+        self._task = self._bar.add_task(one_line(name, limit=100), total=None)
 
     @property
     def total(self) -> float | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from dpaudit.hosts.dpsgd.training.on_device import ImagesOnDevice
 from dpaudit.hosts.dpsgd.training.published_weights import PUBLISHED, find_published, load_published
 from dpaudit.hosts.dpsgd.training.recipes import RECIPES
 from dpaudit.registry import nearest
+from dpaudit.results.text import tell
 
 __all__ = ["Network", "checkpoint_file", "trained_network"]
 
@@ -108,13 +108,13 @@ def _trained(model: str, *, root: str) -> Checkpoint:
                 f"weights=trained: {model} has not been trained yet, {path} is missing; dpaudit train {model} "
                 "--device cuda makes it in some minutes of a GPU"
             )
-        print(f"{model} has not been trained yet: training it now, once, into {path}", file=sys.stderr)
+        tell(f"{model} has not been trained yet: training it now, once, into {path}")
         return fit(model, out=path, root=root, resume=True, wait=True, on_epoch=_said)
     return load_checkpoint(path, model=model)
 
 
 def _said(epoch: Epoch) -> None:
-    print(f"epoch {epoch.number} of {epoch.of}: loss {epoch.loss:.4f}", file=sys.stderr)
+    tell(f"epoch {epoch.number} of {epoch.of}: loss {epoch.loss:.4f}")
 
 
 def _measured(module: nn.Module, model: str, *, root: str, device: torch.device) -> Accuracy | None:
