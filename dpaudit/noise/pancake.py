@@ -49,8 +49,11 @@ class Pancake:
     Along w the law is Σ_k p_k N(k·P, s²) with P = √(2π)σγ/(β²+γ²), s = σβ/r, p_k ∝ exp(−πk²/r²), r² = β²+γ²
     (Lemma 2.6): ``v = g + (c − ⟨g,w⟩)·w``; several orthonormal directions have independent c. It claims to be Gaussian.
 
-    Formal guarantee to its owner: for γ ≥ 2√d and one direction nobody without the key tells it from Gaussian noise in
-    polynomial time if continuous LWE is hard (Theorem 3.4). What it leaves of privacy towards the owner: :meth:`epsilon`.
+    Formal guarantee to its owner: for γ ≥ 2√d, one direction and β not below an inverse polynomial of d nobody without the
+    key tells it from Gaussian noise in polynomial time if continuous LWE is hard (Theorem 3.4). That is asymptotic: at
+    γ = 2√d lattice reduction finds β = 1e-4 at d = 96 (``dpaudit run keyless-far``), and BLASter, a faster reducer than
+    ours, 1e-4 at d = 128, 1e-6 at 192 and 1e-8 at 256, in minutes. For d = 256 and β = 1e-5, the paper's smallest setting,
+    the estimate is block size 100, about 2^58 operations. What it leaves of privacy towards the owner: :meth:`epsilon`.
 
     Sampling is one pass over memory. With W the key's whole-number vectors, R = W·v is drawn first, then each block's
     share a_b = W_b·v_b given that they sum to R (s_b ~ N(0, σ²G_b) and a_b = s_b + G_b·G⁻¹·(R − Σs), G_b = W_b·W_bᵀ),
