@@ -49,8 +49,13 @@ class Drawing:
         deadline: float,
         limit: float,
         progress: Progress | None = None,
+        flat: bool = False,
     ) -> None:
-        """``deadline`` is one of ``time.monotonic``; ``limit`` is what the message about it says, in seconds."""
+        """``deadline`` is one of ``time.monotonic``; ``limit`` is what the message about it says, in seconds.
+
+        ``flat``: the sampler gives rows of one value, which are put together to rows of the plan's length.
+        """
+        self._flat = flat
         self._sampler = sampler
         self._plan = plan
         # a sampler that finds its plan as it goes (a generator) has no other processes
@@ -131,7 +136,8 @@ class Drawing:
             if call.value and isinstance(sampler, ValueSampler):
                 values = sampler.draw_at(call.value, n, call.d, timeout=self._left())
             else:
-                values = sampler.draw(n, call.d, timeout=self._left())
+                size = (n * call.d, 1) if self._flat else (n, call.d)
+                values = sampler.draw(*size, timeout=self._left()).reshape(n, call.d)
             seconds = time.monotonic() - started
             if call.purpose == "first":  # the start of a program may be in it
                 self._at_most = min(self._at_most, seconds / values.size)

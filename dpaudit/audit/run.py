@@ -133,6 +133,8 @@ def run_audit(
 ) -> AuditResult:
     """Audit an opened sampler; ``options`` are further words of the command line, for the reproducer only.
 
+    A recording whose rows are single values is read as rows of ``dim`` values, in the order recorded.
+
     The number of values is fitted to the time limit by the speed of the sampler's first calls; a pass on less than a
     tenth of ``samples`` is *inconclusive*. A sequential audit spends half of α on bets while it draws and half on the
     battery at the end, which a won bet makes unnecessary.
@@ -160,7 +162,10 @@ def run_audit(
     limit = DRAWING_SECONDS if time_limit is None else time_limit
     if isinstance(sampler, StartedSampler):
         sampler.start(timeout=limit)
-    if sampler.dim is not None and dim not in (None, sampler.dim):
+    flat = (
+        sampler.dim == 1 and sampler.available is not None
+    )  # a recording of single values: rows as long as the user says
+    if sampler.dim is not None and dim not in (None, sampler.dim) and not flat:
         raise UsageError(f"dim={dim}: {sampler.name} only gives vectors of {sampler.dim}; leave --dim out")
     plan = _plan(sampler, samples, dim if dim is not None else sampler.dim, sequential)
     planned = sum(call.size for call in plan)
@@ -180,6 +185,7 @@ def run_audit(
         deadline=started + limit,
         limit=limit,
         progress=progress,
+        flat=flat,
     )
     # BLAS threads gain nothing on blocks that fit a cache, and spin against the sampler's own process
     with threadpool_limits(1), battery, BitWriter(bits) as writer:
@@ -256,7 +262,10 @@ def _excludes_not(
 def _plan(sampler: ClosedSampler, samples: int, dim: int | None, sequential: bool) -> tuple[Call, ...]:
     takes_value = isinstance(sampler, ValueSampler) and sampler.takes_value
     if sampler.available is not None or not sequential:
-        return make_plan(samples, dim=dim, available=sampler.available, takes_value=takes_value)
+        rows = sampler.available
+        if rows is not None and dim:
+            rows = rows * (sampler.dim or dim) // dim
+        return make_plan(samples, dim=dim, available=rows, takes_value=takes_value)
     first = growing_plan(samples // 2, dim=dim)
     return (*first, *make_plan(samples - sum(c.size for c in first), dim=dim, takes_value=takes_value))
 

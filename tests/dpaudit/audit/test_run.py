@@ -218,6 +218,25 @@ def test_dim_against_a_sampler_of_fixed_dimension(function_sampler):
         run_audit(function_sampler(None, dim=4), claim=GAUSSIAN, seed="1", dim=5)
 
 
+def test_single_values_of_a_recording_are_read_as_rows_of_the_dimension_asked_for(function_sampler):
+    """Values that are equal within a row of 64 are a finding by rows, in the order recorded; the rest makes no row."""
+    rng = np.random.default_rng(5)
+    recorded = np.repeat(rng.standard_normal(4000), 16)
+    asked = []
+
+    def draw(n, d):
+        asked.append((n, d))
+        start = sum(n for n, _ in asked[:-1])
+        return recorded[start : start + n].reshape(n, d)
+
+    sampler = function_sampler(draw, dim=1, available=len(recorded))
+    result = run_audit(sampler, claim=GAUSSIAN, seed="1", dim=48, tests=["covariance"])
+    assert result.dims == (48,)
+    assert result.samples == 64_000 // 48 * 48
+    assert {d for _, d in asked} == {1}
+    assert result.verdict == "finding"
+
+
 def test_a_free_dimension_is_swept():
     plan = make_plan(10_000_000, dim=None)
     assert {c.d for c in plan} >= {1, 2, 3, 8, 16, 32, 48, 64, 96, 100, 1000, 4096}
