@@ -61,10 +61,11 @@ def read_plain(path: str | Path, *, limit: int, follow: bool = True) -> bytes:
     """
     with open_plain(path, follow=follow) as file:
         try:
-            data = file.read(limit + 1)
+            size = os.fstat(file.fileno()).st_size
+            data = b"" if size > limit else file.read(size + 1)  # read(n) takes n bytes of memory first
         except OSError as error:
             raise RefusedError(f"cannot be read ({error.strerror})") from error
-    if len(data) > limit:
+    if size > limit or len(data) > limit:
         raise RefusedError(f"larger than {limit:,} bytes")
     return data
 
@@ -116,7 +117,7 @@ def _encodable(value: Any) -> Any:
 
 
 def _constant(name: str) -> NoReturn:
-    raise RefusedError(f"the number {name}, which JSON does not know")
+    raise RefusedError(f"{name} is no JSON number")
 
 
 def _whole(text: str) -> int:

@@ -6,13 +6,13 @@ Reading checks what is needed to say clearly why a file is no report; it is not 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from dpaudit.errors import UsageError
+from dpaudit.results.foreign import RefusedError, read_json, read_plain
 from dpaudit.results.text import printable
 
 __all__ = ["KINDS", "SCHEMA", "read_document", "schema_text", "stamped"]
@@ -21,6 +21,7 @@ SCHEMA = "dpaudit-report/1"
 """What ``schema`` says in every document: the name and the major version. Documents of before have no ``schema``."""
 
 KINDS = ("audit", "mechanism", "experiment", "measurements", "deployment")
+_MOST_BYTES = 1 << 28
 _WITH_RESULT = ("audit", "mechanism")
 
 
@@ -41,10 +42,8 @@ def read_document(path: Path) -> dict[str, Any]:
         UsageError: the file cannot be read, is not JSON, is no report, or is of another major version of the schema.
     """
     try:
-        document = json.loads(path.read_bytes(), parse_constant=_no_such_number)
-    except OSError as error:
-        raise UsageError(f"file={path}: cannot be read ({error.strerror}); name a folder that --out wrote") from error
-    except (ValueError, RecursionError) as error:  # bytes that are no text, text that is no JSON, nested without end
+        document = read_json(read_plain(path, limit=_MOST_BYTES))
+    except RefusedError as error:
         raise UsageError(
             f"file={path}: not a JSON document ({printable(error, limit=200)}); repeat the audit or run that wrote it"
         ) from error
@@ -67,7 +66,3 @@ def read_document(path: Path) -> dict[str, Any]:
             f"file={path}: a document of kind {kind!r} has an object 'result'; repeat the audit that wrote it"
         )
     return document
-
-
-def _no_such_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no JSON number; dpaudit writes it as a string")
