@@ -7,6 +7,7 @@ import http.client
 import io
 import json
 import queue
+import re
 import socket
 import ssl
 import threading
@@ -24,6 +25,7 @@ __all__ = ["HttpSampler", "HttpsSampler"]
 
 _TYPES = {"f64": "<f8", "f32": "<f4"}
 _PIECE = 1 << 17  # values read at a time
+_LENGTH = re.compile(r"[0-9]{1,18}")
 _QUOTED = 200  # characters of a refusal in a message
 _REFUSAL = 1.0  # seconds to wait for the words of a refusal
 
@@ -271,6 +273,12 @@ class HttpSampler:
             raise SamplerOutputError(
                 f"sampler {self.name} answered with Content-Encoding={one_line(coding, limit=_QUOTED)}; "
                 "send the values as they are"
+            )
+        lengths = {length.strip() for length in response.headers.get_all("Content-Length", ())}
+        if len(lengths) > 1 or not all(_LENGTH.fullmatch(length) for length in lengths):  # http.client would ignore it
+            given = one_line(", ".join(sorted(lengths)), limit=_QUOTED)
+            raise SamplerOutputError(
+                f"sampler {self.name} answered with Content-Length={given}, {wanted}; send one whole number"
             )
         if response.length not in (None, size):
             raise SamplerOutputError(
