@@ -73,6 +73,12 @@ class _Reader(io.BufferedReader):
     def makefile(self, _: str) -> _Reader:
         return self
 
+    def read(self, size: int | None = -1) -> bytes:
+        """As of any file, but never all: http.client would take a chunk of −1 bytes for the rest of the connection."""
+        if size is None or size < 0:
+            raise http.client.HTTPException("a chunk of negative size")
+        return super().read(size)
+
     def close(self) -> None:
         """Nothing: a response closes its file when its body ends, the connection goes on."""
 
