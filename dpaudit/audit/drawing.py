@@ -21,10 +21,12 @@ __all__ = ["Drawing", "Progress"]
 Progress = Callable[[int, int], None]
 _SHORT_SECONDS = 8.0  # for the many short calls; a slow sampler gets fewer of them
 _FIRST_CALLS = 32  # of a batch whose speed is not known yet
-_LONG_CALL = 0.1  # of the time left: a call that would take longer, by the speed so far, is made in growing parts
+_LONG_CALL = (
+    0.25  # of the time left: a call that would take longer, by the speed so far, is made in parts, growing at first
+)
 _FIRST_PART = 1 << 13  # values
 _GROWTH = 8
-_KEPT_BACK = 0.1  # of the time left, for calls that turn out slower than the ones before
+_KEPT_BACK = 0.1  # of the time limit, for calls that turn out slower than the ones before
 
 
 class Drawing:
@@ -78,7 +80,7 @@ class Drawing:
         self.ended: SamplerError | None = None
         self._rest = planned  # values that the rest of the plan asks for
         self._at_most = math.inf  # seconds per value, by calls too small to tell more
-        self._rate = 0.0  # seconds per value of the largest long call so far; 0 before one
+        self._rate = 0.0  # seconds per value of the last long call that is not a small one; 0 before one
         self._largest = 0
 
     def __iter__(self) -> Iterator[SampleBlock]:
@@ -141,8 +143,8 @@ class Drawing:
             seconds = time.monotonic() - started
             if call.purpose == "first":  # the start of a program may be in it
                 self._at_most = min(self._at_most, seconds / values.size)
-            elif values.size >= self._largest:
-                self._rate, self._largest = max(seconds / values.size, 1e-12), values.size
+            elif _GROWTH * values.size >= self._largest:
+                self._rate, self._largest = max(seconds / values.size, 1e-12), max(values.size, self._largest)
             todo -= planned
             self._rest -= planned * call.d
             yield self._block(values, value=call.value)
@@ -150,13 +152,15 @@ class Drawing:
     def _rows(self, todo: int, d: int) -> tuple[int, int]:
         """How many of ``todo`` rows of the plan to ask for in one call, and how many of the plan these stand for."""
         left = self._left()
-        fit = min(1.0, (1 - _KEPT_BACK) * left / (self._rate * self._rest)) if self._rate else 1.0
+        spare = max(left - _KEPT_BACK * self._limit, 0.0)
+        fit = min(1.0, spare / (self._rate * self._rest)) if self._rate else 1.0
         self.shortened = self.shortened or fit < 1
         n = max(1, int(todo * fit))
         rate = self._rate or (self._at_most if math.isfinite(self._at_most) else 0.0)
         if rate * n * d > _LONG_CALL * left:
-            n = min(n, max(1, max(_FIRST_PART, _GROWTH * self._largest) // d))
-        return n, min(todo, math.ceil(n / fit))
+            in_time = int(_LONG_CALL * left / rate) if self._rate else n * d
+            n = max(1, min(in_time, max(_FIRST_PART, _GROWTH * self._largest)) // d)
+        return n, min(todo, math.ceil(n / fit)) if fit else todo
 
     def _block(
         self,

@@ -323,6 +323,18 @@ def test_the_plan_is_fitted_to_the_speed(function_sampler, monkeypatch):
     assert all(0.3 < drawn[d] / full[d] < 0.6 for d in (4, 16, 32, 64, 4096))  # all in proportion
 
 
+def test_a_sampler_that_slows_down_still_ends_in_time(function_sampler, monkeypatch):
+    slow = SlowClock(monkeypatch, 30e-6)
+
+    def draw(n, d):
+        slow.rate = 30e-6 if slow.now < 12 else 90e-6
+        return slow.draw(n, d)
+
+    result = audit(draw, sampler=function_sampler, samples=1_000_000, time_limit=30)
+    assert result.verdict == "no-finding"
+    assert slow.now < 30
+
+
 def test_a_plan_that_hardly_fits_is_inconclusive_and_says_what_to_ask_for(function_sampler, monkeypatch):
     slow = SlowClock(monkeypatch, 1e-3)
     result = audit(slow.draw, sampler=function_sampler, samples=1_000_000, time_limit=60)
