@@ -214,17 +214,17 @@ class Pancake:
 
         With several directions only bounds are known: Theorem 4.2 along the first below, Theorem 4.4 above.
         """
-        law = {"sigma": self.sigma, "beta": self.key.beta, "gamma": self.key.gamma}
+        sigma, beta, gamma = self.sigma, self.key.beta, self.key.gamma
         if self.key.directions == 1:
-            exact = key_holder_profile(self.key, delta, host=host, **law)
+            exact = key_holder_profile(self.key, delta, host=host, sigma=sigma, beta=beta, gamma=gamma)
             low, high = max(0.0, exact.value - exact.error), exact.value + exact.error
             return EpsilonBounds(low=low, high=high, says="exact profile at the most exposed neighbour")
         along, slack = _along(self.key, host)
         turns = along / self.spacing
         fraction = min(0.5, float(np.abs(turns - np.rint(turns)).max()) + slack / self.spacing)
         return EpsilonBounds(
-            low=pancake_epsilon_lower(delta, beta=self.key.beta, gamma=self.key.gamma, fraction=fraction),
-            high=pancake_epsilon_upper(delta, **law, sensitivity=host.sensitivity),
+            low=pancake_epsilon_lower(delta, beta=beta, gamma=gamma, fraction=fraction),
+            high=pancake_epsilon_upper(delta, sigma=sigma, beta=beta, gamma=gamma, sensitivity=host.sensitivity),
             says="arXiv 2509.23834: Theorem 4.2 at the most exposed neighbour / Theorem 4.4",
         )
 
