@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +49,7 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
         OSError, EOFError, ValueError, zlib.error: unreadable, or not that format to the last byte.
     """
     with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
-        raw = stream.read()
+        raw = _Bounded(stream, path).read()
     if raw[:3] != _IDX_UINT8 or len(raw) < 4:
         raise ValueError(f"it begins with {raw[:4].hex() or 'nothing'}, an IDX file of bytes with 000008")
     start = 4 + 4 * raw[3]
@@ -58,6 +59,21 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
     if len(raw) - start != math.prod(shape):
         raise ValueError(f"its header says {shape}, {math.prod(shape)} values; it holds {len(raw) - start}")
     return np.frombuffer(raw, np.uint8, offset=start).reshape(shape).copy()
+
+
+class _Bounded:
+    """A stream of the file at ``path`` that unpacks to at most four times the file and 16 MiB."""
+
+    def __init__(self, stream: BinaryIO | gzip.GzipFile, path: Path) -> None:
+        self._stream, self._most = stream, 4 * path.stat().st_size + (16 << 20)
+        self._left = self._most
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(min(size, self._left + 1) if size >= 0 else self._left + 1)
+        self._left -= len(data)
+        if self._left < 0:
+            raise ValueError(f"it unpacks to more than {self._most:,} bytes")
+        return data
 
 
 def read_npz(path: Path, *names: str) -> tuple[npt.NDArray[np.generic], ...]:
@@ -82,7 +98,8 @@ def read_tar(path: Path, names: tuple[str, ...], *, size: int) -> Iterator[tuple
     """
     wanted = set(names)
     with gzip.open(path) as stream:
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
+        bounded: Any = _Bounded(stream, path)
+        with tarfile.open(fileobj=bounded, mode="r|") as archive:
             for member in archive:
                 name = member.name.rpartition("/")[2]
                 if name not in wanted or not member.isreg():
@@ -92,7 +109,7 @@ def read_tar(path: Path, names: tuple[str, ...], *, size: int) -> Iterator[tuple
                 wanted.remove(name)
                 content = archive.extractfile(member)
                 yield name, content.read() if content else b""
-        while stream.read(1 << 20):
+        while bounded.read(1 << 20):
             pass
     if wanted:
         raise ValueError(f"it has no {', '.join(sorted(wanted))}")

@@ -217,9 +217,9 @@ def test_nothing_is_unpickled(tmp_path):
     trap, path = Trap(tmp_path / "sprung"), tmp_path / "mnist.npz"
     objects = np.array([trap] * 6, object)
     np.savez(path, x_train=objects, y_train=DIGITS[1])
-    refused("mnist", tmp_path, "allow_pickle")
+    refused("mnist", tmp_path, "dtype=.O")
     np.savez(path, x_train=DIGITS[0], y_train=objects)
-    refused("mnist", tmp_path, "allow_pickle")
+    refused("mnist", tmp_path, "dtype=.O")
     for content in (pickle.dumps({"x_train": trap}), pickle.dumps(trap, protocol=0)):
         path.write_bytes(content)
         refused("mnist", tmp_path, "cannot be read")
