@@ -184,5 +184,6 @@ def create(kind: str, reference: Reference | str, *args: Any) -> Any:
         return factory(*args, **ref.options)
     except (ArithmeticError, TypeError, ValueError) as error:
         if isinstance(error, UsageError):
-            raise
+            words = one_line(error, limit=2000)  # they quote the options
+            raise error if words == str(error) else UsageError(words) from error
         raise UsageError(f"{what}: cannot be made with these options ({said(error)}); see its documentation") from error

@@ -80,17 +80,15 @@ def neighbours_of(rng):
 
 
 def attack_of(rng):
-    return rng.choice(("sensitivity", f"sensitivity:{rng.choice(OPTIONS)}={rng.choice(NUMBERS)}"))
+    option, value = rng.choice(("size", "lower", "upper", "kind", *OPTIONS)), rng.choice(NUMBERS)
+    return f"sensitivity:{option}={value}" if rng.randrange(4) else "sensitivity"
 
 
 DOORS = {
     "reference": (text_of, Reference.parse),
     "claim": (claim_of, Claim.parse),
     "source": (text_of, lambda text: registry.create("sources", text)),
-    "attack": (
-        lambda rng: f"sensitivity:{rng.choice(OPTIONS)}={rng.choice(NUMBERS)}",
-        lambda text: registry.create("attacks", text),
-    ),
+    "attack": (attack_of, lambda text: registry.create("attacks", text)),
     "neighbours": (neighbours_of, parse_neighbours),
     "gamma": (lambda rng: rng.choice(NUMBERS) + rng.choice(("", "d", "sqrtd")), lambda text: parse_gamma(text, dim=64)),
 }
