@@ -65,10 +65,10 @@ class Plugin:
     entry_point: EntryPoint
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: object, known: Iterable[str]) -> str:
     """``; did you mean 'x'?`` or, with nothing near, the list of what there is."""
     known = sorted(known)
-    close = difflib.get_close_matches(name.lower()[:_LONGEST], known, n=1, cutoff=0.5)  # quadratic in its length
+    close = difflib.get_close_matches(str(name).lower()[:_LONGEST], known, n=1, cutoff=0.5)  # quadratic in its length
 
     if close:
         return f"; did you mean {close[0]!r}?"
@@ -163,7 +163,7 @@ def create(kind: str, reference: Reference | str, *args: Any) -> Any:
 
     Raises:
         UnknownNameError: no such plug-in, or no such option (with the nearest match).
-        UsageError: a required option is missing, or the factory raised an ArithmeticError, TypeError or ValueError.
+        UsageError: a required option is missing, or the factory raised what a value of a wrong type or size raises.
     """
     ref = Reference.parse(reference) if isinstance(reference, str) else reference
     factory = load(kind, ref.name)
@@ -182,7 +182,7 @@ def create(kind: str, reference: Reference | str, *args: Any) -> Any:
             raise UsageError(f"{option.name}: {what} needs it; write {ref.name}:{option.name}=VALUE")
     try:
         return factory(*args, **ref.options)
-    except (ArithmeticError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         if isinstance(error, UsageError):
             words = one_line(error, limit=2000)  # they quote the options
             raise error if words == str(error) else UsageError(words) from error
