@@ -6,8 +6,9 @@ import json
 import math
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 __all__ = ["MOST_DEPTH", "RefusedError", "open_plain", "read_json", "read_plain", "shown"]
 
@@ -36,7 +37,7 @@ def shown(value: object, *, limit: int = _SHOWN) -> str:
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
-def open_plain(path: str | Path, *, follow: bool = True) -> IO[bytes]:
+def open_plain(path: str | Path, *, follow: bool = True) -> BufferedReader:
     """The file at ``path``, opened for reading; a pipe, a device or a folder is refused without waiting for it.
 
     Raises:

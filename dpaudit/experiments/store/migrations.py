@@ -113,7 +113,14 @@ def _from_1(db: sqlite3.Connection) -> None:
 
 def _old_result(text: Any) -> dict[str, Any]:
     result = read_json(text) if isinstance(text, str) else None
-    needed = {"cell": str, "kind": str, "settings": dict, "outcome": dict, "seconds": (int, float), "provenance": dict}
+    needed: dict[str, Any] = {
+        "cell": str,
+        "kind": str,
+        "settings": dict,
+        "outcome": dict,
+        "seconds": (int, float),
+        "provenance": dict,
+    }
     if not isinstance(result, dict) or not all(isinstance(result.get(k), kind) for k, kind in needed.items()):
         raise RefusedError("cells has a result that is none")
     return result

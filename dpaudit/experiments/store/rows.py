@@ -86,7 +86,7 @@ def typed(names: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
     Raises:
         RefusedError: a value of another type than the store's own schema gives the column of that name.
     """
-    values = {}
+    values: dict[str, Any] = {}
     for told, value in zip(names, row, strict=True):
         name = told.removesuffix("?")
         if value is None and told != name:
