@@ -28,9 +28,9 @@ _NO_ROOT = 0xEF  # SECBIT_NOROOT, _NO_SETUID_FIXUP, _KEEP_CAPS off, _NO_CAP_AMBI
 _LAST_CAPABILITY = 63
 
 
-def undumpable(yes: bool = True) -> None:
+def undumpable() -> None:
     """Keep this process' memory and descriptors from all processes that lack CAP_SYS_PTRACE, its own user's too."""
-    prctl(_SET_DUMPABLE, int(not yes))
+    prctl(_SET_DUMPABLE, 0)
 
 
 def drop_privileges() -> None:

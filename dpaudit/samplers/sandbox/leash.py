@@ -45,6 +45,7 @@ if _LINUX:
 _LOOK_EVERY = 0.05  # seconds between looks at the parent and the family
 _LOOK_SHARE = 50  # a look that took long is followed by a pause this many times longer,
 _LONGEST_PAUSE = 1.0  # but not longer than this
+_AGAIN = 0.01  # seconds until counters that could not be read are tried again
 _PATIENCE = 3.0  # seconds to end a family without namespaces
 _START = 20.0  # seconds for the namespaces to be furnished
 _MOST_FILES = 10_000  # in a scratch on disk; more cannot be counted twenty times a second
@@ -89,8 +90,11 @@ def _offer_to_the_oom_killer() -> None:
         file.write("1000")  # not Linux, or forbidden: the machine is emptied in another order
 
 
-def _program(argv: list[str], limits: Mapping[str, int], mask: set[int], parent: int, *, apart: bool) -> NoReturn:
+def _program(
+    argv: list[str], limits: Mapping[str, int], mask: set[int], parent: int, *, go: int, apart: bool
+) -> NoReturn:
     try:
+        os.read(go, 1)  # until its parent is undumpable; itself it is not, so that its counters can be read
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them; programs expect the default
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -100,8 +104,6 @@ def _program(argv: list[str], limits: Mapping[str, int], mask: set[int], parent:
                 _lower(kind, limits[name])
         if apart:  # elsewhere it would count everything that the user runs
             _lower("RLIMIT_NPROC", limits["tasks"])
-        if _LINUX:
-            confinement.undumpable(False)  # its counters can be read; starting the program would do the same
         if os.getppid() == parent:
             os.execvp(argv[0], argv)  # noqa: S606 no shell is what is wanted
     except OSError as error:
@@ -162,13 +164,17 @@ def _first(
         os._exit(1)
     os.close(said)
     os.close(heard)
-    if _LINUX:
-        confinement.undumpable()
     namespaces.die_with_parent(signal.SIGKILL)
     me = os.getpid()
+    go, start = os.pipe()
     program = os.fork()
     if program == 0:
-        _program(argv, asked.limits, mask, me, apart=apart)
+        os.close(start)
+        _program(argv, asked.limits, mask, me, go=go, apart=apart)
+    os.close(go)
+    if _LINUX:
+        confinement.undumpable()
+    os.close(start)
     _silent()
     while True:
         ended, how = os.waitpid(-1, 0)
@@ -279,6 +285,7 @@ class _Counters:
     def __init__(self, asked: _Asked, held: _Held, *, apart: bool) -> None:
         self._limits = asked.limits
         self._root = None if apart else os.getpid()
+        self._ours = {held.holder, *(_below(held.holder) if _LINUX else ())}
         self._proc = self._room = -1
         self._scratch = "" if apart or asked.level == "none" else asked.scratch
         if _LINUX:
@@ -289,10 +296,17 @@ class _Counters:
 
     def passed(self) -> tuple[str, int] | None:
         """The first limit that is passed, and what is used; None if there is none."""
-        over = family.over_limit(
-            self._proc, family.members(self._proc, self._root), self._limits, disk=self._root is not None
-        )
+        over = self._over()
+        if over is not None and over[0] == "unreadable":  # it may have been about to start or to end
+            time.sleep(_AGAIN)
+            over = self._over()
         return over or self.written()
+
+    def _over(self) -> tuple[str, int] | None:
+        pids = family.members(self._proc, self._root)
+        if self._root is not None:
+            pids = [pid for pid in pids if pid not in self._ours]
+        return family.over_limit(self._proc, pids, self._limits, disk=self._root is not None)
 
     def written(self, blocks: int = 0) -> tuple[str, int] | None:
         """The same for what lies in the scratch, or went to disk in ``blocks`` of 512 bytes."""
@@ -410,14 +424,14 @@ def _main(asked: _Asked, argv: list[str]) -> NoReturn:
     namespaces.die_with_parent(signal.SIGTERM)
     namespaces.become_subreaper()
     apart, refusal = asked.apart and asked.level != "none", "not tried"
-    try:
-        held = _start(asked, argv, mask, apart=apart)
-    except _Refused as error:
-        if not apart:
-            os._exit(1)
-        apart, refusal = False, str(error)
-    if not apart and asked.level != "none":
-        asked = _with_scratch(asked)
+    if apart:
+        try:
+            held = _start(asked, argv, mask, apart=True)
+        except _Refused as error:
+            apart, refusal = False, str(error)
+    if not apart:
+        if asked.level != "none":
+            asked = _with_scratch(asked)
         held = _start(asked, argv, mask, apart=False)
     level = _level(asked, held.lacking, apart=apart, refusal=refusal)
     if asked.level == "require" and level != "full":

@@ -1,0 +1,153 @@
+"""The table of attacks, at each level of the sandbox, as this user and as one without privileges."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # importlib mode puts no folder on the path
+
+import attacks
+from attacks import ATTACKS, at, attempt, surroundings
+from dpaudit.errors import SamplerError
+from dpaudit.samplers import open_sampler
+from dpaudit.samplers.sandbox import policy, process
+
+NOBODY = 65534
+ROOT = os.getuid() == 0
+
+
+@pytest.fixture(scope="module")
+def vendor(tmp_path_factory):
+    with surroundings(tmp_path_factory.mktemp("surroundings")) as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def best(vendor):
+    """The level that this kernel gives."""
+    return attempt(attacks.Attack("pass"), vendor, level="full")[2]
+
+
+def judge(name: str, level: str, code: int, said: str) -> None:
+    attack = ATTACKS[name]
+    assert code == attack.code, said
+    assert re.search(attack.words, said), said
+    assert said.isprintable(), said
+
+
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [(name, level) for name, attack in ATTACKS.items() for level in attack.levels if attack.user in (None, not ROOT)],
+)
+def test_an_attack(name, level, vendor, best):
+    if level == "full" and best != "full":
+        pytest.skip(f"this kernel gives us {best}")
+    code, said, reached = attempt(ATTACKS[name], vendor, level=level)
+    assert reached.startswith({"plain": "partial: no namespaces"}.get(level, level))
+    judge(name, level, code, said)
+
+
+def test_what_honest_samplers_need_is_there(vendor, best):
+    """The table can fail: the same means, used where they are allowed, are not refused."""
+    body = """
+import multiprocessing, tempfile, threading
+with tempfile.TemporaryFile() as file: file.write(bytes(1 << 20))
+with open(os.devnull, "w") as file: file.write("x")
+os.urandom(8)
+a, b = socket.socketpair()
+a.send(b"x"); assert b.recv(1) == b"x"
+threading.Thread(target=print).start()
+if os.fork() == 0: os._exit(0)
+os.wait()
+assert subprocess.run(["true"]).returncode == 0
+if TOLD["level"] != "plain":  # a semaphore lies in /dev/shm, which others share
+    assert multiprocessing.get_context("fork").Pool(1).map(abs, [-1]) == [1]
+assert os.getuid() == TOLD["user"] and open(HERE + "/told.json").read()"""
+    told = json.loads((vendor / "told.json").read_text())
+    for level in ("full", "plain", "none"):
+        (vendor / "told.json").write_text(json.dumps({**told, "user": os.getuid(), "level": level}))
+        code, said, _ = attempt(attacks.Attack(body), vendor, level=level)
+        assert (code, said) == (0, "")
+
+
+def test_what_is_asked_for_can_be_seen(vendor, best):
+    tree = str(Path.cwd())
+    look = attacks.Attack("reach(TOLD['tree'] + '/plans')")
+    assert "got in" not in attempt(look, vendor, level="full")[1]
+    place = vendor / "seen.py"
+    place.write_text(f"{attacks.HEAD}def f(n, d): reach(TOLD['tree'] + '/plans')")
+    for level in ("full", "plain"):
+        with at(level), policy.asking(visible=[tree]), open_sampler(f"python:{place}:f", seed="1") as sampler:
+            with pytest.raises(SamplerError, match="got in"):
+                sampler.draw(1, 1, timeout=30)
+
+
+def test_a_sampler_in_the_working_tree_sees_it_and_cannot_write_it(vendor, best):
+    Path("inside.py").write_text(
+        "import os\nimport numpy as np\n"
+        "def f(n, d):\n"
+        "    assert open('plans').read() == 'ours'\n"
+        "    try: open('new', 'w')\n"
+        "    except OSError: return np.zeros((n, d))\n"
+    )
+    for level in ("full", "plain"):
+        with at(level), open_sampler("python:inside:f", seed="1") as sampler:
+            assert (sampler.draw(1, 1, timeout=30) == 0).all()
+    assert not Path("new").exists()
+
+
+def test_what_is_required_or_nothing(vendor, monkeypatch):
+    """With ``require`` a program that cannot be held fully is not started."""
+    mark = vendor / "started"
+    monkeypatch.setattr(process, "_APART", False)
+    with policy.asking("require"), open_sampler(f"command:touch {mark}", seed="1") as sampler:
+        with pytest.raises(SamplerError, match="sandbox=require: only «partial: no namespaces .*» can be had here"):
+            sampler.draw(1, 1, timeout=30)
+    assert not mark.exists()
+
+
+def as_nobody(level: str) -> dict[str, tuple[int, str, str]]:
+    """The table, run by a user without privileges."""
+    python = next((p for p in ("/usr/bin/python3", sys.executable) if Path(p).exists()), sys.executable)
+    paths = [p for p in sys.path if p and "lib/python" not in p] + [p for p in sys.path if "site-packages" in p]
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+    user = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if ROOT else {}
+    probe = subprocess.run(
+        [python, "-c", "import numpy, dpaudit.samplers.sandbox.process"],
+        env=environment,
+        cwd="/",
+        capture_output=True,
+        **user,
+    )
+    if probe.returncode:
+        pytest.skip(f"no Python that user {NOBODY} may run with our packages: {probe.stderr[-200:]!r}")
+    done = subprocess.run(
+        [python, str(Path(__file__).with_name("attacks.py")), level],
+        env=environment,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=600,
+        **user,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("level", ["full", "plain", "none"])
+def test_all_attacks_by_a_user_without_privileges(level):
+    results = as_nobody(level)
+    assert len(results) > 5
+    for name, (code, said, reached) in results.items():
+        if level == "full" and reached != "full":
+            pytest.skip(f"this kernel gives such a user {reached}")
+        judge(name, level, code, said)
