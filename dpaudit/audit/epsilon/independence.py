@@ -51,7 +51,7 @@ def dependence(calls: tuple[Sequence[Array], Sequence[Array]]) -> str:
         same, beside = _aligned(blocks)
         if _binomial_tail(same, same + beside, 0.5) <= level:
             return f"{same:,} releases are those at the same place of the call before"
-    if min(_calls_differ(*columns, sides) for columns in zip(*map(_columns, sides), strict=True)) <= level:
+    if min(_calls_differ(a, b, sides) for a, b in zip(_columns(sides[0]), _columns(sides[1]), strict=True)) <= level:
         return "releases of one call are more alike than releases of different calls"
     return ""
 

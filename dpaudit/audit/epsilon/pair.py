@@ -124,7 +124,9 @@ def audit_pair(
         seen = reduced(attack, drawn, neighbours, delta=claimed.delta, alpha=alpha)
         judged = judge(seen.learned, *seen.counted, claimed=claimed, alpha=alpha)
         details = {**seen.details, "success": guessed(seen.guesses, rng=root.child("guesses").numpy())}
-    verdict, reason = ("inconclusive", unfit) if unfit else verdict_of(judged.tests, drawn.late)
+    verdict, reason = verdict_of(judged.tests, drawn.late)
+    if unfit:
+        verdict, reason = "inconclusive", unfit
     counted = sum(map(len, drawn.count))
     advice = [
         "" if unfit else shape_advice(*_untimed(drawn.count, timed), *neighbours),
