@@ -8,7 +8,7 @@ CUDA := $(or $(GPU),$(BIN)/python)
 CIFAR := vgg19-bn resnet50 mobilenet-v2
 ELSEWHERE := dpaudit/samplers/libraries/elsewhere
 
-.PHONY: help setup envs demo test check docs format slow bench gpu calibrate clean zoo flower peers
+.PHONY: help setup envs demo test check docs format slow portable bench gpu calibrate clean zoo flower peers
 
 help: ## What there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -51,12 +51,15 @@ docs: $(READY) ## The documentation as a site, from disk and offline; a warning 
 	$(BIN)/sphinx-build -E -a -W --keep-going -q -j 2 -c docs -d docs/_build/doctrees . docs/_build/html
 	@echo docs/_build/html/index.html
 
-format: $(READY) ## Format and mend what can be mended mechanically
+format: $(READY) ## Format, and fix what can be fixed mechanically
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 slow: $(READY) ## Tests that take minutes
 	$(BIN)/pytest -m slow
+
+portable: $(READY) ## The numerical tests on other BLAS kernels, instruction sets, threads, locale and home
+	$(BIN)/python tests/portable.py
 
 bench: $(READY) ## Time and memory of the main commands
 	for name in commands noise attacks local pool_inference dpsgd store scale rotation smoothing transport two_servers joint_seeds verifiable_counts; do $(BIN)/python tests/bench/$$name.py || exit; done

@@ -74,9 +74,9 @@ def caught(pair, runs, **options):
 
 
 def test_a_substituted_candidate_is_caught_with_probability_one_less_one_kth(pair):
-    interval = caught(pair, 2400)
+    interval = caught(pair, 900)
     assert interval.low <= 1 - 1 / K <= interval.high
-    assert interval.high - interval.low < 0.06
+    assert interval.high - interval.low < 0.1
 
 
 def test_the_interval_sees_a_verifier_that_derives_half(pair):
@@ -134,7 +134,7 @@ def test_a_biased_seed_share_biases_nothing_and_is_caught_when_it_adapts(pair):
     known_bad = [pair(("grind", t), server=Grinder, verifier=NoCommitments).run() for t in range(60)]
     assert {s.outcome for s in known_bad} == {"complete"}
     assert first_noise(known_bad, pair).mean() > 1.3  # the mean of the largest of 16 normals is 1.77
-    ours = [pair(("grind", t), server=Grinder).run() for t in range(60)]
+    ours = [pair(("grind", t), server=Grinder).run() for t in range(20)]
     assert {s.outcome for s in ours} == {"caught"}
     one = [pair(("grind", t), server=OneGrinder).run() for t in range(200)]
     interval = clopper_pearson(sum(s.outcome == "caught" for s in one), 200, confidence=0.999)

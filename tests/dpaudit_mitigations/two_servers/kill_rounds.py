@@ -6,6 +6,7 @@ this one so that a start takes milliseconds; this one never makes a connection.
 --rounds N   N releases, each with one to three kills of either server or both at random times
 --events     a release for every point at which one of the servers can be killed: before and after each change of a journal
              or a file, and at each frame
+--party P    only those of ``noise`` or ``answer``; --start K from the K-th on
 --forget X   a known-bad version: X loses its journal when it is killed (answer or noise), or the seed is drawn anew (seed)
 """
 
@@ -30,7 +31,7 @@ from dpaudit_mitigations.transport.certificates import make_authority
 from dpaudit_mitigations.two_servers import answer_side, commands, lattice, noise_side, publication, seeds
 
 DIM, CHUNK, SIGMA, BOUND = 300, 150, 2.0, 1000.0
-PATIENCE = 60.0
+PATIENCE = 300.0  # seconds; only a release that is lost takes so long
 
 
 class Broken(Exception):
@@ -158,7 +159,7 @@ class Rounds:
         identity, journal = self.folder / "certificates" / "noise", self.folder / "noise.journal"
         rest = {"listen": self.address, "peer": "answer", "publish": self.folder / "published", "dtype": "float32"}
         self.noise.start(
-            kill_at, identity=identity, journal=journal, sigma=SIGMA, bound=BOUND, dim=DIM, idle=10.0, **rest
+            kill_at, identity=identity, journal=journal, sigma=SIGMA, bound=BOUND, dim=DIM, idle=PATIENCE, **rest
         )
 
     def start_answer(self, kill_at=None):
@@ -226,7 +227,7 @@ class Rounds:
         died = False
         for kill_at in (again, None):
             while (ended := victim.ended()) is None and (victim is self.answer or self.answer.ended() is None):
-                time.sleep(0.001)
+                time.sleep(0.003)
             if ended != -signal.SIGKILL:
                 break
             died = True
@@ -246,7 +247,7 @@ class Rounds:
                 self.start_answer()
             ended = None
             while ended is None:
-                time.sleep(0.001)
+                time.sleep(0.003)
                 ended = self.answer.ended()
                 if time.monotonic() - began > PATIENCE or ended not in (None, 0, -signal.SIGKILL):
                     raise Broken(f"{self.names[-1]} is lost: " + self.last_words())
@@ -317,6 +318,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--events", action="store_true")
+    parser.add_argument("--party", choices=["noise", "answer"])
+    parser.add_argument("--start", type=int, default=1)
     parser.add_argument("--forget", choices=["answer", "noise", "seed"])
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -326,14 +329,15 @@ def main():
         seeds.Seeds.read = lambda self, name: KeyedStream.fresh()
     warm_up()
     began, found = time.monotonic(), {}
-    with tempfile.TemporaryDirectory(prefix="dpaudit-kills-") as name:
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # SIGKILL loses nothing there, and fsync is quick
+    with tempfile.TemporaryDirectory(prefix="dpaudit-kills-", dir=memory) as name:
         rounds = None
         try:
             rounds = Rounds(Path(name), options.seed, options.forget)
             for _ in range(options.rounds):
                 rounds.at_random()
-            for party in ("noise", "answer") if options.events else ():
-                number = 1
+            for party in [options.party] if options.party else ["noise", "answer"] if options.events else []:
+                number = options.start
                 while rounds.at_event(party, number):
                     number += 1
                 found[f"points in {party}"] = number - 1
