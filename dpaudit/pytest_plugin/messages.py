@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.report import audit_sentence, mechanism_sentence, p_value
+from dpaudit.report.sentences import sandbox_level
 from dpaudit.report.tables import sorted_tests
 from dpaudit.results.text import printable
 
@@ -54,7 +55,9 @@ def _above(text: str) -> str:
 
 
 def _audited(document: Mapping[str, Any]) -> str:
-    return printable(document.get("sampler") or document.get("mechanism"), limit=200)
+    level = sandbox_level(document)
+    target = printable(document.get("sampler") or document.get("mechanism"), limit=200)
+    return f"{target} (sandbox: {level})" if level else target
 
 
 def _line(test: Mapping[str, Any]) -> str:

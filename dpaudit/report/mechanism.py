@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpaudit.report import format as fmt
+from dpaudit.report.sentences import sandbox_level
 from dpaudit.report.tables import Column
 from dpaudit.results.text import printable
 
@@ -61,6 +62,7 @@ def mechanism_facts(result: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Possible at their own value", _feasible(result)),
         ("Neighbours", " and ".join(printable(fmt.setting(v), limit=80) for v in vectors) or fmt.NOTHING),
         ("Releases" if vectors else "Canaries", used if used == asked else f"{used} of {asked} asked for"),
+        ("Sandbox", sandbox_level(result) or fmt.NOTHING),
         ("α, for everything together", fmt.quantity(result.get("alpha"))),
         ("Time", fmt.seconds(result.get("seconds"))),
     ]

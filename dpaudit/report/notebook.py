@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dpaudit.errors import UsageError
 from dpaudit.report import format as fmt
 from dpaudit.report.mechanism import bounds_table, mechanism_sentence
-from dpaudit.report.sentences import audit_sentence
+from dpaudit.report.sentences import audit_sentence, sandbox_level
 from dpaudit.report.tables import Column, tests_table
 from dpaudit.report.verdict import badge
 from dpaudit.results.text import printable
@@ -43,13 +43,20 @@ def repr_html(result: AuditResult | MechanismResult | AttackResult | CellResult)
 def _audit(result: Mapping[str, Any]) -> dict[str, Any]:
     columns = [c for c in tests_table(result) if c.header not in {"Looks at", "Statistic", "p"}]
     title = f"Audit of {printable(result['sampler'], limit=120)}"
-    return _card(title, str(result["verdict"]), audit_sentence(result), columns, spots=result["cannot_rule_out"])
+    return _of_audit(result, title, audit_sentence(result), columns)
 
 
 def _mechanism(result: Mapping[str, Any]) -> dict[str, Any]:
     columns = [c for c in bounds_table(result) if c.header in {"Test", "Shown", "Adjusted p", "Counted", "Finding"}]
     title = f"ε audit of {printable(result['mechanism'], limit=120)}"
-    return _card(title, str(result["verdict"]), mechanism_sentence(result), columns, spots=result["cannot_rule_out"])
+    return _of_audit(result, title, mechanism_sentence(result), columns)
+
+
+def _of_audit(result: Mapping[str, Any], title: str, sentence: str, columns: Sequence[Column]) -> dict[str, Any]:
+    spots, verdict, level = result["cannot_rule_out"], str(result["verdict"]), sandbox_level(result)
+    room = f"A pass leaves room for {len(spots)} kinds of flaw: see cannot_rule_out."
+    notes = [room if spots and verdict != "finding" else "", f"Sandbox: {level}" if level else ""]
+    return _card(title, verdict, sentence, columns, notes=list(filter(None, notes)))
 
 
 def _attack(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,20 +86,15 @@ def _cell(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _card(
-    title: str, verdict: str, sentence: str, columns: Sequence[Column], *, spots: Sequence[Any] = (), word: str = ""
+    title: str, verdict: str, sentence: str, columns: Sequence[Column], *, notes: Sequence[str] = (), word: str = ""
 ) -> dict[str, Any]:
     rows = len(columns[0].cells)
-    room = (
-        f"A pass leaves room for {len(spots)} kinds of flaw: see cannot_rule_out."
-        if spots and verdict != "finding"
-        else ""
-    )
     return {
         "title": title,
         "badge": badge(verdict, sentence, word=word),
         "columns": [Column(c.header, c.cells[:_MOST_ROWS], c.numeric) for c in columns],
         "left_out": max(0, rows - _MOST_ROWS),
-        "room": room,
+        "notes": notes,
     }
 
 

@@ -10,7 +10,7 @@ from dpaudit.report.rows import Row, above_chance, arm_labels, attacks_of, best_
 from dpaudit.report.tables import sorted_tests
 from dpaudit.results.text import printable
 
-__all__ = ["audit_sentence", "experiment_sentence", "failures_of", "measurements_sentence"]
+__all__ = ["audit_sentence", "experiment_sentence", "failures_of", "measurements_sentence", "sandbox_level"]
 
 
 def audit_sentence(result: Mapping[str, Any]) -> str:
@@ -31,6 +31,11 @@ def audit_sentence(result: Mapping[str, Any]) -> str:
             return f"Inconclusive: {reason}; this says nothing about {claim} either way."
         case other:
             return f"No verdict: the result says {printable(other, limit=60)!r}."
+
+
+def sandbox_level(result: Mapping[str, Any]) -> str:
+    """How the audited program was held, as the result says it; '' where it does not, as in documents of before."""
+    return printable(result.get("sandbox") or "", limit=500)
 
 
 def failures_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:

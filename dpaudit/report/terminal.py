@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 from dpaudit.report.format import count
 from dpaudit.report.measurements import read_measurements
 from dpaudit.report.mechanism import bounds_table, mechanism_sentence
-from dpaudit.report.sentences import audit_sentence, experiment_sentence, failures_of, measurements_sentence
+from dpaudit.report.sentences import (
+    audit_sentence,
+    experiment_sentence,
+    failures_of,
+    measurements_sentence,
+    sandbox_level,
+)
 from dpaudit.report.tables import Column, blind_spots_table, measured_table, sorted_tests, summary_table, tests_table
 from dpaudit.report.terminal_table import FLAGGED, drawn
 from dpaudit.results.text import printable
@@ -58,7 +64,7 @@ def audit_table(result: Mapping[str, Any]) -> RenderableType:
     if result.get("cannot_rule_out") and verdict != "finding":
         spots = [c for c in blind_spots_table(result) if c.header in {"Flaw", "Missed up to", "Test"}]
         parts += [Text(), drawn(spots, title="What a pass cannot exclude")]
-    return Group(*parts)
+    return Group(*parts, *_held(result))
 
 
 def mechanism_table(result: Mapping[str, Any]) -> RenderableType:
@@ -75,7 +81,15 @@ def mechanism_table(result: Mapping[str, Any]) -> RenderableType:
     if result.get("cannot_rule_out") and verdict != "finding":
         spots = [c for c in blind_spots_table(result) if c.header in {"Flaw", "Missed up to", "In words"}]
         parts += [Text(), drawn(spots, title="What a pass cannot exclude")]
-    return Group(*parts)
+    return Group(*parts, *_held(result))
+
+
+def _held(result: Mapping[str, Any]) -> list[RenderableType]:
+    """The level of the sandbox, in a last line."""
+    from rich.text import Text
+
+    level = sandbox_level(result)
+    return [Text(), Text(f"Sandbox: {level}", style="dim")] if level else []
 
 
 def measurements_table(document: Mapping[str, Any], *, width: int = 100) -> RenderableType:

@@ -71,7 +71,7 @@ def test_honest_passes_and_the_planted_flaw_fails_with_a_message(project):
     run.stdout.fnmatch_lines(
         [
             "E*AssertionError: Finding: * contradict* gaussian:sigma=1 (*",
-            "E*audited: python:./mine.py:coarse",
+            "E*audited: python:./mine.py:coarse (sandbox: *)",
             "E*granularity: all values are multiples of *",
             "E*To see it again: dpaudit audit python:./mine.py:coarse --claim gaussian:sigma=1 * --alpha 1e-08 --seed *",
             "E*Report: none was kept; --dpaudit-out DIR keeps one",

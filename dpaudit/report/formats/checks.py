@@ -89,7 +89,13 @@ def _audited(kind: str, result: Mapping[str, Any]) -> Checked:
     verdict = _VERDICTS.get(str(result.get("verdict")), "inconclusive")
     sentence = (audit_sentence if kind == "audit" else mechanism_sentence)(result)
     target = _text(result.get("sampler" if kind == "audit" else "mechanism") or f"a {kind}", 400)
-    names = ("samples", "samples_requested", "alpha", *(_BOUNDS if kind == "mechanism" else ("dims", "sequential")))
+    names = (
+        "samples",
+        "samples_requested",
+        "alpha",
+        "sandbox",
+        *(_BOUNDS if kind == "mechanism" else ("dims", "sequential")),
+    )
     told = [
         Check(group="advice", name="advice", outcome="advice", message=_text(a)) for a in result.get("advice") or ()
     ]

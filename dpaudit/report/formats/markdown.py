@@ -144,6 +144,7 @@ def _provenance(told: Checked) -> str:
         f"seed {prose(told.provenance.get('seed'), limit=100)}" if told.provenance.get("seed") else "",
         seconds if seconds != fmt.NOTHING else "",
         prose(told.provenance.get("started") or "", limit=40),
+        f"sandbox {prose(told.facts['sandbox'], limit=500)}" if told.facts.get("sandbox") else "",
         prose(told.provenance.get("hardware") or "", limit=200),
     ]
     return f"<sub>{' · '.join(filter(None, words))}</sub>"

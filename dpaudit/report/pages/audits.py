@@ -9,7 +9,7 @@ from dpaudit.report import format as fmt
 from dpaudit.report.found import found
 from dpaudit.report.mechanism import bounds_table, events_table, mechanism_facts, mechanism_sentence
 from dpaudit.report.pages.parts import css_class, drawn
-from dpaudit.report.sentences import audit_sentence
+from dpaudit.report.sentences import audit_sentence, sandbox_level
 from dpaudit.report.tables import blind_spots_table, facts_table, tests_table
 from dpaudit.results.text import printable
 
@@ -29,6 +29,7 @@ def audit_page(result: Mapping[str, Any]) -> dict[str, Any]:
         ("Dimensions", ", ".join(fmt.count(d) for d in dims) or fmt.NOTHING),
         *([("Dimensions refused", ", ".join(fmt.count(d) for d in refused))] if refused else []),
         *([("Mode", "sequential: valid whenever it stopped")] if result.get("sequential") else []),
+        *([("Sandbox", level)] if (level := sandbox_level(result)) else []),
         ("α, for all tests together", fmt.quantity(result.get("alpha"))),
         ("Time", fmt.seconds(result.get("seconds"))),
     ]
