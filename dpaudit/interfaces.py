@@ -99,7 +99,12 @@ class ReleasingSource(NoiseSource, Protocol):
 
 @runtime_checkable
 class Host(Protocol):
-    """Turns data into pairs of neighbouring query results of known L2 sensitivity."""
+    """Turns data into pairs of neighbouring query results of known L2 sensitivity.
+
+    ``differences`` are those that the query's definition allows, for whatever data: all d unit vectors of a histogram, not
+    the non-empty bins. Where they are too many to list, a method ``slack(direction) -> float`` says how far another
+    neighbour's may be from the nearest of ``differences``, Δ for the whole ball of a clipped gradient; none is 0.
+    """
 
     @property
     def dim(self) -> int:
@@ -113,7 +118,7 @@ class Host(Protocol):
         """``n`` random pairs (D, D′), shape (n, 2, d), float64: query results of D and of a neighbour D′."""
 
     def differences(self, direction: torch.Tensor) -> torch.Tensor:
-        """⟨q(D) − q(D′), direction⟩ for the neighbours D′ of D that the host knows, shape (m,), float64."""
+        """⟨q(D) − q(D′), direction⟩ for neighbours D′ of any D, shape (m,), float64; see the class."""
 
 
 @runtime_checkable
@@ -122,7 +127,8 @@ class Mitigation(Protocol):
 
     It may have a method ``mixes(sigma) -> (own, added) | None``, for attackers who know it: the scale at which the source's
     noise is in a release (0: nothing that its key fits), and that of independent Gaussian noise beside it; None, as no such
-    method, where that is not all there is to it.
+    method, where that is not all there is to it. It may have ``epsilon_after(source, delta, *, host, releases)``: ``epsilon``
+    for so many releases with one ``source`` and its secrets.
     """
 
     trusts: str

@@ -105,6 +105,8 @@ def check_host(host: Host) -> None:
     differences = host.differences(direction)
     _require(differences.ndim == 1 and len(differences) > 0, "differences must be a non-empty vector")
     _require(bool((differences.abs() <= host.sensitivity * (1 + 1e-9)).all()), "a difference exceeds the sensitivity")
+    if hasattr(host, "slack"):
+        _require(0 <= float(host.slack(direction)) < math.inf, "slack must be a finite number ≥ 0")
 
 
 def check_mitigation(mitigation: Mitigation, source: NoiseSource, *, dim: int = 64) -> None:

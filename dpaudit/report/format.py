@@ -166,6 +166,8 @@ def epsilon(value: object) -> str:
     ('0.25', '≥ 4.9e+04', '≤ 0.256')
     >>> epsilon({"low": 1.0, "high": 2.0}), epsilon({"low": 0.25, "high": 0.25}), epsilon({"low": 0, "high": "inf"})
     ('1 … 2', '0.25', 'unknown')
+    >>> epsilon({"low": 0.24997, "high": 0.25001}), epsilon({"low": 0.2444, "high": 0.2446})
+    ('0.25', '0.244 … 0.245')
     """
     if not isinstance(value, Mapping):
         x = number(value)
@@ -175,7 +177,7 @@ def epsilon(value: object) -> str:
     high = math.inf if high is None else high
     if low == math.inf:
         return "∞"
-    if math.isclose(low, high, rel_tol=1e-9):
+    if f"{low:.3g}" == f"{high:.3g}" and math.isclose(low, high, rel_tol=1e-3):  # the same in the digits that are shown
         return f"{low:.3g}"
     if low <= 0:
         return "unknown" if math.isinf(high) else f"≤ {_outwards(high, up=True)}"

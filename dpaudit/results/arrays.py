@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -129,7 +129,7 @@ class Archive:
             self._file.close()
             raise
 
-    def open(self, name: str) -> tuple[Header, IO[bytes]]:
+    def open(self, name: str) -> tuple[Header, io.BufferedIOBase]:
         """What the array ``name`` is, and its values' bytes, to be read with :func:`fill`.
 
         Raises:
@@ -144,7 +144,7 @@ class Archive:
         if info.compress_size > self.size or info.file_size > _EXPANSION * info.compress_size:
             raise ValueError(f"{info.compress_size:,} bytes cannot unpack to {info.file_size:,}")
         with _plain_words():
-            stream = self._zip.open(info)
+            stream: Any = self._zip.open(info)  # a ZipExtFile, which is a BufferedIOBase; typeshed says IO
             return _header(stream, info.file_size), stream
 
     def read(self, name: str, *, most: int) -> Array:
@@ -175,7 +175,7 @@ class Archive:
         self.close()
 
 
-def fill(values: Array, stream: IO[bytes]) -> None:
+def fill(values: Array, stream: io.BufferedIOBase) -> None:
     """Fill the C-contiguous ``values`` with the next bytes of ``stream``.
 
     Raises:
@@ -184,7 +184,7 @@ def fill(values: Array, stream: IO[bytes]) -> None:
     view = values.reshape(-1).view(np.uint8)
     while view.size:
         with _plain_words():
-            got = stream.readinto(view[:_PIECE])
+            got = stream.readinto(view[:_PIECE].data)
         if not got:
             raise ValueError("it ends before its last value")
         view = view[got:]
@@ -198,14 +198,14 @@ class _Guarded(io.FileIO):
             super().__init__(os.dup(file.fileno()))
         self.size = os.fstat(self.fileno()).st_size
 
-    def read(self, size: int | None = -1) -> bytes:  # type: ignore[override]
+    def read(self, size: int | None = -1) -> bytes:
         wanted = self.size - self.tell() if size is None or size < 0 else size
         if wanted > _LARGEST_DIRECTORY:
             raise ValueError(f"its directory has more than {_LARGEST_DIRECTORY:,} bytes")
         return super().read(max(wanted, 0)) or b""
 
 
-def _read(stream: IO[bytes], header: Header) -> Array:
+def _read(stream: io.BufferedIOBase, header: Header) -> Array:
     try:
         values = np.empty(header.count, dtype=header.dtype)
     except MemoryError:
@@ -219,7 +219,7 @@ def _read(stream: IO[bytes], header: Header) -> Array:
     return values.reshape(header.shape, order="F" if header.by_column else "C")
 
 
-def _header(stream: IO[bytes], size: int) -> Header:
+def _header(stream: io.BufferedIOBase, size: int) -> Header:
     """The header of a file or member of ``size`` bytes, which are exactly those that it calls for."""
     start = _exactly(stream, 8)
     if start[:6] != _MAGIC:
@@ -267,7 +267,7 @@ def _shape(text: str) -> tuple[int, ...]:
     return shape
 
 
-def _exactly(stream: IO[bytes], size: int) -> bytes:
+def _exactly(stream: io.BufferedIOBase, size: int) -> bytes:
     with _plain_words():
         data = stream.read(size)
     if len(data) != size:

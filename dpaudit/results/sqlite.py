@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dpaudit.results.foreign import RefusedError, open_plain
+from dpaudit.results.text import one_line
 
 __all__ = [
     "BESIDE",
@@ -127,9 +128,9 @@ def bound_steps(connection: sqlite3.Connection, *, size: int) -> None:
 
 
 def why(error: Exception) -> str:
-    """What an error of :data:`DAMAGE` says."""
+    """What an error of :data:`DAMAGE` says, in a printable line: SQLite quotes the file's own schema."""
     interrupted = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT
-    return "it has more rows than a file of its size can hold" if interrupted else str(error)
+    return "it has more rows than a file of its size can hold" if interrupted else one_line(error)
 
 
 def plain_columns(connection: sqlite3.Connection, table: str) -> Iterator[str] | None:

@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import SamplerOutputError, UsageError
-from dpaudit.results.text import said
 
-__all__ = ["finite", "plain_f64", "request", "said"]
+__all__ = ["finite", "plain_f64", "request"]
 
 
 def request(n: int, d: int, timeout: float, *, calls: int = 1) -> None:
@@ -38,7 +37,7 @@ def finite(values: npt.NDArray[np.float64], name: str) -> npt.NDArray[np.float64
         row, column = (int(i) for i in np.unravel_index(int(np.argmin(good)), values.shape))
         raise SamplerOutputError(
             f"sampler {name} gave {bad} of {values.size} values that are not finite, the first is "
-            f"[{row}, {column}]={values[row, column]}; what is released must be finite, mend the sampler"
+            f"[{row}, {column}]={values[row, column]}; what is released must be finite, fix the sampler"
         )
     return values
 

@@ -82,6 +82,9 @@ class _Held:
         return len(rows[0])
 
     def _numbers(self, given: Any, n: int, m: int) -> npt.NDArray[Any]:
+        if isinstance(given, (str, bytes)):  # no matter of what was drawn: it will never be numbers
+            kind = type(given).__name__
+            raise UsageError(f"mechanism {self._name} returned type={kind}, which is not numbers {self._call(n, m)}")
         return numbers(given, f"mechanism {self._name} returned", self._call(n, m))
 
     def _shape(self, shape: tuple[int, ...], n: int, m: int) -> SamplerOutputError:

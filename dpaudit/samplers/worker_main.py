@@ -24,13 +24,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import DpauditError, SamplerCrashError, UsageError
-from dpaudit.samplers.check import said
+from dpaudit.results.text import said
 from dpaudit.samplers.sandbox.limits import cpu_seconds
 from dpaudit.samplers.targets import Target, answered, open_target
 from dpaudit.samplers.worker import HEADER
 
 _MAGIC = b"dpa1"
 _F64 = np.dtype(np.float64)
+_SPARE, _SLACK = 1.1, 5  # of the CPU time that was used, and seconds
 
 Array = npt.NDArray[np.float64]
 Answer = Array | dict[str, Any]
@@ -55,7 +56,7 @@ def _raised(error: BaseException, name: str, call: str) -> DpauditError:
         limit = f"; one process may reserve {resource.getrlimit(resource.RLIMIT_DATA)[0] / 2**30:g} GiB"
     elif isinstance(error, OSError) and error.errno == errno.EFBIG:
         limit = f"; a file may have {resource.getrlimit(resource.RLIMIT_FSIZE)[0] >> 20} MiB"
-    return SamplerCrashError(f"sampler {name} raised {said(error)}{call}{limit}; mend the sampler")
+    return SamplerCrashError(f"sampler {name} raised {said(error)}{call}{limit}; fix the sampler")
 
 
 class _Asked:
@@ -171,7 +172,10 @@ def _allow(seconds: float) -> None:
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     if math.isfinite(seconds):
         used = resource.getrusage(resource.RUSAGE_SELF)
-        soft = math.ceil(used.ru_utime + used.ru_stime) + cpu_seconds(seconds)
+        spent = used.ru_utime + used.ru_stime
+        soft = (
+            math.ceil(_SPARE * spent) + cpu_seconds(seconds) + _SLACK
+        )  # the kernel's own count may run ahead of this one
         resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
 
 

@@ -72,6 +72,15 @@ def database_door(path):
     return sum(1 for _ in read_bits(path)) + sum(1 for _ in read_sketches(path)) + len(found.balances)
 
 
+def test_a_schema_that_sqlite_quotes_does_not_steer_the_terminal(tmp_path):
+    path = tmp_path / "d.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.executescript((DATA / "database.sql").read_text())
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"Z_PK INTEGER", b"Z_PK\x1b[2J\x1b[H", 1))
+    assert not refuses_or_reads(lambda: database_door(path), size=len(data))
+
+
 def test_mutated_databases(tmp_path):
     path, read = tmp_path / "d.sqlite", Counter()
     with contextlib.closing(sqlite3.connect(path)) as db:

@@ -84,9 +84,13 @@ def test_what_is_asked_for_can_be_seen(vendor, best):
     place = vendor / "seen.py"
     place.write_text(f"{attacks.HEAD}def f(n, d): reach(TOLD['tree'] + '/plans')")
     for level in ("full", "plain"):
-        with at(level), policy.asking(visible=[tree]), open_sampler(f"python:{place}:f", seed="1") as sampler:
-            with pytest.raises(SamplerError, match="got in"):
-                sampler.draw(1, 1, timeout=30)
+        with (
+            at(level),
+            policy.asking(visible=[tree]),
+            open_sampler(f"python:{place}:f", seed="1") as sampler,
+            pytest.raises(SamplerError, match="got in"),
+        ):
+            sampler.draw(1, 1, timeout=30)
 
 
 def test_a_sampler_in_the_working_tree_sees_it_and_cannot_write_it(vendor, best):
@@ -107,9 +111,12 @@ def test_what_is_required_or_nothing(vendor, monkeypatch):
     """With ``require`` a program that cannot be held fully is not started."""
     mark = vendor / "started"
     monkeypatch.setattr(process, "_APART", False)
-    with policy.asking("require"), open_sampler(f"command:touch {mark}", seed="1") as sampler:
-        with pytest.raises(SamplerError, match="sandbox=require: only «partial: no namespaces .*» can be had here"):
-            sampler.draw(1, 1, timeout=30)
+    with (
+        policy.asking("require"),
+        open_sampler(f"command:touch {mark}", seed="1") as sampler,
+        pytest.raises(SamplerError, match=r"sandbox=require: only «partial: no namespaces .*» can be had here"),
+    ):
+        sampler.draw(1, 1, timeout=30)
     assert not mark.exists()
 
 

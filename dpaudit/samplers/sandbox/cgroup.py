@@ -15,6 +15,7 @@ from pathlib import Path
 
 __all__ = ["Group"]
 
+_NAME = "dpaudit-"  # and the leash's process number
 _PATIENCE = 1.0  # seconds for the killed to leave
 _PAUSE = 0.005
 
@@ -42,16 +43,24 @@ class Group:
 
     @classmethod
     def below_ours(cls, limits: Mapping[str, int], *, proc: str = "/proc/self") -> Group | None:
-        """A group below this process' own; None where there is no hierarchy of version 2, or nothing may be made."""
+        """A group below this process' own; None where there is no hierarchy of version 2, or nothing may be made.
+
+        Groups of leashes that were killed are taken away first.
+        """
         try:
-            with open(f"{proc}/cgroup", encoding="utf-8") as file:
-                ours = next(line.rstrip("\n").split("::", 1)[1] for line in file if line.startswith("0::"))
-            with open(f"{proc}/mountinfo", encoding="utf-8") as file:
-                mounts = [line.partition(" - ") for line in file]
-            top = next(before.split()[4] for before, _, after in mounts if after.split()[0] == "cgroup2")
-            return cls(Path(top + ours) / f"dpaudit-{os.getpid()}", limits)
+            place = _ours(proc)
+            for folder in place.glob(f"{_NAME}*"):
+                if not os.path.exists(f"/proc/{folder.name.removeprefix(_NAME)}"):
+                    _remove(folder)
+            return cls(place / f"{_NAME}{os.getpid()}", limits)
         except (OSError, StopIteration):
             return None
+
+    @staticmethod
+    def forget(pid: int) -> None:
+        """Take away the group of the leash ``pid``, which was killed before it could."""
+        with contextlib.suppress(OSError, StopIteration):
+            _remove(_ours("/proc/self") / f"{_NAME}{pid}")
 
     def add(self, pid: int) -> None:
         """Move a process in; its children are born here.
@@ -71,24 +80,43 @@ class Group:
 
     def end(self) -> None:
         """Kill all in it, and take it away."""
-        with contextlib.suppress(OSError):  # before Linux 5.14: the leash's own killing remains
-            self._write("cgroup.kill", "1")
-        until = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                self.folder.rmdir()
-            except FileNotFoundError:
-                return
-            except OSError:
-                if time.monotonic() > until:
-                    return
-                time.sleep(_PAUSE)
-            else:
-                return
+        _remove(self.folder)
 
     def _write(self, name: str, text: str) -> None:
-        file = os.open(self.folder / name, os.O_WRONLY | os.O_CLOEXEC)
+        _write(self.folder / name, text)
+
+
+def _ours(proc: str) -> Path:
+    """The folder of this process' own group.
+
+    Raises:
+        OSError, StopIteration: there is none.
+    """
+    with open(f"{proc}/cgroup", encoding="utf-8") as file:
+        ours = next(line.rstrip("\n").split("::", 1)[1] for line in file if line.startswith("0::"))
+    with open(f"{proc}/mountinfo", encoding="utf-8") as file:
+        mounts = [line.partition(" - ") for line in file]
+    top = next(before.split()[4] for before, _, after in mounts if after.split()[0] == "cgroup2")
+    return Path(top + ours)
+
+
+def _remove(folder: Path) -> None:
+    """Kill all in a group and take it away, within a second."""
+    if not folder.exists():
+        return
+    with contextlib.suppress(OSError):  # before Linux 5.14: the leash's own killing remains
+        _write(folder / "cgroup.kill", "1")
+    until = time.monotonic() + _PATIENCE
+    while folder.exists() and time.monotonic() < until:
         try:
-            os.write(file, text.encode())
-        finally:
-            os.close(file)
+            folder.rmdir()
+        except OSError:  # the killed have not left yet
+            time.sleep(_PAUSE)
+
+
+def _write(path: Path, text: str) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(file, text.encode())
+    finally:
+        os.close(file)

@@ -20,6 +20,7 @@ from pathlib import Path
 from dpaudit.errors import SamplerError
 from dpaudit.results.text import one_line
 from dpaudit.samplers.sandbox import family, policy, view
+from dpaudit.samplers.sandbox.cgroup import Group
 from dpaudit.samplers.sandbox.limits import DEFAULT, Limits, cpu_seconds
 
 __all__ = ["Process"]
@@ -285,6 +286,8 @@ class Process:
                 os.killpg(self._popen.pid, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):  # the kernel holds it; it is killed all the same
                 self._popen.wait(_LAST_PATIENCE)
+        if sys.platform == "linux":
+            Group.forget(self._popen.pid)
         self._hear()
         with contextlib.suppress(SamplerError):  # who reads the ending is told
             self._note_level()

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-import numpy as np
-import torch
-
-from dpaudit.accounting import pancake_host_epsilon, smoothed_pancake
+from dpaudit.accounting import smoothed_pancake
 from dpaudit.accounting.discrete import discrete_gaussian_bounds
 from dpaudit.interfaces import Host, NoiseSource
 from dpaudit.noise.gaussian import Gaussian
+from dpaudit.noise.pancake import key_holder_profile
 from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.types import EpsilonBounds
 
@@ -54,11 +52,7 @@ def key_holder_epsilon(
         high = min(alone, source.epsilon(delta, host=host).high) if theirs == sigma else alone
         return EpsilonBounds(low=0.0, high=high, says="the honest server's noise alone")
     total, beta, gamma = smoothed_pancake(honest, sigma=theirs, beta=key.beta, gamma=key.gamma)
-    exact = pancake_host_epsilon(
-        delta, sigma=total, beta=beta, gamma=gamma, sensitivity=host.sensitivity, along=_along(key, host)
-    )
-    if not math.isfinite(exact.error):
-        return EpsilonBounds(low=0.0, high=alone, says="the honest server's noise alone")
+    exact = key_holder_profile(key, delta, host=host, sigma=total, beta=beta, gamma=gamma)
     low = max(0.0, exact.value - exact.error)
     return EpsilonBounds(
         low=low,
@@ -73,10 +67,6 @@ def _key(source: NoiseSource) -> Any:
     return key if getattr(key, "directions", None) == 1 and hasattr(key, "beta") else None
 
 
-def _along(key: Any, host: Host) -> Any:
-    return host.differences(torch.from_numpy(np.array(key.direction))).numpy()
-
-
 def _two_pancakes(source: NoiseSource, key: Any, delta: float, host: Host) -> EpsilonBounds | None:
     """Two pancakes of one key: P stays, s and the envelope grow by √2, so (√2σ, √2β, √2γ) is Lemma 2.6's law.
 
@@ -87,16 +77,9 @@ def _two_pancakes(source: NoiseSource, key: Any, delta: float, host: Host) -> Ep
     if math.pi * r2 / 2 < 40:
         return None
     root = math.sqrt(2.0)
-    exact = pancake_host_epsilon(
-        delta,
-        sigma=root * source.sigma,
-        beta=root * key.beta,
-        gamma=root * key.gamma,
-        sensitivity=host.sensitivity,
-        along=_along(key, host),
+    exact = key_holder_profile(
+        key, delta, host=host, sigma=root * source.sigma, beta=root * key.beta, gamma=root * key.gamma
     )
-    if not math.isfinite(exact.error):
-        return None
     low = max(0.0, exact.value - exact.error)
     return EpsilonBounds(
         low=low, high=exact.value + exact.error, says="no honest server: exact profile of two pancakes under one key"

@@ -82,7 +82,8 @@ def test_what_a_logger_raises_cannot_drive_the_terminal_or_kill_its_thread():
     def unspeakable():
         raise Unspeakable
 
-    for at, words in ((hostile, "RuntimeError: �[31mred�"), (unspeakable, "Unspeakable: <Unspeakable that cannot be printed>")):
+    mute = "Unspeakable: <Unspeakable that cannot be printed>"
+    for at, words in ((hostile, "RuntimeError: �[31mred�"), (unspeakable, mute)):
         troubles, logger = [], Listener("start", at)
         follow(logger, troubles)
         assert [words in t for t in troubles] == [True]

@@ -107,7 +107,9 @@ def audit(text: str) -> tuple[int, str, float]:
 def judge(text: str, reason: str, marker: str, alive) -> None:
     code, said, seconds = audit(text)
     assert code == 3
-    assert re.search(f"{reason}|the time limit of {LIMIT} s was reached", said), said  # on a busy machine, before it began
+    assert re.search(f"{reason}|the time limit of {LIMIT} s was reached", said), (
+        said
+    )  # on a busy machine, before it began
     assert seconds < LIMIT + GRACE
     assert not alive(marker)
 
