@@ -15,7 +15,7 @@ from dpaudit.experiments.store.migrations import check_tables, found_version, mi
 from dpaudit.experiments.store.schema import FILE, LONGEST_VALUE
 from dpaudit.results.foreign import RefusedError
 from dpaudit.results.sqlite import DAMAGE, beside, check_pages, guard, header, size_of, why
-from dpaudit.results.text import one_line, said
+from dpaudit.results.text import said
 
 __all__ = ["as_written", "reading", "telling", "transaction", "trust", "writing"]
 
@@ -31,7 +31,7 @@ def telling(where: str) -> Iterator[None]:
     except (*DAMAGE, RefusedError, OSError, OverflowError) as error:
         text = why(error)
         damaged = StoreError(
-            f"{where}: {FILE} is not a dpaudit store, or is damaged ({one_line(text)}); restore it, or start anew in another "
+            f"{where}: {FILE} is not a dpaudit store, or is damaged ({text}); restore it, or start anew in another "
             "folder"
         )
         if isinstance(error, RefusedError):  # its words may quote the file
