@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from dpaudit.audit.bits import BitWriter
 from dpaudit.audit.drawing import Drawing, Progress
 from dpaudit.audit.families import Battery
-from dpaudit.audit.plan import DEFAULT_SAMPLES, Call, growing_plan, make_plan
+from dpaudit.audit.plan import DEFAULT_SAMPLES, LONGEST_SECONDS, Call, growing_plan, make_plan
 from dpaudit.audit.power import blind_spots, frontier, measured_curves, read_table
 from dpaudit.audit.sequential import Betting
 from dpaudit.audit.verdict import judge, never_excluded
@@ -110,8 +110,8 @@ def audit_sampler(
 def _check(alpha: float, time_limit: float | None, samples: int) -> None:
     if not 0 < alpha < 1:
         raise UsageError(f"alpha={alpha}: must lie strictly between 0 and 1, e.g. 0.01")
-    if time_limit is not None and not (time_limit > 0 and math.isfinite(time_limit)):
-        raise UsageError(f"time-limit={time_limit}: must be a finite number of seconds > 0")
+    if time_limit is not None and not 0 < time_limit <= LONGEST_SECONDS:
+        raise UsageError(f"time-limit={time_limit}: must be above 0 and at most {LONGEST_SECONDS:g} seconds")
     if samples < MINIMUM_SAMPLES:
         raise UsageError(f"samples={samples}: an audit needs at least {MINIMUM_SAMPLES} values")
 

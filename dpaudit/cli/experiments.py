@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -148,10 +149,13 @@ def report(folder: Path | None, *, also: str | None = None, schema: bool = False
     if folder is None:
         raise UsageError("dir=: name the folder of an audit, a run or the demo: dpaudit report DIR")
     formats = formats_of(also, out=folder)
-    if (folder / "result.json").is_file():
+    if os.path.isfile(folder / "result.json"):  # False for a name that is too long
         emit(str(read_report(folder / "result.json", formats)))
         return
-    document = _document(folder)
-    page = write_report(document, folder / "report.html")
-    write_formats(document, formats, folder)
+    from dpaudit.experiments.store import as_written
+
+    with as_written(folder):
+        document = _document(folder)
+        page = write_report(document, folder / "report.html")
+        write_formats(document, formats, folder)
     emit(str(page))

@@ -28,6 +28,7 @@ from __future__ import annotations
 import csv
 import functools
 import math
+import re
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import Any
@@ -70,7 +71,7 @@ def _rows(*names: str) -> tuple[dict[str, str], ...]:
 
 def _read(name: str) -> Iterator[dict[str, str]]:
     path = files("dpaudit.experiments") / "published" / f"{name}.csv"
-    if not path.is_file():
+    if not re.fullmatch(r"[\w-]+", name) or not path.is_file():
         raise SpecError(f"published file={name}: no such file; see dpaudit/experiments/published/")
     yield from csv.DictReader(path.read_text(encoding="utf-8").splitlines())
 

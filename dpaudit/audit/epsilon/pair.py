@@ -17,6 +17,7 @@ from dpaudit.audit.epsilon.judge import EVENT_SHARE, Claimed, Judged, judge, lea
 from dpaudit.audit.epsilon.reduction import ATTACK_SHARE, guessed, reduced, support_statistic
 from dpaudit.audit.epsilon.shape import shape_advice
 from dpaudit.audit.epsilon.verdict import at_least, low_bits_advice, misfit_advice, verdict_of
+from dpaudit.audit.plan import LONGEST_SECONDS
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import LearningAttack, Mechanism, SupportAttack
 from dpaudit.provenance import collect
@@ -48,8 +49,8 @@ def check(claimed: Claimed, *, alpha: float, time_limit: float, samples: int) ->
         raise UsageError(f"claim-mu={claimed.mu}: must be a finite number ≥ 0")
     if not 0 < alpha < 1:
         raise UsageError(f"alpha={alpha}: must lie strictly between 0 and 1, e.g. 0.01")
-    if not (time_limit > 0 and math.isfinite(time_limit)):
-        raise UsageError(f"time-limit={time_limit}: must be a finite number of seconds > 0")
+    if not 0 < time_limit <= LONGEST_SECONDS:
+        raise UsageError(f"time-limit={time_limit}: must be above 0 and at most {LONGEST_SECONDS:g} seconds")
     if samples < _FEWEST:
         raise UsageError(f"samples={samples}: this audit needs at least {_FEWEST} releases at each neighbour")
 

@@ -121,3 +121,19 @@ def test_the_frontier_as_table_document_and_page(folder):
     page = (folder / "f" / "report.html").read_text()
     assert "What would have been seen" in page
     assert "<svg" in page
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "1e300"])
+@pytest.mark.parametrize(
+    "command", ["audit numpy:normal --claim gaussian:sigma=1", "mechanism numpy:normal --claim-epsilon 1"]
+)
+def test_a_time_limit_that_no_clock_keeps(command, seconds):
+    done = dpaudit(*command.split(), f"--time-limit={seconds}")
+    assert done.returncode == 2
+    assert "time-limit=" in done.stderr
+
+
+def test_a_folder_whose_name_is_too_long():
+    done = dpaudit("report", "x" * 300)
+    assert done.returncode == 2
+    assert "holds no results" in done.stderr
