@@ -47,7 +47,9 @@ def run_experiment(
     it again.
 
     Formal guarantee: a cell's numbers depend on the spec's seed and the cell's settings only, so neither where nor in which
-    order cells were done, nor how often the run was killed and resumed, changes a result (times apart). What took
+    order cells were done, nor how often the run was killed and resumed, changes a result (times apart). That is for one
+    kind of processor: a pancake's noise may differ in its last bit between those with and without fused multiply-add, and
+    sums by BLAS by some 1e-13 of their size between kernels (``make portable`` measures both). What took
     0.02 s or more is on disk before the next outcome is asked for; quicker ones are kept together, every 0.05 s.
 
     Raises:
