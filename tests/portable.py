@@ -57,11 +57,11 @@ ENVIRONMENTS = {
     "numba generic": {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "PYTHONHASHSEED": "1", **one(2)},
     "torch default": {"ATEN_CPU_CAPABILITY": "default", "PYTHONHASHSEED": "2", **one(1)},
     "torch avx2": {"ATEN_CPU_CAPABILITY": "avx2", "PYTHONHASHSEED": "3", **one(2)},
-    "surroundings": {  # a locale without UTF-8, a home that cannot be written, a clock 14 hours ahead
+    "surroundings": {  # a locale without UTF-8, a home that is no folder, a clock 14 hours ahead
         "LC_ALL": "C",
         "PYTHONUTF8": "0",
         "PYTHONCOERCECLOCALE": "0",
-        "HOME": "/proc",
+        "HOME": "/dev/null",
         "TZ": "Pacific/Kiritimati",
         "PYTHONHASHSEED": "random",
         **one(1),

@@ -85,7 +85,7 @@ def provenance(**more):
 def make(folder, values=(0.5, 0.9), *, seed=1, failed=0, label="one", told=provenance, **more):
     """A run whose first cells succeed with ``values``; ``failed`` of the rest fail, the others are not tried."""
     folder.mkdir(parents=True)
-    (folder / "small.toml").write_text(SPEC.format(seed=seed, label=label))
+    (folder / "small.toml").write_text(SPEC.format(seed=seed, label=label), encoding="utf-8")
     spec = load_spec(str(folder / "small.toml"))
     cells = spec.cells()
     trials = {"truth": [0, 1], "guess": [0, 0], "score": [-0.5, math.nan]}
@@ -322,7 +322,7 @@ def test_a_runs_own_document_is_no_target(tmp_path):
 def test_a_csv_runs_nothing_in_a_spreadsheet_and_numbers_stay(tmp_path):
     words = ["=1+1", "+a", "-raises", "@SUM(1)", "\t=1", " =1", "＝1", "-0.5", "-inf", "plain", "\udc80"]
     write_columns({"=name": words, "x": [-1.5] * len(words)}, tmp_path / "x.csv")
-    with (tmp_path / "x.csv").open(newline="") as file:
+    with (tmp_path / "x.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
     assert rows[0] == ["'=name", "x"]
     assert [r[0] for r in rows[1:]] == [*(f"'{w}" for w in words[:7]), *words[7:10], "\\udc80"]

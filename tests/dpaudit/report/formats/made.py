@@ -155,7 +155,7 @@ def validator(schema: Mapping[str, Any], name: str | None = None) -> Draft202012
 
 
 def sarif() -> Draft202012Validator:
-    return validator(json.loads((SCHEMAS / "sarif-2.1.0.json").read_text()))
+    return validator(json.loads((SCHEMAS / "sarif-2.1.0.json").read_text(encoding="utf-8")))
 
 
 # --- random results

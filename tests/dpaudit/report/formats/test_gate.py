@@ -32,7 +32,9 @@ def quiet(value, n): return np.round(value + np.random.default_rng().laplace(sca
 """
 AUDIT = ("audit", "--claim=gaussian:sigma=1", "--samples=5e4", "--tests=moments", "--seed=1", "--alpha=1e-6")
 MECHANISM = ("mechanism", "--neighbours=0,1", "--claim-epsilon=1", "--samples=4e3", "--seed=1")
-ANY = made.validator(json.loads((made.ROOT / "dpaudit/report/formats/schemas/dpaudit-1.json").read_text()))
+ANY = made.validator(
+    json.loads((made.ROOT / "dpaudit/report/formats/schemas/dpaudit-1.json").read_text(encoding="utf-8"))
+)
 
 
 @pytest.fixture
@@ -71,21 +73,21 @@ def test_every_verdict_leaves_every_format_and_its_exit_code(folder, dpaudit, ar
     assert ended == code, stdout + stderr
     printed, out = json.loads(stdout), folder / "out"
     assert {path.name for path in out.iterdir()} == FILES
-    stored = json.loads((out / "result.json").read_text())
+    stored = json.loads((out / "result.json").read_text(encoding="utf-8"))
     for document in (printed, stored):
         assert document["schema"] == "dpaudit-report/1"
         assert ANY.is_valid(document)
     assert (printed["verdict"], stored["result"]) == (verdict, {k: v for k, v in printed.items() if k != "schema"})
     suites = ElementTree.parse(out / "report.junit.xml").getroot()
     assert (suites.get("failures") != "0", suites.get("errors") != "0") == (code == 1, code == 3)
-    log = json.loads((out / "report.sarif").read_text())
+    log = json.loads((out / "report.sarif").read_text(encoding="utf-8"))
     assert made.sarif().is_valid(log)
     run = log["runs"][0]
     assert run["invocations"][0]["exitCode"] == code
     errors = [r for r in run["results"] if r["level"] == "error"]
     assert bool(errors) == (code == 1)
     assert all(r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "noise.py" for r in errors)
-    assert f"**{verdict.capitalize().replace('-', ' ')}:**" in (out / "report.md").read_text()
+    assert f"**{verdict.capitalize().replace('-', ' ')}:**" in (out / "report.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -128,8 +130,8 @@ def test_an_older_verdict_does_not_stay_in_the_folder(folder, dpaudit):
     (folder / "out" / "report.md").write_text("my own notes")
     assert dpaudit(*AUDIT, "python:./noise.py:wide", "--out=out", cwd=folder)[0] == 1
     assert ElementTree.parse(folder / "out" / "report.junit.xml").getroot().get("failures") == "1"
-    assert json.loads((folder / "out" / "report.sarif").read_text())["runs"][0]["results"]
-    assert (folder / "out" / "report.md").read_text() == "my own notes"
+    assert json.loads((folder / "out" / "report.sarif").read_text(encoding="utf-8"))["runs"][0]["results"]
+    assert (folder / "out" / "report.md").read_text(encoding="utf-8") == "my own notes"
 
 
 def test_a_deployment_leaves_them_too(folder, dpaudit):
@@ -139,16 +141,16 @@ def test_a_deployment_leaves_them_too(folder, dpaudit):
     )
     assert code == 0, stderr
     assert {path.name for path in (folder / "out").iterdir()} == FILES
-    for document in (json.loads(stdout), json.loads((folder / "out" / "result.json").read_text())):
+    for document in (json.loads(stdout), json.loads((folder / "out" / "result.json").read_text(encoding="utf-8"))):
         assert ANY.is_valid(document)
-    assert made.sarif().is_valid(json.loads((folder / "out" / "report.sarif").read_text()))
+    assert made.sarif().is_valid(json.loads((folder / "out" / "report.sarif").read_text(encoding="utf-8")))
 
 
 # --- the action
 
 
 def steps():
-    return yaml.safe_load((ACTION / "action.yml").read_text())["runs"]["steps"]
+    return yaml.safe_load((ACTION / "action.yml").read_text(encoding="utf-8"))["runs"]["steps"]
 
 
 def test_no_script_of_the_action_has_an_expression_in_it():
@@ -169,7 +171,7 @@ ONE_TEST = f'shift; exec "{sys.executable}" -m dpaudit audit --tests=moments "$@
 
 def follow(folder, dpaudit=ONE_TEST, **given):
     """Run the steps of the action in ``folder`` as a runner does; the first exit code that is not 0, and the outputs."""
-    action = yaml.safe_load((ACTION / "action.yml").read_text())
+    action = yaml.safe_load((ACTION / "action.yml").read_text(encoding="utf-8"))
     inputs = {name: given.get(name, about.get("default", "")) for name, about in action["inputs"].items()}
     tools = folder / "tools"
     tools.mkdir()
@@ -193,11 +195,13 @@ def follow(folder, dpaudit=ONE_TEST, **given):
         script.write_text(expression(step["run"], inputs, outputs))
         done = subprocess.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)], cwd=folder, env=env, capture_output=True,
-            text=True, timeout=100,
+            encoding="utf-8", timeout=100,
         )  # fmt: skip
         code = code or done.returncode
         if (folder / "output.txt").exists():
-            outputs = dict(line.split("=", 1) for line in (folder / "output.txt").read_text().splitlines())
+            outputs = dict(
+                line.split("=", 1) for line in (folder / "output.txt").read_text(encoding="utf-8").splitlines()
+            )
     return code, outputs, uses
 
 
@@ -211,10 +215,10 @@ def test_the_action_is_a_gate(folder, function, code):
     ended, outputs, uses = follow(folder, sampler=sampler, claim="gaussian:sigma=1", samples="2e4")
     assert (ended, outputs) == (code, {"code": str(code), "in_file": "true"})
     assert {path.name for path in (folder / "dpaudit-report").iterdir()} == FILES
-    summary = (folder / "summary.md").read_text()
-    assert summary == (folder / "dpaudit-report" / "report.md").read_text()
+    summary = (folder / "summary.md").read_text(encoding="utf-8")
+    assert summary == (folder / "dpaudit-report" / "report.md").read_text(encoding="utf-8")
     assert uses == ["github/codeql-action/upload-sarif", "actions/upload-artifact"]
-    assert (folder / "tools" / "pip.txt").read_text() == "install --quiet -- dpaudit\n"
+    assert (folder / "tools" / "pip.txt").read_text(encoding="utf-8") == "install --quiet -- dpaudit\n"
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
@@ -236,10 +240,10 @@ def test_no_input_of_the_action_is_run(folder, text):
     ended, outputs, _ = follow(folder, dpaudit="""printf '%s\\0' "$@" > "$TOOLS/args"; exit 2""", **given)
     assert (ended, outputs) == (2, {"code": "2", "in_file": "false"})
     options = [f"--samples={text}", f"--alpha={text}", f"--out=o/{text}", ALSO, f"--claim={text}", "--", text]
-    assert (folder / "tools" / "args").read_text().split("\0")[:-1] == ["audit", *options]
-    assert (folder / "tools" / "pip.txt").read_text() == f"install --quiet -- {text}\n"
+    assert (folder / "tools" / "args").read_text(encoding="utf-8").split("\0")[:-1] == ["audit", *options]
+    assert (folder / "tools" / "pip.txt").read_text(encoding="utf-8") == f"install --quiet -- {text}\n"
     assert "owned" not in {path.name for path in folder.rglob("*")}
-    assert "no report" in (folder / "summary.md").read_text()
+    assert "no report" in (folder / "summary.md").read_text(encoding="utf-8")
 
 
 def test_the_runner_of_this_test_would_notice(folder):
@@ -250,12 +254,12 @@ def test_the_runner_of_this_test_would_notice(folder):
 
 
 def test_the_workflow_gates_the_release():
-    workflow = yaml.safe_load((ACTION / "release.yml").read_text())
+    workflow = yaml.safe_load((ACTION / "release.yml").read_text(encoding="utf-8"))
     jobs = workflow["jobs"]
     assert jobs["release"]["needs"] == "noise"
     assert "if" not in jobs["release"]
     (step,) = [s for s in jobs["noise"]["steps"] if s.get("uses", "").startswith("./")]
-    assert set(step["with"]) <= set(yaml.safe_load((ACTION / "action.yml").read_text())["inputs"])
+    assert set(step["with"]) <= set(yaml.safe_load((ACTION / "action.yml").read_text(encoding="utf-8"))["inputs"])
     assert not any("continue-on-error" in s for s in jobs["noise"]["steps"])
 
 
@@ -290,9 +294,12 @@ def test_no_verdict_of_before_is_left_by_an_audit_that_could_not_start(folder, d
         assert left == expected
         assert stdout == ""
     else:
-        assert json.loads((folder / "out" / "result.json").read_text())["result"]["verdict"] == "inconclusive"
+        assert (
+            json.loads((folder / "out" / "result.json").read_text(encoding="utf-8"))["result"]["verdict"]
+            == "inconclusive"
+        )
         for name in ("report.junit.xml", "report.sarif", "report.md"):
-            assert "o finding" not in (folder / "out" / name).read_text().replace('"no-finding"', "")
+            assert "o finding" not in (folder / "out" / name).read_text(encoding="utf-8").replace('"no-finding"', "")
 
 
 def test_a_report_that_cannot_be_removed_stops_the_audit(folder, dpaudit):

@@ -75,14 +75,14 @@ def test_stored_documents_fit(name):
 
 
 @pytest.mark.parametrize(
-    "document", json.loads((made.SCHEMAS / "reports-1.0.json").read_text()), ids=lambda d: d["kind"]
+    "document", json.loads((made.SCHEMAS / "reports-1.0.json").read_text(encoding="utf-8")), ids=lambda d: d["kind"]
 )
 def test_what_was_once_valid_stays_valid(document):
     fits(document)
 
 
 def test_every_kind_is_among_those_of_1_0():
-    first = json.loads((made.SCHEMAS / "reports-1.0.json").read_text())
+    first = json.loads((made.SCHEMAS / "reports-1.0.json").read_text(encoding="utf-8"))
     assert {document["kind"] for document in first} == set(KINDS)
 
 
