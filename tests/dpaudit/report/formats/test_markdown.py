@@ -123,11 +123,7 @@ def test_prose_shows_just_that_text(text, form):
     page = shown(form.format(prose(text)))
     seen = " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).replace("\u2060", "").split())
     expected = " ".join(
-        form.replace("|---|", "")
-        .strip("|- *")
-        .replace("**", "")
-        .format(" ".join(text.split()))
-        .split()
+        form.replace("|---|", "").strip("|- *").replace("**", "").format(" ".join(text.split())).split()
     )
     if form == "| {} |\n|---|":
         expected = " ".join(text.split())
