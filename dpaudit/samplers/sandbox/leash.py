@@ -31,11 +31,17 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import NamedTuple, NoReturn
 
-sys.path.append(os.path.abspath(__file__).rsplit(os.sep, 4)[0])
+if __name__ == "__main__":  # the packages around this file import much that is not needed here: half of a start
+    _place = os.path.dirname(os.path.abspath(__file__))
+    for _name in ("dpaudit.samplers.sandbox", "dpaudit.samplers", "dpaudit"):
+        sys.modules[_name] = ModuleType(_name)
+        sys.modules[_name].__path__ = [_place]
+        _place = os.path.dirname(_place)
 
-from dpaudit.samplers.sandbox import family, namespaces  # found by the line above
+from dpaudit.samplers.sandbox import family, namespaces
 
 _LINUX = sys.platform == "linux"
 if _LINUX:
@@ -435,10 +441,10 @@ def _main(asked: _Asked, argv: list[str]) -> NoReturn:
         held = _start(asked, argv, mask, apart=False)
     level = _level(asked, held.lacking, apart=apart, refusal=refusal)
     if asked.level == "require" and level != "full":
-        os.write(asked.report, f"refused: {level}\n".encode())
+        _say(asked, f"refused: {level}")
         passed, group = None, None
     else:
-        os.write(asked.report, f"{level}\n".encode())
+        _say(asked, level)
         group = _grouped(asked, held) if _LINUX and asked.level != "none" else None
         counters = _Counters(asked, held, apart=apart)
         if _LINUX:
@@ -455,8 +461,13 @@ def _main(asked: _Asked, argv: list[str]) -> NoReturn:
         with contextlib.suppress(OSError):
             _remove(asked.scratch)
     limit, amount = passed or ("-", 0)
-    os.write(asked.report, f"{used} {limit} {amount}\n".encode())
+    _say(asked, f"{used} {limit} {amount}")
     os._exit(0)
+
+
+def _say(asked: _Asked, line: str) -> None:
+    with contextlib.suppress(BrokenPipeError):  # the auditor is gone; what it started is still to be ended
+        os.write(asked.report, f"{line}\n".encode())
 
 
 def _last_look(counters: _Counters, used: str) -> tuple[str, int] | None:

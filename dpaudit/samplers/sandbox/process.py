@@ -32,6 +32,7 @@ _PIPE = 1 << 20
 _REPORT = 4096  # bytes of the leash's report that are read
 _LONGEST_POLL = 3600.0
 _PATIENCE = 3.5  # seconds for the leash to end its family, before it is done from here
+_SOON = 1.0  # seconds for what has ended to be waited for
 _LAST_PATIENCE = 5.0  # seconds for the leash itself to be gone
 _APART = True  # False in tests: as on a kernel that refuses namespaces
 _GIB = 1 << 30
@@ -194,10 +195,8 @@ class Process:
             SamplerError: it was not started, because the sandbox that is required cannot be had here.
         """
         if self._end is None:
-            try:
-                self._popen.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                raise TimeoutError from None
+            if not self._wait(deadline - time.monotonic()):
+                raise TimeoutError
             self.close()
             lines = self._said.decode(errors="replace").splitlines()
             words = lines[1].split() if len(lines) > 1 else []
@@ -210,6 +209,21 @@ class Process:
             self._end = code, how + (f"; its last words: {last!r}" if last else "")
         self._note_level()
         return self._end
+
+    def _wait(self, seconds: float) -> bool:
+        """Whether the leash ends within ``seconds``; by its descriptor, since ``Popen.wait`` looks every 50 ms only."""
+        if self._ended >= 0:
+            ended = select.poll()
+            ended.register(self._ended, select.POLLIN)
+            until = time.monotonic() + seconds
+            while not ended.poll(math.ceil(1000 * max(0.0, min(until - time.monotonic(), _LONGEST_POLL)))):
+                if time.monotonic() >= until:
+                    return False
+        try:
+            self._popen.wait(_SOON if self._ended >= 0 else max(0.0, seconds))
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def note_level(self) -> None:
         """Note in the policy how the program is held, once the leash has said it; it has before the program says anything.
@@ -277,9 +291,7 @@ class Process:
         if self._popen.stdout is None or self._popen.stdout.closed:
             return
         self._popen.terminate()  # the leash then ends its family, itself last
-        try:
-            self._popen.wait(_PATIENCE)
-        except subprocess.TimeoutExpired:  # it is stopped, or cannot keep up
+        if not self._wait(_PATIENCE):  # it is stopped, or cannot keep up
             if sys.platform == "linux":
                 family.end_below(self._popen.pid, patience=1.0)
             with contextlib.suppress(ProcessLookupError, PermissionError):  # all gone; macOS says so with the latter

@@ -13,7 +13,7 @@ import os
 import re
 import site
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,10 +30,11 @@ _PASSED = re.compile(
     "PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_.+|TZ|TZDIR|TERM|LD_LIBRARY_PATH|VIRTUAL_ENV|CONDA_PREFIX|"
     "PYTHON(PATH|HOME|HASHSEED|UTF8|COERCECLOCALE|NOUSERSITE|USERBASE|WARNINGS|DONTWRITEBYTECODE|PLATLIBDIR)|"
     "(OMP|OPENBLAS|MKL|NUMEXPR|NUMBA|BLIS|VECLIB|RAYON|GOTO)_.+|ATEN_CPU_CAPABILITY|"
-    "(CUDA|NVIDIA|CUBLAS|NCCL|XLA|JAX|TORCH)_(?!.*(KEY|TOKEN|SECRET|PASSWORD)).+|"
+    "(CUDA|NVIDIA|CUBLAS|NCCL|XLA|JAX|TORCH)_.+|"
     "GOMAXPROCS|JAVA_HOME|JULIA_(DEPOT_PATH|NUM_THREADS|LOAD_PATH)|R_(HOME|LIBS.*)|GEM_(HOME|PATH)|NODE_PATH|PERL5LIB|"
     "RUBYLIB|GUILE_LOAD_PATH|OCTAVE_.+|GSL_RNG_.+"
 )
+_SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +50,13 @@ class View:
 def plan(lives: Iterable[str], visible: Iterable[str] = ()) -> View:
     """The view of a program that needs the files and folders ``lives`` (where its code is) and ``visible`` (also asked for).
 
-    A file brings the folder that it lies in, unless that is a hidden folder itself, such as the home directory: then the
-    file alone. The working tree stays whole if the program lives in it.
+    A file brings the folder that it lies in, unless that is a hidden folder itself, or the home directory or one around it:
+    then the file alone. The working tree stays whole if the program lives in it, unless it is the home directory. What is
+    asked for is shown, whatever it is.
     """
     cwd = os.getcwd()
     home = os.path.expanduser("~")
-    tree = _tree(cwd)
+    tree = _tree(cwd, os.path.realpath(home))
     needed = [p for path in lives if os.path.exists(p := os.path.abspath(path)) and not _below_any(p, _prefixes())]
     inside = any(_within(os.path.realpath(path), tree) for path in needed)
     hidden = _outermost(
@@ -62,13 +64,12 @@ def plan(lives: Iterable[str], visible: Iterable[str] = ()) -> View:
         for path in (*_ALWAYS, home, *([] if tree == "/" or inside or _of_the_system(tree) else [tree]))
         if os.path.isdir(path) and os.path.realpath(path) != "/"
     )
-    wanted = [*(p for path in needed for p in _with_neighbours(path, hidden)), *map(os.path.abspath, visible)]
-    if inside:
-        wanted.append(tree)
+    never = {*hidden, *_upwards(os.path.realpath(home))}  # shown whole only if they are asked for
+    wanted = [*(p for path in needed for p in _with_neighbours(path, never)), *([tree] if inside else []), *_python()]
     kept = dict.fromkeys(
         path
-        for path in (*wanted, *_python())
-        if os.path.exists(path) and _below_any(os.path.realpath(path), hidden) and path not in hidden
+        for path in (*(p for p in wanted if os.path.realpath(p) not in never), *map(os.path.abspath, visible))
+        if os.path.exists(path) and _below_any(os.path.realpath(path), hidden)
     )
     return View(hidden=hidden, kept=_outermost(kept), home=home, cwd=cwd)
 
@@ -79,13 +80,22 @@ def environment(given: Mapping[str, str], passed: Sequence[str] = ()) -> dict[st
     >>> environment({"PATH": "/bin", "AWS_SECRET_ACCESS_KEY": "…", "DPAUDIT_DATA": "…"})
     {'PATH': '/bin'}
     """
-    return {name: value for name, value in given.items() if _PASSED.fullmatch(name) or name in passed}
+    return {
+        name: value
+        for name, value in given.items()
+        if name in passed or (_PASSED.fullmatch(name) and not _SECRET.search(name))
+    }
 
 
-def _tree(cwd: str) -> str:
-    """The Git checkout around ``cwd``, or ``cwd``; resolved."""
-    here = Path(cwd).resolve()
-    return str(next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here))
+def _tree(cwd: str, home: str) -> str:
+    """The Git checkout around ``cwd`` that is not the home directory, or ``cwd``; resolved."""
+    checkouts = (folder for folder in _upwards(os.path.realpath(cwd)) if os.path.exists(f"{folder}/.git"))
+    return next((folder for folder in checkouts if folder != home), os.path.realpath(cwd))
+
+
+def _upwards(path: str) -> list[str]:
+    """A resolved path, and the folders around it."""
+    return [path, *map(str, Path(path).parents)]
 
 
 def _of_the_system(tree: str) -> bool:
@@ -93,15 +103,15 @@ def _of_the_system(tree: str) -> bool:
     return any(_within(tree, folder) or _within(folder, tree) for folder in _SYSTEM)
 
 
-def _with_neighbours(path: str, hidden: Sequence[str]) -> list[str]:
-    """What a file or folder needs: itself, or the folder around it; of a program in ``bin`` the folder around that."""
+def _with_neighbours(path: str, never: Collection[str]) -> list[str]:
+    """What a file or folder needs: the folder around it, of a program in ``bin`` the one around that, none of ``never``."""
     found = []
     for p in dict.fromkeys((path, os.path.realpath(path))):
         folder = p if os.path.isdir(p) else os.path.dirname(p)
         above = os.path.dirname(folder)
-        if os.path.basename(folder) in _FOLDERS_OF_PROGRAMS and above not in hidden and _below_any(above, hidden):
+        if os.path.basename(folder) in _FOLDERS_OF_PROGRAMS and os.path.realpath(above) not in never:
             folder = above
-        found.append(p if os.path.realpath(folder) in hidden else folder)
+        found.append(p if os.path.realpath(folder) in never else folder)
     return found
 
 

@@ -83,6 +83,34 @@ def test_a_file_brings_the_folder_around_it(machine):
         assert plan([str(folder)]).kept == (str(folder),)
 
 
+def test_a_file_directly_in_a_hidden_folder_comes_alone(machine, monkeypatch):
+    top, home = machine
+    for folder in (home, top / "temporary"):
+        sampler = made(folder / "s.py")
+        for cwd in (top / "srv", folder):
+            monkeypatch.chdir(cwd)
+            assert plan([sampler]).kept == (sampler,)
+
+
+def test_the_home_as_working_directory_stays_hidden(machine, monkeypatch):
+    _, home = machine
+    sampler = made(home / "vendor" / "s.py")
+    monkeypatch.chdir(home)
+    assert plan([sampler]).kept == (str(home / "vendor"),)
+    (home / ".git").mkdir()  # its settings kept with Git
+    assert plan([sampler]).kept == (str(home / "vendor"),)
+    (home / "work").mkdir()
+    monkeypatch.chdir(home / "work")
+    assert not shown(home / "diary", plan([sampler]))
+    assert not shown(home / "diary", plan([made(home / "work" / "s.py")]))
+
+
+def test_a_program_in_bin_brings_the_folder_around_that_but_no_home(machine):
+    _, home = machine
+    assert plan([made(home / "venv" / "bin" / "python")]).kept == (str(home / "venv"),)
+    assert plan([made(home / "bin" / "sampler")]).kept == (str(home / "bin"),)
+
+
 def test_both_ends_of_a_link_are_seen(machine):
     _, home = machine
     made(home / "store" / "v2" / "s.py")
@@ -91,6 +119,26 @@ def test_both_ends_of_a_link_are_seen(machine):
     (home / "links").mkdir()
     (home / "links" / "s.py").symlink_to(home / "store" / "v2" / "s.py")
     assert set(plan([str(home / "links" / "s.py")]).kept) == {str(home / "links"), str(home / "store" / "v2")}
+
+
+def test_a_linked_home_is_hidden_where_it_really_is(machine, monkeypatch):
+    top, home = machine
+    (top / "linked").symlink_to(home)
+    monkeypatch.setenv("HOME", str(top / "linked"))
+    sampler = made(top / "linked" / "s.py")
+    seen = plan([sampler])
+    assert view._below_any(str(home), seen.hidden)
+    assert not shown(home / "diary", seen)
+    assert shown(home / "s.py", seen)
+
+
+def test_what_is_asked_for_is_shown_a_home_too(machine, monkeypatch):
+    _, home = machine
+    made(home / "data" / "x")
+    assert plan([], [str(home / "data")]).kept == (str(home / "data"),)
+    assert plan([], [str(home)]).kept == (str(home),)
+    monkeypatch.chdir(home)
+    assert plan([], ["data/x"]).kept == (str(home / "data" / "x"),)
 
 
 def test_what_is_not_there_is_not_shown(machine):
@@ -111,13 +159,30 @@ def test_the_python_that_runs_is_seen(monkeypatch, tmp_path):
         assert shown(path, seen), path
 
 
+def test_an_import_path_that_is_a_home_does_not_show_it(machine, monkeypatch):
+    """``python script.py`` puts the script's folder on the path, which may be the home directory."""
+    _, home = machine
+    monkeypatch.setattr(view, "_python", lambda: (str(home),))
+    assert plan([]).kept == ()
+
+
 PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "PYTHONHASHSEED", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
           "LD_LIBRARY_PATH", "R_LIBS_USER", "JULIA_NUM_THREADS", "NVIDIA_VISIBLE_DEVICES", "XLA_FLAGS")  # fmt: skip
 KEPT_BACK = ("AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "GITHUB_TOKEN", "SSH_AUTH_SOCK", "DBUS_SESSION_BUS_ADDRESS",
              "XDG_RUNTIME_DIR", "DOCKER_HOST", "KUBECONFIG", "HTTP_PROXY", "https_proxy", "DATABASE_URL", "PGPASSWORD",
              "LD_PRELOAD", "LD_AUDIT", "PYTHONSTARTUP", "PYTHONBREAKPOINT", "PYTHONINSPECT", "TMPDIR", "DPAUDIT_SANDBOX",
              "DPAUDIT_DATA", "DISPLAY", "PATHS", "XPATH", "path", "PATH\n", "")  # fmt: skip
+FAMILIES = ("LC", "OMP", "OPENBLAS", "MKL", "NUMEXPR", "NUMBA", "BLIS", "VECLIB", "RAYON", "GOTO", "CUDA", "NVIDIA", "CUBLAS",
+            "NCCL", "XLA", "JAX", "TORCH", "OCTAVE", "GSL_RNG", "R_LIBS")  # fmt: skip
 
 
 def test_variables_that_programs_need_are_passed():
     assert set(environment(dict.fromkeys((*PASSED, *KEPT_BACK), "x"))) == set(PASSED)
+
+
+@pytest.mark.parametrize("secret", ["API_KEY", "TOKEN", "CLIENT_SECRET", "PASSWORD", "KEY", "TOKEN_FILE"])
+def test_no_family_passes_a_secret(secret):
+    given = {f"{family}_{secret}": "hush" for family in FAMILIES}
+    assert environment(given) == {}
+    named = next(iter(given))
+    assert environment(given, [named]) == {named: "hush"}  # unless it is asked for

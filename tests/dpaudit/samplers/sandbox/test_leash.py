@@ -1,0 +1,55 @@
+"""The leash by itself: what it leaves when nobody listens, and what it imports."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpaudit.samplers.sandbox import family
+from dpaudit.samplers.sandbox.limits import DEFAULT
+
+LEASH = Path(family.__file__).with_name("leash.py")
+
+
+def started(*argv, scratch, options=(), **changes):
+    """The leash with a report that nobody reads, as when the auditor has just been killed."""
+    heard, report = os.pipe()
+    os.close(heard)
+    asked = {
+        "parent": os.getpid(),
+        "report": report,
+        "limits": dataclasses.asdict(DEFAULT),
+        "level": "full",
+        "apart": False,
+        "hidden": [],
+        "kept": [],
+        "home": str(scratch),
+        "cwd": str(scratch),
+        "shared": None,
+        "scratch": str(scratch),
+    }
+    command = [sys.executable, "-I", "-S", *options, LEASH, json.dumps(asked | changes), *argv]
+    done = subprocess.run(command, pass_fds=(report,), capture_output=True, text=True, timeout=60)
+    os.close(report)
+    return done
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the scratch is Linux's")
+def test_an_auditor_that_is_gone_leaves_no_scratch(tmp_path):
+    done = started("true", scratch=tmp_path)
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_starts_without_the_packages_around_it(tmp_path):
+    done = started("true", scratch=tmp_path, options=("-X", "importtime"))
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    ours = {name for name in imported if name.startswith("dpaudit")}
+    assert "dpaudit.samplers.sandbox.family" in ours
+    assert not {name for name in ours if not name.startswith("dpaudit.samplers.sandbox.")}
