@@ -147,13 +147,25 @@ def missing_extra(error: ModuleNotFoundError) -> str | None:
     return f"needs {missing}, which is not installed; pip install 'dpaudit[{_EXTRAS[missing]}]'"
 
 
+def _parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return _signature(factory).parameters
+    except TypeError:  # cannot be hashed
+        return inspect.signature(factory).parameters
+
+
+_signature = functools.lru_cache(maxsize=256)(
+    inspect.signature
+)  # a cell makes a source and an attack for each of its keys
+
+
 def offered(kind: str, reference: Reference, **known: Any) -> Reference:
     """``reference`` with those of ``known`` that the plug-in takes, was not given, and that are not None.
 
     Raises:
         UnknownNameError: no such plug-in.
     """
-    takes = inspect.signature(load(kind, reference.name)).parameters
+    takes = _parameters(load(kind, reference.name))
     fitting = {k: v for k, v in known.items() if k in takes and k not in reference.options and v is not None}
     return Reference(reference.name, {**fitting, **reference.options})
 
@@ -168,7 +180,7 @@ def create(kind: str, reference: Reference | str, *args: Any) -> Any:
     ref = Reference.parse(reference) if isinstance(reference, str) else reference
     factory = load(kind, ref.name)
     what = f"{kind.removesuffix('s')} {ref.name}"
-    parameters = inspect.signature(factory).parameters.values()
+    parameters = _parameters(factory).values()
     named = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD][len(args) :]
     options = named + [p for p in parameters if p.kind is p.KEYWORD_ONLY]
     names = [p.name for p in options]

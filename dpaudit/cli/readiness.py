@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import pkgutil
 
 from rich.cells import cell_len
@@ -18,7 +19,8 @@ from dpaudit.source_hash import source_hash
 
 __all__ = ["be_ready"]
 
-_JUDGES = ("dpaudit.audit", "dpaudit.samplers.sandbox", "dpaudit.results", "dpaudit.accounting")
+_SANDBOX = "dpaudit.samplers.sandbox"
+_JUDGES = ("dpaudit.audit", _SANDBOX, "dpaudit.results", "dpaudit.accounting")
 _ATTACKS = ("reach", "bit-features")  # which the audit of a mechanism looks at by itself
 
 
@@ -27,7 +29,8 @@ def be_ready(*, writes: bool) -> None:
     """Import the audit, its tests and, if it ``writes`` a report, what draws that; take the hash of our sources."""
     source_hash("dpaudit")
     for name in _JUDGES:
-        _all_of(name)
+        if name != _SANDBOX or importlib.util.find_spec("fcntl"):  # Windows runs no foreign programs
+            _all_of(name)
     for group, names in (("tests", registry.plugins("tests")), ("attacks", _ATTACKS)):
         for name in names:
             try:

@@ -246,7 +246,8 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="dpaudit-noise")
 
 
-os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked child has the pool, but none of its threads
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked child has the pool, but none of its threads
 
 
 def spread(work: Any, jobs: int, values: int) -> None:

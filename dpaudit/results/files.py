@@ -13,6 +13,7 @@ from typing import BinaryIO
 __all__ = ["clear_leftovers", "sync_folder", "write_file"]
 
 _PREFIX, _SUFFIX = ".dpaudit-", ".tmp"
+_FLAGS = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_CLOEXEC", "O_BINARY"))
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -24,7 +25,8 @@ def write_file(
     A new file beside it is written, synced and renamed, and the folder synced: when this returns the file survives power
     loss, and until then ``path`` is what it was. No link is followed: one at ``path`` is replaced. With ``replace=False`` an
     existing ``path`` is left alone (on a file system without hard links a reader may then see an empty file for a moment).
-    ``mode`` is set as given (0o600 for a secret); without it the umask decides. Lone surrogates become ``\udcxx``.
+    ``mode`` is set as given (0o600 for a secret), but on Windows; without it the umask decides. Lone surrogates become
+    ``\udcxx``.
 
     Raises:
         FileExistsError: ``path`` exists and ``replace`` is false.
@@ -33,10 +35,10 @@ def write_file(
     if path.exists() and not path.is_file():  # such as /dev/stdout, which a rename would replace
         raise OSError(errno.EINVAL, "Not a regular file", str(path))
     part = path.with_name(f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS
     try:
         with open(os.open(part, flags, 0o666 if mode is None else mode), "wb") as file:
-            if mode is not None:
+            if mode is not None and hasattr(os, "fchmod"):
                 os.fchmod(file.fileno(), mode)
             if callable(content):
                 content(file)
@@ -64,7 +66,9 @@ def clear_leftovers(folder: Path) -> int:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in ``folder`` durable."""
+    """Make the names in ``folder`` durable; nothing on Windows, which opens no folder."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -79,5 +83,5 @@ def _name(part: Path, path: Path) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600))
         os.replace(part, path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import socket
@@ -16,11 +15,16 @@ from typing import Self
 
 from dpaudit.results.text import one_line
 
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 __all__ = ["HeldError", "Lock", "is_held"]
 
 _LONGEST = 300
 _OURS = re.compile(rb"(process \d+ on [^\n]*\n)?")
-_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_FLAGS = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK"))
 
 
 class HeldError(BlockingIOError):
@@ -40,8 +44,10 @@ class Lock:
 
         Raises:
             HeldError: another process holds it.
-            OSError: it cannot be made or locked, or is not a lock file.
+            OSError: it cannot be made or locked, is not a lock file, or the system has no ``fcntl`` (Windows).
         """
+        if fcntl is None:
+            raise OSError(errno.ENOSYS, "This system has no file locks for dpaudit; use Linux or macOS", str(path))
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, mode)
         try:
             self._check(path)
@@ -97,6 +103,8 @@ class Lock:
 
 def is_held(path: Path) -> bool:
     """Whether some process of this machine holds the lock file now; False where nobody may tell."""
+    if fcntl is None:
+        return False
     try:
         fd = os.open(path, os.O_RDONLY | _FLAGS)
     except OSError:

@@ -66,7 +66,9 @@ def furnish(
     _bind(shm, "/dev/shm")  # noqa: S108 as above
     writable.append("/dev/shm")  # noqa: S108
     for path in (home, cwd):
-        with contextlib.suppress(OSError):  # it is there, or nothing may be made there
+        if any(
+            path.startswith(f"{folder}/") for folder in (ROOM, *hidden)
+        ):  # elsewhere it would be made for all to see
             os.makedirs(path, exist_ok=True)
     for path, place in places:
         for target in dict.fromkeys((os.path.realpath(path), path)):

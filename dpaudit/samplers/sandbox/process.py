@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import math
 import os
@@ -17,11 +16,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpaudit.errors import SamplerError
+from dpaudit.errors import SamplerError, UsageError
 from dpaudit.results.text import one_line
 from dpaudit.samplers.sandbox import family, policy, view
 from dpaudit.samplers.sandbox.cgroup import Group
 from dpaudit.samplers.sandbox.limits import DEFAULT, Limits, cpu_seconds
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["Process"]
 
@@ -62,7 +66,15 @@ class Process:
 
         ``seconds`` is the wall time that it may take, if it is known: its CPU time is limited by it. ``lives`` are the
         files and folders that it needs to see: its code. ``shared`` is a folder for compiled code that it may write.
+
+        Raises:
+            UsageError: this system has no ``fcntl``, ``fork`` and ``poll`` to hold a program with (Windows).
         """
+        if fcntl is None:
+            raise UsageError(
+                f"platform={sys.platform}: programs are run on Linux and macOS only; record their values and audit "
+                "file:samples.npy, or serve them and audit http://HOST:PORT/PATH"
+            )
         self._limits = limits
         self._policy = policy.current()
         bounds = {name: int(value) for name, value in dataclasses.asdict(limits).items()}

@@ -23,6 +23,7 @@ _HOMES = ("/home", "/root")
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 hidden, not used
 _ALWAYS = (*_HOMES, "/run", *_TEMPORARY)
 _SYSTEM = ("/bin", "/sbin", "/usr", "/lib", "/lib64", "/etc", "/opt", "/nix", "/proc", "/sys", "/dev", "/var", "/boot")
+_RUN_ON = ("/bin", "/sbin", "/usr", "/lib", "/lib64", "/nix", "/proc", "/sys", "/dev")
 _OURS = ("dpaudit", "dpaudit_attacks", "dpaudit_mitigations")
 _FOLDERS_OF_PROGRAMS = {"bin", "sbin"}
 
@@ -61,7 +62,11 @@ def plan(lives: Iterable[str], visible: Iterable[str] = ()) -> View:
     inside = any(_within(os.path.realpath(path), tree) for path in needed)
     hidden = _outermost(
         os.path.realpath(path)
-        for path in (*_ALWAYS, home, *([] if tree == "/" or inside or _of_the_system(tree) else [tree]))
+        for path in (
+            *_ALWAYS,
+            *([] if _of_all(home) else [home]),
+            *([] if inside or _of_the_system(tree) else [tree]),
+        )
         if os.path.isdir(path) and os.path.realpath(path) != "/"
     )
     never = {*hidden, *_upwards(os.path.realpath(home))}  # shown whole only if they are asked for
@@ -100,7 +105,12 @@ def _upwards(path: str) -> list[str]:
 
 def _of_the_system(tree: str) -> bool:
     """Whether hiding it would hide what programs run on."""
-    return any(_within(tree, folder) or _within(folder, tree) for folder in _SYSTEM)
+    return tree == "/" or any(_within(tree, folder) or _within(folder, tree) for folder in _SYSTEM)
+
+
+def _of_all(home: str) -> bool:
+    """Whether a home cannot be hidden: some users' is ``/``, or a folder of the system such as ``/usr/games``."""
+    return any(_within(folder, home) for folder in _SYSTEM) or any(_within(home, folder) for folder in _RUN_ON)
 
 
 def _with_neighbours(path: str, never: Collection[str]) -> list[str]:
