@@ -102,7 +102,7 @@ def test_in_the_kernels_hierarchy_nobody_escapes_the_end():
     if group is None:
         pytest.skip("no hierarchy of version 2 that can be written")
     code = "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ninput()\n"
-    code += "if os.fork() == 0:\n os.setsid()\n os.fork()\nprint(os.getpid(), flush=True)\ntime.sleep(1000)"
+    code += "if os.fork() == 0:\n os.setsid()\n os.fork()\nos.write(1, b'%d\\n' % os.getpid())\ntime.sleep(1000)"
     program = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         group.add(program.pid)
