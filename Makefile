@@ -55,8 +55,9 @@ format: $(READY) ## Format, and fix what can be fixed mechanically
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-slow: $(READY) ## Tests that take minutes
+slow: $(READY) ## Tests that take minutes, and 10,000 hostile inputs at every door (hours)
 	$(BIN)/pytest -m slow
+	DPAUDIT_FUZZ=10000 $(BIN)/pytest -o timeout=7200 tests/hostile
 
 portable: $(READY) ## The numerical tests on other BLAS kernels, instruction sets, threads, locale and home
 	$(BIN)/python tests/portable.py

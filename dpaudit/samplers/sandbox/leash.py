@@ -348,8 +348,7 @@ def _size(folder: str) -> tuple[int, int]:
 
 def _watch(parent: int, holder: int, counters: _Counters, group: Group | None) -> tuple[str, int] | None:
     """Until the program ends, the parent goes or a SIGTERM comes; the limit that was passed, if that ended it."""
-    pause = _LOOK_EVERY
-    due = time.monotonic() + pause
+    due = time.monotonic() + _LOOK_EVERY
     while os.getppid() == parent:
         while True:
             try:
@@ -371,9 +370,13 @@ def _watch(parent: int, holder: int, counters: _Counters, group: Group | None) -
             passed = counters.passed()
             if passed is not None:
                 return passed
-            pause = min(max(_LOOK_EVERY, _LOOK_SHARE * (time.monotonic() - now)), _LONGEST_PAUSE)
-            due = time.monotonic() + pause
+            due = time.monotonic() + _pause(time.monotonic() - now)
     return None
+
+
+def _pause(took: float) -> float:
+    """Seconds until the next look: few where a look is dear, but a family that makes looks dear is not left alone."""
+    return min(max(_LOOK_EVERY, _LOOK_SHARE * took), _LONGEST_PAUSE)
 
 
 def _end(holder: int, group: Group | None, *, apart: bool) -> None:

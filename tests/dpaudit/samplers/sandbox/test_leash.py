@@ -53,3 +53,12 @@ def test_it_starts_without_the_packages_around_it(tmp_path):
     ours = {name for name in imported if name.startswith("dpaudit")}
     assert "dpaudit.samplers.sandbox.family" in ours
     assert not {name for name in ours if not name.startswith("dpaudit.samplers.sandbox.")}
+
+
+def test_a_family_that_makes_looks_dear_is_looked_at_once_a_second():
+    """Forks with many mappings made a look take seconds, and the pause fifty times that: 3.6 GB were written in between."""
+    from dpaudit.samplers.sandbox.leash import _pause
+
+    assert _pause(0.0001) == 0.05
+    assert _pause(0.01) == pytest.approx(0.5)
+    assert _pause(10.0) == 1.0
