@@ -21,6 +21,7 @@ include_patterns = [
     "docs/api/*.rst",
     "README.md",
     "CHANGELOG.md",
+    "SECURITY.md",
     "*/README.md",
     "*/**/PROOF.md",
     "examples/*/README.md",
