@@ -69,7 +69,7 @@ class _Stream:
 
     def write(self, text: str) -> int:
         try:
-            self._stream.write("\t".join(map(harmless, text.split("\t"))) if self._clean else text)
+            self._stream.write(harmless(text, tabs=True) if self._clean else text)
         except (OSError, ValueError) as error:  # full, gone or closed
             self._give_up(error)
         return len(text)

@@ -79,7 +79,8 @@ def render_report(document: Mapping[str, Any]) -> str:
     )
     script, digest = _script()
     context |= {"contents": [], "script": script, "script_hash": digest}
-    return harmless(_environment().get_template(f"{document['kind']}.html.j2").render(context))
+    page = _environment().get_template(f"{document['kind']}.html.j2").render(context)
+    return harmless(page, tabs=True)  # between the fields of a mark that can be read out
 
 
 @cache

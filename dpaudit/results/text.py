@@ -70,8 +70,10 @@ def json_escaped(text: str) -> str:
     return "\n".join(s if _is_harmless(s) else "".join(map(_escape, s)) for s in lines)
 
 
-def harmless(text: str) -> str:
-    """All of a plain ``str``, with the characters that :func:`printable` replaces as ``�``."""
+def harmless(text: str, *, tabs: bool = False) -> str:
+    """All of a plain ``str``, with the characters that :func:`printable` replaces as ``�``; ``tabs`` may stay."""
+    if tabs:
+        return "\t".join(map(harmless, text.split("\t")))
     lines = text.split("\n")  # most lines of a long text need no look at each character
     return "\n".join(s if _is_harmless(s) else "".join(map(_shown, s)) for s in lines)
 

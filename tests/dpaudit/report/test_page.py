@@ -164,3 +164,10 @@ def test_importing_is_cheap():
     code = f"import sys, dpaudit.report; print({heavy} & set(sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "set()"
+
+
+def test_marks_that_can_be_read_out_have_all_their_fields(pages):
+    """Six fields between tabs, which a cleaning of the page once made spaces."""
+    points = [p for page in pages.values() for p in re.findall(r'data-points="([^"]*)"', page)]
+    assert len(points) > 3
+    assert {line.count("\t") for p in points for line in p.splitlines()} == {5}
