@@ -349,7 +349,7 @@ def test_the_experiment_survives_a_specimen_that_fails(tmp_path):
     assert "RuntimeError: no such device" in by["broken"]["failed"]
     assert by["broken"]["ks"] is None
     assert "finds 1 of 3 (33.3 %" in document["summary"]
-    assert "continuous LWE" in document["summary"]
+    assert "2^58 operations" in document["summary"]
     assert "no such device" in document["summary"]
 
 

@@ -152,7 +152,7 @@ def test_errors_travel_with_class_and_text(start, party, log_lines, raised, arri
     with pytest.raises(ProtocolError) as caught:
         got.extend(call(server.address, "fails", [], identity=party("answer"), peer="noise", timeout=20))
     assert type(caught.value) is arrives
-    assert "says: round 3: σ is not agreed·second line..." in str(caught.value)
+    assert "says: round 3: σ is not agreed second line..." in str(caught.value)
     assert len(str(caught.value)) < 1200
     assert got == [b"first"] * late
     assert [x["outcome"] for x in log_lines()] == ["started", "refused"]
