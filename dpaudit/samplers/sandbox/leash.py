@@ -448,7 +448,7 @@ def _main(asked: _Asked, argv: list[str]) -> NoReturn:
         passed, group = None, None
     else:
         _say(asked, level)
-        group = _grouped(asked, held) if _LINUX and asked.level != "none" else None
+        group = _grouped(asked, held, apart=apart) if _LINUX and asked.level != "none" else None
         counters = _Counters(asked, held, apart=apart)
         if _LINUX:
             confinement.undumpable()
@@ -479,8 +479,8 @@ def _last_look(counters: _Counters, used: str) -> tuple[str, int] | None:
     return None
 
 
-def _grouped(asked: _Asked, held: _Held) -> Group | None:
-    group = Group.below_ours(asked.limits)
+def _grouped(asked: _Asked, held: _Held, *, apart: bool) -> Group | None:
+    group = Group.below_ours(asked.limits, to_limit=apart)  # the end of a namespace needs none
     if group is not None:
         try:
             for pid in (*_below(held.holder), held.holder):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -118,3 +119,12 @@ def test_in_the_kernels_hierarchy_nobody_escapes_the_end():
         program.kill()
         program.wait()
         group.end()
+
+
+@pytest.mark.parametrize(("controllers", "made"), [("", False), ("cpu io\n", False), ("cpu memory pids\n", True)])
+def test_a_group_that_would_limit_nothing_is_not_made(machine, controllers, made):
+    proc = machine()
+    plain = Group.below_ours(LIMITS, proc=proc)
+    plain.folder.parent.joinpath("cgroup.subtree_control").write_text(controllers)
+    shutil.rmtree(plain.folder)
+    assert (Group.below_ours(LIMITS, to_limit=True, proc=proc) is not None) is made
