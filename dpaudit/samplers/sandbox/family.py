@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 __all__ = ["end_below", "members", "over_limit"]
 
 _PROC = "/proc"
+_DEAD = (b"Z", b"X")
 _PAUSE = 0.001
 _SETTLE = 0.05  # seconds for the killed to be gone before they are looked for again
 
@@ -37,6 +38,15 @@ def _read(proc: int, pid: int, name: str) -> bytes:
         os.close(file)
 
 
+def _stat(proc: int, pid: int) -> tuple[bytes, int]:
+    """State and parent of a process; those of the dead if it has gone, or is another user's and hidden (``hidepid``)."""
+    stat = b""
+    with contextlib.suppress(PermissionError):
+        stat = _read(proc, pid, "stat")
+    state, parent, *_ = stat[stat.rfind(b")") + 1 :].split(maxsplit=2) or (b"Z", b"0")
+    return state, int(parent)
+
+
 def members(proc: int, root: int | None) -> list[int]:
     """Process numbers, in ``proc``'s own counting; the dead that nobody has waited for are left out below a ``root``."""
     pids = [int(name) for name in os.listdir(proc) if name.isdigit()]
@@ -45,10 +55,9 @@ def members(proc: int, root: int | None) -> list[int]:
     children: dict[int, list[int]] = {}
     dead = set()
     for pid in pids:
-        stat = _read(proc, pid, "stat")
-        state, parent, *_ = stat[stat.rfind(b")") + 1 :].split(maxsplit=2) or (b"Z", b"0")
-        children.setdefault(int(parent), []).append(pid)
-        if state in b"ZX":
+        state, parent = _stat(proc, pid)
+        children.setdefault(parent, []).append(pid)
+        if state in _DEAD:
             dead.add(pid)
     found, todo = [], [root]
     while todo:
@@ -86,7 +95,7 @@ def over_limit(proc: int, pids: Sequence[int], limits: Mapping[str, int], *, dis
             try:
                 sums[name] += _sum(proc, pid, name, *fields)
             except PermissionError:
-                if _alive(proc, pid):
+                if _stat(proc, pid)[0] not in _DEAD:
                     return "unreadable", pid
     held = 1024 * sums["status"]
     if held > limits["memory"] and len(pids) > 1:  # pages shared by forks were counted often; this look is dear
@@ -97,11 +106,6 @@ def over_limit(proc: int, pids: Sequence[int], limits: Mapping[str, int], *, dis
     if sums.get("io", 0) > limits["written"]:
         return "written", sums["io"]
     return None
-
-
-def _alive(proc: int, pid: int) -> bool:
-    stat = _read(proc, pid, "stat")
-    return (stat[stat.rfind(b")") + 1 :].split(maxsplit=1) or [b"Z"])[0] not in b"ZX"
 
 
 def end_below(root: int, *, patience: float) -> bool:
