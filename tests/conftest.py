@@ -10,10 +10,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # two workers share two cores; be
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from dpaudit.randomness import KeyedStream
 
 sys.path.insert(0, str(Path(__file__).parent))  # for ``oracles``: importlib mode puts no folder on the path
+
+
+settings.register_profile("quick", max_examples=40, deadline=None, derandomize=True)  # deadline: a loaded machine
+settings.register_profile("thorough", max_examples=400, deadline=None)  # pytest --hypothesis-profile thorough
+settings.load_profile("quick")
 
 
 class FunctionSampler:
