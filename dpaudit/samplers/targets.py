@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit import registry
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.results.text import said
 
@@ -137,6 +136,8 @@ def named_function(place: str, member: str) -> Callable[..., Any]:
         function = attrgetter(member)(module)
     except AttributeError:
         names = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
+        from dpaudit import registry  # late: most workers never need it, and it is a sixth of their start
+
         near = registry.nearest(member, names[:50]) if names else "; it has no functions"
         raise UsageError(f"function={member}: not in {place}{near}") from None
     if not callable(function):
@@ -203,6 +204,8 @@ def _source(spec: Mapping[str, Any]) -> Target:
     from dpaudit.randomness import KeyedStream  # with cryptography: other workers do without
 
     text, mitigation = spec["place"], spec["member"]
+    from dpaudit import registry
+
     source = registry.create("sources", text)
     defence = None if mitigation is None else registry.create("mitigations", mitigation)
     root = KeyedStream.from_seed(spec["seed"])

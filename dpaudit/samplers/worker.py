@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit import errors, registry
+from dpaudit import errors
 from dpaudit.errors import SamplerCrashError, SamplerError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.results.text import one_line
 from dpaudit.samplers.check import finite, plain_f64, request
@@ -364,6 +364,8 @@ class SourceSampler(_Worker):
             UnknownNameError: no such source or mitigation.
             UsageError: a broken option, or a ``dtype`` or ``text_mode``.
         """
+        from dpaudit import registry  # late: the worker imports this module too
+
         plain_f64(text, dtype, text_mode)
         registry.plugin("sources", Reference.parse(text).name)
         if mitigation is not None:
@@ -376,6 +378,8 @@ class SourceSampler(_Worker):
         return needs.options(self._given[0], self._given[2])
 
     def _shared(self) -> Path | None:
+        from dpaudit import registry
+
         return needs.compiled_code(registry.plugin("sources", Reference.parse(self._given[0]).name).origin.distribution)
 
     def again(self) -> SourceSampler:

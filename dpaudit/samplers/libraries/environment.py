@@ -65,7 +65,7 @@ class OwnEnvironment:
     @property
     def remedy(self) -> str:
         """How to make the environment."""
-        pins = " ".join((_PROGRAMS / f"{self.program}.txt").read_text().split())
+        pins = " ".join((_PROGRAMS / f"{self.program}.txt").read_text(encoding="utf-8").split())
         return (
             f"run `make envs`, or: python3 -m venv {self.folder} && {self.folder}/bin/python -m pip install {pins} "
             "(DPAUDIT_ENVS says where environments are)"

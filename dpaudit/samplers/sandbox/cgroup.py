@@ -50,7 +50,7 @@ class Group:
         """
         try:
             place = _ours(proc)
-            if to_limit and not {"memory", "pids"} & set((place / "cgroup.subtree_control").read_text().split()):
+            if to_limit and not {"memory", "pids"} & set((place / "cgroup.subtree_control").read_text(encoding="ascii").split()):
                 return None
             for folder in place.glob(f"{_NAME}*"):
                 if not os.path.exists(f"/proc/{folder.name.removeprefix(_NAME)}"):

@@ -359,7 +359,9 @@ def _watch(parent: int, holder: int, counters: _Counters, group: Group | None) -
                 return ("memory", 0) if group is not None and group.over_memory() else None
             if ended == 0:
                 break
-        if not _LINUX:
+        if not _LINUX:  # no sigtimedwait: the signal is blocked and waits to be seen
+            if signal.SIGTERM in signal.sigpending():
+                return None
             time.sleep(0.01)
             continue
         woken = signal.sigtimedwait(_WATCHED, max(0.0, due - time.monotonic()))
