@@ -200,45 +200,53 @@ def _shares(out, seed, sigma, scale, spacing, width, lower, grams, roots, invers
                     out[row, block, i] += grams[block, i, j] * missing[j]
 
 
-def _kernels(normal: Any, add: Any) -> tuple[Any, Any]:
-    """The two loops for one floating-point type."""
-
-    @jit
-    def plain(out, first, last, blocks, seed, sigma, row0, block0):  # type: ignore[no-untyped-def]
-        d = out.shape[1]
-        for job in range(first, last):
-            row, block = job // blocks, job % blocks
-            part = out[row, block * BLOCK : min(d, (block + 1) * BLOCK)]
-            a, b, c, n = start(seed, row0 + row, block0 + block)
-            for q in range(0, part.size, _CHUNK):
-                a, b, c, n = normal(part[q : q + _CHUNK], sigma, a, b, c, n)
-
-    @jit
-    def pancake(out, first, last, blocks, seed, sigma, row0, block0, w, shares, inverse):  # type: ignore[no-untyped-def]
-        d, k = out.shape[1], w.shape[0]
-        gap = np.empty(k)
-        for job in range(first, last):
-            row, block = job // blocks, job % blocks
-            low, high = block * BLOCK, min(d, (block + 1) * BLOCK)
-            part = out[row, low:high]
-            a, b, c, n = start(seed, row0 + row, block0 + block)
-            for q in range(0, part.size, _CHUNK):
-                a, b, c, n = normal(part[q : q + _CHUNK], sigma, a, b, c, n)
-            for j in range(k):
-                gap[j] = shares[row, block, j] - _dot(part, w[j, low:high])
-            for j in range(k):
-                factor = 0.0
-                for i in range(k):
-                    factor += inverse[block, j, i] * gap[i]
-                add(part, w[j, low:high], factor)
-
-    return plain, pancake
+# By the size of a value and not by closures over the two, which numba's cache on disk does not know again.
 
 
-@cache
-def _compiled(size: int) -> tuple[Any, Any]:
-    """The loops for floating-point values of ``size`` bytes."""
-    return _kernels(_normal64, _add64) if size == 8 else _kernels(_normal32, _add32)
+@jit
+def _normal(out, sigma, a, b, c, n):  # type: ignore[no-untyped-def]
+    if out.itemsize == 8:
+        return _normal64(out, sigma, a, b, c, n)
+    return _normal32(out, sigma, a, b, c, n)
+
+
+@jit
+def _add(x, w, factor):  # type: ignore[no-untyped-def]
+    if x.itemsize == 8:
+        _add64(x, w, factor)
+    else:
+        _add32(x, w, factor)
+
+
+@jit
+def _plain(out, first, last, blocks, seed, sigma, row0, block0):  # type: ignore[no-untyped-def]
+    d = out.shape[1]
+    for job in range(first, last):
+        row, block = job // blocks, job % blocks
+        part = out[row, block * BLOCK : min(d, (block + 1) * BLOCK)]
+        a, b, c, n = start(seed, row0 + row, block0 + block)
+        for q in range(0, part.size, _CHUNK):
+            a, b, c, n = _normal(part[q : q + _CHUNK], sigma, a, b, c, n)
+
+
+@jit
+def _pancake(out, first, last, blocks, seed, sigma, row0, block0, w, shares, inverse):  # type: ignore[no-untyped-def]
+    d, k = out.shape[1], w.shape[0]
+    gap = np.empty(k)
+    for job in range(first, last):
+        row, block = job // blocks, job % blocks
+        low, high = block * BLOCK, min(d, (block + 1) * BLOCK)
+        part = out[row, low:high]
+        a, b, c, n = start(seed, row0 + row, block0 + block)
+        for q in range(0, part.size, _CHUNK):
+            a, b, c, n = _normal(part[q : q + _CHUNK], sigma, a, b, c, n)
+        for j in range(k):
+            gap[j] = shares[row, block, j] - _dot(part, w[j, low:high])
+        for j in range(k):
+            factor = 0.0
+            for i in range(k):
+                factor += inverse[block, j, i] * gap[i]
+            _add(part, w[j, low:high], factor)
 
 
 @cache
@@ -269,11 +277,10 @@ def fill_normal(
     ``first_row`` and ``first_block`` place ``out`` within a larger array of the same stream: shards that begin at a
     multiple of ``BLOCK`` get what the whole would have had there.
     """
-    plain, _ = _compiled(out.itemsize)
     blocks, seed = -(-out.shape[1] // BLOCK), seed_words(stream)
 
     def work(first: int, last: int) -> None:
-        plain(out, first, last, blocks, seed, sigma, first_row, first_block)
+        _plain(out, first, last, blocks, seed, sigma, first_row, first_block)
 
     spread(work, len(out) * blocks, out.size)
 
@@ -325,11 +332,10 @@ def fill_pancake(
     ``w`` (k, d) int16, ``shares`` (n, blocks, k), ``inverse`` (blocks, k, k) the inverses of the blocks' Gram matrices
     ``w_b w_bᵀ``. One pass over memory: a block is drawn, measured (in float64) and corrected while in cache.
     """
-    _, pancake = _compiled(out.itemsize)
     w = np.ascontiguousarray(w)  # strided rows compile to another order of summation: other last bits than the whole
     blocks, seed = -(-out.shape[1] // BLOCK), seed_words(stream)
 
     def work(first: int, last: int) -> None:
-        pancake(out, first, last, blocks, seed, sigma, first_row, first_block, w, shares, inverse)
+        _pancake(out, first, last, blocks, seed, sigma, first_row, first_block, w, shares, inverse)
 
     spread(work, len(out) * blocks, out.size)
