@@ -1,5 +1,6 @@
-"""``python other_system.py windows|macos ARGS``: ``dpaudit ARGS`` where the parts of Python that the system lacks are gone.
+"""``python other_system.py windows|macos ARGS [+ ARGS]…``: ``dpaudit ARGS`` where what the system lacks of Python is gone.
 
+Commands between ``+`` run one after the other in this process; after each, ``== exit CODE`` is a line of standard error.
 What is not simulated: paths, line ends, the behaviour of the system calls that both systems have.
 """
 
@@ -77,7 +78,7 @@ def main():
         sys.argv = words[2:]
         runpy.run_path(sys.argv[0], run_name="__main__")
         return
-    if words[:1] == ["run"]:
+    if "run" in words:
         import torch  # noqa: F401 before it would find itself on a real Windows with another build
     import asyncio  # noqa: F401 the standard library looks at the system when it is imported
     import multiprocessing  # noqa: F401
@@ -95,8 +96,13 @@ def main():
     take_away(system)
     from dpaudit.cli import main as dpaudit
 
-    sys.argv = ["dpaudit", *words]
-    dpaudit()
+    while words:
+        end = words.index("+") if "+" in words else len(words)
+        sys.argv, words = ["dpaudit", *words[:end]], words[end + 1 :]
+        try:
+            dpaudit()
+        except SystemExit as error:
+            sys.stderr.write(f"\n== exit {error.code}\n")
 
 
 if __name__ == "__main__":
