@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import random
@@ -20,16 +19,12 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # importlib mode puts no folder on the path
 
+from support import rude_samplers as rude
+
 import attacks
 from attacks import ATTACKS, attempt, surroundings
 from dpaudit.samplers.sandbox.kernel import call, prctl
 from dpaudit.samplers.sandbox.namespaces import become_subreaper
-
-spec = importlib.util.spec_from_file_location(
-    "rude_samplers", Path(__file__).parents[1] / "dpaudit" / "samplers" / "test_hostile.py"
-)
-rude = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(rude)
 
 AUDITS = 200
 LIMIT, PATIENCE = 4.0, 60.0  # seconds: for what hangs, for what is honest

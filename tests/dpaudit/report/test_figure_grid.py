@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
+from support import measured as given
 
 from dpaudit.errors import UsageError
 from dpaudit.report import render_report
@@ -13,9 +11,6 @@ from dpaudit.report.axis import scale_of
 from dpaudit.report.grid_points import MOST_PANELS, MOST_SERIES, laid_out
 from dpaudit.report.measurements import read_measurements
 
-spec = importlib.util.spec_from_file_location("report_measured", Path(__file__).with_name("measured.py"))
-given = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(given)
 Page = given.documents.Page
 
 

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-from pathlib import Path
 
 import pytest
+from support import documents
 
 from dpaudit.errors import UsageError
 from dpaudit.report import render_report
 from dpaudit.report.figure_map import measured_map
 from dpaudit.report.measurements import read_measurements
-
-spec = importlib.util.spec_from_file_location("report_documents", Path(__file__).with_name("documents.py"))
-documents = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(documents)
 
 COLUMNS = [{"key": "who", "format": "text"}, {"key": "n", "format": "setting"}]
 MAP = {"title": "Where", "kind": "map", "points": "places", "x": "γ", "y": "δ", "value": "right"}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import itertools
 import re
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
+from support import deployments, documents, measured, mechanisms
 
 from dpaudit.report import render_report
 
@@ -21,16 +20,6 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, chromium-browser or google-chrome"),
 ]
 
-
-def _module(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(f"report_{name}", Path(__file__).with_name(f"{name}.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-documents, measured = _module("documents"), _module("measured")
-mechanisms, deployments = _module("test_mechanism"), _module("test_deployment")
 
 CANARY = "window.canary=1"
 HOSTILE = (

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import doctest
 import importlib
-import importlib.util
 import io
 import itertools
 import json
 import re
-from pathlib import Path
 
 import pytest
 from rich.console import Console
+from support import measured as given
 
 from dpaudit.errors import UsageError
 from dpaudit.report import measurements_table, render_report, write_json, write_report
 from dpaudit.report.tables import measured
 
-spec = importlib.util.spec_from_file_location("report_measured", Path(__file__).with_name("measured.py"))
-given = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(given)
 HOSTILE = given.documents.HOSTILE
 PAGES = {"grid": (given.grid(), 1), "many": (given.many_forms(), 6), "bars": (given.bars(), 2)}
 Page = given.documents.Page

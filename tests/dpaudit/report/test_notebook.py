@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from support import documents
 
 import dpaudit
 from dpaudit import types
 from dpaudit.errors import UsageError
 from dpaudit.report.notebook import repr_html
 from dpaudit.types import AttackResult, CellResult, Interval
-
-spec = importlib.util.spec_from_file_location("report_documents", Path(__file__).with_name("documents.py"))
-documents = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(documents)
 
 ATTACK = AttackResult(
     attack="likelihood-ratio", trials=2000, successes=1998, success=0.999, chance=0.5, epsilon_lower_bound=6.1,

@@ -1,20 +1,15 @@
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from support import documents
 
 from dpaudit.errors import UsageError
 from dpaudit.report import render_report, write_json, write_report
-
-spec = importlib.util.spec_from_file_location("report_documents", Path(__file__).with_name("documents.py"))
-documents = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(documents)
 
 ALL = {
     "experiment": documents.experiment(),

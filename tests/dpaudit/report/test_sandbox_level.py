@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
+from support import formats as made
 
 from dpaudit.pytest_plugin.messages import failure, nothing_found
 from dpaudit.report import audit_table, mechanism_table, render_report
 from dpaudit.report.formats import junit_xml, markdown_summary, sarif_json
 from dpaudit.report.notebook import repr_html
 from dpaudit.types import AuditResult, Interval, MechanismResult, Provenance
-
-spec = importlib.util.spec_from_file_location("formats_made", Path(__file__).with_name("formats") / "made.py")
-made = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(made)
 
 PARTIAL = "partial: no namespaces (Operation not permitted), other processes can be seen"
 WITH_LEVEL = ("full", PARTIAL, "none", "not needed")

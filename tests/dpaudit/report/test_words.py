@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import doctest
 import importlib
-import importlib.util
 import io
 import math
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 from rich.table import Table
+from support import documents
 
 from dpaudit.report import (
     audit_sentence,
@@ -27,10 +26,6 @@ from dpaudit.report import (
     summary_table,
 )
 from dpaudit.results.text import printable
-
-spec = importlib.util.spec_from_file_location("report_documents", Path(__file__).with_name("documents.py"))
-documents = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(documents)
 
 
 @pytest.mark.parametrize("module", ["format", "svg"])

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpaudit.errors import CheatingError, UsageError
@@ -17,7 +17,6 @@ def form(**changes):
     return FixedPoint(**{"bits": 32, "granularity": 2.0**-10, "parties": 3, "bound": 1000.0, **changes})
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
 @given(
     bits=st.sampled_from([16, 32, 64]),
     parties=st.integers(1, 20),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpaudit.errors import MessageError, ProtocolError, UsageError
@@ -25,7 +25,6 @@ def rounds(draw):
     return n, colluding, threshold, gone, length, bits, draw(st.integers(0, 2**32))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
 @given(rounds())
 def test_sum_is_exact_or_nothing_comes_out(case):
     n, colluding, threshold, gone, length, bits, seed = case

@@ -6,7 +6,7 @@ import sys
 import pytest
 import sympy
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpaudit.errors import CheatingError, MessageError, UsageError
@@ -33,7 +33,6 @@ def lagrange(points, at):
     return total % PRIME
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.data(), st.integers(1, 12), st.binary(min_size=32, max_size=32))
 def test_any_threshold_of_shares_gives_the_secret(data, n, secret):
     t = data.draw(st.integers(1, n))

@@ -7,7 +7,7 @@ import tracemalloc
 
 import msgpack
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpaudit.errors import MessageError, UsageError
@@ -182,7 +182,6 @@ def depth(value):
     return 0 if inner is None else 1 + max(map(depth, inner), default=0)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
 @given(
     st.recursive(
         LEAVES, lambda x: st.lists(x, max_size=4) | st.dictionaries(st.text(max_size=4), x, max_size=4), max_leaves=8
@@ -260,14 +259,12 @@ def mutate(data, rng):
         data[:] = b"\xc0"
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
 @given(st.binary(max_size=300))
 def test_garbage(data):
     survives(data)
     survives(DATA[: len(DATA) // 2] + data)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.recursive(LEAVES, lambda x: st.lists(x, max_size=4) | st.dictionaries(st.text(max_size=4), x, max_size=4)))
 def test_any_msgpack_value(value):
     survives(msgpack.packb(value, unicode_errors="surrogatepass"))

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpaudit.deployments.apple.configuration.entries import whole
@@ -206,7 +206,6 @@ FIELDS = sorted({field for entry in ALL for field in entry} | {"SubmissionPriori
 ENTRIES = st.lists(st.dictionaries(st.sampled_from(FIELDS), VALUES) | VALUES, max_size=4)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
 @given(tables=st.tuples(*[ENTRIES] * 4), kept=st.tuples(*[st.booleans()] * 4))
 def test_anything_gives_findings_or_an_error(tmp_path_factory, tables, kept):
     full = [[entry, *table] if keep else table for entry, table, keep in zip(ALL, tables, kept, strict=True)]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpaudit.deployments.apple.configuration.reading import read_configuration
@@ -202,7 +202,6 @@ usage = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(usage, st.integers(0, 60), st.integers(1, 60), st.integers(0, 3))
 def test_no_usage_submits_more_than_has_accrued(
     steps: list[tuple[str, int, int, int]], amount: int, second: int, seed: int

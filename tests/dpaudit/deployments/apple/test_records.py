@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpaudit.deployments.apple.model import Segment
@@ -65,7 +65,6 @@ def test_figure_12() -> None:
     ]
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 99), st.sets(st.integers(0, 15))), max_size=5), st.booleans())
 def test_bits_are_where_figure_16_sets_them(rows: list[tuple[int, set[int]]], lower: bool) -> None:
     texts = []
@@ -182,7 +181,6 @@ def test_a_hadamard_size_that_is_no_power_of_two() -> None:
     assert len(decoded.reports[0]) == 1
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.sampled_from(sorted(ALGORITHMS)),
     st.lists(st.text("0123456789ABCDEFabcdef,:+-1 \n\x00٣", max_size=12), max_size=4),

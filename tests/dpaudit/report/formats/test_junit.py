@@ -1,22 +1,16 @@
 """JUnit XML: fits Jenkins's schema, counts what it says, and never makes a pass of what was none."""
 
-import importlib.util
 import re
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import formats as made
 
 from dpaudit.errors import UsageError
 from dpaudit.report.formats import junit_xml
 
-spec = importlib.util.spec_from_file_location("formats_made", Path(__file__).with_name("made.py"))
-made = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(made)
-
-XSD = made.Xsd(made.SCHEMAS / "junit-10.xsd")
 # XML 1.0, 2.2: what a document may hold, written out here
 LEGAL = re.compile("[\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]*")
 
@@ -25,7 +19,7 @@ def parsed(document):
     text = junit_xml(document)
     assert LEGAL.fullmatch(text)
     root = ElementTree.fromstring(text.encode("utf-8"))
-    assert XSD.errors(root) == []
+    assert made.junit().errors(root) == []
     names = [(case.get("classname"), case.get("name")) for case in root.iter("testcase")]
     assert len(set(names)) == len(names)
     for suite in [root, *root.iter("testsuite")]:
@@ -37,9 +31,9 @@ def parsed(document):
 
 
 @pytest.mark.parametrize("hostile", [False, True])
-@pytest.mark.parametrize("name", made.every_kind())
+@pytest.mark.parametrize("name", made.EVERY_KIND)
 def test_every_kind_fits_and_counts(name, hostile):
-    document = made.every_kind()[name]
+    document = made.of_kind(name)
     parsed(made.made_hostile(document) if hostile else document)
 
 
@@ -53,7 +47,7 @@ def test_the_reader_of_the_schema_sees_what_is_wrong():
         good.replace("<properties>", "<properties>text"),
     ):
         assert wrong != good
-        assert XSD.errors(ElementTree.fromstring(wrong))
+        assert made.junit().errors(ElementTree.fromstring(wrong))
 
 
 def test_a_finding_is_a_failure_with_effect_interval_and_reproducer():
@@ -114,7 +108,7 @@ def test_an_experiment_has_its_cells_and_the_published_numbers():
     assert published[0].get("name") == "d=256, epsilon=0.125, gamma=2, beta=1e-05"
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.text(st.characters(exclude_categories=()), max_size=60))
 def test_any_text_makes_legal_xml(text):
     document = made.made_hostile(made.documents.audit("finding"), text=text)

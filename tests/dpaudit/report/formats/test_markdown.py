@@ -1,21 +1,16 @@
 """The summary for a pull request: short enough whatever is in it, and strangers' text is text."""
 
 import html
-import importlib.util
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from support import formats as made
 
 from dpaudit.report.formats import markdown_summary
 from dpaudit.report.formats.markdown import MOST_CHARACTERS, MOST_ROWS, code_block, prose
-
-spec = importlib.util.spec_from_file_location("formats_made", Path(__file__).with_name("made.py"))
-made = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(made)
 
 GITHUB = MarkdownIt("gfm-like", {"linkify": False}).enable(["table", "strikethrough"])
 OURS = {
@@ -53,9 +48,9 @@ def shown(markdown):
 
 
 @pytest.mark.parametrize("hostile", [False, True])
-@pytest.mark.parametrize("name", made.every_kind())
+@pytest.mark.parametrize("name", made.EVERY_KIND)
 def test_every_kind(name, hostile):
-    document = made.every_kind()[name]
+    document = made.of_kind(name)
     markdown = markdown_summary(made.made_hostile(document) if hostile else document)
     assert len(markdown) <= MOST_CHARACTERS
     page = shown(markdown)
@@ -114,7 +109,7 @@ def test_never_too_long(text):
         assert len(markdown_summary(made.made_hostile(document, text=text))) <= MOST_CHARACTERS
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(
     st.text(st.sampled_from("ab1 .-+=*_`~|<>[]()!&#@:/\\{}$^\n\t\"'w"), max_size=30),
     st.sampled_from(["{}", "- {}", "| {} |\n|---|", "**x.** {}"]),
@@ -130,7 +125,6 @@ def test_prose_shows_just_that_text(text, form):
     assert seen == expected
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
 @given(st.text(st.sampled_from("a`~\n #"), max_size=30))
 def test_a_code_block_ends_where_it_ends(text):
     (token, *_), after = GITHUB.parse(code_block(text) + "\n\nafter"), GITHUB.render(code_block(text) + "\n\nafter")

@@ -1,24 +1,17 @@
 """SARIF 2.1.0: fits the published schema and the rules that a schema cannot say."""
 
-import importlib.util
 import json
 import re
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema.exceptions import best_match
+from support import formats as made
 
 from dpaudit.report.formats import sarif_json
 from dpaudit.report.formats.locations import location_of
-
-spec = importlib.util.spec_from_file_location("formats_made", Path(__file__).with_name("made.py"))
-made = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(made)
-
-SARIF = made.sarif()
 
 
 def run_of(document):
@@ -26,7 +19,7 @@ def run_of(document):
     assert text.isascii()
     log = json.loads(text, parse_constant=pytest.fail)
     assert not re.search("[\ud800-\udfff]", json.dumps(log, ensure_ascii=False))
-    error = best_match(SARIF.iter_errors(log))
+    error = best_match(made.sarif().iter_errors(log))
     assert error is None, f"{list(error.absolute_path)}: {error.message[:300]}"
     (run,) = log["runs"]
     rules = run["tool"]["driver"]["rules"]
@@ -47,9 +40,9 @@ def messages(value):
 
 
 @pytest.mark.parametrize("hostile", [False, True])
-@pytest.mark.parametrize("name", made.every_kind())
+@pytest.mark.parametrize("name", made.EVERY_KIND)
 def test_every_kind_fits(name, hostile):
-    document = made.every_kind()[name]
+    document = made.of_kind(name)
     run = run_of(made.made_hostile(document) if hostile else document)
     for message in messages(run) if hostile else ():
         assert "](http" not in re.sub(r"(?s)(`{3,})sh\n.*?\n\1|\\\]", "", message)
@@ -57,11 +50,11 @@ def test_every_kind_fits(name, hostile):
 
 def test_the_schema_refuses_what_is_no_sarif():
     log = json.loads(sarif_json(made.mechanism()))
-    assert SARIF.is_valid(log)
+    assert made.sarif().is_valid(log)
     for broken in (log | {"version": "2.0"}, log | {"runs": [{}]}, log | {"more": 1}):
-        assert not SARIF.is_valid(broken)
+        assert not made.sarif().is_valid(broken)
     log["runs"][0]["results"][0]["level"] = "fatal"
-    assert not SARIF.is_valid(log)
+    assert not made.sarif().is_valid(log)
 
 
 def test_findings_are_errors_with_numbers_and_a_command():
@@ -164,7 +157,7 @@ def test_locations(target, uri):
         assert ".." not in unquote(parts.path).split("/")
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(
     st.text(st.characters(exclude_categories=()), max_size=40),
     st.sampled_from(["", "file:", "python:./{}.py:f", "library:{}:s"]),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib.util
 import json
 import math
 import re
@@ -18,21 +17,15 @@ from xml.etree import ElementTree
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from dpaudit.report.formats import schema_text
+from dpaudit.report.formats.schema_of import closed
 from dpaudit.types import AuditResult, MechanismResult, to_dict
+from support import documents, measured
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = ROOT / "tests" / "data" / "schemas"
 
 
-def _module(name: str, path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-documents = _module("report_documents", Path(__file__).parents[1] / "documents.py")
-measured = _module("report_measured", Path(__file__).parents[1] / "measured.py")
 HOSTILE = (
     documents.HOSTILE
     + " | `` ``` @everyone #12 [x](http://evil.test) www.evil.test <!-- \x00\x07 ]]> {0} \ufffe\nline :smile:"
@@ -127,15 +120,27 @@ def with_cells(document: dict[str, Any]) -> dict[str, Any]:
     return document | {"cells": [{"provenance": {}} | cell for cell in document["cells"]]}
 
 
-def every_kind() -> dict[str, dict[str, Any]]:
-    return {
-        "experiment": with_cells(documents.experiment()),
-        "failed": failed_experiment(),
-        "measurements": with_cells(measured.grid()),
-        "deployment": deployment(),
-        **{f"audit {v}": documents.audit(v) for v in ("no-finding", "finding", "inconclusive")},
-        **{f"mechanism {v}": mechanism(v) for v in ("no-finding", "finding", "inconclusive")},
+EVERY_KIND = (
+    "experiment", "failed", "measurements", "deployment",
+    *(f"{kind} {verdict}" for kind in ("audit", "mechanism") for verdict in ("no-finding", "finding", "inconclusive")),
+)  # fmt: skip
+
+
+def of_kind(name: str) -> dict[str, Any]:
+    kind, _, verdict = name.partition(" ")
+    makers = {
+        "experiment": lambda: with_cells(documents.experiment()),
+        "failed": failed_experiment,
+        "measurements": lambda: with_cells(measured.grid()),
+        "deployment": deployment,
+        "audit": lambda: documents.audit(verdict),
+        "mechanism": lambda: mechanism(verdict),
     }
+    return makers[kind]()
+
+
+def every_kind() -> dict[str, dict[str, Any]]:
+    return {name: of_kind(name) for name in EVERY_KIND}
 
 
 def made_hostile(value: Any, *, text: str = HOSTILE) -> Any:
@@ -148,14 +153,17 @@ def made_hostile(value: Any, *, text: str = HOSTILE) -> Any:
     return text if isinstance(value, str) and value not in ("inf", "-inf", "nan") else value
 
 
-def validator(schema: Mapping[str, Any], name: str | None = None) -> Draft202012Validator:
-    """Of the whole schema, or of one of its definitions."""
-    Draft202012Validator.check_schema(schema)
+@functools.cache
+def validator(name: str | None = None, *, exactly: bool = False) -> Draft202012Validator:
+    """Of dpaudit's own schema, or of one of its definitions; ``exactly``: with no field that it does not name."""
+    schema = json.loads(schema_text())
+    schema = closed(schema) if exactly else schema
     return Draft202012Validator(schema if name is None else {"$ref": f"#/$defs/{name}", "$defs": schema["$defs"]})
 
 
+@functools.cache
 def sarif() -> Draft202012Validator:
-    return validator(json.loads((SCHEMAS / "sarif-2.1.0.json").read_text(encoding="utf-8")))
+    return Draft202012Validator(json.loads((SCHEMAS / "sarif-2.1.0.json").read_text(encoding="utf-8")))
 
 
 # --- random results
@@ -238,3 +246,8 @@ class Xsd:
         if kind.get("mixed") != "true" and kind.find(".//{*}extension") is None and (element.text or "").strip():
             wrong.append(f"text in <{element.tag}>")
         return wrong + [error for child in element for error in self.errors(child)]
+
+
+@functools.cache
+def junit() -> Xsd:
+    return Xsd(SCHEMAS / "junit-10.xsd")

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-from pathlib import Path
 from typing import Any
 
-spec = importlib.util.spec_from_file_location("report_documents", Path(__file__).with_name("documents.py"))
-documents = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(documents)
+from support import documents
 
 GAMMAS = {256: (2.0, 4.0, 8.0, 16.0), 4096: (8.0, 16.0, 32.0, 64.0), 65536: (32.0, 64.0, 128.0, 256.0)}
 COLUMNS = [
