@@ -1,11 +1,13 @@
 """The command line as a process would run it, in this one: Python, numpy and torch start once and not for every call.
 
 ``here`` goes through ``dpaudit.cli.main`` as the installed command does, with file descriptors 1 and 2 captured, so that
-nothing escapes that a process would have printed. ``apart`` really starts one.
+nothing escapes that a process would have printed. ``script`` runs another Python file in the same way. ``apart`` really
+starts a process.
 """
 
 import contextlib
 import os
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -17,11 +19,20 @@ from dpaudit.cli import main
 def here(*args, cwd=None, timeout=None):
     """``dpaudit ARGS`` in this process; like ``subprocess.run(…, capture_output=True, text=True)``."""
     del timeout  # pytest's own is enough
-    argv, folder = ["dpaudit", *map(str, args)], contextlib.chdir(cwd) if cwd else contextlib.nullcontext()
+    return _run(["dpaudit", *map(str, args)], main, cwd)
+
+
+def script(path, *args, cwd=None):
+    """``python PATH ARGS`` in this process, but for its own folder on the path; a traceback is raised."""
+    return _run([str(path), *map(str, args)], lambda: runpy.run_path(str(path), run_name="__main__"), cwd)
+
+
+def _run(argv, call, cwd):
+    folder = contextlib.chdir(cwd) if cwd else contextlib.nullcontext()
     with tempfile.TemporaryFile("w+b") as out, tempfile.TemporaryFile("w+b") as err, folder:
         with _redirected(1, "stdout", out), _redirected(2, "stderr", err), _argv(argv):
             try:
-                main()
+                call()
                 code = 0
             except SystemExit as end:
                 code = end.code if isinstance(end.code, int) else int(end.code is not None)

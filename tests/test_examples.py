@@ -1,18 +1,22 @@
-"""The examples run as they stand and show what they say."""
+"""The examples run as they stand and show what they say; most of them in this process, which has torch already."""
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from command_line import here, script
+
+pytest_plugins = ["pytester"]
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
 def run(name, *arguments):
-    done = subprocess.run([sys.executable, EXAMPLES / name, *arguments], capture_output=True, text=True)
+    done = script(EXAMPLES / name, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -46,6 +50,7 @@ def test_opacus_backdoor():
     assert len(set(re.findall(r"ε (\d+\.\d+)", out))) == 1
 
 
+@pytest.mark.slow  # README has it run by make check; two_servers/test_processes.py starts the same commands
 def test_two_servers():
     pytest.importorskip("grpc")
     done = subprocess.run(
@@ -88,8 +93,14 @@ def test_pool_inference():
     assert all(abs(int(a) - int(b)) <= 10 for a, b in said)
 
 
-def test_transcripts(tmp_path):
+def test_transcripts(tmp_path, monkeypatch):
     pytest.importorskip("rbcl")
+
+    def started(command, **options):
+        assert command[:3] == [sys.executable, "-m", "dpaudit"]
+        return here(*command[3:])
+
+    monkeypatch.setattr(subprocess, "run", started)  # ten processes would import torch ten times
     out = run("09_transcripts.py", tmp_path)
     said = re.findall(r"^(\S+), exit (\d)", out, re.M)
     assert [code for name, code in said if name in ("honest", "counts")] == ["0", "0", "0"]
@@ -106,16 +117,14 @@ def test_apple_budget():
     assert 3 < low < 4 < high < 5
 
 
-def test_pytest_gate():
+def test_pytest_gate(pytester):
     """The planted flaw fails, the rest passes; α is small, so that an honest sampler fails one run in 5 million."""
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--dpaudit-samples=2e4", "--dpaudit-alpha=1e-7"],
-        cwd=EXAMPLES / "pytest_gate",
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "1 failed, 3 passed" in done.stdout
-    failed = done.stdout[done.stdout.index("_ test_flawed _") :]
+    for file in (EXAMPLES / "pytest_gate").iterdir():
+        if file.is_file():
+            shutil.copy(file, pytester.path)
+    run = pytester.runpytest_inprocess("--dpaudit-samples=2e4", "--dpaudit-alpha=1e-7")
+    run.assert_outcomes(passed=3, failed=1)
+    shown = run.stdout.str()
+    failed = shown[shown.index("_ test_flawed _") :]
     assert "AssertionError: Finding: " in failed
     assert "To see it again: dpaudit audit python:./noise.py:flawed --claim gaussian:sigma=1" in failed
