@@ -24,9 +24,9 @@ envs: $(ENVS)/tmlt-core/.ready $(ENVS)/diffprivlib-old/.ready $(ENVS)/flower/.re
 
 $(ENVS)/tmlt-core/.ready: $(ELSEWHERE)/tmlt_core.txt
 $(ENVS)/diffprivlib-old/.ready: $(ELSEWHERE)/diffprivlib_old.txt
-$(ENVS)/flower/.ready: tests/peers/flower.txt
-$(ENVS)/mlflow/.ready: tests/peers/mlflow.txt
-$(ENVS)/jax-privacy/.ready: tests/peers/jax_privacy.txt
+$(ENVS)/flower/.ready: benchmarks/environments/flower.txt
+$(ENVS)/mlflow/.ready: benchmarks/environments/mlflow.txt
+$(ENVS)/jax-privacy/.ready: benchmarks/environments/jax_privacy.txt
 $(ENVS)/%/.ready:
 	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $^
@@ -63,20 +63,20 @@ portable: $(READY) ## The numerical tests on other BLAS kernels, instruction set
 	$(BIN)/python tests/portable.py
 
 bench: $(READY) ## Time and memory of the main commands
-	for name in commands sandbox noise attacks local pool_inference dpsgd store scale rotation smoothing transport two_servers joint_seeds verifiable_counts; do $(BIN)/python tests/bench/$$name.py || exit; done
+	for name in commands sandbox noise attacks local pool_inference dpsgd store scale rotation smoothing transport two_servers joint_seeds verifiable_counts; do $(BIN)/python benchmarks/$$name.py || exit; done
 
 flower: $(READY) $(ENVS)/flower/.ready ## Our secure aggregation beside Flower's, and inside its rounds (two minutes, 4 GiB)
-	DPAUDIT_ENVS=$(ENVS) $(BIN)/python tests/bench/secure_aggregation.py
+	DPAUDIT_ENVS=$(ENVS) $(BIN)/python benchmarks/secure_aggregation.py
 	PYTHONPATH=.:attacks:mitigations $(ENVS)/flower/bin/python -m pytest tests/dpaudit_mitigations/secure_aggregation/test_flower.py
 
 peers: $(READY) $(ENVS)/jax-privacy/.ready ## Our bounds for ε beside jax_privacy's on the same releases and scores (ten minutes)
-	DPAUDIT_ENVS=$(ENVS) $(BIN)/python tests/bench/peers.py
+	DPAUDIT_ENVS=$(ENVS) $(BIN)/python benchmarks/peers.py
 
 gpu: $(if $(GPU),,$(READY)) ## On a CUDA machine: tests, training, gpm-table2, gpm-table3, benchmarks (GPU=python3: your own environment)
 	$(CUDA) -m pytest -m gpu
 	for model in $(CIFAR); do $(CUDA) -m dpaudit train $$model --device cuda --resume || exit; done
 	for name in gpm-table2 gpm-table3; do $(CUDA) -m dpaudit run $$name --device cuda --out runs/$$name --resume && mkdir -p docs/results/$$name && cp runs/$$name/results.json docs/results/$$name/ || exit; done
-	mkdir -p docs/results/gpu && $(CUDA) tests/bench/noise.py --device cuda > docs/results/gpu/bench_noise.txt && cat docs/results/gpu/bench_noise.txt
+	mkdir -p docs/results/gpu && $(CUDA) benchmarks/noise.py --device cuda > docs/results/gpu/bench_noise.txt && cat docs/results/gpu/bench_noise.txt
 
 zoo: $(READY) ## Audit every flawed sampler of the zoo at 10^7 values (an hour or more; go on with the same command)
 	$(BIN)/dpaudit run zoo --out runs/zoo --resume

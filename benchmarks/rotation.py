@@ -59,7 +59,7 @@ def extra_vectors(name: str, d: int, *, n: int = 1) -> float:
     The source's noise is counted as held throughout, so a release that lets go of it early has that vector to its credit.
     """
     code = f"""
-import sys; sys.path.insert(0, "tests/bench")
+import sys; sys.path.insert(0, "benchmarks")
 import torch
 from rotation import SEED, Made
 from dpaudit import registry

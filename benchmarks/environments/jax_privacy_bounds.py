@@ -1,6 +1,6 @@
 """What jax_privacy's ``auditing.CanaryScoreAuditor`` says of recorded scores; runs in its environment, started by peers.py.
 
-``python tests/peers/jax_privacy_bounds.py JOBS.npz`` prints one JSON line for each job, in their order. The archive holds
+``python benchmarks/environments/jax_privacy_bounds.py JOBS.npz`` prints one JSON line a job, in order. The archive holds
 ``jobs``, a JSON list of {significance, delta, methods, seed}, and for the i-th job the arrays ``in_i`` and ``out_i``.
 
 Every method is called as its docstring says: scores that are higher for held-in canaries, the significance in its own

@@ -63,7 +63,7 @@ def row(d: int, dtype: torch.dtype, device: torch.device) -> None:
 def memory(name: str, d: int, dtype: str) -> float:
     """Peak MiB of a process that draws once after the key's set-up."""
     code = (
-        "import sys; sys.path.insert(0, 'tests/bench'); import torch; from noise import SEED, source;"
+        "import sys; sys.path.insert(0, 'benchmarks'); import torch; from noise import SEED, source;"
         f"x = source('{name}', {d}).sample(1, {d}, stream=SEED, dtype=torch.{dtype});"
         "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
     )

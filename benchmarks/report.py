@@ -1,6 +1,6 @@
 """Size of a report, seconds to make it, and milliseconds until a browser has loaded it: DIR or results.json, one or more.
 
-    python tests/bench/report.py out/demo docs/results/mitigations docs/results/gpm-fig6
+    python benchmarks/report.py out/demo docs/results/mitigations docs/results/gpm-fig6
 
 Loads are medians of five in headless Chromium, from the start of the navigation to the end of the load event.
 """

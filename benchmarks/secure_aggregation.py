@@ -1,7 +1,7 @@
 """Secure aggregation against Flower's SecAgg+, in one run on one machine. `make flower`; `--dim` for a smaller one.
 
 Flower runs in an environment of its own ($DPAUDIT_ENVS/flower or .envs/flower, which `make envs` makes) with its own code in
-the leanest setting there is: one process, messages handed over as objects (see tests/peers/flower_rounds.py). Ours runs
+the leanest setting there is: one process, messages handed over as objects (see environments/flower_rounds.py). Ours runs
 the same round on the same vectors twice: in one process with every message framed, hashed, parsed and counted, and as
 four processes over mutual TLS from their start to the published file on disk. Flower's sum is stochastically rounded to 22
 bits; ours is exact on the grid. Flower's masks come from a 32-bit seed (numpy's Mersenne Twister), ours from AES-256.
@@ -30,7 +30,7 @@ from dpaudit_mitigations.secure_aggregation.ring import FixedPoint
 from dpaudit_mitigations.secure_aggregation.simulation import simulate
 from dpaudit_mitigations.transport.certificates import make_authority
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "peers"))
+sys.path.insert(0, str(Path(__file__).parent / "environments"))
 PARTIES = ("alice", "bob", "carol")
 PIECE = 1 << 20
 SIGMA = 0.01  # of a party's noise, in the values' unit
@@ -58,7 +58,7 @@ def flower(dim: int, seed: int, threshold: int) -> dict:
     python = Path(os.environ.get("DPAUDIT_ENVS", ".envs")) / "flower" / "bin" / "python"
     if not python.exists():
         sys.exit(f"{python}: no such environment; make envs, or set DPAUDIT_ENVS")
-    program = [str(python), str(Path(__file__).parents[1] / "peers" / "flower_rounds.py")]
+    program = [str(python), str(Path(__file__).parent / "environments" / "flower_rounds.py")]
     options = ["--dim", str(dim), "--clients", str(len(PARTIES)), "--threshold", str(threshold), "--seed", str(seed)]
     return json.loads(subprocess.run([*program, *options], check=True, capture_output=True, text=True).stdout)
 

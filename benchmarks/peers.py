@@ -1,9 +1,9 @@
 """dpaudit's ε bounds beside jax_privacy's, on the same releases and scores at the same confidence, in one run. `make peers`.
 
 jax_privacy lives in an environment of its own ($DPAUDIT_ENVS/jax-privacy or .envs/jax-privacy, which `make envs` makes);
-see tests/peers/jax_privacy_bounds.py for how each of its methods is called. It bounds ε from *scores*: the user says what
-to look at and it says how much that shows. dpaudit finds what to look at itself. So each release is given to it as its own
-score, which is the best one where noise is added to a number, and where the flaw hides elsewhere it is given in a second
+see benchmarks/environments/jax_privacy_bounds.py for how each of its methods is called. It bounds ε from *scores*: the
+user says what to look at and it says how much that shows. dpaudit finds what to look at itself. So each release is given
+to it as its own score, which is the best one where noise is added to a number, and where the flaw hides elsewhere it is given in a second
 row the score that shows it ("told").
 
 Three parts: whole mechanisms with a planted flaw; canaries of one run; and honest ones many times over, for the share of
@@ -34,7 +34,7 @@ from dpaudit.audit.epsilon.judge import Claimed
 from dpaudit.provenance import collect
 from dpaudit.stats import clopper_pearson
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results" / "peers"
 ALPHA = 0.05
 GRID = 2.0**-20  # releases on it, so that only the planted flaw shows
@@ -212,7 +212,7 @@ class Jobs:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "jobs.npz"
             np.savez(path, jobs=json.dumps(self._jobs), **self._arrays)
-            program = [str(python), str(ROOT / "tests" / "peers" / "jax_privacy_bounds.py"), str(path)]
+            program = [str(python), str(ROOT / "benchmarks" / "environments" / "jax_privacy_bounds.py"), str(path)]
             out = subprocess.run(program, check=True, stdout=subprocess.PIPE, text=True).stdout
         versions, *answers = map(json.loads, out.splitlines())
         return versions, answers

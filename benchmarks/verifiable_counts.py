@@ -1,6 +1,6 @@
 """Verifiable counts: coins proved and verified a CPU second of one core, beside one disjunctive proof a coin.
 
-    OMP_NUM_THREADS=1 python tests/bench/verifiable_counts.py
+    OMP_NUM_THREADS=1 python benchmarks/verifiable_counts.py
 
 CPU seconds of this process, medians of sessions in turn; bases and tables are made before the clock starts.
 """
