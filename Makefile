@@ -8,7 +8,7 @@ CUDA := $(or $(GPU),$(BIN)/python)
 CIFAR := vgg19-bn resnet50 mobilenet-v2
 ELSEWHERE := dpaudit/samplers/libraries/elsewhere
 
-.PHONY: help setup envs demo test check docs format slow portable bench gpu calibrate clean zoo flower peers
+.PHONY: help setup envs demo test check lint types doctests browser pages docs format slow portable bench gpu calibrate clean zoo flower peers
 
 help: ## What there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -38,13 +38,24 @@ demo: $(READY) ## The whole story on real data, offline, in a minute
 test: $(READY) ## The test suite
 	$(BIN)/pytest -n 2 --dist worksteal
 
-check: $(READY) docs ## Lint, format, types, import contracts, doctests, the wheel, the documents and what they tell a reader to type
+check: $(READY) ## Lint, format, types, import contracts, doctests, the wheel, the documents and what they tell a reader to type
+	$(MAKE) --no-print-directory --jobs 2 --output-sync pages lint types docs doctests browser
+
+lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+types: $(READY)
+	$(BIN)/mypy
+
+doctests: $(READY)
 	$(BIN)/pytest --doctest-modules --ignore-glob="*/flower.py" --ignore-glob="*/mlflow.py" dpaudit attacks/dpaudit_attacks mitigations/dpaudit_mitigations
+
+browser: $(READY)
 	$(BIN)/pytest -m 'browser and not slow' tests/dpaudit/report
+
+pages: $(READY)
 	$(BIN)/pytest -m packaging tests/packaging
 
 docs: $(READY) ## The documentation as a site, from disk and offline; a warning is an error

@@ -3,8 +3,8 @@
 jax_privacy lives in an environment of its own ($DPAUDIT_ENVS/jax-privacy or .envs/jax-privacy, which `make envs` makes);
 see benchmarks/environments/jax_privacy_bounds.py for how each of its methods is called. It bounds ε from *scores*: the
 user says what to look at and it says how much that shows. dpaudit finds what to look at itself. So each release is given
-to it as its own score, which is the best one where noise is added to a number, and where the flaw hides elsewhere it is given in a second
-row the score that shows it ("told").
+to it as its own score, which is the best one where noise is added to a number, and where the flaw hides elsewhere it is
+given in a second row the score that shows it ("told").
 
 Three parts: whole mechanisms with a planted flaw; canaries of one run; and honest ones many times over, for the share of
 bounds that exceed the truth. Writes docs/results/peers/results.json and the tables in README.md beside it.
