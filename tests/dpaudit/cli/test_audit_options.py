@@ -61,7 +61,7 @@ def test_a_finding_is_reproduced_by_its_command(folder):
 
 
 def test_the_terminal_shows_the_command_and_the_page_the_findings(folder):
-    args = ("audit", "python:mine:wide", "--claim", "gaussian:sigma=1", "--samples", "2e5", "--out", "o")
+    args = ("audit", "python:mine:wide", "--claim", "gaussian:sigma=1", "--samples", "2e4", "--out", "o")
     result = dpaudit(*args, "--tests", "moments", cwd=folder)
     assert "To see it again:" in result.stdout
     page = (folder / "o" / "report.html").read_text()
@@ -71,14 +71,14 @@ def test_the_terminal_shows_the_command_and_the_page_the_findings(folder):
 
 def test_bits_are_written_for_another_battery(folder):
     args = ("audit", "python:mine:good", "--claim", "gaussian:sigma=1", "--samples", "1e5", "--bits", "bits.bin")
-    assert dpaudit(*args, cwd=folder).returncode in (0, 1)
+    assert dpaudit(*args, "--tests", "moments", cwd=folder).returncode in (0, 1)
     assert (folder / "bits.bin").stat().st_size > 150_000
 
 
 def test_a_recovered_direction_goes_to_a_file_of_its_own(folder):
     pytest.importorskip("fpylll")
-    dpaudit("key", "new", "--dim", 16, "--beta", "1e-2", "--out", "k.json", cwd=folder)
-    args = ("audit", "pancake:key=k.json", "--claim", "gaussian:sigma=1", "--samples", "3e5", "--time-limit", 60)
+    dpaudit("key", "new", "--dim", 8, "--beta", "1e-2", "--out", "k.json", cwd=folder)
+    args = ("audit", "pancake:key=k.json", "--claim", "gaussian:sigma=1", "--samples", "5e4", "--time-limit", 200)
     result = dpaudit(*args, "--tests", "keyless-search", "--out", "o", cwd=folder)
     assert result.returncode == 1, result.stdout
     test = json.loads((folder / "o" / "result.json").read_text())["result"]["tests"][0]
@@ -87,7 +87,7 @@ def test_a_recovered_direction_goes_to_a_file_of_its_own(folder):
     recovered = folder / "o" / "keyless-search.json"
     assert recovered.stat().st_mode & 0o777 == 0o600
     direction = json.loads(recovered.read_text())["w"]
-    assert len(direction) == 16
+    assert len(direction) == 8
     for name in ("result.json", "report.html"):
         assert repr(direction[0]) not in (folder / "o" / name).read_text()
 

@@ -36,7 +36,7 @@ def module(tmp_path):
 
 def test_honest_is_0_and_says_what_it_cannot_exclude():
     result = apart(
-        "audit", "gaussian", "--claim", "gaussian:sigma=1", "--samples", "1e6", "--seed", 1, "--format", "json"
+        "audit", "gaussian", "--claim", "gaussian:sigma=1", "--samples", "5e4", "--seed", 1, "--format", "json"
     )
     assert result.returncode == 0
     assert result.stderr == ""
@@ -50,19 +50,17 @@ def test_honest_is_0_and_says_what_it_cannot_exclude():
 
 
 def test_wrong_samplers_are_1():
-    assert (
-        apart(
-            "audit", "python:numpy.random:standard_cauchy", "--claim", "gaussian:sigma=1", "--samples", "1e5"
-        ).returncode
-        == 1
-    )
-    assert dpaudit("audit", "gaussian", "--claim", "gaussian:sigma=1.02", "--samples", "1e6").returncode == 1
+    """5e4 values tell a scale that is off by 5 % by 15 standard errors."""
+    few = ("--samples", "5e4", "--seed", 1)
+    assert dpaudit("audit", "python:numpy.random:standard_cauchy", "--claim", "gaussian:sigma=1", *few).returncode == 1
+    assert dpaudit("audit", "numpy:normal", "--claim", "gaussian:sigma=1.05", *few).returncode == 1
 
 
 def test_the_battery_sees_smoothing_that_is_not_claimed():
-    args = ("audit", "gaussian", "--mitigation", "smoothing:tau=0.1", "--samples", "1e6", "--seed", "1", "--claim")
-    assert dpaudit(*args, f"gaussian:sigma={1.01**0.5}").returncode == 0
-    assert dpaudit(*args, "gaussian:sigma=1").returncode == 1
+    """τ = 0.3 makes the scale √1.09; 2e4 values see its 4.4 % by 8.8 standard errors."""
+    args = ("audit", "gaussian", "--mitigation", "smoothing:tau=0.3", "--samples", "2e4", "--seed", "1")
+    for claim, code in ((f"gaussian:sigma={1.09**0.5}", 0), ("gaussian:sigma=1", 1)):
+        assert dpaudit(*args, "--tests", "moments,tails", "--claim", claim).returncode == code
 
 
 @pytest.mark.parametrize(
@@ -74,7 +72,6 @@ def test_the_battery_sees_smoothing_that_is_not_claimed():
         (("gaussian", "--claim", "gaussian:sigma=nan"), ["sigma=nan"]),
         (("gaussian", "--claim", "gaussian"), ["gaussian:sigma=1"]),
         (("gaussian:sgma=1", "--claim", "gaussian:sigma=1"), ["did you mean 'sigma'"]),
-        (("gaussian:sigma=-1", "--claim", "gaussian:sigma=1"), ["sigma=-1"]),
         (("gaussian", "--claim", "gaussian:sigma=1", "--alpha", "2"), ["alpha=2"]),
         (("gaussian", "--claim", "gaussian:sigma=1", "--samples", "12.5"), ["samples=12.5"]),
         (("gaussian", "--claim", "gaussian:sigma=1", "--time-limit", "0"), ["time-limit=0"]),
@@ -90,14 +87,24 @@ def test_usage_errors_are_2(args, says):
 
 @pytest.mark.parametrize(
     ("function", "says"),
-    [("raises", "no entropy left"), ("shape", "shape"), ("nan", "nan"), ("little", "shape"), ("hangs", "s")],
+    [
+        ("raises", "no entropy left"),
+        ("shape", "shape"),
+        ("nan", "nan"),
+        ("little", "shape"),
+        ("hangs", "time limit"),
+    ],
 )
 def test_samplers_that_let_us_down_are_3(module, function, says):
-    args = ("audit", f"python:mine:{function}", "--claim", "gaussian:sigma=1", "--samples", "1e5", "--time-limit", "4")
-    one_clear_line((apart if function == "raises" else dpaudit)(*args, cwd=module, timeout=40), 3, says)
-    document = json.loads(dpaudit(*args, "--format", "json", cwd=module, timeout=40).stdout)
-    assert document["verdict"] == "inconclusive"
-    assert says in document["reason"]
+    args = ["audit", f"python:mine:{function}", "--claim", "gaussian:sigma=1", "--samples", "1e5", "--out", "o"]
+    args += ["--time-limit", 1] if function == "hangs" else []
+    one_clear_line((apart if function == "raises" else dpaudit)(*args, cwd=module), 3, says)
+    assert says in json.loads((module / "o" / "result.json").read_text())["result"]["reason"]
+    if function == "raises":
+        done = dpaudit(*args, "--format", "json", cwd=module)
+        document = json.loads(done.stdout)
+        assert (done.returncode, document["verdict"]) == (3, "inconclusive")
+        assert says in document["reason"]
 
 
 def test_keys(tmp_path):
@@ -185,23 +192,22 @@ def test_help_version_and_unknown_commands():
 
 def test_starting_does_not_import_torch(tmp_path):
     (tmp_path / "mine.py").write_text("import numpy as np\ndef f(n, d): return np.random.standard_normal((n, d))\n")
+    audit = "audit python:mine:f --claim gaussian:sigma=1 --samples 1000 --tests moments --alpha 1e-6"
     code = (
         "import sys\nfrom dpaudit.cli import main\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "heavy = {'torch', 'matplotlib', 'scipy.stats', 'pandas'} & set(sys.modules)\nassert not heavy, heavy\n"
+        f"for words in ('--help', 'list attacks', {audit!r}):\n"
+        "    sys.argv[1:] = words.split()\n"
+        "    try:\n        main()\n    except SystemExit as end:\n        assert end.code == 0, (words, end.code)\n"
+        "    heavy = {'torch', 'matplotlib', 'scipy.stats', 'pandas'} & set(sys.modules)\n    assert not heavy, heavy\n"
     )
-    for args in (
-        ["--help"],
-        ["list", "attacks"],
-        ["audit", "python:mine:f", "--claim", "gaussian:sigma=1", "--samples", "10000"],
-    ):
-        done = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 def test_audit_report(tmp_path):
     result = dpaudit(
-        "audit", "box-muller-f32", "--claim", "gaussian:sigma=1", "--samples", "1e5", "--out", tmp_path / "o"
+        *("audit", "numpy:normal", "--claim", "gaussian:sigma=1", "--samples", "2e4", "--tests", "moments"),
+        *("--out", tmp_path / "o"),
     )
     assert result.returncode in (0, 1)
     assert str(tmp_path / "o" / "report.html") in result.stderr

@@ -1,14 +1,20 @@
 """``dpaudit mechanism --attack`` as a person meets it, and mechanisms that refuse or release something odd."""
 
+import importlib.metadata
 import json
+import sys
 
 import pytest
-from command_line import apart as dpaudit  # the plug-ins lie in its working directory
+from command_line import here as dpaudit
+
+from dpaudit import registry
 
 
 @pytest.fixture
-def module(tmp_path):
-    """Mechanisms, and a distribution beside them that brings attacks of each kind."""
+def module(tmp_path, monkeypatch):
+    """Mechanisms, and a distribution beside them that brings attacks of each kind; it is found while the test runs."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(registry, "entry_points", lambda **about: importlib.metadata.entry_points(**about))
     (tmp_path / "mine.py").write_text(
         "import numpy as np\n"
         "rng = np.random.default_rng(5)\n"
@@ -38,7 +44,8 @@ def module(tmp_path):
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
     lines = [f"{name.lower()} = theirs:{name}" for name in ("Telltale", "Pairs", "Broken", "Scores")]
     (info / "entry_points.txt").write_text("\n".join(["[dpaudit.attacks]", *lines, ""]))
-    return tmp_path
+    yield tmp_path
+    sys.modules.pop("theirs", None)
 
 
 COMMON = ("--claim-epsilon", 1, "--samples", 20_000, "--seed", 1)

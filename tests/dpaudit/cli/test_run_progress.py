@@ -1,20 +1,21 @@
 """What ``dpaudit run`` says of how long it will take, and how it ends when cells failed."""
 
+import importlib.metadata
 import json
-import os
 import re
-import subprocess
 import sys
-import time
+import threading
 
 import pytest
 from command_line import here
 from planted import SPEC, install
 
+from dpaudit import registry
 from dpaudit.cli import progress
 from dpaudit.cli.progress import RunProgress
 from dpaudit.cli.remaining import Remaining, in_words
 from dpaudit.experiments.spec import Cell
+from dpaudit.results.text import tell
 from dpaudit.types import CellFailure, CellResult
 
 
@@ -81,7 +82,9 @@ def outcome(c, kind=CellResult, **more):
 
 
 def test_a_line_every_half_minute_where_stderr_is_no_terminal(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "_LINE_SECONDS", 0.05)
+    said = threading.Event()
+    monkeypatch.setattr(progress, "_LINE_SECONDS", 0.01)
+    monkeypatch.setattr(progress, "tell", lambda text: (tell(text), said.set()))
     cells = [cell(i) for i in range(10)]
     with RunProgress("x\x1b[31m", cells, Two()) as shown:
         shown.on_done(cells[0])  # from before: no time is known
@@ -91,24 +94,26 @@ def test_a_line_every_half_minute_where_stderr_is_no_terminal(monkeypatch, capsy
         shown.on_result(outcome(cells[2], CellFailure, error="", traceback=""))
         shown.on_done(cells[2])
         assert shown.line() == "x�[31m: 3 of 10 cells, 1 failed, 2 workers, time left: about 14 s"
-        time.sleep(0.2)
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "dpaudit: x�[31m: 3 of 10 cells, 1 failed" in said.err
+        said.clear()
+        assert said.wait(60)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "dpaudit: x�[31m: 3 of 10 cells, 1 failed" in shown.err
 
 
-def test_failures_are_told_at_the_end_and_the_exit_code_is_3(tmp_path):
-    spec = tmp_path / "planted.toml"
+@pytest.fixture
+def planted(tmp_path, monkeypatch):
+    """The planted attack, found while the test runs."""
+    monkeypatch.syspath_prepend(install(tmp_path / "site"))
+    monkeypatch.setattr(registry, "entry_points", lambda **about: importlib.metadata.entry_points(**about))
+    yield
+    sys.modules.pop("planted_attack", None)
+
+
+def test_failures_are_told_at_the_end_and_the_exit_code_is_3(tmp_path, planted):
+    spec, out = tmp_path / "planted.toml", tmp_path / "out"
     spec.write_text(SPEC + 'what = ["raises", "fine"]\n')
-    site = str(install(tmp_path / "site"))
-    out = tmp_path / "out"
-    words = ["run", str(spec), "--out", str(out), "--format", "json", "--also", "junit", "--trials", "10"]
-    done = subprocess.run(
-        [sys.executable, "-m", "dpaudit", *words],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([site, os.environ.get("PYTHONPATH", "")])},
-    )
+    done = here("run", spec, "--out", out, "--format", "json", "--also", "junit", "--trials", 10)
     assert done.returncode == 3, done.stderr
     document = json.loads(done.stdout)
     assert len(document["rows"]) == 1
@@ -120,12 +125,12 @@ def test_failures_are_told_at_the_end_and_the_exit_code_is_3(tmp_path):
     assert here("report", out).returncode == 0
     assert (out / "report.html").read_text() == before
     assert "1 cell failed, first with ArithmeticError: planted�[31m <b>error</b>" in done.stderr
-    assert f"dpaudit runs show {tmp_path / 'out'} --failed" in done.stderr
+    assert f"dpaudit runs show {out} --failed" in done.stderr
     assert "--resume tries again" in done.stderr
     assert "\x1b" not in done.stderr
 
 
-def test_no_report_of_before_is_left_by_a_run_that_fails_at_once(tmp_path):
+def test_no_report_of_before_is_left_by_a_run_that_fails_at_once(tmp_path, planted):
     spec, out = tmp_path / "planted.toml", tmp_path / "out"
     spec.write_text(SPEC + 'what = "slip"\n')
     out.mkdir()
@@ -135,15 +140,6 @@ def test_no_report_of_before_is_left_by_a_run_that_fails_at_once(tmp_path):
     (out / "report.sarif").write_text('{"driver": {"name": "dpaudit"}}')
     (out / "report.md").write_text("mine")
     (out / "report.html").write_text("No finding")
-    site = str(install(tmp_path / "site"))
-    done = subprocess.run(
-        [sys.executable, "-m", "dpaudit", "run", str(spec), "--out", str(out)],
-        capture_output=True,
-        text=True,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([site, os.environ.get("PYTHONPATH", "")]),
-        },
-    )
+    done = here("run", spec, "--out", out)
     assert done.returncode == 2, done.stderr
     assert {path.name for path in out.glob("re*")} == {"results.sqlite", "report.md"}
