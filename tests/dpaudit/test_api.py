@@ -9,8 +9,12 @@ import dpaudit
 from dpaudit.errors import UsageError
 
 
-def test_audits_and_a_page(tmp_path):
-    noise = dpaudit.audit_sampler("numpy:laplace", claim="gaussian:sigma=1", samples=20_000, seed=1, tests=["moments"])
+@pytest.fixture(scope="module")
+def noise():
+    return dpaudit.audit_sampler("numpy:laplace", claim="gaussian:sigma=1", samples=20_000, seed=1, tests=["moments"])
+
+
+def test_audits_and_a_page(tmp_path, noise):
     whole = dpaudit.audit_mechanism(
         "numpy:laplace", claim_epsilon=0.1, claim_delta=0, neighbours="0,1", samples=2_000, seed=1
     )
@@ -25,12 +29,11 @@ def test_audits_and_a_page(tmp_path):
         dpaudit.write_report(noise, tmp_path / "file" / "report.html")
 
 
-def test_a_recovered_secret_stays_out_of_documents():
+def test_a_recovered_secret_stays_out_of_documents(noise):
     import dataclasses
 
     from dpaudit.api import document_of
 
-    noise = dpaudit.audit_sampler("numpy:laplace", claim="gaussian:sigma=1", samples=20_000, seed=1, tests=["moments"])
     secret = dataclasses.replace(noise, tests=(dataclasses.replace(noise.tests[0], details={"w": [0.5], "n": 1}),))
     assert document_of(secret)["result"]["tests"][0]["details"] == {"n": 1}
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from command_line import here
 
 pytest_plugins = ["pytester"]
 
@@ -33,6 +34,7 @@ class Maker:
 """
 FEW = ("--dpaudit-samples", "2e4", "--dpaudit-alpha", "1e-8")  # α for 20 honest audits a run, by the union bound 2e-7
 NORMAL = 'claim="gaussian:sigma=1"'
+FOUND = "('moments', 'granularity')"  # where the whole battery is not the point
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +65,8 @@ def test_honest_passes_and_the_planted_flaw_fails_with_a_message(project):
     run = project(
         f"def test_honest(dpaudit): dpaudit.assert_no_finding(mine.honest, {NORMAL})\n"
         f"def test_flawed(dpaudit): dpaudit.assert_no_finding(mine.coarse, {NORMAL})\n"
-        f"def test_control(dpaudit): dpaudit.assert_finding(mine.coarse, {NORMAL}, by='granularity')\n"
-        f"def test_no_flaw(dpaudit): dpaudit.assert_finding(mine.honest, {NORMAL}, by='granularity')\n",
+        f"def test_control(dpaudit): dpaudit.assert_finding(mine.coarse, {NORMAL}, by='granularity', tests={FOUND})\n"
+        f"def test_no_flaw(dpaudit): dpaudit.assert_finding(mine.honest, {NORMAL}, by='granularity', tests={FOUND})\n",
         *FEW,
     )
     run.assert_outcomes(passed=2, failed=2)
@@ -90,7 +92,7 @@ def test_the_command_in_the_message_shows_the_finding_again(project, pytester):
     (line,) = (line for line in run.stdout.lines if line.startswith("E") and "To see it again: " in line)
     command = line.split("To see it again: dpaudit ")[1].split(" ")
     assert command[command.index("--alpha") + 1] == "0.0001"
-    done = subprocess.run([sys.executable, "-m", "dpaudit", *command], capture_output=True, text=True)
+    done = here(*command)
     assert done.returncode == 1, done.stderr
     assert done.stdout.startswith("Finding: ")
 
@@ -99,7 +101,7 @@ def test_callables_that_no_other_process_can_import(project):
     run = project(
         "rng = np.random.default_rng()\n"
         "def check(dpaudit, f, **options):\n"
-        f"    found = dpaudit.assert_no_finding(f, {NORMAL}, **options)\n"
+        f"    found = dpaudit.assert_no_finding(f, {NORMAL}, tests={FOUND}, **options)\n"
         "    assert ('test\\'s process' in found.sampler) == any('own process' in s.says for s in found.cannot_rule_out)\n"
         "    return found.sampler\n"
         "def test_lambda(dpaudit): assert 'lambda' in check(dpaudit, lambda n, d: rng.standard_normal((n, d)))\n"
@@ -109,7 +111,7 @@ def test_callables_that_no_other_process_can_import(project):
         "def test_in_its_own(dpaudit): assert check(dpaudit, mine.honest) == 'python:./mine.py:honest'\n"
         "def test_patched(dpaudit, monkeypatch):\n"
         "    monkeypatch.setattr(mine, 'honest', lambda n, d: mine.coarse(n, d))\n"
-        f"    dpaudit.assert_finding(mine.honest, {NORMAL})\n"
+        f"    dpaudit.assert_finding(mine.honest, {NORMAL}, tests={FOUND})\n"
         f"def test_refused(dpaudit): dpaudit.assert_no_finding(mine.Maker().noise, {NORMAL}, in_process=False)\n"
         "def test_flawed(dpaudit): check(dpaudit, lambda n, d: mine.coarse(n, d))\n",
         *FEW,
@@ -131,9 +133,9 @@ def test_inconclusive_is_a_failure_that_says_so(project):
         "def test_shape(dpaudit): dpaudit.assert_private(lambda v, n: np.zeros(n + 1), neighbours=(0, 1), epsilon=1)\n"
         "def slow(n, d):\n"
         "    import time\n"
-        "    time.sleep(0.2)\n"
+        "    time.sleep(0.02)\n"
         "    return mine.honest(n, d)\n"
-        f"def test_slow(dpaudit): dpaudit.assert_no_finding(slow, {NORMAL}, in_process=True, time_limit=0.1)\n",
+        f"def test_slow(dpaudit): dpaudit.assert_no_finding(slow, {NORMAL}, in_process=True, time_limit=0.01)\n",
         *FEW,
     )
     run.assert_outcomes(failed=5)
@@ -255,7 +257,7 @@ def test_modules_on_the_tests_own_path_and_in_packages(pytester, imported):
     (package / "parts.py").write_text(SAMPLERS)
     (package / "noise.py").write_text("from .parts import honest, coarse\n\ndef bad(n, d): return coarse(n, d)\n")
     pytester.makepyfile(
-        f"from lib.noise import bad\ndef test_noise(dpaudit): dpaudit.assert_no_finding(bad, {NORMAL})\n"
+        f"from lib.noise import bad\ndef test_noise(dpaudit): dpaudit.assert_no_finding(bad, {NORMAL}, tests={FOUND})\n"
     )
     run = pytester.runpytest_inprocess(*FEW)
     run.assert_outcomes(failed=1)

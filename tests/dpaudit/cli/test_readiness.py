@@ -9,7 +9,8 @@ import sys
 import pytest
 
 WATCH = """
-import json, sys
+import json, os, sys
+from pathlib import Path
 from dpaudit.samplers.sandbox import process
 
 first = []
@@ -24,14 +25,32 @@ for module in list(sys.modules.values()):
 process.Process = Watched
 
 from dpaudit.cli import main, readiness, verdicts
-unready, *sys.argv[1:] = sys.argv[1:]
-if unready == "unready":
-    verdicts.be_ready = lambda *, writes: None
-try:
-    main()
-except SystemExit as end:
-    late = sorted(set(sys.modules) - first[0])
-    json.dump({"code": end.code, "started": len(first), "late": late}, open("late.json", "w"))
+
+def watched(name, words):
+    folder = Path(name)
+    folder.mkdir()
+    os.chdir(folder)
+    sys.argv[1:] = words
+    os.dup2(os.open("err", os.O_WRONLY | os.O_CREAT), 2)
+    os.dup2(os.open("out", os.O_WRONLY | os.O_CREAT), 1)
+    try:
+        main()
+    except SystemExit as end:
+        late = sorted(set(sys.modules) - first[0])
+        Path("late.json").write_text(json.dumps({"code": end.code, "started": len(first), "late": late}))
+
+for name, words in json.load(sys.stdin).items():
+    child = os.fork()
+    if child == 0:
+        try:
+            if name == "unready":
+                verdicts.be_ready = lambda *, writes: None
+            watched(name, words)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    if name == "every format":
+        readiness.be_ready(writes=True)  # for the rest
 """
 SAMPLER = """
 import numpy as np
@@ -41,37 +60,52 @@ def wide(n, d): return 1.1 * rng.standard_normal((n, d))
 def release(value, n): return np.round((value + rng.laplace(0, 0.5, n)) * 2**20) / 2**20
 """
 ALL_FORMATS = ("--out", "o", "--also", "sarif,junit,markdown")
-NOISE = ("--claim", "gaussian:sigma=1", "--samples", "2e5", "--seed", "1")
+NOISE = ("--claim", "gaussian:sigma=1", "--samples", "2e4", "--seed", "1")
 CALLS = {
-    "plain": ("audit", "python:./mine.py:wide", *NOISE),
-    "every format": ("audit", "python:./mine.py:wide", *NOISE, *ALL_FORMATS),
-    "no finding": ("audit", "python:./mine.py:good", *NOISE, *ALL_FORMATS),
-    "sequential": ("audit", "python:./mine.py:wide", *NOISE, "--sequential", *ALL_FORMATS, "--format", "json"),
+    # each of these as a process that has just started
+    "unready": ("audit", "python:../mine.py:wide", *NOISE, "--tests", "moments", "--out", "o"),
+    "plain": ("audit", "python:../mine.py:wide", *NOISE),
+    "every format": ("audit", "python:../mine.py:wide", *NOISE, *ALL_FORMATS),
+    # these once all is ready: does anything come late that is needed for them only?
+    "no finding": ("audit", "python:../mine.py:good", *NOISE, *ALL_FORMATS),
+    "sequential": ("audit", "python:../mine.py:wide", *NOISE, "--sequential", *ALL_FORMATS, "--format", "json"),
     "a command": ("audit", "command:head -c {bytes} /dev/urandom", *NOISE, *ALL_FORMATS),
     "a mechanism": (
-        *("mechanism", "python:./mine.py:release", "--neighbours", "0,1", "--claim-epsilon", "1"),
-        *("--samples", "2e4", "--seed", "1", *ALL_FORMATS),
+        *("mechanism", "python:../mine.py:release", "--neighbours", "0,1", "--claim-epsilon", "1"),
+        *("--samples", "5e3", "--seed", "1", *ALL_FORMATS),
     ),
 }
 
 
-def watched(folder, *words, ready="ready"):
-    """The exit code, how often a program was started, and the modules that were imported after the first start."""
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    """Of each call: the exit code, how often a program was started, and the modules imported after the first start.
+
+    One process imports the command line; each call is a fork of it.
+    """
+    folder = tmp_path_factory.mktemp("watched")
     (folder / "mine.py").write_text(SAMPLER)
-    run = subprocess.run([sys.executable, "-c", WATCH, ready, *words], cwd=folder, capture_output=True, text=True)
-    assert (folder / "late.json").exists(), run.stderr
-    return json.loads((folder / "late.json").read_text()), run.stderr
+    run = subprocess.run(
+        [sys.executable, "-c", WATCH], input=json.dumps(CALLS), cwd=folder, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+
+    def of(how):
+        assert (folder / how / "late.json").exists(), (folder / how / "err").read_text()
+        return json.loads((folder / how / "late.json").read_text())
+
+    return of
 
 
-@pytest.mark.parametrize("how", CALLS)
-def test_nothing_is_imported_late(how, tmp_path):
-    seen, said = watched(tmp_path, *CALLS[how])
-    assert seen["code"] in (0, 1, 3), said
-    assert seen["started"] >= 1
-    assert seen["late"] == []
+@pytest.mark.parametrize("how", [how for how in CALLS if how != "unready"])
+def test_nothing_is_imported_late(how, seen):
+    found = seen(how)
+    assert found["code"] in (0, 1, 3)
+    assert found["started"] >= 1
+    assert found["late"] == []
 
 
-def test_the_watch_sees_what_is_late(tmp_path):
-    seen, _ = watched(tmp_path, *CALLS["every format"], ready="unready")
-    assert "dpaudit.report.figures" in seen["late"]
-    assert any(name.startswith("matplotlib") for name in seen["late"])
+def test_the_watch_sees_what_is_late(seen):
+    late = seen("unready")["late"]
+    assert "dpaudit.report.figures" in late
+    assert any(name.startswith("matplotlib") for name in late)

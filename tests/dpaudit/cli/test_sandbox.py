@@ -102,14 +102,10 @@ def refuse_unshare():
 @pytest.mark.skipif(sys.platform != "linux", reason="needs seccomp")
 def test_a_kernel_that_refuses_namespaces(folder):
     command = [sys.executable, "-m", "dpaudit", "audit", *BOTH["audit"], "--format", "json"]
-    for more, code in (((), 0), (("--sandbox", "require"), 3)):
-        result = subprocess.run(
-            [*command, *more], cwd=folder, capture_output=True, text=True, preexec_fn=refuse_unshare
-        )
-        assert result.returncode == code, result.stderr
-        document = json.loads(result.stdout)
-        said = document["reason"] if more else document["sandbox"]
-        assert "partial: no namespaces (unshare: Operation not permitted), other processes can be seen" in said
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, preexec_fn=refuse_unshare)
+    assert result.returncode == 0, result.stderr
+    said = json.loads(result.stdout)["sandbox"]
+    assert "partial: no namespaces (unshare: Operation not permitted), other processes can be seen" in said
 
 
 @pytest.mark.parametrize("kind", BOTH)
