@@ -50,7 +50,8 @@ class Group:
         """
         try:
             place = _ours(proc)
-            if to_limit and not {"memory", "pids"} & set((place / "cgroup.subtree_control").read_text(encoding="ascii").split()):
+            offered = (place / "cgroup.subtree_control").read_text(encoding="ascii").split() if to_limit else []
+            if to_limit and not {"memory", "pids"} & set(offered):
                 return None
             for folder in place.glob(f"{_NAME}*"):
                 if not os.path.exists(f"/proc/{folder.name.removeprefix(_NAME)}"):
