@@ -74,8 +74,8 @@ def delta_mpmath(epsilon: float, t: float) -> mpmath.mpf:
         return mpmath.ncdf(t / 2 - e / t) - mpmath.exp(e) * mpmath.ncdf(-t / 2 - e / t)
 
 
-EPSILONS = [1e-3, 0.01, 0.125, 1.0, 5.0, 20.0]
-DELTAS = [1e-12, 1e-10, 1e-5, 1e-3, 0.1]
+EPSILONS = [1e-3, 0.125, 1.0, 20.0]
+DELTAS = [1e-12, 1e-5, 0.1]
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), list(itertools.product(EPSILONS, DELTAS)))
@@ -235,8 +235,8 @@ def test_lower_bound_against_the_published_column():
     assert pancake_epsilon_lower(1e-10, beta=1e-5, gamma=32) == pytest.approx(4.9087e8, rel=1e-4)
 
 
-@pytest.mark.parametrize("fraction", [0.01, 0.1, 0.25, 0.5])
-@pytest.mark.parametrize("beta", [1e-4, 0.01, 0.1, 0.5])
+@pytest.mark.parametrize("fraction", [0.01, 0.25])
+@pytest.mark.parametrize("beta", [1e-4, 0.1, 0.5])
 def test_lower_bound_is_what_the_nearest_peak_attack_proves(fraction, beta):
     """The attack errs with at most e = 2Φ(−fP/2s) on both sides, so ε ≥ ln((1 − δ − e)/e), in 60 digits."""
     delta, gamma, sigma = 1e-10, 8.0, 3.0
@@ -261,15 +261,14 @@ def log_mixture(x: np.ndarray, *, sigma: float, beta: float, gamma: float) -> np
 
 def pancake_delta(epsilon: float, *, sigma: float, beta: float, gamma: float, shift: float) -> float:
     """The key holder's exact δ(ε) along the key by Riemann sum: mixture against the mixture moved by ``shift``."""
-    step = sigma * beta / math.hypot(beta, gamma) / 12
+    step = sigma * beta / math.hypot(beta, gamma) / 8
     x = np.arange(-9 * sigma, 9 * sigma, step)
     p = log_mixture(x, sigma=sigma, beta=beta, gamma=gamma)
     q = log_mixture(x - shift, sigma=sigma, beta=beta, gamma=gamma)
     return float(-(np.exp(p) * np.expm1(np.minimum(0, epsilon + q - p))).sum() * step)
 
 
-@pytest.mark.parametrize(("beta", "gamma"), [(0.1, 4.0), (0.15, 6.0), (0.3, 2.0)])
-@pytest.mark.parametrize("fraction", [0.15, 0.25, 0.5])
+@pytest.mark.parametrize(("beta", "gamma", "fraction"), [(0.15, 6.0, 0.25), (0.3, 2.0, 0.5)])
 def test_the_exact_profile_lies_between_the_two_bounds(beta, gamma, fraction):
     """At the lower bound's ε the mechanism must miss δ; at the upper bound's it must meet it."""
     delta, sigma = 1e-3, 1.0
@@ -322,7 +321,7 @@ def deviation(*, tau: float, sigma: float, beta: float, gamma: float) -> tuple[f
     return float(ratio.min()), float(ratio.max())
 
 
-@pytest.mark.parametrize("sigma", [1.0, 50.0])
+@pytest.mark.parametrize("sigma", [50.0])
 @pytest.mark.parametrize(
     ("tau", "beta", "gamma"),
     [(0.05, 1e-3, 32.0), (0.03, 1e-3, 32.0), (0.02, 0.3, 40.0), (0.3, 1e-3, 5.0), (0.2, 0.8, 3.0), (1.0, 1e-3, 3.0)],
@@ -335,9 +334,9 @@ def test_eta_is_the_largest_deviation_on_a_grid(tau, beta, gamma, sigma):
     assert worst > smoothing_eta(tau=1.05 * tau * sigma, sigma=sigma, beta=beta, gamma=gamma)  # the check has an edge
 
 
-@pytest.mark.parametrize("gamma", [0.3, 0.5, 0.7, 1.0, 1.5])
-@pytest.mark.parametrize("beta", [1e-3, 0.7, 1.0, 2.0])
-@pytest.mark.parametrize("tau", [0.05, 0.7, 1.0, 5.0])
+@pytest.mark.parametrize("gamma", [0.3, 0.7, 1.5])
+@pytest.mark.parametrize("beta", [1e-3, 1.0])
+@pytest.mark.parametrize("tau", [0.05, 0.7, 1.0])
 def test_eta_holds_for_small_gamma_where_the_lattice_counts(gamma, beta, tau):
     eta = smoothing_eta(tau=tau, sigma=1.0, beta=beta, gamma=gamma)
     if eta == math.inf:
@@ -367,7 +366,7 @@ def test_eta_is_infinite_where_the_peaks_stay_apart():
     assert smoothing_eta(tau=1.0, sigma=1.0, beta=1e-5, gamma=0.1) == math.inf
 
 
-@pytest.mark.parametrize(("tau", "beta", "gamma"), [(0.05, 1e-3, 32.0), (0.035, 1e-3, 32.0), (0.9, 0.05, 1.2)])
+@pytest.mark.parametrize(("tau", "beta", "gamma"), [(0.05, 1e-3, 32.0), (0.9, 0.05, 1.2)])
 def test_smoothed_pancake_keeps_the_promised_privacy(tau, beta, gamma):
     """(ε + ln((1+η)/(1−η)), (1+η)δ) by direct integration along the key, over shifts across a whole spacing."""
     sigma, epsilon = 1.0, 0.5
@@ -377,7 +376,7 @@ def test_smoothed_pancake_keeps_the_promised_privacy(tau, beta, gamma):
     step = 1 / 400
     x = np.arange(-9, 9, step)
     p = mixture(x, sigma=sigma, beta=beta, gamma=gamma, tau=tau)
-    for fraction in (0.1, 0.5, 0.73, 1.5, 4.25):
+    for fraction in (0.5, 4.25):
         shift = fraction * peak_spacing(sigma=sigma, beta=beta, gamma=gamma)
         q = mixture(x - shift, sigma=sigma, beta=beta, gamma=gamma, tau=tau)
         promised = epsilon + math.log((1 + eta) / (1 - eta))
@@ -386,8 +385,8 @@ def test_smoothed_pancake_keeps_the_promised_privacy(tau, beta, gamma):
 
 
 @pytest.mark.parametrize("eta", [0.5, 1e-3, 1e-9])
-@pytest.mark.parametrize("gamma", [4.0, 32.0, 5120.0, 7.8e8])
-@pytest.mark.parametrize("sigma", [1e-9, 1.0, 50.0])
+@pytest.mark.parametrize("gamma", [4.0, 5120.0, 7.8e8])
+@pytest.mark.parametrize("sigma", [1e-9, 50.0])
 def test_tau_is_the_least_that_meets_eta_for_every_beta(eta, gamma, sigma):
     tau = smoothing_tau(eta, sigma=sigma, gamma=gamma)
     for beta in (1e-8, 1e-5, 1e-3, 0.1, 1.0, 10.0):

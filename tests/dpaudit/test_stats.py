@@ -208,15 +208,15 @@ def test_a_smaller_p_never_takes_a_rejection_away(p, data):
 
 def family_error(adjust, rng: np.random.Generator) -> float:
     """Four true nulls beside two false ones with p ≈ 0; the false ones are where Holm is tight."""
-    p = np.hstack([rng.random((20_000, 4)), np.full((20_000, 2), 1e-9)])
+    p = np.hstack([rng.random((10_000, 4)), np.full((10_000, 2), 1e-9)])
     return float(np.mean([min(adjust(list(row))[:4]) <= 0.05 for row in p]))
 
 
 def test_holm_family_wise_error_by_simulation():
     error = family_error(holm, np.random.default_rng(5))
     assert (
-        0.040 < error < 0.0545
-    )  # 1 − (1 − 0.05/4)⁴ = 0.0491, standard error 0.0015: valid, and not a plain Bonferroni
+        0.040 < error < 0.0555
+    )  # 1 − (1 − 0.05/4)⁴ = 0.0491, standard error 0.0022: valid, and not a plain Bonferroni
     assert family_error(lambda p: p, np.random.default_rng(5)) > 0.15  # unadjusted: the check can fail
 
 
@@ -315,11 +315,11 @@ def test_kolmogorov_p_is_uniform_for_uniforms_and_the_check_can_fail():
     rng = np.random.default_rng(12)
 
     def p_of_p(power: float) -> float:
-        p = [kolmogorov_p(counts(rng.random(300) ** power, 4096))[1] for _ in range(2000)]
+        p = [kolmogorov_p(counts(rng.random(300) ** power, 4096))[1] for _ in range(800)]
         return float(scipy.stats.kstest(p, "uniform").pvalue)
 
     assert p_of_p(1.0) > 1e-3
-    assert p_of_p(1.05) < 1e-6
+    assert p_of_p(1.1) < 1e-6
 
 
 def test_kolmogorov_p_finds_a_small_planted_flaw():
@@ -329,7 +329,7 @@ def test_kolmogorov_p_finds_a_small_planted_flaw():
     assert kolmogorov_p(counts(scipy.stats.norm.cdf(z + 0.02)))[1] < 1e-6
 
 
-@pytest.mark.parametrize("n", [100, 300, 1000, 5000])
+@pytest.mark.parametrize("n", [100, 1000])
 def test_the_stated_error_of_stephens_correction(n):
     """Against the exact finite-n law, over the range that the docstring names: 6 % too small, 15 % too large at most."""
     checked = 0

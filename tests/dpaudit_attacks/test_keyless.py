@@ -42,7 +42,7 @@ def best(x, **options):
     return max(find_direction(x, **options), key=lambda c: c.score)
 
 
-@pytest.mark.parametrize(("dim", "beta", "reduction"), [(12, 0.1, 30), (16, 0.1, 30), (24, 0.05, 36), (24, 0.001, 0)])
+@pytest.mark.parametrize(("dim", "beta", "reduction"), [(12, 0.1, 30), (24, 0.001, 0)])
 def test_the_lattice_finds_the_direction(specimen, dim, beta, reduction):
     pytest.importorskip("fpylll")
     x, key = specimen(4000, dim=dim, beta=beta)
@@ -75,7 +75,7 @@ def test_few_rows_and_bad_parameters_are_refused():
         next(find_direction(x, beta=0, gamma=5.0))
 
 
-@pytest.mark.parametrize(("dim", "gamma", "rows"), [(32, 1.0, 4000), (8, 1.2, 8000)])
+@pytest.mark.parametrize(("dim", "gamma", "rows"), [(32, 1.0, 4000)])
 def test_small_gamma_shows_in_the_covariance(specimen, dim, gamma, rows):
     x, key = specimen(rows + 600, dim=dim, beta=0.05, gamma=gamma)
     found = [refine(x[600:], u) for u in from_covariance(x[600:])]
@@ -84,7 +84,7 @@ def test_small_gamma_shows_in_the_covariance(specimen, dim, gamma, rows):
     assert confirm(x[:600], u) < 1e-9
 
 
-@pytest.mark.parametrize(("dim", "gamma"), [(2, 6.0), (3, 4.0)])
+@pytest.mark.parametrize(("dim", "gamma"), [(2, 6.0)])
 def test_few_dimensions_are_scanned(specimen, dim, gamma):
     x, key = specimen(1200, dim=dim, beta=0.2, gamma=gamma)
     u = refine(x[600:], from_scan(x[600:])[0])
@@ -92,9 +92,7 @@ def test_few_dimensions_are_scanned(specimen, dim, gamma):
     assert confirm(x[:600], u) < 1e-9
 
 
-@pytest.mark.parametrize(
-    ("dim", "beta", "gamma", "most"), [(8, 0.05, 1.8, 6), (24, 0.3, "2sqrtd", 2), (3, 1e-5, 4.0, 6)]
-)
+@pytest.mark.parametrize(("dim", "beta", "gamma", "most"), [(8, 0.05, 1.8, 4), (3, 1e-5, 4.0, 6)])
 def test_a_harmonic_is_traced_to_its_fundamental(specimen, dim, beta, gamma, most):
     """At γ = 1.8, β = 0.05 the search found 2u: "γ = 3.6, β = 0.0985", with an interval that excluded the truth."""
     x, key = specimen(1024, dim=dim, beta=beta, gamma=gamma)
@@ -128,28 +126,28 @@ def test_confirmation_is_valid_and_not_far_from_sharp():
     rng = np.random.default_rng(17)
     u = np.array([1.1, -0.6, 2.0])
     p, square = [], []
-    for _ in range(4000):
+    for _ in range(1500):
         x = rng.standard_normal((128, 3))
         p.append(confirm(x, u))
         square.append(128 * resonance(x, u)[0] ** 2)
-    assert np.mean(square) == pytest.approx(1, abs=0.08)
+    assert np.mean(square) == pytest.approx(1, abs=0.12)
     assert all(np.mean(np.array(p) <= a) <= a for a in (0.3, 0.1, 0.03, 0.01))
     assert confirm(x, np.array([0.1, 0.0, 0.0])) == 1
     assert confirm(x, np.array([3e7, 0.0, 0.0])) == 1
 
 
 def test_the_best_wrong_candidate_of_a_search_is_super_uniform():
-    """200 searches of honest noise: the p-value of each one's best candidate on rows it never saw."""
+    """60 searches of honest noise: the p-value of each one's best candidate on rows it never saw."""
     pytest.importorskip("fpylll")
     rng = np.random.default_rng(23)
     p, own = [], []
-    for _ in range(200):
+    for _ in range(60):
         x = rng.standard_normal((500, 5))
         found = best(x[200:], beta=0.2, gamma=2 * math.sqrt(5), reduction=20, check=x[200:360])
         p.append(confirm(x[:200], found.u))
         own.append(confirm(x[200:360], found.u))
     assert min(p) > 1e-4
-    assert all(sum(value <= a for value in p) <= 200 * a + 4 * math.sqrt(200 * a) for a in (0.01, 0.05, 0.2))
+    assert all(sum(value <= a for value in p) <= 60 * a + 4 * math.sqrt(60 * a) for a in (0.01, 0.05, 0.2))
     assert np.mean(own) < np.mean(p)  # the rows that ranked it would have flattered it
 
 

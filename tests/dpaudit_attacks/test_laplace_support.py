@@ -37,8 +37,8 @@ def whole_support(sampler, bits, b):
     return np.concatenate([one_sided, -one_sided])
 
 
-@pytest.mark.parametrize(("sampler", "bits"), [("numpy", 2), ("numpy", 8), ("numpy", 13), ("log", 1), ("log", 12)])
-@pytest.mark.parametrize("b", [0.3, 1.0, 77.0])
+@pytest.mark.parametrize(("sampler", "bits"), [("numpy", 2), ("numpy", 8), ("numpy", 10), ("log", 1), ("log", 9)])
+@pytest.mark.parametrize("b", [0.3, 77.0])
 def test_every_uniform(sampler, bits, b):
     """All k there are, for values from far below the noise to far above it; asked for them, their neighbours, others."""
     rng, attack = np.random.default_rng(1), LaplaceSupport(scale=b, sampler=sampler, bits=bits)
@@ -54,7 +54,7 @@ def test_every_uniform(sampler, bits, b):
 @pytest.mark.parametrize(("v", "w"), [(0.0, 1.0), (1.0, 0.0), (1000.0, 1001.0), (2.0**20, 2.0**20 + 1)])
 def test_a_window_of_uniforms_at_53_bits(b, v, w):
     """2·600 + 1 uniforms around the answer by brute force; many lie nearest to 1, where most k round alike."""
-    y = np.concatenate([v + np.random.default_rng(2).laplace(0, b, 300), v + np.ldexp([1.0, -3.0], -50)])
+    y = np.concatenate([v + np.random.default_rng(2).laplace(0, b, 60), v + np.ldexp([1.0, -3.0], -50)])
     found = feasible(LaplaceSupport(scale=b), y, w)
     for release, got in zip(y, found, strict=True):
         exact = np.longdouble(release) - np.longdouble(w)
@@ -94,8 +94,8 @@ SAMPLERS = ["generator", "legacy", "scipy", "torch", "log-24", "log-53", "numpy-
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_truth_is_never_ruled_out(name):
-    for v, b in ((0.0, 1.0), (1.0, 0.7), (1001.0, 10.0), (1e7, 1.0), (-0.1, 3.0)):
-        y = true_releases(name, v, b, 20_000)
+    for v, b in ((0.0, 1.0), (1e7, 1.0), (1001.0, 10.0)):
+        y = true_releases(name, v, b, 4_000)
         assert feasible(attack_on(name, b), y, v).all(), (v, b)
 
 
@@ -111,7 +111,7 @@ def test_truth_is_never_ruled_out_in_a_million(name, b, v):
 @pytest.mark.parametrize("name", ["generator", "legacy", "scipy", "torch"])
 def test_names_the_value_in_nine_of_ten(name, b):
     """0 against 1, a coin where both are feasible; with ideal noise the best guess is right in 70 % at scale 1."""
-    attack, n = attack_on(name, b), 40_000
+    attack, n = attack_on(name, b), 40_000 if name == "torch" else 4_000
     right = 0.0
     for v, w in ((0.0, 1.0), (1.0, 0.0)):
         y = true_releases(name, v, b, n)
@@ -121,10 +121,10 @@ def test_names_the_value_in_nine_of_ten(name, b):
 
 def test_only_what_reach_allows_and_everything_where_many_uniforms_round_alike():
     rng = np.random.default_rng(4)
-    y = rng.laplace(0, 1, 5_000)
+    y = rng.laplace(0, 1, 2_000)
     for w in (0.0, 1.0, 0.25):
         assert not (feasible(LaplaceSupport(), y, w) & ~feasible(Reach(), y, w)).any()
-    high = 1e9 + rng.laplace(0, 1, 5_000)
+    high = 1e9 + rng.laplace(0, 1, 2_000)
     assert feasible(LaplaceSupport(), high, 1e9 + 1).all()
     assert feasible(LaplaceSupport(scale=1e9), high, 1e9 + 1).mean() < 1
 
@@ -140,7 +140,7 @@ def test_by_hand():
 
 def test_both_logarithms_count_for_log():
     """Where numpy's vectorised log and the C library's differ, releases of either are possible."""
-    u = np.random.default_rng(5).integers(1, 2**53, 200_000) * 2.0**-53
+    u = np.random.default_rng(5).integers(1, 2**53, 40_000) * 2.0**-53
     ours, theirs = -np.log(u), -np.array([math.log(x) for x in u])
     attack = LaplaceSupport(sampler="log")
     assert feasible(attack, ours, 0.0).all()

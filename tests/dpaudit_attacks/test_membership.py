@@ -135,7 +135,7 @@ def z_of(posterior, truth):
 
 
 def test_the_posterior_is_calibrated_and_one_with_a_wrong_rate_is_not():
-    sigma, rate, dim, steps, games = 1.0, 0.4, 8, 2, 500
+    sigma, rate, dim, steps, games = 1.0, 0.4, 8, 2, 300
     key = a_key(dim, beta=0.6, gamma=4.0)
     attack, wrong = Membership(sigma=sigma, rate=rate, key=key), Membership(sigma=sigma, rate=0.9, key=key)
     posteriors, misled, coins = [], [], []

@@ -15,7 +15,7 @@ from dpaudit.testing import check_attack
 from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio, NearestPeak
 from dpaudit_attacks.pancake_likelihood import log_mixture
 
-GAMES = 2000
+GAMES = 1500
 
 
 def played(key, sigma, *, seed=5, releases=2):
@@ -41,13 +41,14 @@ def broken_bins(probability, happened):
 
 def calibration(model, key, sigma):
     releases, candidates, truth = played(key, sigma)
-    posterior = np.stack([model.posterior(r, c).numpy() for r, c in zip(releases, candidates, strict=True)])
+    scores = sum(
+        model.score(releases[:, t], candidates) for t in range(releases.shape[1])
+    )  # :meth:`posterior`, at once
+    posterior = scores.softmax(1).numpy()
     return broken_bins(posterior[:, 0], truth == 0)  # one candidate a game: games are independent
 
 
-@pytest.mark.parametrize(
-    ("k", "beta", "wrong"), [(1, 0.3, 2), (1, 0.5, 0.5), (2, 0.35, 2), (2, 0.6, 0.5), (3, 0.65, 0.5)]
-)
+@pytest.mark.parametrize(("k", "beta", "wrong"), [(1, 0.3, 2), (2, 0.6, 0.5), (3, 0.65, 0.5)])
 def test_posterior_is_calibrated_and_mistakes_are_seen(k, beta, wrong):
     """Wrong β or σ breaks it. (Doubling a β of 0.5 hides the peaks from the attack: dull, but not miscalibrated.)"""
     key, sigma = key_of(k, dim=16, beta=beta, gamma=8.0), 2.0
@@ -77,11 +78,11 @@ def right(attack, releases, candidates, truth):
 
 @pytest.mark.parametrize(
     ("k", "beta", "length", "better"),
-    [(1, 1e-3, 0.15, False), (1, 0.02, 0.5, False), (1, 0.1, 1.0, True), (1, 0.4, 0.6, True), (3, 0.5, 0.6, True)],
+    [(1, 1e-3, 0.15, False), (1, 0.4, 0.6, True), (3, 0.5, 0.6, True)],
 )
 def test_likelihood_ratio_is_never_worse_than_nearest_peak(k, beta, length, better):
     """Same games for both, so the difference has the sampling error of the games that only one of them wins."""
-    key, rng, n = key_of(k, dim=64, beta=beta, gamma=16.0), np.random.default_rng(6), 6000
+    key, rng, n = key_of(k, dim=64, beta=beta, gamma=16.0), np.random.default_rng(6), 4000
     shift = rng.standard_normal((n, 2, 64))
     shift *= length / math.sqrt(2 * 64)
     truth = rng.integers(0, 2, n)
@@ -100,7 +101,7 @@ def test_more_directions_tell_more():
         for key in (key_of(k, dim=16, beta=0.5, gamma=8.0) for k in (1, 4))
         for r, c, t in [played(key, 2.0)]
     )
-    assert four > one + 200
+    assert four > one + 150
 
 
 @pytest.mark.parametrize("kind", [NearestPeak, LikelihoodRatio])

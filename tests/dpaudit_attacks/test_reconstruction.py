@@ -13,7 +13,7 @@ from dpaudit_attacks.reconstruction import PhaseReader
 SIGMA = 6.4  # ε = 1 at δ = 1e-10, one record
 
 
-def outcomes(k, *, beta, m, dim=64, bound=1000, releases=1, sigma=SIGMA, trials=20, spoil=None):
+def outcomes(k, *, beta, m, dim=64, bound=1000, releases=1, sigma=SIGMA, trials=10, spoil=None):
     """Reconstructions of random histograms' random bins, each with whether it is right."""
     pytest.importorskip("fpylll")
     key, rng = key_of(k, dim=dim, beta=beta, gamma=2 * math.sqrt(dim)), np.random.default_rng(7)
@@ -33,21 +33,21 @@ def outcomes(k, *, beta, m, dim=64, bound=1000, releases=1, sigma=SIGMA, trials=
     return out
 
 
-@pytest.mark.parametrize(("beta", "releases"), [(1e-3, 1), (1e-3, 400), (0.1, 1), (0.5, 400)])
+@pytest.mark.parametrize(("beta", "releases"), [(1e-3, 1), (1e-3, 100), (0.5, 100)])
 def test_phases_are_the_query_modulo_the_spacing(beta, releases):
-    """200 queries: the averaged phases err by the standard error that is claimed, in every direction."""
+    """60 queries: the averaged phases err by the standard error that is claimed, in every direction."""
     key, rng = key_of(3, dim=64, beta=beta, gamma=16.0), np.random.default_rng(1)
     reader = PhaseReader(key=key, sigma=SIGMA)
     errors = []
-    for _ in range(200):
+    for _ in range(60):
         q = rng.integers(0, 1000, 64).astype(float)
         y = torch.from_numpy(q + draw(key, SIGMA, releases, rng))
         assert reader.phases(y).shape == (releases, 3)
         read = reader.mean_phases(y)
         gap = read.value.numpy() - key.basis @ q
         errors.append((gap - np.rint(gap / read.modulus) * read.modulus) / read.standard_error)
-    assert np.std(errors) == pytest.approx(1, abs=5 / math.sqrt(2 * 600))
-    assert abs(np.mean(errors)) < 5 / math.sqrt(600)
+    assert np.std(errors) == pytest.approx(1, abs=5 / math.sqrt(2 * 180))
+    assert abs(np.mean(errors)) < 5 / math.sqrt(180)
     if beta < 0.01:
         assert read.standard_error == pytest.approx(reader.source.width / math.sqrt(releases), rel=1e-3)
         assert read.bits == pytest.approx(math.log2(math.sqrt(releases) / (beta * math.sqrt(math.e))), abs=0.01)
@@ -66,24 +66,24 @@ def test_recovers_counts_inside_the_limit(k, options):
     results = outcomes(k, **options)
     found = results[0][0]
     assert found.bits_needed < found.bits_available - 5
-    assert sum(ok for _, ok in results) >= 19
-    assert sum(r.trusted for r, _ in results) >= 18
+    assert sum(ok for _, ok in results) >= 9
+    assert sum(r.trusted for r, _ in results) >= 8
     assert all(ok for r, ok in results if r.trusted)
-    assert 0.8 < math.sqrt(np.mean([r.residual**2 for r, _ in results])) < 1.2
+    assert 0.75 < math.sqrt(np.mean([r.residual**2 for r, _ in results])) < 1.25
 
 
-@pytest.mark.parametrize("m", [9, 12, 30])
+@pytest.mark.parametrize("m", [9, 30])
 def test_beyond_the_limit_it_fails_and_says_so(m):
     results = outcomes(4, beta=1e-3, m=m)
     assert results[0][0].bits_needed > results[0][0].bits_available
-    assert sum(ok for _, ok in results) <= 12
+    assert sum(ok for _, ok in results) <= 6
     assert not any(r.trusted for r, _ in results)
 
 
-@pytest.mark.parametrize(("k", "m", "bound"), [(4, 7, 1000), (4, 8, 1000), (2, 3, 8), (2, 10, 2)])
+@pytest.mark.parametrize(("k", "m", "bound"), [(4, 8, 1000), (2, 3, 8)])
 def test_confidence_is_calibrated_near_the_limit(k, m, bound):
-    """Listed by the lattice (first two) or completely (the others): right as often as the confidences add up to."""
-    results = outcomes(k, beta=1e-3, m=m, bound=bound, trials=80)
+    """Listed by the lattice (the first) or completely (the other): right as often as the confidences add up to."""
+    results = outcomes(k, beta=1e-3, m=m, bound=bound, trials=40)
     confidence = np.array([r.confidence for r, _ in results])
     spread = math.sqrt((confidence * (1 - confidence)).sum()) + 0.5
     assert abs(sum(ok for _, ok in results) - confidence.sum()) < 3.5 * spread

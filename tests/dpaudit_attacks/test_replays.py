@@ -71,7 +71,8 @@ def test_torch_normals_of_short_tensors_bit_for_bit():
     assert np.array_equal(made.T.ravel(), np.concatenate(wanted))
 
 
-@pytest.mark.parametrize("capability", ["default", pytest.param("avx2", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("capability", ["default", "avx2"])
 def test_torch_without_wider_vectors(capability):
     """torch chooses its loops when it is loaded, so another process has to."""
     code = (
@@ -147,7 +148,7 @@ def test_box_muller_search_agrees_with_a_list_of_all_pairs(value):
 
 def test_polar_search_agrees_with_a_wide_slow_one():
     """Python's own arithmetic over ±25 grid points in both directions, for releases of 0 tested at 0.5 and 1."""
-    z = np.random.RandomState(12).normal(0, 1, (60, 2))
+    z = np.random.RandomState(12).normal(0, 1, (20, 2))
     found = 0
     for value, row in itertools.product((0.5, 1.0), z):
         first, second = (float(x) - value for x in row)
@@ -166,7 +167,7 @@ def test_polar_search_agrees_with_a_wide_slow_one():
         y, v = row[:, None].copy(), np.full((2, 1), value)
         assert Polar().feasible(y, v, addition=PLAIN, scale=1.0)[0] == wanted
         found += wanted
-    assert 0 < found < 60
+    assert 0 < found < 20
 
 
 def uniforms(replay, n, rng):
@@ -193,13 +194,14 @@ def uniforms(replay, n, rng):
     return np.concatenate([[k, t], both, *mixed], axis=1)
 
 
-def never_excluded(name, n, *, divisors, seed):
+VALUES = (0.0, 1.0, -0.1, 7.3, 1000.0, -123456.789, 1e-6)
+
+
+def never_excluded(name, n, *, divisors, seed, values=VALUES):
     """How many true pairs, none of them infeasible."""
     replay, rng, pairs = samplers.verified(name), np.random.default_rng(seed), 0
     kinds = [np.float32, np.float64] if getattr(replay, "dtype", np.float64) == np.float32 else [np.float64]
-    for kind, scale, value, divisor in itertools.product(
-        kinds, (1.0, 10.0, 0.37, 1e-4), (0.0, 1.0, -0.1, 7.3, 1000.0, -123456.789, 1e-6), divisors
-    ):
+    for kind, scale, value, divisor in itertools.product(kinds, (1.0, 10.0, 0.37, 1e-4), values, divisors):
         addition = Addition(np.dtype(kind), divisor)
         noise = replay.outputs(*uniforms(replay, n, rng), scale=scale)
         v = addition.rounded(np.broadcast_to([[value], [0.7 * value]], noise.shape).astype(float))
@@ -212,7 +214,7 @@ def never_excluded(name, n, *, divisors, seed):
 
 @pytest.mark.parametrize("name", list(samplers._TABLE))
 def test_the_truth_is_never_excluded(name):
-    assert never_excluded(name, 200, divisors=(1.0, 48.7), seed=5) > 50_000
+    assert never_excluded(name, 100, divisors=(1.0, 48.7), seed=5, values=(0.0, -0.1, 1000.0)) > 10_000
 
 
 @pytest.mark.slow
@@ -251,7 +253,7 @@ def test_fused_and_plain_differ():
 # Which coordinates pair
 
 
-@pytest.mark.parametrize("size", range(16, 68))
+@pytest.mark.parametrize("size", [16, 17, 23, 24, 25, 31, 32, 33, 40, 47, 48, 49, 63, 64, 65])
 def test_lanes_as_the_loop_overwrites_them(size):
     """torch's loop on names of uniforms: each output remembers the two that made it."""
     made = [None] * size

@@ -11,7 +11,7 @@ from dpaudit_attacks.sensitivity import KINDS, SensitivityProbes, excess
 
 BOUNDS = [
     (0.0, 1.0, 1000),
-    (0.0, 1.0, 40_000),
+    (0.0, 1.0, 20_000),
     (2.0**45, 2.0**45 + 1, 1000),
     (-(2.0**45) - 1, -(2.0**45), 1000),
     (1.0, 1 + 2.0**-50, 1000),

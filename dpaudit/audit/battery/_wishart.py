@@ -15,7 +15,7 @@ first wherever that is below 0.1. The smallest eigenvalue is the same thing seen
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -94,6 +94,7 @@ def smallest_eigenvalue_p(x: float, *, rows: int, columns: int) -> float:
     return _tail(x, rows=rows, columns=columns, side=-1) if x > 0 else 0.0
 
 
+@lru_cache(maxsize=256)
 def largest_eigenvalue_quantile(p: float, *, rows: int, columns: int) -> float:
     """The ``x`` that the largest eigenvalue exceeds with probability at most ``p`` < 0.1; √x is right to 1e-4."""
     low = math.sqrt(rows) + math.sqrt(columns) - 2.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import scipy
 
@@ -18,6 +19,7 @@ _TO_LEARN = 2
 """A leak must occur this many times as often as would do to prove it, so that it is chosen to be counted (simulated)."""
 
 
+@lru_cache(maxsize=64)  # the same for every pair that is probed
 def two_neighbour_blind_spots(*, draws: int, claimed: Claimed, alpha: float, attack: str = "") -> tuple[BlindSpot, ...]:
     """What ``draws`` counted releases leave open when the best event gets ``alpha`` (its share).
 

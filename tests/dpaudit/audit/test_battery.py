@@ -18,6 +18,13 @@ TESTS = sorted(registry.plugins("tests"))
 
 @pytest.mark.parametrize("name", TESTS)
 def test_p_values_are_valid(name):
+    """80 repeats see a level of 0.3 in place of 0.05 in 97 of 100 cases; the 400 of ``make slow`` one of 0.15 in 99."""
+    check_test(registry.load("tests", name), repeats=80)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TESTS)
+def test_p_values_are_valid_to_a_few_hundredths(name):
     check_test(registry.load("tests", name))
 
 
@@ -123,12 +130,12 @@ def test_blind_spots_are_what_was_missed():
     test = registry.load("tests", "moments")(law, KeyedStream.from_seed(1))
     test.update(SampleBlock(0, np.random.default_rng(0).standard_normal((n, 1)), claim=law, spread=None))
     spot = next(b for b in test.evidence(alpha=0.01).blind_spots if b.flaw == "wrong scale")
-    for i in range(300):
+    for i in range(120):
         test = registry.load("tests", "moments")(law, KeyedStream.from_seed(1))
         x = np.random.default_rng(100 + i).standard_normal((n, 1)) * (1 + spot.size / 100)
         test.update(SampleBlock(0, x, claim=law, spread=None))
         found += test.evidence(alpha=0.01).p <= 0.01
-    assert 0.83 < found / 300 < 0.97
+    assert 0.8 < found / 120 < 0.98
 
 
 def test_rows_of_one_value_say_how_fine_they_are():

@@ -16,7 +16,6 @@ from dpaudit.audit.block import SampleBlock
 from dpaudit.claims import Claim
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import binomial_two_sided
-from dpaudit.testing import check_test
 
 LAW = Claim.parse("gaussian:sigma=1")
 FAMILIES = [Coordinates, Covariance, HiddenDirection, Kernel]
@@ -59,16 +58,12 @@ def not_too_many(p, level):
     assert low <= level * len(p) or binomial_two_sided(low, len(p), level) > 2e-5, f"{low} of {len(p)} are ≤ {level}"
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_p_values_are_valid(family):
-    check_test(family, repeats=100)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("family", "dtype"), list(zip(FAMILIES, [np.float64, np.float32, np.float32, np.float64], strict=True))
+)
 def test_honest_noise_of_many_dimensions_passes(family, dtype):
     rng = np.random.default_rng(8)
-    shapes = [(4000, d) for d in (1, 2, 3, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256)] + [(240, 4096), (3, 200_000)]
+    shapes = [(2000, d) for d in (1, 2, 3, 4, 8, 16, 32, 64, 96, 128, 256)] + [(100, 4096), (3, 200_000)]
     blocks = [rng.standard_normal(shape, dtype=dtype) for shape in shapes]
     e = evidence(family, blocks)
     assert e.p > 1e-3
@@ -116,11 +111,11 @@ def test_column_sums_are_the_columns_own(d):
 
 def test_the_interval_covers_the_chosen_coordinate():
     covered = 0
-    for seed in range(200):
+    for seed in range(60):
         e = evidence(Coordinates, honest(50, 30, seed=seed))
         truth = 1.0 if "scale" in e.effect else 0.0
         covered += e.interval.low <= truth <= e.interval.high
-    assert covered >= 180  # 95 % at least; P(< 180 at 95 %) = 0.0009
+    assert covered >= 50  # 95 % at least; P(< 50 of 60 at 95 %) = 0.0003
 
 
 def test_memory_is_bounded_over_coordinates():
@@ -149,7 +144,7 @@ def wishart_extremes(rows, columns, repeats, seed):
 
 @pytest.mark.parametrize(
     ("rows", "columns", "repeats"),
-    [(2, 2, 200_000), (30, 2, 200_000), (10**5, 3, 200_000), (4, 4, 200_000), (3, 9, 100_000), (400, 16, 20_000)],
+    [(2, 2, 60_000), (10**5, 3, 60_000), (4, 4, 60_000), (3, 9, 60_000), (400, 16, 10_000)],
 )
 def test_eigenvalue_tails_against_simulation(rows, columns, repeats):
     low, high = wishart_extremes(rows, columns, repeats, seed=rows)
@@ -252,7 +247,7 @@ def test_covariance_sees_equicorrelated_coordinates():
     assert evidence(Covariance, honest(8000, 64)).p > 1e-3
 
 
-@pytest.mark.parametrize(("rows", "d", "repeats"), [(2, 96, 150), (3, 128, 100), (5, 256, 40)])
+@pytest.mark.parametrize(("rows", "d", "repeats"), [(2, 96, 60), (5, 256, 12)])
 def test_covariance_of_few_rows_is_quiet_on_honest_noise(rows, d, repeats):
     """From 2 rows the largest of 4,560 cosines rounds to 1 in float32: it was once taken for p = 0."""
     rng = np.random.default_rng([7, rows, d])
@@ -317,7 +312,7 @@ def test_scan_agrees_with_the_definition():
 def test_phase_bound_holds_and_is_not_idle(frequency):
     rng = np.random.default_rng(12)
     n = 120
-    phase = 2 * math.pi * frequency * rng.standard_normal((5_000, n))
+    phase = 2 * math.pi * frequency * rng.standard_normal((1_500, n))
     points = zip(np.cos(phase).mean(1), np.sin(phase).mean(1), strict=True)
     p = np.array([phase_p(a, b, n=n, frequency=frequency) for a, b in points])
     for level in (0.1, 1e-2, 1e-3):
@@ -341,11 +336,11 @@ def test_fourth_order_bound_holds_and_is_not_idle():
 def test_exact_law_of_the_features():
     rng = np.random.default_rng(14)
     w = rng.standard_normal((4, 5)) * 0.7
-    x = rng.standard_normal((400_000, 4)) @ w
+    x = rng.standard_normal((100_000, 4)) @ w
     features = np.hstack([np.cos(x), np.sin(x)])
     mean, covariance = _law(w)
-    np.testing.assert_allclose(features.mean(0), mean, atol=0.006)
-    np.testing.assert_allclose(np.cov(features.T), covariance, atol=0.006)
+    np.testing.assert_allclose(features.mean(0), mean, atol=0.012)
+    np.testing.assert_allclose(np.cov(features.T), covariance, atol=0.012)
 
 
 @pytest.mark.parametrize(("length", "bandwidth"), [(2, 1.0), (8, 0.15)])
@@ -354,14 +349,14 @@ def test_kernel_tail_against_simulation(length, bandwidth):
     w = rng.standard_normal((length, 16)) / (bandwidth * math.sqrt(length))
     mean, covariance = _law(w)
     n, p = 1000, []
-    for _ in range(1_000):
+    for _ in range(400):
         x = (rng.standard_normal((n, length), dtype=np.float32) @ w.astype(np.float32)).astype(np.float32)
         delta = np.concatenate([np.cos(x).mean(0), np.sin(x).mean(0)]) - mean
         square, degrees = _hotelling(delta, covariance)
         p.append(scipy.special.chdtrc(degrees, n * square))
     for level in (0.1, 1e-2, 1e-3):
         not_too_many(p, level)
-    assert (np.array(p) <= 0.1).mean() > 0.07
+    assert (np.array(p) <= 0.1).mean() > 0.06
 
 
 def paired_magnitudes(b):

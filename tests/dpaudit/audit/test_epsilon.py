@@ -32,11 +32,6 @@ def response(rng):
     return lambda v, n: np.where(rng.random((n, 1)) < RIGHT, v, 1 - v)
 
 
-def discrete_laplace(rng):
-    p = -math.expm1(-1)
-    return lambda v, n: v + (rng.geometric(p, (n, 1)) - rng.geometric(p, (n, 1)))
-
-
 def coarse(release, grid=2.0**20):
     """Rounded to a grid, so that no bits leak what real numbers would not."""
     return lambda v, n: np.round(release(v, n) * grid) / grid
@@ -126,26 +121,27 @@ LAWS = {
     "laplace": (lambda rng: laplace(rng), 1, 0.0, 1.0),
     "gaussian": (lambda rng: gaussian(rng), 1, 0.01, gaussian_epsilon(0.01, sigma=1)),
     "randomized response": (response, 1, 0.0, 1.0),
-    "discrete laplace": (discrete_laplace, 1, 0.0, 1.0),
     "gaussian vectors": (lambda rng: gaussian(rng), 3, 0.01, gaussian_epsilon(0.01, sigma=1)),
 }
 LEAST_MEAN = {
     "laplace": 0.8,
     "gaussian": 1.2,
     "randomized response": 0.85,
-    "discrete laplace": 0.85,
     "gaussian vectors": 1.2,
 }
 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_all_bounds_cover_together(law):
-    """400 audits of a mechanism that has just the ε it claims, α = 0.1: ε, μ and the whole curve hold together."""
+    """60 audits of a mechanism that has just the ε it claims, α = 0.1: ε, μ and the whole curve hold together.
+
+    Red from 15 misses on: a share of 0.3 of misses is seen in 84 of 100 cases, one of 0.4 in 99.
+    """
     make, k, delta, truth = LAWS[law]
     rng = np.random.default_rng(23)
     release = make(rng)
     neighbours = (np.zeros(k), np.ones(k) / math.sqrt(k))
-    n, times, missed, bounds = 1000, 400, 0, []
+    n, times, missed, bounds = 1000, 60, 0, []
     for _ in range(times):
         second = int(rng.binomial(2 * n, 0.5))
         learned = learn(
@@ -233,12 +229,12 @@ def test_a_leak_of_twice_delta_is_found_and_of_delta_is_not():
         noisy = coarse(laplace(rng))
         return lambda v, n: np.where(rng.random((n, 1)) < share, 1000 * v, noisy(v, n))
 
-    for seed in range(5):
+    for seed in range(2):
         rng = np.random.default_rng(seed)
-        found = audit(leaks(rng, 0.02), delta=0.01, samples=100_000)
+        found = audit(leaks(rng, 0.02), delta=0.01, samples=50_000)
         assert found.verdict == "finding"
         assert 0.012 < found.delta.low < 0.021
-        assert audit(leaks(rng, 0.01), delta=0.01, samples=100_000).verdict == "no-finding"
+        assert audit(leaks(rng, 0.01), delta=0.01, samples=50_000).verdict == "no-finding"
 
 
 def test_no_noise_at_all_and_no_answer_at_all():
@@ -267,23 +263,24 @@ def test_plain_floating_point_addition_is_a_finding_of_its_own():
 
 def test_what_a_pass_cannot_exclude_is_about_right():
     """A mechanism just as bad as the blind spot says is found about nine times in ten; a quarter as bad, rarely."""
-    spots = two_neighbour_blind_spots(draws=20_000, claimed=Claimed(1.0, 0.0), alpha=0.0025)
+    draws = 4_000
+    spots = two_neighbour_blind_spots(draws=draws, claimed=Claimed(1.0, 0.0), alpha=0.0025)
     excess = next(s for s in spots if s.flaw.startswith("ε above the claim")).size
     leak = next(s for s in spots if s.flaw.startswith("rare releases")).size
     rng = np.random.default_rng(9)
 
-    def found(release):
-        return sum(audit(release, seed=str(i)).verdict == "finding" for i in range(40))
+    def found(release, audits):
+        return sum(audit(release, seed=str(i), samples=draws).verdict == "finding" for i in range(audits))
 
-    assert found(coarse(laplace(rng, 1 / (1 + excess)))) >= 29  # P < 1e-3 if the chance were 0.9
-    assert found(coarse(laplace(rng, 1 / (1 + excess / 4)))) <= 11
+    assert found(coarse(laplace(rng, 1 / (1 + excess))), 20) >= 13  # P < 1e-3 if the chance were 0.9
+    assert found(coarse(laplace(rng, 1 / (1 + excess / 4))), 12) <= 4
 
     def leaks(share):
         noisy = coarse(laplace(rng, 2.0))
         return lambda v, n: np.where(rng.random((n, 1)) < share, 1000 * v, noisy(v, n))
 
-    assert found(leaks(leak)) >= 29
-    assert found(leaks(leak / 4)) <= 11
+    assert found(leaks(leak), 20) >= 13
+    assert found(leaks(leak / 4), 12) <= 4
 
 
 def test_a_claim_beyond_the_sample_says_so():

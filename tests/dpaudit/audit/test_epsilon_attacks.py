@@ -155,8 +155,11 @@ def response_epsilon(delta):
 
 @pytest.mark.parametrize("delta", [0.0, 0.02])
 def test_support_bounds_cover_at_the_claim(delta):
-    """200 audits of a mechanism with just the ε that it claims, α = 0.1: ε, δ and the whole curve hold together."""
-    rng, times, wrong, bounds = np.random.default_rng(31), 200, 0, []
+    """60 audits of a mechanism with just the ε that it claims, α = 0.1: ε, δ and the whole curve hold together.
+
+    Red from 15 errors on: a share of 0.3 is seen in 84 of 100 cases, one of 0.4 in 99; so it is below.
+    """
+    rng, times, wrong, bounds = np.random.default_rng(31), 60, 0, []
     for i in range(times):
         result = audit(
             response(rng), SAME, epsilon=response_epsilon(delta), delta=delta, samples=1000, alpha=0.1, seed=f"{i}"
@@ -174,7 +177,7 @@ def test_support_bounds_cover_at_the_claim(delta):
 
 
 def test_learned_and_timed_bounds_cover_at_the_claim():
-    for attack, times in ((Named("learner", Learner()), 200), (Named("clock", Learner(lambda x: x[:, -1], True)), 40)):
+    for attack, times in ((Named("learner", Learner()), 60), (Named("clock", Learner(lambda x: x[:, -1], True)), 12)):
         rng, wrong = np.random.default_rng(32), 0
         for i in range(times):
             mechanism = Clocked(coarse_laplace(rng), lambda v, y: y[:, 0] + 20)  # the clock tells what the release does
@@ -186,17 +189,17 @@ def test_probes_cover_together():
     """Three pairs that all have just the ε claimed: one α for all of them."""
     pairs = [(f"pair {i}", np.array([i / 10]), np.array([1 - i / 10])) for i in range(3)]
     rng, wrong = np.random.default_rng(33), 0
-    for i in range(200):
+    for i in range(40):
         result = audit(response(rng), Named("p", Prober(*pairs)), neighbours=None, samples=1000, alpha=0.1, seed=f"{i}")
         wrong += result.verdict == "finding" or result.epsilon.low > 1
-    assert not too_many(wrong, 200, 0.1)
+    assert not too_many(wrong, 40, 0.1)
 
 
 def test_what_reach_adds_to_the_default_covers():
     """A randomized response in a digit amid uniform ones: of all statistics only reach sees it."""
     reach, rng = Named("reach", Support(lambda y, v: digit(y) == v)), np.random.default_rng(34)
     wrong, by_reach = 0, 0
-    for i in range(200):
+    for i in range(60):
         answered = response(rng)
         mechanism = InProcess(lambda v, n, answered=answered: hidden(rng, answered(v, n)))
         result = audit_pair(
@@ -204,8 +207,8 @@ def test_what_reach_adds_to_the_default_covers():
         )
         wrong += result.verdict == "finding"
         by_reach += any("reach" in t.effect for t in result.tests)
-    assert not too_many(wrong, 200, 0.1)
-    assert by_reach > 100
+    assert not too_many(wrong, 60, 0.1)
+    assert by_reach > 30
 
 
 def test_the_coverage_checks_see_a_mechanism_that_is_worse_than_its_claim():
@@ -215,9 +218,9 @@ def test_the_coverage_checks_see_a_mechanism_that_is_worse_than_its_claim():
     for attack, neighbours in ((SAME, ZERO_ONE), (Named("l", Learner()), ZERO_ONE), (pair, None)):
         found = sum(
             audit(worse, attack, neighbours=neighbours, samples=1000, alpha=0.1, seed=f"{i}").verdict == "finding"
-            for i in range(50)
+            for i in range(20)
         )
-        assert too_many(found, 50, 0.1)
+        assert too_many(found, 20, 0.1)
 
 
 # ---------------------------------------------------------------- power, guesses, details
@@ -345,10 +348,10 @@ def test_a_busy_machine_is_no_leak():
         return np.full(len(y), state[0] + 0.01 * rng.random())
 
     clock = Named("clock", Learner(lambda x: x[:, -1], timed=True))
-    for i in range(40):
+    for i in range(16):
         mechanism = Clocked(lambda v, n: np.zeros((n, 1)), bursts)
         found += audit(mechanism, clock, epsilon=0.0, samples=1000, alpha=0.1, seed=f"{i}").verdict == "finding"
-    assert not too_many(found, 40, 0.1)
+    assert not too_many(found, 16, 0.1)
 
 
 def test_calls_that_cannot_be_timed_are_refused():
@@ -376,6 +379,9 @@ def test_the_worst_probe_is_shown_and_all_are_told():
     assert all("2^53" in t.name for t in result.tests if t.finding)
     assert result.advice.count("tested with 1.0") == 1
     assert all(t.p_adjusted >= min(1.0, 2 * t.p) for t in result.tests)
+    assert all(
+        1 - t.interval.confidence <= 0.01 / 2 / 2 for t in result.tests
+    )  # two pairs, and the largest share is 1/2
 
 
 def test_a_probe_that_is_refused_is_told():

@@ -55,7 +55,7 @@ def test_the_package_carries_a_map_that_grows_sharper_with_n():
 def test_a_pass_quotes_the_map_and_a_small_audit_does_not(function_sampler):
     rng = np.random.default_rng(5)
     tests = sorted(set(registry.plugins("tests")) - {"keyless-search"})
-    for samples, quoted in ((150_000, True), (20_000, False)):
+    for samples, quoted in ((120_000, True), (20_000, False)):
         result = run_audit(
             function_sampler(lambda n, d: rng.standard_normal((n, d))),
             claim=Claim.parse("gaussian:sigma=1"),
@@ -73,7 +73,7 @@ def test_the_map_is_true_where_it_was_measured(function_sampler):
     size = next(p.size for p in read_table() if p.flaw == "wrong scale" and p.samples == 100_000) / 100
     tests = sorted(set(registry.plugins("tests")) - {"keyless-search"})
     found = 0
-    for i in range(40):
+    for i in range(12):
         rng = np.random.default_rng([8, i])
         result = run_audit(
             function_sampler(lambda n, d, rng=rng: (1 + size) * rng.standard_normal((n, d))),
@@ -84,5 +84,5 @@ def test_the_map_is_true_where_it_was_measured(function_sampler):
             tests=tests,
         )
         found += result.verdict == "finding"
-    # 29 or fewer of 40 has probability 0.001 at a power of 0.9
-    assert found >= 30
+    # 6 or fewer of 12 has probability 0.0005 at a power of 0.9; at a power of 0.3 it has 0.96
+    assert found >= 7

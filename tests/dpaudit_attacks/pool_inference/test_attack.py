@@ -28,13 +28,13 @@ def small(**options):
 def test_a_game_is_json_and_repeats():
     game = small(adversaries=tuple(ADVERSARIES))
     assert isinstance(game, GameAttack)
-    found = game.play(60, stream=STREAM)
+    found = game.play(30, stream=STREAM)
     assert list(found) == list(ADVERSARIES)
     assert all(list(outcomes) == ["3", "20"] for outcomes in found.values())
     assert json.loads(json.dumps(found)) == found
-    assert game.play(60, stream=STREAM) == found
-    assert small(adversaries=tuple(ADVERSARIES), threads=1).play(60, stream=STREAM) == found
-    assert game.play(60, stream=STREAM.child("another")) != found
+    assert game.play(30, stream=STREAM) == found
+    assert small(adversaries=tuple(ADVERSARIES), threads=1).play(30, stream=STREAM) == found
+    assert game.play(30, stream=STREAM.child("another")) != found
 
 
 def test_batches_have_streams_of_their_own(monkeypatch):
@@ -52,16 +52,16 @@ def test_batches_have_streams_of_their_own(monkeypatch):
 
 @pytest.mark.parametrize(("size", "published"), [(10, 0.92), (50, 0.85)])
 def test_table_5(size, published):
-    """A.3 with Zipf exponent 1 and n = 180: 600 users here, 1000 there."""
+    """A.3 with Zipf exponent 1 and n = 180: 300 users here, 1000 there."""
     game = PoolInference(
         setting=f"equal-pools:size={size},zipf=1", adversaries=("informed",), observations=(180,), functions=2048
     )
-    outcome = game.outcomes(600, stream=STREAM.child("table 5"))["informed"][180]
-    assert abs(outcome.auc_pn() - published) < 4 * outcome.standard_error() * np.sqrt(1 + 600 / 1000) + 0.005
+    outcome = game.outcomes(300, stream=STREAM.child("table 5"))["informed"][180]
+    assert abs(outcome.auc_pn() - published) < 4 * outcome.standard_error() * np.sqrt(1 + 300 / 1000) + 0.005
 
 
 def test_an_adversary_who_knows_the_law_is_calibrated_and_knowledge_helps():
-    found = small(adversaries=("weak", "strong", "informed", "non-private")).outcomes(4000, stream=STREAM)
+    found = small(adversaries=("weak", "strong", "informed", "non-private")).outcomes(1500, stream=STREAM)
     error = {a: outcomes[20].standard_error() for a, outcomes in found.items()}
     area = {a: outcomes[20].auc_pn() for a, outcomes in found.items()}
     for outcome in (*found["informed"].values(), *found["non-private"].values()):
@@ -141,8 +141,8 @@ def test_equals_are_named_at_random():
 def test_repetition_that_memoisation_shows_is_used():
     """Taken as fresh reports, copies of one make the adversary too sure; taken as one object's they tell about it."""
     policy = {"submissions": "memoised", "adversaries": ("informed",), "observations": (20,), "epsilon": 2.0}
-    adaptive = small(**policy).outcomes(1500, stream=STREAM)["informed"][20]
-    naive = small(**policy, memoised=False).outcomes(1500, stream=STREAM)["informed"][20]
+    adaptive = small(**policy).outcomes(500, stream=STREAM)["informed"][20]
+    naive = small(**policy, memoised=False).outcomes(500, stream=STREAM)["informed"][20]
     assert np.array_equal(adaptive.gamma, naive.gamma)
     assert adaptive.auc_pn() > naive.auc_pn() + 2 * naive.standard_error()
     assert adaptive.calibration_error() < 0.5 * naive.calibration_error()

@@ -14,7 +14,7 @@ TABLE_4 = {
     200: (7.64, 7.36, 5.99, 2.31, 0.48),
     400: (8.64, 8.33, 6.64, 2.33, 0.48),
 }
-WAYS = ["emojis", "news", "news:universe=250000", "equal-pools:size=50,zipf=0.5", "real-emoji", "real-news",
+WAYS = ["emojis", "news", "news:universe=25000", "equal-pools:size=50,zipf=0.5", "real-emoji", "real-news",
         "real-news:popularity=zipf,universe=2000"]  # fmt: skip
 
 
