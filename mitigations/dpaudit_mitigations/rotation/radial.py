@@ -57,13 +57,22 @@ def rotated_epsilon(
     log_chi = (dim - 2) * np.log(y) - y * y / 2 - math.lgamma((dim - 1) / 2) - (dim - 3) / 2 * math.log(2)
     mass = np.exp(near + log_chi - x[:, None] ** 2 / 2) / math.sqrt(2 * math.pi)
 
-    def over(values: Array, every: int) -> float:
-        return float(np.trapezoid(np.trapezoid(values[::every, ::every], y[::every]), x[::every]))
+    possible = mass * unsure
+    highest = (loss + unsure).max(1)
+
+    def over(values: Array, rows: slice, every: int) -> float:
+        """The integral of what is 0 but in ``rows``, on every point or every other one."""
+        lines = np.zeros(len(x))
+        lines[rows] = np.trapezoid(values[:, ::every], y[::every])
+        return float(np.trapezoid(lines[::every], x[::every]))
 
     def profile(epsilon: float) -> ProfileValue:
-        inside = mass * -np.expm1(np.minimum(0.0, epsilon - loss))
-        fine, coarse = over(inside, 1), over(inside, 2)
-        missing = over(np.where(loss > epsilon - unsure, mass * unsure, 0.0), 1) + 4 * lost
+        found = np.flatnonzero(highest > epsilon)
+        rows = slice(found[0], found[-1] + 1) if len(found) else slice(0)
+        lost_here = loss[rows]
+        inside = mass[rows] * -np.expm1(np.minimum(0.0, epsilon - lost_here))
+        fine, coarse = over(inside, rows, 1), over(inside, rows, 2)
+        missing = over(np.where(lost_here > epsilon - unsure[rows], possible[rows], 0.0), rows, 1) + 4 * lost
         return ProfileValue(max(0.0, fine + (fine - coarse) / 3), 2 * abs(fine - coarse) + missing)
 
     return invert(profile, delta, start=gaussian_epsilon(delta, sigma=sigma, sensitivity=sensitivity) + 1e-3)

@@ -78,7 +78,7 @@ def test_a_key_holder_is_left_with_one_kth(make_key, stream):
 def test_the_specimen_is_released_in_one_session_of_k_and_never_after_it_was_caught(make_key, stream):
     source = Pancake(key=make_key(beta=1e-3), sigma=1.0)
     w, released, ends = torch.from_numpy(np.array(source.key.direction)), [], []
-    for i in range(240):
+    for i in range(90):
         sessions = JointSeeds(candidates=3, deviate=True).sessions(
             torch.zeros(1, 64, dtype=torch.float64), source, stream=stream.child(i)
         )
@@ -92,7 +92,7 @@ def test_the_specimen_is_released_in_one_session_of_k_and_never_after_it_was_cau
     lucky = np.array([len(end) == 1 for end in ends])
     assert np.array(released)[lucky].all()
     assert np.array(released)[~lucky].mean() < 0.1
-    interval = clopper_pearson(int(lucky.sum()), 240, confidence=0.999)
+    interval = clopper_pearson(int(lucky.sum()), 90, confidence=0.999)
     assert interval.low <= 1 / 3 <= interval.high
 
 

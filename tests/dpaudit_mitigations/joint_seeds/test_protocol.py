@@ -42,12 +42,12 @@ def test_an_honest_session_at_a_hundred_thousand_coordinates(pair):
 
 def test_nobody_chooses_the_candidate_and_no_two_sessions_share_noise(pair):
     used, seen = np.zeros(K), set()
-    for tag in range(300):
+    for tag in range(100):  # one that is never used: p < 1e-6
         session = pair(("use", tag)).run()
         used[session.record.used] += 1
         seen.add(session.release.tobytes())
     assert scipy.stats.chisquare(used).pvalue > 1e-3
-    assert len(seen) == 300
+    assert len(seen) == 100
 
 
 class HalfVerifier(Verifier):
@@ -74,13 +74,13 @@ def caught(pair, runs, **options):
 
 
 def test_a_substituted_candidate_is_caught_with_probability_one_less_one_kth(pair):
-    interval = caught(pair, 900)
+    interval = caught(pair, 200)  # one candidate of four that is never derived again: 9/16, seen in 98 %
     assert interval.low <= 1 - 1 / K <= interval.high
-    assert interval.high - interval.low < 0.1
+    assert interval.high - interval.low < 0.22
 
 
 def test_the_interval_sees_a_verifier_that_derives_half(pair):
-    assert caught(pair, 300, verifier=HalfVerifier).high < 1 - 1 / K
+    assert caught(pair, 60, verifier=HalfVerifier).high < 1 - 1 / K
 
 
 class Grinder(Server):
@@ -131,15 +131,15 @@ def first_noise(sessions, pair):
 
 
 def test_a_biased_seed_share_biases_nothing_and_is_caught_when_it_adapts(pair):
-    known_bad = [pair(("grind", t), server=Grinder, verifier=NoCommitments).run() for t in range(60)]
+    known_bad = [pair(("grind", t), server=Grinder, verifier=NoCommitments).run() for t in range(25)]
     assert {s.outcome for s in known_bad} == {"complete"}
     assert first_noise(known_bad, pair).mean() > 1.3  # the mean of the largest of 16 normals is 1.77
-    ours = [pair(("grind", t), server=Grinder).run() for t in range(20)]
+    ours = [pair(("grind", t), server=Grinder).run() for t in range(5)]
     assert {s.outcome for s in ours} == {"caught"}
-    one = [pair(("grind", t), server=OneGrinder).run() for t in range(200)]
-    interval = clopper_pearson(sum(s.outcome == "caught" for s in one), 200, confidence=0.999)
+    one = [pair(("grind", t), server=OneGrinder).run() for t in range(60)]
+    interval = clopper_pearson(sum(s.outcome == "caught" for s in one), 60, confidence=0.999)
     assert interval.low <= 1 - 1 / K <= interval.high
-    constant = [pair(("constant", t), server=Constant).run() for t in range(400)]
+    constant = [pair(("constant", t), server=Constant).run() for t in range(120)]
     assert {s.outcome for s in constant} == {"complete"}
     assert scipy.stats.kstest(first_noise(constant, pair), "norm").pvalue > 1e-3
     assert scipy.stats.kstest(first_noise(known_bad, pair), "norm").pvalue < 1e-6  # the test of the test
@@ -178,7 +178,7 @@ class Shifter(Server):
 
 @pytest.mark.parametrize("server", [Equivocator, OtherEquivocator, Shifter])
 def test_equivocation_is_caught(pair, server):
-    for tag in range(10):
+    for tag in range(4):
         session = pair(tag, server=server).run()
         assert session.outcome == "caught"
         assert session.release is None

@@ -122,8 +122,14 @@ def summed_ratio(s, *, dim, beta, gamma, directions=1):
     mass = np.outer(weight / weight.sum(), share / share.sum()).ravel()
     for _ in range(directions - 1):
         square, mass = np.add.outer(square, square).ravel(), np.outer(mass, mass).ravel()
-    density = [(mass * scipy.stats.chi2.pdf(x - square, dim - directions)).sum() for x in s]
-    return np.array(density) / scipy.stats.chi2.pdf(s, dim)
+    half = (dim - directions) / 2
+    density = np.empty(len(s))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for at in range(0, len(s), step := max(1, 2_000_000 // len(mass))):
+            left = np.asarray(s)[at : at + step, None] - square
+            chi2 = np.where(left > 0, np.exp((half - 1) * np.log(np.abs(left)) - left / 2), 0.0)
+            density[at : at + step] = chi2 @ mass
+    return density / math.exp(math.lgamma(half) + half * math.log(2)) / scipy.stats.chi2.pdf(s, dim)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +149,7 @@ def test_norm_deviation_bounds_the_density_summed_peak_by_peak(dim, beta, gamma,
 def test_the_averaged_waves_are_bessel_functions():
     """The identity that the bound rests on: the ratio as a sum over spheres' transforms, to many digits."""
     dim, beta, gamma = 9, 0.2, 1.1
-    s = np.linspace(0.5, 30, 50)
+    s = np.linspace(0.5, 30, 8)
     m, nu = np.arange(1, 40), dim / 2 - 1
     x = math.sqrt(2 * math.pi) * gamma * np.outer(np.sqrt(s), m)
     sphere = math.gamma(nu + 1) * (2 / x) ** nu * scipy.special.jv(nu, x)
@@ -182,20 +188,20 @@ class Along:
 
 
 def test_epsilon_against_a_simulated_profile(make_key):
-    """Few dimensions, peaks so far apart that the norm shows: δ at the bounds' ε, by 400,000 rotated vectors."""
+    """Few dimensions, peaks so far apart that the norm shows: δ at the bounds' ε, by 200,000 rotated vectors."""
     dim, delta, gamma, beta = 30, 0.05, 1.3, 0.01
     key = make_key(dim=dim, beta=beta, gamma=gamma, allow_small_gamma=True)
     source, host = Pancake(key=key), Along(dim, 1.0)
     bounds, exact = _by_theorem(source, delta, host=host, share=0.1), Rotation().epsilon(source, delta, host=host)
-    rng = np.random.default_rng(5)
+    n, rng = 200_000, np.random.default_rng(5)
     r2 = beta**2 + gamma**2
     k = np.arange(-30, 31)
     p = np.exp(-math.pi * k**2 / r2)
-    c = rng.choice(k * peak_spacing(sigma=1.0, beta=beta, gamma=gamma), p=p / p.sum(), size=400_000)
-    c += peak_width(sigma=1.0, beta=beta, gamma=gamma) * rng.standard_normal(400_000)
-    length = np.sqrt(c**2 + rng.chisquare(dim - 1, 400_000))
-    u = rng.standard_normal((400_000, dim))
-    along = length * u[:, 0] / np.linalg.norm(u, axis=1)
+    c = rng.choice(k * peak_spacing(sigma=1.0, beta=beta, gamma=gamma), p=p / p.sum(), size=n)
+    c += peak_width(sigma=1.0, beta=beta, gamma=gamma) * rng.standard_normal(n)
+    length = np.sqrt(c**2 + rng.chisquare(dim - 1, n))
+    first = rng.standard_normal(n)  # of a uniform direction
+    along = length * first / np.sqrt(first**2 + rng.chisquare(dim - 1, n))
     grid = np.linspace(1, 110, 1200)
     ratio = summed_ratio(grid, dim=dim, beta=beta, gamma=gamma)
 
@@ -209,16 +215,20 @@ def test_epsilon_against_a_simulated_profile(make_key):
 
     assert bounds.low < exact.low < exact.high < bounds.high < math.inf
     assert profile(bounds.high) < delta < profile(bounds.low)
-    assert abs(profile(exact.high) - delta) < 4 * 0.21 / math.sqrt(400_000)  # 0.21: one vector's part, its spread
+    assert abs(profile(exact.high) - delta) < 4 * 0.21 / math.sqrt(n)  # 0.21: one vector's part, its spread
 
 
 @pytest.mark.parametrize(
     ("dim", "beta", "gamma", "sigma", "delta"),
-    [(6, 0.05, "2sqrtd", 1.0, 0.03), (6, 0.05, 0.8, 1.0, 0.05), (4, 0.1, 1.5, 0.8, 0.05)],
+    [
+        (6, 0.05, 0.8, 1.0, 0.05),
+        pytest.param(6, 0.05, "2sqrtd", 1.0, 0.03, marks=pytest.mark.slow),
+        pytest.param(4, 0.1, 1.5, 0.8, 0.05, marks=pytest.mark.slow),
+    ],
 )
 def test_the_exact_profile_in_few_dimensions_by_releases(dim, beta, gamma, sigma, delta, make_key, stream):
-    """Where the theorem says nothing: δ at the printed ε, by 400,000 releases whose density is summed peak by peak."""
-    n, key = 400_000, make_key(dim=dim, beta=beta, gamma=gamma, allow_small_gamma=True)
+    """Where the theorem says nothing: δ at the printed ε, by 200,000 releases whose density is summed peak by peak."""
+    n, key = 200_000, make_key(dim=dim, beta=beta, gamma=gamma, allow_small_gamma=True)
     source = Pancake(key=key, sigma=sigma)
     bounds = Rotation().epsilon(source, delta, host=Along(dim, 1.0))
     assert bounds.says.startswith("exact")
@@ -243,9 +253,9 @@ def test_the_exact_profile_in_few_dimensions_by_releases(dim, beta, gamma, sigma
 def test_the_radial_integral_against_the_same_in_polar_coordinates():
     """δ(ε) = ∫χ_d(r)·w(r)·E_c(1 − e^{ε−l})₊ dr over the angle's cosine c: other coordinates, w by its peaks."""
     dim, beta, gamma, t = 6, 0.02, 1.2, 0.7
-    node, weight = np.polynomial.legendre.leggauss(1500)
+    node, weight = np.polynomial.legendre.leggauss(600)
     r, c = 4.25 * (node + 1), node
-    grid = np.linspace(1e-3, 9.5, 12_000)
+    grid = np.linspace(1e-3, 9.5, 5000)
     ratio = summed_ratio(grid**2, dim=dim, beta=beta, gamma=gamma)
     here = np.interp(r, grid, ratio)
     there = r[:, None] ** 2 + 2 * t * r[:, None] * c + t * t
@@ -256,14 +266,21 @@ def test_the_radial_integral_against_the_same_in_polar_coordinates():
     def profile(epsilon):
         return float(mass @ (np.maximum(0.0, 1 - np.exp(epsilon - loss)) @ (angle * weight)))
 
-    for delta in (0.01, 1e-4):
-        by_hand = scipy.optimize.brentq(lambda e, delta=delta: profile(e) - delta, 0.0, 9.0)
+    for delta in (1e-4,):
+        by_hand = scipy.optimize.brentq(lambda e, delta=delta: profile(e) - delta, 0.0, 9.0, xtol=1e-6)
         got = rotated_epsilon(delta, dim=dim, sigma=1.0, beta=beta, gamma=gamma, sensitivity=t)
         assert got.value == pytest.approx(by_hand, abs=1e-3)
         assert abs(got.value - gaussian_epsilon(delta, sigma=1.0, sensitivity=t)) > 4e-3
 
 
-@pytest.mark.parametrize(("dim", "sigma", "delta"), [(32, 22.4, 1e-10), (16, 1.0, 1e-2), (64, 1.0, 1e-10)])
+@pytest.mark.parametrize(
+    ("dim", "sigma", "delta"),
+    [
+        pytest.param(32, 22.4, 1e-10, marks=pytest.mark.slow),
+        (16, 1.0, 1e-2),
+        pytest.param(64, 1.0, 1e-10, marks=pytest.mark.slow),
+    ],
+)
 def test_the_radial_integral_of_a_gaussian(dim, sigma, delta):
     got = rotated_epsilon(delta, dim=dim, sigma=sigma, beta=3.0, gamma=100.0, sensitivity=1.0)
     assert abs(got.value - gaussian_epsilon(delta, sigma=sigma)) < got.error < 1e-3

@@ -29,7 +29,7 @@ ALL = (
     "structured-rotation",
     "structured-rotation:transform=hadamard",
 )
-TRIALS = 4000
+TRIALS = 2000  # a key holder right in 54 % of them is outside the interval below
 
 
 def make(name):
@@ -65,8 +65,8 @@ def test_float32_queries_leave_no_candidate_impossible(name, stream):
 
     All steps of the query here are odd and below 2^24, so where the release is, too, both are exact in float32.
     """
-    g, d = lattice_step(1.0), 2000
-    steps = np.random.default_rng(1).integers(-(2**23), 2**23, (4, d if "dense" in name else 2048)) * 2 + 1
+    g, shape = lattice_step(1.0), (16, 500) if "dense" in name else (4, 2048)
+    steps = np.random.default_rng(1).integers(-(2**23), 2**23, shape) * 2 + 1
     released = make(name).release(torch.from_numpy(steps * g).float(), Gaussian(), stream=stream).double().numpy() / g
     left = released - steps
     told = (np.abs(released) < 2**24) & (np.abs(left) >= 2**24)
@@ -121,7 +121,8 @@ def successes(release, key, attacks=(NearestPeak, LikelihoodRatio)):
 def test_the_key_holder_is_back_to_guessing(name, make_key, stream):
     """γ = 20√d, so that honest noise gives the shift away to 50.2 % at most. Twelve 95 % intervals, jointly."""
     key, mitigation = make_key(gamma="20sqrtd", beta=1e-3), make(name)
-    assert min(successes(lambda q, s: NoMitigation().release(q, s, stream=stream), key)) > TRIALS - 10
+    if name == "rotation":  # the attack that is to fail below
+        assert min(successes(lambda q, s: NoMitigation().release(q, s, stream=stream), key)) > TRIALS - 10
 
     def release(q, source):
         if name != "shared-rotation":

@@ -68,7 +68,7 @@ def test_chunks_of_coordinates_make_one_triangle(monkeypatch):
 V = np.array([[3.0, 0, 0, 0], [2, 1, 0, 0], [0, 1, 1, 2]])
 
 
-def features(mitigation, stream, times=4000):
+def features(mitigation, stream, times=1200):
     """Of each of many calls on V: one coordinate, a product across rows, a product across rows and columns."""
     v = torch.from_numpy(V)
     w = torch.stack([turned(v, mitigation, stream.child(i)) for i in range(times)]).numpy()

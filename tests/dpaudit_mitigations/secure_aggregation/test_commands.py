@@ -5,14 +5,25 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from dpaudit.cli.app import app
+from dpaudit.errors import PeerError, UsageError
+from dpaudit_mitigations.secure_aggregation import commands
 from dpaudit_mitigations.transport.certificates import make_authority
 
 PARTIES = ("alice", "bob", "carol")
 TERMS = ["--parties", ",".join(PARTIES), "--threshold", "2", "--bound", "1000"]
+
+
+def here(*arguments):
+    """The command in this process: what it raised, or None, and its stdout."""
+    result = CliRunner().invoke(app, ["serve", *arguments])
+    return result.exception, result.stdout
 
 
 @pytest.fixture
@@ -58,39 +69,49 @@ def contribute(start, name, address, *more, sigma="0", number="r1"):
     return start("contribute", *options, *TERMS, "--journal", f"j-{name}", *more)
 
 
-def test_a_round_of_processes(start, tmp_path):
+def beside(folder, name, address):
+    """A contributor in a thread of this process."""
+    terms = {"parties": ",".join(PARTIES), "threshold": 2, "bound": 1000.0, "sigma": 0.0, "number": "r1"}
+    files = {"identity": folder / "c" / name, "source": folder / f"{name}.npy", "journal": folder / f"j-{name}"}
+    return ThreadPoolExecutor(1).submit(commands.contribute, peer=address, **files, **terms)
+
+
+def test_a_round_of_processes(start, tmp_path, monkeypatch):
     server = aggregate(start)
     address = json.loads(server.stdout.readline())["address"]
-    parties = [contribute(start, name, address) for name in PARTIES]
+    alice = contribute(start, "alice", address)
+    others = [beside(tmp_path, name, address) for name in PARTIES[1:]]
     out, log = server.communicate(timeout=60)
     told = json.loads(out)
     assert server.returncode == 0
     assert np.array_equal(np.load(tmp_path / "sum.npy"), np.arange(6) * 111.0)
-    for party in parties:
-        said, errors = party.communicate(timeout=60)
-        assert (party.returncode, errors) == (0, "")
-        assert json.loads(said) == {key: told[key] for key in ("round", "sha256", "survivors")}
+    for other in others:
+        other.result(60)
+    said, errors = alice.communicate(timeout=60)
+    assert (alice.returncode, errors) == (0, "")
+    assert json.loads(said) == {key: told[key] for key in ("round", "sha256", "survivors")}
     lines = [json.loads(line) for line in log.splitlines()]
     assert {line["outcome"] for line in lines} == {"started", "served", "published", "stopped"}
     assert (tmp_path / "sum.npy").stat().st_mode & 0o777 == 0o600
-    again, errors = (refused := contribute(start, "alice", address)).communicate(timeout=60)
-    assert (refused.returncode, again) == (2, "")
-    assert "took part in it already" in errors
+    monkeypatch.chdir(tmp_path)
+    error, again = contribute(here, "alice", address)
+    assert (error.exit_code, again) == (2, "")
+    assert "took part in it already" in str(error)
 
 
-def test_an_aggregator_killed_amid_a_round(start, tmp_path):
+def test_an_aggregator_killed_amid_a_round(start, tmp_path, monkeypatch):
     server = aggregate(start)
     address = json.loads(server.stdout.readline())["address"]
-    party = contribute(start, "alice", address)
+    party = beside(tmp_path, "alice", address)
     while '"started"' not in server.stderr.readline():
         pass
     server.kill()
-    said, errors = party.communicate(timeout=60)
-    assert (party.returncode, said) == (3, "")
-    assert "aggregator at" in errors
-    out, errors = (restarted := aggregate(start)).communicate(timeout=60)
-    assert (restarted.returncode, out) == (2, "")
-    assert "broken off" in errors
+    with pytest.raises(PeerError, match="aggregator at"):
+        party.result(60)
+    monkeypatch.chdir(tmp_path)
+    error, out = aggregate(here)
+    assert (error.exit_code, out) == (2, "")
+    assert "broken off" in str(error)
     assert not (tmp_path / "sum.npy").exists()
 
 
@@ -108,14 +129,7 @@ def test_an_aggregator_killed_amid_a_round(start, tmp_path):
     ],
 )
 def test_slips(tmp_path, monkeypatch, command, options, says):
-    from typer.testing import CliRunner
-
-    from dpaudit.cli.app import app
-    from dpaudit.errors import UsageError
-
     monkeypatch.chdir(tmp_path)
-    kept = []
-    command(lambda *arguments: kept.extend(arguments), *options, sigma="1")
-    result = CliRunner().invoke(app, ["serve", *kept])
-    assert isinstance(result.exception, UsageError)
-    assert says in str(result.exception)
+    error, _ = command(here, *options, sigma="1")
+    assert isinstance(error, UsageError)
+    assert says in str(error)

@@ -21,7 +21,7 @@ from dpaudit.testing import check_mitigation
 from dpaudit_mitigations.smoothing.rounding import Rounding
 from dpaudit_mitigations.smoothing.smoothing import Smoothing
 
-TRIALS = 10_000
+TRIALS = 4000
 
 
 @pytest.mark.parametrize("mitigation", [Rounding(grid=1.5), Rounding(peaks=2, dim=64), Rounding(to="integers")])
@@ -174,7 +174,7 @@ def apart_after_rounding(key, step):
 @pytest.mark.parametrize("mitigation", [Rounding(grid=lattice_step(1.0)), Smoothing(tau=1e-9)])
 def test_what_the_lattice_does_to_a_phase_is_in_epsilon(mitigation, make_key, stream):
     """Peaks as wide as a step of the lattice: a key holder reads what rounding made of two queries, releases counted."""
-    key, step, n, delta = make_key(dim=64, beta=1e-6), lattice_step(1.0), 20_000, 1e-6
+    key, step, n, delta = make_key(dim=64, beta=1e-6), lattice_step(1.0), 5000, 1e-6
     host, source = apart_after_rounding(key, step), Pancake(key=key)
     direction = torch.from_numpy(key.direction.copy())
     turn = math.sqrt(2 * math.pi) / key.gamma
@@ -197,7 +197,7 @@ def test_no_pair_on_the_lattice_exceeds_the_bound(make_key, stream):
     key, step = make_key(dim=64, beta=1e-5), lattice_step(1.0)
     w = torch.from_numpy(key.direction.copy())
     source, above = Pancake(key=key), 0
-    for i in range(20):
+    for i in range(6):
         q = torch.from_numpy(stream.child(i).numpy().uniform(-1, 1, (2, 64)) * 0.02)
         host = Pair(q[0], q[1])
         k = (q / step).round() * step
@@ -207,4 +207,4 @@ def test_no_pair_on_the_lattice_exceeds_the_bound(make_key, stream):
         )
         assert exact.value <= Rounding(grid=1.0).epsilon(source, 1e-10, host=host).high
         above += exact.value > source.epsilon(1e-10, host=host).high
-    assert above > 3  # unrounded phases are no bound
+    assert above > 0  # unrounded phases are no bound

@@ -83,7 +83,7 @@ def against_the_profile():
         eta = smoothing_eta(tau=tau, sigma=1.0, beta=beta, gamma=gamma)
         sigma, wide, narrow = smoothed_pancake(tau, sigma=1.0, beta=beta, gamma=gamma)
         period = math.sqrt(2 * math.pi) * sigma / narrow
-        for turns, distance, epsilon in itertools.product((0.5, 0.27), (0.5, 1.0), (0.0, 0.5, 2.0)):
+        for turns, distance, epsilon in itertools.product((0.5, 0.27), (1.0,), (0.0, 1.0)):
             along = turns * period
             if along > distance:
                 continue
@@ -99,13 +99,13 @@ def against_the_profile():
 
 def test_the_exact_profile_never_exceeds_the_theorem(against_the_profile):
     _, exact, promised, _, _ = against_the_profile.T
-    assert len(exact) > 150
+    assert len(exact) > 60
     assert (exact <= promised * (1 + 1e-11) + 1e-15).all()
 
 
 def test_the_theorem_is_needed_and_nearly_tight(against_the_profile):
     eta, exact, promised, plain, gauss = against_the_profile.T
-    assert (plain > gauss * 1.01).sum() > 30  # without its ln((1+η)/(1−η)) and 1 + η it would be false
+    assert (plain > gauss * 1.01).sum() > 10  # without its ln((1+η)/(1−η)) and 1 + η it would be false
     wide = eta > 1e-2
     assert (exact[wide] / promised[wide]).max() > 0.9
 

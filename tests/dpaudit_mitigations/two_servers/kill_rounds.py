@@ -4,8 +4,9 @@ Run as a program; prints one line of JSON and exits 0 if no rule was broken. Bot
 this one so that a start takes milliseconds; this one never makes a connection.
 
 --rounds N   N releases, each with one to three kills of either server or both at random times
---events     a release for every point at which one of the servers can be killed: before and after each change of a journal
-             or a file, and at each frame
+--events     a release for every point at which one of the servers can be killed: after each change of a file, before and
+             after each of a journal, and at each frame (before a change of a file it is as after the one before)
+--twice      and once more soon after
 --party P    only those of ``noise`` or ``answer``; --start K from the K-th on
 --forget X   a known-bad version: X loses its journal when it is killed (answer or noise), or the seed is drawn anew (seed)
 """
@@ -102,7 +103,8 @@ def watch(trace, kill_at):
         work = getattr(owner, name)
 
         def watched(*args, **kwargs):
-            event()
+            if owner is journals.Journal:
+                event()
             done = work(*args, **kwargs)
             event()
             return done
@@ -139,8 +141,8 @@ def watch(trace, kill_at):
 class Rounds:
     """The two parties in a folder, and the rules."""
 
-    def __init__(self, folder, seed, forget):
-        self.folder, self.forget = folder, forget
+    def __init__(self, folder, seed, forget, twice):
+        self.folder, self.forget, self.twice = folder, forget, twice
         self.random, self.values = random.Random(seed), np.random.default_rng(seed)
         make_authority(folder / "certificates", ["answer", "noise"])
         self.noise = Party(folder, "noise", commands.noise)
@@ -212,7 +214,7 @@ class Rounds:
         self.finish()
 
     def at_event(self, name, number):
-        """One release, in which the party of that name dies at its ``number``-th event and soon after once more.
+        """One release, in which the party of that name dies at its ``number``-th event.
 
         Returns whether there was such an event.
         """
@@ -225,7 +227,7 @@ class Rounds:
         if victim is self.noise:
             self.start_answer()
         died = False
-        for kill_at in (again, None):
+        for kill_at in (again, None) if self.twice else (None,):
             while (ended := victim.ended()) is None and (victim is self.answer or self.answer.ended() is None):
                 time.sleep(0.003)
             if ended != -signal.SIGKILL:
@@ -318,6 +320,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--events", action="store_true")
+    parser.add_argument("--twice", action="store_true")
     parser.add_argument("--party", choices=["noise", "answer"])
     parser.add_argument("--start", type=int, default=1)
     parser.add_argument("--forget", choices=["answer", "noise", "seed"])
@@ -333,7 +336,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="dpaudit-kills-", dir=memory) as name:
         rounds = None
         try:
-            rounds = Rounds(Path(name), options.seed, options.forget)
+            rounds = Rounds(Path(name), options.seed, options.forget, options.twice)
             for _ in range(options.rounds):
                 rounds.at_random()
             for party in [options.party] if options.party else ["noise", "answer"] if options.events else []:

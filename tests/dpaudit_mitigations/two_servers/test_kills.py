@@ -18,6 +18,7 @@ def kill_rounds(*arguments, timeout=800):
     return done.returncode, json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_or_published_twice():
     code, found = kill_rounds("--rounds", "10", "--seed", "1")
     assert code == 0, found
@@ -28,8 +29,8 @@ def test_nothing_is_lost_or_published_twice():
 @pytest.mark.parametrize(
     ("forgets", "points", "says"),
     [
-        ("seed", ["--party", "answer", "--start", "8"], "otherwise than before|other noise"),
-        ("noise", ["--party", "noise", "--start", "24"], "published already"),
+        ("seed", ["--party", "answer", "--start", "12"], "otherwise than before|other noise"),
+        ("noise", ["--party", "noise", "--start", "16"], "published already"),
     ],
 )
 def test_a_journal_that_forgets_is_found_out(forgets, points, says):

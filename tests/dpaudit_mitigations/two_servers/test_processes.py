@@ -10,6 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
+
+from dpaudit.cli.app import app
+from dpaudit.errors import UsageError
+from dpaudit_mitigations.transport.certificates import make_authority
+from dpaudit_mitigations.two_servers.commands import _folder, _vector
 
 QUERY = np.array([120, 45, 300, 8, 77, 210, 0, 19], np.float32)
 
@@ -22,7 +28,7 @@ def dpaudit(folder, *arguments, **options):
 @pytest.fixture
 def noise(tmp_path):
     np.save(tmp_path / "query.npy", QUERY)
-    assert dpaudit(tmp_path, "init", "--out", "c").returncode == 0
+    make_authority(tmp_path / "c", ["answer", "noise"])
     command = [sys.executable, "-m", "dpaudit", "serve", "noise", "--identity", "c/noise", "--journal", "n"]
     command += ["--sigma", "2", "--bound", "1000", "--dim", "8"]
     server = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -32,25 +38,31 @@ def noise(tmp_path):
     server.communicate()
 
 
-def answer(folder, address):
+def command_line(address):
     identity = ["--identity", "c/answer", "--peer", address, "--journal", "a"]
-    return dpaudit(folder, "answer", *identity, "--query", "query.npy", "--sigma", 2, "--release", "week-7")
+    return ["answer", *identity, "--query", "query.npy", "--sigma", "2", "--release", "week-7"]
 
 
-def test_a_release_by_two_processes(noise, tmp_path):
+def here(*arguments):
+    """The command in this process."""
+    return CliRunner().invoke(app, ["serve", *arguments])
+
+
+def test_a_release_by_two_processes(noise, tmp_path, monkeypatch):
     address = json.loads(noise.stdout.readline())["address"]
-    first = answer(tmp_path, address)
+    first = dpaudit(tmp_path, *command_line(address))
+    monkeypatch.chdir(tmp_path)
     assert first.returncode == 0, first.stderr
     receipt = json.loads(first.stdout)
     path = tmp_path / "n" / "published" / receipt["file"]
     assert receipt["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert np.abs(np.load(path) - QUERY).max() < 8 * 2 * 2**0.5
-    again = answer(tmp_path, address)
-    assert (again.returncode, again.stdout) == (0, first.stdout)
+    again = here(*command_line(address))
+    assert (again.exit_code, again.stdout) == (0, first.stdout)
     np.save(tmp_path / "query.npy", QUERY + 1)
-    other = answer(tmp_path, address)
-    assert other.returncode == 2
-    assert "begun with another query" in other.stderr
+    other = here(*command_line(address))
+    assert isinstance(other.exception, UsageError)
+    assert "begun with another query" in str(other.exception)
     noise.send_signal(signal.SIGTERM)
     _, text = noise.communicate(timeout=20)
     assert noise.returncode == 0
@@ -70,17 +82,11 @@ def test_query_files_that_are_none(tmp_path, name):
     for file, shape in (("huge.npy", "(1000000000000000,), }"), ("cut.npy", "(8,")):
         header = ("{'descr': '<f4', 'fortran_order': False, 'shape': " + shape).ljust(117).encode() + b"\n"
         (tmp_path / file).write_bytes(b"\x93NUMPY\x01\x00\x76\x00" + header)
-    from dpaudit.errors import UsageError
-    from dpaudit_mitigations.two_servers.commands import _vector
-
     with pytest.raises(UsageError, match="query="):
         _vector(tmp_path / name)
 
 
 def test_a_journal_that_others_may_write_to(tmp_path):
-    from dpaudit.errors import UsageError
-    from dpaudit_mitigations.two_servers.commands import _folder
-
     assert _folder(tmp_path / "new").stat().st_mode & 0o777 == 0o700
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o770)
@@ -89,10 +95,12 @@ def test_a_journal_that_others_may_write_to(tmp_path):
 
 
 def test_a_service_that_is_none():
-    done = dpaudit(".", "nois")
-    assert (done.returncode, done.stderr) == (2, "dpaudit: service=nois: not known; did you mean 'noise'?\n")
+    done = here("nois")
+    assert done.exception.exit_code == 2
+    assert str(done.exception) == "service=nois: not known; did you mean 'noise'?"
 
 
+@pytest.mark.slow
 def test_the_example_leaves_no_server_behind():
     example = Path(__file__).parents[3] / "examples" / "05_two_servers.sh"
     env = os.environ | {"PYTHON": sys.executable}
@@ -102,14 +110,15 @@ def test_the_example_leaves_no_server_behind():
         os.killpg(running.pid, signal.SIGKILL)
 
 
-def test_help_teaches_and_needs_no_torch():
-    env = os.environ | {"COLUMNS": "200", "NO_COLOR": "1"}
+def test_help_teaches_and_needs_no_torch(monkeypatch):
+    for name, value in {"COLUMNS": "200", "NO_COLOR": "1"}.items():
+        monkeypatch.setenv(name, value)
     for command, words in (
         ("answer", ("--release", "same", "again", "secure-gaussian")),
         ("noise", ("--bound", "journal", "exactly once")),
     ):
-        done = dpaudit(".", command, "--help", env=env)
-        assert done.returncode == 0
+        done = here(command, "--help")
+        assert done.exit_code == 0
         assert all(word in done.stdout for word in words)
     code = "import dpaudit_mitigations.two_servers.answer_side, dpaudit_mitigations.two_servers.noise_side, sys"
     done = subprocess.run([sys.executable, "-c", f"{code}; sys.exit('torch' in sys.modules)"])

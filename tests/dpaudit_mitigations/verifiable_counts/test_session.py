@@ -309,12 +309,12 @@ def constant_coins(terms, *, commitments, challenge):
 
 @pytest.mark.parametrize("dishonest", ["nobody", "prover", "verifier", "both"])
 def test_one_honest_party_makes_the_noise_binomial(dishonest, play, stream, monkeypatch):
-    """Bits all 0 against honest coins, coins all 1 against honest bits: 1,600 draws. Both: the noise is gone."""
+    """Bits all 0 against honest coins, coins all 1 against honest bits: 800 draws. Both: the noise is gone."""
     if dishonest in {"verifier", "both"}:
         monkeypatch.setattr(prover_module, "public_coins", constant_coins)
         monkeypatch.setattr(verifier_module, "public_coins", constant_coins)
     prover = ZeroProver if dishonest in {"prover", "both"} else Prover
-    noise = noise_of(play, stream.child(dishonest), 10 if dishonest == "both" else 40, prover)
+    noise = noise_of(play, stream.child(dishonest), 4 if dishonest == "both" else 20, prover)
     if dishonest == "both":
         assert (noise == 4).all()
         assert p_value(noise) < 1e-100
@@ -323,10 +323,10 @@ def test_one_honest_party_makes_the_noise_binomial(dishonest, play, stream, monk
 
 
 def test_the_test_of_the_law_has_power(stream):
-    """1,600 draws tell Binomial(8, 0.53), and Binomial(10) cut to the range, from Binomial(8)."""
+    """800 draws tell Binomial(8, 0.55), and Binomial(10) cut to the range, from Binomial(8)."""
     rng = stream.numpy()
-    assert p_value(rng.binomial(8, 0.53, 1600) - 4) < 1e-3
-    assert p_value(np.clip(rng.binomial(10, 0.5, 1600) - 5, -4, 4)) < 1e-3
+    assert p_value(rng.binomial(8, 0.55, 800) - 4) < 1e-3
+    assert p_value(np.clip(rng.binomial(10, 0.5, 800) - 5, -4, 4)) < 1e-3
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])

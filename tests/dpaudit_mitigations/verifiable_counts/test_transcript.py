@@ -137,13 +137,13 @@ def signed(transcript, key):
     return replace(transcript, verifier=public, signature=sign_session(transcript.terms, **said, key=key))
 
 
-def test_a_thousand_mutations_none_accepted(sessions, stream, tmp_path):
+def test_mutations_none_accepted(sessions, stream, tmp_path):
     """Refused for the signature that they had, and for what they say if the forger signs them."""
     rng = stream.child("mutations").numpy()
     one, two = (session.transcript for session in sessions)
     path, key = tmp_path / "t.json", Ed25519PrivateKey.generate()
     tried, refused, words = 0, 0, set()
-    while tried < 1000:
+    while tried < 240:  # twenty of each kind
         change = mutated(rng, one, two)
         if change == one:
             continue
@@ -154,18 +154,18 @@ def test_a_thousand_mutations_none_accepted(sessions, stream, tmp_path):
         verdict = verify(path)
         refused += not verdict.holds
         words.add(verdict.says.split(":")[0])
-    assert refused == 1000
+    assert refused == 240
     assert {"a point", "a scalar", "block 1 of 1"} <= words  # decoding, and proofs: the changes reached both
     assert any(word.startswith("bin ") for word in words)
 
 
 def test_mutations_of_the_file(sessions, stream, tmp_path):
-    """300 changed bytes anywhere, cut and repeated ends, other spellings of the same document."""
+    """100 changed bytes anywhere, cut and repeated ends, other spellings of the same document."""
     data = sessions[0].transcript.encode()
     document = json.loads(data)
     rng, path = stream.numpy(), tmp_path / "t.json"
     files = [data[:-1], data + b"\n", b" " + data, b"", b"{}", b"[]", b"1", b"[" * 100_000, data[: len(data) // 2]]
-    for _ in range(300):
+    for _ in range(100):
         changed = bytearray(data)
         changed[rng.integers(len(data))] ^= int(rng.integers(1, 256))
         files.append(bytes(changed))
