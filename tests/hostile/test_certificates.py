@@ -37,7 +37,7 @@ def identity(folder):
 
 
 @given(number=NUMBERS)
-@fuzzed(200)
+@fuzzed(50)
 def test_identities(number, folder):
     rng = random.Random(number)
     held = {name: (folder / name).read_bytes() for name in FILES}
@@ -59,7 +59,7 @@ def der(rng, pem):
 
 
 @given(number=NUMBERS)
-@fuzzed(200)
+@fuzzed(50)
 def test_introductions(number, identity):
     rng = random.Random(number)
     message = introduce(identity, signing=bytes(32), terms=bytes(32))

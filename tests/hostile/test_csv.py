@@ -23,7 +23,7 @@ def folder(tmp_path_factory):
 
 
 @given(data=mutations(VALID, words=WORDS))
-@fuzzed(300)
+@fuzzed(75)
 def test_mutated_text(data, folder):
     path = folder / "x.csv"
     path.write_bytes(data)
@@ -31,7 +31,7 @@ def test_mutated_text(data, folder):
 
 
 @given(data=mutations([bytes(64), b"\0\0\0\0\0\0\xf0\x3f" * 9]))
-@fuzzed(100)
+@fuzzed(25)
 def test_mutated_values(data, folder):
     path = folder / "x.bin"
     path.write_bytes(data)

@@ -128,7 +128,7 @@ def odd_or_mutated(rng, message, others):
 
 
 @given(number=NUMBERS)
-@fuzzed(200)
+@fuzzed(50)
 def test_secure_aggregation(number, readers):
     rng = random.Random(number)
     message, reader = rng.choice(readers)
@@ -147,7 +147,7 @@ WORDS_OF_TWO = [OFFER.pack(), Terms(40, 100.0, 2.0).pack(), Receipt("week-7", 0,
 
 
 @given(number=NUMBERS)
-@fuzzed(200)
+@fuzzed(50)
 def test_words_of_two_servers(number):
     rng = random.Random(number)
     data = odd_or_mutated(rng, rng.choice(WORDS_OF_TWO), WORDS_OF_TWO)
@@ -159,7 +159,7 @@ FRAMES = list(vector_frames("v", np.arange(40, dtype=np.float32), session=b"s" *
 
 
 @given(number=NUMBERS)
-@fuzzed(200)
+@fuzzed(50)
 def test_vectors(number):
     rng = random.Random(number)
     frames = list(FRAMES)
@@ -189,7 +189,7 @@ def noise_side(tmp_path_factory):
 
 
 @given(number=NUMBERS)
-@fuzzed(60)
+@fuzzed(15)
 def test_the_noise_side_of_two_servers(number, noise_side):
     rng = random.Random(number)
     frames = offered(f"r{number}")
@@ -219,7 +219,7 @@ def counting():
 
 
 @given(number=NUMBERS)
-@fuzzed(100)
+@fuzzed(25)
 def test_verifiable_counts(number, counting):
     rng = random.Random(number)
     message, reader = rng.choice(counting)
@@ -233,7 +233,7 @@ def test_verifiable_counts_reads_what_was_said(counting):
 
 
 @given(data=mutations([*WORDS_OF_TWO, *FRAMES], words=WORDS))
-@fuzzed(200)
+@fuzzed(50)
 def test_any_bytes_as_a_message(data):
     refuses_or_reads(lambda: kind_of(data), size=len(data))
     assert not refuses_or_reads(lambda: unpack(data, "none"), size=len(data)) or data == pack("none")

@@ -102,7 +102,7 @@ def ask(reply, timeout=5.0):
 
 
 @given(data=mutations([*VALID, *VALID, *REFUSED], words=WORDS))
-@fuzzed(400)
+@fuzzed(100)
 def test_mutated_replies(data):
     data = data[: 1 << 17]  # what the socket holds
     if refuses_or_reads(lambda: ask(data), size=max(len(data), 64)):

@@ -101,7 +101,7 @@ def folder(tmp_path_factory):
 
 
 @given(data=mutations(VALID, words=WORDS))
-@fuzzed(300)
+@fuzzed(75)
 def test_mutated_files(data, folder):
     path = folder / "x.npy"
     path.write_bytes(data)

@@ -54,7 +54,7 @@ def doors(path):
 
 
 @given(data=mutations(ARCHIVES, words=ZIP_WORDS))
-@fuzzed(300)
+@fuzzed(75)
 def test_mutated_archives(data, path):
     path.write_bytes(data)
     for door in doors(path):
@@ -62,7 +62,7 @@ def test_mutated_archives(data, path):
 
 
 @given(data=mutations(VALID, words=WORDS))
-@fuzzed(150)
+@fuzzed(37)
 def test_mutated_arrays_in_whole_archives(data, path):
     archive = zipped(("x_train.npy", data), ("y_train.npy", saved(np.arange(2, dtype=np.uint8))), ("samples.npy", data))
     path.write_bytes(archive)

@@ -102,7 +102,7 @@ def test_made_up_texts(name):
             door(text)
     read = Counter()
 
-    @fuzzed(300)
+    @fuzzed(75)
     @given(number=st.integers(0, 2**48))
     def try_one(number):
         text = make(random.Random(number))

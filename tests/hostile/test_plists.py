@@ -37,7 +37,7 @@ def test_mutated_configurations(tmp_path):
     read, texts = Counter(), {name: (VALID / name).read_bytes() for name in FILES}
     values = {name: plistlib.loads(data) for name, data in texts.items()}
 
-    @fuzzed(150)
+    @fuzzed(37)
     @given(number=st.integers(0, 2**48))
     def try_one(number):
         rng = random.Random(number)

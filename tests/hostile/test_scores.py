@@ -45,7 +45,7 @@ def folder(tmp_path_factory):
 
 
 @given(data=mutations([TEXT, b"\xef\xbb\xbfmember, score\r\n1, -2\r\n\r\n0, .5"], words=CSV_WORDS))
-@fuzzed(300)
+@fuzzed(75)
 def test_mutated_text(data, folder):
     path = folder / "s.csv"
     path.write_bytes(data)
@@ -53,7 +53,7 @@ def test_mutated_text(data, folder):
 
 
 @given(data=mutations(ARCHIVES, words=[*WORDS, b"PK\1\2", b"PK\5\6", b"\xff" * 8]))
-@fuzzed(200)
+@fuzzed(50)
 def test_mutated_archives(data, folder):
     path = folder / "s.npz"
     path.write_bytes(data)
@@ -61,7 +61,7 @@ def test_mutated_archives(data, folder):
 
 
 @given(data=mutations([saved(SCORE), saved(MEMBER)], words=WORDS))
-@fuzzed(100)
+@fuzzed(25)
 def test_mutated_arrays_in_whole_archives(data, folder):
     path = folder / "a.npz"
     for members in (

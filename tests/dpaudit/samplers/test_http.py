@@ -4,24 +4,23 @@ import contextlib
 import datetime
 import ipaddress
 import json
-import os
 import socket
 import socketserver
 import ssl
-import subprocess
-import sys
 import threading
 import time
 import tracemalloc
 
 import numpy as np
 import pytest
+from command_line import here
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.samplers import open_sampler
 from dpaudit.samplers.http import HttpSampler
 
 OK = "HTTP/1.1 200 OK\r\n"
+LATEST = 15.0  # seconds: what has its time limit ends long before on a busy machine, and what has none does not
 
 
 def body(n, d):
@@ -52,7 +51,7 @@ class Server(socketserver.ThreadingTCPServer):
         connected, address = super().get_request()
         self.connections += 1
         if self.context is not None:
-            connected.settimeout(5)
+            connected.settimeout(20)
             connected = self.context.wrap_socket(connected, server_side=True)
         return connected, address
 
@@ -105,7 +104,7 @@ def sampler_of(server, path="/noise", **options):
     return HttpSampler(f"//{server.host}{path}", seed="1", **options)
 
 
-def draw(server, n=4, d=2, timeout=5.0, **options):
+def draw(server, n=4, d=2, timeout=20.0, **options):
     with sampler_of(server, **options) as sampler:
         return sampler.draw(n, d, timeout=timeout)
 
@@ -114,7 +113,7 @@ def test_the_request_and_its_answer(serve):
     server = serve(honest)
     with open_sampler(f"http://{server.host}/a/b?c=d", seed="1") as sampler:
         assert (sampler.name, sampler.dim, sampler.available) == (f"http://{server.host}/a/b?c=d", None, None)
-        np.testing.assert_array_equal(sampler.draw(4, 2, timeout=5), np.arange(8.0).reshape(4, 2))
+        np.testing.assert_array_equal(sampler.draw(4, 2, timeout=20), np.arange(8.0).reshape(4, 2))
     method, path, head, asked = server.requests[0]
     assert (method, path, asked) == ("POST", "/a/b?c=d", {"n": 4, "d": 2})
     assert head["content-type"] == "application/json"
@@ -126,10 +125,10 @@ def test_one_connection_is_kept_and_another_sampler_has_its_own(serve):
     server = serve(honest)
     with sampler_of(server) as sampler:
         for _ in range(3):
-            sampler.draw(4, 2, timeout=5)
+            sampler.draw(4, 2, timeout=20)
         assert server.connections == 1
         with sampler.again() as other:
-            np.testing.assert_array_equal(other.draw(2, 1, timeout=5), [[0.0], [1.0]])
+            np.testing.assert_array_equal(other.draw(2, 1, timeout=20), [[0.0], [1.0]])
         assert server.connections == 2
     assert len(server.requests) == 4
 
@@ -143,7 +142,7 @@ def test_many_calls_come_back_in_order_with_their_seconds(serve):
 
     server = serve(counts)
     with sampler_of(server) as sampler:
-        values, seconds = sampler.draw_calls(5, 2, 3, timeout=5)
+        values, seconds = sampler.draw_calls(5, 2, 3, timeout=20)
     np.testing.assert_array_equal(values, np.repeat([1.0, 2, 3, 4, 5], 2)[:, None] * np.ones(3))
     assert server.connections == 1
     assert seconds.shape == (5,)
@@ -194,12 +193,12 @@ def after_100_continue(send, n, d, _):
 
 
 @pytest.mark.parametrize("behave", [honest, chunks, until_the_end, http_1_0, one_byte_headers, after_100_continue])
-@pytest.mark.parametrize(("n", "d"), [(1, 1), (1000, 300)])
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (500, 300)])
 def test_all_the_ways_to_answer_well(behave, n, d, serve):
     server = serve(behave)
     with sampler_of(server) as sampler:
         for _ in range(2):
-            np.testing.assert_array_equal(sampler.draw(n, d, timeout=5), np.arange(float(n * d)).reshape(n, d))
+            np.testing.assert_array_equal(sampler.draw(n, d, timeout=20), np.arange(float(n * d)).reshape(n, d))
     assert server.connections == (2 if behave in (until_the_end, http_1_0) else 1)
 
 
@@ -210,9 +209,9 @@ def test_a_connection_closed_between_two_requests_is_opened_again(serve):
 
     server = serve(closes)
     with sampler_of(server) as sampler:
-        sampler.draw(4, 2, timeout=5)
+        sampler.draw(4, 2, timeout=20)
         time.sleep(0.05)
-        sampler.draw(4, 2, timeout=5)
+        sampler.draw(4, 2, timeout=20)
     assert server.connections == 2
 
 
@@ -226,15 +225,15 @@ def test_a_kept_connection_that_dies_under_the_request_is_opened_once_more(serve
     server = serve(hangs_up)
     with sampler_of(server) as sampler:
         for _ in range(2):
-            sampler.draw(4, 2, timeout=5)
+            sampler.draw(4, 2, timeout=20)
         assert len(server.requests) == 3
         with pytest.raises(SamplerCrashError, match="connection failed"):
-            sampler.draw(4, 2, timeout=5)
+            sampler.draw(4, 2, timeout=20)
         assert len(server.requests) == 5
 
 
 def waits(server):
-    server.stop.wait(20)
+    server.stop.wait(60)
     return False
 
 
@@ -310,20 +309,20 @@ def trailers_for_ever(send, n, d, server):
 )
 def test_whatever_is_slow_ends_at_the_time_limit(behave, serve):
     start = time.monotonic()
-    with pytest.raises(SamplerTimeoutError, match=r"before timeout=0.4 s \(call n=4, d=2\); raise the time limit"):
-        draw(serve(behave), timeout=0.4)
-    assert 0.4 <= time.monotonic() - start < 1.4
+    with pytest.raises(SamplerTimeoutError, match=r"before timeout=0.2 s \(call n=4, d=2\); raise the time limit"):
+        draw(serve(behave), timeout=0.2)
+    assert 0.2 <= time.monotonic() - start < LATEST
 
 
 def test_the_time_limit_holds_for_many_calls_together(serve):
     def slow(send, n, d, server):
-        server.stop.wait(0.15)
+        server.stop.wait(0.1)
         return honest(send, n, d, server)
 
     start = time.monotonic()
     with sampler_of(serve(slow)) as sampler, pytest.raises(SamplerTimeoutError):
-        sampler.draw_calls(100, 1, 1, timeout=0.5)
-    assert time.monotonic() - start < 1.5
+        sampler.draw_calls(200, 1, 1, timeout=0.3)
+    assert time.monotonic() - start < LATEST
 
 
 def test_a_server_that_accepts_nobody(here):
@@ -338,25 +337,26 @@ def test_a_server_that_accepts_nobody(here):
 
 
 def test_a_name_that_is_never_found_ends_at_the_time_limit(monkeypatch):
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(3) or [])
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(30) or [])
     start = time.monotonic()
     with HttpSampler("//noise.invalid/", seed="1") as sampler, pytest.raises(SamplerTimeoutError):
-        sampler.draw(1, 1, timeout=0.3)
-    assert time.monotonic() - start < 1.3
+        sampler.draw(1, 1, timeout=0.2)
+    assert time.monotonic() - start < LATEST
 
 
 def test_after_a_time_out_the_late_answer_is_not_taken_for_the_next(serve):
     def late(send, n, d, server):
         if len(server.requests) == 1:
-            server.stop.wait(0.5)
+            asked.wait(20)
             send(answer(np.full(n * d, 7.0).tobytes()))
         return honest(send, n, d, server)
 
+    asked = threading.Event()
     with sampler_of(serve(late)) as sampler:
         with pytest.raises(SamplerTimeoutError):
             sampler.draw(1, 1, timeout=0.2)
-        time.sleep(0.5)
-        assert sampler.draw(1, 1, timeout=5) == 0.0
+        asked.set()
+        assert sampler.draw(1, 1, timeout=20) == 0.0
 
 
 def raw(text, *, keep=False):
@@ -432,8 +432,8 @@ def test_wrong_answers_say_what_was_wanted(behave, match, serve):
     server = serve(behave)
     start = time.monotonic()
     with pytest.raises(SamplerOutputError, match=match) as caught:
-        draw(server)
-    assert time.monotonic() - start < 2
+        draw(server, timeout=60)
+    assert time.monotonic() - start < LATEST
     assert len(server.requests) == 1
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 700
@@ -442,15 +442,19 @@ def test_wrong_answers_say_what_was_wanted(behave, match, serve):
 def test_bytes_that_come_after_the_answer_are_found_at_the_next_request(serve):
     def more(send, n, d, server):
         send(answer(body(n, d)))
-        server.stop.wait(0.1)
+        read.wait(20)
         send(b"x")
+        sent.set()
         return True
 
+    read, sent = threading.Event(), threading.Event()
     with sampler_of(serve(more)) as sampler:
-        sampler.draw(4, 2, timeout=5)
-        time.sleep(0.3)
+        sampler.draw(4, 2, timeout=20)
+        read.set()
+        assert sent.wait(20)
+        time.sleep(0.05)  # over loopback
         with pytest.raises(SamplerOutputError, match="more than its last answer's length"):
-            sampler.draw(4, 2, timeout=5)
+            sampler.draw(4, 2, timeout=20)
 
 
 @pytest.mark.parametrize(
@@ -469,15 +473,17 @@ def test_a_server_that_fails_is_quoted(behave, match, serve):
     assert "\n" not in str(caught.value)
 
 
-def test_a_refusal_whose_words_never_come_is_reported_all_the_same(serve):
+def test_a_refusal_whose_words_never_come_is_reported_all_the_same(serve, monkeypatch):
+    monkeypatch.setattr("dpaudit.samplers.http._REFUSAL", 0.1)
+
     def behave(send, n, d, server):
         send("HTTP/1.1 500 Oh\r\nContent-Length: 100\r\n\r\nno en")
         return waits(server)
 
     start = time.monotonic()
     with pytest.raises(SamplerCrashError, match="status 500 Oh"):
-        draw(serve(behave), timeout=30)
-    assert time.monotonic() - start < 3
+        draw(serve(behave), timeout=60)
+    assert time.monotonic() - start < LATEST
 
 
 def test_a_reset_in_the_answer(serve):
@@ -509,7 +515,7 @@ def test_nobody_listens():
         HttpSampler(f"//127.0.0.1:{port}/", seed="1") as sampler,
         pytest.raises(SamplerCrashError, match=r"refused.*check the address"),
     ):
-        sampler.draw(1, 1, timeout=5)
+        sampler.draw(1, 1, timeout=20)
 
 
 def test_values_that_are_not_finite(serve):
@@ -537,7 +543,7 @@ def test_memory_is_that_of_the_values(dtype, serve):
 
     server = serve(zeros)
     with sampler_of(server, dtype=dtype) as sampler:
-        sampler.draw(1, 1, timeout=5)
+        sampler.draw(1, 1, timeout=20)
         tracemalloc.start()
         try:
             sampler.draw(64, 1 << 16, timeout=20)
@@ -618,10 +624,10 @@ def test_https_with_a_trusted_certificate(serve, certificate, monkeypatch):
     server = serve(honest, context)
     with open_sampler(f"https://{server.host}/", seed="1") as sampler:
         with pytest.raises(SamplerCrashError, match="CERTIFICATE_VERIFY_FAILED"):
-            sampler.draw(4, 2, timeout=5)
+            sampler.draw(4, 2, timeout=20)
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         for _ in range(3):
-            np.testing.assert_array_equal(sampler.draw(4, 2, timeout=5), np.arange(8.0).reshape(4, 2))
+            np.testing.assert_array_equal(sampler.draw(4, 2, timeout=20), np.arange(8.0).reshape(4, 2))
     assert len(server.requests) == 3
     assert server.connections == 2  # the one refused, and one for all three
 
@@ -635,8 +641,8 @@ def test_a_tls_handshake_that_hangs_ends_at_the_time_limit():
             open_sampler(f"https://127.0.0.1:{deaf.getsockname()[1]}/", seed="1") as sampler,
             pytest.raises(SamplerTimeoutError),
         ):
-            sampler.draw(1, 1, timeout=0.4)
-        assert time.monotonic() - start < 1.4
+            sampler.draw(1, 1, timeout=0.2)
+        assert time.monotonic() - start < LATEST
 
 
 def normals(scale):
@@ -652,30 +658,24 @@ def normals(scale):
     return behave
 
 
-AUDIT = ["--claim", "gaussian:sigma=1", "--samples", "2e5", "--seed", "1", "--format", "json"]
+AUDIT = ["--claim", "gaussian:sigma=1", "--samples", "4e4", "--seed", "1", "--tests", "moments", "--format", "json"]
 
 
 def audited(server, *options):
-    return subprocess.run(
-        [sys.executable, "-m", "dpaudit", "audit", f"http://{server.host}/noise", *AUDIT, *options],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=dict(os.environ),
-    )
+    return here("audit", f"http://{server.host}/noise", *AUDIT, *options)
 
 
 @pytest.mark.parametrize(("scale", "code", "verdict"), [(1.0, 0, "no-finding"), (1.05, 1, "finding")])
 def test_an_audit_over_http(scale, code, verdict, serve):
+    """σ off by 5 % in 40,000 numbers or more is 14 standard errors of their mean square, at least."""
     done = audited(serve(normals(scale)))
     assert done.returncode == code, done.stderr
     assert json.loads(done.stdout)["verdict"] == verdict
 
 
-@pytest.mark.parametrize("behave", [silent, dribbles(lambda n, d: answer(body(n, d)))])
-def test_an_audit_of_a_stalling_endpoint_ends_in_time(behave, serve):
+def test_an_audit_of_a_stalling_endpoint_ends_in_time(serve):
     start = time.monotonic()
-    done = audited(serve(behave), "--time-limit", "1")
+    done = audited(serve(dribbles(lambda n, d: answer(body(n, d)))), "--time-limit", "0.4")
     assert done.returncode == 3, done.stderr
     assert json.loads(done.stdout)["verdict"] == "inconclusive"
-    assert time.monotonic() - start < 1 + 5
+    assert time.monotonic() - start < LATEST

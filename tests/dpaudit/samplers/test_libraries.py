@@ -16,6 +16,7 @@ from dpaudit.interfaces import ClosedSampler, RepeatableSampler, ValueSampler
 from dpaudit.samplers import open_sampler
 from dpaudit.samplers.libraries.adapter import Adapter, Library
 from dpaudit.samplers.mechanism import open_mechanism
+from dpaudit.samplers.targets import open_target
 
 LIBRARIES = ["numpy", "scipy", "torch", "opacus", "opendp", "diffprivlib", "stdlib", "python-dp", "pipeline-dp"]
 MISS = 1e-8  # chance that an honest library fails one of the comparisons below; all together below 1e-6
@@ -142,13 +143,13 @@ def test_mechanisms_whose_law_has_no_name_here(text):
 
 @pytest.mark.parametrize("text", DATA)
 def test_mechanisms_of_data_sets(text):
-    """The mean of 2000 releases; their standard deviation is below 1, so 0.14 is 6 of the mean's."""
+    """The mean of 500 releases; their standard deviation is below 1, so 0.27 is 6 of the mean's, and less than any slip."""
     mechanism, release, _ = built(text)
     assert mechanism.data
-    released = np.asarray(release(np.array([0.5, 0, 1, 7]), 2000))
-    assert released.shape == (2000, 1)
+    released = np.asarray(release(np.array([0.5, 0, 1, 7]), 500))
+    assert released.shape == (500, 1)
     assert released.std() < 1
-    assert abs(released.mean() - DATA[text]) < 0.14
+    assert abs(released.mean() - DATA[text]) < 0.27
 
 
 def test_whole_data_sets():
@@ -229,12 +230,17 @@ def test_options_of_other_kinds_are_refused(options):
         open_sampler("numpy:laplace", seed="1", **options)
 
 
+def opened(text):
+    """What a worker makes of a library's sampler, in this process."""
+    sampler = open_sampler(text, seed="1")
+    return open_target({"name": text, **sampler._spec})
+
+
 def test_options_that_the_library_refuses():
     pytest.importorskip("diffprivlib", exc_type=ImportError)
-    sampler = open_sampler("diffprivlib:Laplace:epsilon=-1", seed="1")
-    assert sampler.claim is None
-    with sampler, pytest.raises(UsageError, match=r"diffprivlib refuses the options .*[Ee]psilon"):
-        sampler.draw(1, 1, timeout=60)
+    assert open_sampler("diffprivlib:Laplace:epsilon=-1", seed="1").claim is None
+    with pytest.raises(UsageError, match=r"diffprivlib refuses the options .*[Ee]psilon"):
+        opened("diffprivlib:Laplace:epsilon=-1")
 
 
 @pytest.mark.parametrize("k", [1, -0.5, -2000])
@@ -264,13 +270,16 @@ def stand_in(here, monkeypatch):
         ("pydp", "pipeline-dp:count:epsilon=1", "pipeline-dp"),
     ],
 )
-def test_an_absent_library_says_what_to_install(name, text, extra, stand_in):
-    stand_in(name, f"raise ModuleNotFoundError('No module named {name}', name='{name}')")
+def test_an_absent_library_says_what_to_install(name, text, extra, monkeypatch):
+    pytest.importorskip("pipeline_dp" if "pipeline" in text else "numpy", exc_type=ImportError)
+    for loaded in [loaded for loaded in sys.modules if loaded.split(".")[0] in (name, "pipeline_dp")]:
+        monkeypatch.delitem(sys.modules, loaded)
+    monkeypatch.setitem(sys.modules, name, None)
     match = rf"sampler={text}: needs {name}, which is not installed; pip install 'dpaudit\[{extra}\]'"
-    with open_sampler(text, seed="1") as sampler, pytest.raises(MissingExtraError, match=match):
-        sampler.draw(1, 1, timeout=60)
-    with open_mechanism(text, seed="1") as mechanism, pytest.raises(MissingExtraError, match=match):
-        mechanism.release(np.zeros(1), 1, timeout=60)
+    with pytest.raises(MissingExtraError, match=match):
+        opened(text)
+    with pytest.raises(MissingExtraError, match=match):
+        open_target({"name": text, **open_mechanism(text, seed="1")._spec})
 
 
 def test_a_library_that_lacks_something_of_its_own_says_what(stand_in):
@@ -314,8 +323,8 @@ def test_a_sampler_in_its_own_process():
 
 
 def test_a_library_that_adds_the_noise_itself_is_told_the_value():
-    pytest.importorskip("opendp")
-    with open_sampler("opendp:laplace:k=-40", seed="1") as sampler:
+    pytest.importorskip("pydp")
+    with open_sampler("python-dp:laplace:epsilon=1", seed="1") as sampler:
         assert isinstance(sampler, ValueSampler)
         assert sampler.takes_value
         for value in (0.0, 1000.5):
@@ -328,8 +337,11 @@ def test_whole_number_noise_is_not_asked_for_broken_values():
     assert not open_sampler("opendp:discrete-gaussian", seed="1").takes_value
 
 
-@pytest.mark.parametrize(("scale", "verdict"), [(2, "no-finding"), (2.1, "finding")])
+@pytest.mark.parametrize(("scale", "verdict"), [(2, "no-finding"), (2.2, "finding")])
 def test_an_audit_of_a_library(scale, verdict):
-    """The library draws afresh: an honest pass fails with probability 1e-6."""
-    result = audit_sampler("numpy:laplace:scale=2", claim=f"laplace:scale={scale}", samples=200_000, alpha=1e-6, seed=1)
+    """The library draws afresh: an honest pass fails with probability 1e-6; a scale 10 % off is 17 errors of the mean |x|."""
+    claim = f"laplace:scale={scale}"
+    result = audit_sampler(
+        "numpy:laplace:scale=2", claim=claim, samples=30_000, alpha=1e-6, seed=1, tests=("moments", "tails")
+    )
     assert result.verdict == verdict

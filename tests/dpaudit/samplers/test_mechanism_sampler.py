@@ -18,6 +18,7 @@ from dpaudit.interfaces import Mechanism
 from dpaudit.samplers.mechanism import open_mechanism
 
 ONE = np.array([1.0])
+LATEST = 15.0  # seconds: what has its time limit ends long before on a busy machine, and what has none does not
 
 
 def release(text, value=ONE, n=4, timeout=30):
@@ -84,23 +85,15 @@ def test_releases_may_have_any_length_and_one_process_serves_all_values(module):
         ("return np.array([0, 1, np.nan, np.inf])[:n]", r"2 of 4 .* \[2, 0\]=nan"),
     ],
 )
-def test_releases_that_are_not_rows_of_numbers(body, match, module):
-    module(f"def f(value, n): {body}")
+def test_releases_that_are_not_rows_of_numbers(body, match, tell):
     with pytest.raises(SamplerOutputError, match=match):
-        release("python:foreign:f")
+        tell(body)
 
 
-def test_an_exception_is_told_and_the_next_release_goes_on(module):
-    module("""
-        def f(value, n):
-            if value < 0:
-                raise ValueError("no negative counts")
-            return np.full(n, value)
-    """)
-    with open_mechanism("python:foreign:f", seed="1") as mechanism:
-        with pytest.raises(SamplerCrashError, match="raised ValueError: no negative counts"):
-            mechanism.release(-ONE, 2, timeout=30)
-        assert mechanism.release(ONE, 2, timeout=30).shape == (2, 1)
+def test_an_exception_is_told_and_the_next_release_goes_on(tell):
+    with pytest.raises(SamplerCrashError, match="raised ValueError: no negative counts"):
+        tell("raise ValueError('no negative counts')")
+    assert tell("return np.full(n, value)", n=2).shape == (2, 1)
 
 
 def test_a_dying_mechanism(module, marker, alive):
@@ -124,9 +117,9 @@ def test_a_hanging_mechanism_ends_at_the_time_limit(module, here):
     with open_mechanism("python:foreign:f", seed="1") as mechanism:
         mechanism.release(-ONE, 1, timeout=30)
         start = time.monotonic()
-        with pytest.raises(SamplerTimeoutError, match=r"timeout=0.5 s"):
-            mechanism.release(ONE, 1, timeout=0.5)
-        assert time.monotonic() - start < 2
+        with pytest.raises(SamplerTimeoutError, match=r"timeout=0.2 s"):
+            mechanism.release(ONE, 1, timeout=0.2)
+        assert time.monotonic() - start < LATEST
         with pytest.raises(SamplerCrashError, match="stopped earlier"):
             mechanism.release(-ONE, 1, timeout=5)
 
@@ -135,14 +128,13 @@ def test_a_value_far_longer_than_a_pipe_cannot_hang_the_auditor(module):
     module("import time; time.sleep(1000)\ndef f(value, n): pass")
     start = time.monotonic()
     with pytest.raises(SamplerTimeoutError):
-        release("python:foreign:f", np.zeros(4096), timeout=0.5)
-    assert time.monotonic() - start < 2
+        release("python:foreign:f", np.zeros(4096), timeout=0.3)
+    assert time.monotonic() - start < LATEST
 
 
-def test_a_release_too_great_to_hold_is_refused(module):
-    module("def f(value, n): return np.lib.stride_tricks.as_strided(np.zeros(1), (n, 1 << 27), (0, 0))")
+def test_a_release_too_great_to_hold_is_refused(tell):
     with pytest.raises(SamplerOutputError, match=r"4 rows of 134217728 numbers; .* ask for fewer"):
-        release("python:foreign:f")
+        tell("return np.lib.stride_tricks.as_strided(np.zeros(1), (n, 1 << 27), (0, 0))")
 
 
 @pytest.mark.parametrize(
@@ -157,8 +149,8 @@ def test_a_release_too_great_to_hold_is_refused(module):
     ],
 )
 def test_questions_that_cannot_be_asked(value, n, match, here):
-    with open_mechanism("numpy:laplace", seed="1") as mechanism, pytest.raises(UsageError, match=match):
-        mechanism.release(value, n, timeout=5)
+    with pytest.raises(UsageError, match=match):
+        open_mechanism("numpy:laplace", seed="1").release(value, n, timeout=5)  # before anything is started
 
 
 def test_outside_with_nothing_is_released(here):
@@ -190,7 +182,7 @@ def test_what_is_no_mechanism(text, kind, match, here):
 
 def test_a_function_that_is_not_there(module):
     module("def laplace(value, n): pass")
-    with pytest.raises(UsageError, match="function=lapace: not in foreign; did you mean 'laplace'"):
+    with pytest.raises(UsageError, match=r"function=lapace: not in foreign; did you mean 'laplace'"):
         release("python:foreign:lapace")
 
 
@@ -213,10 +205,10 @@ def test_a_library_releases_around_the_value():
 
 
 def test_whole_numbers_are_asked_of_a_discrete_mechanism():
-    pytest.importorskip("opendp")
-    with open_mechanism("opendp:discrete-laplace:scale=3", seed="1") as mechanism:
+    pytest.importorskip("pydp")
+    with open_mechanism("python-dp:laplace-int:epsilon=1", seed="1") as mechanism:
         released = mechanism.release(np.array([10.0, -4.0]), 500, timeout=60)
         assert (released == np.rint(released)).all()
-        assert np.abs(released.mean(0) - [10, -4]).max() < 6 * 3 * np.sqrt(2 / 500)
-        with pytest.raises(UsageError, match=r"value=0.5: opendp:discrete-laplace:scale=3 takes whole numbers"):
+        assert np.abs(released.mean(0) - [10, -4]).max() < 6 * np.sqrt(2 / 500)
+        with pytest.raises(UsageError, match=r"value=0.5: python-dp:laplace-int:epsilon=1 takes whole numbers"):
             mechanism.release(np.array([1.0, 0.5]), 1, timeout=60)

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 
-from dpaudit.errors import SamplerCrashError, SamplerOutputError, UsageError
-from dpaudit.samplers import open_sampler
+from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.samplers.libraries import opacus
-from dpaudit.samplers.mechanism import open_mechanism
+from dpaudit.samplers.targets import numbers
 
 ODD = [-0.0, 5e-324, -2.2250738585072014e-308, 2.0**53, -(2.0**53), 1e300]
 
 
 def release(text, value, n=4):
-    with open_mechanism(text, seed="1") as mechanism:
-        return mechanism.release(np.array(value, dtype=np.float64), n, timeout=60)
+    """A library's releases, in this process, as the worker would take them."""
+    name, _, target = text.partition(":")
+    library = importlib.import_module(f"dpaudit.samplers.libraries.{name.replace('-', '_')}").LIBRARY
+    module = pytest.importorskip(library.module.partition(".")[0], exc_type=ImportError) and library.module
+    mechanism, options = library.find(target)
+    made = mechanism.make(importlib.import_module(module), **options)
+    return numbers(made(np.array(value, dtype=np.float64), n), "it returned", "")
 
 
-def test_odd_values_arrive_bit_by_bit(module):
-    module("def f(value, n): return np.tile(value, (n, 1))")
-    assert release("python:foreign:f", ODD).tobytes() == np.array(ODD).tobytes() * 4
+def test_odd_values_arrive_bit_by_bit(tell):
+    assert tell("return np.tile(value, (n, 1))", ODD).tobytes() == np.array(ODD).tobytes() * 4
 
 
 @pytest.mark.parametrize("text", ["numpy:laplace", "scipy:norm", "stdlib:gauss", "python-dp:laplace:epsilon=1"])
@@ -34,32 +39,35 @@ def test_libraries_take_odd_values(text):
 @pytest.mark.parametrize(
     ("given", "match"),
     [
-        ("[2**53 + 1] * n", "returned 9007199254740993, which float64 would round: whole numbers are taken up to 2"),
-        ("[-2**53 - 1] + [0] * (n - 1)", "returned -9007199254740993, which"),
-        ("[2**70] * n", "returned 1180591620717411303424, which"),
-        ("np.full(n, 2**64 - 1, np.uint64)", "returned 18446744073709551615, which"),
-        ("np.full(n, np.longdouble(1) / 3)", r"returned 0\.333.*, which float64 would round"),
+        ([2**53 + 1] * 4, "returned 9007199254740993, which float64 would round: whole numbers are taken up to 2"),
+        ([-(2**53) - 1, 0, 0, 0], "returned -9007199254740993, which"),
+        ([2**70] * 4, "returned 1180591620717411303424, which"),
+        (np.full(4, 2**64 - 1, np.uint64), "returned 18446744073709551615, which"),
+        (np.full(4, np.longdouble(1) / 3), r"returned 0\.333.*, which float64 would round"),
     ],
 )
-def test_releases_that_float64_would_round_are_refused(given, match, module):
-    module(f"def f(value, n): return {given}\ndef g(n, d): return f(0.0, n)")
+def test_releases_that_float64_would_round_are_refused(given, match):
     with pytest.raises(SamplerOutputError, match=match):
-        release("python:foreign:f", [1.0])
-    with open_sampler("python:foreign:g", seed="1") as sampler, pytest.raises(SamplerOutputError, match=match):
-        sampler.draw(4, 1, timeout=60)
+        numbers(given, "it returned", "")
 
 
-@pytest.mark.parametrize(
-    "given", ["[2**53] * n", "[-2**53, 0] * (n // 2)", "np.full(n, 7, np.int8)", "[True] * n + []"]
-)
-def test_whole_numbers_that_fit_are_taken(given, module):
-    module(f"def f(value, n): return np.array({given}) * 1")
-    assert release("python:foreign:f", [1.0]).shape == (4, 1)
+def test_they_are_refused_by_samplers_and_by_mechanisms(ask, tell):
+    for answer in (lambda body: ask(body, 4, 1), tell):
+        with pytest.raises(SamplerOutputError, match="returned 9007199254740993, which float64 would round"):
+            answer("return [2**53 + 1] * n")
+
+
+@pytest.mark.parametrize("given", [[2**53] * 4, [-(2**53), 0] * 2, np.full(4, 7, np.int8)])
+def test_whole_numbers_that_fit_are_taken(given):
+    np.testing.assert_array_equal(numbers(given, "it returned", ""), given)
+
+
+def test_truth_values_times_one_are_taken(tell):
+    assert tell("return np.array([True] * n) * 1").shape == (4, 1)
 
 
 def test_counts_near_the_end_of_exact_numbers_are_not_silently_rounded():
     """A geometric release of 2^53 is above it with probability 0.27, so one of 200 is, but for one in 10^27."""
-    pytest.importorskip("diffprivlib", exc_type=ImportError)
     with pytest.raises(SamplerOutputError, match="which float64 would round"):
         release("diffprivlib:Geometric:epsilon=1", [2.0**53], 200)
     released = release("diffprivlib:Geometric:epsilon=1", [2.0**53 - 1000], 200)
@@ -67,14 +75,12 @@ def test_counts_near_the_end_of_exact_numbers_are_not_silently_rounded():
 
 
 def test_a_value_beyond_a_librarys_integers_is_its_refusal_in_its_words():
-    pytest.importorskip("opendp")
-    with pytest.raises(SamplerCrashError, match=r"opendp:discrete-laplace raised \w+: .*(i64|int|range|large)"):
+    with pytest.raises(Exception, match=r"i64|int|range|large"):
         release("opendp:discrete-laplace", [1e300])
 
 
-def test_a_mechanism_that_clamps(module):
-    module("def f(value, n): return np.clip(value + np.random.default_rng().laplace(0, 9, n), 0, 1)")
-    released = release("python:foreign:f", [0.5], 400)
+def test_a_mechanism_that_clamps(tell):
+    released = tell("return np.clip(value + np.random.default_rng().laplace(0, 9, n), 0, 1)", [0.5], 400)
     assert {0.0, 1.0} < set(released.ravel().tolist())
 
 

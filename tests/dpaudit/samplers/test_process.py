@@ -46,6 +46,10 @@ def run(code: str, **options) -> tuple[str, int, str]:
         process.close()
 
 
+ONE = pytest.mark.parametrize("mode", ["none"], indirect=True)  # what no level has a part in, at the cheapest
+
+
+@ONE
 def test_what_one_process_may_use(mode):
     code = "print([resource.getrlimit(k)[0] for k in (resource.RLIMIT_DATA, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE)])"
     small = Limits(reserved=1 << 28, file_size=1 << 20, open_files=40)
@@ -80,18 +84,27 @@ PAST = {
 }
 
 
-@pytest.mark.parametrize("what", PAST)
+KERNELS = {"a file", "CPU time", "reserved"}  # limits that the kernel keeps, set in one way at every level
+
+
+@pytest.mark.parametrize(
+    ("mode", "what"),
+    [(mode, what) for what in PAST for mode in (["none"] if what in KERNELS else ["full", "plain"])]
+    + [("none", "written"), ("none", "processes")],
+    indirect=["mode"],
+)
 def test_past_a_limit_all_are_killed_and_the_message_says_which(what, mode, here, monkeypatch):
     monkeypatch.setattr(limits, "_CORES", 1)
     code, small, match = PAST[what]
-    words, status, how = run(f"{code}; time.sleep(9)", limits=Limits(**small), seconds=0.01)  # and 2 s of CPU time
+    words, status, how = run(f"{code}; time.sleep(9)", limits=Limits(**small), seconds=0.0)  # and 1 s of CPU time
     assert words == ""
     assert status != 0
     assert re.search(match, how), how
 
 
+@pytest.mark.parametrize("mode", ["full", "plain"], indirect=True)
 def test_pages_that_forks_share_are_counted_once(mode):
-    code = "x = b'x' * (100 << 20); pids = [os.fork() for _ in range(3)]; time.sleep(0.4); print('.', flush=True)"
+    code = "x = b'x' * (100 << 20); pids = [os.fork() for _ in range(3)]; time.sleep(0.2); print('.', flush=True)"
     assert run(code, limits=Limits(memory=200 << 20))[1] == 0  # eight processes of 100 MiB each, as it seems
 
 
@@ -103,7 +116,7 @@ for _ in range(3):
         if os.fork() == 0:
             os.execv(sys.executable, [sys.executable, '-c', 'import time; time.sleep(99)', {marker!r}])
         os._exit(0)
-time.sleep(0.3)
+time.sleep(0.1)
 print('done')
 """
     assert run(code)[:2] == ("done", 0)
@@ -128,22 +141,19 @@ def test_an_auditor_that_is_killed_takes_all_with_it(mode, marker, alive, presen
     finally:
         os.kill(auditor.pid, signal.SIGKILL)
         auditor.wait()
-    time.sleep(0.5)
     assert not alive(marker)
 
 
-def test_a_leash_that_is_stopped_does_not_hold_up_the_end(mode, marker, alive):
-    code = f"import time; time.sleep(99); {marker!r}"
-    process = Process([sys.executable, "-c", code])
-    time.sleep(0.5)
-    leash = process._popen.pid
-    os.kill(leash, signal.SIGSTOP)
-    started = time.monotonic()
-    process.close()
-    assert time.monotonic() - started < 5
+def test_a_leash_that_is_stopped_does_not_hold_up_the_end(mode, marker, alive, monkeypatch):
+    monkeypatch.setattr("dpaudit.samplers.sandbox.process._PATIENCE", 0.1)
+    held = Process([sys.executable, "-S", "-c", f"import time; print('x', flush=True); time.sleep(99); {marker!r}"])
+    assert held.read(memoryview(bytearray(1)), deadline=time.monotonic() + 60) == 1
+    os.kill(held._popen.pid, signal.SIGSTOP)
+    held.close()
     assert not alive(marker)
 
 
+@ONE
 def test_the_environment_is_an_allow_list_without_a_word_of_being_watched(mode, monkeypatch):
     monkeypatch.setenv("DPAUDIT_DEBUG", "1")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "2")
@@ -162,6 +172,7 @@ def test_files_where_the_program_lives_are_read_as_before(mode, here):
     assert run(code, lives=[str(here)])[0] == f"mine {me} {me}"
 
 
+@ONE
 def test_a_bad_program_is_named(mode):
     process = Process(["./no-such"])
     assert "cannot start ./no-such: No such file" in process.ending(deadline=time.monotonic() + 10)[1]
@@ -185,7 +196,7 @@ print(len(open('/proc/net/dev').readlines()) - 2, pids == [1, os.getpid()] and o
 
 @pytest.mark.parametrize("mode", ["full"], indirect=True)
 def test_process_numbers_vary(mode):
-    assert len({run("print(os.getpid())")[0] for _ in range(5)}) > 1  # equal with probability 30,000⁻⁴
+    assert len({run("print(os.getpid())")[0] for _ in range(3)}) > 1  # equal with probability 30,000⁻²
 
 
 @pytest.mark.parametrize("mode", ["full"], indirect=True)

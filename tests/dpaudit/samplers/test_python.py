@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -13,6 +10,7 @@ import pytest
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.samplers import open_sampler
+from dpaudit.samplers.targets import named_function
 
 
 def draw(text, n=4, d=2, timeout=20):
@@ -20,22 +18,16 @@ def draw(text, n=4, d=2, timeout=20):
         return sampler.draw(n, d, timeout=timeout)
 
 
-@pytest.mark.parametrize("text", ["python:foreign:f", "python:./foreign.py:f", "python:foreign:C.g"])
-def test_values_arrive_in_order(text, module):
-    module(
-        """
-        def f(n, d): return np.arange(n * d).reshape(n, d)
-        class C: g = staticmethod(f)
-        """
-    )
-    values = draw(text, 5, 3)
+def test_values_arrive_in_order(module):
+    module("class C:\n f = staticmethod(lambda n, d: np.arange(n * d).reshape(n, d))")
+    values = draw("python:./foreign.py:C.f", 5, 3)
     assert values.dtype == np.float64
     np.testing.assert_array_equal(values, np.arange(15.0).reshape(5, 3))
 
 
-def test_a_big_block_arrives_whole(module):
-    module("def f(n, d): return np.arange(n * d, dtype=float).reshape(n, d)")
-    np.testing.assert_array_equal(draw("python:foreign:f", 1000, 2000), np.arange(2e6).reshape(1000, 2000))
+def test_a_big_block_arrives_whole(ask):
+    values = ask("return np.arange(n * d, dtype=float).reshape(n, d)", 1000, 2000)
+    np.testing.assert_array_equal(values, np.arange(2e6).reshape(1000, 2000))
 
 
 def test_the_same_process_answers_all_calls(module):
@@ -56,16 +48,14 @@ def test_the_same_process_answers_all_calls(module):
     assert second.shape == (3, 1)
 
 
-@pytest.mark.parametrize("name", ["standard_cauchy", "standard_normal", "normal"])
-def test_functions_with_a_size_are_called_by_size(name, here):
-    values = draw(f"python:numpy.random:{name}", 50, 3)
+def test_functions_with_a_size_are_called_by_size(here):
+    values = draw("python:numpy.random:normal", 50, 3)
     assert values.shape == (50, 3)
     assert len(np.unique(values)) == 150
 
 
-def test_one_column_may_be_flat_and_lists_will_do(module):
-    module("def f(n, d): return list(range(n))")
-    np.testing.assert_array_equal(draw("python:foreign:f", 3, 1), [[0.0], [1.0], [2.0]])
+def test_one_column_may_be_flat_and_lists_will_do(ask):
+    np.testing.assert_array_equal(ask("return list(range(n))", 3, 1), [[0.0], [1.0], [2.0]])
 
 
 def test_printing_and_reading_standard_input_do_no_harm(module):
@@ -82,7 +72,7 @@ def test_printing_and_reading_standard_input_do_no_harm(module):
         """
     )
     with open_sampler("python:foreign:f", seed="1") as sampler:
-        for _ in range(3):
+        for _ in range(2):
             assert (sampler.draw(2, 2, timeout=20) == 0).all()
 
 
@@ -102,14 +92,18 @@ def test_an_exception_is_one_line_and_the_worker_lives_on(module):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("body", ["raise KeyboardInterrupt", "raise SystemExit"])
+def test_exceptions_that_end_programs_end_no_worker(body, ask):
+    with pytest.raises(SamplerCrashError, match=body.replace("raise", "raised") + r".*\(call n=4, d=2\)"):
+        ask(body)
+    assert ask("return np.ones((n, d))").all()
+
+
 @pytest.mark.parametrize(
     ("body", "match"),
     [
-        ("raise KeyboardInterrupt", "raised KeyboardInterrupt"),
-        ("__import__('sys').exit(3)", "raised SystemExit: 3"),
         ("__import__('os')._exit(3)", "exit status 3"),
         ("__import__('os').kill(__import__('os').getpid(), 9)", "signal SIGKILL"),
-        ("__import__('os').abort()", "signal SIGABRT"),
         ("print('the floor is lava'); __import__('sys').stdout.flush(); __import__('os')._exit(1)", "floor is lava"),
         ("__import__('os').closerange(3, 100)", "raised OSError|closed the channel|process ended"),
         (
@@ -151,29 +145,35 @@ def test_a_dead_worker_stays_dead(module):
         ("np.full((4, 2), -np.inf)", r"8 of 8 .* \[0, 0\]=-inf"),
     ],
 )
-def test_wrong_answers_say_what_was_wanted(body, match, module):
-    module(f"def f(n, d): return {body}")
+def test_wrong_answers_say_what_was_wanted(body, match, ask):
     with pytest.raises(SamplerOutputError, match=match):
-        draw("python:foreign:f")
+        ask(f"return {body}")
 
 
 @pytest.mark.parametrize(
-    ("text", "match"),
+    ("place", "member", "match"),
     [
-        ("python:no_such_module:f", "module=no_such_module.*No module named"),
-        ("python:foreign:guassian", "function=guassian.*did you mean 'gaussian'"),
-        ("python:foreign:number", "number.*not callable"),
-        ("python:./broken.py:f", "module=./broken.py.*ZeroDivisionError"),
-        ("python:exits:f", "module=exits.*SystemExit: 0"),
+        ("no_such_module", "f", "module=no_such_module.*No module named"),
+        ("foreign", "number", "number.*not callable"),
+        ("./broken.py", "f", "module=./broken.py.*ZeroDivisionError"),
+        ("exits", "f", "module=exits.*SystemExit: 0"),
     ],
 )
-def test_what_cannot_be_found_is_the_users_slip(text, match, module):
-    module("def gaussian(n, d): pass\nnumber = 3")
+def test_what_cannot_be_found_is_the_users_slip(place, member, match, module, monkeypatch):
+    monkeypatch.syspath_prepend(".")
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    module("number = 3")
     module("1 / 0", "broken.py")
     module("raise SystemExit(0)", "exits.py")
     with pytest.raises(UsageError, match=match) as caught:
-        draw(text)
+        named_function(place, member)
     assert "\n" not in str(caught.value)
+
+
+def test_a_slip_is_said_by_the_auditor(module):
+    module("def gaussian(n, d): pass")
+    with pytest.raises(UsageError, match=r"function=guassian.*did you mean 'gaussian'"):
+        draw("python:foreign:guassian")
 
 
 def test_a_missing_file_is_found_at_once(here):
@@ -187,7 +187,6 @@ def test_a_missing_file_is_found_at_once(here):
         "import time\ndef f(n, d): time.sleep(1000)",
         "import time\ntime.sleep(1000)",
         "def f(n, d):\n while True: print('x' * 1000)",
-        "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ndef f(n, d): time.sleep(1000)",
         "import subprocess, sys\ndef f(n, d): subprocess.run([sys.executable, '-c', 'import time; time.sleep(999)', MARK])",
     ],
 )
@@ -200,9 +199,9 @@ def test_after_a_time_out_the_worker_stays_dead(module):
     module("def f(n, d): __import__('time').sleep(1000)")
     with open_sampler("python:foreign:f", seed="1") as sampler:
         with pytest.raises(SamplerTimeoutError):
-            sampler.draw(4, 2, timeout=0.3)
+            sampler.draw(4, 2, timeout=0.1)
         with pytest.raises(SamplerCrashError, match="stopped earlier"):
-            sampler.draw(4, 2, timeout=0.3)
+            sampler.draw(4, 2, timeout=0.1)
 
 
 def test_leaving_the_block_leaves_nothing_even_of_its_children(module, marker, alive, present):
@@ -221,37 +220,13 @@ def test_leaving_the_block_leaves_nothing_even_of_its_children(module, marker, a
     assert not alive(marker)
 
 
-def test_nothing_survives_a_killed_auditor(module, marker, alive, present):
-    module(
-        """
-        import subprocess, sys, time
-        def f(n, d):
-            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(999)", __file__ + "-child"])
-            time.sleep(999)
-        """,
-        f"{marker}.py",
-    )
-    code = (
-        "from dpaudit.samplers import open_sampler\n"
-        f"with open_sampler('python:./{marker}.py:f', seed='1') as s: s.draw(1, 1, timeout=900)"
-    )
-    auditor = subprocess.Popen([sys.executable, "-c", code])
-    try:
-        assert present(f"{marker}.py-child", seconds=20)
-    finally:
-        os.kill(auditor.pid, signal.SIGKILL)
-        auditor.wait()
-    time.sleep(0.7)  # the look at the parent, should the signal not come
-    assert not alive(marker)
-
-
 def test_it_outlives_the_thread_that_opened_it(module):
     module("def f(n, d): return np.ones((n, d))")
     sampler = open_sampler("python:foreign:f", seed="1")
     thread = threading.Thread(target=sampler.__enter__)
     thread.start()
     thread.join()
-    time.sleep(0.7)
+    time.sleep(0.2)  # the leash looks every 0.05 s
     try:
         assert (sampler.draw(1, 1, timeout=20) == 1).all()
     finally:
@@ -262,6 +237,5 @@ def test_no_descriptor_is_left_open(module):
     module("def f(n, d): return np.ones((n, d))")
     draw("python:foreign:f")
     before = psutil.Process().num_fds()
-    for _ in range(3):
-        draw("python:foreign:f")
+    draw("python:foreign:f")
     assert psutil.Process().num_fds() == before

