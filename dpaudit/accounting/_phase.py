@@ -47,9 +47,10 @@ def _rest(u: Array, beta: float) -> Array:
     others = np.zeros(a.shape)
     for k in range(1, 5):
         if k * k - k < reach:
-            others += np.exp(-math.pi * (k * k - 2 * k * a) / beta**2) + np.exp(
-                -math.pi * (k * k + 2 * k * a) / beta**2
-            )
+            term = np.exp(-math.pi * (k * k - 2 * k * a) / beta**2)
+            if k * k < reach:  # of the tooth on the other side
+                term += np.exp(-math.pi * (k * k + 2 * k * a) / beta**2)
+            others += term
     out[near] = np.log1p(others)
     return out
 
@@ -64,10 +65,9 @@ def log_comb(u: Array, beta: float) -> Array:
 
 def gaussian_profile(epsilon: Array, t: float) -> Array:
     """The Gaussian mechanism's δ(ε) for any real ε at ``t = Δ/σ``; at t = 0 it is (1 − e^ε)₊."""
-    out: Array = -np.expm1(np.minimum(epsilon, 0.0))
-    if t == 0:
-        return out
     near = np.abs(epsilon) < 40 * t + t * t  # elsewhere the normal law is at 0 or 1 to within Φ(−39)
+    out = np.empty(epsilon.shape)
+    out[~near] = -np.expm1(np.minimum(epsilon[~near], 0.0))
     e = epsilon[near]
     first = scipy.special.log_ndtr(t / 2 - e / t)
     second = e + scipy.special.log_ndtr(-t / 2 - e / t)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import scipy
@@ -193,6 +194,7 @@ def pair_start(pair: Pair, delta: float) -> float:
 
 def invert(profile: Callable[[float], ProfileValue], delta: float, *, start: float) -> ProfileValue:
     """The least ε ≥ 0 with profile(ε) ≤ δ, with the error that both the profile's error and the search leave."""
+    profile = cache(profile)  # the search asks again at both ends of its bracket, and at the root
 
     def excess(epsilon: float) -> float:
         return math.log(max(profile(epsilon).value, 1e-320)) - math.log(delta)
