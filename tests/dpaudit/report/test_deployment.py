@@ -72,9 +72,7 @@ def test_strangers_text_is_escaped_everywhere(html):
     assert hostile.ordered
 
 
-@pytest.mark.parametrize(
-    "name", ["<script>alert(1)</script>", "\x1b[2J\u202e\x00", "]]>--><svg onload=a()>", "a" * 5000, ""]
-)
+@pytest.mark.parametrize("name", ["<script>alert(1)</script>]]>--><svg onload=a()>\x1b[2J\u202e\x00", "a" * 5000])
 def test_hostile_keys_in_figures(name):
     changed = document()
     for s in changed["shown"]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from support import measured as given
 
@@ -14,16 +16,25 @@ from dpaudit.report.measurements import read_measurements
 Page = given.documents.Page
 
 
+VALUES = [[0.0], [-3.0, -2.0], [1e-300, 1e300], [-1.7e308, 1.7e308], [5e-324, 1e149], [1.0, "inf"],
+          [0.5, {"value": 0.5, "low": "-inf", "high": "inf"}], [0, 10**400], [5e-324]]  # fmt: skip
+MORE = [[1.0], [0.0, 0.0], [-1.0, 1.0]]
+ALL = [
+    *((values, kind, log) for values in VALUES[2:5] for kind, log in (("line", True), ("bars", True), ("line", False))),
+    *((values, "line", False) for values in (VALUES[0], VALUES[1], VALUES[7])),
+    *((values, "bars", True) for values in (VALUES[5], VALUES[6], VALUES[8])),
+]
+REST = [
+    (values, kind, log)
+    for values in VALUES + MORE
+    for kind, log in itertools.product(("line", "bars"), (False, True))
+    if (values, kind, log) not in ALL
+]
+
+
 @pytest.mark.parametrize(
-    ("kind", "log"),
-    [("line", False), ("line", True), ("bars", True), pytest.param("bars", False, marks=pytest.mark.slow)],
+    ("values", "kind", "log"), [*ALL, *(pytest.param(*case, marks=pytest.mark.slow) for case in REST)]
 )
-@pytest.mark.parametrize(
-    "values",
-    [[0.0], [1.0], [0.0, 0.0], [-1.0, 1.0], [-3.0, -2.0], [1e-300, 1e300], [-1.7e308, 1.7e308], [5e-324], [5e-324, 1e149],
-     [1.0, "inf"],
-     [0.5, {"value": 0.5, "low": "-inf", "high": "inf"}], [0, 10**400]],
-)  # fmt: skip
 def test_no_value_stops_a_figure(values, kind, log):
     rows = [{"x": i + 1, "y": v, "low": 0, "up": v, "said": -1, "z": v} for i, v in enumerate(values)]
     columns = [{"key": k, "format": "number"} for k in ("x", "y", "low", "up", "said", "z")]
@@ -36,7 +47,8 @@ def test_no_value_stops_a_figure(values, kind, log):
     assert Page(html).ordered
 
 
-def test_what_is_left_out_is_said():
+def test_what_is_left_out_is_said(monkeypatch):
+    monkeypatch.setattr("dpaudit.report.figure_grid.inline_svg", lambda draw, prefix: "")  # only the words count here
     rows = [{"x": 1, "y": 1.0, "p": p, "s": s} for p in range(30) for s in range(20) if 0 in (p, s)]
     rows.append({"x": 0, "y": "inf", "p": 0, "s": 0})
     columns = [{"key": k, "format": "setting"} for k in "xyps"]

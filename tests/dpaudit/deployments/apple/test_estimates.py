@@ -113,13 +113,13 @@ def test_single_hadamard_signs_identify_nothing():
 
 
 def test_family_wise_error_over_many_keys():
-    """Some honest key of 10 contradicts its claim in at most 5 % of audits."""
+    """Some honest key of 6 contradicts its claim in at most 5 % of audits."""
     rng = np.random.default_rng(5)
     wrong = 0
-    for _ in range(25):
-        segments = [sketches(rng, 4, q=coin(1), m=64, key=f"key {k}") for k in range(10)]
+    for _ in range(8):
+        segments = [sketches(rng, 4, q=coin(1), m=64, key=f"key {k}") for k in range(6)]
         wrong += any(s.verdict != "agrees" or s.findings for s in shown_epsilons(segments))
-    assert wrong <= 6  # 1.25 at the most expected, P(more) < 2e-4
+    assert wrong <= 3  # 0.4 at the most expected, P(more) < 4e-4; that α is shared: see below
 
 
 def test_alpha_is_shared():

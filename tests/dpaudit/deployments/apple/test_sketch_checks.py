@@ -28,7 +28,15 @@ def p_values(bits):
     return {c.name: c.p for c in estimated(bits).checks}
 
 
-@pytest.mark.parametrize(("vectors", "m", "place"), [(12, 256, None), (60, 256, 7), (30, 64, 63), (3, 4096, 0)])
+@pytest.mark.parametrize(
+    ("vectors", "m", "place"),
+    [
+        (12, 256, None),
+        (20, 64, 63),
+        pytest.param(60, 256, 7, marks=pytest.mark.slow),
+        pytest.param(3, 4096, 0, marks=pytest.mark.slow),
+    ],
+)
 def test_level_whatever_was_sketched(vectors, m, place):
     rng = np.random.default_rng([2, vectors, m])
     found: dict[str, int] = {}

@@ -35,17 +35,23 @@ def test_apples_own_vectors_show_twice_the_claim():
 
 
 @pytest.mark.parametrize(
-    ("q", "vectors", "m", "place"), [(Q2, 6, 256, None), (Q2, 40, 32, 5), (0.45, 3, 64, None), (0.9, 5, 64, 0)]
+    ("q", "vectors", "m", "place"),
+    [
+        (Q2, 6, 64, None),
+        (0.9, 5, 64, 0),
+        pytest.param(Q2, 40, 32, 5, marks=pytest.mark.slow),
+        pytest.param(0.45, 3, 64, None, marks=pytest.mark.slow),
+    ],
 )
 def test_coverage_whatever_was_sketched(q, vectors, m, place):
     rng = np.random.default_rng([1, vectors, m])
     missed = 0
-    for _ in range(300):
+    for _ in range(120):
         bits = rng.random((vectors, m)) < q
         bits[np.arange(vectors), rng.integers(m, size=vectors) if place is None else place] ^= True
         interval = coin_interval(int(bits.sum()), vectors, m, confidence=0.9)
         missed += not interval.low <= q <= interval.high
-    assert missed <= 50  # 30 at the most expected, P(more) < 2e-4
+    assert missed <= 25  # 12 at the most expected, P(more) < 2e-4
 
 
 @pytest.mark.parametrize(

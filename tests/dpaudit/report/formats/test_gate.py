@@ -13,6 +13,9 @@ import yaml
 from support import formats as made
 
 from dpaudit.cli import main
+from dpaudit.report import render_report
+from dpaudit.report.formats import stamped
+from dpaudit.report.formats.writing import FORMATS
 
 ACTION = made.ROOT / "examples" / "github_action"
 FILES = {"report.html", "result.json", "report.junit.xml", "report.sarif", "report.md"}
@@ -25,7 +28,7 @@ def dies(n, d): raise RuntimeError("no entropy left")
 def release(value, n): return value + np.random.default_rng().laplace(scale=0.2, size=n)
 def quiet(value, n): return np.round(value + np.random.default_rng().laplace(scale=9.0, size=n))
 """
-AUDIT = ("audit", "--claim=gaussian:sigma=1", "--samples=5e4", "--tests=moments", "--seed=1", "--alpha=1e-6")
+AUDIT = ("audit", "--claim=gaussian:sigma=1", "--samples=2e4", "--tests=moments", "--seed=1", "--alpha=1e-6")
 MECHANISM = ("mechanism", "--neighbours=0,1", "--claim-epsilon=1", "--samples=4e3", "--seed=1")
 
 
@@ -49,15 +52,33 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.fixture(scope="module")
+def before():
+    """What a pass left in its folder, every format of it."""
+    document = stamped(made.documents.audit("no-finding"))
+    names = {name: file for name, (file, _) in FORMATS.items()}
+    texts = {names[name]: make(document) for name, (_, make) in FORMATS.items()}
+    return {"result.json": json.dumps(document), "report.html": render_report(document), **texts}
+
+
+@pytest.fixture
+def passed(folder, before):
+    (folder / "out").mkdir()
+    for name, text in before.items():
+        (folder / "out" / name).write_text(text, encoding="utf-8")
+    assert set(before) == FILES
+    return folder / "out"
+
+
 @pytest.mark.parametrize(
     ("args", "code", "verdict"),
     [
-        ((*AUDIT, "python:./noise.py:honest"), 0, "no-finding"),
+        pytest.param((*AUDIT, "python:./noise.py:honest"), 0, "no-finding", marks=pytest.mark.slow),
         ((*AUDIT, "python:./noise.py:wide"), 1, "finding"),
         ((*AUDIT, "python:./noise.py:dies"), 3, "inconclusive"),
         ((*MECHANISM, "python:./noise.py:quiet"), 0, "no-finding"),
-        ((*MECHANISM, "python:./noise.py:release"), 1, "finding"),
-        ((*MECHANISM, "python:./noise.py:dies"), 3, "inconclusive"),
+        pytest.param((*MECHANISM, "python:./noise.py:release"), 1, "finding", marks=pytest.mark.slow),
+        pytest.param((*MECHANISM, "python:./noise.py:dies"), 3, "inconclusive", marks=pytest.mark.slow),
     ],
 )
 def test_every_verdict_leaves_every_format_and_its_exit_code(folder, dpaudit, args, code, verdict):
@@ -116,10 +137,9 @@ def test_report_makes_the_formats_of_a_finished_folder(folder, dpaudit):
     assert json.loads(schema)["$id"] == "urn:dpaudit:report:1"
 
 
-def test_an_older_verdict_does_not_stay_in_the_folder(folder, dpaudit):
+def test_an_older_verdict_does_not_stay_in_the_folder(folder, dpaudit, passed):
     """Formats of before are written anew, asked for or not; a file of that name that is not ours is left alone."""
-    assert dpaudit(*AUDIT, "python:./noise.py:honest", "--out=out", "--also=junit,sarif", cwd=folder)[0] == 0
-    (folder / "out" / "report.md").write_text("my own notes")
+    (passed / "report.md").write_text("my own notes")
     assert dpaudit(*AUDIT, "python:./noise.py:wide", "--out=out", cwd=folder)[0] == 1
     assert ElementTree.parse(folder / "out" / "report.junit.xml").getroot().get("failures") == "1"
     assert json.loads((folder / "out" / "report.sarif").read_text(encoding="utf-8"))["runs"][0]["results"]
@@ -220,10 +240,8 @@ def test_the_action_is_a_gate(folder, function, code):
         "$(touch owned)",
         "`touch owned`",
         '"; touch owned; "',
-        "'; touch owned; '",
         "x\ntouch owned",
         "--help",
-        "& touch owned &",
     ],
 )
 def test_no_input_of_the_action_is_run(folder, text):
@@ -258,17 +276,14 @@ def test_the_workflow_gates_the_release():
 @pytest.mark.parametrize(
     "args",
     [
-        (*AUDIT, "python:./noise.py:gone"),
         (*AUDIT, "python:./broken.py:honest"),
-        (*AUDIT, "python:./nowhere.py:honest"),
         (*AUDIT, "no-such-sampler"),
         ("audit", "--claim=gaussian:sigma=x", "python:./noise.py:honest"),
         (*MECHANISM, "python:./broken.py:release"),
     ],
 )
-def test_no_verdict_of_before_is_left_by_an_audit_that_could_not_start(folder, dpaudit, args):
+def test_no_verdict_of_before_is_left_by_an_audit_that_could_not_start(folder, dpaudit, passed, args):
     (folder / "broken.py").write_text("raise RuntimeError('no entropy left')\n")
-    assert dpaudit(*AUDIT, "python:./noise.py:honest", "--out=out", ALSO, cwd=folder)[0] == 0
     recovered = {
         "keyless-search.json": '{"format": "dpaudit-recovered-direction"}',
         "moments.json": "mine",

@@ -33,9 +33,8 @@ def fits(document, **exactly):
 
 
 def test_the_schemas_are_schemas():
-    for name in (None, *KINDS, "printed-audit", "printed-mechanism"):
-        for exactly in (False, True):
-            Draft202012Validator.check_schema(made.validator(name, exactly=exactly).schema)
+    for exactly in (False, True):
+        Draft202012Validator.check_schema(made.validator(exactly=exactly).schema)
     Draft202012Validator.check_schema(made.sarif().schema)
 
 
