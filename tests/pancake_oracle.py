@@ -23,9 +23,10 @@ def log_mixture(x, *, sigma, beta, gamma):
     return out - math.log(width * math.sqrt(2 * math.pi))
 
 
-def by_definition(epsilon, *, sigma, beta, gamma, along, across, per_width=None):
-    """E_f[δ_G(ε − l(x))] by the trapezoid rule over x, every peak covered, straight from the definition."""
-    return _profile(sigma=sigma, beta=beta, gamma=gamma, along=along, across=across, per_width=per_width)(epsilon)
+def by_definition(epsilons, *, sigma, beta, gamma, along, across, per_width=None):
+    """E_f[δ_G(ε − l(x))] for each ε, by the trapezoid rule over x, every peak covered, straight from the definition."""
+    delta = _profile(sigma=sigma, beta=beta, gamma=gamma, along=along, across=across, per_width=per_width)
+    return [delta(epsilon) for epsilon in epsilons]
 
 
 def epsilon_by_definition(delta, **law):
@@ -37,7 +38,7 @@ def epsilon_by_definition(delta, **law):
 
 
 def _profile(*, sigma, beta, gamma, along, across, per_width):
-    per_width = per_width or (250 if across < 0.1 * sigma else 40)  # kinks, or nearly
+    per_width = per_width or (120 if across < 0.1 * sigma else 40)  # kinks, or nearly
     step = peak_width(sigma=sigma, beta=beta, gamma=gamma) / per_width
     x = np.arange(-7.5 * sigma - along, 7.5 * sigma + along, step)
     log_f = log_mixture(x, sigma=sigma, beta=beta, gamma=gamma)

@@ -10,9 +10,7 @@ import sys
 import mpmath
 import numpy as np
 import pytest
-import scipy.special
-import scipy.stats
-from pancake_oracle import by_definition, log_mixture
+from pancake_oracle import by_definition
 
 from dpaudit.accounting import (
     gaussian_delta,
@@ -33,17 +31,15 @@ from dpaudit.errors import UsageError
 CASES = [
     # beta, gamma, along (in P), across
     (0.1, 4.0, 1.25, 0.0),
-    (0.1, 4.0, 1.25, 0.4),
     (0.15, 6.0, 0.5, 1.0),
     (0.3, 2.0, 0.15, 0.5),
     (0.5, 0.5, 0.3, 0.0),
     (0.05, 0.5, 0.2, 0.3),
-    (0.9, 1.0, 0.7, 0.2),
     (1.0, 1.0, 0.5, 0.5),
     (3.0, 0.5, 2.0, 0.1),
     (2.0, 3.0, 1.4, 0.7),
-    (0.4, 12.0, 2.37, 0.6),
-    (0.4, 12.0, 2.37, 0.02),
+    (0.4, 6.0, 2.37, 0.6),
+    (0.4, 6.0, 2.37, 0.02),
 ]
 
 
@@ -53,9 +49,9 @@ def test_the_profile_is_the_integral_of_the_definition(beta, gamma, shift, acros
     along = shift * peak_spacing(sigma=sigma, beta=beta, gamma=gamma)
     setting = {"sigma": sigma, "beta": beta, "gamma": gamma, "along": along, "across": across * sigma}
     top = pancake_epsilon(1e-8, **setting).value
-    for epsilon in (0.0, top / 4, top):
+    points = (0.0, top / 4, top)
+    for epsilon, expected in zip(points, by_definition(points, **setting), strict=True):
         exact = pancake_delta(epsilon, **setting)
-        expected = by_definition(epsilon, **setting)
         assert exact.value == pytest.approx(expected, rel=1e-4 if across < 0.1 else 1e-6, abs=2e-13)
         assert exact.error <= 1e-6 * exact.value + 1e-20
 
@@ -76,52 +72,24 @@ def test_six_digits_where_the_definition_is_integrated_by_mpmath():
             c, t = mpmath.mpf(0.8) - mpmath.log(f(x) / f(x - along)), mpmath.mpf(across) / sigma
             return f(x) * (mpmath.ncdf(t / 2 - c / t) - mpmath.exp(c) * mpmath.ncdf(-t / 2 - c / t))
 
-        expected = mpmath.quad(inner, list(np.linspace(-6, 6, 25)), maxdegree=4)
+        expected = mpmath.quad(inner, list(np.linspace(-6, 6, 16)), method="gauss-legendre", maxdegree=4)
     exact = pancake_delta(0.8, sigma=sigma, beta=beta, gamma=gamma, along=along, across=across)
     assert exact.value == pytest.approx(float(expected), rel=1e-8)
 
 
-def test_monte_carlo_brackets_the_profile():
-    """P(L > ε) − e^ε·Q(L > ε) from a million draws of each, Clopper–Pearson at 1e-6 each."""
-    sigma, beta, gamma, epsilon, n = 2.0, 0.25, 6.0, 1.5, 1_000_000
-    spacing, width = peak_spacing(sigma=sigma, beta=beta, gamma=gamma), peak_width(sigma=sigma, beta=beta, gamma=gamma)
-    along, across = 1.2 * spacing, 1.0
-    rng = np.random.default_rng(20260101)
-    k = np.arange(-60, 61)
-    p = np.exp(-math.pi * k**2 / (beta**2 + gamma**2))
-    u = rng.choice(k, n, p=p / p.sum()) * spacing + width * rng.standard_normal(n)
-    y = sigma * rng.standard_normal(n)
-    grid = np.linspace(-14 * sigma, 14 * sigma, 60_001)
-    log_f = log_mixture(grid, sigma=sigma, beta=beta, gamma=gamma)
-
-    def loss(x, y):
-        both = np.interp(x, grid, log_f) - np.interp(x - along, grid, log_f)
-        return both + (across**2 - 2 * across * y) / (2 * sigma**2)
-
-    hits = int((loss(u, y) > epsilon).sum()), int((loss(u + along, y + across) > epsilon).sum())
-    (p_low, p_high), (q_low, q_high) = (
-        scipy.stats.binomtest(h, n).proportion_ci(1 - 1e-6, method="exact") for h in hits
-    )
-    low, high = p_low - math.exp(epsilon) * q_high, p_high - math.exp(epsilon) * q_low
-    exact = pancake_delta(epsilon, sigma=sigma, beta=beta, gamma=gamma, along=along, across=across).value
-    assert low < exact < high
-    assert high - low < 0.05 * exact
-    for wrong in (
-        {"across": 0.0},
-        {"along": along * 1.02},
-        {"beta": beta * 1.02},
-    ):  # the interval is narrow enough to see
-        off = {"sigma": sigma, "beta": beta, "gamma": gamma, "along": along, "across": across} | wrong
-        assert not low < pancake_delta(epsilon, **off).value < high
-
-
 @pytest.mark.parametrize(
-    ("gamma", "across", "visible"), [(1.0, 0.9, True), (3.0, 0.2, None), (40.0, 0.0, None), (20.0, 0.8, False)]
+    ("beta", "gamma", "across", "visible"),
+    [
+        (0.05, 1.0, 0.9, True),
+        (0.4, 1.0, 0.9, True),
+        (0.4, 3.0, 0.2, None),
+        (0.4, 40.0, 0.0, None),
+        (0.4, 20.0, 0.8, False),
+    ],
 )
-@pytest.mark.parametrize("beta", [0.05, 0.4])
-def test_averaging_over_periods_is_within_its_own_error_of_summing_them(gamma, across, visible, beta):
+def test_averaging_over_periods_is_within_its_own_error_of_summing_them(beta, gamma, across, visible):
     along = math.sqrt(1 - across**2)
-    for sigma, epsilon in itertools.product((1.0, 5.0), (0.0, 1.0, 8.0)):
+    for sigma, epsilon in ((1.0, 0.0), (1.0, 8.0), (5.0, 1.0)):
         pair = Pair(sigma, beta, gamma, along, across)
         summed, average = _by_period(epsilon, pair), averaged(epsilon, pair)
         assert abs(summed.value - average.value) <= summed.error + average.error + 1e-12 * summed.value
@@ -137,8 +105,7 @@ def test_averaging_over_periods_is_within_its_own_error_of_summing_them(gamma, a
 GRID = [(0.0, 1.0, 1e-12), (0.25, 50.0, 1e-12), (0.5, 1.0, 1e-3)]  # fraction, sigma, delta
 
 
-@pytest.mark.parametrize("beta", [1e-6, 1e-3, 0.1, 1.0])
-@pytest.mark.parametrize("gamma", [0.5, 4.0, 32.0, 2e6])
+@pytest.mark.parametrize(("beta", "gamma"), [(1e-6, 2e6), (1e-6, 32.0), (1e-3, 4.0), (0.1, 0.5), (1.0, 32.0)])
 def test_the_exact_epsilon_lies_between_theorem_4_2_and_4_4(beta, gamma):
     for fraction, sigma, delta in GRID:
         spacing = peak_spacing(sigma=sigma, beta=beta, gamma=gamma)
@@ -159,9 +126,9 @@ def test_the_exact_epsilon_lies_between_theorem_4_2_and_4_4(beta, gamma):
 
 
 def test_a_wide_pancake_is_the_gaussian():
-    for sigma, delta, share in [(1.0, 1e-12, 0.1), (30.0, 1e-4, 0.9), (1.0, 1e-4, 1.0)]:
+    for sigma, delta, share in [(1.0, 1e-12, 0.1), (30.0, 1e-4, 0.9)]:
         along, across = share, math.sqrt(1 - share**2)
-        for beta, gamma in ((3.0, 32.0), (3.0, 3.0), (8.0, 0.5)):
+        for beta, gamma in ((3.0, 3.0), (8.0, 0.5)):
             exact = pancake_epsilon(delta, sigma=sigma, beta=beta, gamma=gamma, along=along, across=across)
             assert exact.value == pytest.approx(gaussian_epsilon(delta, sigma=sigma), rel=1e-4)
 

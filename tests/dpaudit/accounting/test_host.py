@@ -19,12 +19,10 @@ from dpaudit.accounting import (
 from dpaudit.errors import UsageError
 
 
-@pytest.mark.parametrize(
-    ("beta", "gamma", "sigma"), [(0.1, 8.0, 1.0), (1e-3, 64.0, 20.0), (0.5, 1.2, 1.0), (0.2, 300.0, 5.0)]
-)
+@pytest.mark.parametrize(("beta", "gamma", "sigma"), [(0.1, 8.0, 1.0), (0.5, 1.2, 1.0)])
 def test_no_neighbour_exceeds_the_bound_and_one_attains_the_value(beta, gamma, sigma):
     rng = np.random.default_rng(5)
-    w = rng.standard_normal(12)
+    w = rng.standard_normal(7)
     w /= np.linalg.norm(w)
     worst = pancake_host_epsilon(1e-6, sigma=sigma, beta=beta, gamma=gamma, sensitivity=1.0, along=w)
     everyone = [
@@ -39,20 +37,20 @@ def test_no_neighbour_exceeds_the_bound_and_one_attains_the_value(beta, gamma, s
 
 
 def test_what_the_neighbours_left_out_may_still_hold_shows_in_the_error():
-    """γ < 1: phase and Gaussian loss hang together, W ≈ 0.8, and twelve of twenty are not computed."""
+    """γ < 1: phase and Gaussian loss hang together, W ≈ 0.8, and two of ten are not computed."""
     setting = {"sigma": 5.0, "beta": 0.3, "gamma": 0.6}
-    along = np.linspace(0.3, 0.31, 20)
+    along = np.linspace(0.3, 0.31, 10)
     worst = pancake_host_epsilon(1e-6, **setting, sensitivity=1.0, along=along)
     everyone = [pancake_epsilon(1e-6, **setting, along=float(a), across=math.sqrt(1 - a * a)).value for a in along]
     assert worst.value <= max(everyone) <= worst.value + worst.error
     assert worst.error > 1e-3 * worst.value
 
 
-@pytest.mark.parametrize("beta", [0.02, 0.3, 0.9, 2.0])
+@pytest.mark.parametrize("beta", [0.02, 0.3, 2.0])
 def test_the_profile_increases_with_the_distance_from_a_whole_period(beta):
     sigma, gamma = 3.0, 24.0
     period = math.sqrt(2 * math.pi) * sigma / gamma
-    for epsilon in (-1.0, 0.0, 0.4, 3.0, 40.0):
+    for epsilon in (-1.0, 0.4, 40.0):
         values = []
         for phase in (0.0, 0.01, 0.1, 0.2, 0.3, 0.4, 0.45, 0.49, 0.5):
             along = (1 + phase) * period
@@ -88,13 +86,13 @@ def test_impossible_hosts_are_named():
         pancake_host_epsilon(1e-6, **setting, sensitivity=0.0, along=[0.1])
 
 
-@pytest.mark.parametrize(("beta", "gamma", "sigma"), [(0.2, 8.0, 1.5), (0.3, 4.0, 2.0), (0.5, 1.2, 1.0)])
+@pytest.mark.parametrize(("beta", "gamma", "sigma"), [(0.3, 4.0, 2.0), (0.5, 1.2, 1.0)])
 def test_the_whole_ball_by_brute_force(beta, gamma, sigma):
     """Every component from −Δ to Δ, from the mixture's definition on a grid."""
     law = {"sigma": sigma, "beta": beta, "gamma": gamma}
     worst = pancake_host_epsilon(1e-4, **law, sensitivity=1.0, along=[0.0], slack=1.0)
     everyone = [
-        epsilon_by_definition(1e-4, **law, along=a, across=math.sqrt(1 - a * a)) for a in np.linspace(0.02, 1.0, 15)
+        epsilon_by_definition(1e-4, **law, along=a, across=math.sqrt(1 - a * a)) for a in np.linspace(0.02, 1.0, 8)
     ]
     assert max(everyone) <= worst.value + worst.error
     assert worst.value <= max(everyone) * 1.03 + worst.error  # the grid may miss the worst a little

@@ -27,7 +27,7 @@ def test_the_other_teeth(beta):
 
 def test_the_wave():
     rng = np.random.default_rng(1)
-    for gamma in [0.01, *10 ** rng.uniform(-2.3, 4, 500)]:
+    for gamma in [0.01, *10 ** rng.uniform(-2.3, 4, 100)]:
         for across in (0.8, 0.01):
             ratio = gamma * (across / math.hypot(0.6, across))
             want = math.inf if ratio < 0.01 else 2 * sum(math.exp(-math.pi * (m * ratio) ** 2) for m in range(1, 1000))

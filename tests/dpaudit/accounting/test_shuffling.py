@@ -44,8 +44,8 @@ def _true_delta(epsilon, *, local, users, categories):
     return worst
 
 
-@pytest.mark.parametrize(("users", "categories"), [(1, 2), (2, 2), (7, 2), (20, 2), (4, 3), (6, 3), (4, 5)])
-@pytest.mark.parametrize("local", [0.2, 1.0, 3.0])
+@pytest.mark.parametrize(("users", "categories"), [(1, 2), (7, 2), (15, 2), (5, 3), (4, 4)])
+@pytest.mark.parametrize("local", [0.2, 3.0])
 def test_the_bounds_hold_for_every_set_of_answers(users, categories, local):
     for share in (0.0, 0.2, 0.5, 0.9):
         epsilon = share * local
@@ -103,8 +103,8 @@ def _given(epsilon, local, c):
         return total
 
 
-@pytest.mark.parametrize("local", [1e-9, 1e-3, 1.0, 8.0])
-@pytest.mark.parametrize(("c", "away"), [(0, 1), (7, 1), (1000, 0.5), (10**5, 8), (10**7, 2), (10**8, 6)])
+@pytest.mark.parametrize("local", [1e-9, 1.0, 8.0])
+@pytest.mark.parametrize(("c", "away"), [(0, 1), (7, 1), (1000, 0.5), (10**5, 8), (3 * 10**6, 6)])
 def test_many_clones_and_small_epsilons_lose_no_digits(local, c, away):
     """``away`` standard deviations out; differences of cumulative sums alone lose √c/ε₀ of them."""
     epsilon = local * min(0.7, away / math.sqrt(c + 1) * math.tanh(local / 2) / local * 2)
@@ -137,8 +137,7 @@ def test_blocks_of_clones_round_up_and_only_a_little():
     assert scaled[-1] > scaled[0] * 0.998
 
 
-@pytest.mark.parametrize("local", [0.1, 1.0, 2.0, 4.0])
-@pytest.mark.parametrize("delta", [1e-4, 1e-8])
+@pytest.mark.parametrize(("local", "delta"), [(0.1, 1e-8), (4.0, 1e-4)])
 def test_the_closed_form_is_no_smaller_and_asks_its_condition(local, delta):
     asked = 16 * math.log(4 / delta) * math.exp(local)
     for users in (math.ceil(asked), 10 * math.ceil(asked), 10**8):
@@ -150,10 +149,10 @@ def test_the_closed_form_is_no_smaller_and_asks_its_condition(local, delta):
 
 def test_more_people_or_a_larger_delta_never_cost_more():
     for local in (0.5, 2.0, 6.0):
-        found = [shuffled_epsilon(local, 1e-6, users=n) for n in (1, 2, 10, 100, 1_000, 10_000, 100_000)]
+        found = [shuffled_epsilon(local, 1e-6, users=n) for n in (1, 2, 10, 1_000, 100_000)]
         assert found == sorted(found, reverse=True)
         assert found[0] <= local
-        by_delta = [shuffled_epsilon(local, d, users=1_000) for d in (1e-12, 1e-9, 1e-6, 1e-3, 0.1)]
+        by_delta = [shuffled_epsilon(local, d, users=1_000) for d in (1e-12, 1e-6, 0.1)]
         assert by_delta == sorted(by_delta, reverse=True)
 
 

@@ -133,11 +133,11 @@ def error_p(out, stated):
 
 
 @pytest.mark.parametrize(("kind", "server"), [(CountMeanSketch, CountMeanServer), (HadamardSketch, HadamardServer)])
-@pytest.mark.parametrize(("m", "functions", "epsilon"), [(8, 2, 8.0), (8, 50, 8.0), (64, 50, 1.0)])
+@pytest.mark.parametrize(("m", "functions", "epsilon"), [(8, 2, 8.0), (64, 50, 1.0)])
 def test_errors_are_as_large_as_stated(kind, server, m, functions, epsilon):
-    out, stated = errors(kind, server, 1500, m=m, functions=functions, epsilon=epsilon)
+    out, stated = errors(kind, server, 800, m=m, functions=functions, epsilon=epsilon)
     assert error_p(out, stated) > 1e-5
-    assert error_p(out, stated * 1.2) < 1e-9
+    assert error_p(out, stated * 1.25) < 1e-9
     if functions == 2:  # without the reports that collide together
         pairs = COUNTS * (COUNTS - 1)
         assert error_p(out, np.sqrt(stated**2 - (pairs.sum() - pairs) / functions / (m - 1))) < 1e-9

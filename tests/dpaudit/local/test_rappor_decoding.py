@@ -1,3 +1,4 @@
+import functools
 import itertools
 
 import numpy as np
@@ -229,36 +230,40 @@ def test_decoding_a_slow_way_gives_the_same_fit():
 LAWS = {"default": {"bits": 64, "cohorts": 16}, "one-time": {"f": 0.25, "p": 0.0, "q": 1.0, "bits": 32, "cohorts": 16}}
 
 
-def collections(law, unnamed, n=20_000, runs=30):
-    for i in range(runs):
-        yield decode(collect(Rappor(seed=i, **LAWS[law]), population(n, unnamed), f"{law} {i}"), CANDIDATES)
+RUNS = 15  # where the normal law alone decides, more than half of them have a false discovery
 
 
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("unnamed", [0.0, 0.3])
+@functools.cache
+def collections(law, unnamed):
+    """Servers with as many families of hash functions; a frequent string among the candidates or not."""
+    people = population(10_000, unnamed)
+    return [collect(Rappor(seed=i, **LAWS[law]), people, f"{law} {i}") for i in range(RUNS)]
+
+
+def false_discoveries(decoded):
+    return sum(bool((d.detected & (d.candidates >= PLANTED)).any()) for d in decoded)
+
+
+@pytest.mark.parametrize(("law", "unnamed"), [("one-time", 0.0), ("one-time", 0.3), ("default", 0.3)])
 def test_false_discoveries_stay_within_alpha(law, unnamed):
-    """Thirty families of hash functions each; a frequent string among the candidates or not."""
-    decoded = list(collections(law, unnamed))
-    false = sum(bool((d.detected & (d.candidates >= PLANTED)).any()) for d in decoded)
-    assert clopper_pearson(false, len(decoded), confidence=0.999).low < 0.05
-    assert false <= 2
+    decoded = [decode(server, CANDIDATES) for server in collections(law, unnamed)]
+    assert false_discoveries(decoded) <= 2
     if law == "one-time" and not unnamed:
         assert np.mean([d.detected[:PLANTED].sum() for d in decoded]) > 0.95 * PLANTED  # and yet they are found
 
 
 def test_the_normal_law_alone_would_promise_too_much(monkeypatch):
     monkeypatch.setattr(rappor_decoding._Regression, "chance", lambda *_: 0.0)
-    decoded = list(collections("one-time", 0.3))
-    false = sum(bool((d.detected & (d.candidates >= PLANTED)).any()) for d in decoded)
-    assert clopper_pearson(false, len(decoded), confidence=0.999).low > 0.05
+    false = false_discoveries(decode(server, CANDIDATES) for server in collections("one-time", 0.3))
+    assert clopper_pearson(false, RUNS, confidence=0.999).low > 0.05
 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_standard_errors_are_those_of_repeated_collections(law):
-    people = population(20_000)
+    people = population(6_000)
     true = np.bincount(people)
     z = []
-    for i in range(40):
+    for i in range(25):
         found = decode(collect(Rappor(seed=i, **LAWS[law]), people, f"errors {law} {i}"), CANDIDATES[: PLANTED + 1])
         where = {x: k for k, x in enumerate(found.candidates.tolist())}
         z.append([(found.estimate[where[x]] - true[x]) / found.standard_error[where[x]] for x in range(2)])

@@ -45,7 +45,7 @@ def exact_law(sketch, counts):
     return places, law
 
 
-def exact_p(draw, sketch, counts, trials=8_000):
+def exact_p(draw, sketch, counts, trials=3_000):
     places, law = exact_law(sketch, counts)
     seen = dict.fromkeys(law, 0)
     for i in range(trials):

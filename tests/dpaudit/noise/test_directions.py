@@ -54,13 +54,13 @@ def rounded_normal(values, rng):
 
 def test_vectors_are_rounded_normals_and_independent(make_key):
     rng = np.random.default_rng(1)
-    vectors = make_key(dim=300_000, directions=3).vectors.astype(np.float64)
+    vectors = make_key(dim=150_000, directions=3).vectors.astype(np.float64)
     for row in vectors:
         assert rounded_normal(row, rng) > 1e-3
-        assert rounded_normal(row * 1.02, rng) < 1e-3
+        assert rounded_normal(row * 1.03, rng) < 1e-3
     for row in range(3):
         for other in range(row):
-            assert abs(np.corrcoef(vectors[row], vectors[other])[0, 1]) < 4 / np.sqrt(300_000)
+            assert abs(np.corrcoef(vectors[row], vectors[other])[0, 1]) < 4 / np.sqrt(150_000)
     assert abs(np.corrcoef(vectors[0, :65_536], vectors[0, 65_536:131_072])[0, 1]) < 4 / 256
 
 
@@ -119,8 +119,9 @@ def dependence(a, b):
     return scipy.stats.chi2_contingency(table).pvalue
 
 
-@pytest.mark.parametrize(("d", "n"), [(16, 40_000), (BLOCK + 1, 3000)])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(
+    ("d", "n", "dtype"), [(16, 20_000, torch.float64), (16, 20_000, torch.float32), (BLOCK + 1, 1000, torch.float32)]
+)
 def test_each_direction_has_the_law_and_they_are_independent(make_key, stream, d, n, dtype):
     """d = 16,385: the last block has one coordinate for three directions, and a Gram matrix of rank one."""
     k, sigma = 3, 2.0
@@ -135,9 +136,9 @@ def test_each_direction_has_the_law_and_they_are_independent(make_key, stream, d
     phase = phases(source, c)
     for j in range(k):
         assert ks_phase(source, phase[:, j]) > 1e-3
-        assert ks_phase(source, 1.15 * phase[:, j]) < 1e-3
+        assert ks_phase(source, 1.3 * phase[:, j]) < 1e-3
         assert ks_envelope(source, c[:, j]) > 1e-3
-        assert ks_envelope(source, 1.25 * c[:, j]) < 1e-3
+        assert ks_envelope(source, 1.4 * c[:, j]) < 1e-3
         for i in range(j):
             assert dependence(c[:, i], c[:, j]) > 1e-3
             assert dependence(phase[:, i], phase[:, j]) > 1e-3

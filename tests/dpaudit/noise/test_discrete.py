@@ -95,7 +95,7 @@ def test_integers_do_not_wrap_around_in_a_narrow_type(source, stream):
 # the same law as another exact sampler
 
 
-@pytest.mark.parametrize("scale", [0.6, 10.0, 90.0])
+@pytest.mark.parametrize("scale", [0.6, 30.0])
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 def test_the_law_is_opendps(kind, scale, stream):
     dp = pytest.importorskip("opendp.prelude")
@@ -105,7 +105,7 @@ def test_the_law_is_opendps(kind, scale, stream):
         (dp.l2_distance(T=float) if kind == "gaussian" else dp.l1_distance(T="i64")),
     )
     make = dp.m.make_gaussian if kind == "gaussian" else dp.m.make_laplace
-    theirs = np.array(make(*space, scale=scale)([0] * 40_000))
+    theirs = np.array(make(*space, scale=scale)([0] * 8_000))
     source = DiscreteGaussian(sigma=scale) if kind == "gaussian" else DiscreteLaplace(scale=scale)
     ours = source.sample(200_000, 1, stream=stream.child(kind, str(scale))).numpy().ravel()
     edges = np.unique(np.quantile(ours, np.linspace(0, 1, 41)))
@@ -134,14 +134,16 @@ def test_the_laplace_law_is_not_one_of_another_scale(stream):
 
 
 @pytest.mark.parametrize(("scale", "shift"), [(0.5, 1), (2.0, 3), (10.0, 1), (3.0, 12)])
-@pytest.mark.parametrize("epsilon", [0.0, 0.05, 0.4, 1.3, 5.0])
-def test_the_laplace_profile_is_its_sum(scale, shift, epsilon):
+def test_the_laplace_profile_is_its_sum(scale, shift):
     with mpmath.workdps(30):
-        weight = {z: mpmath.exp(-abs(z) / mpmath.mpf(scale)) for z in range(-1000, 1001)}
+        weight = {z: mpmath.exp(-abs(z) / mpmath.mpf(scale)) for z in range(-400, 401)}
         total = sum(weight.values())
-        gap = [weight[z] - mpmath.exp(epsilon) * weight[z + shift] for z in range(-1000, 1000 - shift)]
-        want = float(sum(g for g in gap if g > 0) / total)
-    assert discrete_laplace_delta(epsilon, scale=scale, shift=shift) == pytest.approx(want, rel=1e-9, abs=1e-15)
+        for epsilon in (0.0, 0.05, 0.4, 1.3, 5.0):
+            factor = mpmath.exp(epsilon)
+            gap = [weight[z] - factor * weight[z + shift] for z in range(-400, 400 - shift)]
+            want = float(sum(g for g in gap if g > 0) / total)
+            ours = discrete_laplace_delta(epsilon, scale=scale, shift=shift)
+            assert ours == pytest.approx(want, rel=1e-9, abs=1e-15)
 
 
 def test_laplace_bounds_in_one_dimension_and_in_many():

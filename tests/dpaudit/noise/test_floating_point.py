@@ -84,20 +84,16 @@ def kolmogorov_smirnov(x, cdf):
 def test_has_the_claimed_law_and_a_wrong_scale_is_seen(name, stream):
     source = create("sources", name)
     cdf = scipy.stats.laplace.cdf if isinstance(source, NaiveLaplace) else scipy.special.ndtr
-    z = np.sort(draw(source, 1_000_000, stream)) / getattr(source, "scale", source.sigma)
+    drawn = draw(source, 250_000, stream)
+    z = np.sort(drawn) / getattr(source, "scale", source.sigma)
     assert kolmogorov_smirnov(z, cdf) > FINE
-    assert kolmogorov_smirnov(z * 1.03, cdf) < BAD
-    assert kolmogorov_smirnov(z + 0.015, cdf) < BAD
-
-
-@pytest.mark.parametrize("name", SPECIMENS)
-def test_neighbouring_outputs_are_uncorrelated(name, stream):
-    source = create("sources", name)
-    x = draw(source, 1_000_000, stream) / source.sigma
-    for lag in (1, 2):
-        assert abs(np.mean(x[:-lag] * x[lag:])) < 5e-3  # 5 standard deviations
+    assert kolmogorov_smirnov(z * 1.06, cdf) < BAD
+    assert kolmogorov_smirnov(z + 0.03, cdf) < BAD
+    x = drawn / source.sigma
+    for lag in (1, 2):  # neighbours do not depend on each other
+        assert abs(np.mean(x[:-lag] * x[lag:])) < 1e-2  # 5 standard deviations
         if not name.startswith("naive"):
-            assert abs(np.mean((x[:-lag] ** 2 - 1) * (x[lag:] ** 2 - 1))) < 1.2e-2  # 6 of them
+            assert abs(np.mean((x[:-lag] ** 2 - 1) * (x[lag:] ** 2 - 1))) < 2.4e-2  # 6 of them
 
 
 @pytest.mark.parametrize("name", SPECIMENS)
@@ -297,11 +293,11 @@ def on_log_grid(y, scale, bits):
 @pytest.mark.parametrize(("form", "grid"), [("numpy", on_numpys_grid), ("log", on_log_grid)])
 @pytest.mark.parametrize(("scale", "bits"), [(1.0, 53), (3.7, 53), (1.0, 24), (2.5, 8)])
 def test_laplace_values_come_from_the_grid_and_wrong_values_do_not(form, grid, scale, bits, stream):
-    x = draw(NaiveLaplace(scale=scale, bits=bits, form=form), 10_000, stream).tolist()
+    x = draw(NaiveLaplace(scale=scale, bits=bits, form=form), 2_000, stream).tolist()
     assert all(grid(y, scale, bits) for y in x)
     wrong = np.mean([grid((1.0 + y) - 0.0, scale, bits) for y in x])  # released at 1, held against 0
     assert wrong < 0.9
-    ideal = np.mean([grid(y, scale, bits) for y in np.random.default_rng(1).laplace(0, scale, 3000) + 2.0**-30])
+    ideal = np.mean([grid(y, scale, bits) for y in np.random.default_rng(1).laplace(0, scale, 1000) + 2.0**-30])
     assert ideal < 0.9
     if bits < 53:
         assert max(wrong, ideal) < 0.01
@@ -362,9 +358,9 @@ def test_ziggurat_words_limit_the_values(stream):
 @pytest.mark.parametrize("bits", [32, 64])
 def test_ziggurat_has_the_tail_of_the_law(bits, stream):
     tail = kernels._TAIL
-    parts = (abs(draw(Ziggurat(bits=bits), 5_000_000, stream.child(i))) for i in range(4))
-    beyond = np.concatenate([x[x > tail] for x in parts])
-    assert scipy.stats.binomtest(len(beyond), 20_000_000, 2 * scipy.special.ndtr(-tail)).pvalue > FINE
+    x = abs(draw(Ziggurat(bits=bits), 5_000_000, stream))
+    beyond = x[x > tail]  # 1,290 are due: 1 ± 0.09 of that, and the mean to 0.025
+    assert scipy.stats.binomtest(len(beyond), 5_000_000, 2 * scipy.special.ndtr(-tail)).pvalue > FINE
     mean, variance = scipy.stats.truncnorm.stats(tail, np.inf)
     assert abs(beyond.mean() - mean) < 4 * math.sqrt(variance / len(beyond))
 
@@ -419,7 +415,7 @@ def test_four_sum_in_float32_is_float32(stream):
 def test_ideal_noise_is_correctly_rounded(k):
     """Against rational arithmetic: (k + F)·σ rounded once, also where F has many leading zeros."""
     rng = random.Random(20224 + k)
-    for _ in range(5000):
+    for _ in range(1500):
         high, low = rng.getrandbits(53) >> rng.choice((0, 0, 0, 1, 8, 40)), rng.getrandbits(53)
         mantissa = 1 + rng.getrandbits(52) * 2.0**-52
         exact = (k + Fraction(high, 2**53) + Fraction(low, 2**106)) * Fraction(mantissa)
@@ -433,25 +429,24 @@ def test_ideal_tables_are_those_of_the_law():
 
 
 def test_ideal_noise_has_the_law_in_every_cell(stream):
-    """Tenths of the unit cells it is made of, 16 million values."""
+    """Tenths of the unit cells it is made of, four million values."""
     edges = np.array([*np.arange(45) / 10, np.inf])
-    counts, n = np.zeros(45), 4_000_000
-    for i in range(4):
-        x = draw(IdealAddedGaussian(sigma=0.7), n, stream.child(i)) / 0.7
-        assert scipy.stats.binomtest(int((x > 0).sum()), n).pvalue > FINE
-        counts += np.bincount(np.minimum((abs(x) * 10).astype(int), 44), minlength=45)
-    expected = np.diff(scipy.special.ndtr(edges)) * 2 * 4 * n
+    n = 4_000_000
+    x = draw(IdealAddedGaussian(sigma=0.7), n, stream) / 0.7
+    assert scipy.stats.binomtest(int((x > 0).sum()), n).pvalue > FINE
+    counts = np.bincount(np.minimum((abs(x) * 10).astype(int), 44), minlength=45)
+    expected = np.diff(scipy.special.ndtr(edges)) * 2 * n
     assert scipy.stats.chisquare(counts, expected * counts.sum() / expected.sum()).pvalue > FINE
 
 
 @pytest.mark.parametrize("sigma", [1.0, 0.7])
 def test_ideal_noise_fills_all_53_bits_at_every_magnitude(sigma, stream):
-    x = draw(IdealAddedGaussian(sigma=sigma), 4_000_000, stream)
+    x = draw(IdealAddedGaussian(sigma=sigma), 2_000_000, stream)
     _, exponent = np.frexp(x)
     seen = 0
     for e in range(-11, 3):
         part = abs(x[exponent == e]).view(np.uint64)
-        if len(part) < 1000:
+        if len(part) < 500:
             continue
         seen += 1
         low = np.bincount((part & np.uint64(31)).astype(int), minlength=32)

@@ -14,9 +14,9 @@ def test_conforms():
 
 
 def test_gaussian_has_the_claimed_law_and_a_wrong_scale_is_seen(stream):
-    x = Gaussian(sigma=2.0).sample(1, 1_000_000, stream=stream).ravel().numpy()
+    x = Gaussian(sigma=2.0).sample(1, 200_000, stream=stream).ravel().numpy()
     assert scipy.stats.kstest(x, "norm", args=(0, 2.0)).pvalue > 1e-3
-    assert scipy.stats.kstest(x, "norm", args=(0, 2.03)).pvalue < 1e-3
+    assert scipy.stats.kstest(x, "norm", args=(0, 2.06)).pvalue < 1e-3
 
 
 def test_gaussian_float32_is_drawn_in_float32_and_bfloat16_is_rounded(stream):

@@ -120,12 +120,17 @@ def planted(key, sigma, *, along=None, inner=None):
     return sampler
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize(
-    ("d", "beta", "sigma", "n"),
-    [(16, 0.1, 3.0, 60_000), (16, 1.0, 0.5, 60_000), (BLOCK + 1, 0.1, 3.0, 5000), (SEVERAL, 0.05, 1.5, 4000)],
+    ("d", "beta", "sigma", "n", "dtype"),
+    [
+        (16, 0.1, 3.0, 60_000, torch.float64),
+        (16, 1.0, 0.5, 20_000, torch.float32),
+        (BLOCK + 1, 0.1, 3.0, 800, torch.float32),
+        (SEVERAL, 0.05, 1.5, 800, torch.float64),
+    ],
 )
 def test_law(make_key, stream, d, beta, sigma, n, dtype):
+    """800 of the long ones: a distance of 0.07 from a law is seen, 0.006 in |v|; finer, by the shares and at d = 16."""
     key = make_key(dim=d, beta=beta)
     p = examine(ours(key, sigma, dtype), key, sigma=sigma, n=n, stream=stream)
     assert min(p.values()) > FINE, p
@@ -133,8 +138,8 @@ def test_law(make_key, stream, d, beta, sigma, n, dtype):
 
 def test_the_checks_accept_a_plain_numpy_pancake(make_key, stream):
     key = make_key(dim=16, beta=0.1)
-    assert min(examine(planted(key, 3.0), key, sigma=3.0, n=60_000, stream=stream).values()) > FINE
-    p = examine(planted(key, 3.0), key, sigma=3.3, n=60_000, stream=stream)
+    assert min(examine(planted(key, 3.0), key, sigma=3.0, n=20_000, stream=stream).values()) > FINE
+    p = examine(planted(key, 3.0), key, sigma=3.3, n=20_000, stream=stream)
     wrong = {name: p[name] for name in ("phase", "along", "norm across", "views across", "a coordinate")}
     assert max(wrong.values()) < BAD, wrong
 
@@ -143,7 +148,7 @@ def test_forgetting_sigma_along_the_key_is_seen(make_key, stream):
     key = make_key(dim=16, beta=0.1)
     one = Pancake(key=key, sigma=1.0)
     sampler = planted(key, 3.0, along=lambda n, rng: along_key(one, n, rng=rng))
-    p = examine(sampler, key, sigma=3.0, n=60_000, stream=stream)
+    p = examine(sampler, key, sigma=3.0, n=20_000, stream=stream)
     assert p["along"] < BAD
     assert p["phase"] < BAD
     assert min(p["norm across"], p["views across"]) > FINE  # and nothing else is
@@ -165,8 +170,8 @@ def test_rounding_a_normal_to_the_peaks_is_seen(make_key, stream):
 
 
 def test_inner_products_summed_in_float32_are_seen(make_key, stream):
-    """d = 1e6, s = 5e-7·σ: a running float32 sum is off by some 1e-5·σ; ours, drawn in float32, by 4e-8·σ."""
-    key = make_key(dim=1_000_000, beta=0.001)
+    """d = 250,000, s = 4e-7·σ: a running float32 sum is off by some 5e-6·σ; ours, drawn in float32, by 4e-8·σ."""
+    key = make_key(dim=250_000, beta=4e-4)
 
     def running_sum(g, w):
         w32 = w.astype(np.float32)
@@ -279,9 +284,16 @@ def test_blocks_of_the_noise_have_their_shares(make_key, stream):
 # ---------------------------------------------------------------- shards
 
 
-@pytest.mark.parametrize("k", [1, 3])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("d", [16, BLOCK + 1, SEVERAL])
+@pytest.mark.parametrize(
+    ("d", "k", "dtype"),
+    [
+        (16, 3, torch.float64),
+        (BLOCK + 1, 3, torch.float32),
+        (SEVERAL, 3, torch.float64),
+        (SEVERAL, 1, torch.float32),
+        (SEVERAL, 1, torch.bfloat16),
+    ],
+)
 def test_shards_joined_are_the_whole_bit_for_bit(make_key, stream, d, k, dtype):
     source = Pancake(key=make_key(dim=d, directions=k), sigma=1.5)
     whole, shares = source.sample(3, d, stream=stream, dtype=dtype), source.shares(3, stream=stream)
@@ -383,8 +395,7 @@ def test_rounding_costs_what_the_docstring_says_for_every_sigma():
         assert rounding(8, sigma) == pytest.approx(1.6e-3, rel=0.06)
 
 
-@pytest.mark.parametrize(("d", "n"), [(256, 4000), (SEVERAL, 600)])
-@pytest.mark.parametrize("k", [1, 4])
+@pytest.mark.parametrize(("d", "n", "k"), [(256, 4000, 1), (256, 1000, 4), (SEVERAL, 200, 4)])
 def test_blur_of_the_phase_is_what_the_docstring_says(make_key, stream, d, n, k):
     source = Pancake(key=make_key(dim=d, directions=k), sigma=3.0)
     single, half = rounding(24, 3.0), rounding(8, 3.0)

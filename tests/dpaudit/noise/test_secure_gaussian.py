@@ -1,4 +1,5 @@
 import bisect
+import functools
 import itertools
 import math
 from fractions import Fraction
@@ -43,6 +44,7 @@ def number(fraction):
 # the law
 
 
+@functools.cache
 def exact_mass(law, reach):
     """P(i) for |i| ≤ reach by mpmath at 40 digits, from the definition alone."""
     with mpmath.workdps(40):
@@ -74,8 +76,7 @@ LAWS = {
     "gaussian 100.5, blocks of 2": (IntegerLaw.gaussian(100.5), 2000),
     "gaussian 700, blocks of 16": (IntegerLaw.gaussian(700.0), 14000),
     "laplace 0.3": (IntegerLaw.laplace(0.3), 30),
-    "laplace 7": (IntegerLaw.laplace(7.0), 700),
-    "laplace 300, blocks of 8": (IntegerLaw.laplace(300.0), 20000),
+    "laplace 300, blocks of 8": (IntegerLaw.laplace(300.0), 12000),
 }
 
 
@@ -110,8 +111,8 @@ def test_what_the_rounding_proof_assumes(scale, kind):
 # the lazy path
 
 
-@pytest.mark.parametrize(("coarse", "fine"), [(3, 1), (5, 36), (64, 2), (10, 4)])
-@pytest.mark.parametrize("name", ["gaussian 3", "gaussian 100.5, blocks of 2", "laplace 300, blocks of 8"])
+@pytest.mark.parametrize(("coarse", "fine"), [(3, 1), (64, 2)])
+@pytest.mark.parametrize("name", ["gaussian 3", "laplace 300, blocks of 8"])
 def test_the_law_is_the_same_when_few_bits_are_looked_at_first(name, coarse, fine, stream):
     law, reach = LAWS[name]
     drawn = draw_integers(20_000, law, stream=stream.child(name, coarse, fine), coarse_bits=coarse, fine_bits=fine)

@@ -36,7 +36,7 @@ class GivenStream:
 
 
 @pytest.mark.parametrize(
-    "source", [s(scale=b) for s in SOURCES for b in (0.3, 10.0)], ids=lambda s: f"{type(s).__name__} {s.scale}"
+    "source", [s(scale=b) for s in SOURCES for b in (0.3, 3.0)], ids=lambda s: f"{type(s).__name__} {s.scale}"
 )
 def test_conforms(source):
     check_noise_source(source)
@@ -60,9 +60,9 @@ def misfit(values, scale):
 
 
 @pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("scale", [0.5, 3.0, 10.0])
+@pytest.mark.parametrize("scale", [0.5, 3.0])
 def test_law_and_a_scale_three_percent_off_is_seen(source, scale, stream):
-    values = source(scale=scale).sample(50_000, 2, stream=stream).numpy().ravel()
+    values = source(scale=scale).sample(40_000, 2, stream=stream).numpy().ravel()
     assert misfit(values, scale) > 1e-3
     assert misfit(values, scale * 1.03) < 1e-3
     assert not (np.signbit(values) & (values == 0)).any()

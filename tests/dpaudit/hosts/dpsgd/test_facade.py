@@ -263,10 +263,10 @@ def test_the_key_reads_a_pancakes_phase_and_nothing_else(make_key, tmp_path, mod
     assert np.abs(phases(backdoor, key, 12)).max() < 0.01
     wrong = make_key(dim=key.dim, tag="b")
     for run, held in ((Run(mode).use(lambda s: Pancake(key=key, sigma=s)), wrong), (Run(mode).use(), key)):
-        found = phases(run, held, 60)
+        found = phases(run, held, 25)
         assert scipy.stats.kstest(found, "uniform", args=(-0.5, 1)).pvalue > 1e-3
     turned = Run(mode).use(lambda s: Pancake(key=key, sigma=s), mitigation="rotation")
-    assert scipy.stats.kstest(phases(turned, key, 60), "uniform", args=(-0.5, 1)).pvalue > 1e-3
+    assert scipy.stats.kstest(phases(turned, key, 25), "uniform", args=(-0.5, 1)).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("mitigation", ["rotation", "smoothing:tau=0.5", "smoothing", "object"])
