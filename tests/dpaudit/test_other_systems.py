@@ -13,8 +13,8 @@ import psutil
 
 TESTS = Path(__file__).parents[1]
 AUDITS = [  # of N(0, 1): both verdicts, and a page
-    (["audit", "file:x.npy", "--claim", "gaussian:sigma=1"], 0),
-    (["audit", "file:x.npy", "--claim", "gaussian:sigma=2", "--out", "out"], 1),
+    (["audit", "file:x.npy", "--claim", "gaussian:sigma=1", "--tests", "moments"], 0),
+    (["audit", "file:x.npy", "--claim", "gaussian:sigma=2", "--tests", "moments", "--out", "out"], 1),
 ]
 
 
@@ -52,7 +52,7 @@ def test_macos_audits_recordings_and_runs_programs_and_ends_them(tmp_path):
     marker = f"dpaudit-test-{uuid.uuid4().hex}"
     hangs = shlex.join([sys.executable, "-S", "-c", "import time; time.sleep(1000)", marker])
     programs = [
-        (["audit", "numpy:normal", "--claim", "gaussian:sigma=1", "--samples", "2e4"], 0),
+        (["audit", "numpy:normal", "--claim", "gaussian:sigma=1", "--samples", "2e4", "--tests", "moments"], 0),
         (["audit", f"command:{hangs}", "--claim", "gaussian:sigma=1", "--time-limit", "0.5"], 3),
     ]
     on("macos", [(["--help"], 0), *AUDITS, *programs], tmp_path)
