@@ -63,20 +63,21 @@ def test_less_than_was_asked_for_is_said(folder, refused, kind):
 
 
 @pytest.mark.parametrize("kind", BOTH)
-def test_what_was_asked_for_needs_no_note(folder, kind):
+def test_what_was_asked_for_needs_no_note_and_comes_before_the_environment(folder, monkeypatch, kind):
+    monkeypatch.setenv("DPAUDIT_SANDBOX", "fulll")
     result = dpaudit(kind, *BOTH[kind], "--sandbox", "none", "--format", "json", cwd=folder)
     assert (result.returncode, json.loads(result.stdout)["sandbox"]) == (0, "none")
     assert "sandbox:" not in result.stderr
 
 
 def test_full_or_the_network_and_nothing_else_lacking(folder):
-    full = json.loads(dpaudit("audit", *BOTH["audit"], "--format", "json", cwd=folder).stdout)["sandbox"]
+    full = json.loads(dpaudit("mechanism", *BOTH["mechanism"], "--format", "json", cwd=folder).stdout)["sandbox"]
     if full != "full":
         pytest.skip(f"this kernel gives us {full}")
-    result = dpaudit("audit", *BOTH["audit"], "--sandbox", "network", "--format", "json", cwd=folder)
+    result = dpaudit("mechanism", *BOTH["mechanism"], "--sandbox", "network", "--format", "json", cwd=folder)
     assert json.loads(result.stdout)["sandbox"] == "partial: the network can be reached"
     assert "sandbox:" not in result.stderr
-    assert dpaudit("audit", *BOTH["audit"], "--sandbox", "require", cwd=folder).returncode == 0
+    assert dpaudit("mechanism", *BOTH["mechanism"], "--sandbox", "require", cwd=folder).returncode == 0
 
 
 def test_no_program_no_sandbox(folder):
@@ -124,12 +125,6 @@ def test_usage_errors_are_2_and_start_nothing(folder, monkeypatch, kind, more, v
     assert says in result.stderr
     assert "Traceback" not in result.stderr
     assert not (folder / "o" / "result.json").exists()
-
-
-def test_the_command_line_comes_before_the_environment(folder, monkeypatch):
-    monkeypatch.setenv("DPAUDIT_SANDBOX", "fulll")
-    result = dpaudit("audit", *BOTH["audit"], "--sandbox", "none", "--format", "json", cwd=folder)
-    assert (result.returncode, json.loads(result.stdout)["sandbox"]) == (0, "none")
 
 
 def test_a_variable_is_passed_on_if_it_is_named(folder, monkeypatch):
