@@ -26,6 +26,7 @@ from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
 from dpaudit.samplers import open_sampler
 from dpaudit.samplers.sandbox.policy import joined
+from dpaudit.samplers.worker import SourceSampler
 from dpaudit.types import AuditResult, BlindSpot, PowerPoint, TestResult, Verdict
 
 __all__ = ["audit_sampler", "run_audit"]
@@ -160,6 +161,8 @@ def run_audit(
     _check(alpha, time_limit, samples)
     started = time.monotonic()
     limit = DRAWING_SECONDS if time_limit is None else time_limit
+    if isinstance(sampler, SourceSampler) and not sequential and dim is not None and 0 < dim <= samples:
+        sampler.prepare(sum(call.purpose == "other process" for call in make_plan(samples, dim=dim)))
     if isinstance(sampler, StartedSampler):
         sampler.start(timeout=limit)
     flat = (

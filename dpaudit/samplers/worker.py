@@ -7,6 +7,7 @@ import math
 import struct
 import sys
 import time
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -373,6 +374,7 @@ class SourceSampler(_Worker):
         super().__init__(text, {"kind": "source", "place": text, "member": mitigation, "seed": seed})
         self._given = (text, seed, mitigation)
         self._others = 0
+        self._prepared: deque[SourceSampler] = deque()
 
     def _lives(self) -> list[str]:
         return needs.options(self._given[0], self._given[2])
@@ -387,6 +389,23 @@ class SourceSampler(_Worker):
 
         An honest source has no randomness but its stream, so the same seed would give the same noise by our own doing.
         """
+        return self._prepared.popleft() if self._prepared else self._next()
+
+    def prepare(self, others: int) -> None:
+        """Start the processes of the next ``others`` calls of :meth:`again` now, all at once; inside ``with``.
+
+        It saves the wait for each, and changes no number: a source's noise follows from its seed, not from when it began.
+        Those that nobody asked for end with this sampler.
+        """
+        for _ in range(others):
+            self._prepared.append(self._next().__enter__())
+
+    def __exit__(self, *exc: object) -> None:
+        while self._prepared:
+            self._prepared.popleft().__exit__()
+        super().__exit__(*exc)
+
+    def _next(self) -> SourceSampler:
         text, seed, mitigation = self._given
         self._others += 1
         return SourceSampler(text, seed=f"{seed}/again/{self._others}", mitigation=mitigation)

@@ -186,3 +186,16 @@ def test_what_does_not_survive_a_fork_gives_none(body, module, monkeypatch):
         sampler.start(timeout=20)
         assert sampler.draw_forked(4, 2, timeout=60) is None
         assert (sampler.draw(4, 2, timeout=20) == 1).all()
+
+
+def test_processes_started_ahead_are_handed_out_in_order_and_all_end():
+    with open_sampler("gaussian", seed="7") as sampler:
+        sampler.prepare(2)
+        one, two = sampler.again(), sampler._prepared[0]
+        first = one._process
+        with one as entered:
+            assert entered._process is first is not None
+            assert two._process is not None
+        assert one._process is None
+        assert [one._spec["seed"], two._spec["seed"]] == ["7/again/1", "7/again/2"]
+    assert two._process is None
