@@ -62,7 +62,7 @@ def test_a_pancake_is_found_among_dimensions(make_key):
 
 def test_honest_noise_passes_and_says_how_far_it_got():
     pytest.importorskip("fpylll")
-    evidence = run(honest([2, 5]), limit=60, block=30)
+    evidence = run(honest([5]), limit=60, block=30)
     assert evidence.p == 1
     assert "d=5 (β ≤ " in evidence.effect
     (spot,) = evidence.blind_spots
@@ -70,11 +70,10 @@ def test_honest_noise_passes_and_says_how_far_it_got():
     assert not evidence.details["broken"]
 
 
+@pytest.mark.timeout(90)  # without a deadline it would take hours
 def test_the_deadline_ends_it():
     pytest.importorskip("fpylll")
-    began = time.monotonic()
     evidence = run(honest([96, 128], rows=2000), limit=1.5)
-    assert time.monotonic() - began < 60  # without a deadline it would take hours
     assert evidence.p == 1
     assert "stopped by the time limit" in evidence.effect
     assert not children()

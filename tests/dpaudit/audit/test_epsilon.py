@@ -192,13 +192,13 @@ def test_the_band_covers_everywhere_at_once():
 
 
 def test_tightness():
-    """1e5 counted releases a side: within 4 % of Laplace's and randomized response's ε, and of Gaussian's μ."""
+    """5e4 counted releases a side: within 7 % of Laplace's and randomized response's ε, and of Gaussian's μ."""
     rng = np.random.default_rng(5)
-    assert 0.96 < audit(coarse(laplace(rng)), samples=200_000).epsilon.low <= 1
-    assert 0.97 < audit(response(rng), samples=200_000).epsilon.low <= 1
-    result = audit(coarse(gaussian(rng)), samples=200_000, epsilon=4.377, delta=1e-5, mu=1.0)
+    assert 0.94 < audit(coarse(laplace(rng)), samples=100_000).epsilon.low <= 1
+    assert 0.95 < audit(response(rng), samples=100_000).epsilon.low <= 1
+    result = audit(coarse(gaussian(rng)), samples=100_000, epsilon=4.377, delta=1e-5, mu=1.0)
     assert result.verdict == "no-finding"
-    assert 0.95 < result.mu.low <= 1
+    assert 0.93 < result.mu.low <= 1
 
 
 def test_half_the_noise_is_found():
