@@ -203,7 +203,7 @@ def test_hundreds_of_mutations_and_none_is_accepted(honest, pair, tmp_path):
     assert len(others) > 3
     mutated, seen = tmp_path / "mutated.json", {}
     rng = np.random.default_rng(6)
-    for _, (kind, changed) in zip(range(800), mutations(rng, document, others), strict=False):
+    for _, (kind, changed) in zip(range(400), mutations(rng, document, others), strict=False):
         mutated.write_bytes(changed if isinstance(changed, bytes) else encode(changed) + b"\n")
         if mutated.read_bytes() == path.read_bytes():
             continue
@@ -211,7 +211,7 @@ def test_hundreds_of_mutations_and_none_is_accepted(honest, pair, tmp_path):
         assert not verdict.holds, kind
         assert verdict.details["outcome"] == "invalid"
         seen[kind] = seen.get(kind, 0) + 1
-    assert sum(seen.values()) > 600
+    assert sum(seen.values()) > 300
     assert len(seen) == 12
     mutated.write_bytes(encode(document) + b"\n")
     assert verify(mutated).holds

