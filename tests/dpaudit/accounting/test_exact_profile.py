@@ -31,13 +31,11 @@ from dpaudit.errors import UsageError
 CASES = [
     # beta, gamma, along (in P), across
     (0.1, 4.0, 1.25, 0.0),
-    (0.15, 6.0, 0.5, 1.0),
     (0.3, 2.0, 0.15, 0.5),
     (0.5, 0.5, 0.3, 0.0),
     (0.05, 0.5, 0.2, 0.3),
     (1.0, 1.0, 0.5, 0.5),
     (3.0, 0.5, 2.0, 0.1),
-    (2.0, 3.0, 1.4, 0.7),
     (0.4, 6.0, 2.37, 0.6),
     (0.4, 6.0, 2.37, 0.02),
 ]
@@ -102,7 +100,7 @@ def test_averaging_over_periods_is_within_its_own_error_of_summing_them(beta, ga
 
 # ---------------------------------------------------------------- between the two theorems
 
-GRID = [(0.0, 1.0, 1e-12), (0.25, 50.0, 1e-12), (0.5, 1.0, 1e-3)]  # fraction, sigma, delta
+GRID = [(0.0, 50.0, 1e-12), (0.5, 1.0, 1e-3)]  # fraction, sigma, delta
 
 
 @pytest.mark.parametrize(("beta", "gamma"), [(1e-6, 2e6), (1e-6, 32.0), (1e-3, 4.0), (0.1, 0.5), (1.0, 32.0)])

@@ -70,11 +70,11 @@ def test_no_exponential_mechanism_exceeds_the_profile():
         assert _profile(*alike, 0.5 * eta) <= exponential_delta(0.5 * eta, bound=eta) + 1e-12
 
 
-@pytest.mark.parametrize("eta", [0.2, 1.0, 2.0])
+@pytest.mark.parametrize("eta", [0.2, 2.0])
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.8])
 def test_two_groups_of_outcomes_attain_the_exponential_profile(eta, share):
     epsilon = share * 2 * eta
-    gaps = np.linspace(-12, 12, 4801)
+    gaps = np.linspace(-12, 12, 2401)
     pairs = ((_choice([0, gap], eta), _choice([1, gap - 1], eta)) for gap in gaps)
     best = max(_profile(*pair, epsilon) for pair in pairs)
     assert best == pytest.approx(exponential_delta(epsilon, bound=2 * eta), rel=1e-4)

@@ -76,7 +76,7 @@ def law_p(bits, q):
 
 @pytest.mark.parametrize("words", [THRESHOLDS[5], 2**64 // 56, 2**62 * 3])
 def test_every_place_has_the_probability_and_none_depends_on_another(words):
-    bits = biased_bits(40_000, 128, words=words, stream=KeyedStream.from_seed("law"))
+    bits = biased_bits(20_000, 128, words=words, stream=KeyedStream.from_seed("law"))
     assert law_p(bits, words / 2**64) > FINE
     assert law_p(bits, words / 2**64 * 1.05) < BAD
     assert law_p(np.concatenate([bits[:, :8], bits[:, :8]], axis=1), words / 2**64) < BAD
