@@ -144,6 +144,10 @@ def test_independent_releases_are_rarely_taken_for_dependent(law, monkeypatch):
     assert said <= 5 or binomial_two_sided(said, 100, 0.05) > 1e-3
 
 
+def test_the_largest_call_is_what_chance_may_hit():
+    assert independence._same_call([np.zeros((3, 1)), np.zeros((7, 1))]) == 0.7
+
+
 def test_noise_without_end_to_compare_is_no_dependence():
     """A mechanism without noise gives one number per value: not independent draws, but a finding all the same."""
     assert audit(lambda v, n: np.full(n, v[0])).verdict == "finding"
