@@ -25,10 +25,15 @@ class Rude(Exception):
         raise SystemExit(0)
 
 @app.command()
-def ends(code: int, much: bool = False):
+def ends(code: int, much: bool = False, quiet: bool = False):
     print("result" * (100_000 if much else 1))
-    note("hint")
+    if not quiet:
+        note("hint")  # which flushes stdout
     raise typer.Exit(code)
+
+@app.command()
+def opens():
+    print(os.open(os.devnull, os.O_RDONLY) > 2)
 
 @app.command()
 def fails(how: str):
@@ -101,6 +106,7 @@ def test_an_unwritable_stderr_changes_no_exit_code(run, inside, words, code, red
         (("ends", "0", "--much"), ">/dev/full 2>&-"),
         (("ends", "1", "--much"), "| true; exit ${PIPESTATUS[0]}"),
         (("ends", "1"), ">/dev/full"),
+        (("ends", "1", "--quiet"), ">/dev/full"),
         (("ends", "1"), ">&-"),
         (("ends", "1"), ">&- 2>&-"),
     ],
@@ -111,6 +117,10 @@ def test_an_unwritable_stdout_is_4(run, words, redirect):
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
     assert (SAYS in done.stderr) == (redirect in (">/dev/full", ">&-"))
+
+
+def test_no_file_gets_the_number_of_a_closed_stream(run):
+    assert run("opens", redirect="2>&- <&-").stdout == "True\n"
 
 
 @pytest.mark.parametrize(
