@@ -253,6 +253,17 @@ def test_a_late_vector_is_not_in_the_sum(round_of, meddle, without):
         receipts[3].result(30)
 
 
+def test_a_message_that_is_still_read_when_its_stage_closes_is_not_taken():
+    taken = []
+    stage = Stage("mask", ["alice", "bob"], take=lambda *given: taken.append(given), seconds=0.0)
+    stage.begin("alice")
+    with stage.closing(lambda came: None):
+        pass
+    with pytest.raises(MessageError, match="came too late"):
+        stage.hand_in("alice", b"x")
+    assert not taken
+
+
 def test_a_second_process_of_one_party_is_refused_and_the_first_stands(round_of, monkeypatch):
     r, taken, hand_in = round_of(), threading.Event(), Stage.hand_in
 

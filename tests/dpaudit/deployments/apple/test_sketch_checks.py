@@ -31,19 +31,19 @@ def p_values(bits):
 @pytest.mark.parametrize(
     ("vectors", "m", "place"),
     [
-        (12, 256, None),
+        (60, 256, 7),
         (20, 64, 63),
-        pytest.param(60, 256, 7, marks=pytest.mark.slow),
+        pytest.param(12, 256, None, marks=pytest.mark.slow),
         pytest.param(3, 4096, 0, marks=pytest.mark.slow),
     ],
 )
 def test_level_whatever_was_sketched(vectors, m, place):
     rng = np.random.default_rng([2, vectors, m])
     found: dict[str, int] = {}
-    for _ in range(100):
+    for _ in range(60):  # positions without their Bonferroni correction: a quarter at (60, 256, 7)
         for name, p in p_values(honest(rng, vectors, m, place)).items():
             found[name] = found.get(name, 0) + (p <= 0.05)
-    assert max(found.values()) <= 14  # 5 at the most expected, P(more) < 2e-4 each
+    assert max(found.values()) <= 10  # 3 at the most expected, P(more) < 3e-4 each
 
 
 def stuck(rng):

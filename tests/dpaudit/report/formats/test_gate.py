@@ -133,6 +133,9 @@ def test_report_makes_the_formats_of_a_finished_folder(folder, dpaudit):
     (folder / "result.json").write_text(json.dumps(document))
     assert dpaudit("report", ".", ALSO, cwd=folder)[0] == 0
     assert {path.name for path in folder.iterdir()} == {*FILES, "noise.py"}
+    (folder / "result.json").write_text(json.dumps(made.documents.audit("no-finding")))
+    assert dpaudit("report", ".", cwd=folder)[0] == 0  # the formats that are there are made anew, asked for or not
+    assert ElementTree.parse(folder / "report.junit.xml").getroot().get("failures") == "0"
     _, schema, _ = dpaudit("report", "--schema", cwd=folder)
     assert json.loads(schema)["$id"] == "urn:dpaudit:report:1"
 
