@@ -82,15 +82,15 @@ def test_numbers_do_depend_on_threads_where_nothing_fixes_them():
 def test_all_cores_give_the_numbers_of_one_and_outlive_a_cell_that_kills(planted, tmp_path, monkeypatch, large):
     monkeypatch.setattr(cores, "_DEATHS", 2)
     deadly = [] if large else ['what = ["fine", "dies", "raises", "nan"]']
-    size = {"bins": 1 << 20, "trials": 2} if large else {}
-    spec = planted(*deadly, **size, epsilon="[0.5, 1.0]")
+    size = {"bins": 1 << 20, "trials": 2, "epsilon": "[0.5, 1.0]"} if large else {}
+    spec = planted(*deadly, **size)
     run_experiment(spec, out=tmp_path / "many", jobs=2)
-    fine = planted(*(['what = ["fine", "raises", "nan"]'] if deadly else []), **size, epsilon="[0.5, 1.0]")
+    fine = planted(*(['what = ["fine", "raises", "nan"]'] if deadly else []), **size)
     run_experiment(fine, out=tmp_path / "one")
     (many, lost), (one, raised) = kept(tmp_path / "many"), kept(tmp_path / "one")
     assert [(r.cell, r.outcome) for r in many] == [(r.cell, r.outcome) for r in one]
     dead = [f for f in lost if f.settings["attack"].get("what") == "dies"]
-    assert [f.error.partition(":")[0] for f in dead] == ["WorkerDiedError"] * (0 if large else 2)
+    assert [f.error.partition(":")[0] for f in dead] == ["WorkerDiedError"] * (0 if large else 1)
     assert all("2 processes died at this cell" in f.error for f in dead)
     assert [(f.cell, f.error) for f in lost if f not in dead] == [(f.cell, f.error) for f in raised]
 

@@ -77,10 +77,11 @@ def test_an_audit_cell_sees_no_key_and_leaves_no_file(small, tmp_path, monkeypat
 
     monkeypatch.setattr(tempfile, "tempdir", None)
     text = small.read_text().replace("beta = [1e-4, 2.0]", "beta = 1e-4").replace('[[source]]\nname = "gaussian"\n', "")
-    small.write_text(text + "[audit]\nsamples = 100000\n")
+    text = text.replace('[[mitigation]]\nname = "none"\n', "")
+    small.write_text(text + "[audit]\nsamples = 3000\n")  # too few for further processes of the sampler
     run_experiment(load_spec(str(small), trials=10), out=tmp_path / "out")
     rows = document(tmp_path / "out")["rows"]
-    assert {r["audit"]["verdict"] for r in rows} == {"no-finding"}
+    assert [r["audit"]["verdict"] for r in rows] == ["no-finding"]
     assert list((tmp_path / "tmp").iterdir()) == []
     secret = KeyedStream.from_seed("3").child("attacker's key").bytes(32)
     stored = (tmp_path / "out" / "results.sqlite").read_bytes()
