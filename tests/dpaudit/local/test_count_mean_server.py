@@ -133,7 +133,7 @@ def error_p(out, stated):
 
 
 @pytest.mark.parametrize(("kind", "server"), [(CountMeanSketch, CountMeanServer), (HadamardSketch, HadamardServer)])
-@pytest.mark.parametrize(("m", "functions", "epsilon"), [(8, 2, 8.0), (64, 50, 1.0)])
+@pytest.mark.parametrize(("m", "functions", "epsilon"), [(8, 2, 8.0), (8, 50, 8.0), (64, 50, 1.0)])
 def test_errors_are_as_large_as_stated(kind, server, m, functions, epsilon):
     out, stated = errors(kind, server, 800, m=m, functions=functions, epsilon=epsilon)
     assert error_p(out, stated) > 1e-5
