@@ -8,7 +8,10 @@ import numpy as np
 
 from dpaudit.accounting._phase import Array
 
-__all__ = ["crossings", "graded", "integrate"]
+__all__ = ["FINE", "crossings", "graded", "integrate"]
+
+FINE = 1e-11
+"""The relative error that an integral is wanted to."""
 
 _HALF_X = [0.9914553711208126, 0.9491079123427585, 0.8648644233597691, 0.7415311855993945]
 _HALF_X += [0.5860872354676911, 0.4058451513773972, 0.20778495500789848]
@@ -18,6 +21,7 @@ _HALF_G = [0.0, 0.1294849661688697, 0.0, 0.27970539148927664, 0.0, 0.38183005050
 X = np.array([-x for x in _HALF_X] + [0.0] + _HALF_X[::-1])
 KRONROD = np.array([*_HALF_K, 0.20948214108472782, *_HALF_K[::-1]])
 GAUSS = np.array([*_HALF_G, 0.4179591836734694, *_HALF_G[::-1]])
+_STALLED = 0.8  # of the error before, twice in turn: halving the panels helps no more
 _PANELS = 512  # at a time: the integrand's arrays stay in the cache, and no fresh pages are needed for each of them
 
 
@@ -42,14 +46,15 @@ def crossings(f: Callable[[Array], Array], edges: Array) -> list[float]:
     return [float(x) for x in (low + high) / 2]
 
 
-def integrate(f: Callable[[Array], Array], edges: Array, *, relative: float = 1e-11) -> tuple[float, float]:
+def integrate(f: Callable[[Array], Array], edges: Array, *, relative: float = FINE) -> tuple[float, float]:
     """∫f over the edges' range, f ≥ 0, and the sum over panels of |Kronrod − Gauss|: an estimate of the error.
 
     ``f`` is given the nodes in parts: a value of it may depend on its own node alone. Panels are halved until the
-    sum is below ``relative`` times the integral, or there are too many of them.
+    sum is below ``relative`` times the integral, there are too many of them, or halving helps no more: even at a jump of
+    ``f`` it halves the error, but not where that is the rounding of ``f`` itself.
     """
     low, high = edges[:-1], edges[1:]
-    done, doubt, panels = 0.0, 0.0, 0
+    done, doubt, panels, stalled, before = 0.0, 0.0, 0, 0, np.inf
     for _ in range(60):
         middle, radius = (low + high) / 2, (high - low) / 2
         values = np.empty((len(low), 15))
@@ -60,7 +65,8 @@ def integrate(f: Callable[[Array], Array], edges: Array, *, relative: float = 1e
         total, wrong = done + float(kronrod.sum()), doubt + float(gap.sum())
         panels += len(low)
         bad = gap > 0.5 * relative * total / max(len(low), 100)
-        if wrong <= relative * total or panels > 20_000 or not bad.any():
+        stalled, before = stalled + 1 if wrong > _STALLED * before else 0, wrong
+        if wrong <= relative * total or panels > 20_000 or stalled == 2 or not bad.any():
             return total, wrong
         done += float(kronrod[~bad].sum())
         doubt += float(gap[~bad].sum())

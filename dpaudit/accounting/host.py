@@ -11,7 +11,7 @@ import numpy.typing as npt
 from dpaudit.accounting._checks import positive, probability
 from dpaudit.accounting._phase import ROOT_2PI, Array, Pair
 from dpaudit.accounting.composition import compose_epsilon
-from dpaudit.accounting.profile import ProfileValue, delta_of, independent, invert, pair_start
+from dpaudit.accounting.profile import ProfileValue, delta_of, independent, inverse
 from dpaudit.errors import UsageError
 
 __all__ = ["pancake_host_composition", "pancake_host_epsilon"]
@@ -76,7 +76,7 @@ def pancake_host_epsilon(
 
     def result(i: int) -> ProfileValue:
         p = pair(i)
-        return invert(lambda e: delta_of(e, p), delta, start=pair_start(p, delta))
+        return inverse(delta_of, p, delta)
 
     with ThreadPoolExecutor(_FARTHEST) as side:  # numpy lets the other thread run; the numbers are the same
         results = list(side.map(result, chosen))
@@ -163,7 +163,7 @@ def _others(delta: float, reference: Pair, *, wave: float, along: float) -> floa
     """An ε that neighbours no farther from whole turns than ``reference`` do not exceed, by their largest W or ``along``."""
 
     def bound(left: float) -> float:
-        found = invert(lambda e: independent(e, reference), left, start=pair_start(reference, left))
+        found = inverse(independent, reference, left)
         return found.value + found.error
 
     kappa = ROOT_2PI * along / (reference.gamma * reference.sigma)

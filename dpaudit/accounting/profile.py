@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import scipy
 
 from dpaudit.accounting._checks import probability
 from dpaudit.accounting._phase import ROOT_2PI, Array, Pair, gaussian_profile
-from dpaudit.accounting._quadrature import crossings, graded, integrate
+from dpaudit.accounting._quadrature import FINE, crossings, graded, integrate
 from dpaudit.errors import UsageError
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "averaged",
     "delta_of",
     "independent",
+    "inverse",
     "invert",
     "pair_start",
     "pancake_delta",
@@ -27,6 +28,8 @@ __all__ = [
 ]
 
 _CERTAIN = 1e-13  # a relative error that counts as none
+_ROUGH = 1e-6  # relative: of the integrals that a search begins with
+_NEAR = 1e-10  # relative: how far from its end such a search is taken to be off
 _DIRECT_GAMMA = 64.0  # up to here the lattice is summed when it does not average out
 
 
@@ -90,11 +93,11 @@ def pancake_epsilon(
     """
     probability(delta)
     pair = Pair(sigma, beta, gamma, along, across)
-    return invert(lambda e: delta_of(e, pair), delta, start=pair_start(pair, delta))
+    return inverse(delta_of, pair, delta)
 
 
-def delta_of(epsilon: float, pair: Pair) -> ProfileValue:
-    """:func:`pancake_delta` for a :class:`Pair`."""
+def delta_of(epsilon: float, pair: Pair, *, relative: float = FINE) -> ProfileValue:
+    """:func:`pancake_delta` for a :class:`Pair`, integrated to ``relative``."""
     if epsilon == math.inf or pair.t == 0:
         return ProfileValue(max(0.0, -math.expm1(min(0.0, epsilon))) if epsilon < 0 else 0.0, 0.0)
     if epsilon == -math.inf:
@@ -103,7 +106,7 @@ def delta_of(epsilon: float, pair: Pair) -> ProfileValue:
         return ProfileValue(float(gaussian_profile(np.array([epsilon]), pair.t)[0]), 0.0)
     if pair.wave > _CERTAIN and pair.gamma <= _DIRECT_GAMMA:
         return _by_period(epsilon, pair)
-    return averaged(epsilon, pair)
+    return averaged(epsilon, pair, relative=relative)
 
 
 def _edges(epsilon: float, pair: Pair, *, depth: int = 50) -> Array:
@@ -113,19 +116,21 @@ def _edges(epsilon: float, pair: Pair, *, depth: int = 50) -> Array:
     return np.union1d(edges, graded(roots, half=phase.half, depth=depth)) if roots else edges
 
 
-def independent(epsilon: float, pair: Pair) -> ProfileValue:
+def independent(epsilon: float, pair: Pair, *, relative: float = FINE) -> ProfileValue:
     """The identity of :func:`pancake_delta` by itself: phase and Gaussian loss as if they were independent."""
     phase, t = pair.phase, pair.t
     total, doubt = integrate(
-        lambda v: phase.density(v) * gaussian_profile(epsilon - phase.loss(v), t), _edges(epsilon, pair)
+        lambda v: phase.density(v) * gaussian_profile(epsilon - phase.loss(v), t),
+        _edges(epsilon, pair),
+        relative=relative,
     )
     return ProfileValue(min(1.0, total / pair.lattice), float((doubt + phase.tail) / pair.lattice + 1e-320))
 
 
-def averaged(epsilon: float, pair: Pair) -> ProfileValue:
+def averaged(epsilon: float, pair: Pair, *, relative: float = FINE) -> ProfileValue:
     """Phase and Gaussian loss taken as independent, with the bound on what that leaves out."""
     phase, t, wave = pair.phase, pair.t, pair.wave
-    alone = independent(epsilon, pair)
+    alone = independent(epsilon, pair, relative=relative)
     if wave == 0:
         return alone
     dependence = wave * (alone.value + alone.error)
@@ -192,27 +197,61 @@ def pair_start(pair: Pair, delta: float) -> float:
     return max(0.0, min(direct * direct / 2 - direct * q, worst + pair.t**2 / 2 - pair.t * q))
 
 
-def invert(profile: Callable[[float], ProfileValue], delta: float, *, start: float) -> ProfileValue:
-    """The least ε ≥ 0 with profile(ε) ≤ δ, with the error that both the profile's error and the search leave."""
-    profile = cache(profile)  # the search asks again at both ends of its bracket, and at the root
+def invert(
+    profile: Callable[[float], ProfileValue],
+    delta: float,
+    *,
+    start: float,
+    rough: Callable[[float], ProfileValue] | None = None,
+) -> ProfileValue:
+    """The least ε ≥ 0 with profile(ε) ≤ δ, with the error that both the profile's error and the search leave.
 
-    def excess(epsilon: float) -> float:
-        return math.log(max(profile(epsilon).value, 1e-320)) - math.log(delta)
+    ``rough`` says cheaply, and only about, what ``profile`` says: the search begins with it, and nothing rests on it.
+    """
+    exact = cache(profile)  # the search asks again at both ends of its bracket, and at the root
 
-    at_zero = profile(0.0)
+    def excess(value: ProfileValue) -> float:
+        return math.log(max(value.value, 1e-320)) - math.log(delta)
+
+    def fine(epsilon: float) -> float:
+        return excess(exact(epsilon))
+
+    def about(epsilon: float) -> float:
+        return fine(epsilon) if rough is None else excess(rough(epsilon))
+
+    at_zero = exact(0.0)
     if at_zero.value + at_zero.error <= delta:
         return ProfileValue(0.0, 0.0)
     root = 0.0
     if at_zero.value > delta:
         high = start * (1 + 1e-9) + 1e-9
-        while excess(high) > 0:
+        while about(high) > 0:
             high *= 2
-        root = float(scipy.optimize.brentq(excess, 0.0, high, xtol=1e-13, rtol=1e-13, maxiter=300))
+        low = 0.0
+        if rough is not None and about(low) > 0:
+            near = float(scipy.optimize.brentq(about, 0.0, high, xtol=1e-12, rtol=1e-12, maxiter=300))
+            width = _NEAR * max(near, 1e-3)
+            low, high = max(0.0, near - width), near + width
+            while low > 0 and fine(low) <= 0:
+                low, width = max(0.0, low - width), 10 * width
+            while fine(high) > 0:
+                high, width = high + width, 10 * width
+        root = float(scipy.optimize.brentq(fine, low, high, xtol=1e-13, rtol=1e-13, maxiter=300))
     error = 1e-14 * root + 1e-12
-    while (up := profile(root + error)).value + up.error > delta:
+    while (up := exact(root + error)).value + up.error > delta:
         error *= 2
         if error > 1e3 * (root + 1e3):
             return ProfileValue(root, math.inf)
-    while root - error > 0 and (down := profile(root - error)).value - down.error < delta:
+    while root - error > 0 and (down := exact(root - error)).value - down.error < delta:
         error *= 2
     return ProfileValue(root, error)
+
+
+def inverse(profile: Callable[..., ProfileValue], pair: Pair, delta: float) -> ProfileValue:
+    """:func:`invert` of :func:`delta_of` or :func:`independent` for a :class:`Pair`."""
+    return invert(
+        partial(profile, pair=pair),
+        delta,
+        start=pair_start(pair, delta),
+        rough=partial(profile, pair=pair, relative=_ROUGH),
+    )
