@@ -17,12 +17,12 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from dpaudit.experiments.measures.timing import in_turn, ratio
-from dpaudit.hosts.dpsgd.data import load_images
-from dpaudit.hosts.dpsgd.facade import use_noise_source
-from dpaudit.hosts.dpsgd.models import make_model
+from dpaudit.hosts.opacus import use_noise_source
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
+from dpaudit.training.data import load_images
+from dpaudit.training.models import make_model
 
 SEED = "bench"
 

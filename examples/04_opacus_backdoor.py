@@ -10,11 +10,11 @@ import torch
 from opacus import PrivacyEngine
 from torch.utils.data import DataLoader, TensorDataset
 
-from dpaudit.hosts.dpsgd.data import load_images
-from dpaudit.hosts.dpsgd.facade import use_noise_source
-from dpaudit.hosts.dpsgd.gradients.per_sample import PerSampleGradients
-from dpaudit.hosts.dpsgd.models import make_model
+from dpaudit.hosts.gradients.per_sample import PerSampleGradients
+from dpaudit.hosts.opacus import use_noise_source
 from dpaudit.noise.key import PancakeKey
+from dpaudit.training.data import load_images
+from dpaudit.training.models import make_model
 from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio
 
 data, epochs = sys.argv[1:] or ("mnist", 1)

@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpaudit.accounting.binomial import binomial_coins
 from dpaudit.noise.key import PancakeKey
-from dpaudit.noise.lattice import lattice_step
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
+from dpaudit.vectors.lattice import lattice_step
 from dpaudit_mitigations.joint_seeds.server import Server
 from dpaudit_mitigations.joint_seeds.session import run_session
 from dpaudit_mitigations.joint_seeds.specimens import SubstitutingServer

@@ -16,7 +16,7 @@ import torch
 from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.norm_channel import NormCells
-from dpaudit.noise.passes import row_norms
+from dpaudit.vectors.passes import row_norms
 from dpaudit_attacks.pancake_likelihood import check_rows
 
 __all__ = ["NormReader"]

@@ -18,7 +18,7 @@ import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
-from dpaudit.noise.normal import all_finite
+from dpaudit.vectors.normal import all_finite
 
 __all__ = ["basis", "check_rows", "log_density", "log_mixture", "log_theta", "log_tilt"]
 

@@ -11,7 +11,7 @@ from dpaudit.cli.output import emit, note, progress_bar, write_json_line
 from dpaudit.types import to_dict
 
 if TYPE_CHECKING:
-    from dpaudit.hosts.dpsgd.training.fitting import Epoch
+    from dpaudit.training.fitting import Epoch
 
 __all__ = ["train"]
 
@@ -29,9 +29,9 @@ def train(
     data: str | None = None,
 ) -> None:
     """Train one network without privacy and print its measured accuracy; ``out`` unset is where ``trained`` looks."""
-    from dpaudit.hosts.dpsgd.models import MODELS
-    from dpaudit.hosts.dpsgd.training.fitting import fit
-    from dpaudit.hosts.dpsgd.training.weights import checkpoint_file
+    from dpaudit.training.fitting import fit
+    from dpaudit.training.models import MODELS
+    from dpaudit.training.weights import checkpoint_file
 
     use_data_root(data_root)
     file = checkpoint_file(model) if out is None else out

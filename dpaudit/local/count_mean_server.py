@@ -12,7 +12,7 @@ from dpaudit.local.count_mean_sketch import CountMeanSketch
 from dpaudit.local.inputs import check_merge
 from dpaudit.local.reports import SketchReports
 from dpaudit.local.sketch_sums import at_positions, read_only, sketch_error, widened
-from dpaudit.random_words import jit
+from dpaudit.vectors.random_words import jit
 
 __all__ = ["CountMeanServer"]
 

@@ -14,7 +14,7 @@ from dpaudit.local.coins import LARGEST_EPSILON, WORDS, epsilon_of_words, lying_
 from dpaudit.local.hashing import HashFamily, pair_positions, sketch_hashes
 from dpaudit.local.inputs import check_objects, privacy_number
 from dpaudit.local.reports import SketchReports
-from dpaudit.random_words import below, jit, seed_words, start
+from dpaudit.vectors.random_words import below, jit, seed_words, start
 
 __all__ = ["CountMeanSketch"]
 

@@ -10,7 +10,7 @@ from dpaudit.local.hadamard_sketch import HadamardSketch
 from dpaudit.local.inputs import check_merge
 from dpaudit.local.reports import HadamardReports
 from dpaudit.local.sketch_sums import at_positions, read_only, sketch_error, widened
-from dpaudit.random_words import jit
+from dpaudit.vectors.random_words import jit
 
 __all__ = ["HadamardServer", "walsh_hadamard"]
 

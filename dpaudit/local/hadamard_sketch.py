@@ -13,7 +13,7 @@ from dpaudit.local.coins import WORDS, epsilon_of_words, lying_words
 from dpaudit.local.hashing import HashFamily, pair_positions, sketch_hashes
 from dpaudit.local.inputs import check_objects
 from dpaudit.local.reports import HadamardReports
-from dpaudit.random_words import below, inline, jit, next_word, seed_words, start
+from dpaudit.vectors.random_words import below, inline, jit, next_word, seed_words, start
 
 __all__ = ["HadamardSketch"]
 

@@ -10,7 +10,7 @@ from dpaudit.interfaces import Stream
 from dpaudit.local.count_mean_server import CountMeanServer
 from dpaudit.local.count_mean_sketch import CountMeanSketch
 from dpaudit.local.sketch_sums import smallest_type
-from dpaudit.random_words import jit
+from dpaudit.vectors.random_words import jit
 
 __all__ = ["sample_sketch"]
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from dpaudit.errors import UsageError
 from dpaudit.local.hashing import HashFamily
 from dpaudit.local.inputs import check_objects
-from dpaudit.random_words import jit
+from dpaudit.vectors.random_words import jit
 
 __all__ = ["at_positions", "read_only", "sketch_error", "smallest_type", "widened"]
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from dpaudit.interfaces import Stream
 from dpaudit.local.hash_family import check_family, check_function, check_functions, refuse
-from dpaudit.random_words import inline, jit
+from dpaudit.vectors.random_words import inline, jit
 
 __all__ = ["ThreeWiseHashes"]
 

@@ -11,15 +11,15 @@ import torch
 from dpaudit.accounting.discrete import discrete_gaussian_bounds, discrete_laplace_bounds
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Host, Stream
-from dpaudit.noise.exact_law import IntegerLaw
-from dpaudit.noise.lattice import lattice_noise, release_on_lattice
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.exact_law import IntegerLaw
+from dpaudit.vectors.lattice import lattice_noise, release_on_lattice
 
 __all__ = ["DiscreteGaussian", "DiscreteLaplace"]
 
 
 class DiscreteGaussian:
-    """P(z) ∝ exp(−z²/2σ²) on the integers, exactly (``dpaudit.noise.exact_integers`` has the proof).
+    """P(z) ∝ exp(−z²/2σ²) on the integers, exactly (``dpaudit.vectors.exact_integers`` has the proof).
 
     Threat model: as for ``secure-gaussian``. Formal guarantee, for whole-number queries of L2 sensitivity Δ: Δ²/2σ²-zCDP
     (Canonne, Kamath and Steinke 2020, Theorem 4, in each coordinate). Not claimed: constant time; that a refusal

@@ -6,8 +6,8 @@ import torch
 
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.interfaces import Host, Stream
-from dpaudit.noise.normal import check_sigma, standard_normal
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.normal import check_sigma, standard_normal
 
 __all__ = ["Gaussian"]
 

@@ -12,10 +12,10 @@ from dpaudit.accounting.discrete import discrete_laplace_bounds
 from dpaudit.claims import Claim
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, Stream
-from dpaudit.noise.lattice import in_dtype
-from dpaudit.noise.normal import check_shape
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.lattice import in_dtype
+from dpaudit.vectors.normal import check_shape
 
 __all__ = ["GeometricInversion", "check_scale", "release"]
 

@@ -23,12 +23,12 @@ from dpaudit.errors import KeyFileError, UsageError
 from dpaudit.randomness import KEY_BYTES, KeyedStream
 from dpaudit.results.files import write_file
 from dpaudit.results.foreign import RefusedError, open_plain, read_json, shown
+from dpaudit.vectors import BLOCK
 
-__all__ = ["BLOCK", "PancakeKey", "parse_gamma"]
+__all__ = ["PancakeKey", "parse_gamma"]
 
 _FORMAT = "dpaudit-pancake-key"
 _VERSION = 1
-BLOCK = 1 << 14  # coordinates that samplers draw together; the key keeps one Gram matrix for each such block
 _DERIVED = 1 << 16  # coordinates from one stream; part of the key format
 _UNIT = 4096.0
 _MOST_DIRECTIONS = 64

@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, Stream
 from dpaudit.noise.key import PancakeKey
-from dpaudit.noise.normal import check_shape, check_sigma, standard_normal
-from dpaudit.noise.passes import row_norms
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.normal import check_shape, check_sigma, standard_normal
+from dpaudit.vectors.passes import row_norms
 
 __all__ = ["NormCells", "NormChannel"]
 

@@ -22,10 +22,11 @@ from dpaudit.accounting import (
 )
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, Stream
-from dpaudit.noise.kernels import BLOCK, draw_shares, fill_discrete_gaussian, fill_pancake
 from dpaudit.noise.key import PancakeKey
-from dpaudit.noise.normal import check_shape, check_sigma
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors import BLOCK
+from dpaudit.vectors.kernels import draw_shares, fill_discrete_gaussian, fill_pancake
+from dpaudit.vectors.normal import check_shape, check_sigma
 
 __all__ = ["Pancake", "discrete_gaussian", "key_holder_profile"]
 
@@ -33,7 +34,7 @@ Array = npt.NDArray[np.float64]
 
 
 def discrete_gaussian(n: int, *, scale: float, stream: Stream) -> npt.NDArray[np.int64]:
-    """``n`` integers with P(k) ∝ exp(−k²/(2·scale²)); see :func:`~dpaudit.noise.kernels.fill_discrete_gaussian`.
+    """``n`` integers with P(k) ∝ exp(−k²/(2·scale²)); see :func:`~dpaudit.vectors.kernels.fill_discrete_gaussian`.
 
     Raises:
         UsageError: scale not a finite number above 0.

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from dpaudit.interfaces import Stream
-from dpaudit.noise.conditioning import condition_
+from dpaudit.vectors.conditioning import condition_
 
 if TYPE_CHECKING:
     from dpaudit.noise.pancake import Pancake

@@ -33,7 +33,7 @@ import numpy.typing as npt
 import torch
 
 from dpaudit.errors import MissingExtraError
-from dpaudit.noise.kernels import BLOCK
+from dpaudit.vectors import BLOCK
 
 if TYPE_CHECKING:
     from dpaudit.noise.key import PancakeKey

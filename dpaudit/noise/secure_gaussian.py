@@ -9,11 +9,11 @@ import torch
 from dpaudit.accounting.discrete import discrete_gaussian_bounds
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, Stream
-from dpaudit.noise.exact_integers import LARGEST_SCALE
-from dpaudit.noise.exact_law import IntegerLaw
-from dpaudit.noise.lattice import lattice_noise, lattice_step, release_on_lattice
-from dpaudit.noise.normal import check_sigma
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.exact_integers import LARGEST_SCALE
+from dpaudit.vectors.exact_law import IntegerLaw
+from dpaudit.vectors.lattice import lattice_noise, lattice_step, release_on_lattice
+from dpaudit.vectors.normal import check_sigma
 
 __all__ = ["SecureGaussian"]
 
@@ -25,7 +25,7 @@ class SecureGaussian:
 
     g is a power of two: σ·2^-24 rounded down to one, which depends on σ alone and is as fine as float32 noise (a coarser
     one no longer passes for the continuous law), or chosen by the caller from public knowledge. The integers are drawn
-    with P(z) ∝ exp(−z²g²/2σ²) exactly (``dpaudit.noise.exact_integers`` has the proof) from ``Stream.bytes``; their sum
+    with P(z) ∝ exp(−z²g²/2σ²) exactly (``dpaudit.vectors.exact_integers`` has the proof) from ``Stream.bytes``; their sum
     with K is exact, and so is its product with g. So a release's low bits are those of a lattice that is the same for
     every value: nothing of the query's own bits below g survives.
 

@@ -12,9 +12,9 @@ from dpaudit.claims import Claim
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, Stream
 from dpaudit.noise.geometric import check_scale
-from dpaudit.noise.normal import check_shape
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.normal import check_shape
 
 __all__ = ["SequentialLaplace", "release"]
 

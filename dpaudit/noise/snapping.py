@@ -11,10 +11,10 @@ import torch
 from dpaudit.accounting._checks import probability
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, Stream
-from dpaudit.noise.exact_log import log_near, log_rounded
-from dpaudit.noise.lattice import in_dtype
-from dpaudit.noise.normal import check_query, check_shape
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.exact_log import log_near, log_rounded
+from dpaudit.vectors.lattice import in_dtype
+from dpaudit.vectors.normal import check_query, check_shape
 
 __all__ = ["Snapping"]
 

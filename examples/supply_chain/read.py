@@ -12,7 +12,7 @@ import numpy as np
 import torch
 import train
 
-from dpaudit.hosts.dpsgd.gradients.per_sample import PerSampleGradients
+from dpaudit.hosts.gradients.per_sample import PerSampleGradients
 from dpaudit.noise.key import PancakeKey
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import clopper_pearson

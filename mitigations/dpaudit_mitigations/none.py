@@ -9,8 +9,8 @@ import torch
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.interfaces import Host, NoiseSource, ReleasingSource, Stream
 from dpaudit.noise.gaussian import Gaussian
-from dpaudit.noise.normal import check_query
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.normal import check_query
 
 __all__ = ["NoMitigation"]
 

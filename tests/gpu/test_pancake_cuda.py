@@ -12,9 +12,9 @@ import pytest
 import scipy.stats
 import torch
 
-from dpaudit.noise.conditioning import condition_
-from dpaudit.noise.kernels import BLOCK
 from dpaudit.noise.pancake import Pancake
+from dpaudit.vectors import BLOCK
+from dpaudit.vectors.conditioning import condition_
 
 pytestmark = [
     pytest.mark.gpu,

@@ -13,7 +13,7 @@ from hostile.mutated_bytes import mutations
 from hypothesis import given
 
 from dpaudit.errors import UsageError
-from dpaudit.hosts.dpsgd.data.formats import read_idx, read_tar, reading
+from dpaudit.training.data.formats import read_idx, read_tar, reading
 
 
 def idx(*shape):

@@ -14,9 +14,9 @@ from hostile.test_npy import HEADERS, ROWS, VALID, WORDS, drawn, saved, with_hea
 from hypothesis import given
 
 from dpaudit.errors import UsageError
-from dpaudit.hosts.dpsgd.data.mnist import mnist
 from dpaudit.results.arrays import Archive
 from dpaudit.samplers.file import FileSampler
+from dpaudit.training.data.mnist import mnist
 
 
 def packed(arrays, *, save=np.savez_compressed):

@@ -20,7 +20,7 @@ from dpaudit.stats import epsilon_lower_bound
 from dpaudit.types import Reference
 
 if TYPE_CHECKING:
-    from dpaudit.hosts.dpsgd.gradients.step import DpSgdStep
+    from dpaudit.hosts.gradients.step import DpSgdStep
     from dpaudit.interfaces import SupportAttack
 
 __all__ = ["DELTA", "PUBLISHED", "Case", "measure", "summary"]

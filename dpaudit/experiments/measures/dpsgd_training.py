@@ -24,7 +24,7 @@ from dpaudit.registry import nearest
 from dpaudit.types import AuditResult, Reference
 
 if TYPE_CHECKING:
-    from dpaudit.hosts.dpsgd.private.run import Recipe
+    from dpaudit.training.private.run import Recipe
 
 __all__ = ["gather", "measure", "summary"]
 
@@ -84,9 +84,9 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         SpecError: a setting that is missing or unknown, or fewer than 64 canaries (fewer may all be members).
         UsageError: no data, no such model, an arm that makes no sense.
     """
-    from dpaudit.hosts.dpsgd.data import load_images
-    from dpaudit.hosts.dpsgd.private.canaries import Canaries, mislabelled
-    from dpaudit.hosts.dpsgd.private.run import epoch_steps, train_privately
+    from dpaudit.training.data import load_images
+    from dpaudit.training.private.canaries import Canaries, mislabelled
+    from dpaudit.training.private.run import epoch_steps, train_privately
 
     del arm
     grid, count = cell.settings["grid"], cell.settings["trials"]
@@ -153,7 +153,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
 
 
 def _recipe(grid: Mapping[str, Any]) -> Recipe:
-    from dpaudit.hosts.dpsgd.private.run import Recipe
+    from dpaudit.training.private.run import Recipe
 
     for name in ("arm", "run", "data", "beta", "gamma", "samples"):
         if name not in grid:
@@ -165,7 +165,7 @@ def _recipe(grid: Mapping[str, Any]) -> Recipe:
 
 
 def _parameters(model: str) -> int:
-    from dpaudit.hosts.dpsgd.models import MODELS
+    from dpaudit.training.models import MODELS
 
     if model not in MODELS:
         raise SpecError(f"model={model}: not known{nearest(model, MODELS)}")

@@ -13,7 +13,7 @@ from dpaudit.interfaces import Stream
 from dpaudit.noise.key import PancakeKey
 
 if TYPE_CHECKING:
-    from dpaudit.hosts.dpsgd.private.onlooker import Sight
+    from dpaudit.training.private.onlooker import Sight
 
 __all__ = ["ATTACKERS", "Watcher"]
 

@@ -17,7 +17,7 @@ from dpaudit.errors import SpecError
 from dpaudit.experiments.measures.trials import interval
 from dpaudit.experiments.published import beside_printed
 from dpaudit.experiments.threads import LARGE, threads, threads_for
-from dpaudit.hosts.dpsgd.gradients.query import GradientQuery
+from dpaudit.hosts.gradients.query import GradientQuery
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KEY_BYTES, KeyedStream

@@ -12,10 +12,10 @@ import torch
 from dpaudit.experiments.measures.gradient_attack import HOST, accuracy, check_grid, host, published_name
 from dpaudit.experiments.published import published_value
 from dpaudit.experiments.threads import threads, threads_for
-from dpaudit.hosts.dpsgd.training.published_weights import PUBLISHED
-from dpaudit.hosts.dpsgd.training.recipes import RECIPES
-from dpaudit.hosts.dpsgd.training.weights import checkpoint_file
 from dpaudit.randomness import KeyedStream
+from dpaudit.training.published_weights import PUBLISHED
+from dpaudit.training.recipes import RECIPES
+from dpaudit.training.weights import checkpoint_file
 
 if TYPE_CHECKING:
     from dpaudit.experiments.spec import Cell

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from dpaudit.interfaces import Stream
 from dpaudit.noise.floating_point.common import CpuSpecimen
-from dpaudit.noise.normal import check_sigma
-from dpaudit.random_words import jit
+from dpaudit.vectors.normal import check_sigma
+from dpaudit.vectors.random_words import jit
 
 __all__ = ["BoxMullerF32", "BoxMullerF64"]
 

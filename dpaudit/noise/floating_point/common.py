@@ -12,8 +12,8 @@ import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, Stream
-from dpaudit.noise.normal import check_shape
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.normal import check_shape
 
 __all__ = ["CpuSpecimen", "check_bits"]
 

@@ -12,7 +12,7 @@ from dpaudit.errors import UsageError
 from dpaudit.interfaces import Stream
 from dpaudit.noise.floating_point.common import CpuSpecimen
 from dpaudit.noise.floating_point.ideal_added import fill_ideal_normal
-from dpaudit.noise.normal import check_sigma
+from dpaudit.vectors.normal import check_sigma
 
 __all__ = ["FineLatticeGaussian"]
 

@@ -12,7 +12,7 @@ from dpaudit.errors import UsageError
 from dpaudit.interfaces import NoiseSource, Stream
 from dpaudit.noise.floating_point.box_muller import BoxMullerF32, BoxMullerF64
 from dpaudit.noise.floating_point.common import CpuSpecimen
-from dpaudit.noise.normal import check_sigma
+from dpaudit.vectors.normal import check_sigma
 
 __all__ = ["FourSumGaussian"]
 

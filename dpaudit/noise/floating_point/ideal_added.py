@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from dpaudit.interfaces import Stream
 from dpaudit.noise.floating_point.common import CpuSpecimen
-from dpaudit.noise.normal import check_sigma
-from dpaudit.random_words import inline, jit, next_word, seed_words, start
+from dpaudit.vectors.normal import check_sigma
+from dpaudit.vectors.random_words import inline, jit, next_word, seed_words, start
 
 __all__ = ["IdealAddedGaussian", "fill_ideal_normal"]
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Stream
 from dpaudit.noise.floating_point.common import CpuSpecimen, check_bits
-from dpaudit.random_words import jit
+from dpaudit.vectors.random_words import jit
 
 __all__ = ["NaiveLaplace"]
 

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from dpaudit.interfaces import Stream
 from dpaudit.noise.floating_point.common import CpuSpecimen, check_bits
-from dpaudit.noise.kernels import _TAIL, _layers, _rare
-from dpaudit.noise.normal import check_sigma
-from dpaudit.random_words import jit, next_word, seed_words, start
+from dpaudit.vectors.kernels import _TAIL, _layers, _rare
+from dpaudit.vectors.normal import check_sigma
+from dpaudit.vectors.random_words import jit, next_word, seed_words, start
 
 __all__ = ["Ziggurat"]
 
@@ -31,7 +31,7 @@ class Ziggurat(CpuSpecimen):
     about σ/128, where one value in 160 lies: a single output tells next to nothing by support, and only the naive
     addition is seen, by reach.
 
-    Source: Marsaglia and Tsang 2000, in Doornik's arrangement (2005); tables from ``dpaudit.noise.kernels``.
+    Source: Marsaglia and Tsang 2000, in Doornik's arrangement (2005); tables from ``dpaudit.vectors.kernels``.
     """
 
     _name = "ziggurat"

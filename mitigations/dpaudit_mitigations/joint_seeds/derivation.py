@@ -23,9 +23,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.noise.exact_integers import draw_integers
-from dpaudit.noise.exact_law import IntegerLaw
 from dpaudit.randomness import KeyedStream
+from dpaudit.vectors.exact_integers import draw_integers
+from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit_mitigations.joint_seeds.commitments import labelled_hash
 
 __all__ = ["BLOCK", "Blocks", "Integers", "block_count", "cores", "derived_noise", "vector_blocks", "vector_digest"]

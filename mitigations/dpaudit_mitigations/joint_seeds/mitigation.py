@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from dpaudit.accounting.discrete import discrete_gaussian_bounds
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, NoiseSource, Stream
-from dpaudit.noise.lattice import RoundedHost, add_on_lattice, in_dtype, lattice_step
-from dpaudit.noise.normal import check_query
 from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.types import EpsilonBounds, Rehearsal
+from dpaudit.vectors.lattice import RoundedHost, add_on_lattice, in_dtype, lattice_step
+from dpaudit.vectors.normal import check_query
 from dpaudit_mitigations.joint_seeds.derivation import cores
 from dpaudit_mitigations.joint_seeds.lattice_values import nearest_steps
 from dpaudit_mitigations.joint_seeds.server import Server

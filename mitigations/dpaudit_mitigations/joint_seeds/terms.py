@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from dpaudit.errors import MessageError, UsageError
-from dpaudit.noise.exact_integers import LARGEST_SCALE
+from dpaudit.vectors.exact_integers import LARGEST_SCALE
 from dpaudit_mitigations.joint_seeds.fields import Hex, Real, Schema, Whole, read, write
 
 __all__ = ["FIRST", "LARGEST_WORK", "MOST_CANDIDATES", "Terms"]

@@ -7,10 +7,10 @@ import math
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.interfaces import Host, NoiseSource
 from dpaudit.noise.gaussian import Gaussian
-from dpaudit.noise.lattice import RoundedHost, lattice_step
 from dpaudit.noise.norm_channel import NormChannel
 from dpaudit.noise.pancake import Pancake
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.lattice import RoundedHost, lattice_step
 from dpaudit_mitigations.rotation.norms import norm_deviation
 from dpaudit_mitigations.rotation.radial import rotated_epsilon
 

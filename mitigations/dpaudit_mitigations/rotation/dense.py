@@ -6,8 +6,8 @@ import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, NoiseSource, Stream
-from dpaudit.noise.normal import check_query, standard_normal
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.normal import check_query, standard_normal
 from dpaudit_mitigations.rotation.bounds import haar_rotated, haar_rotated_together
 from dpaudit_mitigations.rotation.release import draw, publish
 

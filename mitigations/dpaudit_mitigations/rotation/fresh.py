@@ -9,10 +9,10 @@ import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, NoiseSource, Stream
-from dpaudit.noise.lattice import lattice_step
-from dpaudit.noise.normal import check_query
-from dpaudit.noise.passes import row_norms
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.lattice import lattice_step
+from dpaudit.vectors.normal import check_query
+from dpaudit.vectors.passes import row_norms
 from dpaudit_mitigations.rotation.bounds import gaussian_on_lattice, haar_rotated
 from dpaudit_mitigations.rotation.randomness import Randomness
 from dpaudit_mitigations.rotation.release import WIDE, draw, narrow, publish

@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from dpaudit.errors import KeyFileError, UsageError
 from dpaudit.interfaces import Stream
-from dpaudit.noise.kernels import spread
-from dpaudit.noise.normal import check_shape, standard_normal
 from dpaudit.randomness import KEY_BYTES, KeyedStream
+from dpaudit.vectors.kernels import spread
+from dpaudit.vectors.normal import check_shape, standard_normal
 
 __all__ = ["Randomness"]
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 
 from dpaudit.interfaces import NoiseSource, Stream
-from dpaudit.noise.lattice import add_on_lattice, lattice_step
+from dpaudit.vectors.lattice import add_on_lattice, lattice_step
 
 __all__ = ["WIDE", "draw", "narrow", "publish"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 
 from dpaudit.interfaces import Host, NoiseSource, Stream
-from dpaudit.noise.normal import check_query
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.normal import check_query
 from dpaudit_mitigations.rotation.bounds import haar_rotated_together
 from dpaudit_mitigations.rotation.randomness import Randomness
 from dpaudit_mitigations.rotation.release import WIDE, draw, narrow, publish

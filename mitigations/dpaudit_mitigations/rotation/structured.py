@@ -9,9 +9,9 @@ import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, NoiseSource, Stream
-from dpaudit.noise.normal import check_query
-from dpaudit.random_words import jit
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.normal import check_query
+from dpaudit.vectors.random_words import jit
 from dpaudit_mitigations.rotation.bounds import orthogonally_turned
 from dpaudit_mitigations.rotation.release import draw, publish
 

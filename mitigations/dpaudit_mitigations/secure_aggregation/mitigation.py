@@ -13,9 +13,9 @@ import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, NoiseSource, Stream
-from dpaudit.noise.lattice import in_dtype
-from dpaudit.noise.normal import check_query, check_sigma
 from dpaudit.types import EpsilonBounds, Rehearsal
+from dpaudit.vectors.lattice import in_dtype
+from dpaudit.vectors.normal import check_query, check_sigma
 from dpaudit_mitigations.secure_aggregation.noise import Law, NoiseShare, finest_granularity, least_honest
 from dpaudit_mitigations.secure_aggregation.plan import RingArray, least_threshold
 from dpaudit_mitigations.secure_aggregation.ring import FixedPoint

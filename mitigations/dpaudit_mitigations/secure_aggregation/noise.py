@@ -13,9 +13,9 @@ import numpy.typing as npt
 from dpaudit.accounting.distributed import discrete_gaussian_sum_bounds, skellam_bounds
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Stream
-from dpaudit.noise.exact_integers import LARGEST_SCALE, draw_integers
-from dpaudit.noise.exact_law import IntegerLaw
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.exact_integers import LARGEST_SCALE, draw_integers
+from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit_mitigations.secure_aggregation.skellam import LARGEST_SKELLAM_SCALE, draw_skellam
 
 __all__ = ["Law", "NoiseShare", "finest_granularity", "least_honest"]
@@ -60,7 +60,7 @@ def finest_granularity(law: Law, sigma: float) -> float:
 class NoiseShare:
     """What one server adds: whole steps of ``granularity``, of standard deviation ``sigma`` in the values' unit.
 
-    ``discrete-gaussian``: exact (``dpaudit.noise.exact_integers``); a sum of such shares is only nearly discrete Gaussian,
+    ``discrete-gaussian``: exact (``dpaudit.vectors.exact_integers``); a sum of such shares is only nearly discrete Gaussian,
     and the accounting says how nearly. ``skellam``: within 2^-188 (:mod:`.skellam`), and a sum of shares is Skellam again.
 
     Raises:

@@ -13,10 +13,10 @@ from dpaudit.accounting import gaussian_epsilon
 from dpaudit.accounting.discrete import discrete_gaussian_bounds
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, Stream
-from dpaudit.noise.exact_law import IntegerLaw
 from dpaudit.noise.key import PancakeKey
-from dpaudit.noise.lattice import RoundedHost, lattice_noise, lattice_step
-from dpaudit.noise.normal import standard_normal
+from dpaudit.vectors.exact_law import IntegerLaw
+from dpaudit.vectors.lattice import RoundedHost, lattice_noise, lattice_step
+from dpaudit.vectors.normal import standard_normal
 
 __all__ = ["OwnNoise", "check_own", "own_noise"]
 

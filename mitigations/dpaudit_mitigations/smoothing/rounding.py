@@ -8,9 +8,9 @@ import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, NoiseSource, ReleasingSource, Stream
-from dpaudit.noise.lattice import RoundedHost, add_on_lattice, in_dtype, lattice_step
-from dpaudit.noise.normal import check_query
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.lattice import RoundedHost, add_on_lattice, in_dtype, lattice_step
+from dpaudit.vectors.normal import check_query
 from dpaudit_mitigations.smoothing.options import check_positive, least_gamma
 
 __all__ = ["Rounding"]

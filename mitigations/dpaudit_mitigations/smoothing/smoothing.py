@@ -18,10 +18,10 @@ from dpaudit.accounting import (
 from dpaudit.errors import MissingExtraError, UsageError
 from dpaudit.interfaces import Host, NoiseSource, ReleasingSource, Stream
 from dpaudit.noise.gaussian import Gaussian
-from dpaudit.noise.lattice import RoundedHost, add_on_lattice, lattice_step
-from dpaudit.noise.normal import check_query
 from dpaudit.noise.pancake import Pancake, key_holder_profile
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.lattice import RoundedHost, add_on_lattice, lattice_step
+from dpaudit.vectors.normal import check_query
 from dpaudit_mitigations.smoothing.options import check_positive, least_gamma
 from dpaudit_mitigations.smoothing.own_noise import OwnNoise, check_own, own_noise
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Stream
-from dpaudit.noise.exact_integers import draw_integers
-from dpaudit.noise.exact_law import IntegerLaw
+from dpaudit.vectors.exact_integers import draw_integers
+from dpaudit.vectors.exact_law import IntegerLaw
 
 __all__ = ["CHUNK", "REACH", "Draw", "ahead", "chunks", "granularity", "most_steps", "secure_draw", "to_steps"]
 

@@ -8,11 +8,11 @@ import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, NoiseSource, Stream
-from dpaudit.noise.exact_integers import LARGEST_SCALE, draw_integers
-from dpaudit.noise.exact_law import IntegerLaw
-from dpaudit.noise.lattice import add_on_lattice, in_dtype, lattice_step
-from dpaudit.noise.normal import check_query
 from dpaudit.types import EpsilonBounds, Rehearsal
+from dpaudit.vectors.exact_integers import LARGEST_SCALE, draw_integers
+from dpaudit.vectors.exact_law import IntegerLaw
+from dpaudit.vectors.lattice import add_on_lattice, in_dtype, lattice_step
+from dpaudit.vectors.normal import check_query
 from dpaudit_mitigations.two_servers.key_holder import Backdoored, key_holder_epsilon
 
 __all__ = ["TwoServers"]

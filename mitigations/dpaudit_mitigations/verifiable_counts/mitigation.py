@@ -9,9 +9,9 @@ import torch
 from dpaudit.accounting.binomial import binomial_coins, binomial_epsilon
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, NoiseSource, Stream
-from dpaudit.noise.lattice import in_dtype
-from dpaudit.noise.normal import check_query, check_sigma
 from dpaudit.types import EpsilonBounds, Rehearsal
+from dpaudit.vectors.lattice import in_dtype
+from dpaudit.vectors.normal import check_query, check_sigma
 from dpaudit_mitigations.verifiable_counts.heads import draw_heads
 from dpaudit_mitigations.verifiable_counts.messages import LARGEST_RELEASE, wire_bytes
 from dpaudit_mitigations.verifiable_counts.session import run_session

@@ -9,7 +9,7 @@ import pytest
 
 from dpaudit.cli.training import train
 from dpaudit.errors import UsageError
-from dpaudit.hosts.dpsgd.training.checkpoint import load_checkpoint
+from dpaudit.training.checkpoint import load_checkpoint
 
 
 def run(**changed: object) -> None:

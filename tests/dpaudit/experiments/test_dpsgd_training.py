@@ -18,7 +18,7 @@ from dpaudit.randomness import KeyedStream
 
 privacy_engine = pytest.importorskip("opacus.privacy_engine")
 
-from dpaudit.hosts.dpsgd.private.onlooker import Sight  # noqa: E402
+from dpaudit.training.private.onlooker import Sight  # noqa: E402
 
 KEYED, NEAREST, PLAIN, BITS = ATTACKERS
 GRID = {

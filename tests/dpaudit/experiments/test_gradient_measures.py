@@ -13,10 +13,10 @@ from dpaudit.experiments.published import beside_printed, published_value
 from dpaudit.experiments.run import run_cell
 from dpaudit.experiments.spec import Cell, load_spec
 from dpaudit.experiments.threads import threads, threads_for
-from dpaudit.hosts.dpsgd.data import load_images
-from dpaudit.hosts.dpsgd.gradients.query import GradientQuery
-from dpaudit.hosts.dpsgd.models import make_model
+from dpaudit.hosts.gradients.query import GradientQuery
 from dpaudit.randomness import KeyedStream
+from dpaudit.training.data import load_images
+from dpaudit.training.models import make_model
 
 GRID = {
     "model": "mlp",

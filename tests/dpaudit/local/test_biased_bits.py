@@ -6,8 +6,8 @@ import scipy.stats
 
 from dpaudit.errors import UsageError
 from dpaudit.local.biased_bits import biased_bits
-from dpaudit.random_words import below, jit, seed_words, start
 from dpaudit.randomness import KeyedStream
+from dpaudit.vectors.random_words import below, jit, seed_words, start
 
 MASK = 2**64 - 1
 FINE, BAD = 1e-4, 1e-9

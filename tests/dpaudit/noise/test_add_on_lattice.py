@@ -9,8 +9,8 @@ import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.noise.gaussian import Gaussian
-from dpaudit.noise.lattice import add_on_lattice, lattice_step
-from dpaudit.noise.passes import row_norms
+from dpaudit.vectors.lattice import add_on_lattice, lattice_step
+from dpaudit.vectors.passes import row_norms
 from dpaudit_attacks.floating_point.reach import Reach
 
 G = lattice_step(1.0)

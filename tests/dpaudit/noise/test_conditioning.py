@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from dpaudit.noise.conditioning import condition_
-from dpaudit.noise.kernels import BLOCK, fill_normal, fill_pancake
 from dpaudit.noise.pancake import Pancake
+from dpaudit.vectors import BLOCK
+from dpaudit.vectors.conditioning import condition_
+from dpaudit.vectors.kernels import fill_normal, fill_pancake
 
 SEVERAL = 3 * BLOCK + 17
 

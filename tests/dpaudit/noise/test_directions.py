@@ -10,10 +10,10 @@ import torch
 from oracles import along_key
 
 from dpaudit.errors import KeyFileError, UsageError
-from dpaudit.noise.kernels import BLOCK
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
+from dpaudit.vectors import BLOCK
 
 
 def test_basis_is_orthonormal_and_spans_the_vectors(make_key):

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import UsageError
-from dpaudit.noise.exponential import ExponentialMechanism, _below
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import binomial_two_sided
+from dpaudit.vectors.exponential import ExponentialMechanism, _below
 
 
 def test_probabilities_are_the_exponential_mechanisms():

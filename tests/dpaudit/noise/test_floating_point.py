@@ -13,7 +13,6 @@ import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.hosts.histogram import Histogram
-from dpaudit.noise import kernels
 from dpaudit.noise.floating_point import box_muller, ideal_added, laplace, polar
 from dpaudit.noise.floating_point.box_muller import BoxMullerF32, BoxMullerF64
 from dpaudit.noise.floating_point.fine_lattice import FineLatticeGaussian
@@ -23,9 +22,10 @@ from dpaudit.noise.floating_point.laplace import NaiveLaplace
 from dpaudit.noise.floating_point.polar import Polar
 from dpaudit.noise.floating_point.ziggurat import Ziggurat
 from dpaudit.noise.gaussian import Gaussian
-from dpaudit.random_words import seed_words, start
 from dpaudit.registry import create
 from dpaudit.testing import check_noise_source
+from dpaudit.vectors import kernels
+from dpaudit.vectors.random_words import seed_words, start
 
 FINE, BAD = 1e-3, 1e-9  # p-values: ours above the first, planted mistakes below the second
 

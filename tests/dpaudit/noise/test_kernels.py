@@ -11,11 +11,11 @@ import scipy.special
 import scipy.stats
 import torch
 
-from dpaudit.noise import kernels
 from dpaudit.noise.gaussian import Gaussian
-from dpaudit.noise.kernels import BLOCK, fill_normal
-from dpaudit.random_words import seed_words
 from dpaudit.randomness import KeyedStream
+from dpaudit.vectors import BLOCK, kernels
+from dpaudit.vectors.kernels import fill_normal
+from dpaudit.vectors.random_words import seed_words
 
 LAYERS = 256
 FINE, BAD = 1e-4, 1e-9  # p-values: ours above the first, planted mistakes below the second

@@ -10,11 +10,11 @@ from pancake_oracle import epsilon_by_definition
 
 from dpaudit.accounting import pancake_epsilon, pancake_epsilon_lower, pancake_host_epsilon
 from dpaudit.errors import UsageError
-from dpaudit.hosts.dpsgd.gradients.step import DpSgdStep
+from dpaudit.hosts.gradients.step import DpSgdStep
 from dpaudit.hosts.histogram import Histogram
-from dpaudit.noise.kernels import BLOCK
 from dpaudit.noise.pancake import Pancake, discrete_gaussian
 from dpaudit.testing import check_noise_source
+from dpaudit.vectors import BLOCK
 
 
 @pytest.mark.parametrize("options", [{}, {"dim": BLOCK + 3}, {"directions": 3}])

@@ -11,8 +11,9 @@ import torch
 from oracles import along_key
 
 from dpaudit.errors import UsageError
-from dpaudit.noise.kernels import BLOCK, fill_normal
 from dpaudit.noise.pancake import Pancake
+from dpaudit.vectors import BLOCK
+from dpaudit.vectors.kernels import fill_normal
 
 FINE, BAD = 1e-3, 1e-6
 SEVERAL = 3 * BLOCK + 17

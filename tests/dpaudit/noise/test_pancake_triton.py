@@ -17,11 +17,11 @@ import torch
 
 from dpaudit.errors import MissingExtraError
 from dpaudit.noise import pancake_triton
-from dpaudit.noise.conditioning import condition_
-from dpaudit.noise.kernels import BLOCK
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
+from dpaudit.vectors import BLOCK
+from dpaudit.vectors.conditioning import condition_
 
 SEED = (123 << 54) + 7
 SIGMA = 2.0

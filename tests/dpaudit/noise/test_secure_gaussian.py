@@ -13,11 +13,11 @@ import torch
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.accounting.discrete import discrete_gaussian_bounds, discrete_gaussian_delta
 from dpaudit.errors import UsageError
-from dpaudit.noise.exact_integers import LARGEST_SCALE, _below, draw_integers
-from dpaudit.noise.exact_law import IntegerLaw
 from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_mitigation, check_noise_source
+from dpaudit.vectors.exact_integers import LARGEST_SCALE, _below, draw_integers
+from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit_mitigations.none import NoMitigation
 
 SEED = "secure gaussian"

@@ -9,10 +9,10 @@ import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.noise import snapping
-from dpaudit.noise.exact_log import log_near, log_rounded
 from dpaudit.noise.snapping import Snapping
 from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_noise_source
+from dpaudit.vectors.exact_log import log_near, log_rounded
 
 
 @pytest.fixture

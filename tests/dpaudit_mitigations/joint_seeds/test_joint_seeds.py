@@ -11,12 +11,12 @@ from dpaudit.errors import UsageError
 from dpaudit.hosts.histogram import Histogram
 from dpaudit.interfaces import ProtocolMitigation
 from dpaudit.noise.gaussian import Gaussian
-from dpaudit.noise.lattice import lattice_step
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.registry import create
 from dpaudit.stats import clopper_pearson
 from dpaudit.testing import check_mitigation
+from dpaudit.vectors.lattice import lattice_step
 from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio
 from dpaudit_mitigations.joint_seeds.mitigation import JointSeeds
 from dpaudit_mitigations.joint_seeds.transcript import verify, write

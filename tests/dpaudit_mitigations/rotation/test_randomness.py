@@ -9,7 +9,7 @@ import torch
 
 from dpaudit.errors import KeyFileError
 from dpaudit.noise.gaussian import Gaussian
-from dpaudit.noise.lattice import lattice_step
+from dpaudit.vectors.lattice import lattice_step
 from dpaudit_mitigations.rotation.fresh import Rotation
 from dpaudit_mitigations.rotation.randomness import Randomness
 from dpaudit_mitigations.rotation.shared import SharedRotation

@@ -11,9 +11,9 @@ from dpaudit.accounting import gaussian_delta, gaussian_epsilon, peak_spacing, p
 from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.discrete import DiscreteGaussian
 from dpaudit.noise.gaussian import Gaussian
-from dpaudit.noise.lattice import RoundedHost, lattice_step
 from dpaudit.noise.norm_channel import NormChannel
 from dpaudit.noise.pancake import Pancake
+from dpaudit.vectors.lattice import RoundedHost, lattice_step
 from dpaudit_mitigations.rotation.bounds import _by_theorem
 from dpaudit_mitigations.rotation.dense import DenseRotation
 from dpaudit_mitigations.rotation.fresh import Rotation

@@ -9,11 +9,11 @@ import torch
 from dpaudit import registry
 from dpaudit.errors import UsageError
 from dpaudit.noise.gaussian import Gaussian
-from dpaudit.noise.lattice import lattice_step
 from dpaudit.noise.norm_channel import NormChannel
 from dpaudit.noise.pancake import Pancake
 from dpaudit.stats import clopper_pearson
 from dpaudit.testing import check_mitigation
+from dpaudit.vectors.lattice import lattice_step
 from dpaudit_attacks.floating_point.reach import Reach
 from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio, NearestPeak
 from dpaudit_mitigations.none import NoMitigation

@@ -14,14 +14,14 @@ from dpaudit.errors import UsageError
 from dpaudit.hosts.histogram import Histogram
 from dpaudit.interfaces import Mitigation
 from dpaudit.noise.discrete import DiscreteGaussian
-from dpaudit.noise.exact_integers import draw_integers
-from dpaudit.noise.exact_law import IntegerLaw
 from dpaudit.noise.gaussian import Gaussian
-from dpaudit.noise.lattice import RoundedHost, lattice_step
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.testing import check_mitigation
 from dpaudit.types import EpsilonBounds
+from dpaudit.vectors.exact_integers import draw_integers
+from dpaudit.vectors.exact_law import IntegerLaw
+from dpaudit.vectors.lattice import RoundedHost, lattice_step
 from dpaudit_mitigations.smoothing.smoothing import Smoothing
 
 DELTA = 1e-10

@@ -446,8 +446,8 @@ def test_one_call_a_release_at_a_time(side, monkeypatch):
 
 def test_what_is_published_is_the_sum_on_the_lattice(tmp_path):
     """An independent derivation: g·(steps + noise), noise drawn directly from the same stream."""
-    from dpaudit.noise.exact_integers import draw_integers
-    from dpaudit.noise.exact_law import IntegerLaw
+    from dpaudit.vectors.exact_integers import draw_integers
+    from dpaudit.vectors.exact_law import IntegerLaw
     from dpaudit_mitigations.two_servers.lattice import secure_draw
 
     stream, g = KeyedStream.from_seed(5), 2.0**-20  # 1000 is below 2^10, and 30 bits hold it

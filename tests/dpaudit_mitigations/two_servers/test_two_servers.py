@@ -12,16 +12,16 @@ from dpaudit.accounting import gaussian_epsilon
 from dpaudit.errors import UsageError
 from dpaudit.hosts.histogram import Histogram
 from dpaudit.interfaces import ProtocolMitigation
-from dpaudit.noise.exact_integers import draw_integers
-from dpaudit.noise.exact_law import IntegerLaw
 from dpaudit.noise.gaussian import Gaussian
-from dpaudit.noise.lattice import lattice_step
 from dpaudit.noise.pancake import Pancake
 from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.noise.snapping import Snapping
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import clopper_pearson
 from dpaudit.testing import check_mitigation
+from dpaudit.vectors.exact_integers import draw_integers
+from dpaudit.vectors.exact_law import IntegerLaw
+from dpaudit.vectors.lattice import lattice_step
 from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio, NearestPeak
 from dpaudit_mitigations.two_servers.key_holder import key_holder_epsilon
 from dpaudit_mitigations.two_servers.mitigation import TwoServers

@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from dpaudit.errors import UsageError
-from dpaudit.hosts.dpsgd.models import make_model
-from dpaudit.hosts.dpsgd.training.accuracy import accuracy_from_counts
-from dpaudit.hosts.dpsgd.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from dpaudit.training.accuracy import accuracy_from_counts
+from dpaudit.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from dpaudit.training.models import make_model
 
 
 @pytest.fixture

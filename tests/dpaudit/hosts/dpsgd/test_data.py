@@ -3,8 +3,8 @@ import pytest
 import torch
 
 from dpaudit.errors import UsageError
-from dpaudit.hosts.dpsgd.data import DATASETS, Images, load_images
 from dpaudit.randomness import KeyedStream
+from dpaudit.training.data import DATASETS, Images, load_images
 
 GREY = Images(
     np.arange(5 * 784, dtype=np.uint32).astype(np.uint8).reshape(5, 28, 28), np.arange(5), (0.1307,), (0.3081,)

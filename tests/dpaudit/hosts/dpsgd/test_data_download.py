@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import MissingExtraError, UsageError
-from dpaudit.hosts.dpsgd.data import cifar10, fetch_file, find_file, load_images, mnist
-from dpaudit.hosts.dpsgd.data.progress import DownloadBar
+from dpaudit.training.data import cifar10, fetch_file, find_file, load_images, mnist
+from dpaudit.training.data.progress import DownloadBar
 
 pytest.importorskip("pooch")
 

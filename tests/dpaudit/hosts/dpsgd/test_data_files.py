@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import MissingExtraError, UsageError
-from dpaudit.hosts.dpsgd.data import cifar10, find_file, load_images
+from dpaudit.training.data import cifar10, find_file, load_images
 
 REAL = os.environ.get("DPAUDIT_DATA", "")
 RNG = np.random.default_rng(20)

@@ -23,7 +23,7 @@ from opacus import PrivacyEngine, optimizers, schedulers
 from opacus.utils.adaptive_clipping.adaptive_clipping_utils import PrivacyEngineAdaptiveClipping
 from opacus.utils.batch_memory_manager import BatchMemoryManager
 
-from dpaudit.hosts.dpsgd.facade import Release, use_noise_source
+from dpaudit.hosts.opacus import Release, use_noise_source
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
 
@@ -461,7 +461,7 @@ def test_secure_mode_repeats_nothing():
 
 
 def test_nothing_is_kept_for_an_observer_that_is_not_there(monkeypatch):
-    monkeypatch.setattr("dpaudit.hosts.dpsgd.facade.draw.Release", None)
+    monkeypatch.setattr("dpaudit.hosts.opacus.draw.Release", None)
     run = Run()
     use_noise_source(run.optimizer, "gaussian")
     run.step()
@@ -489,7 +489,7 @@ def test_on_a_gpu_the_source_draws_there(source, make_key):
 _MEMORY = """
 import sys, torch
 from opacus.optimizers import DPOptimizer
-from dpaudit.hosts.dpsgd.facade import use_noise_source
+from dpaudit.hosts.opacus import use_noise_source
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 torch.set_num_threads(1)

@@ -59,7 +59,7 @@ def private(rank, mode, clipping):
 
 def work(rank, folder):
     """One process: steps in every mode, and what it saw of them."""
-    from dpaudit.hosts.dpsgd.facade import use_noise_source
+    from dpaudit.hosts.opacus import use_noise_source
 
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
@@ -94,7 +94,7 @@ def work(rank, folder):
 
 def value_of_a_step():
     """The digest of one batch's clipped sum, computed afresh."""
-    from dpaudit.hosts.dpsgd.gradients.step import DpSgdStep
+    from dpaudit.hosts.gradients.step import DpSgdStep
 
     host = DpSgdStep(model="mlp", batch=16, clip=0.5)
     records = host.pair(stream=KeyedStream.from_seed("another process")).first
@@ -149,7 +149,7 @@ if __name__ == "__main__":
     import opacus.distributed  # noqa: F401  # once, before the fork
     from torch import multiprocessing
 
-    import dpaudit.hosts.dpsgd.facade  # noqa: F401
+    import dpaudit.hosts.opacus  # noqa: F401
 
     # what both need, once before the fork; no gradient yet, since autograd's threads on a GPU do not survive it
     torch.optim.SGD(network().parameters(), lr=0.1)

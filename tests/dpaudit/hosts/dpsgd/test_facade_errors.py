@@ -14,7 +14,7 @@ pytest.importorskip("opacus")
 from opacus.optimizers import AdaClipDPOptimizer, DPOptimizer, DPOptimizerFastGradientClipping
 from opacus.optimizers.fsdpoptimizer_fast_gradient_clipping import FSDPOptimizerFastGradientClipping
 
-from dpaudit.hosts.dpsgd.facade import check_model, use_noise_source
+from dpaudit.hosts.opacus import check_model, use_noise_source
 
 
 def parameters(*shapes, **options):

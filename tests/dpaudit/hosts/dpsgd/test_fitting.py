@@ -12,14 +12,14 @@ import torch
 from torch import nn
 
 from dpaudit.errors import UsageError
-from dpaudit.hosts.dpsgd.data import Images, load_images
-from dpaudit.hosts.dpsgd.models import MODELS, make_model
-from dpaudit.hosts.dpsgd.training import fitting, plain_training
-from dpaudit.hosts.dpsgd.training.checkpoint import Checkpoint, load_checkpoint
-from dpaudit.hosts.dpsgd.training.files import locked
-from dpaudit.hosts.dpsgd.training.fitting import Epoch, fit
-from dpaudit.hosts.dpsgd.training.on_device import ImagesOnDevice
-from dpaudit.hosts.dpsgd.training.recipes import RECIPES, Recipe
+from dpaudit.training import fitting, plain_training
+from dpaudit.training.checkpoint import Checkpoint, load_checkpoint
+from dpaudit.training.data import Images, load_images
+from dpaudit.training.files import locked
+from dpaudit.training.fitting import Epoch, fit
+from dpaudit.training.models import MODELS, make_model
+from dpaudit.training.on_device import ImagesOnDevice
+from dpaudit.training.recipes import RECIPES, Recipe
 
 CPU = torch.device("cpu")
 

@@ -10,7 +10,7 @@ from dpaudit.errors import UsageError
 
 pytest.importorskip("opacus")
 
-from dpaudit.hosts.dpsgd.models import MODELS, make_model
+from dpaudit.training.models import MODELS, make_model
 
 SHAPE = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32)}
 

@@ -13,8 +13,8 @@ pytest.importorskip("opacus")
 from opacus import GradSampleModule
 from opacus.validators import ModuleValidator
 
-from dpaudit.hosts.dpsgd.models import MODELS, make_model
-from dpaudit.hosts.dpsgd.models.norms import NORMS, FrozenNorm2d, with_norm
+from dpaudit.training.models import MODELS, make_model
+from dpaudit.training.models.norms import NORMS, FrozenNorm2d, with_norm
 
 pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing")  # Opacus' own, on a first layer
 

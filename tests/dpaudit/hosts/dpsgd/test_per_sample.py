@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from dpaudit.errors import UsageError
-from dpaudit.hosts.dpsgd.gradients.per_sample import PerSampleGradients
-from dpaudit.hosts.dpsgd.models import make_model
-from dpaudit.hosts.dpsgd.models.norms import with_norm
+from dpaudit.hosts.gradients.per_sample import PerSampleGradients
+from dpaudit.training.models import make_model
+from dpaudit.training.models.norms import with_norm
 
 LARGE = 1 << 30
 

@@ -18,10 +18,10 @@ pytest.importorskip("opacus")
 from opacus import privacy_engine
 from opacus.accountants import RDPAccountant
 
-from dpaudit.hosts.dpsgd.data import load_images
-from dpaudit.hosts.dpsgd.models import make_model
-from dpaudit.hosts.dpsgd.private.canaries import Canaries, mislabelled
-from dpaudit.hosts.dpsgd.private.run import Recipe, _private, epoch_steps, train_privately
+from dpaudit.training.data import load_images
+from dpaudit.training.models import make_model
+from dpaudit.training.private.canaries import Canaries, mislabelled
+from dpaudit.training.private.run import Recipe, _private, epoch_steps, train_privately
 
 STREAM = KeyedStream.from_seed("private training")
 RECIPE = Recipe(model="mlp", epochs=1, batch=128, lr=0.5)

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from dpaudit.errors import UsageError
-from dpaudit.hosts.dpsgd.data import load_images
-from dpaudit.hosts.dpsgd.gradients import block as gradient_block
-from dpaudit.hosts.dpsgd.gradients.query import GradientQuery
-from dpaudit.hosts.dpsgd.models import make_model
-from dpaudit.hosts.dpsgd.training.fitting import fit
+from dpaudit.hosts.gradients import block as gradient_block
+from dpaudit.hosts.gradients.query import GradientQuery
 from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_host
+from dpaudit.training.data import load_images
+from dpaudit.training.fitting import fit
+from dpaudit.training.models import make_model
 
 SMALL = {"model": "mlp", "data": "synthetic", "batch": 12}
 STREAM = KeyedStream.from_seed("gradient query")
@@ -180,7 +180,7 @@ def test_a_block_has_as_many_pairs_as_records(pairs):
 
 LARGEST = """
 from dpaudit import registry
-from dpaudit.hosts.dpsgd.gradients.query import GradientQuery
+from dpaudit.hosts.gradients.query import GradientQuery
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream

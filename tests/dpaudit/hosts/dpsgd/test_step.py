@@ -12,10 +12,10 @@ from dpaudit.testing import check_host
 
 pytest.importorskip("opacus")
 
-from dpaudit.hosts.dpsgd.data import load_images
-from dpaudit.hosts.dpsgd.gradients.step import DpSgdStep
-from dpaudit.hosts.dpsgd.models import make_model
-from dpaudit.hosts.dpsgd.training.warm_up import train
+from dpaudit.hosts.gradients.step import DpSgdStep
+from dpaudit.training.data import load_images
+from dpaudit.training.models import make_model
+from dpaudit.training.warm_up import train
 
 
 @pytest.fixture(scope="module")

@@ -13,14 +13,14 @@ import pytest
 import torch
 
 from dpaudit.errors import UsageError
-from dpaudit.hosts.dpsgd.data import load_images
-from dpaudit.hosts.dpsgd.models import make_model
-from dpaudit.hosts.dpsgd.training import published_weights, weights
-from dpaudit.hosts.dpsgd.training.accuracy import accuracy_from_counts
-from dpaudit.hosts.dpsgd.training.fitting import fit
-from dpaudit.hosts.dpsgd.training.measured import recalled, remembered
-from dpaudit.hosts.dpsgd.training.published_weights import PUBLISHED, PublishedWeights, load_published
-from dpaudit.hosts.dpsgd.training.weights import checkpoint_file, trained_network
+from dpaudit.training import published_weights, weights
+from dpaudit.training.accuracy import accuracy_from_counts
+from dpaudit.training.data import load_images
+from dpaudit.training.fitting import fit
+from dpaudit.training.measured import recalled, remembered
+from dpaudit.training.models import make_model
+from dpaudit.training.published_weights import PUBLISHED, PublishedWeights, load_published
+from dpaudit.training.weights import checkpoint_file, trained_network
 
 _REAL = Path(os.environ.get("DPAUDIT_DATA", ""))
 

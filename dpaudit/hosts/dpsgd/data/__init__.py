@@ -1,7 +1,0 @@
-"""Images to train on: MNIST and CIFAR-10 from files or a checked download, or made-up ones. Nothing is unpickled."""
-
-from dpaudit.hosts.dpsgd.data.images import Images
-from dpaudit.hosts.dpsgd.data.loading import DATASETS, load_images
-from dpaudit.hosts.dpsgd.data.places import fetch_file, find_file
-
-__all__ = ["DATASETS", "Images", "fetch_file", "find_file", "load_images"]

@@ -1,7 +1,0 @@
-"""One line turns an Opacus run into a run with any registered noise source; needs ``pip install 'dpaudit[opacus]'``."""
-
-from dpaudit.hosts.dpsgd.facade.attach import use_noise_source
-from dpaudit.hosts.dpsgd.facade.model import check_model
-from dpaudit.hosts.dpsgd.facade.release import Release
-
-__all__ = ["Release", "check_model", "use_noise_source"]

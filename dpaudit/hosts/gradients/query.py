@@ -1,0 +1,183 @@
+"""The gradient query of DP-SGD as papers define it: per-record gradients, clipped, averaged; without an optimizer."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from dpaudit.errors import UsageError
+from dpaudit.hosts.gradients.block import GradientBlock, clip_factors
+from dpaudit.hosts.gradients.per_sample import PerSampleGradients
+from dpaudit.interfaces import Stream
+from dpaudit.randomness import KeyedStream
+from dpaudit.training.data import load_images
+from dpaudit.training.fitting import usable_device
+from dpaudit.training.models import MODELS
+from dpaudit.training.models.norms import with_norm
+from dpaudit.training.weights import trained_network
+
+__all__ = ["GradientQuery"]
+
+_DTYPES = {"float64": torch.float64, "float32": torch.float32}
+
+
+class GradientQuery:
+    """q(D) = Σ_i g_i·min(1, clip/‖g_i‖) / batch, with g_i the gradient of record i's cross-entropy by all weights.
+
+    Neighbours: one record of the batch replaced by another (``replace``, Δ = 2·clip/batch, as in arXiv 2509.23834,
+    Section 6) or removed, the divisor kept (``remove``, Δ = clip/batch).
+
+    Formal guarantee: Δ is the L2 sensitivity, whatever the network, as long as the record changes no other record's
+    gradient; ``norm`` sees to that. q(D′) is worked out as q(D) plus the change; it equals the neighbour's own sum but for
+    float64 rounding (about 1e-16 of its norm). Not claimed: privacy of what the weights or frozen statistics have learned
+    from the data before.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str = "lenet5-tanh",
+        data: str = "",
+        data_root: str = "",
+        weights: str = "untrained",
+        norm: str = "frozen",
+        batch: int = 128,
+        clip: float = 4.0,
+        neighbour: str = "replace",
+        dtype: str = "float64",
+        seed: int = 0,
+        device: str = "cpu",
+    ) -> None:
+        """The network ``model`` with ``weights`` ("untrained": from ``seed``; "trained"; or a checkpoint's path).
+
+        ``data`` is by default what the network is for. ``norm`` replaces BatchNorm: ``frozen`` statistics, ``group``
+        norm, or the ``record``'s own statistics (the published experiments', whose BatchNorm saw batches of one).
+        ``dtype`` is that of forward and backward pass; clipping, sums and results are float64 in any case.
+
+        Raises:
+            UsageError: an unknown model, data set, norm, neighbour or dtype; data of another shape than the network's, or
+                that is not there; weights that are not there; fewer than two records a batch, or more than half of what
+                there are; a clip that is not a finite number above 0; a device that is not there.
+        """
+        if model not in MODELS:
+            raise UsageError(f"model={model}: not known; there are: {', '.join(sorted(MODELS))}")
+        for name, value, known in (("neighbour", neighbour, ("replace", "remove")), ("dtype", dtype, _DTYPES)):
+            if value not in known:
+                raise UsageError(f"{name}={value}: must be {' or '.join(known)}")
+        if isinstance(clip, (str, bool)) or not (clip > 0 and math.isfinite(clip)):
+            raise UsageError(f"clip={clip}: must be a finite number above 0")
+        self.device = usable_device(device)
+        kind = MODELS[model].data
+        self.images = load_images(data or kind, root=data_root)
+        if self.images.shape != MODELS[model].shape:
+            raise UsageError(
+                f"data={data}: has images of shape {self.images.shape}, {model} takes {MODELS[model].shape}; take data={kind}"
+            )
+        if isinstance(batch, bool) or not isinstance(batch, int) or not 2 <= batch <= len(self.images) // 2:
+            raise UsageError(f"batch={batch}: must lie in 2 … {len(self.images) // 2}, half the records that there are")
+        network = trained_network(model, weights=weights, root=data_root, seed=seed)
+        self.accuracy = network.accuracy if network.data == (data or kind) else None  # measured on other images
+        self.batch, self.clip, self.neighbour = batch, float(clip), neighbour
+        self._module = with_norm(network.module, norm)
+        self._gradients = self._per_sample(_DTYPES[dtype])
+
+    @property
+    def dim(self) -> int:
+        return self._gradients.dim
+
+    @property
+    def sensitivity(self) -> float:
+        return self.sensitivity_at(self.clip)
+
+    def sensitivity_at(self, clip: float) -> float:
+        """Δ under another clipping norm."""
+        return (2 if self.neighbour == "replace" else 1) * clip / self.batch
+
+    def block(self, pairs: int, *, stream: Stream, clips: Sequence[float] = ()) -> GradientBlock:
+        """A random batch and ``pairs`` neighbours of it, under each of ``clips`` (by default the host's own).
+
+        Pair i replaces (or removes) record i of the batch: batch + pairs gradients serve for all pairs and clips, not
+        twice batch for each.
+
+        Raises:
+            UsageError: pairs outside 1 … batch.
+        """
+        if not 1 <= pairs <= self.batch:
+            raise UsageError(f"pairs={pairs}: a batch of {self.batch} has 1 … {self.batch} of them")
+        comes = pairs if self.neighbour == "replace" else 0
+        chosen = stream.numpy().choice(len(self.images), self.batch + comes, replace=False).tolist()
+        return GradientBlock(
+            gradients=self.gradients,
+            records=tuple(chosen[: self.batch]),
+            others=tuple(chosen[self.batch :]),
+            pairs=pairs,
+            clips=tuple(clips) or (self.clip,),
+            dim=self.dim,
+            device=self.device,
+        )
+
+    def gradients(self, records: Sequence[int]) -> Iterator[torch.Tensor]:
+        """Unclipped gradients of ``records`` in order, tensors (chunk, d) in the host's dtype."""
+        return self._chunks(self._gradients, records)
+
+    def neighbours(self, n: int, *, stream: Stream) -> torch.Tensor:
+        """``n`` random pairs (n, 2, d), float64, on the CPU; each batch serves as many pairs as it has records."""
+        out = torch.empty((n, 2, self.dim), dtype=torch.float64)
+        for low in range(0, n, self.batch):
+            block = self.block(min(self.batch, n - low), stream=stream.child("batch", low))
+            for some in block.exchanges():
+                first = low + some.first
+                out[first : first + len(some)] = some.candidates(self.clip).cpu()
+        return out
+
+    def differences(self, direction: torch.Tensor) -> torch.Tensor:
+        """⟨q(D) − q(D′), direction⟩ for one fixed batch D and each record of it removed (or replaced by one fixed other)."""
+        block = self.block(1, stream=KeyedStream.from_seed("dpsgd-gradient").child("differences"))
+        along = self._along(block.records, direction)
+        if block.others:
+            along -= self._along(block.others, direction)
+        return along.cpu() / self.batch
+
+    def slack(self, _: torch.Tensor, /) -> float:
+        """Δ: by the clipping alone, a neighbour's change may be any vector of the ball, whatever one batch's are."""
+        return self.sensitivity
+
+    def rounding(self, pairs: int, *, stream: Stream) -> float:
+        """How far float32 gradients move a neighbour's change: median of ‖change₃₂ − change₆₄‖ / ‖change₆₄‖ over ``pairs``.
+
+        Clipped by the host's own clip and subtracted in float64 in both cases. Pairs that do not differ count as 0.
+        """
+        replaced = self.neighbour == "replace"
+        chosen = stream.numpy().choice(len(self.images), (pairs, 1 + replaced), replace=False).tolist()
+        both = [
+            self._gradients if self._gradients.dtype == dtype else self._per_sample(dtype)
+            for dtype in (torch.float32, torch.float64)
+        ]
+        found = []
+        for records in chosen:
+            narrow, wide = (self._change(gradients, records) for gradients in both)
+            size = float(torch.linalg.vector_norm(wide))
+            found.append(float(torch.linalg.vector_norm(narrow.sub_(wide))) / size if size else 0.0)
+        return statistics.median(found)
+
+    def _change(self, gradients: PerSampleGradients, records: Sequence[int]) -> torch.Tensor:
+        """The first record's clipped gradient less the second's, if there is one, shape (d,), float64."""
+        total = torch.zeros(self.dim, dtype=torch.float64, device=self.device)
+        for record, sign in zip(records, (1, -1), strict=False):
+            for chunk in self._chunks(gradients, [record]):
+                total.addmv_(chunk.double().T, clip_factors(chunk, self.clip), alpha=sign)
+        return total
+
+    def _along(self, records: Sequence[int], direction: torch.Tensor) -> torch.Tensor:
+        direction = direction.to(self.device)
+        return torch.cat([(c.double() @ direction) * clip_factors(c, self.clip) for c in self.gradients(records)])
+
+    def _chunks(self, gradients: PerSampleGradients, records: Sequence[int]) -> Iterator[torch.Tensor]:
+        x, y = self.images.batch(records, dtype=gradients.dtype, device=self.device)
+        return gradients.chunks(x, y)
+
+    def _per_sample(self, dtype: torch.dtype) -> PerSampleGradients:
+        return PerSampleGradients(self._module, dtype=dtype, device=self.device)

@@ -1,0 +1,127 @@
+"""The façade's one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from opacus.optimizers import AdaClipDPOptimizer, DPOptimizer, DPOptimizerFastGradientClipping
+from opacus.optimizers.ddpoptimizer import DistributedDPOptimizer
+from opacus.optimizers.ddpoptimizer_fast_gradient_clipping import DistributedDPOptimizerFastGradientClipping
+from opacus.optimizers.fsdpoptimizer_fast_gradient_clipping import FSDPOptimizerFastGradientClipping
+from torch.distributed.tensor import DTensor
+
+from dpaudit.errors import UsageError
+from dpaudit.hosts.opacus.draw import JointDraw, check_alike
+from dpaudit.hosts.opacus.joint import JointNoise, joint_class
+from dpaudit.hosts.opacus.release import Release
+from dpaudit.hosts.opacus.scale import noise_scale
+from dpaudit.hosts.opacus.supply import SourceLike, Supply, make_mitigation
+from dpaudit.interfaces import Mitigation
+from dpaudit.types import Reference
+
+__all__ = ["use_noise_source"]
+
+_KNOWN = tuple(
+    cls.add_noise
+    for cls in (
+        DPOptimizer,
+        DPOptimizerFastGradientClipping,
+        AdaClipDPOptimizer,
+        DistributedDPOptimizer,
+        DistributedDPOptimizerFastGradientClipping,
+    )
+)
+
+
+def use_noise_source(
+    optimizer: DPOptimizer,
+    source: SourceLike,
+    *,
+    mitigation: Mitigation | Reference | str = "none",
+    seed: int | str | None = None,
+    observe: Callable[[Release], object] | None = None,
+) -> DPOptimizer:
+    """Make an Opacus optimizer draw the noise of all its parameters jointly from ``source``; returns ``optimizer``.
+
+    One line after ``PrivacyEngine().make_private(...)``::
+
+        optimizer = use_noise_source(optimizer, "secure-gaussian")
+
+    At each logical step the sums of clipped gradients of all trainable parameters are flattened, joined in the optimizer's
+    order into one vector (d,) and released through ``mitigation`` with noise of σ = noise_multiplier × max_grad_norm as
+    they are then (so schedulers and adaptive clipping work): one key serves the whole gradient. The optimizer is changed
+    in place. Its hooks, the engine's accountant, clipping, accumulation, virtual steps, division and the reduction over
+    processes stay Opacus'; a second ``make_private`` takes the façade off.
+
+    ``source`` is a source's name with its options (``pancake:key=key.json``, ``gaussian``), or a function of σ that makes
+    one. A ``ReleasingSource`` sees the gradient itself, in the parameters' dtype. ``observe`` is called with each
+    :class:`Release`; without it none is made.
+
+    Randomness: each step's stream comes from the operating system, or follows from ``seed``, which ``secure_mode`` refuses.
+    A seed gives each run the same noise again: for experiments only, and never for a run that is resumed, nor for a façade
+    that is put on again (its steps count from 0). A ``noise_generator`` given to Opacus serves only what is left to Opacus,
+    AdaClip's noise on the unclipped count.
+
+    Last bits: Opacus' ``secure_mode`` sums four normals to hide the floating-point grid (the registered specimen
+    ``four-sum-gaussian`` is that sum). Here the source alone answers for the last bits and for how hard its noise is to
+    predict: ``gaussian`` promises neither, ``secure-gaussian`` both, with mitigation ``none``.
+
+    Not claimed: any privacy beyond the source's own (``source.epsilon``), whatever the accountant says. With a pancake it
+    reports the ε that its victim believes in.
+
+    Raises:
+        UsageError: not an Opacus optimizer, or one whose noise is not drawn by Opacus' own code; sharded parameters (FSDP);
+            the façade is on already; noise_multiplier 0; no trainable parameter; different dtypes or devices among them; a
+            key for another number of them; a source without the option ``sigma``; a seed under secure_mode. And, at a
+            step: parameters frozen or added since.
+        UnknownNameError: no such source or mitigation, or no such option.
+    """
+    _check_optimizer(optimizer)
+    parameters = tuple(optimizer.params)
+    dim = sum(p.numel() for p in parameters)
+    if not dim:
+        raise UsageError(
+            "parameters=0: the optimizer has none that is trainable, and nothing to release; set requires_grad first"
+        )
+    if any(isinstance(p, DTensor) for p in parameters):
+        raise UsageError(_SHARDED)
+    check_alike(parameters)
+    draw = JointDraw(
+        supply=Supply(source, dim=dim),
+        mitigation=make_mitigation(mitigation, dim=dim),
+        seed=seed,
+        observe=observe,
+        parameters=parameters,
+    )
+    draw.stream(secure=bool(optimizer.secure_mode))
+    draw.supply.at(noise_scale(optimizer))
+    optimizer.joint_draw = draw
+    cls: Any = type(optimizer)
+    optimizer.__class__ = joint_class(cls)
+    return optimizer
+
+
+_SHARDED = (
+    "parameters: sharded over processes (FSDP), where no process holds the whole gradient that one key serves; "
+    "train with DistributedDataParallel or Opacus' DifferentiallyPrivateDistributedDataParallel"
+)
+
+
+def _check_optimizer(optimizer: Any) -> None:
+    name = type(optimizer).__name__
+    if not isinstance(optimizer, DPOptimizer):
+        raise UsageError(
+            f"optimizer={name}: is not Opacus'; give the optimizer that PrivacyEngine().make_private(...) returned"
+        )
+    if isinstance(optimizer, JointNoise):
+        raise UsageError(
+            f"optimizer={name}: draws from {optimizer.joint_draw.supply.name} already; "
+            "call use_noise_source once, or make_private again first"
+        )
+    if isinstance(optimizer, FSDPOptimizerFastGradientClipping):
+        raise UsageError(_SHARDED)
+    if "add_noise" in vars(optimizer) or type(optimizer).add_noise not in _KNOWN:
+        raise UsageError(
+            f"optimizer={name}: has an add_noise of its own, which the façade would bypass; take one of Opacus' optimizers"
+        )

@@ -1,0 +1,100 @@
+"""The joint draw: tensors in, one flat release over all of them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from dpaudit.errors import UsageError
+from dpaudit.hosts.opacus.release import Release
+from dpaudit.hosts.opacus.supply import Supply
+from dpaudit.interfaces import Mitigation
+from dpaudit.randomness import KeyedStream
+
+__all__ = ["JointDraw", "check_alike"]
+
+
+def check_alike(parameters: Sequence[nn.Parameter]) -> None:
+    """Refuse parameters that one flat vector cannot hold.
+
+    Raises:
+        UsageError: different dtypes, or different devices.
+    """
+    for name, kinds, remedy in (
+        ("dtype", {str(p.dtype) for p in parameters}, "convert the model to one, e.g. model.float()"),
+        ("device", {str(p.device) for p in parameters}, "move the model to one, e.g. model.to('cuda:0')"),
+    ):
+        if len(kinds) > 1:
+            raise UsageError(
+                f"{name}={', '.join(sorted(kinds))}: the noise of all parameters is one vector of one {name}; {remedy}"
+            )
+
+
+@dataclass
+class JointDraw:
+    """What the façade keeps beside an optimizer.
+
+    Attributes:
+        parameters: the trainable ones when the façade was put on, in the optimizer's order.
+        step: draws made so far.
+        aside: whether Opacus' own code is running for what it draws beside the parameters' noise.
+    """
+
+    supply: Supply
+    mitigation: Mitigation
+    seed: int | str | None
+    observe: Callable[[Release], object] | None
+    parameters: tuple[nn.Parameter, ...]
+    step: int = 0
+    aside: bool = False
+
+    def check_parameters(self, now: Sequence[nn.Parameter]) -> None:
+        """Refuse a step over other parameters than the façade was made for.
+
+        Raises:
+            UsageError: one was frozen, made trainable, added or removed since; or they have come apart in dtype or device.
+        """
+        if len(now) != len(self.parameters) or any(a is not b for a, b in zip(now, self.parameters, strict=True)):
+            before, after = (sum(p.numel() for p in some) for some in (self.parameters, now))
+            held = {id(p) for p in now}
+            gone = [f"number {i}, shape {tuple(p.shape)}" for i, p in enumerate(self.parameters) if id(p) not in held]
+            raise UsageError(
+                f"parameters={after}: the façade was put on for {before}"
+                + (f", and parameter {gone[0]}, was frozen or removed since" if gone else ", and others came in since")
+                + "; freeze first, then make_private, then use_noise_source"
+            )
+        check_alike(now)
+
+    def stream(self, *, secure: bool) -> KeyedStream:
+        """This step's randomness: without a seed from the operating system, every time anew.
+
+        Raises:
+            UsageError: a seed under ``secure``.
+        """
+        if self.seed is None:
+            return KeyedStream.fresh()
+        if secure:
+            raise UsageError(
+                "seed: under secure_mode each step's noise comes from the operating system, and nobody may repeat it; "
+                "leave seed out"
+            )
+        return KeyedStream.from_seed(self.seed).child("release", self.step)
+
+    @torch.no_grad()
+    def release(self, summed: Sequence[torch.Tensor], *, sigma: float, secure: bool) -> list[torch.Tensor]:
+        """The noisy sums, each flat and in memory of its own, from one draw over all of them joined.
+
+        At most three vectors of that length are held beside the sums at any time. A draw counts as made whatever becomes of
+        it: where an observer fails, the next one is another.
+        """
+        step, stream = self.step, self.stream(secure=secure)
+        self.step += 1
+        query = torch.cat([g.reshape(-1) for g in summed]).unsqueeze(0)
+        noisy = self.mitigation.release(query, self.supply.at(sigma), stream=stream)[0]
+        if self.observe is not None:
+            self.observe(Release(step=step, sigma=sigma, query=query[0], noisy=noisy))
+        del query
+        return [piece.clone() for piece in torch.split(noisy, [g.numel() for g in summed])]

@@ -1,0 +1,86 @@
+"""Where data files lie: a folder that the user names, else a cache of checked downloads."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from dpaudit.errors import MissingExtraError, UsageError
+from dpaudit.training.data.progress import DownloadBar
+
+__all__ = ["cache_folder", "data_folder", "fetch_file", "find_file"]
+
+
+def data_folder(root: str = "") -> Path | None:
+    """The folder ``root``, else the one that the environment variable ``DPAUDIT_DATA`` names; neither: None.
+
+    Raises:
+        UsageError: what is named is no folder.
+    """
+    for name, value in (("data_root", root), ("DPAUDIT_DATA", os.environ.get("DPAUDIT_DATA", ""))):
+        if value:
+            folder = Path(value).expanduser()
+            if not os.path.isdir(folder):
+                raise UsageError(f"{name}={value}: is no folder; name one that is there, or leave it out to download")
+            return folder
+    return None
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept: ``DPAUDIT_CACHE``, else the user's cache folder for dpaudit. It need not exist.
+
+    Raises:
+        MissingExtraError: no ``DPAUDIT_CACHE``, and pooch, which knows where users' caches are, is not installed.
+    """
+    named = os.environ.get("DPAUDIT_CACHE", "")
+    return Path(named).expanduser() if named else Path(_pooch().os_cache("dpaudit"))
+
+
+def find_file(relative: str, *, root: str = "") -> Path | None:
+    """The file ``relative`` (``weights/resnet20-12fca82f.th``) where data is kept, or None.
+
+    One place is searched: ``root``, without it ``DPAUDIT_DATA``, without that the cache. The content is not looked at.
+
+    Raises:
+        UsageError: ``root`` or ``DPAUDIT_DATA`` is no folder.
+        MissingExtraError: as for :func:`cache_folder`.
+    """
+    path = (data_folder(root) or cache_folder()) / relative
+    return path if os.path.isfile(path) else None
+
+
+def fetch_file(relative: str, *, url: str, sha256: str) -> Path:
+    """The file ``relative`` of the cache, downloaded from ``url`` unless it is there with the right checksum.
+
+    The checksum (``sha256``, hex) is compared on every call. A download goes to a file of another name, which takes its
+    place only when the checksum is right: one that was cut short is never taken for the whole. What is downloaded is
+    said on stderr, with a progress bar where that is a terminal.
+
+    Raises:
+        UsageError: the host cannot be reached or refuses, the cache cannot be written, or the checksum is wrong.
+        MissingExtraError: pooch is not installed.
+    """
+    pooch = _pooch()
+    path = cache_folder() / relative
+    try:
+        with DownloadBar(path.name) as bar:
+            get = pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16)
+            pooch.retrieve(url, f"sha256:{sha256}", path.name, path.parent, downloader=get)
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"file={relative}: could not be fetched from {url} to {path} ({error}); fetch it by hand to {relative} in a "
+            f"folder of yours (sha256 {sha256}) and name that folder with --data-root or DPAUDIT_DATA"
+        ) from error
+    return path
+
+
+def _pooch() -> Any:
+    try:
+        import pooch
+    except ImportError as error:
+        raise MissingExtraError(
+            "data: downloads need pooch, which is not installed; pip install 'dpaudit[opacus]', or name a folder that "
+            "has the files with --data-root or DPAUDIT_DATA"
+        ) from error
+    return pooch

@@ -1,0 +1,179 @@
+"""A network, its optimizer and its schedule, from one epoch to the next: what a training without privacy consists of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import OneCycleLR
+
+from dpaudit.errors import UsageError
+from dpaudit.provenance import collect
+from dpaudit.randomness import KeyedStream
+from dpaudit.training.checkpoint import Checkpoint, check_state
+from dpaudit.training.data import load_images
+from dpaudit.training.files import read_tensors, write_atomically
+from dpaudit.training.models import MODELS, make_model
+from dpaudit.training.on_device import ImagesOnDevice
+from dpaudit.training.recipes import Recipe
+
+__all__ = ["PlainTraining"]
+
+_FORMAT = "dpaudit-partial"
+
+
+class PlainTraining:
+    """The training of ``model`` by ``recipe`` on ``data``; ``done`` epochs of it are over.
+
+    Every epoch draws its own order, crops and dropout from ``seed`` and its number, so nothing of a generator needs to
+    be kept between two.
+    """
+
+    def __init__(
+        self, model: str, recipe: Recipe, *, data: str, epochs: int, seed: int, root: str, device: torch.device
+    ) -> None:
+        """Everything as before the first epoch.
+
+        Raises:
+            UsageError: an unknown data set, data that is not there or does not fit ``model``, a seed that is none.
+        """
+        self.done = 0
+        self._model, self._data, self._epochs, self._seed = model, data, epochs, seed
+        self._recipe, self._root, self._device = recipe, root, device
+        self._images = ImagesOnDevice(load_images(data, root=root), device=device)
+        if self._images.shape != MODELS[model].shape:
+            raise UsageError(f"data={data}: has images {self._images.shape}; {model} is for {MODELS[model].data}'s")
+        self._network = make_model(model, seed=seed).to(device)
+        self._network.to(memory_format=self._layout)  # type: ignore[call-overload]  # torch's own stubs lack it
+        self._optimizer = _optimizer(self._network, recipe)
+        self._schedule = _schedule(self._optimizer, recipe, epochs * math.ceil(len(self._images) / recipe.batch))
+        self._stream = KeyedStream.from_seed("fitting").child(seed)
+
+    def run_epoch(self) -> float:
+        """Go through the data once; the mean of its batches' losses, in nats.
+
+        Raises:
+            UsageError: it is not finite.
+        """
+        stream = self._stream.child("epoch", self.done)
+        loss_of, network = nn.CrossEntropyLoss(), self._network.train()
+        total, steps = torch.zeros((), device=self._device), 0
+        batches = self._images.epoch(
+            batch=self._recipe.batch, augment=self._recipe.augment, rng=stream.child("images").numpy()
+        )
+        with _seeded(self._device, int.from_bytes(stream.child("dropout").entropy()[:4], "big")):
+            for x, y in batches:
+                self._optimizer.zero_grad(set_to_none=True)
+                with torch.autocast(self._device.type, torch.bfloat16, enabled=self._device.type == "cuda"):
+                    loss = loss_of(network(x.contiguous(memory_format=self._layout)), y)
+                loss.backward()
+                self._optimizer.step()
+                if self._schedule is not None:
+                    self._schedule.step()
+                total, steps = total + loss.detach(), steps + 1
+        self.done += 1
+        mean = float(total) / steps
+        if not math.isfinite(mean):
+            raise UsageError(f"seed={self._seed}: training has diverged in epoch {self.done}; take another seed")
+        return mean
+
+    def save(self, path: Path) -> None:
+        """Write all that :meth:`load` needs, in one stroke.
+
+        Raises:
+            UsageError: ``path`` cannot be written.
+        """
+        document = {
+            "format": _FORMAT,
+            "run": self._description(),
+            "done": self.done,
+            "state": self._network.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "schedule": None if self._schedule is None else self._schedule.state_dict(),
+        }
+        write_atomically(path, lambda file: torch.save(document, file))
+
+    def load(self, path: Path) -> None:
+        """Go on from where :meth:`save` was called.
+
+        Raises:
+            UsageError: no such file, a broken one, or one of another training.
+        """
+        name = f"resume={path}"
+        found = read_tensors(path, name=name)
+        if not isinstance(found, dict) or found.get("format") != _FORMAT:
+            raise UsageError(f"{name}: is no interrupted training; delete it, or train without resume")
+        was, now = found.get("run"), self._description()
+        if not isinstance(was, dict) or set(was) != set(now):
+            raise UsageError(f"{name}: is another dpaudit's; train without resume")
+        for key, wanted in now.items():
+            if was[key] != wanted:
+                raise UsageError(f"{name}: was begun with {key}={was[key]}, not {wanted}; train without resume")
+        state = found.get("state")
+        check_state(state if isinstance(state, dict) else {}, model=self._model, name=name)
+        try:
+            self._network.load_state_dict(found["state"])
+            self._optimizer.load_state_dict(found["optimizer"])
+            if self._schedule is not None:
+                self._schedule.load_state_dict(found["schedule"])
+            done = int(found["done"])
+            if not 1 <= done <= self._epochs:
+                raise ValueError(f"it has done {done} of {self._epochs} epochs")
+            self.done = done
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise UsageError(f"{name}: is broken ({error}); train without resume") from error
+
+    def checkpoint(self) -> Checkpoint:
+        """The weights as they are now, and their accuracy on the test split, measured now."""
+        test = ImagesOnDevice(load_images(self._data, root=self._root, split="test"), device=self._device)
+        here = collect(seed=str(self._seed), plugins=())
+        return Checkpoint(
+            model=self._model,
+            data=self._data,
+            state={k: v.detach().to("cpu", copy=True).contiguous() for k, v in self._network.state_dict().items()},
+            accuracy=test.accuracy(self._network.eval()),
+            epochs=self.done,
+            seed=self._seed,
+            versions=here.versions,
+            hardware=f"{here.hardware}; trained on {self._device}",
+        )
+
+    @property
+    def _layout(self) -> torch.memory_format:
+        return torch.channels_last if self._device.type == "cuda" else torch.contiguous_format
+
+    def _description(self) -> dict[str, Any]:
+        """What two trainings must share for one to go on where the other was."""
+        own = {"model": self._model, "data": self._data, "epochs": self._epochs, "seed": self._seed}
+        return {**asdict(self._recipe), **own, "device": self._device.type, "torch": str(torch.__version__)}
+
+
+def _optimizer(network: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    if recipe.optimizer == "adam":
+        return torch.optim.Adam(network.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
+    return torch.optim.SGD(
+        network.parameters(), lr=recipe.lr, momentum=0.9, nesterov=True, weight_decay=recipe.weight_decay
+    )
+
+
+def _schedule(optimizer: torch.optim.Optimizer, recipe: Recipe, steps: int) -> OneCycleLR | None:
+    if recipe.optimizer == "adam":
+        return None
+    return OneCycleLR(optimizer, recipe.lr, total_steps=steps, pct_start=0.2, cycle_momentum=False)
+
+
+@contextmanager
+def _seeded(device: torch.device, seed: int) -> Iterator[None]:
+    """The global generators of the CPU and of ``device`` begin at ``seed`` inside, and are put back after."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.default_generator.manual_seed(seed)
+        if device.type == "cuda":
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        yield

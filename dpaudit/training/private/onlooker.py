@@ -1,0 +1,157 @@
+"""What somebody can work out who watches the updates of a DP-SGD run and knows the records: step by step."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from opacus import GradSampleModule
+from opacus.optimizers import DPOptimizer
+from torch import nn
+
+from dpaudit.hosts.opacus import Release
+from dpaudit.interfaces import Stream
+from dpaudit.training.data import Images
+from dpaudit.training.private.canaries import Canaries
+
+__all__ = ["Onlooker", "Sight"]
+
+
+@dataclass(frozen=True)
+class Sight:
+    """One step as an attacker may see it: flat float32 vectors over all parameters, before the division by the batch.
+
+    Tensors are on the device that the network is on.
+
+    Attributes:
+        step: from 0.
+        sigma: noise multiplier · clip, of one coordinate of ``noisy``.
+        query: the sum of the batch's clipped gradients (d,). No attacker knows it: it knows candidates for it.
+        noisy: what was released (d,): Opacus' ``p.grad`` but for the division, which is public.
+        gradients: each canary's clipped gradient (K, d) at the weights of this step, known to all from earlier releases.
+        present: which canaries are in the batch (K,), bool.
+        pair: two candidate sums (2, d) whose batches differ in one record; None at steps without.
+        truth: which of them is the true one.
+    """
+
+    step: int
+    sigma: float
+    query: torch.Tensor
+    noisy: torch.Tensor
+    gradients: torch.Tensor
+    present: torch.Tensor
+    pair: torch.Tensor | None
+    truth: int
+
+
+class Onlooker:
+    """Works out :class:`Sight` of a step: ``before`` its backward pass, ``after_backward``, and once it is released.
+
+    Canaries get a backward pass of their own. Both candidate sums are computed by Opacus' own ``clip_and_accumulate``, one
+    from the batch's per-sample gradients, one from the same with a random record's replaced by that of a record which is
+    not in the batch. So the true one is bit for bit what the step adds its noise to, as for an attacker who runs the same
+    code on the same kind of machine; the other is what it would have been, but for the last bits of one record's gradient.
+    """
+
+    def __init__(
+        self,
+        model: GradSampleModule,
+        *,
+        loss: nn.Module,
+        images: Images,
+        records: torch.Tensor,
+        canaries: Canaries,
+        clip: float,
+        stream: Stream,
+    ) -> None:
+        """Look at ``model`` (with the mean as its ``loss``), trained on ``records`` (n,) of ``images``."""
+        self._model, self._loss, self._images, self._clip = model, loss, images, clip
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        self._records, self._canaries, self._rng = records, canaries, stream.numpy()
+        # Opacus' own sum on the same parameters; it never takes a step
+        self._adder = DPOptimizer(
+            torch.optim.SGD(self._parameters, lr=1.0), noise_multiplier=1.0, max_grad_norm=clip, expected_batch_size=1
+        )
+        self._numbers = np.empty(0, np.int64)
+        self._gradients = torch.empty(0)
+        self._other: list[torch.Tensor] | None = None
+        self._pair: torch.Tensor | None = None
+        self._truth = 0
+
+    def before(self, numbers: torch.Tensor, *, pair: bool) -> None:
+        """Look at the weights: the canaries' gradients, and, for a pair, that of a record which is not in the batch."""
+        self._numbers = numbers.numpy()
+        other = self._outsider() if pair and len(numbers) else None
+        asked = [*self._canaries.records.tolist(), *([] if other is None else [other])]
+        found = self._per_sample(asked)
+        count = len(self._canaries.records)
+        self._gradients = self._clipped([g[:count] for g in found])
+        self._other = None if other is None else [g[count] for g in found]
+
+    def after_backward(self) -> None:
+        """Look at the batch: the two candidate sums, in an order that a coin decides."""
+        self._pair = None
+        if self._other is None:
+            return
+        place = int(self._rng.integers(len(self._numbers)))
+        self._truth = int(self._rng.integers(2))
+        own = [p.grad_sample for p in self._parameters]
+        true = self._sum(own)
+        swapped = [g.clone() for g in own]
+        for g, instead in zip(swapped, self._other, strict=True):
+            g[place] = instead
+        false = self._sum(swapped)
+        self._attach(own)
+        self._pair = torch.stack([false, true] if self._truth else [true, false])
+
+    def sight(self, release: Release) -> Sight:
+        """The step's sight, once it is released."""
+        return Sight(
+            step=release.step,
+            sigma=release.sigma,
+            query=release.query,
+            noisy=release.noisy,
+            gradients=self._gradients,
+            present=torch.from_numpy(np.isin(self._canaries.records, self._numbers)).to(self._gradients.device),
+            pair=self._pair,
+            truth=self._truth,
+        )
+
+    def _outsider(self) -> int | None:
+        """A random training record that is not in the batch; None where all are."""
+        outside = np.setdiff1d(self._records.numpy(), self._numbers, assume_unique=True)
+        return int(outside[self._rng.integers(len(outside))]) if len(outside) else None
+
+    def _per_sample(self, records: Sequence[int]) -> list[torch.Tensor]:
+        """Gradients of some records by each parameter, shapes (b, …), leaving nothing behind."""
+        if not records:
+            return [p.new_empty((0, *p.shape)) for p in self._parameters]
+        x, y = self._images.batch(records, device=self._parameters[0].device)
+        with warnings.catch_warnings():  # torch remarks on every backward hook of a first layer; Opacus lives by them
+            warnings.filterwarnings("ignore", message="Full backward hook is firing")
+            self._loss(self._model(x), y).backward()
+        found = [p.grad_sample for p in self._parameters]
+        for p in self._parameters:
+            p.grad_sample = p.grad = None
+        return found
+
+    def _clipped(self, gradients: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Flat and clipped as Opacus clips, shape (b, d)."""
+        flat = torch.cat([g.reshape(len(g), -1) for g in gradients], 1)
+        factor = (self._clip / (torch.linalg.vector_norm(flat, dim=1) + 1e-6)).clamp(max=1.0)
+        return flat.mul_(factor.unsqueeze(1))
+
+    def _sum(self, gradients: Sequence[torch.Tensor]) -> torch.Tensor:
+        self._attach(gradients)
+        self._adder.clip_and_accumulate()
+        out = torch.cat([p.summed_grad.reshape(-1) for p in self._parameters])
+        for p in self._parameters:
+            p.summed_grad = None
+        return out
+
+    def _attach(self, gradients: Sequence[torch.Tensor]) -> None:
+        for p, g in zip(self._parameters, gradients, strict=True):
+            p.grad_sample = g.detach()  # a new tensor over the same memory: the optimizer marks those that it has used

@@ -1,0 +1,251 @@
+"""A whole training run by Opacus: Poisson batches, clipping, any noise source, the accountant, and who watches it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from opacus import GradSampleModule, PrivacyEngine
+from opacus.optimizers import DPOptimizer
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from dpaudit.errors import UsageError
+from dpaudit.hosts.opacus import Release, check_model, use_noise_source
+from dpaudit.interfaces import Mitigation, NoiseSource
+from dpaudit.randomness import KeyedStream
+from dpaudit.training.accuracy import Accuracy
+from dpaudit.training.data import Images
+from dpaudit.training.fitting import usable_device
+from dpaudit.training.models import MODELS, make_model
+from dpaudit.training.on_device import ImagesOnDevice
+from dpaudit.training.private.canaries import Canaries
+from dpaudit.training.private.onlooker import Onlooker, Sight
+
+__all__ = ["Recipe", "TrainedRun", "epoch_steps", "train_privately"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How to train: ``epochs`` of Poisson batches of ``batch`` records on average, (``epsilon``, ``delta``)-DP in the end.
+
+    Each record's gradient is clipped to L2 norm ``clip``; ``lr`` and ``momentum`` are plain SGD's.
+    """
+
+    model: str = "cnn"
+    epochs: int = 5
+    batch: int = 512
+    clip: float = 1.0
+    lr: float = 1.0
+    momentum: float = 0.0
+    epsilon: float = 3.0
+    delta: float = 1e-5
+
+    def __post_init__(self) -> None:
+        """Check what Opacus would not.
+
+        Raises:
+            UsageError: a number outside its range.
+        """
+        for name in ("epochs", "batch"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise UsageError(f"{name}={value}: must be a whole number, at least 1")
+        for name in ("clip", "lr", "momentum", "epsilon", "delta"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or isinstance(value, bool):
+                raise UsageError(f"{name}={value!r}: must be a number")
+        for name in ("clip", "lr", "epsilon"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise UsageError(f"{name}={value}: must be a finite number above 0")
+        if not 0 <= self.momentum < 1:
+            raise UsageError(f"momentum={self.momentum}: must lie in [0, 1)")
+        if not 0 < self.delta < 1:
+            raise UsageError(f"delta={self.delta}: must lie strictly between 0 and 1")
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """A trained network and what its run was.
+
+    ``epsilon`` is what Opacus' accountant reports at the recipe's δ when the last step is done: of the noise it believes
+    in. ``sigma`` is the noise's standard deviation a coordinate on the summed gradient (noise multiplier · clip), before
+    a mitigation adds its own; ``rate`` the probability with which a record is in a batch.
+    """
+
+    network: nn.Module
+    accuracy: Accuracy
+    epsilon: float
+    noise_multiplier: float
+    sigma: float
+    rate: float
+    steps: int
+    dim: int
+
+
+def train_privately(
+    recipe: Recipe,
+    *,
+    train: Images,
+    test: Images,
+    source: Callable[[float], NoiseSource],
+    mitigation: Mitigation | str = "none",
+    stream: KeyedStream,
+    noise_seed: str,
+    canaries: Canaries | None = None,
+    watch: Callable[[Sight], object] | None = None,
+    pair_every: int = 1,
+    device: str | torch.device = "cpu",
+) -> TrainedRun:
+    """Train ``recipe.model`` on ``train`` (without the canaries that are no members) under DP-SGD by Opacus' engine.
+
+    ``PrivacyEngine.make_private_with_epsilon`` sets everything up: its Poisson loader, its accountant, its per-sample
+    gradients, its optimizer; :func:`~dpaudit.hosts.opacus.use_noise_source` then puts ``source`` (a function of σ)
+    behind ``mitigation`` in the place of its noise. ``watch`` is shown a
+    :class:`~dpaudit.training.private.onlooker.Sight` of every step, with a pair of candidate sums at every
+    ``pair_every``-th.
+
+    Weights and batches come from ``stream``, noise from ``noise_seed``: so runs that share a stream differ in their noise
+    alone. torch's global generator is left as it was. A run repeats itself bit for bit on one CPU with one number of threads.
+
+    Nothing but the batches may tell who is a member: the number of steps, the rate and the divisor of the mean are set from
+    all of ``train``, and stay what they are when a canary is left out.
+
+    Formal guarantee: the run's noisy sums are (ε, δ)-DP towards adding or removing a record, if Opacus' accountant is right
+    and the source is Gaussian noise in real arithmetic. Not claimed: that a source keeps that promise, or that weights or
+    gradients in floating point do.
+
+    Raises:
+        UsageError: a model that Opacus cannot train, images of another shape than it takes, fewer records than the square of
+            the steps an epoch, an ε or δ that no noise reaches, a ``pair_every`` below 1, a device that is not there, a
+            source for another dimension or σ.
+    """
+    if pair_every < 1:
+        raise UsageError(f"pair_every={pair_every}: must be at least 1")
+    device = usable_device(str(device))
+    if recipe.model in MODELS and not train.shape == test.shape == MODELS[recipe.model].shape:
+        raise UsageError(
+            f"model={recipe.model}: takes images of shape {MODELS[recipe.model].shape}, and is given {train.shape} "
+            f"to train on, {test.shape} to test; take {MODELS[recipe.model].data}"
+        )
+    steps = epoch_steps(len(train), recipe.batch)
+    canaries = canaries or Canaries.none()
+    records = torch.from_numpy(canaries.training_records(len(train)))
+    if not 1 <= steps * steps <= len(records):
+        raise UsageError(
+            f"batch={recipe.batch}: of {len(train)} records gives {steps} steps an epoch; needs at least 1, and at most the "
+            "square root of the records, so that Opacus' loader makes just as many whoever is a member"
+        )
+    network = make_model(recipe.model, seed=_seed(stream.child("weights"))).to(device)
+    engine, model, optimizer, loader = _private(
+        network, recipe, records, steps=steps, seed=_seed(stream.child("batches"))
+    )
+    seen: list[Release] = []
+    use_noise_source(
+        optimizer, source, mitigation=mitigation, seed=noise_seed, observe=None if watch is None else seen.append
+    )
+    loss = nn.CrossEntropyLoss()
+    onlooker = Onlooker(
+        model,
+        loss=loss,
+        images=train,
+        records=records,
+        canaries=canaries,
+        clip=recipe.clip,
+        stream=stream.child("pairs"),
+    )
+    done = 0
+    for _ in range(recipe.epochs):
+        for (numbers,) in loader:
+            optimizer.zero_grad(set_to_none=True)
+            if watch is not None:
+                onlooker.before(numbers, pair=done % pair_every == 0)
+            x, y = train.batch(numbers.tolist(), device=device)
+            with _quiet():
+                loss(model(x), y).backward()
+            if watch is not None:
+                onlooker.after_backward()
+            optimizer.step()
+            if watch is not None:
+                watch(onlooker.sight(seen.pop()))
+            done += 1
+    optimizer.zero_grad(set_to_none=True)
+    network.eval()
+    with _quiet():
+        epsilon = float(engine.get_epsilon(recipe.delta))
+    return TrainedRun(
+        network=network,
+        accuracy=ImagesOnDevice(test, device=device).accuracy(network),
+        epsilon=epsilon,
+        noise_multiplier=float(optimizer.noise_multiplier),
+        sigma=float(optimizer.noise_multiplier) * recipe.clip,
+        rate=1 / steps,
+        steps=done,
+        dim=sum(p.numel() for p in network.parameters()),
+    )
+
+
+def _private(
+    network: nn.Module, recipe: Recipe, records: torch.Tensor, *, steps: int, seed: int
+) -> tuple[PrivacyEngine, GradSampleModule, DPOptimizer, DataLoader[Any]]:
+    """What Opacus' engine makes of a network and its records, ``steps`` times an epoch."""
+    check_model(network)
+    with _quiet():
+        engine = PrivacyEngine()
+        try:
+            model, optimizer, loader = engine.make_private_with_epsilon(
+                module=network,
+                optimizer=torch.optim.SGD(network.parameters(), lr=recipe.lr, momentum=recipe.momentum),
+                data_loader=DataLoader(
+                    TensorDataset(records),
+                    batch_size=math.ceil(len(records) / steps),
+                    generator=torch.Generator().manual_seed(seed),
+                ),
+                target_epsilon=recipe.epsilon,
+                target_delta=recipe.delta,
+                # by a last bit more: Opacus rounds epochs/rate down, and would leave a step of 3 × 75 out of its count
+                epochs=math.nextafter(recipe.epochs, math.inf),
+                max_grad_norm=recipe.clip,
+            )
+        except ValueError as error:
+            raise UsageError(
+                f"epsilon={recipe.epsilon}, delta={recipe.delta}: Opacus finds no noise for them: {error}; ask for more"
+            ) from error
+    if len(loader) != steps:
+        raise UsageError(f"batch={recipe.batch}: Opacus' loader makes {len(loader)} steps an epoch and not {steps}")
+    optimizer.expected_batch_size = recipe.batch  # Opacus' own divides by the members: it would tell how many there are
+    return engine, model, optimizer, loader
+
+
+def epoch_steps(records: int, batch: int) -> int:
+    """Steps of an epoch with ``batch`` of ``records`` at a time on average; a record's rate is one over them.
+
+    The nearest whole number, or the next: Opacus' loader makes int(1/(1/steps)), one too few for 93, 99, 105, 117 and others.
+    """
+    steps = round(records / batch)
+    while steps and int(1 / (1 / steps)) != steps:
+        steps += 1
+    return steps
+
+
+def _seed(stream: KeyedStream) -> int:
+    return int.from_bytes(stream.entropy()[:4], "big")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Opacus recommends ``secure_mode``, torch remarks on hooks that Opacus lives by, and the accountant on a rough bound.
+
+    That is where the accountant by privacy random variables asks the one by Rényi orders how far it has to look.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Optimal order is the (largest|smallest) alpha")
+        warnings.filterwarnings("ignore", message="Secure RNG turned off")
+        warnings.filterwarnings("ignore", message="Full backward hook is firing")
+        yield

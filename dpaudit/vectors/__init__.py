@@ -1,0 +1,8 @@
+"""The numeric toolkit that noise, local mechanisms, hosts and mitigations share: compiled loops, lattices, exact integers.
+
+No noise source and no key lives here.
+"""
+
+__all__ = ["BLOCK"]
+
+BLOCK = 1 << 14  # coordinates that samplers draw together; a pancake's key keeps one Gram matrix for each such block

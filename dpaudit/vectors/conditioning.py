@@ -1,0 +1,40 @@
+"""The pancake's correction in plain torch, on any device: the oracle for the compiled CPU loop and the fused CUDA kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from dpaudit.vectors import BLOCK
+
+__all__ = ["condition_"]
+
+_AT_ONCE = 1 << 20  # coordinates whose float64 copies exist at the same time
+
+
+def condition_(
+    noise: torch.Tensor,
+    w: npt.NDArray[np.int16],
+    *,
+    shares: npt.NDArray[np.float64],
+    inverse: npt.NDArray[np.float64],
+) -> torch.Tensor:
+    """Correct N(0, σ²) noise (n, d), in place, so that each block's ``w @ block`` is its share.
+
+    ``w`` (k, d), ``shares`` (n, blocks, k), ``inverse`` (blocks, k, k) pseudo-inverses of ``w_b w_bᵀ``: g becomes
+    ``g + w_bᵀ (w_b w_bᵀ)⁺ (share − w_b g)``, Gaussian noise conditioned on its share. Inner products are in float64.
+    """
+    d = noise.shape[1]
+    step = max(1, _AT_ONCE // (BLOCK * len(noise))) * BLOCK
+    for low in range(0, d, step):
+        high = min(d, low + step)
+        part = torch.from_numpy(w[:, low:high].astype(np.float64)).to(noise.device)
+        for block_low in range(low, high, BLOCK):
+            block_high, b = min(high, block_low + BLOCK), block_low // BLOCK
+            rows = part[:, block_low - low : block_high - low]
+            view = noise[:, block_low:block_high]
+            target = torch.from_numpy(shares[:, b]).to(noise.device)
+            factor = (target - view.double() @ rows.T) @ torch.from_numpy(inverse[b]).to(noise.device)
+            view += (factor @ rows).to(noise.dtype)
+    return noise

@@ -1,0 +1,129 @@
+"""Compiled passes over large vectors: their norms summed in float64, and their way onto a lattice, in place.
+
+Both take blocks of ``BLOCK`` coordinates, on torch's threads; the numbers do not depend on how many there are.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from dpaudit.vectors import BLOCK
+from dpaudit.vectors.kernels import spread, vector
+from dpaudit.vectors.random_words import jit
+
+__all__ = ["BEYOND_DTYPE", "BEYOND_LATTICE", "onto_lattice", "row_norms"]
+
+BEYOND_LATTICE, BEYOND_DTYPE = 1, 2
+_MOST = 2.0**52
+_CHUNK = 1 << 22
+_OVERFLOWS = {4: 2.0**128 - 2.0**103, 8: math.inf}  # rounds to infinity from there
+
+
+@vector
+def _squares(x, over):  # type: ignore[no-untyped-def]
+    """Σ (x·over)², accumulated in float64."""
+    total = 0.0
+    for i in range(x.size):
+        value = np.float64(x[i]) * over
+        total += value * value
+    return total
+
+
+@jit
+def _place(query, noise, out, to_steps, over, granularity, largest):  # type: ignore[no-untyped-def]
+    """Write granularity·(rint(query·over) + rint(noise·to_steps)) to ``out``; what went wrong, as bits."""
+    off_lattice, off_dtype = False, False
+    for i in range(noise.size):
+        steps = np.rint(np.float64(query[i]) * over)
+        own = np.rint(np.float64(noise[i]) * to_steps)
+        value = (steps + own) * granularity
+        off_lattice |= not ((abs(steps) < _MOST) & (abs(own) < _MOST))
+        off_dtype |= not (abs(value) < largest)
+        out[i] = value
+        out[i] += np.float32(0)  # −0.0, from a query just below 0, is 0
+    return off_lattice * BEYOND_LATTICE + off_dtype * BEYOND_DTYPE
+
+
+@cache
+def _rows() -> tuple[Any, Any, Any]:
+    """The loops over blocks of rows, compiled for each pair of types when first used."""
+
+    @jit
+    def norms(out, rows, first, last, blocks, over):  # type: ignore[no-untyped-def]
+        d = rows.shape[1]
+        for job in range(first, last):
+            row, block = job // blocks, job % blocks
+            out[row, block] = _squares(rows[row, block * BLOCK : min(d, (block + 1) * BLOCK)], over)
+
+    @jit
+    def place(query, noise, first, last, blocks, to_steps, over, granularity, largest, wrong):  # type: ignore[no-untyped-def]
+        d = noise.shape[1]
+        for job in range(first, last):
+            row, block = job // blocks, job % blocks
+            low, high = block * BLOCK, min(d, (block + 1) * BLOCK)
+            own = noise[row, low:high]
+            wrong[job] = _place(query[row, low:high], own, own, to_steps[row], over, granularity, largest)
+
+    @jit
+    def place_into(query, noise, out, first, last, blocks, to_steps, over, granularity, largest, wrong):  # type: ignore[no-untyped-def]
+        d = noise.shape[1]
+        for job in range(first, last):
+            row, block = job // blocks, job % blocks
+            low, high = block * BLOCK, min(d, (block + 1) * BLOCK)
+            own, to = noise[row, low:high], out[row, low:high]
+            wrong[job] = _place(query[row, low:high], own, to, to_steps[row], over, granularity, largest)
+
+    return norms, place, place_into
+
+
+def row_norms(rows: torch.Tensor, *, unit: float = 1.0) -> npt.NDArray[np.float64]:
+    """Euclidean norms of ``rows`` (n, d), shape (n,), float64 sums whatever the dtype, without a copy of the rows.
+
+    ``unit``, a power of two near the size of a value, keeps squares from overflow or underflow; it changes no other bit.
+    """
+    if rows.device.type != "cpu":
+        parts = [[torch.linalg.vector_norm(part.double() / unit) for part in row.split(_CHUNK)] for row in rows]
+        return np.array([float(torch.linalg.vector_norm(torch.stack(norms))) for norms in parts]) * unit
+    wide = rows.detach() if rows.dtype in (torch.float32, torch.float64) else rows.detach().float()
+    values = wide.contiguous().numpy()
+    n, d = values.shape
+    blocks = -(-d // BLOCK)
+    out = np.empty((n, blocks))
+    spread(lambda first, last: _rows()[0](out, values, first, last, blocks, 1 / unit), n * blocks, n * d)
+    norms: npt.NDArray[np.float64] = np.sqrt(out.sum(1)) * unit
+    return norms
+
+
+def onto_lattice(
+    query: npt.NDArray[Any],
+    noise: npt.NDArray[Any],
+    *,
+    factors: npt.NDArray[np.float64],
+    granularity: float,
+    out: npt.NDArray[Any] | None = None,
+) -> int:
+    """Write ``granularity``·(rint(query/granularity) + rint(factor·noise/granularity)) to ``out`` or over ``noise`` (n, d).
+
+    All contiguous, float32 or float64 each, ``factors`` (n,) one a row; in float64 until it is stored. Returns 0, or the sum
+    of ``BEYOND_LATTICE`` (a number of steps ≥ 2^52, or none) and ``BEYOND_DTYPE`` (a value that cannot be held).
+    """
+    n, d = noise.shape
+    blocks = -(-d // BLOCK)
+    wrong = np.zeros(n * blocks, np.int64)
+    over, largest = 1 / granularity, _OVERFLOWS[(noise if out is None else out).itemsize]
+    to_steps = factors * over
+
+    def work(first: int, last: int) -> None:
+        if out is None:
+            _rows()[1](query, noise, first, last, blocks, to_steps, over, granularity, largest, wrong)
+        else:
+            _rows()[2](query, noise, out, first, last, blocks, to_steps, over, granularity, largest, wrong)
+
+    spread(work, n * blocks, n * d)
+    return int(np.bitwise_or.reduce(wrong))
