@@ -16,11 +16,11 @@ from opacus import PrivacyEngine
 from torch import nn
 from torch.utils.data import DataLoader
 
-from dpaudit.experiments.measures.timing import in_turn, ratio
 from dpaudit.hosts.opacus import use_noise_source
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
+from dpaudit.studies.timing import in_turn, ratio
 from dpaudit.training.data import load_images
 from dpaudit.training.models import make_model
 

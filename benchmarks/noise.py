@@ -15,11 +15,11 @@ import sys
 import numpy as np
 import torch
 
-from dpaudit.experiments.measures.timing import WARM_UP, in_turn, ratio
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
+from dpaudit.studies.timing import WARM_UP, in_turn, ratio
 
 SEED = KeyedStream.from_seed("bench")
 

@@ -33,6 +33,7 @@ KINDS = (
     "services",
     "transcripts",
     "loggers",
+    "measures",
 )
 
 _EXTRAS = {

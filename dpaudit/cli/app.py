@@ -554,6 +554,7 @@ def list_(
             "services",
             "transcripts",
             "loggers",
+            "measures",
             "experiments",
         ],
         typer.Argument(show_default=False),

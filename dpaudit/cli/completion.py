@@ -81,5 +81,5 @@ def tests(incomplete: str) -> Iterable[str]:
 def experiments(incomplete: str) -> Iterable[str]:
     """Experiments that ship with dpaudit; a SPEC.toml the shell completes itself."""
     del incomplete
-    folder = files("dpaudit") / "experiments" / "specs"
+    folder = files("dpaudit") / "studies" / "specs"
     return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))

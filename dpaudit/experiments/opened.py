@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpaudit import registry
 from dpaudit.errors import MissingExtraError
 from dpaudit.experiments.flat import Columns, flat_rows, typed
-from dpaudit.experiments.measures import MEASURES
 from dpaudit.experiments.store import Progress, Store, as_written
 from dpaudit.experiments.store.queries import invocations, progress, trial_columns
 from dpaudit.experiments.table import make_document
@@ -105,7 +105,7 @@ def document_of(store: Store, *, cells: bool = True, most: int | None = None) ->
     """
     with as_written(store.folder):
         spec = store.spec
-        if spec.get("measure", "attack") not in MEASURES:
+        if spec.get("measure", "attack") not in registry.plugins("measures"):
             raise ValueError(f"measure={shown(spec['measure'])} is not known")
         return make_document(
             spec, store.results(most=most), command=command_of(store), failures=store.failures(), cells=cells

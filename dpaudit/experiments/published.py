@@ -70,9 +70,9 @@ def _rows(*names: str) -> tuple[dict[str, str], ...]:
 
 
 def _read(name: str) -> Iterator[dict[str, str]]:
-    path = files("dpaudit.experiments") / "published" / f"{name}.csv"
+    path = files("dpaudit.studies") / "published" / f"{name}.csv"
     if not re.fullmatch(r"[\w-]+", name) or not path.is_file():
-        raise SpecError(f"published file={name}: no such file; see dpaudit/experiments/published/")
+        raise SpecError(f"published file={name}: no such file; see dpaudit/studies/published/")
     yield from csv.DictReader(path.read_text(encoding="utf-8").splitlines())
 
 

@@ -25,7 +25,7 @@
     [audit]                          # also audit each source × mitigation as a closed sampler
     samples = 1_000_000
 
-Other measurements than attacks (``measure = "precision"`` and so on, see ``measures/``) may have axes of their own in
+Other measurements than attacks (``measure = "precision"`` and so on, ``dpaudit list measures``) may have axes of their own in
 ``[grid]``; those that audit samplers of their own (``zoo``, ``calibration``, ``power``, ``keyless``) have nothing but
 that, and their ``[[exclude]]`` names values of it. ``keys`` renews the attacker's key so many times a cell.
 ``keep_trials = true`` stores every trial of ``attack`` cells: truth, guess and score (``docs/store.md``).
@@ -47,7 +47,7 @@ from typing import Any
 
 from dpaudit import registry
 from dpaudit.errors import SpecError, UnknownNameError, UsageError
-from dpaudit.experiments.measures import ALONE, BY_TRIAL, MEASURES, ON_DEVICES, TOGETHER
+from dpaudit.experiments.measure import AUDIT, measure_of
 from dpaudit.experiments.spec_grid import check_size, expand, listed
 from dpaudit.experiments.spec_values import check_plain, check_values
 from dpaudit.registry import nearest
@@ -168,7 +168,8 @@ class Spec:
             raise SpecError(f"experiment={self.name}: the grid is empty; check the lists and [[exclude]]")
 
     def _cells(self) -> Iterator[Cell]:
-        if self.measure in ALONE:
+        measure = measure_of(self.measure)
+        if not measure.needs_arm:
             for grid in expand(self.grid):
                 if not any(all(grid.get(k) in listed(v) for k, v in e.items()) for e in self.exclude):
                     where = {} if self.device == "cpu" else {"device": self.device}
@@ -202,7 +203,7 @@ class Spec:
                     yield Cell(self.measure, {**arm, "trials": self.trials})
                 expanded = itertools.chain.from_iterable(map(expand, self.attacks))
                 attacks = [a for a in expanded if not self.excluded({**parts, "attack": a})]
-                if self.measure in TOGETHER:
+                if measure.attacks_together:
                     if attacks:
                         yield Cell(self.measure, {**arm, "attacks": attacks, "trials": self.trials})
                     continue
@@ -222,14 +223,14 @@ class Spec:
 
 def spec_names() -> list[str]:
     """Experiments that ship with dpaudit."""
-    folder = files("dpaudit.experiments") / "specs"
+    folder = files("dpaudit.studies") / "specs"
     return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
 
 
 def load_spec(name: str, *, trials: int | None = None, device: str = "cpu") -> Spec:
     """Read a built-in experiment by name, or a ``.toml`` file; ``trials`` replaces the file's.
 
-    ``device`` is where its cells work: ``cpu``, or ``cuda`` for the measures that can (``measures.ON_DEVICES``).
+    ``device`` is where its cells work: ``cpu``, or ``cuda`` for the measures that can (``Measure.on_devices``).
 
     Raises:
         UnknownNameError: no such experiment or plug-in, with the nearest match.
@@ -251,7 +252,7 @@ def _loaded(name: str, trials: int | None, device: str) -> Spec:
     except RefusedError as error:
         raise SpecError(f"spec={name}: {error}; dpaudit list experiments shows the built-in ones") from error
     spec = replace(_check(raw, name), device=device)
-    if device != "cpu" and spec.measure not in ON_DEVICES:
+    if device != "cpu" and not measure_of(spec.measure).on_devices:
         raise SpecError(f"device={device}: experiment {spec.name} works on the CPU; leave --device out")
     spec.check()
     return spec
@@ -262,7 +263,7 @@ def _table_of(name: str) -> dict[str, Any]:
     if name.endswith(".toml"):
         data = read_plain(name, limit=_MOST_BYTES)
     elif name in spec_names():
-        data = (files("dpaudit.experiments") / "specs" / f"{name}.toml").read_bytes()
+        data = (files("dpaudit.studies") / "specs" / f"{name}.toml").read_bytes()
     else:
         raise UnknownNameError(f"experiment={name}: not known{nearest(name, spec_names())}")
     try:
@@ -283,26 +284,25 @@ def _check(raw: dict[str, Any], where: str) -> Spec:
             raise SpecError(f"spec={where}: {key!r} is not known{nearest(key, known)}")
         if not isinstance(value, known[key]) or isinstance(value, bool) != (known[key] is bool):
             raise SpecError(f"spec={where}: {key}={shown(value)} has the wrong type")
-    measure = raw.get("measure", "attack")
-    if measure not in MEASURES:
-        raise SpecError(f"spec={where}: measure={measure!r} is not known{nearest(measure, MEASURES)}")
-    if measure in ALONE:
+    named = raw.get("measure", "attack")
+    known_measures = registry.plugins("measures").keys() - {AUDIT}
+    if named not in known_measures:
+        raise SpecError(f"spec={where}: measure={named!r} is not known{nearest(named, known_measures)}")
+    measure = measure_of(named)
+    if not measure.needs_arm:
         raw = {"epsilon": 1.0, "delta": 0.0, "host": {"name": "histogram"}, "source": [], **raw}
         needed: tuple[str, ...] = ("name", "grid")
     else:
-        needed = ("name", "epsilon", "delta", "host", "source", *(("attack",) if measure == "attack" else ()))
+        needed = ("name", "epsilon", "delta", "host", "source", *(("attack",) if named == "attack" else ()))
     for key in needed:
         if key not in raw:
             raise SpecError(f"spec={where}: {key!r} is missing")
-    if raw.get("keep_trials") and measure not in BY_TRIAL:
-        raise SpecError(
-            f"spec={where}: keep_trials=true: measure={measure!r} has no trials to keep, only {', '.join(BY_TRIAL)} has; "
-            "leave it out"
-        )
+    if raw.get("keep_trials") and not measure.keeps_trials:
+        raise SpecError(f"spec={where}: keep_trials=true: measure={named!r} has no trials to keep; leave it out")
     check_values(raw, where)
     epsilon = listed(raw["epsilon"])
     mitigations = raw.get("mitigation", [{"name": "none"}])
-    if measure not in ALONE:
+    if measure.needs_arm:
         _check_exclusions(raw, mitigations, where)
     return Spec(
         name=raw["name"],
@@ -320,7 +320,7 @@ def _check(raw: dict[str, Any], where: str) -> Spec:
         attacks=tuple(_plugin("attacks", t, where) for t in raw.get("attack", ())),
         exclude=tuple(raw.get("exclude", ())),
         audit=raw.get("audit", {}),
-        measure=measure,
+        measure=named,
         keys=raw.get("keys", 1),
         grid=raw.get("grid", {}),
         published=raw.get("published", {}),

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dpaudit.errors import SpecError
-from dpaudit.experiments.measures import ALONE, TOGETHER
+from dpaudit.experiments.measure import measure_of
 
 if TYPE_CHECKING:
     from dpaudit.experiments.spec import Spec
@@ -41,7 +41,7 @@ def check_size(spec: Spec) -> None:
         SpecError: it is empty, has more than ``MOST_CELLS`` cells, or has a cell twice.
     """
     where = f"experiment={spec.name}"
-    if spec.measure in ALONE:
+    if not measure_of(spec.measure).needs_arm:
         axes = {name: len(listed(values)) for name, values in spec.grid.items()}
         number = whole = math.prod(axes.values())
     else:
@@ -72,12 +72,12 @@ def _size(table: Mapping[str, Any]) -> int:
 
 def _per_setting(spec: Spec) -> int:
     """Cells for one ε and one combination of [key] and [grid]."""
-    total = 0
+    total, together = 0, measure_of(spec.measure).attacks_together
     for host, source, mitigation in itertools.product(spec.hosts, spec.sources, spec.mitigations):
         parts = {"host": host, "source": source, "mitigation": mitigation}
         if not spec.excluded(parts):
             attacks = sum(_size(a) for a in spec.attacks if not spec.excluded({**parts, "attack": a}))
-            cells = 1 if not spec.attacks else min(attacks, 1) if spec.measure in TOGETHER else attacks
+            cells = 1 if not spec.attacks else min(attacks, 1) if together else attacks
             total += (cells + bool(spec.audit)) * _size(host) * _size(source) * _size(mitigation)
     return total
 

@@ -125,7 +125,7 @@ def _check_published(published: Mapping[str, Any], columns: Any, refuse: Any) ->
         raise refuse(f"[published] ours={shown(published['ours'])} must be the key of a [[column]]")
     names = published["file"] if isinstance(published["file"], list) else [published["file"]]
     if not all(isinstance(name, str) and re.fullmatch(r"[\w-]+", name) for name in names):
-        raise refuse(f"[published] file={shown(published['file'])} must be names as in dpaudit/experiments/published")
+        raise refuse(f"[published] file={shown(published['file'])} must be names as in dpaudit/studies/published")
     try:
         published_value(published, {})
     except SpecError:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpaudit.experiments.arms_table import arm_rows
-from dpaudit.experiments.measures import gathered, summary
+from dpaudit.experiments.measure import gathered, summary
 from dpaudit.experiments.published import LEVEL, agrees, published_value
 from dpaudit.types import CellFailure, CellResult, to_dict
 

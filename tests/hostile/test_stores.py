@@ -17,7 +17,7 @@ from hostile.mutated_values import ODD, with_odd_fields
 from hypothesis import given
 from hypothesis import strategies as st
 
-import dpaudit.experiments.measures.attack  # noqa: F401 torch, before memory is limited
+import dpaudit.studies.attack  # noqa: F401 torch, before memory is limited
 from dpaudit.errors import StoreError
 from dpaudit.experiments.opened import document_of, open_run
 from dpaudit.experiments.overview import overviews

@@ -38,8 +38,8 @@ def test_top_level_names_are_the_three_packages(wheel):
     for needed in (
         "dpaudit/py.typed",
         "dpaudit/hosts/data/us_county_population_2000.csv",
-        "dpaudit/experiments/specs/demo.toml",
-        "dpaudit/experiments/published/hist-da.csv",
+        "dpaudit/studies/specs/demo.toml",
+        "dpaudit/studies/published/hist-da.csv",
         "dpaudit/report/templates/base.html.j2",
         "dpaudit_attacks/pool_inference/data/emoji_v11.txt",
         "dpaudit_attacks/pool_inference/data/LICENSE.unicode",

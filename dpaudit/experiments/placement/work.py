@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from dpaudit.errors import UsageError
 from dpaudit.experiments.arm import build_arm
-from dpaudit.experiments.measures import ALONE, measure, origins
+from dpaudit.experiments.measure import measure_of
 from dpaudit.experiments.spec import Cell
 from dpaudit.experiments.threads import threads, threads_for
 from dpaudit.provenance import collect
@@ -34,9 +34,10 @@ def run_cell(cell: Cell) -> CellResult:
     """
     began = time.monotonic()
     settings = cell.settings
-    arm = None if cell.kind in ALONE else build_arm(settings, cell=cell.id)
+    measure = measure_of(cell.kind)
+    arm = build_arm(settings, cell=cell.id) if measure.needs_arm else None
     with threads(1 if arm is None else threads_for(arm.host.dim)):
-        outcome = measure(cell, arm)
+        outcome = dict(measure.run(cell, arm))
     if arm is not None:
         if cell.kind in ("attack", "audit"):
             outcome["epsilon_key_holder"] = arm.mitigation.epsilon(arm.source, settings["delta"], host=arm.host)
@@ -45,13 +46,14 @@ def run_cell(cell: Cell) -> CellResult:
         if arm.key is not None:
             outcome["key"] = {"beta": arm.key.beta, "gamma": arm.key.gamma, "fingerprint": arm.key.fingerprint}
     trials = outcome.pop("each_trial", {})
+    own = () if measure.origins is None else tuple(measure.origins(cell))
     return CellResult(
         cell=cell.id,
         kind=cell.kind,
         settings=to_dict(settings),
         outcome=to_dict(outcome),
         seconds=time.monotonic() - began,
-        provenance=to_dict(collect(seed=settings["seed"], plugins=origins(cell) if arm is None else arm.origins)),
+        provenance=to_dict(collect(seed=settings["seed"], plugins=own if arm is None else arm.origins)),
         trials=trials,
     )
 

@@ -6,8 +6,9 @@ import pytest
 from dpaudit.errors import SpecError
 from dpaudit.experiments import load_spec
 from dpaudit.experiments.arm import build_arm
-from dpaudit.experiments.measures import defences, measure
+from dpaudit.experiments.measure import measure_of
 from dpaudit.stats import clopper_pearson
+from dpaudit.studies import defences
 
 SPEC = """
 name = "t"
@@ -43,7 +44,7 @@ def outcome(tmp_path, source, mitigation):
     path = tmp_path / "s.toml"
     path.write_text(SPEC.replace("SOURCE", source).replace("MITIGATION", mitigation))
     (cell,) = load_spec(str(path)).cells()
-    return measure(cell, build_arm(cell.settings, cell=cell.id))
+    return measure_of(cell.kind).run(cell, build_arm(cell.settings, cell=cell.id))
 
 
 def shares(found):
@@ -152,7 +153,7 @@ def plainly(tmp_path, monkeypatch, source, mitigation):
     arm = build_arm(cell.settings, cell=cell.id)
     for name in ("epsilon", "epsilon_after"):
         monkeypatch.setattr(type(arm.mitigation), name, lambda *_, **__: None, raising=False)
-    return measure(cell, arm)
+    return measure_of(cell.kind).run(cell, arm)
 
 
 @pytest.mark.parametrize(
@@ -193,4 +194,4 @@ def test_an_attack_that_scores_no_candidates_is_refused(tmp_path):
     path.write_text(text + '[[attack]]\nname = "timing"\n')
     (cell,) = load_spec(str(path)).cells()
     with pytest.raises(SpecError, match="attack=timing"):
-        measure(cell, build_arm(cell.settings, cell=cell.id))
+        measure_of(cell.kind).run(cell, build_arm(cell.settings, cell=cell.id))

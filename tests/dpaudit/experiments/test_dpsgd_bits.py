@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import SpecError, UnknownNameError, UsageError
-from dpaudit.experiments.measures import dpsgd_bits
 from dpaudit.experiments.spec import Cell, load_spec
+from dpaudit.studies import dpsgd_bits
 
 pytest.importorskip("opacus")
 

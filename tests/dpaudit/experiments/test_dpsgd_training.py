@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from dpaudit.errors import SpecError, UnknownNameError
-from dpaudit.experiments.measures import audit
-from dpaudit.experiments.measures import dpsgd_training as training
-from dpaudit.experiments.measures.dpsgd_watcher import ATTACKERS, Watcher
+from dpaudit.experiments import audit_cell as audit
 from dpaudit.experiments.spec import Cell, load_spec
 from dpaudit.noise.key import PancakeKey
 from dpaudit.randomness import KeyedStream
+from dpaudit.studies import dpsgd_training as training
+from dpaudit.studies.dpsgd_watcher import ATTACKERS, Watcher
 
 privacy_engine = pytest.importorskip("opacus.privacy_engine")
 

@@ -7,14 +7,15 @@ import torch
 
 from dpaudit.cli.experiments import run
 from dpaudit.errors import SpecError, UsageError
-from dpaudit.experiments.measures import ALONE, gathered, gradient_size, summary
-from dpaudit.experiments.measures.gradient_attack import HOST, Setting, published_name, settings
+from dpaudit.experiments.measure import gathered, measure_of, summary
 from dpaudit.experiments.published import beside_printed, published_value
 from dpaudit.experiments.run import run_cell
 from dpaudit.experiments.spec import Cell, load_spec
 from dpaudit.experiments.threads import threads, threads_for
 from dpaudit.hosts.gradients.query import GradientQuery
 from dpaudit.randomness import KeyedStream
+from dpaudit.studies import gradient_size
+from dpaudit.studies.gradient_attack import HOST, Setting, published_name, settings
 from dpaudit.training.data import load_images
 from dpaudit.training.models import make_model
 
@@ -241,7 +242,7 @@ def test_every_published_value_finds_its_row(name, cells, published):
 @pytest.mark.parametrize("name", ["gpm-fig6", "gpm-table2", "gpm-table2-small", "gpm-table3"])
 def test_columns_and_figures_name_what_rows_have(name):
     spec = load_spec(name)
-    assert spec.measure in ALONE
+    assert not measure_of(spec.measure).needs_arm
     if spec.measure == "gradient-attack":
         grid = {**spec.cells()[0].settings["grid"], **GRID, "norm": "record"}
         table = gathered(spec.measure, rows(Cell(spec.measure, {"grid": grid, "seed": 1, "trials": 1})))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dpaudit.experiments.measures import keyless
 from dpaudit.experiments.spec import Cell, load_spec
+from dpaudit.studies import keyless
 
 pytest.importorskip("fpylll")
 

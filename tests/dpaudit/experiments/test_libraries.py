@@ -8,9 +8,9 @@ import pytest
 
 from dpaudit.errors import UnknownNameError
 from dpaudit.experiments import load_spec
-from dpaudit.experiments.libraries import CASES, case, generators, private, specimens
-from dpaudit.experiments.measures import controls, libraries
 from dpaudit.experiments.spec import Cell
+from dpaudit.studies.libraries import CASES, case, controls, generators, private, specimens
+from dpaudit.studies.libraries import measure as libraries
 
 
 def line(name, **grid):

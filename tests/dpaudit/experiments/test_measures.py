@@ -7,8 +7,8 @@ import pytest
 from dpaudit.errors import SpecError
 from dpaudit.experiments import Store, load_spec, make_document, run_experiment
 from dpaudit.experiments.arm import build_arm
-from dpaudit.experiments.measures.trials import batches, share
 from dpaudit.experiments.published import _rows, agrees, published_value
+from dpaudit.studies.trials import batches, share
 
 BASE = """
 name = "t"

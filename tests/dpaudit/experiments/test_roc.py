@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import UsageError
-from dpaudit.experiments.measures.roc import area, curve, hits_at, mean_interval
 from dpaudit.randomness import KeyedStream
+from dpaudit.studies.roc import area, curve, hits_at, mean_interval
 
 
 def cloud(n=40):

@@ -6,7 +6,7 @@ import pytest
 
 from dpaudit.errors import SpecError
 from dpaudit.experiments import Store, load_spec, make_document, run_experiment
-from dpaudit.experiments.measures import BY_TRIAL, MEASURES
+from dpaudit.experiments.measure import measure_of
 from dpaudit.experiments.store.queries import trial_columns, trial_success
 
 SPEC = """
@@ -60,7 +60,7 @@ def test_trials_are_kept_and_change_no_number(specs, tmp_path):
 
 
 def test_only_measures_with_trials_can_keep_them(tmp_path):
-    assert set(BY_TRIAL) <= set(MEASURES)
+    assert measure_of("attack").keeps_trials
     path = tmp_path / "x.toml"
     path.write_text('name = "x"\nmeasure = "zoo"\nkeep_trials = true\n[grid]\nspecimen = "a"\n')
     with pytest.raises(SpecError, match=r"keep_trials=true: measure='zoo' has no trials to keep"):

@@ -13,14 +13,22 @@ from dpaudit.audit import run_audit
 from dpaudit.claims import Claim
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SpecError, UnknownNameError
 from dpaudit.experiments import Store, load_spec, make_document, run_experiment
-from dpaudit.experiments.measures import calibration
-from dpaudit.experiments.measures import zoo as zoo_measure
-from dpaudit.experiments.zoo import HONEST, SPECIMENS, InProcessSampler, honest, peers, specimen, specimen_sampler
-from dpaudit.experiments.zoo import flawed as flawed_module
-from dpaudit.experiments.zoo.generators import _Congruential, _Xorshift32
-from dpaudit.experiments.zoo.specimen import Specimen, each
 from dpaudit.interfaces import RepeatableSampler, ValueSampler
 from dpaudit.randomness import KeyedStream
+from dpaudit.studies.zoo import (
+    HONEST,
+    SPECIMENS,
+    InProcessSampler,
+    calibration,
+    honest,
+    peers,
+    specimen,
+    specimen_sampler,
+)
+from dpaudit.studies.zoo import flawed as flawed_module
+from dpaudit.studies.zoo import measure as zoo_measure
+from dpaudit.studies.zoo.generators import _Congruential, _Xorshift32
+from dpaudit.studies.zoo.specimen import Specimen, each
 from dpaudit.testing import check_closed_sampler
 
 ROOT = KeyedStream.from_seed("tests of the zoo")

@@ -1,0 +1,69 @@
+"""What a cell measures: one type, registered by name in the entry-point group ``dpaudit.measures``, ours as anyone's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dpaudit import registry
+from dpaudit.types import PluginOrigin
+
+if TYPE_CHECKING:
+    from dpaudit.experiments.spec import Cell
+
+__all__ = ["AUDIT", "Measure", "gathered", "measure_of", "summary"]
+
+AUDIT = "audit"
+"""The measure of an arm's ``[audit]``: a spec does not name it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """One measure, ``NAME = "package.module:MEASURE"`` in the group ``dpaudit.measures``.
+
+    Attributes:
+        run: ``(cell, arm) -> dict`` of JSON-ready values: one cell's outcome, a function of the cell's settings alone but
+            for what it says of time. ``arm`` is the cell's host, key, source and mitigation made real.
+        needs_arm: False for a measure without host, source or key: its cells have ``[grid]``, ``trials`` and ``seed``
+            only, and ``arm`` is None.
+        attacks_together: one cell has all the attacks of an arm, ``attacks``, so that these look at the same releases;
+            otherwise each attack is a cell.
+        on_devices: it can work on an accelerator; it reads ``cell.settings["device"]`` where that is not the CPU.
+        keeps_trials: it gives each trial's record, ``each_trial``, where ``cell.settings`` has ``keep_trials``.
+        gather: ``rows -> rows``: the table's rows, where one is made of several cells.
+        summary: ``rows -> str``: what a whole table says, in a sentence.
+        origins: ``cell -> origins`` of the plug-ins that a measure without an arm loads itself.
+    """
+
+    run: Callable[..., Mapping[str, Any]]
+    needs_arm: bool = True
+    attacks_together: bool = False
+    on_devices: bool = False
+    keeps_trials: bool = False
+    gather: Callable[[Sequence[Mapping[str, Any]]], list[dict[str, Any]]] | None = None
+    summary: Callable[[Sequence[Mapping[str, Any]]], str] | None = None
+    origins: Callable[[Cell], Sequence[PluginOrigin]] | None = None
+
+
+def measure_of(kind: str) -> Measure:
+    """The measure of that name.
+
+    Raises:
+        UnknownNameError: no such measure, with the nearest match.
+        MissingExtraError: it needs an optional dependency.
+    """
+    found: Measure = registry.load("measures", kind)
+    return found
+
+
+def gathered(kind: str, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """The rows of a measure's table: one a cell, unless it joins some."""
+    gather = measure_of(kind).gather
+    return list(rows) if gather is None else gather(rows)
+
+
+def summary(kind: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """What a table of one measure says; empty where it has nothing to say or there are no rows."""
+    says = measure_of(kind).summary
+    return says(rows) if says is not None and rows else ""

@@ -1,0 +1,68 @@
+"""How often an attack names the right one of two neighbouring databases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from dpaudit.experiments.arm import Arm
+from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.spec import Cell
+from dpaudit.stats import clopper_pearson, epsilon_lower_bound
+from dpaudit.studies.trials import batches
+from dpaudit.types import AttackResult, to_dict
+
+__all__ = ["MEASURE", "measure"]
+
+
+def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
+    """An :class:`~dpaudit.types.AttackResult`, JSON-ready; with ``keep_trials`` also ``each_trial``: columns."""
+    trials, d = cell.settings["trials"], arm.host.dim
+    counts = [[0, 0], [0, 0]]  # [truth][guess]
+    error = 0.0
+    details: Mapping[str, Any] = {}
+    kept: dict[str, list[float]] = {"truth": [], "guess": [], "score": []}
+    for batch in batches(arm, trials=trials, keys=cell.settings["keys"]):
+        attack = batch.arm.attack(cell.settings["attack"])
+        release = batch.release()
+        score = attack.score(release, batch.pairs)
+        guess = score.argmax(1)
+        if cell.settings.get("keep_trials"):
+            kept["truth"] += batch.truth.tolist()
+            kept["guess"] += guess.tolist()
+            kept["score"] += (score[:, 1] - score[:, 0]).tolist()
+        for b in (0, 1):
+            for g in (0, 1):
+                counts[b][g] += int(((batch.truth == b) & (guess == g)).sum())
+        error += float(torch.linalg.vector_norm(release - batch.query, dim=1).sum())
+        if batch.first:
+            details = attack.evidence(release, batch.pairs, batch.truth)
+    successes = counts[0][0] + counts[1][1]
+    outcome: dict[str, Any] = to_dict(
+        AttackResult(
+            attack=cell.settings["attack"]["label"],
+            trials=trials,
+            successes=successes,
+            success=successes / trials,
+            interval=clopper_pearson(successes, trials),
+            chance=0.5,
+            epsilon_lower_bound=_epsilon(counts, cell.settings["delta"]),
+            l2_error=error / trials,
+            l2_expected=arm.mitigation.scale(arm.sigma) * math.sqrt(d),
+            details=details,
+        )
+    )
+    return {**outcome, "each_trial": kept} if kept["truth"] else outcome
+
+
+def _epsilon(counts: list[list[int]], delta: float) -> float:
+    """Empirical lower bound at 95 % from the event that the attack says "the neighbour"."""
+    if not (sum(counts[0]) and sum(counts[1])):
+        return 0.0
+    return epsilon_lower_bound(counts[1][1], sum(counts[1]), counts[0][1], sum(counts[0]), delta=delta)
+
+
+MEASURE = Measure(run=measure, keeps_trials=True)

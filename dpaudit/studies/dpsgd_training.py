@@ -1,0 +1,262 @@
+"""Whole training runs under DP-SGD, with honest noise and with a backdoor's: what everybody sees, and what its owner sees."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit import registry
+from dpaudit.audit.epsilon.one_run import one_run
+from dpaudit.errors import SpecError
+from dpaudit.experiments.audit_cell import audit_behind
+from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.spec import Cell
+from dpaudit.interfaces import Mitigation, NoiseSource
+from dpaudit.noise.key import PancakeKey
+from dpaudit.randomness import KeyedStream
+from dpaudit.registry import nearest
+from dpaudit.studies.dpsgd_watcher import ATTACKERS, Watcher
+from dpaudit.studies.roc import area, curve, hits_at, mean_interval
+from dpaudit.studies.trials import interval
+from dpaudit.types import AuditResult, Reference
+
+if TYPE_CHECKING:
+    from dpaudit.training.private.run import Recipe
+
+__all__ = ["MEASURE", "gather", "measure", "summary"]
+
+_RECIPE = ("model", "epochs", "batch", "clip", "lr", "momentum", "epsilon", "delta")
+_OWN = ("arm", "run", "data", "data_root", "beta", "gamma", "samples", "pair_every")
+_ALPHA = 0.05
+_ALARMS = 0.01
+_FEWEST = 64
+
+
+class _Arm:
+    """A line of ``[grid] arm``: a source, and after a plus the mitigation that stands behind it."""
+
+    def __init__(self, text: str, *, key: PancakeKey) -> None:
+        source, _, mitigation = (part.strip() for part in text.partition("+"))
+        self.source, self.mitigation = Reference.parse(source), Reference.parse(mitigation or "none")
+        self._key = key
+        self._keyed = "key" in registry.offered("sources", self.source, key=key).options
+        self.defence: Mitigation = registry.create(
+            "mitigations", registry.offered("mitigations", self.mitigation, dim=key.dim)
+        )
+
+    def make(self, sigma: float) -> NoiseSource:
+        """The source at ``sigma``."""
+        options: dict[str, Any] = {**self.source.options, "sigma": sigma, **({"key": self._key} if self._keyed else {})}
+        made: NoiseSource = registry.create("sources", Reference(self.source.name, options))
+        return made
+
+    def audited(self, *, sigma: float, samples: int, seed: str) -> AuditResult:
+        """The black-box battery on this noise as a closed sampler in a process of its own, in vectors of the run's length."""
+        return audit_behind(
+            self.source,
+            self.mitigation,
+            key=self._key if self._keyed else None,
+            sigma=sigma,
+            claim=f"gaussian:sigma={self.defence.scale(sigma)!r}",
+            dim=self._key.dim,
+            seed=seed,
+            samples=samples,
+        )
+
+
+def measure(cell: Cell, arm: None) -> dict[str, Any]:
+    """One training run of ``[grid] arm`` (``pancake``, ``pancake + rotation``) and what can be said of it.
+
+    ``[grid]`` has the run's number, the data, the key's β and γ, ``samples`` values for the audit of the run's noise, how
+    often a pair is looked at (``pair_every``), and the recipe: model, epochs, batch, clip, lr, momentum, ε, δ. ``trials``
+    is the number of canaries, random training records that are members by fair coins; the first half have a wrong class,
+    the rest are as they are. Runs of one number share key, weights, coins and batches, whatever their arm. A cell is one
+    run: a killed run begins that cell again.
+
+    The attackers see every noisy sum with all its bits, know all records but the one in question, and work out both
+    candidate sums. At every ``pair_every``-th step: which of two records was in the batch? Over the run: which canaries
+    are members? (``dpaudit_attacks.membership``, twice: informed of the other canaries' coins, and blind to them.)
+
+    Raises:
+        SpecError: a setting that is missing or unknown, or fewer than 64 canaries (fewer may all be members).
+        UsageError: no data, no such model, an arm that makes no sense.
+    """
+    from dpaudit.training.data import load_images
+    from dpaudit.training.private.canaries import Canaries, mislabelled
+    from dpaudit.training.private.run import epoch_steps, train_privately
+
+    del arm
+    grid, count = cell.settings["grid"], cell.settings["trials"]
+    if count < _FEWEST:
+        raise SpecError(f"trials={count}: the measure dpsgd-training takes at least {_FEWEST} canaries")
+    recipe = _recipe(grid)
+    parameters = _parameters(recipe.model)
+    stream = KeyedStream.from_seed(cell.settings["seed"]).child("run", grid["run"])
+    key = PancakeKey.new(
+        dim=parameters,
+        beta=grid["beta"],
+        gamma=grid["gamma"],
+        secret=stream.child("attacker's key").bytes(32),
+    )
+    made = _Arm(grid["arm"], key=key)
+    data, root = grid["data"], grid.get("data_root", "")
+    train, test = (load_images(data, root=root, split=split) for split in ("train", "test"))
+    canaries = Canaries.draw(count, of=len(train), stream=stream.child("canaries"))
+    wrong = np.arange(count) < count // 2
+    train = mislabelled(train, canaries.records[wrong], stream=stream.child("classes"))
+    watcher = Watcher(
+        key=key,
+        rate=1 / epoch_steps(len(train), recipe.batch),
+        canaries=count,
+        stream=stream.child("attacker"),
+    )
+    run = train_privately(
+        recipe,
+        train=train,
+        test=test,
+        source=made.make,
+        mitigation=made.defence,
+        stream=stream.child("training"),
+        noise_seed=f"{cell.settings['seed']}/{cell.id}",
+        canaries=canaries,
+        watch=watcher,
+        pair_every=grid.get("pair_every", 1),
+        device=cell.settings.get("device", "cpu"),
+    )
+    audit = made.audited(sigma=run.sigma, samples=grid["samples"], seed=f"{cell.settings['seed']}/{cell.id}")
+    return {
+        **dataclasses.asdict(recipe),
+        "d": run.dim,
+        "steps": run.steps,
+        "noise_multiplier": run.noise_multiplier,
+        "correct": run.accuracy.correct,
+        "tested": run.accuracy.total,
+        "epsilon_reported": run.epsilon,
+        "verdict": audit.verdict,
+        "found_by": [test.name for test in audit.tests if test.finding],
+        "pairs": watcher.pairs,
+        "named": {name: watcher.named[name] for name in ATTACKERS},
+        "sums_equal": watcher.sums_equal,
+        "infeasible_true": max((true for true, _ in watcher.infeasible), default=0),
+        "infeasible_false": float(np.median([false for _, false in watcher.infeasible] or [0])),
+        "member": canaries.member.tolist(),
+        "mislabelled": wrong.tolist(),
+        "never_sampled": int((canaries.member & ~watcher.sampled).sum()),
+        "scores": {
+            name: {kind: watcher.scores(kind, keyed=name == ATTACKERS[0]) for kind in ("informed", "blind")}
+            for name in (ATTACKERS[0], ATTACKERS[2])
+        },
+    }
+
+
+def _recipe(grid: Mapping[str, Any]) -> Recipe:
+    from dpaudit.training.private.run import Recipe
+
+    for name in ("arm", "run", "data", "beta", "gamma", "samples"):
+        if name not in grid:
+            raise SpecError(f"grid: {name!r} is missing; a training run needs it")
+    for name in grid:
+        if name not in (*_RECIPE, *_OWN):
+            raise SpecError(f"grid: {name!r} is not known; there are: {', '.join((*_OWN, *_RECIPE))}")
+    return Recipe(**{name: grid[name] for name in _RECIPE if name in grid})
+
+
+def _parameters(model: str) -> int:
+    from dpaudit.training.models import MODELS
+
+    if model not in MODELS:
+        raise SpecError(f"model={model}: not known{nearest(model, MODELS)}")
+    return MODELS[model].parameters
+
+
+def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each arm and attacker, from rows of one run each.
+
+    Accuracy: the mean over runs with Student's interval, Clopper and Pearson's where there is one run. Pairs and canaries
+    of all runs are counted together. ε shown: a lower bound at the recipe's δ with 95 % confidence, by an audit in one run
+    (``dpaudit.audit.epsilon.one_run``) of the blind scores of all runs' canaries.
+
+    Formal guarantee of that bound: each canary's coin is fair, independent of all others, and touches one of the runs, so
+    the runs together are one mechanism of as many coins, (ε, δ)-DP in each of them if each run is; the scores depend on
+    coins only through what was released (but for the last bits of the batch's float32 sum, as for an attacker who adds up in
+    the same order). Not claimed: that the intervals of AUC and TPR have their level: the canaries of
+    a run are not independent runs, they share its noise. Those are of the informed scores, which depend on all coins, and
+    so do not enter the bound: with them a run whose canaries resemble each other could show an ε that is not there.
+    """
+    arms = {name: [row for row in rows if row["arm"] == name] for name in dict.fromkeys(row["arm"] for row in rows)}
+    return [_joined(some, attacker) for some in arms.values() for attacker in ATTACKERS]
+
+
+def _joined(rows: Sequence[Mapping[str, Any]], attacker: str) -> dict[str, Any]:
+    first, pairs = rows[0], sum(row["pairs"] for row in rows)
+    found = [row for row in rows if row["verdict"] == "finding"]
+    own = ("run", "correct", "tested", "member", "mislabelled", "scores", "named", "verdict", "found_by")
+    out = {
+        **{name: value for name, value in first.items() if name not in own},
+        "attacker": attacker,
+        "runs": len(rows),
+        "accuracy": _accuracy(rows),
+        "audit": f"finding in {len(found)} of {len(rows)}",
+        "found_by": ", ".join(sorted({name for row in found for name in row["found_by"]})) or None,
+        "pairs": pairs,
+        "right": interval(sum(row["named"][attacker] for row in rows), pairs) if pairs else None,
+        "sums_equal": sum(row["sums_equal"] for row in rows),
+        "never_sampled": sum(row["never_sampled"] for row in rows),
+        "infeasible_true": max(row["infeasible_true"] for row in rows),
+        "infeasible_false": float(np.median([row["infeasible_false"] for row in rows])),
+    }
+    return out | (_membership(rows, attacker) if attacker in first["scores"] else {})
+
+
+def _accuracy(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    if len(rows) == 1:
+        return interval(rows[0]["correct"], rows[0]["tested"])
+    return mean_interval([row["correct"] / row["tested"] for row in rows])
+
+
+def _membership(rows: Sequence[Mapping[str, Any]], attacker: str) -> dict[str, Any]:
+    def joined(name: str) -> npt.NDArray[np.bool_]:
+        return np.array([x for row in rows for x in row[name]], dtype=np.bool_)
+
+    member, wrong = joined("member"), joined("mislabelled")
+    informed, blind = (
+        np.array([s for row in rows for s in row["scores"][attacker][kind]], dtype=np.float64)
+        for kind in ("informed", "blind")
+    )
+    shown = one_run(
+        blind,
+        member,
+        epsilon=rows[0]["epsilon"],
+        delta=rows[0]["delta"],
+        alpha=_ALPHA,
+        ties=KeyedStream.from_seed("dpsgd-training").child("ties").numpy(),
+    )
+    found: dict[str, Any] = {"canaries": len(member), "epsilon_shown": shown.epsilon, "shown_by": str(shown.by_epsilon)}
+    for kind, some in (("wrong", wrong), ("real", ~wrong)):
+        found |= {
+            f"auc_{kind}": area(informed[some], member[some]),
+            f"tpr_{kind}": hits_at(informed[some], member[some], alarms=_ALARMS),
+            f"roc_{kind}": curve(informed[some], member[some]),
+            f"auc_blind_{kind}": area(blind[some], member[some]),
+        }
+    return found
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Each arm in a clause: accuracy, what the accountant says, what the audit says, and what the key showed."""
+    keyed = [row for row in rows if row["attacker"] == ATTACKERS[0]]
+    clauses = [
+        f"{row['arm']}: accuracy {100 * row['accuracy']['value']:.1f} %, ε {row['epsilon_reported']:.3g} reported, audit: "
+        f"{row['audit']}; the key names {100 * row['right']['value']:.1f} % of the records and tells members with an AUC of "
+        f"{row['auc_wrong']['value']:.3f} (mislabelled) and {row['auc_real']['value']:.3f}, ε ≥ {row['epsilon_shown']:.2g}"
+        for row in keyed
+        if row.get("right") is not None
+    ]
+    return ". ".join(clauses) + "." if clauses else ""
+
+
+MEASURE = Measure(run=measure, needs_arm=False, on_devices=True, gather=gather, summary=summary)

@@ -1,0 +1,25 @@
+"""All cases by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dpaudit.errors import UnknownNameError
+from dpaudit.registry import nearest
+from dpaudit.studies.libraries import generators, private, specimens
+from dpaudit.studies.libraries.case import Case
+
+__all__ = ["CASES", "case"]
+
+CASES: Mapping[str, Case] = {found.name: found for group in (generators, private, specimens) for found in group.CASES}
+
+
+def case(name: str) -> Case:
+    """The case of that name.
+
+    Raises:
+        UnknownNameError: there is none, with the nearest match.
+    """
+    if name not in CASES:
+        raise UnknownNameError(f"case={name}: not known{nearest(name, CASES)}")
+    return CASES[name]

@@ -1,0 +1,130 @@
+"""The pool inference game: how often an adversary names what people care for most, from what their devices submit."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dpaudit import registry
+from dpaudit.errors import SpecError
+from dpaudit.experiments.measure import Measure
+from dpaudit.randomness import KeyedStream
+from dpaudit.types import PluginOrigin, Reference
+
+if TYPE_CHECKING:
+    from dpaudit.experiments.spec import Cell
+    from dpaudit.interfaces import GameAttack
+
+__all__ = ["ATTACK", "MEASURE", "attack_of", "gather", "measure", "origins", "outcome_row", "setting_of", "summary"]
+
+ATTACK = "pool-inference"
+_WORDS = ("adversaries", "observations")
+
+
+def attack_of(grid: Mapping[str, Any]) -> GameAttack:
+    """The attack that a ``[grid]`` describes: the plug-in's own options, and the rest options of its ``setting``.
+
+    Raises:
+        SpecError: no setting.
+        UsageError: an option that neither takes.
+    """
+    if not isinstance(grid.get("setting"), str):
+        raise SpecError(f'grid setting={grid.get("setting")!r}: name one, e.g. setting = "emojis"')
+    factory = registry.load("attacks", ATTACK)
+    taken = inspect.signature(factory).parameters
+    options = {name: _several(name, value) for name, value in grid.items() if name in taken and name != "setting"}
+    given = Reference.parse(grid["setting"])
+    own = {name: value for name, value in grid.items() if name not in taken}
+    setting = str(Reference(given.name, {**given.options, **own}))
+    made: GameAttack = factory(setting=setting, **options)
+    return made
+
+
+def setting_of(grid: Mapping[str, Any]) -> Any:
+    """The attack's setting alone (``dpaudit_attacks.pool_inference.setting.Setting``), for measures without an attack.
+
+    Raises:
+        SpecError: no setting.
+        UsageError: an option that it does not take.
+    """
+    return attack_of(grid).setting  # type: ignore[attr-defined]
+
+
+def origins(cell: Cell) -> tuple[PluginOrigin, ...]:
+    """Where the attack came from, and the submission policy where one is named."""
+    policy = cell.settings["grid"].get("submissions")
+    named = () if policy is None else (registry.plugin("submissions", Reference.parse(policy).name).origin,)
+    return (registry.plugin("attacks", ATTACK).origin, *named)
+
+
+def _several(name: str, value: Any) -> Any:
+    """``"7 30 90"`` as its parts: a list in ``[grid]`` would be an axis."""
+    if name not in _WORDS:
+        return value
+    words = str(value).split()
+    try:
+        return tuple(map(int, words)) if name == "observations" else tuple(words)
+    except ValueError as error:
+        raise SpecError(f'grid {name}={value!r}: must be whole numbers, e.g. {name} = "7 30 90 180"') from error
+
+
+def measure(cell: Cell, arm: None) -> dict[str, Any]:
+    """One game with ``trials`` users: what each adversary makes of their first n submissions.
+
+    ``[grid]`` has ``setting`` with its options as further keys (``size``, ``zipf``, ``universe``), and the attack's own:
+    ``mechanism``, ``epsilon``, ``adversaries`` and ``observations``, the last two as words with spaces between.
+
+    Raises:
+        SpecError: no setting, or observations that are no numbers.
+        UsageError: an option that is not known, or a setting that makes no sense.
+    """
+    del arm
+    grid = cell.settings["grid"]
+    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
+    return {"outcomes": attack_of(grid).play(cell.settings["trials"], stream=stream)}
+
+
+def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each adversary and number of observations."""
+    return [
+        outcome_row(row, adversary, n, outcome)
+        for row in rows
+        for adversary, found in row["outcomes"].items()
+        for n, outcome in found.items()
+    ]
+
+
+def outcome_row(row: Mapping[str, Any], adversary: str, n: str | int, outcome: Mapping[str, Any]) -> dict[str, Any]:
+    """The flat row of one adversary's outcome (``dpaudit_attacks.pool_inference.metrics``) in a cell's ``row``."""
+    setting = Reference.parse(row["setting"])
+    kept = {name: value for name, value in row.items() if name not in ("setting", "outcomes", *_WORDS)}
+    return {
+        "setting": setting.name,
+        **setting.options,
+        **kept,
+        "adversary": adversary,
+        "n": int(n),
+        **{name: value for name, value in outcome.items() if name != "calibration"},
+        "calibration": [
+            [b["confidence"], {"value": b["success"], "low": b["low"], "high": b["high"]}]
+            for b in outcome["calibration"]
+        ],
+    }
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The range of AUC-PN for each adversary, from the fewest to the most observations."""
+    parts = []
+    for adversary in dict.fromkeys(row["adversary"] for row in rows):
+        own = [row for row in rows if row["adversary"] == adversary]
+        few, many = min(r["n"] for r in own), max(r["n"] for r in own)
+        ends = [[r["auc_pn"]["value"] for r in own if r["n"] == n] for n in (few, many)]
+        said = " to ".join(f"{max(end):.2f}" if len(end) == 1 else f"{min(end):.2f} … {max(end):.2f}" for end in ends)
+        parts.append(f"{adversary} {said}" if few < many else f"{adversary} {said.partition(' to ')[0]}")
+    few, many = min(r["n"] for r in rows), max(r["n"] for r in rows)
+    over = f"{few} to {many} observations" if few < many else f"{many} observations"
+    return f"AUC-PN (1: always right; the guess: one in the number of pools) over {over}: {'; '.join(parts)}."
+
+
+MEASURE = Measure(run=measure, needs_arm=False, gather=gather, summary=summary, origins=origins)

@@ -1,0 +1,105 @@
+"""How often the audit accuses honest noise."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpaudit import registry
+from dpaudit.audit import run_audit
+from dpaudit.claims import Claim
+from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.spec import Cell
+from dpaudit.randomness import KeyedStream
+from dpaudit.studies.trials import interval
+from dpaudit.studies.zoo import InProcessSampler, honest
+from dpaudit.studies.zoo.specimen import GAUSSIAN
+
+__all__ = ["MEASURE", "gather", "measure", "summary"]
+
+_ALL = "all"
+
+
+def measure(cell: Cell, arm: None) -> dict[str, Any]:
+    """The findings of ``trials`` audits of ``[grid] sampler``, ``[grid] samples`` values each, at ``[grid] alpha``.
+
+    Every registered test takes part but those in ``[grid] without``, a list of names written with spaces (searches that
+    would take minutes an audit have their false alarms measured by themselves). ``[grid] batch`` only tells cells apart.
+    """
+    del arm
+    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
+    grid, trials = cell.settings["grid"], cell.settings["trials"]
+    tests = [name for name in registry.plugins("tests") if name not in grid.get("without", "").split()]
+    claim, make = Claim.parse(GAUSSIAN), honest(grid["sampler"])
+    findings, by, inconclusive = 0, Counter[str](), 0
+    for i in range(trials):
+        with InProcessSampler(make, name=grid["sampler"], stream=stream.child("sampler", i)) as sampler:
+            result = run_audit(
+                sampler,
+                claim=claim,
+                seed=f"{cell.settings['seed']}/{cell.id}/{i}",
+                samples=grid["samples"],
+                alpha=grid["alpha"],
+                tests=tests,
+            )
+        findings += result.verdict == "finding"
+        inconclusive += result.verdict == "inconclusive"
+        by.update(test.name for test in result.tests if test.finding)
+    return _counted(findings, trials, by, grid["alpha"]) | {"inconclusive": inconclusive, "tests": len(tests)}
+
+
+def _counted(findings: int, audits: int, by: Mapping[str, int], alpha: float) -> dict[str, Any]:
+    share = interval(findings, audits)
+    return {
+        "audits": audits,
+        "findings": findings,
+        "share": share,
+        "by": dict(sorted(by.items())),
+        "found_by": ", ".join(f"{name} {k}" for name, k in sorted(by.items(), key=lambda item: (-item[1], item[0])))
+        or None,
+        "within": share["low"] <= alpha,
+    }
+
+
+def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """One row a sampler, and one for all of them, from rows of one batch each."""
+    if not rows:
+        return []
+    groups = {
+        name: [row for row in rows if row["sampler"] == name] for name in dict.fromkeys(r["sampler"] for r in rows)
+    }
+    return [_joined(name, some) for name, some in (*groups.items(), (_ALL, list(rows)))]
+
+
+def _joined(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    by = Counter[str]()
+    for row in rows:
+        by.update(row["by"])
+    counted = _counted(sum(r["findings"] for r in rows), sum(r["audits"] for r in rows), by, rows[0]["alpha"])
+    return {
+        **rows[0],
+        **counted,
+        "sampler": name,
+        "batch": len(rows),
+        "trials": counted["audits"],
+        "inconclusive": sum(r["inconclusive"] for r in rows),
+    }
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The share of all audits, and whether its interval reaches below α."""
+    joined = gather([row for row in rows if row["sampler"] != _ALL])
+    total = joined[-1]
+    share, alpha = total["share"], total["alpha"]
+    percent = f"{100 * share['value']:.2f} % [{100 * share['low']:.2f}, {100 * share['high']:.2f}]"
+    verdict = "reaches below" if total["within"] else "lies ABOVE"
+    single = [row["sampler"] for row in joined[:-1] if not row["within"]]
+    text = (
+        f"{total['findings']} of {total['audits']} audits of honest noise end in a finding at α = {alpha:g}: {percent}; the "
+        f"interval {verdict} {alpha:g}."
+    )
+    return text + (f" By itself above: {', '.join(single)}." if single else "")
+
+
+MEASURE = Measure(run=measure, needs_arm=False, gather=gather, summary=summary)

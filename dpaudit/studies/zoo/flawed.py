@@ -1,0 +1,37 @@
+"""All flawed samplers of the zoo, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dpaudit.errors import UnknownNameError
+from dpaudit.registry import nearest
+from dpaudit.studies.zoo import (
+    claims,
+    dependence,
+    digits,
+    directions,
+    generators,
+    geometry,
+    laws,
+    running,
+    values,
+)
+from dpaudit.studies.zoo.specimen import Specimen
+
+__all__ = ["SPECIMENS", "specimen"]
+
+_FAMILIES = (laws, digits, dependence, geometry, directions, running, generators, values, claims)
+
+SPECIMENS: Mapping[str, Specimen] = {s.name: s for family in _FAMILIES for s in family.SPECIMENS}
+
+
+def specimen(name: str) -> Specimen:
+    """The flawed sampler of that name.
+
+    Raises:
+        UnknownNameError: there is none, with the nearest match.
+    """
+    if name not in SPECIMENS:
+        raise UnknownNameError(f"specimen={name}: not in the zoo{nearest(name, SPECIMENS)}")
+    return SPECIMENS[name]

@@ -1,0 +1,154 @@
+"""Whether the audit finds a flawed sampler of the zoo, and whether others' tests do on as many of its values."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dpaudit.audit import run_audit
+from dpaudit.claims import Claim
+from dpaudit.errors import SpecError
+from dpaudit.experiments.measure import Measure
+from dpaudit.experiments.spec import Cell
+from dpaudit.randomness import KeyedStream
+from dpaudit.results.text import said
+from dpaudit.stats import clopper_pearson
+from dpaudit.studies.zoo import Specimen, specimen, specimen_sampler
+from dpaudit.studies.zoo.peers import NOT_INSTALLED, PEERS
+from dpaudit.types import AuditResult
+
+__all__ = ["MEASURE", "measure", "summary"]
+
+_ROW = 64  # values in a row for the peers, where the specimen serves any dimension
+_BLOCK = 1 << 19
+_PEER_NAMES = {"ks": "scipy's KS", "ad": "Anderson-Darling", "ad_fitted": "scipy's anderson", "sp800_22": "SP 800-22"}
+
+
+def measure(cell: Cell, arm: None) -> dict[str, Any]:
+    """One audit of ``[grid] samples`` values at ``[grid] alpha``, and the peers on as many values drawn afresh.
+
+    ``[grid] time_limit`` is the audit's, in seconds, if given. An audit or a peer that fails is recorded as such, in
+    ``failed``, and counts as having found nothing.
+
+    Raises:
+        SpecError: ``trials`` is not 1.
+    """
+    if cell.settings["trials"] != 1:
+        raise SpecError(f"trials={cell.settings['trials']}: each specimen is audited once; change samples under [grid]")
+    del arm
+    grid = cell.settings["grid"]
+    stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
+    subject = specimen(grid["specimen"])
+    failures: list[str] = []
+    began = time.monotonic()
+    audited = _tried("audit", failures, lambda: _audit(subject, grid, stream, cell))
+    seconds = time.monotonic() - began
+    z = _tried("peers", failures, lambda: _normal_values(subject, grid["samples"], stream.child("peers")))
+    peers = {
+        name: None if z is None else _tried(name, failures, lambda peer=peer: peer(z, grid["alpha"]))  # type: ignore[misc]
+        for name, peer in PEERS.items()
+    }
+    return {
+        "family": subject.family,
+        "says": subject.says,
+        "expected": subject.expected,
+        "why": subject.why,
+        "claim": subject.claim,
+        **(_found(audited) if audited is not None else {"found": False, "verdict": "failed"}),
+        **peers,
+        "failed": "; ".join(failures) or None,
+        "audit_seconds": seconds,
+    }
+
+
+def _tried(what: str, failures: list[str], work: Callable[[], Any]) -> Any:
+    try:
+        return work()
+    except Exception as error:  # noqa: BLE001 one specimen that fails must not cost the others
+        failures.append(f"{what}: {said(error)}")
+        return None
+
+
+def _audit(subject: Specimen, grid: Mapping[str, Any], stream: KeyedStream, cell: Cell) -> AuditResult:
+    limit = {"time_limit": grid["time_limit"]} if "time_limit" in grid else {}
+    with specimen_sampler(subject, stream=stream.child("audited")) as sampler:
+        return run_audit(
+            sampler,
+            claim=Claim.parse(subject.claim),
+            seed=f"{cell.settings['seed']}/{cell.id}",
+            samples=grid["samples"],
+            alpha=grid["alpha"],
+            **limit,
+        )
+
+
+def _found(result: AuditResult) -> dict[str, Any]:
+    findings = [test for test in result.tests if test.finding]
+    seen = [test.seen_after for test in findings if test.seen_after is not None]
+    least = min((test.p_adjusted for test in result.tests if not test.advisory), default=1.0)
+    more = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
+    return {
+        "found": result.verdict == "finding",
+        "verdict": result.verdict,
+        "by": f"{findings[0].name}{more}" if findings else None,
+        "finding_tests": [test.name for test in findings],
+        "p_adjusted": least,
+        "seen_after": min(seen) if seen else None,
+        "values": result.samples,
+    }
+
+
+def _normal_values(subject: Specimen, samples: int, stream: KeyedStream) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """``samples`` values (or a little fewer: whole rows) in the order drawn, mapped to N(0, 1) under the claim."""
+    d = subject.dim or _ROW
+    rows, step = max(1, samples // d), max(1, _BLOCK // d)
+    claim, spread = Claim.parse(subject.claim), stream.child("atoms").numpy()
+    z = np.empty((rows, d))
+    with specimen_sampler(subject, stream=stream.child("values")) as sampler:
+        for start in range(0, rows, step):
+            n = min(step, rows - start)
+            z[start : start + n] = claim.to_normal(sampler.draw(n, d, timeout=np.inf), spread)
+    return z.ravel()
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How many were found, of those that could be expected and of the others; the peers; what was missed."""
+    parts = [f"The audit finds {_share(rows)} flawed samplers"]
+    for expected, words in (("found", "should show"), ("borderline", "are borderline"), ("missed", "cannot show")):
+        some = [row for row in rows if row["expected"] == expected]
+        if some:
+            parts.append(f"{sum(map(_is_found, some))} of {len(some)} that {words}")
+    text = f"{parts[0]}: {', '.join(parts[1:])}."
+    peers = []
+    for key, name in _PEER_NAMES.items():
+        ran = [row for row in rows if isinstance(row[key], bool)]
+        if ran:
+            peers.append(f"{name} {sum(row[key] for row in ran)} of {len(ran)}")
+        elif any(row[key] == NOT_INSTALLED for row in rows):
+            peers.append(f"{name} {NOT_INSTALLED}")
+    text += f" On as many values each: {', '.join(peers)}." if peers else ""
+    missed = [row for row in rows if not _is_found(row)]
+    if missed:
+        text += f" Missed: {'; '.join(_reason(row) for row in missed)}."
+    return text
+
+
+def _is_found(row: Mapping[str, Any]) -> bool:
+    return bool(row["found"])
+
+
+def _share(rows: Sequence[Mapping[str, Any]]) -> str:
+    found = sum(map(_is_found, rows))
+    bounds = clopper_pearson(found, len(rows))
+    return f"{found} of {len(rows)} ({100 * found / len(rows):.1f} % [{100 * bounds.low:.1f}, {100 * bounds.high:.1f}])"
+
+
+def _reason(row: Mapping[str, Any]) -> str:
+    why = row["failed"] if row["verdict"] == "failed" else row["why"]
+    return f"{row['specimen']} ({why})" if why else f"{row['specimen']}"
+
+
+MEASURE = Measure(run=measure, needs_arm=False, summary=summary)
