@@ -5,7 +5,7 @@ import re
 import sys
 from pathlib import Path
 
-from dpaudit.report.figure_phases import phases
+from dpaudit.report.figures.phases import phases
 
 LIGHT = {"ink": "#1b1f24", "calm": "#2f6f8f", "alarm": "#b3261e", "quiet": "#6b7480", "paper": "#ffffff"}
 DARK = {"ink": "#e6e9ed", "calm": "#7cc0e0", "alarm": "#ff8a7a", "quiet": "#9aa4b0", "paper": "#0d1117"}

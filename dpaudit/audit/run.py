@@ -25,8 +25,8 @@ from dpaudit.interfaces import ClosedSampler, StartedSampler, ValueSampler
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
 from dpaudit.samplers import open_sampler
+from dpaudit.samplers.endpoints.worker import SourceSampler
 from dpaudit.samplers.sandbox.policy import joined
-from dpaudit.samplers.worker import SourceSampler
 from dpaudit.types import AuditResult, BlindSpot, PowerPoint, TestResult, Verdict
 
 __all__ = ["audit_sampler", "run_audit"]

@@ -34,12 +34,12 @@ def apple(
     output: str,
 ) -> None:
     """Read, add up, print, write, and leave with 1 where a finding is against the user."""
-    from dpaudit.cli.deployment_text import deployment_text
     from dpaudit.deployments.apple.configuration.reading import read_configuration
     from dpaudit.deployments.apple.configuration.resolving import unresolved
     from dpaudit.deployments.apple.database.balances import check_balances
     from dpaudit.deployments.apple.database.reading import read_database
     from dpaudit.deployments.apple.ledger import make_ledger
+    from dpaudit.report.terminal.deployment import deployment_text
 
     formats = without_earlier(formats_of(also, out=out), out)
     configuration = read_configuration(config)

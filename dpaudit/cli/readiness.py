@@ -47,8 +47,8 @@ def be_ready(*, writes: bool) -> None:
 def _draw_once() -> None:
     """A page and a figure that nobody sees: template and drawing libraries import much of themselves when first used."""
     from dpaudit.report import render_report
-    from dpaudit.report.drawing import one
-    from dpaudit.report.svg import inline_svg
+    from dpaudit.report.figures.frame import one
+    from dpaudit.report.figures.svg import inline_svg
 
     render_report({"kind": "audit", "result": {"verdict": "inconclusive", "tests": []}})
 

@@ -14,7 +14,7 @@ from dpaudit.cli.output import emit, note, out_console, write_json_line
 from dpaudit.errors import UsageError
 from dpaudit.registry import missing_extra
 from dpaudit.report import experiment_sentence, experiment_table, measurements_table
-from dpaudit.report.terminal import MOST_LINES
+from dpaudit.report.terminal.documents import MOST_LINES
 from dpaudit.results.text import printable
 from dpaudit.types import to_dict
 

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.results.text import said
 from dpaudit.samplers.check import finite, request
-from dpaudit.samplers.targets import answered, numbers
+from dpaudit.samplers.endpoints.targets import answered, numbers
 from dpaudit.types import BlindSpot
 
 __all__ = ["ONE_PROCESS", "CallableMechanism", "CallableSampler", "Subject", "same_search_path", "subject"]

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from dpaudit.errors import UsageError
 from dpaudit.report import format as fmt
+from dpaudit.report.badge import badge
 from dpaudit.report.mechanism import bounds_table, mechanism_sentence
 from dpaudit.report.sentences import audit_sentence, sandbox_level
 from dpaudit.report.tables import Column, tests_table
-from dpaudit.report.verdict import badge
 from dpaudit.results.text import printable
 from dpaudit.types import AttackResult, AuditResult, CellResult, MechanismResult, to_dict
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpaudit.errors import UsageError
+from dpaudit.report.badge import badge
 from dpaudit.report.files import write_text
 from dpaudit.report.pages import audit_page, deployment_page, experiment_page, measurements_page, mechanism_page
-from dpaudit.report.verdict import badge
 from dpaudit.results.text import harmless, json_escaped, printable
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dpaudit import registry
 from dpaudit.errors import DuplicatePluginError, UnknownNameError, UsageError
 from dpaudit.interfaces import Mechanism
+from dpaudit.samplers.endpoints.programs import CommandMechanism
+from dpaudit.samplers.endpoints.releases import ReleasingWorker
+from dpaudit.samplers.endpoints.source_mechanism import SourceMechanism
+from dpaudit.samplers.endpoints.worker import PythonSampler
 from dpaudit.samplers.libraries.adapter import Adapter
-from dpaudit.samplers.programs import CommandMechanism
-from dpaudit.samplers.releases import ReleasingWorker
-from dpaudit.samplers.source_mechanism import SourceMechanism
-from dpaudit.samplers.worker import PythonSampler
 
 __all__ = ["open_mechanism"]
 
@@ -26,7 +26,7 @@ def open_mechanism(text: str, *, seed: str, mitigation: str | None = None) -> Me
     - ``python:MODULE:FUNCTION``: ``f(value, n)`` → array (n,) or (n, k), ``n`` independent releases of ``value``, which
       is a float for a query of one number and a 1-D array otherwise;
     - ``command:./mechanism --value={value} {n}``: a program that writes ``n`` releases as little-endian float64; see
-      :class:`~dpaudit.samplers.programs.CommandMechanism`.
+      :class:`~dpaudit.samplers.endpoints.programs.CommandMechanism`.
 
     ``seed`` fixes the numbers of registered sources only: other mechanisms are closed. Not claimed: as for samplers, a
     sandbox against malice.

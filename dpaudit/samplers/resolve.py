@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpaudit import registry
 from dpaudit.errors import DuplicatePluginError, UnknownNameError, UsageError
 from dpaudit.interfaces import ClosedSampler
-from dpaudit.samplers.worker import SourceSampler
+from dpaudit.samplers.endpoints.worker import SourceSampler
 
 __all__ = ["open_sampler"]
 

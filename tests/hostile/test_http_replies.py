@@ -14,8 +14,8 @@ from hostile.mutated_bytes import mutations
 from hypothesis import given
 
 from dpaudit.errors import SamplerError, SamplerTimeoutError
-from dpaudit.samplers import http
-from dpaudit.samplers.http import HttpSampler
+from dpaudit.samplers.endpoints import http
+from dpaudit.samplers.endpoints.http import HttpSampler
 
 VALUES = np.arange(8.0).tobytes()
 OK = b"HTTP/1.1 200 OK\r\n"

@@ -14,7 +14,7 @@ from hypothesis import given
 from dpaudit.audit.epsilon.neighbours import parse_neighbours
 from dpaudit.errors import UsageError
 from dpaudit.results.arrays import map_npy, read_npy
-from dpaudit.samplers.file import FileSampler
+from dpaudit.samplers.endpoints.file import FileSampler
 
 
 def saved(array, **options):

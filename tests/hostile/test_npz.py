@@ -15,7 +15,7 @@ from hypothesis import given
 
 from dpaudit.errors import UsageError
 from dpaudit.results.arrays import Archive
-from dpaudit.samplers.file import FileSampler
+from dpaudit.samplers.endpoints.file import FileSampler
 from dpaudit.training.data.mnist import mnist
 
 

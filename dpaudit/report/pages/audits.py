@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpaudit.report import format as fmt
-from dpaudit.report.found import found
 from dpaudit.report.mechanism import bounds_table, events_table, mechanism_facts, mechanism_sentence
+from dpaudit.report.pages.found import found
 from dpaudit.report.pages.parts import css_class, drawn
 from dpaudit.report.sentences import audit_sentence, sandbox_level
 from dpaudit.report.tables import blind_spots_table, facts_table, tests_table
@@ -18,8 +18,8 @@ __all__ = ["audit_page", "mechanism_page"]
 
 def audit_page(result: Mapping[str, Any]) -> dict[str, Any]:
     """The words, tables and figures of its template."""
-    from dpaudit.report.figure_power import power_map
-    from dpaudit.report.figures import p_value_ladder
+    from dpaudit.report.figures.arms import p_value_ladder
+    from dpaudit.report.figures.power import power_map
 
     dims, refused = result.get("dims") or (), result.get("dims_refused") or ()
     used, asked = fmt.count(result.get("samples")), fmt.count(result.get("samples_requested"))
@@ -69,8 +69,8 @@ def _reason(result: Mapping[str, Any]) -> str:
 
 def mechanism_page(result: Mapping[str, Any]) -> dict[str, Any]:
     """The words, tables and figures of its template."""
-    from dpaudit.report.figure_curve import shown_and_claimed
-    from dpaudit.report.figure_power import power_map
+    from dpaudit.report.figures.curve import shown_and_claimed
+    from dpaudit.report.figures.power import power_map
 
     tests = bounds_table(result)
     return {

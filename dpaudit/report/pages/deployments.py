@@ -15,7 +15,7 @@ __all__ = ["deployment_page"]
 def deployment_page(document: Mapping[str, Any]) -> dict[str, Any]:
     """The words, tables and figures of its template."""
     from dpaudit.report import deployment as told
-    from dpaudit.report.figure_deployment import claimed_and_shown, spent_by_day
+    from dpaudit.report.figures.deployment import claimed_and_shown, spent_by_day
 
     findings, shown = told.deployment_findings_table(document), told.shown_table(document)
     marked, listed = told.serious_rows(findings), told.listed

@@ -22,9 +22,9 @@ MOST_FAILURES = 50
 
 def experiment_page(document: Mapping[str, Any]) -> dict[str, Any]:
     """The words, tables and figures of its template."""
-    from dpaudit.report.figure_error import protection_against_error
-    from dpaudit.report.figure_phases import phases
-    from dpaudit.report.figures import MOST_ARMS, successes
+    from dpaudit.report.figures.arms import MOST_ARMS, successes
+    from dpaudit.report.figures.error import protection_against_error
+    from dpaudit.report.figures.phases import phases
     from dpaudit.report.rows import above_chance, attacks_of
 
     rows: Sequence[Mapping[str, Any]] = document.get("rows") or ()
@@ -57,9 +57,9 @@ def experiment_page(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def measurements_page(document: Mapping[str, Any]) -> dict[str, Any]:
     """The words, tables and figures of its template."""
-    from dpaudit.report.figure_grid import measured_grid
-    from dpaudit.report.figure_map import measured_map
-    from dpaudit.report.figure_power import power_map
+    from dpaudit.report.figures.grid import measured_grid
+    from dpaudit.report.figures.heat_map import measured_map
+    from dpaudit.report.figures.power import power_map
     from dpaudit.report.measurements import read_measurements
 
     read = read_measurements(document)

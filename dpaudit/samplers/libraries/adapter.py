@@ -13,9 +13,9 @@ import numpy.typing as npt
 from dpaudit.errors import UnknownNameError, UsageError
 from dpaudit.registry import nearest
 from dpaudit.samplers.check import finite, plain_f64
+from dpaudit.samplers.endpoints.releases import ReleasingWorker
+from dpaudit.samplers.endpoints.worker import _Worker
 from dpaudit.samplers.libraries.versions import advice, installed
-from dpaudit.samplers.releases import ReleasingWorker
-from dpaudit.samplers.worker import _Worker
 from dpaudit.types import Reference
 
 __all__ = [

@@ -20,11 +20,11 @@ import numpy.typing as npt
 
 from dpaudit.errors import MissingExtraError, UsageError
 from dpaudit.samplers.check import finite, plain_f64, request
-from dpaudit.samplers.command import timed_draws
+from dpaudit.samplers.endpoints.command import timed_draws
+from dpaudit.samplers.endpoints.programs import doubles
+from dpaudit.samplers.endpoints.releases import query_result
 from dpaudit.samplers.libraries.adapter import Mechanism, claimed, find, refuse_data, whole_numbers
 from dpaudit.samplers.libraries.versions import advice, installed
-from dpaudit.samplers.programs import doubles
-from dpaudit.samplers.releases import query_result
 
 __all__ = ["EnvironmentMechanism", "EnvironmentNoise", "OwnEnvironment"]
 

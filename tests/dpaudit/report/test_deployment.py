@@ -89,7 +89,7 @@ def test_hostile_keys_in_figures(name):
 @pytest.mark.parametrize("missing", sorted(document().keys() - {"kind"}))
 def test_half_a_document_still_makes_a_page(missing, monkeypatch):
     if missing not in ("shown", "observed"):  # figures are of these two only
-        monkeypatch.setattr("dpaudit.report.figure_deployment.inline_svg", lambda draw, prefix: "")
+        monkeypatch.setattr("dpaudit.report.figures.deployment.inline_svg", lambda draw, prefix: "")
     whole = document()
     whole["observed"]["days"], whole["shown"] = whole["observed"]["days"][:2], whole["shown"][:2]
     for value in ({}, {missing: "odd"}, {missing: [1, None]}):

@@ -9,8 +9,8 @@ from support import measured as given
 
 from dpaudit.errors import UsageError
 from dpaudit.report import render_report
-from dpaudit.report.axis import scale_of
-from dpaudit.report.grid_points import MOST_PANELS, MOST_SERIES, laid_out
+from dpaudit.report.figures.axis import scale_of
+from dpaudit.report.figures.grid_points import MOST_PANELS, MOST_SERIES, laid_out
 from dpaudit.report.measurements import read_measurements
 
 Page = given.documents.Page
@@ -45,7 +45,7 @@ def test_no_value_stops_a_figure(values, kind, log):
 
 
 def test_what_is_left_out_is_said(monkeypatch):
-    monkeypatch.setattr("dpaudit.report.figure_grid.inline_svg", lambda draw, prefix: "")  # only the words count here
+    monkeypatch.setattr("dpaudit.report.figures.grid.inline_svg", lambda draw, prefix: "")  # only the words count here
     rows = [{"x": 1, "y": 1.0, "p": p, "s": s} for p in range(30) for s in range(20) if 0 in (p, s)]
     rows.append({"x": 0, "y": "inf", "p": 0, "s": 0})
     columns = [{"key": k, "format": "setting"} for k in "xyps"]

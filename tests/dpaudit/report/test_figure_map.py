@@ -9,7 +9,7 @@ from support import documents
 
 from dpaudit.errors import UsageError
 from dpaudit.report import render_report
-from dpaudit.report.figure_map import measured_map
+from dpaudit.report.figures.heat_map import measured_map
 from dpaudit.report.measurements import read_measurements
 
 COLUMNS = [{"key": "who", "format": "text"}, {"key": "n", "format": "setting"}]

@@ -12,7 +12,7 @@ import pytest
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.interfaces import RepeatableSampler, ValueSampler
 from dpaudit.samplers import open_sampler
-from dpaudit.samplers.worker import SourceSampler
+from dpaudit.samplers.endpoints.worker import SourceSampler
 
 COUNTS = """
     import time
@@ -140,7 +140,7 @@ def test_a_function_without_a_value_says_so(module):
 
 def test_asking_early_neither_waits_long_nor_loses_the_answer(module, monkeypatch):
     module("import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\n" + VALUE)
-    monkeypatch.setattr("dpaudit.samplers.worker._START_PATIENCE", 0.1)
+    monkeypatch.setattr("dpaudit.samplers.endpoints.worker._START_PATIENCE", 0.1)
     with open_sampler("python:foreign:f", seed="1") as sampler:
         assert not sampler.takes_value
         Path("go").touch()
@@ -178,7 +178,7 @@ def test_shared_state_shows_after_a_fork(module):
 
 @pytest.mark.parametrize("body", ["os._exit(1)", "time.sleep(99)", "return 'x'"])
 def test_what_does_not_survive_a_fork_gives_none(body, module, monkeypatch):
-    monkeypatch.setattr("dpaudit.samplers.worker._FORK_SECONDS", 0.3)
+    monkeypatch.setattr("dpaudit.samplers.endpoints.worker._FORK_SECONDS", 0.3)
     module(
         f"import os, time\nmain = os.getpid()\ndef f(n, d):\n if os.getpid() != main: {body}\n return np.ones((n, d))"
     )

@@ -17,7 +17,7 @@ from command_line import here
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.samplers import open_sampler
-from dpaudit.samplers.http import HttpSampler
+from dpaudit.samplers.endpoints.http import HttpSampler
 
 OK = "HTTP/1.1 200 OK\r\n"
 LATEST = 15.0  # seconds: what has its time limit ends long before on a busy machine, and what has none does not
@@ -474,7 +474,7 @@ def test_a_server_that_fails_is_quoted(behave, match, serve):
 
 
 def test_a_refusal_whose_words_never_come_is_reported_all_the_same(serve, monkeypatch):
-    monkeypatch.setattr("dpaudit.samplers.http._REFUSAL", 0.1)
+    monkeypatch.setattr("dpaudit.samplers.endpoints.http._REFUSAL", 0.1)
 
     def behave(send, n, d, server):
         send("HTTP/1.1 500 Oh\r\nContent-Length: 100\r\n\r\nno en")

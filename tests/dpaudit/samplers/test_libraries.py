@@ -14,9 +14,9 @@ from dpaudit.claims import Claim
 from dpaudit.errors import MissingExtraError, UnknownNameError, UsageError
 from dpaudit.interfaces import ClosedSampler, RepeatableSampler, ValueSampler
 from dpaudit.samplers import open_sampler
+from dpaudit.samplers.endpoints.targets import open_target
 from dpaudit.samplers.libraries.adapter import Adapter, Library
 from dpaudit.samplers.mechanism import open_mechanism
-from dpaudit.samplers.targets import open_target
 
 LIBRARIES = ["numpy", "scipy", "torch", "opacus", "opendp", "diffprivlib", "stdlib", "python-dp", "pipeline-dp"]
 MISS = 1e-8  # chance that an honest library fails one of the comparisons below; all together below 1e-6

@@ -10,7 +10,7 @@ import pytest
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.samplers import open_sampler
-from dpaudit.samplers.targets import named_function
+from dpaudit.samplers.endpoints.targets import named_function
 
 
 def draw(text, n=4, d=2, timeout=20):

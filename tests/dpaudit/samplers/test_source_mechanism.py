@@ -9,8 +9,8 @@ from dpaudit import registry
 from dpaudit.errors import DuplicatePluginError, UnknownNameError, UsageError
 from dpaudit.interfaces import Mechanism, TimedMechanism
 from dpaudit.randomness import KeyedStream
+from dpaudit.samplers.endpoints.targets import open_target
 from dpaudit.samplers.mechanism import open_mechanism
-from dpaudit.samplers.targets import open_target
 
 torch = pytest.importorskip("torch")
 gaussian = pytest.importorskip("dpaudit.noise.gaussian")

@@ -226,7 +226,7 @@ def _source(spec: Mapping[str, Any]) -> Target:
 
 
 def _elsewhere(spec: Mapping[str, Any]) -> Target:
-    from dpaudit.samplers import opening  # late: it makes a Target
+    from dpaudit.samplers.endpoints import opening  # late: it makes a Target
 
     return {"adapter": opening.adapter, "mechanism": opening.whole_mechanism}[spec["kind"]](spec)
 

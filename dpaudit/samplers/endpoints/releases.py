@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.samplers.check import finite
+from dpaudit.samplers.endpoints.worker import _Worker
 from dpaudit.samplers.sandbox import needs
-from dpaudit.samplers.worker import _Worker
 
 __all__ = ["MOST", "ReleasingWorker", "query_result"]
 

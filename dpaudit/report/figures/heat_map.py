@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from dpaudit.report.drawing import WIDTH
+from dpaudit.report.figures.frame import WIDTH
+from dpaudit.report.figures.grid_points import Grid, Panel, laid_out
+from dpaudit.report.figures.readout import Mark, read_out
+from dpaudit.report.figures.svg import CALM, Picture, inline_svg, short
 from dpaudit.report.format import count, number, quantity
-from dpaudit.report.grid_points import Grid, Panel, laid_out
 from dpaudit.report.measurements import Measure, Plot
-from dpaudit.report.readout import Mark, read_out
 from dpaudit.report.rows import Row
-from dpaudit.report.svg import CALM, Picture, inline_svg, short
 from dpaudit.report.tables import measured
 
 if TYPE_CHECKING:

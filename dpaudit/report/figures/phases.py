@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from dpaudit.report.drawing import DASHED, WIDTH
+from dpaudit.report.figures.frame import DASHED, WIDTH
+from dpaudit.report.figures.readout import Mark, belongs, read_out, series_of
+from dpaudit.report.figures.svg import ALARM, CALM, INK, QUIET, Picture, inline_svg, short
 from dpaudit.report.format import count, number, quantity
-from dpaudit.report.readout import Mark, belongs, read_out, series_of
 from dpaudit.report.rows import Row, above_chance, arm_labels, attacks_of, ends, group_of
-from dpaudit.report.svg import ALARM, CALM, INK, QUIET, Picture, inline_svg, short
 from dpaudit.report.tables import Column
 from dpaudit.results.text import printable
 

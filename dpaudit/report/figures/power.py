@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dpaudit.report.drawing import DASHED
+from dpaudit.report.figures.frame import DASHED
+from dpaudit.report.figures.readout import Mark, read_out
+from dpaudit.report.figures.svg import CALM, PAPER, QUIET, Picture, inline_svg, superscript
 from dpaudit.report.format import count, quantity
-from dpaudit.report.readout import Mark, read_out
-from dpaudit.report.svg import CALM, PAPER, QUIET, Picture, inline_svg, superscript
 from dpaudit.results.text import printable
 
 if TYPE_CHECKING:

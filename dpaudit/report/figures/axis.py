@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from dpaudit.report.figures.svg import superscript
 from dpaudit.report.format import quantity
-from dpaudit.report.svg import superscript
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from dpaudit import registry
 from dpaudit.errors import MissingExtraError, SamplerOutputError, UsageError
 from dpaudit.results.text import said
+from dpaudit.samplers.endpoints.source_mechanism import SourceRelease
+from dpaudit.samplers.endpoints.targets import Target, named_function, numbers
 from dpaudit.samplers.libraries.adapter import Library, Mechanism, Release, one_release, whole_numbers
-from dpaudit.samplers.source_mechanism import SourceRelease
-from dpaudit.samplers.targets import Target, named_function, numbers
 
 __all__ = ["adapter", "whole_mechanism"]
 

@@ -1,4 +1,4 @@
-"""The worker process: ``python -P -m dpaudit.samplers.worker_main NAME``. Foreign code runs here and nowhere else.
+"""The worker process: ``python -P -m dpaudit.samplers.endpoints.worker_main NAME``. Foreign code runs here and nowhere else.
 
 Standard input brings one line of JSON that says what to call, then one line a question; answers leave on a private copy
 of standard output. The foreign code gets an empty standard input, and its standard output goes to standard error.
@@ -25,9 +25,9 @@ import numpy.typing as npt
 
 from dpaudit.errors import DpauditError, SamplerCrashError, UsageError
 from dpaudit.results.text import said
+from dpaudit.samplers.endpoints.targets import Target, answered, open_target
+from dpaudit.samplers.endpoints.worker import HEADER
 from dpaudit.samplers.sandbox.limits import cpu_seconds
-from dpaudit.samplers.targets import Target, answered, open_target
-from dpaudit.samplers.worker import HEADER
 
 _MAGIC = b"dpa1"
 _F64 = np.dtype(np.float64)

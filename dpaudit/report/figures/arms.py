@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpaudit.report.drawing import DASHED, chance_line, colours, name_rows, one, share_range
+from dpaudit.report.figures.frame import DASHED, chance_line, colours, name_rows, one, share_range
+from dpaudit.report.figures.readout import Mark, belongs, read_out, series_of
+from dpaudit.report.figures.svg import ALARM, CALM, INK, PAPER, QUIET, Picture, inline_svg, short, superscript
 from dpaudit.report.format import count, number, p_value, proportion
-from dpaudit.report.readout import Mark, belongs, read_out, series_of
 from dpaudit.report.rows import Row, arm_labels, attacks_of, best_attack, ends, group_of
-from dpaudit.report.svg import ALARM, CALM, INK, PAPER, QUIET, Picture, inline_svg, short, superscript
 from dpaudit.report.tables import sorted_tests
 from dpaudit.results.text import printable
 

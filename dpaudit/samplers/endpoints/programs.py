@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.samplers.check import finite, request
-from dpaudit.samplers.command import program
-from dpaudit.samplers.releases import MOST, query_result
+from dpaudit.samplers.endpoints.command import program
+from dpaudit.samplers.endpoints.releases import MOST, query_result
 from dpaudit.samplers.sandbox import needs
 from dpaudit.samplers.sandbox.process import Process
 

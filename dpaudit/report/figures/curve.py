@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dpaudit.report.drawing import DASHED, one
+from dpaudit.report.figures.frame import DASHED, one
+from dpaudit.report.figures.readout import Mark, belongs, read_out, series_of
+from dpaudit.report.figures.svg import ALARM, CALM, INK, PAPER, QUIET, Picture, inline_svg, superscript
 from dpaudit.report.format import epsilon, number, quantity
-from dpaudit.report.readout import Mark, belongs, read_out, series_of
-from dpaudit.report.svg import ALARM, CALM, INK, PAPER, QUIET, Picture, inline_svg, superscript
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

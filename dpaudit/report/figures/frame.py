@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dpaudit.report.figures.svg import ALARM, CALM, PAPER, QUIET
 from dpaudit.report.rows import above_chance, chance_of
-from dpaudit.report.svg import ALARM, CALM, PAPER, QUIET
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

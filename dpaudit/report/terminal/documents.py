@@ -17,7 +17,7 @@ from dpaudit.report.sentences import (
     sandbox_level,
 )
 from dpaudit.report.tables import Column, blind_spots_table, measured_table, sorted_tests, summary_table, tests_table
-from dpaudit.report.terminal_table import FLAGGED, drawn
+from dpaudit.report.terminal.drawn import FLAGGED, drawn
 from dpaudit.results.text import printable
 
 if TYPE_CHECKING:

@@ -5,14 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dpaudit.cli.ledger_text import (
-    announced_words,
-    bursts_table,
-    coin_sentence,
-    days_words,
-    implied_table,
-    permitted_table,
-)
 from dpaudit.report import Column, quantity
 from dpaudit.report.deployment import (
     SHOWN_WORDS,
@@ -23,7 +15,15 @@ from dpaudit.report.deployment import (
     upwards,
 )
 from dpaudit.report.format import NOTHING, count
-from dpaudit.report.terminal_table import drawn
+from dpaudit.report.terminal.drawn import drawn
+from dpaudit.report.terminal.ledger import (
+    announced_words,
+    bursts_table,
+    coin_sentence,
+    days_words,
+    implied_table,
+    permitted_table,
+)
 from dpaudit.results.text import printable
 
 if TYPE_CHECKING:

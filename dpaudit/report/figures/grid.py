@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dpaudit.report.axis import Scale, scale_of, set_ticks
-from dpaudit.report.drawing import DASHED, WIDTH
-from dpaudit.report.grid_points import Grid, Panel, Point, laid_out
-from dpaudit.report.grid_words import alt_text, caption
+from dpaudit.report.figures.axis import Scale, scale_of, set_ticks
+from dpaudit.report.figures.frame import DASHED, WIDTH
+from dpaudit.report.figures.grid_points import Grid, Panel, Point, laid_out
+from dpaudit.report.figures.grid_words import alt_text, caption
+from dpaudit.report.figures.readout import Mark, belongs, read_out, series_of
+from dpaudit.report.figures.svg import INK, QUIET, SERIES, Picture, inline_svg, short
 from dpaudit.report.measurements import Plot
-from dpaudit.report.readout import Mark, belongs, read_out, series_of
 from dpaudit.report.rows import Row
-from dpaudit.report.svg import INK, QUIET, SERIES, Picture, inline_svg, short
 from dpaudit.report.tables import measured
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from dpaudit.errors import MissingExtraError, SamplerOutputError, UsageError
 from dpaudit.results.foreign import RefusedError
 from dpaudit.results.text import one_line
 from dpaudit.samplers.check import finite, plain_f64, request
-from dpaudit.samplers.recordings import READERS, TYPES, Recording
+from dpaudit.samplers.endpoints.recordings import READERS, TYPES, Recording
 
 __all__ = ["FileSampler"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from dpaudit.report.figures.grid_points import Grid
 from dpaudit.report.format import count, quantity
-from dpaudit.report.grid_points import Grid
 from dpaudit.report.measurements import Plot
 from dpaudit.report.tables import measured
 

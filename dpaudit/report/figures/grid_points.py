@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from dpaudit.report.axis import has_place
+from dpaudit.report.figures.axis import has_place
 from dpaudit.report.format import number, setting
 from dpaudit.report.measurements import Measure, Plot, reading
 from dpaudit.report.rows import Row

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dpaudit.report.drawing import chance_line, colours, one, share_range
+from dpaudit.report.figures.frame import chance_line, colours, one, share_range
+from dpaudit.report.figures.readout import Mark, belongs, read_out, series_of
+from dpaudit.report.figures.svg import QUIET, Picture, inline_svg, short
 from dpaudit.report.format import number, percent, proportion, quantity
-from dpaudit.report.readout import Mark, belongs, read_out, series_of
 from dpaudit.report.rows import Row, arm_labels, best_attack
-from dpaudit.report.svg import QUIET, Picture, inline_svg, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

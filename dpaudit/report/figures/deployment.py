@@ -8,10 +8,10 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from dpaudit.report.deployment import claim_of, listed, part, ranked
-from dpaudit.report.drawing import DASHED, name_rows, one
+from dpaudit.report.figures.frame import DASHED, name_rows, one
+from dpaudit.report.figures.readout import Mark, read_out
+from dpaudit.report.figures.svg import ALARM, CALM, INK, PAPER, QUIET, SERIES, Picture, inline_svg, short
 from dpaudit.report.format import epsilon, number, quantity
-from dpaudit.report.readout import Mark, read_out
-from dpaudit.report.svg import ALARM, CALM, INK, PAPER, QUIET, SERIES, Picture, inline_svg, short
 from dpaudit.results.text import printable
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.errors import UsageError
-from dpaudit.samplers.releases import ReleasingWorker
+from dpaudit.samplers.endpoints.releases import ReleasingWorker
 from dpaudit.samplers.sandbox import needs
 from dpaudit.types import Reference
 

@@ -9,7 +9,7 @@ from dpaudit.report import Column, quantity
 from dpaudit.report.deployment import bursts_table as bursts
 from dpaudit.report.deployment import bursts_title, upwards
 from dpaudit.report.format import NOTHING, count
-from dpaudit.report.terminal_table import drawn
+from dpaudit.report.terminal.drawn import drawn
 from dpaudit.results.text import printable
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ _TAG = re.compile(r"<[^>]*>")
 class Picture(NamedTuple):
     """A figure for the page: its SVG, what it shows in words, and its caption; a wide one scrolls on a phone.
 
-    ``name`` is its id on the page. ``points`` and ``series`` are for the script (:mod:`dpaudit.report.readout`), and
+    ``name`` is its id on the page. ``points`` and ``series`` are for the script (:mod:`dpaudit.report.figures.readout`), and
     ``numbers`` a table of what is drawn, where no other table of the page has it.
     """
 

@@ -1,0 +1,1 @@
+"""The same sentences and tables for a terminal."""
