@@ -28,7 +28,7 @@ from dpaudit.report import (
 from dpaudit.results.text import printable
 
 
-@pytest.mark.parametrize("module", ["format", "svg"])
+@pytest.mark.parametrize("module", ["format", "figures.svg"])
 def test_doctests(module):
     assert doctest.testmod(importlib.import_module(f"dpaudit.report.{module}")).failed == 0
 

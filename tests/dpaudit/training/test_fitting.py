@@ -60,8 +60,8 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(plain_training, "load_images", lambda name, **_: few if "colour" in name else load_images(name))
     models = {**MODELS, "dropped": replace(MODELS["resnet20"], make=make, parameters=5_370)}
     recipes = {**RECIPES, "dropped": replace(RECIPES["vgg19-bn"], epochs=3)}
-    for module in ("models", "training.fitting", "training.plain_training", "training.checkpoint"):
-        monkeypatch.setattr(f"dpaudit.hosts.dpsgd.{module}.MODELS", models)
+    for module in ("models", "fitting", "plain_training", "checkpoint"):
+        monkeypatch.setattr(f"dpaudit.training.{module}.MODELS", models)
     monkeypatch.setattr(fitting, "RECIPES", recipes)
     return "dropped"
 
