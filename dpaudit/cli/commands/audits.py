@@ -1,0 +1,238 @@
+"""Audits of samplers and of whole mechanisms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from dpaudit.cli import completion
+from dpaudit.cli.options import (
+    AlsoOption,
+    FormatOption,
+    OutOption,
+    PassEnvOption,
+    SandboxOption,
+    SeedOption,
+    VisibleOption,
+)
+
+__all__ = ["audit", "mechanism"]
+
+
+def audit(
+    sampler: Annotated[
+        str,
+        typer.Argument(help="What to audit; see below.", show_default=False, autocompletion=completion.samplers),
+    ],
+    claim: Annotated[
+        str | None,
+        typer.Option(
+            help="gaussian:sigma=1 | laplace:scale=1 | discrete-gaussian:sigma=10 | discrete-laplace:scale=10; a library's mechanism says its own.",
+            show_default=False,
+            autocompletion=completion.claims,
+        ),
+    ] = None,
+    dim: Annotated[
+        int | None, typer.Option(help="Values a vector; without it the auditor chooses.", show_default=False)
+    ] = None,
+    samples: Annotated[float, typer.Option(help="Values to draw in all.", show_default="1e7")] = 1e7,
+    alpha: Annotated[
+        float, typer.Option(help="Chance of a finding against an honest sampler, all tests together.")
+    ] = 0.01,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds for the whole audit; the search for hidden directions takes what the values leave of it.",
+            show_default="600 for the values, 15 for the search",
+        ),
+    ] = None,
+    tests: Annotated[
+        str | None,
+        typer.Option(
+            help="Only these tests, e.g. moments,tails; see dpaudit list tests.",
+            show_default=False,
+            autocompletion=completion.tests,
+        ),
+    ] = None,
+    sequential: Annotated[
+        bool, typer.Option("--sequential", help="Stop at the first clear finding; valid whenever it stops.")
+    ] = False,
+    bits: Annotated[
+        Path | None,
+        typer.Option(
+            help="File or FIFO that gets 16 uniform bits a value, e.g. for PractRand: RNG_test stdin16.",
+            show_default=False,
+        ),
+    ] = None,
+    seed: SeedOption = None,
+    dtype: Annotated[Literal["f64", "f32"], typer.Option(help="What command:, http: and .bin write.")] = "f64",
+    text: Annotated[bool, typer.Option("--text", help="command: prints decimal numbers.")] = False,
+    mitigation: Annotated[
+        str | None,
+        typer.Option(
+            help="Audit a registered source behind this mitigation, e.g. rotation or smoothing:tau=0.05.",
+            show_default=False,
+            autocompletion=completion.mitigations,
+        ),
+    ] = None,
+    sandbox: SandboxOption = None,
+    visible: VisibleOption = None,
+    pass_env: PassEnvOption = None,
+    out: OutOption = None,
+    also: AlsoOption = None,
+    output: FormatOption = "text",
+) -> None:
+    """Is this closed noise sampler what it claims to be?
+
+    [bold]SAMPLER[/bold] is one of
+
+    python:MODULE:FUNCTION — f(n, d) or f(size=(n, d)); MODULE may be a ./file.py
+
+    command:'./sampler {n} {d}' — little-endian float64 on stdout (--dtype f32, --text)
+
+    library:./libnoise.so:SYMBOL — void f(double *out, size_t n, size_t d)
+
+    http://127.0.0.1:8000/noise — POST {"n", "d"}, raw little-endian float64 back (--dtype f32)
+
+    file:samples.npy — also .npz .csv .parquet .bin
+
+    LIB:MECHANISM[:opt=value,…] — as the library ships it: numpy scipy torch opacus opendp diffprivlib stdlib, e.g. numpy:laplace:scale=2
+
+    NAME — a registered source with options as NAME:opt=value,… ; see dpaudit list sources
+
+    Exit code 0: nothing contradicts the claim (and you are told what that cannot exclude). 1: a finding. 3: the sampler died,
+    kept silent, or gave too little.
+
+    Example: dpaudit audit library:./libnoise.so:gauss --claim gaussian:sigma=1
+    """
+    from dpaudit.cli import audits
+
+    audits.audit(
+        sampler,
+        claim=claim,
+        dim=dim,
+        samples=samples,
+        alpha=alpha,
+        time_limit=time_limit,
+        tests=tests.split(",") if tests is not None else None,
+        sequential=sequential,
+        bits=bits,
+        seed=seed,
+        dtype=dtype,
+        text=text,
+        mitigation=mitigation,
+        out=out,
+        also=also,
+        output=output,
+        sandbox=sandbox,
+        visible=visible or (),
+        pass_env=pass_env or (),
+    )
+
+
+def mechanism(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="MECHANISM",
+            help="What to audit; see below.",
+            show_default=False,
+            autocompletion=completion.mechanisms,
+        ),
+    ],
+    claim_epsilon: Annotated[float, typer.Option(help="The ε it claims.", show_default=False)],
+    claim_delta: Annotated[float, typer.Option(help="The δ it claims.")] = 0.0,
+    claim_mu: Annotated[
+        float | None, typer.Option(help="Also judge a claim of μ-Gaussian DP.", show_default=False)
+    ] = None,
+    neighbours: Annotated[
+        str | None,
+        typer.Option(
+            help="Query results to hide from each other: 0,1 or '0,0,0;1,0,0' or a.npy;b.npy", show_default=False
+        ),
+    ] = None,
+    attack: Annotated[
+        str | None,
+        typer.Option(
+            help="Look at releases as this attack does, with options as NAME:opt=value,…: see below.",
+            show_default=False,
+            autocompletion=completion.attacks,
+        ),
+    ] = None,
+    samples: Annotated[float, typer.Option(help="Releases to draw at each neighbour.", show_default="2e5")] = 2e5,
+    alpha: Annotated[float, typer.Option(help="Chance of a false finding, or of any bound being wrong.")] = 0.01,
+    time_limit: Annotated[float, typer.Option(help="Seconds for the whole audit.")] = 600,
+    seed: SeedOption = None,
+    real_numbers: Annotated[
+        bool, typer.Option("--real-numbers", help="What the last bits of releases show is reported, but is no finding.")
+    ] = False,
+    guesses: Annotated[
+        int | None,
+        typer.Option(
+            help="scores: guesses to make, chosen beforehand; several numbers are tried if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    sandbox: SandboxOption = None,
+    visible: VisibleOption = None,
+    pass_env: PassEnvOption = None,
+    out: OutOption = None,
+    also: AlsoOption = None,
+    output: FormatOption = "text",
+) -> None:
+    """Is this whole mechanism as private as it claims to be?
+
+    Draws releases at two neighbouring query results, learns from one half which events tell them apart, and counts
+    these in the other half: a lower bound for ε at δ that holds with confidence 1 − α. Whatever tells them apart counts,
+    the last bits of a release as well.
+
+    [bold]MECHANISM[/bold] is one of
+
+    LIB:MECH — a library's mechanism with options, e.g. numpy:laplace:scale=1, opendp:laplace:scale=1
+
+    NAME — a registered source, which releases the value itself or is added to it, e.g. secure-gaussian:sigma=1
+
+    python:MODULE:FUNCTION — f(value, n) -> n releases
+
+    command:'./mechanism --value={value} {n}' — n releases as little-endian float64 on stdout
+
+    scores:FILE — scores of canaries from one run: .csv or .npz with score and member (0 or 1, by fair coins)
+
+    Exit code 0: nothing contradicts the claim. 1: a finding. 3: the mechanism died, kept silent, or gave too little.
+
+    [bold]--attack[/bold] is one of
+
+    reach, laplace-support, pair-inversion — which value can have led to a release, down to the last bit; all is counted
+
+    bit-features, timing — learns from one half of the releases what tells the neighbours apart (timing: one call each, timed)
+
+    sensitivity — brings the neighbours itself (leave --neighbours out)
+
+    Example: dpaudit mechanism numpy:laplace:scale=1 --neighbours 0,1 --claim-epsilon 1
+
+    Example: dpaudit mechanism numpy:legacy-normal --neighbours '0,0;1,1' --claim-epsilon 1 --attack pair-inversion:sampler=numpy-legacy
+    """
+    from dpaudit.cli import mechanisms
+
+    mechanisms.mechanism(
+        name,
+        claim_epsilon=claim_epsilon,
+        claim_delta=claim_delta,
+        claim_mu=claim_mu,
+        neighbours=neighbours,
+        attack=attack,
+        samples=samples,
+        alpha=alpha,
+        time_limit=time_limit,
+        seed=seed,
+        real_numbers=real_numbers,
+        guesses=guesses,
+        out=out,
+        also=also,
+        output=output,
+        sandbox=sandbox,
+        visible=visible or (),
+        pass_env=pass_env or (),
+    )

@@ -1,0 +1,229 @@
+"""Experiments, their reports, and the map of what an audit would have seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from dpaudit.cli import completion
+from dpaudit.cli.options import AlsoOption, DataRootOption, DeviceOption, FormatOption
+
+__all__ = ["demo", "frontier", "list_", "report", "run", "train"]
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for report.html and the results.")] = Path("dpaudit-demo"),
+    also: AlsoOption = None,
+    output: FormatOption = "text",
+) -> None:
+    """The whole story on real data, offline, in a minute.
+
+    One DP histogram of 3,143 US counties from four samplers: honest, backdoored, and the backdoor behind two defences.
+    """
+    from dpaudit.cli import experiments
+
+    experiments.demo(out, output, also=also)
+
+
+def run(
+    experiment: Annotated[
+        str,
+        typer.Argument(
+            help="A name from dpaudit list experiments, or a SPEC.toml.",
+            show_default=False,
+            autocompletion=completion.experiments,
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for results; runs/NAME if not given.", show_default=False)
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an interrupted run; finished cells are kept.")
+    ] = False,
+    trials: Annotated[
+        int | None, typer.Option(help="Trials a cell, instead of the spec's.", show_default=False)
+    ] = None,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[:…]",
+            help="Also tell a logger: jsonl:path=FILE, mlflow:uri=URL,experiment=NAME; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    where: Annotated[
+        str, typer.Option(help="local, or a Dask scheduler: tcp://host:8786 or tls://… (a network you trust).")
+    ] = "local",
+    jobs: Annotated[str, typer.Option(metavar="N|all", help="Processes on this machine; 1 is this one.")] = "1",
+    device: DeviceOption = "cpu",
+    data_root: DataRootOption = None,
+    also: Annotated[
+        str | None,
+        typer.Option(
+            help="Also write for other programs, into --out: junit, sarif, markdown, with commas.", show_default=False
+        ),
+    ] = None,
+    output: FormatOption = "text",
+) -> None:
+    """Run an experiment: a grid of host × source × mitigation × attack.
+
+    Finished cells are on disk at once; a cell that fails does not stop the others. The numbers do not depend on where
+    cells run. Exit code 0 says that all have a result, whatever they found; 3 that some failed.
+    """
+    from dpaudit.cli import experiments
+
+    experiments.run(
+        experiment,
+        out=out,
+        resume=resume,
+        trials=trials,
+        where=where,
+        jobs=jobs,
+        device=device,
+        data_root=data_root,
+        output=output,
+        log=log or (),
+        also=also,
+    )
+
+
+def train(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="lenet5-tanh lenet5 cnn mlp (MNIST); resnet20 resnet56 vgg19-bn resnet50 mobilenet-v2 (CIFAR-10).",
+            show_default=False,
+        ),
+    ],
+    epochs: Annotated[
+        int | None,
+        typer.Option(help="Times through the data; the model's own number if not given.", show_default=False),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of weights, order, crops and dropout.")] = 0,
+    device: DeviceOption = "cpu",
+    data_root: DataRootOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="File to write, replaced if there; if not given, where experiments look.", show_default=False
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an interrupted training; finished epochs are kept.")
+    ] = False,
+    output: FormatOption = "text",
+) -> None:
+    """Train a network without privacy, to attack its gradients later, and measure its accuracy on the test images.
+
+    Experiments with weights = "trained" read the checkpoint: MODEL.pt in the folder that DPAUDIT_CHECKPOINTS names, else in
+    the user's cache. The MNIST networks take minutes of a CPU core (lenet5-tanh, 20 epochs: three) and are trained on the
+    spot where they are missing; the CIFAR-10 networks want a GPU (--device cuda) and must be trained first, except resnet20
+    and resnet56, whose published weights are used instead.
+
+    Every finished epoch is on disk before the next begins. This is no private training: that is dpaudit run dpsgd-training.
+    """
+    from dpaudit.cli import training
+
+    training.train(
+        model, epochs=epochs, seed=seed, device=device, data_root=data_root, out=out, resume=resume, output=output
+    )
+
+
+def frontier(
+    dim: Annotated[
+        int | None, typer.Option(help="Values a vector; without it the auditor chooses.", show_default=False)
+    ] = None,
+    samples: Annotated[float, typer.Option(help="Values that the audit draws.", show_default="1e7")] = 1e7,
+    seconds: Annotated[float, typer.Option(help="Seconds that the search for hidden directions has.")] = 15,
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            help="Read the map from this folder of dpaudit run frontier, not from the package.", show_default=False
+        ),
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(help="Also write the whole map as CSV, as the package carries it.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Also write report.html (with the figure) and result.json here.", show_default=False),
+    ] = None,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Propose smoothing for the pancakes that such an audit may miss.")
+    ] = False,
+    eta: Annotated[
+        float | None,
+        typer.Option(help="With --calibrate: how near the Gaussian smoothing is to come.", show_default="1e-6"),
+    ] = None,
+    output: FormatOption = "text",
+) -> None:
+    """The detectability map: which flaws an audit of so many values would have seen nine times in ten.
+
+    What a pass cannot exclude comes from here. dpaudit run frontier measures it anew.
+
+    With --calibrate it proposes how much smoothing covers the pancakes that such an audit may miss.
+
+    Example: dpaudit frontier --dim 64 --samples 1e6 --seconds 60
+    """
+    from dpaudit.cli import frontiers
+
+    frontiers.show(
+        dim=dim,
+        samples=samples,
+        seconds=seconds,
+        table=table,
+        write=write,
+        out=out,
+        output=output,
+        calibrate=calibrate,
+        eta=eta,
+    )
+
+
+def report(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="DIR", help="Where an audit, a run or the demo left its results.", show_default=False),
+    ] = None,
+    also: Annotated[
+        str | None,
+        typer.Option(help="Also write for other programs: junit, sarif, markdown, with commas.", show_default=False),
+    ] = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of all documents instead; needs no DIR.")
+    ] = False,
+) -> None:
+    """Write DIR/report.html from the results in DIR: one self-contained page."""
+    from dpaudit.cli import experiments
+
+    experiments.report(folder, also=also, schema=schema)
+
+
+def list_(
+    kind: Annotated[
+        Literal[
+            "sources",
+            "samplers",
+            "hosts",
+            "local",
+            "attacks",
+            "mitigations",
+            "submissions",
+            "tests",
+            "services",
+            "transcripts",
+            "loggers",
+            "measures",
+            "experiments",
+        ],
+        typer.Argument(show_default=False),
+    ],
+    output: FormatOption = "text",
+) -> None:
+    """What there is of a kind, with the distribution it comes from. Imports none of it."""
+    from dpaudit.cli import listing
+
+    listing.show(kind, output)

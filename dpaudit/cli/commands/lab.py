@@ -1,0 +1,70 @@
+"""Lab specimens: keys, and one attack on recorded releases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpaudit.cli import completion
+from dpaudit.cli.options import FormatOption
+
+__all__ = ["attack", "key_new", "key_show"]
+
+
+def attack(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="Attack with its options, e.g. likelihood-ratio:key=key.json,sigma=22.3",
+            show_default=False,
+            autocompletion=completion.attacks,
+        ),
+    ],
+    releases: Annotated[
+        Path, typer.Option(help=".npy of shape (t, d) or (d,): what was released.", show_default=False)
+    ],
+    candidates: Annotated[
+        Path,
+        typer.Option(help=".npy of shape (m, d) or (t, m, d): query results it may have been.", show_default=False),
+    ],
+    truth: Annotated[
+        Path | None,
+        typer.Option(help=".npy of t numbers in 0…m−1: which it was; then the success is counted.", show_default=False),
+    ] = None,
+    output: FormatOption = "text",
+) -> None:
+    """One attack on recorded releases: which of the candidates was it?
+
+    With --truth, exit code 1 means that the attack is better than guessing (95 % interval).
+    """
+    from dpaudit.cli import attacks
+
+    attacks.attack(name, releases=releases, candidates=candidates, truth=truth, output=output)
+
+
+def key_new(
+    dim: Annotated[int, typer.Option(help="Dimension of the noise vectors it serves.", show_default=False)],
+    beta: Annotated[float, typer.Option(help="Thinness of the pancakes; smaller leaks more.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="File to write, mode 0600; never overwritten.")] = Path("key.json"),
+    gamma: Annotated[str, typer.Option(help="Their number: 2sqrtd, 20sqrtd, 2d, 20d or a number.")] = "2sqrtd",
+    directions: Annotated[int, typer.Option(help="Secret directions, mutually orthogonal.")] = 1,
+    allow_small_gamma: Annotated[
+        bool, typer.Option("--allow-small-gamma", help="Allow γ < 2√d, which can be found without the key.")
+    ] = False,
+) -> None:
+    """Make a pancake key: the secret of a backdoored lab specimen."""
+    from dpaudit.cli import keys
+
+    keys.new(dim=dim, beta=beta, gamma=gamma, out=out, directions=directions, allow_small_gamma=allow_small_gamma)
+
+
+def key_show(
+    path: Annotated[Path, typer.Argument(metavar="KEY", help="A key file.", show_default=False)],
+    output: FormatOption = "text",
+) -> None:
+    """Show what a key is for, and its fingerprint; never its secret."""
+    from dpaudit.cli import keys
+
+    keys.show(path, output)
