@@ -8,7 +8,7 @@ CUDA := $(or $(GPU),$(BIN)/python)
 CIFAR := vgg19-bn resnet50 mobilenet-v2
 ELSEWHERE := dpaudit/samplers/libraries/elsewhere
 
-.PHONY: help setup envs demo test check lint types doctests browser pages docs format slow portable bench gpu calibrate clean zoo flower peers
+.PHONY: help setup envs demo test check lint types doctests browser pages docs format slow mutants portable bench gpu calibrate clean zoo flower peers
 
 help: ## What there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -67,8 +67,11 @@ format: $(READY) ## Format, and fix what can be fixed mechanically
 	$(BIN)/ruff format .
 
 slow: $(READY) ## Tests that take minutes, and 10,000 hostile inputs at every door (hours)
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m slow --hypothesis-profile thorough
 	DPAUDIT_FUZZ=10000 $(BIN)/pytest -o timeout=7200 tests/hostile
+
+mutants: $(READY) ## Realistic mistakes, one at a time: does a test see each? (half an hour)
+	$(BIN)/python tests/mutants.py
 
 portable: $(READY) ## The numerical tests on other BLAS kernels, instruction sets, threads, locale and home
 	$(BIN)/python tests/portable.py
