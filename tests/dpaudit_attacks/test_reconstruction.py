@@ -80,10 +80,10 @@ def test_beyond_the_limit_it_fails_and_says_so(m):
     assert not any(r.trusted for r, _ in results)
 
 
-@pytest.mark.parametrize(("k", "m", "bound"), [(4, 8, 1000), (2, 3, 8)])
+@pytest.mark.parametrize(("k", "m", "bound"), [(4, 7, 1000), (4, 8, 1000), (2, 3, 8)])
 def test_confidence_is_calibrated_near_the_limit(k, m, bound):
-    """Listed by the lattice (the first) or completely (the other): right as often as the confidences add up to."""
-    results = outcomes(k, beta=1e-3, m=m, bound=bound, trials=40)
+    """Listed by the lattice (first two) or completely (the other): right as often as the confidences add up to."""
+    results = outcomes(k, beta=1e-3, m=m, bound=bound, trials=80)
     confidence = np.array([r.confidence for r, _ in results])
     spread = math.sqrt((confidence * (1 - confidence)).sum()) + 0.5
     assert abs(sum(ok for _, ok in results) - confidence.sum()) < 3.5 * spread

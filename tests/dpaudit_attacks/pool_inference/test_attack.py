@@ -61,7 +61,7 @@ def test_table_5(size, published):
 
 
 def test_an_adversary_who_knows_the_law_is_calibrated_and_knowledge_helps():
-    found = small(adversaries=("weak", "strong", "informed", "non-private")).outcomes(1500, stream=STREAM)
+    found = small(adversaries=("weak", "strong", "informed", "non-private")).outcomes(4000, stream=STREAM)
     error = {a: outcomes[20].standard_error() for a, outcomes in found.items()}
     area = {a: outcomes[20].auc_pn() for a, outcomes in found.items()}
     for outcome in (*found["informed"].values(), *found["non-private"].values()):
