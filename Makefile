@@ -8,6 +8,8 @@ CUDA := $(or $(GPU),$(BIN)/python)
 CIFAR := vgg19-bn resnet50 mobilenet-v2
 ELSEWHERE := dpaudit/samplers/libraries/elsewhere
 
+unexport PYTHONDONTWRITEBYTECODE # else every start compiles dpaudit anew, and the suite starts many
+
 .PHONY: help setup envs demo test check lint types doctests browser pages docs format slow mutants portable bench gpu calibrate clean zoo flower peers
 
 help: ## What there is

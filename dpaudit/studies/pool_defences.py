@@ -143,4 +143,4 @@ def _said(row: Mapping[str, Any]) -> str:
     )
 
 
-MEASURE = Measure(run=measure, needs_arm=False, gather=gather, summary=summary)
+MEASURE = Measure(run=measure, needs_arm=False, gather=gather, summary=summary, origins=origins)

@@ -98,4 +98,4 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"All {len(rows)} errors are within {100 * apart:.1f} % of what theory expects of them."
 
 
-MEASURE = Measure(run=measure, needs_arm=False, gather=gather, summary=summary)
+MEASURE = Measure(run=measure, needs_arm=False, gather=gather, summary=summary, origins=origins)

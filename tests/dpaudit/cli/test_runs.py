@@ -89,7 +89,7 @@ def make(folder, values=(0.5, 0.9), *, seed=1, failed=0, label="one", told=prove
     spec = load_spec(str(folder / "small.toml"))
     cells = spec.cells()
     trials = {"truth": [0, 1], "guess": [0, 0], "score": [-0.5, math.nan]}
-    with Store.create(folder, spec=to_dict(vars(spec)), command="dpaudit run small.toml") as store:
+    with Store.create(folder, spec=to_dict(vars(spec)), command="dpaudit run small.toml", cells=len(cells)) as store:
         for i, cell in enumerate(cells):
             known = {"cell": cell.id, "kind": "attack", "settings": cell.settings, "seconds": 1.0}
             if i < len(values):
