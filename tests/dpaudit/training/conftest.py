@@ -1,12 +1,5 @@
 """One thread for all of these: sums in torch depend on how many there are."""
 
-import pytest
-import torch
+from support.one_thread import one_thread
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+__all__ = ["one_thread"]
