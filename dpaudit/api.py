@@ -7,32 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit import report
+from dpaudit.documents import of_result
 from dpaudit.errors import UsageError
-from dpaudit.types import AuditResult, MechanismResult, to_dict
+from dpaudit.types import AuditResult, MechanismResult
 
-__all__ = ["document_of", "write_report"]
-
-Result = AuditResult | MechanismResult | Mapping[str, Any]
+__all__ = ["write_report"]
 
 
-def document_of(result: Result) -> dict[str, Any]:
-    """The JSON-ready document that ``result.json`` holds: ``kind`` and ``result``, without a recovered secret.
-
-    Raises:
-        UsageError: neither a result of an audit nor such a document.
-    """
-    if isinstance(result, Mapping):
-        return dict(result)
-    if not isinstance(result, (AuditResult, MechanismResult)):
-        raise UsageError(f"result={type(result).__name__}: pass what audit_sampler or audit_mechanism returned")
-    document = to_dict(result)
-    for test in document["tests"]:
-        test["details"].pop("w", None)
-    return {"kind": "audit" if isinstance(result, AuditResult) else "mechanism", "result": document}
-
-
-def write_report(result: Result, path: str | Path) -> Path:
-    """Write an audit's result as one self-contained HTML file, atomically; returns its path.
+def write_report(result: AuditResult | MechanismResult | Mapping[str, Any], path: str | Path) -> Path:
+    """Write an audit's result, or a document as JSON values, as one self-contained HTML file, atomically; returns its path.
 
     >>> import dpaudit, tempfile
     >>> from pathlib import Path
@@ -42,9 +25,12 @@ def write_report(result: Result, path: str | Path) -> Path:
     True
 
     Raises:
-        UsageError: no result of an audit, or the file cannot be written.
+        UsageError: no result of an audit and no document, or the file cannot be written.
     """
+    if not isinstance(result, (AuditResult, MechanismResult, Mapping)):
+        raise UsageError(f"result={type(result).__name__}: pass what audit_sampler or audit_mechanism returned")
+    document = result if isinstance(result, Mapping) else of_result(result)
     try:
-        return report.write_report(document_of(result), Path(path))
+        return report.write_report(document, Path(path))
     except OSError as error:
         raise UsageError(f"path={path}: cannot be written ({error.strerror}); choose another") from error

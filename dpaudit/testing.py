@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.claims import Claim
+from dpaudit.documents import ExperimentDocument
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import (
     Attack,
@@ -316,7 +317,17 @@ def check_run_logger(make: Callable[[], RunLogger], *, folder: str) -> None:
         provenance=provenance,
     )
     spec = {"name": "conformance", "title": "Conformance", "seed": "1", "epsilon": [1.0], "grid": {"x": [1.5]}}
-    document = {"kind": "experiment", "rows": [], "cells": [to_dict(r) for r in results], "provenance": provenance}
+    document = to_dict(
+        ExperimentDocument(
+            name="conformance",
+            title="Conformance",
+            story="",
+            command="dpaudit run",
+            rows=(),
+            cells=tuple(results),
+            provenance=provenance,
+        )
+    )
     before = repr((results, failure, spec, document))
 
     def start(*earlier: CellResult) -> RunStart:

@@ -1,6 +1,6 @@
 """The words results are made of: frozen, plain, each with its provenance.
 
-Nothing here computes. ``to_dict`` gives JSON-ready values (no NaN, no infinities).
+Nothing here computes. ``to_dict`` gives JSON-ready values (no NaN, no infinities); :mod:`dpaudit.documents` reads them back.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from datetime import date
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, to_builtins
 
 from dpaudit.errors import UsageError
 from dpaudit.results.foreign import shown
@@ -40,6 +43,16 @@ __all__ = [
 
 Verdict = Literal["no-finding", "finding", "inconclusive"]
 Value = str | int | float | bool
+
+# Numbers of results. JSON has no word for infinite and undefined ones: a document says "inf", "-inf", "nan".
+Number = Annotated[float, Meta(extra_json_schema={"words": ["inf", "-inf", "nan"]})]
+Amount = Annotated[float, Meta(extra_json_schema={"minimum": 0, "words": ["inf", "nan"]})]
+"""A number of at least 0, infinite, or undefined."""
+Share = Annotated[float, Meta(extra_json_schema={"minimum": 0, "maximum": 1, "words": ["nan"]})]
+"""A probability, or undefined."""
+Level = Annotated[float, Meta(gt=0, lt=1)]
+Count = Annotated[int, Meta(ge=0)]
+
 _LARGEST = int(sys.float_info.max)
 
 html_of: Callable[[Any], str] | None = None
@@ -47,14 +60,18 @@ html_of: Callable[[Any], str] | None = None
 
 
 def to_dict(result: Any) -> Any:
-    """Turn a result (dataclasses, mappings, sequences, numbers) into JSON-ready values.
+    """Turn a result (dataclasses, mappings, sequences, numbers, dates) into JSON-ready values.
 
     Infinite and undefined floats become the strings ``"inf"``, ``"-inf"`` and ``"nan"``: JSON has no word for them.
-    Fields with the metadata ``document: False`` are left out.
+    Of a field's metadata, ``document: False`` leaves it out, and ``document: "if any"`` leaves it out where it is empty;
+    the properties that a class names in ``in_documents`` are written as well.
     """
     if dataclasses.is_dataclass(result) and not isinstance(result, type):
-        shown = (f.name for f in dataclasses.fields(result) if f.metadata.get("document", True))
-        return {name: to_dict(getattr(result, name)) for name in shown}
+        shown = {f.name: getattr(result, f.name) for f in dataclasses.fields(result) if _is_shown(f, result)}
+        shown |= {name: getattr(result, name) for name in getattr(result, "in_documents", ())}
+        return {name: to_dict(value) for name, value in shown.items()}
+    if isinstance(result, Struct):
+        return to_dict(to_builtins(result))
     if isinstance(result, Mapping):
         return {str(k): to_dict(v) for k, v in result.items()}
     if isinstance(result, (list, tuple)):
@@ -63,7 +80,12 @@ def to_dict(result: Any) -> Any:
         return to_dict(result.tolist())
     if isinstance(result, float) and not math.isfinite(result):
         return str(result)
-    return result
+    return result.isoformat() if isinstance(result, date) else result
+
+
+def _is_shown(field: dataclasses.Field[Any], result: Any) -> bool:
+    rule = field.metadata.get("document", True)
+    return bool(getattr(result, field.name)) if rule == "if any" else rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +154,9 @@ def _in_a_notebook(result: Any) -> str | None:
 class Interval:
     """A confidence interval: ``[low, high]`` holds the truth with probability ≥ ``confidence``."""
 
-    low: float
-    high: float
-    confidence: float
+    low: Number
+    high: Number
+    confidence: Share
     method: str
 
 
@@ -145,8 +167,8 @@ class EpsilonBounds:
     ``says`` names the theorem, or says that a bound is numerical or unknown; ``high`` is infinite where none is known.
     """
 
-    low: float
-    high: float
+    low: Number
+    high: Number
     says: str
 
 
@@ -214,7 +236,7 @@ class BlindSpot:
 
     test: str
     flaw: str
-    size: float | None
+    size: Number | None
     unit: str
     says: str
 
@@ -228,13 +250,13 @@ class PowerPoint:
     """
 
     flaw: str
-    dim: int
-    samples: int
-    size: float
+    dim: Count
+    samples: Count
+    size: Number
     unit: str
     by: str
-    found_low: float | None = None
-    found_high: float | None = None
+    found_low: Share | None = None
+    found_high: Share | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,10 +269,10 @@ class Evidence:
     recovered direction, the calls that coincide).
     """
 
-    p: float
-    statistic: float
+    p: Share
+    statistic: Number
     effect: str
-    parts: Mapping[str, float] = field(default_factory=dict)
+    parts: Mapping[str, Number] = field(default_factory=dict)
     blind_spots: tuple[BlindSpot, ...] = ()
     interval: Interval | None = None
     unit: str = ""
@@ -269,18 +291,18 @@ class TestResult:
     __test__ = False  # not a pytest class
 
     name: str
-    p: float
-    p_adjusted: float
-    statistic: float
+    p: Share
+    p_adjusted: Share
+    statistic: Number
     looks_at: str
     effect: str
     finding: bool
-    parts: Mapping[str, float]
+    parts: Mapping[str, Number]
     advisory: bool = False
     interval: Interval | None = None
     unit: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
-    seen_after: int | None = None
+    seen_after: Count | None = None
     reproduce: str = ""
 
 
@@ -301,15 +323,15 @@ class AuditResult:
     reason: str
     sampler: str
     claim: str
-    alpha: float
+    alpha: Level
     tests: tuple[TestResult, ...]
-    samples: int
-    samples_requested: int
+    samples: Count
+    samples_requested: Count
     dims: tuple[int, ...]
     dims_refused: tuple[int, ...] = ()
     sequential: bool = False
     sandbox: str = ""
-    seconds: float
+    seconds: Amount
     cannot_rule_out: tuple[BlindSpot, ...]
     power: tuple[PowerPoint, ...] = ()
     provenance: Provenance
@@ -322,14 +344,14 @@ class AttackResult:
     """How often an attack named the right candidate; ``chance`` is what guessing gets."""
 
     attack: str
-    trials: int
-    successes: int
-    success: float
+    trials: Count
+    successes: Count
+    success: Share
     interval: Interval
-    chance: float
-    epsilon_lower_bound: float
-    l2_error: float
-    l2_expected: float
+    chance: Share
+    epsilon_lower_bound: Number
+    l2_error: Amount
+    l2_expected: Amount
     details: Mapping[str, Any] = field(default_factory=dict)
 
     _repr_html_ = _in_a_notebook
@@ -348,7 +370,7 @@ class CellResult:
     kind: str
     settings: Mapping[str, Any]
     outcome: Mapping[str, Any]
-    seconds: float
+    seconds: Amount
     provenance: Mapping[str, Any]
     trials: Mapping[str, Sequence[float]] = field(default_factory=dict, metadata={"document": False})
 
@@ -364,7 +386,7 @@ class CellFailure:
     settings: Mapping[str, Any]
     error: str
     traceback: str
-    seconds: float
+    seconds: Amount
     provenance: Mapping[str, Any]
 
 
@@ -407,20 +429,20 @@ class MechanismResult:
     mechanism: str
     method: str
     attack: str = ""
-    neighbours: tuple[tuple[float, ...], ...]
-    claim_epsilon: float
-    claim_delta: float
-    claim_mu: float | None
-    alpha: float
+    neighbours: tuple[tuple[Number, ...], ...]
+    claim_epsilon: Amount
+    claim_delta: Share
+    claim_mu: Amount | None
+    alpha: Level
     epsilon: Interval
     delta: Interval | None
     mu: Interval | None
-    curve: tuple[tuple[float, float], ...]
+    curve: tuple[tuple[Number, Number], ...]
     tests: tuple[TestResult, ...]
-    samples: int
-    samples_requested: int
+    samples: Count
+    samples_requested: Count
     sandbox: str = ""
-    seconds: float
+    seconds: Amount
     advice: tuple[str, ...]
     cannot_rule_out: tuple[BlindSpot, ...]
     power: tuple[PowerPoint, ...] = ()

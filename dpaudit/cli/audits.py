@@ -11,8 +11,9 @@ from dpaudit.audit import audit_sampler
 from dpaudit.cli.formats import formats_of, without_earlier
 from dpaudit.cli.output import note
 from dpaudit.cli.verdicts import audited, count_of, leave, write_page
+from dpaudit.documents import of_result
 from dpaudit.samplers.sandbox.policy import asking
-from dpaudit.types import AuditResult, TestResult, to_dict
+from dpaudit.types import AuditResult, TestResult
 
 __all__ = ["audit"]
 
@@ -43,7 +44,6 @@ def audit(
             drawing="values drawn",
             then="searching for hidden directions",
             total=count,
-            kind="audit",
             nothing=lambda reason, seconds, provenance: AuditResult(
                 verdict="inconclusive",
                 reason=reason,
@@ -65,16 +65,14 @@ def audit(
             seed=seed,
             held=held,
         )
-    document = to_dict(result)
-    for test in document["tests"]:
-        test["details"].pop("w", None)  # a recovered secret goes to a file of its own, or nowhere
+    document = of_result(result)
     if out is not None:
-        write_page({"kind": "audit", "result": document}, out, also=formats)
+        write_page(document, out, also=formats)
         for found in result.tests:
             _save(found, out)
     from dpaudit.report import audit_table
 
-    leave(document, audit_table, out=out, output=output)
+    leave(document, lambda: audit_table(result), out=out, output=output)
 
 
 def _save(test: TestResult, out: Path) -> None:

@@ -4,47 +4,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 from dpaudit.audit.power import propose_tau
+from dpaudit.documents import Column, MeasurementsDocument
 from dpaudit.provenance import collect
 from dpaudit.types import PowerPoint, to_dict
 
 __all__ = ["calibration"]
 
 _COLUMN_WORDS = (
-    {"key": "assumes", "label": "resting on", "format": "text"},
-    {"key": "gamma_min", "label": "covers γ ≥", "format": "number"},
-    {"key": "tau", "label": "τ/σ", "format": "number"},
-    {"key": "l2_factor", "label": "L2 error ×", "format": "number"},
-    {"key": "by", "label": "by", "format": "text"},
-    {"key": "mitigation", "label": "mitigation", "format": "text"},
+    Column(key="assumes", label="resting on", format="text"),
+    Column(key="gamma_min", label="covers γ ≥", format="number"),
+    Column(key="tau", label="τ/σ", format="number"),
+    Column(key="l2_factor", label="L2 error ×", format="number"),
+    Column(key="by", label="by", format="text"),
+    Column(key="mitigation", label="mitigation", format="text"),
 )
 
 
-def calibration(points: Iterable[PowerPoint], *, dim: int | None, samples: int, eta: float) -> dict[str, Any]:
+def calibration(points: Iterable[PowerPoint], *, dim: int | None, samples: int, eta: float) -> MeasurementsDocument:
     """The proposal as a document of measurements, with itself (``proposal``) and its ``caveats``."""
     found = propose_tau(points, dim=dim, samples=samples, eta=eta)
     where = f"d = {dim:,}" if dim else "d chosen by the auditor"
     rows = [{**to_dict(cover), "mitigation": f"smoothing:tau={_up(cover.tau):g}"} for cover in found.covers]
-    return {
-        "kind": "measurements",
-        "name": "frontier",
-        "title": f"Smoothing behind an audit of {samples:,} values ({where}, η = {eta:g})",
-        "story": "The first line covers what the audit may miss; the others rest on what their first column says. "
+    return MeasurementsDocument(
+        name="frontier",
+        title=f"Smoothing behind an audit of {samples:,} values ({where}, η = {eta:g})",
+        story="The first line covers what the audit may miss; the others rest on what their first column says. "
         + " ".join(found.caveats),
-        "command": f"dpaudit frontier --calibrate --eta {eta:g}{f' --dim {dim}' if dim else ''} --samples {samples:g}",
-        "columns": list(_COLUMN_WORDS),
-        "figures": [],
-        "rows": rows,
-        "power": [],
-        "misses": [],
-        "summary": f"{found.says}.".replace("pancakes", "Pancakes", 1).replace("no pancake", "No pancake", 1),
-        "cells": [],
-        "proposal": {k: v for k, v in to_dict(found).items() if k not in ("covers", "caveats")},
-        "caveats": list(found.caveats),
-        "provenance": to_dict(collect(seed="none", plugins=())),
-    }
+        command=f"dpaudit frontier --calibrate --eta {eta:g}{f' --dim {dim}' if dim else ''} --samples {samples:g}",
+        columns=_COLUMN_WORDS,
+        figures=(),
+        rows=tuple(rows),
+        misses=(),
+        summary=f"{found.says}.".replace("pancakes", "Pancakes", 1).replace("no pancake", "No pancake", 1),
+        cells=(),
+        proposal={k: v for k, v in to_dict(found).items() if k not in ("covers", "caveats")},
+        caveats=tuple(found.caveats),
+        provenance=to_dict(collect(seed="none", plugins=())),
+    )
 
 
 def _up(tau: float) -> float:

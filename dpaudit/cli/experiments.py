@@ -6,15 +6,17 @@ import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpaudit.cli.data import use_data_root
 from dpaudit.cli.formats import formats_of, read_report, without_earlier, write_formats
 from dpaudit.cli.output import emit, note, out_console, write_json_line
 from dpaudit.cli.running import run_cells, tell_failures
+from dpaudit.documents import ExperimentDocument, MeasurementsDocument
 from dpaudit.errors import SpecError, StoreError, UsageError
 from dpaudit.report import experiment_table, measurements_table, write_json, write_report
-from dpaudit.report.formats.json_schema import schema_text, stamped
+from dpaudit.report.formats.json_schema import schema_text
+from dpaudit.types import to_dict
 
 if TYPE_CHECKING:
     from dpaudit.experiments import Store
@@ -121,24 +123,26 @@ def _run(
                 f"out={out}: the report cannot be written ({error.strerror}); all results are kept: make room, then "
                 f"dpaudit report {out}"
             ) from error
-        loggers.end(document)
+        loggers.end(to_dict(document))
     if output == "json":
-        write_json_line(document)
+        write_json_line(to_dict(document))
     else:
         width = out_console().width
-        table = measurements_table if document["kind"] == "measurements" else experiment_table
-        emit(table(document, width=width))
+        if isinstance(document, MeasurementsDocument):
+            emit(measurements_table(document, width=width))
+        else:
+            emit(experiment_table(document, width=width))
         note(f"report: {page}")
     tell_failures(out)
 
 
-def _document(folder: Path) -> dict[str, Any]:
+def _document(folder: Path) -> ExperimentDocument | MeasurementsDocument:
     """Of all that the folder holds, failures included; its command is the one that began the run."""
     from dpaudit.experiments.opened import document_of
     from dpaudit.experiments.store import Store
 
     with Store.read(folder) as store:
-        return stamped(document_of(store))
+        return document_of(store)
 
 
 def report(folder: Path | None, *, also: str | None = None, schema: bool = False) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dpaudit import registry
 from dpaudit.errors import UnknownNameError, UsageError
-from dpaudit.results.text import said
+
+if TYPE_CHECKING:
+    from dpaudit.report import Document
 
 __all__ = ["formats_of", "read_report", "without_earlier", "write_formats"]
 
@@ -77,7 +79,7 @@ def _ours(path: Path) -> bool:
     return any(mark in beginning for mark in _MARKS)
 
 
-def write_formats(document: Mapping[str, Any], formats: Sequence[str], folder: Path) -> None:
+def write_formats(document: Document, formats: Sequence[str], folder: Path) -> None:
     """Write ``report.junit.xml``, ``report.sarif``, ``report.md`` into ``folder``: those asked for, and those already there.
 
     What an earlier ``--also`` left would otherwise stay beside a new result, and a CI system would read its old verdict.
@@ -100,8 +102,7 @@ def read_report(path: Path, formats: Sequence[str]) -> Path:
     Raises:
         UsageError: it is no report, or one that somebody has changed so that it says nothing.
     """
-    from dpaudit.report import write_report
-    from dpaudit.report.formats import read_document
+    from dpaudit.report import read_document, write_report
 
     document = read_document(path)
     try:
@@ -109,9 +110,4 @@ def read_report(path: Path, formats: Sequence[str]) -> Path:
         write_formats(document, formats, path.parent)
     except UsageError as error:
         raise UsageError(f"file={path}: {error}") from error
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise UsageError(
-            f"file={path}: not as dpaudit wrote it ({said(error, limit=200)}); repeat the audit "
-            "or run, or see where it differs from the schema: dpaudit report --schema"
-        ) from error
     return page

@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
-from typing import Any
 
 from dpaudit.audit.power import COLUMNS, frontier, measured_curves, parse, read_table
 from dpaudit.cli.calibrating import calibration
 from dpaudit.cli.output import emit, note, out_console, write_json_line
-from dpaudit.cli.verdicts import write_page
+from dpaudit.cli.verdicts import printed, write_page
+from dpaudit.documents import Column, MeasurementsDocument
 from dpaudit.errors import UsageError
 from dpaudit.provenance import collect
 from dpaudit.results.files import write_file
@@ -19,10 +19,10 @@ from dpaudit.types import PowerPoint, to_dict
 __all__ = ["show"]
 
 _COLUMN_WORDS = (
-    {"key": "flaw", "label": "flaw", "format": "text"},
-    {"key": "size", "label": "found nine times in ten", "format": "number"},
-    {"key": "unit", "label": "unit", "format": "text"},
-    {"key": "by", "label": "by", "format": "text"},
+    Column(key="flaw", label="flaw", format="text"),
+    Column(key="size", label="found nine times in ten", format="number"),
+    Column(key="unit", label="unit", format="text"),
+    Column(key="by", label="by", format="text"),
 )
 
 
@@ -67,12 +67,12 @@ def show(
     if out is not None:
         write_page(document, out)
     if output == "json":
-        write_json_line(document)
+        write_json_line(printed(document))
         return
     from dpaudit.report import measurements_table
 
     emit(measurements_table(document, width=out_console().width))
-    for caveat in document.get("caveats", ()):
+    for caveat in document.caveats:
         emit(f"\n{caveat}")
     if out is not None:
         note(f"report: {out / 'report.html'}")
@@ -80,7 +80,7 @@ def show(
 
 def _document(
     points: tuple[PowerPoint, ...], here: tuple[PowerPoint, ...], dim: int | None, samples: int, seconds: float
-) -> dict[str, Any]:
+) -> MeasurementsDocument:
     """What one audit sees, as a document of measurements, with the measured curves it was read from."""
     from dpaudit import registry
 
@@ -94,22 +94,21 @@ def _document(
     flaws = {p.flaw for p in here}
     curves = [p for curve in measured_curves(points, dim=dim).values() for p in curve if p.flaw in flaws]
     where = f"d = {dim}" if dim else "d chosen by the auditor"
-    return {
-        "kind": "measurements",
-        "name": "frontier",
-        "title": f"What an audit of {samples:,} values sees ({where}, α = 0.01)",
-        "story": "Flaws of at least this size are found with probability 0.9 or more; smaller ones may pass. Measured by "
+    return MeasurementsDocument(
+        name="frontier",
+        title=f"What an audit of {samples:,} values sees ({where}, α = 0.01)",
+        story="Flaws of at least this size are found with probability 0.9 or more; smaller ones may pass. Measured by "
         "simulation (dpaudit run frontier); between measured sample sizes interpolated on logarithmic scales.",
-        "command": f"dpaudit frontier{f' --dim {dim}' if dim else ''} --samples {samples:g} --seconds {seconds:g}",
-        "columns": list(_COLUMN_WORDS),
-        "figures": [],
-        "rows": rows,
-        "power": [to_dict(p) for p in (*curves, *here)],
-        "misses": [],
-        "summary": f"{len(rows)} kinds of flaw, by the smallest size that {samples:,} values show nine times in ten.",
-        "cells": [],
-        "provenance": to_dict(collect(seed="none", plugins=())),
-    }
+        command=f"dpaudit frontier{f' --dim {dim}' if dim else ''} --samples {samples:g} --seconds {seconds:g}",
+        columns=_COLUMN_WORDS,
+        figures=(),
+        rows=tuple(rows),
+        power=(*curves, *here),
+        misses=(),
+        summary=f"{len(rows)} kinds of flaw, by the smallest size that {samples:,} values show nine times in ten.",
+        cells=(),
+        provenance=to_dict(collect(seed="none", plugins=())),
+    )
 
 
 def _measured(folder: Path) -> tuple[PowerPoint, ...]:

@@ -10,8 +10,9 @@ from typing import Any
 from dpaudit.audit.epsilon import audit_mechanism
 from dpaudit.cli.formats import formats_of, without_earlier
 from dpaudit.cli.verdicts import audited, count_of, leave, write_page
+from dpaudit.documents import of_result
 from dpaudit.samplers.sandbox.policy import asking
-from dpaudit.types import Interval, MechanismResult, to_dict
+from dpaudit.types import Interval, MechanismResult
 
 __all__ = ["mechanism"]
 
@@ -54,7 +55,6 @@ def mechanism(
             drawing="releases drawn",
             then="learning and counting",
             total=2 * count,
-            kind="mechanism",
             nothing=lambda reason, seconds, provenance: MechanismResult(
                 verdict="inconclusive",
                 reason=reason,
@@ -85,9 +85,9 @@ def mechanism(
             seed=seed,
             held=held,
         )
-    document = to_dict(result)
+    document = of_result(result)
     if out is not None:
-        write_page({"kind": "mechanism", "result": document}, out, also=formats)
+        write_page(document, out, also=formats)
     from dpaudit.report import mechanism_table
 
-    leave(document, mechanism_table, out=out, output=output)
+    leave(document, lambda: mechanism_table(result), out=out, output=output)

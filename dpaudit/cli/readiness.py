@@ -14,6 +14,7 @@ from rich.cells import cell_len
 
 from dpaudit import registry
 from dpaudit.audit.power import read_table
+from dpaudit.documents import measured_nothing
 from dpaudit.errors import MissingExtraError
 from dpaudit.source_hash import source_hash
 
@@ -50,7 +51,7 @@ def _draw_once() -> None:
     from dpaudit.report.figures.frame import one
     from dpaudit.report.figures.svg import inline_svg
 
-    render_report({"kind": "audit", "result": {"verdict": "inconclusive", "tests": []}})
+    render_report(measured_nothing())
 
     def draw() -> object:
         figure, axes = one(1.0)

@@ -10,7 +10,10 @@ import typer
 
 from dpaudit.cli.output import note
 from dpaudit.cli.progress import RunProgress
+from dpaudit.documents import Column, Figure, measured_nothing, typed
+from dpaudit.errors import UsageError
 from dpaudit.report.measurements import read_measurements
+from dpaudit.results.foreign import RefusedError
 from dpaudit.results.text import printable
 from dpaudit.types import CellFailure, CellResult
 
@@ -39,7 +42,7 @@ def run_cells(
     from dpaudit.experiments import run_experiment
     from dpaudit.experiments.placement import place
 
-    read_measurements({"rows": [], "columns": list(spec.columns), "figures": list(spec.figures)})
+    _check_columns(spec)
     placement = place(where, jobs=int(jobs) if jobs.isdecimal() else jobs, device=spec.device)
     placed = (f" --where {where}" if where != "local" else "") + (f" --jobs {jobs}" if jobs != "1" else "")
     try:
@@ -63,6 +66,14 @@ def run_cells(
     except KeyboardInterrupt as interrupt:  # typer would end without a word
         note(f"interrupted; what is finished is kept in {out}: the same command with --resume goes on")
         raise typer.Exit(130) from interrupt
+
+
+def _check_columns(spec: Spec) -> None:
+    try:
+        parts = typed(spec.columns, tuple[Column, ...]), typed(spec.figures, tuple[Figure, ...])
+    except RefusedError as error:
+        raise UsageError(f"experiment={spec.name}: columns or figures cannot be shown: {error}") from error
+    read_measurements(measured_nothing(*parts))
 
 
 def tell_failures(out: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dpaudit.cli.output import emit, note, out_console, write_json_line
+from dpaudit.documents import ExperimentDocument, MeasurementsDocument
 from dpaudit.errors import UsageError
 from dpaudit.registry import missing_extra
 from dpaudit.report import experiment_sentence, experiment_table, measurements_table
@@ -123,11 +125,11 @@ def _show_whole(folder: Path, store: Any, output: str) -> None:
                 "run": to_dict(overview),
                 "invocations": to_dict(invocations(store)),
                 "failures": to_dict(failures),
-                "document": document,
+                "document": None if document is None else to_dict(document),
             }
         )
         return
-    if document is not None and document["rows"]:
+    if document is not None and document.rows:
         if overview.done > _MOST:
             emit(Text(f"The first {_MOST:,} of {overview.done:,} finished cells:"))
             note(f"all of them: dpaudit runs export {folder} --to rows.csv, or dpaudit report {folder}")
@@ -141,12 +143,12 @@ def _show_whole(folder: Path, store: Any, output: str) -> None:
     _print_facts(overview)
 
 
-def _print_table(document: Mapping[str, Any], folder: Path) -> None:
-    if document["kind"] == "measurements":
+def _print_table(document: ExperimentDocument | MeasurementsDocument, folder: Path) -> None:
+    if isinstance(document, MeasurementsDocument):
         emit(measurements_table(document, width=out_console().width))
         return
-    rows = document["rows"]
-    emit(experiment_table({**document, "rows": rows[:MOST_LINES]}, width=out_console().width))
+    rows = document.rows
+    emit(experiment_table(replace(document, rows=rows[:MOST_LINES]), width=out_console().width))
     if len(rows) > MOST_LINES:
         emit(Text(f"Of these {len(rows):,} arms: {experiment_sentence(rows)}"))
         note(f"{len(rows) - MOST_LINES:,} more arms: dpaudit runs export {folder} --to rows.csv")
@@ -263,7 +265,7 @@ def export(folder: Path, *, to: Path, trials: bool) -> None:
     check_target(to)
     with Store.read(folder) as store:
         failed = progress(store).failed
-        columns = trial_columns(store) if trials else typed(flat_rows(document_of(store, cells=False)))
+        columns = trial_columns(store) if trials else typed(flat_rows(to_dict(document_of(store, cells=False))))
     if trials and not columns["cell"]:
         raise UsageError(f"dir={folder}: no trials are stored; give the spec keep_trials = true and run it anew")
     rows = write_columns(columns, to)

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
 from dpaudit.cli.formats import write_formats
 from dpaudit.cli.output import emit, note, progress_bar, write_json_line
 from dpaudit.cli.readiness import be_ready
+from dpaudit.deployments.apple.document import AppleDocument
+from dpaudit.documents import AuditDocument, MechanismDocument, of_result
 from dpaudit.errors import SamplerError, UsageError
 from dpaudit.provenance import collect
-from dpaudit.report.formats.json_schema import stamped
+from dpaudit.report.reading import Document
 from dpaudit.samplers.sandbox.policy import Policy
-from dpaudit.types import Provenance, to_dict
+from dpaudit.types import AuditResult, MechanismResult, Provenance, to_dict
 
-__all__ = ["audited", "count_of", "leave", "write_page"]
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["audited", "count_of", "leave", "printed", "write_page"]
 
 _EXIT = {"no-finding": 0, "finding": 1, "inconclusive": 3}
 
@@ -40,8 +45,7 @@ def audited(
     drawing: str,
     then: str,
     total: int,
-    kind: str,
-    nothing: Callable[[str, float, Provenance], Any],
+    nothing: Callable[[str, float, Provenance], AuditResult | MechanismResult],
     out: Path | None,
     also: Sequence[str],
     output: str,
@@ -66,19 +70,19 @@ def audited(
             result = work(progress)
         except SamplerError as error:
             here = collect(seed="none" if seed is None else seed, plugins=())
-            document = to_dict(nothing(str(error), time.monotonic() - started, here))
+            document = of_result(nothing(str(error), time.monotonic() - started, here))
             if out is not None:
-                write_page({"kind": kind, "result": document}, out, also=also)
+                write_page(document, out, also=also)
             if output != "json":
                 raise
-            write_json_line(stamped(document))
+            write_json_line(printed(document))
             raise typer.Exit(error.exit_code) from error
     if held.shortfall:
         note(f"sandbox: {held.shortfall} (--sandbox require would have refused; docs/threat-models.md says what holds)")
     return result
 
 
-def write_page(page: Mapping[str, Any], out: Path, *, also: Sequence[str] = ()) -> None:
+def write_page(document: Document, out: Path, *, also: Sequence[str] = ()) -> None:
     """``result.json`` and ``report.html`` in ``out``, and the formats of ``--also``.
 
     Raises:
@@ -88,21 +92,33 @@ def write_page(page: Mapping[str, Any], out: Path, *, also: Sequence[str] = ()) 
 
     try:
         out.mkdir(parents=True, exist_ok=True)
-        write_json(stamped(page), out / "result.json")
-        write_report(page, out / "report.html")
+        write_json(document, out / "result.json")
+        write_report(document, out / "report.html")
     except OSError as error:
         raise UsageError(f"out={out}: cannot be written ({error.strerror}); choose another --out") from error
-    write_formats(page, also, out)
+    write_formats(document, also, out)
+
+
+def printed(document: Document) -> dict[str, Any]:
+    """What ``--format json`` prints of a document: of an audit the result itself, without the wrapping."""
+    if isinstance(document, (AuditDocument, MechanismDocument)):
+        return {"schema": document.schema, **to_dict(document.result)}
+    return dict(to_dict(document))
 
 
 def leave(
-    document: Mapping[str, Any], table: Callable[[Mapping[str, Any]], Any], *, out: Path | None, output: str
+    document: AuditDocument | MechanismDocument | AppleDocument,
+    text: Callable[[], RenderableType],
+    *,
+    out: Path | None,
+    output: str,
 ) -> NoReturn:
-    """Print the document or its table, and end with the verdict's exit code."""
+    """Print the document or its ``text``, and end with the verdict's exit code."""
     if output == "json":
-        write_json_line(stamped(document))
+        write_json_line(printed(document))
     else:
-        emit(table(document))
+        emit(text())
         if out is not None:
             note(f"report: {out / 'report.html'}")
-    raise typer.Exit(_EXIT[document["verdict"]])
+    verdict = document.verdict if isinstance(document, AppleDocument) else document.result.verdict
+    raise typer.Exit(_EXIT[verdict])

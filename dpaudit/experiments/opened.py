@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpaudit import registry
+from dpaudit.documents import ExperimentDocument, MeasurementsDocument
 from dpaudit.errors import MissingExtraError
 from dpaudit.experiments.flat import Columns, flat_rows, typed
 from dpaudit.experiments.store import Progress, Store, as_written
@@ -18,7 +19,7 @@ from dpaudit.experiments.store.queries import invocations, progress, trial_colum
 from dpaudit.experiments.table import make_document
 from dpaudit.results.foreign import shown
 from dpaudit.results.text import one_line
-from dpaudit.types import CellFailure
+from dpaudit.types import CellFailure, to_dict
 
 if TYPE_CHECKING:
     import pandas
@@ -89,13 +90,15 @@ def open_run(folder: Path | str) -> OpenRun:
         return OpenRun(
             folder=Path(folder),
             spec=store.spec,
-            document=document_of(store),
+            document=to_dict(document_of(store)),
             progress=progress(store),
             failures=store.failures(),
         )
 
 
-def document_of(store: Store, *, cells: bool = True, most: int | None = None) -> dict[str, Any]:
+def document_of(
+    store: Store, *, cells: bool = True, most: int | None = None
+) -> ExperimentDocument | MeasurementsDocument:
     """What ``results.json`` says of a store's results so far, failures included.
 
     ``cells=False`` leaves the list ``cells`` empty; ``most`` looks at the first so many finished cells only.

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dpaudit.documents import Arm, Column, ExperimentDocument, Figure, MeasurementsDocument, typed
 from dpaudit.experiments.arms_table import arm_rows
 from dpaudit.experiments.measure import gathered, summary
 from dpaudit.experiments.published import LEVEL, agrees, published_value
-from dpaudit.types import CellFailure, CellResult, to_dict
+from dpaudit.types import CellFailure, CellResult
 
 __all__ = ["make_document"]
 
@@ -20,40 +21,39 @@ def make_document(
     command: str,
     failures: Sequence[CellFailure] = (),
     cells: bool = True,
-) -> dict[str, Any]:
-    """A JSON-ready document: arms of an attack experiment, or, if the spec names columns, a table of measurements.
+) -> ExperimentDocument | MeasurementsDocument:
+    """Arms of an attack experiment, or, if the spec names columns, a table of measurements.
 
     ``failures`` are the cells that raised; where there are any the document says so, and so does the report. With
     ``cells=False`` the list ``cells`` stays empty, for who only wants the rows: of many cells it takes most of the time.
 
     Deterministic for given results but for the cells' ``seconds`` and ``provenance``; ``rows`` has neither.
+
+    Raises:
+        RefusedError: columns, figures or what the cells hold is not as dpaudit writes it.
     """
-    document = {
-        "kind": "experiment",
+    told: dict[str, Any] = {
         "name": spec["name"],
         "title": spec["title"],
         "story": spec["story"],
         "command": command,
-        "rows": [],
-        "cells": [to_dict(r) for r in results] if cells else [],
+        "cells": tuple(results) if cells else (),
         "provenance": dict(results[-1].provenance) if results else {},
+        "failures": tuple(failures),
     }
-    if failures:
-        document["failures"] = [to_dict(f) for f in failures]
     if not spec["columns"]:
-        return {**document, "rows": arm_rows(results)}
+        return ExperimentDocument(**told, rows=typed(arm_rows(results), tuple[Arm, ...]))
     measured = gathered(spec["measure"], [_row(r) for r in results if r.kind != "audit"])
-    rows = [_beside_published(spec["published"], row) for row in measured]
-    misses = [row for row in rows if row.get("agrees") is False]
-    return {
-        **document,
-        "kind": "measurements",
-        "columns": list(spec["columns"]),
-        "figures": list(spec["figures"]),
-        "rows": rows,
-        "misses": misses,
-        "summary": _summary(spec, rows, misses),
-    }
+    rows = tuple(_beside_published(spec["published"], row) for row in measured)
+    misses = tuple(row for row in rows if row.get("agrees") is False)
+    return MeasurementsDocument(
+        **told,
+        columns=typed(spec["columns"], tuple[Column, ...]),
+        figures=typed(spec["figures"], tuple[Figure, ...]),
+        rows=rows,
+        misses=misses,
+        summary=_summary(spec, rows, misses),
+    )
 
 
 def _row(result: CellResult) -> dict[str, Any]:

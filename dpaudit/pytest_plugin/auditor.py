@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, Unpack
 
-from dpaudit.api import document_of
+from dpaudit.documents import of_result
 from dpaudit.errors import DpauditError, SamplerError, UsageError
 from dpaudit.pytest_plugin.audits import command, mechanism_result, noise_result
 from dpaudit.pytest_plugin.callables import subject
 from dpaudit.pytest_plugin.messages import failure, nothing_found
-from dpaudit.report import write_json, write_report
+from dpaudit.report import Document, write_json, write_report
 from dpaudit.results.text import printable
-from dpaudit.types import AuditResult, MechanismResult
+from dpaudit.types import AuditResult, MechanismResult, to_dict
 
 __all__ = ["RELEASES", "Auditor", "NoiseOptions"]
 
@@ -218,8 +218,8 @@ class Auditor:
         except DpauditError as error:
             raise type(error)(str(error)) from None
         else:
-            whole = document_of(result)
-            document, page = whole["result"], self._write(whole)
+            whole = of_result(result)
+            document, page = to_dict(whole.result), self._write(whole)
         shown: dict[str, Any] = {
             name: printable(document.get(name), limit=200) for name in ("sampler", "mechanism") if name in document
         }
@@ -227,7 +227,7 @@ class Auditor:
         first = next((t["reproduce"] for t in document["tests"] if t["finding"] and t["reproduce"]), again)
         return _Audited(result, document, first, page)
 
-    def _write(self, page: Mapping[str, Any]) -> Path | None:
+    def _write(self, page: Document) -> Path | None:
         if self._out is None:
             return None
         digest = hashlib.sha256(f"{self._node}#{self._made}".encode()).hexdigest()[:8]

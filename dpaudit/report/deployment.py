@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from decimal import ROUND_CEILING, Decimal
 from pathlib import PurePath
-from typing import Any
 
+from dpaudit.deployments.apple.bits.shown import Shown
+from dpaudit.deployments.apple.document import AppleDocument
+from dpaudit.deployments.apple.ledger import Ledger
+from dpaudit.deployments.apple.observed import Day, Observed, Spent
 from dpaudit.report import format as fmt
 from dpaudit.report.tables import Column
 from dpaudit.results.text import one_line, printable
+from dpaudit.types import Interval
 
 __all__ = [
     "MOST_LINES",
@@ -25,11 +29,8 @@ __all__ = [
     "deployment_findings_table",
     "deployment_sentence",
     "deployment_title",
-    "deployment_verdict",
     "differences_table",
     "ledger_table",
-    "listed",
-    "part",
     "ranked",
     "serious_rows",
     "shown_table",
@@ -67,53 +68,27 @@ def upwards(value: object) -> str:
     return fmt.quantity(float(exact.quantize(step, ROUND_CEILING)), digits=_DIGITS)
 
 
-def listed(value: object) -> list[Mapping[str, Any]]:
-    """The mappings in a JSON list; nothing of anything else."""
-    return [v for v in value if isinstance(v, Mapping)] if isinstance(value, (list, tuple)) else []
-
-
-def part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """A JSON object inside another; an empty one where there is none."""
-    value = document.get(name)
-    return value if isinstance(value, Mapping) else {}
-
-
-def ranked(shown: object) -> list[Mapping[str, Any]]:
+def ranked(shown: Iterable[Shown]) -> list[Shown]:
     """What keys show, the worst first, otherwise as they came."""
-    verdicts = {verdict: i for i, verdict in enumerate(_VERDICTS)}
-    return sorted(listed(shown), key=lambda s: verdicts.get(str(s.get("verdict")), len(verdicts)))
+    return sorted(shown, key=lambda s: _VERDICTS.index(s.verdict))
 
 
-def claim_of(shown: Mapping[str, Any], by: str) -> float | None:
+def claim_of(shown: Shown, by: str) -> float | None:
     """The ε that ``by`` (the configuration, the report) claims of a record."""
-    return next((fmt.number(c.get("epsilon")) for c in listed(shown.get("claims")) if c.get("by") == by), None)
+    return next((c.epsilon for c in shown.claims if c.by == by), None)
 
 
-def deployment_title(document: Mapping[str, Any]) -> str:
+def deployment_title(document: AppleDocument) -> str:
     """Which system, and which configuration of it: its folder's own name, as the facts have the whole path."""
-    if document.get("title"):
-        return _name(document, "title", 300)
-    folder = PurePath(_name(part(document, "configuration"), "folder", 2000)).name[:200]
-    system = _name(document, "system", 60).capitalize() or "a system"
-    return f"Deployment of {system}" + (f", configured by {folder}" if folder else "")
+    folder = PurePath(one_line(document.configuration.folder, limit=2000)).name[:200]
+    return f"Deployment of {document.system.capitalize()}" + (f", configured by {folder}" if folder else "")
 
 
-def deployment_verdict(document: Mapping[str, Any]) -> str:
-    """One of three words: what is against the user is a finding, whatever else is said; no verdict is no pass."""
-    if any(f.get("serious") for f in listed(document.get("findings"))):
-        return "finding"
-    said = document.get("verdict")
-    return str(said) if said in ("finding", "no-finding") else "inconclusive"
-
-
-def deployment_sentence(document: Mapping[str, Any]) -> str:
-    """The verdict in a sentence: the document's own, or what its ledger, bits and findings come to."""
-    if isinstance(document.get("sentence"), str) and document["sentence"].strip():
-        return printable(document["sentence"])
-    serious = sum(bool(f.get("serious")) for f in listed(document.get("findings")))
-    a_day = upwards(part(part(document, "ledger"), "permitted").get("per_day"))
-    permitted = f"the configuration permits ε = {a_day} a day" if a_day != fmt.NOTHING else "there is no ledger"
-    if deployment_verdict(document) == "inconclusive":
+def deployment_sentence(document: AppleDocument) -> str:
+    """The verdict in a sentence: what its ledger, bits and findings come to."""
+    serious = sum(f.serious for f in document.findings)
+    permitted = f"the configuration permits ε = {upwards(document.ledger.permitted.per_day)} a day"
+    if document.verdict == "inconclusive":
         return f"Inconclusive: there is no verdict; {permitted}."
     if not serious:
         return f"No finding against the user; {permitted}."
@@ -121,205 +96,180 @@ def deployment_sentence(document: Mapping[str, Any]) -> str:
     return f"Finding: {permitted}, and {found} against the user{_worst(document)}."
 
 
-def _worst(document: Mapping[str, Any]) -> str:
+def _worst(document: AppleDocument) -> str:
     """The key whose bits show the most above what is claimed."""
     more = [
-        (low / claimed, low, claimed, s)
-        for s in listed(document.get("shown"))
-        if s.get("verdict") == "shows more"
-        and (low := fmt.number(part(s, "record").get("low"))) is not None
-        and (claims := [c for by in ("configuration", "report") if (c := claim_of(s, by)) is not None])
-        and (claimed := min(claims)) > 0
+        (s.record.low / s.claimed, s.record.low, s.claimed, s)
+        for s in document.shown
+        if s.verdict == "shows more" and s.record is not None and s.claimed
     ]
     if not more:
         return ""
     _, low, claimed, s = max(more, key=lambda m: m[0])
-    shown = fmt.epsilon({"low": low, "high": "inf"})
-    return f"; the bits of {_name(s, 'key', 120)} show ε {shown} a record, where {fmt.quantity(claimed)} is claimed"
+    key = one_line(s.key, limit=120)
+    return f"; the bits of {key} show ε {fmt.bounds(low)} a record, where {fmt.quantity(claimed)} is claimed"
 
 
-def deployment_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+def deployment_facts(document: AppleDocument) -> list[tuple[str, str]]:
     """Names and values for the top of the page."""
-    ledger, observed = part(document, "ledger"), part(document, "observed")
-    days = fmt.count(ledger.get("days"))
-    total, busiest = part(observed, "total"), part(observed, "busiest")
+    ledger, observed = document.ledger, document.observed
     facts = [
-        ("ε a day, permitted", upwards(part(ledger, "permitted").get("per_day"))),
-        *(
-            (f"of that, seen on {printable(p.get('name', ''), limit=40)}", upwards(p.get("per_day")))
-            for p in listed(ledger.get("platforms"))
-        ),
-        (f"Over {days} day{_s(ledger)}", upwards(part(ledger, "permitted").get("over_days"))),
-        ("Reports", fmt.count(observed.get("reports"))),
-        ("Not read, or copies", fmt.count(observed.get("unread")) if observed.get("unread") else fmt.NOTHING),
-        ("Records submitted", fmt.count(total.get("records"))),
-        ("Their ε, as claimed", fmt.quantity(total.get("claimed"))),
-        ("Their ε, by the bits where they show it", _between(total) if observed else fmt.NOTHING),
-        ("Busiest day", _busiest(busiest)),
-        ("Configuration", _name(part(document, "configuration"), "folder", 400) or fmt.NOTHING),
+        ("ε a day, permitted", upwards(ledger.permitted.per_day)),
+        *((f"of that, seen on {printable(p.name, limit=40)}", upwards(p.per_day)) for p in ledger.platforms),
+        (f"Over {_days(ledger)}", upwards(ledger.permitted.over_days)),
     ]
+    if observed is not None:
+        facts += [
+            ("Reports", fmt.count(observed.reports)),
+            ("Not read, or copies", fmt.count(observed.unread) if observed.unread else fmt.NOTHING),
+            ("Records submitted", fmt.count(observed.total.records)),
+            ("Their ε, as claimed", fmt.quantity(observed.total.claimed)),
+            ("Their ε, by the bits where they show it", _between(observed.total)),
+            ("Busiest day", _busiest(observed.busiest)),
+        ]
+    facts.append(("Configuration", one_line(document.configuration.folder, limit=400) or fmt.NOTHING))
     return [(name, value) for name, value in facts if value != fmt.NOTHING]
 
 
-def ledger_table(document: Mapping[str, Any]) -> list[Column]:
+def ledger_table(ledger: Ledger) -> list[Column]:
     """A line a budget."""
-    ledger = part(document, "ledger")
-    lines = listed(ledger.get("lines"))[:MOST_LINES]
+    lines = ledger.lines[:MOST_LINES]
+    over = f"ε in {_days(ledger)}"
     return [
-        Column("Budget", [_name(x, "budget") for x in lines]),
-        Column("Application", [_name(x, "application") or fmt.NOTHING for x in lines]),
-        Column("Keys", [fmt.count(x.get("keys")) for x in lines], True),
-        Column("Records\na day", [upwards(x.get("records_per_day")) for x in lines], True),
-        Column("ε a record", [_loss(x, "claimed", "per_record") for x in lines], True),
-        Column("ε a day", [_loss(x, "claimed", "per_day") for x in lines], True),
-        Column(_over(ledger), [_loss(x, "claimed", "over_days") for x in lines], True),
-        Column("ε a record\nby its coin", [_loss(x, "coin", "per_record") for x in lines], True),
-        Column("ε a day\nby its coin", [_loss(x, "coin", "per_day") for x in lines], True),
+        Column("Budget", [_name(x.budget) for x in lines]),
+        Column("Application", [_name(x.application) or fmt.NOTHING for x in lines]),
+        Column("Keys", [fmt.count(x.keys) for x in lines], True),
+        Column("Records\na day", [upwards(x.records_per_day) for x in lines], True),
+        Column("ε a record", [upwards(x.claimed.per_record) for x in lines], True),
+        Column("ε a day", [upwards(x.claimed.per_day) for x in lines], True),
+        Column(over, [upwards(x.claimed.over_days) for x in lines], True),
+        Column("ε a record\nby its coin", [upwards(x.coin.per_record if x.coin else None) for x in lines], True),
+        Column("ε a day\nby its coin", [upwards(x.coin.per_day if x.coin else None) for x in lines], True),
     ]
 
 
-def bursts_table(document: Mapping[str, Any]) -> list[Column]:
+def bursts_table(ledger: Ledger) -> list[Column]:
     """What a budget may lose at once after a pause of the ledger's days."""
-    lines = listed(part(document, "ledger").get("lines"))[:MOST_LINES]
-    bursts = [part(x, "burst") for x in lines]
+    lines = ledger.lines[:MOST_LINES]
+    bursts = [x.burst for x in lines]
     return [
-        Column("Budget", [_name(x, "budget") for x in lines]),
-        Column("Balance", [fmt.count(b.get("balance")) for b in bursts], True),
-        Column("Records in\none report", [fmt.count(b.get("report_records")) for b in bursts], True),
-        Column("ε of it", [upwards(b.get("report_epsilon")) for b in bursts], True),
-        Column("Records in\none day", [fmt.count(b.get("day_records")) for b in bursts], True),
-        Column("ε of it", [upwards(b.get("day_epsilon")) for b in bursts], True),
+        Column("Budget", [_name(x.budget) for x in lines]),
+        Column("Balance", [fmt.count(b.balance) for b in bursts], True),
+        Column("Records in\none report", [fmt.count(b.report_records) for b in bursts], True),
+        Column("ε of it", [upwards(b.report_epsilon) for b in bursts], True),
+        Column("Records in\none day", [fmt.count(b.day_records) for b in bursts], True),
+        Column("ε of it", [upwards(b.day_epsilon) for b in bursts], True),
     ]
 
 
-def bursts_title(document: Mapping[str, Any]) -> str:
+def bursts_title(ledger: Ledger) -> str:
     """What :func:`bursts_table` is of."""
-    ledger = part(document, "ledger")
-    days = f"{fmt.count(ledger.get('days'))} day{_s(ledger)}"
-    return f"After {days} without use: what is unspent rolls over, without limit"
+    return f"After {_days(ledger)} without use: what is unspent rolls over, without limit"
 
 
-def sums_table(document: Mapping[str, Any]) -> list[Column]:
+def sums_table(ledger: Ledger) -> list[Column]:
     """What budgets permit together."""
-    ledger = part(document, "ledger")
-    platforms = [{**p, "name": f"of that, seen to work on {p.get('name')}"} for p in listed(ledger.get("platforms"))]
-    rows = [t for t in (part(ledger, "permitted"), *platforms, part(ledger, "configured")) if t]
+    rows = [ledger.permitted, *ledger.platforms, ledger.configured]
+    names = [f"of that, seen to work on {t.name}" if t in ledger.platforms else t.name for t in rows]
+    over = f"ε in {_days(ledger)}"
     return [
-        Column("Together", [_name(t, "name") for t in rows]),
-        Column("ε a day", [upwards(t.get("per_day")) for t in rows], True),
-        Column(_over(ledger), [upwards(t.get("over_days")) for t in rows], True),
-        Column("ε a day\nby their coins", [upwards(t.get("coin_per_day")) for t in rows], True),
-        Column(f"{_over(ledger)}\nby their coins", [upwards(t.get("coin_over_days")) for t in rows], True),
+        Column("Together", [_name(name) for name in names]),
+        Column("ε a day", [upwards(t.per_day) for t in rows], True),
+        Column(over, [upwards(t.over_days) for t in rows], True),
+        Column("ε a day\nby their coins", [upwards(t.coin_per_day) for t in rows], True),
+        Column(f"{over}\nby their coins", [upwards(t.coin_over_days) for t in rows], True),
     ]
 
 
-def balances_table(document: Mapping[str, Any]) -> list[Column]:
+def balances_table(document: AppleDocument) -> list[Column]:
     """The balances that the device's database holds."""
-    rows = listed(part(document, "database").get("balances"))[:MOST_LINES]
+    rows = document.database.balances[:MOST_LINES] if document.database else ()
     return [
-        Column("Budget", [_name(r, "key") for r in rows]),
-        Column("Balance", [fmt.count(r.get("balance")) for r in rows], True),
-        Column("Created", [_name(r, "created", 40) for r in rows]),
-        Column("Last updated", [_name(r, "updated", 40) for r in rows]),
+        Column("Budget", [_name(r.key) for r in rows]),
+        Column("Balance", [fmt.count(r.balance) for r in rows], True),
+        Column("Created", [r.created.isoformat() for r in rows]),
+        Column("Last updated", [r.updated.isoformat() for r in rows]),
     ]
 
 
-def shown_table(document: Mapping[str, Any]) -> list[Column]:
+def shown_table(document: AppleDocument) -> list[Column]:
     """A line for each kind of records: claims, what the bits show, and what that rests on."""
-    shown = ranked(document.get("shown"))[:MOST_LINES]
+    shown = ranked(document.shown)[:MOST_LINES]
     return [
-        Column("Key", [_name(s, "key", 300) for s in shown]),
-        Column("The bits", [_name(s, "verdict", 40) for s in shown]),
+        Column("Key", [_name(s.key, 300) for s in shown]),
+        Column("The bits", [s.verdict for s in shown]),
         Column("ε claimed", [_claims(s) for s in shown], True),
-        Column("by its\ncoin", [fmt.quantity(s.get("coin")) for s in shown], True),
-        Column("ε shown", [_epsilon(s.get("record")) for s in shown], True),
-        Column("It rests on", [_name(s, "reason", 600) for s in shown]),
+        Column("by its\ncoin", [fmt.quantity(s.coin) for s in shown], True),
+        Column("ε shown", [_epsilon(s.record) for s in shown], True),
+        Column("It rests on", [_name(s.reason, 600) for s in shown]),
     ]
 
 
-def coins_table(document: Mapping[str, Any]) -> list[Column]:
+def coins_table(document: AppleDocument) -> list[Column]:
     """The same records: their algorithm, the coin behind their noise, and whether its throws look independent."""
-    shown = ranked(document.get("shown"))[:MOST_LINES]
+    shown = ranked(document.shown)[:MOST_LINES]
     return [
-        Column("Key", [_name(s, "key", 300) for s in shown]),
-        Column("Algorithm", [_name(s, "algorithm") for s in shown]),
-        Column("Records used", [f"{fmt.count(s.get('used'))} of {fmt.count(s.get('records'))}" for s in shown], True),
-        Column("Flip probability", [_flip(s.get("flip")) for s in shown], True),
-        Column("ε of a sketch", [_epsilon(s.get("sketch")) for s in shown], True),
+        Column("Key", [_name(s.key, 300) for s in shown]),
+        Column("Algorithm", [_name(s.algorithm) for s in shown]),
+        Column("Records used", [f"{fmt.count(s.used)} of {fmt.count(s.records)}" for s in shown], True),
+        Column("Flip probability", [_flip(s.flip) for s in shown], True),
+        Column("ε of a sketch", [_epsilon(s.sketch) for s in shown], True),
         Column("Checks of the bits", [_checks(s) for s in shown]),
     ]
 
 
-def spent_table(document: Mapping[str, Any]) -> list[Column]:
+def spent_table(observed: Observed | None) -> list[Column]:
     """What reports hold, a line a budget, and the sum below."""
-    observed = part(document, "observed")
-    rows = [*listed(observed.get("budgets")), *([part(observed, "total")] if part(observed, "total") else [])]
+    rows = () if observed is None else (*observed.budgets, observed.total)
     return [
-        Column("Budget", [_name(r, "budget") or "all together" for r in rows]),
-        Column("Records", [fmt.count(r.get("records")) for r in rows], True),
-        Column("ε as claimed", [fmt.quantity(r.get("claimed")) for r in rows], True),
+        Column("Budget", [_name(r.budget) or "all together" for r in rows]),
+        Column("Records", [fmt.count(r.records) for r in rows], True),
+        Column("ε as claimed", [fmt.quantity(r.claimed) for r in rows], True),
         Column("ε by the bits,\nelse as claimed", [_between(r) for r in rows], True),
     ]
 
 
-def days_table(document: Mapping[str, Any]) -> list[Column]:
+def days_table(observed: Observed | None) -> list[Column]:
     """What reports hold, a line a day."""
-    days = listed(part(document, "observed").get("days"))[:MOST_LINES]
-    totals = [part(d, "total") for d in days]
+    days = () if observed is None else observed.days[:MOST_LINES]
     return [
-        Column("Day (UTC)", [_name(d, "date", 20) for d in days]),
-        Column("Records", [fmt.count(t.get("records")) for t in totals], True),
-        Column("ε as claimed", [fmt.quantity(t.get("claimed")) for t in totals], True),
-        Column("ε by the bits,\nelse as claimed", [_between(t) for t in totals], True),
+        Column("Day (UTC)", [_name(d.date, 20) for d in days]),
+        Column("Records", [fmt.count(d.total.records) for d in days], True),
+        Column("ε as claimed", [fmt.quantity(d.total.claimed) for d in days], True),
+        Column("ε by the bits,\nelse as claimed", [_between(d.total) for d in days], True),
     ]
 
 
-def differences_table(document: Mapping[str, Any]) -> list[Column]:
+def differences_table(document: AppleDocument) -> list[Column]:
     """What changed between two configurations."""
-    rows = listed(document.get("differences"))[:MOST_LINES]
+    rows = (document.differences or ())[:MOST_LINES]
     return [
-        Column("What", [_what(d) for d in rows]),
-        Column("Before", [_name(d, "old", 300) for d in rows]),
-        Column("Now", [_name(d, "new", 300) for d in rows]),
-        Column("Note", [_name(d, "note", 400) or fmt.NOTHING for d in rows]),
+        Column("What", [_name(d.what, 600) for d in rows]),
+        Column("Before", [_name(d.old, 300) for d in rows]),
+        Column("Now", [_name(d.new, 300) for d in rows]),
+        Column("Note", [_name(d.note, 400) or fmt.NOTHING for d in rows]),
     ]
 
 
-def deployment_findings_table(document: Mapping[str, Any]) -> list[Column]:
+def deployment_findings_table(document: AppleDocument) -> list[Column]:
     """What an auditor must know, what is against the user first."""
-    rows = sorted(listed(document.get("findings")), key=lambda f: not f.get("serious"))[:MOST_LINES]
+    rows = sorted(document.findings, key=lambda f: not f.serious)[:MOST_LINES]
     return [
-        Column("Finding", [_name(f, "message", 1000) for f in rows]),
-        Column("Where", [_name(f, "where", 300) for f in rows]),
-        Column("Against\nthe user", ["yes" if f.get("serious") else "no" for f in rows]),
+        Column("Finding", [_name(f.message, 1000) for f in rows]),
+        Column("Where", [_name(f.where, 300) for f in rows]),
+        Column("Against\nthe user", ["yes" if f.serious else "no" for f in rows]),
     ]
 
 
-def _what(difference: Mapping[str, Any]) -> str:
-    table, name, field = (_name(difference, part, 300) for part in ("table", "name", "field"))
-    if not field:
-        return f"{table} {name}".strip()
-    return f"{field} for {name}" if name else field
+def _name(text: str | None, limit: int = 200) -> str:
+    return "" if text is None else one_line(text, limit=limit)
 
 
-def _name(row: Mapping[str, Any], key: str, limit: int = 200) -> str:
-    value = row.get(key)
-    return "" if value is None else one_line(value, limit=limit)
+def _days(ledger: Ledger) -> str:
+    return f"{fmt.count(ledger.days)} day{'' if ledger.days == 1 else 's'}"
 
 
-def _loss(line: Mapping[str, Any], by: str, what: str) -> str:
-    return upwards(part(line, by).get(what))
-
-
-def _over(ledger: Mapping[str, Any]) -> str:
-    return f"ε in {fmt.count(ledger.get('days'))} day{_s(ledger)}"
-
-
-def _s(ledger: Mapping[str, Any]) -> str:
-    return "" if ledger.get("days") == 1 else "s"
-
-
-def _claims(shown: Mapping[str, Any]) -> str:
+def _claims(shown: Shown) -> str:
     """The claims, in a line each where they differ."""
     told = {by: fmt.quantity(c) for by in ("configuration", "report") if (c := claim_of(shown, by)) is not None}
     if len(set(told.values())) <= 1:
@@ -327,32 +277,26 @@ def _claims(shown: Mapping[str, Any]) -> str:
     return "\n".join(f"{by} {value}" for by, value in told.items())
 
 
-def _checks(shown: Mapping[str, Any]) -> str:
-    checks = listed(shown.get("checks"))
-    return "\n".join(f"{_name(c, 'name', 40)}: p = {fmt.p_value(c.get('p'))}" for c in checks) or fmt.NOTHING
+def _checks(shown: Shown) -> str:
+    return "\n".join(f"{_name(c.name, 40)}: p = {fmt.p_value(c.p)}" for c in shown.checks) or fmt.NOTHING
 
 
-def _epsilon(interval: object) -> str:
-    return fmt.epsilon(interval) if isinstance(interval, Mapping) else fmt.NOTHING
+def _epsilon(interval: Interval | None) -> str:
+    return fmt.NOTHING if interval is None else fmt.bounds(interval.low, interval.high)
 
 
-def _flip(interval: object) -> str:
-    if not isinstance(interval, Mapping):
+def _flip(interval: Interval | None) -> str:
+    if interval is None or not (math.isfinite(interval.low) and math.isfinite(interval.high)):
         return fmt.NOTHING
-    low, high = fmt.number(interval.get("low")), fmt.number(interval.get("high"))
-    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
-        return fmt.NOTHING
-    return f"{math.floor(1e4 * low) / 1e4:.4f} … {math.ceil(1e4 * high) / 1e4:.4f}"
+    return f"{math.floor(1e4 * interval.low) / 1e4:.4f} … {math.ceil(1e4 * interval.high) / 1e4:.4f}"
 
 
-def _between(spent: Mapping[str, Any]) -> str:
-    return fmt.epsilon({"low": spent.get("shown_low"), "high": spent.get("shown_high")})
+def _between(spent: Spent) -> str:
+    return fmt.bounds(spent.shown_low, spent.shown_high)
 
 
-def _busiest(day: Mapping[str, Any]) -> str:
-    if not day:
-        return fmt.NOTHING
-    return f"{_name(day, 'date', 20)}: ε = {fmt.quantity(part(day, 'total').get('claimed'))}"
+def _busiest(day: Day | None) -> str:
+    return fmt.NOTHING if day is None else f"{_name(day.date, 20)}: ε = {fmt.quantity(day.total.claimed)}"
 
 
 def serious_rows(columns: Sequence[Column]) -> list[bool]:

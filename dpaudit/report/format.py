@@ -9,12 +9,12 @@ import json
 import math
 from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from typing import Any
 
 from dpaudit.results.text import printable
 
 __all__ = [
     "NOTHING",
+    "bounds",
     "count",
     "epsilon",
     "number",
@@ -125,14 +125,13 @@ def percent(value: object) -> str:
     return f"{100 * x:.1f} %"
 
 
-def proportion(value: object, *, interval: Mapping[str, Any] | None = None) -> str:
+def proportion(value: object, low: float | None = None, high: float | None = None) -> str:
     """A share with its interval, rounded outwards.
 
-    >>> proportion(0.999, interval={"low": 0.9964, "high": 0.99988})
+    >>> proportion(0.999, 0.9964, 0.99988)
     '99.9 % [99.6, 100.0]'
     """
-    text = percent(value)
-    low, high = (number((interval or {}).get(end)) for end in ("low", "high"))
+    text, low, high = percent(value), number(low), number(high)
     if text == NOTHING or low is None or high is None or math.isinf(low) or math.isinf(high):
         return text
     tenth = Decimal("0.1")
@@ -160,19 +159,24 @@ def p_value(value: object) -> str:
 
 
 def epsilon(value: object) -> str:
-    """An ε, or what is known of it: a number, or the ``low`` and ``high`` of bounds.
+    """An ε.
 
-    >>> epsilon(0.25), epsilon({"low": 49000.0, "high": "inf"}), epsilon({"low": 0.0, "high": 0.2551})
-    ('0.25', '≥ 4.9e+04', '≤ 0.256')
-    >>> epsilon({"low": 1.0, "high": 2.0}), epsilon({"low": 0.25, "high": 0.25}), epsilon({"low": 0, "high": "inf"})
-    ('1 … 2', '0.25', 'unknown')
-    >>> epsilon({"low": 0.24997, "high": 0.25001}), epsilon({"low": 0.2444, "high": 0.2446})
+    >>> epsilon(0.25), epsilon(math.inf)
+    ('0.25', '∞')
+    """
+    x = number(value)
+    return NOTHING if x is None else "∞" if x == math.inf else f"{x:.3g}"
+
+
+def bounds(low: object, high: object = math.inf) -> str:
+    """What is known of an ε: a lower bound and an upper one; undefined ones are none.
+
+    >>> bounds(49000.0), bounds(0.0, 0.2551), bounds(1.0, 2.0), bounds(0.25, 0.25), bounds(0, "inf")
+    ('≥ 4.9e+04', '≤ 0.256', '1 … 2', '0.25', 'unknown')
+    >>> bounds(0.24997, 0.25001), bounds(0.2444, 0.2446)
     ('0.25', '0.244 … 0.245')
     """
-    if not isinstance(value, Mapping):
-        x = number(value)
-        return NOTHING if x is None else "∞" if x == math.inf else f"{x:.3g}"
-    low, high = number(value.get("low")), number(value.get("high"))
+    low, high = number(low), number(high)
     low = 0.0 if low is None else low
     high = math.inf if high is None else high
     if low == math.inf:

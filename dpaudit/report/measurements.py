@@ -1,4 +1,4 @@
-"""Reading a document of measurements on a grid: what is missing is answered for here, what is unknown is refused."""
+"""The columns, rows and figures of measurements, with their keys resolved; a key that is nowhere is refused."""
 
 from __future__ import annotations
 
@@ -7,19 +7,15 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from dpaudit.documents import Figure, MeasurementsDocument
 from dpaudit.errors import UsageError
 from dpaudit.report.format import number
-from dpaudit.report.rows import Row
 from dpaudit.results.text import printable
 
-__all__ = ["FORMATS", "Measure", "Measurements", "Plot", "Reading", "read_measurements", "reading"]
+__all__ = ["Measure", "Measurements", "Plot", "Reading", "Row", "read_measurements", "reading"]
 
-FORMATS = ("setting", "number", "proportion", "epsilon", "seconds", "ratio", "flag", "text")
-_COLUMN_KEYS = ("key", "label", "format")
-_FIGURE_KEYS = (
-    "title", "x", "y", "series", "panels", "log_x", "log_y", "published", "band", "reference", "label_x", "label_y",
-    "kind", "points", "value", "where", "diagonal",
-)  # fmt: skip
+Row = Mapping[str, Any]
+"""A row of measurements: values by the keys of the columns."""
 
 
 class Measure(NamedTuple):
@@ -90,27 +86,27 @@ class Measurements(NamedTuple):
     plots: tuple[Plot, ...]
 
 
-def read_measurements(document: Mapping[str, Any]) -> Measurements:
-    """The columns, rows, misses and figures of a document of kind "measurements".
+def read_measurements(document: MeasurementsDocument) -> Measurements:
+    """Columns, rows, misses and figures, each figure with the measures that it draws.
 
     Raises:
-        UsageError: an unknown format or key, a figure of a key that neither a column nor a row has, or a part of the
-            wrong shape.
+        UsageError: two columns of one key, rows without columns, a figure of a key that neither a column nor a row has, or
+            one of the wrong shape.
     """
-    rows, misses = _mappings(document, "rows"), _mappings(document, "misses")
-    columns = tuple(_column(c) for c in _mappings(document, "columns"))
+    columns, rows = document.columns, document.rows
+    measures = tuple(Measure(c.key, printable(c.label or c.key, limit=100), c.format) for c in columns)
     keys = [c.key for c in columns]
     if len(set(keys)) < len(keys):
         twice = next(k for k in keys if keys.count(k) > 1)
         raise UsageError(f"columns: key {_shown(twice)} comes twice: give each column its own key")
     if rows and not columns:
         raise UsageError("columns=[]: rows of measurements need columns, each with key, label and format")
-    known = {c.key: c for c in columns}
+    known = {m.key: m for m in measures}
     if rows:  # without rows nothing is drawn, and only the columns say which keys there are
         for key in dict.fromkeys(k for row in rows for k in row):
             known.setdefault(key, Measure(key, printable(key, limit=100), "number"))
-    plots = tuple(_plot(f, known, checked=bool(rows)) for f in _mappings(document, "figures"))
-    return Measurements(columns, rows, misses, plots)
+    plots = tuple(_plot(f, known, checked=bool(rows)) for f in document.figures)
+    return Measurements(measures, rows, document.misses, plots)
 
 
 def reading(cell: object) -> Reading:
@@ -124,90 +120,56 @@ def reading(cell: object) -> Reading:
     return Reading(cell)
 
 
-def _mappings(document: Mapping[str, Any], name: str) -> tuple[Mapping[str, Any], ...]:
-    found = document.get(name)
-    found = () if found is None else found
-    if not isinstance(found, (list, tuple)) or not all(isinstance(item, Mapping) for item in found):
-        raise UsageError(f"{name}={_shown(found)}: it must be a list of objects")
-    return tuple(found)
+def _plot(figure: Figure, known: Mapping[str, Measure], *, checked: bool) -> Plot:
+    title = printable(figure.title, limit=300)
 
-
-def _column(column: Mapping[str, Any]) -> Measure:
-    _only(column, _COLUMN_KEYS, what="column")
-    key, form = column.get("key"), column.get("format")
-    form = "setting" if form is None else form
-    if not isinstance(key, str):
-        raise UsageError(f"column key={_shown(key)}: every column needs the key of its values in the rows")
-    if form not in FORMATS:
-        raise UsageError(f"column {_shown(key)} format={_shown(form)}: it must be one of {', '.join(FORMATS)}")
-    label = column.get("label")
-    return Measure(key, printable(key if label is None else label, limit=100), form)
-
-
-def _plot(figure: Mapping[str, Any], known: Mapping[str, Measure], *, checked: bool) -> Plot:
-    _only(figure, _FIGURE_KEYS, what="figure")
-    title = printable(figure.get("title") or "", limit=300)
-
-    def measure(name: str, key: object, label: object = None) -> Measure:
-        if not isinstance(key, str) or (checked and key not in known):
+    def measure(name: str, key: str, label: str | None = None) -> Measure:
+        if checked and key not in known:
             among = ", ".join(_shown(k) for k in list(known)[:12])
             raise UsageError(f"figure {_shown(title)} {name}={_shown(key)}: it must be the key of a column: {among}")
         found = known.get(key, Measure(key, printable(key, limit=100), "number"))
         return found if label is None else found._replace(label=printable(label, limit=100))
 
-    def optional(name: str) -> Measure | None:
-        return None if figure.get(name) is None else measure(name, figure[name])
+    def optional(name: str, key: str | None) -> Measure | None:
+        return None if key is None else measure(name, key)
 
-    def several(name: str, sizes: Sequence[int]) -> tuple[Measure, ...]:
-        keys = () if figure.get(name) is None else figure[name]
-        if not isinstance(keys, (list, tuple)) or len(keys) not in sizes:
+    def several(name: str, keys: Sequence[str], sizes: Sequence[int]) -> tuple[Measure, ...]:
+        if len(keys) not in sizes:
             raise UsageError(f"figure {_shown(title)} {name}={_shown(keys)}: it must be a list of {max(sizes)} keys")
         return tuple(measure(name, key) for key in keys)
 
-    points = figure.get("points")
-    if points is not None:
-        measure("points", points)
-        along = "proportion" if figure.get("value") is None else "number"
-        forms = {"x": along, "y": along, "value": "proportion"}
-        named = {str(figure[end]): form for end, form in forms.items() if figure.get(end) is not None}
-        ends = {key: Measure(key, printable(key, limit=100), form) for key, form in named.items()}
-        known = {**ends, **known}
-    kind = "line" if figure.get("kind") is None else figure["kind"]
-    if kind not in ("line", "bars", "map"):
-        raise UsageError(f"figure {_shown(title)} kind={_shown(kind)}: it must be 'line', 'bars' or 'map'")
-    if (kind == "map") != (figure.get("value") is not None):
-        raise UsageError(f"figure {_shown(title)} kind={_shown(kind)}: a map, and nothing else, has a 'value'")
-    where = {} if figure.get("where") is None else figure["where"]
-    if not isinstance(where, Mapping):
-        raise UsageError(f"figure {_shown(title)} where={_shown(where)}: it must be an object of keys and their values")
-    for key in where:
+    if figure.points is not None:
+        measure("points", figure.points)
+        along = "proportion" if figure.value is None else "number"
+        named = [
+            (figure.x, along),
+            (figure.y, along),
+            *([] if figure.value is None else [(figure.value, "proportion")]),
+        ]
+        known = {**{key: Measure(key, printable(key, limit=100), form) for key, form in named}, **known}
+    if (figure.kind == "map") != (figure.value is not None):
+        raise UsageError(f"figure {_shown(title)} kind={figure.kind!r}: a map, and nothing else, has a 'value'")
+    for key in figure.where:
         measure("where", key)
-    reference = number(figure.get("reference"))
-    if figure.get("reference") is not None and (reference is None or not math.isfinite(reference)):
-        raise UsageError(f"figure {_shown(title)} reference={_shown(figure['reference'])}: it must be a finite number")
+    if figure.reference is not None and not math.isfinite(figure.reference):
+        raise UsageError(f"figure {_shown(title)} reference={figure.reference}: it must be a finite number")
     return Plot(
         title=title,
-        x=measure("x", figure.get("x"), figure.get("label_x")),
-        y=measure("y", figure.get("y"), figure.get("label_y")),
-        series=optional("series"),
-        panels=several("panels", (0, 1, 2)),
-        published=optional("published"),
-        band=several("band", (0, 2)),
-        reference=reference,
-        log_x=bool(figure.get("log_x")),
-        log_y=bool(figure.get("log_y")),
-        bars=kind == "bars",
-        points=points,
-        value=optional("value"),
-        where=where,
-        diagonal=bool(figure.get("diagonal")),
+        x=measure("x", figure.x, figure.label_x),
+        y=measure("y", figure.y, figure.label_y),
+        series=optional("series", figure.series),
+        panels=several("panels", figure.panels, (0, 1, 2)),
+        published=optional("published", figure.published),
+        band=several("band", figure.band, (0, 2)),
+        reference=figure.reference,
+        log_x=figure.log_x,
+        log_y=figure.log_y,
+        bars=figure.kind == "bars",
+        points=figure.points,
+        value=optional("value", figure.value),
+        where=figure.where,
+        diagonal=figure.diagonal,
     )
-
-
-def _only(part: Mapping[str, Any], keys: Sequence[str], *, what: str) -> None:
-    unknown = [k for k in part if k not in keys]
-    if unknown:
-        raise UsageError(f"{what} key {_shown(unknown[0])}: unknown; a {what} has {', '.join(keys)}")
 
 
 def _shown(value: object) -> str:

@@ -34,54 +34,55 @@ def repr_html(result: AuditResult | MechanismResult | AttackResult | CellResult)
     """
     for kind, card in _CARDS.items():
         if isinstance(result, kind):
-            return _template().render(card(to_dict(result)))
+            return _template().render(card(result))
     raise UsageError(
         f"result={type(result).__name__}: a card is made of an AuditResult, MechanismResult, AttackResult or CellResult"
     )
 
 
-def _audit(result: Mapping[str, Any]) -> dict[str, Any]:
-    columns = [c for c in tests_table(result) if c.header not in {"Looks at", "Statistic", "p"}]
-    title = f"Audit of {printable(result['sampler'], limit=120)}"
+def _audit(result: AuditResult) -> dict[str, Any]:
+    columns = [c for c in tests_table(result.tests) if c.header not in {"Looks at", "Statistic", "p"}]
+    title = f"Audit of {printable(result.sampler, limit=120)}"
     return _of_audit(result, title, audit_sentence(result), columns)
 
 
-def _mechanism(result: Mapping[str, Any]) -> dict[str, Any]:
+def _mechanism(result: MechanismResult) -> dict[str, Any]:
     columns = [c for c in bounds_table(result) if c.header in {"Test", "Shown", "Adjusted p", "Counted", "Finding"}]
-    title = f"ε audit of {printable(result['mechanism'], limit=120)}"
+    title = f"ε audit of {printable(result.mechanism, limit=120)}"
     return _of_audit(result, title, mechanism_sentence(result), columns)
 
 
-def _of_audit(result: Mapping[str, Any], title: str, sentence: str, columns: Sequence[Column]) -> dict[str, Any]:
-    spots, verdict, level = result["cannot_rule_out"], str(result["verdict"]), sandbox_level(result)
+def _of_audit(
+    result: AuditResult | MechanismResult, title: str, sentence: str, columns: Sequence[Column]
+) -> dict[str, Any]:
+    spots, verdict, level = result.cannot_rule_out, result.verdict, sandbox_level(result)
     room = f"A pass leaves room for {len(spots)} kinds of flaw: see cannot_rule_out."
     notes = [room if spots and verdict != "finding" else "", f"Sandbox: {level}" if level else ""]
     return _card(title, verdict, sentence, columns, notes=list(filter(None, notes)))
 
 
-def _attack(result: Mapping[str, Any]) -> dict[str, Any]:
-    low, chance = fmt.number(result["interval"]["low"]), fmt.number(result["chance"])
-    wins = low is not None and chance is not None and low > chance
-    rate = fmt.proportion(result["success"], interval=result["interval"])
-    trials = f"{fmt.count(result['successes'])} of {fmt.count(result['trials'])} right"
-    sentence = f"The right candidate is named in {rate} of releases (guessing: {fmt.percent(chance)}; {trials})."
+def _attack(result: AttackResult) -> dict[str, Any]:
+    wins = result.interval.low > result.chance
+    rate = fmt.proportion(result.success, result.interval.low, result.interval.high)
+    trials = f"{fmt.count(result.successes)} of {fmt.count(result.trials)} right"
+    sentence = f"The right candidate is named in {rate} of releases (guessing: {fmt.percent(result.chance)}; {trials})."
     facts = [
-        ("ε shown", fmt.epsilon({"low": result["epsilon_lower_bound"], "high": "inf"})),
-        ("L2 error", fmt.quantity(result["l2_error"])),
-        ("L2 error expected", fmt.quantity(result["l2_expected"])),
+        ("ε shown", fmt.bounds(result.epsilon_lower_bound)),
+        ("L2 error", fmt.quantity(result.l2_error)),
+        ("L2 error expected", fmt.quantity(result.l2_expected)),
     ]
     columns = [Column("What", [name for name, _ in facts]), Column("Value", [value for _, value in facts], True)]
-    title = f"Attack {printable(result['attack'], limit=120)}"
+    title = f"Attack {printable(result.attack, limit=120)}"
     word = "Attack succeeds" if wins else "No better than chance"
     return _card(title, "finding" if wins else "no-finding", sentence, columns, word=word)
 
 
-def _cell(result: Mapping[str, Any]) -> dict[str, Any]:
-    pairs = [*result["settings"].items(), *result["outcome"].items()]
+def _cell(result: CellResult) -> dict[str, Any]:
+    pairs = [*to_dict(result.settings).items(), *to_dict(result.outcome).items()]
     plain = [(printable(k, limit=60), fmt.setting(v)) for k, v in pairs if not isinstance(v, (Mapping, list))]
     columns = [Column("What", [name for name, _ in plain]), Column("Value", [value for _, value in plain])]
-    title = f"Cell {printable(result['cell'], limit=120)}"
-    sentence = f"A finished cell of kind {printable(result['kind'], limit=60)}, in {fmt.seconds(result['seconds'])}."
+    title = f"Cell {printable(result.cell, limit=120)}"
+    sentence = f"A finished cell of kind {printable(result.kind, limit=60)}, in {fmt.seconds(result.seconds)}."
     return _card(title, "inconclusive", sentence, columns, word="Measured")
 
 
@@ -98,7 +99,7 @@ def _card(
     }
 
 
-_CARDS: dict[type, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+_CARDS: dict[type, Callable[[Any], dict[str, Any]]] = {
     AuditResult: _audit,
     MechanismResult: _mechanism,
     AttackResult: _attack,

@@ -15,11 +15,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpaudit.errors import UsageError
+from dpaudit.documents import AuditDocument, ExperimentDocument, MeasurementsDocument, MechanismDocument
 from dpaudit.report.badge import badge
 from dpaudit.report.files import write_text
 from dpaudit.report.pages import audit_page, deployment_page, experiment_page, measurements_page, mechanism_page
-from dpaudit.results.text import harmless, json_escaped, printable
+from dpaudit.report.reading import Document, document_of
+from dpaudit.results.text import harmless, json_escaped
+from dpaudit.types import to_dict
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -28,58 +30,45 @@ if TYPE_CHECKING:
 __all__ = ["render_report", "write_json", "write_report"]
 
 
-def write_report(document: Mapping[str, Any], path: Path) -> Path:
+def write_report(document: Document | Mapping[str, Any], path: Path) -> Path:
     """Write a document as one self-contained HTML file (it loads nothing), atomically; returns ``path``.
 
     Raises:
-        UsageError: the document is of none of the kinds known here, or measurements with an unknown format or key.
+        UsageError: as :func:`render_report`.
     """
     return write_text(render_report(document), path)
 
 
-def write_json(document: Mapping[str, Any], path: Path) -> Path:
-    """Write a document as indented UTF-8 JSON, atomically; returns ``path``.
-
-    Raises:
-        UsageError: it holds something that JSON has no word for (infinities, NaN, objects); ``to_dict`` mends that.
-    """
-    try:
-        text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise UsageError(
-            f"document is not JSON-ready ({error}): pass it through dpaudit.types.to_dict first"
-        ) from error
+def write_json(document: Document, path: Path) -> Path:
+    """Write a document as indented UTF-8 JSON, atomically; returns ``path``."""
+    text = json.dumps(to_dict(document), indent=2, ensure_ascii=False, allow_nan=False)
     return write_text(json_escaped(text) + "\n", path)
 
 
-def render_report(document: Mapping[str, Any]) -> str:
+def render_report(document: Document | Mapping[str, Any]) -> str:
     """The HTML of a document, the same bytes for the same document.
 
     Raises:
-        UsageError: the document is of none of the kinds known here, or measurements with an unknown format or key.
+        UsageError: JSON values that are no document of dpaudit, or measurements with a figure of an unknown key.
     """
-    match document.get("kind"):
-        case "audit" if isinstance(document.get("result"), Mapping):
-            context = audit_page(document["result"])
-        case "mechanism" if isinstance(document.get("result"), Mapping):
-            context = mechanism_page(document["result"])
-        case "experiment":
+    document = document_of(document)
+    match document:
+        case AuditDocument():
+            context = audit_page(document.result)
+        case MechanismDocument():
+            context = mechanism_page(document.result)
+        case ExperimentDocument():
             context = experiment_page(document)
-        case "measurements":
+        case MeasurementsDocument():
             context = measurements_page(document)
-        case "deployment":
+        case _:
             context = deployment_page(document)
-        case kind:
-            raise UsageError(
-                f"kind={printable(kind, limit=60)!r}: a report is made from a document of kind "
-                "'audit' or 'mechanism' (with 'result'), 'experiment', 'measurements' or 'deployment'"
-            )
     context["badge"] = badge(
         context["verdict"], context["sentence"], word=context.get("word", ""), sign=context.get("sign", "")
     )
     script, digest = _script()
     context |= {"contents": [], "script": script, "script_hash": digest}
-    page = _environment().get_template(f"{document['kind']}.html.j2").render(context)
+    page = _environment().get_template(f"{document.kind}.html.j2").render(context)
     return harmless(page, tabs=True)  # between the fields of a mark that can be read out
 
 

@@ -2,49 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from dpaudit.documents import Arm, MeasurementsDocument
 from dpaudit.report import format as fmt
-from dpaudit.report.rows import Row, above_chance, arm_labels, attacks_of, best_attack, chance_of
+from dpaudit.report.rows import above_chance, arm_labels, attacks_of, best_attack, chance_of, rate_of
 from dpaudit.report.tables import sorted_tests
 from dpaudit.results.text import printable
+from dpaudit.types import AuditResult, CellFailure, MechanismResult
 
-__all__ = ["audit_sentence", "experiment_sentence", "failures_of", "measurements_sentence", "sandbox_level"]
+__all__ = ["audit_sentence", "experiment_sentence", "measurements_sentence", "sandbox_level"]
 
 
-def audit_sentence(result: Mapping[str, Any]) -> str:
+def audit_sentence(result: AuditResult) -> str:
     """What an audit found, in one sentence."""
-    claim, values = printable(result.get("claim", "the claim"), limit=200), fmt.count(result.get("samples"))
-    match result.get("verdict"):
-        case "no-finding":
-            rest = "below" if result.get("cannot_rule_out") else "unknown: no test stated what it would miss"
-            return f"No finding: nothing contradicts {claim} in {values} values; what this cannot exclude is {rest}."
-        case "finding":
-            found = [t for t in sorted_tests(result) if t.get("finding")]
-            names = _listed([printable(t.get("name"), limit=100) for t in found], word="and") or "the audit"
-            verb = "contradict" if len(found) > 1 else "contradicts"
-            p = f"smallest adjusted p {fmt.p_value(found[0].get('p_adjusted'))}, " if found else ""
-            return f"Finding: {names} {verb} {claim} ({p}α {fmt.quantity(result.get('alpha'))}, {values} values)."
-        case "inconclusive":
-            reason = printable(result.get("reason") or "no reason given", limit=600).rstrip(".")
-            return f"Inconclusive: {reason}; this says nothing about {claim} either way."
-        case other:
-            return f"No verdict: the result says {printable(other, limit=60)!r}."
+    claim, values = printable(result.claim, limit=200), fmt.count(result.samples)
+    if result.verdict == "no-finding":
+        rest = "below" if result.cannot_rule_out else "unknown: no test stated what it would miss"
+        return f"No finding: nothing contradicts {claim} in {values} values; what this cannot exclude is {rest}."
+    if result.verdict == "finding":
+        found = [t for t in sorted_tests(result.tests) if t.finding]
+        names = _listed([printable(t.name, limit=100) for t in found], word="and") or "the audit"
+        verb = "contradict" if len(found) > 1 else "contradicts"
+        p = f"smallest adjusted p {fmt.p_value(found[0].p_adjusted)}, " if found else ""
+        return f"Finding: {names} {verb} {claim} ({p}α {fmt.quantity(result.alpha)}, {values} values)."
+    reason = printable(result.reason or "no reason given", limit=600).rstrip(".")
+    return f"Inconclusive: {reason}; this says nothing about {claim} either way."
 
 
-def sandbox_level(result: Mapping[str, Any]) -> str:
-    """How the audited program was held, as the result says it; '' where it does not, as in documents of before."""
-    return printable(result.get("sandbox") or "", limit=500)
+def sandbox_level(result: AuditResult | MechanismResult) -> str:
+    """How the audited program was held, as the result says it; '' where it does not."""
+    return printable(result.sandbox, limit=500)
 
 
-def failures_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The cells of an experiment that failed; none where the document does not say."""
-    failures = document.get("failures")
-    return [f for f in failures if isinstance(f, Mapping)] if isinstance(failures, (list, tuple)) else []
-
-
-def experiment_sentence(rows: Sequence[Row], *, failures: Sequence[Mapping[str, Any]] = ()) -> str:
+def experiment_sentence(rows: Sequence[Arm], *, failures: Sequence[CellFailure] = ()) -> str:
     """What the arms show together: the strongest attack on an arm that passed as a black box, and what stops it.
 
     Cells that failed are said first: what is told of the others is not the whole.
@@ -52,26 +43,28 @@ def experiment_sentence(rows: Sequence[Row], *, failures: Sequence[Mapping[str, 
     return _missing(failures) + _told(rows)
 
 
-def _missing(failures: Sequence[Mapping[str, Any]]) -> str:
+def _missing(failures: Sequence[CellFailure]) -> str:
     if not failures:
         return ""
     said = "1 cell failed and is" if len(failures) == 1 else f"{len(failures):,} cells failed and are"
     return f"Incomplete: {said} missing here. "
 
 
-def _told(rows: Sequence[Row]) -> str:
+def _told(rows: Sequence[Arm]) -> str:
     attacked = [i for i, row in enumerate(rows) if attacks_of(row)]
     if not rows:
         return "Nothing yet: no arm of this experiment has finished."
     if not attacked:
         return f"No attack was run on any of the {len(rows):,} arms; the table says what the black-box audit found."
     winning = [i for i in attacked if _wins(rows[i])]
-    passing = [i for i in winning if (rows[i].get("audit") or {}).get("verdict") == "no-finding"]
+    passing = [i for i in winning if _verdict(rows[i]) == "no-finding"]
     best = max(passing or winning or attacked, key=lambda i: _strength(rows[i]))
     row, label = rows[best], arm_labels(rows)[best]
-    attack = best_attack(row) or {}
-    trials = f" {fmt.count(attack['trials'])}" if attack.get("trials") else ""
-    rate = fmt.proportion(attack.get("success"), interval=attack.get("interval"))
+    attack = best_attack(row)
+    if attack is None:
+        raise AssertionError("the best of the attacked arms has no attack")
+    trials = f" {fmt.count(attack.trials)}" if attack.trials else ""
+    rate = rate_of(attack)
     chance = f"guessing: {fmt.percent(chance_of(attack)).replace('.0 %', ' %')}"
     if not winning:
         return (
@@ -79,20 +72,22 @@ def _told(rows: Sequence[Row]) -> str:
         )
     named = f"names the right candidate in {rate} of{trials} releases ({chance})"
     if not passing:
-        verdict = (row.get("audit") or {}).get("verdict")
-        seen = "the black-box audit does find it" if verdict == "finding" else "no black-box audit cleared it"
+        seen = "the black-box audit does find it" if _verdict(row) == "finding" else "no black-box audit cleared it"
         return f"{label}: the key holder {named}, and {seen}."
     stopped = _stopped(rows, row)
     ending = f"; with {_listed(stopped, word='or')} no attack here beats chance" if stopped else ""
     return f"{label} passes the black-box audit, yet its key holder {named}{ending}."
 
 
-def measurements_sentence(document: Mapping[str, Any]) -> str:
+def _verdict(row: Arm) -> str | None:
+    return None if row.audit is None else row.audit.verdict
+
+
+def measurements_sentence(document: MeasurementsDocument) -> str:
     """What the experiment itself says its measurements show; without that, how many there are."""
-    said, missing = document.get("summary"), _missing(failures_of(document))
-    if said:
-        return missing + printable(said)
-    rows = len(document.get("rows") or ())
+    missing, rows = _missing(document.failures), len(document.rows)
+    if document.summary:
+        return missing + printable(document.summary)
     if not rows:
         return f"{missing}Nothing yet: no measurement of this experiment has finished."
     return (
@@ -100,25 +95,26 @@ def measurements_sentence(document: Mapping[str, Any]) -> str:
     )
 
 
-def _stopped(rows: Sequence[Row], worst: Row) -> list[str]:
+def _stopped(rows: Sequence[Arm], worst: Arm) -> list[str]:
     """Mitigations under which no attack on the same source beats chance, in any of their arms."""
-    if worst.get("source") is None:
-        return []
     results: dict[str, list[bool]] = {}
     for row in rows:
-        if row.get("source") == worst["source"] and attacks_of(row) and row.get("mitigation") not in {None, "none"}:
-            results.setdefault(printable(row["mitigation"], limit=100), []).append(_wins(row))
+        if row.source == worst.source and attacks_of(row) and row.mitigation != "none":
+            results.setdefault(printable(row.mitigation, limit=100), []).append(_wins(row))
     return [name for name, wins in results.items() if not any(wins)]
 
 
-def _wins(row: Row) -> bool:
+def _wins(row: Arm) -> bool:
     return any(above_chance(a) for a in attacks_of(row))
 
 
-def _strength(row: Row) -> tuple[float, float]:
-    attack = best_attack(row) or {}
-    low = fmt.number((attack.get("interval") or {}).get("low"))
-    return (0.0 if low is None else low, fmt.number(attack.get("success")) or 0.0)
+def _strength(row: Arm) -> tuple[float, float]:
+    """Of an arm with attacks: the lower end of the best one's interval, and its success."""
+    attack = best_attack(row)
+    if attack is None:
+        return 0.0, 0.0
+    low = fmt.number(attack.interval.low) if attack.interval else None
+    return (0.0 if low is None else low, attack.success)
 
 
 def _listed(names: Sequence[str], *, word: str) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from dpaudit.documents import Arm, ArmAudit
 from dpaudit.report import format as fmt
-from dpaudit.report.measurements import Measure, reading
-from dpaudit.report.rows import Row, arm_labels, attacks_of
+from dpaudit.report.measurements import Measure, Row, reading
+from dpaudit.report.rows import arm_labels, attacks_of, rate_of
 from dpaudit.results.text import printable
+from dpaudit.types import BlindSpot, CellResult, Provenance, TestResult, to_dict
 
 __all__ = [
     "Column",
@@ -42,64 +44,58 @@ class Column(NamedTuple):
         return "prose" if longest > 26 else "word"
 
 
-def summary_table(rows: Sequence[Row]) -> list[Column]:
+def summary_table(rows: Sequence[Arm]) -> list[Column]:
     """An experiment's arms: what a black box sees, what the key holder gets, and what it costs.
 
     Several attacks on one arm take a line each, with their names. Columns that no row fills are left out.
     """
-    names = {a.get("attack") for row in rows for a in attacks_of(row)}
-    confidences = {(a.get("interval") or {}).get("confidence") for row in rows for a in attacks_of(row)}
+    names = {a.attack for row in rows for a in attacks_of(row)}
+    confidences = {a.interval.confidence if a.interval else None for row in rows for a in attacks_of(row)}
     only = fmt.number(confidences.pop()) if len(confidences) == 1 else None
     interval = f"[{100 * only:g} % interval]" if only else "[interval]"
     columns = [
         Column("Arm", arm_labels(rows)),
-        Column("Black-box audit", [_black_box(row.get("audit")) for row in rows]),
+        Column("Black-box audit", [_black_box(row.audit) for row in rows]),
         Column(f"Key holder’s success\n{interval}", [_successes(row, named=len(names) > 1) for row in rows], True),
-        Column("ε claimed", [fmt.epsilon(row.get("epsilon_claimed")) for row in rows], True),
-        Column("ε to key holder", [_known(row.get("epsilon_key_holder")) for row in rows], True),
+        Column("ε claimed", [fmt.epsilon(row.epsilon_claimed) for row in rows], True),
+        Column("ε to key holder", [_known(row) for row in rows], True),
         Column("ε shown by attack", [_shown(row) for row in rows], True),
         Column("L2 error", [_error(row) for row in rows], True),
     ]
     return [c for i, c in enumerate(columns) if i < 3 or any(cell != fmt.NOTHING for cell in c.cells)]
 
 
-def sorted_tests(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The tests of an audit, smallest adjusted p first, advice last."""
+def sorted_tests(tests: Sequence[TestResult]) -> list[TestResult]:
+    """Tests, smallest adjusted p first, advice last."""
 
-    def rank(test: Mapping[str, Any]) -> tuple[bool, float, float, str]:
-        adjusted, p = fmt.number(test.get("p_adjusted")), fmt.number(test.get("p"))
-        return (
-            bool(test.get("advisory")),
-            math.inf if adjusted is None else adjusted,
-            math.inf if p is None else p,
-            str(test.get("name")),
-        )
+    def rank(test: TestResult) -> tuple[bool, float, float, str]:
+        adjusted, p = fmt.number(test.p_adjusted), fmt.number(test.p)
+        return test.advisory, math.inf if adjusted is None else adjusted, math.inf if p is None else p, test.name
 
-    return sorted(result.get("tests") or (), key=rank)
+    return sorted(tests, key=rank)
 
 
-def tests_table(result: Mapping[str, Any]) -> list[Column]:
+def tests_table(tests: Sequence[TestResult]) -> list[Column]:
     """An audit's tests, smallest adjusted p first."""
-    tests = sorted_tests(result)
+    tests = sorted_tests(tests)
     return [
-        Column("Test", [printable(t.get("name", ""), limit=200) for t in tests]),
-        Column("Looks at", [printable(t.get("looks_at", ""), limit=400) for t in tests]),
-        Column("Statistic", [fmt.quantity(t.get("statistic")) for t in tests], True),
-        Column("p", [fmt.p_value(t.get("p")) for t in tests], True),
-        Column("Adjusted p", [fmt.p_value(t.get("p_adjusted")) for t in tests], True),
-        Column("Effect", [printable(t.get("effect", ""), limit=400) or fmt.NOTHING for t in tests]),
-        Column("Finding", ["yes" if t.get("finding") else "advice" if t.get("advisory") else "no" for t in tests]),
+        Column("Test", [printable(t.name, limit=200) for t in tests]),
+        Column("Looks at", [printable(t.looks_at, limit=400) for t in tests]),
+        Column("Statistic", [fmt.quantity(t.statistic) for t in tests], True),
+        Column("p", [fmt.p_value(t.p) for t in tests], True),
+        Column("Adjusted p", [fmt.p_value(t.p_adjusted) for t in tests], True),
+        Column("Effect", [printable(t.effect, limit=400) or fmt.NOTHING for t in tests]),
+        Column("Finding", ["yes" if t.finding else "advice" if t.advisory else "no" for t in tests]),
     ]
 
 
-def blind_spots_table(result: Mapping[str, Any]) -> list[Column]:
+def blind_spots_table(spots: Sequence[BlindSpot]) -> list[Column]:
     """What a pass cannot exclude; a flaw that no sample size would show has no size."""
-    spots = result.get("cannot_rule_out") or ()
     return [
-        Column("Flaw", [printable(s.get("flaw", ""), limit=400) for s in spots]),
+        Column("Flaw", [printable(s.flaw, limit=400) for s in spots]),
         Column("Missed up to", [_size(s) for s in spots], True),
-        Column("In words", [printable(s.get("says", ""), limit=600) for s in spots]),
-        Column("Test", [printable(s.get("test", ""), limit=200) for s in spots]),
+        Column("In words", [printable(s.says, limit=600) for s in spots]),
+        Column("Test", [printable(s.test, limit=200) for s in spots]),
     ]
 
 
@@ -122,9 +118,9 @@ def measured(cell: object, form: str) -> str:
         return fmt.NOTHING if value == "nan" else printable(value, limit=400)
     match form:
         case "proportion":
-            return fmt.proportion(value, interval={"low": low, "high": high})
+            return fmt.proportion(value, low, high)
         case "epsilon":
-            return fmt.ranged(fmt.epsilon(cell if value is None else value), low if value is not None else None, high)
+            return fmt.bounds(low, high) if value is None else fmt.ranged(fmt.epsilon(value), low, high)
         case "number":
             return fmt.ranged(fmt.quantity(value), low, high)
         case "ratio":
@@ -146,20 +142,20 @@ def _is_numeric(column: Measure, rows: Sequence[Row]) -> bool:
     return all(v is None or fmt.number(v) is not None or v == "nan" for v in values)
 
 
-def cells_table(cells: Sequence[Mapping[str, Any]]) -> list[Column]:
+def cells_table(cells: Sequence[CellResult]) -> list[Column]:
     """The finished cells of an experiment: settings and the plain numbers that came out."""
     return [
-        Column("Cell", [printable(c.get("cell", ""), limit=200) for c in cells]),
-        Column("Kind", [printable(c.get("kind", ""), limit=60) for c in cells]),
-        Column("Settings", [_plain(c.get("settings")) for c in cells]),
-        Column("Outcome", [_plain(c.get("outcome")) for c in cells]),
-        Column("Time", [fmt.seconds(c.get("seconds")) for c in cells], True),
+        Column("Cell", [printable(c.cell, limit=200) for c in cells]),
+        Column("Kind", [printable(c.kind, limit=60) for c in cells]),
+        Column("Settings", [_plain(c.settings) for c in cells]),
+        Column("Outcome", [_plain(c.outcome) for c in cells]),
+        Column("Time", [fmt.seconds(c.seconds) for c in cells], True),
     ]
 
 
-def facts_table(provenance: Mapping[str, Any] | None) -> list[Column]:
+def facts_table(provenance: Provenance | Row) -> list[Column]:
     """Provenance as names and values; versions and plug-ins take a line each."""
-    facts = [(printable(name, limit=100), _fact(value)) for name, value in (provenance or {}).items()]
+    facts = [(printable(name, limit=100), _fact(value)) for name, value in to_dict(provenance).items()]
     return [Column("What", [f[0] for f in facts]), Column("Value", [f[1] for f in facts])]
 
 
@@ -171,47 +167,44 @@ def _fact(value: object) -> str:
     return fmt.setting(value)
 
 
-def _plain(values: object) -> str:
-    items = values.items() if isinstance(values, Mapping) else ()
+def _plain(values: Row) -> str:
     scalars = [
-        f"{printable(k, limit=60)} {fmt.setting(v)}" for k, v in items if not isinstance(v, (Mapping, list, tuple))
+        f"{printable(k, limit=60)} {fmt.setting(v)}"
+        for k, v in values.items()
+        if not isinstance(v, (Mapping, list, tuple))
     ]
     return ", ".join(scalars[:12]) + (", …" if len(scalars) > 12 else "") or fmt.NOTHING
 
 
-def _black_box(audit: Mapping[str, Any] | None) -> str:
-    if not audit:
+def _black_box(audit: ArmAudit | None) -> str:
+    if audit is None:
         return "not run"
-    verdict = str(audit.get("verdict"))
-    smallest = fmt.p_value(audit.get("smallest_p"))
-    text = VERDICTS.get(verdict, printable(verdict, limit=60))
+    smallest = fmt.p_value(audit.smallest_p)
+    text = VERDICTS[audit.verdict]
     return text if smallest == fmt.NOTHING else f"{text}\nsmallest p {smallest}"
 
 
-def _successes(row: Row, *, named: bool) -> str:
-    lines = [
-        (f"{printable(a.get('attack', ''), limit=100)} " if named else "")
-        + fmt.proportion(a["success"], interval=a.get("interval"))
-        for a in attacks_of(row)
-    ]
+def _successes(row: Arm, *, named: bool) -> str:
+    lines = [(f"{printable(a.attack, limit=100)} " if named else "") + rate_of(a) for a in attacks_of(row)]
     return "\n".join(lines) or "not attacked"
 
 
-def _known(bounds: object) -> str:
-    return fmt.epsilon(bounds) if bounds is not None else fmt.NOTHING
+def _known(row: Arm) -> str:
+    held = row.epsilon_key_holder
+    return fmt.NOTHING if held is None else fmt.bounds(held.low, held.high)
 
 
-def _shown(row: Row) -> str:
-    shown = [x for a in attacks_of(row) if (x := fmt.number(a.get("epsilon_lower_bound"))) is not None]
-    return fmt.epsilon({"low": max(shown), "high": "inf"}) if shown and max(shown) > 0 else fmt.NOTHING
+def _shown(row: Arm) -> str:
+    shown = [x for a in attacks_of(row) if (x := fmt.number(a.epsilon_lower_bound)) is not None]
+    return fmt.bounds(max(shown)) if shown and max(shown) > 0 else fmt.NOTHING
 
 
-def _error(row: Row) -> str:
-    measured, expected = fmt.quantity(row.get("l2_error")), fmt.quantity(row.get("l2_expected"))
+def _error(row: Arm) -> str:
+    measured, expected = fmt.quantity(row.l2_error), fmt.quantity(row.l2_expected)
     return measured if fmt.NOTHING in {measured, expected} else f"{measured}\n(expected {expected})"
 
 
-def _size(spot: Mapping[str, Any]) -> str:
-    if fmt.number(spot.get("size")) is None:
+def _size(spot: BlindSpot) -> str:
+    if fmt.number(spot.size) is None:
         return "any size"
-    return f"{fmt.quantity(spot['size'], digits=3)} {printable(spot.get('unit', ''), limit=60)}".strip()
+    return f"{fmt.quantity(spot.size, digits=3)} {printable(spot.unit, limit=60)}".strip()

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from dpaudit.report.formats.schema_of import closed
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from dpaudit.report.formats import schema_text
-from dpaudit.report.formats.schema_of import closed
 from dpaudit.types import AuditResult, MechanismResult, to_dict
 from support import documents, measured
 

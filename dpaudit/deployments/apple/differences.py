@@ -40,6 +40,8 @@ class Difference:
     new: str
     note: str = ""
 
+    in_documents = ("what",)
+
     @property
     def what(self) -> str:
         """As Table 3 says it: ``SessionAmount for NewWords``, ``PropertiesName LocalWords``."""

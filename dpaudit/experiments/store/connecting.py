@@ -56,7 +56,7 @@ def as_written(*folders: Path) -> Iterator[None]:
         yield
     except DpauditError:
         raise
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, RefusedError, TypeError, ValueError) as error:
         raise StoreError(
             f"dir={' or '.join(map(str, folders))}: {FILE} is not as dpaudit wrote it ({said(error, limit=200)}); restore "
             "it, or start anew in another folder"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
+from dpaudit.documents import Arm
 from dpaudit.report.figures.frame import DASHED, chance_line, colours, name_rows, one, share_range
 from dpaudit.report.figures.readout import Mark, belongs, read_out, series_of
 from dpaudit.report.figures.svg import ALARM, CALM, INK, PAPER, QUIET, Picture, inline_svg, short, superscript
-from dpaudit.report.format import count, number, p_value, proportion
-from dpaudit.report.rows import Row, arm_labels, attacks_of, best_attack, ends, group_of
+from dpaudit.report.format import count, p_value
+from dpaudit.report.rows import arm_labels, attacks_of, best_attack, ends, group_of, rate_of
 from dpaudit.report.tables import sorted_tests
 from dpaudit.results.text import printable
+from dpaudit.types import AuditResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,18 +29,17 @@ LEAST_P = 1e-20
 _MARKERS = "osD^v"
 
 
-def p_value_ladder(result: Mapping[str, Any], *, prefix: str) -> Picture | None:
+def p_value_ladder(result: AuditResult, *, prefix: str) -> Picture | None:
     """Tests by adjusted p on a log axis, with α marked; where many are 1, those take one line."""
     steps = _steps(result)
-    shown, alpha = steps[:MOST_TESTS], number(result.get("alpha"))
+    shown, alpha = steps[:MOST_TESTS], result.alpha
     if not shown:
         return None
-    marked = alpha if alpha is not None and 0 < alpha < 1 else None
     marks: list[Mark] = []
 
     def draw() -> Figure:
         figure, axes = one(0.75 + 0.24 * len(shown))
-        lowest = math.floor(math.log10(min([*(max(s.p, LEAST_P) for s in shown), marked / 10 if marked else 1.0])))
+        lowest = math.floor(math.log10(min([*(max(s.p, LEAST_P) for s in shown), alpha / 10])))
         for y, step in enumerate(shown):
             value = max(step.p, LEAST_P)
             colour, fill = (ALARM, ALARM) if step.finding else (CALM, PAPER)
@@ -46,10 +47,9 @@ def p_value_ladder(result: Mapping[str, Any], *, prefix: str) -> Picture | None:
             axes.plot([value], [y], "o", color=colour, markerfacecolor=fill, markersize=6, clip_on=False)
             told = f"adjusted p {p_value(step.p)}" + ("; a finding" if step.finding else "")
             marks.append(Mark(axes, value, y, step.name, told, to=step.row))
-        if marked:
-            axes.axvline(marked, color=QUIET, linewidth=1, linestyle=DASHED)
-            axes.annotate(f"α = {marked:g}", (marked, 1), xycoords=("data", "axes fraction"), xytext=(0, 3),
-                          textcoords="offset points", ha="center")  # fmt: skip
+        axes.axvline(alpha, color=QUIET, linewidth=1, linestyle=DASHED)
+        axes.annotate(f"α = {alpha:g}", (alpha, 1), xycoords=("data", "axes fraction"), xytext=(0, 3),
+                      textcoords="offset points", ha="center")  # fmt: skip
         axes.set_xscale("log")
         axes.set_xlim(10.0 ** (lowest - 0.2), 1.6)
         ticks = list(range(0, lowest - 1, -max(1, -lowest // 6)))
@@ -86,12 +86,12 @@ class _Step(NamedTuple):
     tests: int = 1
 
 
-def _steps(result: Mapping[str, Any]) -> list[_Step]:
+def _steps(result: AuditResult) -> list[_Step]:
     """The ladder from its lowest step up; tests whose p-value is none are left out."""
     steps = [
-        _Step(printable(t.get("name"), limit=100), p, bool(t.get("finding")), f"#test-{i}")
-        for i, t in enumerate(sorted_tests(result), 1)
-        if (p := number(t.get("p_adjusted"))) is not None and 0 <= p <= 1
+        _Step(printable(t.name, limit=100), t.p_adjusted, t.finding, f"#test-{i}")
+        for i, t in enumerate(sorted_tests(result.tests), 1)
+        if 0 <= t.p_adjusted <= 1
     ]
     below, top = [s for s in steps if s.p < 1 or s.finding], [s for s in steps if s.p == 1 and not s.finding]
     if len(top) <= FEW_AT_ONE:
@@ -99,18 +99,18 @@ def _steps(result: Mapping[str, Any]) -> list[_Step]:
     return [*below, _Step(f"{'the other ' if below else 'all '}{len(top)} tests", 1.0, False, top[0].row, len(top))]
 
 
-def successes(rows: Sequence[Row], *, prefix: str) -> Picture | None:
+def successes(rows: Sequence[Arm], *, prefix: str) -> Picture | None:
     """Success with its interval for each arm; a grid of many arms is drawn as one strip a source and mitigation."""
     attacked = [(label, row) for label, row in zip(arm_labels(rows), rows, strict=True) if attacks_of(row)]
     if not attacked:
         return None
     strips = len(attacked) > MOST_ARMS
-    lines: dict[str, list[Row]] = {}
+    lines: dict[str, list[Arm]] = {}
     for i, (label, row) in enumerate(attacked):
         lines.setdefault(group_of(row) if strips else f"{i}\n{label}", []).append(row)
     names = [name.partition("\n")[2] or name for name in lines][:MOST_ARMS]
     drawn = list(lines.values())[:MOST_ARMS]
-    attacks = list(dict.fromkeys(str(a.get("attack")) for _, row in attacked for a in attacks_of(row)))
+    attacks = list(dict.fromkeys(a.attack for _, row in attacked for a in attacks_of(row)))
     told = {id(row): label for label, row in attacked}
     marks: list[Mark] = []
 
@@ -118,16 +118,16 @@ def successes(rows: Sequence[Row], *, prefix: str) -> Picture | None:
         figure, axes = one(0.9 + 0.32 * len(drawn) + 0.2 * (len(attacks) > 1))
         for y, line in enumerate(drawn):
             for row, attack in [(r, a) for r in line for a in attacks_of(r)]:
-                k = attacks.index(str(attack.get("attack")))
+                k = attacks.index(attack.attack)
                 at = y + (k - (len(attacks) - 1) / 2) * 0.5 / max(1, len(attacks))
                 colour, fill = colours(attack)
                 bar = axes.plot(ends(attack), [at, at], color=colour, linewidth=1.4, alpha=0.3 if strips else 1)
-                mark = axes.plot([attack["success"]], [at], _MARKERS[k % len(_MARKERS)], color=colour,
+                mark = axes.plot([attack.success], [at], _MARKERS[k % len(_MARKERS)], color=colour,
                                  markerfacecolor=fill, markersize=4 if strips else 6, alpha=0.8 if strips else 1,
                                  clip_on=False)  # fmt: skip
-                name = told[id(row)] + (f", {attack.get('attack')}" if len(attacks) > 1 else "")
-                value = proportion(attack["success"], interval=attack.get("interval"))
-                marks.append(Mark(axes, float(attack["success"]), at, name, value, k if len(attacks) > 1 else None))
+                name = told[id(row)] + (f", {attack.attack}" if len(attacks) > 1 else "")
+                value = rate_of(attack)
+                marks.append(Mark(axes, attack.success, at, name, value, k if len(attacks) > 1 else None))
                 if len(attacks) > 1:
                     belongs([*bar, *mark], k)
         chance_line(axes, [a for line in drawn for row in line for a in attacks_of(row)], vertical=True)
@@ -141,8 +141,8 @@ def successes(rows: Sequence[Row], *, prefix: str) -> Picture | None:
             figure.legend(signs, [short(a) for a in attacks], loc="outside upper right", ncols=3, handletextpad=0.2)
         return figure
 
-    best = [(label, best_attack(row) or {}) for label, row in attacked[:12]]
-    listed = "; ".join(f"{label} {proportion(a.get('success'), interval=a.get('interval'))}" for label, a in best)
+    told_of = [f"{label} {rate_of(a)}" for label, row in attacked[:12] if (a := best_attack(row)) is not None]
+    listed = "; ".join(told_of)
     more = f"; and {len(attacked) - 12} more arms, in the table" if len(attacked) > 12 else ""
     caption = "Success with its interval. Filled: the whole interval lies above chance (dashed). Hollow: it does not."
     if strips:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpaudit.report.figures.frame import DASHED, one
 from dpaudit.report.figures.readout import Mark, belongs, read_out, series_of
 from dpaudit.report.figures.svg import ALARM, CALM, INK, PAPER, QUIET, Picture, inline_svg, superscript
-from dpaudit.report.format import epsilon, number, quantity
+from dpaudit.report.format import bounds as bounds_text
+from dpaudit.report.format import quantity
+from dpaudit.types import MechanismResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,16 +22,13 @@ CUT = 2.5
 it would press the others flat."""
 
 
-def shown_and_claimed(result: Mapping[str, Any], *, prefix: str) -> Picture | None:
+def shown_and_claimed(result: MechanismResult, *, prefix: str) -> Picture | None:
     """The lower bound for ε over δ (a curve, and the learned event's at the claimed δ) and the claimed point."""
-    pairs = [p for p in result.get("curve") or () if isinstance(p, (list, tuple)) and len(p) == 2]
-    points = [(d, e) for d, e in ((number(a), number(b)) for a, b in pairs) if d is not None and e is not None]
-    curve = sorted((d, e) for d, e in points if 0 < d < 1 and 0 <= e < math.inf)
-    claimed, at = number(result.get("claim_epsilon")), number(result.get("claim_delta"))
-    shown = number((result.get("epsilon") or {}).get("low"))
-    if len(curve) < 2 or claimed is None or at is None or shown is None or max(claimed, shown) == math.inf:
+    curve = sorted((d, e) for d, e in result.curve if 0 < d < 1 and 0 <= e < math.inf)
+    claimed, at, shown = result.claim_epsilon, result.claim_delta, result.epsilon.low
+    if len(curve) < 2 or not all(map(math.isfinite, (claimed, at, shown))):
         return None
-    finding = result.get("verdict") == "finding"
+    finding = result.verdict == "finding"
     left = min(curve[0][0], at) if at > 0 else curve[0][0]
     place = max(at, left)
     marks: list[Mark] = []
@@ -54,7 +52,7 @@ def shown_and_claimed(result: Mapping[str, Any], *, prefix: str) -> Picture | No
         apart = abs(drawn - claimed) > 0.2 * top
         said = (
             quantity(claimed, digits=3),
-            epsilon({"low": shown, "high": "inf"}) + (", above the scale" if above else ""),
+            bounds_text(shown) + (", above the scale" if above else ""),
         )
         for k, (word, y, ink) in enumerate((("claimed", claimed, colour), ("shown", drawn, INK))):
             # Away from each other; where there is room between them above their lines, so that none is on the axis.
@@ -68,10 +66,8 @@ def shown_and_claimed(result: Mapping[str, Any], *, prefix: str) -> Picture | No
                 k,
             )  # fmt: skip
         marks.extend(Mark(axes, d, e, f"δ = {quantity(d, digits=3)}",
-                          f"shown ε {epsilon({'low': e, 'high': 'inf'})} by the curve", 1) for d, e in curve)  # fmt: skip
-        marks.append(
-            Mark(axes, place, drawn, f"δ = {quantity(at)}", f"shown ε {epsilon({'low': shown, 'high': 'inf'})}", 1)
-        )
+                          f"shown ε {bounds_text(e)} by the curve", 1) for d, e in curve)  # fmt: skip
+        marks.append(Mark(axes, place, drawn, f"δ = {quantity(at)}", f"shown ε {bounds_text(shown)}", 1))
         marks.append(Mark(axes, place, claimed, f"δ = {quantity(at)}", f"claimed ε {quantity(claimed)}", 0))
         axes.set_xscale("log")
         axes.set_xlim(left, 1)
@@ -84,7 +80,7 @@ def shown_and_claimed(result: Mapping[str, Any], *, prefix: str) -> Picture | No
         axes.set_ylabel("ε")
         return figure
 
-    said = f"claimed ε {quantity(claimed)} at δ {quantity(at)}; shown there {epsilon({'low': shown, 'high': 'inf'})}"
+    said = f"claimed ε {quantity(claimed)} at δ {quantity(at)}; shown there {bounds_text(shown)}"
     svg = inline_svg(draw, prefix=prefix)
     return Picture(
         svg,

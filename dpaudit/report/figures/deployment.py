@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dpaudit.report.deployment import claim_of, listed, part, ranked
+from dpaudit.deployments.apple.bits.shown import Shown
+from dpaudit.deployments.apple.document import AppleDocument
+from dpaudit.deployments.apple.observed import Day
+from dpaudit.report.deployment import claim_of, ranked
 from dpaudit.report.figures.frame import DASHED, name_rows, one
 from dpaudit.report.figures.readout import Mark, read_out
 from dpaudit.report.figures.svg import ALARM, CALM, INK, PAPER, QUIET, SERIES, Picture, inline_svg, short
-from dpaudit.report.format import epsilon, number, quantity
+from dpaudit.report.format import bounds, quantity
 from dpaudit.results.text import printable
 
 if TYPE_CHECKING:
@@ -26,9 +29,9 @@ _LARGEST = 1e6
 """An ε beyond this is drawn as having no end."""
 
 
-def claimed_and_shown(document: Mapping[str, Any], *, prefix: str) -> Picture | None:
+def claimed_and_shown(document: AppleDocument, *, prefix: str) -> Picture | None:
     """A line a key: the interval of a record's ε that its bits show, and marks where claims are."""
-    rows = [(s, ends) for s in ranked(document.get("shown")) if (ends := _ends(s)) is not None]
+    rows = [(s, ends) for s in ranked(document.shown) if (ends := _ends(s)) is not None]
     drawn = rows[:MOST_KEYS]
     if not drawn:
         return None
@@ -42,15 +45,15 @@ def claimed_and_shown(document: Mapping[str, Any], *, prefix: str) -> Picture | 
     def draw() -> Figure:
         figure, axes = one(1.1 + 0.3 * len(drawn))
         for y, ((s, (low, high)), _) in enumerate(zip(drawn, claims, strict=True)):
-            colour, fill = (ALARM, ALARM) if s.get("verdict") == "shows more" else (CALM, PAPER)
+            colour, fill = (ALARM, ALARM) if s.verdict == "shows more" else (CALM, PAPER)
             if high == math.inf:
                 axes.annotate("", (top, y), xytext=(low, y), arrowprops={"arrowstyle": "->", "color": colour})
                 axes.plot([low], [y], "|", color=colour, markersize=9)
             else:
                 axes.plot([low, high], [y, y], "-", color=colour, linewidth=2)
                 axes.plot([low, high], [y, y], "|", color=colour, markersize=9)
-            key = str(s.get("key"))
-            marks.append(Mark(axes, low, y, key, f"shown {epsilon({'low': low, 'high': high})}"))
+            key = s.key
+            marks.append(Mark(axes, low, y, key, f"shown {bounds(low, high)}"))
             for by, mark in (("configuration", "o"), ("report", "D")):
                 claimed = _claim(s, by)
                 if claimed is not None:
@@ -58,13 +61,13 @@ def claimed_and_shown(document: Mapping[str, Any], *, prefix: str) -> Picture | 
                     marks.append(Mark(axes, claimed, y, key, f"claimed {quantity(claimed)} by the {by}"))
         axes.set_xlim(0, top)
         axes.set_xlabel("ε of one record")
-        name_rows(axes, [_tail(str(s.get("key"))) for s, _ in drawn])
+        name_rows(axes, [_tail(s.key) for s, _ in drawn])
         _legend(figure, axes)
         return figure
 
     told = "; ".join(
-        f"{printable(s.get('key'), limit=100)}: claimed {' and '.join(quantity(c) for c in some) or 'nothing'}, shown "
-        f"{epsilon({'low': low, 'high': high})}"
+        f"{printable(s.key, limit=100)}: claimed {' and '.join(quantity(c) for c in some) or 'nothing'}, shown "
+        f"{bounds(low, high)}"
         for (s, (low, high)), some in list(zip(drawn, claims, strict=True))[:12]
     )
     caption = (
@@ -79,26 +82,26 @@ def claimed_and_shown(document: Mapping[str, Any], *, prefix: str) -> Picture | 
     return Picture(svg, alt, caption, title="Claimed and shown, key by key", name=prefix, points=read_out(marks))
 
 
-def spent_by_day(document: Mapping[str, Any], *, prefix: str) -> Picture | None:
+def spent_by_day(document: AppleDocument, *, prefix: str) -> Picture | None:
     """Claimed ε submitted each day, stacked by budget, and what is permitted in a day."""
-    days = [(d, at) for d in listed(part(document, "observed").get("days")) if (at := _date(d)) is not None]
+    observed = document.observed
+    days = [(d, at) for d in (observed.days if observed else ()) if (at := _date(d)) is not None]
     days = sorted(days, key=lambda pair: pair[1])[-MOST_DAYS:]
     if len(days) < 2 or (days[-1][1] - days[0][1]).days > 10 * MOST_DAYS:
         return None
     first = days[0][1]
     amounts: dict[str, dict[int, float]] = {}
     for day, at in days:
-        for spent in listed(day.get("budgets")):
-            claimed = number(spent.get("claimed"))
-            if claimed is not None and 0 < claimed < _LARGEST:
-                amounts.setdefault(str(spent.get("budget")), {})[(at - first).days] = claimed
+        for spent in day.budgets:
+            if 0 < spent.claimed < _LARGEST:
+                amounts.setdefault(spent.budget, {})[(at - first).days] = spent.claimed
     if not amounts:
         return None
     order = sorted(amounts, key=lambda name: -sum(amounts[name].values()))
     groups = [*order[: len(SERIES) - 1], *([""] if len(order) >= len(SERIES) else [])]
     stacks = [_merged([amounts[n] for n in (order[len(SERIES) - 1 :] if not g else [g])]) for g in groups]
     marks: list[Mark] = []
-    permitted = number(part(part(document, "ledger"), "configured").get("per_day"))
+    permitted = document.ledger.configured.per_day
 
     def draw() -> Figure:
         figure, axes = one(3.1)
@@ -119,7 +122,7 @@ def spent_by_day(document: Mapping[str, Any], *, prefix: str) -> Picture | None:
                     )
                 )
                 base[x] = base.get(x, 0.0) + stack[x]
-        if permitted is not None and 0 < permitted < _LARGEST:
+        if 0 < permitted < _LARGEST:
             axes.axhline(permitted, color=QUIET, linewidth=1, linestyle=DASHED, label="permitted a day")
         last = (days[-1][1] - first).days
         step = max(1, math.ceil((last + 1) / 5))
@@ -144,24 +147,25 @@ def spent_by_day(document: Mapping[str, Any], *, prefix: str) -> Picture | None:
     )
 
 
-def _ends(shown: Mapping[str, Any]) -> tuple[float, float] | None:
+def _ends(shown: Shown) -> tuple[float, float] | None:
     """A record's interval, if it says anything."""
-    interval = part(shown, "record")
-    low, high = number(interval.get("low")), number(interval.get("high"))
-    if low is None or high is None or not 0 <= low < _LARGEST or high < low or (low == 0 and high == math.inf):
+    if shown.record is None:
+        return None
+    low, high = shown.record.low, shown.record.high
+    if not 0 <= low < _LARGEST or not high >= low or (low == 0 and high == math.inf):
         return None
     return low, high if high < _LARGEST else math.inf
 
 
-def _claim(shown: Mapping[str, Any], by: str) -> float | None:
+def _claim(shown: Shown, by: str) -> float | None:
     """A claim that has a place in the figure."""
     claimed = claim_of(shown, by)
     return claimed if claimed is not None and 0 < claimed < _LARGEST else None
 
 
-def _date(day: Mapping[str, Any]) -> date | None:
+def _date(day: Day) -> date | None:
     try:
-        return date.fromisoformat(str(day.get("date")))
+        return date.fromisoformat(day.date)
     except ValueError:
         return None
 

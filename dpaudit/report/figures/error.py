@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from dpaudit.documents import Arm
 from dpaudit.report.figures.frame import chance_line, colours, one, share_range
 from dpaudit.report.figures.readout import Mark, belongs, read_out, series_of
 from dpaudit.report.figures.svg import QUIET, Picture, inline_svg, short
-from dpaudit.report.format import number, percent, proportion, quantity
-from dpaudit.report.rows import Row, arm_labels, best_attack
+from dpaudit.report.format import number, percent, quantity
+from dpaudit.report.rows import arm_labels, best_attack, rate_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 __all__ = ["protection_against_error"]
 
 
-def protection_against_error(rows: Sequence[Row], *, prefix: str) -> Picture | None:
+def protection_against_error(rows: Sequence[Arm], *, prefix: str) -> Picture | None:
     """What a defence costs (L2 error) against what it leaves to the key holder."""
     points = [
         (label, error, attack)
         for label, row in zip(arm_labels(rows), rows, strict=True)
-        if (error := number(row.get("l2_error"))) is not None and 0 < error < math.inf and (attack := best_attack(row))
+        if (error := number(row.l2_error)) is not None and 0 < error < math.inf and (attack := best_attack(row))
     ]
     if len(points) < 3:
         return None
@@ -34,7 +35,7 @@ def protection_against_error(rows: Sequence[Row], *, prefix: str) -> Picture | N
 
     def draw() -> Figure:
         figure, axes = one(max(2.6, 0.6 + 0.24 * len(points)) if named else 3.2)
-        low, high = share_range([a["success"] for _, _, a in points])
+        low, high = share_range([a.success for _, _, a in points])
         axes.set_ylim(low, high)
         wide = max(errors) / min(errors) > 20
         if wide:
@@ -49,23 +50,21 @@ def protection_against_error(rows: Sequence[Row], *, prefix: str) -> Picture | N
         for k, (label, error, attack) in enumerate(points):
             colour, fill = colours(attack)
             mark = axes.plot(
-                [error], [attack["success"]], "o", color=colour, markerfacecolor=fill, markersize=6, clip_on=False
+                [error], [attack.success], "o", color=colour, markerfacecolor=fill, markersize=6, clip_on=False
             )
-            told = f"error {quantity(error)}, success {proportion(attack['success'], interval=attack.get('interval'))}"
-            marks.append(Mark(axes, error, float(attack["success"]), label, told, k if named else None))
+            told = f"error {quantity(error)}, success {rate_of(attack)}"
+            marks.append(Mark(axes, error, attack.success, label, told, k if named else None))
             if named:
                 belongs(mark, k)
         if named:
-            _label_at_right(
-                axes, [(short(n, limit=26), e, a["success"]) for n, e, a in points], span=high - low, low=low
-            )
+            _label_at_right(axes, [(short(n, limit=26), e, a.success) for n, e, a in points], span=high - low, low=low)
         axes.yaxis.set_major_formatter(lambda y, _: f"{100 * y:g} %")
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:,g}")
         axes.set_xlabel("L2 error of the release (left is better)")
         axes.set_ylabel("key holder’s success")
         return figure
 
-    listed = "; ".join(f"{n} error {e:,.4g}, success {percent(a['success'])}" for n, e, a in points[:12])
+    listed = "; ".join(f"{n} error {e:,.4g}, success {percent(a.success)}" for n, e, a in points[:12])
     more = f"; and {len(points) - 12} more arms, in the table" if len(points) > 12 else ""
     svg = inline_svg(draw, prefix=prefix)
     return Picture(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from dpaudit.documents import ArmAttack
 from dpaudit.report.figures.svg import ALARM, CALM, PAPER, QUIET
 from dpaudit.report.rows import above_chance, chance_of
 
@@ -43,12 +44,12 @@ def share_range(shares: Sequence[float]) -> tuple[float, float]:
     return max(-0.02, min(0.45, min(shares) - 0.03)), 1.02
 
 
-def colours(attack: Mapping[str, Any]) -> tuple[str, str]:
+def colours(attack: ArmAttack) -> tuple[str, str]:
     """Line and fill: a full mark in the colour of a warning where the whole interval beats chance, else a hollow one."""
     return (ALARM, ALARM) if above_chance(attack) else (CALM, PAPER)
 
 
-def chance_line(axes: Axes, attacks: Sequence[Mapping[str, Any]], *, vertical: bool) -> None:
+def chance_line(axes: Axes, attacks: Sequence[ArmAttack], *, vertical: bool) -> None:
     """What guessing gets, dashed."""
     for chance in sorted({chance_of(a) for a in attacks})[:5]:
         (axes.axvline if vertical else axes.axhline)(chance, color=QUIET, linewidth=1, linestyle=DASHED, zorder=1)

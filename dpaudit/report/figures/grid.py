@@ -14,8 +14,7 @@ from dpaudit.report.figures.grid_points import Grid, Panel, Point, laid_out
 from dpaudit.report.figures.grid_words import alt_text, caption
 from dpaudit.report.figures.readout import Mark, belongs, read_out, series_of
 from dpaudit.report.figures.svg import INK, QUIET, SERIES, Picture, inline_svg, short
-from dpaudit.report.measurements import Plot
-from dpaudit.report.rows import Row
+from dpaudit.report.measurements import Plot, Row
 from dpaudit.report.tables import measured
 
 if TYPE_CHECKING:

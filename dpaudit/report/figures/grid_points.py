@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from dpaudit.report.figures.axis import has_place
 from dpaudit.report.format import number, setting
-from dpaudit.report.measurements import Measure, Plot, reading
-from dpaudit.report.rows import Row
+from dpaudit.report.measurements import Measure, Plot, Row, reading
 from dpaudit.report.tables import measured
 
 __all__ = ["MOST_PANELS", "MOST_SERIES", "Grid", "Panel", "Point", "laid_out"]

@@ -12,8 +12,7 @@ from dpaudit.report.figures.grid_points import Grid, Panel, laid_out
 from dpaudit.report.figures.readout import Mark, read_out
 from dpaudit.report.figures.svg import CALM, Picture, inline_svg, short
 from dpaudit.report.format import count, number, quantity
-from dpaudit.report.measurements import Measure, Plot
-from dpaudit.report.rows import Row
+from dpaudit.report.measurements import Measure, Plot, Row
 from dpaudit.report.tables import measured
 
 if TYPE_CHECKING:

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from dpaudit.documents import Arm
 from dpaudit.report.figures.frame import DASHED, WIDTH
 from dpaudit.report.figures.readout import Mark, belongs, read_out, series_of
 from dpaudit.report.figures.svg import ALARM, CALM, INK, QUIET, Picture, inline_svg, short
 from dpaudit.report.format import count, number, quantity
-from dpaudit.report.rows import Row, above_chance, arm_labels, attacks_of, ends, group_of
+from dpaudit.report.rows import above_chance, arm_labels, attacks_of, ends, group_of
 from dpaudit.report.tables import Column
 from dpaudit.results.text import printable
 
@@ -38,14 +39,14 @@ class _Phases(NamedTuple):
     without: list[float]
 
 
-def phases(rows: Sequence[Row], *, prefix: str) -> Picture | None:
+def phases(rows: Sequence[Arm], *, prefix: str) -> Picture | None:
     """Where releases fall along the key: flat for honest noise, one spike a peak spacing for pancakes."""
     found = [(label, p, row) for label, row in zip(arm_labels(rows), rows, strict=True) if (p := _phases(row))]
     if not found:
         return None
     kept = found
     if len(found) > MOST_PHASES:  # one a group, the most successful
-        best: dict[str, tuple[str, _Phases, Row]] = {}
+        best: dict[str, tuple[str, _Phases, Arm]] = {}
         for item in found:
             group = group_of(item[2])
             if group not in best or _strength(item[2]) > _strength(best[group][2]):
@@ -127,10 +128,10 @@ def _numbers_of(arms: Sequence[tuple[str, _Phases]]) -> list[Column]:
     return columns
 
 
-def _phases(row: Row) -> _Phases | None:
+def _phases(row: Arm) -> _Phases | None:
     """The first attack's phases; None where missing or malformed."""
     for attack in attacks_of(row):
-        found = (attack.get("details") or {}).get("phases")
+        found = attack.details.get("phases")
         if not isinstance(found, Mapping):
             continue
         edges, counts = _numbers(found.get("edges")), _numbers(found.get("counts"))
@@ -162,5 +163,5 @@ def _numbers(values: object) -> list[float]:
     return finite if len(finite) == len(found) else []
 
 
-def _strength(row: Row) -> float:
+def _strength(row: Arm) -> float:
     return max((ends(a)[0] for a in attacks_of(row)), default=0.0)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from dpaudit.report.figures.frame import DASHED
 from dpaudit.report.figures.readout import Mark, read_out
 from dpaudit.report.figures.svg import CALM, PAPER, QUIET, Picture, inline_svg, superscript
 from dpaudit.report.format import count, quantity
 from dpaudit.results.text import printable
+from dpaudit.types import PowerPoint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,21 +28,21 @@ _HARDER_ABOVE = (
     "Gaussian pancake, small γ",
 )  # larger is harder to see
 
-Points = Sequence[Mapping[str, Any]]
+Points = Sequence[PowerPoint]
 
 
 def power_map(points: Points, *, prefix: str) -> Picture | None:
     """Small multiples, one a flaw, each with its own unit; what is not seen is shaded, and the audit at hand marked.
 
-    ``points`` are :class:`~dpaudit.types.PowerPoint` as mappings: those with ``found_low`` were measured, the others are
+    Points with ``found_low`` were measured, the others are
     where the audit at hand lies. None where there are none.
     """
-    flaws = list(dict.fromkeys(str(p["flaw"]) for p in points))
+    flaws = list(dict.fromkeys(p.flaw for p in points))
     if not flaws:
         return None
     lines = math.ceil(len(flaws) / _COLUMNS)
     marks: list[Mark] = []
-    here = sorted({int(p["samples"]) for p in points if p.get("found_low") is None})
+    here = sorted({p.samples for p in points if p.found_low is None})
 
     def draw() -> Figure:
         from matplotlib.figure import Figure
@@ -49,16 +50,16 @@ def power_map(points: Points, *, prefix: str) -> Picture | None:
         figure = Figure(figsize=(_WIDTH, 1.9 * lines + 0.3), layout="constrained")
         grid = figure.subplots(lines, _COLUMNS, squeeze=False, sharex=True)
         for axes, flaw in zip(grid.flat, flaws, strict=False):
-            _panel(axes, flaw, [p for p in points if p["flaw"] == flaw], here)
-            for p in (p for p in points if p["flaw"] == flaw):
-                found = f"{quantity(p['size'], digits=3)} {p['unit']}"
-                by = "this audit" if p.get("found_low") is None else "measured"
+            _panel(axes, flaw, [p for p in points if p.flaw == flaw], here)
+            for p in (p for p in points if p.flaw == flaw):
+                found = f"{quantity(p.size, digits=3)} {p.unit}"
+                by = "this audit" if p.found_low is None else "measured"
                 marks.append(
                     Mark(
                         axes,
-                        int(p["samples"]),
-                        float(p["size"]),
-                        f"{flaw}, {count(p['samples'])} values",
+                        p.samples,
+                        p.size,
+                        f"{flaw}, {count(p.samples)} values",
                         f"{found} ({by})",
                     )
                 )
@@ -70,9 +71,9 @@ def power_map(points: Points, *, prefix: str) -> Picture | None:
         return figure
 
     said = "; ".join(
-        f"{printable(p['flaw'], limit=80)} {quantity(p['size'], digits=3)} {printable(p['unit'], limit=80)}"
+        f"{printable(p.flaw, limit=80)} {quantity(p.size, digits=3)} {printable(p.unit, limit=80)}"
         for p in points
-        if p.get("found_low") is None
+        if p.found_low is None
     )
     values = f" with {count(here[0])} values" if here else ""
     svg = inline_svg(draw, prefix=prefix)
@@ -89,8 +90,8 @@ def power_map(points: Points, *, prefix: str) -> Picture | None:
 
 
 def _panel(axes: Axes, flaw: str, points: Points, here: Sequence[int]) -> None:
-    curve = sorted((int(p["samples"]), float(p["size"])) for p in points if p.get("found_low") is not None)
-    own = [(int(p["samples"]), float(p["size"])) for p in points if p.get("found_low") is None]
+    curve = sorted((p.samples, p.size) for p in points if p.found_low is not None)
+    own = [(p.samples, p.size) for p in points if p.found_low is None]
     sizes = [s for _, s in (*curve, *own)]
     low, high = min(sizes) / 1.6, max(sizes) * 1.6
     axes.set_xscale("log")
@@ -109,4 +110,4 @@ def _panel(axes: Axes, flaw: str, points: Points, here: Sequence[int]) -> None:
     axes.set_yticks(ticks, [quantity(t, digits=3) for t in ticks])
     axes.set_yticks([], minor=True)
     axes.set_ylim(low, high)
-    axes.set_title(f"{flaw}\n{printable(points[0]['unit'], limit=60)}", fontsize=8, loc="left")
+    axes.set_title(f"{flaw}\n{printable(points[0].unit, limit=60)}", fontsize=8, loc="left")

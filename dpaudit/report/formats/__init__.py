@@ -5,7 +5,7 @@ All are made from the document alone (nothing is run again) and hold printable t
 
 from __future__ import annotations
 
-from dpaudit.report.formats.json_schema import SCHEMA, read_document, schema_text, stamped
+from dpaudit.report.formats.json_schema import schema_text
 from dpaudit.report.formats.junit import junit_xml
 from dpaudit.report.formats.markdown import markdown_summary
 from dpaudit.report.formats.sarif import sarif_json
@@ -13,13 +13,10 @@ from dpaudit.report.formats.writing import FORMATS, write_format, written
 
 __all__ = [
     "FORMATS",
-    "SCHEMA",
     "junit_xml",
     "markdown_summary",
-    "read_document",
     "sarif_json",
     "schema_text",
-    "stamped",
     "write_format",
     "written",
 ]

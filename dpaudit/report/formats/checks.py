@@ -7,24 +7,26 @@ All texts are printable: whatever a sampler calls itself, no control character o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dpaudit.errors import UsageError
+from dpaudit.deployments.apple.document import AppleDocument
+from dpaudit.documents import AuditDocument, Column, ExperimentDocument, MeasurementsDocument, MechanismDocument
 from dpaudit.report import format as fmt
-from dpaudit.report.deployment import deployment_sentence, deployment_title, deployment_verdict, listed, part
-from dpaudit.report.formats.json_schema import KINDS
+from dpaudit.report.deployment import deployment_sentence, deployment_title
+from dpaudit.report.measurements import Row, reading
 from dpaudit.report.mechanism import mechanism_sentence
+from dpaudit.report.reading import Document
 from dpaudit.report.rows import above_chance, attacks_of
-from dpaudit.report.sentences import audit_sentence, experiment_sentence, failures_of, measurements_sentence
+from dpaudit.report.sentences import audit_sentence, experiment_sentence, measurements_sentence
 from dpaudit.report.tables import blind_spots_table
 from dpaudit.results.text import printable
+from dpaudit.types import AuditResult, CellFailure, CellResult, MechanismResult, TestResult, Verdict, to_dict
 
 __all__ = ["Check", "Checked", "Outcome", "checked"]
 
 Outcome = Literal["pass", "finding", "advice", "undecided", "error"]
-_VERDICTS = {"finding": "finding", "no-finding": "no-finding"}
 _TEST_FACTS = ("p", "p_adjusted", "statistic", "interval", "unit", "seen_after", "advisory")
 _BOUNDS = ("claim_epsilon", "claim_delta", "claim_mu", "epsilon", "delta", "mu", "method", "attack")
 
@@ -58,7 +60,7 @@ class Checked:
     target: str
     title: str
     claim: str
-    verdict: str
+    verdict: Verdict
     sentence: str
     checks: tuple[Check, ...]
     blind_spots: tuple[str, ...]
@@ -67,81 +69,83 @@ class Checked:
     command: str
     provenance: Mapping[str, Any]
 
-
-def checked(document: Mapping[str, Any]) -> Checked:
-    """The checks of a document.
-
-    Raises:
-        UsageError: the document is of none of the kinds known here.
-    """
-    match document.get("kind"):
-        case "audit" | "mechanism" if isinstance(document.get("result"), Mapping):
-            return _audited(document["kind"], document["result"])
-        case "experiment" | "measurements":
-            return _experiment(document)
-        case "deployment":
-            return _deployment(document)
-        case kind:
-            raise UsageError(f"kind={printable(kind, limit=60)!r}: it must be one of {', '.join(KINDS)}")
+    @property
+    def version(self) -> str:
+        """The dpaudit that made the document, which need not be this one; empty where it is not said."""
+        versions = self.provenance.get("versions")
+        return printable(versions.get("dpaudit") or "", limit=60) if isinstance(versions, Mapping) else ""
 
 
-def _audited(kind: str, result: Mapping[str, Any]) -> Checked:
-    verdict = _VERDICTS.get(str(result.get("verdict")), "inconclusive")
-    sentence = (audit_sentence if kind == "audit" else mechanism_sentence)(result)
-    target = _text(result.get("sampler" if kind == "audit" else "mechanism") or f"a {kind}", 400)
-    names = (
-        "samples",
-        "samples_requested",
-        "alpha",
-        "sandbox",
-        *(_BOUNDS if kind == "mechanism" else ("dims", "sequential")),
-    )
-    told = [
-        Check(group="advice", name="advice", outcome="advice", message=_text(a)) for a in result.get("advice") or ()
-    ]
-    checks = [_test(test, result.get("alpha"), verdict) for test in listed(result.get("tests"))]
+def checked(document: Document) -> Checked:
+    """The checks of a document."""
+    if isinstance(document, (AuditDocument, MechanismDocument)):
+        return _audited(document.result)
+    return _deployment(document) if isinstance(document, AppleDocument) else _experiment(document)
+
+
+def _audited(result: AuditResult | MechanismResult) -> Checked:
+    told = []
+    if isinstance(result, AuditResult):
+        kind, target, claim, sentence = "audit", result.sampler, result.claim, audit_sentence(result)
+        names: tuple[str, ...] = ("dims", "sequential")
+    else:
+        kind, target, claim, sentence = (
+            "mechanism",
+            result.mechanism,
+            _epsilon_claim(result),
+            mechanism_sentence(result),
+        )
+        names = _BOUNDS
+        told = [Check(group="advice", name="advice", outcome="advice", message=_text(a)) for a in result.advice]
+    target = _text(target or f"a {kind}", 400)
+    names = ("samples", "samples_requested", "alpha", "sandbox", *names)
+    checks = [_test(test, result.alpha, result.verdict) for test in result.tests]
     return Checked(
         kind=kind,
         target=target,
         title=f"Audit of {target}",
-        claim=_text(result.get("claim") or _epsilon_claim(result), 400),
-        verdict=verdict,
+        claim=_text(claim, 400),
+        verdict=result.verdict,
         sentence=sentence,
-        checks=(*_with_verdict(checks, verdict, sentence), *told),
+        checks=(*_with_verdict(checks, result.verdict, sentence), *told),
         blind_spots=tuple(_blind_spots(result)),
-        facts={name: _plain(result[name]) for name in names if result.get(name) is not None},
-        seconds=fmt.number(result.get("seconds")),
+        facts=_facts(result, names),
+        seconds=fmt.number(result.seconds),
         command="",
-        provenance=part(result, "provenance"),
+        provenance=to_dict(result.provenance),
     )
 
 
-def _epsilon_claim(result: Mapping[str, Any]) -> str:
-    epsilon, delta = (fmt.number(result.get(f"claim_{name}")) for name in ("epsilon", "delta"))
-    return "" if epsilon is None else f"({fmt.quantity(epsilon)}, {fmt.quantity(delta)})-DP"
+def _epsilon_claim(result: MechanismResult) -> str:
+    return f"({fmt.quantity(result.claim_epsilon)}, {fmt.quantity(result.claim_delta)})-DP"
 
 
-def _test(test: Mapping[str, Any], alpha: object, verdict: str) -> Check:
-    p, level = fmt.number(test.get("p")), fmt.number(alpha)
+def _facts(result: object, names: Sequence[str]) -> dict[str, Any]:
+    """Fields that are there, JSON-ready and printable."""
+    return {name: _plain(to_dict(value)) for name in names if (value := getattr(result, name)) is not None}
+
+
+def _test(test: TestResult, alpha: float, verdict: Verdict) -> Check:
+    p = fmt.number(test.p)
     outcome: Outcome
-    if test.get("finding"):
+    if test.finding:
         outcome = "finding"
-    elif test.get("advisory") and (p is None or level is None or p <= level):
+    elif test.advisory and (p is None or p <= alpha):
         outcome = "advice"
     else:
         outcome = "undecided" if verdict == "inconclusive" else "pass"
     return Check(
         group="tests",
-        name=_text(test.get("name") or "test", 200),
+        name=_text(test.name or "test", 200),
         outcome=outcome,
-        looks_at=_text(test.get("looks_at") or "", 400),
-        message=_text(test.get("effect") or ""),
-        reproduce=_text(test.get("reproduce") or ""),
-        facts={name: _plain(test[name]) for name in _TEST_FACTS if test.get(name) is not None},
+        looks_at=_text(test.looks_at, 400),
+        message=_text(test.effect),
+        reproduce=_text(test.reproduce),
+        facts=_facts(test, _TEST_FACTS),
     )
 
 
-def _with_verdict(checks: list[Check], verdict: str, sentence: str) -> list[Check]:
+def _with_verdict(checks: list[Check], verdict: Verdict, sentence: str) -> list[Check]:
     """The checks, and where they would not show the verdict, the verdict as one more."""
     outcomes = {check.outcome for check in checks}
     said: Outcome
@@ -157,29 +161,29 @@ def _with_verdict(checks: list[Check], verdict: str, sentence: str) -> list[Chec
     return [Check(group="verdict", name="verdict", outcome=said, message=sentence), *checks]
 
 
-def _blind_spots(result: Mapping[str, Any]) -> Iterator[str]:
+def _blind_spots(result: AuditResult | MechanismResult) -> Iterator[str]:
     """Flaw, the size up to which it is missed, and that in words."""
-    columns = blind_spots_table({"cannot_rule_out": listed(result.get("cannot_rule_out"))})
+    columns = blind_spots_table(result.cannot_rule_out)
     for flaw, size, words in zip(*(column.cells for column in columns[:3]), strict=True):
         yield f"{flaw} ({size}): {words}" if size != fmt.NOTHING else f"{flaw}: {words}"
 
 
-def _experiment(document: Mapping[str, Any]) -> Checked:
-    measured = document["kind"] == "measurements"
-    rows, misses, failures = listed(document.get("rows")), listed(document.get("misses")), failures_of(document)
-    found = bool(misses) if measured else any(above_chance(a) for row in rows for a in attacks_of(row))
-    verdict = "finding" if found else "inconclusive" if failures or not rows else "no-finding"
-    sentence = measurements_sentence(document) if measured else experiment_sentence(rows, failures=failures)
-    checks = [
-        *(_failed(failure) for failure in failures),
-        *(_cell(cell) for cell in listed(document.get("cells"))),
-        *(_published(row, listed(document.get("columns"))) for row in rows if isinstance(row.get("agrees"), bool)),
-    ]
-    name = _text(document.get("name") or document["kind"], 200)
+def _experiment(document: ExperimentDocument | MeasurementsDocument) -> Checked:
+    rows, failures = document.rows, document.failures
+    misses: Sequence[Row] = ()
+    checks = [*map(_failed, failures), *map(_cell, document.cells)]
+    if isinstance(document, MeasurementsDocument):
+        misses, sentence, found = document.misses, measurements_sentence(document), bool(document.misses)
+        checks += [_published(row, document.columns) for row in document.rows if isinstance(row.get("agrees"), bool)]
+    else:
+        sentence = experiment_sentence(document.rows, failures=failures)
+        found = any(above_chance(a) for row in document.rows for a in attacks_of(row))
+    verdict: Verdict = "finding" if found else "inconclusive" if failures or not rows else "no-finding"
+    name = _text(document.name or document.kind, 200)
     return Checked(
-        kind=str(document["kind"]),
+        kind=document.kind,
         target=name,
-        title=_text(document.get("title") or name, 400),
+        title=_text(document.title or name, 400),
         claim="",
         verdict=verdict,
         sentence=sentence,
@@ -187,43 +191,42 @@ def _experiment(document: Mapping[str, Any]) -> Checked:
         blind_spots=(),
         facts={"rows": len(rows), "misses": len(misses), "failures": len(failures)},
         seconds=sum(check.seconds or 0.0 for check in checks),
-        command=_text(document.get("command") or "", 1000),
-        provenance=part(document, "provenance"),
+        command=_text(document.command, 1000),
+        provenance=document.provenance,
     )
 
 
-def _cell(cell: Mapping[str, Any]) -> Check:
-    return Check(group="cells", name=_cell_name(cell), outcome="pass", seconds=fmt.number(cell.get("seconds")))
+def _cell(cell: CellResult) -> Check:
+    return Check(group="cells", name=_cell_name(cell), outcome="pass", seconds=fmt.number(cell.seconds))
 
 
-def _failed(failure: Mapping[str, Any]) -> Check:
+def _failed(failure: CellFailure) -> Check:
     return Check(
         group="cells",
         name=_cell_name(failure),
         outcome="error",
-        message=_text(failure.get("error") or "the cell failed"),
-        facts={"traceback": _text(failure.get("traceback") or "", 20_000)},
-        seconds=fmt.number(failure.get("seconds")),
+        message=_text(failure.error or "the cell failed"),
+        facts={"traceback": _text(failure.traceback, 20_000)},
+        seconds=fmt.number(failure.seconds),
     )
 
 
-def _cell_name(cell: Mapping[str, Any]) -> str:
+def _cell_name(cell: CellResult | CellFailure) -> str:
     """The kind, what its settings call it, and the cell's own name, which tells it from all others."""
-    settings = part(cell, "settings")
-    labels = [
-        settings[k].get("label") for k in ("source", "mitigation", "attack") if isinstance(settings.get(k), Mapping)
-    ]
-    grid = [f"{k}={fmt.setting(v)}" for k, v in part(settings, "grid").items()]
-    words = ", ".join(_text(word, 80) for word in [*filter(None, labels), *grid])
-    name = f"{_text(cell.get('kind') or 'cell', 80)} {words}".strip()
-    return f"{_text(name, 300)} ({_text(cell.get('cell') or '', 40)})"
+    plugins = [cell.settings.get(kind) for kind in ("source", "mitigation", "attack")]
+    labels = [plugin.get("label") for plugin in plugins if isinstance(plugin, Mapping)]
+    grid = cell.settings.get("grid")
+    axes = [f"{k}={fmt.setting(v)}" for k, v in grid.items()] if isinstance(grid, Mapping) else []
+    words = ", ".join(_text(word, 80) for word in [*filter(None, labels), *axes])
+    name = f"{_text(cell.kind or 'cell', 80)} {words}".strip()
+    return f"{_text(name, 300)} ({_text(cell.cell, 40)})"
 
 
-def _published(row: Mapping[str, Any], columns: list[Mapping[str, Any]]) -> Check:
+def _published(row: Row, columns: Sequence[Column]) -> Check:
     """A measured number beside the published one."""
-    keys = [str(c.get("key")) for c in columns if c.get("format") in ("setting", "text")]
+    keys = [c.key for c in columns if c.format in ("setting", "text")]
     words = ", ".join(f"{_text(k, 60)}={_text(fmt.setting(row[k]), 60)}" for k in keys if row.get(k) is not None)
-    values = [str(c.get("key")) for c in columns if isinstance(row.get(str(c.get("key"))), Mapping)]
+    values = [c.key for c in columns if isinstance(row.get(c.key), Mapping)]
     found = "; ".join(f"{_text(k, 60)} {_measured(row[k])}" for k in values)
     beside = f"published {_text(fmt.setting(row.get('published')), 60)}"
     return Check(
@@ -236,40 +239,38 @@ def _published(row: Mapping[str, Any], columns: list[Mapping[str, Any]]) -> Chec
     )
 
 
-def _measured(value: Mapping[str, Any]) -> str:
-    low, high = fmt.number(value.get("low")), fmt.number(value.get("high"))
-    return fmt.ranged(fmt.quantity(value.get("value")), low, high)
+def _measured(cell: Row) -> str:
+    value, low, high = reading(cell)
+    return fmt.ranged(fmt.quantity(value), low, high)
 
 
-def _deployment(document: Mapping[str, Any]) -> Checked:
-    findings = listed(document.get("findings"))
+def _deployment(document: AppleDocument) -> Checked:
     checks = [
         Check(
             group="findings",
-            name=_text(finding.get("where") or "finding", 300),
-            outcome="finding" if finding.get("serious") else "advice",
+            name=_text(finding.where or "finding", 300),
+            outcome="finding" if finding.serious else "advice",
             looks_at="the deployment's own files",
-            message=_text(finding.get("message") or ""),
+            message=_text(finding.message),
         )
-        for finding in findings
+        for finding in document.findings
     ]
-    verdict = deployment_verdict(document)
-    sentence = deployment_sentence(document)
+    verdict, sentence = document.verdict, deployment_sentence(document)
     if verdict == "no-finding":  # advice alone is no test that passed
         checks.insert(0, Check(group="verdict", name="verdict", outcome="pass", message=sentence))
     return Checked(
         kind="deployment",
-        target=_text(document.get("system") or "deployment", 100),
+        target=document.system,
         title=deployment_title(document),
         claim="",
         verdict=verdict,
         sentence=sentence,
         checks=tuple(_with_verdict(checks, verdict, sentence)),
         blind_spots=(),
-        facts={"ledger": _plain(part(document, "ledger").get("permitted"))} if part(document, "ledger") else {},
+        facts={"ledger": _plain(to_dict(document.ledger.permitted))},
         seconds=None,
         command="",
-        provenance=part(document, "provenance"),
+        provenance=to_dict(document.provenance),
     )
 
 

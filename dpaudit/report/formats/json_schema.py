@@ -1,68 +1,109 @@
-"""The JSON document: the name of its schema, the published schema itself, and reading a document back.
+"""The JSON Schema of dpaudit's documents, draft 2020-12, made from their types.
 
-The schema is JSON Schema, draft 2020-12; ``schemas/dpaudit-1.json`` is made by :mod:`dpaudit.report.formats.schema_of`.
-Reading checks what is needed to say clearly why a file is no report; it is not a validation against the schema.
+``python -m dpaudit.report.formats.json_schema`` writes ``schemas/dpaudit-1.json`` into the package; a test compares. Within a
+major version documents only gain keys. So a field with a default is optional in the schema (documents of before it existed
+stay valid), one without is required, and a consumer must accept keys it does not know. What dpaudit itself writes has all
+fields and no others: :func:`closed` makes the schema that says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+import inspect
+import json
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from dpaudit.errors import UsageError
-from dpaudit.results.foreign import RefusedError, read_json, read_plain
-from dpaudit.results.text import printable
+import msgspec
 
-__all__ = ["KINDS", "SCHEMA", "read_document", "schema_text", "stamped"]
+from dpaudit.documents import SCHEMA
+from dpaudit.report.reading import KINDS
+from dpaudit.types import AuditResult, MechanismResult
 
-SCHEMA = "dpaudit-report/1"
-"""What ``schema`` says in every document: the name and the major version. Documents of before have no ``schema``."""
+__all__ = ["closed", "schema_of", "schema_text"]
 
-KINDS = ("audit", "mechanism", "experiment", "measurements", "deployment")
-_MOST_BYTES = 1 << 28
-_WITH_RESULT = ("audit", "mechanism")
+Schema = dict[str, Any]
+
+_NAME = "schemas/dpaudit-1.json"
+_RESULTS = (AuditResult, MechanismResult)
 
 
 def schema_text() -> str:
     """The published JSON Schema of all documents, as text."""
-    return files("dpaudit.report.formats").joinpath("schemas/dpaudit-1.json").read_text(encoding="utf-8")
+    return files("dpaudit.report.formats").joinpath(_NAME).read_text(encoding="utf-8")
 
 
-def stamped(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with ``schema`` as its first key."""
-    return {"schema": SCHEMA, **{k: v for k, v in document.items() if k != "schema"}}
+def schema_of(*classes: type) -> Schema:
+    """The schema of documents of these classes, by default of all; results stand in it as ``--format json`` prints them."""
+    documents = classes or (*KINDS.values(), *_RESULTS)
+    references, known = msgspec.json.schema_components(documents, ref_template="#/$defs/{name}")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:dpaudit:report:1",
+        "title": "What dpaudit reports",
+        "description": "result.json and results.json in a folder of --out, and what --format json prints. Documents of one "
+        "major version only gain keys: accept those that you do not know. Texts may come from a closed sampler: escape them.",
+        "type": "object",
+        "required": ["schema"],
+        "properties": {"schema": {"const": SCHEMA}},
+        "anyOf": list(references),
+        "$defs": {name: _as_written(schema) for name, schema in known.items()},
+    }
 
 
-def read_document(path: Path) -> dict[str, Any]:
-    """A document that dpaudit wrote, as ``--out`` leaves it (``result.json``, ``results.json``).
+def closed() -> Schema:
+    """The same schema for what dpaudit writes today: every field is there, and no other but what ``in_documents`` names."""
+    schema = schema_of()
+    known: Schema = schema["$defs"]
+    for cls in _classes(*KINDS.values(), *_RESULTS):
+        own, optional = known[cls.__name__], set[str]()
+        if dataclasses.is_dataclass(cls):
+            rules = {f.name: f.metadata.get("document", True) for f in dataclasses.fields(cls)}
+            optional = {name for name, rule in rules.items() if rule != True}  # noqa: E712  # "if any" is true as well
+        also: Schema = {name: {} for name in getattr(cls, "in_documents", ())}
+        also |= {"schema": {"const": SCHEMA}} if cls in _RESULTS else {}
+        own |= {"properties": own["properties"] | also, "additionalProperties": False}
+        own["required"] = sorted(set(own["properties"]) - optional - set(also))
+    return schema
 
-    Raises:
-        UsageError: the file cannot be read, is not JSON, is no report, or is of another major version of the schema.
-    """
-    try:
-        document = read_json(read_plain(path, limit=_MOST_BYTES))
-    except RefusedError as error:
-        raise UsageError(
-            f"file={path}: not a JSON document ({printable(error, limit=200)}); repeat the audit or run that wrote it"
-        ) from error
-    if not isinstance(document, dict):
-        raise UsageError(
-            f"file={path}: a {type(document).__name__}, not a report; a report is a JSON object with 'kind'"
-        )
-    schema, kind = document.get("schema", SCHEMA), document.get("kind")
-    if schema != SCHEMA:
-        raise UsageError(
-            f"file={path}: schema={printable(schema, limit=60)!r}, and this dpaudit reads {SCHEMA!r} and documents without "
-            "'schema'; use the dpaudit that wrote it"
-        )
-    if kind not in KINDS:
-        raise UsageError(
-            f"file={path}: kind={printable(kind, limit=60)!r} is none of {', '.join(KINDS)}; not a report of dpaudit"
-        )
-    if kind in _WITH_RESULT and not isinstance(document.get("result"), dict):
-        raise UsageError(
-            f"file={path}: a document of kind {kind!r} has an object 'result'; repeat the audit that wrote it"
-        )
-    return document
+
+def _classes(*roots: type) -> list[type]:
+    """The classes that documents are made of, each once."""
+    found: dict[type, None] = {}
+
+    def visit(kind: Any) -> None:
+        cls = getattr(kind, "cls", None)
+        if cls is not None and cls not in found:
+            found[cls] = None
+            for field in kind.fields:
+                visit(field.type)
+        for name in ("item_type", "item_types", "value_type", "types", "type"):
+            inner = getattr(kind, name, ())
+            for part in inner if isinstance(inner, tuple) else (inner,):
+                visit(part)
+
+    for root in roots:
+        visit(msgspec.inspect.type_info(root))
+    return list(found)
+
+
+def _as_written(schema: Any) -> Any:
+    """The schema with the words that stand for numbers, the first line of each description, and no defaults."""
+    if isinstance(schema, list):
+        return [_as_written(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: _as_written(value) for key, value in schema.items() if key not in ("words", "title", "default")}
+    if "properties" in schema:  # a property may be called like one of these
+        made["properties"] = {name: _as_written(value) for name, value in schema["properties"].items()}
+    if isinstance(made.get("description"), str):
+        made["description"] = inspect.cleandoc(made["description"]).partition("\n")[0]
+    if "words" in schema:
+        made = {"anyOf": [made, {"enum": schema["words"]}]}
+    return made
+
+
+if __name__ == "__main__":
+    place = Path(__file__).parent / _NAME
+    place.write_text(json.dumps(schema_of(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
 from xml.etree import ElementTree
 
 from dpaudit.report import format as fmt
 from dpaudit.report.formats.checks import Check, Checked, checked
+from dpaudit.report.reading import Document
 from dpaudit.results.text import printable
 
 __all__ = ["junit_xml"]
@@ -21,12 +21,8 @@ __all__ = ["junit_xml"]
 _UNDECIDED = "the audit is inconclusive: not having found anything says nothing"
 
 
-def junit_xml(document: Mapping[str, Any]) -> str:
-    """The document as JUnit XML, one ``testsuites`` with one ``testsuite``; the same text for the same document.
-
-    Raises:
-        UsageError: the document is of none of the kinds known here.
-    """
+def junit_xml(document: Document) -> str:
+    """The document as JUnit XML, one ``testsuites`` with one ``testsuite``; the same text for the same document."""
     told = checked(document)
     outcomes = Counter(check.outcome for check in told.checks)
     counts = {
@@ -93,13 +89,11 @@ def _details(check: Check) -> str:
 
 
 def _properties(told: Checked) -> dict[str, str]:
-    versions = told.provenance.get("versions")
-    version = versions.get("dpaudit") if isinstance(versions, Mapping) else None
     plain = {
         "verdict": told.verdict,
         "target": told.target,
         "claim": told.claim,
-        "dpaudit": version,
+        "dpaudit": told.version,
         "seed": told.provenance.get("seed"),
         "hardware": told.provenance.get("hardware"),
         "command": told.command,

@@ -7,14 +7,16 @@ markup, no HTML, no table, no link, and names and numbers after ``@`` and ``#`` 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
+from dpaudit.documents import AuditDocument, ExperimentDocument, MeasurementsDocument, MechanismDocument
 from dpaudit.report import format as fmt
 from dpaudit.report.deployment import deployment_findings_table
 from dpaudit.report.formats.checks import Checked, checked
 from dpaudit.report.measurements import read_measurements
 from dpaudit.report.mechanism import bounds_table
+from dpaudit.report.reading import Document
 from dpaudit.report.tables import Column, measured_table, sorted_tests, summary_table, tests_table
 from dpaudit.results.text import one_line, printable
 
@@ -33,17 +35,17 @@ _MARKUP = re.compile(r"[\\`*_\[\]<>#|~$@&]|:(?=//|[\w+-]+:)|^[-+=]")
 _VERDICTS = {"no-finding": "No finding", "finding": "Finding", "inconclusive": "Inconclusive"}
 
 
-def markdown_summary(document: Mapping[str, Any]) -> str:
+def markdown_summary(document: Document) -> str:
     """The document as a page of Markdown of at most ``MOST_CHARACTERS``; the same text for the same document.
 
     Raises:
-        UsageError: the document is of none of the kinds known here, or measurements with an unknown format or key.
+        UsageError: measurements with a figure of an unknown key.
     """
     told = checked(document)
     parts = [
         f"### dpaudit: {prose(told.title, limit=300)}",
         _verdict(told),
-        _table(document, told),
+        _table(document),
         _commands(told),
         _blind_spots(told),
         _provenance(told),
@@ -78,9 +80,9 @@ def _verdict(told: Checked) -> str:
     return f"**{word}:** {prose(told.sentence.removeprefix(f'{word}: '), limit=1200)}"
 
 
-def _table(document: Mapping[str, Any], told: Checked) -> str:
+def _table(document: Document) -> str:
     """The lines that matter most, at most MOST_ROWS; those that are findings first."""
-    columns = [column for column in _columns(document, told) if any(cell != fmt.NOTHING for cell in column.cells)]
+    columns = [column for column in _columns(document) if any(cell != fmt.NOTHING for cell in column.cells)]
     if not columns:
         return ""
     lines = zip(*(column.cells[:MOST_ROWS] for column in columns), strict=True)
@@ -94,28 +96,23 @@ def _table(document: Mapping[str, Any], told: Checked) -> str:
     return "\n".join([*head, *kept]) + more
 
 
-def _columns(document: Mapping[str, Any], told: Checked) -> Sequence[Column]:
-    match told.kind:
-        case "audit":
-            result = {**document["result"], "tests": _ranked(document["result"])}
-            return [c for c in tests_table(result) if c.header in {"Test", "Adjusted p", "Effect", "Finding"}]
-        case "mechanism":
-            result = {**document["result"], "tests": _ranked(document["result"])}
-            return [
-                c for c in bounds_table(result) if c.header in {"Test", "Shown", "Adjusted p", "Counted", "Finding"}
-            ]
-        case "experiment":
-            return summary_table(document.get("rows") or ())
-        case "measurements":
+def _columns(document: Document) -> Sequence[Column]:
+    match document:
+        case AuditDocument():
+            kept = {"Test", "Adjusted p", "Effect", "Finding"}
+            return [c for c in tests_table(document.result.tests) if c.header in kept]
+        case MechanismDocument():
+            tests = sorted(sorted_tests(document.result.tests), key=lambda test: not test.finding)
+            kept = {"Test", "Shown", "Adjusted p", "Counted", "Finding"}
+            return [c for c in bounds_table(replace(document.result, tests=tuple(tests))) if c.header in kept]
+        case ExperimentDocument():
+            return summary_table(document.rows)
+        case MeasurementsDocument():
             read = read_measurements(document)
             shown = read.misses or read.rows
             return measured_table(read.columns, shown, of=read.rows) if shown else ()
         case _:
             return deployment_findings_table(document)
-
-
-def _ranked(result: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return sorted(sorted_tests(result), key=lambda test: not test.get("finding"))
 
 
 def _commands(told: Checked) -> str:
@@ -136,11 +133,9 @@ def _blind_spots(told: Checked) -> str:
 
 
 def _provenance(told: Checked) -> str:
-    versions = told.provenance.get("versions")
-    version = versions.get("dpaudit") if isinstance(versions, Mapping) else None
     seconds = fmt.seconds(told.seconds)
     words = [
-        f"dpaudit {prose(version, limit=40)}" if version else "dpaudit",
+        f"dpaudit {prose(told.version, limit=40)}" if told.version else "dpaudit",
         f"seed {prose(told.provenance.get('seed'), limit=100)}" if told.provenance.get("seed") else "",
         seconds if seconds != fmt.NOTHING else "",
         prose(told.provenance.get("started") or "", limit=40),

@@ -17,7 +17,7 @@ from typing import Any
 from dpaudit.report.formats.checks import Check, Checked, checked
 from dpaudit.report.formats.locations import location_of
 from dpaudit.report.formats.markdown import code_block, prose
-from dpaudit.results.text import printable
+from dpaudit.report.reading import Document
 
 __all__ = ["sarif_json"]
 
@@ -30,12 +30,8 @@ _MOST_RESULTS = 1000
 Json = dict[str, Any]
 
 
-def sarif_json(document: Mapping[str, Any]) -> str:
-    """The document as SARIF 2.1.0, indented JSON in ASCII; the same text for the same document.
-
-    Raises:
-        UsageError: the document is of none of the kinds known here.
-    """
+def sarif_json(document: Document) -> str:
+    """The document as SARIF 2.1.0, indented JSON in ASCII; the same text for the same document."""
     return json.dumps(_log(checked(document)), indent=2, allow_nan=False) + "\n"
 
 
@@ -55,10 +51,7 @@ def _log(told: Checked) -> Json:
 
 
 def _driver(told: Checked) -> Json:
-    """The dpaudit that made the document, which need not be this one."""
-    versions = told.provenance.get("versions")
-    version = versions.get("dpaudit") if isinstance(versions, Mapping) else None
-    return {"name": "dpaudit"} | ({"version": printable(version, limit=60)} if version else {})
+    return {"name": "dpaudit"} | ({"version": told.version} if told.version else {})
 
 
 def _rules(told: Checked) -> list[Json]:

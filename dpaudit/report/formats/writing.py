@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from dpaudit.errors import UnknownNameError
 from dpaudit.report.files import write_text
 from dpaudit.report.formats.junit import junit_xml
 from dpaudit.report.formats.markdown import markdown_summary
 from dpaudit.report.formats.sarif import sarif_json
+from dpaudit.report.reading import Document
 
 __all__ = ["FORMATS", "write_format", "written"]
 
-FORMATS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {
+FORMATS: Mapping[str, tuple[str, Callable[[Document], str]]] = {
     "junit": ("report.junit.xml", junit_xml),
     "sarif": ("report.sarif", sarif_json),
     "markdown": ("report.md", markdown_summary),
@@ -25,12 +25,12 @@ FORMATS: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {
 _OURS = re.compile(rb'\A### dpaudit: |<testsuites name="dpaudit"|"driver": \{\s*"name": "dpaudit"')
 
 
-def write_format(document: Mapping[str, Any], name: str, folder: Path) -> Path:
+def write_format(document: Document, name: str, folder: Path) -> Path:
     """Write the document as ``name`` into ``folder``, atomically, under the name that FORMATS gives; returns the path.
 
     Raises:
         UnknownNameError: no such format.
-        UsageError: the document is of none of the kinds known here.
+        UsageError: measurements with a figure of an unknown key.
         OSError: the file cannot be written.
     """
     if name not in FORMATS:

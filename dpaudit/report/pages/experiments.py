@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from dpaudit.documents import ExperimentDocument, MeasurementsDocument
 from dpaudit.report import format as fmt
 from dpaudit.report.pages.parts import drawn
 from dpaudit.report.rows import shared_settings
-from dpaudit.report.sentences import experiment_sentence, failures_of, measurements_sentence
+from dpaudit.report.sentences import experiment_sentence, measurements_sentence
 from dpaudit.report.tables import cells_table, facts_table, measured_table, summary_table
 from dpaudit.results.text import printable
+from dpaudit.types import CellFailure
 
 __all__ = ["experiment_page", "measurements_page"]
 
@@ -20,14 +22,14 @@ MOST_FAILURES = 50
 """Failed cells that the page shows, each with its traceback; the rest is in the JSON document."""
 
 
-def experiment_page(document: Mapping[str, Any]) -> dict[str, Any]:
+def experiment_page(document: ExperimentDocument) -> dict[str, Any]:
     """The words, tables and figures of its template."""
     from dpaudit.report.figures.arms import MOST_ARMS, successes
     from dpaudit.report.figures.error import protection_against_error
     from dpaudit.report.figures.phases import phases
     from dpaudit.report.rows import above_chance, attacks_of
 
-    rows: Sequence[Mapping[str, Any]] = document.get("rows") or ()
+    rows = document.rows
     beaten = [any(above_chance(a) for a in attacks_of(row)) for row in rows]
     settings = shared_settings(rows)
     told = _told(document)
@@ -41,7 +43,7 @@ def experiment_page(document: Mapping[str, Any]) -> dict[str, Any]:
             words=("Attack succeeds", "Attacks fail" if attacked else "No attack run"),
             bad=any(beaten),
         ),
-        "sentence": experiment_sentence(rows, failures=failures_of(document)),
+        "sentence": experiment_sentence(rows, failures=document.failures),
         "many": len(rows) > MOST_ARMS,
         "summary": summary_table(rows),
         "marked": beaten,
@@ -55,7 +57,7 @@ def experiment_page(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def measurements_page(document: Mapping[str, Any]) -> dict[str, Any]:
+def measurements_page(document: MeasurementsDocument) -> dict[str, Any]:
     """The words, tables and figures of its template."""
     from dpaudit.report.figures.grid import measured_grid
     from dpaudit.report.figures.heat_map import measured_map
@@ -75,7 +77,7 @@ def measurements_page(document: Mapping[str, Any]) -> dict[str, Any]:
         "sentence": measurements_sentence(document),
         "figures": drawn(
             *(draw(plot, read.rows, prefix=prefix) for draw, plot, prefix in plots),
-            power_map(document.get("power") or (), prefix="power"),
+            power_map(document.power, prefix="power"),
         ),
         "misses": measured_table(read.columns, read.misses[:MOST_CELLS], of=read.rows) if read.misses else [],
         "misses_left_out": max(0, len(read.misses) - MOST_CELLS),
@@ -85,19 +87,18 @@ def measurements_page(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _told(document: Mapping[str, Any]) -> dict[str, Any]:
+def _told(document: ExperimentDocument | MeasurementsDocument) -> dict[str, Any]:
     """What experiments and measurements have in common: title, story and command above, cells and provenance below."""
-    cells = document.get("cells") or ()
-    failed = failures_of(document)
+    cells, failed = document.cells, document.failures
     return {
         "failures": [_failure(f) for f in failed[:MOST_FAILURES]],
         "failures_left_out": max(0, len(failed) - MOST_FAILURES),
-        "title": printable(document.get("title") or document.get("name") or str(document["kind"]).title(), limit=300),
-        "story": [p for p in printable(document.get("story") or "", limit=20_000).split("\n\n") if p.strip()],
-        "command": printable(document.get("command") or ""),
+        "title": printable(document.title or document.name or document.kind.title(), limit=300),
+        "story": [p for p in printable(document.story, limit=20_000).split("\n\n") if p.strip()],
+        "command": printable(document.command),
         "cells": cells_table(cells[:MOST_CELLS]),
         "cells_left_out": max(0, len(cells) - MOST_CELLS),
-        "provenance": facts_table(document.get("provenance")),
+        "provenance": facts_table(document.provenance),
     }
 
 
@@ -109,13 +110,12 @@ def _word(rows: Sequence[Any], *, failed: bool, words: tuple[str, str], bad: boo
     return told if not failed else f"{told}, incomplete" if bad else "Incomplete"
 
 
-def _failure(failure: Mapping[str, Any]) -> dict[str, str]:
-    settings = failure.get("settings")
-    items = settings.items() if isinstance(settings, Mapping) else ()
-    said = ", ".join(f"{printable(k, limit=60)} {fmt.setting(v)}" for k, v in list(items)[:20])
+def _failure(failure: CellFailure) -> dict[str, str]:
+    items = list(failure.settings.items())[:20]
+    said = ", ".join(f"{printable(k, limit=60)} {fmt.setting(v)}" for k, v in items)
     return {
-        "cell": printable(failure.get("cell") or "a cell", limit=200),
+        "cell": printable(failure.cell, limit=200),
         "settings": printable(said, limit=1000),
-        "error": printable(failure.get("error") or "no message", limit=1000),
-        "traceback": printable(failure.get("traceback") or "", limit=8000),
+        "error": printable(failure.error or "no message", limit=1000),
+        "traceback": printable(failure.traceback, limit=8000),
     }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from dpaudit.report import format as fmt
 from dpaudit.report.tables import sorted_tests
 from dpaudit.results.text import printable
+from dpaudit.types import TestResult
 
 __all__ = ["Found", "found"]
 
@@ -22,29 +23,28 @@ class Found(NamedTuple):
     command: str
 
 
-def found(result: Mapping[str, Any]) -> list[Found]:
+def found(tests: Sequence[TestResult]) -> list[Found]:
     """The findings of an audit or of a mechanism's audit, smallest adjusted p first."""
-    return [_found(test) for test in sorted_tests(result) if test.get("finding")]
+    return [_found(test) for test in sorted_tests(tests) if test.finding]
 
 
-def _found(test: Mapping[str, Any]) -> Found:
-    facts = [("Adjusted p", fmt.p_value(test.get("p_adjusted")))]
-    interval = test.get("interval")
-    unit = printable(test.get("unit") or "", limit=60)
-    if isinstance(interval, Mapping):
-        low, high, sure = (fmt.number(interval.get(k)) for k in ("low", "high", "confidence"))
+def _found(test: TestResult) -> Found:
+    facts = [("Adjusted p", fmt.p_value(test.p_adjusted))]
+    unit, interval = printable(test.unit, limit=60), test.interval
+    if interval is not None:
+        low, high, sure = (fmt.number(x) for x in (interval.low, interval.high, interval.confidence))
         level = f"{100 * sure:.4g} % interval" if sure is not None and 0 < sure < 1 else "Interval"
         if high is None or high == float("inf"):
-            facts.append(("At least", f"{unit} {fmt.epsilon({'low': low or 0.0, 'high': 'inf'})}".strip()))
+            facts.append(("At least", f"{unit} {fmt.bounds(low)}".strip()))
         else:
             ends = ", ".join(fmt.quantity(end, digits=6) for end in (low, high))
             facts.append((level, f"[{ends}] {unit}".strip()))
-    if test.get("seen_after") is not None:
-        facts.append(("Seen after", f"{fmt.count(test['seen_after'])} values"))
+    if test.seen_after is not None:
+        facts.append(("Seen after", f"{fmt.count(test.seen_after)} values"))
     return Found(
-        printable(test.get("name", ""), limit=200),
-        printable(test.get("looks_at") or "", limit=400),
-        printable(test.get("effect") or "", limit=400) or fmt.NOTHING,
+        printable(test.name, limit=200),
+        printable(test.looks_at, limit=400),
+        printable(test.effect, limit=400) or fmt.NOTHING,
         [(name, value) for name, value in facts if value != fmt.NOTHING],
-        printable(test.get("reproduce") or "", limit=1000),
+        printable(test.reproduce, limit=1000),
     )

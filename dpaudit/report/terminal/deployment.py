@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
+from dpaudit.deployments.apple.document import AppleDocument
+from dpaudit.deployments.apple.ledger import Ledger
+from dpaudit.deployments.apple.model import Finding
+from dpaudit.deployments.apple.observed import Observed
 from dpaudit.report import Column, quantity
 from dpaudit.report.deployment import (
     SHOWN_WORDS,
@@ -37,7 +41,7 @@ _LETTERS = 300
 _WIDE = 110
 
 
-def deployment_text(document: Mapping[str, Any], *, width: int = 140) -> RenderableType:
+def deployment_text(document: AppleDocument, *, width: int = 140) -> RenderableType:
     """A ``deployment`` document as tables and sentences; its last line is the permitted ε a day.
 
     Where ``width`` is below 110, budgets are named without their ``com.apple.``.
@@ -45,13 +49,13 @@ def deployment_text(document: Mapping[str, Any], *, width: int = 140) -> Rendera
     from rich.console import Group
     from rich.text import Text
 
-    ledger, sizes = document["ledger"], document["configuration"]
+    ledger, sizes = document.ledger, document.configuration
     short = width < _WIDE
     parts: list[RenderableType] = [
-        Text(deployment_sentence(document), style="bold dark_orange" if document["verdict"] == "finding" else "bold"),
+        Text(deployment_sentence(document), style="bold dark_orange" if document.verdict == "finding" else "bold"),
         Text(
-            f"\n{printable(sizes['folder'], limit=_LETTERS)}: {count(sizes['keys'])} KeyNames with "
-            f"{count(sizes['properties'])} PropertiesNames spend {count(sizes['budgets'])} budgets. A report is made every "
+            f"\n{printable(sizes.folder, limit=_LETTERS)}: {count(sizes.keys)} KeyNames with "
+            f"{count(sizes.properties)} PropertiesNames spend {count(sizes.budgets)} budgets. A report is made every "
             f"18 hours and takes at most 40 records of a KeyName."
         ),
         Text(),
@@ -62,71 +66,66 @@ def deployment_text(document: Mapping[str, Any], *, width: int = 140) -> Rendera
         implied_table(ledger, short=short),
         Text(coin_sentence(ledger)),
     ]
-    if document.get("differences") is not None:
-        parts += [Text(), *_differences(document)]
-    if document.get("observed") is not None:
-        parts += [Text(), *_observed(document)]
-    parts += [Text(), *_findings(document["findings"]), Text(), *_last(ledger)]
+    if document.differences is not None and document.against is not None:
+        parts += [Text(), *_differences(document, printable(document.against.folder, limit=_LETTERS))]
+        parts += [Text(printable(document.against.effect))] if document.differences else []
+    if document.observed is not None:
+        parts += [Text(), *_observed(document, document.observed)]
+    parts += [Text(), *_findings(document.findings), Text(), *_last(ledger)]
     return Group(*parts)
 
 
-def _differences(document: Mapping[str, Any]) -> Iterable[RenderableType]:
+def _differences(document: AppleDocument, older: str) -> Iterable[RenderableType]:
     from rich.text import Text
 
-    found, against = document["differences"], document["against"]
-    older = printable(against["folder"], limit=_LETTERS)
-    if not found:
+    if not document.differences:
         yield Text(f"No difference to {older}.")
         return
     *columns, notes = _first(differences_table(document))
     noted = [cell.replace(NOTHING, "") for cell in notes.cells]
     yield drawn([*columns, Column("", noted)], title=f"What has changed since {older}")
-    yield from _more(len(found) - _MOST, "differences")
-    yield Text(printable(against["effect"]))
+    yield from _more(len(document.differences) - _MOST, "differences")
 
 
-def _observed(document: Mapping[str, Any]) -> Iterable[RenderableType]:
+def _observed(document: AppleDocument, observed: Observed) -> Iterable[RenderableType]:
     from rich.text import Text
 
-    observed, shown = document["observed"], document["shown"]
-    columns = spent_table(document)
+    columns = spent_table(observed)
     last = len(columns[0].cells) - 1
-    reports, unread = observed["reports"], observed["unread"]
+    reports, unread = observed.reports, observed.unread
     title = f"What {count(reports)} report{'' if reports == 1 else 's'} submitted"
     title += f"; {count(unread)} unreadable, empty or copied" if unread else ""
     yield drawn(columns, title=title, lines_after={last - 1}, bold={last})
-    if observed["busiest"] is not None:
-        day, total = observed["busiest"]["date"], observed["busiest"]["total"]
-        yield Text(f"Busiest day: {day}, {count(total['records'])} records, ε = {quantity(total['claimed'])}.")
-    yield Text(printable(observed["says"]))
-    if not shown:
+    if observed.busiest is not None:
+        day, total = observed.busiest.date, observed.busiest.total
+        yield Text(f"Busiest day: {day}, {count(total.records)} records, ε = {quantity(total.claimed)}.")
+    yield Text(printable(observed.says))
+    if not document.shown:
         return
     columns = _first(shown_table(document)[:-1])
     marked = [i for i, cell in enumerate(columns[1].cells) if cell == "shows more"]
     yield Text()
     yield drawn(columns, title="What the bits of the records show of the ε of one", bold=marked)
     yield Text(SHOWN_WORDS)
-    yield from _more(len(shown) - _MOST, "kinds of record")
+    yield from _more(len(document.shown) - _MOST, "kinds of record")
 
 
 def _first(columns: Iterable[Column]) -> list[Column]:
     return [column._replace(cells=column.cells[:_MOST]) for column in columns]
 
 
-def _findings(findings: Sequence[Mapping[str, Any]]) -> Iterable[RenderableType]:
+def _findings(findings: Sequence[Finding]) -> Iterable[RenderableType]:
     from rich.text import Text
 
     if not findings:
         yield Text("Nothing odd in the files.")
         return
-    serious = sum(bool(f["serious"]) for f in findings)
+    serious = sum(f.serious for f in findings)
     yield Text(f"Findings: {count(len(findings))}, of which {count(serious)} against the user", style="bold")
-    shown = sorted(findings, key=lambda f: not f["serious"])[:_MOST]
+    shown = sorted(findings, key=lambda f: not f.serious)[:_MOST]
     for finding in shown:
-        text = f"{printable(finding['where'], limit=_LETTERS)}: {printable(finding['message'])}"
-        yield Text(
-            f"{'!' if finding['serious'] else '·'} {text}", style="bold dark_orange" if finding["serious"] else ""
-        )
+        text = f"{printable(finding.where, limit=_LETTERS)}: {printable(finding.message)}"
+        yield Text(f"{'!' if finding.serious else '·'} {text}", style="bold dark_orange" if finding.serious else "")
     yield from _more(len(findings) - len(shown), "findings")
 
 
@@ -137,18 +136,18 @@ def _more(left: int, what: str) -> Iterable[RenderableType]:
         yield Text(f"{count(left)} more with --format json ({what}).", style="dim")
 
 
-def _last(ledger: Mapping[str, Any]) -> Iterable[RenderableType]:
+def _last(ledger: Ledger) -> Iterable[RenderableType]:
     from rich.text import Text
 
-    permitted = ledger["permitted"]
-    seen = ", ".join(f"{upwards(total['per_day'])} a day on {total['name']}" for total in ledger["platforms"])
+    permitted = ledger.permitted
+    seen = ", ".join(f"{upwards(total.per_day)} a day on {total.name}" for total in ledger.platforms)
     yield Text(
-        f"In {days_words(ledger)} this is ε = {upwards(permitted['over_days'])}; the budget is renewed without end. "
+        f"In {days_words(ledger)} this is ε = {upwards(permitted.over_days)}; the budget is renewed without end. "
         f"Where only the applications that were seen to work there count, this configuration permits {seen}."
     )
-    if ledger["left_out"]:
-        keys = f"{count(ledger['left_out'])} KeyName{'s' if ledger['left_out'] > 1 else ''}"
+    if ledger.left_out:
+        keys = f"{count(ledger.left_out)} KeyName{'s' if ledger.left_out > 1 else ''}"
         yield Text(f"Not counted: {keys} that could not be followed to a budget; see the findings.", style="bold")
     yield Text(
-        f"Permitted privacy loss: ε = {upwards(permitted['per_day'])} a day ({announced_words(ledger)})", style="bold"
+        f"Permitted privacy loss: ε = {upwards(permitted.per_day)} a day ({announced_words(ledger)})", style="bold"
     )

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from dpaudit.documents import ExperimentDocument, MeasurementsDocument
 from dpaudit.report.format import count
 from dpaudit.report.measurements import read_measurements
 from dpaudit.report.mechanism import bounds_table, mechanism_sentence
 from dpaudit.report.sentences import (
     audit_sentence,
     experiment_sentence,
-    failures_of,
     measurements_sentence,
     sandbox_level,
 )
 from dpaudit.report.tables import Column, blind_spots_table, measured_table, sorted_tests, summary_table, tests_table
 from dpaudit.report.terminal.drawn import FLAGGED, drawn
 from dpaudit.results.text import printable
+from dpaudit.types import AuditResult, MechanismResult
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,57 +35,56 @@ _LEAST = 12
 _STYLES = {"finding": FLAGGED, "no-finding": "bold", "inconclusive": "bold dim"}
 
 
-def experiment_table(document: Mapping[str, Any], *, width: int = 100) -> Table:
+def experiment_table(document: ExperimentDocument, *, width: int = 100) -> Table:
     """The arms of an experiment; its title above, what they show together in one sentence below.
 
     On a terminal narrower than 100 columns the ends of intervals go under each other; it then fits 80.
     """
-    rows = document.get("rows") or ()
-    title = printable(document.get("title") or document.get("name") or "Experiment", limit=200)
-    columns = [_narrow(c, split=width < 100) for c in summary_table(rows) if c.header != "ε shown by attack"]
-    return drawn(columns, title=title, caption=experiment_sentence(rows, failures=failures_of(document)))
+    title = printable(document.title or document.name or "Experiment", limit=200)
+    columns = [_narrow(c, split=width < 100) for c in summary_table(document.rows) if c.header != "ε shown by attack"]
+    return drawn(columns, title=title, caption=experiment_sentence(document.rows, failures=document.failures))
 
 
-def audit_table(result: Mapping[str, Any]) -> RenderableType:
+def audit_table(result: AuditResult) -> RenderableType:
     """An audit's verdict, its tests, and what a pass cannot exclude (after a finding, that part is left out)."""
     from rich.console import Group
     from rich.text import Text
 
-    verdict = str(result.get("verdict"))
-    parts: list[RenderableType] = [Text(audit_sentence(result), style=_STYLES.get(verdict, "bold"))]
-    if result.get("tests"):
-        keep = [c for c in tests_table(result) if c.header != "Looks at"]
+    parts: list[RenderableType] = [Text(audit_sentence(result), style=_STYLES[result.verdict])]
+    if result.tests:
+        keep = [c for c in tests_table(result.tests) if c.header != "Looks at"]
         marked = [cell == "yes" for cell in keep[-1].cells]
         parts += [Text(), drawn(keep, title="Tests", marked=marked)]
-    again = [t for t in sorted_tests(result) if t.get("finding") and t.get("reproduce")]
+    again = [t for t in sorted_tests(result.tests) if t.finding and t.reproduce]
     if again:
-        command = printable(again[0]["reproduce"], limit=1000)
+        command = printable(again[0].reproduce, limit=1000)
         more = f" (and {len(again) - 1} more in the report)" if len(again) > 1 else ""
         parts += [Text(), Text(f"To see it again{more}:"), Text(f"  {command}", style="bold")]
-    if result.get("cannot_rule_out") and verdict != "finding":
-        spots = [c for c in blind_spots_table(result) if c.header in {"Flaw", "Missed up to", "Test"}]
+    if result.cannot_rule_out and result.verdict != "finding":
+        spots = [c for c in blind_spots_table(result.cannot_rule_out) if c.header in {"Flaw", "Missed up to", "Test"}]
         parts += [Text(), drawn(spots, title="What a pass cannot exclude")]
     return Group(*parts, *_held(result))
 
 
-def mechanism_table(result: Mapping[str, Any]) -> RenderableType:
+def mechanism_table(result: MechanismResult) -> RenderableType:
     """An ε audit's verdict, what was counted, advice, and what a pass cannot exclude (left out after a finding)."""
     from rich.console import Group
     from rich.text import Text
 
-    verdict = str(result.get("verdict"))
-    parts: list[RenderableType] = [Text(mechanism_sentence(result), style=_STYLES.get(verdict, "bold"))]
-    if result.get("tests"):
+    parts: list[RenderableType] = [Text(mechanism_sentence(result), style=_STYLES[result.verdict])]
+    if result.tests:
         columns = bounds_table(result)
         parts += [Text(), drawn(columns, title="What was counted", marked=[c == "yes" for c in columns[-1].cells])]
-    parts += [Text("\n" + printable(a)) for a in result.get("advice") or ()]
-    if result.get("cannot_rule_out") and verdict != "finding":
-        spots = [c for c in blind_spots_table(result) if c.header in {"Flaw", "Missed up to", "In words"}]
+    parts += [Text("\n" + printable(a)) for a in result.advice]
+    if result.cannot_rule_out and result.verdict != "finding":
+        spots = [
+            c for c in blind_spots_table(result.cannot_rule_out) if c.header in {"Flaw", "Missed up to", "In words"}
+        ]
         parts += [Text(), drawn(spots, title="What a pass cannot exclude")]
     return Group(*parts, *_held(result))
 
 
-def _held(result: Mapping[str, Any]) -> list[RenderableType]:
+def _held(result: AuditResult | MechanismResult) -> list[RenderableType]:
     """The level of the sandbox, in a last line."""
     from rich.text import Text
 
@@ -92,19 +92,19 @@ def _held(result: Mapping[str, Any]) -> list[RenderableType]:
     return [Text(), Text(f"Sandbox: {level}", style="dim")] if level else []
 
 
-def measurements_table(document: Mapping[str, Any], *, width: int = 100) -> RenderableType:
+def measurements_table(document: MeasurementsDocument, *, width: int = 100) -> RenderableType:
     """What measurements show together, those that differ from the published value, and the first of them all.
 
     Where the columns do not fit ``width``, the ends of intervals go under their numbers; then the last columns go.
 
     Raises:
-        UsageError: an unknown format or key in the document.
+        UsageError: a figure of an unknown key.
     """
     from rich.console import Group
     from rich.text import Text
 
     read = read_measurements(document)
-    title = printable(document.get("title") or document.get("name") or "Measurements", limit=200)
+    title = printable(document.title or document.name or "Measurements", limit=200)
     verdict = "finding" if read.misses else "no-finding"
     parts: list[RenderableType] = [Text(measurements_sentence(document), style=_STYLES[verdict])]
     for rows, name in ((read.misses, "Where ours differs from the published value"), (read.rows, title)):

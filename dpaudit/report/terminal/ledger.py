@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
+from dpaudit.deployments.apple.ledger import Ledger, Line, Total
 from dpaudit.report import Column, quantity
 from dpaudit.report.deployment import bursts_table as bursts
 from dpaudit.report.deployment import bursts_title, upwards
@@ -21,19 +21,19 @@ _PREFIX = "com.apple."
 _LETTERS = 300
 
 
-def permitted_table(ledger: Mapping[str, Any], *, short: bool) -> Table:
+def permitted_table(ledger: Ledger, *, short: bool) -> Table:
     """Budgets, announced ones first with their sum, then the others and the sum of all."""
-    announced = [line for line in ledger["lines"] if line["application"]]
-    others = [line for line in ledger["lines"] if not line["application"]]
+    announced = [line for line in ledger.lines if line.application]
+    others = [line for line in ledger.lines if not line.application]
     rows = [_permitted_row(line, short=short) for line in announced]
     sums = {len(rows) - 1}
-    rows.append(_sum_row(ledger["permitted"], announced_words(ledger)))
-    rows += [_sum_row(total, f"  those seen to work on {total['name']}") for total in ledger["platforms"]]
-    marked = {len(rows) - 1 - len(ledger["platforms"])}
+    rows.append(_sum_row(ledger.permitted, announced_words(ledger)))
+    rows += [_sum_row(total, f"  those seen to work on {total.name}") for total in ledger.platforms]
+    marked = {len(rows) - 1 - len(ledger.platforms)}
     sums.add(len(rows) - 1)
     rows += [_permitted_row(line, short=short) for line in others]
     sums.add(len(rows) - 1)
-    rows.append(_sum_row(ledger["configured"], "everything configured"))
+    rows.append(_sum_row(ledger.configured, "everything configured"))
     headers = ("Budget", "For", "Keys", "Records", "ε a record", "ε a day", f"ε in {days_words(ledger)}")
     columns = [Column(h, [row[i] for row in rows], i > 1) for i, h in enumerate(headers)]
     if short:
@@ -41,64 +41,64 @@ def permitted_table(ledger: Mapping[str, Any], *, short: bool) -> Table:
     return drawn(columns, title="What the budgets permit, by the PrivacyParameters", lines_after=sums, bold=marked)
 
 
-def _permitted_row(line: Mapping[str, Any], *, short: bool) -> tuple[str, ...]:
-    claimed = line["claimed"]
+def _permitted_row(line: Line, *, short: bool) -> tuple[str, ...]:
+    claimed = line.claimed
     return (
         _name(line, short=short),
-        line["application"] or NOTHING,
-        count(line["keys"]) + ("+" if line["patterns"] else ""),
+        line.application or NOTHING,
+        count(line.keys) + ("+" if line.patterns else ""),
         _records(line),
-        *(upwards(claimed[field]) for field in ("per_record", "per_day", "over_days")),
+        *(upwards(loss) for loss in (claimed.per_record, claimed.per_day, claimed.over_days)),
     )
 
 
-def _records(line: Mapping[str, Any]) -> str:
+def _records(line: Line) -> str:
     """What is granted; where reports cannot take that many, what they can."""
-    granted = line["session_amount"] * 86_400 / line["session_seconds"]
-    if line["keys"] and line["records_per_day"] < granted * (1 - 1e-9):
-        return f"{upwards(line['records_per_day'])} a day"
-    return f"{count(line['session_amount'])} {_each(line['session_seconds'])}"
+    granted = line.session_amount * 86_400 / line.session_seconds
+    if line.keys and line.records_per_day < granted * (1 - 1e-9):
+        return f"{upwards(line.records_per_day)} a day"
+    return f"{count(line.session_amount)} {_each(line.session_seconds)}"
 
 
-def _sum_row(total: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    return (name, "", "", "", "", upwards(total["per_day"]), upwards(total["over_days"]))
+def _sum_row(total: Total, name: str) -> tuple[str, ...]:
+    return (name, "", "", "", "", upwards(total.per_day), upwards(total.over_days))
 
 
-def bursts_table(ledger: Mapping[str, Any], *, short: bool) -> Table:
+def bursts_table(ledger: Ledger, *, short: bool) -> Table:
     """What a budget may lose at once after a pause of the ledger's days."""
-    columns = bursts({"ledger": ledger})
-    columns[0] = Column("Budget", [_name(line, short=short) for line in ledger["lines"]])
-    return drawn(columns, title=bursts_title({"ledger": ledger}))
+    columns = bursts(ledger)
+    columns[0] = Column("Budget", [_name(line, short=short) for line in ledger.lines])
+    return drawn(columns, title=bursts_title(ledger))
 
 
-def implied_table(ledger: Mapping[str, Any], *, short: bool) -> Table:
+def implied_table(ledger: Ledger, *, short: bool) -> Table:
     """The claimed ε beside the one that the code's coin implies."""
-    lines = [line for line in ledger["lines"] if line["keys"]]
+    lines = [line for line in ledger.lines if line.keys]
     columns = [
         Column("Budget", [_name(line, short=short) for line in lines]),
-        Column("Algorithms", [printable(", ".join(line["algorithms"]), limit=_LETTERS) for line in lines]),
-        Column("ε a record", [upwards(line["claimed"]["per_record"]) for line in lines], True),
+        Column("Algorithms", [printable(", ".join(line.algorithms), limit=_LETTERS) for line in lines]),
+        Column("ε a record", [upwards(line.claimed.per_record) for line in lines], True),
         Column("by coin", [_coin(line, "per_record") for line in lines], True),
-        Column("ε a day", [upwards(line["claimed"]["per_day"]) for line in lines], True),
+        Column("ε a day", [upwards(line.claimed.per_day) for line in lines], True),
         Column("by coin", [_coin(line, "per_day") for line in lines], True),
     ]
     return drawn(columns, title="What the code’s coin implies (not in the paper’s sums)")
 
 
-def _coin(line: Mapping[str, Any], field: str) -> str:
-    return upwards(line["coin"][field]) if line["coin"] is not None else "not known"
+def _coin(line: Line, field: Literal["per_record", "per_day"]) -> str:
+    return "not known" if line.coin is None else upwards(getattr(line.coin, field))
 
 
-def coin_sentence(ledger: Mapping[str, Any]) -> str:
+def coin_sentence(ledger: Ledger) -> str:
     """Why the coin's ε is another one, and its sums."""
-    permitted, everything = ledger["permitted"]["coin_per_day"], ledger["configured"]["coin_per_day"]
+    permitted, everything = ledger.permitted.coin_per_day, ledger.configured.coin_per_day
     if permitted is None:
         sums = "The sum is not known, since not every algorithm is."
     else:
         all_of_it = "" if everything is None else f"; with everything configured, {upwards(everything)}"
         sums = (
             f"By the coin the announced applications may lose ε = {upwards(permitted)} in a day instead of "
-            f"{upwards(ledger['permitted']['per_day'])}{all_of_it}."
+            f"{upwards(ledger.permitted.per_day)}{all_of_it}."
         )
     return (
         "A sketch turns every bit over with probability 1/(e^P + 1), P the PrivacyParameter, and two words differ in two "
@@ -106,19 +106,19 @@ def coin_sentence(ledger: Mapping[str, Any]) -> str:
     )
 
 
-def days_words(ledger: Mapping[str, Any]) -> str:
+def days_words(ledger: Ledger) -> str:
     """Over how many days the ledger adds up."""
-    return f"{count(ledger['days'])} day{'' if ledger['days'] == 1 else 's'}"
+    return f"{count(ledger.days)} day{'' if ledger.days == 1 else 's'}"
 
 
-def announced_words(ledger: Mapping[str, Any]) -> str:
+def announced_words(ledger: Ledger) -> str:
     """How many of the initially announced applications are counted."""
-    here, of = len(ledger["permitted"]["budgets"]), ledger["announced"]
+    here, of = len(ledger.permitted.budgets), ledger.announced
     return f"{here if here == of else f'{here} of {of}'} initially announced applications"
 
 
-def _name(line: Mapping[str, Any], *, short: bool) -> str:
-    return printable(line["budget"].removeprefix(_PREFIX) if short else line["budget"], limit=60)
+def _name(line: Line, *, short: bool) -> str:
+    return printable(line.budget.removeprefix(_PREFIX) if short else line.budget, limit=60)
 
 
 def _each(seconds: float) -> str:

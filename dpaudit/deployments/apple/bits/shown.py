@@ -54,6 +54,8 @@ class Shown:
     checks: tuple[Check, ...] = ()
     findings: tuple[Finding, ...] = ()
 
+    in_documents = ("claimed",)
+
     @property
     def claimed(self) -> float | None:
         """The strictest claim: what the user is promised at the least."""

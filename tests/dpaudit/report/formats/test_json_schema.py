@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+from dpaudit.report.formats.schema_of import schema_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -15,7 +16,6 @@ from support import formats as made
 from dpaudit.errors import UsageError
 from dpaudit.report.formats import SCHEMA, read_document, schema_text, stamped
 from dpaudit.report.formats.json_schema import KINDS
-from dpaudit.report.formats.schema_of import schema_of
 from dpaudit.types import AuditResult, MechanismResult, to_dict
 
 RESULT = {"audit": AuditResult, "mechanism": MechanismResult}

@@ -1,0 +1,63 @@
+"""The document of an audit of Apple's deployment: what ``dpaudit deployment apple`` writes, and ``dpaudit report`` reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dpaudit.deployments.apple.bits.shown import Shown
+from dpaudit.deployments.apple.differences import Difference
+from dpaudit.deployments.apple.ledger import Ledger
+from dpaudit.deployments.apple.model import Balance, Finding, RecordCount
+from dpaudit.deployments.apple.observed import Observed
+from dpaudit.documents import SCHEMA, Schema
+from dpaudit.types import Provenance, Verdict
+
+__all__ = ["AppleDocument", "OlderConfiguration", "Sizes", "Stored"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """A configuration's folder, and how much is in it."""
+
+    folder: str
+    keys: int
+    properties: int
+    budgets: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OlderConfiguration(Sizes):
+    """The configuration that it is compared with; ``effect`` says what the changes come to."""
+
+    effect: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What the device's database holds."""
+
+    balances: tuple[Balance, ...]
+    counts: tuple[RecordCount, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppleDocument:
+    """The configuration's ledger and, where they were given, an older one, the database, and what reports submitted.
+
+    ``differences`` are to ``against``; ``shown`` is what the bits of ``observed`` records show, key by key.
+    """
+
+    schema: Schema = SCHEMA
+    kind: Literal["deployment"] = "deployment"
+    system: Literal["apple"] = "apple"
+    verdict: Verdict
+    configuration: Sizes
+    ledger: Ledger
+    against: OlderConfiguration | None = None
+    differences: tuple[Difference, ...] | None = None
+    database: Stored | None = None
+    observed: Observed | None = None
+    shown: tuple[Shown, ...] = ()
+    findings: tuple[Finding, ...]
+    provenance: Provenance

@@ -1,0 +1,229 @@
+"""The documents that dpaudit writes and reads: typed, one class a kind, and the one place where foreign data becomes them.
+
+``to_dict`` of a document is what ``result.json`` or ``results.json`` holds. Within a major version of the schema documents
+only gain keys: keys that this dpaudit does not know are accepted, and fields that came later have a default. The document of
+a deployment is with the deployment (:mod:`dpaudit.deployments.apple.document`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from dpaudit.results.foreign import RefusedError
+from dpaudit.types import (
+    Amount,
+    AuditResult,
+    CellFailure,
+    CellResult,
+    Count,
+    EpsilonBounds,
+    Interval,
+    Level,
+    MechanismResult,
+    Number,
+    PowerPoint,
+    Share,
+    Verdict,
+)
+
+__all__ = [
+    "SCHEMA",
+    "Arm",
+    "ArmAttack",
+    "ArmAudit",
+    "AuditDocument",
+    "Column",
+    "ExperimentDocument",
+    "Figure",
+    "Format",
+    "Schema",
+    "MeasurementsDocument",
+    "MechanismDocument",
+    "measured_nothing",
+    "of_result",
+    "typed",
+]
+
+Schema = Literal["dpaudit-report/1"]
+SCHEMA: Schema = "dpaudit-report/1"
+"""What ``schema`` says in every document: the name and the major version. Documents of before have no ``schema``."""
+
+Format = Literal["setting", "number", "proportion", "epsilon", "seconds", "ratio", "flag", "text"]
+T = TypeVar("T")
+
+
+def typed(value: Any, cls: type[T]) -> T:
+    """A JSON value as ``cls``, a class of documents or of results; numbers may be the words "inf", "-inf" and "nan".
+
+    Raises:
+        RefusedError: a field is missing, or is not of its type; the message says which.
+    """
+    try:
+        return msgspec.convert(value, cls, strict=False)
+    except msgspec.ValidationError as error:
+        raise RefusedError(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditDocument:
+    """An audit of a closed sampler, as it lies in a folder."""
+
+    schema: Schema = SCHEMA
+    kind: Literal["audit"] = "audit"
+    result: AuditResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MechanismDocument:
+    """An audit of a whole mechanism, as it lies in a folder."""
+
+    schema: Schema = SCHEMA
+    kind: Literal["mechanism"] = "mechanism"
+    result: MechanismResult
+
+
+def of_result(result: AuditResult | MechanismResult) -> AuditDocument | MechanismDocument:
+    """The document of a result, without a recovered secret, which goes to a file of its own or nowhere."""
+    tests = tuple(replace(t, details={k: v for k, v in t.details.items() if k != "w"}) for t in result.tests)
+    if isinstance(result, AuditResult):
+        return AuditDocument(result=replace(result, tests=tests))
+    return MechanismDocument(result=replace(result, tests=tests))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmAudit:
+    """What the black-box audit of an arm said."""
+
+    verdict: Verdict
+    samples: Count
+    alpha: Level
+    smallest_p: Share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmAttack:
+    """What one attack on an arm achieved; ``chance`` is what guessing gets."""
+
+    attack: str
+    trials: Count
+    success: Share
+    successes: Count | None = None
+    interval: Interval | None = None
+    chance: Share | None = None
+    epsilon_lower_bound: Number | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """A source behind a mitigation under one setting: its audit, and the attacks on it."""
+
+    source: str
+    mitigation: str
+    settings: Mapping[str, Any]
+    attacks: tuple[ArmAttack, ...]
+    label: str = ""
+    audit: ArmAudit | None = None
+    epsilon_claimed: Number | None = None
+    epsilon_key_holder: EpsilonBounds | None = None
+    l2_error: Amount | None = None
+    l2_expected: Amount | None = None
+
+
+class Column(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A column of measurements: its key in the rows, the words above it (empty: the key), and how values are written."""
+
+    key: str
+    label: str = ""
+    format: Format = "setting"
+
+
+class Figure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A figure of measurements, by the keys of its rows: y against x, a line or bars a series, panels; or a map.
+
+    ``points`` is a key whose value is a list of pairs [x, y] (of triples for a map), ``where`` the values of keys that a row
+    must have to be drawn, ``band`` the keys of a band's ends, ``reference`` a line across.
+    """
+
+    x: str
+    y: str
+    title: str = ""
+    series: str | None = None
+    panels: tuple[str, ...] = ()
+    log_x: bool = False
+    log_y: bool = False
+    published: str | None = None
+    band: tuple[str, ...] = ()
+    reference: float | None = None
+    label_x: str | None = None
+    label_y: str | None = None
+    kind: Literal["line", "bars", "map"] = "line"
+    points: str | None = None
+    value: str | None = None
+    where: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    diagonal: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentDocument:
+    """An experiment whose rows are arms under attack."""
+
+    schema: Schema = SCHEMA
+    kind: Literal["experiment"] = "experiment"
+    name: str
+    title: str
+    story: str
+    command: str
+    rows: tuple[Arm, ...]
+    cells: tuple[CellResult, ...]
+    provenance: Mapping[str, Any]
+    failures: tuple[CellFailure, ...] = field(default=(), metadata={"document": "if any"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasurementsDocument:
+    """An experiment whose rows are measurements: values by the keys of the columns, plain or with ``low`` and ``high``.
+
+    ``misses`` are the rows that differ from what is published; ``power`` and ``caveats`` belong to the detectability map,
+    ``proposal`` to what is calibrated by it.
+    """
+
+    schema: Schema = SCHEMA
+    kind: Literal["measurements"] = "measurements"
+    name: str
+    title: str
+    story: str
+    command: str
+    columns: tuple[Column, ...]
+    figures: tuple[Figure, ...]
+    rows: tuple[Mapping[str, Any], ...]
+    misses: tuple[Mapping[str, Any], ...]
+    summary: str
+    cells: tuple[CellResult, ...]
+    provenance: Mapping[str, Any]
+    failures: tuple[CellFailure, ...] = field(default=(), metadata={"document": "if any"})
+    power: tuple[PowerPoint, ...] = field(default=(), metadata={"document": "if any"})
+    caveats: tuple[str, ...] = field(default=(), metadata={"document": "if any"})
+    proposal: Mapping[str, Any] = field(default_factory=dict, metadata={"document": "if any"})
+
+
+def measured_nothing(columns: tuple[Column, ...] = (), figures: tuple[Figure, ...] = ()) -> MeasurementsDocument:
+    """Measurements without a row, to see whether columns and figures can be shown at all."""
+    return MeasurementsDocument(
+        name="",
+        title="",
+        story="",
+        command="",
+        columns=columns,
+        figures=figures,
+        rows=(),
+        misses=(),
+        summary="",
+        cells=(),
+        provenance={},
+    )

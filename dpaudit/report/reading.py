@@ -1,0 +1,81 @@
+"""The door of reports: a document that dpaudit wrote, from a file or as JSON values, typed or refused.
+
+What is refused here once need not be looked for behind it: pages, tables and other formats take typed documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dpaudit.deployments.apple.document import AppleDocument
+from dpaudit.documents import (
+    SCHEMA,
+    AuditDocument,
+    ExperimentDocument,
+    MeasurementsDocument,
+    MechanismDocument,
+    typed,
+)
+from dpaudit.errors import UsageError
+from dpaudit.results.foreign import RefusedError, read_json, read_plain
+from dpaudit.results.text import printable
+
+__all__ = ["KINDS", "Document", "document_of", "read_document"]
+
+Document = AuditDocument | MechanismDocument | ExperimentDocument | MeasurementsDocument | AppleDocument
+
+KINDS: Mapping[str, type[Document]] = {
+    "audit": AuditDocument,
+    "mechanism": MechanismDocument,
+    "experiment": ExperimentDocument,
+    "measurements": MeasurementsDocument,
+    "deployment": AppleDocument,
+}
+_MOST_BYTES = 1 << 28
+
+
+def document_of(value: Document | Mapping[str, Any]) -> Document:
+    """A document as its class; JSON values become typed, typed documents stay as they are.
+
+    Raises:
+        UsageError: of another major version, of no known kind, or not as dpaudit writes it; the message says where.
+    """
+    if not isinstance(value, Mapping):
+        return value
+    schema, kind = value.get("schema", SCHEMA), value.get("kind")
+    if schema != SCHEMA:
+        raise UsageError(
+            f"schema={printable(schema, limit=60)!r}: this dpaudit reads {SCHEMA!r} and documents without 'schema'; use the "
+            "dpaudit that wrote it"
+        )
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise UsageError(f"kind={printable(kind, limit=60)!r}: not a report of dpaudit; one is of {', '.join(KINDS)}")
+    try:
+        return typed(value, KINDS[kind])
+    except RefusedError as error:
+        raise UsageError(
+            f"not as dpaudit writes it ({printable(error, limit=200)}); repeat the audit or run, or see where it differs "
+            "from the schema: dpaudit report --schema"
+        ) from error
+
+
+def read_document(path: Path) -> Document:
+    """A document that dpaudit wrote, as ``--out`` leaves it (``result.json``, ``results.json``).
+
+    Raises:
+        UsageError: the file cannot be read, is not JSON, or is no report, as :func:`document_of`.
+    """
+    try:
+        value = read_json(read_plain(path, limit=_MOST_BYTES))
+    except RefusedError as error:
+        raise UsageError(
+            f"file={path}: not a JSON document ({printable(error, limit=200)}); repeat the audit or run that wrote it"
+        ) from error
+    if not isinstance(value, dict):
+        raise UsageError(f"file={path}: a {type(value).__name__}, not a report; a report is a JSON object with 'kind'")
+    try:
+        return document_of(value)
+    except UsageError as error:
+        raise UsageError(f"file={path}: {error}") from error
