@@ -7,12 +7,13 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
 from dpaudit.api import document_of
+from dpaudit.audit.options import AuditOptions, MechanismOptions, PrivacyClaim
 from dpaudit.errors import DpauditError, SamplerError, UsageError
-from dpaudit.pytest_plugin.audits import command, mechanism_result, noise_result
-from dpaudit.pytest_plugin.callables import subject
+from dpaudit.pytest_plugin.audits import command, mechanism_result, noise_result, reproducible
+from dpaudit.pytest_plugin.callables import Subject, subject
 from dpaudit.pytest_plugin.messages import failure, nothing_found
 from dpaudit.report import write_json, write_report
 from dpaudit.results.text import printable
@@ -25,6 +26,7 @@ RELEASES = 100_000
 
 Named = str | Callable[..., Any]
 Vector = float | Sequence[float]
+Asked = TypeVar("Asked", AuditOptions, MechanismOptions)
 
 
 class NoiseOptions(TypedDict, total=False):
@@ -150,20 +152,33 @@ class Auditor:
             UsageError: an unknown name, or an option that does not fit.
         """
         __tracebackhide__ = True
-        options: dict[str, Any] = {
-            "neighbours": neighbours if neighbours is None or isinstance(neighbours, str) else _text(neighbours),
-            "epsilon": epsilon,
-            "delta": delta,
-            "mu": mu,
-            "attack": attack,
-            "samples": _whole(samples),
-            "alpha": self._alpha if alpha is None else alpha,
-            "seed": self._seed(seed),
-            "time_limit": time_limit,
-            "real_numbers": real_numbers,
-        }
-        about = {"claim_epsilon": epsilon, "claim_delta": delta}
-        audited = self._audit("mechanism", mechanism, in_process, mechanism_result, options, about, control=False)
+        pair = neighbours if neighbours is None or isinstance(neighbours, str) else _text(neighbours)
+        used = self._seed(seed)
+        claim = {"claim_epsilon": epsilon, "claim_delta": delta, "claim_mu": mu}
+
+        def options() -> MechanismOptions:
+            return MechanismOptions(
+                samples=_whole(samples),
+                alpha=self._alpha if alpha is None else alpha,
+                seed=used,
+                time_limit=time_limit,
+                real_numbers=real_numbers,
+            )
+
+        def run(what: Subject, options: MechanismOptions) -> MechanismResult:
+            claimed = PrivacyClaim(epsilon, delta, mu)
+            return mechanism_result(what, claim=claimed, neighbours=pair, attack=attack, options=options)
+
+        audited = self._audit(
+            "mechanism",
+            mechanism,
+            in_process,
+            options,
+            run,
+            words={"neighbours": pair, **claim, "attack": attack},
+            about={"claim_epsilon": epsilon, "claim_delta": delta},
+            control=False,
+        )
         if audited.verdict != "no-finding":
             raise audited.failure()
         result: MechanismResult = audited.result
@@ -174,28 +189,40 @@ class Auditor:
         if unknown := set(options) - set(NoiseOptions.__annotations__):
             raise UsageError(f"{min(unknown)}: no such option; there are: {', '.join(NoiseOptions.__annotations__)}")
         tests, alpha, samples = options.get("tests"), options.get("alpha"), options.get("samples")
-        asked: dict[str, Any] = {
-            "claim": claim,
-            "dim": options.get("dim"),
-            "samples": self._samples if samples is None else _whole(samples),
-            "alpha": self._alpha if alpha is None else alpha,
-            "seed": self._seed(options.get("seed")),
-            "time_limit": options.get("time_limit"),
-            "tests": [tests] if isinstance(tests, str) else tests,
-            "mitigation": options.get("mitigation"),
-        }
-        about = {"claim": claim or "its claim"}
-        return self._audit("audit", sampler, options.get("in_process"), noise_result, asked, about, control=control)
+        seed = self._seed(options.get("seed"))
+
+        def asked() -> AuditOptions:
+            return AuditOptions(
+                dim=options.get("dim"),
+                samples=self._samples if samples is None else _whole(samples),
+                alpha=self._alpha if alpha is None else alpha,
+                seed=seed,
+                time_limit=options.get("time_limit"),
+                tests=None if tests is None else (tests,) if isinstance(tests, str) else tuple(tests),
+                mitigation=options.get("mitigation"),
+            )
+
+        return self._audit(
+            "audit",
+            sampler,
+            options.get("in_process"),
+            asked,
+            lambda what, options: noise_result(what, claim=claim, options=options),
+            words={"claim": claim},
+            about={"claim": claim or "its claim"},
+            control=control,
+        )
 
     def _audit(
         self,
         kind: str,
         given: Named,
         in_process: bool | None,
-        run: Callable[..., Any],
-        options: Mapping[str, Any],
-        about: Mapping[str, Any],
+        asked: Callable[[], Asked],
+        run: Callable[[Subject, Asked], Any],
         *,
+        words: Mapping[str, Any],
+        about: Mapping[str, Any],
         control: bool,
     ) -> _Audited:
         """Run one audit, keep its report, and tell the session of it."""
@@ -203,9 +230,9 @@ class Auditor:
         self._made += 1
         result, page = None, None
         try:
-            what = subject(given, in_process=in_process)
-            again = command(kind, what, **options) if what.target else shlex.join(["pytest", self._node])
-            result = run(what, **options, **({"again": again} if kind == "audit" else {}))
+            options, what = asked(), subject(given, in_process=in_process)
+            again = command(kind, what, options, **words) if what.target else shlex.join(["pytest", self._node])
+            result = reproducible(run(what, options), what, again=again)
         except SamplerError as error:
             name = "sampler" if kind == "audit" else kind
             document: dict[str, Any] = {
@@ -223,7 +250,7 @@ class Auditor:
         shown: dict[str, Any] = {
             name: printable(document.get(name), limit=200) for name in ("sampler", "mechanism") if name in document
         }
-        self._record({**shown, **about, "verdict": document["verdict"], "alpha": options["alpha"], "control": control})
+        self._record({**shown, **about, "verdict": document["verdict"], "alpha": options.alpha, "control": control})
         first = next((t["reproduce"] for t in document["tests"] if t["finding"] and t["reproduce"]), again)
         return _Audited(result, document, first, page)
 

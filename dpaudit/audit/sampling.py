@@ -5,20 +5,20 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from dpaudit.audit.block import SampleBlock
+from dpaudit.audit.options import Progress
 from dpaudit.audit.plan import Call
 from dpaudit.claims import Claim
 from dpaudit.errors import SamplerCrashError, SamplerError, SamplerTimeoutError
 from dpaudit.interfaces import ClosedSampler, RepeatableSampler, ValueSampler
 
-__all__ = ["Drawing", "Progress"]
+__all__ = ["Sampling"]
 
-Progress = Callable[[int, int], None]
 _SHORT_SECONDS = 8.0  # for the many short calls; a slow sampler gets fewer of them
 _FIRST_CALLS = 32  # of a batch whose speed is not known yet
 _LONG_CALL = (
@@ -29,7 +29,7 @@ _GROWTH = 8
 _KEPT_BACK = 0.1  # of the time limit, for calls that turn out slower than the ones before
 
 
-class Drawing:
+class Sampling:
     """Iterate over it for blocks; then read ``drawn`` (values), ``dims``, ``refused`` (dims) and ``ended`` (why, if early).
 
     What is asked next never depends on the values seen so far; on the sampler's speed it does. A slow one gets fewer
