@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from support.laws import largest_ratio
 
-from dpaudit.deployments.apple.rules import coin_epsilon
 from dpaudit.deployments.apple.configuration.reading import read_configuration
 from dpaudit.deployments.apple.configuration.resolving import resolve
 from dpaudit.deployments.apple.ledger import make_ledger
 from dpaudit.deployments.apple.model import Budget, Configuration, Key, Properties
+from dpaudit.deployments.apple.rules import coin_epsilon
 from dpaudit.deployments.apple.simulation.daemon import Daemon
 from dpaudit.errors import UsageError
 

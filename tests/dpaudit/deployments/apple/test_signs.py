@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dpaudit.deployments.apple.bits.sign_estimates import histogram_flip, predictable_flip
-from dpaudit.deployments.apple.bits.sign_evidence import HistogramEvidence
+from dpaudit.deployments.apple.bits.signs import HistogramSigns, histogram_flip, predictable_flip
 from dpaudit.errors import UsageError
 from dpaudit.randomness import KeyedStream
 
@@ -106,9 +105,9 @@ def test_histogram_coverage(records, favourite):
 
 
 def histogram(rng, n, q, p=5000):
-    evidence = HistogramEvidence()
-    evidence.add(rng.integers(p, size=n).astype(np.uint32), signs_of(rng, -np.ones(n), q))
-    return evidence
+    collected = HistogramSigns()
+    collected.add(rng.integers(p, size=n).astype(np.uint32), signs_of(rng, -np.ones(n), q))
+    return collected
 
 
 def test_a_histogram_that_flips_too_seldom_is_caught():
@@ -121,9 +120,9 @@ def test_a_histogram_that_flips_too_seldom_is_caught():
 @pytest.mark.parametrize("case", ["beyond", "crowded", "unknown", "half"])
 def test_no_lower_end_without_its_assumptions(case):
     rng = np.random.default_rng(9)
-    evidence = histogram(rng, 100, 0.5 if case == "half" else 0.2, p=100 if case == "crowded" else 5000)
+    collected = histogram(rng, 100, 0.5 if case == "half" else 0.2, p=100 if case == "crowded" else 5000)
     if case == "beyond":
-        evidence.add(np.array([49477827], dtype=np.uint32), np.array([1], dtype=np.int8))
-    flip, reason = evidence.estimate(positions=None if case == "unknown" else 5000, alpha=0.05)
+        collected.add(np.array([49477827], dtype=np.uint32), np.array([1], dtype=np.int8))
+    flip, reason = collected.estimate(positions=None if case == "unknown" else 5000, alpha=0.05)
     assert flip.low == 0
     assert "lower bound for ε only" in reason

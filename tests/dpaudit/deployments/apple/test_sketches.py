@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from dpaudit.deployments.apple.bits.sketch_estimates import coin_interval, epsilon_of_flip
+from dpaudit.deployments.apple.bits.sketches import coin_interval, epsilon_of_flip
 from dpaudit.errors import UsageError
 from dpaudit.types import Interval
 
