@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dpaudit import registry
-from dpaudit.audit.run import run_audit
+from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.claims import Claim
 
 
@@ -54,18 +54,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=float, nargs="+", default=[1e7, 1e8])
     options = parser.parse_args()
-    tests = sorted(set(registry.plugins("tests")) - {"keyless-search"})  # which has a time limit of its own
+    tests = tuple(sorted(set(registry.plugins("tests")) - {"keyless-search"}))  # which has a time limit of its own
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {len(tests)} families")
     print(f"{'values':>14}{'numpy ns':>10}{'battery ns':>12}{'ratio':>7}{'wall s':>9}{'peak MiB':>10}")
-    run_audit(
-        NumpySampler(time.thread_time), claim=Claim.parse("gaussian:sigma=1"), seed="warm", samples=100_000, tests=tests
-    )
+    claim = Claim.parse("gaussian:sigma=1")
+    warm = AuditOptions(seed="warm", samples=100_000, tests=tests)
+    run_audit(NumpySampler(time.thread_time), claim=claim, options=warm)
     for samples in map(int, options.samples):
         sampler = NumpySampler(time.thread_time)
         began, wall = time.thread_time(), time.monotonic()
-        result = run_audit(
-            sampler, claim=Claim.parse("gaussian:sigma=1"), seed="bench", samples=samples, tests=tests, time_limit=1e5
-        )
+        measured = AuditOptions(seed="bench", samples=samples, tests=tests, time_limit=1e5)
+        result = run_audit(sampler, claim=claim, options=measured)
         spent, wall = time.thread_time() - began - sampler.seconds, time.monotonic() - wall
         draw, battery = (1e9 * s / sampler.values for s in (sampler.seconds, spent))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

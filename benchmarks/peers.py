@@ -29,8 +29,7 @@ import numpy as np
 
 from dpaudit.accounting import gaussian_epsilon, gaussian_sigma
 from dpaudit.accounting.mechanisms import laplace_epsilon
-from dpaudit.audit.epsilon import audit_scores, run_mechanism_audit
-from dpaudit.audit.epsilon.judge import Claimed
+from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, audit_scores, run_mechanism_audit
 from dpaudit.provenance import collect
 from dpaudit.stats import clopper_pearson
 
@@ -230,10 +229,8 @@ def audited(case: Case, samples: int, seed: str) -> tuple[dict[str, Any], Array,
     result = run_mechanism_audit(
         mechanism,
         neighbours=(np.array([0.0]), np.array([case.second])),
-        claimed=Claimed(case.claim, case.delta, 1 / SIGMA if case.gdp else None),
-        samples=samples,
-        alpha=ALPHA,
-        seed=seed,
+        claim=PrivacyClaim(case.claim, case.delta, 1 / SIGMA if case.gdp else None),
+        options=MechanismOptions(samples=samples, alpha=ALPHA, seed=seed),
     )
     row = {"epsilon": result.epsilon.low, "verdict": result.verdict, "seconds": time.perf_counter() - began}
     if case.gdp:
@@ -249,7 +246,7 @@ def scored(canaries: Canaries, seed: int) -> tuple[dict[str, Any], Array, Array]
         path = Path(folder) / "scores.npz"
         np.savez(path, score=scores, member=member)
         began = time.perf_counter()
-        result = audit_scores(path, claimed=Claimed(canaries.truth, ONE_RUN_DELTA), alpha=ALPHA, seed=str(seed))
+        result = audit_scores(path, claim=PrivacyClaim(canaries.truth, ONE_RUN_DELTA), alpha=ALPHA, seed=str(seed))
         seconds = time.perf_counter() - began
     row = {"epsilon": result.epsilon.low, "seconds": seconds}
     if canaries.law == "gaussian":

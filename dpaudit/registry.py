@@ -6,22 +6,26 @@ distributions with one name are refused, never silently preferred.
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import difflib
 import functools
+import importlib.util
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 from dpaudit.errors import DuplicatePluginError, MissingExtraError, UnknownNameError, UsageError
 from dpaudit.results.text import one_line, said
 from dpaudit.source_hash import source_hash
 from dpaudit.types import PluginOrigin, Reference
 
-__all__ = ["KINDS", "Plugin", "create", "load", "missing_extra", "nearest", "plugin", "plugins"]
+__all__ = ["KINDS", "Kind", "Plugin", "create", "declared", "load", "missing_extra", "nearest", "plugin", "plugins"]
 
-KINDS = (
+Kind = Literal[
     "sources",
     "samplers",
     "hosts",
@@ -34,7 +38,8 @@ KINDS = (
     "transcripts",
     "loggers",
     "measures",
-)
+]
+KINDS: tuple[str, ...] = get_args(Kind)
 
 _EXTRAS = {
     "torch": "torch",
@@ -114,6 +119,36 @@ def plugin(kind: str, name: str) -> Plugin:
     found = _known(kind, name)
     sha256 = source_hash(found.target.partition(":")[0])
     return replace(found, origin=replace(found.origin, sha256=sha256))
+
+
+def declared(plugin: Plugin) -> dict[str, Any]:
+    """The literal attributes of a plug-in's class, read from its source, so that nothing of it is imported.
+
+    Empty where the target is no class, or its source no file. Not claimed: what a base class or running the module adds.
+    """
+    module, _, name = plugin.target.partition(":")
+    try:
+        classes = (x for x in ast.parse(_source(module)).body if isinstance(x, ast.ClassDef) and x.name == name)
+        body = next(classes).body
+    except (ImportError, OSError, StopIteration, SyntaxError, ValueError):
+        return {}
+    found = {}
+    for statement in body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            with contextlib.suppress(ValueError):  # no literal
+                found[statement.targets[0].id] = ast.literal_eval(statement.value)
+    return found
+
+
+def _source(module: str) -> bytes:
+    top, *below = module.split(".")
+    spec = importlib.util.find_spec(top)  # of anything deeper, the parents would be imported
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    paths = [Path(place, *below) for place in places]
+    files = [file for path in paths for file in (path.with_name(f"{path.name}.py"), path / "__init__.py")]
+    if spec and spec.origin and not below:
+        files = [Path(spec.origin)]
+    return next(file for file in files if file.is_file()).read_bytes()
 
 
 def _known(kind: str, name: str) -> Plugin:

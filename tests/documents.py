@@ -208,7 +208,7 @@ class Reader:
             return None
         spec = self.folder / (fence.file or f"block_{fence.line}.toml")
         spec.write_text(fence.text + "\n", encoding="utf-8")
-        load = "import sys; from dpaudit.experiments.spec import load_spec; load_spec(sys.argv[1])"
+        load = "import sys; from dpaudit.experiments.spec_file import load_spec; load_spec(sys.argv[1])"
         return self._judged([sys.executable, "-c", load, str(spec)], 0, ())
 
     def _judged(self, words: Sequence[str], code: int, shown: Sequence[str]) -> str | None:

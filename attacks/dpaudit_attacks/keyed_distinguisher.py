@@ -170,6 +170,9 @@ class NearestPeak(_Keyed):
     spacings mod 1 (arXiv 2509.23834, Section 5). Uses the peaks only; it ignores the envelope and the orthogonal part.
     """
 
+    games = ("scoring",)
+    holds = "the pancake's key"
+
     def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
         """Minus the distances to the nearest peak, summed over the directions, shape (t, m), in peak spacings.
 
@@ -188,6 +191,9 @@ class LikelihoodRatio(_Keyed):
     Not claimed: optimality or calibration against noise that something else has changed on the way, or whose σ, β or
     γ are not the key's.
     """
+
+    games = ("scoring",)
+    holds = "the pancake's key"
 
     def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
         """Log-density in R^d of each release under each candidate, shape (t, m).

@@ -62,6 +62,9 @@ class Membership:
     best; anything of noise that is neither law.
     """
 
+    games = ("membership",)
+    holds = "the pancake's key, or none"
+
     def __init__(self, *, sigma: float, rate: float, key: PancakeKey | str | Path | None = None) -> None:
         """For noise of scale ``sigma`` on the sums, a record in each batch with probability ``rate``, and ``key`` or none.
 

@@ -30,6 +30,9 @@ class NormReader:
     claimed: anything about other noise, where each score is 1 with probability 1.25·2^-bits whatever the truth.
     """
 
+    games = ("scoring",)
+    holds = "the norm channel's key"
+
     def __init__(self, *, key: PancakeKey | str | Path, sigma: float, bits: int = 8) -> None:
         """Hold ``key`` (or its file) for releases with noise of scale ``sigma``; ``bits`` as the source's.
 

@@ -79,6 +79,9 @@ class PhaseReader:
     where it shows).
     """
 
+    games = ("reconstruction",)
+    holds = "the pancake's key"
+
     def __init__(self, *, key: PancakeKey | str | Path, sigma: float) -> None:
         """Hold ``key`` (or its file) for releases with noise scale ``sigma``."""
         self.source = Pancake(key=key, sigma=sigma)

@@ -73,6 +73,8 @@ class SensitivityProbes:
     the worst pair there is.
     """
 
+    games = ("probing",)
+
     def __init__(self, *, lower: float = 0.0, upper: float = 1.0, size: int = 1000, kind: str = "all") -> None:
         """Datasets of ``size`` records in [``lower``, ``upper``].
 

@@ -47,6 +47,9 @@ class Timing:
     not monotone; other attacks look for those.
     """
 
+    games = ("learning",)
+    holds = "each release's seconds"
+
     timed = True
 
     def learn(self, first: Array, second: Array, *, neighbours: tuple[Array, Array]) -> Callable[[Array], Array]:

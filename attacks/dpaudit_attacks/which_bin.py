@@ -32,6 +32,9 @@ class WhichBin:
     Not claimed: anything when two records are missing, or one was added or moved.
     """
 
+    games = ("identification",)
+    holds = "the pancake's key"
+
     def __init__(self, *, key: PancakeKey | str | Path, sigma: float) -> None:
         """Hold ``key`` (or its file) for releases with noise scale ``sigma``."""
         self.source = Pancake(key=key, sigma=sigma)

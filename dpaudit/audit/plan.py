@@ -7,11 +7,8 @@ from typing import Literal
 
 from dpaudit.errors import UsageError
 
-__all__ = ["DEFAULT_SAMPLES", "LONGEST_SECONDS", "MAIN_DIM", "Call", "Purpose", "growing_plan", "make_plan"]
+__all__ = ["MAIN_DIM", "Call", "Purpose", "growing_plan", "make_plan"]
 
-
-DEFAULT_SAMPLES = 10_000_000
-LONGEST_SECONDS = 1e9  # of a time limit
 MAIN_DIM = 64
 _BLOCK_VALUES = 1 << 18  # 2 MiB of doubles: what one answer may hold at most, so that caches keep it
 _SHORT_CALLS = 81_920  # more than 2^16, so that a 16-bit seed comes round

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import secrets
 import shlex
 import time
 from collections.abc import Sequence
@@ -12,26 +11,25 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from dpaudit.audit.bits import BitWriter
-from dpaudit.audit.drawing import Drawing, Progress
-from dpaudit.audit.families import Battery
-from dpaudit.audit.plan import DEFAULT_SAMPLES, LONGEST_SECONDS, Call, growing_plan, make_plan
+from dpaudit.audit.battery import Battery
+from dpaudit.audit.betting import Betting
+from dpaudit.audit.block import BitWriter
+from dpaudit.audit.options import DEFAULT_SAMPLES, MINIMUM_SAMPLES, AuditOptions, Progress, fresh_seed
+from dpaudit.audit.plan import Call, growing_plan, make_plan
 from dpaudit.audit.power import blind_spots, frontier, measured_curves, read_table
-from dpaudit.audit.sequential import Betting
+from dpaudit.audit.sampling import Sampling
 from dpaudit.audit.verdict import judge, never_excluded
 from dpaudit.claims import Claim
 from dpaudit.errors import SamplerOutputError, UsageError
-from dpaudit.interfaces import ClosedSampler, StartedSampler, ValueSampler
+from dpaudit.interfaces import ClosedSampler, PreparingSampler, StartedSampler, ValueSampler
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
 from dpaudit.samplers import open_sampler
-from dpaudit.samplers.endpoints.worker import SourceSampler
 from dpaudit.samplers.sandbox.policy import joined
 from dpaudit.types import AuditResult, BlindSpot, PowerPoint, TestResult, Verdict
 
-__all__ = ["audit_sampler", "run_audit"]
+__all__ = ["audit_named", "audit_sampler", "run_audit"]
 
-MINIMUM_SAMPLES = 1_000
 LEAST_SHARE = 0.1  # of the values asked for: a pass on less, because the sampler is slow, is inconclusive
 EARLY_END = 100  # what an end before the plan's may add to α is 1/this; see run_audit
 CAUSE_SECONDS = 3.0
@@ -70,69 +68,54 @@ def audit_sampler(
 
     Raises:
         UsageError: an unknown name, or a claim, α, time limit or sample size out of range.
-        SamplerError: the sampler died, kept silent, or answered with something that is not noise.
+        SamplerError: the sampler died, did not respond, or answered with something that is not noise.
 
     >>> audit_sampler("python:numpy.random:standard_cauchy", claim="gaussian:sigma=1", samples=10_000, seed=1).verdict
     'finding'
     """
-    used = secrets.token_hex(8) if seed is None else str(seed)
+    options = AuditOptions(
+        dim=dim,
+        samples=samples,
+        alpha=alpha,
+        time_limit=time_limit,
+        seed=fresh_seed(seed),
+        tests=None if tests is None else tuple(tests),
+        sequential=sequential,
+        bits=bits,
+        dtype=dtype,
+        text=text,
+        mitigation=mitigation,
+    )
+    return audit_named(sampler, claim=claim, options=options, progress=progress)
+
+
+def audit_named(
+    sampler: str, *, claim: str | None = None, options: AuditOptions, progress: Progress | None = None
+) -> AuditResult:
+    """Open a sampler by its name, audit it, close it; see :func:`audit_sampler`.
+
+    Raises:
+        UsageError: an unknown name or claim, or an option that does not fit.
+        SamplerError: as in :func:`run_audit`.
+    """
     law = None if claim is None else Claim.parse(claim)
-    _check(alpha, time_limit, samples)
-    extra = [
-        *(["--dtype", dtype] if dtype != "f64" else []),
-        *(["--text"] if text else []),
-        *(["--mitigation", mitigation] if mitigation else []),
-        *(["--sequential"] if sequential else []),
-    ]
-    closed = open_sampler(sampler, seed=used, dtype=dtype, text_mode=text, mitigation=mitigation)
+    closed = open_sampler(
+        sampler, seed=options.seed, dtype=options.dtype, text_mode=options.text, mitigation=options.mitigation
+    )
     if law is None:
         own = getattr(closed, "claim", None)
         if own is None:
             raise UsageError(f"claim=None: {sampler} does not say what it claims; give one, e.g. gaussian:sigma=1")
         law = Claim.parse(own)
     with joined() as sandbox, closed as opened:
-        result = run_audit(
-            opened,
-            claim=law,
-            dim=dim,
-            samples=samples,
-            alpha=alpha,
-            time_limit=time_limit,
-            seed=used,
-            tests=tests,
-            sequential=sequential,
-            bits=bits,
-            progress=progress,
-            options=extra,
-        )
+        result = _audit(opened, law, options, progress)
     return dataclasses.replace(result, sandbox=sandbox.reached)
 
 
-def _check(alpha: float, time_limit: float | None, samples: int) -> None:
-    if not 0 < alpha < 1:
-        raise UsageError(f"alpha={alpha}: must lie strictly between 0 and 1, e.g. 0.01")
-    if time_limit is not None and not 0 < time_limit <= LONGEST_SECONDS:
-        raise UsageError(f"time-limit={time_limit}: must be above 0 and at most {LONGEST_SECONDS:g} seconds")
-    if samples < MINIMUM_SAMPLES:
-        raise UsageError(f"samples={samples}: an audit needs at least {MINIMUM_SAMPLES} values")
-
-
 def run_audit(
-    sampler: ClosedSampler,
-    *,
-    claim: Claim,
-    seed: str,
-    dim: int | None = None,
-    samples: int = DEFAULT_SAMPLES,
-    alpha: float = 0.01,
-    time_limit: float | None = None,
-    tests: Sequence[str] | None = None,
-    sequential: bool = False,
-    bits: Path | None = None,
-    progress: Progress | None = None,
-    options: Sequence[str] = (),
+    sampler: ClosedSampler, *, claim: Claim, options: AuditOptions, progress: Progress | None = None
 ) -> AuditResult:
-    """Audit an opened sampler; ``options`` are further words of the command line, for the reproducer only.
+    """Audit an opened sampler.
 
     A recording whose rows are single values is read as rows of ``dim`` values, in the order recorded.
 
@@ -155,19 +138,21 @@ def run_audit(
     by an adversary. A sampler that dies only when its values look good has fewer passes, and no more findings.
 
     Raises:
-        UsageError: options out of range, or a dimension that the sampler does not serve.
+        UsageError: an option that an opened sampler cannot have, or a dimension that it does not serve.
         SamplerError: it failed before 1,000 values were drawn.
     """
-    _check(alpha, time_limit, samples)
+    return _audit(sampler, claim, options.for_opened(sampler.name), progress)
+
+
+def _audit(sampler: ClosedSampler, claim: Claim, options: AuditOptions, progress: Progress | None) -> AuditResult:
+    dim, samples, alpha, sequential = options.dim, options.samples, options.alpha, options.sequential
     started = time.monotonic()
-    limit = DRAWING_SECONDS if time_limit is None else time_limit
-    if isinstance(sampler, SourceSampler) and not sequential and dim is not None and 0 < dim <= samples:
+    limit = DRAWING_SECONDS if options.time_limit is None else options.time_limit
+    if isinstance(sampler, PreparingSampler) and not sequential and dim is not None and 0 < dim <= samples:
         sampler.prepare(sum(call.purpose == "other process" for call in make_plan(samples, dim=dim)))
     if isinstance(sampler, StartedSampler):
         sampler.start(timeout=limit)
-    flat = (
-        sampler.dim == 1 and sampler.available is not None
-    )  # a recording of single values: rows as long as the user says
+    flat = sampler.dim == 1 and sampler.available is not None  # recorded single values: rows as long as the user says
     if sampler.dim is not None and dim not in (None, sampler.dim) and not flat:
         raise UsageError(f"dim={dim}: {sampler.name} only gives vectors of {sampler.dim}; leave --dim out")
     plan = _plan(sampler, samples, dim if dim is not None else sampler.dim, sequential)
@@ -175,11 +160,11 @@ def run_audit(
     if sampler.available is not None and planned < MINIMUM_SAMPLES:
         raise SamplerOutputError(f"{sampler.name} holds {planned} values; an audit needs at least {MINIMUM_SAMPLES}")
 
-    root = KeyedStream.from_seed(seed).child("audit")
+    root = KeyedStream.from_seed(options.seed).child("audit")
     weight = 2.0 if sequential else 1.0
-    battery = Battery(tests, claim, root, alpha=alpha / weight)
+    battery = Battery(options.tests, claim, root, alpha=alpha / weight)
     betting = Betting(claim, root, alpha=alpha / weight) if sequential else None
-    drawing = Drawing(
+    sampling = Sampling(
         sampler,
         plan,
         planned=planned,
@@ -191,38 +176,38 @@ def run_audit(
         flat=flat,
     )
     # BLAS threads gain nothing on blocks that fit a cache, and spin against the sampler's own process
-    with threadpool_limits(1), battery, BitWriter(bits) as writer:
-        for block in drawing:
-            battery.update(block, drawn=drawing.drawn)
+    with threadpool_limits(1), battery, BitWriter(options.bits) as writer:
+        for block in sampling:
+            battery.update(block, drawn=sampling.drawn)
             if block.process == 0:  # another process may repeat this one's, a forked child by nature
                 writer.write(block.z)
             forked = block.process < 0
             if betting is not None and not forked and betting.update(block):
                 break
-        if drawing.ended is not None and drawing.drawn < MINIMUM_SAMPLES:
-            raise drawing.ended
+        if sampling.ended is not None and sampling.drawn < MINIMUM_SAMPLES:
+            raise sampling.ended
         won = betting is not None and betting.won
         evidence = {}
         if not won:
             if progress is not None:
                 progress(planned, planned)
-            evidence = battery.conclude(lambda certain: _patience(started, samples, time_limit, certain=certain))
-        early = EARLY_END * drawing.blocks * (drawing.blocks + 1) if drawing.ended is not None else 1
+            evidence = battery.conclude(lambda certain: _patience(started, options, certain=certain))
+        early = EARLY_END * sampling.blocks * (sampling.blocks + 1) if sampling.ended is not None else 1
         results, blind = judge(evidence, alpha=alpha, weight=weight * early)
     bets = betting.results(alpha=alpha) if betting is not None else []
-    words = ["dpaudit", "audit", sampler.name, "--claim", str(claim), *(["--dim", str(dim)] if dim else []), *options]
+    words = ["dpaudit", "audit", sampler.name, "--claim", str(claim), *options.words]
     found = tuple(
         dataclasses.replace(
             t,
             seen_after=battery.seen_after.get(t.name),
-            reproduce=_reproduce(words, t, alpha, seed, battery.seen_after.get(t.name, drawing.drawn)),
+            reproduce=_reproduce(words, t, options, battery.seen_after.get(t.name, sampling.drawn)),
         )
         if t.finding
         else t
         for t in (*sorted(bets, key=lambda t: t.p), *results)
     )
-    verdict, reason = _verdict(found, drawing, won, limit=limit)
-    spots, curves = _excludes_not(claim, battery, drawing, plan, blind, alpha)
+    verdict, reason = _verdict(found, sampling, won, limit=limit)
+    spots, curves = _excludes_not(claim, battery, sampling, plan, blind, alpha)
     return AuditResult(
         verdict=verdict,
         reason=reason,
@@ -230,32 +215,32 @@ def run_audit(
         claim=str(claim),
         alpha=alpha,
         tests=found,
-        samples=drawing.drawn,
+        samples=sampling.drawn,
         samples_requested=samples,
-        dims=tuple(sorted(drawing.dims)),
-        dims_refused=tuple(sorted(drawing.refused)),
+        dims=tuple(sorted(sampling.dims)),
+        dims_refused=tuple(sorted(sampling.refused)),
         sequential=sequential,
         seconds=time.monotonic() - started,
         cannot_rule_out=spots if verdict == "no-finding" else (),
         power=curves if verdict == "no-finding" else (),
-        provenance=collect(seed=seed, plugins=battery.origins),
+        provenance=collect(seed=options.seed, plugins=battery.origins),
     )
 
 
 def _excludes_not(
-    claim: Claim, battery: Battery, drawing: Drawing, plan: Sequence[Call], blind: Sequence[BlindSpot], alpha: float
+    claim: Claim, battery: Battery, sampling: Sampling, plan: Sequence[Call], blind: Sequence[BlindSpot], alpha: float
 ) -> tuple[tuple[BlindSpot, ...], tuple[PowerPoint, ...]]:
     """What a pass leaves room for, and the part of the detectability map that it comes from.
 
     The map was measured for the whole battery on a continuous claim at α = 0.01; elsewhere the tests' own words stand
     alone. Where it says something of a flaw, that replaces a test's own estimate.
     """
-    always = never_excluded(claim, tuple(drawing.dims))
+    always = never_excluded(claim, tuple(sampling.dims))
     if not battery.complete or claim.discrete or alpha < MAP_ALPHA:
         return (*always, *blind), ()
     main = {call.d for call in plan}
     dim = main.pop() if len(main) == 1 else None
-    measured = frontier(dim=dim, samples=drawing.drawn)
+    measured = frontier(dim=dim, samples=sampling.drawn)
     flaws = {p.flaw for p in measured}
     curves = [p for flaw, curve in measured_curves(read_table(), dim=dim).items() if flaw in flaws for p in curve]
     own = [b for b in blind if b.flaw not in flaws]
@@ -273,42 +258,42 @@ def _plan(sampler: ClosedSampler, samples: int, dim: int | None, sequential: boo
     return (*first, *make_plan(samples - sum(c.size for c in first), dim=dim, takes_value=takes_value))
 
 
-def _patience(started: float, samples: int, time_limit: float | None, *, certain: bool) -> float:
+def _patience(started: float, options: AuditOptions, *, certain: bool) -> float:
     """Until when searches may go on; a finding that is certain without them needs them for its cause only."""
     now = time.monotonic()
-    asked = now + SEARCH_SECONDS * min(1.0, math.sqrt(samples / DEFAULT_SAMPLES))
-    if time_limit is not None:
-        asked = started + time_limit
+    asked = now + SEARCH_SECONDS * min(1.0, math.sqrt(options.samples / DEFAULT_SAMPLES))
+    if options.time_limit is not None:
+        asked = started + options.time_limit
     return min(asked, now + CAUSE_SECONDS) if certain else asked
 
 
-def _reproduce(words: Sequence[str], test: TestResult, alpha: float, seed: str, drawn: int) -> str:
+def _reproduce(words: Sequence[str], test: TestResult, options: AuditOptions, drawn: int) -> str:
     """The command that shows one finding again, at the number of values after which it was first seen.
 
     A bet may take eight times as many: it stops when it has won, and luck differs from draw to draw.
     """
     bet = test.name.startswith("bet on")
     only = [] if bet else ["--tests", test.name]
-    rest = ["--samples", str(max(drawn * (8 if bet else 1), MINIMUM_SAMPLES)), "--alpha", f"{alpha:g}", "--seed", seed]
-    return shlex.join([*words, *only, *rest])
+    count = str(max(drawn * (8 if bet else 1), MINIMUM_SAMPLES))
+    return shlex.join([*words, *only, "--samples", count, "--alpha", f"{options.alpha:g}", "--seed", options.seed])
 
 
-def _verdict(tests: Sequence[TestResult], drawing: Drawing, won: bool, *, limit: float) -> tuple[Verdict, str]:
+def _verdict(tests: Sequence[TestResult], sampling: Sampling, won: bool, *, limit: float) -> tuple[Verdict, str]:
     found = [t.name for t in tests if t.finding]
-    of = f"{drawing.drawn:,} of {drawing.planned:,} values"
+    of = f"{sampling.drawn:,} of {sampling.planned:,} values"
     if found:
         early = f" (stopped after {of})" if won else ""
-        ended = f"; {of} were drawn, then {drawing.ended}" if drawing.ended is not None else ""
+        ended = f"; {of} were drawn, then {sampling.ended}" if sampling.ended is not None else ""
         return "finding", f"{', '.join(found)}: contradict{'s' if len(found) == 1 else ''} the claim{early}{ended}"
-    if drawing.ended is not None:
-        return "inconclusive", f"{drawing.ended}; {of} were drawn and show nothing"
-    if not drawing.shortened:
+    if sampling.ended is not None:
+        return "inconclusive", f"{sampling.ended}; {of} were drawn and show nothing"
+    if not sampling.shortened:
         return "no-finding", "nothing that was looked at contradicts the claim"
     slow = f"{of} fit into the time limit of {limit:g} s at the sampler's speed"
-    if drawing.drawn < LEAST_SHARE * drawing.planned:
+    if sampling.drawn < LEAST_SHARE * sampling.planned:
         return (
             "inconclusive",
-            f"{slow} and show nothing; ask for --samples {max(MINIMUM_SAMPLES, _rounded(drawing.drawn))}, or more time",
+            f"{slow} and show nothing; ask for --samples {max(MINIMUM_SAMPLES, _rounded(sampling.drawn))}, or more time",
         )
     return "no-finding", f"nothing that was looked at contradicts the claim; {slow}"
 

@@ -2,67 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from dpaudit import registry
-from dpaudit.audit import audit_sampler
+from dpaudit.audit.nothing import nothing_drawn
+from dpaudit.audit.options import AuditOptions
+from dpaudit.audit.run import audit_named
 from dpaudit.cli.formats import formats_of, without_earlier
+from dpaudit.cli.options import AuditCommand
 from dpaudit.cli.output import note
-from dpaudit.cli.verdicts import audited, count_of, leave, write_page
+from dpaudit.cli.verdicts import audited, leave, write_page
 from dpaudit.documents import of_result
 from dpaudit.samplers.sandbox.policy import asking
-from dpaudit.types import AuditResult, TestResult
+from dpaudit.types import TestResult
 
 __all__ = ["audit"]
 
 
-def audit(
-    sampler: str,
-    *,
-    samples: float,
-    out: Path | None,
-    also: str | None,
-    output: str,
-    claim: str | None,
-    alpha: float,
-    seed: str | None,
-    sandbox: str | None,
-    visible: Sequence[str],
-    pass_env: Sequence[str],
-    **options: Any,
-) -> None:
+def audit(sampler: str, *, claim: str | None, options: AuditOptions, common: AuditCommand) -> None:
     """Audit, print, write, and leave with the verdict's exit code."""
-    count, formats = count_of(samples, what="values", example="1e7"), formats_of(also, out=out)
+    out, formats = common.out, formats_of(common.also, out=common.out)
     formats = without_earlier(formats, out, others=(f"{name}.json" for name in registry.plugins("tests")))
-    with asking(sandbox, visible=visible, passed=pass_env) as held:
+    with asking(common.sandbox, visible=common.visible or (), passed=common.pass_env or ()) as held:
         result = audited(
-            lambda progress: audit_sampler(
-                sampler, claim=claim, samples=count, alpha=alpha, seed=seed, progress=progress, **options
-            ),
+            lambda progress: audit_named(sampler, claim=claim, options=options, progress=progress),
             drawing="values drawn",
             then="searching for hidden directions",
-            total=count,
-            nothing=lambda reason, seconds, provenance: AuditResult(
-                verdict="inconclusive",
-                reason=reason,
-                sampler=sampler,
-                claim=claim or "",
-                alpha=alpha,
-                tests=(),
-                samples=0,
-                samples_requested=count,
-                dims=(),
-                sandbox=held.reached,
-                seconds=seconds,
-                cannot_rule_out=(),
-                provenance=provenance,
+            total=options.samples,
+            nothing=lambda reason, seconds: nothing_drawn(
+                sampler, reason, claim=claim or "", options=options, sandbox=held.reached, seconds=seconds
             ),
             out=out,
             also=formats,
-            output=output,
-            seed=seed,
+            output=common.output,
             held=held,
         )
     document = of_result(result)
@@ -72,7 +44,7 @@ def audit(
             _save(found, out)
     from dpaudit.report import audit_table
 
-    leave(document, lambda: audit_table(result), out=out, output=output)
+    leave(document, lambda: audit_table(result), out=out, output=common.output)
 
 
 def _save(test: TestResult, out: Path) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
-from dpaudit.audit.epsilon import audit_mechanism
+from dpaudit.audit.epsilon.run import audit_named
+from dpaudit.audit.nothing import nothing_counted
+from dpaudit.audit.options import MechanismOptions, PrivacyClaim
 from dpaudit.cli.formats import formats_of, without_earlier
-from dpaudit.cli.verdicts import audited, count_of, leave, write_page
+from dpaudit.cli.options import AuditCommand
+from dpaudit.cli.verdicts import audited, leave, write_page
 from dpaudit.documents import of_result
 from dpaudit.samplers.sandbox.policy import asking
-from dpaudit.types import Interval, MechanismResult
 
 __all__ = ["mechanism"]
 
@@ -20,69 +17,42 @@ __all__ = ["mechanism"]
 def mechanism(
     name: str,
     *,
-    samples: float,
-    out: Path | None,
-    also: str | None,
-    output: str,
-    claim_epsilon: float,
-    claim_delta: float,
-    claim_mu: float | None,
+    claim: PrivacyClaim,
+    neighbours: str | None,
     attack: str | None,
-    alpha: float,
-    seed: str | None,
-    sandbox: str | None,
-    visible: Sequence[str],
-    pass_env: Sequence[str],
-    **options: Any,
+    options: MechanismOptions,
+    guesses: int | None,
+    common: AuditCommand,
 ) -> None:
     """Audit, print, write, and leave with the verdict's exit code."""
-    count, formats = count_of(samples, what="releases", example="2e5"), formats_of(also, out=out)
+    out, formats = common.out, formats_of(common.also, out=common.out)
     formats = without_earlier(formats, out)
-    with asking(sandbox, visible=visible, passed=pass_env) as held:
+    with asking(common.sandbox, visible=common.visible or (), passed=common.pass_env or ()) as held:
         result = audited(
-            lambda progress: audit_mechanism(
+            lambda progress: audit_named(
                 name,
-                claim_epsilon=claim_epsilon,
-                claim_delta=claim_delta,
-                claim_mu=claim_mu,
+                claim=claim,
+                neighbours=neighbours,
                 attack=attack,
-                samples=count,
-                alpha=alpha,
-                seed=seed,
+                options=options,
+                guesses=guesses,
                 progress=progress,
-                **options,
             ),
             drawing="releases drawn",
             then="learning and counting",
-            total=2 * count,
-            nothing=lambda reason, seconds, provenance: MechanismResult(
-                verdict="inconclusive",
-                reason=reason,
-                mechanism=name,
-                method="none: nothing was counted",
+            total=2 * options.samples,
+            nothing=lambda reason, seconds: nothing_counted(
+                name,
+                reason,
+                claim=claim,
                 attack=attack or "",
-                neighbours=(),
-                claim_epsilon=claim_epsilon,
-                claim_delta=claim_delta,
-                claim_mu=claim_mu,
-                alpha=alpha,
-                epsilon=Interval(low=0.0, high=math.inf, confidence=1 - alpha, method="none: nothing was counted"),
-                delta=None,
-                mu=None,
-                curve=(),
-                tests=(),
-                samples=0,
-                samples_requested=count,
+                options=options,
                 sandbox=held.reached,
                 seconds=seconds,
-                advice=(),
-                cannot_rule_out=(),
-                provenance=provenance,
             ),
             out=out,
             also=formats,
-            output=output,
-            seed=seed,
+            output=common.output,
             held=held,
         )
     document = of_result(result)
@@ -90,4 +60,4 @@ def mechanism(
         write_page(document, out, also=formats)
     from dpaudit.report import mechanism_table
 
-    leave(document, lambda: mechanism_table(result), out=out, output=output)
+    leave(document, lambda: mechanism_table(result), out=out, output=common.output)

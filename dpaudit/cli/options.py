@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import inspect
+import typing
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 __all__ = [
     "AlsoOption",
+    "AuditCommand",
     "DataRootOption",
     "DeviceOption",
     "Format",
@@ -18,6 +24,7 @@ __all__ = [
     "SandboxOption",
     "SeedOption",
     "VisibleOption",
+    "with_audit_command",
 ]
 
 Format = Literal["text", "json"]
@@ -68,3 +75,36 @@ SeedOption = Annotated[
         help="For the auditor's own randomness and registered sources; fresh if not given.", show_default=False
     ),
 ]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class AuditCommand:
+    """What `audit` and `mechanism` share: the seed, how foreign code is held, and where the result goes."""
+
+    seed: SeedOption = None
+    sandbox: SandboxOption = None
+    visible: VisibleOption = None
+    pass_env: PassEnvOption = None
+    out: OutOption = None
+    also: AlsoOption = None
+    output: FormatOption = "text"
+
+
+def with_audit_command(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of :class:`AuditCommand`, which it gets as one value, ``common``."""
+    hints = typing.get_type_hints(AuditCommand, include_extras=True)
+    shared = [
+        inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=hints[f.name])
+        for f in dataclasses.fields(AuditCommand)
+    ]
+    signature = inspect.signature(command, eval_str=True)
+    own = [parameter for parameter in signature.parameters.values() if parameter.name != "common"]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        common = AuditCommand(**{name: given.pop(name) for name in hints})
+        command(**given, common=common)
+
+    run.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *shared)}
+    return run

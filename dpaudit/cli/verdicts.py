@@ -15,10 +15,9 @@ from dpaudit.cli.readiness import be_ready
 from dpaudit.deployments.apple.document import AppleDocument
 from dpaudit.documents import AuditDocument, MechanismDocument, of_result
 from dpaudit.errors import SamplerError, UsageError
-from dpaudit.provenance import collect
 from dpaudit.report.reading import Document
 from dpaudit.samplers.sandbox.policy import Policy
-from dpaudit.types import AuditResult, MechanismResult, Provenance, to_dict
+from dpaudit.types import AuditResult, MechanismResult, to_dict
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -45,17 +44,16 @@ def audited(
     drawing: str,
     then: str,
     total: int,
-    nothing: Callable[[str, float, Provenance], AuditResult | MechanismResult],
+    nothing: Callable[[str, float], AuditResult | MechanismResult],
     out: Path | None,
     also: Sequence[str],
     output: str,
-    seed: str | None,
     held: Policy,
 ) -> Any:
     """Run ``work(progress)`` under a bar that says ``drawing``, and ``then`` when all is drawn.
 
-    A sampler that lets us down is an error, and an inconclusive result all the same: ``nothing(reason, seconds,
-    provenance)`` goes to ``out`` like any other, so that no report of before stays there as if it were this one's, and with
+    A sampler that lets us down is an error, and an inconclusive result all the same: ``nothing(reason, seconds)``
+    goes to ``out`` like any other, so that no report of before stays there as if it were this one's, and with
     ``--format json`` to stdout instead of the error.
     """
     started = time.monotonic()
@@ -69,8 +67,7 @@ def audited(
         try:
             result = work(progress)
         except SamplerError as error:
-            here = collect(seed="none" if seed is None else seed, plugins=())
-            document = of_result(nothing(str(error), time.monotonic() - started, here))
+            document = of_result(nothing(str(error), time.monotonic() - started))
             if out is not None:
                 write_page(document, out, also=also)
             if output != "json":

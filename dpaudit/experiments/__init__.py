@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from dpaudit.experiments.spec import Cell, Spec, load_spec, spec_names
+from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.spec import Spec
+from dpaudit.experiments.spec_file import load_spec, spec_names
 from dpaudit.experiments.store import Store
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Any
 from dpaudit import registry
 from dpaudit.audit import audit_sampler
 from dpaudit.experiments.arm import Arm, plugin_options
+from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import Measure
-from dpaudit.experiments.spec import Cell
 from dpaudit.noise.key import PancakeKey
 from dpaudit.types import AuditResult, Reference, to_dict
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dpaudit.errors import StoreError
-from dpaudit.experiments.spec import Cell
+from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.grid import written_spec
 from dpaudit.experiments.store import Store
 from dpaudit.experiments.store.queries import provenances
 from dpaudit.types import CellFailure, CellResult
@@ -112,7 +113,7 @@ def compare(a: Store, b: Store) -> RunDifference:
 def _bare(spec: Mapping[str, Any]) -> dict[str, Any]:
     """What decides a spec's numbers."""
     words = ("title", "story", "column", "columns", "figures", "published", "keep_trials")
-    return {k: v for k, v in spec.items() if k not in words}
+    return {k: v for k, v in written_spec(spec).items() if k not in words}
 
 
 def _by_key(results: Sequence[CellResult], *, ids: bool) -> dict[str, CellResult]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpaudit import registry
+from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.grid import Grid
 from dpaudit.types import PluginOrigin
-
-if TYPE_CHECKING:
-    from dpaudit.experiments.spec import Cell
 
 __all__ = ["AUDIT", "Measure", "gathered", "measure_of", "summary"]
 
@@ -25,6 +24,7 @@ class Measure:
     Attributes:
         run: ``(cell, arm) -> dict`` of JSON-ready values: one cell's outcome, a function of the cell's settings alone but
             for what it says of time. ``arm`` is the cell's host, key, source and mitigation made real.
+        grid: the types of ``[grid]``, checked when a spec is read and given by ``cell.grid``; None takes anything.
         needs_arm: False for a measure without host, source or key: its cells have ``[grid]``, ``trials`` and ``seed``
             only, and ``arm`` is None.
         attacks_together: one cell has all the attacks of an arm, ``attacks``, so that these look at the same releases;
@@ -37,6 +37,7 @@ class Measure:
     """
 
     run: Callable[..., Mapping[str, Any]]
+    grid: type[Grid] | None = None
     needs_arm: bool = True
     attacks_together: bool = False
     on_devices: bool = False

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from dpaudit import errors
 from dpaudit.errors import StoreError, UsageError
+from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.placement import Item, Placement, place
 from dpaudit.experiments.placement.work import Outcome, run_cell
-from dpaudit.experiments.spec import Cell, Spec
+from dpaudit.experiments.spec import Spec
 from dpaudit.experiments.store import Store
 from dpaudit.types import CellFailure, to_dict
 

@@ -7,16 +7,18 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
+from dpaudit.audit.nothing import nothing_counted, nothing_drawn
+from dpaudit.audit.options import AuditOptions, MechanismOptions, PrivacyClaim
 from dpaudit.documents import of_result
 from dpaudit.errors import DpauditError, SamplerError, UsageError
-from dpaudit.pytest_plugin.audits import command, mechanism_result, noise_result
-from dpaudit.pytest_plugin.callables import subject
+from dpaudit.pytest_plugin.audits import command, mechanism_result, noise_result, reproducible
+from dpaudit.pytest_plugin.callables import Subject, subject
 from dpaudit.pytest_plugin.messages import failure, nothing_found
 from dpaudit.report import Document, write_json, write_report
 from dpaudit.results.text import printable
-from dpaudit.types import AuditResult, MechanismResult, to_dict
+from dpaudit.types import AuditResult, MechanismResult, Verdict
 
 __all__ = ["RELEASES", "Auditor", "NoiseOptions"]
 
@@ -25,6 +27,7 @@ RELEASES = 100_000
 
 Named = str | Callable[..., Any]
 Vector = float | Sequence[float]
+Asked = TypeVar("Asked", AuditOptions, MechanismOptions)
 
 
 class NoiseOptions(TypedDict, total=False):
@@ -45,19 +48,19 @@ class NoiseOptions(TypedDict, total=False):
 
 
 class _Audited(NamedTuple):
-    """What came out: the result (None where the sampler let us down), as a document, the command, the page."""
+    """What came out: the result, the command that shows it again, and its page, if one was kept."""
 
     result: Any
-    document: Mapping[str, Any]
     again: str
     page: Path | None
 
     @property
-    def verdict(self) -> str:
-        return str(self.document["verdict"])
+    def verdict(self) -> Verdict:
+        verdict: Verdict = self.result.verdict
+        return verdict
 
     def failure(self) -> AssertionError:
-        return AssertionError(failure(self.document, again=self.again, page=self.page))
+        return AssertionError(failure(self.result, again=self.again, page=self.page))
 
 
 class Auditor:
@@ -114,11 +117,11 @@ class Auditor:
         audited = self._noise(sampler, claim=claim, control=True, **options)
         if audited.verdict == "inconclusive":
             raise audited.failure()
-        found = {t["name"] for t in audited.document["tests"] if t["finding"]}
+        found = {t.name for t in audited.result.tests if t.finding}
         missing = [name for name in ([by] if isinstance(by, str) else by) if name not in found]
         if not found or missing:
             raise AssertionError(
-                nothing_found(audited.document, wanted=" and ".join(missing), again=audited.again, page=audited.page)
+                nothing_found(audited.result, wanted=" and ".join(missing), again=audited.again, page=audited.page)
             )
         result: AuditResult = audited.result
         return result
@@ -150,20 +153,36 @@ class Auditor:
             UsageError: an unknown name, or an option that does not fit.
         """
         __tracebackhide__ = True
-        options: dict[str, Any] = {
-            "neighbours": neighbours if neighbours is None or isinstance(neighbours, str) else _text(neighbours),
-            "epsilon": epsilon,
-            "delta": delta,
-            "mu": mu,
-            "attack": attack,
-            "samples": _whole(samples),
-            "alpha": self._alpha if alpha is None else alpha,
-            "seed": self._seed(seed),
-            "time_limit": time_limit,
-            "real_numbers": real_numbers,
-        }
-        about = {"claim_epsilon": epsilon, "claim_delta": delta}
-        audited = self._audit("mechanism", mechanism, in_process, mechanism_result, options, about, control=False)
+        pair = neighbours if neighbours is None or isinstance(neighbours, str) else _text(neighbours)
+        used = self._seed(seed)
+        claim = {"claim_epsilon": epsilon, "claim_delta": delta, "claim_mu": mu}
+
+        def options() -> MechanismOptions:
+            return MechanismOptions(
+                samples=_whole(samples),
+                alpha=self._alpha if alpha is None else alpha,
+                seed=used,
+                time_limit=time_limit,
+                real_numbers=real_numbers,
+            )
+
+        def run(what: Subject, options: MechanismOptions) -> MechanismResult:
+            claimed = PrivacyClaim(epsilon, delta, mu)
+            return mechanism_result(what, claim=claimed, neighbours=pair, attack=attack, options=options)
+
+        audited = self._audit(
+            "mechanism",
+            mechanism,
+            in_process,
+            options,
+            run,
+            lambda name, reason, options: nothing_counted(
+                name, reason, claim=PrivacyClaim(epsilon, delta, mu), attack=attack or "", options=options
+            ),
+            words={"neighbours": pair, **claim, "attack": attack},
+            about={"claim_epsilon": epsilon, "claim_delta": delta},
+            control=False,
+        )
         if audited.verdict != "no-finding":
             raise audited.failure()
         result: MechanismResult = audited.result
@@ -174,58 +193,63 @@ class Auditor:
         if unknown := set(options) - set(NoiseOptions.__annotations__):
             raise UsageError(f"{min(unknown)}: no such option; there are: {', '.join(NoiseOptions.__annotations__)}")
         tests, alpha, samples = options.get("tests"), options.get("alpha"), options.get("samples")
-        asked: dict[str, Any] = {
-            "claim": claim,
-            "dim": options.get("dim"),
-            "samples": self._samples if samples is None else _whole(samples),
-            "alpha": self._alpha if alpha is None else alpha,
-            "seed": self._seed(options.get("seed")),
-            "time_limit": options.get("time_limit"),
-            "tests": [tests] if isinstance(tests, str) else tests,
-            "mitigation": options.get("mitigation"),
-        }
-        about = {"claim": claim or "its claim"}
-        return self._audit("audit", sampler, options.get("in_process"), noise_result, asked, about, control=control)
+        seed = self._seed(options.get("seed"))
+
+        def asked() -> AuditOptions:
+            return AuditOptions(
+                dim=options.get("dim"),
+                samples=self._samples if samples is None else _whole(samples),
+                alpha=self._alpha if alpha is None else alpha,
+                seed=seed,
+                time_limit=options.get("time_limit"),
+                tests=None if tests is None else (tests,) if isinstance(tests, str) else tuple(tests),
+                mitigation=options.get("mitigation"),
+            )
+
+        return self._audit(
+            "audit",
+            sampler,
+            options.get("in_process"),
+            asked,
+            lambda what, options: noise_result(what, claim=claim, options=options),
+            lambda name, reason, options: nothing_drawn(name, reason, claim=claim or "its claim", options=options),
+            words={"claim": claim},
+            about={"claim": claim or "its claim"},
+            control=control,
+        )
 
     def _audit(
         self,
         kind: str,
         given: Named,
         in_process: bool | None,
-        run: Callable[..., Any],
-        options: Mapping[str, Any],
-        about: Mapping[str, Any],
+        asked: Callable[[], Asked],
+        run: Callable[[Subject, Asked], AuditResult | MechanismResult],
+        nothing: Callable[[str, str, Asked], AuditResult | MechanismResult],
         *,
+        words: Mapping[str, Any],
+        about: Mapping[str, Any],
         control: bool,
     ) -> _Audited:
         """Run one audit, keep its report, and tell the session of it."""
         __tracebackhide__ = True
         self._made += 1
-        result, page = None, None
+        page = None
         try:
-            what = subject(given, in_process=in_process)
-            again = command(kind, what, **options) if what.target else shlex.join(["pytest", self._node])
-            result = run(what, **options, **({"again": again} if kind == "audit" else {}))
+            options, what = asked(), subject(given, in_process=in_process)
+            again = command(kind, what, options, **words) if what.target else shlex.join(["pytest", self._node])
+            result = reproducible(run(what, options), what, again=again)
         except SamplerError as error:
-            name = "sampler" if kind == "audit" else kind
-            document: dict[str, Any] = {
-                "verdict": "inconclusive",
-                "reason": str(error),
-                name: what.name,
-                **about,
-                "tests": [],
-            }
+            result = nothing(what.name, str(error), options)
         except DpauditError as error:
             raise type(error)(str(error)) from None
         else:
-            whole = of_result(result)
-            document, page = to_dict(whole.result), self._write(whole)
-        shown: dict[str, Any] = {
-            name: printable(document.get(name), limit=200) for name in ("sampler", "mechanism") if name in document
-        }
-        self._record({**shown, **about, "verdict": document["verdict"], "alpha": options["alpha"], "control": control})
-        first = next((t["reproduce"] for t in document["tests"] if t["finding"] and t["reproduce"]), again)
-        return _Audited(result, document, first, page)
+            page = self._write(of_result(result))
+        named = {"sampler": result.sampler} if isinstance(result, AuditResult) else {"mechanism": result.mechanism}
+        shown = {name: printable(value, limit=200) for name, value in named.items()}
+        self._record({**shown, **about, "verdict": result.verdict, "alpha": options.alpha, "control": control})
+        first = next((t.reproduce for t in result.tests if t.finding and t.reproduce), again)
+        return _Audited(result, first, page)
 
     def _write(self, page: Document) -> Path | None:
         if self._out is None:

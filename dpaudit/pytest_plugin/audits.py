@@ -6,13 +6,12 @@ import contextlib
 import dataclasses
 import os
 import shlex
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from dpaudit.audit import audit_sampler, run_audit
-from dpaudit.audit.epsilon import audit_mechanism, run_mechanism_audit
-from dpaudit.audit.epsilon.judge import Claimed
-from dpaudit.audit.epsilon.neighbours import parse_neighbours
+from dpaudit.audit import AuditOptions, run_audit
+from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, parse_neighbours, run_mechanism_audit
+from dpaudit.audit.epsilon.run import audit_named as mechanism_named
+from dpaudit.audit.run import audit_named
 from dpaudit.claims import Claim
 from dpaudit.errors import UsageError
 from dpaudit.pytest_plugin.callables import (
@@ -24,85 +23,60 @@ from dpaudit.pytest_plugin.callables import (
 )
 from dpaudit.types import AuditResult, MechanismResult
 
-__all__ = ["command", "mechanism_result", "noise_result"]
+__all__ = ["command", "mechanism_result", "noise_result", "reproducible"]
 
-_WORDS = {"mu": "claim_mu", "epsilon": "claim_epsilon", "delta": "claim_delta"}
+R = TypeVar("R", AuditResult, MechanismResult)
 
 
-def noise_result(
-    what: Subject,
-    *,
-    claim: str | None,
-    samples: int,
-    alpha: float,
-    seed: str,
-    again: str,
-    dim: int | None,
-    time_limit: float | None,
-    tests: Sequence[str] | None,
-    mitigation: str | None,
-) -> AuditResult:
-    """Audit noise; ``again`` is the command for a callable that only this process has."""
-    options: dict[str, Any] = {
-        "dim": dim,
-        "samples": samples,
-        "alpha": alpha,
-        "seed": seed,
-        "time_limit": time_limit,
-        "tests": tests,
-    }
+def noise_result(what: Subject, *, claim: str | None, options: AuditOptions) -> AuditResult:
+    """Audit noise, in a process of its own or in this one."""
     if what.target is not None:
         with same_search_path() if what.ours else contextlib.nullcontext():
-            found = audit_sampler(what.target, claim=claim, mitigation=mitigation, **options)
-    else:
-        if claim is None:
-            raise UsageError("claim=None: a callable does not say what it claims; give one, e.g. gaussian:sigma=1")
-        if mitigation is not None:
-            raise UsageError(f"mitigation={mitigation}: works on a registered source only; leave it out")
-        with CallableSampler(what.called, name=what.name) as closed:
-            found = run_audit(closed, claim=Claim.parse(claim), **options)
-        if found.verdict == "no-finding":
-            found = dataclasses.replace(found, cannot_rule_out=(*found.cannot_rule_out, ONE_PROCESS))
-    told = tuple(
-        dataclasses.replace(t, reproduce=again if what.function else _prefixed(t.reproduce, what)) if t.reproduce else t
-        for t in found.tests
-    )
-    return dataclasses.replace(found, tests=told)
+            return audit_named(what.target, claim=claim, options=options)
+    if claim is None:
+        raise UsageError("claim=None: a callable does not say what it claims; give one, e.g. gaussian:sigma=1")
+    if options.mitigation is not None:
+        raise UsageError(f"mitigation={options.mitigation}: works on a registered source only; leave it out")
+    with CallableSampler(what.called, name=what.name) as closed:
+        found = run_audit(closed, claim=Claim.parse(claim), options=options)
+    if found.verdict != "no-finding":
+        return found
+    return dataclasses.replace(found, cannot_rule_out=(*found.cannot_rule_out, ONE_PROCESS))
 
 
 def mechanism_result(
-    what: Subject,
-    *,
-    neighbours: str | None,
-    epsilon: float,
-    delta: float,
-    mu: float | None,
-    **options: Any,
+    what: Subject, *, claim: PrivacyClaim, neighbours: str | None, attack: str | None, options: MechanismOptions
 ) -> MechanismResult:
-    """Audit a whole mechanism."""
+    """Audit a whole mechanism, in a process of its own or in this one."""
     if what.target is not None:
         with same_search_path() if what.ours else contextlib.nullcontext():
-            return audit_mechanism(
-                what.target, neighbours=neighbours, claim_epsilon=epsilon, claim_delta=delta, claim_mu=mu, **options
-            )
+            return mechanism_named(what.target, claim=claim, neighbours=neighbours, attack=attack, options=options)
     with CallableMechanism(what.called, name=what.name) as mechanism:
-        return run_mechanism_audit(
-            mechanism,
-            neighbours=None if neighbours is None else parse_neighbours(neighbours),
-            claimed=Claimed(epsilon, delta, mu),
-            **options,
-        )
+        pair = None if neighbours is None else parse_neighbours(neighbours)
+        return run_mechanism_audit(mechanism, claim=claim, neighbours=pair, attack=attack, options=options)
 
 
-def command(kind: str, what: Subject, **options: Any) -> str:
-    """The command line that makes this audit; options that are None, False or empty are left out."""
+def reproducible(result: R, what: Subject, *, again: str) -> R:
+    """The same, with commands that work where the tests run; ``again`` is that for a callable of this process."""
+    tests = tuple(
+        dataclasses.replace(t, reproduce=again if what.function else _prefixed(t.reproduce, what)) if t.reproduce else t
+        for t in result.tests
+    )
+    return dataclasses.replace(result, tests=tests)
+
+
+def command(kind: str, what: Subject, options: AuditOptions | MechanismOptions, **more: Any) -> str:
+    """The command line that makes this audit; options that are None or as by default are left out."""
+    default = type(options)(seed="")
+    given = {f.name: getattr(options, f.name) for f in dataclasses.fields(options)}
+    changed = {name: value for name, value in given.items() if value != getattr(default, name)}
     words = ["dpaudit", kind, str(what.target)]
-    for name, value in options.items():
-        if value is None or value is False or value == ():
+    for name, value in (more | changed).items():
+        if value is None:
             continue
-        option = f"--{_WORDS.get(name, name).replace('_', '-')}"
-        text = ",".join(value) if isinstance(value, (list, tuple)) else str(value)
-        words += [option] if value is True else [option, f"{value:g}" if isinstance(value, float) else text]
+        option = f"--{name.replace('_', '-')}"
+        text = ",".join(value) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)
+        words += [option] if value is True else [option, text]
     return _prefixed(shlex.join(words), what)
 
 

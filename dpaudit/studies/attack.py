@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from dpaudit.experiments.arm import Arm
+from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import Measure
-from dpaudit.experiments.spec import Cell
 from dpaudit.stats import clopper_pearson, epsilon_lower_bound
 from dpaudit.studies.trials import batches
 from dpaudit.types import AttackResult, to_dict

@@ -12,8 +12,8 @@ import scipy
 import torch
 
 from dpaudit.experiments.arm import Arm
+from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import Measure
-from dpaudit.experiments.spec import Cell
 from dpaudit.interfaces import ProtocolMitigation
 from dpaudit.stats import clopper_pearson, holm
 from dpaudit.studies.opponents import opponent

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import scipy
@@ -13,8 +13,9 @@ import scipy
 from dpaudit import registry
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.errors import SpecError
+from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.grid import Grid, Table
 from dpaudit.experiments.measure import Measure
-from dpaudit.experiments.spec import Cell
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import epsilon_lower_bound
 from dpaudit.studies.trials import interval
@@ -24,57 +25,33 @@ if TYPE_CHECKING:
     from dpaudit.hosts.gradients.step import DpSgdStep
     from dpaudit.interfaces import SupportAttack
 
-__all__ = ["DELTA", "MEASURE", "PUBLISHED", "Case", "measure", "summary"]
+__all__ = ["DELTA", "MEASURE", "PUBLISHED", "BitsGrid", "Step", "measure", "summary"]
 
 DELTA = 1e-5
 _HOST = "dpsgd-step"
-_ATTACKS = ("reach", "pair-inversion")
 _PAIR = 100  # releases from one pair of batches, half of them at each
 _BLOCK = 25  # releases held at a time
 PUBLISHED = 0.9256  # Jin, McMurtry, Rubinstein and Ohrimenko 2022, on DP-SGD
 
 
-@dataclass(frozen=True)
-class Case:
-    """One line of ``[grid] case``: the attack, what the attacker knows and sees, and the host's options."""
+class Step(Table, kw_only=True, forbid_unknown_fields=False):
+    """One ``[grid] case``: the attack, what it knows and sees; all other options are the host's."""
 
-    attack: str
-    secure_mode: bool
-    noise_multiplier: float
-    order: str
-    lr: float
-    host: Reference
+    name: Literal["reach", "pair-inversion"]
+    secure_mode: bool = False
+    noise_multiplier: float = 1.0
+    order: Literal["known", "unknown"] = "known"
+    lr: Annotated[float, msgspec.Meta(ge=0)] = 0.0
 
-    @classmethod
-    def parse(cls, text: str) -> Case:
-        """Read one.
-
-        Raises:
-            SpecError: an attack, an order or a number that is none, or an attack that the release does not fit.
-        """
-        given = Reference.parse(text)
-        options = dict(given.options)
-        secure, order = options.pop("secure_mode", False), options.pop("order", "known")
-        sigma, lr = options.pop("noise_multiplier", 1.0), options.pop("lr", 0.0)
-        if given.name not in _ATTACKS:
-            raise SpecError(f"case={text}: the attack must be one of {', '.join(_ATTACKS)}")
-        if not isinstance(secure, bool):
-            raise SpecError(f"secure_mode={secure}: must be true or false")
-        if order not in ("known", "unknown"):
-            raise SpecError(f"order={order}: must be known or unknown")
-        if isinstance(sigma, (str, bool)):
-            raise SpecError(f"noise_multiplier={sigma}: must be a number")
-        if isinstance(lr, (str, bool)) or not lr >= 0:
-            raise SpecError(f"lr={lr}: must be a number above 0, or 0 to see gradients")
-        if given.name == "pair-inversion" and (secure or lr):
-            raise SpecError(f"case={text}: pair-inversion replays one normal a coordinate; not secure_mode, not lr")
-        return cls(given.name, secure, float(sigma), str(order), float(lr), Reference(_HOST, options))
+    def __post_init__(self) -> None:
+        if self.name == "pair-inversion" and (self.secure_mode or self.lr):
+            raise ValueError("pair-inversion replays one normal per coordinate; not secure_mode, not lr")
 
     def support(self, host: DpSgdStep) -> SupportAttack:
         """The attack, told what it must know of the release."""
-        factory = registry.load("attacks", self.attack)
+        factory = registry.load("attacks", self.name)
         found: SupportAttack
-        if self.attack == "reach":
+        if self.name == "reach":
             found = factory(dtype="float32", divisor=float(host.divisor))
         else:
             scale = self.noise_multiplier * host.clip
@@ -113,15 +90,21 @@ class Case:
         return [support.feasible(gradients, v) | ~certain for v in values]
 
 
+class BitsGrid(Grid):
+    """``case = [{ name = "reach", model = "lenet5", data = "mnist", secure_mode = true }]``."""
+
+    case: Step
+
+
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """Success over ``trials`` steps of one ``[grid] case``, half at each batch of a pair, a fresh pair every hundred.
 
-    A case is ``reach:model=lenet5,data=mnist,secure_mode=true,noise_multiplier=1``: the attack (``reach`` or
-    ``pair-inversion``), ``secure_mode`` and ``noise_multiplier`` of the optimizer; ``order=unknown`` lets the attacker add
-    up each batch in a random order of its own, ``lr=0.1`` shows it weights after a step of plain SGD instead of gradients;
-    all else are options of the host ``dpsgd-step``, whose docstring has the threat model. The attacker computes both
-    candidate sums itself, from the records, on a model of its own, and names the batch at which fewer units of the
-    release are infeasible (a coin where they are as many).
+    A case is ``{ name = "reach", model = "lenet5", data = "mnist", secure_mode = true, noise_multiplier = 1 }``:
+    the attack (``reach`` or ``pair-inversion``), ``secure_mode`` and ``noise_multiplier`` of the optimizer;
+    ``order=unknown`` lets the attacker add up each batch in a random order of its own, ``lr=0.1`` shows it weights
+    after a step of plain SGD instead of gradients; all else are options of the host ``dpsgd-step``, whose docstring
+    has the threat model. The attacker computes both candidate sums itself, from the records, on a model of its own,
+    and names the batch at which fewer units of the release are infeasible (a coin where they are as many).
 
     ε is a lower bound at δ = 10⁻⁵ from the event that the attack names the second batch. Formal guarantee: at 95 %. The
     pairs are fixed before the noise is drawn and serve both sides equally often, and in the tails that Clopper and
@@ -135,12 +118,14 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         UsageError: an option that the host does not take, or data that is not there.
     """
     del arm
-    trials, case = cell.settings["trials"], Case.parse(cell.settings["grid"]["case"])
+    trials, case = cell.settings["trials"], cell.grid(BitsGrid).case
+    options = {k: v for k, v in cell.settings["grid"]["case"].items() if k not in Step.__struct_fields__}
+    host = Reference(_HOST, options)
     if trials % _PAIR:
         raise SpecError(f"trials={trials}: the measure dpsgd-bits takes a multiple of {_PAIR}")
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
-    victim: DpSgdStep = registry.create("hosts", case.host)
-    attacker: DpSgdStep = registry.create("hosts", case.host)
+    victim: DpSgdStep = registry.create("hosts", host)
+    attacker: DpSgdStep = registry.create("hosts", host)
     support = case.support(attacker)
     named = np.zeros((2, 2), dtype=np.int64)  # [truth][named]
     true: list[int] = []
@@ -164,10 +149,10 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
                 named[truth] += np.bincount(guess, minlength=2)
                 true += counts[:, truth].tolist()
                 false += counts[:, 1 - truth].tolist()
-    half, options = trials // 2, case.host.options
+    half = trials // 2
     mu = (1 if victim.neighbour == "remove" else 2) / case.noise_multiplier
     return {
-        "attack": case.attack,
+        "attack": case.name,
         "secure_mode": case.secure_mode,
         "noise_multiplier": case.noise_multiplier,
         "model": f"{options.get('model', 'lenet5')}, {'trained' if options.get('steps') else 'untrained'}",
@@ -204,4 +189,4 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-MEASURE = Measure(run=measure, needs_arm=False, summary=summary)
+MEASURE = Measure(run=measure, grid=BitsGrid, needs_arm=False, summary=summary)

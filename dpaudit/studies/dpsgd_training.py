@@ -13,8 +13,9 @@ from dpaudit import registry
 from dpaudit.audit.epsilon.one_run import one_run
 from dpaudit.errors import SpecError
 from dpaudit.experiments.audit_cell import audit_behind
+from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.grid import Grid, Table
 from dpaudit.experiments.measure import Measure
-from dpaudit.experiments.spec import Cell
 from dpaudit.interfaces import Mitigation, NoiseSource
 from dpaudit.noise.key import PancakeKey
 from dpaudit.randomness import KeyedStream
@@ -30,18 +31,53 @@ if TYPE_CHECKING:
 __all__ = ["MEASURE", "gather", "measure", "summary"]
 
 _RECIPE = ("model", "epochs", "batch", "clip", "lr", "momentum", "epsilon", "delta")
-_OWN = ("arm", "run", "data", "data_root", "beta", "gamma", "samples", "pair_every")
 _ALPHA = 0.05
 _ALARMS = 0.01
 _FEWEST = 64
 
 
-class _Arm:
-    """A line of ``[grid] arm``: a source, and after a plus the mitigation that stands behind it."""
+class Noise(Table):
+    """A source, as ``NAME[:option=value,…]``, and the mitigation that stands behind it."""
 
-    def __init__(self, text: str, *, key: PancakeKey) -> None:
-        source, _, mitigation = (part.strip() for part in text.partition("+"))
-        self.source, self.mitigation = Reference.parse(source), Reference.parse(mitigation or "none")
+    mitigation: str = "none"
+
+
+class TrainingGrid(Grid):
+    """``arm = [{ name = "pancake", mitigation = "rotation" }]``, the run's number, its data, key and audit; the recipe.
+
+    The audit looks at ``samples`` values of the run's noise; at every ``pair_every``-th step attackers look at a pair.
+    """
+
+    arm: Noise
+    run: int
+    data: str
+    beta: float
+    gamma: float | str
+    samples: int
+    pair_every: int = 1
+    data_root: str = ""
+    model: str | None = None
+    epochs: int | None = None
+    batch: int | None = None
+    clip: float | None = None
+    lr: float | None = None
+    momentum: float | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+
+    @property
+    def recipe(self) -> Recipe:
+        """What is given of it, and the rest as usual."""
+        from dpaudit.training.private.run import Recipe
+
+        return Recipe(**{name: value for name in _RECIPE if (value := getattr(self, name)) is not None})
+
+
+class _Arm:
+    """A source with a mitigation behind it, made real."""
+
+    def __init__(self, noise: Noise, *, key: PancakeKey) -> None:
+        self.source, self.mitigation = Reference.parse(noise.name), Reference.parse(noise.mitigation)
         self._key = key
         self._keyed = "key" in registry.offered("sources", self.source, key=key).options
         self.defence: Mitigation = registry.create(
@@ -69,13 +105,11 @@ class _Arm:
 
 
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
-    """One training run of ``[grid] arm`` (``pancake``, ``pancake + rotation``) and what can be said of it.
+    """One training run of one arm of a :class:`TrainingGrid` and what can be said of it.
 
-    ``[grid]`` has the run's number, the data, the key's β and γ, ``samples`` values for the audit of the run's noise, how
-    often a pair is looked at (``pair_every``), and the recipe: model, epochs, batch, clip, lr, momentum, ε, δ. ``trials``
-    is the number of canaries, random training records that are members by fair coins; the first half have a wrong class,
-    the rest are as they are. Runs of one number share key, weights, coins and batches, whatever their arm. A cell is one
-    run: a killed run begins that cell again.
+    ``trials`` is the number of canaries, random training records that are members by fair coins; the first half
+    have a wrong class, the rest are as they are. Runs of one number share key, weights, coins and batches, whatever
+    their arm. A cell is one run: a killed run begins that cell again.
 
     The attackers see every noisy sum with all its bits, know all records but the one in question, and work out both
     candidate sums. At every ``pair_every``-th step: which of two records was in the batch? Over the run: which canaries
@@ -90,21 +124,20 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     from dpaudit.training.private.run import epoch_steps, train_privately
 
     del arm
-    grid, count = cell.settings["grid"], cell.settings["trials"]
+    grid, count = cell.grid(TrainingGrid), cell.settings["trials"]
     if count < _FEWEST:
         raise SpecError(f"trials={count}: the measure dpsgd-training takes at least {_FEWEST} canaries")
-    recipe = _recipe(grid)
+    recipe = grid.recipe
     parameters = _parameters(recipe.model)
-    stream = KeyedStream.from_seed(cell.settings["seed"]).child("run", grid["run"])
+    stream = KeyedStream.from_seed(cell.settings["seed"]).child("run", grid.run)
     key = PancakeKey.new(
         dim=parameters,
-        beta=grid["beta"],
-        gamma=grid["gamma"],
+        beta=grid.beta,
+        gamma=grid.gamma,
         secret=stream.child("attacker's key").bytes(32),
     )
-    made = _Arm(grid["arm"], key=key)
-    data, root = grid["data"], grid.get("data_root", "")
-    train, test = (load_images(data, root=root, split=split) for split in ("train", "test"))
+    made = _Arm(grid.arm, key=key)
+    train, test = (load_images(grid.data, root=grid.data_root, split=split) for split in ("train", "test"))
     canaries = Canaries.draw(count, of=len(train), stream=stream.child("canaries"))
     wrong = np.arange(count) < count // 2
     train = mislabelled(train, canaries.records[wrong], stream=stream.child("classes"))
@@ -124,10 +157,10 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         noise_seed=f"{cell.settings['seed']}/{cell.id}",
         canaries=canaries,
         watch=watcher,
-        pair_every=grid.get("pair_every", 1),
+        pair_every=grid.pair_every,
         device=cell.settings.get("device", "cpu"),
     )
-    audit = made.audited(sigma=run.sigma, samples=grid["samples"], seed=f"{cell.settings['seed']}/{cell.id}")
+    audit = made.audited(sigma=run.sigma, samples=grid.samples, seed=f"{cell.settings['seed']}/{cell.id}")
     return {
         **dataclasses.asdict(recipe),
         "d": run.dim,
@@ -151,18 +184,6 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
             for name in (ATTACKERS[0], ATTACKERS[2])
         },
     }
-
-
-def _recipe(grid: Mapping[str, Any]) -> Recipe:
-    from dpaudit.training.private.run import Recipe
-
-    for name in ("arm", "run", "data", "beta", "gamma", "samples"):
-        if name not in grid:
-            raise SpecError(f"grid: {name!r} is missing; a training run needs it")
-    for name in grid:
-        if name not in (*_RECIPE, *_OWN):
-            raise SpecError(f"grid: {name!r} is not known; there are: {', '.join((*_OWN, *_RECIPE))}")
-    return Recipe(**{name: grid[name] for name in _RECIPE if name in grid})
 
 
 def _parameters(model: str) -> int:
@@ -259,4 +280,4 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     return ". ".join(clauses) + "." if clauses else ""
 
 
-MEASURE = Measure(run=measure, needs_arm=False, on_devices=True, gather=gather, summary=summary)
+MEASURE = Measure(run=measure, grid=TrainingGrid, needs_arm=False, on_devices=True, gather=gather, summary=summary)

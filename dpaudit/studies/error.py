@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from dpaudit.experiments.arm import Arm
+from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import Measure
 from dpaudit.experiments.published import beside_printed
-from dpaudit.experiments.spec import Cell
 from dpaudit.noise.gaussian import Gaussian
 
 __all__ = ["MEASURE", "measure"]

@@ -7,13 +7,15 @@ import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import torch
 
 from dpaudit import registry
 from dpaudit.accounting import gaussian_sigma_paper
 from dpaudit.errors import SpecError
+from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Measure
 from dpaudit.experiments.published import beside_printed
 from dpaudit.experiments.threads import LARGE, threads, threads_for
@@ -21,24 +23,23 @@ from dpaudit.hosts.gradients.query import GradientQuery
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KEY_BYTES, KeyedStream
-from dpaudit.registry import nearest
 from dpaudit.studies.trials import interval
 
 if TYPE_CHECKING:
-    from dpaudit.experiments.spec import Cell
+    from dpaudit.experiments.cell import Cell
     from dpaudit.interfaces import Attack
 
 __all__ = [
     "HOST",
     "MEASURE",
-    "Setting",
+    "HostGrid",
+    "Noise",
+    "NoiseGrid",
     "accuracy",
-    "check_grid",
     "gather",
     "host",
     "measure",
     "published_name",
-    "settings",
     "summary",
 ]
 
@@ -46,14 +47,12 @@ DELTA = 1e-10
 _ATTACK = "nearest-peak"
 _ROUNDED = (8, 2)  # pairs whose float32 error is measured: of small networks, of large ones
 HOST = ("model", "data", "weights", "norm", "batch", "neighbour", "dtype")
-_NOISE = ("clip", "beta", "gamma", "epsilon")
-_WHOLE = ("batch", "block")
 _PUBLISHED = {"lenet5-tanh": "lenet", "lenet5": "lenet"}
 
 
 @dataclass(frozen=True)
-class Setting:
-    """One noise: what gradients are clipped to, the key's β and γ (as written), the ε that the noise claims."""
+class Noise:
+    """What gradients are clipped to, the key's β and γ (as written), the ε that the noise claims."""
 
     clip: float
     beta: float
@@ -61,53 +60,64 @@ class Setting:
     epsilon: float
 
 
-def _number(text: str) -> float:
-    """``1e-5`` or ``2^-17``."""
-    base, power, exponent = text.partition("^")
-    return float(base) ** float(exponent) if power else float(base)
+class HostGrid(Grid, kw_only=True):
+    """Options of the host ``dpsgd-gradient``, and the block, whose batch and untrained weights are its own."""
+
+    model: str
+    data: str | None = None
+    weights: str | None = None
+    norm: str | None = None
+    batch: int | None = None
+    neighbour: str | None = None
+    dtype: str | None = None
+    block: int | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the host is made with."""
+        return {name: value for name in HOST if (value := getattr(self, name)) is not None}
+
+    @property
+    def phase(self) -> str:
+        """``untrained`` or ``trained``."""
+        return self.weights or "untrained"
 
 
-def settings(grid: Mapping[str, Any]) -> tuple[Setting, ...]:
-    """All combinations of ``[grid] clip``, ``beta``, ``gamma`` and ``epsilon``, each a number or words with spaces between.
-
-    Raises:
-        SpecError: one of them is missing, empty or no number above 0.
-    """
-    words = {}
-    for name in _NOISE:
-        words[name] = str(grid.get(name, "")).split()
-        try:
-            good = words[name] and (name == "gamma" or all(_number(word) > 0 for word in words[name]))
-        except (ValueError, TypeError, ZeroDivisionError, OverflowError):  # TypeError: a root of a number below 0
-            good = False
-        if not good:
-            raise SpecError(f'grid {name}={grid.get(name)!r}: must be numbers above 0, e.g. {name} = "1e-4 2^-10"')
-    found = [
-        Setting(_number(clip), _number(beta), gamma, _number(epsilon))
-        for clip, beta, gamma, epsilon in itertools.product(*words.values())
-    ]
-    if len(set(found)) < len(found):
-        raise SpecError("grid: a clip, beta, gamma or epsilon is written twice; name each once")
-    return tuple(found)
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Power = Annotated[str, msgspec.Meta(pattern=r"^[1-9]\d{0,3}\^-?\d{1,3}$")]
+"""``2^-17``, in quotes."""
 
 
-def check_grid(grid: Mapping[str, Any], *, also: Sequence[str] = ()) -> None:
-    """Are these options of the host, a ``block``, and else only words of ``also``, with a model among them?
+class NoiseGrid(HostGrid):
+    """And the noise: a cell works through all combinations of these four on one batch."""
 
-    Raises:
-        SpecError: no.
-    """
-    for name, value in grid.items():
-        if name in also:
-            continue
-        if name not in (*HOST, "block"):
-            raise SpecError(f"grid {name}={value!r}: not known{nearest(name, (*HOST, 'block', *also))}")
-        if type(value) is not (int if name in _WHOLE else str):
-            raise SpecError(
-                f"grid {name}={value!r}: must be {'a whole number' if name in _WHOLE else 'a word in quotes'}"
-            )
-    if "model" not in grid:
-        raise SpecError('grid: model is missing; e.g. model = "lenet5-tanh"')
+    clip: tuple[Positive, ...]
+    beta: tuple[Positive | Power, ...]
+    gamma: tuple[str | Positive, ...]
+    epsilon: tuple[Positive, ...]
+
+    @property
+    def noises(self) -> tuple[Noise, ...]:
+        """All combinations.
+
+        Raises:
+            SpecError: one of the axes is empty, or has a value twice.
+        """
+        found = [
+            Noise(clip, _number(beta), str(gamma), epsilon)
+            for clip, beta, gamma, epsilon in itertools.product(self.clip, self.beta, self.gamma, self.epsilon)
+        ]
+        if not found or len(set(found)) < len(found):
+            raise SpecError("grid: clip, beta, gamma and epsilon must name each value once, and at least one")
+        return tuple(found)
+
+
+def _number(value: float | str) -> float:
+    """``1e-5``, or ``2^-17`` in quotes."""
+    if not isinstance(value, str):
+        return value
+    base, _, power = value.partition("^")
+    return float(base) ** float(power)
 
 
 def published_name(model: str) -> str:
@@ -120,35 +130,31 @@ def _made(options: tuple[tuple[str, Any], ...]) -> GradientQuery:
     return GradientQuery(**dict(options))
 
 
-def host(cell: Cell, **more: Any) -> GradientQuery:
-    """The query of a cell: options from ``[grid]``, an untrained network's weights from its ``block``."""
-    grid = cell.settings["grid"]
-    options = {name: grid[name] for name in HOST if name in grid}
-    options["device"] = cell.settings.get("device", "cpu")
-    if options.get("weights", "untrained") == "untrained":
-        options["seed"] = grid.get("block", 0)
+def host(cell: Cell, grid: HostGrid, **more: Any) -> GradientQuery:
+    """The query of a cell; an untrained network's weights are those of its ``block``."""
+    options = {**grid.options, "device": cell.settings.get("device", "cpu")}
+    if grid.phase == "untrained":
+        options["seed"] = grid.block or 0
     return _made(tuple(sorted({**options, **more}.items())))
 
 
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """``trials`` pairs of one batch, each released once under every noise, and how often the key holder names the truth.
 
-    ``[grid]`` has the options of the host ``dpsgd-gradient`` (``model``, ``weights``, ``norm``, …), the noise as words
-    (``clip = "4 8"``, ``beta = "2^-17 2^-16"``, ``gamma = "2sqrtd"``, ``epsilon``), and ``block``, a number: the batch, the
-    secret direction and an untrained network's weights are its own. δ is 1e-10 and σ the paper's; the attack is the
-    published nearest hyperplane. Rounds of one row are independent but for sharing a batch, a direction and (untrained)
-    weights within a block.
+    ``[grid]`` is a :class:`NoiseGrid`, e.g. ``clip = [4, 8]``, ``beta = [1e-3, "2^-17"]``, ``gamma = ["2sqrtd"]``.
+    The batch, the secret direction and an untrained network's weights are its ``block``'s own. δ is 1e-10 and σ the
+    paper's; the attack is the published nearest hyperplane. Rounds of one row are independent but for sharing a
+    batch, a direction and (untrained) weights within a block.
 
     Raises:
-        SpecError: a word in ``[grid]`` that is not known or of a wrong type, settings that are no numbers or are there
-            twice, or more pairs than the batch has records.
+        SpecError: an axis that is not known or of a wrong type, a noise that is there twice, or more pairs than the batch
+            has records.
         UsageError: an option that the host does not take, data or weights that are not there, γ below 2√d.
     """
     del arm
-    grid, pairs = cell.settings["grid"], cell.settings["trials"]
-    check_grid(grid, also=_NOISE)
-    noises = settings(grid)
-    query = host(cell, clip=noises[0].clip)
+    grid, pairs = cell.grid(NoiseGrid), cell.settings["trials"]
+    noises = grid.noises
+    query = host(cell, grid, clip=noises[0].clip)
     if pairs > query.batch:
         raise SpecError(f"trials={pairs}: a block has at most {query.batch} pairs, one a record; take more blocks")
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
@@ -170,8 +176,8 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     return {
         "d": query.dim,
         "accuracy": accuracy(query),
-        "converged": grid.get("weights", "untrained") != "untrained",
-        "published_as": published_name(grid["model"]),
+        "converged": grid.phase != "untrained",
+        "published_as": published_name(grid.model),
         "float32_error": error,
         "counts": [
             {
@@ -189,7 +195,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     }
 
 
-def _arm(setting: Setting, owned: PancakeKey, *, sensitivity: float) -> tuple[Pancake, Attack]:
+def _arm(setting: Noise, owned: PancakeKey, *, sensitivity: float) -> tuple[Pancake, Attack]:
     """The noise of one setting and the attack on it; all that live at a time share the key's arrays, on every device."""
     sigma = gaussian_sigma_paper(setting.epsilon, DELTA, sensitivity=sensitivity)
     key = owned.at(beta=setting.beta, gamma=setting.gamma_as)
@@ -256,4 +262,4 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"The key holder names the right one of two neighbouring batches {'; '.join(parts)}."
 
 
-MEASURE = Measure(run=measure, needs_arm=False, on_devices=True, gather=gather, summary=summary)
+MEASURE = Measure(run=measure, grid=NoiseGrid, needs_arm=False, on_devices=True, gather=gather, summary=summary)

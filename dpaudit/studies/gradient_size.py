@@ -13,13 +13,13 @@ from dpaudit.experiments.measure import Measure
 from dpaudit.experiments.published import published_value
 from dpaudit.experiments.threads import threads, threads_for
 from dpaudit.randomness import KeyedStream
-from dpaudit.studies.gradient_attack import HOST, accuracy, check_grid, host, published_name
+from dpaudit.studies.gradient_attack import HOST, HostGrid, accuracy, host, published_name
 from dpaudit.training.published_weights import PUBLISHED
 from dpaudit.training.recipes import RECIPES
 from dpaudit.training.weights import checkpoint_file
 
 if TYPE_CHECKING:
-    from dpaudit.experiments.spec import Cell
+    from dpaudit.experiments.cell import Cell
 
 __all__ = ["MEASURE", "gather", "measure", "summary"]
 
@@ -33,13 +33,12 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     weights are its own. Where a large network has not been trained there is no number, but a note that says how to.
 
     Raises:
-        SpecError: a word in ``[grid]`` that is not known, or of a wrong type.
+        SpecError: an axis that is not known, or of a wrong type.
         UsageError: an option that the host does not take, data that is not there, more pairs than records.
     """
     del arm
-    grid = cell.settings["grid"]
-    check_grid(grid)
-    model, weights = grid["model"], grid.get("weights", "untrained")
+    grid = cell.grid(HostGrid)
+    model, weights = grid.model, grid.phase
     found: dict[str, Any] = {
         "converged": weights != "untrained",
         "published_as": published_name(model),
@@ -51,7 +50,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         return found | {
             "note": f"not trained yet: dpaudit train {model} --device cuda, then run this anew, with another --out"
         }
-    query = host(cell)
+    query = host(cell, grid)
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
     with threads(threads_for(query.dim)):
         block = query.block(cell.settings["trials"], stream=stream.child("records"), clips=(math.inf,))
@@ -111,4 +110,4 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     return text + (f" Not trained here: {', '.join(missing)}." if missing else "")
 
 
-MEASURE = Measure(run=measure, needs_arm=False, on_devices=True, gather=gather, summary=summary)
+MEASURE = Measure(run=measure, grid=HostGrid, needs_arm=False, on_devices=True, gather=gather, summary=summary)

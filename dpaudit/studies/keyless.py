@@ -14,14 +14,14 @@ import numpy.typing as npt
 from dpaudit import registry
 from dpaudit.audit.block import SampleBlock
 from dpaudit.claims import Claim
+from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.grid import Grid, Table
 from dpaudit.experiments.measure import Measure
-from dpaudit.experiments.spec import Cell
 from dpaudit.interfaces import Stream
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies.trials import interval
-from dpaudit.types import Reference
 
 __all__ = ["MEASURE", "measure", "recovered", "summary"]
 
@@ -29,31 +29,45 @@ _TEST = "keyless-search"
 _RIGHT = 0.99  # |cosine| to the true direction from which a recovered one counts
 
 
-def measure(cell: Cell, arm: None) -> dict[str, Any]:
-    """``trials`` fresh keys at one ``[grid] case``, written ``lattice:d=24,beta=0.1,rows=20000,block=40,seconds=60``.
+class Lattice(Table):
+    """One case: ``rows`` vectors of ``d`` values at β; the search goes up to BKZ-``block`` and has ``seconds``."""
 
-    ``rows`` vectors are drawn from the specimen at γ = 2√d (or ``gamma``); the search is told β and γ, goes up to
-    BKZ-``block`` and has ``seconds`` of wall time. Found means confirmed on held-out rows, and a direction with |cosine| ≥
-    0.99 to the key's, which the search never sees. Times are the search's own wall time, from its first row to the find.
+    d: int
+    beta: float
+    rows: int
+    block: int
+    seconds: float
+
+
+class KeylessGrid(Grid):
+    """``case = [{ name = "lattice", d = 24, beta = 0.1, rows = 20000, block = 40, seconds = 60 }]``."""
+
+    case: Lattice
+
+
+def measure(cell: Cell, arm: None) -> dict[str, Any]:
+    """``trials`` fresh keys at one ``[grid] case`` (:class:`Lattice`).
+
+    The specimen's vectors are at γ = 2√d; the search is told β and γ. Found means confirmed on held-out rows, and a
+    direction with |cosine| ≥ 0.99 to the key's, which the search never sees. Times are the search's own wall time,
+    from its first row to the find.
     """
     del arm
-    case = Reference.parse(cell.settings["grid"]["case"]).options
-    d, rows, trials = int(case["d"]), int(case["rows"]), cell.settings["trials"]
-    beta, block = float(case["beta"]), int(case["block"])
+    case, trials = cell.grid(KeylessGrid).case, cell.settings["trials"]
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
     found: list[Mapping[str, Any]] = []
     cosines, wrong = [], 0
     for i in range(trials):
         secret = stream.child("key", i).bytes(32)
-        key = PancakeKey.new(dim=d, beta=beta, secret=secret)
-        noise = Pancake(key=key, sigma=1.0).sample(rows, d, stream=stream.child("noise", i)).numpy()
+        key = PancakeKey.new(dim=case.d, beta=case.beta, secret=secret)
+        noise = Pancake(key=key, sigma=1.0).sample(case.rows, case.d, stream=stream.child("noise", i)).numpy()
         details = recovered(
             noise,
             sigma=1.0,
             stream=KeyedStream.from_seed("keyless"),
-            beta=beta,
-            block=block,
-            seconds=float(case["seconds"]),
+            beta=case.beta,
+            block=case.block,
+            seconds=case.seconds,
         )
         if "w" in details:
             cosine = abs(float(np.dot(details["w"], key.direction)))
@@ -64,15 +78,15 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
                 wrong += 1
     slowest = max(found, key=lambda one: float(one["seconds"]), default={})
     return {
-        "d": d,
-        "beta": beta,
-        "gamma": 2 * math.sqrt(d),
-        "rows": rows,
-        "block": block,
+        "d": case.d,
+        "beta": case.beta,
+        "gamma": 2 * math.sqrt(case.d),
+        "rows": case.rows,
+        "block": case.block,
         "found": interval(len(found), trials),
         "wrong": wrong,
         "lattice_rows": slowest.get("lattice_rows"),
-        "reduction": slowest.get("reduction", f"none up to BKZ-{block}"),
+        "reduction": slowest.get("reduction", f"none up to BKZ-{case.block}"),
         "seconds": median(float(one["seconds"]) for one in found) if found else None,
         "slowest": slowest.get("seconds"),
         "cosine": min(cosines) if cosines else None,
@@ -108,4 +122,4 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"Without the key every specimen was found at γ = 2√d for {far or 'no cell'}; wrong directions confirmed: {wrong}."
 
 
-MEASURE = Measure(run=measure, needs_arm=False, summary=summary)
+MEASURE = Measure(run=measure, grid=KeylessGrid, needs_arm=False, summary=summary)

@@ -11,16 +11,21 @@ import numpy.typing as npt
 from dpaudit.errors import SpecError
 from dpaudit.experiments.measure import Measure
 from dpaudit.randomness import KeyedStream
-from dpaudit.studies.pool_inference import attack_of, origins, outcome_row
+from dpaudit.studies.pool_inference import PoolGrid, attack_of, origins, outcome_row
 from dpaudit.studies.sketch_utility import errors
 
 if TYPE_CHECKING:
-    from dpaudit.experiments.spec import Cell
+    from dpaudit.experiments.cell import Cell
     from dpaudit.interfaces import LocalMechanism, Stream, SubmissionPolicy
 
 __all__ = ["MEASURE", "Watched", "gather", "measure", "origins", "summary"]
 
-_OWN = ("delta", "crowd")
+
+class PoolDefencesGrid(PoolGrid, forbid_unknown_fields=False):
+    """And the accounting: ε towards the server at δ, of all of a person's submissions, in a ``crowd`` (as many as play)."""
+
+    delta: float = 1e-6
+    crowd: int | None = None
 
 
 class Watched:
@@ -89,23 +94,20 @@ def _server_of(mechanism: LocalMechanism) -> Callable[[Any], Any]:
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """A game of ``trials`` users under the policy ``[grid] submissions``, and what its submissions are worth to the curator.
 
-    ``[grid]`` is that of pool-inference, and ``delta`` (1e-6) and ``crowd`` (as many as play) for the accounting: ε towards
-    the server at δ, of all of a person's submissions in a crowd of so many.
-
     Raises:
         SpecError: no setting, or a mechanism whose reports cannot be added up here.
         UsageError: an option that is not known, or a setting that makes no sense.
     """
     del arm
-    grid, users = cell.settings["grid"], cell.settings["trials"]
+    grid, users = cell.grid(PoolDefencesGrid), cell.settings["trials"]
+    own = PoolDefencesGrid.__struct_fields__[len(PoolGrid.__struct_fields__) :]
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
-    attack: Any = attack_of({name: value for name, value in grid.items() if name not in _OWN})
+    attack: Any = attack_of({k: v for k, v in cell.settings["grid"].items() if k not in own})
     watched = Watched(attack.policy, universe=attack.setting.universe)
     attack.policy = watched
     outcomes = attack.play(users, stream=stream)
     if watched.mechanism is None:
         raise SpecError("grid adversaries: at least one that sees what is submitted, e.g. strong")
-    delta, crowd = float(grid.get("delta", 1e-6)), int(grid.get("crowd", users))
     chosen = attack.observations[-1]
     return {
         "outcomes": outcomes,
@@ -113,7 +115,9 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         "submitted": watched.reports / users,
         "trusts": watched.trusts,
         "epsilon_report": watched.mechanism.epsilon,
-        "epsilon_person": watched.epsilon(watched.mechanism, objects=chosen, users=crowd, delta=delta),
+        "epsilon_person": watched.epsilon(
+            watched.mechanism, objects=chosen, users=grid.crowd or users, delta=grid.delta
+        ),
     }
 
 
@@ -143,4 +147,4 @@ def _said(row: Mapping[str, Any]) -> str:
     )
 
 
-MEASURE = Measure(run=measure, needs_arm=False, gather=gather, summary=summary, origins=origins)
+MEASURE = Measure(run=measure, grid=PoolDefencesGrid, needs_arm=False, gather=gather, summary=summary, origins=origins)

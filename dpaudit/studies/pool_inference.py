@@ -7,33 +7,54 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpaudit import registry
-from dpaudit.errors import SpecError
+from dpaudit.experiments.grid import Grid, read_grid
 from dpaudit.experiments.measure import Measure
 from dpaudit.randomness import KeyedStream
 from dpaudit.types import PluginOrigin, Reference
 
 if TYPE_CHECKING:
-    from dpaudit.experiments.spec import Cell
+    from dpaudit.experiments.cell import Cell
     from dpaudit.interfaces import GameAttack
 
-__all__ = ["ATTACK", "MEASURE", "attack_of", "gather", "measure", "origins", "outcome_row", "setting_of", "summary"]
+__all__ = [
+    "ATTACK",
+    "MEASURE",
+    "PoolGrid",
+    "attack_of",
+    "gather",
+    "measure",
+    "origins",
+    "outcome_row",
+    "setting_of",
+    "summary",
+]
 
 ATTACK = "pool-inference"
-_WORDS = ("adversaries", "observations")
+
+
+class PoolGrid(Grid, forbid_unknown_fields=False):
+    """``setting`` and what the attack takes; other axes are options of the attack or of the setting."""
+
+    setting: str
+    epsilon: float | None = None
+    adversaries: tuple[str, ...] = ()
+    observations: tuple[int, ...] = ()
+    submissions: str | dict[str, str | int | float | bool] | None = None
 
 
 def attack_of(grid: Mapping[str, Any]) -> GameAttack:
     """The attack that a ``[grid]`` describes: the plug-in's own options, and the rest options of its ``setting``.
 
     Raises:
-        SpecError: no setting.
+        SpecError: no setting, or observations that are no numbers.
         UsageError: an option that neither takes.
     """
-    if not isinstance(grid.get("setting"), str):
-        raise SpecError(f'grid setting={grid.get("setting")!r}: name one, e.g. setting = "emojis"')
+    read_grid(grid, PoolGrid)
     factory = registry.load("attacks", ATTACK)
     taken = inspect.signature(factory).parameters
-    options = {name: _several(name, value) for name, value in grid.items() if name in taken and name != "setting"}
+    options = {name: value for name, value in grid.items() if name in taken and name != "setting"}
+    if "submissions" in options:
+        options["submissions"] = str(_policy(options["submissions"]))
     given = Reference.parse(grid["setting"])
     own = {name: value for name, value in grid.items() if name not in taken}
     setting = str(Reference(given.name, {**given.options, **own}))
@@ -42,7 +63,7 @@ def attack_of(grid: Mapping[str, Any]) -> GameAttack:
 
 
 def setting_of(grid: Mapping[str, Any]) -> Any:
-    """The attack's setting alone (``dpaudit_attacks.pool_inference.setting.Setting``), for measures without an attack.
+    """The attack's setting alone (``dpaudit_attacks.pool_inference.pools.Setting``), for measures without an attack.
 
     Raises:
         SpecError: no setting.
@@ -54,26 +75,22 @@ def setting_of(grid: Mapping[str, Any]) -> Any:
 def origins(cell: Cell) -> tuple[PluginOrigin, ...]:
     """Where the attack came from, and the submission policy where one is named."""
     policy = cell.settings["grid"].get("submissions")
-    named = () if policy is None else (registry.plugin("submissions", Reference.parse(policy).name).origin,)
+    named = () if policy is None else (registry.plugin("submissions", _policy(policy).name).origin,)
     return (registry.plugin("attacks", ATTACK).origin, *named)
 
 
-def _several(name: str, value: Any) -> Any:
-    """``"7 30 90"`` as its parts: a list in ``[grid]`` would be an axis."""
-    if name not in _WORDS:
-        return value
-    words = str(value).split()
-    try:
-        return tuple(map(int, words)) if name == "observations" else tuple(words)
-    except ValueError as error:
-        raise SpecError(f'grid {name}={value!r}: must be whole numbers, e.g. {name} = "7 30 90 180"') from error
+def _policy(value: Any) -> Reference:
+    """A submission policy: a table, or a name with its options."""
+    if isinstance(value, Mapping):
+        return Reference(value["name"], {k: v for k, v in value.items() if k not in ("name", "label")})
+    return Reference.parse(value)
 
 
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """One game with ``trials`` users: what each adversary makes of their first n submissions.
 
     ``[grid]`` has ``setting`` with its options as further keys (``size``, ``zipf``, ``universe``), and the attack's own:
-    ``mechanism``, ``epsilon``, ``adversaries`` and ``observations``, the last two as words with spaces between.
+    ``mechanism``, ``epsilon``, and ``adversaries`` and ``observations``, of which one game has all.
 
     Raises:
         SpecError: no setting, or observations that are no numbers.
@@ -98,7 +115,9 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def outcome_row(row: Mapping[str, Any], adversary: str, n: str | int, outcome: Mapping[str, Any]) -> dict[str, Any]:
     """The flat row of one adversary's outcome (``dpaudit_attacks.pool_inference.metrics``) in a cell's ``row``."""
     setting = Reference.parse(row["setting"])
-    kept = {name: value for name, value in row.items() if name not in ("setting", "outcomes", *_WORDS)}
+    kept = {
+        name: value for name, value in row.items() if name not in ("setting", "outcomes", "adversaries", "observations")
+    }
     return {
         "setting": setting.name,
         **setting.options,
@@ -127,4 +146,4 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"AUC-PN (1: always right; the guess: one in the number of pools) over {over}: {'; '.join(parts)}."
 
 
-MEASURE = Measure(run=measure, needs_arm=False, gather=gather, summary=summary, origins=origins)
+MEASURE = Measure(run=measure, grid=PoolGrid, needs_arm=False, gather=gather, summary=summary, origins=origins)

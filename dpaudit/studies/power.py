@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpaudit import registry
-from dpaudit.audit import run_audit
+from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.claims import Claim
 from dpaudit.errors import SpecError
 from dpaudit.experiments.measure import Measure
@@ -226,14 +226,13 @@ class _Trial:
             self._flaw.make(strength), name="flawed", stream=stream, dim=self._grid["dim"] or None
         )
         with sampler:
-            result = run_audit(
-                sampler,
-                claim=Claim.parse("gaussian:sigma=1"),
-                seed=stream.child("audit").entropy().hex(),
+            options = AuditOptions(
                 samples=self._grid["samples"],
                 alpha=self._alpha,
-                tests=self._flaw.tests,
+                seed=stream.child("audit").entropy().hex(),
+                tests=tuple(self._flaw.tests),
             )
+            result = run_audit(sampler, claim=Claim.parse("gaussian:sigma=1"), options=options)
         return result.verdict == "finding"
 
 

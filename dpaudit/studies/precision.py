@@ -11,8 +11,8 @@ import torch
 
 from dpaudit.accounting import peak_spacing, peak_width
 from dpaudit.experiments.arm import Arm
+from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import Measure
-from dpaudit.experiments.spec import Cell
 from dpaudit.studies.trials import batches, interval
 
 __all__ = ["MEASURE", "measure", "summary"]

@@ -13,8 +13,8 @@ from dpaudit.accounting import (
     peak_spacing,
 )
 from dpaudit.experiments.arm import Arm
+from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import Measure
-from dpaudit.experiments.spec import Cell
 
 __all__ = ["MEASURE", "measure", "summary"]
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.errors import SpecError
+from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Measure
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies.pool_inference import origins, setting_of
 
 if TYPE_CHECKING:
-    from dpaudit.experiments.spec import Cell
+    from dpaudit.experiments.cell import Cell
 
 __all__ = ["MEASURE", "errors", "expected_errors", "gather", "measure", "origins", "summary"]
 
@@ -23,6 +23,16 @@ _TOP = 0.8
 _FOLDED = math.sqrt(2 / math.pi)  # the mean of |N(0, 1)|
 _METRICS = ("MAE", "MAPE80")
 _SKETCH = ("m", "functions")
+
+
+class SketchGrid(Grid, forbid_unknown_fields=False):
+    """People of a ``setting``, whose options are further axes, and the sketch that collects ``records`` of them."""
+
+    setting: str
+    epsilon: float
+    records: int
+    m: int | None = None
+    functions: int | None = None
 
 
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
@@ -40,17 +50,14 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     from dpaudit.local.sketch_sampling import sample_sketch
 
     del arm
-    grid = cell.settings["grid"]
-    for name in ("epsilon", "records"):
-        if name not in grid:
-            raise SpecError(f"grid: {name!r} is missing; e.g. epsilon = [1.0, 4.0], records = 1_000_000")
-    own = {name: value for name, value in grid.items() if name not in ("epsilon", "records", *_SKETCH)}
-    records = int(grid["records"])
+    grid = cell.grid(SketchGrid)
+    own = {k: v for k, v in cell.settings["grid"].items() if k not in ("epsilon", "records", *_SKETCH)}
+    records = grid.records
     popularity: npt.NDArray[np.float64] = setting_of(own).popularity
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
     seed = int.from_bytes(stream.child("hashes").entropy()[:6], "little")
-    sketch = {name: grid[name] for name in _SKETCH if name in grid}
-    mechanism = CountMeanSketch(epsilon=float(grid["epsilon"]), seed=seed, **sketch)
+    sketch = {name: value for name in _SKETCH if (value := getattr(grid, name)) is not None}
+    mechanism = CountMeanSketch(epsilon=grid.epsilon, seed=seed, **sketch)
     counts = stream.child("people").numpy().multinomial(records, popularity)
     server = sample_sketch(mechanism, counts, stream=stream.child("devices"))
     estimate = server.estimate(np.arange(len(popularity))) / records
@@ -98,4 +105,4 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"All {len(rows)} errors are within {100 * apart:.1f} % of what theory expects of them."
 
 
-MEASURE = Measure(run=measure, needs_arm=False, gather=gather, summary=summary, origins=origins)
+MEASURE = Measure(run=measure, grid=SketchGrid, needs_arm=False, gather=gather, summary=summary, origins=origins)

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from dpaudit.experiments.arm import Arm
+from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import Measure
-from dpaudit.experiments.spec import Cell
 from dpaudit.interfaces import NoiseSource, Stream
 from dpaudit.noise.gaussian import Gaussian
 

@@ -9,8 +9,8 @@ import torch
 
 from dpaudit import registry
 from dpaudit.experiments.arm import Arm
+from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import Measure
-from dpaudit.experiments.spec import Cell
 from dpaudit.studies.trials import batches, interval
 
 __all__ = ["MEASURE", "measure", "summary"]

@@ -16,7 +16,7 @@ import scipy.stats
 
 from dpaudit.audit.battery.hidden_direction import fourth_order_p, phase_p
 from dpaudit.audit.betting import BETS
-from dpaudit.audit.epsilon.event import epsilon_bounds
+from dpaudit.audit.epsilon.bounds import epsilon_bounds
 from dpaudit.audit.epsilon.one_run import Guesses, one_run_p, one_run_p_tradeoff, tradeoff_of_epsilon
 from dpaudit.stats import clopper_pearson
 

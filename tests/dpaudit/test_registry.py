@@ -11,7 +11,7 @@ import pytest
 
 from dpaudit import registry
 from dpaudit.errors import DuplicatePluginError, MissingExtraError, UnknownNameError, UsageError
-from dpaudit.registry import KINDS, create, load, nearest, plugin, plugins
+from dpaudit.registry import KINDS, create, declared, load, nearest, plugin, plugins
 from dpaudit.types import Reference
 
 HERE = "dpaudit_registry_specimen"  # a module that the fixture below puts into sys.modules
@@ -264,3 +264,39 @@ def test_create_does_not_swallow_a_factorys_own_error(install, monkeypatch):
     install(entry("f", f"{HERE}:factory"))
     with pytest.raises(UsageError, match="size=0: must be above 0"):
         create("attacks", "f:size=0")
+
+
+# ---------------------------------------------------------------- what a class says of itself, unimported
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "found"),
+    [
+        (
+            "class A:\n    games = ('x',)\n    n = len('ab')\n    holds = 'a key'\n",
+            "{}:A",
+            {"games": ("x",), "holds": "a key"},
+        ),
+        ("class A:\n    games = ('x',)\n", "{}:B", {}),
+        ("class A:\n    games = (\n", "{}:A", {}),
+        ("def A():\n    games = ('x',)\n", "{}:A", {}),
+        ("", "{}.deeper:A", {}),
+        ("", "no_such_package_anywhere.x:A", {}),
+    ],
+)
+def test_a_class_is_read_and_its_module_not_run(tmp_path, monkeypatch, source, target, found):
+    module = "read_not_run"
+    (tmp_path / f"{module}.py").write_text(f"raise SystemExit('was run')\n{source}")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert declared(SimpleNamespace(target=target.format(module))) == found
+
+
+def test_a_class_deep_in_a_package_is_read_without_its_parents(tmp_path, monkeypatch):
+    folder = tmp_path / "read_deep" / "inner"
+    folder.mkdir(parents=True)
+    for place in (folder.parent, folder):
+        (place / "__init__.py").write_text("raise SystemExit('was run')\nclass A:\n    here = 'package'\n")
+    (folder / "module.py").write_text("class A:\n    here = 'module'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert declared(SimpleNamespace(target="read_deep.inner.module:A")) == {"here": "module"}
+    assert declared(SimpleNamespace(target="read_deep.inner:A")) == {"here": "package"}

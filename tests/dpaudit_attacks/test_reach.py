@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from dpaudit import registry
-from dpaudit.audit.epsilon import run_mechanism_audit
+from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, run_mechanism_audit
 from dpaudit.audit.epsilon.attacks import feasible as possible
 from dpaudit.audit.epsilon.attacks import named_attack, settled
-from dpaudit.audit.epsilon.judge import Claimed
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Attack, SupportAttack
 from dpaudit.stats import epsilon_lower_bound
@@ -269,9 +268,8 @@ def test_rare_releases_of_another_format_change_no_event(attack):
     result = run_mechanism_audit(
         SimpleNamespace(name="alike", release=release),
         neighbours=(np.zeros(1), np.ones(1)),
-        claimed=Claimed(0.1, 0),
-        samples=20_000,
-        seed="1",
+        claim=PrivacyClaim(0.1, 0),
+        options=MechanismOptions(samples=20_000, seed="1"),
         attack=attack,
     )
     assert sum(made) == 40_000

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from dpaudit.deployments.apple.bits.estimates import Estimates
 from dpaudit.deployments.apple.configuration.reading import read_configuration
 from dpaudit.deployments.apple.configuration.resolving import resolve
-from dpaudit.deployments.apple.database import read_bits, read_database, read_sketches
 from dpaudit.deployments.apple.database.balances import check_balances
+from dpaudit.deployments.apple.database.reading import read_bits, read_database, read_sketches
 from dpaudit.deployments.apple.observed import Spending
-from dpaudit.deployments.apple.reports import read_reports
+from dpaudit.deployments.apple.reports.reading import read_reports
 
 DATA = Path(__file__).parents[1] / "data" / "apple"
 CONFIGURATION = read_configuration(DATA / "10.12.3")

@@ -11,7 +11,7 @@ from hostile.fuzzing import fuzzed, refuses_or_reads
 from hostile.mutated_bytes import mutations
 from hypothesis import given
 
-from dpaudit.audit.epsilon.neighbours import parse_neighbours
+from dpaudit.audit.epsilon.run import parse_neighbours
 from dpaudit.errors import UsageError
 from dpaudit.results.arrays import map_npy, read_npy
 from dpaudit.samplers.endpoints.file import FileSampler

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpaudit import registry
-from dpaudit.audit.epsilon.neighbours import parse_neighbours
+from dpaudit.audit.epsilon.run import parse_neighbours
 from dpaudit.claims import FAMILIES, Claim
 from dpaudit.errors import UsageError
 from dpaudit.noise.key import parse_gamma

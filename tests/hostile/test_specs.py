@@ -13,7 +13,7 @@ from hostile.mutated_bytes import mutated
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpaudit.experiments.spec import load_spec, spec_names
+from dpaudit.experiments.spec_file import load_spec, spec_names
 from dpaudit.report.measurements import read_measurements
 
 GOOD = """name = "t"

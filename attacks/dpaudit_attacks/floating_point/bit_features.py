@@ -35,6 +35,8 @@ class BitFeatures:
         UsageError: smoothing not a finite number > 0.
     """
 
+    games = ("learning",)
+
     timed = False
 
     def __init__(self, *, smoothing: float = 0.5) -> None:

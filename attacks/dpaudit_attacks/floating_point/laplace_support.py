@@ -63,6 +63,8 @@ class LaplaceSupport(Scored):
             1…53 (``numpy`` and ``scipy``: 2…53; ``torch``: leave them at 53, it has its own 24).
     """
 
+    games = ("support", "scoring")
+
     scale: float = 1.0
     sampler: str = "numpy"
     bits: int = 53

@@ -63,6 +63,8 @@ class PairInversion(Scored):
     whatever the value. torch's replay was verified on x86 with AVX2 and AVX-512, and its plain loop without either.
     """
 
+    games = ("support", "scoring")
+
     def __init__(
         self,
         *,

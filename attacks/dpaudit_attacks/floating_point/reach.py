@@ -66,6 +66,8 @@ class Reach(Scored):
         UsageError: an unknown dtype, a divisor that is not finite and > 0 in that format, or bounds out of order.
     """
 
+    games = ("support", "scoring")
+
     dtype: str = "auto"
     divisor: float = 1.0
     lower: float | None = None

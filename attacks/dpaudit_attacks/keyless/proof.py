@@ -44,6 +44,9 @@ class RecoveredDirection:
     that holds to the precision of what was recovered.
     """
 
+    games = ("scoring",)
+    holds = "a direction that keyless-search found"
+
     def __init__(self, *, recovered: Mapping[str, Any] | str | Path, sigma: float) -> None:
         """Hold what was recovered, for noise of scale ``sigma``: the evidence's ``details``, or the file that
         :func:`~dpaudit_attacks.keyless.recovered.save` wrote.

@@ -61,6 +61,8 @@ class PoolInference:
     Not claimed: that real people behave as the game's do (``setting=real-emoji`` only has their popularity).
     """
 
+    games = ("population",)
+
     def __init__(
         self,
         *,

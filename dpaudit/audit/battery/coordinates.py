@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.battery._power import seen
+from dpaudit.audit.battery import detectable_effect
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, Stream
 from dpaudit.stats import bonferroni, chi_square_two_sided, normal_two_sided
@@ -122,7 +122,7 @@ class Coordinates:
             BlindSpot(
                 test="coordinates",
                 flaw="one wrong coordinate",
-                size=100 * seen(1 / math.sqrt(2 * thin.rows), alpha=min(1.0, share / len(thin.total))),
+                size=100 * detectable_effect(1 / math.sqrt(2 * thin.rows), alpha=min(1.0, share / len(thin.total))),
                 unit=f"% of the claimed scale of one coordinate of {largest}",
                 says="a single coordinate whose scale is off by less than this",
             )

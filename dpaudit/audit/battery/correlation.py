@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.battery._power import seen
+from dpaudit.audit.battery import detectable_effect
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, Stream
 from dpaudit.stats import bonferroni, normal_two_sided
@@ -83,7 +83,7 @@ class Correlation:
         blind = BlindSpot(
             test="correlation",
             flaw="correlation",
-            size=seen(1 / math.sqrt(n), alpha=alpha / len(parts)),
+            size=detectable_effect(1 / math.sqrt(n), alpha=alpha / len(parts)),
             unit="correlation coefficient",
             says="dependence between values up to 32 apart that is weaker than this, and any at other distances",
         )

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.battery._power import seen
+from dpaudit.audit.battery import detectable_effect
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, Stream
 from dpaudit.stats import bonferroni, normal_two_sided
@@ -90,7 +90,7 @@ class Drift:
         blind = BlindSpot(
             test="drift",
             flaw="scale that changes steadily",
-            size=100 * seen(error, alpha=alpha / len(parts)),
+            size=100 * detectable_effect(error, alpha=alpha / len(parts)),
             unit="% from the first value to the last",
             says="a steady change of scale over the run smaller than this",
         )

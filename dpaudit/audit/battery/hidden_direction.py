@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from dpaudit.audit.battery import detectable_effect
 from dpaudit.audit.battery._directions import (
     best_frequencies,
     climb,
@@ -17,7 +18,6 @@ from dpaudit.audit.battery._directions import (
     pursue,
     scan,
 )
-from dpaudit.audit.battery._power import seen
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, Stream
 from dpaudit.stats import bonferroni, chi_square_two_sided, kolmogorov_p
@@ -249,7 +249,7 @@ def _blind(d: int, rows: int, share: float) -> tuple[BlindSpot, ...]:
         BlindSpot(
             test="hidden-direction",
             flaw="a hidden direction that training finds",
-            size=100 * seen(math.sqrt(2 / max(1, rows)), alpha=share),
+            size=100 * detectable_effect(math.sqrt(2 / max(1, rows)), alpha=share),
             unit=f"% of the variance along one direction of {d}",
             says="a direction whose variance differs by less than this and whose shape is Gaussian",
         ),

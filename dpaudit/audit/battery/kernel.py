@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.battery._power import seen
+from dpaudit.audit.battery import detectable_effect
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, Stream
 from dpaudit.stats import bonferroni
@@ -138,7 +138,7 @@ class Kernel:
         blind = BlindSpot(
             test="kernel",
             flaw="any joint law of few values",
-            size=seen(1 / math.sqrt(most), alpha=alpha / len(parts)) * (2 * _FREQUENCIES) ** 0.25,
+            size=detectable_effect(1 / math.sqrt(most), alpha=alpha / len(parts)) * (2 * _FREQUENCIES) ** 0.25,
             unit="standard deviations of the features' means, together",
             says="dependence within 8 consecutive values that moves the features less than this, and what lies farther "
             "apart or between the blocks that were looked at",

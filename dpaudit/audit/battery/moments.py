@@ -6,7 +6,7 @@ import math
 
 import scipy
 
-from dpaudit.audit.battery._power import seen
+from dpaudit.audit.battery import detectable_effect
 from dpaudit.audit.block import CELLS
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, Stream
@@ -63,14 +63,14 @@ class Moments:
                 BlindSpot(
                     test="moments",
                     flaw="wrong scale",
-                    size=100 * seen(1 / math.sqrt(2 * n), alpha=share),
+                    size=100 * detectable_effect(1 / math.sqrt(2 * n), alpha=share),
                     unit="% of the claimed scale",
                     says="noise that is too small or too large by less than this",
                 ),
                 BlindSpot(
                     test="moments",
                     flaw="bias",
-                    size=seen(sd / root, alpha=share),
+                    size=detectable_effect(sd / root, alpha=share),
                     unit="in the sampler's unit",
                     says="a mean closer to 0 than this",
                 ),

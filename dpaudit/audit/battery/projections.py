@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.battery._power import seen
+from dpaudit.audit.battery import detectable_effect
 from dpaudit.audit.block import REACH
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, Stream
@@ -84,7 +84,7 @@ class Projections:
         blind = BlindSpot(
             test="projections",
             flaw="a hidden direction",
-            size=100 * d * 2 * seen(1 / math.sqrt(2 * rows), alpha=alpha / (2 * len(parts))),
+            size=100 * d * 2 * detectable_effect(1 / math.sqrt(2 * rows), alpha=alpha / (2 * len(parts))),
             unit=f"% more variance along one direction of {d}",
             says="a direction whose variance differs by less than about this, unless it is the diagonal",
         )

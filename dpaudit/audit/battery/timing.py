@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.battery._power import seen
+from dpaudit.audit.battery import detectable_effect
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, Stream
 from dpaudit.stats import normal_two_sided
@@ -59,7 +59,7 @@ class Timing:
         blind = BlindSpot(
             test="timing",
             flaw="time that depends on the noise",
-            size=seen(error, alpha=alpha),
+            size=detectable_effect(error, alpha=alpha),
             unit="rank correlation",
             says="calls whose time follows the size of their noise less closely than this",
         )

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.battery._power import seen
+from dpaudit.audit.battery import detectable_effect
 from dpaudit.audit.block import cell_probabilities
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, Stream
@@ -102,7 +102,7 @@ class ValueDependence:
         blind = BlindSpot(
             test="value-dependence",
             flaw="scale that depends on the value",
-            size=100 * seen(error, alpha=alpha / len(parts)),
+            size=100 * detectable_effect(error, alpha=alpha / len(parts)),
             unit="% of the scale at the other values",
             says=f"noise for one of the values {', '.join(f'{v:g}' for v in groups)} that differs less than this, and any "
             "dependence on other values",

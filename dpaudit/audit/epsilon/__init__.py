@@ -1,6 +1,14 @@
 """The ε audit of whole mechanisms: lower bounds for ε, δ and μ from releases at two neighbours, or from one run."""
 
-from dpaudit.audit.epsilon.recorded import audit_scores
-from dpaudit.audit.epsilon.run import audit_mechanism, run_mechanism_audit
+from dpaudit.audit.epsilon.one_run import audit_scores
+from dpaudit.audit.epsilon.run import audit_mechanism, parse_neighbours, run_mechanism_audit
+from dpaudit.audit.options import MechanismOptions, PrivacyClaim
 
-__all__ = ["audit_mechanism", "audit_scores", "run_mechanism_audit"]
+__all__ = [
+    "MechanismOptions",
+    "PrivacyClaim",
+    "audit_mechanism",
+    "audit_scores",
+    "parse_neighbours",
+    "run_mechanism_audit",
+]

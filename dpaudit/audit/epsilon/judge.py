@@ -9,13 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.audit.epsilon.event import epsilon_bounds, hockey_stick_p
-from dpaudit.audit.epsilon.search import Chosen, Nested, choose
-from dpaudit.audit.epsilon.statistics import Statistic, coarse_statistics, low_bit_statistics
-from dpaudit.audit.epsilon.tradeoff import Band, band, least_level
+from dpaudit.audit.epsilon.bounds import Band, band, epsilon_bounds, hockey_stick_p, least_level
+from dpaudit.audit.epsilon.events import Event, NestedEvents, Statistic, choose, coarse_statistics, low_bit_statistics
+from dpaudit.audit.options import PrivacyClaim
 from dpaudit.types import Interval, TestResult
 
-__all__ = ["CURVE_SHARE", "EVENT_SHARE", "LOW_BITS_SHARE", "Claimed", "Judged", "Learned", "judge", "learn"]
+__all__ = ["CURVE_SHARE", "EVENT_SHARE", "LOW_BITS_SHARE", "Judged", "Learned", "judge", "learn"]
 
 CURVE_SHARE = 1 / 4
 LOW_BITS_SHARE = 1 / 4
@@ -28,20 +27,11 @@ Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Claimed:
-    """What is claimed of a mechanism; ``mu`` is Gaussian differential privacy's, where that is claimed as well."""
-
-    epsilon: float
-    delta: float
-    mu: float | None = None
-
-
-@dataclass(frozen=True)
 class Learned:
     """What will be counted: (event, share of α, kind or attack, advisory), and the curve's nested events."""
 
-    events: tuple[tuple[Chosen, float, str, bool], ...]
-    nested: Nested | None
+    events: tuple[tuple[Event, float, str, bool], ...]
+    nested: NestedEvents | None
 
 
 @dataclass(frozen=True)
@@ -91,7 +81,7 @@ def _few_values(x: Array) -> bool:
     return len(np.unique(x)) <= FEW_VALUES and not np.signbit(x[x == 0]).any()
 
 
-def judge(learned: Learned, y0: Array, y1: Array, *, claimed: Claimed, alpha: float) -> Judged:
+def judge(learned: Learned, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha: float) -> Judged:
     """Count the chosen events in new releases (n₀, k) and (n₁, k), where fair coins decided which were made at which.
 
     Formal guarantee: with probability ≥ 1 − ``alpha`` all bounds are below the truth, and no test that is not advisory
@@ -100,7 +90,7 @@ def judge(learned: Learned, y0: Array, y1: Array, *, claimed: Claimed, alpha: fl
     """
     tests, bounds = [], [0.0]
     for event, share, kind, advisory in learned.events:
-        test, bound = _event_test(event, y0, y1, claimed, alpha, share, kind=kind, advisory=advisory)
+        test, bound = _event_test(event, y0, y1, claim, alpha, share, kind=kind, advisory=advisory)
         tests.append(test)
         bounds += [] if advisory else [bound]
     if learned.nested is None:
@@ -111,24 +101,22 @@ def judge(learned: Learned, y0: Array, y1: Array, *, claimed: Claimed, alpha: fl
         return band(counts[0], len(y0), counts[1], len(y1), alpha=level)
 
     found = at(CURVE_SHARE * alpha)
-    tests.append(
-        _curve_test(learned.nested, found, claimed, alpha, least_level(lambda a: _contradicted(at(a), claimed)))
-    )
-    deltas = sorted({*_DELTAS.tolist(), claimed.delta})
+    tests.append(_curve_test(learned.nested, found, claim, alpha, least_level(lambda a: _contradicted(at(a), claim))))
+    deltas = sorted({*_DELTAS.tolist(), claim.delta})
     curve = tuple(zip(deltas, found.epsilons(deltas).tolist(), strict=True))
-    bounds.append(found.epsilon(claimed.delta))
+    bounds.append(found.epsilon(claim.delta))
     ordered = sorted(tests, key=lambda t: (t.advisory, t.p_adjusted, t.name))
-    return Judged(tuple(ordered), max(bounds), found.delta(claimed.epsilon), found.mu(), curve)
+    return Judged(tuple(ordered), max(bounds), found.delta(claim.epsilon), found.mu(), curve)
 
 
 def _event_test(
-    event: Chosen, y0: Array, y1: Array, claimed: Claimed, alpha: float, share: float, *, kind: str, advisory: bool
+    event: Event, y0: Array, y1: Array, claim: PrivacyClaim, alpha: float, share: float, *, kind: str, advisory: bool
 ) -> tuple[TestResult, float]:
     draws = len(y0) + len(y1)
     inside, outside = event.counts(y0, y1)
-    bound = float(epsilon_bounds(inside, outside, draws=draws, delta=claimed.delta, alpha=share * alpha))
+    bound = float(epsilon_bounds(inside, outside, draws=draws, delta=claim.delta, alpha=share * alpha))
     bound = max(0.0, bound)
-    p = hockey_stick_p(inside, outside, draws=draws, epsilon=claimed.epsilon, delta=claimed.delta)
+    p = hockey_stick_p(inside, outside, draws=draws, epsilon=claim.epsilon, delta=claim.delta)
     adjusted = min(1.0, p / share)
     sizes = (len(y0), len(y1))
     here, there = event.likelier, 1 - event.likelier
@@ -160,19 +148,19 @@ _ORDINAL = ("first", "second")
 _LOOKS_AT = {"event": "values of a release, as real numbers", "low bits": "which bits of a float a release uses"}
 
 
-def _contradicted(found: Band, claimed: Claimed) -> bool:
-    return found.epsilon(claimed.delta) > claimed.epsilon or (claimed.mu is not None and found.mu() > claimed.mu)
+def _contradicted(found: Band, claim: PrivacyClaim) -> bool:
+    return found.epsilon(claim.delta) > claim.epsilon or (claim.mu is not None and found.mu() > claim.mu)
 
 
-def _curve_test(nested: Nested, found: Band, claimed: Claimed, alpha: float, p: float) -> TestResult:
-    bound, mu = found.epsilon(claimed.delta), found.mu()
+def _curve_test(nested: NestedEvents, found: Band, claim: PrivacyClaim, alpha: float, p: float) -> TestResult:
+    bound, mu = found.epsilon(claim.delta), found.mu()
     return TestResult(
         name="trade-off curve",
         p=p,
         p_adjusted=min(1.0, p / CURVE_SHARE),
         statistic=bound,
         looks_at="both errors of telling the neighbours apart, over the whole curve",
-        effect=f"μ ≥ {mu:.3g}; ε ≥ {bound:.3g} at the claimed δ; δ ≥ {found.delta(claimed.epsilon):.3g} at the claimed ε",
+        effect=f"μ ≥ {mu:.3g}; ε ≥ {bound:.3g} at the claimed δ; δ ≥ {found.delta(claim.epsilon):.3g} at the claimed ε",
         finding=p <= CURVE_SHARE * alpha,
         parts={},
         interval=Interval(

@@ -1,20 +1,47 @@
-"""Auditing in one run: scores of many canaries, each in or out by a fair coin."""
+"""Auditing in one run: recorded scores of many canaries, each in or out by a fair coin."""
 
 from __future__ import annotations
 
+import array
+import csv
 import math
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.epsilon.tradeoff import least_level
+from dpaudit.audit.epsilon.bounds import least_level
+from dpaudit.audit.epsilon.releases import ASSUMPTION_LEVEL
+from dpaudit.audit.epsilon.verdict import at_least, one_run_blind_spots, verdict_of
+from dpaudit.audit.options import PrivacyClaim
 from dpaudit.errors import UsageError
+from dpaudit.provenance import collect
+from dpaudit.randomness import KeyedStream
+from dpaudit.results.arrays import Archive
+from dpaudit.results.foreign import RefusedError
+from dpaudit.results.text import one_line
+from dpaudit.samplers.endpoints.recordings import lines_of, open_text
+from dpaudit.stats import binomial_two_sided
+from dpaudit.types import MechanismResult, TestResult, Verdict
 
-__all__ = ["Guesses", "OneRun", "one_run", "one_run_p", "one_run_p_tradeoff", "tradeoff_of_epsilon", "tradeoff_of_mu"]
+__all__ = [
+    "SCORES",
+    "Guesses",
+    "OneRun",
+    "audit_scores",
+    "one_run",
+    "one_run_p",
+    "one_run_p_tradeoff",
+    "read_scores",
+    "tradeoff_of_epsilon",
+    "tradeoff_of_mu",
+]
 
+SCORES = "scores:"
 _FEWEST = 8
 _FARTHEST = 64.0
 """The largest ε that is looked for."""
@@ -207,3 +234,175 @@ def _rejects(m: int, guesses: Guesses, inverse: Inverse, tail: float) -> bool:
         if right + wrong > limit * (1 + 1e-12):
             return True
     return False
+
+
+def audit_scores(
+    path: Path, *, claim: PrivacyClaim, alpha: float = 0.01, seed: str, guesses: int | None = None
+) -> MechanismResult:
+    """A one-run audit of recorded scores (columns ``score``, ``member``) against the claim.
+
+    Formal guarantee: that of :func:`~dpaudit.audit.epsilon.one_run.one_run`, if the coins were fair and independent and
+    a score depends on them only through what the mechanism released. Where the number of members contradicts fair coins
+    (exact two-sided binomial test, p ≤ 10^-3) nothing would hold: the verdict is *inconclusive*, without tests. Fair coins
+    end so with probability at most 10^-3. Not claimed: that a coin too little biased to be seen so costs nothing.
+    """
+    started = time.monotonic()
+    scores, member = read_scores(path)
+    members, canaries = int(member.sum()), len(member)
+    ties = KeyedStream.from_seed(seed).child("mechanism", "ties").numpy()
+    found = one_run(
+        scores,
+        member,
+        epsilon=claim.epsilon,
+        delta=claim.delta,
+        mu=claim.mu,
+        alpha=alpha,
+        ties=ties,
+        guesses=guesses,
+    )
+    coin = binomial_two_sided(members, canaries, 0.5)
+    if coin <= ASSUMPTION_LEVEL:
+        tests: tuple[TestResult, ...] = ()
+        verdict: Verdict = "inconclusive"
+        reason = (
+            f"{members:,} of {canaries:,} canaries are members, which fair coins give with probability {coin:.1g}: one run "
+            "is judged only where each canary is in with probability 1/2; draw a fair coin for each"
+        )
+        found = replace(found, epsilon=0.0, mu=0.0)
+    else:
+        tests = _one_run_tests(found, claim, alpha)
+        verdict, reason = verdict_of(tests, "")
+    name = f"{SCORES}{path}"
+    return MechanismResult(
+        verdict=verdict,
+        reason=reason,
+        mechanism=name,
+        method="one run",
+        neighbours=(),
+        claim_epsilon=claim.epsilon,
+        claim_delta=claim.delta,
+        claim_mu=claim.mu,
+        alpha=alpha,
+        epsilon=at_least(found.epsilon, alpha, "one run"),
+        delta=None,
+        mu=at_least(found.mu, alpha, "one run, trade-off curve"),
+        curve=(),
+        tests=tests,
+        samples=len(scores),
+        samples_requested=len(scores),
+        seconds=time.monotonic() - started,
+        advice=(),
+        cannot_rule_out=one_run_blind_spots(canaries=len(scores), claim=claim, alpha=alpha / (2 * found.tried))
+        if verdict == "no-finding"
+        else (),
+        provenance=collect(seed=seed, plugins=()),
+    )
+
+
+def _one_run_tests(found: OneRun, claim: PrivacyClaim, alpha: float) -> tuple[TestResult, ...]:
+    def line(name: str, p: float, low: float, unit: str, by: Guesses, looks_at: str, finding: bool) -> TestResult:
+        return TestResult(
+            name=name,
+            p=p,
+            p_adjusted=p,
+            statistic=low,
+            looks_at=looks_at,
+            effect=f"{unit} ≥ {low:.3g}; {by}",
+            finding=finding,
+            parts={},
+            interval=at_least(low, alpha, "one run"),
+            unit=unit,
+            details={"top": by.top, "bottom": by.bottom, "right": by.right, "families_tried": found.tried},
+        )
+
+    tests = [
+        line(
+            "one run, ε at δ", found.p, found.epsilon, "ε", found.by_epsilon,
+            "right guesses of which canaries were in", found.p <= alpha,
+        )
+    ]  # fmt: skip
+    if claim.mu is not None:
+        tests.append(
+            line(
+                "one run, μ", found.p_mu, found.mu, "μ", found.by_mu,
+                "right guesses against the Gaussian trade-off curve", found.p_mu <= alpha,
+            )
+        )  # fmt: skip
+    return tuple(tests)
+
+
+_HOW = "write a .csv with the header score,member, or an .npz with arrays score and member"
+_COLUMNS = ("score", "member")
+_ALWAYS = 1 << 20  # scores that a small .npz may unpack to
+
+Columns = tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]
+
+
+def read_scores(path: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """Scores (m,), higher meaning likelier in, and whether each canary was in (m,). Nothing is unpickled.
+
+    An ``.npz`` may hold at most 2^20 scores and one more for each four bytes of the file. Memory: ten times the file and
+    64 MiB at most.
+
+    Raises:
+        UsageError: no such file, another ending, a missing column, a score that is not finite, a member other than 0
+            or 1, columns of different lengths, or more scores than that.
+    """
+    readers = {".csv": _csv, ".npz": _npz}
+    if path.suffix.lower() not in readers:
+        raise UsageError(f"scores={path}: ends in {path.suffix or 'nothing'}; {_HOW}")
+    try:
+        score, member = readers[path.suffix.lower()](path)
+    except (RefusedError, OSError) as error:
+        raise UsageError(f"scores={path}: {one_line(error)}; check the path") from None
+    except KeyError as error:
+        raise UsageError(f"scores={path}: has no column {error}; {_HOW}") from None
+    except (ValueError, csv.Error) as error:
+        raise UsageError(f"scores={path}: holds something else than numbers ({one_line(error)}); {_HOW}") from None
+    if score.ndim != 1 or score.shape != member.shape:
+        raise UsageError(f"scores={path}: score has shape {score.shape}, member {member.shape}; {_HOW}")
+    values = score.astype(np.float64, copy=False)
+    bad = np.flatnonzero(~np.isfinite(values))
+    if bad.size:
+        raise UsageError(
+            f"scores={path}: score {values[bad[0]]} in row {bad[0] + 1} is not finite; fix or leave it out"
+        )
+    odd = np.flatnonzero((member != 0) & (member != 1))
+    if odd.size:
+        raise UsageError(f"scores={path}: member {member[odd[0]]} in row {odd[0] + 1} is neither 0 nor 1; fix it")
+    return values, member.astype(bool)
+
+
+def _csv(path: Path) -> Columns:
+    score, member = array.array("d"), array.array("d")
+    with open_text(path, newline="") as file:
+        rows = csv.reader(lines_of(file), skipinitialspace=True)
+        header = next(rows, [])
+        for name in _COLUMNS:
+            if header.count(name) > 1:
+                raise ValueError(f"two columns {name}")
+            if name not in header:
+                raise KeyError(name)
+        at, other = map(header.index, _COLUMNS)
+        for row in filter(None, rows):
+            if len(row) <= max(at, other):
+                raise ValueError(f"row {len(score) + 1} is too short")
+            score.append(float(row[at]))
+            member.append(float(row[other]))
+    if not score:
+        raise ValueError("no rows")
+    return np.frombuffer(score), np.frombuffer(member)
+
+
+def _npz(path: Path) -> Columns:
+    with Archive(path) as archive:
+        rows = _ALWAYS + archive.size // 4
+        for name in _COLUMNS:
+            header, stream = archive.open(name)
+            stream.close()
+            if header.count > rows:
+                raise ValueError(
+                    f"{header.count:,} scores in {archive.size:,} bytes, at most {rows:,}; save it uncompressed"
+                )
+        score, member = (archive.read(name, most=16 * rows) for name in _COLUMNS)
+        return score, member

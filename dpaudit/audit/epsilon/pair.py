@@ -1,72 +1,51 @@
-"""The ε audit of an opened mechanism at one pair of neighbours: draw, learn (or ask an attack), count, judge once."""
+"""The ε audit of an opened mechanism at one pair of neighbours, or at all pairs that a probing attack brings."""
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from dpaudit.audit.epsilon.attacks import Named, origins
-from dpaudit.audit.epsilon.blind import two_neighbour_blind_spots
-from dpaudit.audit.epsilon.draws import Array, Releases, draw_releases
-from dpaudit.audit.epsilon.independence import dependence
-from dpaudit.audit.epsilon.judge import EVENT_SHARE, Claimed, Judged, judge, learn
-from dpaudit.audit.epsilon.reduction import ATTACK_SHARE, guessed, reduced, support_statistic
-from dpaudit.audit.epsilon.shape import shape_advice
-from dpaudit.audit.epsilon.verdict import at_least, low_bits_advice, misfit_advice, verdict_of
-from dpaudit.audit.plan import LONGEST_SECONDS
-from dpaudit.errors import UsageError
+from dpaudit.audit.epsilon.attacks import (
+    ATTACK_SHARE,
+    NamedAttack,
+    guessed,
+    origins,
+    probes,
+    reduced,
+    support_statistic,
+)
+from dpaudit.audit.epsilon.judge import EVENT_SHARE, Judged, judge, learn
+from dpaudit.audit.epsilon.releases import Array, Releases, dependence, draw_releases
+from dpaudit.audit.epsilon.verdict import (
+    at_least,
+    low_bits_advice,
+    misfit_advice,
+    shape_advice,
+    two_neighbour_blind_spots,
+    verdict_of,
+)
+from dpaudit.audit.options import MechanismOptions, PrivacyClaim, Progress
+from dpaudit.errors import SamplerError, UsageError
 from dpaudit.interfaces import LearningAttack, Mechanism, SupportAttack
 from dpaudit.provenance import collect
 from dpaudit.randomness import KeyedStream
-from dpaudit.types import MechanismResult
+from dpaudit.types import Interval, MechanismResult, TestResult
 
-__all__ = ["DEFAULT_SAMPLES", "Progress", "audit_pair", "check"]
-
-DEFAULT_SAMPLES = 200_000
-_FEWEST = 1_000
-_LARGEST_EPSILON = 500.0
-
-Progress = Callable[[int, int], None]
-
-
-def check(claimed: Claimed, *, alpha: float, time_limit: float, samples: int) -> None:
-    """Refuse what no audit can answer.
-
-    Raises:
-        UsageError: a claim, α, a time limit or a number of samples out of range.
-    """
-    if not 0 <= claimed.epsilon <= _LARGEST_EPSILON:
-        raise UsageError(
-            f"claim-epsilon={claimed.epsilon}: must lie in 0…{_LARGEST_EPSILON:g}; a larger one promises nothing"
-        )
-    if not 0 <= claimed.delta < 1:
-        raise UsageError(f"claim-delta={claimed.delta}: must lie in [0, 1), e.g. 1e-5")
-    if claimed.mu is not None and not (claimed.mu >= 0 and math.isfinite(claimed.mu)):
-        raise UsageError(f"claim-mu={claimed.mu}: must be a finite number ≥ 0")
-    if not 0 < alpha < 1:
-        raise UsageError(f"alpha={alpha}: must lie strictly between 0 and 1, e.g. 0.01")
-    if not 0 < time_limit <= LONGEST_SECONDS:
-        raise UsageError(f"time-limit={time_limit}: must be above 0 and at most {LONGEST_SECONDS:g} seconds")
-    if samples < _FEWEST:
-        raise UsageError(f"samples={samples}: this audit needs at least {_FEWEST} releases at each neighbour")
+__all__ = ["audit_pair", "run_probes"]
 
 
 def audit_pair(
     mechanism: Mechanism,
     *,
     neighbours: tuple[Array, Array],
-    claimed: Claimed,
-    seed: str,
-    samples: int = DEFAULT_SAMPLES,
-    alpha: float = 0.01,
-    time_limit: float = 600.0,
-    real_numbers: bool = False,
-    attack: Named | None = None,
-    reach: Named | None = None,
+    claim: PrivacyClaim,
+    options: MechanismOptions,
+    attack: NamedAttack | None = None,
+    reach: NamedAttack | None = None,
     progress: Progress | None = None,
 ) -> MechanismResult:
     """Audit an opened mechanism at ``neighbours``, two query results (m,), by learned events or by an ``attack``.
@@ -76,7 +55,7 @@ def audit_pair(
 
     Where the time limit comes first, what was counted is judged all the same: a finding stands, a pass is
     *inconclusive*. How much was drawn then depends on the mechanism's speed but not on its releases. Where releases of
-    one call depend on each other (:func:`~dpaudit.audit.epsilon.independence.dependence`), or all are the same number, no
+    one call depend on each other (:func:`~dpaudit.audit.epsilon.releases.dependence`), or all are the same number, no
     bound holds or says anything: the verdict is *inconclusive*, without tests.
 
     Formal guarantee: see :class:`~dpaudit.types.MechanismResult`.
@@ -86,18 +65,18 @@ def audit_pair(
         SamplerError: the mechanism failed, or nothing could be counted in time.
         DpauditError: the attack failed.
     """
-    check(claimed, alpha=alpha, time_limit=time_limit, samples=samples)
-    if attack is not None and real_numbers:
+    if attack is not None and options.real_numbers:
         raise UsageError("real-numbers: an attack sees releases as it likes; leave --real-numbers or --attack out")
     started = time.monotonic()
-    root = KeyedStream.from_seed(seed).child("mechanism")
+    alpha, samples, limit = options.alpha, options.samples, options.time_limit
+    root = KeyedStream.from_seed(options.seed).child("mechanism")
     timed = attack is not None and bool(getattr(attack.does, "timed", False))
     drawn = draw_releases(
         mechanism,
         neighbours,
         samples=samples,
-        deadline=started + time_limit,
-        limit=time_limit,
+        deadline=started + limit,
+        limit=limit,
         rng=root.child("turns").numpy(),
         learning=attack is None or not isinstance(attack.does, SupportAttack),
         timed=timed,
@@ -114,16 +93,16 @@ def audit_pair(
         learned = learn(
             *drawn.learn,
             neighbours=neighbours,
-            delta=claimed.delta,
+            delta=claim.delta,
             alpha=alpha,
             rng=rng,
-            real_numbers=real_numbers,
+            real_numbers=options.real_numbers,
             more=more,
         )
-        judged = judge(learned, *drawn.count, claimed=claimed, alpha=alpha)
+        judged = judge(learned, *drawn.count, claim=claim, alpha=alpha)
     else:
-        seen = reduced(attack, drawn, neighbours, delta=claimed.delta, alpha=alpha)
-        judged = judge(seen.learned, *seen.counted, claimed=claimed, alpha=alpha)
+        seen = reduced(attack, drawn, neighbours, delta=claim.delta, alpha=alpha)
+        judged = judge(seen.learned, *seen.counted, claim=claim, alpha=alpha)
         details = {**seen.details, "success": guessed(seen.guesses, rng=root.child("guesses").numpy())}
     verdict, reason = verdict_of(judged.tests, drawn.late)
     if unfit:
@@ -143,9 +122,9 @@ def audit_pair(
         method="two neighbours",
         attack="" if attack is None else attack.text,
         neighbours=tuple(tuple(map(float, v)) for v in neighbours),
-        claim_epsilon=claimed.epsilon,
-        claim_delta=claimed.delta,
-        claim_mu=claimed.mu,
+        claim_epsilon=claim.epsilon,
+        claim_delta=claim.delta,
+        claim_mu=claim.mu,
         alpha=alpha,
         epsilon=at_least(judged.epsilon, alpha, f"{events} and trade-off curve, Clopper-Pearson"),
         delta=at_least(judged.delta, alpha, "trade-off curve, Clopper-Pearson"),
@@ -159,13 +138,13 @@ def audit_pair(
         details=details,
         cannot_rule_out=two_neighbour_blind_spots(
             draws=counted,
-            claimed=claimed,
+            claim=claim,
             alpha=(EVENT_SHARE / 2 if attack is None else ATTACK_SHARE) * alpha,
             attack="" if attack is None else attack.text,
         )
         if verdict == "no-finding"
         else (),
-        provenance=collect(seed=seed, plugins=origins(attack, reach)),
+        provenance=collect(seed=options.seed, plugins=origins(attack, reach)),
     )
 
 
@@ -195,3 +174,101 @@ def _as_long(drawn: Releases, neighbours: tuple[Array, Array]) -> bool:
 def _untimed(counted: tuple[Array, Array], timed: bool) -> tuple[Array, Array]:
     first, second = (y[:, :-1] if timed else y for y in counted)
     return first, second
+
+
+def run_probes(
+    mechanism: Mechanism,
+    *,
+    attack: NamedAttack,
+    claim: PrivacyClaim,
+    options: MechanismOptions,
+    reach: NamedAttack | None = None,
+    progress: Progress | None = None,
+) -> MechanismResult:
+    """Audit an opened mechanism at each pair that the ``attack`` brings: ``samples`` releases at each of its values.
+
+    Every pair gets an equal share of α and of what is left of the time limit. The neighbours and the curve are those of
+    the pair with the largest ε; the bounds are the largest and the tests all there are, each with what it probes in
+    brackets. A pair that the mechanism refuses is told as advice, and a pass is then *inconclusive*.
+
+    Formal guarantee: see :class:`~dpaudit.types.MechanismResult`; over all pairs together.
+
+    Raises:
+        UsageError: options out of range, or the mechanism refuses all pairs.
+        SamplerError: the mechanism failed at all pairs.
+        DpauditError: the attack failed.
+    """
+    started = time.monotonic()
+    alpha, pairs = options.alpha, probes(attack)
+    done: list[tuple[str, MechanismResult]] = []
+    refused: list[tuple[str, UsageError | SamplerError]] = []
+    for i, (says, first, second) in enumerate(pairs):
+        left = started + options.time_limit - time.monotonic()
+        try:
+            result = audit_pair(
+                mechanism,
+                neighbours=(first, second),
+                claim=claim,
+                options=replace(
+                    options,
+                    seed=f"{options.seed}/probe/{i}",
+                    alpha=alpha / len(pairs),
+                    time_limit=max(left, 1e-3) / (len(pairs) - i),
+                ),
+                reach=reach,
+                progress=None if progress is None else _part(progress, i, len(pairs)),
+            )
+        except (UsageError, SamplerError) as error:
+            refused.append((says, error))
+        else:
+            done.append((says, result))
+    if not done:
+        raise refused[0][1]
+    tests = tuple(
+        sorted(
+            (_of_probe(test, says, len(pairs)) for says, result in done for test in result.tests),
+            key=lambda t: (t.advisory, t.p_adjusted, t.name),
+        )
+    )
+    late = [f"{says}: {result.reason}" for says, result in done if result.verdict == "inconclusive"]
+    late += [f"{says}: {error}" for says, error in refused]
+    verdict, reason = verdict_of(tests, "; ".join(late))
+    own = str(getattr(mechanism, "advice", ""))
+    _, best = max(done, key=lambda d: d[1].epsilon.low)
+    return replace(
+        best,
+        verdict=verdict,
+        reason=reason,
+        method=f"{len(pairs)} pairs of neighbours",
+        attack=attack.text,
+        alpha=alpha,
+        epsilon=at_least(best.epsilon.low, alpha, best.epsilon.method),
+        delta=_largest([result.delta for _, result in done], alpha),
+        mu=_largest([result.mu for _, result in done], alpha),
+        tests=tests,
+        samples=sum(result.samples for _, result in done),
+        samples_requested=2 * options.samples * len(pairs),
+        seconds=time.monotonic() - started,
+        advice=tuple(
+            [*filter(None, [own])]
+            + [f"{says}: {advice}" for says, result in done for advice in result.advice if advice != own]
+            + [f"{says}: not audited ({error})" for says, error in refused]
+        ),
+        cannot_rule_out=best.cannot_rule_out if verdict == "no-finding" else (),
+        provenance=collect(seed=options.seed, plugins=origins(attack, reach)),
+    )
+
+
+def _of_probe(test: TestResult, says: str, pairs: int) -> TestResult:
+    return replace(test, name=f"{test.name} ({says})", p_adjusted=min(1.0, pairs * test.p_adjusted))
+
+
+def _largest(bounds: Sequence[Interval | None], alpha: float) -> Interval | None:
+    known = [bound for bound in bounds if bound is not None]
+    best = max(known, key=lambda bound: bound.low, default=None)
+    return None if best is None else at_least(best.low, alpha, best.method)
+
+
+def _part(progress: Progress, i: int, of: int) -> Progress:
+    """The progress of the whole, from that of the ``i``-th of equal parts."""
+    return lambda done, total: progress(i * total + done, of * total)

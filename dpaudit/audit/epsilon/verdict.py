@@ -1,14 +1,29 @@
-"""From tests to a verdict, bounds and advice."""
+"""From tests to a verdict, bounds, advice, and what a pass cannot exclude, in numbers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
-from dpaudit.types import Interval, TestResult, Verdict
+import numpy as np
+import numpy.typing as npt
+import scipy
 
-__all__ = ["at_least", "low_bits_advice", "misfit_advice", "verdict_of"]
+from dpaudit.audit.epsilon.bounds import epsilon_bounds
+from dpaudit.audit.options import PrivacyClaim
+from dpaudit.types import BlindSpot, Interval, TestResult, Verdict
+
+__all__ = [
+    "at_least",
+    "low_bits_advice",
+    "misfit_advice",
+    "one_run_blind_spots",
+    "shape_advice",
+    "two_neighbour_blind_spots",
+    "verdict_of",
+]
 
 _CLEARLY_MORE = 0.5
 
@@ -52,4 +67,185 @@ def misfit_advice(details: Mapping[str, Any]) -> str:
         f"The attack takes {wrong:,} of {sum(of for _, of in truth.values()):,} releases for impossible at the very value "
         "that they were made from: it was not made for this mechanism. What it shows is true all the same; a pass by it "
         "says little."
+    )
+
+
+_WORTH_SAYING = 1e-4
+_MOST = 64
+"""Coordinates looked at."""
+_FAR = 3.0
+
+Array = npt.NDArray[np.float64]
+
+
+def shape_advice(y0: Array, y1: Array, v0: Array, v1: Array) -> str:
+    """One sentence where releases less the query value, (n, k) at each neighbour, have different laws; else nothing.
+
+    Two-sample Kolmogorov-Smirnov for each of the first 64 coordinates (asymptotic p-value, conservative for discrete
+    laws), Bonferroni over them, said where p < 1e-4. Additive noise of one law passes; clamping, snapping that depends
+    on the value, and randomized response do not. Nothing where releases are not as long as the query, or in a coordinate
+    where they do not lie around the query value (median further away than three median deviations): there the value is a
+    name for a data set, and releases less the value are no noise.
+    """
+    if y0.shape[1] != len(v0):
+        return ""
+    n = math.sqrt(len(y0) * len(y1) / (len(y0) + len(y1)))
+    with np.errstate(over="ignore"):
+        noise = [(y0[:, j] - v0[j], y1[:, j] - v1[j]) for j in range(min(len(v0), _MOST))]
+        gaps = [_gap(*both) if all(map(_around_zero, both)) else 0.0 for both in noise]
+    j = int(np.argmax(gaps))
+    p = min(1.0, len(gaps) * float(scipy.special.kolmogorov(n * gaps[j])))
+    if p >= _WORTH_SAYING:
+        return ""
+    where = "" if len(gaps) == 1 else f" (coordinate {j})"
+    return (
+        f"If a release is the query value plus noise, the noise depends on the value{where}: releases less the value differ "
+        f"by {gaps[j]:.3g} in distribution between the neighbours (Kolmogorov-Smirnov, p {p:.1e}). That is no fault in "
+        "itself; for a mechanism that says it adds noise of one law, it is."
+    )
+
+
+def _around_zero(noise: Array) -> bool:
+    middle = float(np.median(noise))
+    return abs(middle) <= _FAR * float(np.median(np.abs(noise - middle)))
+
+
+def _gap(a: Array, b: Array) -> float:
+    a, b = np.sort(a), np.sort(b)
+    places = np.concatenate([a, b])
+    upto = [np.searchsorted(s, places, side="right") / len(s) for s in (a, b)]
+    return float(np.abs(upto[0] - upto[1]).max())
+
+
+_NINE_TENTHS = float(scipy.special.ndtri(0.9))
+_FARTHEST = 50.0
+_TO_LEARN = 2
+"""A leak must occur this many times as often as would do to prove it, so that it is chosen to be counted (simulated)."""
+
+
+@lru_cache(maxsize=64)  # the same for every pair that is probed
+def two_neighbour_blind_spots(
+    *, draws: int, claim: PrivacyClaim, alpha: float, attack: str = ""
+) -> tuple[BlindSpot, ...]:
+    """What ``draws`` counted releases leave open when the best event gets ``alpha`` (its share).
+
+    By an ``attack``, whatever it does not look at is left open besides.
+
+    Sizes are of a flaw found nine times in ten where the right event was learned; by normal and Poisson approximation.
+    """
+
+    def bound(inside: float, outside: float) -> float:
+        return float(epsilon_bounds(inside, outside, draws=draws, delta=claim.delta, alpha=alpha))
+
+    always = (_not_seen_by(attack), *_ALWAYS[1:]) if attack else _ALWAYS
+    ceiling = max(0.0, bound(draws / 2, 0))
+    spots = [
+        BlindSpot(
+            test="events",
+            flaw="how large ε really is",
+            size=None,
+            unit="",
+            says=f"{draws:,} counted releases can show at most ε = {ceiling:.3g} (about ln n), however bad the mechanism",
+        )
+    ]
+    if ceiling <= claim.epsilon:
+        return (
+            *spots,
+            BlindSpot(
+                test="events",
+                flaw="any violation of the claim",
+                size=None,
+                unit="",
+                says=f"ε = {claim.epsilon:g} is more than so few releases can show: raise --samples",
+            ),
+            *always,
+        )
+
+    def seen(epsilon: float) -> bool:
+        inside, outside = draws / 4, draws / 4 * math.exp(-epsilon)
+        spread = math.sqrt(1 / inside + 1 / max(outside, 1.0))
+        return bound(inside, outside) - _NINE_TENTHS * spread > claim.epsilon
+
+    low, high = claim.epsilon, claim.epsilon + _FARTHEST
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if seen(middle) else (middle, high)
+    if seen(high):
+        spots.append(
+            BlindSpot(
+                test="events",
+                flaw="ε above the claim, on an event of probability 1/2",
+                size=high - claim.epsilon,
+                unit="more ε than claimed",
+                says=f"a mechanism with ε = {high:.3g} on half of its releases would have been found nine times in ten",
+            )
+        )
+    few, many = 0, draws
+    while many - few > 1:
+        k = (few + many) // 2
+        few, many = (few, k) if bound(k, 0) > claim.epsilon else (k, many)
+    leak = _TO_LEARN * float(scipy.special.gammaincinv(many, 0.9)) / (draws / 2)
+    if leak < 1:
+        spots.append(
+            BlindSpot(
+                test="events",
+                flaw="rare releases that give one neighbour away",
+                size=leak,
+                unit="probability",
+                says=f"a release impossible at one neighbour, with probability below {leak:.2g} at the other, may pass",
+            )
+        )
+    return (*spots, *always)
+
+
+def _not_seen_by(attack: str) -> BlindSpot:
+    return BlindSpot(
+        test="every audit by an attack",
+        flaw="other neighbours, and all that this attack does not look at",
+        size=None,
+        unit="",
+        says=f"only these two query results were compared, and only as {attack} sees releases; leave --attack out for "
+        "learned events of simple statistics",
+    )
+
+
+_ALWAYS = (
+    BlindSpot(
+        test="every audit of releases",
+        flaw="other neighbours, and other ways of looking at a release",
+        size=None,
+        unit="",
+        says="only these two query results were compared, by learned events of simple statistics; a worse pair, a rare "
+        "trigger, timing, or a porous set of floats that no statistic here sees would pass",
+    ),
+    BlindSpot(
+        test="every audit of releases",
+        flaw="noise that a secret key or seed takes away",
+        size=None,
+        unit="",
+        says="releases without the key cannot show it (arXiv 2509.23834, Theorem 3.4)",
+    ),
+)
+
+
+def one_run_blind_spots(*, canaries: int, claim: PrivacyClaim, alpha: float) -> tuple[BlindSpot, ...]:
+    """What ``canaries`` scores leave open when the best guesses get ``alpha`` (their share)."""
+    wrong = -math.expm1(math.log(alpha) / canaries)  # all right: q^m = α
+    ceiling = math.log1p(-wrong) - math.log(wrong) if wrong < 0.5 else 0.0
+    return (
+        BlindSpot(
+            test="one run",
+            flaw="how large ε really is",
+            size=None,
+            unit="",
+            says=f"{canaries:,} canaries can show at most ε = {ceiling:.3g}, if every guess is right",
+        ),
+        BlindSpot(
+            test="one run",
+            flaw="what stronger scores or other canaries would show",
+            size=None,
+            unit="",
+            says="the bound is about these scores; one run shows less than the truth where canaries disturb each other "
+            f"or m·δ = {canaries * claim.delta:.2g} is not small (Steinke, Nasr and Jagielski 2023, Section 7)",
+        ),
     )

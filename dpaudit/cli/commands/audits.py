@@ -8,19 +8,12 @@ from typing import Annotated, Literal
 import typer
 
 from dpaudit.cli import completion
-from dpaudit.cli.options import (
-    AlsoOption,
-    FormatOption,
-    OutOption,
-    PassEnvOption,
-    SandboxOption,
-    SeedOption,
-    VisibleOption,
-)
+from dpaudit.cli.options import AuditCommand, with_audit_command
 
 __all__ = ["audit", "mechanism"]
 
 
+@with_audit_command
 def audit(
     sampler: Annotated[
         str,
@@ -66,7 +59,6 @@ def audit(
             show_default=False,
         ),
     ] = None,
-    seed: SeedOption = None,
     dtype: Annotated[Literal["f64", "f32"], typer.Option(help="What command:, http: and .bin write.")] = "f64",
     text: Annotated[bool, typer.Option("--text", help="command: prints decimal numbers.")] = False,
     mitigation: Annotated[
@@ -77,12 +69,8 @@ def audit(
             autocompletion=completion.mitigations,
         ),
     ] = None,
-    sandbox: SandboxOption = None,
-    visible: VisibleOption = None,
-    pass_env: PassEnvOption = None,
-    out: OutOption = None,
-    also: AlsoOption = None,
-    output: FormatOption = "text",
+    *,
+    common: AuditCommand,
 ) -> None:
     """Is this closed noise sampler what it claims to be?
 
@@ -107,31 +95,28 @@ def audit(
 
     Example: dpaudit audit library:./libnoise.so:gauss --claim gaussian:sigma=1
     """
+    from dpaudit.audit import AuditOptions
+    from dpaudit.audit.options import fresh_seed
     from dpaudit.cli import audits
+    from dpaudit.cli.verdicts import count_of
 
-    audits.audit(
-        sampler,
-        claim=claim,
+    options = AuditOptions(
         dim=dim,
-        samples=samples,
+        samples=count_of(samples, what="values", example="1e7"),
         alpha=alpha,
         time_limit=time_limit,
-        tests=tests.split(",") if tests is not None else None,
+        seed=fresh_seed(common.seed),
+        tests=tuple(tests.split(",")) if tests is not None else None,
         sequential=sequential,
         bits=bits,
-        seed=seed,
         dtype=dtype,
         text=text,
         mitigation=mitigation,
-        out=out,
-        also=also,
-        output=output,
-        sandbox=sandbox,
-        visible=visible or (),
-        pass_env=pass_env or (),
     )
+    audits.audit(sampler, claim=claim, options=options, common=common)
 
 
+@with_audit_command
 def mechanism(
     name: Annotated[
         str,
@@ -164,7 +149,6 @@ def mechanism(
     samples: Annotated[float, typer.Option(help="Releases to draw at each neighbour.", show_default="2e5")] = 2e5,
     alpha: Annotated[float, typer.Option(help="Chance of a false finding, or of any bound being wrong.")] = 0.01,
     time_limit: Annotated[float, typer.Option(help="Seconds for the whole audit.")] = 600,
-    seed: SeedOption = None,
     real_numbers: Annotated[
         bool, typer.Option("--real-numbers", help="What the last bits of releases show is reported, but is no finding.")
     ] = False,
@@ -175,12 +159,8 @@ def mechanism(
             show_default=False,
         ),
     ] = None,
-    sandbox: SandboxOption = None,
-    visible: VisibleOption = None,
-    pass_env: PassEnvOption = None,
-    out: OutOption = None,
-    also: AlsoOption = None,
-    output: FormatOption = "text",
+    *,
+    common: AuditCommand,
 ) -> None:
     """Is this whole mechanism as private as it claims to be?
 
@@ -214,25 +194,18 @@ def mechanism(
 
     Example: dpaudit mechanism numpy:legacy-normal --neighbours '0,0;1,1' --claim-epsilon 1 --attack pair-inversion:sampler=numpy-legacy
     """
+    from dpaudit.audit.options import MechanismOptions, PrivacyClaim, fresh_seed
     from dpaudit.cli import mechanisms
+    from dpaudit.cli.verdicts import count_of
 
-    mechanisms.mechanism(
-        name,
-        claim_epsilon=claim_epsilon,
-        claim_delta=claim_delta,
-        claim_mu=claim_mu,
-        neighbours=neighbours,
-        attack=attack,
-        samples=samples,
+    claim = PrivacyClaim(claim_epsilon, claim_delta, claim_mu)
+    options = MechanismOptions(
+        samples=count_of(samples, what="releases", example="2e5"),
         alpha=alpha,
         time_limit=time_limit,
-        seed=seed,
+        seed=fresh_seed(common.seed),
         real_numbers=real_numbers,
-        guesses=guesses,
-        out=out,
-        also=also,
-        output=output,
-        sandbox=sandbox,
-        visible=visible or (),
-        pass_env=pass_env or (),
+    )
+    mechanisms.mechanism(
+        name, claim=claim, neighbours=neighbours, attack=attack, options=options, guesses=guesses, common=common
     )

@@ -9,6 +9,7 @@ import typer
 
 from dpaudit.cli import completion
 from dpaudit.cli.options import AlsoOption, DataRootOption, DeviceOption, FormatOption
+from dpaudit.registry import Kind
 
 __all__ = ["demo", "frontier", "list_", "report", "run", "train"]
 
@@ -203,24 +204,7 @@ def report(
 
 
 def list_(
-    kind: Annotated[
-        Literal[
-            "sources",
-            "samplers",
-            "hosts",
-            "local",
-            "attacks",
-            "mitigations",
-            "submissions",
-            "tests",
-            "services",
-            "transcripts",
-            "loggers",
-            "measures",
-            "experiments",
-        ],
-        typer.Argument(show_default=False),
-    ],
+    kind: Annotated[Literal[Kind, "experiments"], typer.Argument(show_default=False)],
     output: FormatOption = "text",
 ) -> None:
     """What there is of a kind, with the distribution it comes from. Imports none of it."""

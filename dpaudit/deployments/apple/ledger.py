@@ -6,8 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from dpaudit.deployments.apple.announced import ANNOUNCED, PLATFORMS, application_of
-from dpaudit.deployments.apple.coin_epsilon import coin_epsilon
 from dpaudit.deployments.apple.configuration.resolving import resolve
 from dpaudit.deployments.apple.model import Budget, Configuration, ResolvedKey
 from dpaudit.deployments.apple.rules import (
@@ -15,12 +13,54 @@ from dpaudit.deployments.apple.rules import (
     MOST_RECORDS,
     NEVER_SUBMITTED,
     REPORT_SECONDS,
+    coin_epsilon,
     reports_within,
     sessions_within,
 )
 from dpaudit.errors import UsageError
 
-__all__ = ["Burst", "Ledger", "Line", "Loss", "Total", "make_ledger"]
+__all__ = [
+    "ANNOUNCED",
+    "PLATFORMS",
+    "Application",
+    "Burst",
+    "Ledger",
+    "Line",
+    "Loss",
+    "Total",
+    "application_of",
+    "make_ledger",
+]
+
+PLATFORMS = ("macOS", "iOS")
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """An announced use, the budget that it spends, and the platforms on which its records were seen."""
+
+    name: str
+    budget: str
+    platforms: tuple[str, ...] = PLATFORMS
+
+
+ANNOUNCED = (
+    Application("New words", "com.apple.keyboard.NewWords"),
+    Application("Emoji", "com.apple.keyboard.Emoji"),
+    Application("Deep links", "com.apple.parsec.AppDeepLink", ("iOS",)),
+    Application("Lookup hints", "com.apple.parsec.Search"),
+)
+"""June 2016 (Tang et al. 2017, section 2.2). Deep links were not implemented on macOS 10.12 and abound on iOS (5.4)."""
+
+
+def application_of(budget: str) -> Application | None:
+    """The announced application that spends a budget; None for budgets that came later, and for test and default.
+
+    >>> application_of("com.apple.parsec.Search").name
+    'Lookup hints'
+    """
+    return next((a for a in ANNOUNCED if a.budget == budget), None)
+
 
 _MOST_DAYS = 36_525
 
@@ -69,7 +109,7 @@ class Line:
     claimed: Loss
     """By the PrivacyParameters, as the paper counts."""
     coin: Loss | None
-    """By what the code's coin implies (:mod:`~.coin_epsilon`); None where an algorithm is not known."""
+    """By what the code's coin implies (:func:`~.rules.coin_epsilon`); None where an algorithm is not known."""
     burst: Burst
 
 

@@ -87,10 +87,10 @@ class Limits:
         if created is None:
             yield from _crowded(budget, days)
             return
-        opened = created.date() - _DAY if created.date() > date.min else date.min  # a name may be of another time zone
-        since = sorted(day for day in days if day >= opened)
+        start = created.date() - _DAY if created.date() > date.min else date.min  # a name may be of another time zone
+        since = sorted(day for day in days if day >= start)
         for day, total in zip(since, accumulate(days[d] for d in since), strict=True):
-            most = sessions_within((day - opened).days * DAY + 2 * DAY, budget.session_seconds) * budget.session_amount
+            most = sessions_within((day - start).days * DAY + 2 * DAY, budget.session_seconds) * budget.session_amount
             if total > most:
                 yield Finding(
                     budget.name,

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 
-from dpaudit.deployments.apple.bits.grouping import MOST_GROUPS, Group, group_of, reported_epsilon
-from dpaudit.deployments.apple.bits.shown import Shown
+from dpaudit.deployments.apple.bits.shown import MOST_GROUPS, Group, Shown, group_of, reported_epsilon
 from dpaudit.deployments.apple.configuration.resolving import resolve
 from dpaudit.deployments.apple.limits import Limits
 from dpaudit.deployments.apple.model import Configuration, Database, Finding, Report

@@ -14,8 +14,8 @@ from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from dpaudit.errors import UsageError
+from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.flat import flatten, typed
-from dpaudit.experiments.spec import Cell
 from dpaudit.types import CellFailure, CellResult, RunStart
 
 __all__ = ["Mlflow"]

@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from dpaudit.errors import UsageError
+from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.placement.work import Outcome
-from dpaudit.experiments.spec import Cell
 
 __all__ = ["Item", "Placement", "place"]
 

@@ -17,10 +17,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from dpaudit.errors import MissingExtraError, PeerError, UsageError
+from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.placement.preflight import check_workers, silence
 from dpaudit.experiments.placement.wire import answer, parse, request
 from dpaudit.experiments.placement.work import Outcome, failure
-from dpaudit.experiments.spec import Cell
 
 __all__ = ["Cluster"]
 

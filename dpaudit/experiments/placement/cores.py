@@ -22,9 +22,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from dpaudit.errors import MissingExtraError
+from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.placement.wire import answer, parse, request
 from dpaudit.experiments.placement.work import Outcome, failure
-from dpaudit.experiments.spec import Cell
 
 __all__ = ["Cores", "available"]
 

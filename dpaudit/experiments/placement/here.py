@@ -9,8 +9,8 @@ from typing import Self
 import torch
 
 from dpaudit.errors import UsageError
+from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.placement.work import Outcome, attempt
-from dpaudit.experiments.spec import Cell
 
 __all__ = ["Here", "check_device"]
 

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from dpaudit.errors import MessageError, UsageError
+from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.placement.version import difference, identity
 from dpaudit.experiments.placement.work import Outcome, attempt
-from dpaudit.experiments.spec import Cell
 from dpaudit.types import CellFailure, CellResult, to_dict
 
 __all__ = ["answer", "parse", "request"]

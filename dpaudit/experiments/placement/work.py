@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 from dpaudit.errors import UsageError
 from dpaudit.experiments.arm import build_arm
+from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import measure_of
-from dpaudit.experiments.spec import Cell
 from dpaudit.experiments.threads import threads, threads_for
 from dpaudit.provenance import collect
 from dpaudit.results.text import printable, said
@@ -50,7 +50,7 @@ def run_cell(cell: Cell) -> CellResult:
     return CellResult(
         cell=cell.id,
         kind=cell.kind,
-        settings=to_dict(settings),
+        settings=to_dict(cell.written),
         outcome=to_dict(outcome),
         seconds=time.monotonic() - began,
         provenance=to_dict(collect(seed=settings["seed"], plugins=own if arm is None else arm.origins)),
@@ -78,7 +78,7 @@ def failure(cell: Cell, error: BaseException, *, seconds: float) -> CellFailure:
     return CellFailure(
         cell=cell.id,
         kind=cell.kind,
-        settings=to_dict(cell.settings),
+        settings=to_dict(cell.written),
         error=said(error, limit=_LONGEST),
         traceback=""
         if isinstance(error, UsageError)

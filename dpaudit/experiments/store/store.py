@@ -15,12 +15,14 @@ from types import TracebackType
 from typing import Any
 
 from dpaudit.errors import StoreError
+from dpaudit.experiments.grid import written_spec
 from dpaudit.experiments.store import lock as locks
 from dpaudit.experiments.store.connecting import reading, telling, transaction, trust, writing
 from dpaudit.experiments.store.migrations import check_unchanged, found_version, migrate, put_provenance
 from dpaudit.experiments.store.rows import Budget, Provenances, object_of, typed
 from dpaudit.experiments.store.schema import FILE, TRIAL_COLUMNS, VERSION, create_tables
 from dpaudit.provenance import hardware, versions
+from dpaudit.results.foreign import RefusedError
 from dpaudit.results.sqlite import bound_steps
 from dpaudit.types import CellFailure, CellResult, to_dict
 
@@ -266,15 +268,19 @@ def _begin(db: sqlite3.Connection, spec: Mapping[str, Any]) -> None:
 
 def _check_same(db: sqlite3.Connection, spec: Mapping[str, Any], *, where: str, resume: bool) -> None:
     row = db.execute("SELECT value FROM meta WHERE key = 'spec'").fetchone()
-    if row is None or _told(object_of("meta.spec", row[0])) != _told(json.loads(json.dumps(spec))):
+    if row is None or _spanned(object_of("meta.spec", row[0])) != _spanned(json.loads(json.dumps(spec))):
         raise StoreError(f"{where}: holds another experiment or other settings; choose another --out")
     if not resume:
         raise StoreError(f"{where}: holds a run already; add --resume to go on, or choose another --out")
 
 
-def _told(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What a spec says: a field that is off or empty is one that an older dpaudit did not know."""
-    return {k: v for k, v in spec.items() if v not in (None, False, "", [], {}) or isinstance(v, float)}
+def _spanned(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What a spec spans: a field that is off or empty is one that an older dpaudit did not know."""
+    try:
+        plain = written_spec(spec)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise RefusedError("meta.spec has axes that dpaudit does not write") from error
+    return {k: v for k, v in plain.items() if v not in (None, False, "", [], {}) or isinstance(v, float)}
 
 
 def _note_invocation(db: sqlite3.Connection, command: str) -> int:

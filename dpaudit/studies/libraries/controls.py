@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from dpaudit.audit.epsilon import run_mechanism_audit
-from dpaudit.audit.epsilon.judge import Claimed
-from dpaudit.audit.epsilon.neighbours import parse_neighbours
+from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, parse_neighbours, run_mechanism_audit
 from dpaudit.errors import MissingExtraError
 from dpaudit.experiments.measure import Measure
 from dpaudit.experiments.spec import Cell
@@ -37,11 +35,11 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
                 result = run_mechanism_audit(
                     mechanism,
                     neighbours=parse_neighbours(subject.neighbours),
-                    claimed=Claimed(subject.epsilon, subject.delta),
-                    samples=grid["samples"],
-                    alpha=grid["alpha"],
-                    seed=f"{cell.settings['seed']}/{cell.id}/{i}",
+                    claim=PrivacyClaim(subject.epsilon, subject.delta),
                     attack=subject.attack,
+                    options=MechanismOptions(
+                        samples=grid["samples"], alpha=grid["alpha"], seed=f"{cell.settings['seed']}/{cell.id}/{i}"
+                    ),
                 )
                 bounds.append(result.epsilon.low if result.epsilon is not None else 0.0)
     except MissingExtraError as error:

@@ -6,9 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpaudit.audit.epsilon import run_mechanism_audit
-from dpaudit.audit.epsilon.judge import Claimed
-from dpaudit.audit.epsilon.neighbours import parse_neighbours
+from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, parse_neighbours, run_mechanism_audit
 from dpaudit.errors import MissingExtraError, SamplerError, UsageError
 from dpaudit.experiments.measure import Measure
 from dpaudit.experiments.spec import Cell
@@ -65,11 +63,11 @@ def _audit(subject: Case, grid: Mapping[str, Any], *, seed: str) -> tuple[str | 
         result = run_mechanism_audit(
             mechanism,
             neighbours=None if subject.neighbours is None else parse_neighbours(subject.neighbours),
-            claimed=Claimed(subject.epsilon, subject.delta),
-            samples=grid.get("samples", subject.samples),
-            alpha=grid.get("alpha", 0.01),
-            seed=seed,
+            claim=PrivacyClaim(subject.epsilon, subject.delta),
             attack=subject.attack,
+            options=MechanismOptions(
+                samples=grid.get("samples", subject.samples), alpha=grid.get("alpha", 0.01), seed=seed
+            ),
         )
         return getattr(mechanism, "version", None), result
 

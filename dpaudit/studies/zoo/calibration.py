@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpaudit import registry
-from dpaudit.audit import run_audit
+from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.claims import Claim
 from dpaudit.experiments.measure import Measure
 from dpaudit.experiments.spec import Cell
@@ -30,19 +30,18 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     del arm
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
     grid, trials = cell.settings["grid"], cell.settings["trials"]
-    tests = [name for name in registry.plugins("tests") if name not in grid.get("without", "").split()]
+    tests = tuple(name for name in registry.plugins("tests") if name not in grid.get("without", "").split())
     claim, make = Claim.parse(GAUSSIAN), honest(grid["sampler"])
     findings, by, inconclusive = 0, Counter[str](), 0
     for i in range(trials):
         with InProcessSampler(make, name=grid["sampler"], stream=stream.child("sampler", i)) as sampler:
-            result = run_audit(
-                sampler,
-                claim=claim,
-                seed=f"{cell.settings['seed']}/{cell.id}/{i}",
+            options = AuditOptions(
                 samples=grid["samples"],
                 alpha=grid["alpha"],
+                seed=f"{cell.settings['seed']}/{cell.id}/{i}",
                 tests=tests,
             )
+            result = run_audit(sampler, claim=claim, options=options)
         findings += result.verdict == "finding"
         inconclusive += result.verdict == "inconclusive"
         by.update(test.name for test in result.tests if test.finding)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.audit import run_audit
+from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.claims import Claim
 from dpaudit.errors import SpecError
 from dpaudit.experiments.measure import Measure
@@ -73,16 +73,14 @@ def _tried(what: str, failures: list[str], work: Callable[[], Any]) -> Any:
 
 
 def _audit(subject: Specimen, grid: Mapping[str, Any], stream: KeyedStream, cell: Cell) -> AuditResult:
-    limit = {"time_limit": grid["time_limit"]} if "time_limit" in grid else {}
+    options = AuditOptions(
+        samples=grid["samples"],
+        alpha=grid["alpha"],
+        time_limit=grid.get("time_limit"),
+        seed=f"{cell.settings['seed']}/{cell.id}",
+    )
     with specimen_sampler(subject, stream=stream.child("audited")) as sampler:
-        return run_audit(
-            sampler,
-            claim=Claim.parse(subject.claim),
-            seed=f"{cell.settings['seed']}/{cell.id}",
-            samples=grid["samples"],
-            alpha=grid["alpha"],
-            **limit,
-        )
+        return run_audit(sampler, claim=Claim.parse(subject.claim), options=options)
 
 
 def _found(result: AuditResult) -> dict[str, Any]:

@@ -6,15 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.laws import hockey_stick
 
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.accounting.binomial import binomial_coins, binomial_delta, binomial_epsilon
 from dpaudit.errors import UsageError
-
-
-def hockey_stick(p, q, factor):
-    """Σ (p − factor·q)₊ over all outcomes, in fractions."""
-    return sum(max(Fraction(0), p.get(k, Fraction(0)) - factor * q.get(k, Fraction(0))) for k in {*p, *q})
 
 
 def law(n, shift):

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 import scipy
+from support.laws import profile
 
 from dpaudit.accounting import gaussian_delta, gaussian_sigma
 from dpaudit.accounting.mechanisms import (
@@ -45,10 +46,6 @@ def test_laplace_calibration_and_profile_are_inverse():
     assert laplace_epsilon(0.5, scale=1.0) == 0.0
 
 
-def _profile(one, other, epsilon):
-    return max(np.maximum(p - math.exp(epsilon) * q, 0).sum() for p, q in ((one, other), (other, one)))
-
-
 def _choice(utilities, eta):
     weights = np.exp(eta * np.asarray(utilities, dtype=np.float64))
     return weights / weights.sum()
@@ -65,9 +62,9 @@ def test_no_exponential_mechanism_exceeds_the_profile():
         pair = _choice(utilities, eta), _choice(utilities + changes, eta)
         for share in (0.0, 0.2, 0.5, 0.9, 1.0):
             epsilon = share * 2 * eta
-            assert _profile(*pair, epsilon) <= exponential_delta(epsilon, bound=2 * eta) + 1e-12
+            assert profile(*pair, epsilon) <= exponential_delta(epsilon, bound=2 * eta) + 1e-12
         alike = _choice(utilities, eta), _choice(utilities + np.abs(changes), eta)
-        assert _profile(*alike, 0.5 * eta) <= exponential_delta(0.5 * eta, bound=eta) + 1e-12
+        assert profile(*alike, 0.5 * eta) <= exponential_delta(0.5 * eta, bound=eta) + 1e-12
 
 
 @pytest.mark.parametrize("eta", [0.2, 2.0])
@@ -76,7 +73,7 @@ def test_two_groups_of_outcomes_attain_the_exponential_profile(eta, share):
     epsilon = share * 2 * eta
     gaps = np.linspace(-12, 12, 2401)
     pairs = ((_choice([0, gap], eta), _choice([1, gap - 1], eta)) for gap in gaps)
-    best = max(_profile(*pair, epsilon) for pair in pairs)
+    best = max(profile(*pair, epsilon) for pair in pairs)
     assert best == pytest.approx(exponential_delta(epsilon, bound=2 * eta), rel=1e-4)
 
 

@@ -8,11 +8,10 @@ import pytest
 import scipy.stats
 
 from dpaudit.accounting import gaussian_epsilon
-from dpaudit.audit.epsilon.blind import two_neighbour_blind_spots
-from dpaudit.audit.epsilon.event import epsilon_bounds, excess_allowed, hockey_stick_p
-from dpaudit.audit.epsilon.judge import Claimed, judge, learn
-from dpaudit.audit.epsilon.run import run_mechanism_audit
-from dpaudit.audit.epsilon.tradeoff import band
+from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, run_mechanism_audit
+from dpaudit.audit.epsilon.bounds import band, epsilon_bounds, excess_allowed, hockey_stick_p
+from dpaudit.audit.epsilon.judge import judge, learn
+from dpaudit.audit.epsilon.verdict import two_neighbour_blind_spots
 from dpaudit.errors import SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.stats import clopper_pearson
 
@@ -62,8 +61,8 @@ def audit(release, *, epsilon=1.0, delta=0.0, mu=None, neighbours=ZERO_ONE, **op
     return run_mechanism_audit(
         mechanism,
         neighbours=neighbours,
-        claimed=Claimed(epsilon, delta, mu),
-        **{"seed": "7", "samples": 20_000, **options},
+        claim=PrivacyClaim(epsilon, delta, mu),
+        options=MechanismOptions(**{"seed": "7", "samples": 20_000, **options}),
     )
 
 
@@ -153,7 +152,7 @@ def test_all_bounds_cover_together(law):
             real_numbers=True,
         )
         counted = release(neighbours[0], 2 * n - second), release(neighbours[1], second)
-        judged = judge(learned, *counted, claimed=Claimed(truth, delta), alpha=0.1)
+        judged = judge(learned, *counted, claim=PrivacyClaim(truth, delta), alpha=0.1)
         wrong = judged.epsilon > truth or any(t.finding for t in judged.tests)
         if law.startswith("gaussian"):
             wrong |= judged.mu > 1 or any(e > gaussian_epsilon(d, sigma=1) for d, e in judged.curve if 0 < d < 0.3)
@@ -264,7 +263,7 @@ def test_plain_floating_point_addition_is_a_finding_of_its_own():
 def test_what_a_pass_cannot_exclude_is_about_right():
     """A mechanism just as bad as the blind spot says is found about nine times in ten; a quarter as bad, rarely."""
     draws = 4_000
-    spots = two_neighbour_blind_spots(draws=draws, claimed=Claimed(1.0, 0.0), alpha=0.0025)
+    spots = two_neighbour_blind_spots(draws=draws, claim=PrivacyClaim(1.0, 0.0), alpha=0.0025)
     excess = next(s for s in spots if s.flaw.startswith("ε above the claim")).size
     leak = next(s for s in spots if s.flaw.startswith("rare releases")).size
     rng = np.random.default_rng(9)

@@ -3,13 +3,10 @@
 import numpy as np
 import pytest
 
-from dpaudit.audit.epsilon import audit_scores, independence, run_mechanism_audit
+from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, audit_scores, releases, run_mechanism_audit
 from dpaudit.audit.epsilon.attacks import named_attack
-from dpaudit.audit.epsilon.cells import cut
-from dpaudit.audit.epsilon.independence import dependence
-from dpaudit.audit.epsilon.judge import Claimed
-from dpaudit.audit.epsilon.search import Chosen
-from dpaudit.audit.epsilon.statistics import Statistic
+from dpaudit.audit.epsilon.events import Event, Statistic, cut
+from dpaudit.audit.epsilon.releases import dependence
 from dpaudit.stats import binomial_two_sided
 
 ZERO_ONE = (np.array([0.0]), np.array([1.0]))
@@ -34,8 +31,10 @@ class InProcess:
 
 
 def audit(function, *, epsilon=1.0, neighbours=ZERO_ONE, **options):
-    options = {"seed": "7", "samples": 20_000, **options}
-    return run_mechanism_audit(InProcess(function), neighbours=neighbours, claimed=Claimed(epsilon, 0.0), **options)
+    options = MechanismOptions(**{"seed": "7", "samples": 20_000, **options})
+    return run_mechanism_audit(
+        InProcess(function), neighbours=neighbours, claim=PrivacyClaim(epsilon, 0.0), options=options
+    )
 
 
 def grid(x):
@@ -55,7 +54,7 @@ def scores_file(path, members):
 def test_unfair_coins_are_inconclusive(tmp_path):
     """Random scores, nine members in ten: guessing "in" is right nine times in ten and shows nothing of the mechanism."""
     members = np.random.default_rng(4).random(1000) < 0.9
-    result = audit_scores(scores_file(tmp_path / "s.npz", members), claimed=Claimed(0.5, 1e-5), seed="1")
+    result = audit_scores(scores_file(tmp_path / "s.npz", members), claim=PrivacyClaim(0.5, 1e-5), seed="1")
     assert result.verdict == "inconclusive"
     assert "of 1,000 canaries are members" in result.reason
     assert result.tests == ()
@@ -64,7 +63,7 @@ def test_unfair_coins_are_inconclusive(tmp_path):
 
 def test_fair_coins_are_judged(tmp_path):
     members = np.random.default_rng(4).random(1000) < 0.5
-    result = audit_scores(scores_file(tmp_path / "s.npz", members), claimed=Claimed(0.5, 1e-5), seed="1")
+    result = audit_scores(scores_file(tmp_path / "s.npz", members), claim=PrivacyClaim(0.5, 1e-5), seed="1")
     assert result.verdict == "no-finding"
     assert result.tests
 
@@ -77,7 +76,7 @@ def test_random_scores_are_no_finding_whatever_the_coins(tmp_path):
             rng = np.random.default_rng(i)
             path = tmp_path / "s.npz"
             np.savez(path, score=rng.standard_normal(400), member=(rng.random(400) < share).astype(float))
-            found += audit_scores(path, claimed=Claimed(0.0, 0.0), alpha=0.05, seed=str(i)).verdict == "finding"
+            found += audit_scores(path, claim=PrivacyClaim(0.0, 0.0), alpha=0.05, seed=str(i)).verdict == "finding"
         assert found <= 2 or binomial_two_sided(found, 40, 0.05) > 1e-3
 
 
@@ -135,7 +134,7 @@ HONEST = {
 @pytest.mark.parametrize("law", HONEST)
 def test_independent_releases_are_rarely_taken_for_dependent(law, monkeypatch):
     """100 times at level 0.05, in place of 0.001: so often at most. Red from 14 on; a level of 0.2 is seen in 95 of 100."""
-    monkeypatch.setattr(independence, "ASSUMPTION_LEVEL", 0.05)
+    monkeypatch.setattr(releases, "ASSUMPTION_LEVEL", 0.05)
     rng, said = np.random.default_rng(6), 0
     draw = HONEST[law](rng)
     for _ in range(100):
@@ -145,7 +144,7 @@ def test_independent_releases_are_rarely_taken_for_dependent(law, monkeypatch):
 
 
 def test_the_largest_call_is_what_chance_may_hit():
-    assert independence._same_call([np.zeros((3, 1)), np.zeros((7, 1))]) == 0.7
+    assert releases._same_call([np.zeros((3, 1)), np.zeros((7, 1))]) == 0.7
 
 
 def test_noise_without_end_to_compare_is_no_dependence():
@@ -243,7 +242,7 @@ def event(values, inside, **more):
     cells = cut(np.asarray(values, dtype=float))
     chosen = np.zeros(len(cells), dtype=bool)
     chosen[inside(cells)] = True
-    return Chosen(Statistic("x", lambda x: x[:, 0]), cells, chosen, 1, **more)
+    return Event(Statistic("x", lambda x: x[:, 0]), cells, chosen, 1, **more)
 
 
 def test_an_end_next_to_an_atom_is_told_by_the_atom():

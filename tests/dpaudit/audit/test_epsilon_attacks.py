@@ -10,9 +10,8 @@ import pytest
 import scipy.stats
 
 from dpaudit import registry
-from dpaudit.audit.epsilon import run_mechanism_audit
-from dpaudit.audit.epsilon.attacks import Named, named_attack, settled
-from dpaudit.audit.epsilon.judge import Claimed
+from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, run_mechanism_audit
+from dpaudit.audit.epsilon.attacks import NamedAttack, named_attack, settled
 from dpaudit.audit.epsilon.pair import audit_pair
 from dpaudit.errors import DpauditError, SamplerCrashError, SamplerTimeoutError, UnknownNameError, UsageError
 
@@ -109,16 +108,15 @@ def coarse_laplace(rng, scale=1.0):
     return lambda v, n: np.round((v + rng.laplace(0, scale, (n, len(v)))) * 2.0**20) / 2.0**20
 
 
-SAME = Named("same", Support(lambda y, v: y == v))
-TELLTALE = Named("telltale", Support(lambda y, v: ~((y == 2) & (v == 1))))
+SAME = NamedAttack("same", Support(lambda y, v: y == v))
+TELLTALE = NamedAttack("telltale", Support(lambda y, v: ~((y == 2) & (v == 1))))
 
 
 def audit(function, attack, *, epsilon=1.0, delta=0.0, neighbours=ZERO_ONE, **options):
     mechanism = function if isinstance(function, InProcess) else InProcess(function)
-    options = {"seed": "7", "samples": 20_000, **options}
-    return run_mechanism_audit(
-        mechanism, neighbours=neighbours, claimed=Claimed(epsilon, delta), attack=attack, **options
-    )
+    options = MechanismOptions(**{"seed": "7", "samples": 20_000, **options})
+    claim = PrivacyClaim(epsilon, delta)
+    return run_mechanism_audit(mechanism, neighbours=neighbours, claim=claim, attack=attack, options=options)
 
 
 @pytest.fixture
@@ -177,7 +175,10 @@ def test_support_bounds_cover_at_the_claim(delta):
 
 
 def test_learned_and_timed_bounds_cover_at_the_claim():
-    for attack, times in ((Named("learner", Learner()), 60), (Named("clock", Learner(lambda x: x[:, -1], True)), 12)):
+    for attack, times in (
+        (NamedAttack("learner", Learner()), 60),
+        (NamedAttack("clock", Learner(lambda x: x[:, -1], True)), 12),
+    ):
         rng, wrong = np.random.default_rng(32), 0
         for i in range(times):
             mechanism = Clocked(coarse_laplace(rng), lambda v, y: y[:, 0] + 20)  # the clock tells what the release does
@@ -190,21 +191,22 @@ def test_probes_cover_together():
     pairs = [(f"pair {i}", np.array([i / 10]), np.array([1 - i / 10])) for i in range(3)]
     rng, wrong = np.random.default_rng(33), 0
     for i in range(40):
-        result = audit(response(rng), Named("p", Prober(*pairs)), neighbours=None, samples=1000, alpha=0.1, seed=f"{i}")
+        result = audit(
+            response(rng), NamedAttack("p", Prober(*pairs)), neighbours=None, samples=1000, alpha=0.1, seed=f"{i}"
+        )
         wrong += result.verdict == "finding" or result.epsilon.low > 1
     assert not too_many(wrong, 40, 0.1)
 
 
 def test_what_reach_adds_to_the_default_covers():
     """A randomized response in a digit amid uniform ones: of all statistics only reach sees it."""
-    reach, rng = Named("reach", Support(lambda y, v: digit(y) == v)), np.random.default_rng(34)
+    reach, rng = NamedAttack("reach", Support(lambda y, v: digit(y) == v)), np.random.default_rng(34)
     wrong, by_reach = 0, 0
     for i in range(60):
         answered = response(rng)
         mechanism = InProcess(lambda v, n, answered=answered: hidden(rng, answered(v, n)))
-        result = audit_pair(
-            mechanism, neighbours=ZERO_ONE, claimed=Claimed(1.0, 0.0), samples=2200, alpha=0.1, seed=f"{i}", reach=reach
-        )
+        options = MechanismOptions(samples=2200, alpha=0.1, seed=f"{i}")
+        result = audit_pair(mechanism, neighbours=ZERO_ONE, claim=PrivacyClaim(1.0, 0.0), options=options, reach=reach)
         wrong += result.verdict == "finding"
         by_reach += any("reach" in t.effect for t in result.tests)
     assert not too_many(wrong, 60, 0.1)
@@ -214,8 +216,8 @@ def test_what_reach_adds_to_the_default_covers():
 def test_the_coverage_checks_see_a_mechanism_that_is_worse_than_its_claim():
     rng = np.random.default_rng(35)
     worse = response(rng, 1 / (1 + math.exp(-1.6)))
-    pair = Named("p", Prober(("only", *ZERO_ONE)))
-    for attack, neighbours in ((SAME, ZERO_ONE), (Named("l", Learner()), ZERO_ONE), (pair, None)):
+    pair = NamedAttack("p", Prober(("only", *ZERO_ONE)))
+    for attack, neighbours in ((SAME, ZERO_ONE), (NamedAttack("l", Learner()), ZERO_ONE), (pair, None)):
         found = sum(
             audit(worse, attack, neighbours=neighbours, samples=1000, alpha=0.1, seed=f"{i}").verdict == "finding"
             for i in range(20)
@@ -253,7 +255,9 @@ def test_one_impossible_unit_rules_a_value_out():
     rng, v = np.random.default_rng(37), (np.zeros(3), np.ones(3))
     pairs = Support(lambda y, v: np.stack([(y != 2) | (v == 0), np.ones_like(y)], axis=1).reshape(len(y), -1) > 0)
     result = audit(
-        lambda v, n: np.where((rng.random((n, 3)) < 0.05) & (v == 0), 2.0, 0.5), Named("units", pairs), neighbours=v
+        lambda v, n: np.where((rng.random((n, 3)) < 0.05) & (v == 0), 2.0, 0.5),
+        NamedAttack("units", pairs),
+        neighbours=v,
     )
     assert result.epsilon.low > 6
     assert abs(result.tests[0].details["counts"]["likelier"][0] / 20_000 - (1 - 0.95**3)) < 0.01
@@ -261,21 +265,21 @@ def test_one_impossible_unit_rules_a_value_out():
 
 def test_an_attack_that_does_not_fit_says_so_and_finds_nothing_false():
     rng = np.random.default_rng(38)
-    nothing = Named("misfit", Support(lambda y, v: np.zeros(y.shape, dtype=bool)))
+    nothing = NamedAttack("misfit", Support(lambda y, v: np.zeros(y.shape, dtype=bool)))
     result = audit(coarse_laplace(rng), nothing)
     assert result.verdict == "no-finding"
     assert result.epsilon.low == 0
     assert any("40,000 of 40,000 releases for impossible" in a for a in result.advice)
     assert abs(result.details["success"]["right"] - 20_000) < 600
     assert any("misfit" in s.says for s in result.cannot_rule_out)
-    half = Named("half", Support(lambda y, v: (y == v) & (rng.random(y.shape) < 0.5)))
+    half = NamedAttack("half", Support(lambda y, v: (y == v) & (rng.random(y.shape) < 0.5)))
     assert audit(response(rng, 0.9999), half).epsilon.low > 5  # infeasible from both speaks for neither
 
 
 def test_a_learned_score_is_learned_chosen_and_counted_apart():
     scored = []
     learner = Learner(lambda x: scored.append(len(x)) or x[:, 0])
-    result = audit(coarse_laplace(np.random.default_rng(39)), Named("learner", learner), epsilon=0.5)
+    result = audit(coarse_laplace(np.random.default_rng(39)), NamedAttack("learner", learner), epsilon=0.5)
     assert result.verdict == "finding"
     assert 0.8 < result.epsilon.low <= 1
     ((first, second, neighbours),) = learner.seen
@@ -298,7 +302,9 @@ def test_delta_of_a_leak():
     assert audit(telltale(np.random.default_rng(40), 0.01), TELLTALE, delta=0.01).verdict == "no-finding"
 
 
-@pytest.mark.parametrize("attack", [TELLTALE, Named("l", Learner()), Named("p", Prober(("only", *ZERO_ONE)))])
+@pytest.mark.parametrize(
+    "attack", [TELLTALE, NamedAttack("l", Learner()), NamedAttack("p", Prober(("only", *ZERO_ONE)))]
+)
 def test_same_seed_same_result(attack):
     probing = isinstance(attack.does, Prober)
 
@@ -332,14 +338,14 @@ def test_the_time_limit_keeps_what_was_counted():
 def test_a_timing_leak_is_a_finding():
     rng = np.random.default_rng(43)
     mechanism = Clocked(coarse_laplace(rng, 4.0), lambda v, y: rng.exponential(1e-3 * (1 + v[0]), len(y)))
-    result = audit(mechanism, Named("clock", Learner(lambda x: x[:, -1], timed=True)), samples=4000)
+    result = audit(mechanism, NamedAttack("clock", Learner(lambda x: x[:, -1], timed=True)), samples=4000)
     assert result.verdict == "finding"
     assert result.epsilon.low > 1
     assert all(n == 1 for _, n in mechanism.asked)
     values = [v for v, _ in mechanism.asked]
     assert 0.4 < np.mean(np.diff(values) != 0) < 0.6  # turns at random, one by one
     assert not any("depends on the value" in a for a in result.advice)  # the seconds are no part of the release
-    assert audit(mechanism, Named("y", Learner()), samples=4000).verdict == "no-finding"
+    assert audit(mechanism, NamedAttack("y", Learner()), samples=4000).verdict == "no-finding"
 
 
 def test_a_busy_machine_is_no_leak():
@@ -352,7 +358,7 @@ def test_a_busy_machine_is_no_leak():
         state[1] -= 1
         return np.full(len(y), state[0] + 0.01 * rng.random())
 
-    clock = Named("clock", Learner(lambda x: x[:, -1], timed=True))
+    clock = NamedAttack("clock", Learner(lambda x: x[:, -1], timed=True))
     for i in range(16):
         mechanism = Clocked(lambda v, n: np.zeros((n, 1)), bursts)
         found += audit(mechanism, clock, epsilon=0.0, samples=1000, alpha=0.1, seed=f"{i}").verdict == "finding"
@@ -361,7 +367,7 @@ def test_a_busy_machine_is_no_leak():
 
 def test_calls_that_cannot_be_timed_are_refused():
     with pytest.raises(UsageError, match="cannot be timed"):
-        audit(lambda v, n: np.zeros((n, 1)), Named("clock", Learner(timed=True)))
+        audit(lambda v, n: np.zeros((n, 1)), NamedAttack("clock", Learner(timed=True)))
 
 
 # ---------------------------------------------------------------- probes
@@ -374,7 +380,9 @@ def test_the_worst_probe_is_shown_and_all_are_told():
     def clipped(v, n):  # fine up to 2^53, where the sensitivity is two
         return np.round(v - 2.0**53 * (v > 100) + rng.laplace(0, 1, (n, 1)), 3)
 
-    result = audit(InProcess(clipped, advice="tested with 1.0"), Named("sensitivity", Prober(*pairs)), neighbours=None)
+    result = audit(
+        InProcess(clipped, advice="tested with 1.0"), NamedAttack("sensitivity", Prober(*pairs)), neighbours=None
+    )
     assert result.verdict == "finding"
     assert result.neighbours == ((2.0**53,), (2.0**53 + 2,))
     assert result.attack == "sensitivity"
@@ -396,13 +404,13 @@ def test_a_probe_that_is_refused_is_told():
         return answer(v, n)
 
     pairs = ("fine", *ZERO_ONE), ("negative", np.array([-1.0]), np.array([0.0]))
-    result = audit(positive, Named("p", Prober(*pairs)), neighbours=None)
+    result = audit(positive, NamedAttack("p", Prober(*pairs)), neighbours=None)
     assert result.verdict == "inconclusive"
     assert "no negative counts" in result.reason
     assert any("negative: not audited" in a for a in result.advice)
-    assert audit(positive, Named("p", Prober(*pairs)), neighbours=None, epsilon=0.5).verdict == "finding"
+    assert audit(positive, NamedAttack("p", Prober(*pairs)), neighbours=None, epsilon=0.5).verdict == "finding"
     with pytest.raises(SamplerCrashError, match="no negative counts"):
-        audit(positive, Named("p", Prober(pairs[1])), neighbours=None)
+        audit(positive, NamedAttack("p", Prober(pairs[1])), neighbours=None)
 
 
 # ---------------------------------------------------------------- the default audit looks through reach
@@ -507,7 +515,9 @@ def raising(*_, **__):
 def test_a_bad_attack_is_one_clear_line(attack, says):
     neighbours = None if hasattr(attack, "pairs") else ZERO_ONE
     with pytest.raises(DpauditError, match=says) as caught:
-        audit(coarse_laplace(np.random.default_rng(50)), Named("bad", attack), neighbours=neighbours, samples=1000)
+        audit(
+            coarse_laplace(np.random.default_rng(50)), NamedAttack("bad", attack), neighbours=neighbours, samples=1000
+        )
     assert caught.value.exit_code == 4
 
 
@@ -516,11 +526,11 @@ def test_an_attack_may_refuse_such_releases():
         raise UsageError("releases of length 1: pairs are wanted; ask for two numbers")
 
     with pytest.raises(UsageError, match="pairs are wanted"):
-        audit(coarse_laplace(np.random.default_rng(51)), Named("pairs", Support(refuse)))
+        audit(coarse_laplace(np.random.default_rng(51)), NamedAttack("pairs", Support(refuse)))
 
 
 def test_options_that_exclude_each_other():
-    prober = Named("sensitivity", Prober(("only", *ZERO_ONE)))
+    prober = NamedAttack("sensitivity", Prober(("only", *ZERO_ONE)))
     with pytest.raises(UsageError, match="sensitivity brings its own; leave --neighbours out"):
         audit(lambda v, n: np.zeros((n, 1)), prober)
     for attack in (None, SAME):
@@ -560,6 +570,6 @@ def test_unusual_mechanisms(name, install):
 
 
 def test_an_attack_that_settles_on_something_else():
-    attack = Named("odd", SimpleNamespace(feasible=None, settled=lambda *_: 3))
+    attack = NamedAttack("odd", SimpleNamespace(feasible=None, settled=lambda *_: 3))
     with pytest.raises(DpauditError, match="attack=odd: settled on int"):
         settled(attack, np.zeros((3, 1)))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dpaudit import registry
+from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.audit.power import blind_spots, frontier, parse, read_table
-from dpaudit.audit.run import run_audit
 from dpaudit.claims import Claim
 
 TABLE = parse(
@@ -54,14 +54,12 @@ def test_the_package_carries_a_map_that_grows_sharper_with_n():
 
 def test_a_pass_quotes_the_map_and_a_small_audit_does_not(function_sampler):
     rng = np.random.default_rng(5)
-    tests = sorted(set(registry.plugins("tests")) - {"keyless-search"})
+    tests = tuple(sorted(set(registry.plugins("tests")) - {"keyless-search"}))
     for samples, quoted in ((120_000, True), (20_000, False)):
         result = run_audit(
             function_sampler(lambda n, d: rng.standard_normal((n, d))),
             claim=Claim.parse("gaussian:sigma=1"),
-            seed="1",
-            samples=samples,
-            tests=tests,
+            options=AuditOptions(seed="1", samples=samples, tests=tests),
         )
         assert any(b.test.startswith("simulated") for b in result.cannot_rule_out) == quoted
         assert bool(result.power) == quoted
@@ -71,17 +69,14 @@ def test_a_pass_quotes_the_map_and_a_small_audit_does_not(function_sampler):
 def test_the_map_is_true_where_it_was_measured(function_sampler):
     """Audits by the whole battery of the very flaw that the map says is found nine times in ten at 10^5 values."""
     size = next(p.size for p in read_table() if p.flaw == "wrong scale" and p.samples == 100_000) / 100
-    tests = sorted(set(registry.plugins("tests")) - {"keyless-search"})
+    tests = tuple(sorted(set(registry.plugins("tests")) - {"keyless-search"}))
     found = 0
     for i in range(12):
         rng = np.random.default_rng([8, i])
         result = run_audit(
             function_sampler(lambda n, d, rng=rng: (1 + size) * rng.standard_normal((n, d))),
             claim=Claim.parse("gaussian:sigma=1"),
-            seed=str(i),
-            samples=100_000,
-            dim=64,
-            tests=tests,
+            options=AuditOptions(seed=str(i), samples=100_000, dim=64, tests=tests),
         )
         found += result.verdict == "finding"
     # 6 or fewer of 12 has probability 0.0005 at a power of 0.9; at a power of 0.3 it has 0.96

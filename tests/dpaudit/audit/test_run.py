@@ -5,19 +5,20 @@ import pytest
 from conftest import FunctionSampler
 
 from dpaudit import registry
+from dpaudit.audit import AuditOptions, run_audit
+from dpaudit.audit.options import MechanismOptions
 from dpaudit.audit.plan import growing_plan, make_plan
-from dpaudit.audit.run import run_audit
 from dpaudit.claims import Claim
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.stats import binomial_two_sided
 
-BATTERY = sorted(set(registry.plugins("tests")) - {"keyless-search"})  # which has tests of its own
+BATTERY = tuple(sorted(set(registry.plugins("tests")) - {"keyless-search"}))  # which has tests of its own
 GAUSSIAN = Claim.parse("gaussian:sigma=1")
 
 
 def audit(function, *, claim="gaussian:sigma=1", sampler=None, **options):
-    options = {"seed": "7", "samples": 50_000, "tests": BATTERY, **options}
-    return run_audit(sampler(function), claim=Claim.parse(claim), **options)
+    options = AuditOptions(**{"seed": "7", "samples": 50_000, "tests": BATTERY, **options})
+    return run_audit(sampler(function), claim=Claim.parse(claim), options=options)
 
 
 def test_family_wise_error(function_sampler):
@@ -127,7 +128,7 @@ def test_what_a_sampler_gave_before_it_ended_is_judged(error, scale, verdict, fu
     """A vendor cannot escape by crashing; an honest sampler that crashes is still inconclusive."""
     rng = np.random.default_rng(5)
     draw = ends(lambda size: scale * rng.standard_normal(size), 700_000, error)
-    result = audit(draw, sampler=function_sampler, samples=1_000_000, tests=["moments", "tails"])
+    result = audit(draw, sampler=function_sampler, samples=1_000_000, tests=("moments", "tails"))
     assert result.verdict == verdict
     assert 700_000 <= result.samples < 1_000_000
     assert str(error) in result.reason
@@ -164,7 +165,9 @@ def test_an_end_that_the_values_choose_keeps_the_error_rate(function_sampler):
     """
     found = naive = 0
     for i in range(160):
-        result = audit(Quitter(i), sampler=function_sampler, seed=str(i), samples=10_000, alpha=0.05, tests=["moments"])
+        result = audit(
+            Quitter(i), sampler=function_sampler, seed=str(i), samples=10_000, alpha=0.05, tests=("moments",)
+        )
         found += result.verdict == "finding"
         naive += result.tests[0].p <= 0.05
     assert naive > 8
@@ -224,7 +227,7 @@ def test_bad_options(options, function_sampler):
 
 def test_dim_against_a_sampler_of_fixed_dimension(function_sampler):
     with pytest.raises(UsageError, match="dim=5"):
-        run_audit(function_sampler(None, dim=4), claim=GAUSSIAN, seed="1", dim=5)
+        run_audit(function_sampler(None, dim=4), claim=GAUSSIAN, options=AuditOptions(seed="1", dim=5))
 
 
 def test_single_values_of_a_recording_are_read_as_rows_of_the_dimension_asked_for(function_sampler):
@@ -239,7 +242,7 @@ def test_single_values_of_a_recording_are_read_as_rows_of_the_dimension_asked_fo
         return recorded[start : start + n].reshape(n, d)
 
     sampler = function_sampler(draw, dim=1, available=len(recorded))
-    result = run_audit(sampler, claim=GAUSSIAN, seed="1", dim=48, tests=["covariance"])
+    result = run_audit(sampler, claim=GAUSSIAN, options=AuditOptions(seed="1", dim=48, tests=("covariance",)))
     assert result.dims == (48,)
     assert result.samples == 64_000 // 48 * 48
     assert {d for _, d in asked} == {1}
@@ -289,7 +292,7 @@ class SlowClock:
     def __init__(self, monkeypatch, rate, call=0.0):
         self.now, self.rate, self.call = 0.0, rate, call
         self.rng, self.asked = np.random.default_rng(5), []
-        monkeypatch.setattr("dpaudit.audit.drawing.time", self)
+        monkeypatch.setattr("dpaudit.audit.sampling.time", self)
         monkeypatch.setattr("dpaudit.audit.run.time", self)
 
     def monotonic(self):
@@ -302,7 +305,7 @@ class SlowClock:
 
 
 def test_a_slow_sampler_gets_fewer_short_calls(function_sampler, monkeypatch):
-    monkeypatch.setattr("dpaudit.audit.drawing._SHORT_SECONDS", 0.2)
+    monkeypatch.setattr("dpaudit.audit.sampling._SHORT_SECONDS", 0.2)
     slow = SlowClock(monkeypatch, 0.0, call=0.005)
     planned = sum(c.calls for c in make_plan(100_000, dim=None) if c.n == 1)
     result = audit(slow.draw, sampler=function_sampler, samples=100_000)
@@ -376,7 +379,7 @@ class Repeatable(FunctionSampler):
 @pytest.mark.parametrize(("seeds", "fixed"), [([0, 0, 0, 0], True), ([0, 1, 2, 3], False), ([0, 1, 2, 1], True)])
 def test_a_seed_that_processes_share_is_found(seeds, fixed):
     """Three processes besides the first: a seed from a few bits (a process number, a second) may be shared by two of them."""
-    result = run_audit(Repeatable(seeds), claim=GAUSSIAN, seed="1", samples=50_000, tests=BATTERY)
+    result = run_audit(Repeatable(seeds), claim=GAUSSIAN, options=AuditOptions(seed="1", samples=50_000, tests=BATTERY))
     assert [t.name for t in result.tests if t.finding] == (["repeats"] if fixed else [])
 
 
@@ -389,7 +392,8 @@ def test_bits_are_of_the_first_process_only(tmp_path):
             return same, same
 
     sampler = Forking([0, 1, 2, 3])
-    result = run_audit(sampler, claim=GAUSSIAN, seed="1", samples=50_000, tests=["moments"], bits=tmp_path / "bits")
+    options = AuditOptions(seed="1", samples=50_000, tests=("moments",), bits=tmp_path / "bits")
+    result = run_audit(sampler, claim=GAUSSIAN, options=options)
     bits = np.fromfile(tmp_path / "bits", dtype="<u2")
     size = make_plan(50_000, dim=None)[0].size
     assert len(bits) == result.samples - 4 * size  # the child's and three processes'
@@ -408,23 +412,49 @@ def test_of_equal_p_values_the_likely_cause_is_first(function_sampler):
 
 def test_a_finding_says_when_it_was_seen_and_how_to_see_it_again(function_sampler):
     rng = np.random.default_rng(5)
-    result = audit(
-        lambda n, d: 1.05 * rng.standard_normal((n, d)), sampler=function_sampler, dim=32, options=["--text"]
-    )
+    result = audit(lambda n, d: 1.05 * rng.standard_normal((n, d)), sampler=function_sampler, dim=32)
     scale = next(t for t in result.tests if t.name == "moments")
     assert scale.finding
     assert scale.seen_after < 50_000
     assert scale.interval.low < 1.05 < scale.interval.high
     assert scale.reproduce == (
-        f"dpaudit audit 'test sampler' --claim gaussian:sigma=1 --dim 32 --text --tests moments --samples {scale.seen_after} "
+        f"dpaudit audit 'test sampler' --claim gaussian:sigma=1 --dim 32 --tests moments --samples {scale.seen_after} "
         "--alpha 0.01 --seed 7"
     )
+
+
+def test_the_words_of_options_and_those_that_an_open_sampler_cannot_have(function_sampler):
+    opening = {"dtype": "f32", "text": True, "mitigation": "rotation"}
+    words = ["--dim", "32", "--dtype", "f32", "--text", "--mitigation", "rotation", "--sequential"]
+    assert AuditOptions(dim=32, sequential=True, **opening).words == words
+    assert AuditOptions().words == []
+    for name, value in opening.items():
+        with pytest.raises(UsageError, match=f"{name}={value}: test sampler is already open"):
+            audit(lambda n, d: np.zeros((n, d)), sampler=function_sampler, **{name: value})
+
+
+def test_options_without_a_seed_have_a_fresh_one():
+    assert AuditOptions().seed != AuditOptions().seed
+    assert len(MechanismOptions().seed) == 16
+
+
+def test_a_sampler_that_can_starts_its_other_processes_ahead():
+    class Preparing(Repeatable):
+        asked = ()
+
+        def prepare(self, others):
+            self.asked = (*self.asked, others)
+
+    for dim, asked in ((64, (3,)), (None, ())):
+        sampler = Preparing([0, 1, 2, 3])
+        run_audit(sampler, claim=GAUSSIAN, options=AuditOptions(samples=50_000, tests=("moments",), dim=dim))
+        assert sampler.asked == asked
 
 
 def test_advice_is_never_a_finding_and_takes_no_alpha(function_sampler):
     """Two tests, one of them advisory: the other has all of α."""
     rng = np.random.default_rng(5)
-    result = audit(lambda n, d: rng.standard_normal((n, d)), sampler=function_sampler, tests=["moments", "timing"])
+    result = audit(lambda n, d: rng.standard_normal((n, d)), sampler=function_sampler, tests=("moments", "timing"))
     moments, timing = sorted(result.tests, key=lambda t: t.advisory)
     assert timing.advisory
     assert not timing.finding

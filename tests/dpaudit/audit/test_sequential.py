@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 import dpaudit
-from dpaudit.audit.betting import BETS
-from dpaudit.audit.betting.location_scale import log_scale_mixture
+from dpaudit.audit import AuditOptions, run_audit
+from dpaudit.audit.betting import BETS, Betting, log_scale_mixture
 from dpaudit.audit.block import SampleBlock
-from dpaudit.audit.run import run_audit
-from dpaudit.audit.sequential import Betting
 from dpaudit.claims import Claim
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import binomial_two_sided
@@ -99,9 +97,7 @@ def test_scale_off_by_ten_percent_stops_within_five_percent_of_the_fixed_n(funct
         result = run_audit(
             function_sampler(lambda n, d, rng=rng: 1.1 * rng.standard_normal((n, d))),
             claim=GAUSSIAN,
-            seed=str(i),
-            sequential=True,
-            samples=1_000_000,
+            options=AuditOptions(seed=str(i), sequential=True, samples=1_000_000),
         )
         assert result.verdict == "finding"
         assert result.tests[0].finding
@@ -121,11 +117,7 @@ def test_what_bets_do_not_see_the_battery_sees_at_the_end(function_sampler):
         result = run_audit(
             function_sampler(draw),
             claim=GAUSSIAN,
-            seed="1",
-            sequential=True,
-            samples=120_000,
-            dim=64,
-            tests=["norms", "moments"],
+            options=AuditOptions(seed="1", sequential=True, samples=120_000, dim=64, tests=("norms", "moments")),
         )
         assert result.verdict == verdict
         assert result.sequential

@@ -14,7 +14,7 @@ from dpaudit import registry
 from dpaudit.cli import progress
 from dpaudit.cli.progress import RunProgress
 from dpaudit.cli.remaining import Remaining, in_words
-from dpaudit.experiments.spec import Cell
+from dpaudit.experiments.cell import Cell
 from dpaudit.results.text import tell
 from dpaudit.types import CellFailure, CellResult
 

@@ -1,3 +1,4 @@
+import math
 import time
 
 import pytest
@@ -5,6 +6,9 @@ import pytest
 from dpaudit.errors import SpecError, UnknownNameError
 from dpaudit.experiments import load_spec, spec_names
 from dpaudit.experiments.arm import build_arm
+from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.grid import written
+from dpaudit.studies.keyless import KeylessGrid
 
 GOOD = """
 name = "t"
@@ -197,3 +201,60 @@ def test_the_device_is_part_of_a_cell_only_where_it_is_no_cpu():
 def test_what_works_on_the_cpu_refuses_another_device():
     with pytest.raises(SpecError, match=r"device=cuda: .*gpm-fig5.*leave --device out"):
         load_spec("gpm-fig5", device="cuda")
+
+
+TABLES = """
+name = "t"
+seed = 1
+trials = 2
+measure = "keyless"
+[grid]
+case = [
+  { name = "lattice", d = 12, beta = 1e-3, rows = 40, block = 30, seconds = 1 },
+  { name = "lattice", d = 16, beta = 0.01, rows = 40, block = 30, seconds = 1.5, label = "far" },
+]
+"""
+
+
+def test_a_table_stands_for_its_label_in_ids_and_a_joined_axis_is_one_value(tmp_path):
+    cells = spec(tmp_path, TABLES).cells()
+    assert [c.label for c in cells] == ["case lattice:d=12,beta=1e-3,rows=40,block=30,seconds=1", "case far"]
+    text = {"grid": {"case": "lattice:d=12,beta=1e-3,rows=40,block=30,seconds=1"}, "seed": "1", "trials": 2}
+    assert cells[0].id == Cell("keyless", text).id  # as dpaudit wrote it before axes were tables
+    assert cells[0].grid(KeylessGrid).case.beta == 1e-3
+    joined = 'name = "t"\nmeasure = "pool-inference"\n[grid]\n'
+    joined += 'setting = "news"\nepsilon = [4.0, 8.0]\nobservations = [7, 30]\n'
+    cells = spec(tmp_path, joined).cells()
+    assert [c.written["grid"]["observations"] for c in cells] == ["7 30", "7 30"]
+    assert spec(tmp_path, joined.replace("[7, 30]", "7")).cells()[0].written["grid"]["observations"] == "7"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("d = 12", 'd = "12"', r"grid case='lattice:d=12.*': d: expected `int`, got `str`"),
+        ("d = 12, ", "", "missing required field `d`"),
+        ("d = 12", "dim = 12, d = 12", "unknown field `dim`"),
+        ('name = "lattice", d = 16', "d = 16", "missing required field `name`"),
+        ("case = [", "cases = 1\ncase = [", "grid cases=1: not known; did you mean 'case'"),
+        ("case = [", "case = 'lattice:d=12'\ncases = [", "grid cases=.*: not known"),
+        ("d = 16, beta = 0.01", "d = 12, beta = 1e-3", "far"),
+    ],
+)
+def test_axes_of_another_type(tmp_path, old, new, says):
+    text = TABLES.replace(old, new)
+    if says == "far":  # a label tells two apart
+        assert len(spec(tmp_path, text).cells()) == 2
+        text, says = text.replace(', label = "far"', "").replace("1.5", "1"), "is there twice"
+    with pytest.raises(SpecError, match=says):
+        spec(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.01, "0.01"), (1e-3, "1e-3"), (1e-5, "1e-5"), (0.125, "0.125"), (1.5e-7, "1.5e-7"), (4.0, "4"), (20000, "20000"),
+     (-0.02, "-0.02"), (-0.001, "-1e-3"), (0.0, "0"), (1e22, "1e22"), (math.inf, "inf"), (True, "true"), ("2^-3", "2^-3")],
+)  # fmt: skip
+def test_how_ids_write_a_value(value, text):
+    assert written([value]) == text
+    assert written([value, value]) == f"{text} {text}"

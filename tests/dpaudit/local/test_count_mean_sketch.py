@@ -2,12 +2,13 @@
 
 import itertools
 import math
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import scipy.stats
+from support.laws import largest_ratio, logarithm
 
 from dpaudit.errors import UsageError
 from dpaudit.local.count_mean_sketch import CountMeanSketch
@@ -48,13 +49,11 @@ def test_epsilon_is_the_largest_ratio_of_all_outputs(epsilon):
     q = Fraction(sketch.flip_words, 2**64)
     law = exact_law(sketch, q)
     assert all(sum(p[x] for p in law.values()) == 1 for x in range(len(UNIVERSE)))
-    largest = max(max(p) / min(p) for p in law.values())
+    largest = largest_ratio(zip(*law.values(), strict=True))
     assert largest == ((1 - q) / q) ** 2
-    with localcontext() as context:
-        context.prec = 60
-        exact = (Decimal(largest.numerator) / Decimal(largest.denominator)).ln()
-        assert Decimal(epsilon) - Decimal("2e-12") < exact <= Decimal(epsilon)
-        assert math.isclose(sketch.epsilon, float(exact), rel_tol=1e-15)
+    exact = logarithm(largest)
+    assert Decimal(epsilon) - Decimal("2e-12") < exact <= Decimal(epsilon)
+    assert math.isclose(sketch.epsilon, float(exact), rel_tol=1e-15)
     assert sketch.flip == pytest.approx(1 / (1 + math.exp(epsilon / 2)), rel=1e-11)
     if epsilon <= 8:
         assert sketch.epsilon == pytest.approx(epsilon, abs=1e-15)

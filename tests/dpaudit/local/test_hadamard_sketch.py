@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.stats
+from support.laws import largest_ratio
 
 from dpaudit.errors import UsageError
 from dpaudit.local.hadamard_server import HadamardServer, walsh_hadamard
@@ -45,7 +46,7 @@ def test_epsilon_is_the_largest_ratio_of_all_outputs(epsilon):
     q = Fraction(sketch.flip_words, 2**64)
     law = exact_law(sketch, q)
     assert all(sum(column) == 1 for column in zip(*law, strict=True))
-    largest = max(max(p) / min(p) for p in law)
+    largest = largest_ratio(zip(*law, strict=True))
     assert largest == (1 - q) / q
     assert sketch.epsilon == pytest.approx(math.log(largest), rel=1e-15)
     assert epsilon * (1 - 1e-10) < sketch.epsilon <= epsilon

@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy.stats
+from support.laws import largest_ratio, logarithm
 
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import LocalMechanism
@@ -57,11 +58,8 @@ def test_epsilon_is_the_largest_likelihood_ratio_of_the_sampler_itself(mechanism
     objects = range(mechanism.universe)
     outputs = list(itertools.product(range(mechanism.positions), (-1, 1)))
     assert all(sum(law[x, j, s] for j, s in outputs) == 1 for x in objects)
-    worst = max(law[x, j, s] / law[y, j, s] for x in objects for y in objects for j, s in outputs)
-    with localcontext() as context:
-        context.prec = 50
-        exact = (Decimal(worst.numerator) / worst.denominator).ln()
-    assert mechanism.epsilon == float(exact)
+    worst = largest_ratio([[law[x, j, s] for j, s in outputs] for x in objects])
+    assert mechanism.epsilon == float(logarithm(worst))
     reports = BitReports(*(np.array(column) for column in zip(*outputs, strict=True)))
     logs = mechanism.log_likelihood(reports, np.array(objects)) - math.log(mechanism.positions)
     np.testing.assert_allclose(np.exp(logs), [[float(law[x, j, s]) for x in objects] for j, s in outputs], rtol=1e-12)

@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy.stats
+from support.laws import largest_ratio, logarithm
 
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import LocalMechanism
@@ -54,10 +55,9 @@ def test_epsilon_is_the_largest_likelihood_ratio_of_the_sampler_itself(epsilon, 
     law = law_of_the_sampler(mechanism)
     assert set(law) == set(itertools.product(range(k), repeat=2))
     assert all(sum(law[x, answer] for answer in range(k)) == 1 for x in range(k))
-    worst = max(law[x, a] / law[y, a] for x in range(k) for y in range(k) for a in range(k))
+    exact = logarithm(largest_ratio([[law[x, answer] for answer in range(k)] for x in range(k)]))
     with localcontext() as context:
         context.prec = 50
-        exact = (Decimal(worst.numerator) / worst.denominator).ln()
         assert exact <= Decimal(epsilon)
         assert Decimal(epsilon) - exact <= Decimal(math.exp(epsilon) + k) ** 2 / Decimal(math.exp(epsilon)) / 2**64
     assert mechanism.epsilon == float(exact)

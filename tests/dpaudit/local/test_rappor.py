@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy.stats
+from support.laws import largest_ratio
 
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import LocalMechanism
@@ -59,10 +60,6 @@ def chances(true, f, p, q):
     return permanent, report
 
 
-def worst_ratio(laws):
-    return max(one[s] / other[s] for one in laws for other in laws for s in one)
-
-
 CASES = {
     "disjoint": ([0, 1], [2, 3], [1, 2]),
     "sharing": ([0, 1], [1, 2], [0, 2]),  # any two share a bit
@@ -79,7 +76,7 @@ def test_epsilon_is_the_largest_likelihood_ratio_over_all_outputs(case, f, p, q)
     mechanism = small(*rows, f=f, p=p, q=q)
     laws = [chances(true, f, p, q) for true in filters_of(*rows)]
     assert all(sum(law.values()) == 1 for pair in laws for law in pair)
-    one_report = math.log(worst_ratio([report for _, report in laws]))
+    one_report = math.log(largest_ratio([report for _, report in laws]))
     exact_report, exact_permanent = mechanism.epsilon_among(np.arange(len(rows)))
     assert exact_report == pytest.approx(one_report, rel=1e-12)
     attained = any(len(a) == len(b) == 2 and not a & b for a in filters_of(*rows) for b in filters_of(*rows))
@@ -89,7 +86,7 @@ def test_epsilon_is_the_largest_likelihood_ratio_over_all_outputs(case, f, p, q)
     if f == 0:
         assert exact_permanent == mechanism.permanent_epsilon == math.inf
         return
-    permanent = math.log(worst_ratio([law for law, _ in laws]))
+    permanent = math.log(largest_ratio([law for law, _ in laws]))
     assert exact_permanent == pytest.approx(permanent, rel=1e-12)
     assert (mechanism.permanent_epsilon == pytest.approx(permanent, rel=1e-12)) == attained
     if (p, q) == (0.0, 1.0):

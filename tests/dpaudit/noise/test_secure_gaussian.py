@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from support.laws import hockey_stick
 
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.accounting.discrete import discrete_gaussian_bounds, discrete_gaussian_delta
@@ -399,7 +400,7 @@ def plane_delta(epsilon, *, scale, shift, reach):
     mass = np.exp(-0.5 * (z / scale) ** 2)
     joint = np.outer(mass, mass) / mass.sum() ** 2
     moved = np.outer(np.exp(-0.5 * ((z + shift[0]) / scale) ** 2), np.exp(-0.5 * ((z + shift[1]) / scale) ** 2))
-    return float(np.maximum(joint - math.exp(epsilon) * moved / mass.sum() ** 2, 0).sum())
+    return float(hockey_stick(joint, moved / mass.sum() ** 2, math.exp(epsilon)))
 
 
 @pytest.mark.parametrize("scale", [1.0, 3.0, 20.0])

@@ -7,10 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from msgspec import convert
 
 from dpaudit.errors import SpecError, UnknownNameError
 from dpaudit.experiments import audit_cell as audit
-from dpaudit.experiments.spec import Cell, load_spec
+from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.spec_file import load_spec
 from dpaudit.noise.key import PancakeKey
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies import dpsgd_training as training
@@ -37,7 +39,14 @@ def one_thread():
     torch.set_num_threads(before)
 
 
+def table_of(arm):
+    """``pancake + rotation`` as a specification writes it."""
+    source, _, mitigation = arm.partition(" + ")
+    return {"name": source, "label": arm, **({"mitigation": mitigation} if mitigation else {})}
+
+
 def cell(arm, *, trials=64, **grid):
+    arm = table_of(arm)
     return Cell("dpsgd-training", {"grid": {"arm": arm, **GRID, **grid}, "seed": "1", "trials": trials})
 
 
@@ -48,7 +57,7 @@ def rows():
         patched.setattr(audit, "audit_sampler", lambda *a, **o: SimpleNamespace(verdict="no-finding", tests=()))
         cells = [cell(arm) for arm in ("gaussian", "pancake", "pancake + rotation")]
         return {
-            c.settings["grid"]["arm"]: {**c.settings["grid"], "trials": 64, **training.measure(c, None)} for c in cells
+            c.written["grid"]["arm"]: {**c.written["grid"], "trials": 64, **training.measure(c, None)} for c in cells
         }
 
 
@@ -158,7 +167,7 @@ def test_a_run_repeats_itself(rows, monkeypatch):
 
 def an_arm(text, *, dim=512):
     key = PancakeKey.new(dim=dim, beta=1e-4, secret=KeyedStream.from_seed(3).bytes(32))
-    return training._Arm(text, key=key)
+    return training._Arm(convert(table_of(text), training.Noise), key=key)
 
 
 def test_the_audit_gets_a_name_and_a_claim_and_the_source_a_private_key_file(monkeypatch):
@@ -192,7 +201,7 @@ def test_the_audit_is_the_real_one():
     [
         ({"arm": "pancakes"}, UnknownNameError, "pancakes"),
         ({"arm": "pancake + rotations"}, UnknownNameError, "rotations"),
-        ({"epoch": 3}, SpecError, "'epoch' is not known"),
+        ({"epoch": 3}, SpecError, "epoch=3: not known; did you mean 'epochs'"),
         ({"model": "none"}, SpecError, "model=none"),
         ({"trials": 63}, SpecError, "trials=63: .*at least 64"),
     ],
@@ -214,5 +223,5 @@ def test_the_spec():
     cells = spec.cells()
     assert len(cells) == 12
     for c in cells:
-        recipe = training._recipe(c.settings["grid"])
+        recipe = c.grid(training.TrainingGrid).recipe
         assert (recipe.model, recipe.epsilon, recipe.delta) == ("cnn", 3.0, 1e-5)

@@ -7,15 +7,17 @@ import torch
 
 from dpaudit.cli.experiments import run
 from dpaudit.errors import SpecError, UsageError
+from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.grid import read_grid
 from dpaudit.experiments.measure import gathered, measure_of, summary
 from dpaudit.experiments.published import beside_printed, published_value
 from dpaudit.experiments.run import run_cell
-from dpaudit.experiments.spec import Cell, load_spec
+from dpaudit.experiments.spec_file import load_spec
 from dpaudit.experiments.threads import threads, threads_for
 from dpaudit.hosts.gradients.query import GradientQuery
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies import gradient_size
-from dpaudit.studies.gradient_attack import HOST, Setting, published_name, settings
+from dpaudit.studies.gradient_attack import HOST, Noise, NoiseGrid, published_name
 from dpaudit.training.data import load_images
 from dpaudit.training.models import make_model
 
@@ -23,10 +25,10 @@ GRID = {
     "model": "mlp",
     "data": "synthetic",
     "batch": 24,
-    "clip": "4",
-    "gamma": "2sqrtd",
-    "epsilon": "0.5",
-    "beta": "1e-5",
+    "clip": [4],
+    "gamma": ["2sqrtd"],
+    "epsilon": [0.5],
+    "beta": [1e-5],
 }
 
 
@@ -35,31 +37,36 @@ def cell(kind="gradient-attack", *, trials=24, seed=1, **grid):
 
 
 def rows(*cells):
-    return [{**c.settings["grid"], "trials": c.settings["trials"], **run_cell(c).outcome} for c in cells]
+    return [{**c.written["grid"], "trials": c.settings["trials"], **run_cell(c).outcome} for c in cells]
 
 
-def test_the_grid_in_words():
-    found = settings({"clip": "4 8", "beta": "2^-3 1e-5", "gamma": "2sqrtd", "epsilon": 0.5})
-    assert found == tuple(Setting(c, b, "2sqrtd", 0.5) for c in (4.0, 8.0) for b in (0.125, 1e-5))
+def noises(grid):
+    return read_grid(grid, NoiseGrid).noises
+
+
+def test_a_cell_has_every_noise():
+    found = noises({**GRID, "clip": [4, 8], "beta": ["2^-3", 1e-5]})
+    assert found == tuple(Noise(c, b, "2sqrtd", 0.5) for c in (4.0, 8.0) for b in (0.125, 1e-5))
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"beta": ""},
-        {"beta": "x"},
-        {"beta": "-1"},
-        {"beta": "-2^0.5"},
-        {"clip": "0"},
-        {"clip": "4 4.0"},
-        {"epsilon": "0^-1"},
-        {"gamma": " "},
+        {"beta": []},
+        {"beta": "1e-5 1e-4"},
+        {"beta": ["x"]},
+        {"beta": [-1]},
+        {"beta": ["-2^0.5"]},
+        {"clip": [0]},
+        {"clip": [4, 4.0]},
+        {"epsilon": ["0^-1"]},
+        {"gamma": []},
     ],
     ids=str,
 )
 def test_noises_that_are_none(wrong):
     with pytest.raises(SpecError, match=next(iter(wrong))):
-        settings({**GRID, **wrong})
+        noises({**GRID, **wrong})
 
 
 @pytest.mark.parametrize("kind", ["gradient-attack", "gradient-size"])
@@ -67,9 +74,9 @@ def test_noises_that_are_none(wrong):
     ("name", "value", "says"),
     [
         ("wieghts", "trained", "wieghts='trained': not known; did you mean 'weights'"),
-        ("weights", 3, "weights=3: must be a word in quotes"),
-        ("batch", "24", "batch='24': must be a whole number"),
-        ("block", 1.0, "block=1.0: must be a whole number"),
+        ("weights", 3, r"weights=3: expected `str \| null`, got `int`"),
+        ("batch", "24", r"batch='24': expected `int \| null`, got `str`"),
+        ("block", 1.0, r"block=1.0: expected `int \| null`, got `float`"),
     ],
 )
 def test_words_that_the_grid_does_not_have(kind, name, value, says):
@@ -77,7 +84,7 @@ def test_words_that_the_grid_does_not_have(kind, name, value, says):
     with pytest.raises(SpecError, match=f"^grid {says}"):
         run_cell(Cell(kind, {"grid": {**own, name: value}, "seed": 1, "trials": 4}))
     del own["model"]
-    with pytest.raises(SpecError, match=r"^grid: model is missing"):
+    with pytest.raises(SpecError, match=r"^grid: 'model' is missing"):
         run_cell(Cell(kind, {"grid": own, "seed": 1, "trials": 4}))
 
 
@@ -103,7 +110,7 @@ def test_what_needs_no_training_of_ones_own_comes_first():
 
 def test_thin_pancakes_give_the_batch_away_and_thick_ones_do_not():
     """At β = 100 the peaks have melted: no rule exceeds Φ(Δ/2σ) = 0.516."""
-    blocks = [cell(beta="1e-5 100", clip="4 8", block=b) for b in range(1, 6)]
+    blocks = [cell(beta=[1e-5, 100], clip=[4, 8], block=b) for b in range(1, 6)]
     table = gathered("gradient-attack", rows(*blocks))
     assert [(r["clip"], r["beta"]) for r in table] == [(4, 1e-5), (4, 100), (8, 1e-5), (8, 100)]
     assert all(r["trials"] == 120 and r["blocks"] == 5 for r in table)
@@ -117,13 +124,13 @@ def test_thin_pancakes_give_the_batch_away_and_thick_ones_do_not():
 
 
 def test_a_cell_is_repeatable_and_each_block_its_own():
-    first, again, other = (run_cell(c).outcome for c in (cell(beta="0.3"), cell(beta="0.3"), cell(beta="0.3", block=2)))
+    first, again, other = (run_cell(c).outcome for c in (cell(beta=[0.3]), cell(beta=[0.3]), cell(beta=[0.3], block=2)))
     assert first == again
     assert first["changes"] != other["changes"]
 
 
 def test_the_table_adds_up_blocks():
-    made = rows(cell(beta="0.3 0.5", trials=10), cell(beta="0.3 0.5", trials=7, block=2))
+    made = rows(cell(beta=[0.3, 0.5], trials=10), cell(beta=[0.3, 0.5], trials=7, block=2))
     table = gathered("gradient-attack", made)
     for at, row in enumerate(table):
         correct = sum(r["counts"][at]["correct"] for r in made)
@@ -135,7 +142,7 @@ def test_the_table_adds_up_blocks():
 
 
 def test_sigma_is_the_papers():
-    table = gathered("gradient-attack", rows(cell(batch=128, clip="4 8", epsilon="0.125", trials=1)))
+    table = gathered("gradient-attack", rows(cell(batch=128, clip=[4, 8], epsilon=[0.125], trials=1)))
     assert [r["sigma"] for r in table] == pytest.approx([3.1855753735998977, 6.3711507471997955], rel=1e-9)
 
 
@@ -146,7 +153,7 @@ def test_more_pairs_than_records():
 
 def test_small_gamma_is_refused():
     with pytest.raises(UsageError, match="below 2√d"):
-        run_cell(cell(gamma="1"))
+        run_cell(cell(gamma=["1"]))
 
 
 def test_the_device_is_heeded():
@@ -217,7 +224,7 @@ def test_every_published_value_finds_its_row(name, cells, published):
     found, printed, trials = [], [], {}
     for c in spec.cells():
         grid = c.settings["grid"]
-        for s in settings(grid):
+        for s in noises(grid):
             row = {
                 "clip": s.clip,
                 "beta": s.beta,
@@ -264,7 +271,10 @@ def test_columns_and_figures_name_what_rows_have(name):
 
 def test_a_table_without_columns_is_refused_before_the_run(tmp_path):
     path = tmp_path / "x.toml"
-    path.write_text('name = "x"\nmeasure = "gradient-attack"\n[grid]\nmodel = "mlp"\n')
+    path.write_text(
+        'name = "x"\nmeasure = "gradient-attack"\n[grid]\nmodel = "mlp"\nclip = 4\nbeta = 1e-3\n'
+        'gamma = "2sqrtd"\nepsilon = 0.5\n'
+    )
     with pytest.raises(SpecError, match=r"\[\[column\]\] is missing"):
         run(str(path), out=tmp_path / "out", resume=False, trials=None, device="cpu", data_root=None, output="json")
     assert not (tmp_path / "out").exists()

@@ -8,7 +8,7 @@ import pytest
 
 from dpaudit.errors import UnknownNameError
 from dpaudit.experiments import load_spec
-from dpaudit.experiments.spec import Cell
+from dpaudit.experiments.cell import Cell
 from dpaudit.studies.libraries import CASES, case, controls, generators, private, specimens
 from dpaudit.studies.libraries import measure as libraries
 

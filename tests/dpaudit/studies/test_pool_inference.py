@@ -10,10 +10,10 @@ import pytest
 from dpaudit import registry
 from dpaudit.errors import SpecError, UsageError
 from dpaudit.experiments import Store, load_spec, make_document, run_experiment
+from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import gathered, measure_of, summary
 from dpaudit.experiments.published import agrees, published_value
 from dpaudit.experiments.run import run_cell
-from dpaudit.experiments.spec import Cell
 from dpaudit.randomness import KeyedStream
 from dpaudit.report import render_report
 from dpaudit.studies.pool_defences import Watched
@@ -34,11 +34,11 @@ KINDS = ("pool-inference", "pool-defences", "sketch-utility")
 
 def rows(kind, *, trials, **grid):
     made = Cell(kind, {"grid": grid, "seed": "1", "trials": trials})
-    return gathered(kind, [{**grid, "trials": trials, **run_cell(made).outcome}])
+    return gathered(kind, [{**made.written["grid"], "trials": trials, **run_cell(made).outcome}])
 
 
 def test_options_go_where_they_belong():
-    attack = attack_of({**SMALL, "adversaries": "weak non-private", "observations": "3 9"})
+    attack = attack_of({**SMALL, "adversaries": ["weak", "non-private"], "observations": [3, 9]})
     assert (attack.setting.name, attack.setting.universe) == ("news", 200)
     assert (attack.adversaries, attack.observations, attack.m) == (("weak", "non-private"), (3, 9), 256)
     assert attack_of({"setting": "news:universe=300"}).setting.universe == 300
@@ -50,7 +50,7 @@ def test_options_go_where_they_belong():
     [
         ({}, SpecError, "setting"),
         ({"setting": 3}, SpecError, "setting"),
-        ({"setting": "news", "observations": "7 days"}, SpecError, "whole numbers"),
+        ({"setting": "news", "observations": "7 days"}, SpecError, "observations='7 days': expected `array`"),
         ({"setting": "news", "univers": 300}, UsageError, "univers"),
         ({"setting": "papers"}, UsageError, "papers"),
         ({"setting": "news", "submissions": "sometimes"}, UsageError, "sometimes"),
@@ -62,7 +62,9 @@ def test_options_that_are_none(grid, error, says):
 
 
 def test_a_game_becomes_rows():
-    found = rows("pool-inference", trials=400, **SMALL, adversaries="weak strong non-private", observations="5 40")
+    found = rows(
+        "pool-inference", trials=400, **SMALL, adversaries=["weak", "strong", "non-private"], observations=[5, 40]
+    )
     assert [(r["adversary"], r["n"]) for r in found] == [
         (a, n) for a in ("weak", "strong", "non-private") for n in (5, 40)
     ]
@@ -73,14 +75,16 @@ def test_a_game_becomes_rows():
     assert all(low <= success["value"] <= high for r in found for _, success in r["calibration"]
                for low, high in [(success["low"], success["high"])])  # fmt: skip
     assert "weak" in summary("pool-inference", found)
-    again = rows("pool-inference", trials=400, **SMALL, adversaries="weak strong non-private", observations="5 40")
+    again = rows(
+        "pool-inference", trials=400, **SMALL, adversaries=["weak", "strong", "non-private"], observations=[5, 40]
+    )
     assert again == found
 
 
 def test_an_experiment_from_its_file_to_its_page(tmp_path):
     path = tmp_path / "s.toml"
     text = (files("dpaudit.studies") / "specs" / "bpia-figures.toml").read_text(encoding="utf-8")
-    path.write_text(text.replace('adversaries = "weak strong non-private"', 'adversaries = "weak non-private"'))
+    path.write_text(text.replace('adversaries = ["weak", "strong", ', 'adversaries = ["weak", '))
     spec = load_spec(str(path), trials=150)
     with Store.read(run_experiment(spec, out=tmp_path / "out")) as store:
         document = make_document(store.spec, store.results(), command="")
@@ -99,8 +103,8 @@ def test_every_published_value_is_met_by_a_row(name):
     met = []
     for cell in spec.cells():
         grid = cell.settings["grid"]
-        for adversary in str(grid.get("adversaries", "-")).split():
-            for n in map(int, str(grid.get("observations", "0")).split()):
+        for adversary in grid.get("adversaries", ["-"]):
+            for n in grid.get("observations", [0]):
                 for metric in ("MAE", "MAPE80") if name == "bpia-table7" else ("-",):
                     row = {**grid, "adversary": adversary, "n": n, "metric": metric}
                     met.append(published_value(spec.published, row))
@@ -177,7 +181,7 @@ def test_a_watched_policy_is_the_policy():
 
 
 def test_defences_cost_what_they_say():
-    grid = {**SMALL, "adversaries": "weak", "observations": "60", "crowd": 1_000_000}
+    grid = {**SMALL, "adversaries": ["weak"], "observations": [60], "crowd": 1_000_000}
     found = {
         policy: rows("pool-defences", trials=400, **grid, submissions=policy)[0]
         for policy in ("every", "capped:limit=5", "shuffled")
@@ -192,16 +196,21 @@ def test_defences_cost_what_they_say():
     assert found["every"]["epsilon_person"] > found["capped:limit=5"]["epsilon_person"] == pytest.approx(40, rel=0.01)
     assert "shuffled" in summary("pool-defences", list(found.values()))
     with pytest.raises(SpecError, match="adversaries"):
-        rows("pool-defences", trials=10, **{**grid, "adversaries": "non-private"})
+        rows("pool-defences", trials=10, **{**grid, "adversaries": ["non-private"]})
     with pytest.raises(SpecError, match="adds up"):
         rows("pool-defences", trials=10, **{**grid, "mechanism": "randomized-response"})
 
 
 @pytest.mark.parametrize(("kind", "policy", "names"), [
     ("pool-inference", None, ["pool-inference"]),
-    ("pool-defences", "capped:limit=2", ["pool-inference", "capped"]),
+    ("pool-defences", {"name": "capped", "limit": 2}, ["pool-inference", "capped"]),
 ])  # fmt: skip
 def test_a_result_says_which_plugins_made_it(kind, policy, names):
-    grid = {**SMALL, "observations": "3", "adversaries": "weak", **({} if policy is None else {"submissions": policy})}
+    grid = {
+        **SMALL,
+        "observations": [3],
+        "adversaries": ["weak"],
+        **({} if policy is None else {"submissions": policy}),
+    }
     made = run_cell(Cell(kind, {"grid": grid, "seed": "1", "trials": 20}))
     assert [p["name"] for p in made.provenance["plugins"]] == names

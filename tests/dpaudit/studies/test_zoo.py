@@ -9,7 +9,7 @@ import pytest
 import scipy
 
 from dpaudit import registry
-from dpaudit.audit import run_audit
+from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.claims import Claim
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SpecError, UnknownNameError
 from dpaudit.experiments import Store, load_spec, make_document, run_experiment
@@ -257,9 +257,8 @@ GROSS = ("sigma-minus-1pc", "t30", "laplace", "rounded-1e-3", "ar1-0.01", "antit
 @pytest.mark.parametrize("name", GROSS)
 def test_gross_flaws_are_found(name):
     with opened(name) as sampler:
-        result = run_audit(
-            sampler, claim=Claim.parse("gaussian:sigma=1"), seed="gross", samples=300_000, tests=quick_tests()
-        )
+        options = AuditOptions(seed="gross", samples=300_000, tests=tuple(quick_tests()))
+        result = run_audit(sampler, claim=Claim.parse("gaussian:sigma=1"), options=options)
     assert result.verdict == "finding"
 
 
@@ -268,9 +267,8 @@ def test_honest_samplers_pass(name):
     make = honest(name)
     check_closed_sampler(InProcessSampler(make, name=name, stream=ROOT))
     with InProcessSampler(make, name=name, stream=ROOT.child(name)) as sampler:
-        result = run_audit(
-            sampler, claim=Claim.parse("gaussian:sigma=1"), seed="honest", samples=200_000, tests=quick_tests()
-        )
+        options = AuditOptions(seed="honest", samples=200_000, tests=tuple(quick_tests()))
+        result = run_audit(sampler, claim=Claim.parse("gaussian:sigma=1"), options=options)
     assert result.verdict == "no-finding"
 
 

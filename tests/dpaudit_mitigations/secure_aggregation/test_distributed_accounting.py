@@ -7,6 +7,7 @@ import pytest
 import scipy.optimize
 import scipy.special
 import scipy.stats
+from support.laws import profile
 
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.accounting.distributed import (
@@ -40,7 +41,7 @@ def epsilon(mass, shift, delta):
     q = np.pad(mass, [(abs(s), 0) for s in shift])
 
     def excess(eps):
-        return max(np.maximum(a - math.exp(eps) * b, 0).sum() for a, b in ((p, q), (q, p))) - delta
+        return profile(p, q, eps) - delta
 
     return 0.0 if excess(0.0) <= 0 else scipy.optimize.brentq(excess, 0.0, 300.0, xtol=1e-12)
 

@@ -5,15 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from dpaudit.deployments.apple.bits.grouping import MOST_GROUPS, Group, group_of, reported_epsilon, whole_parameter
-from dpaudit.deployments.apple.bits.shown import Claim, Shown, judge
-from dpaudit.deployments.apple.bits.sign_evidence import HadamardEvidence, HistogramEvidence
+from dpaudit.deployments.apple.bits.shown import (
+    MOST_GROUPS,
+    Group,
+    Shown,
+    StatedEpsilon,
+    group_of,
+    judge,
+    reported_epsilon,
+    whole_parameter,
+)
+from dpaudit.deployments.apple.bits.signs import HadamardSigns, HistogramSigns
 from dpaudit.deployments.apple.bits.sketch_checks import Check
-from dpaudit.deployments.apple.bits.sketch_estimates import epsilon_of_flip
-from dpaudit.deployments.apple.bits.sketch_evidence import CHECKS, SketchEvidence
-from dpaudit.deployments.apple.coin_epsilon import epsilon_by_coin
+from dpaudit.deployments.apple.bits.sketches import CHECKS, SketchVectors, epsilon_of_flip
 from dpaudit.deployments.apple.model import Finding, ResolvedKey, Segment
 from dpaudit.deployments.apple.reports.records import decode
+from dpaudit.deployments.apple.rules import epsilon_by_coin
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Stream
 from dpaudit.local.reports import BitReports, HadamardReports, SketchReports
@@ -27,7 +34,7 @@ ALPHA = 0.05
 _FOR_CHECKS = 0.2
 """The share of a key's α that the checks of its bits get; the interval has the rest."""
 _MOST_FINDINGS = 5
-"""Different slips of one kind of records that are told; how many records were left out, ``used`` says."""
+"""Different errors of one kind of records that are told; how many records were left out, ``used`` says."""
 
 
 class Estimates:
@@ -123,9 +130,9 @@ class _Collected:
         self.positions = whole_parameter(segment, "p")
         self.records = self.left_out = 0
         self.findings: dict[str, Finding] = {}
-        self.sketches: list[SketchEvidence] = []
-        self.hadamard: HadamardEvidence | None = None
-        self.histogram: HistogramEvidence | None = None
+        self.sketches: list[SketchVectors] = []
+        self.hadamard: HadamardSigns | None = None
+        self.histogram: HistogramSigns | None = None
 
     def add(self, segment: Segment) -> None:
         decoded = decode(segment)
@@ -138,19 +145,19 @@ class _Collected:
             match reports:
                 case SketchReports(bits=bits):
                     if len(self.sketches) <= part:
-                        self.sketches.append(SketchEvidence(8 * bits.shape[1]))
+                        self.sketches.append(SketchVectors(8 * bits.shape[1]))
                     self.sketches[part].add(bits)
                 case HadamardReports():
-                    self.hadamard = self.hadamard or HadamardEvidence()
+                    self.hadamard = self.hadamard or HadamardSigns()
                     self.hadamard.add(reports.function, reports.coordinate, reports.sign)
                 case BitReports():
-                    self.histogram = self.histogram or HistogramEvidence()
+                    self.histogram = self.histogram or HistogramSigns()
                     self.histogram.add(reports.position, reports.sign)
 
     def shown(self, configured: float | None, *, alpha: float, stream: Stream) -> Shown:
         """What they show with probability ≥ 1 − ``alpha``."""
-        said = (("configuration", configured), ("report", self.reported))
-        claims = tuple(Claim(by, epsilon) for by, epsilon in said if epsilon is not None)
+        stated = (("configuration", configured), ("report", self.reported))
+        claims = tuple(StatedEpsilon(by, epsilon) for by, epsilon in stated if epsilon is not None)
         if self.sketches:
             return self._sketches(claims, alpha, configured)
         if self.hadamard is not None:
@@ -161,7 +168,7 @@ class _Collected:
             return self._signs(claims, flip, reason, configured)
         return self._result(claims, None, reason="no record could be read")
 
-    def _sketches(self, claims: tuple[Claim, ...], alpha: float, configured: float | None) -> Shown:
+    def _sketches(self, claims: tuple[StatedEpsilon, ...], alpha: float, configured: float | None) -> Shown:
         coin = None if configured is None else epsilon_by_coin(configured, sketches=len(self.sketches))
         share = alpha / len(self.sketches)
         interval_alpha, check_alpha = (1 - _FOR_CHECKS) * share, _FOR_CHECKS * share / CHECKS
@@ -194,14 +201,16 @@ class _Collected:
             broken=broken,
         )
 
-    def _signs(self, claims: tuple[Claim, ...], flip: Interval | None, reason: str, configured: float | None) -> Shown:
+    def _signs(
+        self, claims: tuple[StatedEpsilon, ...], flip: Interval | None, reason: str, configured: float | None
+    ) -> Shown:
         record = None if flip is None else epsilon_of_flip(flip, differing=1)
         coin = None if configured is None else epsilon_by_coin(configured, sketches=0)
         return self._result(claims, flip, coin=coin, record=record, reason=reason)
 
     def _result(
         self,
-        claims: tuple[Claim, ...],
+        claims: tuple[StatedEpsilon, ...],
         flip: Interval | None,
         *,
         reason: str,
@@ -220,8 +229,8 @@ class _Collected:
         if verdict == "shows more" and record is not None:
             findings.append(Finding(self.key, _more(claims, record, coin), serious=True))
         elif len({c.epsilon for c in claims}) > 1:
-            said = ", ".join(f"the {c.by} says {c.epsilon:g}" for c in claims)
-            findings.append(Finding(self.key, f"what ε a record has depends on whom you ask: {said}"))
+            stated = ", ".join(f"the {c.by} says {c.epsilon:g}" for c in claims)
+            findings.append(Finding(self.key, f"what ε a record has depends on whom you ask: {stated}"))
         return Shown(
             key=self.key,
             algorithm=self.algorithm,
@@ -255,14 +264,14 @@ def _check(alpha: float) -> None:
         raise UsageError(f"alpha={alpha}: must lie strictly between 0 and 0.5")
 
 
-def _more(claims: tuple[Claim, ...], record: Interval, coin: float | None) -> str:
+def _more(claims: tuple[StatedEpsilon, ...], record: Interval, coin: float | None) -> str:
     """That bits show more than is claimed, and whether the code's own coin explains it."""
     exceeded: dict[float, list[str]] = {}
     for claim in claims:
         if claim.epsilon < record.low:
             exceeded.setdefault(claim.epsilon, []).append(claim.by)
-    said = ", ".join(f"{epsilon:g} by the {' and the '.join(by)}" for epsilon, by in exceeded.items())
-    message = f"the bits show ε ≥ {_down(record.low)} for each record; claimed is {said}"
+    stated = ", ".join(f"{epsilon:g} by the {' and the '.join(by)}" for epsilon, by in exceeded.items())
+    message = f"the bits show ε ≥ {_down(record.low)} for each record; claimed is {stated}"
     if coin is None:
         return message
     return f"{message} (the code’s coin: {coin:g}{' only' if record.low > coin else ''})"

@@ -1,21 +1,66 @@
-"""What the bits of one kind of record show of their ε, beside what was said it is."""
+"""Which records belong together, and what the bits of one such group show of their ε compared with what is claimed."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from dpaudit.deployments.apple.bits.sketch_checks import Check
-from dpaudit.deployments.apple.model import Finding
+from dpaudit.deployments.apple.model import Finding, Segment
 from dpaudit.types import Interval
 
-__all__ = ["Claim", "Shown", "ShownVerdict", "judge"]
+__all__ = [
+    "MOST_GROUPS",
+    "Group",
+    "Shown",
+    "ShownVerdict",
+    "StatedEpsilon",
+    "group_of",
+    "judge",
+    "reported_epsilon",
+    "whole_parameter",
+]
+
+_LONGEST = 200
+MOST_GROUPS = 1000
+"""Groups that one audit takes in, the first to come; Apple's configuration has 160 keys."""
+
+
+class Group(NamedTuple):
+    """What tells records apart that may have coins of another bias."""
+
+    key: str
+    algorithm: str
+    parameters: tuple[tuple[str, str], ...]
+    """Sorted; values as ``repr`` gives them, cut after 200 characters."""
+
+
+def group_of(segment: Segment) -> Group:
+    """The group that a segment's records belong to."""
+    named = sorted((str(name)[:_LONGEST], repr(value)[:_LONGEST]) for name, value in segment.parameters.items())
+    return Group(segment.key, segment.algorithm, tuple(named))
+
+
+def reported_epsilon(segment: Segment) -> float | None:
+    """The ``epsilon`` among a segment's parameters, if that is a finite number above 0."""
+    value = segment.parameters.get("epsilon")
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if 0 < value < 1e300 and math.isfinite(value) else None
+
+
+def whole_parameter(segment: Segment, name: str) -> int | None:
+    """A parameter that is a whole number above 0 and below 2^32, else None."""
+    value = segment.parameters.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**32 else None
+
 
 ShownVerdict = Literal["agrees", "shows more", "shows less", "not identified"]
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class StatedEpsilon:
     """An ε that a record is said to have, by the ``configuration`` (the PrivacyParameter in use) or the ``report`` itself."""
 
     by: str
@@ -33,7 +78,7 @@ class Shown:
 
     key: str
     algorithm: str
-    claims: tuple[Claim, ...]
+    claims: tuple[StatedEpsilon, ...]
     coin: float | None
     """ε of a record in this form by the code's coin at the configured PrivacyParameter; None where there is none."""
     records: int
@@ -62,7 +107,7 @@ class Shown:
         return min((c.epsilon for c in self.claims), default=None)
 
 
-def judge(claims: tuple[Claim, ...], record: Interval | None) -> ShownVerdict:
+def judge(claims: tuple[StatedEpsilon, ...], record: Interval | None) -> ShownVerdict:
     """The verdict on the strictest of the ``claims``.
 
     An interval that reaches up to infinity can contradict a claim but not confirm it.

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from dpaudit.deployments.apple.database.balances import odd_balances
-from dpaudit.deployments.apple.database.coredata import from_coredata
 from dpaudit.deployments.apple.database.opening import open_read_only
 from dpaudit.deployments.apple.database.schema import (
     BITS,
@@ -23,6 +22,7 @@ from dpaudit.deployments.apple.database.schema import (
     PLAIN,
     SKETCHES,
     STATE,
+    from_coredata,
     has_columns,
     impossible_bit,
     plain_data,

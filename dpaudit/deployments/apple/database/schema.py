@@ -1,10 +1,11 @@
-"""The database's tables as Tang et al. show them (Figures 1 and 2), and SQL for the cells of them that can be believed."""
+"""The database's tables as Tang et al. show them (Figures 1 and 2): SQL for cells that can be believed, Core Data's times."""
 
 from __future__ import annotations
 
+import math
 import sqlite3
+from datetime import UTC, datetime, timedelta
 
-from dpaudit.deployments.apple.database.coredata import LATEST
 from dpaudit.deployments.apple.model import Finding
 from dpaudit.results.sqlite import plain_columns
 
@@ -13,16 +14,43 @@ __all__ = [
     "BUDGETS",
     "CREATE",
     "CREATED",
+    "EPOCH",
     "KEY",
+    "LATEST",
     "NEEDED",
     "PLAIN",
     "SKETCHES",
     "STATE",
+    "from_coredata",
     "has_columns",
     "impossible_bit",
     "plain_data",
     "table_columns",
+    "to_coredata",
 ]
+
+EPOCH = datetime(2001, 1, 1, tzinfo=UTC)
+LATEST = 3_124_137_600
+"""2100-01-01 in Core Data's seconds: later ones, and negative ones, are refused as out of range."""
+
+
+def from_coredata(seconds: float) -> datetime | None:
+    """The time, rounded to the microsecond; None where it is no number of seconds of 2001 … 2099.
+
+    >>> from_coredata(518421187.24894).isoformat()
+    '2017-06-06T05:53:07.248940+00:00'
+    """
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        return None
+    if not math.isfinite(seconds) or not 0 <= seconds < LATEST:
+        return None
+    return EPOCH + timedelta(seconds=seconds)
+
+
+def to_coredata(when: datetime) -> float:
+    """Seconds since 2001, the double nearest to them; ``from_coredata`` gives the same microsecond back."""
+    return (when - EPOCH) / timedelta(seconds=1)
+
 
 BUDGETS, BITS, SKETCHES = "ZPRIVACYBUDGETRECORD", "ZOBHRECORD", "ZCMSRECORD"
 

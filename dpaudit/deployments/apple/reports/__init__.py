@@ -1,7 +1,1 @@
-"""Report files: read one by one, and their records decoded."""
-
-from __future__ import annotations
-
-from dpaudit.deployments.apple.reports.reading import read_report, read_reports
-
-__all__ = ["read_report", "read_reports"]
+"""Report files: ``reading`` reads them one by one (``tolerant_json``), ``records`` decodes their records into arrays."""

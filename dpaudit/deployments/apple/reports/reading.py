@@ -5,19 +5,56 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from dpaudit.deployments.apple.model import Finding, Report, Segment
 from dpaudit.deployments.apple.quoting import path_text, quoted
-from dpaudit.deployments.apple.reports.filenames import is_report, time_in
 from dpaudit.deployments.apple.reports.tolerant_json import RefusedJsonError, read_documents
 from dpaudit.errors import UsageError
 from dpaudit.results.foreign import RefusedError, read_plain
 
-__all__ = ["MOST_BYTES", "read_report", "read_reports"]
+__all__ = [
+    "ENDINGS",
+    "MOST_BYTES",
+    "is_report",
+    "read_report",
+    "read_reports",
+    "time_in",
+]
+
+ENDINGS = (".dpsub", ".json.anon")
+"""What report files end in (§2.1), in any case."""
+
+_TIME = re.compile(r"(?<!\d)(\d{4})-(\d\d)-(\d\d)[-_T](\d\d)[-:.]?(\d\d)[-:.]?(\d\d)(?!\d)", re.ASCII)
+
+
+def is_report(name: str) -> bool:
+    """Whether a file of this name is a report."""
+    return name.lower().endswith(ENDINGS)
+
+
+def time_in(name: str) -> datetime | None:
+    """The first date and time in a file name, taken for UTC; None where there is none.
+
+    Tang et al. (§4.2.1) say that names contain the creation time, or that time adjusted forward by 7 hours, and show no
+    name. Read are ``YYYY-MM-DD`` and ``HHMMSS`` joined by ``-``, ``_`` or ``T``, the hour, minute and second also with
+    ``-``, ``:`` or ``.`` between: the way macOS names its diagnostic reports.
+
+    >>> time_in("DifferentialPrivacy_2017-08-08-082230_mac.dpsub")
+    datetime.datetime(2017, 8, 8, 8, 22, 30, tzinfo=datetime.timezone.utc)
+    """
+    for found in _TIME.finditer(name):
+        try:
+            return datetime.strptime("".join(found.groups()), "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+        except ValueError:
+            continue
+    return None
+
 
 MOST_BYTES = 64 * 2**20
 MOST_DEPTH = 32
@@ -32,7 +69,7 @@ def read_reports(folder: Path, *, limit: int = MOST_BYTES) -> Iterator[Report]:
     One file is in memory at a time, at most ``limit`` bytes of it. A file or subfolder that cannot be read (no rights, too
     large, a symbolic link, no JSON, more than 32 folders deep) comes as a report without segments that has the finding.
     So does a copy of a report that came before (the same segments and time): counted twice, its bits would seem to agree.
-    The time of a report is the one in its name (:mod:`.filenames`), never the file system's, which copying changes.
+    The time of a report is the one in its name (:func:`time_in`), never the file system's, which copying changes.
 
     Raises:
         UsageError: at once, where ``folder`` is none or cannot be listed.
@@ -93,12 +130,12 @@ def read_report(path: Path, *, limit: int = MOST_BYTES) -> Report:
     """
     try:
         text = _text(path, limit)
-        documents, slips = read_documents(text)
+        documents, errors = read_documents(text)
     except RefusedJsonError as error:
         return _unread(path, f"{error}; not read")
     found = _Findings(path_text(path), [])
-    for slip in slips:
-        found.add(f"{slip}; overlooked")
+    for error in errors:
+        found.add(f"{error}; overlooked")
     versions: list[int] = []
     segments = tuple(segment for document in documents for segment in _segments(document, versions, found))
     if len(set(versions)) > 1:

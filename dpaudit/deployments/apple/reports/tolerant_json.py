@@ -1,4 +1,4 @@
-"""JSON from files that anybody may have written: strict first, with the few slips that cannot change what is meant."""
+"""JSON from files that anybody may have written: strict first, with the few errors that cannot change what is meant."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RefusedJsonError(Exception):
 
 
 def read_documents(text: str) -> tuple[list[Any], list[str]]:
-    """The JSON documents in ``text``, one after the other, and in words each slip that was overlooked.
+    """The JSON documents in ``text``, one after the other, and in words each error that was overlooked.
 
     Overlooked: a byte order mark, several documents in a row (separated by white space or commas), a comma before a
     closing bracket, and control characters in strings. Refused: a key twice in one object, NaN and Infinity, nesting
@@ -31,28 +31,28 @@ def read_documents(text: str) -> tuple[list[Any], list[str]]:
     Raises:
         RefusedJsonError: refused, or nothing there.
     """
-    slips = []
+    errors = []
     if text.startswith("\ufeff"):
         text = text[1:]
-        slips.append("starts with a byte order mark")
+        errors.append("starts with a byte order mark")
     if text.count("[") + text.count("{") > MOST_CONTAINERS or text.count(":") > MOST_CONTAINERS:
         raise RefusedJsonError(f"more than {MOST_CONTAINERS} brackets or colons; no report has so many")
     try:
         documents, between = _documents(text, strict=True)
     except RefusedJsonError:
-        mended, commas = _without_commas(text)
-        documents, between = _documents(mended, strict=False)
+        repaired, commas = _without_commas(text)
+        documents, between = _documents(repaired, strict=False)
         if commas:
-            slips.append(
+            errors.append(
                 f"{commas} commas before a closing bracket" if commas > 1 else "a comma before a closing bracket"
             )
-        if _fails(mended):
-            slips.append("control characters, such as line breaks, inside strings")
+        if _fails(repaired):
+            errors.append("control characters, such as line breaks, inside strings")
     if len(documents) > 1:
-        slips.append(f"{len(documents)} JSON documents one after the other")
+        errors.append(f"{len(documents)} JSON documents one after the other")
     if between:
-        slips.append("commas outside any document")
-    return documents, slips
+        errors.append("commas outside any document")
+    return documents, errors
 
 
 def _fails(text: str) -> bool:

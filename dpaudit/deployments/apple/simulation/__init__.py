@@ -1,1 +1,1 @@
-"""A made-up device: the daemon with its tasks and budgets, its owner's habits, its files in Apple's formats."""
+"""A made-up device: ``daemon`` keeps budgets, ``privatising`` makes bits, ``scenario`` writes what a device would hold."""

@@ -2,20 +2,105 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 from dpaudit.deployments.apple.configuration.resolving import resolve
-from dpaudit.deployments.apple.model import Balance, Configuration, ResolvedKey
-from dpaudit.deployments.apple.rules import NEVER_SUBMITTED
-from dpaudit.deployments.apple.simulation.budgets import BudgetAccount
-from dpaudit.deployments.apple.simulation.tasks import OLDEST_RECORD, OLDEST_REPORT, TASKS, Platform, TaskName
+from dpaudit.deployments.apple.model import Balance, Budget, Configuration, ResolvedKey
+from dpaudit.deployments.apple.rules import NEVER_SUBMITTED, REPORT_SECONDS
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Stream
 
-__all__ = ["MOST_STORED", "REPORT_VERSION", "Daemon", "GeneratedReport", "StoredRecord"]
+__all__ = [
+    "MOST_STORED",
+    "OLDEST_RECORD",
+    "OLDEST_REPORT",
+    "REPORT_VERSION",
+    "TASKS",
+    "BudgetAccount",
+    "Daemon",
+    "GeneratedReport",
+    "Platform",
+    "StoredRecord",
+    "Task",
+    "TaskName",
+]
+
+Platform = Literal["macos", "ios"]
+TaskName = Literal[
+    "PrivacyBudgetMaintenance", "ReportFilesMaintenance", "StorageCulling", "StorageMaintenance", "ReportGenerator"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task and how often it runs."""
+
+    name: TaskName
+    period: timedelta
+
+
+TASKS = (
+    Task("PrivacyBudgetMaintenance", timedelta(hours=24)),
+    Task("ReportFilesMaintenance", timedelta(hours=24)),
+    Task("StorageCulling", timedelta(hours=24)),
+    Task("StorageMaintenance", timedelta(hours=12)),
+    Task("ReportGenerator", timedelta(seconds=REPORT_SECONDS)),
+)
+"""In the order in which those that are due together run: that of their completion in Figure 21.
+
+How often PrivacyBudgetMaintenance itself runs the paper does not say, only that budgets of SessionSeconds = 86400 grow
+every 24 hours (§4.2.2); 24 hours is our reading.
+"""
+
+OLDEST_RECORD = timedelta(days=14)
+"""StorageMaintenance deletes records older than two weeks."""
+OLDEST_REPORT: dict[Platform, timedelta] = {"macos": timedelta(days=30), "ios": timedelta(days=7)}
+"""ReportFilesMaintenance deletes report files older than a month, on iOS than 7 days (§5.4)."""
+
+
+_LONGEST = timedelta.max.total_seconds()
+
+
+class BudgetAccount:
+    """Starts with SessionAmount; gains it for each whole SessionSeconds since the last update (Figures 18 and 19)."""
+
+    def __init__(self, budget: Budget, created: datetime) -> None:
+        """Open it.
+
+        Raises:
+            UsageError: SessionSeconds not above 0, or below a microsecond; a SessionAmount below 0.
+        """
+        if not (math.isfinite(budget.session_seconds) and budget.session_seconds >= 1e-6):
+            raise UsageError(f"SessionSeconds={budget.session_seconds} of {budget.name}: a number of seconds above 0")
+        if budget.session_amount < 0:
+            raise UsageError(f"SessionAmount={budget.session_amount} of {budget.name}: a whole number from 0")
+        self._budget = budget
+        self._period = timedelta(seconds=budget.session_seconds) if budget.session_seconds < _LONGEST else timedelta.max
+        self._created = self._updated = created
+        self.balance = self.accrued = budget.session_amount
+        self.spent = 0
+
+    def credit(self, now: datetime) -> None:
+        """PrivacyBudgetMaintenance: whole periods only; what is left of a period counts at the next update."""
+        periods = (now - self._updated) // self._period
+        self._updated += periods * self._period
+        self.balance += periods * self._budget.session_amount
+        self.accrued += periods * self._budget.session_amount
+
+    def spend(self) -> None:
+        """One record is submitted."""
+        self.balance -= 1
+        self.spent += 1
+
+    def row(self) -> Balance:
+        """As the budget table has it."""
+        return Balance(self._budget.name, self.balance, self._created, self._updated)
+
 
 REPORT_VERSION = 11
 """As in Figures 1 and 11."""

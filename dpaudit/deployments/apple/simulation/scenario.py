@@ -2,25 +2,124 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from dpaudit.deployments.apple.database.coredata import to_coredata
-from dpaudit.deployments.apple.model import Configuration, ResolvedKey, Segment
+from dpaudit.deployments.apple.database.schema import BITS, BUDGETS, CREATE, SKETCHES, to_coredata
+from dpaudit.deployments.apple.model import Balance, Configuration, ResolvedKey, Segment
 from dpaudit.deployments.apple.quoting import path_text
-from dpaudit.deployments.apple.simulation.daemon import Daemon, GeneratedReport, StoredRecord
+from dpaudit.deployments.apple.simulation.daemon import Daemon, GeneratedReport, Platform, StoredRecord
 from dpaudit.deployments.apple.simulation.privatising import KNOWN, Privatised, parameters_of, privatise
-from dpaudit.deployments.apple.simulation.tasks import Platform
-from dpaudit.deployments.apple.simulation.usage import draw_usage
-from dpaudit.deployments.apple.simulation.writing import report_name, report_text, write_database
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Stream
 
-__all__ = ["MOST_DAYS", "START", "Scenario", "make_scenario"]
+__all__ = [
+    "ENTITIES",
+    "MOST_DAYS",
+    "START",
+    "Scenario",
+    "draw_usage",
+    "make_scenario",
+    "report_name",
+    "report_text",
+    "write_database",
+]
+
+_USED = 4
+"""Keys of one kind of properties that are used, on average: an owner types in a few languages of many."""
+_WAKING = (7, 23)
+
+
+def draw_usage(
+    keys: Iterable[ResolvedKey], *, start: datetime, days: int, stream: Stream
+) -> list[tuple[datetime, str]]:
+    """When a datum of which key arises in ``days`` days after ``start``, in the order of time.
+
+    Of the keys that share their properties about four are used, at least one, each with a rate of its own, log-normal
+    around two a day; data come from 7 to 23 o'clock UTC. All of it is made up, and drawn from ``stream``.
+    """
+    generator = stream.child("usage").numpy()
+    kinds: dict[str, list[str]] = defaultdict(list)
+    for resolved in keys:
+        kinds[resolved.properties.name].append(resolved.key.name)
+    midnight = start.replace(hour=0, minute=0, second=0, microsecond=0)
+    end = start + timedelta(days=days)
+    events = []
+    for names in kinds.values():
+        used = generator.random(len(names)) < _USED / len(names)
+        used[generator.integers(len(names))] = True
+        rates = generator.lognormal(0.7, 0.7, len(names))
+        for name, rate in ((n, r) for n, r, u in zip(names, rates.tolist(), used.tolist(), strict=True) if u):
+            for day, count in enumerate(generator.poisson(rate, days + 1).tolist()):
+                for hours in sorted(generator.uniform(*_WAKING, count).tolist()):
+                    when = midnight + timedelta(days=day, hours=hours)
+                    if start <= when < end:
+                        events.append((when, name))
+    return sorted(events)
+
+
+ENTITIES = {BUDGETS: 9, BITS: 7, SKETCHES: 3}
+"""Z_ENT, Core Data's number of a table: as in Figures 1 and 2; that of ZCMSRECORD is ours."""
+
+
+def report_name(created: datetime, ending: Literal[".dpsub", ".json.anon"]) -> str:
+    """A report file's name with its time, which is to be UTC."""
+    return f"DifferentialPrivacy_{created:%Y-%m-%d-%H%M%S}_device{ending}"
+
+
+def report_text(version: int, segments: Iterable[Segment]) -> str:
+    """A report file's text."""
+    document = {
+        "version": version,
+        "segments": [
+            {"algorithm": s.algorithm, "key": s.key, "parameters": dict(s.parameters), "records": list(s.records)}
+            for s in segments
+        ],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write_database(
+    path: Path, *, balances: Iterable[Balance], records: Iterable[tuple[str, Mapping[str, Any]]]
+) -> None:
+    """A new database with the three tables; each of ``records`` is a table's name and the columns that are not NULL.
+
+    Z_PK counts from 1 in every table, in the order given. The same input gives the same bytes, under one version of SQLite.
+
+    Raises:
+        sqlite3.OperationalError: ``path`` exists and has such tables, or cannot be written.
+    """
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for statement in CREATE.values():
+            connection.execute(statement)
+        for balance in balances:
+            _insert(
+                connection,
+                BUDGETS,
+                {
+                    "Z_OPT": 1,
+                    "ZBALANCE": balance.balance,
+                    "ZCREATIONDATE": to_coredata(balance.created),
+                    "ZLASTUPDATE": to_coredata(balance.updated),
+                    "ZKEY": balance.key,
+                },
+            )
+        for table, columns in records:
+            _insert(connection, table, columns)
+
+
+def _insert(connection: sqlite3.Connection, table: str, columns: Mapping[str, Any]) -> None:
+    cells = {"Z_ENT": ENTITIES[table], **columns}
+    names, marks = ", ".join(cells), ", ".join("?" * len(cells))
+    connection.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(cells.values()))  # noqa: S608
+
 
 START = datetime(2017, 1, 23, 9, 30, 15, 250_000, tzinfo=UTC)
 """The opt-in: on the day that macOS 10.12.3 appeared."""
@@ -52,7 +151,7 @@ def make_scenario(
 ) -> Scenario:
     """Let an owner live for ``days`` days after opting in, and write ``out/database.sqlite`` and ``out/Reports/``.
 
-    Usage is made up (:mod:`.usage`), the daemon's part is :class:`.Daemon`'s, and the bits are privatised with the
+    Usage is made up (:func:`draw_usage`), the daemon's part is :class:`.Daemon`'s, and the bits are privatised with the
     mechanisms of ``dpaudit.local`` at the PrivacyParameter in use. As on a device, only what is still there in the end
     is written: report files of the last 30 days (7 on iOS), records that were not culled. As in §4.2.1 Search goes to
     another file than the rest (``.json.anon``); on iOS all reports do. The same stream writes the same bytes (the

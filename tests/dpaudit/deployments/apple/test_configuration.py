@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpaudit.deployments.apple.configuration.entries import whole
-from dpaudit.deployments.apple.configuration.reading import FILES, read_configuration
+from dpaudit.deployments.apple.configuration.reading import FILES, read_configuration, whole
 from dpaudit.deployments.apple.configuration.resolving import resolve, unresolved
 from dpaudit.deployments.apple.ledger import make_ledger
 from dpaudit.deployments.apple.model import Budget, Finding

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from dpaudit.deployments.apple.configuration.reading import read_configuration
 from dpaudit.deployments.apple.model import Budget, Configuration, Key, Properties
-from dpaudit.deployments.apple.simulation.daemon import Daemon, GeneratedReport
-from dpaudit.deployments.apple.simulation.tasks import TASKS
+from dpaudit.deployments.apple.simulation.daemon import TASKS, Daemon, GeneratedReport
 from dpaudit.errors import UsageError
 from dpaudit.randomness import KeyedStream
 

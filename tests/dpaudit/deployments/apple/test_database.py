@@ -16,8 +16,8 @@ import pytest
 from dpaudit.deployments.apple.configuration.reading import read_configuration
 from dpaudit.deployments.apple.database import opening
 from dpaudit.deployments.apple.database.balances import check_balances
-from dpaudit.deployments.apple.database.coredata import from_coredata, to_coredata
 from dpaudit.deployments.apple.database.reading import read_bits, read_database, read_sketches
+from dpaudit.deployments.apple.database.schema import from_coredata, to_coredata
 from dpaudit.errors import UsageError
 from dpaudit.results import sqlite
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpaudit.deployments.apple.bits.estimates import Estimates, shown_epsilon, shown_epsilons
-from dpaudit.deployments.apple.bits.grouping import group_of
+from dpaudit.deployments.apple.bits.shown import group_of
 from dpaudit.deployments.apple.configuration.reading import read_configuration
 from dpaudit.deployments.apple.configuration.resolving import resolve
 from dpaudit.deployments.apple.model import Segment

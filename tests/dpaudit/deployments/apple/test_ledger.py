@@ -8,12 +8,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from support.laws import largest_ratio
 
-from dpaudit.deployments.apple.coin_epsilon import coin_epsilon
 from dpaudit.deployments.apple.configuration.reading import read_configuration
 from dpaudit.deployments.apple.configuration.resolving import resolve
 from dpaudit.deployments.apple.ledger import make_ledger
 from dpaudit.deployments.apple.model import Budget, Configuration, Key, Properties
+from dpaudit.deployments.apple.rules import coin_epsilon
 from dpaudit.deployments.apple.simulation.daemon import Daemon
 from dpaudit.errors import UsageError
 
@@ -174,7 +175,7 @@ def outputs(places, flip, *, sketches):
 def test_the_coin_of_sketches_by_every_outcome(parameter, sketches, server):
     flip = 1 / (math.exp(parameter) + 1)
     laws = [outputs(p, flip, sketches=sketches) for p in itertools.product(range(3), repeat=sketches)]
-    worst = max(math.log(a[o] / b[o]) for a in laws for b in laws for o in a)
+    worst = math.log(largest_ratio(laws))
     budget = Budget("B", 86400.0, 1)
     (key,) = resolve(made(budget, 1, parameter=parameter, algorithm="CountMedianSketch", server_algorithm=server))
     assert coin_epsilon(key) == pytest.approx(worst, abs=1e-12)

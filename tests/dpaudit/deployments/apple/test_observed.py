@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpaudit.deployments.apple.bits.estimates import Estimates
-from dpaudit.deployments.apple.bits.grouping import MOST_GROUPS
+from dpaudit.deployments.apple.bits.shown import MOST_GROUPS
 from dpaudit.deployments.apple.configuration.reading import read_configuration
 from dpaudit.deployments.apple.database.reading import read_database
 from dpaudit.deployments.apple.model import Balance, Database, Report, Segment

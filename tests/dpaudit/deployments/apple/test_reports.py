@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from dpaudit.deployments.apple.reports.filenames import time_in
-from dpaudit.deployments.apple.reports.reading import read_report, read_reports
+from dpaudit.deployments.apple.reports.reading import read_report, read_reports, time_in
 from dpaudit.errors import UsageError
 
 FIGURES = Path(__file__).parents[3] / "data" / "apple" / "reports"

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dpaudit.deployments.apple.bits.sketch_evidence import SketchEvidence
+from dpaudit.deployments.apple.bits.sketches import SketchVectors
 
 Q = 1 / (1 + math.e**2)
 
@@ -19,9 +19,9 @@ def honest(rng, vectors, m, place=None, q=Q):
 
 
 def estimated(bits, check_alpha=0.01):
-    evidence = SketchEvidence(bits.shape[1])
-    evidence.add(np.packbits(bits, axis=1, bitorder="little"))
-    return evidence.estimate(interval_alpha=0.05, check_alpha=check_alpha)
+    collected = SketchVectors(bits.shape[1])
+    collected.add(np.packbits(bits, axis=1, bitorder="little"))
+    return collected.estimate(interval_alpha=0.05, check_alpha=check_alpha)
 
 
 def p_values(bits):
@@ -102,11 +102,11 @@ def test_segments_add_up():
     rng = np.random.default_rng(4)
     bits = honest(rng, 30, 256)
     packed = np.packbits(bits, axis=1, bitorder="little")
-    evidence = SketchEvidence(256)
+    collected = SketchVectors(256)
     for part in np.array_split(packed, 7):
-        evidence.add(part)
-    assert evidence.estimate(interval_alpha=0.05, check_alpha=0.01) == estimated(bits)
+        collected.add(part)
+    assert collected.estimate(interval_alpha=0.05, check_alpha=0.01) == estimated(bits)
 
 
 def test_nothing_shows_nothing():
-    assert SketchEvidence(256).estimate(interval_alpha=0.05, check_alpha=0.01) is None
+    assert SketchVectors(256).estimate(interval_alpha=0.05, check_alpha=0.01) is None

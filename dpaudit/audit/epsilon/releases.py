@@ -1,0 +1,275 @@
+"""Drawing releases at two neighbours in turns, so that drift does not pass for a difference; are they independent?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from dpaudit.audit.options import Progress
+from dpaudit.errors import SamplerOutputError, SamplerTimeoutError, UsageError
+from dpaudit.interfaces import Mechanism, TimedMechanism
+
+__all__ = ["ASSUMPTION_LEVEL", "Releases", "dependence", "draw_releases"]
+
+_LARGEST_BLOCK = 1 << 16
+_LARGEST_TIMED = 1 << 10
+_PAIRS = 16
+"""Turns of each half, at least."""
+_MOST_NUMBERS = 1 << 28
+"""Numbers kept, at most (2 GiB)."""
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Releases:
+    """Releases at the two neighbours: to learn from, and to be counted; ``late`` says why there are fewer than asked.
+
+    Shape (n, k) each; where they were timed, one more column, the last: the seconds that the call took. ``sizes`` says how
+    many came from each call, in order: those to learn from and those to count, at each neighbour; none where each
+    release took a call of its own.
+    """
+
+    learn: tuple[Array, Array]
+    count: tuple[Array, Array]
+    late: str
+    sizes: tuple[tuple[list[int], list[int]], tuple[list[int], list[int]]] = (([], []), ([], []))
+
+    @property
+    def calls(self) -> tuple[list[Array], list[Array]]:
+        """All releases call by call, at each neighbour: views, shape (n, k) each."""
+        found: tuple[list[Array], list[Array]] = ([], [])
+        for half, sizes in zip((self.learn, self.count), self.sizes, strict=True):
+            for side in (0, 1):
+                if sizes[side]:
+                    found[side].extend(np.split(half[side], np.cumsum(sizes[side])[:-1]))
+        return found
+
+
+def draw_releases(
+    mechanism: Mechanism,
+    neighbours: tuple[Array, Array],
+    *,
+    samples: int,
+    deadline: float,
+    limit: float,
+    rng: np.random.Generator,
+    learning: bool = True,
+    timed: bool = False,
+    progress: Progress | None = None,
+) -> Releases:
+    """About ``samples`` releases at each neighbour, in blocks at one and the other in random order.
+
+    The first half, to learn from, has as many at each (none without ``learning``: all are counted). In the second half
+    a fair coin decides for every release at which neighbour it is made; after every pair of blocks that is exactly so,
+    and the time limit (``deadline`` of ``time.monotonic``, ``limit`` seconds) ends drawing only there. A block takes
+    the mechanism one call.
+
+    ``timed`` releases take a call each, in an order that is as random: whatever else slows a machine down, and for
+    however long, then falls on both neighbours alike.
+
+    Raises:
+        UsageError: more numbers than fit into 2 GiB, or calls of this mechanism cannot be timed.
+        SamplerError: the mechanism failed, or the first half was not finished in time.
+    """
+    if timed and not isinstance(mechanism, TimedMechanism):
+        raise UsageError(f"mechanism={mechanism.name}: its calls cannot be timed; choose an attack on releases alone")
+    half = samples // 2 if learning else samples
+    pairs = max(_PAIRS, -(-half // (_LARGEST_TIMED if timed else _LARGEST_BLOCK)))
+    blocks = [b for b in np.diff(np.linspace(0, half, pairs + 1).round().astype(int)).tolist() if b]
+    kept: list[list[list[Array]]] = [[[], []], [[], []]]
+    done, width, late = 0, 0, ""
+    for counting in (False, True) if learning else (True,):
+        for block in blocks:
+            if late:
+                break
+            second = int(rng.binomial(2 * block, 0.5)) if counting else block
+            sizes = (2 * block - second, second)
+            pair: list[list[Array]] = [[], []]
+            try:
+                for side, n in _turns(sizes, rng=rng, timed=timed):
+                    got = _release(mechanism, neighbours[side], n, deadline=deadline, limit=limit, timed=timed)
+                    width = _same_width(mechanism, got, width, samples=samples)
+                    pair[side].append(got)
+            except SamplerTimeoutError as error:
+                if not kept[1][0]:
+                    raise
+                late = str(error)
+                break
+            for side in (0, 1):
+                kept[counting][side].append(_joined(pair[side], width))
+            done += sum(sizes)
+            if progress is not None:
+                progress(done, 4 * half if learning else 2 * half)
+    learn, count = ((_joined(a, width), _joined(b, width)) for a, b in kept)
+    by_call = [([], []) if timed else ([*map(len, a)], [*map(len, b)]) for a, b in kept]
+    return Releases(learn, count, late, (by_call[0], by_call[1]))
+
+
+def _turns(sizes: tuple[int, int], *, rng: np.random.Generator, timed: bool) -> Iterable[tuple[int, int]]:
+    """Which neighbour's turn it is, and for how many releases: both blocks in random order, or one by one."""
+    if timed:
+        return ((int(side), 1) for side in rng.permutation(np.repeat([0, 1], sizes)))
+    order = (0, 1) if rng.random() < 0.5 else (1, 0)
+    return ((side, sizes[side]) for side in order if sizes[side])
+
+
+def _joined(blocks: list[Array], width: int) -> Array:
+    return np.concatenate([np.empty((0, width)), *blocks])
+
+
+def _release(mechanism: Mechanism, value: Array, n: int, *, deadline: float, limit: float, timed: bool) -> Array:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise SamplerTimeoutError(f"{mechanism.name}: the time limit of {limit:g} s was reached")
+    if timed and isinstance(mechanism, TimedMechanism):
+        releases, seconds = mechanism.release_timed(value, n, timeout=left)
+        return np.column_stack([releases, seconds])
+    return mechanism.release(value, n, timeout=left)
+
+
+def _same_width(mechanism: Mechanism, releases: Array, width: int, *, samples: int) -> int:
+    k = int(releases.shape[1])
+    if width and k != width:
+        raise SamplerOutputError(
+            f"{mechanism.name} released {k} numbers, {width} before; a release must always have the same length"
+        )
+    if 2 * samples * k > _MOST_NUMBERS:
+        raise UsageError(
+            f"samples={samples}: releases of {k} numbers at two neighbours are too many to keep; "
+            f"use --samples {_MOST_NUMBERS // (2 * k)} or fewer"
+        )
+    return k
+
+
+ASSUMPTION_LEVEL = 1e-3
+"""Of each test of an assumption: how often an audit in which it holds is inconclusive for that test."""
+_COLUMNS = 2
+_ENOUGH = 10.0
+"""Values other than the commonest one that a call should have on average, for mean ranks to be taken as normal."""
+_CHECKS = 2 * 2 + 2 * (_COLUMNS + 1)
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+def dependence(calls: tuple[Sequence[Array], Sequence[Array]]) -> str:
+    """How releases of one call depend on each other, in words; nothing where no dependence is seen.
+
+    ``calls`` has for each neighbour the releases (n, k) of each call; the i-th calls of both were made one after the
+    other. Three things are looked at:
+
+    - at each neighbour, are releases that occur more than once within one call more often than across calls;
+    - are equal releases at the same place of two successive calls more often than at places next to each other, as from
+      a generator that is seeded anew in every call;
+    - do the two neighbours' i-th calls differ in location or spread by more than independent releases would (mean ranks
+      of the first columns and of the row means, and of their distances from the median). Slow drift, which moves both
+      calls alike, is no dependence.
+
+    Null: releases are independent, with one law at each neighbour. Guarantee: something is said with probability at most
+    10^-3 then (binomial tails; χ² where it is a good approximation, not looked at elsewhere; Bonferroni). Not claimed:
+    dependence within a call that leaves calls alike, or one too weak to be seen.
+    """
+    level = ASSUMPTION_LEVEL / _CHECKS
+    pairs = [(a, b) for a, b in zip(*calls, strict=True) if len(a) and len(b)]
+    if len(pairs) < 2:
+        return ""
+    sides = [[pair[side] for pair in pairs] for side in (0, 1)]
+    for blocks in sides:
+        repeated, inside = _repeated_within(blocks)
+        if _binomial_tail(inside, repeated, _same_call(blocks)) <= level:
+            return f"{inside:,} of {repeated:,} releases that occur more than once occur within one call only"
+        same, beside = _aligned(blocks)
+        if _binomial_tail(same, same + beside, 0.5) <= level:
+            return f"{same:,} releases are those at the same place of the call before"
+    if min(_calls_differ(a, b, sides) for a, b in zip(_columns(sides[0]), _columns(sides[1]), strict=True)) <= level:
+        return "releases of one call are more alike than releases of different calls"
+    return ""
+
+
+def _binomial_tail(k: int, n: int, p: float) -> float:
+    return float(scipy.special.bdtrc(k - 1, n, p)) if k else 1.0
+
+
+def _keys(rows: Array) -> npt.NDArray[np.uint64]:
+    """Rows (n, k) as whole numbers (n,) that are equal where the rows are, and hardly ever elsewhere."""
+    bits = np.ascontiguousarray(rows).view(np.uint64)
+    mixed = (bits ^ (bits >> np.uint64(31))) * _MIX
+    mixed ^= mixed >> np.uint64(29)
+    weights = np.arange(1, 2 * rows.shape[1], 2, dtype=np.uint64) * _MIX
+    return np.asarray((mixed * weights).sum(axis=1, dtype=np.uint64))
+
+
+def _same_call(blocks: Sequence[Array]) -> float:
+    """P(another release is of the same call as a given one), at most."""
+    sizes = np.array([len(block) for block in blocks])
+    return float(sizes.max() / sizes.sum())
+
+
+def _repeated_within(blocks: Sequence[Array]) -> tuple[int, int]:
+    """How many different releases occur more than once, and how many of them in one call only."""
+    keys = np.concatenate([_keys(block) for block in blocks])
+    call = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
+    _, inverse, times = np.unique(keys, return_inverse=True, return_counts=True)
+    often = times > 1
+    if not often.any():
+        return 0, 0
+    first, last = np.full(len(times), len(blocks)), np.full(len(times), -1)
+    np.minimum.at(first, inverse, call)
+    np.maximum.at(last, inverse, call)
+    return int(often.sum()), int((often & (first == last)).sum())
+
+
+def _aligned(blocks: Sequence[Array]) -> tuple[int, int]:
+    """Equal releases at the same place of two successive calls, and at places next to each other."""
+    same = beside = 0
+    for i in range(0, len(blocks) - 1, 2):
+        a, b = _keys(blocks[i]), _keys(blocks[i + 1])
+        n = min(len(a), len(b)) - 1
+        same += int(np.count_nonzero(a[:n] == b[:n]))
+        beside += int(np.count_nonzero(a[:n] == b[1 : n + 1]))
+    return same, beside
+
+
+def _columns(blocks: Sequence[Array]) -> list[Array]:
+    """Numbers (n,) of all releases by which calls are compared."""
+    k = blocks[0].shape[1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        columns = [np.concatenate([x[:, j] for x in blocks]) for j in range(min(_COLUMNS, k))]
+        columns += [np.concatenate([x.mean(axis=1) for x in blocks])] if k > 1 else []
+        columns += [np.abs(column - np.median(column)) for column in columns]
+    return [np.nan_to_num(column) for column in columns]
+
+
+def _calls_differ(first: Array, second: Array, sides: Sequence[Sequence[Array]]) -> float:
+    """p-value of: the differences of the neighbours' mean ranks in their i-th calls vary by chance only.
+
+    1 where there are too few different values for the approximation.
+    """
+    means, variances = [], []
+    for values, blocks in zip((first, second), sides, strict=True):
+        ranks, untied = _ranks(values)
+        if untied * len(values) / 3 < _ENOUGH * len(blocks):
+            return 1.0
+        sizes = np.array([len(block) for block in blocks])
+        means.append(np.add.reduceat(ranks, np.cumsum(sizes) - sizes) / sizes)
+        variances.append(untied / 12 / sizes)
+    difference, weight = means[1] - means[0], 1 / (variances[0] + variances[1])
+    centre = float((weight * difference).sum() / weight.sum())
+    return float(scipy.special.chdtrc(len(weight) - 1, float((weight * (difference - centre) ** 2).sum())))
+
+
+def _ranks(values: Array) -> tuple[Array, float]:
+    """Ranks in 0…1, ties sharing their middle, and 1 − Σ(ties/n)³: 12 times their variance."""
+    n = len(values)
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    start = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    times = np.diff(np.append(start, n))
+    ranks = np.empty(n)
+    ranks[order] = np.repeat((start + (times + 1) / 2) / n, times)
+    return ranks, 1 - float(np.sum((times / n) ** 3))

@@ -1,0 +1,70 @@
+"""Results of audits in which nothing could be drawn: inconclusive, and why."""
+
+from __future__ import annotations
+
+import math
+
+from dpaudit.audit.options import AuditOptions, MechanismOptions, PrivacyClaim
+from dpaudit.provenance import collect
+from dpaudit.types import AuditResult, Interval, MechanismResult
+
+__all__ = ["nothing_counted", "nothing_drawn"]
+
+
+def nothing_drawn(
+    sampler: str, reason: str, *, claim: str, options: AuditOptions, sandbox: str = "", seconds: float = 0.0
+) -> AuditResult:
+    """The result of an audit whose sampler gave no value."""
+    return AuditResult(
+        verdict="inconclusive",
+        reason=reason,
+        sampler=sampler,
+        claim=claim,
+        alpha=options.alpha,
+        tests=(),
+        samples=0,
+        samples_requested=options.samples,
+        dims=(),
+        sandbox=sandbox,
+        seconds=seconds,
+        cannot_rule_out=(),
+        provenance=collect(seed=options.seed or "none", plugins=()),
+    )
+
+
+def nothing_counted(
+    mechanism: str,
+    reason: str,
+    *,
+    claim: PrivacyClaim,
+    attack: str,
+    options: MechanismOptions,
+    sandbox: str = "",
+    seconds: float = 0.0,
+) -> MechanismResult:
+    """The result of an audit whose mechanism gave no release."""
+    method = "none: nothing was counted"
+    return MechanismResult(
+        verdict="inconclusive",
+        reason=reason,
+        mechanism=mechanism,
+        method=method,
+        attack=attack,
+        neighbours=(),
+        claim_epsilon=claim.epsilon,
+        claim_delta=claim.delta,
+        claim_mu=claim.mu,
+        alpha=options.alpha,
+        epsilon=Interval(low=0.0, high=math.inf, confidence=1 - options.alpha, method=method),
+        delta=None,
+        mu=None,
+        curve=(),
+        tests=(),
+        samples=0,
+        samples_requested=options.samples,
+        sandbox=sandbox,
+        seconds=seconds,
+        advice=(),
+        cannot_rule_out=(),
+        provenance=collect(seed=options.seed or "none", plugins=()),
+    )

@@ -1,0 +1,154 @@
+"""How an audit is made: one frozen value each for samplers and for mechanisms, and what a mechanism claims."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from dpaudit.errors import UsageError
+
+__all__ = [
+    "DEFAULT_RELEASES",
+    "DEFAULT_SAMPLES",
+    "MINIMUM_SAMPLES",
+    "AuditOptions",
+    "MechanismOptions",
+    "PrivacyClaim",
+    "Progress",
+    "fresh_seed",
+]
+
+DEFAULT_SAMPLES = 10_000_000
+DEFAULT_RELEASES = 200_000
+MINIMUM_SAMPLES = 1_000
+_LONGEST_SECONDS = 1e9
+_LARGEST_EPSILON = 500.0
+
+Progress = Callable[[int, int], None]
+"""Told how much is drawn, and of how much."""
+
+
+def fresh_seed(given: int | str | None = None) -> str:
+    """The seed that was given, as text; 64 random bits where none was."""
+    return secrets.token_hex(8) if given is None else str(given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditOptions:
+    """How a closed sampler is audited; the claim is not part of it.
+
+    Raises:
+        UsageError: α, the time limit or the number of values is out of range.
+    """
+
+    dim: int | None = None
+    """Values per vector; None lets the auditor choose, and sweep, dimensions."""
+    samples: int = DEFAULT_SAMPLES
+    """Single values to draw in all, at least 1,000."""
+    alpha: float = 0.01
+    """Probability of a finding against an honest sampler, over all tests together."""
+    seed: str = field(default_factory=fresh_seed)
+    """Of the auditor's own randomness and of registered sources; fresh by default."""
+    time_limit: float | None = None
+    """Seconds of wall time for everything. None: 600 for the values, and up to 15 more to search for hidden directions."""
+    tests: tuple[str, ...] | None = None
+    """Names of the tests to run; None runs all that are registered."""
+    sequential: bool = False
+    """Whether to stop at the first clear finding; valid whenever it stops."""
+    bits: Path | None = None
+    """File or FIFO that gets the top 16 bits of Φ(z) of every value of the first process, for an external battery."""
+    dtype: str = "f64"
+    """What ``command:``, ``http:`` and ``.bin`` write: ``f64`` or ``f32``. For a sampler opened by name only."""
+    text: bool = False
+    """Whether ``command:`` prints decimal numbers. For a sampler opened by name only."""
+    mitigation: str | None = None
+    """Mitigation in front of a registered source, with its options. For a sampler opened by name only."""
+
+    def __post_init__(self) -> None:
+        _check(self.alpha, self.time_limit, self.samples, needs=f"an audit needs at least {MINIMUM_SAMPLES} values")
+
+    @property
+    def words(self) -> list[str]:
+        """The words of the command line for how the sampler is opened and which kind of audit it is."""
+        return [
+            *(["--dim", str(self.dim)] if self.dim else []),
+            *(["--dtype", self.dtype] if self.dtype != "f64" else []),
+            *(["--text"] if self.text else []),
+            *(["--mitigation", self.mitigation] if self.mitigation else []),
+            *(["--sequential"] if self.sequential else []),
+        ]
+
+    def for_opened(self, name: str) -> Self:
+        """The same, where a sampler that is already open can have these options.
+
+        Raises:
+            UsageError: ``dtype``, ``text`` or ``mitigation`` was given, which only opening by name can follow.
+        """
+        for option, given, default in (
+            ("dtype", self.dtype, "f64"),
+            ("text", self.text, False),
+            ("mitigation", self.mitigation, None),
+        ):
+            if given != default:
+                raise UsageError(f"{option}={given}: {name} is already open; leave {option} out, or audit it by name")
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MechanismOptions:
+    """How a whole mechanism is audited; the claim, the neighbours and the attack are not part of it.
+
+    Raises:
+        UsageError: α, the time limit or the number of releases is out of range.
+    """
+
+    samples: int = DEFAULT_RELEASES
+    """Releases to draw at each neighbour, at least 1,000."""
+    alpha: float = 0.01
+    """Probability of a false finding, or of any bound being wrong."""
+    seed: str = field(default_factory=fresh_seed)
+    """Of the auditor's own randomness and of registered sources; fresh by default."""
+    time_limit: float = 600.0
+    """Seconds of wall time for everything."""
+    real_numbers: bool = False
+    """Whether what the last bits of releases show is advice only, and no finding."""
+
+    def __post_init__(self) -> None:
+        needs = f"this audit needs at least {MINIMUM_SAMPLES} releases at each neighbour"
+        _check(self.alpha, self.time_limit, self.samples, needs=needs)
+
+
+def _check(alpha: float, time_limit: float | None, samples: int, *, needs: str) -> None:
+    if not 0 < alpha < 1:
+        raise UsageError(f"alpha={alpha}: must lie strictly between 0 and 1, e.g. 0.01")
+    if time_limit is not None and not 0 < time_limit <= _LONGEST_SECONDS:
+        raise UsageError(f"time-limit={time_limit}: must be above 0 and at most {_LONGEST_SECONDS:g} seconds")
+    if samples < MINIMUM_SAMPLES:
+        raise UsageError(f"samples={samples}: {needs}")
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyClaim:
+    """What a mechanism claims: (ε, δ)-differential privacy, and μ-Gaussian differential privacy if ``mu`` is given.
+
+    Raises:
+        UsageError: ε outside 0…500, δ outside [0, 1), or μ negative or infinite.
+    """
+
+    epsilon: float
+    delta: float
+    mu: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.epsilon <= _LARGEST_EPSILON:
+            raise UsageError(
+                f"claim-epsilon={self.epsilon}: must lie in 0…{_LARGEST_EPSILON:g}; a larger one promises nothing"
+            )
+        if not 0 <= self.delta < 1:
+            raise UsageError(f"claim-delta={self.delta}: must lie in [0, 1), e.g. 1e-5")
+        if self.mu is not None and not (self.mu >= 0 and math.isfinite(self.mu)):
+            raise UsageError(f"claim-mu={self.mu}: must be a finite number ≥ 0")

@@ -1,0 +1,234 @@
+"""The detectability map: what an audit of so many values finds nine times in ten, measured by simulation."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+
+from dpaudit.accounting import smoothing_tau
+from dpaudit.errors import UsageError
+from dpaudit.types import BlindSpot, PowerPoint
+
+__all__ = [
+    "COLUMNS",
+    "Cover",
+    "Proposal",
+    "blind_spots",
+    "frontier",
+    "measured_curves",
+    "parse",
+    "propose_tau",
+    "read_table",
+]
+
+COLUMNS = ("flaw", "dim", "samples", "size", "unit", "by", "found_low", "found_high")
+_AUDITOR_CHOOSES = 0
+
+
+@cache
+def read_table() -> tuple[PowerPoint, ...]:
+    """The table of the package: measured by ``dpaudit run frontier``, hardware in its first lines, the seed in its spec."""
+    text = (files("dpaudit.audit") / "frontier.csv").read_text(encoding="utf-8")
+    return parse(text.splitlines())
+
+
+def parse(lines: Iterable[str]) -> tuple[PowerPoint, ...]:
+    """Points from lines of CSV; lines that begin with # are comments."""
+    rows = csv.DictReader(line for line in lines if not line.startswith("#"))
+    return tuple(_point(row) for row in rows)
+
+
+def _point(row: Mapping[str, str]) -> PowerPoint:
+    return PowerPoint(
+        flaw=row["flaw"],
+        dim=int(row["dim"]),
+        samples=int(row["samples"]),
+        size=float(row["size"]),
+        unit=row["unit"],
+        by=row["by"],
+        found_low=float(row["found_low"]),
+        found_high=float(row["found_high"]),
+    )
+
+
+def frontier(*, dim: int | None, samples: int, table: Iterable[PowerPoint] | None = None) -> tuple[PowerPoint, ...]:
+    """What an audit of ``samples`` values of dimension ``dim`` (None: the auditor chooses) finds nine times in ten.
+
+    Between measured sample sizes, sizes are interpolated on logarithmic scales; above the largest its own are given, and
+    for a dimension that was not measured those of the next larger one: both err towards seeing less. Below the smallest
+    sample size, and above the largest dimension, nothing is known and nothing is returned for that flaw; nor, at d = 1,
+    for a flaw of several coordinates.
+    """
+    points = read_table() if table is None else tuple(table)
+    found = (_between(curve, samples) for curve in measured_curves(points, dim=dim).values())
+    return tuple(p for p in found if p is not None)
+
+
+def measured_curves(table: Iterable[PowerPoint], *, dim: int | None) -> dict[str, list[PowerPoint]]:
+    """Of each flaw the measured points that hold for ``dim``, by sample size."""
+    points = tuple(table)
+    curves: dict[str, list[PowerPoint]] = {}
+    for flaw in dict.fromkeys(p.flaw for p in points):
+        own = [p for p in points if p.flaw == flaw]
+        dims = sorted({p.dim for p in own})
+        if dims == [_AUDITOR_CHOOSES]:
+            wanted = dims
+        else:
+            wanted = [d for d in dims if d >= dim > 1] if dim else [d for d in dims if d == _AUDITOR_CHOOSES]
+        if wanted:
+            curves[flaw] = sorted((p for p in own if p.dim == wanted[0]), key=lambda p: p.samples)
+    return curves
+
+
+def _between(points: list[PowerPoint], samples: int) -> PowerPoint | None:
+    below = [p for p in points if p.samples <= samples]
+    above = [p for p in points if p.samples > samples]
+    if not below:
+        return None
+    left = below[-1]
+    size = left.size
+    if above:
+        right = above[0]
+        share = math.log(samples / left.samples) / math.log(right.samples / left.samples)
+        size = math.exp((1 - share) * math.log(left.size) + share * math.log(right.size))
+    return replace(left, samples=samples, size=size, found_low=None, found_high=None)
+
+
+_SAYS = {
+    "wrong scale": "noise that is too small or too large by less than this",
+    "bias": "a mean closer to 0 than this",
+    "correlation": "neighbouring values that hang together less than this",
+    "shared component": "something that all coordinates of a vector share, smaller than this",
+    "truncated tails": "a sampler that never goes beyond this or a larger value",
+    "tail weight": "heavier tails than normal, with more degrees of freedom than this",
+    "coarse noise": "noise rounded to more bits after the binary point than this",
+    "variance along a direction": "one secret direction with less additional variance than this",
+    "Gaussian pancake, small γ": "a pancake with a larger γ (a key holder then reads everything all the same)",
+}
+
+
+def blind_spots(points: Iterable[PowerPoint]) -> tuple[BlindSpot, ...]:
+    """Points of the map in the words of a verdict."""
+    return tuple(
+        BlindSpot(test=f"simulated: {p.by}", flaw=p.flaw, size=p.size, unit=p.unit, says=_SAYS.get(p.flaw, ""))
+        for p in points
+    )
+
+
+_FLAW = "Gaussian pancake, small γ"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cover:
+    """Smoothing of ``tau``·σ against all pancakes with γ ≥ ``gamma_min``, ``by`` a theorem; the L2 error × ``l2_factor``."""
+
+    assumes: str
+    gamma_min: float
+    tau: float
+    l2_factor: float
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """What to smooth with behind an audit of ``samples`` values.
+
+    Pancakes with γ ≤ ``gamma_seen`` are found nine times in ten (None: the map has none that is), for the β that the map
+    was measured at (``seen``, in its words). ``covers[0]`` is the proposal, which covers the rest; the others rest on more
+    than the audit. ``caveats`` say what that does not include.
+    """
+
+    dim: int | None
+    samples: int
+    eta: float
+    gamma_seen: float | None
+    seen: str
+    covers: tuple[Cover, ...]
+    caveats: tuple[str, ...]
+
+    @property
+    def says(self) -> str:
+        """The proposal in a sentence."""
+        best = self.covers[0]
+        found = (
+            "no pancake is known to be found"
+            if self.gamma_seen is None
+            else f"pancakes with γ up to {self.gamma_seen:.4g} are found"
+        )
+        rest = "everything" if self.gamma_seen is None else "the rest"
+        return f"{found}; smoothing τ = {best.tau:.4g} (L2 × {best.l2_factor:.4g}) covers {rest}: {best.by}"
+
+
+def propose_tau(points: Iterable[PowerPoint], *, dim: int | None, samples: int, eta: float = 1e-6) -> Proposal:
+    """The least smoothing that covers what an audit of ``samples`` values of dimension ``dim`` may miss.
+
+    γ_min is the largest γ at which ``points`` (the map) has a pancake found nine times in ten, read as
+    :func:`~dpaudit.audit.power` reads it. τ brings η to ``eta`` there for every β (``smoothing_tau``); where no
+    τ ≤ σ does, τ = σ is proposed: the defender's own noise is then a Gaussian mechanism of its own, whatever the source.
+
+    Raises:
+        UsageError: eta not strictly between 0 and 1.
+    """
+    if not 0 < eta < 1:
+        raise UsageError(f"eta={eta}: must lie strictly between 0 and 1; take e.g. 1e-6")
+    here = {p.flaw: p for p in frontier(dim=dim, samples=samples, table=points)}.get(_FLAW)
+    covers, caveats = [], []
+    if here is not None:
+        covers.append(_cover("the audit alone", here.size, eta))
+        caveats.append(
+            f"Seen: {here.unit}, by {here.by}, nine times in ten. Narrower pancakes look the same to these tests; wider "
+            "ones (at d = 64 from β = 0.5 on) may pass at such a γ, and the theorem does not cover them there."
+        )
+        if dim is None:
+            caveats.append(
+                "The auditor chose d, which a sampler may notice: one with pancakes in the dimension of the releases alone "
+                "is not seen so. Give that dimension."
+            )
+    else:
+        covers.append(_whole("the audit alone"))
+        where = f"d = {dim:,}" if dim else "samplers whose dimension the auditor chooses"
+        caveats.append(f"The map has no pancake that is found at {where} with {samples:,} values.")
+    if dim and (here is None or 2 * math.sqrt(dim) > here.size):
+        covers.append(_cover("γ ≥ 2√d: the attacker wants the hardness of continuous LWE", 2 * math.sqrt(dim), eta))
+    if covers[0].tau == 1.0:
+        caveats.append(
+            f"An attacker who gives up the hardness guarantee may take a γ that is not seen and needs τ near σ; below "
+            f"γ = {_least_served(eta):.3g} no τ ≤ σ reaches η = {eta:g}. τ = σ is what two servers cost, and covers any "
+            "source that does not see the query."
+        )
+    return Proposal(
+        dim=dim,
+        samples=samples,
+        eta=eta,
+        gamma_seen=None if here is None else here.size,
+        seen="" if here is None else here.unit,
+        covers=tuple(covers),
+        caveats=tuple(caveats),
+    )
+
+
+def _cover(assumes: str, gamma: float, eta: float) -> Cover:
+    try:
+        tau = smoothing_tau(eta, sigma=1.0, gamma=gamma)
+    except UsageError:
+        return _whole(assumes)
+    by = f"smoothing theorem at η = {eta:g}"
+    return Cover(assumes=assumes, gamma_min=gamma, tau=tau, l2_factor=math.hypot(1.0, tau), by=by)
+
+
+def _whole(assumes: str) -> Cover:
+    by = "the defender's own noise alone"
+    return Cover(assumes=assumes, gamma_min=0.0, tau=1.0, l2_factor=math.sqrt(2), by=by)
+
+
+def _least_served(eta: float) -> float:
+    """The smallest γ at which some τ ≤ σ reaches ``eta``."""
+    low, high = 0.0, 64.0
+    while high - low > 1e-4:
+        middle = (low + high) / 2
+        low, high = (low, middle) if _cover("", middle or 1e-3, eta).gamma_min else (middle, high)
+    return high

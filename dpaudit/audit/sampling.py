@@ -1,0 +1,222 @@
+"""From a plan to blocks: asks the sampler, under one deadline, and keeps count of what came and what did not."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.audit.block import SampleBlock
+from dpaudit.audit.options import Progress
+from dpaudit.audit.plan import Call
+from dpaudit.claims import Claim
+from dpaudit.errors import SamplerCrashError, SamplerError, SamplerTimeoutError
+from dpaudit.interfaces import ClosedSampler, RepeatableSampler, ValueSampler
+
+__all__ = ["Sampling"]
+
+_SHORT_SECONDS = 8.0  # for the many short calls; a slow sampler gets fewer of them
+_FIRST_CALLS = 32  # of a batch whose speed is not known yet
+_LONG_CALL = (
+    0.25  # of the time left: a call that would take longer, by the speed so far, is made in parts, growing at first
+)
+_FIRST_PART = 1 << 13  # values
+_GROWTH = 8
+_KEPT_BACK = 0.1  # of the time limit, for calls that turn out slower than the ones before
+
+
+class Sampling:
+    """Iterate over it for blocks; then read ``drawn`` (values), ``dims``, ``refused`` (dims) and ``ended`` (why, if early).
+
+    What is asked next never depends on the values seen so far; on the sampler's speed it does. A slow one gets fewer
+    short calls; and where the plan would not fit into the time limit at the speed of the calls before, every call left
+    has its rows reduced in the same proportion (``shortened``), so that all parts of the plan are drawn.
+
+    A sampler that dies, hangs or answers with something that is not noise ends the iteration: ``ended`` is the error.
+    The blocks before it stand; nothing of the answer that broke off is used.
+    """
+
+    def __init__(
+        self,
+        sampler: ClosedSampler,
+        plan: Iterable[Call],
+        *,
+        planned: int,
+        claim: Claim,
+        spread: np.random.Generator,
+        deadline: float,
+        limit: float,
+        progress: Progress | None = None,
+        flat: bool = False,
+    ) -> None:
+        """``deadline`` is one of ``time.monotonic``; ``limit`` is what the message about it says, in seconds.
+
+        ``flat``: the sampler gives rows of one value, which are put together to rows of the plan's length.
+        """
+        self._flat = flat
+        self._sampler = sampler
+        self._plan = plan
+        # a sampler that finds its plan as it goes (a generator) has no other processes
+        self._others_left = sum(call.purpose == "other process" for call in plan) if isinstance(plan, tuple) else 0
+        self._other: ClosedSampler | None = None
+        self._others = 0
+        self.planned = planned
+        self._claim = claim
+        self._spread = spread
+        self._deadline = deadline
+        self._limit = limit
+        self._progress = progress
+        self._number = 0  # of the next call to this process
+        self._short_left = _SHORT_SECONDS
+        self.drawn = 0
+        self.blocks = 0
+        self.dims: set[int] = set()
+        self.refused: set[int] = set()
+        self.shortened = False
+        self.ended: SamplerError | None = None
+        self._rest = planned  # values that the rest of the plan asks for
+        self._at_most = math.inf  # seconds per value, by calls too small to tell more
+        self._rate = 0.0  # seconds per value of the last long call that is not a small one; 0 before one
+        self._largest = 0
+
+    def __iter__(self) -> Iterator[SampleBlock]:
+        with contextlib.ExitStack() as others:
+            yield from self._all(others)
+
+    def _all(self, others: contextlib.ExitStack) -> Iterator[SampleBlock]:
+        for call in self._plan:
+            if call.d in self.refused:
+                self._rest -= call.size
+                continue
+            after = self._rest - call.size
+            try:
+                for block in self._blocks(call):
+                    self.drawn += block.values.size
+                    self.blocks += 1
+                    self.dims.add(call.d)
+                    yield block
+                    if self._other is None and self._others_left and isinstance(self._sampler, RepeatableSampler):
+                        self._others_left -= 1
+                        self._others += 1
+                        self._other = others.enter_context(self._sampler.again())  # it starts while this one draws
+                    if self._progress is not None:
+                        self._progress(self.drawn, self.planned)
+            except SamplerError as error:
+                crashed = isinstance(error, SamplerCrashError)
+                if not crashed or call.purpose != "sweep" or call.d in self.dims:
+                    self.ended = error
+                    return
+                self.refused.add(call.d)  # it need not serve every dimension; if it died, the next call says so
+            self._rest = after
+
+    def _left(self) -> float:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise SamplerTimeoutError(f"{self._sampler.name}: the time limit of {self._limit:g} s was reached")
+        return left
+
+    def _blocks(self, call: Call) -> Iterator[SampleBlock]:
+        if call.purpose == "short":
+            yield from self._short(call)
+        elif call.purpose == "other process":
+            yield from self._other_process(call)
+        elif call.purpose == "fork":
+            yield from self._fork(call)
+        else:
+            yield from self._long(call)
+
+    def _long(self, call: Call) -> Iterator[SampleBlock]:
+        """One call, or several where the sampler is slow, of as many rows as fit into the time left."""
+        sampler, todo = self._sampler, call.n  # rows of the plan
+        while todo:
+            n, planned = self._rows(todo, call.d)
+            started = time.monotonic()
+            if call.value and isinstance(sampler, ValueSampler):
+                values = sampler.draw_at(call.value, n, call.d, timeout=self._left())
+            else:
+                size = (n * call.d, 1) if self._flat else (n, call.d)
+                values = sampler.draw(*size, timeout=self._left()).reshape(n, call.d)
+            seconds = time.monotonic() - started
+            if call.purpose == "first":  # the start of a program may be in it
+                self._at_most = min(self._at_most, seconds / values.size)
+            elif _GROWTH * values.size >= self._largest:
+                self._rate, self._largest = max(seconds / values.size, 1e-12), max(values.size, self._largest)
+            todo -= planned
+            self._rest -= planned * call.d
+            yield self._block(values, value=call.value)
+
+    def _rows(self, todo: int, d: int) -> tuple[int, int]:
+        """How many of ``todo`` rows of the plan to ask for in one call, and how many of the plan these stand for."""
+        left = self._left()
+        spare = max(left - _KEPT_BACK * self._limit, 0.0)
+        fit = min(1.0, spare / (self._rate * self._rest)) if self._rate else 1.0
+        self.shortened = self.shortened or fit < 1
+        n = max(1, int(todo * fit))
+        rate = self._rate or (self._at_most if math.isfinite(self._at_most) else 0.0)
+        if rate * n * d > _LONG_CALL * left:
+            in_time = int(_LONG_CALL * left / rate) if self._rate else n * d
+            n = max(1, min(in_time, max(_FIRST_PART, _GROWTH * self._largest)) // d)
+        return n, min(todo, math.ceil(n / fit)) if fit else todo
+
+    def _block(
+        self,
+        values: npt.NDArray[np.float64],
+        *,
+        calls: int = 1,
+        process: int = 0,
+        value: float = 0.0,
+        seconds: npt.NDArray[np.float64] | None = None,
+    ) -> SampleBlock:
+        number = 0 if process > 0 else self._number  # a forked child's answer has its parent's number
+        block = SampleBlock(
+            number,
+            values,
+            claim=self._claim,
+            spread=self._spread,
+            calls=calls,
+            process=process,
+            value=value,
+            seconds=seconds,
+        )
+        if process == 0:
+            self._number += calls
+        return block
+
+    def _short(self, call: Call) -> Iterator[SampleBlock]:
+        todo = call.calls
+        rate = 0.0  # seconds a call
+        while todo and self._short_left > 0:
+            calls = min(todo, _FIRST_CALLS if not rate else max(1, int(self._short_left / rate)))
+            started = time.monotonic()
+            if isinstance(self._sampler, RepeatableSampler):
+                values, seconds = self._sampler.draw_calls(calls, call.n, call.d, timeout=self._left())
+                yield self._block(values, calls=calls, seconds=seconds)
+            else:
+                many = [self._sampler.draw(call.n, call.d, timeout=self._left()) for _ in range(calls)]
+                yield self._block(np.concatenate(many), calls=calls)
+            spent = time.monotonic() - started
+            rate = max(spent / calls, 1e-9)
+            self._at_most = min(self._at_most, rate / (call.n * call.d))
+            self._short_left -= spent
+            todo -= calls
+
+    def _other_process(self, call: Call) -> Iterator[SampleBlock]:
+        if self._other is not None:
+            values, self._other = self._other.draw(call.n, call.d, timeout=self._left()), None
+            yield self._block(values, process=self._others)
+
+    def _fork(self, call: Call) -> Iterator[SampleBlock]:
+        forked = getattr(self._sampler, "draw_forked", None)
+        pair = None
+        if forked is not None:
+            with contextlib.suppress(
+                SamplerCrashError
+            ):  # a target need not survive a fork; if it died, the next call says so
+                pair = forked(call.n, call.d, timeout=self._left())
+        if pair is not None:
+            yield self._block(pair[0], process=-1)
+            yield self._block(pair[1])

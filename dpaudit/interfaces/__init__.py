@@ -1,0 +1,69 @@
+"""The small shapes a plug-in can have, one role a file. Protocols, not base classes: nothing to inherit, nothing to register.
+
+A *noise source* makes noise, a *host* turns data into neighbouring query results, a *mitigation* stands between a
+source and a release, an *attack* plays one of eight games against releases (``dpaudit.interfaces.attacks``), a *closed
+sampler* is somebody else's noise, a *test* maps its blocks to evidence, a *run logger* tells another tool of a run.
+``dpaudit.testing`` has a conformance check for most.
+"""
+
+from __future__ import annotations
+
+from dpaudit.interfaces.attacks import (
+    GAMES,
+    Attack,
+    Game,
+    GameAttack,
+    IdentificationAttack,
+    LearningAttack,
+    MembershipAttack,
+    ProbingAttack,
+    ReconstructionAttack,
+    SupportAttack,
+)
+from dpaudit.interfaces.hosts import Host
+from dpaudit.interfaces.local import LocalMechanism, SubmissionPolicy
+from dpaudit.interfaces.loggers import RunLogger
+from dpaudit.interfaces.mechanisms import Mechanism, TimedMechanism
+from dpaudit.interfaces.mitigations import Mitigation, ProtocolMitigation
+from dpaudit.interfaces.samplers import (
+    ClosedSampler,
+    PreparingSampler,
+    RepeatableSampler,
+    StartedSampler,
+    ValueSampler,
+)
+from dpaudit.interfaces.sources import NoiseSource, ReleasingSource
+from dpaudit.interfaces.streams import Stream
+from dpaudit.interfaces.tests import Block, SearchingTest, Test
+
+__all__ = [
+    "GAMES",
+    "Attack",
+    "Block",
+    "ClosedSampler",
+    "Game",
+    "GameAttack",
+    "Host",
+    "IdentificationAttack",
+    "LearningAttack",
+    "LocalMechanism",
+    "Mechanism",
+    "MembershipAttack",
+    "Mitigation",
+    "NoiseSource",
+    "PreparingSampler",
+    "ProbingAttack",
+    "ProtocolMitigation",
+    "ReconstructionAttack",
+    "ReleasingSource",
+    "RepeatableSampler",
+    "RunLogger",
+    "SearchingTest",
+    "StartedSampler",
+    "Stream",
+    "SubmissionPolicy",
+    "SupportAttack",
+    "Test",
+    "TimedMechanism",
+    "ValueSampler",
+]

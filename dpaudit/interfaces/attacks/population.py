@@ -1,0 +1,34 @@
+"""What do people's own submissions say of them?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from dpaudit.interfaces.attacks.game import Game
+
+if TYPE_CHECKING:
+    from dpaudit.interfaces.streams import Stream
+
+__all__ = ["POPULATION", "GameAttack"]
+
+
+@runtime_checkable
+class GameAttack(Protocol):
+    """Plays a game of its own: people who submit what their devices privatised, and an adversary who sees that alone."""
+
+    def play(self, users: int, *, stream: Stream) -> Mapping[str, Any]:
+        """Let ``users`` people play; JSON-ready results. The same stream gives the same game."""
+
+
+POPULATION = Game(
+    name="population",
+    protocol=GameAttack,
+    sees="what each person's device submits under local differential privacy",
+    says="a guess about each person, with its probability",
+    success="the guess is right",
+    knows="the mechanism; of the person nothing",
+    releases="each person's submissions",
+    labels=False,
+    used_by=("dpaudit run",),
+)

@@ -1,0 +1,37 @@
+"""Which of the candidates was released?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from dpaudit.interfaces.attacks.game import Game
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["SCORING", "Attack"]
+
+
+@runtime_checkable
+class Attack(Protocol):
+    """Maps releases and candidates to scores."""
+
+    def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+        """Scores (t, m), higher is likelier, of ``candidates`` (t, m, d) or (m, d) for ``releases`` (t, d)."""
+
+    def evidence(self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor) -> Mapping[str, Any]:
+        """JSON-ready material for a picture of how the attack sees these releases; may be empty."""
+
+
+SCORING = Game(
+    name="scoring",
+    protocol=Attack,
+    sees="one release, and the query results that it may be of",
+    says="a score for each candidate",
+    success="the right candidate has the highest score",
+    knows="candidate values",
+    releases="1",
+    labels=False,
+    used_by=("dpaudit attack", "dpaudit run"),
+)

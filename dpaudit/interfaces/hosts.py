@@ -1,0 +1,36 @@
+"""Queries whose results are released with noise: ``dpaudit.hosts``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import torch
+
+    from dpaudit.interfaces.streams import Stream
+
+__all__ = ["Host"]
+
+
+@runtime_checkable
+class Host(Protocol):
+    """Turns data into pairs of neighbouring query results of known L2 sensitivity.
+
+    ``differences`` are those that the query's definition allows, for whatever data: all d unit vectors of a histogram, not
+    the non-empty bins. Where they are too many to list, a method ``slack(direction) -> float`` says how far another
+    neighbour's may be from the nearest of ``differences``, Δ for the whole ball of a clipped gradient; none is 0.
+    """
+
+    @property
+    def dim(self) -> int:
+        """Length d of a query result."""
+
+    @property
+    def sensitivity(self) -> float:
+        """L2 sensitivity Δ of the query."""
+
+    def neighbours(self, n: int, *, stream: Stream) -> torch.Tensor:
+        """``n`` random pairs (D, D′), shape (n, 2, d), float64: query results of D and of a neighbour D′."""
+
+    def differences(self, direction: torch.Tensor) -> torch.Tensor:
+        """⟨q(D) − q(D′), direction⟩ for neighbours D′ of any D, shape (m,), float64; see the class."""

@@ -1,0 +1,45 @@
+"""Somebody else's whole mechanism, for ``dpaudit mechanism``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+__all__ = ["Mechanism", "TimedMechanism"]
+
+
+@runtime_checkable
+class Mechanism(Protocol):
+    """Somebody else's whole mechanism, from a query's value to a release. Used as a context manager."""
+
+    @property
+    def name(self) -> str:
+        """What the user called it."""
+
+    def release(self, value: npt.NDArray[np.float64], n: int, *, timeout: float) -> npt.NDArray[np.float64]:
+        """``n`` independent releases of the query result ``value`` (m,), shape (n, k), finite.
+
+        Raises:
+            SamplerError: it died, kept silent for ``timeout`` seconds, or answered with something else.
+        """
+
+    def __enter__(self) -> Mechanism: ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+
+@runtime_checkable
+class TimedMechanism(Mechanism, Protocol):
+    """A mechanism whose releases can be made one a call, each call timed."""
+
+    def release_timed(
+        self, value: npt.NDArray[np.float64], n: int, *, timeout: float
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """``n`` releases of ``value`` (m,) in as many calls: releases (n, k), and each call's seconds (n,).
+
+        Raises:
+            SamplerError: as in :meth:`release`.
+        """

@@ -1,0 +1,46 @@
+"""What stands between a source and a release: ``dpaudit.mitigations``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import torch
+
+    from dpaudit.interfaces.hosts import Host
+    from dpaudit.interfaces.sources import NoiseSource
+    from dpaudit.interfaces.streams import Stream
+    from dpaudit.types import EpsilonBounds, Rehearsal
+
+__all__ = ["Mitigation", "ProtocolMitigation"]
+
+
+@runtime_checkable
+class Mitigation(Protocol):
+    """Stands between a noise source and a release.
+
+    It may have a method ``mixes(sigma) -> (own, added) | None``, for attackers who know it: the scale at which the source's
+    noise is in a release (0: nothing that its key fits), and that of independent Gaussian noise beside it; None, as no such
+    method, where that is not all there is to it. It may have ``epsilon_after(source, delta, *, host, releases)``: ``epsilon``
+    for so many releases with one ``source`` and its secrets.
+    """
+
+    trusts: str
+    """Who must be trusted for what, in a line."""
+
+    def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
+        """Release each row of ``query`` (n, d) with noise; same shape and dtype back."""
+
+    def scale(self, sigma: float) -> float:
+        """The noise scale that such a release honestly claims when the source claims ``sigma``."""
+
+    def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
+        """What such a release really gives at ``delta``, towards someone who knows every secret in ``source``."""
+
+
+@runtime_checkable
+class ProtocolMitigation(Mitigation, Protocol):
+    """A mitigation of several parties; its ``release`` gives what they would publish, by the law alone, for many rows."""
+
+    def rehearse(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> Rehearsal:
+        """Run the whole protocol once on ``query`` (1, d), every party with the code that it runs alone."""

@@ -1,0 +1,30 @@
+"""Keyed randomness."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+__all__ = ["Stream"]
+
+
+class Stream(Protocol):
+    """Keyed randomness: the same key and labels give the same numbers everywhere."""
+
+    def child(self, *labels: str | int) -> Stream:
+        """An independent stream for a part of the work."""
+
+    def entropy(self) -> bytes:
+        """32 bytes to seed something with; always the same ones."""
+
+    def bytes(self, n: int) -> bytes:
+        """The next ``n`` cryptographically strong bytes."""
+
+    def numpy(self) -> np.random.Generator:
+        """A fast generator seeded with 256 bits of this stream (statistical quality, not cryptographic)."""
+
+    def torch(self, device: torch.device) -> torch.Generator:
+        """The same for a CUDA device."""

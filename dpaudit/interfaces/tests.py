@@ -1,0 +1,81 @@
+"""What an audit runs on a sampler's blocks: ``dpaudit.tests``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from dpaudit.types import Evidence
+
+__all__ = ["Block", "SearchingTest", "Test"]
+
+
+class Block(Protocol):
+    """One answer as tests see it; derived arrays are computed once and shared by all tests."""
+
+    @property
+    def call(self) -> int:
+        """Number of the (first) call in its process; 0 for the first one."""
+
+    @property
+    def calls(self) -> int:
+        """How many equal calls the rows come from, in order; mostly 1."""
+
+    @property
+    def process(self) -> int:
+        """0, or the number of the other process that it was drawn from (started afresh, the same sampler).
+
+        −1: a forked child of process 0 with its state, right before what the parent drew. Blocks of other processes go
+        only to tests with the class attribute ``compares_processes = True``.
+        """
+
+    @property
+    def value(self) -> float:
+        """The value that the noise was made for, where the sampler is told one; 0.0 otherwise."""
+
+    @property
+    def seconds(self) -> npt.NDArray[np.float64] | None:
+        """What each call took, shape (calls,), where the sampler says so."""
+
+    @property
+    def values(self) -> npt.NDArray[np.float64]:
+        """As drawn, shape (n, d)."""
+
+    @property
+    def z(self) -> npt.NDArray[np.float64]:
+        """Mapped through the claimed law to independent N(0, 1), shape (n, d)."""
+
+    @property
+    def cells(self) -> npt.NDArray[np.int64]:
+        """How many values of z fall in each of 2^14 cells of equal width over [-8, 8); the outer two take the rest."""
+
+
+@runtime_checkable
+class Test(Protocol):
+    """Maps a stream of blocks to evidence against the claim. Created as ``factory(claim, stream)``."""
+
+    looks_at: str
+
+    def update(self, block: Block) -> None:
+        """Take in one block; memory must not grow with the number of blocks."""
+
+    def evidence(self, *, alpha: float) -> Evidence:
+        """What was seen; ``alpha`` is this test's worst-case share, for the blind spots only."""
+
+
+@runtime_checkable
+class SearchingTest(Test, Protocol):
+    """A test that goes on searching when all is drawn, in processes of its own if it likes.
+
+    On any test the class attribute ``advisory = True`` keeps its p-value out of the verdict (it is shown, and α is not
+    spent on it), ``costly = True`` says that its evidence takes a second and is not asked for in between.
+    """
+
+    def search(self, *, deadline: float) -> None:
+        """Search until done or ``deadline`` (of ``time.monotonic``); called once, before :meth:`evidence`."""
+
+    def close(self) -> None:
+        """Let go of everything, whatever happened; called last, always."""
