@@ -13,8 +13,7 @@ from dpaudit_attacks.pool_inference.evidence import evidence_for
 from dpaudit_attacks.pool_inference.game import people
 from dpaudit_attacks.pool_inference.popularity import estimate_popularity
 from dpaudit_attacks.pool_inference.posterior import pool_posterior
-from dpaudit_attacks.pool_inference.real_settings import tones_of
-from dpaudit_attacks.pool_inference.settings import load_setting
+from dpaudit_attacks.pool_inference.settings import load_setting, tones_of
 
 DAYS, USERS = (1, 7, 30, 60, 90, 180), 2000
 setting, stream = load_setting("real-emoji"), KeyedStream.from_seed(8)

@@ -10,13 +10,20 @@ from dpaudit.errors import KeyFileError, UsageError
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_attack
-from dpaudit_attacks.keyless.candidates import confirm, estimate, fundamental, refine, resonance
-from dpaudit_attacks.keyless.easy import from_covariance, from_scan
+from dpaudit_attacks.keyless.candidates import (
+    confirm,
+    estimate,
+    from_covariance,
+    from_scan,
+    fundamental,
+    refine,
+    resonance,
+)
 from dpaudit_attacks.keyless.lattice import find_direction, rows_for
 from dpaudit_attacks.keyless.plan import beta_reached, jobs
 from dpaudit_attacks.keyless.proof import RecoveredDirection
 from dpaudit_attacks.keyless.recovered import save
-from dpaudit_attacks.keyless.rows import Rows
+from dpaudit_attacks.keyless.search import Rows
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from dpaudit.errors import UsageError
+from dpaudit_attacks.floating_point.pair_inversion import in_order, in_tensors
 from dpaudit_attacks.floating_point.replay import cephes, libm, samplers
 from dpaudit_attacks.floating_point.replay.box_muller import BoxMuller
-from dpaudit_attacks.floating_point.replay.layout import in_order, in_tensors
 from dpaudit_attacks.floating_point.replay.polar import Polar
 from dpaudit_attacks.floating_point.replay.release import Addition
 

@@ -197,7 +197,7 @@ def find_direction(
 
     The ``samples`` rows of least norm enter the lattice (None: the best number for β and γ, or all there are), reduced up
     to BKZ-``reduction``. Candidates are ranked by their resonance on ``check`` (m, d), or on x without it, and
-    refined there; |u| < 1 scores 0 (see :mod:`~dpaudit_attacks.keyless.easy`). Nothing is confirmed: for that see
+    refined there; |u| < 1 scores 0 (see :mod:`~dpaudit_attacks.keyless.candidates`). Nothing is confirmed: for that see
     :func:`~dpaudit_attacks.keyless.candidates.confirm` and rows that are in neither x nor ``check``. Stop reading when
     satisfied.
 

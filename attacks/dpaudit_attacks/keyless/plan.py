@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpaudit_attacks.keyless.easy import SCANNED_DIM
+from dpaudit_attacks.keyless.candidates import SCANNED_DIM
 from dpaudit_attacks.keyless.lattice import MOST_ROWS, rows_for
 
 __all__ = ["Job", "beta_reached", "jobs"]

@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit_attacks.keyless.candidates import refine, resonance
-from dpaudit_attacks.keyless.easy import SCANNED_DIM, from_covariance, from_scan
+from dpaudit_attacks.keyless.candidates import SCANNED_DIM, from_covariance, from_scan, refine, resonance
 from dpaudit_attacks.keyless.lattice import find_direction
 
 __all__ = ["WORTH_A_LOOK"]

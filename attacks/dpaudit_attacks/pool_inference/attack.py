@@ -15,12 +15,11 @@ from dpaudit.errors import UsageError
 from dpaudit.interfaces import LocalMechanism, Stream, SubmissionPolicy
 from dpaudit.local.inputs import whole_number
 from dpaudit.types import Reference
-from dpaudit_attacks.pool_inference.adversaries import NON_PRIVATE, check_adversaries, popularities
-from dpaudit_attacks.pool_inference.evidence import Evidence, evidence_for
-from dpaudit_attacks.pool_inference.game import People, people
-from dpaudit_attacks.pool_inference.mechanisms import make_mechanism
+from dpaudit_attacks.pool_inference.evidence import PoolEvidence, evidence_for
+from dpaudit_attacks.pool_inference.game import People, make_mechanism, people
 from dpaudit_attacks.pool_inference.memoised import memoised_posterior
 from dpaudit_attacks.pool_inference.metrics import Outcome
+from dpaudit_attacks.pool_inference.popularity import NON_PRIVATE, check_adversaries, popularities
 from dpaudit_attacks.pool_inference.posterior import count_posterior, pool_posterior, unlinked_posterior
 from dpaudit_attacks.pool_inference.settings import load_setting
 
@@ -36,7 +35,7 @@ class _Game:
 
     mechanism: LocalMechanism
     held: dict[str, npt.NDArray[np.float64] | None]
-    evidence: dict[str, Evidence]
+    evidence: dict[str, PoolEvidence]
     priors: dict[str, npt.NDArray[np.float64] | None]
 
 
@@ -196,7 +195,7 @@ class PoolInference:
             submissions=self.popularity_submissions,
             stream=stream.child("popularity"),
         )
-        evidence: dict[str, Evidence] = {}
+        evidence: dict[str, PoolEvidence] = {}
         if not (self.memoised and self.policy.linked):
             shared = evidence_for(mechanism, pools)
             evidence = {adversary: shared.against(popularity) for adversary, popularity in held.items()}

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import LocalMechanism
 from dpaudit.local.reports import Reports
-from dpaudit_attacks.pool_inference.evidence.universe import likelihoods
-from dpaudit_attacks.pool_inference.normalizing import normalized
+from dpaudit_attacks.pool_inference.evidence.objects import likelihoods
 from dpaudit_attacks.pool_inference.pools import Pools
+from dpaudit_attacks.pool_inference.posterior import normalized
 
 __all__ = ["equal_reports", "memoised_posterior"]
 

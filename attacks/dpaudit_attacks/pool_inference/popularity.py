@@ -1,8 +1,8 @@
-"""The strong adversary's knowledge: how popular objects are, estimated from other people's privatised submissions."""
+"""What adversaries know of how popular objects are, and a strong one's estimate from other people's submissions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,75 @@ from dpaudit.local.randomized_response import RandomizedResponse, RandomizedResp
 from dpaudit.local.rappor import Rappor
 from dpaudit.local.rappor_decoding import decode
 from dpaudit.local.rappor_server import RapporServer
-from dpaudit_attacks.pool_inference.simplex import project
+from dpaudit.registry import nearest
+from dpaudit_attacks.pool_inference.pools import Setting
 
-__all__ = ["SERVERS", "estimate_popularity"]
+__all__ = [
+    "ADVERSARIES",
+    "NON_PRIVATE",
+    "SERVERS",
+    "average_projections",
+    "check_adversaries",
+    "estimate_popularity",
+    "popularities",
+    "project",
+]
+
+
+def project(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The point of the simplex nearest to ``values`` (n,) in Euclidean distance, exact up to rounding.
+
+    max(v − θ, 0) with the one θ for which that adds up to 1, found by sorting (Duchi, Shalev-Shwartz, Singer and Chandra
+    2008, Figure 1).
+
+    Raises:
+        UsageError: no values, or one that is not finite.
+
+    >>> project(np.array([0.5, 0.7, -3.0])).round(3).tolist()
+    [0.4, 0.6, 0.0]
+    """
+    values = _checked(values)
+    values = values - values.max()  # the same projection, and the 1 of the sum is not lost beside huge values
+    falling = np.sort(values)[::-1]
+    thetas = (np.cumsum(falling) - 1) / np.arange(1, len(values) + 1)
+    last = np.flatnonzero(falling > thetas)[-1]
+    nearest: npt.NDArray[np.float64] = np.maximum(values - thetas[last], 0.0)
+    nearest /= nearest.sum()
+    return nearest
+
+
+def average_projections(
+    values: npt.NDArray[np.float64], *, steps: int = 1000, tolerance: float = 1e-6
+) -> npt.NDArray[np.float64]:
+    """A point of the simplex by averaged projections, as the authors of pool inference find theirs; not the nearest one.
+
+    Each step is the mean of the projections onto {Σ = 1} and onto {all ≥ 0} (Bauschke and Borwein 1993, "On the
+    convergence of von Neumann's alternating projection algorithm"), until a step's root mean square is at most
+    ``tolerance``, or for ``steps``; what is left below 0 is then cut off and the rest scaled to 1.
+
+    Raises:
+        UsageError: no values, one that is not finite, or no step.
+    """
+    values = _checked(values).copy()
+    if steps < 1:
+        raise UsageError(f"steps={steps}: must be at least 1")
+    for _ in range(steps):
+        following = (values + (1 - values.sum()) / len(values) + np.maximum(values, 0.0)) / 2
+        moved = float(np.sqrt(np.mean((following - values) ** 2)))
+        values = following
+        if moved <= tolerance:
+            break
+    values = np.maximum(values, 0.0)
+    values /= values.sum()
+    return values
+
+
+def _checked(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    values = np.asarray(values, np.float64)
+    if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
+        raise UsageError(f"values of shape {values.shape}: a projection needs one axis of finite numbers")
+    return values
+
 
 _BLOCK = 1 << 16  # submissions in memory at a time
 
@@ -99,3 +165,45 @@ def estimate_popularity(
         objects = np.searchsorted(ends, part.child("objects").numpy().random(here), side="right")
         server.add(mechanism.privatize(objects, stream=part.child("reports")))
     return projection(server.estimate(np.arange(len(p))) / submissions)
+
+
+NON_PRIVATE = "non-private"
+ADVERSARIES = {
+    "weak": "takes all objects of a pool as equally popular",
+    "strong": "estimates popularity from other people's privatised submissions",
+    "informed": "knows the true popularity (Appendix A.3)",
+    NON_PRIVATE: "sees every object in the clear, whose it is and when: what no mechanism and no policy would leave",
+}
+
+
+def check_adversaries(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, if they are some of ``ADVERSARIES``, each once.
+
+    Raises:
+        UsageError: none, an unknown one, or one twice.
+    """
+    if isinstance(names, str) or not names or len(set(names)) < len(names):
+        raise UsageError(f"adversaries={names!r}: a list of different names, at least one")
+    for name in names:
+        if name not in ADVERSARIES:
+            raise UsageError(f"adversary={name}: not known{nearest(name, ADVERSARIES)}")
+    return tuple(names)
+
+
+def popularities(
+    names: Sequence[str], setting: Setting, mechanism: LocalMechanism, *, submissions: int, stream: Stream
+) -> dict[str, npt.NDArray[np.float64] | None]:
+    """The popularity (universe,) that each adversary but the non-private one holds; None is uniform.
+
+    Raises:
+        UsageError: as ``popularity.estimate_popularity``, where a strong one is among them.
+    """
+    held: dict[str, npt.NDArray[np.float64] | None] = {}
+    for name in names:
+        if name == "weak":
+            held[name] = None
+        elif name == "strong":
+            held[name] = estimate_popularity(mechanism, setting.popularity, stream=stream, submissions=submissions)
+        elif name == "informed":
+            held[name] = setting.popularity
+    return held

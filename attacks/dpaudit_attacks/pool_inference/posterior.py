@@ -3,19 +3,166 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
+import scipy.special
 
 from dpaudit.errors import UsageError
-from dpaudit_attacks.pool_inference.closed_form import count_posterior
-from dpaudit_attacks.pool_inference.normalizing import normalized
 from dpaudit_attacks.pool_inference.posterior_kernel import BLOCK, HALVES, fill_log_scores
-from dpaudit_attacks.pool_inference.quadrature import Prior, rule, weighed
 
-__all__ = ["count_posterior", "pool_posterior", "unlinked_posterior"]
+__all__ = [
+    "Prior",
+    "count_posterior",
+    "default_nodes",
+    "exact_nodes",
+    "normalized",
+    "pool_posterior",
+    "rule",
+    "unit_rule",
+    "unlinked_posterior",
+    "weighed",
+]
+
+
+def normalized(
+    log_scores: npt.NDArray[np.float64], pool_prior: npt.NDArray[np.float64] | None
+) -> npt.NDArray[np.float64]:
+    """exp(log_scores) times the prior of each pool, scaled so that the last axis (the pools) adds up to 1.
+
+    Raises:
+        UsageError: a prior of another length, negative, not finite, or 0 for all pools.
+    """
+    if pool_prior is not None:
+        prior = np.asarray(pool_prior, np.float64)
+        k = log_scores.shape[-1]
+        if prior.shape != (k,) or not (np.isfinite(prior) & (prior >= 0)).all() or not prior.any():
+            raise UsageError(
+                f"pool_prior of shape {prior.shape}: needs one weight ≥ 0 for each of {k} pools, not all 0"
+            )
+        with np.errstate(divide="ignore"):
+            log_scores = log_scores + np.log(prior)
+    scores: npt.NDArray[np.float64] = np.exp(log_scores - log_scores.max(axis=-1, keepdims=True))
+    scores /= scores.sum(axis=-1, keepdims=True)
+    return scores
+
+
+Prior = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
+"""A density, up to a constant, at an array of values of γ or of δ."""
+
+
+def exact_nodes(observations: int) -> int:
+    """⌈(n + 1)/2⌉: with so many nodes the integral of a polynomial of degree n is exact.
+
+    >>> exact_nodes(7), exact_nodes(180)
+    (4, 91)
+    """
+    return (observations + 2) // 2
+
+
+def default_nodes(observations: int) -> int:
+    """2.9·√n rounded up to a multiple of 8, or :func:`exact_nodes` where that is less.
+
+    The integrand is as wide as 1/√n. Largest errors of a posterior, 20 to 40 people of uniform γ and δ each, against exact
+    nodes, for evidence of a Count Mean Sketch (ε = 4, six pools of 228, weak and strong; ε = 8, three pools of 5; ε = 4,
+    six pools of 10 with Zipf exponent 4) and for objects in the clear: n = 7 and 30 (exact); n = 90 (32 nodes) 2e-14;
+    n = 180 (40 nodes) 2e-13; there 32 nodes give 2e-9, 24 nodes 2e-6.
+    """
+    return min(exact_nodes(observations), 8 * math.ceil(2.9 * math.sqrt(observations) / 8))
+
+
+@cache
+def unit_rule(nodes: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Gauss–Legendre nodes in (0, 1), rising, and weights that add up to 1.
+
+    Raises:
+        UsageError: fewer than one node.
+    """
+    if nodes < 1:
+        raise UsageError(f"nodes={nodes}: quadrature needs at least 1 node a side")
+    x, w = np.polynomial.legendre.leggauss(nodes)
+    return (x + 1) / 2, w / 2
+
+
+def rule(observations: int, nodes: int | None) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The nodes in (0, 1) and weights for so many observations; ``nodes`` a side where given.
+
+    Raises:
+        UsageError: fewer than one node.
+    """
+    return unit_rule(default_nodes(observations) if nodes is None else nodes)
+
+
+def weighed(
+    weights: npt.NDArray[np.float64], prior: Prior | None, values: npt.NDArray[np.float64], *, name: str
+) -> npt.NDArray[np.float64]:
+    """Quadrature weights times a prior's density at the nodes ``values``; uniform where there is no prior.
+
+    Raises:
+        UsageError: a density that is negative, not finite, or 0 at every node.
+    """
+    if prior is None:
+        return weights
+    density = np.broadcast_to(np.asarray(prior(values), np.float64), values.shape)
+    if not np.isfinite(density).all() or density.min() < 0 or not density.max() > 0:
+        raise UsageError(f"{name}: a prior is a density, finite and ≥ 0, not 0 at all of the quadrature's nodes")
+    return weights * density
+
+
+_TINY = 1e-280  # below this scipy's function loses digits to underflow
+
+
+def count_posterior(
+    counts: npt.NDArray[np.integer], *, pool_prior: npt.NDArray[np.float64] | None = None
+) -> npt.NDArray[np.float64]:
+    """Pr[preferred pool = i | how many objects of each pool], (…, k), for ``counts`` (…, k + 1), the neutral pool first.
+
+    With objects in the clear the score of ``pool_posterior`` separates: γ integrates to the same for all pools, and with
+    n_i objects of pool i and N of all pools of interest
+
+        score_i ∝ (k − 1)^(n_i) ∫_{1/k}^1 δ^(n_i) (1 − δ)^(N − n_i) dδ,
+
+    an upper incomplete beta function, taken in logarithms (where it is below 1e-280, by its power series of positive terms).
+    The objects' popularity drops out (the paper's footnote 4), so weak and strong are one.
+
+    Raises:
+        UsageError: no whole numbers ≥ 0, or fewer than two pools of interest.
+
+    >>> count_posterior(np.array([5, 0, 0, 0])).round(3).tolist()
+    [0.333, 0.333, 0.333]
+    """
+    counts = np.asarray(counts)
+    if counts.ndim < 1 or counts.shape[-1] < 3 or not np.issubdtype(counts.dtype, np.integer) or (counts < 0).any():
+        raise UsageError(f"counts of shape {counts.shape}: whole numbers ≥ 0, of neutral and two or more pools")
+    k = counts.shape[-1] - 1
+    here = counts[..., 1:].astype(np.float64)
+    others = here.sum(axis=-1, keepdims=True) - here
+    upper = scipy.special.betaincc(here + 1, others + 1, 1 / k)
+    with np.errstate(divide="ignore"):
+        log_upper = np.log(upper)
+    for at in np.argwhere(upper < _TINY):
+        log_upper[tuple(at)] = _log_tail(here[tuple(at)], others[tuple(at)], k)
+    return normalized(here * np.log(k - 1) + scipy.special.betaln(here + 1, others + 1) + log_upper, pool_prior)
+
+
+def _log_tail(here: float, others: float, k: int) -> float:
+    """The logarithm of I_x(b, a) at x = 1 − 1/k, b = others + 1, a = here + 1: a power series.
+
+    I_x(b, a) = x^b (1 − x)^a/(b·B(a, b))·Σ_j (a + b)_j/(b + 1)_j·x^j (DLMF 8.17.8), all terms positive.
+    """
+    a, b, x = here + 1, others + 1, 1 - 1 / k
+    term = total = 1.0
+    j = 0
+    while term > total * 1e-17:
+        term *= x * (a + b + j) / (b + 1 + j)
+        total += term
+        j += 1
+    return float(b * np.log(x) + a * np.log1p(-x) - np.log(b) - scipy.special.betaln(a, b) + np.log(total))
+
 
 _CHUNK = 256  # users a task
 

@@ -9,10 +9,10 @@ from dpaudit.errors import UsageError
 from dpaudit.interfaces import GameAttack
 from dpaudit.randomness import KeyedStream
 from dpaudit_attacks.pool_inference import attack
-from dpaudit_attacks.pool_inference.adversaries import ADVERSARIES
 from dpaudit_attacks.pool_inference.attack import PoolInference
-from dpaudit_attacks.pool_inference.closed_form import count_posterior
-from dpaudit_attacks.pool_inference.mechanisms import make_mechanism
+from dpaudit_attacks.pool_inference.game import make_mechanism
+from dpaudit_attacks.pool_inference.popularity import ADVERSARIES
+from dpaudit_attacks.pool_inference.posterior import count_posterior
 
 STREAM = KeyedStream.from_seed("game")
 SMALL = "equal-pools:size=10,zipf=1,universe=100,pools=3"

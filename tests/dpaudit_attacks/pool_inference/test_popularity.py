@@ -13,8 +13,7 @@ from dpaudit.local.randomized_response import RandomizedResponse
 from dpaudit.local.rappor import Rappor
 from dpaudit.randomness import KeyedStream
 from dpaudit_attacks.pool_inference import popularity
-from dpaudit_attacks.pool_inference.popularity import estimate_popularity
-from dpaudit_attacks.pool_inference.simplex import average_projections
+from dpaudit_attacks.pool_inference.popularity import average_projections, estimate_popularity
 
 STREAM = KeyedStream.from_seed("popularity")
 TRUTH = np.array([0.3, 0.25, 0.2, 0.1, 0.1, 0.05, 0.0, 0.0])

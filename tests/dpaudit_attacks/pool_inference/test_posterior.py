@@ -12,8 +12,14 @@ from dpaudit.local.count_mean_sketch import CountMeanSketch
 from dpaudit.randomness import KeyedStream
 from dpaudit_attacks.pool_inference.evidence import evidence_for
 from dpaudit_attacks.pool_inference.pools import Pools
-from dpaudit_attacks.pool_inference.posterior import count_posterior, pool_posterior, unlinked_posterior
-from dpaudit_attacks.pool_inference.quadrature import default_nodes, exact_nodes, unit_rule
+from dpaudit_attacks.pool_inference.posterior import (
+    count_posterior,
+    default_nodes,
+    exact_nodes,
+    pool_posterior,
+    unit_rule,
+    unlinked_posterior,
+)
 
 
 def tanh_sinh(step, low, high):

@@ -4,9 +4,16 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import UsageError
-from dpaudit_attacks.pool_inference.real_settings import rated_domains, tones_of
-from dpaudit_attacks.pool_inference.setting import Setting
-from dpaudit_attacks.pool_inference.settings import SETTINGS, equal_pools, load_setting, make_setting, setting_options
+from dpaudit_attacks.pool_inference.pools import Setting
+from dpaudit_attacks.pool_inference.settings import (
+    SETTINGS,
+    equal_pools,
+    load_setting,
+    make_setting,
+    rated_domains,
+    setting_options,
+    tones_of,
+)
 
 TABLE_4 = {
     10: (3.32, 3.22, 2.88, 1.78, 0.48),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from dpaudit.errors import UsageError
-from dpaudit_attacks.pool_inference.simplex import average_projections, project
+from dpaudit_attacks.pool_inference.popularity import average_projections, project
 
 vectors = hnp.arrays(np.float64, st.integers(1, 60), elements=st.floats(-50, 50))
 

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit_attacks.floating_point.replay.geometry import sector
 from dpaudit_attacks.floating_point.replay.libm import jit
-from dpaudit_attacks.floating_point.replay.release import Addition
+from dpaudit_attacks.floating_point.replay.release import Addition, sector
 
 __all__ = ["BoxMuller"]
 

@@ -20,18 +20,19 @@ from dpaudit.local.hadamard_sketch import HadamardSketch
 from dpaudit.local.identity import Identity
 from dpaudit.local.randomized_response import RandomizedResponse
 from dpaudit.local.rappor import Rappor
-from dpaudit_attacks.pool_inference.evidence.hadamard import HadamardEvidence
-from dpaudit_attacks.pool_inference.evidence.identity import IdentityEvidence
-from dpaudit_attacks.pool_inference.evidence.rappor import RapporEvidence
-from dpaudit_attacks.pool_inference.evidence.response import ResponseEvidence
-from dpaudit_attacks.pool_inference.evidence.sketch import SketchEvidence
-from dpaudit_attacks.pool_inference.evidence.universe import UniverseEvidence
+from dpaudit_attacks.pool_inference.evidence.objects import (
+    IdentityEvidence,
+    RapporEvidence,
+    ResponseEvidence,
+    UniverseEvidence,
+)
+from dpaudit_attacks.pool_inference.evidence.sketches import HadamardEvidence, SketchEvidence
 from dpaudit_attacks.pool_inference.pools import Pools
 
-__all__ = ["EVIDENCE", "Evidence", "evidence_for"]
+__all__ = ["EVIDENCE", "PoolEvidence", "evidence_for"]
 
 
-class Evidence(Protocol):
+class PoolEvidence(Protocol):
     """Maps reports to what they say of pools."""
 
     def __call__(self, reports: Any, *, threads: int = 2) -> npt.NDArray[np.float64]:
@@ -39,11 +40,11 @@ class Evidence(Protocol):
         of each report.
         """
 
-    def against(self, popularity: npt.NDArray[np.float64] | None) -> Evidence:
+    def against(self, popularity: npt.NDArray[np.float64] | None) -> PoolEvidence:
         """The same for an adversary with another popularity (None: uniform); what does not depend on it is shared."""
 
 
-EVIDENCE: dict[type, Callable[..., Evidence]] = {
+EVIDENCE: dict[type, Callable[..., PoolEvidence]] = {
     CountMeanSketch: SketchEvidence,
     CountMedianSketch: SketchEvidence,
     HadamardSketch: HadamardEvidence,
@@ -56,7 +57,7 @@ EVIDENCE: dict[type, Callable[..., Evidence]] = {
 
 def evidence_for(
     mechanism: LocalMechanism, pools: Pools, popularity: npt.NDArray[np.float64] | None = None
-) -> Evidence:
+) -> PoolEvidence:
     """The evidence in ``mechanism``'s reports for an adversary who holds ``popularity`` (universe,), or None for uniform.
 
     Raises:

@@ -17,8 +17,7 @@ from dpaudit.interfaces import Block, Stream
 from dpaudit.types import BlindSpot, Evidence, Interval
 from dpaudit_attacks.keyless.plan import Job, jobs
 from dpaudit_attacks.keyless.recovered import save
-from dpaudit_attacks.keyless.rows import Rows
-from dpaudit_attacks.keyless.search import CONFIRMED, Search, describe
+from dpaudit_attacks.keyless.search import CONFIRMED, Rows, Search, describe
 
 __all__ = ["KeylessSearch"]
 
