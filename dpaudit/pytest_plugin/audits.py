@@ -25,7 +25,7 @@ from dpaudit.types import AuditResult, MechanismResult
 
 __all__ = ["command", "mechanism_result", "noise_result", "reproducible"]
 
-R = TypeVar("R", AuditResult, MechanismResult)
+R = TypeVar("R", bound=AuditResult | MechanismResult)
 
 
 def noise_result(what: Subject, *, claim: str | None, options: AuditOptions) -> AuditResult:

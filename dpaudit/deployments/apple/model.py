@@ -12,6 +12,7 @@ __all__ = [
     "Balance",
     "BitRecord",
     "Budget",
+    "Check",
     "Configuration",
     "Database",
     "Finding",
@@ -32,6 +33,15 @@ class Finding:
     where: str
     message: str
     serious: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One way in which bits may fail to be independent coins: its p-value, and what was seen."""
+
+    name: str
+    p: float
+    says: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ All are made from the document alone (nothing is run again) and hold printable t
 
 from __future__ import annotations
 
-from dpaudit.report.formats.json_schema import schema_text
 from dpaudit.report.formats.junit import junit_xml
 from dpaudit.report.formats.markdown import markdown_summary
 from dpaudit.report.formats.sarif import sarif_json
@@ -16,7 +15,6 @@ __all__ = [
     "junit_xml",
     "markdown_summary",
     "sarif_json",
-    "schema_text",
     "write_format",
     "written",
 ]

@@ -38,6 +38,9 @@ def schema_of(*classes: type) -> Schema:
     """The schema of documents of these classes, by default of all; results stand in it as ``--format json`` prints them."""
     documents = classes or (*KINDS.values(), *_RESULTS)
     references, known = msgspec.json.schema_components(documents, ref_template="#/$defs/{name}")
+    made = {name: _as_written(schema) for name, schema in known.items()}
+    for name in {cls.__name__ for cls in KINDS.values()} & set(made):
+        made[name]["required"] = ["schema", "kind", *made[name]["required"]]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:dpaudit:report:1",
@@ -48,7 +51,7 @@ def schema_of(*classes: type) -> Schema:
         "required": ["schema"],
         "properties": {"schema": {"const": SCHEMA}},
         "anyOf": list(references),
-        "$defs": {name: _as_written(schema) for name, schema in known.items()},
+        "$defs": made,
     }
 
 

@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from dpaudit.deployments.apple.bits.sketch_checks import Check
-from dpaudit.deployments.apple.model import Finding, Segment
+from dpaudit.deployments.apple.model import Check, Finding, Segment
 from dpaudit.types import Interval
 
 __all__ = [

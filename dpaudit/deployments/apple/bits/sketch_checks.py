@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
 from dpaudit.deployments.apple.bits.tails import at_least, at_most, runs_two_sided
+from dpaudit.deployments.apple.model import Check
 from dpaudit.types import Interval
 
 __all__ = ["LEAST_SPREAD", "Check", "check_copies", "check_neighbours", "check_positions", "check_spread"]
 
 LEAST_SPREAD = 8
 """Vectors that the check of their spread takes at least."""
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One way in which bits may fail to be independent coins: its p-value, and what was seen."""
-
-    name: str
-    p: float
-    says: str
 
 
 def check_positions(
