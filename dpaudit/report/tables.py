@@ -120,7 +120,9 @@ def measured(cell: object, form: str) -> str:
         case "proportion":
             return fmt.proportion(value, low, high)
         case "epsilon":
-            return fmt.bounds(low, high) if value is None else fmt.ranged(fmt.epsilon(value), low, high)
+            if value is None and isinstance(cell, Mapping):
+                return fmt.bounds(low, high)
+            return fmt.ranged(fmt.epsilon(value), low, high)
         case "number":
             return fmt.ranged(fmt.quantity(value), low, high)
         case "ratio":
