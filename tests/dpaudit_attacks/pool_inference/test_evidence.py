@@ -14,8 +14,8 @@ from dpaudit.local.randomized_response import RandomizedResponse
 from dpaudit.local.rappor import Rappor
 from dpaudit.local.reports import CategoryReports, HadamardReports
 from dpaudit.randomness import KeyedStream
-from dpaudit_attacks.pool_inference.evidence import sketches as tables
 from dpaudit_attacks.pool_inference.evidence import EVIDENCE, evidence_for
+from dpaudit_attacks.pool_inference.evidence import sketches as tables
 from dpaudit_attacks.pool_inference.evidence.objects import UniverseEvidence
 from dpaudit_attacks.pool_inference.pools import Pools
 
