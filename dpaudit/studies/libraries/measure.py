@@ -8,9 +8,9 @@ from typing import Any
 
 from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, parse_neighbours, run_mechanism_audit
 from dpaudit.errors import MissingExtraError, SamplerError, UsageError
+from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import Measure
-from dpaudit.experiments.spec import Cell
-from dpaudit.samplers.mechanism import open_mechanism
+from dpaudit.samplers.resolve import open_mechanism
 from dpaudit.studies.libraries import Case, case
 from dpaudit.types import MechanismResult, TestResult
 

@@ -9,8 +9,8 @@ from typing import Any
 from dpaudit import registry
 from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.claims import Claim
+from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import Measure
-from dpaudit.experiments.spec import Cell
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies.trials import interval
 from dpaudit.studies.zoo import InProcessSampler, honest

@@ -11,8 +11,8 @@ import numpy as np
 from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.claims import Claim
 from dpaudit.errors import SpecError
+from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import Measure
-from dpaudit.experiments.spec import Cell
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.text import said
 from dpaudit.stats import clopper_pearson
