@@ -94,4 +94,4 @@ def _encoded(name: str) -> bytes:
     try:
         return name.encode()
     except UnicodeEncodeError as error:
-        raise UsageError(f"names={name!r}: not a string of Unicode characters ({error.reason}); mend it") from error
+        raise UsageError(f"names={name!r}: not a string of Unicode characters ({error.reason}); fix it") from error

@@ -18,7 +18,7 @@ from dpaudit.audit.epsilon.releases import Releases
 from dpaudit.errors import DpauditError, UnknownNameError, UsageError
 from dpaudit.interfaces import LearningAttack, ProbingAttack, SupportAttack
 from dpaudit.results.text import said
-from dpaudit.samplers.libraries.adapter import Adapter
+from dpaudit.samplers.adapters.base import Adapter
 from dpaudit.stats import clopper_pearson
 from dpaudit.types import PluginOrigin, Reference
 

@@ -38,7 +38,7 @@ def program(target: str) -> list[str]:
         if len(words) == 1 and " " in words[0] and not shutil.which(words[0]):
             words = shlex.split(words[0])  # the quotes of command:'…' came through
     except ValueError as error:
-        raise UsageError(f"command={target}: cannot be split into words ({error}); mend the quotes") from None
+        raise UsageError(f"command={target}: cannot be split into words ({error}); fix the quotes") from None
     if not words or not shutil.which(words[0]):
         name = words[0] if words else ""
         rule = "is not executable; chmod +x it" if os.path.isfile(name) else "no such program; give its path"

@@ -214,7 +214,7 @@ class HttpSampler:
             if isinstance(error, http.client.HTTPException):
                 raise SamplerOutputError(
                     f"sampler {self.name} answered with something that is not HTTP ({said(error)}) {call}; "
-                    "mend the server"
+                    "fix the server"
                 ) from None
             raise
         if response.will_close:
@@ -328,7 +328,7 @@ class HttpSampler:
         says = f"; it says {one_line(line, limit=_QUOTED)!r}" if line else ""
         kind = SamplerCrashError if response.status >= 400 else SamplerOutputError
         return kind(
-            f"sampler {self.name} answered with status {status}{says} {call}; it must answer 200, mend the server"
+            f"sampler {self.name} answered with status {status}{says} {call}; it must answer 200, fix the server"
         )
 
     def _hang_up(self) -> None:

@@ -112,7 +112,7 @@ def _import(place: str) -> ModuleType:
         if "/" not in place and not place.endswith(".py"):
             return importlib.import_module(place)
         path = Path(place).resolve()
-        remedy = "mend the file"
+        remedy = "fix the file"
         sys.path.insert(0, str(path.parent))
         spec = importlib.util.spec_from_file_location(path.stem, path)
         if spec is None or spec.loader is None:
@@ -226,9 +226,9 @@ def _source(spec: Mapping[str, Any]) -> Target:
 
 
 def _elsewhere(spec: Mapping[str, Any]) -> Target:
-    from dpaudit.samplers.endpoints import opening  # late: it makes a Target
+    from dpaudit.samplers.endpoints import mechanism_targets  # late: it makes a Target
 
-    return {"adapter": opening.adapter, "mechanism": opening.whole_mechanism}[spec["kind"]](spec)
+    return {"adapter": mechanism_targets.adapter, "mechanism": mechanism_targets.whole_mechanism}[spec["kind"]](spec)
 
 
 _OPENERS: dict[str, Callable[[Mapping[str, Any]], Target]] = {

@@ -23,7 +23,7 @@ from dpaudit.samplers.sandbox import needs
 from dpaudit.samplers.sandbox.process import Process
 from dpaudit.types import Reference
 
-__all__ = ["HEADER", "LibrarySampler", "PythonSampler", "SourceSampler"]
+__all__ = ["HEADER", "LibrarySampler", "PythonSampler", "SourceSampler", "Worker"]
 
 HEADER = struct.Struct("<4sBQ")  # magic, 0: float64 values or 1: JSON, bytes that follow
 _LONGEST_REPLY = 1 << 16
@@ -41,7 +41,7 @@ Array = npt.NDArray[np.float64]
 Spec = Mapping[str, str | None]
 
 
-class _Worker:
+class Worker:
     """One worker process: it starts at ``with``, gets requests as lines of JSON, and is killed at the end of the block.
 
     After a time-out or a crash it stays dead; after an exception or a wrong answer it may be asked again.
@@ -247,7 +247,40 @@ def _is_error(answer: Any) -> bool:
     return isinstance(answer, dict) and "error" in answer
 
 
-class PythonSampler(_Worker):
+class _Function(Worker):
+    """A function of somebody else's, written ``KIND:FILE:NAME``."""
+
+    _kind, _form, _file, _name = "", "", "", ""
+
+    def __init__(self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False) -> None:
+        """Read the target; it is opened in the worker. ``seed`` is not passed on: the function is closed.
+
+        Raises:
+            UsageError: no name of a function, no such file, or a ``dtype`` or ``text_mode``.
+        """
+        del seed
+        name = f"{self._kind}:{target}"
+        plain_f64(name, dtype, text_mode)
+        place, _, member = target.rpartition(":")
+        if not place or not member:
+            raise UsageError(f"sampler={name}: needs a {self._name}; write {self._kind}:{self._form}")
+        if self._is_path(place) and not Path(place).is_file():
+            raise UsageError(f"{self._file}={place}: no such file (from {Path.cwd()}); check the path")
+        super().__init__(name, {"kind": self._kind, "place": self._place(place), "member": member})
+        self._target = target
+
+    def _is_path(self, place: str) -> bool:
+        return "/" in place
+
+    def _place(self, place: str) -> str:
+        return place
+
+    def again(self) -> Self:
+        """The same function for a process of its own."""
+        return type(self)(self._target, seed="")
+
+
+class PythonSampler(_Function):
     """``python:MODULE:FUNCTION``: ``f(n, d)`` → array (n, d), or (n,) when d = 1.
 
     MODULE is dotted (the working directory is searched first) or the path of a ``.py`` file. A function with a
@@ -255,29 +288,13 @@ class PythonSampler(_Worker):
     with a parameter ``value`` is called as ``f(n, d, value=value)`` and returns value + noise.
     """
 
-    def __init__(self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False) -> None:
-        """Read the target; it is imported in the worker. ``seed`` is not passed on: the function is closed.
+    _kind, _form, _file, _name = "python", "MODULE:FUNCTION", "module", "function"
 
-        Raises:
-            UsageError: no FUNCTION, no such file, or a ``dtype`` or ``text_mode``.
-        """
-        del seed
-        name = f"python:{target}"
-        plain_f64(name, dtype, text_mode)
-        module, _, function = target.rpartition(":")
-        if not module or not function:
-            raise UsageError(f"sampler={name}: needs a function; write python:MODULE:FUNCTION")
-        if ("/" in module or module.endswith(".py")) and not Path(module).is_file():
-            raise UsageError(f"module={module}: no such file (from {Path.cwd()}); check the path")
-        super().__init__(name, {"kind": "python", "place": module, "member": function})
-        self._target = target
+    def _is_path(self, place: str) -> bool:
+        return "/" in place or place.endswith(".py")
 
     def _lives(self) -> list[str]:
         return needs.module(str(self._spec["place"]))
-
-    def again(self) -> PythonSampler:
-        """The same function for a process of its own."""
-        return PythonSampler(self._target, seed="")
 
     @property
     def takes_value(self) -> bool:
@@ -315,41 +332,23 @@ class PythonSampler(_Worker):
         return finite(values, self.name)
 
 
-class LibrarySampler(_Worker):
+class LibrarySampler(_Function):
     """``library:./libnoise.so:SYMBOL``: ``void f(double *out, size_t n, size_t d)`` fills out[n][d].
 
     Values it leaves unwritten and (near) writes past the end are found; a segmentation fault ends the worker only.
     """
 
-    def __init__(self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False) -> None:
-        """Read the target; it is loaded in the worker. ``seed`` is not passed on: the library is closed.
+    _kind, _form, _file, _name = "library", "PATH:SYMBOL", "library", "symbol"
 
-        Raises:
-            UsageError: no SYMBOL, no such file, or a ``dtype`` or ``text_mode``.
-        """
-        del seed
-        name = f"library:{target}"
-        plain_f64(name, dtype, text_mode)
-        path, _, symbol = target.rpartition(":")
-        if not path or not symbol:
-            raise UsageError(f"sampler={name}: needs a symbol; write library:PATH:SYMBOL")
-        if Path(path).is_file():
-            path = str(Path(path).resolve())
-        elif "/" in path:
-            raise UsageError(f"library={path}: no such file (from {Path.cwd()}); check the path")
-        super().__init__(name, {"kind": "library", "place": path, "member": symbol})
-        self._target = target
+    def _place(self, place: str) -> str:
+        return str(Path(place).resolve()) if Path(place).is_file() else place
 
     def _lives(self) -> list[str]:
         path = str(self._spec["place"])
         return [path] if "/" in path else []
 
-    def again(self) -> LibrarySampler:
-        """The same function for a process of its own."""
-        return LibrarySampler(self._target, seed="")
 
-
-class SourceSampler(_Worker):
+class SourceSampler(Worker):
     """``NAME[:opt=value,…]``: a registered noise source, behind a registered mitigation or none, run in the worker.
 
     Call i draws from ``KeyedStream.from_seed(seed).child("call", i)``, so the same seed and calls give the same

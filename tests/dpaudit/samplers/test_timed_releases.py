@@ -9,7 +9,7 @@ from dpaudit.errors import SamplerCrashError, SamplerOutputError, UsageError
 from dpaudit.interfaces import TimedMechanism
 from dpaudit.samplers.endpoints.targets import Target, open_target
 from dpaudit.samplers.endpoints.worker_main import _Asked
-from dpaudit.samplers.mechanism import open_mechanism
+from dpaudit.samplers.resolve import open_mechanism
 
 
 def timed(text, value, n, timeout=60.0):

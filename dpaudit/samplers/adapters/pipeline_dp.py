@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.samplers.libraries.adapter import Aggregate, Library, Mechanism, Option, Release, each, law
-from dpaudit.samplers.libraries.python_dp import gaussian_std
+from dpaudit.samplers.adapters.base import Aggregate, Library, LibraryMechanism, Option, Release, each, law
+from dpaudit.samplers.adapters.python_dp import gaussian_std
 
 __all__ = ["LIBRARY"]
 
@@ -106,14 +106,14 @@ LIBRARY = Library(
     distribution="pipeline-dp",
     tested="0.3.1",
     table={
-        "count": Mechanism(
+        "count": LibraryMechanism(
             make=_additive("COUNT", "CountCombiner"),
             options=_COUNT,
             choices=_CHOICES,
             claim=_additive_law(lambda *, max_contributions_per_partition: max_contributions_per_partition),
             told=True,
         ),
-        "sum": Mechanism(
+        "sum": LibraryMechanism(
             make=_additive("SUM", "SumCombiner"),
             options=_SUM,
             choices=_CHOICES,
@@ -124,7 +124,7 @@ LIBRARY = Library(
             ),
             told=True,
         ),
-        "mean": Mechanism(make=_mean, options=_SUM, choices=_CHOICES, data=True),
-        "vector-sum": Mechanism(make=_vector, options=_VECTOR, choices=_CHOICES, told=True),
+        "mean": LibraryMechanism(make=_mean, options=_SUM, choices=_CHOICES, data=True),
+        "vector-sum": LibraryMechanism(make=_vector, options=_VECTOR, choices=_CHOICES, told=True),
     },
 )

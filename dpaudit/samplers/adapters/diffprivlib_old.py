@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dpaudit.samplers.libraries import diffprivlib
-from dpaudit.samplers.libraries.environment import OwnEnvironment
+from dpaudit.samplers.adapters import diffprivlib
+from dpaudit.samplers.adapters.environment import OwnEnvironment
 
 __all__ = ["LIBRARY"]
 

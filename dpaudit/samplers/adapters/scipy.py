@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpaudit.samplers.libraries.adapter import Library, Mechanism, Release, added, claims
+from dpaudit.samplers.adapters.base import Library, LibraryMechanism, Release, added, claims
 
 __all__ = ["LIBRARY"]
 
@@ -36,9 +36,9 @@ LIBRARY = Library(
     distribution="scipy",
     tested="1.17.1",
     table={
-        "norm": Mechanism(make=_norm, options=_SCALE, claim=claims("gaussian:sigma", "scale")),
-        "laplace": Mechanism(make=_laplace, options=_SCALE, claim=claims("laplace:scale", "scale")),
-        "dlaplace": Mechanism(
+        "norm": LibraryMechanism(make=_norm, options=_SCALE, claim=claims("gaussian:sigma", "scale")),
+        "laplace": LibraryMechanism(make=_laplace, options=_SCALE, claim=claims("laplace:scale", "scale")),
+        "dlaplace": LibraryMechanism(
             make=_dlaplace, options=_SCALE, claim=claims("discrete-laplace:scale", "scale"), whole=True
         ),
     },

@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dpaudit.samplers.libraries.adapter import Library, Mechanism, Option, Release, each, law, of_data
+from dpaudit.samplers.adapters.base import Library, LibraryMechanism, Option, Release, each, law, of_data
 
 __all__ = ["LIBRARY", "gaussian_std"]
 
@@ -53,23 +53,23 @@ def _discrete_law(*, epsilon: float, sensitivity: float) -> str:
 
 def _noise(
     kind: str, options: Mapping[str, Option | None], *, claim: Callable[..., str] | None, whole: bool = False
-) -> Mechanism:
+) -> LibraryMechanism:
     def make(_: Any, **options: float) -> Release:
         mechanisms = importlib.import_module("pydp.algorithms.numerical_mechanisms")
         given = {name: float(value) for name, value in options.items()}
         return each(getattr(mechanisms, kind)(**given).add_noise, whole=whole)
 
-    return Mechanism(make=make, options=options, claim=claim, told=True, whole=whole)
+    return LibraryMechanism(make=make, options=options, claim=claim, told=True, whole=whole)
 
 
-def _aggregate(kind: str, options: Mapping[str, Option | None], *, whole: bool = False) -> Mechanism:
+def _aggregate(kind: str, options: Mapping[str, Option | None], *, whole: bool = False) -> LibraryMechanism:
     def make(_: Any, **options: Any) -> Release:
         algorithms = importlib.import_module("pydp.algorithms.laplacian")
         return of_data(
             getattr(algorithms, kind)(**options, dtype="int64" if whole else "float").quick_result, whole=whole
         )
 
-    return Mechanism(make=make, options=options, data=True, whole=whole)
+    return LibraryMechanism(make=make, options=options, data=True, whole=whole)
 
 
 LIBRARY = Library(

@@ -10,7 +10,7 @@ import pytest
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.interfaces import Mechanism, TimedMechanism
-from dpaudit.samplers.mechanism import open_mechanism
+from dpaudit.samplers.resolve import open_mechanism
 
 ECHO = """
 import struct, sys
@@ -94,7 +94,7 @@ def test_a_hanging_program_ends_at_the_time_limit(script, marker, alive):
 
 
 def test_a_program_that_writes_without_end_is_stopped(script, monkeypatch):
-    monkeypatch.setattr("dpaudit.samplers.endpoints.programs.MOST", 1 << 18)
+    monkeypatch.setattr("dpaudit.samplers.endpoints.command_mechanism.MOST", 1 << 18)
     with pytest.raises(SamplerOutputError, match="more than 262144 numbers"):
         release(script("import sys\nwhile True: sys.stdout.buffer.write(bytes(1 << 20))"))
 

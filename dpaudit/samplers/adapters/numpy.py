@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.samplers.libraries.adapter import Library, Mechanism, Release, added, claims
+from dpaudit.samplers.adapters.base import Library, LibraryMechanism, Release, added, claims
 
 __all__ = ["LIBRARY"]
 
@@ -46,9 +46,13 @@ LIBRARY = Library(
     distribution="numpy",
     tested="2.4.6",
     table={
-        "normal": Mechanism(make=_normal, options={**_SCALE, "dtype": "f64"}, claim=claims("gaussian:sigma", "scale")),
-        "laplace": Mechanism(make=_laplace, options=_SCALE, claim=claims("laplace:scale", "scale")),
-        "legacy-normal": Mechanism(make=_legacy_normal, options=_SCALE, claim=claims("gaussian:sigma", "scale")),
-        "legacy-laplace": Mechanism(make=_legacy_laplace, options=_SCALE, claim=claims("laplace:scale", "scale")),
+        "normal": LibraryMechanism(
+            make=_normal, options={**_SCALE, "dtype": "f64"}, claim=claims("gaussian:sigma", "scale")
+        ),
+        "laplace": LibraryMechanism(make=_laplace, options=_SCALE, claim=claims("laplace:scale", "scale")),
+        "legacy-normal": LibraryMechanism(make=_legacy_normal, options=_SCALE, claim=claims("gaussian:sigma", "scale")),
+        "legacy-laplace": LibraryMechanism(
+            make=_legacy_laplace, options=_SCALE, claim=claims("laplace:scale", "scale")
+        ),
     },
 )

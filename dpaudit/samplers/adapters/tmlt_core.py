@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from dpaudit.samplers.libraries.adapter import Mechanism, claims, law
-from dpaudit.samplers.libraries.environment import OwnEnvironment
+from dpaudit.samplers.adapters.base import LibraryMechanism, claims, law
+from dpaudit.samplers.adapters.environment import OwnEnvironment
 
 __all__ = ["LIBRARY"]
 
@@ -19,16 +19,16 @@ LIBRARY = OwnEnvironment(
     distribution="tmlt.core",
     tested="0.20.0",
     table={
-        "laplace": Mechanism(options={"scale": 1.0}, claim=claims("laplace:scale", "scale"), told=True),
-        "gaussian": Mechanism(
+        "laplace": LibraryMechanism(options={"scale": 1.0}, claim=claims("laplace:scale", "scale"), told=True),
+        "gaussian": LibraryMechanism(
             options={"sigma_squared": 1.0},
             claim=lambda *, sigma_squared: law("gaussian:sigma", math.sqrt(sigma_squared)),
             told=True,
         ),
-        "geometric": Mechanism(
+        "geometric": LibraryMechanism(
             options={"alpha": 1.0}, claim=claims("discrete-laplace:scale", "alpha"), told=True, whole=True
         ),
-        "discrete-gaussian": Mechanism(
+        "discrete-gaussian": LibraryMechanism(
             options={"sigma_squared": 100.0},
             claim=lambda *, sigma_squared: law("discrete-gaussian:sigma", math.sqrt(sigma_squared)),
             told=True,

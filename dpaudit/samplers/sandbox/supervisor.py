@@ -1,20 +1,20 @@
 """A small process between the auditor and a foreign program, so that nothing outlives the auditor or the program.
 
-``python -I -S leash.py CONFIGURATION PROGRAM ARGUMENT…``, the configuration in JSON (see :mod:`.process`). Four processes in
-a row::
+``python -I -S supervisor.py CONFIGURATION PROGRAM ARGUMENT…``, the configuration in JSON (see :mod:`.process`). Four
+processes in a row::
 
-    leash     outside; looks at what the family uses, ends all of it, writes two lines to the descriptor REPORT
+    supervisor     outside; checks what the processes use, ends all of them, writes two lines to the descriptor REPORT
     └─ holder      enters new namespaces if it may
        └─ first        first process of the namespaces; confines itself, starts the program and waits for orphans
           └─ program
 
 With namespaces (user, process, mount, network and IPC, where the kernel allows them) the program sees nothing outside, and
-the end of ``first`` is the end of everything that it ever started, by the kernel's word. Without them the leash is a
-subreaper: whoever leaves its group or its parent lands below the leash, which stops and kills all until none is left.
+the end of ``first`` is the end of everything that it ever started, by the kernel's word. Without them the supervisor is a
+subreaper: whoever leaves its group or its parent lands below the supervisor, which stops and kills all until none is left.
 Either way it does so once the program has ended, a limit is passed, PARENT is gone or a SIGTERM comes.
 
 The first line of the report says which level was reached (``full``, ``partial: …``, ``none``, or ``refused: …`` where
-another was required, and then nothing was started); the second how it ended. Leash, holder and first make themselves
+another was required, and then nothing was started); the second how it ended. Supervisor, holder and first make themselves
 undumpable before the program starts, so that it cannot write to their memory or take their descriptors.
 
 It starts with the standard library alone, so that it costs milliseconds.
@@ -41,19 +41,19 @@ if __name__ == "__main__":  # the packages around this file import much that is 
         sys.modules[_name].__path__ = [_place]
         _place = os.path.dirname(_place)
 
-from dpaudit.samplers.sandbox import family, namespaces
+from dpaudit.samplers.sandbox import namespaces, process_tree
 
 _LINUX = sys.platform == "linux"
 if _LINUX:
-    from dpaudit.samplers.sandbox import confinement, furniture
+    from dpaudit.samplers.sandbox import confinement, mounts
     from dpaudit.samplers.sandbox.cgroup import Group
 
-_LOOK_EVERY = 0.05  # seconds between looks at the parent and the family
+_LOOK_EVERY = 0.05  # seconds between looks at the parent and the process tree
 _LOOK_SHARE = 50  # a look that took long is followed by a pause this many times longer,
 _LONGEST_PAUSE = 1.0  # but not longer than this
 _AGAIN = 0.01  # seconds until counters that could not be read are tried again
-_PATIENCE = 3.0  # seconds to end a family without namespaces
-_START = 20.0  # seconds for the namespaces to be furnished
+_PATIENCE = 3.0  # seconds to end a process tree without namespaces
+_START = 20.0  # seconds for the namespaces to be set up
 _MOST_FILES = 10_000  # in a scratch on disk; more cannot be counted twenty times a second
 _KEPT = {"reserved": "RLIMIT_DATA", "file_size": "RLIMIT_FSIZE", "open_files": "RLIMIT_NOFILE", "cpu": "RLIMIT_CPU"}
 _WATCHED = {signal.SIGCHLD, signal.SIGTERM}
@@ -154,13 +154,13 @@ def _first(
     _offer_to_the_oom_killer()
     if apart:
         if not asked.network:
-            furniture.loopback()
+            mounts.loopback()
         with contextlib.suppress(OSError):  # then the program has the number 2
             namespaces.number_from(int.from_bytes(os.urandom(4), "little"))
         size = (
             asked.limits["written"] + asked.limits["written"] // 16 + (1 << 20)
         )  # so that it can be seen to be passed
-        lacking += furniture.furnish(
+        lacking += mounts.set_up(
             hidden=asked.hidden, kept=asked.kept, home=asked.home, cwd=asked.cwd, shared=asked.shared, size=size
         )
     if _LINUX and asked.level != "none":
@@ -212,12 +212,12 @@ def _holder(
             _first(asked, argv, mask, said=said, heard=heard, status=status, apart=apart)
         for fd in (said, heard, status):
             os.close(fd)
-        if _LINUX and not apart:  # inside namespaces nobody sees it, and the leash must look through it
+        if _LINUX and not apart:  # inside namespaces nobody sees it, and the supervisor must look through it
             confinement.undumpable()
         _silent()
         os.waitpid(first, 0)
         os._exit(0)
-    except Exception as error:  # noqa: BLE001 whatever it is, the leash does without namespaces and says why
+    except Exception as error:  # noqa: BLE001 whatever it is, the supervisor does without namespaces and says why
         words = error.strerror if isinstance(error, OSError) else None
         with contextlib.suppress(OSError):
             os.write(said, (words or f"{type(error).__name__}: {error}").encode(errors="replace"))
@@ -226,7 +226,7 @@ def _holder(
 
 
 class _Held(NamedTuple):
-    """A family that is furnished and waits to start: ``!`` to ``say`` lets it."""
+    """A process tree that is set up and waits to start: ``!`` to ``say`` lets it."""
 
     holder: int
     fate: int
@@ -286,19 +286,19 @@ def _start(asked: _Asked, argv: list[str], mask: set[int], *, apart: bool) -> _H
 
 
 class _Counters:
-    """What the family uses, against the limits."""
+    """What the process tree uses, against the limits."""
 
     def __init__(self, asked: _Asked, held: _Held, *, apart: bool) -> None:
         self._limits = asked.limits
         self._root = None if apart else os.getpid()
         self._ours = {held.holder, *(_below(held.holder) if _LINUX else ())}
-        self._proc = self._room = -1
+        self._proc = self._scratch_fd = -1
         self._scratch = "" if apart or asked.level == "none" else asked.scratch
         if _LINUX:
             top = f"/proc/{held.holder}/root" if apart else ""
             self._proc = os.open(f"{top}/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             if apart:
-                self._room = os.open(f"{top}{furniture.ROOM}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                self._scratch_fd = os.open(f"{top}{mounts.SCRATCH}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def passed(self) -> tuple[str, int] | None:
         """The first limit that is passed, and what is used; None if there is none."""
@@ -309,15 +309,15 @@ class _Counters:
         return over or self.written()
 
     def _over(self) -> tuple[str, int] | None:
-        pids = family.members(self._proc, self._root)
+        pids = process_tree.members(self._proc, self._root)
         if self._root is not None:
             pids = [pid for pid in pids if pid not in self._ours]
-        return family.over_limit(self._proc, pids, self._limits, disk=self._root is not None)
+        return process_tree.over_limit(self._proc, pids, self._limits, disk=self._root is not None)
 
     def written(self, blocks: int = 0) -> tuple[str, int] | None:
         """The same for what lies in the scratch, or went to disk in ``blocks`` of 512 bytes."""
-        if self._room >= 0:
-            room = os.fstatvfs(self._room)
+        if self._scratch_fd >= 0:
+            room = os.fstatvfs(self._scratch_fd)
             used = (room.f_blocks - room.f_bfree) * room.f_frsize
         elif self._scratch:
             entries, used = _size(self._scratch)
@@ -377,7 +377,7 @@ def _watch(parent: int, holder: int, counters: _Counters, group: Group | None) -
 
 
 def _pause(took: float) -> float:
-    """Seconds until the next look: few where a look is dear, but a family that makes looks dear is not left alone."""
+    """Seconds until the next look: few where a look is dear, but a process tree that makes looks dear is not left alone."""
     return min(max(_LOOK_EVERY, _LOOK_SHARE * took), _LONGEST_PAUSE)
 
 
@@ -387,7 +387,7 @@ def _end(holder: int, group: Group | None, *, apart: bool) -> None:
     if group is not None:
         group.end()
     if _LINUX and not apart:
-        family.end_below(os.getpid(), patience=_PATIENCE)
+        process_tree.end_below(os.getpid(), patience=_PATIENCE)
     with contextlib.suppress(ChildProcessError):
         while True:  # the first process of a namespace ends only after all others in it
             os.waitpid(-1, 0)

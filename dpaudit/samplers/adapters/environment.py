@@ -1,7 +1,7 @@
 """Libraries that cannot live in the auditor's own Python: each has an environment, and a small program that runs in it.
 
 ``$DPAUDIT_ENVS`` (``.envs`` in the working directory unless set) holds an environment for each; ``make envs`` makes them. The
-programs are in ``elsewhere/``; they import the library and numpy, nothing of dpaudit. Every call is a process of its own,
+programs are in ``environments/``; they import the library and numpy, nothing of dpaudit. Every call is a process of its own,
 which imports the library first: ask for many releases at once.
 """
 
@@ -19,16 +19,23 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import MissingExtraError, UsageError
+from dpaudit.samplers.adapters.base import (
+    LibraryMechanism,
+    advice,
+    claimed,
+    find,
+    installed,
+    refuse_data,
+    whole_numbers,
+)
 from dpaudit.samplers.check import finite, plain_f64, request
 from dpaudit.samplers.endpoints.command import timed_draws
-from dpaudit.samplers.endpoints.programs import doubles
+from dpaudit.samplers.endpoints.command_mechanism import doubles
 from dpaudit.samplers.endpoints.releases import query_result
-from dpaudit.samplers.libraries.adapter import Mechanism, claimed, find, refuse_data, whole_numbers
-from dpaudit.samplers.libraries.versions import advice, installed
 
 __all__ = ["EnvironmentMechanism", "EnvironmentNoise", "OwnEnvironment"]
 
-_PROGRAMS = Path(__file__).with_name("elsewhere")
+_PROGRAMS = Path(__file__).with_name("environments")
 
 Array = npt.NDArray[np.float64]
 
@@ -37,7 +44,7 @@ Array = npt.NDArray[np.float64]
 class OwnEnvironment:
     """A library in an environment of its own, by the ``name`` that its entry point in ``dpaudit.samplers`` has.
 
-    ``program`` is its file in ``elsewhere/``; the pinned versions of what is installed are beside it, ``.txt``. Calling it
+    ``program`` is its file in ``environments/``; the pinned versions of what is installed are beside it, ``.txt``. Calling it
     makes a closed sampler, :meth:`mechanism` makes a whole mechanism.
     """
 
@@ -45,7 +52,7 @@ class OwnEnvironment:
     program: str
     distribution: str
     tested: str
-    table: Mapping[str, Mechanism]
+    table: Mapping[str, LibraryMechanism]
 
     @property
     def folder(self) -> Path:
@@ -90,7 +97,7 @@ class OwnEnvironment:
         """
         return EnvironmentMechanism(self, target)
 
-    def find(self, target: str) -> tuple[Mechanism, dict[str, Any]]:
+    def find(self, target: str) -> tuple[LibraryMechanism, dict[str, Any]]:
         """The table's entry for ``MECH[:option=value,…]``, and all its options.
 
         Raises:
@@ -178,7 +185,7 @@ class EnvironmentMechanism:
         library = self._library
         means = {
             3: (f"{library.distribution} {self.version} cannot be imported in {library.folder}", library.remedy),
-            4: (f"{library.name} refuses the options", "mend them"),
+            4: (f"{library.name} refuses the options", "change them"),
         }
         return doubles([*self._command, json.dumps(asked)], n, name=self.name, timeout=timeout, means=means)
 

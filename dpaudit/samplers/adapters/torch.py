@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpaudit.samplers.libraries.adapter import Library, Mechanism, Release, claims
+from dpaudit.samplers.adapters.base import Library, LibraryMechanism, Release, claims
 
 __all__ = ["LIBRARY"]
 
@@ -37,8 +37,10 @@ LIBRARY = Library(
     distribution="torch",
     tested="2.13.0",
     table={
-        "normal": Mechanism(make=_normal, options={"std": 1.0, "dtype": "f32"}, claim=claims("gaussian:sigma", "std")),
-        "laplace": Mechanism(
+        "normal": LibraryMechanism(
+            make=_normal, options={"std": 1.0, "dtype": "f32"}, claim=claims("gaussian:sigma", "std")
+        ),
+        "laplace": LibraryMechanism(
             make=_laplace, options={"scale": 1.0, "dtype": "f32"}, claim=claims("laplace:scale", "scale")
         ),
     },

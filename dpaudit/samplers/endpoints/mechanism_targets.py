@@ -13,9 +13,8 @@ import numpy.typing as npt
 from dpaudit import registry
 from dpaudit.errors import MissingExtraError, SamplerOutputError, UsageError
 from dpaudit.results.text import said
-from dpaudit.samplers.endpoints.source_mechanism import SourceRelease
+from dpaudit.samplers.adapters.base import Library, LibraryMechanism, Release, one_release, whole_numbers
 from dpaudit.samplers.endpoints.targets import Target, named_function, numbers
-from dpaudit.samplers.libraries.adapter import Library, Mechanism, Release, one_release, whole_numbers
 
 __all__ = ["adapter", "whole_mechanism"]
 
@@ -44,11 +43,49 @@ def whole_mechanism(spec: Mapping[str, Any]) -> Target:
         MissingExtraError, UsageError: as above, or as for ``python:`` samplers.
     """
     if spec["of"] == "source":
-        release: Release = SourceRelease(spec)
+        release: Release = _SourceRelease(spec)
     else:
         release = _of_library(spec)[1] if spec["of"] == "library" else _of_python(spec)
     held = _Held(release, spec["name"])
     return Target(draw=held.draw, release=held.release, release_timed=held.release_timed, ours=True)
+
+
+class _SourceRelease:
+    """``(value, n)`` → releases (n, m); made in the worker from what :class:`~.releases.SourceMechanism` says.
+
+    Raises:
+        UnknownNameError, UsageError, MissingExtraError: the source or the mitigation cannot be made, or refuses a value.
+    """
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        from dpaudit.randomness import KeyedStream  # with cryptography: other workers do without
+
+        self._name = spec["place"]
+        self._source = registry.create("sources", spec["place"])
+        self._mitigation = registry.create("mitigations", spec["member"])
+        self._torch = importlib.import_module("torch")  # by name: this package is imported where torch may be missing
+        self._root = KeyedStream.from_seed(spec["seed"])
+        self._calls = 0
+
+    def __call__(self, value: Array, n: int) -> Array:
+        return self._released(self._query(value, n))
+
+    def once(self, value: Array) -> Callable[[], Array]:
+        """Releases of one query each, for calls that are timed."""
+        query = self._query(value, 1)
+        return lambda: self._released(query)
+
+    def _query(self, value: Array, n: int) -> Any:
+        dim = self._source.dim
+        if dim is not None and dim != len(value):
+            raise UsageError(f"value of {len(value)} numbers: source {self._name} has dim={dim}; give it {dim}")
+        return self._torch.from_numpy(np.tile(value, (n, 1)))
+
+    def _released(self, query: Any) -> Array:
+        stream = self._root.child("release", self._calls)
+        self._calls += 1
+        released: Array = self._mitigation.release(query, self._source, stream=stream).detach().cpu().numpy()
+        return released
 
 
 class _Held:
@@ -98,7 +135,7 @@ class _Held:
         return held
 
 
-def _of_library(spec: Mapping[str, Any]) -> tuple[Mechanism, Release]:
+def _of_library(spec: Mapping[str, Any]) -> tuple[LibraryMechanism, Release]:
     name = spec["name"]
     library: Library = registry.load("samplers", spec["place"])
     mechanism, options = library.find(spec["member"])
@@ -109,7 +146,7 @@ def _of_library(spec: Mapping[str, Any]) -> tuple[Mechanism, Release]:
     except UsageError:
         raise
     except Exception as error:  # noqa: BLE001 the library's own refusal, whatever its class
-        raise UsageError(f"sampler={name}: {library.name} refuses the options ({said(error)}); mend them") from None
+        raise UsageError(f"sampler={name}: {library.name} refuses the options ({said(error)}); change them") from None
     return mechanism, _Whole(release, name) if mechanism.whole else release
 
 

@@ -1,4 +1,4 @@
-"""The leash by itself: what it leaves when nobody listens, and what it imports."""
+"""The supervisor by itself: what it leaves when nobody listens, and what it imports."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from dpaudit.samplers.sandbox import family
+from dpaudit.samplers.sandbox import process_tree
 from dpaudit.samplers.sandbox.limits import DEFAULT
 
-LEASH = Path(family.__file__).with_name("leash.py")
+SUPERVISOR = Path(process_tree.__file__).with_name("supervisor.py")
 
 
 def started(*argv, scratch, options=(), **changes):
-    """The leash with a report that nobody reads, as when the auditor has just been killed."""
+    """The supervisor with a report that nobody reads, as when the auditor has just been killed."""
     heard, report = os.pipe()
     os.close(heard)
     asked = {
@@ -34,7 +34,7 @@ def started(*argv, scratch, options=(), **changes):
         "shared": None,
         "scratch": str(scratch),
     }
-    command = [sys.executable, "-I", "-S", *options, LEASH, json.dumps(asked | changes), *argv]
+    command = [sys.executable, "-I", "-S", *options, SUPERVISOR, json.dumps(asked | changes), *argv]
     done = subprocess.run(command, pass_fds=(report,), capture_output=True, text=True, timeout=60)
     os.close(report)
     return done
@@ -51,13 +51,13 @@ def test_it_starts_without_the_packages_around_it(tmp_path):
     done = started("true", scratch=tmp_path, options=("-X", "importtime"))
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
     ours = {name for name in imported if name.startswith("dpaudit")}
-    assert "dpaudit.samplers.sandbox.family" in ours
+    assert "dpaudit.samplers.sandbox.process_tree" in ours
     assert not {name for name in ours if not name.startswith("dpaudit.samplers.sandbox.")}
 
 
 def test_a_family_that_makes_looks_dear_is_looked_at_once_a_second():
     """Forks with many mappings made a look take seconds, and the pause fifty times that: 3.6 GB were written in between."""
-    from dpaudit.samplers.sandbox.leash import _pause
+    from dpaudit.samplers.sandbox.supervisor import _pause
 
     assert _pause(0.0001) == 0.05
     assert _pause(0.01) == pytest.approx(0.5)

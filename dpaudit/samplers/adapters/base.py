@@ -1,10 +1,13 @@
-"""What all adapters have in common: the table, the options, and the sampler and mechanism made from them."""
+"""What all adapters have in common: the table, the options, the versions, and the sampler and mechanism made from them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import platform
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import metadata
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -14,8 +17,7 @@ from dpaudit.errors import UnknownNameError, UsageError
 from dpaudit.registry import nearest
 from dpaudit.samplers.check import finite, plain_f64
 from dpaudit.samplers.endpoints.releases import ReleasingWorker
-from dpaudit.samplers.endpoints.worker import _Worker
-from dpaudit.samplers.libraries.versions import advice, installed
+from dpaudit.samplers.endpoints.worker import Worker
 from dpaudit.types import Reference
 
 __all__ = [
@@ -24,19 +26,47 @@ __all__ = [
     "Aggregate",
     "Each",
     "Library",
+    "LibraryMechanism",
     "LibraryNoise",
-    "Mechanism",
     "added",
+    "advice",
     "claimed",
     "claims",
     "each",
     "find",
+    "installed",
     "law",
     "of_data",
     "one_release",
     "refuse_data",
     "whole_numbers",
 ]
+
+
+def installed(distribution: str, *, path: Sequence[str] | None = None) -> str | None:
+    """The installed version of a distribution by its PyPI name, '' for Python itself; None if it is not installed.
+
+    ``path`` are the folders to look in, those of this interpreter unless given.
+    """
+    if not distribution:
+        return platform.python_version()
+    folders = sys.path if path is None else list(path)
+    found = next(iter(metadata.Distribution.discover(name=distribution, path=folders)), None)
+    return None if found is None else found.version
+
+
+def advice(name: str, distribution: str, *, tested: str, installed: str | None) -> str:
+    """What to know of an ``installed`` version that is not the ``tested`` one; '' if it is, or if there is none.
+
+    A build's own suffix (``2.13.0+cpu``) makes no difference.
+    """
+    if installed is None or installed.partition("+")[0] == tested:
+        return ""
+    return (
+        f"{name}: adapter tested with {distribution or 'Python'} {tested}, installed {installed}: what is known of how it "
+        "makes noise may no longer hold; read its release notes, or install the tested version"
+    )
+
 
 NUMBER_TYPES = ("f32", "f64")
 
@@ -47,7 +77,7 @@ Release = Callable[[Array, int], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mechanism:
+class LibraryMechanism:
     """One mechanism of a library.
 
     ``make(module, **options)`` builds the release (None for a library in another interpreter); ``options`` are its names
@@ -91,10 +121,10 @@ class Adapter(Protocol):
         """What to know if ``version`` is not ``tested``; '' otherwise."""
 
     @property
-    def table(self) -> Mapping[str, Mechanism]:
+    def table(self) -> Mapping[str, LibraryMechanism]:
         """Its mechanisms by name."""
 
-    def find(self, target: str) -> tuple[Mechanism, dict[str, Any]]:
+    def find(self, target: str) -> tuple[LibraryMechanism, dict[str, Any]]:
         """The table's entry for ``MECH[:option=value,…]``, and all its options."""
 
     def mechanism(self, target: str) -> Any:
@@ -113,7 +143,7 @@ class Library:
     install: str
     distribution: str
     tested: str
-    table: Mapping[str, Mechanism]
+    table: Mapping[str, LibraryMechanism]
 
     @property
     def version(self) -> str | None:
@@ -152,7 +182,7 @@ class Library:
             advice=self.advice,
         )
 
-    def find(self, target: str) -> tuple[Mechanism, dict[str, Any]]:
+    def find(self, target: str) -> tuple[LibraryMechanism, dict[str, Any]]:
         """The table's entry for ``MECH[:option=value,…]``, and all its options.
 
         Raises:
@@ -161,7 +191,7 @@ class Library:
         return find(self.name, self.table, target)
 
 
-def find(name: str, table: Mapping[str, Mechanism], target: str) -> tuple[Mechanism, dict[str, Any]]:
+def find(name: str, table: Mapping[str, LibraryMechanism], target: str) -> tuple[LibraryMechanism, dict[str, Any]]:
     """The entry for ``MECH[:option=value,…]`` in the table of the library ``name``, and all its options.
 
     Raises:
@@ -187,7 +217,7 @@ def find(name: str, table: Mapping[str, Mechanism], target: str) -> tuple[Mechan
     return mechanism, options
 
 
-def _check(option: str, value: Option, mechanism: Mechanism) -> None:
+def _check(option: str, value: Option, mechanism: LibraryMechanism) -> None:
     default = mechanism.options[option]
     if isinstance(default, bool):
         if not isinstance(value, bool):
@@ -201,7 +231,7 @@ def _check(option: str, value: Option, mechanism: Mechanism) -> None:
         raise UsageError(f"{option}={value}: a scale is above 0, e.g. {option}=1")
 
 
-class LibraryNoise(_Worker):
+class LibraryNoise(Worker):
     """The noise that a library adds to the value 0, or to another one where it is told the value."""
 
     def __init__(self, library: Library, target: str) -> None:
@@ -298,7 +328,7 @@ def one_release(release: Release, value: Array) -> Callable[[], Any]:
     return once(value) if once is not None else lambda: release(value, 1)
 
 
-def refuse_data(mechanism: Mechanism, name: str) -> None:
+def refuse_data(mechanism: LibraryMechanism, name: str) -> None:
     """A mechanism of data sets has no noise to sample.
 
     Raises:
@@ -321,7 +351,7 @@ def whole_numbers(value: Array, name: str) -> None:
         raise UsageError(f"value={broken[0]}: {name} takes whole numbers; choose one")
 
 
-def claimed(mechanism: Mechanism, options: Mapping[str, Any]) -> str | None:
+def claimed(mechanism: LibraryMechanism, options: Mapping[str, Any]) -> str | None:
     """The law that the library's documents give this noise, as a claim; None where it has no such name."""
     if mechanism.claim is None:
         return None

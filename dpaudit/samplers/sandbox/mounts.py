@@ -16,11 +16,11 @@ import struct
 from collections.abc import Sequence
 
 from dpaudit.samplers.sandbox.confinement import DEVICES
-from dpaudit.samplers.sandbox.kernel import call, syscall
+from dpaudit.samplers.sandbox.system_calls import call, syscall
 
-__all__ = ["ROOM", "furnish", "loopback"]
+__all__ = ["SCRATCH", "loopback", "set_up"]
 
-ROOM = "/tmp"  # noqa: S108 the program's own, nobody else sees it
+SCRATCH = "/tmp"  # noqa: S108 the program's own, nobody else sees it
 _PRIVATE_ALL = 0x44000  # MS_REC | MS_PRIVATE
 _BIND_ALL = 0x5000  # MS_BIND | MS_REC
 _NO = 0xE  # MS_NOSUID | MS_NODEV | MS_NOEXEC
@@ -33,7 +33,7 @@ _AF_INET, _SOCK_DGRAM = 2, 2
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 
 
-def furnish(
+def set_up(
     *, hidden: Sequence[str], kept: Sequence[str], home: str, cwd: str, shared: str | None, size: int
 ) -> list[str]:
     """Put all mounts in place and enter ``cwd``; what is lacking on this kernel, in words.
@@ -46,28 +46,28 @@ def furnish(
         OSError: /proc or the scratch cannot be mounted (a container masks parts of it, or a rule forbids it).
     """
     call("mount", None, b"/", None, _PRIVATE_ALL, None)
-    hidden = [path for path in hidden if path != ROOM and not path.startswith("/dev/")]
+    hidden = [path for path in hidden if path != SCRATCH and not path.startswith("/dev/")]
     shown = [*kept, *([shared] if shared else [])]
     places = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in shown if os.path.exists(path)]
     names = [n for n in os.listdir("/dev") if n in DEVICES or n.startswith("nvidia")]
     devices = [(name, os.open(f"/dev/{name}", os.O_PATH | os.O_CLOEXEC)) for name in names]
-    _mount(b"scratch", ROOM, b"tmpfs", _NOSUID_NODEV, f"size={size},nr_inodes={_INODES},mode=700")
+    _mount(b"scratch", SCRATCH, b"tmpfs", _NOSUID_NODEV, f"size={size},nr_inodes={_INODES},mode=700")
     writable, tops = [], {}
-    for number, path in enumerate([ROOM, *hidden, "/dev"]):
-        tops[path] = f"{ROOM}/{number}"
+    for number, path in enumerate([SCRATCH, *hidden, "/dev"]):
+        tops[path] = f"{SCRATCH}/{number}"
         os.mkdir(tops[path], 0o755)
     _devices(tops["/dev"], devices)
     os.mkdir(f"{tops['/dev']}/shm", 0o755)
     rooms = {path: os.open(top, os.O_PATH | os.O_CLOEXEC) for path, top in tops.items()}
     shm = os.open(f"{tops['/dev']}/shm", os.O_PATH | os.O_CLOEXEC)
-    for path in (*hidden, "/dev", ROOM):
+    for path in (*hidden, "/dev", SCRATCH):
         _bind(rooms[path], path)
         writable.append(path)
     _bind(shm, "/dev/shm")  # noqa: S108 as above
     writable.append("/dev/shm")  # noqa: S108
     for path in (home, cwd):
         if any(
-            path.startswith(f"{folder}/") for folder in (ROOM, *hidden)
+            path.startswith(f"{folder}/") for folder in (SCRATCH, *hidden)
         ):  # elsewhere it would be made for all to see
             os.makedirs(path, exist_ok=True)
     for path, place in places:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.samplers.libraries.adapter import Library, Mechanism, Release, claims, law
+from dpaudit.samplers.adapters.base import Library, LibraryMechanism, Release, claims, law
 
 __all__ = ["LIBRARY"]
 
@@ -118,12 +118,12 @@ LIBRARY = Library(
     distribution="opacus",
     tested="1.6.0",
     table={
-        "noise": Mechanism(
+        "noise": LibraryMechanism(
             make=_noise,
             options={"std": 1.0, "secure_mode": False, "dtype": "f32"},
             claim=claims("gaussian:sigma", "std"),
         ),
-        "step": Mechanism(
+        "step": LibraryMechanism(
             make=_Step,
             options={
                 "noise_multiplier": 1.0,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dpaudit.samplers.libraries.adapter import Library, Mechanism, Release, claims, each
+from dpaudit.samplers.adapters.base import Library, LibraryMechanism, Release, claims, each
 
 __all__ = ["LIBRARY"]
 
@@ -31,11 +31,13 @@ LIBRARY = Library(
     distribution="",
     tested="3.11.7",
     table={
-        "gauss": Mechanism(make=_normal("Random", "gauss"), options=_SIGMA, claim=claims("gaussian:sigma", "sigma")),
-        "normalvariate": Mechanism(
+        "gauss": LibraryMechanism(
+            make=_normal("Random", "gauss"), options=_SIGMA, claim=claims("gaussian:sigma", "sigma")
+        ),
+        "normalvariate": LibraryMechanism(
             make=_normal("Random", "normalvariate"), options=_SIGMA, claim=claims("gaussian:sigma", "sigma")
         ),
-        "system-gauss": Mechanism(
+        "system-gauss": LibraryMechanism(
             make=_normal("SystemRandom", "gauss"), options=_SIGMA, claim=claims("gaussian:sigma", "sigma")
         ),
     },

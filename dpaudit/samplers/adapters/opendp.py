@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpaudit.errors import UsageError
-from dpaudit.samplers.libraries.adapter import Library, Mechanism, Release, claims, of_data
+from dpaudit.samplers.adapters.base import Library, LibraryMechanism, Release, claims, of_data
 
 __all__ = ["LIBRARY"]
 
@@ -71,32 +71,34 @@ LIBRARY = Library(
     distribution="opendp",
     tested="0.16.0",
     table={
-        "gaussian": Mechanism(
+        "gaussian": LibraryMechanism(
             make=_real("make_gaussian", "l2_distance"),
             options={**_SCALE, "k": _FINEST},
             claim=claims("gaussian:sigma", "scale"),
             told=True,
         ),
-        "laplace": Mechanism(
+        "laplace": LibraryMechanism(
             make=_real("make_laplace", "l1_distance"),
             options={**_SCALE, "k": _FINEST},
             claim=claims("laplace:scale", "scale"),
             told=True,
         ),
-        "discrete-gaussian": Mechanism(
+        "discrete-gaussian": LibraryMechanism(
             make=_whole("make_gaussian", "l2_distance", "f64"),
             options={"scale": 10.0},
             claim=claims("discrete-gaussian:sigma", "scale"),
             told=True,
             whole=True,
         ),
-        "discrete-laplace": Mechanism(
+        "discrete-laplace": LibraryMechanism(
             make=_whole("make_laplace", "l1_distance", "i64"),
             options={"scale": 10.0},
             claim=claims("discrete-laplace:scale", "scale"),
             told=True,
             whole=True,
         ),
-        "bounded-sum": Mechanism(make=_bounded_sum, options={"epsilon": None, "lower": None, "upper": None}, data=True),
+        "bounded-sum": LibraryMechanism(
+            make=_bounded_sum, options={"epsilon": None, "lower": None, "upper": None}, data=True
+        ),
     },
 )

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.samplers.libraries.adapter import Aggregate, Library, Mechanism, Option, Release, each, law
+from dpaudit.samplers.adapters.base import Aggregate, Library, LibraryMechanism, Option, Release, each, law
 
 __all__ = ["LIBRARY"]
 
@@ -50,14 +50,14 @@ def _geometric(*, epsilon: float, sensitivity: float) -> str:
 
 def _one(
     name: str, options: Mapping[str, Option | None], *, claim: Callable[..., str] | None = None, whole: bool = False
-) -> tuple[str, Mechanism]:
+) -> tuple[str, LibraryMechanism]:
     def make(mechanisms: Any, **options: Any) -> Release:
         return each(getattr(mechanisms, name)(**options).randomise, whole=whole)
 
-    return name, Mechanism(make=make, options=options, claim=claim, told="lower" not in options, whole=whole)
+    return name, LibraryMechanism(make=make, options=options, claim=claim, told="lower" not in options, whole=whole)
 
 
-def _tool(name: str, options: Mapping[str, Option | None]) -> tuple[str, Mechanism]:
+def _tool(name: str, options: Mapping[str, Option | None]) -> tuple[str, LibraryMechanism]:
     def make(_: Any, *, epsilon: float, **bounds: float) -> Release:
         library = importlib.import_module("diffprivlib")
         tool = getattr(importlib.import_module("diffprivlib.tools"), name)
@@ -67,7 +67,7 @@ def _tool(name: str, options: Mapping[str, Option | None]) -> tuple[str, Mechani
             lambda data: tool(data, epsilon=epsilon, accountant=library.BudgetAccountant(), **given), np.array
         )
 
-    return name, Mechanism(make=make, options=options, data=True)
+    return name, LibraryMechanism(make=make, options=options, data=True)
 
 
 LIBRARY = Library(
