@@ -8,7 +8,7 @@ from typing import Any
 
 from dpaudit import registry
 from dpaudit.errors import UnknownNameError, UsageError
-from dpaudit.results.text import said
+from dpaudit.results.text import error_text
 
 __all__ = ["formats_of", "read_report", "without_earlier", "write_formats"]
 
@@ -111,7 +111,7 @@ def read_report(path: Path, formats: Sequence[str]) -> Path:
         raise UsageError(f"file={path}: {error}") from error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise UsageError(
-            f"file={path}: not as dpaudit wrote it ({said(error, limit=200)}); repeat the audit "
+            f"file={path}: not as dpaudit wrote it ({error_text(error, limit=200)}); repeat the audit "
             "or run, or see where it differs from the schema: dpaudit report --schema"
         ) from error
     return page

@@ -15,7 +15,7 @@ from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import measure_of
 from dpaudit.experiments.threads import threads, threads_for
 from dpaudit.provenance import collect
-from dpaudit.results.text import printable, said
+from dpaudit.results.text import printable, error_text
 from dpaudit.types import CellFailure, CellResult, to_dict
 
 __all__ = ["Outcome", "attempt", "failure", "run_cell"]
@@ -79,7 +79,7 @@ def failure(cell: Cell, error: BaseException, *, seconds: float) -> CellFailure:
         cell=cell.id,
         kind=cell.kind,
         settings=to_dict(cell.written),
-        error=said(error, limit=_LONGEST),
+        error=error_text(error, limit=_LONGEST),
         traceback=""
         if isinstance(error, UsageError)
         else printable("".join(traceback.format_exception(error)), limit=_LONGEST_TRACE),

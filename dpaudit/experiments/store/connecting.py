@@ -15,7 +15,7 @@ from dpaudit.experiments.store.migrations import check_tables, found_version, mi
 from dpaudit.experiments.store.schema import FILE, LONGEST_VALUE
 from dpaudit.results.foreign import RefusedError
 from dpaudit.results.sqlite import DAMAGE, beside, check_pages, guard, header, size_of, why
-from dpaudit.results.text import said
+from dpaudit.results.text import error_text
 
 __all__ = ["as_written", "reading", "telling", "transaction", "trust", "writing"]
 
@@ -58,7 +58,7 @@ def as_written(*folders: Path) -> Iterator[None]:
         raise
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise StoreError(
-            f"dir={' or '.join(map(str, folders))}: {FILE} is not as dpaudit wrote it ({said(error, limit=200)}); restore "
+            f"dir={' or '.join(map(str, folders))}: {FILE} is not as dpaudit wrote it ({error_text(error, limit=200)}); restore "
             "it, or start anew in another folder"
         ) from error
 

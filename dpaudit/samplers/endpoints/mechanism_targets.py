@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dpaudit import registry
 from dpaudit.errors import MissingExtraError, SamplerOutputError, UsageError
-from dpaudit.results.text import said
+from dpaudit.results.text import error_text
 from dpaudit.samplers.adapters.base import Library, LibraryMechanism, Release, one_release, whole_numbers
 from dpaudit.samplers.endpoints.targets import Target, named_function, numbers
 
@@ -146,7 +146,7 @@ def _of_library(spec: Mapping[str, Any]) -> tuple[LibraryMechanism, Release]:
     except UsageError:
         raise
     except Exception as error:  # noqa: BLE001 the library's own refusal, whatever its class
-        raise UsageError(f"sampler={name}: {library.name} refuses the options ({said(error)}); change them") from None
+        raise UsageError(f"sampler={name}: {library.name} refuses the options ({error_text(error)}); change them") from None
     return mechanism, _Whole(release, name) if mechanism.whole else release
 
 
@@ -174,7 +174,7 @@ def _imported(library: Library, name: str) -> Any:
         raise MissingExtraError(f"sampler={name}: needs {missing}, which is not installed; {library.install}") from None
     except BaseException as error:  # noqa: BLE001 importing runs foreign code
         raise UsageError(
-            f"sampler={name}: {library.module} cannot be imported ({said(error)}); {library.install}"
+            f"sampler={name}: {library.module} cannot be imported ({error_text(error)}); {library.install}"
         ) from None
 
 

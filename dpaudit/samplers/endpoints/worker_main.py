@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import DpauditError, SamplerCrashError, UsageError
-from dpaudit.results.text import said
+from dpaudit.results.text import error_text
 from dpaudit.samplers.endpoints.targets import Target, answered, open_target
 from dpaudit.samplers.endpoints.worker import HEADER
 from dpaudit.samplers.sandbox.limits import cpu_seconds
@@ -56,7 +56,7 @@ def _raised(error: BaseException, name: str, call: str) -> DpauditError:
         limit = f"; one process may reserve {resource.getrlimit(resource.RLIMIT_DATA)[0] / 2**30:g} GiB"
     elif isinstance(error, OSError) and error.errno == errno.EFBIG:
         limit = f"; a file may have {resource.getrlimit(resource.RLIMIT_FSIZE)[0] >> 20} MiB"
-    return SamplerCrashError(f"sampler {name} raised {said(error)}{call}{limit}; fix the sampler")
+    return SamplerCrashError(f"sampler {name} raised {error_text(error)}{call}{limit}; fix the sampler")
 
 
 class _Asked:

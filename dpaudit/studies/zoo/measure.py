@@ -15,7 +15,7 @@ from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Measure
 from dpaudit.randomness import KeyedStream
-from dpaudit.results.text import said
+from dpaudit.results.text import error_text
 from dpaudit.stats import clopper_pearson
 from dpaudit.studies.zoo import Specimen, specimen, specimen_sampler
 from dpaudit.studies.zoo.peers import NOT_INSTALLED, PEERS
@@ -78,7 +78,7 @@ def _tried(what: str, failures: list[str], work: Callable[[], Any]) -> Any:
     try:
         return work()
     except Exception as error:  # noqa: BLE001 one specimen that fails must not cost the others
-        failures.append(f"{what}: {said(error)}")
+        failures.append(f"{what}: {error_text(error)}")
         return None
 
 
