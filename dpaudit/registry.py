@@ -53,7 +53,6 @@ _EXTRAS = {
     "pooch": "opacus",
     "grpc": "protocols",
     "mpyc": "protocols",
-    "msgpack": "protocols",
     "rbcl": "protocols",
     "flwr": "flower",
     "mlflow": "mlflow",
