@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import UsageError
-from dpaudit.local.words import Words
+from dpaudit.local.sequence_fragments import Words
 
 
 def test_numbers_and_fragments_are_the_words_letters():
