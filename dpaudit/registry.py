@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from dpaudit.errors import DuplicatePluginError, MissingExtraError, UnknownNameError, UsageError
-from dpaudit.results.text import one_line, error_text
+from dpaudit.results.text import error_text, one_line
 from dpaudit.source_hash import source_hash
 from dpaudit.types import PluginOrigin, Reference
 

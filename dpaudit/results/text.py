@@ -13,7 +13,7 @@ import re
 import sys
 from typing import Any
 
-__all__ = ["harmless", "json_escaped", "one_line", "printable", "error_text", "tell"]
+__all__ = ["error_text", "harmless", "json_escaped", "one_line", "printable", "tell"]
 
 _INVISIBLE = (
     re.compile(  # printable for Python, but shown as nothing: the rest of Unicode's Default_Ignorable_Code_Point

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import SamplerCrashError, SamplerError, SamplerOutputError, SamplerTimeoutError, UsageError
-from dpaudit.results.text import one_line, error_text
+from dpaudit.results.text import error_text, one_line
 from dpaudit.samplers.check import finite, request
 
 __all__ = ["HttpSampler", "HttpsSampler"]
