@@ -117,8 +117,8 @@ def _run(
 
 def _document(folder: Path) -> dict[str, Any]:
     """Of all that the folder holds, failures included; its command is the one that began the run."""
-    from dpaudit.experiments.opened import document_of
     from dpaudit.experiments.store import Store
+    from dpaudit.experiments.stored import document_of
 
     with Store.read(folder) as store:
         return stamped(document_of(store))
