@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import scipy.stats
+from support.in_process import InProcess
 
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, run_mechanism_audit
@@ -34,26 +35,6 @@ def response(rng):
 def coarse(release, grid=2.0**20):
     """Rounded to a grid, so that no bits leak what real numbers would not."""
     return lambda v, n: np.round(release(v, n) * grid) / grid
-
-
-class InProcess:
-    """A mechanism in this process, for tests only."""
-
-    name = "test mechanism"
-
-    def __init__(self, function):
-        self.function = function
-        self.asked = []
-
-    def release(self, value, n, *, timeout):
-        self.asked.append((tuple(value), n))
-        return np.asarray(self.function(value, n), dtype=np.float64)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        return None
 
 
 def audit(release, *, epsilon=1.0, delta=0.0, mu=None, neighbours=ZERO_ONE, **options):

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import scipy.stats
+from support.in_process import InProcess
 
 from dpaudit import registry
 from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, run_mechanism_audit
@@ -19,35 +20,14 @@ ZERO_ONE = (np.array([0.0]), np.array([1.0]))
 RIGHT = 1 / (1 + math.exp(-1))  # randomized response with ε = 1
 
 
-class InProcess:
-    """A mechanism in this process, for tests only."""
-
-    name = "test mechanism"
-
-    def __init__(self, function, advice=""):
-        self.function = function
-        self.advice = advice
-
-    def release(self, value, n, *, timeout):
-        return np.asarray(self.function(value, n), dtype=np.float64)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        return None
-
-
 class Clocked(InProcess):
     """The same, with the seconds that ``clock(value, releases)`` says."""
 
     def __init__(self, function, clock):
         super().__init__(function)
         self.clock = clock
-        self.asked = []
 
     def release_timed(self, value, n, *, timeout):
-        self.asked.append((float(value[0]), n))
         releases = self.release(value, n, timeout=timeout)
         return releases, np.asarray(self.clock(value, releases), dtype=np.float64)
 
@@ -342,7 +322,7 @@ def test_a_timing_leak_is_a_finding():
     assert result.verdict == "finding"
     assert result.epsilon.low > 1
     assert all(n == 1 for _, n in mechanism.asked)
-    values = [v for v, _ in mechanism.asked]
+    values = [v[0] for v, _ in mechanism.asked]
     assert 0.4 < np.mean(np.diff(values) != 0) < 0.6  # turns at random, one by one
     assert not any("depends on the value" in a for a in result.advice)  # the seconds are no part of the release
     assert audit(mechanism, NamedAttack("y", Learner()), samples=4000).verdict == "no-finding"

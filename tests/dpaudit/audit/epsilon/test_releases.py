@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support.in_process import InProcess
 
 from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, audit_scores, releases, run_mechanism_audit
 from dpaudit.audit.epsilon.attacks import named_attack
@@ -10,24 +11,6 @@ from dpaudit.audit.epsilon.releases import dependence
 from dpaudit.stats import binomial_two_sided
 
 ZERO_ONE = (np.array([0.0]), np.array([1.0]))
-
-
-class InProcess:
-    """A mechanism in this process, for tests only."""
-
-    name = "test mechanism"
-
-    def __init__(self, function):
-        self.function = function
-
-    def release(self, value, n, *, timeout):
-        return np.asarray(self.function(value, n), dtype=np.float64).reshape(n, -1)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        return None
 
 
 def audit(function, *, epsilon=1.0, neighbours=ZERO_ONE, **options):
