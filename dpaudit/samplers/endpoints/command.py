@@ -93,7 +93,7 @@ class CommandSampler:
             raise UsageError(f"sampler {self.name}: not open; draw inside `with`")
         deadline = time.monotonic() + timeout
         argv = [word.replace("{n}", str(n)).replace("{d}", str(d)) for word in self._argv]
-        process = Process(argv, seconds=timeout, lives=needs.words(argv))
+        process = Process(argv, seconds=timeout, needs=needs.words(argv))
         try:
             values, short = (self._read_text if self._text else self._read_binary)(process, n, d, deadline)
             code, how = process.ending(deadline=deadline)

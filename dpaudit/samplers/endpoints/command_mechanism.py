@@ -96,7 +96,7 @@ def doubles(
         SamplerTimeoutError, SamplerOutputError, SamplerCrashError: as :meth:`CommandMechanism.release` says.
     """
     deadline = time.monotonic() + timeout
-    process = Process(argv, seconds=timeout, lives=needs.words(argv))
+    process = Process(argv, seconds=timeout, needs=needs.words(argv))
     asked = f"(release n={n})"
     try:
         written = _all(process, deadline, name, asked)

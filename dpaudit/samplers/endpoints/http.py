@@ -209,7 +209,8 @@ class HttpSampler:
                 ) from None
             if isinstance(error, OSError):
                 raise SamplerCrashError(
-                    f"sampler {self.name}: the connection failed ({error_text(error)}) {call}; check the address and the server"
+                    f"sampler {self.name}: the connection failed ({error_text(error)}) {call}; "
+                    "check the address and the server"
                 ) from None
             if isinstance(error, http.client.HTTPException):
                 raise SamplerOutputError(

@@ -146,7 +146,9 @@ def _of_library(spec: Mapping[str, Any]) -> tuple[LibraryMechanism, Release]:
     except UsageError:
         raise
     except Exception as error:  # noqa: BLE001 the library's own refusal, whatever its class
-        raise UsageError(f"sampler={name}: {library.name} refuses the options ({error_text(error)}); change them") from None
+        raise UsageError(
+            f"sampler={name}: {library.name} refuses the options ({error_text(error)}); change them"
+        ) from None
     return mechanism, _Whole(release, name) if mechanism.whole else release
 
 

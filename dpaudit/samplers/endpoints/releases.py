@@ -43,7 +43,7 @@ class ReleasingWorker(Worker):
         self.version = version
         self.advice = advice
 
-    def _lives(self) -> list[str]:
+    def _needed_paths(self) -> list[str]:
         return needs.module(str(self._spec["place"])) if self._spec["of"] == "python" else []
 
     def release(self, value: Array, n: int, *, timeout: float) -> Array:
@@ -108,7 +108,7 @@ class SourceMechanism(ReleasingWorker):
         self._spec = {**self._spec, "seed": seed}
         self._distribution = origin.distribution
 
-    def _lives(self) -> list[str]:
+    def _needed_paths(self) -> list[str]:
         return needs.options(self._spec["place"], self._spec["member"])
 
     def _shared(self) -> Path | None:

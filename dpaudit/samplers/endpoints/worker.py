@@ -69,7 +69,7 @@ class Worker:
             self._calls = 0
             self._owed = True
             argv = [sys.executable, "-P", "-m", f"{__package__}.worker_main", self.name]
-            self._process = Process(argv, talks=True, lives=self._lives(), shared=self._shared())
+            self._process = Process(argv, talks=True, needs=self._needed_paths(), shared=self._shared())
             until = time.monotonic() + _FIRST_LINES
             try:
                 self._process.send(json.dumps({"name": self.name, **self._spec}).encode(), deadline=until)
@@ -82,7 +82,7 @@ class Worker:
                 raise
         return self
 
-    def _lives(self) -> list[str]:
+    def _needed_paths(self) -> list[str]:
         """Files and folders that the worker needs to see: where the code is that it calls."""
         return []
 
@@ -293,7 +293,7 @@ class PythonSampler(_Function):
     def _is_path(self, place: str) -> bool:
         return "/" in place or place.endswith(".py")
 
-    def _lives(self) -> list[str]:
+    def _needed_paths(self) -> list[str]:
         return needs.module(str(self._spec["place"]))
 
     @property
@@ -343,7 +343,7 @@ class LibrarySampler(_Function):
     def _place(self, place: str) -> str:
         return str(Path(place).resolve()) if Path(place).is_file() else place
 
-    def _lives(self) -> list[str]:
+    def _needed_paths(self) -> list[str]:
         path = str(self._spec["place"])
         return [path] if "/" in path else []
 
@@ -375,7 +375,7 @@ class SourceSampler(Worker):
         self._others = 0
         self._prepared: deque[SourceSampler] = deque()
 
-    def _lives(self) -> list[str]:
+    def _needed_paths(self) -> list[str]:
         return needs.options(self._given[0], self._given[2])
 
     def _shared(self) -> Path | None:

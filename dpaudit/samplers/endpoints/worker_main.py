@@ -59,7 +59,7 @@ def _raised(error: BaseException, name: str, call: str) -> DpauditError:
     return SamplerCrashError(f"sampler {name} raised {error_text(error)}{call}{limit}; fix the sampler")
 
 
-class _Asked:
+class Dispatcher:
     """A target, asked as the auditor's questions say."""
 
     def __init__(self, target: Target, name: str) -> None:
@@ -179,9 +179,9 @@ def _allow(seconds: float) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
 
 
-def _open(spec: Mapping[str, Any]) -> _Asked | DpauditError:
+def _open(spec: Mapping[str, Any]) -> Dispatcher | DpauditError:
     try:
-        return _Asked(open_target(spec), spec["name"])
+        return Dispatcher(open_target(spec), spec["name"])
     except DpauditError as error:
         return error
     except BaseException as error:  # noqa: BLE001 foreign code may raise anything, SystemExit too

@@ -59,12 +59,12 @@ class Process:
         talks: bool = False,
         limits: Limits = DEFAULT,
         seconds: float | None = None,
-        lives: Sequence[str] = (),
+        needs: Sequence[str] = (),
         shared: Path | None = None,
     ) -> None:
         """Start; ``talks`` opens a pipe to the program's standard input, which is empty otherwise.
 
-        ``seconds`` is the wall time that it may take, if it is known: its CPU time is limited by it. ``lives`` are the
+        ``seconds`` is the wall time that it may take, if it is known: its CPU time is limited by it. ``needs`` are the
         files and folders that it needs to see: its code. ``shared`` is a folder for compiled code that it may write.
 
         Raises:
@@ -80,7 +80,7 @@ class Process:
         bounds = {name: int(value) for name, value in dataclasses.asdict(limits).items()}
         if seconds is not None and math.isfinite(seconds):
             bounds["cpu"] = cpu_seconds(seconds)
-        seen = view.plan(lives, self._policy.visible)
+        seen = view.plan(needs, self._policy.visible)
         self._report, report = os.pipe()
         asked = {
             "parent": os.getpid(),

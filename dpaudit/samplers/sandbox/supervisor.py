@@ -63,8 +63,8 @@ class _Refused(Exception):
     """No namespaces here; the text says why."""
 
 
-class _Asked(NamedTuple):
-    """The configuration."""
+class _Configuration(NamedTuple):
+    """The config."""
 
     parent: int
     report: int
@@ -124,7 +124,7 @@ def _silent() -> None:
         os.dup2(nothing, fd)
 
 
-def _confine(asked: _Asked, *, apart: bool) -> list[str]:
+def _confine(config: _Configuration, *, apart: bool) -> list[str]:
     """Give up what the program has no use for; what could not be given up, in words."""
     lacking = []
     try:
@@ -132,39 +132,39 @@ def _confine(asked: _Asked, *, apart: bool) -> list[str]:
         if not apart:
             try:
                 lacking += confinement.keep_files(
-                    hidden=asked.hidden, kept=asked.kept, written=[p for p in (asked.scratch, asked.shared) if p]
+                    hidden=config.hidden, kept=config.kept, written=[p for p in (config.scratch, config.shared) if p]
                 )
             except OSError:
                 lacking.append("files of the same user can be read and written (no Landlock)")
     except OSError as error:
         lacking.append(f"capabilities were kept ({error.strerror})")
     try:
-        confinement.filter_system_calls(network=asked.network or apart)
+        confinement.filter_system_calls(network=config.network or apart)
     except OSError as error:
         lacking.append(f"no system call is filtered ({error.strerror})")
-        if not apart and not asked.network:
+        if not apart and not config.network:
             lacking.append("the network can be reached")
     return lacking
 
 
 def _first(
-    asked: _Asked, argv: list[str], mask: set[int], *, said: int, heard: int, status: int, apart: bool
+    config: _Configuration, argv: list[str], mask: set[int], *, said: int, heard: int, status: int, apart: bool
 ) -> NoReturn:
     lacking = []
     _offer_to_the_oom_killer()
     if apart:
-        if not asked.network:
+        if not config.network:
             mounts.loopback()
         with contextlib.suppress(OSError):  # then the program has the number 2
             namespaces.number_from(int.from_bytes(os.urandom(4), "little"))
         size = (
-            asked.limits["written"] + asked.limits["written"] // 16 + (1 << 20)
+            config.limits["written"] + config.limits["written"] // 16 + (1 << 20)
         )  # so that it can be seen to be passed
         lacking += mounts.set_up(
-            hidden=asked.hidden, kept=asked.kept, home=asked.home, cwd=asked.cwd, shared=asked.shared, size=size
+            hidden=config.hidden, kept=config.kept, home=config.home, cwd=config.cwd, shared=config.shared, size=size
         )
-    if _LINUX and asked.level != "none":
-        lacking += _confine(asked, apart=apart)
+    if _LINUX and config.level != "none":
+        lacking += _confine(config, apart=apart)
     os.write(said, json.dumps(lacking).encode() + b"\n")
     if os.read(heard, 1) != b"!":
         os._exit(1)
@@ -176,7 +176,7 @@ def _first(
     program = os.fork()
     if program == 0:
         os.close(start)
-        _program(argv, asked.limits, mask, me, go=go, apart=apart)
+        _program(argv, config.limits, mask, me, go=go, apart=apart)
     os.close(go)
     if _LINUX:
         confinement.undumpable()
@@ -194,22 +194,22 @@ def _first(
 
 
 def _holder(
-    asked: _Asked, argv: list[str], mask: set[int], *, said: int, heard: int, status: int, apart: bool
+    config: _Configuration, argv: list[str], mask: set[int], *, said: int, heard: int, status: int, apart: bool
 ) -> NoReturn:
     """Says ``.`` when it has left, hears ``.`` when its users are mapped; then ``first`` talks."""
     try:
-        os.close(asked.report)
+        os.close(config.report)
         os.setsid()
         namespaces.die_with_parent(signal.SIGKILL)
         if apart:
-            namespaces.leave(network=asked.network)
+            namespaces.leave(network=config.network)
             os.write(said, b".")
             if os.read(heard, 1) != b".":
                 os._exit(1)
         first = os.fork()
         if first == 0:
             namespaces.die_with_parent(signal.SIGKILL)
-            _first(asked, argv, mask, said=said, heard=heard, status=status, apart=apart)
+            _first(config, argv, mask, said=said, heard=heard, status=status, apart=apart)
         for fd in (said, heard, status):
             os.close(fd)
         if _LINUX and not apart:  # inside namespaces nobody sees it, and the supervisor must look through it
@@ -246,7 +246,7 @@ def _hear(fd: int) -> bytes:
     return os.read(fd, 1 << 12)
 
 
-def _start(asked: _Asked, argv: list[str], mask: set[int], *, apart: bool) -> _Held:
+def _start(config: _Configuration, argv: list[str], mask: set[int], *, apart: bool) -> _Held:
     """Start all but the program itself.
 
     Raises:
@@ -258,7 +258,7 @@ def _start(asked: _Asked, argv: list[str], mask: set[int], *, apart: bool) -> _H
     holder = os.fork()
     if holder == 0:
         os.close(say)
-        _holder(asked, argv, mask, said=said, heard=heard, status=status, apart=apart)
+        _holder(config, argv, mask, said=said, heard=heard, status=status, apart=apart)
     for fd in (said, heard, status):
         os.close(fd)
     try:
@@ -288,12 +288,12 @@ def _start(asked: _Asked, argv: list[str], mask: set[int], *, apart: bool) -> _H
 class _Counters:
     """What the process tree uses, against the limits."""
 
-    def __init__(self, asked: _Asked, held: _Held, *, apart: bool) -> None:
-        self._limits = asked.limits
+    def __init__(self, config: _Configuration, held: _Held, *, apart: bool) -> None:
+        self._limits = config.limits
         self._root = None if apart else os.getpid()
         self._ours = {held.holder, *(_below(held.holder) if _LINUX else ())}
         self._proc = self._scratch_fd = -1
-        self._scratch = "" if apart or asked.level == "none" else asked.scratch
+        self._scratch = "" if apart or config.level == "none" else config.scratch
         if _LINUX:
             top = f"/proc/{held.holder}/root" if apart else ""
             self._proc = os.open(f"{top}/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -418,61 +418,61 @@ def _is_folder(path: str) -> bool:
     return os.path.isdir(path) and not os.path.islink(path)
 
 
-def _level(asked: _Asked, lacking: Sequence[str], *, apart: bool, refusal: str) -> str:
-    if asked.level == "none" or not _LINUX:
+def _level(config: _Configuration, lacking: Sequence[str], *, apart: bool, refusal: str) -> str:
+    if config.level == "none" or not _LINUX:
         return "none"
     if not apart:
         lacking = [f"no namespaces ({refusal}), other processes can be seen", *lacking]
-    if asked.network:
+    if config.network:
         lacking = ["the network can be reached", *lacking]
     return f"partial: {'; '.join(lacking)}" if lacking else "full"
 
 
-def _main(asked: _Asked, argv: list[str]) -> NoReturn:
-    os.set_inheritable(asked.report, False)
+def _main(config: _Configuration, argv: list[str]) -> NoReturn:
+    os.set_inheritable(config.report, False)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     mask = {int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)}
     namespaces.die_with_parent(signal.SIGTERM)
     namespaces.become_subreaper()
-    apart, refusal = asked.apart and asked.level != "none", "not tried"
+    apart, refusal = config.apart and config.level != "none", "not tried"
     if apart:
         try:
-            held = _start(asked, argv, mask, apart=True)
+            held = _start(config, argv, mask, apart=True)
         except _Refused as error:
             apart, refusal = False, str(error)
     if not apart:
-        if asked.level != "none":
-            asked = _with_scratch(asked)
-        held = _start(asked, argv, mask, apart=False)
-    level = _level(asked, held.lacking, apart=apart, refusal=refusal)
-    if asked.level == "require" and level != "full":
-        _say(asked, f"refused: {level}")
+        if config.level != "none":
+            config = _with_scratch(config)
+        held = _start(config, argv, mask, apart=False)
+    level = _level(config, held.lacking, apart=apart, refusal=refusal)
+    if config.level == "require" and level != "full":
+        _say(config, f"refused: {level}")
         passed, group = None, None
     else:
-        _say(asked, level)
-        group = _grouped(asked, held, apart=apart) if _LINUX and asked.level != "none" else None
-        counters = _Counters(asked, held, apart=apart)
+        _say(config, level)
+        group = _grouped(config, held, apart=apart) if _LINUX and config.level != "none" else None
+        counters = _Counters(config, held, apart=apart)
         if _LINUX:
             confinement.undumpable()
         os.write(held.say, b"!")
         os.close(held.say)
         _silent()
-        passed = _watch(asked.parent, held.holder, counters, group)
+        passed = _watch(config.parent, held.holder, counters, group)
     _end(held.holder, group, apart=apart)
     used = os.read(held.fate, 100).decode() or "- 0 0 0"
     if passed is None and level[:7] != "refused":
         passed = _last_look(counters, used)
-    if asked.scratch and not apart and asked.level != "none":
+    if config.scratch and not apart and config.level != "none":
         with contextlib.suppress(OSError):
-            _remove(asked.scratch)
+            _remove(config.scratch)
     limit, amount = passed or ("-", 0)
-    _say(asked, f"{used} {limit} {amount}")
+    _say(config, f"{used} {limit} {amount}")
     os._exit(0)
 
 
-def _say(asked: _Asked, line: str) -> None:
+def _say(config: _Configuration, line: str) -> None:
     with contextlib.suppress(BrokenPipeError):  # the auditor is gone; what it started is still to be ended
-        os.write(asked.report, f"{line}\n".encode())
+        os.write(config.report, f"{line}\n".encode())
 
 
 def _last_look(counters: _Counters, used: str) -> tuple[str, int] | None:
@@ -481,8 +481,8 @@ def _last_look(counters: _Counters, used: str) -> tuple[str, int] | None:
     return None
 
 
-def _grouped(asked: _Asked, held: _Held, *, apart: bool) -> Group | None:
-    group = Group.below_ours(asked.limits, to_limit=apart)  # the end of a namespace needs none
+def _grouped(config: _Configuration, held: _Held, *, apart: bool) -> Group | None:
+    group = Group.below_ours(config.limits, to_limit=apart)  # the end of a namespace needs none
     if group is not None:
         try:
             for pid in (*_below(held.holder), held.holder):
@@ -499,13 +499,13 @@ def _below(holder: int) -> list[int]:
         return [int(word) for word in file.read().split()]
 
 
-def _with_scratch(asked: _Asked) -> _Asked:
+def _with_scratch(config: _Configuration) -> _Configuration:
     """A folder on disk for what the program writes, known to it as TMPDIR."""
-    scratch = f"{asked.scratch}/dpaudit-{os.urandom(8).hex()}"
+    scratch = f"{config.scratch}/dpaudit-{os.urandom(8).hex()}"
     os.mkdir(scratch, 0o700)
     os.environ["TMPDIR"] = scratch
-    return asked._replace(scratch=scratch)
+    return config._replace(scratch=scratch)
 
 
 if __name__ == "__main__":
-    _main(_Asked(**json.loads(sys.argv[1])), sys.argv[2:])
+    _main(_Configuration(**json.loads(sys.argv[1])), sys.argv[2:])

@@ -48,8 +48,8 @@ class View:
     cwd: str
 
 
-def plan(lives: Iterable[str], visible: Iterable[str] = ()) -> View:
-    """The view of a program that needs the files and folders ``lives`` (where its code is) and ``visible`` (also asked for).
+def plan(needs: Iterable[str], visible: Iterable[str] = ()) -> View:
+    """The view of a program that needs the files and folders ``needs`` (where its code is) and ``visible`` (also asked for).
 
     A file brings the folder that it lies in, unless that is a hidden folder itself, or the home directory or one around it:
     then the file alone. The working tree stays whole if the program lives in it, unless it is the home directory. What is
@@ -58,7 +58,7 @@ def plan(lives: Iterable[str], visible: Iterable[str] = ()) -> View:
     cwd = os.getcwd()
     home = os.path.expanduser("~")
     tree = _tree(cwd, os.path.realpath(home))
-    needed = [p for path in lives if os.path.exists(p := os.path.abspath(path)) and not _below_any(p, _prefixes())]
+    needed = [p for path in needs if os.path.exists(p := os.path.abspath(path)) and not _below_any(p, _prefixes())]
     inside = any(_within(os.path.realpath(path), tree) for path in needed)
     hidden = _outermost(
         os.path.realpath(path)

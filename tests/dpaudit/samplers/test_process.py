@@ -176,7 +176,7 @@ def test_files_where_the_program_lives_are_read_as_before(mode, here):
     (here / "secret").chmod(0o600)
     me = os.getuid()
     code = "print(open('secret').read(), os.getuid(), os.stat('secret').st_uid)"
-    assert run(code, lives=[str(here)])[0] == f"mine {me} {me}"
+    assert run(code, needs=[str(here)])[0] == f"mine {me} {me}"
 
 
 @ONE

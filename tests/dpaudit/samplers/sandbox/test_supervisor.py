@@ -62,3 +62,20 @@ def test_a_family_that_makes_looks_dear_is_looked_at_once_a_second():
     assert _pause(0.0001) == 0.05
     assert _pause(0.01) == pytest.approx(0.5)
     assert _pause(10.0) == 1.0
+
+
+def test_processes_of_others_that_are_hidden_are_nobodys(monkeypatch):
+    """Where /proc is mounted with ``hidepid``, other users' processes cannot be read: they are passed over, not fatal."""
+    read, proc = process_tree._read, os.open("/proc", os.O_RDONLY)
+
+    def hidden(proc, pid, name):
+        if pid == 1:
+            raise PermissionError
+        return read(proc, pid, name)
+
+    monkeypatch.setattr(process_tree, "_read", hidden)
+    try:
+        assert os.getpid() in process_tree.members(proc, os.getppid())
+        assert process_tree._stat(proc, 1) == (b"Z", 0)
+    finally:
+        os.close(proc)
