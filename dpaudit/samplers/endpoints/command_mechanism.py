@@ -14,8 +14,8 @@ from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeout
 from dpaudit.samplers.check import finite, request
 from dpaudit.samplers.endpoints.command import program
 from dpaudit.samplers.endpoints.releases import MOST, query_result
-from dpaudit.samplers.sandbox import needs
 from dpaudit.samplers.sandbox.process import Process
+from dpaudit.samplers.sandbox.view import files_of_command
 
 __all__ = ["CommandMechanism", "doubles"]
 
@@ -96,7 +96,7 @@ def doubles(
         SamplerTimeoutError, SamplerOutputError, SamplerCrashError: as :meth:`CommandMechanism.release` says.
     """
     deadline = time.monotonic() + timeout
-    process = Process(argv, seconds=timeout, needs=needs.words(argv))
+    process = Process(argv, seconds=timeout, needs=files_of_command(argv))
     asked = f"(release n={n})"
     try:
         written = _all(process, deadline, name, asked)

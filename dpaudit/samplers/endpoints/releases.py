@@ -15,7 +15,7 @@ from dpaudit import registry
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.samplers.check import finite
 from dpaudit.samplers.endpoints.worker import Worker
-from dpaudit.samplers.sandbox import needs
+from dpaudit.samplers.sandbox.view import compiled_code, files_of_module, files_of_options
 from dpaudit.types import Reference
 
 __all__ = ["MOST", "ReleasingWorker", "SourceMechanism", "query_result"]
@@ -44,7 +44,7 @@ class ReleasingWorker(Worker):
         self.advice = advice
 
     def _needed_paths(self) -> list[str]:
-        return needs.module(str(self._spec["place"])) if self._spec["of"] == "python" else []
+        return files_of_module(str(self._spec["place"])) if self._spec["of"] == "python" else []
 
     def release(self, value: Array, n: int, *, timeout: float) -> Array:
         """``n`` independent releases of the query result ``value`` (m,), shape (n, k), finite.
@@ -109,10 +109,10 @@ class SourceMechanism(ReleasingWorker):
         self._distribution = origin.distribution
 
     def _needed_paths(self) -> list[str]:
-        return needs.options(self._spec["place"], self._spec["member"])
+        return files_of_options(self._spec["place"], self._spec["member"])
 
     def _shared(self) -> Path | None:
-        return needs.compiled_code(self._distribution)
+        return compiled_code(self._distribution)
 
 
 def query_result(value: Array) -> Array:

@@ -19,8 +19,8 @@ from dpaudit import errors
 from dpaudit.errors import SamplerCrashError, SamplerError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.results.text import one_line
 from dpaudit.samplers.check import finite, plain_f64, request
-from dpaudit.samplers.sandbox import needs
 from dpaudit.samplers.sandbox.process import Process
+from dpaudit.samplers.sandbox.view import compiled_code, files_of_module, files_of_options
 from dpaudit.types import Reference
 
 __all__ = ["HEADER", "LibrarySampler", "PythonSampler", "SourceSampler", "Worker"]
@@ -294,7 +294,7 @@ class PythonSampler(_Function):
         return "/" in place or place.endswith(".py")
 
     def _needed_paths(self) -> list[str]:
-        return needs.module(str(self._spec["place"]))
+        return files_of_module(str(self._spec["place"]))
 
     @property
     def takes_value(self) -> bool:
@@ -376,12 +376,12 @@ class SourceSampler(Worker):
         self._prepared: deque[SourceSampler] = deque()
 
     def _needed_paths(self) -> list[str]:
-        return needs.options(self._given[0], self._given[2])
+        return files_of_options(self._given[0], self._given[2])
 
     def _shared(self) -> Path | None:
         from dpaudit import registry
 
-        return needs.compiled_code(registry.plugin("sources", Reference.parse(self._given[0]).name).origin.distribution)
+        return compiled_code(registry.plugin("sources", Reference.parse(self._given[0]).name).origin.distribution)
 
     def again(self) -> SourceSampler:
         """The same source for a process of its own, with a seed of its own that follows from this one's.

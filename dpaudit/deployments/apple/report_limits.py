@@ -11,14 +11,14 @@ from dpaudit.deployments.apple.model import Budget, Configuration, Database, Fin
 from dpaudit.deployments.apple.quoting import quoted
 from dpaudit.deployments.apple.rules import DAY, MOST_RECORDS, NEVER_SUBMITTED, sessions_within
 
-__all__ = ["Limits"]
+__all__ = ["ReportLimits"]
 
 _DAY = timedelta(days=1)
 _MOST = 20
 """Findings of one kind that are told one by one."""
 
 
-class Limits:
+class ReportLimits:
     """Takes in reports and collects what they break."""
 
     def __init__(
