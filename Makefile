@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 ENVS := $(or $(DPAUDIT_ENVS),.envs)
 CUDA := $(or $(GPU),$(BIN)/python)
 CIFAR := vgg19-bn resnet50 mobilenet-v2
-ELSEWHERE := dpaudit/samplers/libraries/elsewhere
+ELSEWHERE := dpaudit/samplers/adapters/environments
 
 unexport PYTHONDONTWRITEBYTECODE # else every start compiles dpaudit anew, and the suite starts many
 
@@ -58,7 +58,7 @@ browser: $(READY)
 	$(BIN)/pytest -m 'browser and not slow' tests/dpaudit/report
 
 pages: $(READY)
-	$(BIN)/pytest -m packaging tests/packaging
+	$(BIN)/pytest -n 2 --dist loadgroup -m packaging tests/packaging
 
 docs: $(READY) ## The documentation as a site, from disk and offline; a warning is an error
 	$(BIN)/sphinx-build -E -a -W --keep-going -q -j 2 -c docs -d docs/_build/doctrees . docs/_build/html

@@ -18,10 +18,9 @@ import numpy as np
 from dpaudit.cli import runs_text
 from dpaudit.experiments import load_spec
 from dpaudit.experiments.export import write_columns
-from dpaudit.experiments.opened import open_run
-from dpaudit.experiments.overview import overviews
 from dpaudit.experiments.store import FILE, Store
 from dpaudit.experiments.store.queries import trial_success
+from dpaudit.experiments.stored import open_run, overviews
 from dpaudit.provenance import collect
 from dpaudit.registry import plugin
 from dpaudit.types import CellResult, to_dict

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from dpaudit.errors import DuplicatePluginError, MissingExtraError, UnknownNameError, UsageError
-from dpaudit.results.text import one_line, said
+from dpaudit.results.text import error_text, one_line
 from dpaudit.source_hash import source_hash
 from dpaudit.types import PluginOrigin, Reference
 
@@ -53,7 +53,6 @@ _EXTRAS = {
     "pooch": "opacus",
     "grpc": "protocols",
     "mpyc": "protocols",
-    "msgpack": "protocols",
     "rbcl": "protocols",
     "flwr": "flower",
     "mlflow": "mlflow",
@@ -234,4 +233,6 @@ def create(kind: str, reference: Reference | str, *args: Any) -> Any:
         if isinstance(error, UsageError):
             words = one_line(error, limit=2000)  # they quote the options
             raise error if words == str(error) else UsageError(words) from error
-        raise UsageError(f"{what}: cannot be made with these options ({said(error)}); see its documentation") from error
+        raise UsageError(
+            f"{what}: cannot be made with these options ({error_text(error)}); see its documentation"
+        ) from error

@@ -73,7 +73,7 @@ def take_away(system):
 
 def main():
     system, *words = sys.argv[1:]
-    if words[:1] == ["-I"]:  # a program that macOS' dpaudit starts in turn: the leash
+    if words[:1] == ["-I"]:  # a program that macOS' dpaudit starts in turn: the supervisor
         take_away(system)
         sys.argv = words[2:]
         runpy.run_path(sys.argv[0], run_name="__main__")

@@ -29,7 +29,7 @@ NUMERICAL = [  # about a minute of CPU time: whatever calls BLAS, LAPACK, torch 
         for name in ("keyed_distinguisher", "pancake_likelihood", "reconstruction")
     ),
     "tests/dpaudit_attacks/pool_inference/test_posterior.py",
-    "tests/dpaudit/audit/test_battery.py",
+    "tests/dpaudit/audit/battery/test_battery.py",
     "tests/dpaudit/hosts/test_step.py",
     "tests/dpaudit_mitigations/rotation/test_rotations.py",
 ]

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from command_line import here, script
 
+import dpaudit
+
 pytest_plugins = ["pytester"]
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -21,12 +23,23 @@ def run(name, *arguments):
     return done.stdout
 
 
-def test_audit_a_closed_sampler():
+@pytest.fixture
+def fewer(monkeypatch):
+    """A function that makes the audits of an example smaller."""
+    whole = dpaudit.audit_sampler
+    return lambda samples: monkeypatch.setattr(
+        dpaudit, "audit_sampler", lambda *args, **options: whole(*args, **{**options, "samples": samples})
+    )
+
+
+def test_audit_a_closed_sampler(fewer):
+    fewer(200_000)
     out = run("01_audit_a_closed_sampler.py")
     assert all(name in out for name in ("finding: ", "tails", "repeats")) or "no C compiler" in out
 
 
-def test_plant_and_catch():
+def test_plant_and_catch(fewer):
+    fewer(12_500)  # no 50 vectors: one process imports torch, not four; README has the whole run by make check
     out = run("02_plant_and_catch.py")
     assert "black-box audit: no-finding" in out
     right = [int(line.split("right in ")[1].split()[0]) for line in out.splitlines() if "right in" in line]

@@ -20,7 +20,7 @@ import torch
 from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
-from dpaudit_attacks.pancake_likelihood import check_rows, log_density
+from dpaudit_attacks.pancake_likelihood import check_candidates, log_density
 
 __all__ = ["LikelihoodRatio", "NearestPeak", "normalised_posterior"]
 
@@ -86,23 +86,6 @@ class _Keyed:
         """The key's orthonormal directions, shape (k, dim), on the CPU; not to be written to."""
         return self._directions.on(torch.device("cpu"))
 
-    def _checked(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-        """The candidates with three axes, (1, m, d) or (t, m, d).
-
-        Raises:
-            UsageError: dimensions that do not fit the key or each other, or values that are not finite.
-        """
-        if candidates.ndim == 2:
-            candidates = candidates.unsqueeze(0)
-        check_rows("releases", releases, dim=self.source.dim, axes=2)
-        check_rows("candidates", candidates, dim=self.source.dim, axes=3)
-        if len(candidates) not in (1, len(releases)):
-            raise UsageError(
-                f"candidates for {len(candidates)} releases: there are {len(releases)} releases; "
-                "give one list for all, shape (m, d), or one a release, shape (t, m, d)"
-            )
-        return candidates
-
     def _along(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
         """Coordinates of y − q_i along the secret directions for all pairs, shape (t, m, k)."""
         return self._coordinates(releases, candidates, squares=False)[0]
@@ -114,7 +97,7 @@ class _Keyed:
 
         Worked out from y − q_0 and q_i − q_0, which are small where the queries themselves may be large.
         """
-        candidates = self._checked(releases, candidates)
+        candidates = check_candidates(releases, candidates, dim=self.source.dim)
         directions = self._directions.on(releases.device)
         t, m, k = len(releases), candidates.shape[1], len(directions)
         along = directions.new_empty((t, m, k))
@@ -142,7 +125,7 @@ class _Keyed:
         Raises:
             UsageError: dimensions that do not fit the key, or values that are not finite.
         """
-        candidates = self._checked(releases, candidates)
+        candidates = check_candidates(releases, candidates, dim=self.source.dim)
         row = torch.arange(len(releases)) if len(candidates) > 1 else torch.zeros_like(truth)
         residual = releases.double() - candidates[row, truth].double()
         key = self._directions.on(releases.device)

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.norm_channel import NormCells
 from dpaudit.vectors.passes import row_norms
-from dpaudit_attacks.pancake_likelihood import check_rows
+from dpaudit_attacks.pancake_likelihood import check_candidates
 
 __all__ = ["NormReader"]
 
@@ -48,15 +47,7 @@ class NormReader:
         Raises:
             UsageError: shapes that do not fit, or values that are not finite.
         """
-        many = candidates if candidates.ndim == 3 else candidates.unsqueeze(0)
-        dim = releases.shape[-1]
-        check_rows("releases", releases, dim=dim, axes=2)
-        check_rows("candidates", many, dim=dim, axes=3)
-        if len(many) not in (1, len(releases)):
-            raise UsageError(
-                f"candidates for {len(many)} releases: there are {len(releases)} releases; "
-                "give one list for all, shape (m, d), or one a release, shape (t, m, d)"
-            )
+        many = check_candidates(releases, candidates, dim=releases.shape[-1])
         lengths = np.empty((len(releases), many.shape[1]))
         for i, release in enumerate(releases.detach()):
             for j, candidate in enumerate(many[i if len(many) > 1 else 0]):

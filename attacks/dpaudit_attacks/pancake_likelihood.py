@@ -20,7 +20,7 @@ from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
 from dpaudit.vectors.normal import all_finite
 
-__all__ = ["basis", "check_rows", "log_density", "log_mixture", "log_theta", "log_tilt"]
+__all__ = ["basis", "check_candidates", "check_rows", "log_density", "log_mixture", "log_theta", "log_tilt"]
 
 _TERMS = 4  # neglected terms are below exp(−12π) = 5e-17 of the sum at β = 1, the worst case, and vanish from there
 
@@ -44,6 +44,24 @@ def check_rows(name: str, tensor: torch.Tensor, *, dim: int, axes: int) -> None:
         )
     if not all_finite(tensor):
         raise UsageError(f"{name}: contain NaN or infinity; an attack needs finite values, drop those rows")
+
+
+def check_candidates(releases: torch.Tensor, candidates: torch.Tensor, *, dim: int) -> torch.Tensor:
+    """``candidates`` (m, d) or (t, m, d) for ``releases`` (t, d) with three axes: (1, m, d) or (t, m, d).
+
+    Raises:
+        UsageError: dimensions that do not fit ``dim`` or each other, or values that are not finite.
+    """
+    if candidates.ndim == 2:
+        candidates = candidates.unsqueeze(0)
+    check_rows("releases", releases, dim=dim, axes=2)
+    check_rows("candidates", candidates, dim=dim, axes=3)
+    if len(candidates) not in (1, len(releases)):
+        raise UsageError(
+            f"candidates for {len(candidates)} releases: there are {len(releases)} releases; "
+            "give one list for all, shape (m, d), or one a release, shape (t, m, d)"
+        )
+    return candidates
 
 
 def _positive(**values: float) -> None:

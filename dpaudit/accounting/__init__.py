@@ -5,21 +5,30 @@
 
 from __future__ import annotations
 
-from dpaudit.accounting.bounds import pancake_epsilon_lower, pancake_epsilon_upper, peak_spacing, peak_width
 from dpaudit.accounting.composition import compose_epsilon, compose_epsilon_trivial
-from dpaudit.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_sigma, gaussian_sigma_paper
 from dpaudit.accounting.host import pancake_host_composition, pancake_host_epsilon
-from dpaudit.accounting.losses import GaussianLoss, LaplaceLoss, Loss, PrivacyLoss
 from dpaudit.accounting.mechanisms import (
     exponential_delta,
     exponential_epsilon,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_sigma,
     gaussian_sigma_classical,
+    gaussian_sigma_paper,
     laplace_delta,
     laplace_epsilon,
     laplace_scale,
 )
-from dpaudit.accounting.profile import ProfileValue, pancake_delta, pancake_epsilon
-from dpaudit.accounting.sequences import compose, optimal_delta
+from dpaudit.accounting.profile import (
+    ProfileValue,
+    pancake_delta,
+    pancake_epsilon,
+    pancake_epsilon_lower,
+    pancake_epsilon_upper,
+    peak_spacing,
+    peak_width,
+)
+from dpaudit.accounting.sequences import GaussianLoss, LaplaceLoss, Loss, PrivacyLoss, compose, optimal_delta
 from dpaudit.accounting.shuffling import (
     shuffled_closed_form,
     shuffled_delta,

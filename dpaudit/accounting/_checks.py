@@ -1,15 +1,17 @@
-"""Argument checks and the root finder that the accounting shares."""
+"""Argument checks, the root finder and the optional library that the accounting shares."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
 
 import scipy
 
-from dpaudit.errors import UsageError
+from dpaudit.errors import MissingExtraError, UsageError
 
-__all__ = ["below_one", "bisect", "number", "positive", "probability"]
+__all__ = ["below_one", "bisect", "number", "pld_modules", "positive", "probability"]
 
 
 def positive(**values: float) -> None:
@@ -37,3 +39,13 @@ def number(**values: float) -> None:
     for name, value in values.items():
         if not math.isfinite(value):
             raise UsageError(f"{name}={value}: must be a finite number")
+
+
+def pld_modules(asked: str, *names: str) -> tuple[ModuleType, ...]:
+    """Modules of ``dp_accounting.pld``; without the library an error that says what was ``asked`` and what to install."""
+    try:
+        return tuple(import_module(f"dp_accounting.pld.{name}") for name in names)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{asked}: dp-accounting is not installed; pip install 'dpaudit[accounting]'"
+        ) from error

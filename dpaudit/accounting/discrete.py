@@ -12,7 +12,7 @@ import numpy as np
 import scipy
 
 from dpaudit.accounting._checks import bisect, positive, probability
-from dpaudit.accounting.gaussian import gaussian_epsilon
+from dpaudit.accounting.mechanisms import gaussian_epsilon
 from dpaudit.errors import UsageError
 from dpaudit.types import EpsilonBounds
 

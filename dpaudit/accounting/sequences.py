@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Literal
 
@@ -12,12 +13,62 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.accounting._checks import below_one, bisect, positive
-from dpaudit.accounting._pld import pld_modules
-from dpaudit.accounting.losses import GaussianLoss, LaplaceLoss, Loss, PrivacyLoss
+from dpaudit.accounting._checks import below_one, bisect, pld_modules, positive
 from dpaudit.errors import UsageError
 
-__all__ = ["Method", "compose", "optimal_delta"]
+__all__ = ["GaussianLoss", "LaplaceLoss", "Loss", "Method", "PrivacyLoss", "compose", "optimal_delta"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """An (ε, δ)-DP release of which nothing else is known; δ = 0: a local report, randomised response.
+
+    Raises:
+        UsageError: ε not a finite number above 0, or δ outside [0, 1).
+    """
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        positive(epsilon=self.epsilon)
+        below_one(self.delta)
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceLoss:
+    """One number of sensitivity Δ plus Laplace noise of this scale.
+
+    Raises:
+        UsageError: a value that is not a finite number above 0.
+    """
+
+    scale: float
+    sensitivity: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive(scale=self.scale, sensitivity=self.sensitivity)
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianLoss:
+    """A query of L2 sensitivity Δ plus N(0, σ²I).
+
+    Raises:
+        UsageError: a value that is not a finite number above 0, or a Δ/σ that is not.
+    """
+
+    sigma: float
+    sensitivity: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive(sigma=self.sigma, sensitivity=self.sensitivity)
+        if not 0 < self.sensitivity / self.sigma < math.inf:
+            raise UsageError(f"sigma={self.sigma}: Δ/σ is not a finite number above 0; take the two in other units")
+
+
+PrivacyLoss = Loss | LaplaceLoss | GaussianLoss
+
 
 Method = Literal["best", "basic", "advanced", "optimal", "pld"]
 Array = npt.NDArray[np.float64]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from dpaudit.accounting._checks import bisect, positive
-from dpaudit.accounting.bounds import peak_width
+from dpaudit.accounting.profile import peak_width
 from dpaudit.errors import UsageError
 
 __all__ = [

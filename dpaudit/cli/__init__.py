@@ -7,7 +7,7 @@ import sys
 import traceback
 from typing import Any
 
-from dpaudit.results.text import one_line, printable, said, tell
+from dpaudit.results.text import error_text, one_line, printable, tell
 
 __all__ = ["main"]
 
@@ -62,7 +62,7 @@ def _code() -> int:
         if os.environ.get("DPAUDIT_DEBUG"):
             tell(traceback.format_exc(), limit=100_000)
         tell(
-            f"dpaudit: internal error: {said(error, limit=2000)}\n\n"
+            f"dpaudit: internal error: {error_text(error, limit=2000)}\n\n"
             "This is a bug in dpaudit or in a plug-in; DPAUDIT_DEBUG=1 shows where."
         )
         return 4

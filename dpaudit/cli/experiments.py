@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from dpaudit.cli.output import emit, note, out_console, write_json_line
 from dpaudit.cli.running import run_cells, tell_failures
 from dpaudit.documents import ExperimentDocument, MeasurementsDocument
 from dpaudit.errors import SpecError, StoreError, UsageError
+from dpaudit.experiments.options import RunOptions
 from dpaudit.report import experiment_table, measurements_table, write_json, write_report
 from dpaudit.report.formats.json_schema import schema_text
 from dpaudit.types import to_dict
@@ -36,61 +38,51 @@ def demo(out: Path, output: str, *, also: str | None = None) -> None:
             raise StoreError(f"out={out}: holds results of {name!r}, not of a demo; choose another --out")
         for file in out.glob("results.sqlite*"):
             file.unlink()
-    _run("demo", out=out, resume=False, trials=None, output=output, command="dpaudit demo", also=formats)
+    options = RunOptions(out=out, command="dpaudit demo")
+    _run("demo", options, trials=None, output=output, also=formats)
 
 
 def run(
     experiment: str,
+    options: RunOptions,
     *,
-    out: Path | None,
-    resume: bool,
-    trials: int | None,
-    device: str,
-    data_root: Path | None,
-    output: str,
-    where: str = "local",
-    jobs: str = "1",
+    trials: int | None = None,
+    device: str = "cpu",
+    data_root: Path | None = None,
+    output: str = "text",
     log: Sequence[str] = (),
     also: str | None = None,
 ) -> None:
-    """Run a named or written experiment."""
+    """Run a named or written experiment; the command that is kept with it is made here."""
     use_data_root(data_root)
     words = ["dpaudit", "run", experiment, *(["--trials", str(trials)] if trials is not None else [])]
     command = shlex.join([*words, *(["--device", device] if device != "cpu" else [])])
-    folder = out if out is not None else Path("runs") / Path(experiment).name.removesuffix(".toml")
+    formats = formats_of(also, out=options.out)
     _run(
         experiment,
-        out=folder,
-        resume=resume,
+        replace(options, command=command),
         trials=trials,
         device=device,
         output=output,
-        command=command,
-        where=where,
-        jobs=jobs,
         log=log,
-        also=formats_of(also, out=folder),
+        also=formats,
     )
 
 
 def _run(
     name: str,
+    options: RunOptions,
     *,
-    out: Path,
-    resume: bool,
     trials: int | None,
     output: str,
-    command: str,
     device: str = "cpu",
-    where: str = "local",
-    jobs: str = "1",
     log: Sequence[str] = (),
     also: Sequence[str] = (),
 ) -> None:
     from dpaudit.experiments import load_spec
     from dpaudit.experiments.loggers import open_loggers, run_start
 
-    spec = load_spec(name, trials=trials, device=device)
+    out, spec = options.out, load_spec(name, trials=trials, device=device)
     if spec.measure != "attack" and not spec.columns:
         raise SpecError(
             f"spec={name}: [[column]] is missing; say what the table of measure={spec.measure!r} shall show"
@@ -101,18 +93,9 @@ def _run(
             nonlocal also
             also = without_earlier(also, out, document="results.json")
             if log:
-                loggers.start(run_start(store, cells=len(spec.cells()), command=command))
+                loggers.start(run_start(store, cells=len(spec.cells()), command=options.command))
 
-        run_cells(
-            spec,
-            out=out,
-            resume=resume,
-            where=where,
-            jobs=jobs,
-            command=command,
-            on_open=started,
-            on_result=loggers.outcome,
-        )
+        run_cells(spec, replace(options, on_open=started, on_result=loggers.outcome))
         document = _document(out)
         try:
             write_json(document, out / "results.json")
@@ -138,8 +121,8 @@ def _run(
 
 def _document(folder: Path) -> ExperimentDocument | MeasurementsDocument:
     """Of all that the folder holds, failures included; its command is the one that began the run."""
-    from dpaudit.experiments.opened import document_of
     from dpaudit.experiments.store import Store
+    from dpaudit.experiments.stored import document_of
 
     with Store.read(folder) as store:
         return document_of(store)

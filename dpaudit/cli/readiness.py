@@ -64,5 +64,5 @@ def _draw_once() -> None:
 
 def _all_of(name: str) -> None:
     for found in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
-        if not found.name.endswith(".leash"):  # a program of its own
+        if not found.name.endswith(".supervisor"):  # a program of its own
             importlib.import_module(found.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,31 +18,23 @@ from dpaudit.results.text import printable
 from dpaudit.types import CellFailure, CellResult
 
 if TYPE_CHECKING:
-    from dpaudit.experiments import Spec, Store
+    from dpaudit.experiments import Spec
+    from dpaudit.experiments.options import RunOptions
 
 __all__ = ["run_cells", "tell_failures"]
 
 
-def run_cells(
-    spec: Spec,
-    *,
-    out: Path,
-    resume: bool,
-    where: str,
-    jobs: str,
-    command: str,
-    on_open: Callable[[Store], None],
-    on_result: Callable[[CellResult | CellFailure], None],
-) -> None:
-    """Run what ``out`` does not hold yet. ``command`` is kept with it, and where it was run.
+def run_cells(spec: Spec, options: RunOptions) -> None:
+    """Run what ``options.out`` does not hold yet. Its command is kept with it, and where it was run.
 
     Raises:
         UsageError: as :func:`~dpaudit.experiments.run_experiment`; columns or figures that no report can show.
     """
-    from dpaudit.experiments import run_experiment
     from dpaudit.experiments.placement import place
+    from dpaudit.experiments.run import run_with
 
     _check_columns(spec)
+    where, jobs = str(options.where), str(options.jobs)
     placement = place(where, jobs=int(jobs) if jobs.isdecimal() else jobs, device=spec.device)
     placed = (f" --where {where}" if where != "local" else "") + (f" --jobs {jobs}" if jobs != "1" else "")
     try:
@@ -50,21 +42,21 @@ def run_cells(
 
             def told(outcome: CellResult | CellFailure) -> None:
                 progress.on_result(outcome)
-                on_result(outcome)
+                if options.on_result is not None:
+                    options.on_result(outcome)
 
-            run_experiment(
-                spec,
-                out=out,
-                resume=resume,
+            shown = replace(
+                options,
                 where=placement,
-                command=command + placed,
+                jobs=1,
+                command=options.command + placed,
                 on_start=progress.on_start,
                 on_done=progress.on_done,
                 on_result=told,
-                on_open=on_open,
             )
+            run_with(spec, shown)
     except KeyboardInterrupt as interrupt:  # typer would end without a word
-        note(f"interrupted; what is finished is kept in {out}: the same command with --resume goes on")
+        note(f"interrupted; what is finished is kept in {options.out}: the same command with --resume goes on")
         raise typer.Exit(130) from interrupt
 
 

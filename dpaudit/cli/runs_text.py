@@ -22,8 +22,8 @@ from dpaudit.types import to_dict
 
 if TYPE_CHECKING:
     from dpaudit.experiments.difference import CellDifference, RunDifference
-    from dpaudit.experiments.overview import Overview
     from dpaudit.experiments.store import Attempt
+    from dpaudit.experiments.stored import Overview
 
 __all__ = ["export", "show_difference", "show_list", "show_run"]
 
@@ -34,7 +34,7 @@ _CHANGES = 6
 
 def show_list(folder: Path, output: str) -> None:
     """``dpaudit runs list``."""
-    from dpaudit.experiments.overview import overviews
+    from dpaudit.experiments.stored import overviews
 
     found = overviews(folder)
     if output == "json":
@@ -106,9 +106,8 @@ def _more(found: int, what: str, output: str) -> None:
 
 
 def _show_whole(folder: Path, store: Any, output: str) -> None:
-    from dpaudit.experiments.opened import document_of
-    from dpaudit.experiments.overview import look_at
     from dpaudit.experiments.store.queries import invocations
+    from dpaudit.experiments.stored import document_of, look_at
 
     overview, failures, whole = look_at(folder), store.failures(), output == "json"
     try:
@@ -256,11 +255,10 @@ def _fact(name: str, value: Any) -> str:
 
 def export(folder: Path, *, to: Path, trials: bool) -> None:
     """``dpaudit runs export``."""
-    from dpaudit.experiments.export import check_target, write_columns
-    from dpaudit.experiments.flat import flat_rows, typed
-    from dpaudit.experiments.opened import document_of
+    from dpaudit.experiments.export import check_target, flat_rows, typed, write_columns
     from dpaudit.experiments.store import Store
     from dpaudit.experiments.store.queries import progress, trial_columns
+    from dpaudit.experiments.stored import document_of
 
     check_target(to)
     with Store.read(folder) as store:

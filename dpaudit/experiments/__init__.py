@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.spec import Spec
 from dpaudit.experiments.spec_file import load_spec, spec_names
 from dpaudit.experiments.store import Store
+from dpaudit.experiments.stored import OpenRun, open_run
+from dpaudit.experiments.table import make_document
 
 if TYPE_CHECKING:
-    from dpaudit.experiments.opened import OpenRun, open_run
     from dpaudit.experiments.run import run_experiment
-    from dpaudit.experiments.table import make_document
 
 __all__ = [
     "Cell",
@@ -28,11 +27,9 @@ __all__ = [
 ]
 
 
-_LATE = {"OpenRun": "opened", "make_document": "table", "open_run": "opened", "run_experiment": "run"}
-"""Names that need torch or scipy, by their module: who only looks at stores waits for neither."""
-
-
 def __getattr__(name: str) -> Any:
-    if name in _LATE:
-        return getattr(importlib.import_module(f"dpaudit.experiments.{_LATE[name]}"), name)
+    if name == "run_experiment":  # it needs torch: who only looks at stores does not wait for it
+        from dpaudit.experiments.run import run_experiment
+
+        return run_experiment
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Iterator, Set
 from contextlib import closing
 from pathlib import Path
 
 from dpaudit import errors
 from dpaudit.errors import StoreError, UsageError
 from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.options import OnCell, OnOpen, OnResult, RunOptions
 from dpaudit.experiments.placement import Item, Placement, place
 from dpaudit.experiments.placement.work import Outcome, run_cell
 from dpaudit.experiments.spec import Spec
 from dpaudit.experiments.store import Store
 from dpaudit.types import CellFailure, to_dict
 
-__all__ = ["run_cell", "run_experiment"]
-
-OnCell = Callable[[Cell], None]
-OnResult = Callable[[Outcome], None]
+__all__ = ["run_cell", "run_experiment", "run_with"]
 
 _SLIPS = 8
 _TOGETHER_SECONDS = 0.05
@@ -38,14 +36,12 @@ def run_experiment(
     on_start: OnCell | None = None,
     on_done: OnCell | None = None,
     on_result: OnResult | None = None,
-    on_open: Callable[[Store], None] | None = None,
+    on_open: OnOpen | None = None,
 ) -> Path:
     """Run every cell of ``spec`` that ``out`` does not hold yet; return ``out``.
 
-    ``where`` and ``jobs`` say where cells are done (:func:`~dpaudit.experiments.placement.place`). ``on_start`` is told a
-    cell when a worker can have it, ``on_done`` when its outcome is on disk (or was, from before), ``on_result`` that
-    outcome, ``on_open`` the store before all. A cell that fails is kept as a failure and the others go on; ``resume`` tries
-    it again.
+    What the options mean: :class:`~dpaudit.experiments.options.RunOptions`, which :func:`run_with` takes as one value.
+    A cell that fails is kept as a failure and the others go on; ``resume`` tries it again.
 
     Formal guarantee: a cell's numbers depend on the spec's seed and the cell's settings only, so neither where nor in which
     order cells were done, nor how often the run was killed and resumed, changes a result (times apart). That is for one
@@ -56,26 +52,42 @@ def run_experiment(
     Raises:
         StoreError: ``out`` holds another run, or this one and ``resume`` is False; or the disk is full.
         UsageError: the spec's device, or the place, is not there; or the first eight cells to end (all, if fewer) failed
-            by a user's slip, which is then not recorded but raised.
+            by a usage error, which is then not recorded but raised.
         PeerError: a cluster went away meanwhile.
     """
-    placement = place(where, jobs=jobs, device=spec.device) if isinstance(where, str) else where
+    options = RunOptions(
+        out=out,
+        resume=resume,
+        where=where,
+        jobs=jobs,
+        command=command,
+        on_start=on_start,
+        on_done=on_done,
+        on_result=on_result,
+        on_open=on_open,
+    )
+    return run_with(spec, options)
+
+
+def run_with(spec: Spec, options: RunOptions) -> Path:
+    """As :func:`run_experiment`."""
+    where, cells = options.where, spec.cells()
+    placement = place(where, jobs=options.jobs, device=spec.device) if isinstance(where, str) else where
+    open_store = Store.resume if options.resume else Store.create
     described = to_dict(dataclasses.asdict(spec))
-    open_store = Store.resume if resume else Store.create
-    cells = spec.cells()
-    with placement, open_store(out, spec=described, command=command, cells=len(cells)) as store:
+    with placement, open_store(options.out, spec=described, command=options.command, cells=len(cells)) as store:
         done = store.finished()
-        if on_open is not None:
-            on_open(store)
-        if on_done is not None:
+        if options.on_open is not None:
+            options.on_open(store)
+        if options.on_done is not None:
             for cell in cells:
                 if cell.id in done:
-                    on_done(cell)
-        keeper = _Keeper(store, cells, on_done=on_done, on_result=on_result, fresh=not done)
-        with closing(placement.run(_left(cells, done, on_start))) as outcomes, keeper:  # type: ignore[type-var]
+                    options.on_done(cell)
+        keeper = _Keeper(store, cells, options, fresh=not done)
+        with closing(placement.run(_left(cells, done, options.on_start))) as outcomes, keeper:  # type: ignore[type-var]
             for position, outcome in outcomes:
                 keeper.take(position, outcome)
-    return out
+    return options.out
 
 
 def _left(cells: tuple[Cell, ...], done: Set[str], on_start: OnCell | None) -> Iterator[Item]:
@@ -89,18 +101,10 @@ def _left(cells: tuple[Cell, ...], done: Set[str], on_start: OnCell | None) -> I
 class _Keeper:
     """Outcomes on their way to the disk: several small ones in one transaction, nobody told before it is durable."""
 
-    def __init__(
-        self,
-        store: Store,
-        cells: tuple[Cell, ...],
-        *,
-        on_done: OnCell | None,
-        on_result: OnResult | None,
-        fresh: bool,
-    ) -> None:
-        self._store, self._cells, self._on_done, self._on_result = store, cells, on_done, on_result
+    def __init__(self, store: Store, cells: tuple[Cell, ...], options: RunOptions, *, fresh: bool) -> None:
+        self._store, self._cells, self._options = store, cells, options
         self._waiting: list[tuple[int, Outcome]] = []
-        self._doubtful = fresh  # nothing but slips so far
+        self._doubtful = fresh  # nothing but usage errors so far
         self._kept = time.monotonic()
 
     def take(self, position: int, outcome: Outcome) -> None:
@@ -122,10 +126,10 @@ class _Keeper:
         told, self._waiting = self._waiting, []
         self._kept = time.monotonic()
         for position, outcome in told:
-            if self._on_result is not None:
-                self._on_result(outcome)
-            if self._on_done is not None:
-                self._on_done(self._cells[position])
+            if self._options.on_result is not None:
+                self._options.on_result(outcome)
+            if self._options.on_done is not None:
+                self._options.on_done(self._cells[position])
 
     def __enter__(self) -> _Keeper:
         return self

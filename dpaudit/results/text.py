@@ -13,7 +13,7 @@ import re
 import sys
 from typing import Any
 
-__all__ = ["harmless", "json_escaped", "one_line", "printable", "said", "tell"]
+__all__ = ["error_text", "harmless", "json_escaped", "one_line", "printable", "tell"]
 
 _INVISIBLE = (
     re.compile(  # printable for Python, but shown as nothing: the rest of Unicode's Default_Ignorable_Code_Point
@@ -48,10 +48,10 @@ def one_line(text: object, *, limit: int = 500) -> str:
     return harmless(_cut(line + "…" if len(kept) > room else line, limit))
 
 
-def said(error: BaseException, *, limit: int = 500) -> str:
+def error_text(error: BaseException, *, limit: int = 500) -> str:
     """What an exception says, on one line: its class and its words, cut to ``limit`` characters after the class.
 
-    >>> said(ValueError("too" + chr(27) + " much")), said(KeyError())
+    >>> error_text(ValueError("too" + chr(27) + " much")), error_text(KeyError())
     ('ValueError: too� much', 'KeyError')
     """
     name, words = one_line(_name(error)), one_line(error, limit=limit)

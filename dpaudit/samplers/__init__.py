@@ -1,7 +1,8 @@
-"""Closed samplers: somebody else's noise behind one small interface, each kind in its own sandboxed process.
+"""Closed samplers: somebody else's noise behind one small interface, and whole mechanisms behind another.
 
-A callable, a command, a shared library, a recorded file or a registered source, named by one line of text. How a foreign
-process is held is told in :mod:`~dpaudit.samplers.leash`, what it may use in :mod:`~dpaudit.samplers.limits`.
+``resolve`` turns one line of text into either; ``endpoints/`` says where they are (a Python function, a shared library, a
+program, an HTTP address, a recorded file, a registered source), ``adapters/`` knows libraries, and ``sandbox/`` holds every
+foreign program: ``sandbox.supervisor`` says how, ``sandbox.limits`` how much it may use.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "open_sampler":  # late: the leash imports its neighbours with the standard library alone
+    if name == "open_sampler":  # late: the sandbox's supervisor imports its neighbours with the standard library alone
         from dpaudit.samplers.resolve import open_sampler
 
         return open_sampler

@@ -1,13 +1,18 @@
-"""From the text a user types to a closed sampler."""
+"""From the text that a user types to a closed sampler, or to a whole mechanism."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from dpaudit import registry
 from dpaudit.errors import DuplicatePluginError, UnknownNameError, UsageError
-from dpaudit.interfaces import ClosedSampler
-from dpaudit.samplers.endpoints.worker import SourceSampler
+from dpaudit.interfaces import ClosedSampler, Mechanism
+from dpaudit.samplers.adapters.base import Adapter
+from dpaudit.samplers.endpoints.command_mechanism import CommandMechanism
+from dpaudit.samplers.endpoints.releases import ReleasingWorker, SourceMechanism
+from dpaudit.samplers.endpoints.worker import PythonSampler, SourceSampler
 
-__all__ = ["open_sampler"]
+__all__ = ["open_mechanism", "open_sampler"]
 
 
 def open_sampler(
@@ -28,21 +33,20 @@ def open_sampler(
 
     ``seed`` fixes the numbers of registered sources only.
 
-    Every foreign process is held to limits on memory, output, files, processes and time (``dpaudit.samplers.limits``) and
-    ends, with all that it started, when the ``with`` block does or this process dies. On Linux, where the kernel allows,
-    it runs in namespaces of its own: without the network, and without a way to reach a process outside. Files are read and
-    written as before. Not claimed: that this holds against code made to break out of it (a fault in the kernel, files left
-    for others to run); without namespaces, that code which hunts for the process that holds it leaves nothing behind; or
-    that a sampler cannot tell that it is watched: its environment does not say so, its parents and its timing may.
+    Every foreign process is held to limits on memory, output, files, processes and time
+    (:class:`~dpaudit.samplers.sandbox.limits.Limits`) and ends, with all that it started, when the ``with`` block does or
+    this process dies. On Linux, where the kernel allows, it runs in namespaces of its own: without the network, and without
+    a way to reach a process outside; home directories and the working tree are hidden but for what it needs, and all but a
+    scratch of its own is read-only. Not claimed: that this holds against code made to break out of it (a fault in the
+    kernel); without namespaces, that code which hunts for the process that holds it leaves nothing behind; or that a
+    sampler cannot tell that it is watched: its environment does not say so, its parents and its timing may.
 
     Raises:
         UnknownNameError: no such kind, source or mitigation.
         UsageError: the text, or an option, does not fit the kind.
     """
     name, _, target = text.partition(":")
-    kinds, sources = registry.plugins("samplers"), registry.plugins("sources")
-    if name in kinds and name in sources:
-        raise DuplicatePluginError(f"sampler={name}: a source and a sampler kind have this name; uninstall one of them")
+    kinds, sources = _known("sampler", name)
     if name in sources:
         return SourceSampler(text, seed=seed, dtype=dtype, text_mode=text_mode, mitigation=mitigation)
     if name not in kinds:
@@ -52,9 +56,68 @@ def open_sampler(
             f"sampler={name}: not known{near} sources, written NAME[:opt=value]: {', '.join(sources)}; "
             f"kinds, written KIND:TARGET: {', '.join(kinds)}"
         )
-    if mitigation is not None:
-        raise UsageError(f"mitigation={mitigation}: works on a registered source only, not on {name}:; leave it out")
+    _refuse_mitigation(mitigation, name)
     if not target.strip():
         raise UsageError(f"sampler={text}: {name} needs a target; write {name}:TARGET")
     sampler: ClosedSampler = registry.load("samplers", name)(target, seed=seed, dtype=dtype, text_mode=text_mode)
     return sampler
+
+
+def open_mechanism(text: str, *, seed: str, mitigation: str | None = None) -> Mechanism:
+    """A whole mechanism by what the user calls it; use it in a ``with`` block, which starts and ends its process.
+
+    ``text`` is one of
+
+    - ``NAME[:opt=value,…]``: a registered noise source, e.g. ``secure-gaussian:sigma=2``, behind ``mitigation``
+      (``NAME[:opt=value,…]``; ``none`` unless given);
+    - ``LIB:MECH[:opt=value,…]``: a library's mechanism through its adapter, e.g. ``numpy:laplace:scale=2`` (value plus
+      noise, as numpy's users write it) or ``opendp:gaussian`` (the library adds the noise itself);
+    - ``python:MODULE:FUNCTION``: ``f(value, n)`` → array (n,) or (n, k), ``n`` independent releases of ``value``, which
+      is a float for a query of one number and a 1-D array otherwise;
+    - ``command:./mechanism --value={value} {n}``: a program that writes ``n`` releases as little-endian float64; see
+      :class:`~dpaudit.samplers.endpoints.command_mechanism.CommandMechanism`.
+
+    ``seed`` fixes the numbers of registered sources only: other mechanisms are closed. Not claimed: as for samplers, a
+    sandbox against malice.
+
+    Raises:
+        UnknownNameError: no such source, mitigation, library, mechanism or option.
+        UsageError: the text does not fit.
+    """
+    name, _, target = text.partition(":")
+    example = "a mechanism is LIB:MECH, e.g. numpy:laplace:scale=1, a source, python:MODULE:FUNCTION or command:PROGRAM"
+    kinds, sources = _known("mechanism", name)
+    if name in sources:
+        return SourceMechanism(text, seed=seed, mitigation=mitigation)
+    _refuse_mitigation(mitigation, name)
+    if name == "python":
+        PythonSampler(target, seed=seed)  # which refuses what is no function of a module
+        place, _, member = target.rpartition(":")
+        return ReleasingWorker(text, place=place, member=member, of="python")
+    if name == "command":
+        return CommandMechanism(target)
+    if name not in kinds:
+        near = registry.nearest(name, [*sources, *kinds])
+        raise UnknownNameError(f"mechanism={text}: {name!r} is not known{near}; {example}")
+    library = registry.load("samplers", name)
+    if not isinstance(library, Adapter):
+        raise UsageError(f"mechanism={text}: {name} gives noise, not releases of a value; {example}")
+    mechanism: Mechanism = library.mechanism(target)
+    return mechanism
+
+
+def _known(role: str, name: str) -> tuple[Collection[str], Collection[str]]:
+    """The registered kinds of samplers and the registered sources.
+
+    Raises:
+        DuplicatePluginError: ``name`` is one of both.
+    """
+    kinds, sources = registry.plugins("samplers"), registry.plugins("sources")
+    if name in kinds and name in sources:
+        raise DuplicatePluginError(f"{role}={name}: a source and a sampler kind have this name; uninstall one of them")
+    return kinds, sources
+
+
+def _refuse_mitigation(mitigation: str | None, name: str) -> None:
+    if mitigation is not None:
+        raise UsageError(f"mitigation={mitigation}: works on a registered source only, not on {name}:; leave it out")

@@ -14,9 +14,8 @@ from dpaudit.experiments.published import published_value
 from dpaudit.experiments.threads import threads, threads_for
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies.gradient_attack import HOST, HostGrid, accuracy, host, published_name
-from dpaudit.training.published_weights import PUBLISHED
-from dpaudit.training.recipes import RECIPES
-from dpaudit.training.weights import checkpoint_file
+from dpaudit.training.plain_training import RECIPES
+from dpaudit.training.weights import PUBLISHED, checkpoint_file
 
 if TYPE_CHECKING:
     from dpaudit.experiments.cell import Cell

@@ -14,8 +14,9 @@ from dpaudit import registry
 from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.claims import Claim
 from dpaudit.errors import SpecError
+from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Measure
-from dpaudit.experiments.spec import Cell
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import clopper_pearson
 from dpaudit.studies.zoo.inprocess import InProcessSampler
@@ -166,8 +167,16 @@ FLAWS: Mapping[str, Flaw] = {
 }
 
 
+class PowerGrid(Grid):
+    """A flaw by its name, and an audit of so many values, of ``dim`` or (0) as the auditor chooses."""
+
+    flaw: str
+    samples: int
+    dim: int
+
+
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
-    """The size of ``[grid] flaw`` at ``[grid] samples`` values (of ``[grid] dim``, or chosen by the auditor if 0).
+    """The size of a flaw that an audit finds (:class:`PowerGrid`).
 
     Found by halving on a logarithmic scale, then checked with ``trials`` fresh audits, and raised by 12 % until nine in
     ten of them find it; ``found`` is the share in the last ``trials``. Only the families that look for the flaw are run,
@@ -177,10 +186,10 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         SpecError: an unknown flaw.
     """
     del arm
-    grid = cell.settings["grid"]
-    if grid["flaw"] not in FLAWS:
-        raise SpecError(f"flaw={grid['flaw']}: not known{registry.nearest(grid['flaw'], FLAWS)}")
-    flaw = FLAWS[grid["flaw"]]
+    grid = cell.grid(PowerGrid)
+    if grid.flaw not in FLAWS:
+        raise SpecError(f"flaw={grid.flaw}: not known{registry.nearest(grid.flaw, FLAWS)}")
+    flaw = FLAWS[grid.flaw]
     began = time.monotonic()
     trial = _Trial(flaw, grid, cell)
     low, high = math.log(flaw.hard), math.log(flaw.easy)
@@ -209,7 +218,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
 class _Trial:
     """Audits of one flaw by size; each has randomness of its own."""
 
-    def __init__(self, flaw: Flaw, grid: Mapping[str, Any], cell: Cell) -> None:
+    def __init__(self, flaw: Flaw, grid: PowerGrid, cell: Cell) -> None:
         self._flaw, self._grid = flaw, grid
         self._stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
         counted = [n for n in registry.plugins("tests") if not getattr(registry.load("tests", n), "advisory", False)]
@@ -222,12 +231,10 @@ class _Trial:
 
     def _one(self, strength: float, stream: KeyedStream) -> bool:
         self.audits += 1
-        sampler = InProcessSampler(
-            self._flaw.make(strength), name="flawed", stream=stream, dim=self._grid["dim"] or None
-        )
+        sampler = InProcessSampler(self._flaw.make(strength), name="flawed", stream=stream, dim=self._grid.dim or None)
         with sampler:
             options = AuditOptions(
-                samples=self._grid["samples"],
+                samples=self._grid.samples,
                 alpha=self._alpha,
                 seed=stream.child("audit").entropy().hex(),
                 tests=tuple(self._flaw.tests),
@@ -243,4 +250,4 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"Found nine times in ten or more with {most:,} values: {'; '.join(seen)}."
 
 
-MEASURE = Measure(run=measure, needs_arm=False, summary=summary)
+MEASURE = Measure(run=measure, grid=PowerGrid, needs_arm=False, summary=summary)

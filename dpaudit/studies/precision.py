@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -12,10 +12,17 @@ import torch
 from dpaudit.accounting import peak_spacing, peak_width
 from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Measure
 from dpaudit.studies.trials import batches, interval
 
 __all__ = ["MEASURE", "measure", "summary"]
+
+
+class PrecisionGrid(Grid):
+    """Query plus noise is rounded to ``dtype`` before the attack."""
+
+    dtype: Literal["float64", "float32", "bfloat16", "integers"]
 
 
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
@@ -26,7 +33,7 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     square distance from the nearest pancake (0.289 if nothing is left of them), to be held against ``phase_width``.
     """
     trials = cell.settings["trials"]
-    kind = cell.settings["grid"]["dtype"]
+    kind = cell.grid(PrecisionGrid).dtype
     law = {"sigma": arm.sigma, "beta": arm.held_key.beta, "gamma": arm.held_key.gamma}
     spacing = peak_spacing(**law)
     added = spread = 0.0
@@ -57,4 +64,4 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"The key holder's best success by released type (guessing: 50 %): {left}."
 
 
-MEASURE = Measure(run=measure, summary=summary)
+MEASURE = Measure(run=measure, grid=PrecisionGrid, summary=summary)

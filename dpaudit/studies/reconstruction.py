@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import torch
 
 from dpaudit import registry
 from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Measure
 from dpaudit.studies.trials import interval
 
@@ -18,12 +20,18 @@ __all__ = ["MEASURE", "measure", "summary"]
 _COUNTS = 1000
 
 
+class ReconstructionGrid(Grid):
+    """How many counts in 0…999 are sought."""
+
+    unknown: Annotated[int, msgspec.Meta(ge=1)]
+
+
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     """Share of rounds in which all ``[grid] unknown`` counts in 0…999 come back, with the bits needed and available.
 
     One release a round; which bins are unknown, and their counts, are drawn afresh.
     """
-    trials, unknown, d = cell.settings["trials"], cell.settings["grid"]["unknown"], arm.host.dim
+    trials, unknown, d = cell.settings["trials"], cell.grid(ReconstructionGrid).unknown, arm.host.dim
     reader = registry.load("attacks", "phase-reader")(key=arm.held_key, sigma=arm.sigma)
     right = trusted = wrongly = 0
     needed = available = 0.0
@@ -56,4 +64,4 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"In {sure:,} of {rounds:,} rounds the attack was sure of all counts, and wrong in {wrong} of those."
 
 
-MEASURE = Measure(run=measure, summary=summary)
+MEASURE = Measure(run=measure, grid=ReconstructionGrid, summary=summary)

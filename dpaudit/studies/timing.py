@@ -6,12 +6,13 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Measure
 from dpaudit.interfaces import NoiseSource, Stream
 from dpaudit.noise.gaussian import Gaussian
@@ -21,10 +22,16 @@ __all__ = ["MEASURE", "WARM_UP", "in_turn", "measure", "ratio", "summary"]
 WARM_UP = 3
 
 
+class TimingGrid(Grid):
+    """The type that noise is drawn in."""
+
+    dtype: Literal["float64", "float32"] = "float64"
+
+
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     """Median seconds of each, of ``torch.Tensor.normal_``, and the median of the pairwise ratios with its quartiles."""
     d, trials = arm.host.dim, cell.settings["trials"]
-    dtype = getattr(torch, cell.settings["grid"].get("dtype", "float64"))
+    dtype = getattr(torch, cell.grid(TimingGrid).dtype)
     streams = [arm.stream.child(i) for i in range(trials + WARM_UP)]
     ours = {"gaussian": Gaussian(sigma=arm.sigma), "pancake": arm.source}
     draws = {name: partial(_draw, source, d, dtype, streams) for name, source in ours.items()}
@@ -73,4 +80,4 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"The pancake takes {min(ratios):.2f} to {max(ratios):.2f} times as long as Gaussian noise (medians)."
 
 
-MEASURE = Measure(run=measure, summary=summary)
+MEASURE = Measure(run=measure, grid=TimingGrid, summary=summary)

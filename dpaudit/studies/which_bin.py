@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import torch
 
 from dpaudit import registry
 from dpaudit.experiments.arm import Arm
 from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Measure
 from dpaudit.studies.trials import batches, interval
 
 __all__ = ["MEASURE", "measure", "summary"]
 
 
+class WhichBinGrid(Grid):
+    """How many releases of one query there are."""
+
+    releases: Annotated[int, msgspec.Meta(ge=1)]
+
+
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     """Success at first guess and the missing bin's median rank, from ``[grid] releases`` releases of one query."""
-    trials, repeats, d = cell.settings["trials"], cell.settings["grid"]["releases"], arm.host.dim
+    trials, repeats, d = cell.settings["trials"], cell.grid(WhichBinGrid).releases, arm.host.dim
     right, ranks = 0, []
     for batch in batches(arm, trials=trials, keys=cell.settings["keys"]):
         attack = registry.load("attacks", "which-bin")(key=batch.arm.held_key, sigma=arm.sigma)
@@ -48,4 +56,4 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-MEASURE = Measure(run=measure, summary=summary)
+MEASURE = Measure(run=measure, grid=WhichBinGrid, summary=summary)

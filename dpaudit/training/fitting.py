@@ -14,8 +14,7 @@ from dpaudit.registry import nearest
 from dpaudit.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from dpaudit.training.files import locked
 from dpaudit.training.models import MODELS
-from dpaudit.training.plain_training import PlainTraining
-from dpaudit.training.recipes import RECIPES
+from dpaudit.training.plain_training import RECIPES, PlainTraining
 
 __all__ = ["Epoch", "fit", "usable_device"]
 

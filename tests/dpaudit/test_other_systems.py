@@ -48,7 +48,7 @@ def test_windows_audits_recordings_and_says_that_it_runs_no_programs_and_keeps_n
 
 
 def test_macos_audits_recordings_and_runs_programs_and_ends_them(tmp_path):
-    """The leash hears the request to end there too: of a program that hangs, nothing is left."""
+    """The supervisor hears the request to end there too: of a program that hangs, nothing is left."""
     marker = f"dpaudit-test-{uuid.uuid4().hex}"
     hangs = shlex.join([sys.executable, "-S", "-c", "import time; time.sleep(1000)", marker])
     programs = [

@@ -63,8 +63,8 @@ def project(pytester, imported):
 
 def test_honest_passes_and_the_planted_flaw_fails_with_a_message(project):
     run = project(
-        f"def test_honest(dpaudit): dpaudit.assert_no_finding(mine.honest, {NORMAL})\n"
-        f"def test_flawed(dpaudit): dpaudit.assert_no_finding(mine.coarse, {NORMAL})\n"
+        f"def test_honest(dpaudit): dpaudit.assert_no_finding(mine.honest, {NORMAL}, tests={FOUND})\n"
+        f"def test_flawed(dpaudit): dpaudit.assert_no_finding(mine.coarse, {NORMAL}, tests={FOUND})\n"
         f"def test_control(dpaudit): dpaudit.assert_finding(mine.coarse, {NORMAL}, by='granularity', tests={FOUND})\n"
         f"def test_no_flaw(dpaudit): dpaudit.assert_finding(mine.honest, {NORMAL}, by='granularity', tests={FOUND})\n",
         *FEW,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import random
 
-import msgpack
+import msgspec
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from dpaudit_mitigations.secure_aggregation.roster import check_introduction, introduce
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
-from dpaudit_mitigations.transport.messages import pack
 
 NUMBERS = st.integers(0, 2**48)
 PEM = [b"-----BEGIN CERTIFICATE-----\n", b"-----END CERTIFICATE-----\n"]
@@ -64,14 +63,18 @@ def test_introductions(number, identity):
     rng = random.Random(number)
     message = introduce(identity, signing=bytes(32), terms=bytes(32))
     fields = {"certificate": odd_certificate(rng, message), "signature": b"s" * 70, "signing": bytes(32)}
-    data = pack("secagg introduction", **fields) if rng.randrange(2) else mutated(rng, message, words=WORDS)
+    data = (
+        msgspec.msgpack.encode({"kind": "secagg introduction", **fields})
+        if rng.randrange(2)
+        else mutated(rng, message, words=WORDS)
+    )
     refuses_or_reads(
         lambda: check_introduction(data, name="alice", authority=identity.authority, terms=bytes(32)), size=len(data)
     )
 
 
 def odd_certificate(rng, message):
-    return mutated(rng, msgpack.unpackb(message)["certificate"], words=WORDS)
+    return mutated(rng, msgspec.msgpack.decode(message)["certificate"], words=WORDS)
 
 
 def test_valid_ones_are_read(folder, identity):

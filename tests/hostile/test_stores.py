@@ -19,11 +19,10 @@ from hypothesis import strategies as st
 
 import dpaudit.studies.attack  # noqa: F401 torch, before memory is limited
 from dpaudit.errors import StoreError
-from dpaudit.experiments.opened import document_of, open_run
-from dpaudit.experiments.overview import overviews
 from dpaudit.experiments.spec_file import load_spec
 from dpaudit.experiments.store import FILE, Store
 from dpaudit.experiments.store.queries import attempts, invocations, progress, provenances, trial_columns, trial_success
+from dpaudit.experiments.stored import document_of, open_run, overviews
 from dpaudit.types import CellFailure, CellResult, to_dict
 
 SPEC = """name = "s"

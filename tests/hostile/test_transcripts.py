@@ -22,8 +22,6 @@ from dpaudit.cli import verifying
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.joint_seeds import transcript as joint_seeds
 from dpaudit_mitigations.joint_seeds.commitments import labelled_hash
-from dpaudit_mitigations.joint_seeds.encoding import encode
-from dpaudit_mitigations.joint_seeds.messages import Message
 from dpaudit_mitigations.joint_seeds.opening import Opening
 from dpaudit_mitigations.joint_seeds.server import Server
 from dpaudit_mitigations.joint_seeds.session import run_session as run_joint_seeds
@@ -107,23 +105,27 @@ def test_joint_seeds_by_parties_that_sign_anything(number, seeds):
     document = json.loads((seeds / "seeds.json").read_bytes())
     document["messages"] = signed(document["messages"], rng)
     with contextlib.suppress(ValueError):  # a number that their own encoding refuses
-        path.write_bytes(encode(document) + b"\n")
+        path.write_bytes(canonical(document) + b"\n")
     refuses_or_reads(lambda: joint_seeds.verify(path, threads=1), size=path.stat().st_size)
+
+
+def canonical(document):
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
 def signed(messages, rng):
     head, out, odd = labelled_hash("start"), [], rng.randrange(len(messages))
-    for place, said in enumerate(messages):
-        body = said["body"]
+    for place, message in enumerate(messages):
+        body = message["body"]
         if place == odd:
             found = with_odd_fields(rng, body)
             body = found if isinstance(found, dict) else body
-        sealed = None if said["sealed"] is None else bytes.fromhex(said["sealed"])
         with contextlib.suppress(ValueError):
-            message = Message(said["kind"], said["sender"], body, sealed, b"")
-            signature = KEYS[message.sender].sign(labelled_hash("signature", head, message.unsigned()))
-            out.append(replace(message, signature=signature).document())
-            head = labelled_hash("link", head, encode(out[-1]))
+            unsigned = {**message, "body": body}
+            del unsigned["signature"]
+            signature = KEYS[message["sender"]].sign(labelled_hash("signature", head, canonical(unsigned)))
+            out.append({**unsigned, "signature": signature.hex()})
+            head = labelled_hash("link", head, canonical(out[-1]))
     return out
 
 

@@ -22,7 +22,7 @@ HUNT = f"""
 pid, found = os.getpid(), []
 while pid > 1:
     pid = int(open(f"/proc/{{pid}}/stat").read().rpartition(")")[2].split()[1])
-    if pid > 0 and b"leash.py" in open(f"/proc/{{pid}}/cmdline", "rb").read():
+    if pid > 0 and b"supervisor.py" in open(f"/proc/{{pid}}/cmdline", "rb").read():
         found.append(pid)
 for pid in reversed(found):
     os.kill(pid, signal.SIGKILL)
@@ -51,7 +51,7 @@ PYTHON = {
     "kills its parent": (f"os.kill(os.getppid(), signal.SIGKILL)\n{SLEEP}", f"{LATE}|was killed"),
     "kills its group": (f"os.killpg(0, signal.SIGKILL)\n{SLEEP}", "SIGKILL|was killed"),
     "stops itself": ("os.kill(os.getpid(), signal.SIGSTOP)", LATE),
-    "hunts the leash": (HUNT, f"{LATE}|was killed|Operation not permitted"),
+    "hunts the supervisor": (HUNT, f"{LATE}|was killed|Operation not permitted"),
 }
 COMMAND = {
     "one byte a second": (
@@ -78,7 +78,7 @@ HARD = [
     "kills its parent",
     "kills its group",
     "stops itself",
-    "hunts the leash",
+    "hunts the supervisor",
 ]
 
 

@@ -19,7 +19,7 @@ from dpaudit.errors import UsageError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Array", "Kernel", "checked", "evidence_of", "finite", "in_pieces", "number", "scores_of", "single"]
+__all__ = ["Array", "Kernel", "Scored", "checked", "finite", "in_pieces", "number", "single"]
 
 Array = npt.NDArray[np.float64]
 Kernel = Callable[[Array, Array], npt.NDArray[np.bool_]]
@@ -91,65 +91,50 @@ def single(y: Array, kind: type[np.floating[Any]], why: str) -> npt.NDArray[Any]
 
 
 class Scored(ABC):
-    """The :class:`~dpaudit.interfaces.Attack` that a support attack is as well, by what ``_feasible`` says."""
+    """A support attack that is an :class:`~dpaudit.interfaces.Attack` as well: both by what ``_feasible`` says."""
 
     @abstractmethod
     def _feasible(self, y: Array, v: Array) -> npt.NDArray[np.bool_]:
         """Of releases (t, k) and values (1, k) or (t, k), both checked: (t, u) for u units."""
 
-    def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-        """Minus the number of units that rule each candidate out, shape (t, m); 0 is feasible.
+    def feasible(self, releases: Array, value: Array) -> npt.NDArray[np.bool_]:
+        """Whether each unit of releases (t, k) can have come from ``value`` (k,), shape (t, u).
 
         Raises:
-            UsageError: as for ``feasible``.
+            UsageError: shapes that do not fit, numbers that are not finite, or releases that such a mechanism cannot make.
         """
-        return scores_of(self._feasible, releases, candidates)
+        return self._feasible(*checked(releases, value))
+
+    def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
+        """Minus the number of units that rule each candidate out, float64 (t, m); 0 is feasible.
+
+        Raises:
+            UsageError: as for :meth:`feasible`.
+        """
+        import torch
+
+        y, q = _tensors(releases, candidates)
+        out = torch.zeros((len(y), q.shape[1]), dtype=torch.float64)
+        for i in range(q.shape[1]):
+            out[:, i] -= torch.from_numpy((~self._feasible(y, q[:, i])).sum(axis=1))
+        return out.to(releases.device)
 
     def evidence(self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor) -> Mapping[str, Any]:
-        """How many releases rule out the truth, and how many another candidate.
+        """How many releases rule out the truth (0 if the mechanism is the one meant), and how many another candidate.
 
         Raises:
-            UsageError: as for ``feasible``.
+            UsageError: as for :meth:`feasible`.
         """
-        return evidence_of(self._feasible, releases, candidates, truth)
-
-
-def scores_of(kernel: Kernel, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-    """Minus the number of units that rule each candidate out, float64 (t, m); ``candidates`` (m, k) or (t, m, k).
-
-    Raises:
-        UsageError: shapes that do not fit, or numbers that are not finite.
-    """
-    import torch
-
-    y, q = _tensors(releases, candidates)
-    out = torch.zeros((len(y), q.shape[1]), dtype=torch.float64)
-    for i in range(q.shape[1]):
-        out[:, i] -= torch.from_numpy((~kernel(y, q[:, i])).sum(axis=1))
-    return out.to(releases.device)
-
-
-def evidence_of(
-    kernel: Kernel, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor
-) -> Mapping[str, Any]:
-    """How many releases rule the truth out (0 if the mechanism is what the attack takes it for) and how many another.
-
-    Raises:
-        UsageError: shapes that do not fit, or numbers that are not finite.
-    """
-    scores = scores_of(kernel, releases, candidates)
-    known = truth.to(scores.device)[:, None]
-    out = scores < 0
-    right = out.gather(1, known).squeeze(1)
-    other = out.scatter(1, known, False).any(1)
-    return {
-        "feasibility": {
-            "releases": len(scores),
-            "truth_ruled_out": int(right.sum()),
-            "another_ruled_out": int(other.sum()),
-            "what": "releases that rule a candidate out",
+        out = self.score(releases, candidates) < 0
+        known = truth.to(out.device)[:, None]
+        return {
+            "feasibility": {
+                "releases": len(out),
+                "truth_ruled_out": int(out.gather(1, known).sum()),
+                "another_ruled_out": int(out.scatter(1, known, False).any(1).sum()),
+                "what": "releases that rule a candidate out",
+            }
         }
-    }
 
 
 def _tensors(releases: torch.Tensor, candidates: torch.Tensor) -> tuple[Array, Array]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +14,10 @@ from dpaudit.errors import UsageError
 from dpaudit_attacks.floating_point._support import (
     Array,
     Scored,
-    checked,
     in_pieces,
     number,
     single,
 )
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["LaplaceSupport"]
 
@@ -79,15 +75,6 @@ class LaplaceSupport(Scored):
             raise UsageError(f"bits={self.bits}: must be a whole number in {least}…53 for sampler={self.sampler}")
         if self.sampler == "torch" and not 2.0**-100 <= self.scale <= 2.0**100:
             raise UsageError(f"scale={self.scale}: must be in 2^-100…2^100 for float32 noise; rescale the releases")
-
-    def feasible(self, releases: npt.NDArray[np.float64], value: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-        """Whether each coordinate of releases (t, k) can have come from ``value`` (k,), shape (t, k).
-
-        Raises:
-            UsageError: shapes that do not fit, numbers that are not finite, or with ``torch`` releases that are no
-                float32 numbers or a torch that draws in another way.
-        """
-        return self._feasible(*checked(releases, value))
 
     def _feasible(self, y: Array, v: Array) -> npt.NDArray[np.bool_]:
         return in_pieces(self._tabulated if self.sampler == "torch" else self._replayed, y, v)

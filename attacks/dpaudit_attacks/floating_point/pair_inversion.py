@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from dpaudit.errors import UsageError
 from dpaudit.registry import nearest
-from dpaudit_attacks.floating_point._support import Array, Scored, checked, single
+from dpaudit_attacks.floating_point._support import Array, Scored, single
 from dpaudit_attacks.floating_point.replay.release import Addition
 from dpaudit_attacks.floating_point.replay.samplers import Replay, verified
 
@@ -199,17 +199,6 @@ class PairInversion(Scored):
         """
         layouts = self._layouts(k)
         return layouts[0].units if len(layouts) == 1 else (tuple(range(k)),)
-
-    def feasible(self, releases: Array, value: Array) -> Bools:
-        """Whether each unit of releases (t, k) can have come from ``value`` (k,), shape (t, u).
-
-        A unit is a pair, or a coordinate without partner, for which reach alone decides; see :meth:`units`.
-
-        Raises:
-            UsageError: shapes that do not fit each other, the sizes or the pairs, or numbers that are not finite or not
-                of the number type.
-        """
-        return self._feasible(*checked(releases, value))
 
     def _feasible(self, y: Array, v: Array) -> Bools:
         """Of releases (t, k) and values (1, k) or (t, k)."""

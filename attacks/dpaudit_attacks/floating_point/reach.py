@@ -6,7 +6,7 @@ import copy
 import math
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,14 +15,10 @@ from dpaudit.errors import UsageError
 from dpaudit_attacks.floating_point._support import (
     Array,
     Scored,
-    checked,
     in_pieces,
     number,
     single,
 )
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Reach"]
 
@@ -86,15 +82,6 @@ class Reach(Scored):
                 raise UsageError(f"{name}={bound}: must be a finite number; leave it out for none")
         if self.lower is not None and self.upper is not None and not self.lower < self.upper:
             raise UsageError(f"lower={self.lower}, upper={self.upper}: lower must be below upper; swap them")
-
-    def feasible(self, releases: npt.NDArray[np.float64], value: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-        """Whether each coordinate of releases (t, k) can have come from ``value`` (k,), shape (t, k).
-
-        Raises:
-            UsageError: shapes that do not fit, numbers that are not finite or not of the format told, or releases
-                outside the bounds.
-        """
-        return self._feasible(*checked(releases, value))
 
     def settled(self, *releases: npt.NDArray[np.float64]) -> Reach:
         """The same attack with "auto" decided once for all, by these parts of ``releases`` (t, k) together.

@@ -12,7 +12,7 @@ import torch
 
 from dpaudit.errors import UsageError
 from dpaudit_attacks.keyless.recovered import load
-from dpaudit_attacks.pancake_likelihood import check_rows, log_density
+from dpaudit_attacks.pancake_likelihood import check_candidates, log_density
 
 __all__ = ["RecoveredDirection"]
 
@@ -65,10 +65,7 @@ class RecoveredDirection:
             UsageError: dimensions that do not fit, or values that are not finite.
         """
         dim = len(self._key.direction)
-        if candidates.ndim == 2:
-            candidates = candidates.unsqueeze(0)
-        check_rows("releases", releases, dim=dim, axes=2)
-        check_rows("candidates", candidates, dim=dim, axes=3)
+        candidates = check_candidates(releases, candidates, dim=dim)
         noise = releases.double().unsqueeze(1) - candidates.double()
         along = noise @ self._key.direction.to(noise.device)
         return log_density(

@@ -26,12 +26,10 @@ __all__ = [
     "emojis",
     "equal_pools",
     "load_setting",
-    "make_setting",
     "news",
     "rated_domains",
     "real_emoji",
     "real_news",
-    "setting_options",
     "tones_of",
     "zipf_shares",
 ]
@@ -218,43 +216,22 @@ SETTINGS: dict[str, Callable[..., Setting]] = {
 }
 
 
-def setting_options(name: str) -> tuple[str, ...]:
-    """The options that a setting takes.
-
-    Raises:
-        UsageError: no such setting.
-    """
-    return tuple(inspect.signature(_factory(name)).parameters)
-
-
-def _factory(name: str) -> Callable[..., Setting]:
-    if name not in SETTINGS:
-        raise UsageError(f"setting={name}: not known{nearest(name, SETTINGS)}")
-    return SETTINGS[name]
-
-
-def make_setting(name: str, **options: object) -> Setting:
-    """A setting by its name: ``emojis``, ``news``, ``equal-pools``, ``real-emoji`` or ``real-news``.
-
-    Raises:
-        UsageError: no such setting, an option that it does not take or lacks, or one that makes no sense.
-    """
-    factory = _factory(name)
-    try:
-        inspect.signature(factory).bind(**options)
-    except TypeError as error:
-        raise UsageError(f"setting={name}: {error}; it takes {', '.join(setting_options(name))}") from error
-    return factory(**options)
-
-
 def load_setting(text: str) -> Setting:
     """A setting as people write it: ``emojis``, ``news:universe=250000``, ``equal-pools:size=50,zipf=0.5``.
 
     Raises:
-        UsageError: as :func:`make_setting`.
+        UsageError: no such setting, an option that it does not take or lacks, or one that makes no sense.
 
     >>> round(load_setting("equal-pools:size=10,zipf=0").entropies()[0], 2)
     3.32
     """
     reference = Reference.parse(text)
-    return make_setting(reference.name, **reference.options)
+    name = reference.name
+    if name not in SETTINGS:
+        raise UsageError(f"setting={name}: not known{nearest(name, SETTINGS)}")
+    takes = inspect.signature(SETTINGS[name])
+    try:
+        takes.bind(**reference.options)
+    except TypeError as error:
+        raise UsageError(f"setting={name}: {error}; it takes {', '.join(takes.parameters)}") from error
+    return SETTINGS[name](**reference.options)

@@ -17,8 +17,8 @@ from dpaudit.audit.epsilon.judge import EVENT_SHARE, LOW_BITS_SHARE, Learned
 from dpaudit.audit.epsilon.releases import Releases
 from dpaudit.errors import DpauditError, UnknownNameError, UsageError
 from dpaudit.interfaces import LearningAttack, ProbingAttack, SupportAttack
-from dpaudit.results.text import said
-from dpaudit.samplers.libraries.adapter import Adapter
+from dpaudit.results.text import error_text
+from dpaudit.samplers.adapters.base import Adapter
 from dpaudit.stats import clopper_pearson
 from dpaudit.types import PluginOrigin, Reference
 
@@ -192,7 +192,7 @@ def _asked(attack: NamedAttack, question: Callable[..., T], *what: Array) -> T:
     except (DpauditError, ModuleNotFoundError):  # a missing extra is told by the command line
         raise
     except Exception as error:
-        raise _wrong(attack, f"raised {said(error)}") from error
+        raise _wrong(attack, f"raised {error_text(error)}") from error
 
 
 def _wrong(attack: NamedAttack, what: str) -> DpauditError:

@@ -17,7 +17,7 @@ from dpaudit.audit.options import DEFAULT_RELEASES, MechanismOptions, PrivacyCla
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Mechanism, ProbingAttack
 from dpaudit.results.arrays import read_npy
-from dpaudit.samplers.mechanism import open_mechanism
+from dpaudit.samplers.resolve import open_mechanism
 from dpaudit.samplers.sandbox.policy import joined
 from dpaudit.types import MechanismResult
 

@@ -74,14 +74,13 @@ def run(
     cells run. Exit code 0 says that all have a result, whatever they found; 3 that some failed.
     """
     from dpaudit.cli import experiments
+    from dpaudit.experiments.options import RunOptions
 
+    folder = out if out is not None else Path("runs") / Path(experiment).name.removesuffix(".toml")
     experiments.run(
         experiment,
-        out=out,
-        resume=resume,
+        RunOptions(out=folder, resume=resume, where=where, jobs=jobs),
         trials=trials,
-        where=where,
-        jobs=jobs,
         device=device,
         data_root=data_root,
         output=output,

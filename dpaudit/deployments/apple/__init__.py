@@ -6,7 +6,7 @@
 ``ledger``            the ε that a configuration permits; ``differences`` compares two configurations
 ``database/``         what a device kept: balances and stored records
 ``reports/``          what a device sent: files, and their records decoded into bits
-``observed``          what the reports spent, and (``limits``) whether they keep the daemon's own limits
+``observed``          what the reports spent, and (``report_limits``) whether they keep the daemon's own limits
 ``bits/``             the ε that the bits of reports show, whatever is claimed
 ``simulation/``       a made-up device: the daemon, and a scenario that writes its database and reports
 ====================  ===========================================================================================

@@ -10,8 +10,8 @@ from datetime import date
 
 from dpaudit.deployments.apple.bits.shown import MOST_GROUPS, Group, Shown, group_of, reported_epsilon
 from dpaudit.deployments.apple.configuration.resolving import resolve
-from dpaudit.deployments.apple.limits import Limits
 from dpaudit.deployments.apple.model import Configuration, Database, Finding, Report
+from dpaudit.deployments.apple.report_limits import ReportLimits
 
 __all__ = ["UNKNOWN", "Day", "Observed", "Spending", "Spent", "observe"]
 
@@ -84,7 +84,7 @@ class Spending:
     def __init__(self, configuration: Configuration, *, database: Database | None = None) -> None:
         """``database`` has the days on which budgets were created, from which on they can have grown."""
         self._resolved = {r.key.name: r for r in resolve(configuration)}
-        self._limits = Limits(configuration, self._resolved, database=database)
+        self._limits = ReportLimits(configuration, self._resolved, database=database)
         self._records: Counter[tuple[date | None, str, Group]] = Counter()
         self._claims: dict[Group, float | None] = {}
         self._reports = self._unread = self._undated = self._beyond = 0

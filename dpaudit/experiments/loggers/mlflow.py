@@ -15,7 +15,7 @@ from mlflow.tracking import MlflowClient
 
 from dpaudit.errors import UsageError
 from dpaudit.experiments.cell import Cell
-from dpaudit.experiments.flat import flatten, typed
+from dpaudit.experiments.export import flatten, typed
 from dpaudit.types import CellFailure, CellResult, RunStart
 
 __all__ = ["Mlflow"]

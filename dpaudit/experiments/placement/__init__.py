@@ -59,7 +59,7 @@ def place(where: str = "local", *, jobs: int | str = 1, device: str = "cpu", wai
 
         return Cluster(where, gpu=device != "cpu", wait=wait)
     from dpaudit.experiments.placement.cores import Cores, available
-    from dpaudit.experiments.placement.here import Here, check_device
+    from dpaudit.experiments.placement.work import Here, check_device
 
     number = available() if jobs == "all" else jobs
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:

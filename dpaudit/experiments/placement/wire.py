@@ -1,24 +1,48 @@
 """A cell on its way to a worker and back: JSON text both ways, checked where it arrives. No object of ours is pickled.
 
-Floats survive exactly (``repr`` and back); NaN and infinities are written as Python's ``json`` does.
+Floats survive exactly (``repr`` and back); NaN and infinities are written as Python's ``json`` does. A cell's numbers are
+those of the code that made them, so a worker must have the very same dpaudit.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import Any
 
 from dpaudit.errors import MessageError, UsageError
 from dpaudit.experiments.cell import Cell
-from dpaudit.experiments.placement.version import difference, identity
 from dpaudit.experiments.placement.work import Outcome, attempt
+from dpaudit.source_hash import source_hash
 from dpaudit.types import CellFailure, CellResult, to_dict
 
-__all__ = ["answer", "parse", "request"]
+__all__ = ["answer", "difference", "identity", "parse", "request"]
+
+_PACKAGES = ("dpaudit", "dpaudit_attacks", "dpaudit_mitigations")
+
+
+@functools.cache
+def identity() -> dict[str, str]:
+    """The version of dpaudit, and the SHA-256 of the Python sources of it and of its two plug-in packages."""
+    return {"version": version("dpaudit"), **{package: source_hash(package) for package in _PACKAGES}}
+
+
+def difference(wanted: Mapping[str, str], found: Mapping[str, str]) -> str:
+    """What a worker with ``found`` has other than a runner with ``wanted``, and the remedy; empty if they are the same."""
+    unlike = next((name for name in wanted if wanted[name] != found.get(name)), None)
+    if unlike is None:
+        return ""
+    if unlike == "version":
+        what = f"has dpaudit {found.get('version', '?')}, this is {wanted['version']}"
+    else:
+        what = f"has other sources of {unlike} (sha256 {found.get(unlike, '')[:12]}, here {wanted[unlike][:12]})"
+    return f"{what}; install the same dpaudit there and restart the worker"
+
 
 _ENVIRONMENT = ("DPAUDIT_DATA", "DPAUDIT_CACHE", "DPAUDIT_CHECKPOINTS")
 _FIELDS: dict[str, type | tuple[type, ...]] = {

@@ -1,4 +1,4 @@
-"""One cell's work, wherever it is done: a result, or a failure that says what went wrong."""
+"""One cell's work, wherever it is done: a result, or a failure that says why; and the placement in this process."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+import torch
 
 from dpaudit.errors import UsageError
 from dpaudit.experiments.arm import build_arm
@@ -15,10 +19,10 @@ from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.measure import measure_of
 from dpaudit.experiments.threads import threads, threads_for
 from dpaudit.provenance import collect
-from dpaudit.results.text import printable, said
+from dpaudit.results.text import error_text, printable
 from dpaudit.types import CellFailure, CellResult, to_dict
 
-__all__ = ["Outcome", "attempt", "failure", "run_cell"]
+__all__ = ["Here", "Outcome", "attempt", "check_device", "failure", "run_cell"]
 
 Outcome = CellResult | CellFailure
 _LONGEST = 2000
@@ -79,7 +83,7 @@ def failure(cell: Cell, error: BaseException, *, seconds: float) -> CellFailure:
         cell=cell.id,
         kind=cell.kind,
         settings=to_dict(cell.written),
-        error=said(error, limit=_LONGEST),
+        error=error_text(error, limit=_LONGEST),
         traceback=""
         if isinstance(error, UsageError)
         else printable("".join(traceback.format_exception(error)), limit=_LONGEST_TRACE),
@@ -121,3 +125,35 @@ def _interrupts() -> Iterator[_Interrupts]:
 def _handled() -> bool:
     """Whether somebody else's handler takes SIGINT: then a ``KeyboardInterrupt`` may well be a person's."""
     return signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, signal.SIG_DFL)
+
+
+class Here:
+    """A placement without workers. What kills the process (a crash in a plug-in's C code) ends the run: see Cores."""
+
+    workers = 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def run(self, cells: Iterator[tuple[int, Cell]]) -> Iterator[tuple[int, Outcome]]:
+        """Each cell's outcome, in order."""
+        for position, cell in cells:
+            yield position, attempt(cell)
+
+
+def check_device(device: str) -> None:
+    """Whether cells of this process can work on ``device``.
+
+    Raises:
+        UsageError: torch sees no such device.
+    """
+    if device != "cpu" and not torch.cuda.is_available():
+        raise UsageError(
+            f"device={device}: torch {torch.__version__} sees no CUDA device here; leave --device out, or run where there "
+            "is one with --where tcp://…"
+        )

@@ -1,7 +1,6 @@
 """Finished and failed cells on disk: one SQLite file a run, append-only, each cell durable when :meth:`Store.add` returns."""
 
-from dpaudit.experiments.store.connecting import as_written
-from dpaudit.experiments.store.lock import is_running
+from dpaudit.experiments.store.connecting import as_written, is_running
 from dpaudit.experiments.store.queries import Attempt, Invocation, Progress
 from dpaudit.experiments.store.schema import FILE, TRIAL_COLUMNS, VERSION
 from dpaudit.experiments.store.store import Store

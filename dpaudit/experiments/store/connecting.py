@@ -1,8 +1,9 @@
-"""SQLite connections: one that writes and waits for the disk, one that only reads, and errors in our own words."""
+"""One runner a folder; SQLite connections that write and wait for the disk, or only read; errors in our own words."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import sqlite3
@@ -11,13 +12,46 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dpaudit.errors import DpauditError, StoreError
-from dpaudit.experiments.store.migrations import check_tables, found_version, migrate
-from dpaudit.experiments.store.schema import FILE, LONGEST_VALUE
+from dpaudit.experiments.store.schema import FILE, LONGEST_VALUE, check_tables, found_version, migrate
 from dpaudit.results.foreign import RefusedError
+from dpaudit.results.locks import HeldError, Lock, is_held
 from dpaudit.results.sqlite import DAMAGE, beside, check_pages, guard, header, size_of, why
-from dpaudit.results.text import said
+from dpaudit.results.text import error_text
 
-__all__ = ["as_written", "reading", "telling", "transaction", "trust", "writing"]
+__all__ = ["Lock", "acquire", "as_written", "is_running", "reading", "telling", "transaction", "trust", "writing"]
+
+_LOCK = ".lock"
+_PATIENCE = 0.2  # seconds; `dpaudit runs list` holds a lock for microseconds while it looks
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+
+
+def acquire(folder: Path) -> Lock:
+    """The folder's lock, held until it is closed; the folder is made if need be.
+
+    Raises:
+        StoreError: another process holds it, the folder cannot be written, its file system has no locks, or its ``.lock`` is
+            something else, such as a symbolic link.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return Lock(folder / _LOCK, patience=_PATIENCE)
+    except HeldError as error:
+        by = f" ({error})" if str(error) else ""
+        raise StoreError(f"out={folder}: another run is using it{by}; wait for it or choose another --out") from error
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EEXIST) and os.path.lexists(folder / _LOCK):
+            rule = f"its {_LOCK} is not a lock file of dpaudit; move that away or choose another --out"
+        elif error.errno in _NO_LOCKS:  # a network file system: SQLite could not keep its word there either
+            rule = f"its file system has no locks ({error.strerror}); choose an --out on a local disk"
+        else:
+            rule = f"cannot be written ({error.strerror}); choose another --out"
+        raise StoreError(f"out={folder}: {rule}") from error
+
+
+def is_running(folder: Path) -> bool:
+    """Whether some process on this machine holds the folder's lock now; False where nobody may tell."""
+    return is_held(folder / _LOCK)
+
 
 _WAIT = 30.0  # seconds for another connection's lock
 _TRIES = 20
@@ -58,8 +92,8 @@ def as_written(*folders: Path) -> Iterator[None]:
         raise
     except (ArithmeticError, AttributeError, LookupError, RecursionError, RefusedError, TypeError, ValueError) as error:
         raise StoreError(
-            f"dir={' or '.join(map(str, folders))}: {FILE} is not as dpaudit wrote it ({said(error, limit=200)}); restore "
-            "it, or start anew in another folder"
+            f"dir={' or '.join(map(str, folders))}: {FILE} is not as dpaudit wrote it ({error_text(error, limit=200)}); "
+            "restore it, or start anew in another folder"
         ) from error
 
 

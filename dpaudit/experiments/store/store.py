@@ -16,11 +16,18 @@ from typing import Any
 
 from dpaudit.errors import StoreError
 from dpaudit.experiments.grid import written_spec
-from dpaudit.experiments.store import lock as locks
-from dpaudit.experiments.store.connecting import reading, telling, transaction, trust, writing
-from dpaudit.experiments.store.migrations import check_unchanged, found_version, migrate, put_provenance
+from dpaudit.experiments.store.connecting import Lock, acquire, reading, telling, transaction, trust, writing
 from dpaudit.experiments.store.rows import Budget, Provenances, object_of, typed
-from dpaudit.experiments.store.schema import FILE, TRIAL_COLUMNS, VERSION, create_tables
+from dpaudit.experiments.store.schema import (
+    FILE,
+    TRIAL_COLUMNS,
+    VERSION,
+    check_unchanged,
+    create_tables,
+    found_version,
+    migrate,
+    put_provenance,
+)
 from dpaudit.provenance import hardware, versions
 from dpaudit.results.foreign import RefusedError
 from dpaudit.results.sqlite import bound_steps
@@ -52,9 +59,7 @@ class Store:
     all; one process at a time holds the folder. Records are only ever added.
     """
 
-    def __init__(
-        self, folder: Path, connection: sqlite3.Connection, lock: locks.Lock | None, invocation: int | None
-    ) -> None:
+    def __init__(self, folder: Path, connection: sqlite3.Connection, lock: Lock | None, invocation: int | None) -> None:
         """Use :meth:`create`, :meth:`resume` or :meth:`read`."""
         self.folder = folder
         self._db = connection
@@ -84,7 +89,7 @@ class Store:
 
     @classmethod
     def _open(cls, folder: Path, spec: dict[str, Any], command: str, cells: int | None, *, resume: bool) -> Store:
-        lock = locks.acquire(folder)
+        lock = acquire(folder)
         where = f"out={folder}"
         db = None
         try:

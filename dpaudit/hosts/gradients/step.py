@@ -15,14 +15,14 @@ from opacus.optimizers import DPOptimizer
 from torch import nn
 
 from dpaudit.errors import UsageError
-from dpaudit.hosts.gradients.updates import recover_gradients
 from dpaudit.interfaces import Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit.training.data import load_images
 from dpaudit.training.models import make_model
-from dpaudit.training.warm_up import train
+from dpaudit.training.plain_training import train
 
-__all__ = ["BatchPair", "DpSgdStep"]
+__all__ = ["BatchPair", "DpSgdStep", "recover_gradients"]
+
 
 _ROUNDING = 1e-5
 
@@ -185,7 +185,7 @@ class DpSgdStep:
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
         """The noisy gradients (n, d) that turned these weights into ``updated`` (n, d), and where each is certain.
 
-        See :func:`~dpaudit.hosts.gradients.updates.recover_gradients`.
+        See :func:`~dpaudit.hosts.gradients.step.recover_gradients`.
         """
         before = [p.detach() for p in self._parameters]
         found = [recover_gradients(before, row, lr=lr) for row in np.asarray(updated, dtype=np.float32)]
@@ -262,3 +262,38 @@ def _positive(**named: float) -> float:
     if not (math.isfinite(value) and value > 0):
         raise UsageError(f"{name}={value}: must be a finite number above 0")
     return value
+
+
+_STEPS = 4
+
+
+def recover_gradients(
+    before: Sequence[torch.Tensor], after: npt.NDArray[np.float32], *, lr: float
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """The float32 gradient (d,) that one step of plain SGD went by, and where it is certain, (d,).
+
+    ``before`` are the weights, tensor by tensor, ``after`` (d,) all of them afterwards. Each of the nine floats around
+    (before − after) / lr is put through torch's own update. The update never increases as the gradient increases, so the
+    gradients that lead to one weight are neighbours on the grid: a single hit inside the nine is the only one there is.
+    Elsewhere, where the weight's rounding has swallowed low bits, the value means nothing.
+    """
+    gradients, certain = [], []
+    start = 0
+    for weights in before:
+        end = start + weights.numel()
+        target = torch.from_numpy(after[start:end]).view_as(weights)
+        start = end
+        guess = (weights - target) / lr
+        grid = [guess]
+        for towards in (-np.inf, np.inf):
+            step, limit = guess, torch.tensor(towards)
+            for _ in range(_STEPS):
+                step = torch.nextafter(step, limit)
+                grid.append(step)
+        tried = torch.stack(grid)
+        hits = torch.stack([torch.add(weights, g, alpha=-lr) == target for g in grid])
+        inside = ~(hits[_STEPS] | hits[2 * _STEPS])
+        found = tried.gather(0, hits.to(torch.uint8).argmax(0, keepdim=True))[0]
+        gradients.append(found.reshape(-1))
+        certain.append(((hits.sum(0) == 1) & inside).reshape(-1))
+    return torch.cat(gradients).double().numpy(), torch.cat(certain).numpy()

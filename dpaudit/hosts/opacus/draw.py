@@ -2,19 +2,71 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from opacus.optimizers import AdaClipDPOptimizer, DPOptimizerFastGradientClipping
 from torch import nn
 
 from dpaudit.errors import UsageError
-from dpaudit.hosts.opacus.release import Release
 from dpaudit.hosts.opacus.supply import Supply
 from dpaudit.interfaces import Mitigation
 from dpaudit.randomness import KeyedStream
 
-__all__ = ["JointDraw", "check_alike"]
+__all__ = ["JointDraw", "Release", "check_alike", "noise_scale"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Release:
+    """One logical step's draw, before Opacus divides by anything or adds up over processes.
+
+    Attributes:
+        step: how many draws the façade made before this one.
+        sigma: what the source was asked for, noise multiplier × clipping bound, in the gradient's unit; a mitigation may
+            add to it (``mitigation.scale(sigma)``).
+        query: this process's sum of clipped gradients, flattened and joined in the optimizer's order, shape (d,).
+        noisy: ``query`` as released, shape (d,). Both are copies of their own, and no part of a graph.
+    """
+
+    step: int
+    sigma: float
+    query: torch.Tensor
+    noisy: torch.Tensor
+
+
+def noise_scale(optimizer: Any) -> float:
+    """Noise multiplier × clipping bound as they are now, in the gradient's unit.
+
+    AdaClip's multiplier is the adjusted one, (z⁻² − (2·σ_u)⁻²)^(−1/2) (arXiv 1905.03871, Theorem 1), σ_u the deviation of its
+    unclipped count's noise; so is that of ghost clipping under ``PrivacyEngineAdaptiveClipping``.
+
+    Raises:
+        UsageError: a multiplier or a bound that is not a finite number above 0.
+    """
+    multiplier = _above_zero("noise_multiplier", optimizer.noise_multiplier)
+    if isinstance(optimizer, AdaClipDPOptimizer):
+        rest = multiplier**-2 - (2 * optimizer.unclipped_num_std) ** -2
+        if not rest > 0:
+            raise UsageError(
+                f"noise_multiplier={multiplier}: must be below 2·unclipped_num_std = {2 * optimizer.unclipped_num_std}; "
+                "raise unclipped_num_std"
+            )
+        multiplier = rest**-0.5
+    elif isinstance(optimizer, DPOptimizerFastGradientClipping):
+        multiplier = _above_zero(
+            "_adjusted_noise_multiplier", getattr(optimizer, "_adjusted_noise_multiplier", multiplier)
+        )
+    return multiplier * _above_zero("max_grad_norm", optimizer.max_grad_norm)
+
+
+def _above_zero(name: str, value: Any) -> float:
+    """The value as a float: a number, or a tensor of one (AdaClip's bound becomes one)."""
+    if not (float(value) > 0 and math.isfinite(value)):
+        raise UsageError(f"{name}={float(value)}: there is noise to draw only for a finite number above 0; give one")
+    return float(value)
 
 
 def check_alike(parameters: Sequence[nn.Parameter]) -> None:

@@ -10,8 +10,7 @@ from opacus.optimizers.ddpoptimizer import DistributedDPOptimizer
 from opacus.optimizers.ddpoptimizer_fast_gradient_clipping import DistributedDPOptimizerFastGradientClipping
 from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 
-from dpaudit.hosts.opacus.draw import JointDraw
-from dpaudit.hosts.opacus.scale import noise_scale
+from dpaudit.hosts.opacus.draw import JointDraw, noise_scale
 
 __all__ = ["JointNoise", "joint_class"]
 

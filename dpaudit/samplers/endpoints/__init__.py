@@ -1,4 +1,6 @@
-"""Where a closed sampler is: a Python function, a shared library, a program, an HTTP address, a file. One a file.
+"""Where a closed sampler or mechanism is: a Python function, a shared library, a program, an HTTP address, a recorded file.
 
-``worker`` is the auditor's side of a foreign process, ``worker_main`` the process, ``targets`` what it calls.
+``worker`` (samplers) and ``releases`` (mechanisms) are the auditor's side of a worker process, ``worker_main`` is that
+process, ``targets`` and ``mechanism_targets`` are what it calls. ``command`` and ``command_mechanism`` run a
+program for each call, ``http`` asks a server, ``file`` hands out ``recordings``.
 """

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.samplers.check import finite, request
-from dpaudit.samplers.sandbox import needs
 from dpaudit.samplers.sandbox.process import Process
+from dpaudit.samplers.sandbox.view import files_of_command
 
 __all__ = ["CommandSampler", "program"]
 
@@ -38,7 +38,7 @@ def program(target: str) -> list[str]:
         if len(words) == 1 and " " in words[0] and not shutil.which(words[0]):
             words = shlex.split(words[0])  # the quotes of command:'…' came through
     except ValueError as error:
-        raise UsageError(f"command={target}: cannot be split into words ({error}); mend the quotes") from None
+        raise UsageError(f"command={target}: cannot be split into words ({error}); fix the quotes") from None
     if not words or not shutil.which(words[0]):
         name = words[0] if words else ""
         rule = "is not executable; chmod +x it" if os.path.isfile(name) else "no such program; give its path"
@@ -93,7 +93,7 @@ class CommandSampler:
             raise UsageError(f"sampler {self.name}: not open; draw inside `with`")
         deadline = time.monotonic() + timeout
         argv = [word.replace("{n}", str(n)).replace("{d}", str(d)) for word in self._argv]
-        process = Process(argv, seconds=timeout, lives=needs.words(argv))
+        process = Process(argv, seconds=timeout, needs=files_of_command(argv))
         try:
             values, short = (self._read_text if self._text else self._read_binary)(process, n, d, deadline)
             code, how = process.ending(deadline=deadline)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import SamplerCrashError, SamplerError, SamplerOutputError, SamplerTimeoutError, UsageError
-from dpaudit.results.text import one_line, said
+from dpaudit.results.text import error_text, one_line
 from dpaudit.samplers.check import finite, request
 
 __all__ = ["HttpSampler", "HttpsSampler"]
@@ -139,7 +139,7 @@ class HttpSampler:
             url = urlsplit(self.name)
             host, port = url.hostname, url.port or {"http": 80, "https": 443}[self.scheme]
         except ValueError as error:
-            raise UsageError(f"sampler={self.name}: not an address ({said(error)}); {example}") from None
+            raise UsageError(f"sampler={self.name}: not an address ({error_text(error)}); {example}") from None
         if not host:
             raise UsageError(f"sampler={self.name}: names no host; {example}")
         if url.username is not None or url.password is not None or url.fragment:
@@ -209,12 +209,13 @@ class HttpSampler:
                 ) from None
             if isinstance(error, OSError):
                 raise SamplerCrashError(
-                    f"sampler {self.name}: the connection failed ({said(error)}) {call}; check the address and the server"
+                    f"sampler {self.name}: the connection failed ({error_text(error)}) {call}; "
+                    "check the address and the server"
                 ) from None
             if isinstance(error, http.client.HTTPException):
                 raise SamplerOutputError(
-                    f"sampler {self.name} answered with something that is not HTTP ({said(error)}) {call}; "
-                    "mend the server"
+                    f"sampler {self.name} answered with something that is not HTTP ({error_text(error)}) {call}; "
+                    "fix the server"
                 ) from None
             raise
         if response.will_close:
@@ -328,7 +329,7 @@ class HttpSampler:
         says = f"; it says {one_line(line, limit=_QUOTED)!r}" if line else ""
         kind = SamplerCrashError if response.status >= 400 else SamplerOutputError
         return kind(
-            f"sampler {self.name} answered with status {status}{says} {call}; it must answer 200, mend the server"
+            f"sampler {self.name} answered with status {status}{says} {call}; it must answer 200, fix the server"
         )
 
     def _hang_up(self) -> None:

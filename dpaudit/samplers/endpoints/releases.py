@@ -5,17 +5,20 @@ from __future__ import annotations
 import base64
 import math
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dpaudit import registry
 from dpaudit.errors import SamplerOutputError, UsageError
 from dpaudit.samplers.check import finite
-from dpaudit.samplers.endpoints.worker import _Worker
-from dpaudit.samplers.sandbox import needs
+from dpaudit.samplers.endpoints.worker import Worker
+from dpaudit.samplers.sandbox.view import compiled_code, files_of_module, files_of_options
+from dpaudit.types import Reference
 
-__all__ = ["MOST", "ReleasingWorker", "query_result"]
+__all__ = ["MOST", "ReleasingWorker", "SourceMechanism", "query_result"]
 
 _LONGEST_VALUE = 4096  # numbers, so that a question is shorter than a pipe holds
 MOST = 1 << 28  # numbers in one answer, 2 GiB
@@ -23,7 +26,7 @@ MOST = 1 << 28  # numbers in one answer, 2 GiB
 Array = npt.NDArray[np.float64]
 
 
-class ReleasingWorker(_Worker):
+class ReleasingWorker(Worker):
     """Somebody's mechanism behind the same limits and deadlines as a sampler; one process for all values.
 
     How long a release is, the worker says with each answer; nothing is drawn for that.
@@ -40,8 +43,8 @@ class ReleasingWorker(_Worker):
         self.version = version
         self.advice = advice
 
-    def _lives(self) -> list[str]:
-        return needs.module(str(self._spec["place"])) if self._spec["of"] == "python" else []
+    def _needed_paths(self) -> list[str]:
+        return files_of_module(str(self._spec["place"])) if self._spec["of"] == "python" else []
 
     def release(self, value: Array, n: int, *, timeout: float) -> Array:
         """``n`` independent releases of the query result ``value`` (m,), shape (n, k), finite.
@@ -72,8 +75,8 @@ class ReleasingWorker(_Worker):
         value = query_result(value)
         deadline = time.monotonic() + timeout
         told: dict[str, Any] = {"release": base64.b64encode(value.tobytes()).decode(), "timed": timed}
-        said = self._draw(np.empty(0), n, value.size, timeout, **told)
-        width = said.get("width") if isinstance(said, dict) else None
+        answer = self._draw(np.empty(0), n, value.size, timeout, **told)
+        width = answer.get("width") if isinstance(answer, dict) else None
         if not isinstance(width, int) or not 0 < width <= MOST // n:
             raise SamplerOutputError(
                 f"mechanism {self.name} released n={n} rows of {width} numbers; 1 to {MOST} in all are taken, ask for fewer"
@@ -82,6 +85,34 @@ class ReleasingWorker(_Worker):
         left = max(deadline - time.monotonic(), 1e-3) if math.isfinite(timeout) else timeout
         self._draw(releases, n, width + timed, left)
         return releases
+
+
+class SourceMechanism(ReleasingWorker):
+    """``NAME[:opt=value,…]`` behind ``mitigation`` (``none`` unless told otherwise): value in, release out.
+
+    Call i draws from ``KeyedStream.from_seed(seed).child("release", i)``, so the same seed and calls give the same
+    releases, and no two calls share randomness.
+    """
+
+    def __init__(self, text: str, *, seed: str, mitigation: str | None = None) -> None:
+        """Look the names up; nothing is imported here.
+
+        Raises:
+            UnknownNameError: no such source or mitigation.
+            UsageError: a broken option.
+        """
+        origin = registry.plugin("sources", Reference.parse(text).name).origin
+        defence = "none" if mitigation is None else mitigation
+        registry.plugin("mitigations", Reference.parse(defence).name)
+        super().__init__(text, place=text, member=defence, of="source", version=origin.version)
+        self._spec = {**self._spec, "seed": seed}
+        self._distribution = origin.distribution
+
+    def _needed_paths(self) -> list[str]:
+        return files_of_options(self._spec["place"], self._spec["member"])
+
+    def _shared(self) -> Path | None:
+        return compiled_code(self._distribution)
 
 
 def query_result(value: Array) -> Array:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import SamplerOutputError, UsageError
-from dpaudit.results.text import said
+from dpaudit.results.text import error_text
 
 __all__ = ["Target", "answered", "named_function", "numbers", "open_target"]
 
@@ -78,7 +78,7 @@ def numbers(given: Any, who: str, call: str) -> npt.NDArray[Any]:
         array = np.asarray(given)
     except (TypeError, ValueError) as error:
         raise SamplerOutputError(
-            f"{who} type={type(given).__name__}, which is no array ({said(error)}) {call}"
+            f"{who} type={type(given).__name__}, which is no array ({error_text(error)}) {call}"
         ) from None
     kind = array.dtype.kind
     if kind == "O" and array.size and all(type(x) is int for x in array.flat):
@@ -112,7 +112,7 @@ def _import(place: str) -> ModuleType:
         if "/" not in place and not place.endswith(".py"):
             return importlib.import_module(place)
         path = Path(place).resolve()
-        remedy = "mend the file"
+        remedy = "fix the file"
         sys.path.insert(0, str(path.parent))
         spec = importlib.util.spec_from_file_location(path.stem, path)
         if spec is None or spec.loader is None:
@@ -122,7 +122,7 @@ def _import(place: str) -> ModuleType:
         spec.loader.exec_module(module)
         return module
     except BaseException as error:  # noqa: BLE001 importing runs foreign code; SystemExit too
-        raise UsageError(f"module={place}: cannot be imported ({said(error)}); {remedy}") from None
+        raise UsageError(f"module={place}: cannot be imported ({error_text(error)}); {remedy}") from None
 
 
 def named_function(place: str, member: str) -> Callable[..., Any]:
@@ -174,7 +174,7 @@ def _library(spec: Mapping[str, Any]) -> Target:
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
-        raise UsageError(f"library={path}: cannot be loaded ({said(error)}); build it for this machine") from None
+        raise UsageError(f"library={path}: cannot be loaded ({error_text(error)}); build it for this machine") from None
     try:
         function = library[symbol]
     except AttributeError:
@@ -226,9 +226,9 @@ def _source(spec: Mapping[str, Any]) -> Target:
 
 
 def _elsewhere(spec: Mapping[str, Any]) -> Target:
-    from dpaudit.samplers.endpoints import opening  # late: it makes a Target
+    from dpaudit.samplers.endpoints import mechanism_targets  # late: it makes a Target
 
-    return {"adapter": opening.adapter, "mechanism": opening.whole_mechanism}[spec["kind"]](spec)
+    return {"adapter": mechanism_targets.adapter, "mechanism": mechanism_targets.whole_mechanism}[spec["kind"]](spec)
 
 
 _OPENERS: dict[str, Callable[[Mapping[str, Any]], Target]] = {

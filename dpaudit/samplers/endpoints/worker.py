@@ -19,11 +19,11 @@ from dpaudit import errors
 from dpaudit.errors import SamplerCrashError, SamplerError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.results.text import one_line
 from dpaudit.samplers.check import finite, plain_f64, request
-from dpaudit.samplers.sandbox import needs
 from dpaudit.samplers.sandbox.process import Process
+from dpaudit.samplers.sandbox.view import compiled_code, files_of_module, files_of_options
 from dpaudit.types import Reference
 
-__all__ = ["HEADER", "LibrarySampler", "PythonSampler", "SourceSampler"]
+__all__ = ["HEADER", "LibrarySampler", "PythonSampler", "SourceSampler", "Worker"]
 
 HEADER = struct.Struct("<4sBQ")  # magic, 0: float64 values or 1: JSON, bytes that follow
 _LONGEST_REPLY = 1 << 16
@@ -41,7 +41,7 @@ Array = npt.NDArray[np.float64]
 Spec = Mapping[str, str | None]
 
 
-class _Worker:
+class Worker:
     """One worker process: it starts at ``with``, gets requests as lines of JSON, and is killed at the end of the block.
 
     After a time-out or a crash it stays dead; after an exception or a wrong answer it may be asked again.
@@ -69,7 +69,7 @@ class _Worker:
             self._calls = 0
             self._owed = True
             argv = [sys.executable, "-P", "-m", f"{__package__}.worker_main", self.name]
-            self._process = Process(argv, talks=True, lives=self._lives(), shared=self._shared())
+            self._process = Process(argv, talks=True, needs=self._needed_paths(), shared=self._shared())
             until = time.monotonic() + _FIRST_LINES
             try:
                 self._process.send(json.dumps({"name": self.name, **self._spec}).encode(), deadline=until)
@@ -82,7 +82,7 @@ class _Worker:
                 raise
         return self
 
-    def _lives(self) -> list[str]:
+    def _needed_paths(self) -> list[str]:
         """Files and folders that the worker needs to see: where the code is that it calls."""
         return []
 
@@ -247,7 +247,40 @@ def _is_error(answer: Any) -> bool:
     return isinstance(answer, dict) and "error" in answer
 
 
-class PythonSampler(_Worker):
+class _Function(Worker):
+    """A function of somebody else's, written ``KIND:FILE:NAME``."""
+
+    _kind, _form, _file, _name = "", "", "", ""
+
+    def __init__(self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False) -> None:
+        """Read the target; it is opened in the worker. ``seed`` is not passed on: the function is closed.
+
+        Raises:
+            UsageError: no name of a function, no such file, or a ``dtype`` or ``text_mode``.
+        """
+        del seed
+        name = f"{self._kind}:{target}"
+        plain_f64(name, dtype, text_mode)
+        place, _, member = target.rpartition(":")
+        if not place or not member:
+            raise UsageError(f"sampler={name}: needs a {self._name}; write {self._kind}:{self._form}")
+        if self._is_path(place) and not Path(place).is_file():
+            raise UsageError(f"{self._file}={place}: no such file (from {Path.cwd()}); check the path")
+        super().__init__(name, {"kind": self._kind, "place": self._place(place), "member": member})
+        self._target = target
+
+    def _is_path(self, place: str) -> bool:
+        return "/" in place
+
+    def _place(self, place: str) -> str:
+        return place
+
+    def again(self) -> Self:
+        """The same function for a process of its own."""
+        return type(self)(self._target, seed="")
+
+
+class PythonSampler(_Function):
     """``python:MODULE:FUNCTION``: ``f(n, d)`` → array (n, d), or (n,) when d = 1.
 
     MODULE is dotted (the working directory is searched first) or the path of a ``.py`` file. A function with a
@@ -255,29 +288,13 @@ class PythonSampler(_Worker):
     with a parameter ``value`` is called as ``f(n, d, value=value)`` and returns value + noise.
     """
 
-    def __init__(self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False) -> None:
-        """Read the target; it is imported in the worker. ``seed`` is not passed on: the function is closed.
+    _kind, _form, _file, _name = "python", "MODULE:FUNCTION", "module", "function"
 
-        Raises:
-            UsageError: no FUNCTION, no such file, or a ``dtype`` or ``text_mode``.
-        """
-        del seed
-        name = f"python:{target}"
-        plain_f64(name, dtype, text_mode)
-        module, _, function = target.rpartition(":")
-        if not module or not function:
-            raise UsageError(f"sampler={name}: needs a function; write python:MODULE:FUNCTION")
-        if ("/" in module or module.endswith(".py")) and not Path(module).is_file():
-            raise UsageError(f"module={module}: no such file (from {Path.cwd()}); check the path")
-        super().__init__(name, {"kind": "python", "place": module, "member": function})
-        self._target = target
+    def _is_path(self, place: str) -> bool:
+        return "/" in place or place.endswith(".py")
 
-    def _lives(self) -> list[str]:
-        return needs.module(str(self._spec["place"]))
-
-    def again(self) -> PythonSampler:
-        """The same function for a process of its own."""
-        return PythonSampler(self._target, seed="")
+    def _needed_paths(self) -> list[str]:
+        return files_of_module(str(self._spec["place"]))
 
     @property
     def takes_value(self) -> bool:
@@ -315,41 +332,23 @@ class PythonSampler(_Worker):
         return finite(values, self.name)
 
 
-class LibrarySampler(_Worker):
+class LibrarySampler(_Function):
     """``library:./libnoise.so:SYMBOL``: ``void f(double *out, size_t n, size_t d)`` fills out[n][d].
 
     Values it leaves unwritten and (near) writes past the end are found; a segmentation fault ends the worker only.
     """
 
-    def __init__(self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False) -> None:
-        """Read the target; it is loaded in the worker. ``seed`` is not passed on: the library is closed.
+    _kind, _form, _file, _name = "library", "PATH:SYMBOL", "library", "symbol"
 
-        Raises:
-            UsageError: no SYMBOL, no such file, or a ``dtype`` or ``text_mode``.
-        """
-        del seed
-        name = f"library:{target}"
-        plain_f64(name, dtype, text_mode)
-        path, _, symbol = target.rpartition(":")
-        if not path or not symbol:
-            raise UsageError(f"sampler={name}: needs a symbol; write library:PATH:SYMBOL")
-        if Path(path).is_file():
-            path = str(Path(path).resolve())
-        elif "/" in path:
-            raise UsageError(f"library={path}: no such file (from {Path.cwd()}); check the path")
-        super().__init__(name, {"kind": "library", "place": path, "member": symbol})
-        self._target = target
+    def _place(self, place: str) -> str:
+        return str(Path(place).resolve()) if Path(place).is_file() else place
 
-    def _lives(self) -> list[str]:
+    def _needed_paths(self) -> list[str]:
         path = str(self._spec["place"])
         return [path] if "/" in path else []
 
-    def again(self) -> LibrarySampler:
-        """The same function for a process of its own."""
-        return LibrarySampler(self._target, seed="")
 
-
-class SourceSampler(_Worker):
+class SourceSampler(Worker):
     """``NAME[:opt=value,…]``: a registered noise source, behind a registered mitigation or none, run in the worker.
 
     Call i draws from ``KeyedStream.from_seed(seed).child("call", i)``, so the same seed and calls give the same
@@ -376,13 +375,13 @@ class SourceSampler(_Worker):
         self._others = 0
         self._prepared: deque[SourceSampler] = deque()
 
-    def _lives(self) -> list[str]:
-        return needs.options(self._given[0], self._given[2])
+    def _needed_paths(self) -> list[str]:
+        return files_of_options(self._given[0], self._given[2])
 
     def _shared(self) -> Path | None:
         from dpaudit import registry
 
-        return needs.compiled_code(registry.plugin("sources", Reference.parse(self._given[0]).name).origin.distribution)
+        return compiled_code(registry.plugin("sources", Reference.parse(self._given[0]).name).origin.distribution)
 
     def again(self) -> SourceSampler:
         """The same source for a process of its own, with a seed of its own that follows from this one's.

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import DpauditError, SamplerCrashError, UsageError
-from dpaudit.results.text import said
+from dpaudit.results.text import error_text
 from dpaudit.samplers.endpoints.targets import Target, answered, open_target
 from dpaudit.samplers.endpoints.worker import HEADER
 from dpaudit.samplers.sandbox.limits import cpu_seconds
@@ -56,10 +56,10 @@ def _raised(error: BaseException, name: str, call: str) -> DpauditError:
         limit = f"; one process may reserve {resource.getrlimit(resource.RLIMIT_DATA)[0] / 2**30:g} GiB"
     elif isinstance(error, OSError) and error.errno == errno.EFBIG:
         limit = f"; a file may have {resource.getrlimit(resource.RLIMIT_FSIZE)[0] >> 20} MiB"
-    return SamplerCrashError(f"sampler {name} raised {said(error)}{call}{limit}; fix the sampler")
+    return SamplerCrashError(f"sampler {name} raised {error_text(error)}{call}{limit}; fix the sampler")
 
 
-class _Asked:
+class Dispatcher:
     """A target, asked as the auditor's questions say."""
 
     def __init__(self, target: Target, name: str) -> None:
@@ -179,9 +179,9 @@ def _allow(seconds: float) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
 
 
-def _open(spec: Mapping[str, Any]) -> _Asked | DpauditError:
+def _open(spec: Mapping[str, Any]) -> Dispatcher | DpauditError:
     try:
-        return _Asked(open_target(spec), spec["name"])
+        return Dispatcher(open_target(spec), spec["name"])
     except DpauditError as error:
         return error
     except BaseException as error:  # noqa: BLE001 foreign code may raise anything, SystemExit too

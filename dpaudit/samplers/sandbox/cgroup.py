@@ -15,13 +15,13 @@ from pathlib import Path
 
 __all__ = ["Group"]
 
-_NAME = "dpaudit-"  # and the leash's process number
+_NAME = "dpaudit-"  # and the supervisor's process number
 _PATIENCE = 1.0  # seconds for the killed to leave
 _PAUSE = 0.005
 
 
 class Group:
-    """One group, made for one leash."""
+    """One group, made for one supervisor."""
 
     def __init__(self, folder: Path, limits: Mapping[str, int]) -> None:
         """Make ``folder``, a directory of a mounted hierarchy, with ``limits`` (``memory``, ``written``, ``processes``).
@@ -38,7 +38,7 @@ class Group:
             "pids.max": limits["tasks"],
         }
         for name, value in bounds.items():
-            with contextlib.suppress(OSError):  # no such controller here: the leash's own looks remain
+            with contextlib.suppress(OSError):  # no such controller here: the supervisor's own looks remain
                 self._write(name, str(value))
 
     @classmethod
@@ -46,7 +46,7 @@ class Group:
         """A group below this process' own; None where there is no hierarchy of version 2, or nothing may be made.
 
         ``to_limit``: nor where it would limit nothing, for want of controllers; entering one takes some 15 ms. Groups of
-        leashes that were killed are taken away first.
+        supervisors that were killed are taken away first.
         """
         try:
             place = _ours(proc)
@@ -62,7 +62,7 @@ class Group:
 
     @staticmethod
     def forget(pid: int) -> None:
-        """Take away the group of the leash ``pid``, which was killed before it could."""
+        """Take away the group of the supervisor ``pid``, which was killed before it could."""
         with contextlib.suppress(OSError, StopIteration):
             _remove(_ours("/proc/self") / f"{_NAME}{pid}")
 
@@ -108,7 +108,7 @@ def _remove(folder: Path) -> None:
     """Kill all in a group and take it away, within a second."""
     if not folder.exists():
         return
-    with contextlib.suppress(OSError):  # before Linux 5.14: the leash's own killing remains
+    with contextlib.suppress(OSError):  # before Linux 5.14: the supervisor's own killing remains
         _write(folder / "cgroup.kill", "1")
     until = time.monotonic() + _PATIENCE
     while folder.exists() and time.monotonic() < until:

@@ -16,7 +16,7 @@ import stat
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 
-from dpaudit.samplers.sandbox.kernel import call, prctl, syscall
+from dpaudit.samplers.sandbox.system_calls import call, prctl, syscall
 
 __all__ = ["DEVICES", "drop_privileges", "filter_system_calls", "keep_files", "undumpable"]
 

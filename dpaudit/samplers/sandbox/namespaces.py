@@ -1,6 +1,6 @@
 """Linux namespaces for a foreign program: its own process numbers, mounts, network and shared memory, without privileges.
 
-Made of system calls alone, because the leash starts with the standard library and nothing else. The user namespace maps
+Made of system calls alone, because the supervisor starts with the standard library and nothing else. The user namespace maps
 every user to itself where the auditor may do so (root), and otherwise only the auditor, so that files are read as before.
 Not claimed: that a namespace keeps code in which exploits a fault in the kernel.
 """
@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 
-from dpaudit.samplers.sandbox.kernel import call, prctl
+from dpaudit.samplers.sandbox.system_calls import call, prctl
 
 __all__ = ["become_subreaper", "die_with_parent", "leave", "map_users", "number_from"]
 

@@ -1,4 +1,4 @@
-"""A foreign program on a leash: started within limits, read under a deadline, and killed with all it started."""
+"""A foreign program under a supervisor: started within limits, read under a deadline, and killed with all it started."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dpaudit.errors import SamplerError, UsageError
 from dpaudit.results.text import one_line
-from dpaudit.samplers.sandbox import family, policy, view
+from dpaudit.samplers.sandbox import policy, process_tree, view
 from dpaudit.samplers.sandbox.cgroup import Group
 from dpaudit.samplers.sandbox.limits import DEFAULT, Limits, cpu_seconds
 
@@ -29,15 +29,15 @@ except ModuleNotFoundError:  # Windows
 
 __all__ = ["Process"]
 
-_LEASH = str(Path(__file__).with_name("leash.py"))
+_SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
 _KEPT = 4096  # bytes of standard error
 _QUOTED = 200  # characters of it in a message
 _PIPE = 1 << 20
-_REPORT = 4096  # bytes of the leash's report that are read
+_REPORT = 4096  # bytes of the supervisor's report that are read
 _LONGEST_POLL = 3600.0
-_PATIENCE = 3.5  # seconds for the leash to end its family, before it is done from here
+_PATIENCE = 3.5  # seconds for the supervisor to end its process tree, before it is done from here
 _SOON = 1.0  # seconds for what has ended to be waited for
-_LAST_PATIENCE = 5.0  # seconds for the leash itself to be gone
+_LAST_PATIENCE = 5.0  # seconds for the supervisor itself to be gone
 _APART = True  # False in tests: as on a kernel that refuses namespaces
 _GIB = 1 << 30
 
@@ -48,7 +48,7 @@ class Process:
     How it is held is asked for by the surrounding :func:`~dpaudit.samplers.sandbox.policy.asking`; what was reached is
     noted there. If this process dies, however it dies, so does all that it started. Every wait has a deadline. This
     process becomes undumpable when it starts the first program: debuggers of the same user cannot attach to it any more,
-    and neither can the program. Not claimed: that a program held without namespaces which hunts for its leash leaves
+    and neither can the program. Not claimed: that a program held without namespaces which hunts for its supervisor leaves
     nothing behind.
     """
 
@@ -59,12 +59,12 @@ class Process:
         talks: bool = False,
         limits: Limits = DEFAULT,
         seconds: float | None = None,
-        lives: Sequence[str] = (),
+        needs: Sequence[str] = (),
         shared: Path | None = None,
     ) -> None:
         """Start; ``talks`` opens a pipe to the program's standard input, which is empty otherwise.
 
-        ``seconds`` is the wall time that it may take, if it is known: its CPU time is limited by it. ``lives`` are the
+        ``seconds`` is the wall time that it may take, if it is known: its CPU time is limited by it. ``needs`` are the
         files and folders that it needs to see: its code. ``shared`` is a folder for compiled code that it may write.
 
         Raises:
@@ -80,7 +80,7 @@ class Process:
         bounds = {name: int(value) for name, value in dataclasses.asdict(limits).items()}
         if seconds is not None and math.isfinite(seconds):
             bounds["cpu"] = cpu_seconds(seconds)
-        seen = view.plan(lives, self._policy.visible)
+        seen = view.plan(needs, self._policy.visible)
         self._report, report = os.pipe()
         asked = {
             "parent": os.getpid(),
@@ -98,7 +98,7 @@ class Process:
         _protect()
         try:
             self._popen = subprocess.Popen(
-                [sys.executable, "-I", "-S", _LEASH, json.dumps(asked), *argv],
+                [sys.executable, "-I", "-S", _SUPERVISOR, json.dumps(asked), *argv],
                 stdin=subprocess.PIPE if talks else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -118,7 +118,7 @@ class Process:
         os.set_blocking(self._report, False)
         if self._popen.stdin is not None:
             os.set_blocking(self._popen.stdin.fileno(), False)
-        self._said = b""  # what the leash reported so far
+        self._said = b""  # what the supervisor reported so far
         self._noted = False
         self._ended = -1
         self._poll = select.poll()
@@ -214,7 +214,7 @@ class Process:
             words = lines[1].split() if len(lines) > 1 else []
             try:
                 code, how = self._fate(*words)
-            except (TypeError, ValueError):  # the leash was killed before it could say
+            except (TypeError, ValueError):  # the supervisor was killed before it could say
                 code, how = -int(signal.SIGKILL), "the process that held it was killed"
             tail = [line for line in self._tail.decode(errors="replace").splitlines() if line.strip()]
             last = one_line(tail[-1], limit=_QUOTED) if tail else ""
@@ -223,7 +223,7 @@ class Process:
         return self._end
 
     def _wait(self, seconds: float) -> bool:
-        """Whether the leash ends within ``seconds``; by its descriptor, since ``Popen.wait`` looks every 50 ms only."""
+        """Whether the supervisor ends within ``seconds``; by its descriptor, since ``Popen.wait`` looks every 50 ms only."""
         if self._ended >= 0:
             ended = select.poll()
             ended.register(self._ended, select.POLLIN)
@@ -238,7 +238,7 @@ class Process:
         return True
 
     def note_level(self) -> None:
-        """Note in the policy how the program is held, once the leash has said it; it has before the program says anything.
+        """Note in the policy how the program is held, which the supervisor reports before the program starts.
 
         Raises:
             SamplerError: it was not started, because the sandbox that is required cannot be had here.
@@ -261,13 +261,13 @@ class Process:
         self._policy.note(level)
 
     def _hear(self) -> None:
-        """Take what the leash has reported, never waiting."""
+        """Take what the supervisor has reported, never waiting."""
         with contextlib.suppress(BlockingIOError):
             while len(self._said) < _REPORT and (new := os.read(self._report, _REPORT)):
                 self._said += new
 
     def _fate(self, status: str, peak: str, cpu: str, blocks: str, passed: str, amount: str) -> tuple[int, str]:
-        """From the leash's line: status, peak in KiB, CPU seconds, blocks written, the limit passed, and by how much."""
+        """From the supervisor's line: status, peak in KiB, CPU seconds, blocks written, the limit passed, and by how much."""
         del blocks
         limits = self._limits
         if passed == "unreadable":
@@ -302,10 +302,10 @@ class Process:
         """Kill all that the program started and let go of the pipes; closing twice is harmless."""
         if self._popen.stdout is None or self._popen.stdout.closed:
             return
-        self._popen.terminate()  # the leash then ends its family, itself last
+        self._popen.terminate()  # the supervisor then ends its process tree, itself last
         if not self._wait(_PATIENCE):  # it is stopped, or cannot keep up
             if sys.platform == "linux":
-                family.end_below(self._popen.pid, patience=1.0)
+                process_tree.end_below(self._popen.pid, patience=1.0)
             with contextlib.suppress(ProcessLookupError, PermissionError):  # all gone; macOS says so with the latter
                 os.killpg(self._popen.pid, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):  # the kernel holds it; it is killed all the same

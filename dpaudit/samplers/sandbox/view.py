@@ -11,13 +11,22 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shutil
 import site
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["View", "environment", "plan"]
+__all__ = [
+    "View",
+    "compiled_code",
+    "environment",
+    "files_of_command",
+    "files_of_module",
+    "files_of_options",
+    "plan",
+]
 
 _HOMES = ("/home", "/root")
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 hidden, not used
@@ -48,8 +57,8 @@ class View:
     cwd: str
 
 
-def plan(lives: Iterable[str], visible: Iterable[str] = ()) -> View:
-    """The view of a program that needs the files and folders ``lives`` (where its code is) and ``visible`` (also asked for).
+def plan(needs: Iterable[str], visible: Iterable[str] = ()) -> View:
+    """The view of a program that needs the files and folders ``needs`` (where its code is) and ``visible`` (also asked for).
 
     A file brings the folder that it lies in, unless that is a hidden folder itself, or the home directory or one around it:
     then the file alone. The working tree stays whole if the program lives in it, unless it is the home directory. What is
@@ -58,7 +67,7 @@ def plan(lives: Iterable[str], visible: Iterable[str] = ()) -> View:
     cwd = os.getcwd()
     home = os.path.expanduser("~")
     tree = _tree(cwd, os.path.realpath(home))
-    needed = [p for path in lives if os.path.exists(p := os.path.abspath(path)) and not _below_any(p, _prefixes())]
+    needed = [p for path in needs if os.path.exists(p := os.path.abspath(path)) and not _below_any(p, _prefixes())]
     inside = any(_within(os.path.realpath(path), tree) for path in needed)
     hidden = _outermost(
         os.path.realpath(path)
@@ -155,3 +164,39 @@ def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
         if not _below_any(path, found):
             found.append(path)
     return tuple(found)
+
+
+def files_of_command(argv: Iterable[str]) -> list[str]:
+    """The program and all words of its command line that are files or folders."""
+    first, *rest = argv
+    return [shutil.which(first) or first, *(word for word in rest if os.path.exists(word))]
+
+
+def files_of_module(place: str) -> list[str]:
+    """The file of a Python module: a path, or a dotted name if that is found in the working directory."""
+    if "/" in place or place.endswith(".py"):
+        return [place]
+    top = place.partition(".")[0]
+    return [path for path in (f"{top}.py", top) if os.path.exists(path)]
+
+
+def files_of_options(*references: str | None) -> list[str]:
+    """Files that the options of ``NAME:opt=value,…`` name, such as a key."""
+    pairs = [text.partition(":")[2].split(",") for text in references if text]
+    values = [pair.partition("=")[2] for some in pairs for pair in some]
+    return [value for value in values if value and os.path.exists(value)]
+
+
+def compiled_code(distribution: str) -> Path | None:
+    """A folder that a distribution's registered sources share for compiled code; None if none can be made.
+
+    It is the one place outside the scratch that a sandboxed source may write, and the auditor never reads it: compiling
+    takes many seconds, and a sandbox that forgets would do it in every process.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "dpaudit" / "compiled" / f"{distribution}-{sys.implementation.cache_tag}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None

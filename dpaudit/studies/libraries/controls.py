@@ -8,24 +8,33 @@ from typing import Any
 
 from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, parse_neighbours, run_mechanism_audit
 from dpaudit.errors import MissingExtraError
+from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Measure
-from dpaudit.experiments.spec import Cell
-from dpaudit.samplers.mechanism import open_mechanism
+from dpaudit.samplers.resolve import open_mechanism
 from dpaudit.studies.libraries import case
 from dpaudit.studies.trials import interval
 
 __all__ = ["MEASURE", "measure", "summary"]
 
 
+class ControlsGrid(Grid):
+    """A case by its name, and ``samples`` releases at each neighbour."""
+
+    case: str
+    samples: int
+    alpha: float
+
+
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
-    """``trials`` audits of ``[grid] case``, ``[grid] samples`` releases at each neighbour, at ``[grid] alpha``.
+    """``trials`` audits of a case (:class:`ControlsGrid`).
 
     Counted are those whose lower bound for ε is at most the claim. One process of the mechanism serves all, so the
     audits are of one running sampler. A library that is not installed is a line that says so.
     """
     del arm
-    grid, trials = cell.settings["grid"], cell.settings["trials"]
-    subject = case(grid["case"])
+    grid, trials = cell.grid(ControlsGrid), cell.settings["trials"]
+    subject = case(grid.case)
     assert subject.neighbours is not None  # noqa: S101 controls are compared at values that the case names
     about = {"library": subject.library, "mechanism": subject.mechanism, "attack": subject.attack}
     bounds = []
@@ -38,7 +47,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
                     claim=PrivacyClaim(subject.epsilon, subject.delta),
                     attack=subject.attack,
                     options=MechanismOptions(
-                        samples=grid["samples"], alpha=grid["alpha"], seed=f"{cell.settings['seed']}/{cell.id}/{i}"
+                        samples=grid.samples, alpha=grid.alpha, seed=f"{cell.settings['seed']}/{cell.id}/{i}"
                     ),
                 )
                 bounds.append(result.epsilon.low if result.epsilon is not None else 0.0)
@@ -71,4 +80,4 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-MEASURE = Measure(run=measure, needs_arm=False, summary=summary)
+MEASURE = Measure(run=measure, grid=ControlsGrid, needs_arm=False, summary=summary)

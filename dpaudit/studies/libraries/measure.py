@@ -8,9 +8,10 @@ from typing import Any
 
 from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, parse_neighbours, run_mechanism_audit
 from dpaudit.errors import MissingExtraError, SamplerError, UsageError
+from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Measure
-from dpaudit.experiments.spec import Cell
-from dpaudit.samplers.mechanism import open_mechanism
+from dpaudit.samplers.resolve import open_mechanism
 from dpaudit.studies.libraries import Case, case
 from dpaudit.types import MechanismResult, TestResult
 
@@ -20,15 +21,23 @@ _VERDICTS = {"finding": "broken", "no-finding": "not broken", "inconclusive": "i
 _LEAKS = "leaks by its time"
 
 
+class LibrariesGrid(Grid):
+    """A case by its name (``dpaudit.studies.libraries.CASES``); ``samples`` replaces the case's own."""
+
+    case: str
+    samples: int | None = None
+    alpha: float = 0.01
+
+
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
-    """One audit of ``[grid] case`` by its attack at ``[grid] alpha``; ``[grid] samples`` replaces the case's own.
+    """One audit of a case (:class:`LibrariesGrid`) by its attack.
 
     A library that is not installed is a line that says so, with the remedy in ``failed``; so is one that cannot be
     imported or refuses what it is asked. Errors of our own are not caught.
     """
     del arm
-    grid = cell.settings["grid"]
-    subject = case(grid["case"])
+    grid = cell.grid(LibrariesGrid)
+    subject = case(grid.case)
     row: dict[str, Any] = {
         "library": subject.library,
         "mechanism": subject.mechanism.removeprefix(f"{subject.library}:").removeprefix("python:dpaudit.noise."),
@@ -58,7 +67,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     }
 
 
-def _audit(subject: Case, grid: Mapping[str, Any], *, seed: str) -> tuple[str | None, MechanismResult]:
+def _audit(subject: Case, grid: LibrariesGrid, *, seed: str) -> tuple[str | None, MechanismResult]:
     with open_mechanism(subject.mechanism, seed=seed) as mechanism:
         result = run_mechanism_audit(
             mechanism,
@@ -66,7 +75,7 @@ def _audit(subject: Case, grid: Mapping[str, Any], *, seed: str) -> tuple[str | 
             claim=PrivacyClaim(subject.epsilon, subject.delta),
             attack=subject.attack,
             options=MechanismOptions(
-                samples=grid.get("samples", subject.samples), alpha=grid.get("alpha", 0.01), seed=seed
+                samples=subject.samples if grid.samples is None else grid.samples, alpha=grid.alpha, seed=seed
             ),
         )
         return getattr(mechanism, "version", None), result
@@ -150,4 +159,4 @@ def _listed(names: Sequence[str]) -> str:
     return "; ".join(names) or "none"
 
 
-MEASURE = Measure(run=measure, needs_arm=False, summary=summary)
+MEASURE = Measure(run=measure, grid=LibrariesGrid, needs_arm=False, summary=summary)

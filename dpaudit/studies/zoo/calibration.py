@@ -9,8 +9,9 @@ from typing import Any
 from dpaudit import registry
 from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.claims import Claim
+from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Measure
-from dpaudit.experiments.spec import Cell
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies.trials import interval
 from dpaudit.studies.zoo import InProcessSampler, honest
@@ -21,23 +22,32 @@ __all__ = ["MEASURE", "gather", "measure", "summary"]
 _ALL = "all"
 
 
-def measure(cell: Cell, arm: None) -> dict[str, Any]:
-    """The findings of ``trials`` audits of ``[grid] sampler``, ``[grid] samples`` values each, at ``[grid] alpha``.
+class CalibrationGrid(Grid):
+    """An honest sampler by its name and the tests ``without`` which it is audited; ``batch`` only tells cells apart.
 
-    Every registered test takes part but those in ``[grid] without``, a list of names written with spaces (searches that
-    would take minutes an audit have their false alarms measured by themselves). ``[grid] batch`` only tells cells apart.
+    Searches that would take minutes per audit have their false alarms measured by themselves.
     """
+
+    sampler: str
+    samples: int
+    alpha: float
+    without: tuple[str, ...] = ()
+    batch: int = 0
+
+
+def measure(cell: Cell, arm: None) -> dict[str, Any]:
+    """The findings of ``trials`` audits of one sampler (:class:`CalibrationGrid`)."""
     del arm
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
-    grid, trials = cell.settings["grid"], cell.settings["trials"]
-    tests = tuple(name for name in registry.plugins("tests") if name not in grid.get("without", "").split())
-    claim, make = Claim.parse(GAUSSIAN), honest(grid["sampler"])
+    grid, trials = cell.grid(CalibrationGrid), cell.settings["trials"]
+    tests = tuple(name for name in registry.plugins("tests") if name not in grid.without)
+    claim, make = Claim.parse(GAUSSIAN), honest(grid.sampler)
     findings, by, inconclusive = 0, Counter[str](), 0
     for i in range(trials):
-        with InProcessSampler(make, name=grid["sampler"], stream=stream.child("sampler", i)) as sampler:
+        with InProcessSampler(make, name=grid.sampler, stream=stream.child("sampler", i)) as sampler:
             options = AuditOptions(
-                samples=grid["samples"],
-                alpha=grid["alpha"],
+                samples=grid.samples,
+                alpha=grid.alpha,
                 seed=f"{cell.settings['seed']}/{cell.id}/{i}",
                 tests=tests,
             )
@@ -45,7 +55,7 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         findings += result.verdict == "finding"
         inconclusive += result.verdict == "inconclusive"
         by.update(test.name for test in result.tests if test.finding)
-    return _counted(findings, trials, by, grid["alpha"]) | {"inconclusive": inconclusive, "tests": len(tests)}
+    return _counted(findings, trials, by, grid.alpha) | {"inconclusive": inconclusive, "tests": len(tests)}
 
 
 def _counted(findings: int, audits: int, by: Mapping[str, int], alpha: float) -> dict[str, Any]:
@@ -101,4 +111,4 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     return text + (f" By itself above: {', '.join(single)}." if single else "")
 
 
-MEASURE = Measure(run=measure, needs_arm=False, gather=gather, summary=summary)
+MEASURE = Measure(run=measure, grid=CalibrationGrid, needs_arm=False, gather=gather, summary=summary)

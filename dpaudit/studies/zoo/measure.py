@@ -11,10 +11,11 @@ import numpy as np
 from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.claims import Claim
 from dpaudit.errors import SpecError
+from dpaudit.experiments.cell import Cell
+from dpaudit.experiments.grid import Grid
 from dpaudit.experiments.measure import Measure
-from dpaudit.experiments.spec import Cell
 from dpaudit.randomness import KeyedStream
-from dpaudit.results.text import said
+from dpaudit.results.text import error_text
 from dpaudit.stats import clopper_pearson
 from dpaudit.studies.zoo import Specimen, specimen, specimen_sampler
 from dpaudit.studies.zoo.peers import NOT_INSTALLED, PEERS
@@ -27,10 +28,19 @@ _BLOCK = 1 << 19
 _PEER_NAMES = {"ks": "scipy's KS", "ad": "Anderson-Darling", "ad_fitted": "scipy's anderson", "sp800_22": "SP 800-22"}
 
 
-def measure(cell: Cell, arm: None) -> dict[str, Any]:
-    """One audit of ``[grid] samples`` values at ``[grid] alpha``, and the peers on as many values drawn afresh.
+class ZooGrid(Grid):
+    """A specimen by its name, and its audit; ``time_limit`` is in seconds."""
 
-    ``[grid] time_limit`` is the audit's, in seconds, if given. An audit or a peer that fails is recorded as such, in
+    specimen: str
+    samples: int
+    alpha: float
+    time_limit: float | None = None
+
+
+def measure(cell: Cell, arm: None) -> dict[str, Any]:
+    """One audit of a specimen (:class:`ZooGrid`), and the peers on as many values drawn afresh.
+
+    An audit or a peer that fails is recorded as such, in
     ``failed``, and counts as having found nothing.
 
     Raises:
@@ -39,16 +49,16 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     if cell.settings["trials"] != 1:
         raise SpecError(f"trials={cell.settings['trials']}: each specimen is audited once; change samples under [grid]")
     del arm
-    grid = cell.settings["grid"]
+    grid = cell.grid(ZooGrid)
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
-    subject = specimen(grid["specimen"])
+    subject = specimen(grid.specimen)
     failures: list[str] = []
     began = time.monotonic()
     audited = _tried("audit", failures, lambda: _audit(subject, grid, stream, cell))
     seconds = time.monotonic() - began
-    z = _tried("peers", failures, lambda: _normal_values(subject, grid["samples"], stream.child("peers")))
+    z = _tried("peers", failures, lambda: _normal_values(subject, grid.samples, stream.child("peers")))
     peers = {
-        name: None if z is None else _tried(name, failures, lambda peer=peer: peer(z, grid["alpha"]))  # type: ignore[misc]
+        name: None if z is None else _tried(name, failures, lambda peer=peer: peer(z, grid.alpha))  # type: ignore[misc]
         for name, peer in PEERS.items()
     }
     return {
@@ -68,15 +78,15 @@ def _tried(what: str, failures: list[str], work: Callable[[], Any]) -> Any:
     try:
         return work()
     except Exception as error:  # noqa: BLE001 one specimen that fails must not cost the others
-        failures.append(f"{what}: {said(error)}")
+        failures.append(f"{what}: {error_text(error)}")
         return None
 
 
-def _audit(subject: Specimen, grid: Mapping[str, Any], stream: KeyedStream, cell: Cell) -> AuditResult:
+def _audit(subject: Specimen, grid: ZooGrid, stream: KeyedStream, cell: Cell) -> AuditResult:
     options = AuditOptions(
-        samples=grid["samples"],
-        alpha=grid["alpha"],
-        time_limit=grid.get("time_limit"),
+        samples=grid.samples,
+        alpha=grid.alpha,
+        time_limit=grid.time_limit,
         seed=f"{cell.settings['seed']}/{cell.id}",
     )
     with specimen_sampler(subject, stream=stream.child("audited")) as sampler:
@@ -149,4 +159,4 @@ def _reason(row: Mapping[str, Any]) -> str:
     return f"{row['specimen']} ({why})" if why else f"{row['specimen']}"
 
 
-MEASURE = Measure(run=measure, needs_arm=False, summary=summary)
+MEASURE = Measure(run=measure, grid=ZooGrid, needs_arm=False, summary=summary)

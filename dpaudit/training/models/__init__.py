@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Literal
 
 import torch
 from torch import nn
 
 from dpaudit.errors import UsageError
-from dpaudit.training.models import cifar_resnet, mobilenet, resnet50, small, vgg
-from dpaudit.training.models.model import Model
+from dpaudit.training.models import colour, small
 
 __all__ = ["MODELS", "Model", "make_model"]
+
+
+@dataclass(frozen=True)
+class Model:
+    """One network's recipe.
+
+    Attributes:
+        make: builds the network, its weights drawn from torch's global generator (call `make_model` instead, which seeds
+            that generator and puts it back).
+        data: the kind of record it takes: ``"mnist"`` is 1 × 28 × 28, ``"cifar10"`` is 3 × 32 × 32; ten classes either way.
+        parameters: how many trainable numbers it has: the length of its flat gradient.
+    """
+
+    make: Callable[[], nn.Module]
+    data: Literal["mnist", "cifar10"]
+    parameters: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of one record: channels, height, width."""
+        return (1, 28, 28) if self.data == "mnist" else (3, 32, 32)
+
 
 MODELS: Mapping[str, Model] = MappingProxyType(
     {
@@ -20,11 +43,11 @@ MODELS: Mapping[str, Model] = MappingProxyType(
         "lenet5-tanh": Model(small.lenet5_tanh, "mnist", 61_706),
         "mlp": Model(small.mlp, "mnist", 12_730),
         "cnn": Model(small.cnn, "mnist", 26_010),
-        "resnet20": Model(cifar_resnet.resnet20, "cifar10", 269_722),
-        "resnet56": Model(cifar_resnet.resnet56, "cifar10", 853_018),
-        "vgg19-bn": Model(vgg.vgg19_bn, "cifar10", 38_958_922),
-        "resnet50": Model(resnet50.resnet50, "cifar10", 23_520_842),
-        "mobilenet-v2": Model(mobilenet.mobilenet_v2, "cifar10", 2_236_682),
+        "resnet20": Model(colour.resnet20, "cifar10", 269_722),
+        "resnet56": Model(colour.resnet56, "cifar10", 853_018),
+        "vgg19-bn": Model(colour.vgg19_bn, "cifar10", 38_958_922),
+        "resnet50": Model(colour.resnet50, "cifar10", 23_520_842),
+        "mobilenet-v2": Model(colour.mobilenet_v2, "cifar10", 2_236_682),
     }
 )
 

@@ -16,13 +16,14 @@ from dpaudit_mitigations.joint_seeds.checks import (
 from dpaudit_mitigations.joint_seeds.commitments import joint_key
 from dpaudit_mitigations.joint_seeds.derivation import Integers
 from dpaudit_mitigations.joint_seeds.lattice_values import in_steps
+from dpaudit_mitigations.joint_seeds.messages import Commit, Release
 from dpaudit_mitigations.joint_seeds.opening import Opening
-from dpaudit_mitigations.joint_seeds.record import Record
+from dpaudit_mitigations.joint_seeds.record import SignedChain
 
 __all__ = ["audited"]
 
 
-def audited(record: Record, opening: Opening, release: np.ndarray[Any, Any] | None, *, threads: int) -> str:
+def audited(record: SignedChain, opening: Opening, release: np.ndarray[Any, Any] | None, *, threads: int) -> str:
     """What the opening shows of a complete session, in words; with the ``release``, float64 (dim,), of the sum too.
 
     Raises:
@@ -36,7 +37,7 @@ def audited(record: Record, opening: Opening, release: np.ndarray[Any, Any] | No
     if release is None:
         return "the used candidate is what its seeds give"
     steps = in_steps(release, record.terms)
-    if release_digest(steps, record.terms, threads=threads) != record.bodies["release"]["digest"]:
+    if release_digest(steps, record.terms, threads=threads) != record.body(Release).digest:
         raise MessageError("release: is not the one that was signed")
     noise = candidate_noise(joint_key(record.session, record.used, opening.server, opening.verifier), record.terms)
 
@@ -44,6 +45,6 @@ def audited(record: Record, opening: Opening, release: np.ndarray[Any, Any] | No
         return steps(number) - noise(number)
 
     own = query_commitment(record.offered, opening.query, query, record.terms, threads=threads)
-    if own != record.bodies["commit"]["query"]:
+    if own != record.body(Commit).query:
         raise MessageError("release: less the used noise it is not the query result committed to")
     return "the release is the committed query result plus the used candidate's noise, bit for bit"

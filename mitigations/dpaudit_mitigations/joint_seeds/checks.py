@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dpaudit_mitigations.codec import Digest
 from dpaudit_mitigations.joint_seeds.commitments import joint_key, labelled_hash, share_commitment
 from dpaudit_mitigations.joint_seeds.derivation import Blocks, derived_noise, vector_digest
-from dpaudit_mitigations.joint_seeds.record import Record
+from dpaudit_mitigations.joint_seeds.messages import Commit, Noises, Offer, Openings
+from dpaudit_mitigations.joint_seeds.record import SignedChain
 from dpaudit_mitigations.joint_seeds.terms import Terms
 
 __all__ = [
@@ -22,7 +24,7 @@ def candidate_noise(key: bytes, terms: Terms) -> Blocks:
     return derived_noise(key, dim=terms.dim, scale=terms.scale)
 
 
-def noise_commitment(session: bytes, index: int, key: bytes, blocks: Blocks, terms: Terms, *, threads: int) -> bytes:
+def noise_commitment(session: bytes, index: int, key: bytes, blocks: Blocks, terms: Terms, *, threads: int) -> Digest:
     """Commitment to a candidate's noise, salted by its key.
 
     A bare digest would confirm a guess of the query: release − guess is the noise, if the guess is right. The salt takes
@@ -32,34 +34,35 @@ def noise_commitment(session: bytes, index: int, key: bytes, blocks: Blocks, ter
     return labelled_hash("noise commitment", session, index.to_bytes(4, "big"), labelled_hash("salt", key), digest)
 
 
-def query_commitment(offered: bytes, opening: bytes, blocks: Blocks, terms: Terms, *, threads: int) -> bytes:
+def query_commitment(offered: bytes, opening: bytes, blocks: Blocks, terms: Terms, *, threads: int) -> Digest:
     """Commitment to the query result in steps; ``opening`` is the verifier's salt ‖ the server's, 32 bytes each."""
     digest = vector_digest("query", blocks, dim=terms.dim, threads=threads)
     return labelled_hash("query commitment", offered, opening, digest)
 
 
-def release_digest(blocks: Blocks, terms: Terms, *, threads: int) -> bytes:
+def release_digest(blocks: Blocks, terms: Terms, *, threads: int) -> Digest:
     """Digest of a release in steps."""
     return vector_digest("release", blocks, dim=terms.dim, threads=threads)
 
 
-def candidate_holds(record: Record, index: int, server: bytes, verifier: bytes, *, threads: int) -> bool:
+def candidate_holds(record: SignedChain, index: int, server: bytes, verifier: bytes, *, threads: int) -> bool:
     """Whether these two openings (share ‖ nonce) fit the commitments to them, and their noise the commitment to it."""
-    offer, commit, noises = (record.bodies[kind] for kind in ("offer", "commit", "noises"))
-    if share_commitment("server share", record.offered, index, server) != commit["shares"][index]:
+    offer, commit = record.body(Offer), record.body(Commit)
+    if share_commitment("server share", record.offered, index, server) != commit.shares[index]:
         return False
-    if share_commitment("verifier share", offer["nonce"], index, verifier) != offer["shares"][index]:
+    if share_commitment("verifier share", offer.nonce, index, verifier) != offer.shares[index]:
         return False
     key = joint_key(record.session, index, server, verifier)
     noise = candidate_noise(key, record.terms)
     own = noise_commitment(record.session, index, key, noise, record.terms, threads=threads)
-    return own == bytes(noises["noises"][index])
+    return own == record.body(Noises).noises[index]
 
 
-def wrong_candidates(record: Record, *, threads: int = 1) -> tuple[bool, ...]:
+def wrong_candidates(record: SignedChain, *, threads: int = 1) -> tuple[bool, ...]:
     """For each candidate whether its opening does not hold; False for the one that is used. (k − 1)·d integers are drawn."""
-    openings = record.bodies["openings"]
+    openings = record.body(Openings)
     return tuple(
-        index != record.used and not candidate_holds(record, index, server, verifier, threads=threads)
-        for index, (server, verifier) in enumerate(zip(openings["server"], openings["verifier"], strict=True))
+        index != record.used
+        and not (server and verifier and candidate_holds(record, index, server, verifier, threads=threads))
+        for index, (server, verifier) in enumerate(zip(openings.server, openings.verifier, strict=True))
     )

@@ -7,6 +7,8 @@ import hashlib
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from dpaudit_mitigations.codec import Digest
+
 __all__ = ["SHARE_BYTES", "joint_key", "labelled_hash", "share_commitment"]
 
 SHARE_BYTES = 32
@@ -14,16 +16,16 @@ SHARE_BYTES = 32
 _PROTOCOL = b"dpaudit joint-seeds 1"
 
 
-def labelled_hash(label: str, *parts: bytes) -> bytes:
+def labelled_hash(label: str, *parts: bytes) -> Digest:
     """SHA-256 of ``label`` and ``parts``, each behind its length: no two different inputs give the same bytes to hash."""
     state = hashlib.sha256(_PROTOCOL)
     for part in (label.encode(), *parts):
         state.update(len(part).to_bytes(8, "big"))
         state.update(part)
-    return state.digest()
+    return Digest(state.digest())
 
 
-def share_commitment(label: str, context: bytes, index: int, opening: bytes) -> bytes:
+def share_commitment(label: str, context: bytes, index: int, opening: bytes) -> Digest:
     """Commitment to a share; ``opening`` is share ‖ nonce, 32 bytes each, ``context`` ties it to one session."""
     return labelled_hash(label, context, index.to_bytes(4, "big"), opening)
 

@@ -26,6 +26,7 @@ import numpy.typing as npt
 from dpaudit.randomness import KeyedStream
 from dpaudit.vectors.exact_integers import draw_integers
 from dpaudit.vectors.exact_law import IntegerLaw
+from dpaudit_mitigations.codec import Digest
 from dpaudit_mitigations.joint_seeds.commitments import labelled_hash
 
 __all__ = ["BLOCK", "Blocks", "Integers", "block_count", "cores", "derived_noise", "vector_blocks", "vector_digest"]
@@ -58,7 +59,7 @@ def vector_blocks(values: Integers) -> Blocks:
     return lambda number: values[number * BLOCK : (number + 1) * BLOCK]
 
 
-def vector_digest(label: str, blocks: Blocks, *, dim: int, threads: int = 1) -> bytes:
+def vector_digest(label: str, blocks: Blocks, *, dim: int, threads: int = 1) -> Digest:
     """Digest of a vector of ``dim`` integers as its ``label`` says what it is; memory: one block a thread."""
 
     def leaf(number: int) -> bytes:

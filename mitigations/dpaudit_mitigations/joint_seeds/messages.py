@@ -14,120 +14,199 @@
     abort      verifier   instead of what the server owes after the shares
 
 Every message is signed over all before it. Of a *sealed* part only the digest is signed and kept; it must travel by a
-channel that nobody else reads.
+channel that nobody else reads. A tuple holds one value a candidate, in their order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
 
 from dpaudit.errors import MessageError
+from dpaudit_mitigations.codec import Digest, Hex64, Record, read_json, write_json
 from dpaudit_mitigations.joint_seeds.commitments import labelled_hash
-from dpaudit_mitigations.joint_seeds.encoding import LARGEST_MESSAGE, decode, encode
-from dpaudit_mitigations.joint_seeds.fields import Flag, Hex, Many, Maybe, Schema, Whole, Word, read
-from dpaudit_mitigations.joint_seeds.terms import MOST_CANDIDATES
+from dpaudit_mitigations.joint_seeds.terms import MOST_CANDIDATES, Terms
 
-__all__ = ["ENVELOPE", "KINDS", "OWED", "Kind", "Message", "Sealed", "open_frame", "seal_digest"]
+__all__ = [
+    "KINDS",
+    "LARGEST_MESSAGE",
+    "NOT_SEALED",
+    "OWED",
+    "Abort",
+    "Choice",
+    "Commit",
+    "Frame",
+    "Kind",
+    "Message",
+    "Noises",
+    "Offer",
+    "Openings",
+    "Receipt",
+    "Release",
+    "Salt",
+    "SealedShares",
+    "Shares",
+    "Verdict",
+    "open_frame",
+    "seal_digest",
+]
 
-_SHARE = Hex(64)  # share ‖ nonce
+LARGEST_MESSAGE = 1 << 18  # bytes; 256 candidates need 70,000
+NOT_SEALED = b"null"
 
-Sealed = Mapping[str, Any] | None
+KindName = Literal[
+    "offer", "commit", "shares", "noises", "choice", "openings", "verdict", "release", "receipt", "abort"
+]
+Owed = Literal["noises", "openings", "release", "vector"]
+Party = Literal["server", "verifier"]
+
+
+class Offer(Record, frozen=True, kw_only=True):
+    """Terms, the verifier's nonce, commitments to its shares and to its coin."""
+
+    coin: Digest
+    nonce: Digest
+    shares: tuple[Digest, ...]
+    terms: Terms
+
+
+class Salt(Record, frozen=True, kw_only=True):
+    """Sealed with an offer: the verifier's part of the salt of the query's commitment."""
+
+    salt: Digest
+
+
+class Commit(Record, frozen=True, kw_only=True):
+    """The server's nonce, commitments to its shares and to the query result."""
+
+    nonce: Digest
+    query: Digest
+    shares: tuple[Digest, ...]
+
+
+class Shares(Record, frozen=True, kw_only=True):
+    """Nothing in the open."""
+
+
+class SealedShares(Record, frozen=True, kw_only=True):
+    """The verifier's shares, each share ‖ nonce."""
+
+    shares: tuple[Hex64, ...]
+
+
+class Noises(Record, frozen=True, kw_only=True):
+    """Commitments to the candidates' noise."""
+
+    noises: tuple[Digest, ...]
+
+
+class Choice(Record, frozen=True, kw_only=True):
+    """The coin (coin ‖ nonce) and the candidate that it chooses."""
+
+    coin: Hex64
+    used: Annotated[int, Meta(ge=0, lt=MOST_CANDIDATES)]
+
+
+class Openings(Record, frozen=True, kw_only=True):
+    """Both parties' shares of all candidates but the one used, which has None."""
+
+    server: tuple[Hex64 | None, ...]
+    verifier: tuple[Hex64 | None, ...]
+
+
+class Verdict(Record, frozen=True, kw_only=True):
+    """``caught`` if any candidate is wrong."""
+
+    outcome: Literal["accepted", "caught"]
+    wrong: tuple[bool, ...]
+
+
+class Release(Record, frozen=True, kw_only=True):
+    """Digest of the release."""
+
+    digest: Digest
+
+
+class Receipt(Record, frozen=True, kw_only=True):
+    """Digest of what was seen published."""
+
+    digest: Digest
+
+
+class Abort(Record, frozen=True, kw_only=True):
+    """What the server owes and did not give."""
+
+    missing: Owed
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Who sends a message, which kinds it may follow, what it holds in the open (a list a candidate) and sealed."""
+    """Who sends a message, which kinds it may follow, what it holds in the open and sealed."""
 
-    sender: str
-    follows: tuple[str, ...]
-    body: Schema
-    sealed: Schema | None = None
+    sender: Party
+    follows: tuple[KindName, ...]
+    body: type[Record]
+    sealed: type[Record] | None = None
 
 
-OWED = {"shares": "noises", "choice": "openings", "verdict": "release", "release": "vector"}
+OWED: Mapping[KindName, Owed] = {"shares": "noises", "choice": "openings", "verdict": "release", "release": "vector"}
 """What the server owes after each kind of message once it knows the shares."""
 
-KINDS: Mapping[str, Kind] = {
-    "offer": Kind(
-        "verifier", (), {"nonce": Hex(), "shares": Many(Hex()), "coin": Hex()}, {"salt": Hex()}
-    ),  # and "terms", which say how many
-    "commit": Kind("server", ("offer",), {"nonce": Hex(), "shares": Many(Hex()), "query": Hex()}),
-    "shares": Kind("verifier", ("commit",), {}, {"shares": Many(_SHARE)}),
-    "noises": Kind("server", ("shares",), {"noises": Many(Hex())}),
-    "choice": Kind("verifier", ("noises",), {"coin": _SHARE, "used": Whole(0, MOST_CANDIDATES - 1)}),
-    "openings": Kind("server", ("choice",), {"server": Many(Maybe(_SHARE)), "verifier": Many(Maybe(_SHARE))}),
-    "verdict": Kind("verifier", ("openings",), {"outcome": Word(("accepted", "caught")), "wrong": Many(Flag())}),
-    "release": Kind("server", ("verdict",), {"digest": Hex()}),
-    "receipt": Kind("verifier", ("release",), {"digest": Hex()}),
-    "abort": Kind("verifier", tuple(OWED), {"missing": Word(tuple(OWED.values()))}),
-}
-
-ENVELOPE: Schema = {
-    "kind": Word(tuple(KINDS)),
-    "sender": Word(("server", "verifier")),
-    "sealed": Maybe(Hex()),
-    "signature": Hex(64),
+KINDS: Mapping[KindName, Kind] = {
+    "offer": Kind("verifier", (), Offer, Salt),
+    "commit": Kind("server", ("offer",), Commit),
+    "shares": Kind("verifier", ("commit",), Shares, SealedShares),
+    "noises": Kind("server", ("shares",), Noises),
+    "choice": Kind("verifier", ("noises",), Choice),
+    "openings": Kind("server", ("choice",), Openings),
+    "verdict": Kind("verifier", ("openings",), Verdict),
+    "release": Kind("server", ("verdict",), Release),
+    "receipt": Kind("verifier", ("release",), Receipt),
+    "abort": Kind("verifier", tuple(OWED), Abort),
 }
 
 
-@dataclass(frozen=True)
-class Message:
-    """One signed message; ``body`` is its JSON, ``sealed`` the digest of its sealed part."""
+class _Unsigned(Record, frozen=True, kw_only=True):
+    body: msgspec.Raw
+    kind: KindName
+    sealed: Digest | None
+    sender: Party
 
-    kind: str
-    sender: str
-    body: Mapping[str, Any]
-    sealed: bytes | None
-    signature: bytes
+
+class Message(_Unsigned, frozen=True, kw_only=True):
+    """One signed message; ``body`` is its JSON, read when its turn has come, ``sealed`` the digest of its sealed part."""
+
+    signature: Hex64
 
     def unsigned(self) -> bytes:
         """What the signature is over, together with all before it."""
-        sealed = self.sealed.hex() if self.sealed is not None else None
-        return encode({"body": self.body, "kind": self.kind, "sealed": sealed, "sender": self.sender})
-
-    def document(self) -> dict[str, Any]:
-        """As JSON."""
-        sealed = self.sealed.hex() if self.sealed is not None else None
-        return {
-            "body": self.body,
-            "kind": self.kind,
-            "sealed": sealed,
-            "sender": self.sender,
-            "signature": self.signature.hex(),
-        }
-
-    @classmethod
-    def read(cls, document: Any) -> Message:
-        """Back from JSON; the body is looked at later, when the number of candidates is known.
-
-        Raises:
-            MessageError: a field too many, missing or of another type.
-        """
-        if type(document) is not dict or type(document.get("body")) is not dict:
-            raise MessageError("message: must be an object with an object 'body'")
-        rest = {name: value for name, value in document.items() if name != "body"}
-        return cls(body=document["body"], **read(rest, ENVELOPE, count=0, what="message"))
+        return write_json(_Unsigned(body=self.body, kind=self.kind, sealed=self.sealed, sender=self.sender))
 
 
-def seal_digest(sealed: Sealed) -> bytes | None:
+class Frame(Record, frozen=True, kw_only=True):
+    """A message as it travels, with its sealed part or null."""
+
+    message: Message
+    sealed: msgspec.Raw
+
+
+def seal_digest(sealed: bytes) -> Digest | None:
     """Digest of a sealed part as JSON; the secrets in it (32 random bytes and more) keep it from being guessed."""
-    return None if sealed is None else labelled_hash("sealed", encode(sealed))
+    return None if sealed == NOT_SEALED else labelled_hash("sealed", sealed)
 
 
-def open_frame(data: bytes) -> tuple[Message, Sealed]:
-    """A message as it travels, with its sealed part.
+def open_frame(data: bytes) -> tuple[Message, bytes]:
+    """A message as it travels, and its sealed part.
 
     Raises:
         MessageError: too long, not canonical, fields too many or missing, or a sealed part that is not the one signed.
     """
-    document = decode(data, most=LARGEST_MESSAGE, what="frame")
-    if type(document) is not dict or set(document) != {"message", "sealed"}:
-        raise MessageError("frame: must have exactly the fields message, sealed")
-    message, sealed = Message.read(document["message"]), document["sealed"]
-    if sealed is not None and type(sealed) is not dict:
-        raise MessageError("frame.sealed: must be an object or null")
-    if seal_digest(sealed) != message.sealed:
+    frame = read_json(data, Frame, most=LARGEST_MESSAGE, what="frame")
+    sealed = bytes(memoryview(frame.sealed))
+    if seal_digest(sealed) != frame.message.sealed:
         raise MessageError("frame.sealed: is not what was signed")
-    return message, sealed
+    return frame.message, sealed

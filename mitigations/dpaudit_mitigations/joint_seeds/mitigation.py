@@ -16,6 +16,7 @@ from dpaudit.noise.secure_gaussian import SecureGaussian
 from dpaudit.types import EpsilonBounds, Rehearsal
 from dpaudit.vectors.lattice import RoundedHost, add_on_lattice, in_dtype, lattice_step
 from dpaudit.vectors.normal import check_query
+from dpaudit_mitigations.codec import Digest, ExactFloat
 from dpaudit_mitigations.joint_seeds.derivation import cores
 from dpaudit_mitigations.joint_seeds.lattice_values import nearest_steps
 from dpaudit_mitigations.joint_seeds.server import Server
@@ -91,7 +92,7 @@ class JointSeeds:
         if count:
             own = source.sample(count, d, stream=stream.child("source"), dtype=torch.float64, device=query.device)
             step = lattice_step(source.sigma)
-            summed = add_on_lattice(query[lucky].double(), own, granularity=step, name="joint-seeds")
+            summed = add_on_lattice(query[lucky].double(), own, granularity=ExactFloat(step), name="joint-seeds")
             out[lucky] = in_dtype(summed, query.dtype, query.device)
         return out
 
@@ -114,7 +115,11 @@ class JointSeeds:
 
         def honest(at: float) -> EpsilonBounds:
             return discrete_gaussian_bounds(
-                at, scale=source.sigma / step, sensitivity=host.sensitivity / step, dim=host.dim, rounded=True
+                at,
+                scale=ExactFloat(source.sigma / step),
+                sensitivity=host.sensitivity / step,
+                dim=host.dim,
+                rounded=True,
             )
 
         own = honest(delta)
@@ -154,10 +159,10 @@ class JointSeeds:
         terms = Terms(
             candidates=self.candidates,
             dim=d,
-            scale=source.sigma / step,
-            granularity=step,
-            server=keys["server"].public_key().public_bytes_raw(),
-            verifier=keys["verifier"].public_key().public_bytes_raw(),
+            scale=ExactFloat(source.sigma / step),
+            granularity=ExactFloat(step),
+            server=Digest(keys["server"].public_key().public_bytes_raw()),
+            verifier=Digest(keys["verifier"].public_key().public_bytes_raw()),
         )
         values = query.detach().reshape(-1).to("cpu", torch.float64).numpy()
         run = _Run(keys["server"], keys["verifier"], nearest_steps(values, terms), cores())

@@ -3,39 +3,34 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from dpaudit.errors import KeyFileError, MessageError
 from dpaudit.results.files import write_file
-from dpaudit_mitigations.joint_seeds.encoding import decode, encode
-from dpaudit_mitigations.joint_seeds.fields import Hex, Schema, Whole, Word, read, write
+from dpaudit_mitigations.codec import Digest, Hex64, Record, read_json, write_json
 
 __all__ = ["Opening"]
 
-_SCHEMA: Schema = {
-    "opening": Word(("joint-seeds",)),
-    "version": Whole(1, 1),
-    "session": Hex(),
-    "server": Hex(64),
-    "verifier": Hex(64),
-    "query": Hex(64),
-}
 _LARGEST = 4096
 
 
-@dataclass(frozen=True, kw_only=True)
-class Opening:
+class Opening(Record, frozen=True, kw_only=True):
     """Of the used candidate: the server's and the verifier's share ‖ nonce; of the query's commitment: both salts.
 
     ``session`` names the session (``Record.session``). Together with the release this is the query result
     itself, bit for bit: to be handed to an auditor as one would hand over the data, or never.
     """
 
-    session: bytes
-    server: bytes = field(repr=False)
-    verifier: bytes = field(repr=False)
-    query: bytes = field(repr=False)
+    opening: Literal["joint-seeds"] = "joint-seeds"
+    query: Hex64
+    server: Hex64
+    session: Digest
+    verifier: Hex64
+    version: Literal[1] = 1
+
+    def __repr__(self) -> str:
+        return f"Opening(session={self.session.hex()})"
 
     def save(self, path: Path) -> None:
         """Write to a new file of mode 0600.
@@ -43,9 +38,8 @@ class Opening:
         Raises:
             KeyFileError: the file exists, or cannot be written.
         """
-        values = {"opening": "joint-seeds", "version": 1, **vars(self)}
         try:
-            write_file(path, encode(write(values, _SCHEMA)) + b"\n", mode=0o600, replace=False)
+            write_file(path, write_json(self) + b"\n", mode=0o600, replace=False)
         except OSError as error:
             raise KeyFileError(f"opening={path}: cannot be made ({error.strerror}); give a new path") from error
 
@@ -61,13 +55,8 @@ class Opening:
                 if os.fstat(file.fileno()).st_mode & 0o077:
                     raise KeyFileError(f"opening={path}: others may read it; run chmod 600 on it")
                 data = file.read(_LARGEST + 1)
-            values = read(
-                decode(data.removesuffix(b"\n"), most=_LARGEST, what="opening"), _SCHEMA, count=0, what="opening"
-            )
+            return read_json(data.removesuffix(b"\n"), cls, most=_LARGEST, what="opening")
         except OSError as error:
             raise KeyFileError(f"opening={path}: cannot be read ({error.strerror})") from error
         except MessageError as error:
             raise KeyFileError(f"opening={path}: {error}; give the file that the server saved") from error
-        return cls(
-            session=values["session"], server=values["server"], verifier=values["verifier"], query=values["query"]
-        )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +10,22 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpaudit.errors import CheatingError, MessageError, UsageError
 from dpaudit.interfaces import Stream
+from dpaudit_mitigations.codec import Digest, Hex64, Record
 from dpaudit_mitigations.joint_seeds.checks import candidate_noise, noise_commitment, query_commitment, release_digest
 from dpaudit_mitigations.joint_seeds.commitments import joint_key, share_commitment
 from dpaudit_mitigations.joint_seeds.derivation import BLOCK, Blocks, Integers, vector_blocks
+from dpaudit_mitigations.joint_seeds.messages import (
+    Commit,
+    Noises,
+    Offer,
+    Openings,
+    Release,
+    Salt,
+    SealedShares,
+    Verdict,
+)
 from dpaudit_mitigations.joint_seeds.opening import Opening
-from dpaudit_mitigations.joint_seeds.record import Record
+from dpaudit_mitigations.joint_seeds.record import SignedChain
 from dpaudit_mitigations.joint_seeds.terms import Terms
 
 __all__ = ["Server"]
@@ -44,12 +54,12 @@ class Server:
             raise UsageError(f"steps: must lie within ±{terms.most:,}; clip the query to public bounds first")
         if key.public_key().public_bytes_raw() != terms.server:
             raise UsageError("key: is not the one that the terms name as the server's; give the matching private key")
-        self.record = Record()
+        self.record = SignedChain()
         self.release: Array | None = None
         self._steps, self._terms, self._key, self._stream, self._threads = steps, terms, key, stream, threads
-        self._shares: list[bytes] = []
-        self._theirs: Sequence[bytes] = ()
-        self._query = b""
+        self._shares: list[Hex64] = []
+        self._theirs: Sequence[Hex64] = ()
+        self._query = Hex64()
 
     def receive(self, frame: bytes) -> bytes | None:
         """The answer to the verifier's next message; None to the receipt, and to an abort.
@@ -59,12 +69,12 @@ class Server:
             CheatingError: the verifier says that it caught this server.
         """
         kind, sealed = self.record.receive(frame, sender="verifier")
-        if kind == "offer":
+        if isinstance(sealed, Salt):
             return self._commit(sealed)
-        if kind == "shares":
+        if isinstance(sealed, SealedShares):
             return self._noises(sealed)
         if kind == "choice":
-            return self._send("openings", self.openings())
+            return self._send(self.openings())
         if kind == "verdict":
             return self._verdict()
         return None
@@ -82,56 +92,56 @@ class Server:
             session=self.record.session, server=self._shares[used], verifier=self._theirs[used], query=self._query
         )
 
-    def share(self, index: int) -> bytes:
+    def share(self, index: int) -> Hex64:
         """Share ‖ nonce of candidate ``index``; uniform."""
-        return self._secret("share", index) + self._secret("nonce", index)
+        return Hex64(self._secret("share", index) + self._secret("nonce", index))
 
     def noise(self, index: int) -> Blocks:
         """The noise of candidate ``index``; a dishonest server would have another one here."""
         return candidate_noise(self.candidate_key(index), self._terms)
 
-    def openings(self) -> Mapping[str, Any]:
+    def openings(self) -> Openings:
         """Both shares of every candidate but the one used."""
         used = self.record.used
-        return {
-            name: [None if i == used else share for i, share in enumerate(shares)]
-            for name, shares in (("server", self._shares), ("verifier", self._theirs))
-        }
+        server, verifier = (
+            tuple(None if i == used else share for i, share in enumerate(shares))
+            for shares in (self._shares, self._theirs)
+        )
+        return Openings(server=server, verifier=verifier)
 
     def candidate_key(self, index: int) -> bytes:
         """The key that both shares of candidate ``index`` make."""
         return joint_key(self.record.session, index, self._shares[index], self._theirs[index])
 
-    def _commit(self, sealed: Mapping[str, Any]) -> bytes:
+    def _commit(self, sealed: Salt) -> bytes:
         if self.record.terms != self._terms:
             raise MessageError("message offer: its terms are not the ones agreed on")
         self._shares = [self.share(index) for index in range(self._terms.candidates)]
-        self._query = sealed["salt"] + self._secret("query")
+        self._query = Hex64(sealed.salt + self._secret("query"))
         offered = self.record.offered
-        body = {
-            "nonce": self._secret("session"),
-            "shares": [share_commitment("server share", offered, i, share) for i, share in enumerate(self._shares)],
-            "query": query_commitment(
-                offered, self._query, vector_blocks(self._steps), self._terms, threads=self._threads
-            ),
-        }
-        return self._send("commit", body)
+        steps = vector_blocks(self._steps)
+        body = Commit(
+            nonce=Digest(self._secret("session")),
+            query=query_commitment(offered, self._query, steps, self._terms, threads=self._threads),
+            shares=tuple(share_commitment("server share", offered, i, share) for i, share in enumerate(self._shares)),
+        )
+        return self._send(body)
 
-    def _noises(self, sealed: Mapping[str, Any]) -> bytes:
-        offer = self.record.bodies["offer"]
-        for index, share in enumerate(sealed["shares"]):
-            if share_commitment("verifier share", offer["nonce"], index, share) != offer["shares"][index]:
+    def _noises(self, sealed: SealedShares) -> bytes:
+        offer = self.record.body(Offer)
+        for index, share in enumerate(sealed.shares):
+            if share_commitment("verifier share", offer.nonce, index, share) != offer.shares[index]:
                 raise MessageError(f"message shares: share {index} is not the one committed to")
-        self._theirs = sealed["shares"]
-        noises = [self._committed(index) for index in range(self._terms.candidates)]
-        return self._send("noises", {"noises": noises})
+        self._theirs = sealed.shares
+        noises = tuple(self._committed(index) for index in range(self._terms.candidates))
+        return self._send(Noises(noises=noises))
 
-    def _committed(self, index: int) -> bytes:
+    def _committed(self, index: int) -> Digest:
         key, noise = self.candidate_key(index), self.noise(index)
         return noise_commitment(self.record.session, index, key, noise, self._terms, threads=self._threads)
 
     def _verdict(self) -> bytes:
-        if self.record.bodies["verdict"]["outcome"] != "accepted":
+        if self.record.body(Verdict).outcome != "accepted":
             raise CheatingError("verdict: the verifier says that candidates are not what their seeds give; no release")
         noise = self.noise(self.record.used)
         out = np.empty(self._terms.dim)
@@ -143,12 +153,12 @@ class Server:
             return steps
 
         digest = release_digest(released, self._terms, threads=self._threads)
-        answer = self._send("release", {"digest": digest})
+        answer = self._send(Release(digest=digest))
         self.release = out
         return answer
 
-    def _send(self, kind: str, body: Mapping[str, Any]) -> bytes:
-        return self.record.sign(kind, body, key=self._key)
+    def _send(self, body: Record) -> bytes:
+        return self.record.sign(body, key=self._key)
 
     def _secret(self, *labels: str | int) -> bytes:
         return self._stream.child("server", *labels).entropy()

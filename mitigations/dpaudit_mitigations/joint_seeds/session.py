@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import PeerError, ProtocolError
-from dpaudit_mitigations.joint_seeds.record import Record
+from dpaudit_mitigations.joint_seeds.record import SignedChain
 from dpaudit_mitigations.joint_seeds.server import Server
 from dpaudit_mitigations.joint_seeds.verifier import Verifier
 
@@ -33,7 +33,7 @@ class Session:
 
     outcome: str
     release: npt.NDArray[np.float64] | None = field(repr=False)
-    record: Record
+    record: SignedChain
     seconds: Mapping[str, float]
     wire: int
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from msgspec import Meta
 
 from dpaudit.errors import MessageError, UsageError
 from dpaudit.results.arrays import map_npy
@@ -13,19 +14,19 @@ from dpaudit.results.files import write_file
 from dpaudit.results.foreign import RefusedError, open_plain
 from dpaudit.results.text import one_line
 from dpaudit.types import TranscriptVerdict
+from dpaudit_mitigations.codec import Record, read_json, write_json
 from dpaudit_mitigations.joint_seeds.audit import audited
 from dpaudit_mitigations.joint_seeds.checks import wrong_candidates
 from dpaudit_mitigations.joint_seeds.derivation import cores
-from dpaudit_mitigations.joint_seeds.encoding import LARGEST_TRANSCRIPT, decode, encode
-from dpaudit_mitigations.joint_seeds.messages import KINDS, Message
+from dpaudit_mitigations.joint_seeds.messages import KINDS, Abort, Choice, Message, Release, Verdict
 from dpaudit_mitigations.joint_seeds.opening import Opening
-from dpaudit_mitigations.joint_seeds.record import Record
+from dpaudit_mitigations.joint_seeds.record import SignedChain
 
 __all__ = ["KIND", "verify", "write"]
 
 KIND = "joint-seeds"
 
-_VERSION = 1
+LARGEST_TRANSCRIPT = 1 << 20
 _LIMITS = (
     "server and verifier cheating together; that the signing keys are another party's than you think (compare them); that "
     "the query result was computed right, or has the sensitivity claimed; sessions before this one that were left out (ask "
@@ -38,15 +39,20 @@ _DEVIATED = (
 )
 
 
-def write(record: Record, path: Path) -> None:
+class _Transcript(Record, frozen=True, kw_only=True):
+    messages: Annotated[tuple[Message, ...], Meta(min_length=1, max_length=len(KINDS))]
+    transcript: Literal["joint-seeds"] = "joint-seeds"
+    version: Literal[1] = 1
+
+
+def write(record: SignedChain, path: Path) -> None:
     """Write the transcript to a new file. It holds no secret: neither the used candidate's shares nor its noise.
 
     Raises:
         UsageError: the file exists, or cannot be written.
     """
-    document = {"transcript": KIND, "version": _VERSION, "messages": [m.document() for m in record.messages]}
     try:
-        write_file(path, encode(document) + b"\n", replace=False)
+        write_file(path, write_json(_Transcript(messages=tuple(record.messages))) + b"\n", replace=False)
     except OSError as error:
         raise UsageError(f"transcript={path}: cannot be written ({error.strerror}); give a new path") from error
 
@@ -104,7 +110,7 @@ def _verdict(holds: bool, says: str, details: dict[str, Any]) -> TranscriptVerdi
     )
 
 
-def _outcome(record: Record, *, threads: int) -> tuple[str, str]:
+def _outcome(record: SignedChain, *, threads: int) -> tuple[str, str]:
     """How the session ended, if the record is right about it.
 
     Raises:
@@ -112,17 +118,16 @@ def _outcome(record: Record, *, threads: int) -> tuple[str, str]:
     """
     if not record.finished:
         raise MessageError(f"it ends with {record.last}; a session ends with a receipt, an abort or a caught server")
-    if "verdict" in record.bodies:
-        wrong = wrong_candidates(record, threads=threads)
-        if wrong != record.bodies["verdict"]["wrong"]:
-            said = [i for i, w in enumerate(record.bodies["verdict"]["wrong"]) if w]
-            found = [i for i, w in enumerate(wrong) if w]
-            raise MessageError(f"the verifier found candidates {said} wrong, and derived again it is {found}")
+    if record.has(Verdict):
+        wrong, claimed = wrong_candidates(record, threads=threads), record.body(Verdict).wrong
+        if wrong != claimed:
+            listed, found = ([i for i, w in enumerate(which) if w] for which in (claimed, wrong))
+            raise MessageError(f"the verifier found candidates {listed} wrong, and derived again it is {found}")
         if any(wrong):
             numbers = ", ".join(str(i) for i, w in enumerate(wrong) if w)
             return "caught", f"the server was caught: candidates {numbers} are not what they were committed to be"
     if record.last == "abort":
-        missing = record.bodies["abort"]["missing"]
+        missing = record.body(Abort).missing
         return "aborted", (
             f"aborted: the server knew every candidate and did not give its {missing} (or the verifier says so); "
             "this counts as cheating"
@@ -131,7 +136,7 @@ def _outcome(record: Record, *, threads: int) -> tuple[str, str]:
     return "complete", f"{opened} of {opened + 1} candidates derived again bit for bit, number {record.used} was used"
 
 
-def _details(record: Record) -> dict[str, Any]:
+def _details(record: SignedChain) -> dict[str, Any]:
     terms = record.terms
     details = {
         "candidates": terms.candidates,
@@ -146,27 +151,20 @@ def _details(record: Record) -> dict[str, Any]:
         "verifier": terms.verifier.hex(),
         "escape": 1 / terms.candidates,
     }
-    if "choice" in record.bodies:
+    if record.has(Choice):
         details["used"] = record.used
-    if "release" in record.bodies:
-        details["release"] = record.bodies["release"]["digest"].hex()
+    if record.has(Release):
+        details["release"] = record.body(Release).digest.hex()
     return details
 
 
-def _record(data: bytes) -> Record:
-    document = decode(data.removesuffix(b"\n"), most=LARGEST_TRANSCRIPT, what="transcript")
+def _record(data: bytes) -> SignedChain:
+    transcript = read_json(data.removesuffix(b"\n"), _Transcript, most=LARGEST_TRANSCRIPT, what="transcript")
     if not data.endswith(b"\n"):
         raise MessageError("transcript: is cut off")
-    if type(document) is not dict or set(document) != {"transcript", "version", "messages"}:
-        raise MessageError("transcript: must have exactly the fields messages, transcript, version")
-    if document["transcript"] != KIND or type(document["version"]) is not int or document["version"] != _VERSION:
-        raise MessageError(f"transcript: must be of {KIND}, version {_VERSION}")
-    messages = document["messages"]
-    if type(messages) is not list or not 0 < len(messages) <= len(KINDS):
-        raise MessageError(f"transcript.messages: must be a list of 1 to {len(KINDS)}")
-    record = Record()
-    for message in messages:
-        record.add(Message.read(message))
+    record = SignedChain()
+    for message in transcript.messages:
+        record.add(message)
     return record
 
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpaudit.errors import MessageError, UsageError
 from dpaudit.interfaces import Stream
+from dpaudit_mitigations.codec import Digest, Hex64, Record
 from dpaudit_mitigations.joint_seeds.checks import release_digest, wrong_candidates
 from dpaudit_mitigations.joint_seeds.commitments import share_commitment
 from dpaudit_mitigations.joint_seeds.lattice_values import in_steps
-from dpaudit_mitigations.joint_seeds.record import Record
+from dpaudit_mitigations.joint_seeds.messages import (
+    Abort,
+    Choice,
+    Offer,
+    Receipt,
+    Release,
+    Salt,
+    SealedShares,
+    Shares,
+    Verdict,
+)
+from dpaudit_mitigations.joint_seeds.record import SignedChain
 from dpaudit_mitigations.joint_seeds.terms import Terms
 
 __all__ = ["Verifier"]
@@ -34,23 +43,19 @@ class Verifier:
     def __init__(self, *, terms: Terms, key: Ed25519PrivateKey, stream: Stream, threads: int = 1) -> None:
         if key.public_key().public_bytes_raw() != terms.verifier:
             raise UsageError("key: is not the one that the terms name as the verifier's; give the matching private key")
-        self.record = Record()
+        self.record = SignedChain()
         self._terms, self._key, self._stream, self._threads = terms, key, stream, threads
 
     def offer(self) -> bytes:
         """The first message."""
         nonce = self._secret("session")
-        shares = [
+        shares = tuple(
             share_commitment("verifier share", nonce, index, self._share(index))
             for index in range(self._terms.candidates)
-        ]
-        body = {
-            "terms": self._terms,
-            "nonce": nonce,
-            "shares": shares,
-            "coin": share_commitment("coin", nonce, 0, self._coin()),
-        }
-        return self._send("offer", body, sealed={"salt": self._secret("salt")})
+        )
+        coin = share_commitment("coin", nonce, 0, self._coin())
+        body = Offer(coin=coin, nonce=nonce, shares=shares, terms=self._terms)
+        return self._send(body, sealed=Salt(salt=self._secret("salt")))
 
     def receive(self, frame: bytes) -> bytes | None:
         """The answer to the server's next message; None to the release, whose receipt needs the values.
@@ -60,15 +65,15 @@ class Verifier:
         """
         kind, _ = self.record.receive(frame, sender="server")
         if kind == "commit":
-            shares = [self._share(index) for index in range(self._terms.candidates)]
-            return self._send("shares", {}, sealed={"shares": shares})
+            shares = tuple(self._share(index) for index in range(self._terms.candidates))
+            return self._send(Shares(), sealed=SealedShares(shares=shares))
         if kind == "noises":
             coin = self._coin()
             used = self.record.coin_choice(coin, self._terms.candidates)
-            return self._send("choice", {"coin": coin, "used": used})
+            return self._send(Choice(coin=coin, used=used))
         if kind == "openings":
             wrong = self.wrong()
-            return self._send("verdict", {"outcome": "caught" if any(wrong) else "accepted", "wrong": wrong})
+            return self._send(Verdict(outcome="caught" if any(wrong) else "accepted", wrong=wrong))
         return None
 
     def wrong(self) -> tuple[bool, ...]:
@@ -84,9 +89,9 @@ class Verifier:
         if self.record.last != "release":
             raise MessageError("receipt: the server has signed no release")
         digest = release_digest(in_steps(values, self._terms), self._terms, threads=self._threads)
-        if digest != self.record.bodies["release"]["digest"]:
+        if digest != self.record.body(Release).digest:
             raise MessageError("release: what was published is not what the server signed")
-        return self._send("receipt", {"digest": digest})
+        return self._send(Receipt(digest=digest))
 
     def abort(self) -> bytes:
         """Close the record because the server kept back, or botched, what it owes: that counts as cheating.
@@ -97,16 +102,16 @@ class Verifier:
         missing = self.record.owed()
         if missing is None:
             raise MessageError("abort: the server has not seen the verifier's shares, or the session is over")
-        return self._send("abort", {"missing": missing})
+        return self._send(Abort(missing=missing))
 
-    def _share(self, index: int) -> bytes:
-        return self._secret("share", index) + self._secret("nonce", index)
+    def _share(self, index: int) -> Hex64:
+        return Hex64(self._secret("share", index) + self._secret("nonce", index))
 
-    def _coin(self) -> bytes:
-        return self._secret("coin") + self._secret("coin nonce")
+    def _coin(self) -> Hex64:
+        return Hex64(self._secret("coin") + self._secret("coin nonce"))
 
-    def _send(self, kind: str, body: Mapping[str, Any], *, sealed: Mapping[str, Any] | None = None) -> bytes:
-        return self.record.sign(kind, body, key=self._key, sealed=sealed)
+    def _send(self, body: Record, *, sealed: Record | None = None) -> bytes:
+        return self.record.sign(body, key=self._key, sealed=sealed)
 
-    def _secret(self, *labels: str | int) -> bytes:
-        return self._stream.child("verifier", *labels).entropy()
+    def _secret(self, *labels: str | int) -> Digest:
+        return Digest(self._stream.child("verifier", *labels).entropy())

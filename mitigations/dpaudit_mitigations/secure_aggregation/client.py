@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from enum import IntEnum
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec.structs import replace
 
 from dpaudit.errors import CheatingError, MessageError, ProtocolError, UsageError
 from dpaudit.interfaces import Stream
+from dpaudit_mitigations.codec import pack
 from dpaudit_mitigations.secure_aggregation import wire
 from dpaudit_mitigations.secure_aggregation.agreement import (
     after_adverts,
@@ -95,7 +97,7 @@ class Client:
         with self._step(_Stage.NEW, _Stage.ADVERTISED) as keys:
             advert = self._own_advert(keys)
             self._adverts = {self.name: advert}
-            return wire.pack_advert(self.plan, advert)
+            return pack(wire.AdvertMessage.of(advert, self.plan))
 
     def share_keys(self, adverts: bytes) -> bytes:
         """Round 1: everybody's signed keys in, sealed shares of this party's secrets for each of them out.
@@ -106,7 +108,7 @@ class Client:
             ProtocolError: fewer parties than the threshold.
         """
         with self._step(_Stage.ADVERTISED, _Stage.SHARED) as keys:
-            found = wire.unpack_adverts(self.plan, adverts)
+            found = {a.name: a for a in wire.read(self.plan, adverts, wire.Adverts).adverts}
             if found.get(self.name) != self._adverts[self.name]:
                 raise MessageError(f"message adverts: without {self.name}'s own as it was sent")
             self._enough(len(found), "advertised keys")
@@ -134,7 +136,7 @@ class Client:
                     sender=self.name,
                     recipient=name,
                 )
-            return wire.pack_sealed(self.plan, "shares", self.name, sealed)
+            return pack(wire.Shares(party=self.name, sealed=wire.entries(sealed), session=self.plan.digest))
 
     def open_envelopes(self, envelopes: bytes) -> None:
         """Round 2, first half: the others' shares in; from here on it is settled against whom this party masks.
@@ -145,7 +147,7 @@ class Client:
             ProtocolError: fewer parties than the threshold.
         """
         with self._step(_Stage.SHARED, _Stage.OPENED) as keys:
-            found = wire.unpack_sealed(self.plan, envelopes, "envelopes", self.name)
+            found = wire.by_name(wire.read(self.plan, envelopes, wire.Envelopes, party=self.name).sealed)
             if self.name in found or not found.keys() <= self._adverts.keys():
                 raise MessageError(
                     "message envelopes: from a party without keys in this round, or from this one itself"
@@ -191,7 +193,8 @@ class Client:
             ProtocolError: fewer survivors than the threshold.
         """
         with self._step(_Stage.MASKED, _Stage.CONFIRMED):
-            agreed, alive, dropped = wire.unpack_survivors(self.plan, survivors)
+            told = wire.read(self.plan, survivors, wire.Survivors)
+            agreed, alive, dropped = told.agreed, told.survivors, told.dropped
             if agreed != self._agreed:
                 raise MessageError("message survivors: of a round in which others sent shares")
             if set(alive) & set(dropped):
@@ -204,7 +207,8 @@ class Client:
             self._survivors, self._dropped = alive, dropped
             self._statement = survivors_statement(agreed, alive, dropped)
             assert self._signing_key is not None  # noqa: S101 - held until the end
-            return wire.pack_confirmation(self.plan, self.name, sign(self._signing_key, "survivors", *self._statement))
+            signature = sign(self._signing_key, "survivors", *self._statement)
+            return pack(wire.Confirmation(name=self.name, session=self.plan.digest, signature=signature))
 
     def unmask(self, confirmations: bytes) -> bytes:
         """Round 4: others' signatures on the same list in; out, of each survivor the seed's share, of each other the key's.
@@ -217,16 +221,16 @@ class Client:
             ProtocolError: fewer signatures than the threshold.
         """
         with self._step(_Stage.CONFIRMED, _Stage.ENDED):
-            signatures = wire.unpack_confirmations(self.plan, confirmations)
+            signatures = wire.by_name(wire.read(self.plan, confirmations, wire.Confirmations).signatures)
             if not signatures.keys() <= set(self._survivors):
                 raise MessageError("message confirmations: signatures of others than survivors")
             self._enough(len(signatures), "signed the list of survivors")
             for name, signature in signatures.items():
                 check_confirmation(self.plan, name, signature, self._statement)
-            seeds = {name: self._held[name][0] for name in self._survivors}
-            keys = {name: self._held[name][1] for name in self._dropped}
+            seeds = wire.entries({name: self._held[name][0] for name in self._survivors})
+            keys = wire.entries({name: self._held[name][1] for name in self._dropped})
             self.abandon()
-            return wire.pack_unmasking(self.plan, self.name, seeds=seeds, keys=keys)
+            return pack(wire.Unmasking(keys=keys, name=self.name, seeds=seeds, session=self.plan.digest))
 
     @contextmanager
     def _step(self, expected: _Stage, following: _Stage) -> Iterator[RoundKeys]:
@@ -241,11 +245,15 @@ class Client:
         self._stage = following
 
     def _own_advert(self, keys: RoundKeys) -> wire.Advert:
-        public = public_bytes(keys.masking), public_bytes(keys.sharing)
-        unsigned = wire.Advert(self.name, *public, keys.commitment, b"")
+        unsigned = wire.Advert(
+            commitment=keys.commitment,
+            masking=public_bytes(keys.masking),
+            name=self.name,
+            sharing=public_bytes(keys.sharing),
+            signature=b"",
+        )
         assert self._signing_key is not None  # noqa: S101 - held until the end
-        signature = sign(self._signing_key, "advert", *unsigned.signed(self.plan))
-        return wire.Advert(self.name, *public, keys.commitment, signature)
+        return replace(unsigned, signature=sign(self._signing_key, "advert", *unsigned.signed(self.plan)))
 
     def _enough(self, count: int, what: str) -> None:
         if count < self.plan.threshold:

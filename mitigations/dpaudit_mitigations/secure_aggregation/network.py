@@ -10,32 +10,34 @@ from __future__ import annotations
 
 import hashlib
 import io
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta
 
 from dpaudit.errors import MessageError, PeerError, ProtocolError, UsageError
 from dpaudit.interfaces import Stream
+from dpaudit_mitigations.codec import Message, Record, pack, unpack
 from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.gathering import Gathering, Stage
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
 from dpaudit_mitigations.secure_aggregation.roster import LARGEST_INTRODUCTION, check_introduction, introduce
 from dpaudit_mitigations.secure_aggregation.server import Server
 from dpaudit_mitigations.secure_aggregation.simulation import VECTOR_KIND
-from dpaudit_mitigations.secure_aggregation.terms import Terms
+from dpaudit_mitigations.secure_aggregation.terms import MOST_PARTIES, Terms
+from dpaudit_mitigations.secure_aggregation.wire import Bytes32, Name
 from dpaudit_mitigations.transport.certificates import Identity
 from dpaudit_mitigations.transport.client import ask
 from dpaudit_mitigations.transport.durable_files import durable_write
 from dpaudit_mitigations.transport.journal import Journal
 from dpaudit_mitigations.transport.logs import Log, logger
-from dpaudit_mitigations.transport.messages import Listed, Raw, Record, Text, pack, read_vector, unpack, vector_frames
 from dpaudit_mitigations.transport.server import serve
+from dpaudit_mitigations.transport.vectors import read_vector, vector_frames
 
 __all__ = ["AGGREGATOR_JOURNAL", "CONTRIBUTOR_JOURNAL", "Published", "Receipt", "aggregate_round", "contribute_round"]
 
@@ -43,12 +45,31 @@ AGGREGATOR_JOURNAL = "secure-aggregation/aggregator"
 CONTRIBUTOR_JOURNAL = "secure-aggregation/contributor"
 """Kinds of the two journals."""
 
-_ROSTER = "secagg roster"
-_DONE = "secagg done"
 _LEAST = 3  # the sum of two tells each the other's
 _PIECE = 8 << 20
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _FLUSH = 5.0  # seconds in which the last answers reach the contributors
+
+
+class Introduced(Record, frozen=True, kw_only=True):
+    """One party of the roster, and its introduction."""
+
+    introduction: Annotated[bytes, Meta(min_length=1, max_length=LARGEST_INTRODUCTION)]
+    name: Annotated[str, Meta(max_length=32)]
+
+
+class Roster(Message, frozen=True, kw_only=True, tag="secagg roster"):
+    """To all that came: who came. ``session`` is the digest of the terms."""
+
+    roster: Annotated[tuple[Introduced, ...], Meta(min_length=1, max_length=MOST_PARTIES)]
+    session: Bytes32
+
+
+class Done(Message, frozen=True, kw_only=True, tag="secagg done"):
+    """To all that gave their shares: the file's SHA-256, and whose vectors are in it. ``session`` is the plan's digest."""
+
+    session: Bytes32
+    sha256: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+    survivors: tuple[Name, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,9 +213,7 @@ class _Aggregation:
         def finish() -> bytes:
             aggregate = server.finish()
             published.append(self._publish(aggregate.total, aggregate.survivors))
-            return pack(
-                _DONE, session=server.plan.digest, sha256=published[0].sha256, survivors=list(aggregate.survivors)
-            )
+            return pack(Done(session=server.plan.digest, sha256=published[0].sha256, survivors=aggregate.survivors))
 
         steps: list[tuple[str, Callable[[str, Any], None], Callable[[], bytes | Mapping[str, bytes]]]] = [
             ("advertise", server.take_advert, server.close_adverts),
@@ -223,8 +242,8 @@ class _Aggregation:
             )
         keys = {name: self._key(name, self._introductions[name]) for name in came}
         self._server = Server(self._terms.plan(keys))
-        listed = [{"introduction": self._introductions[name], "name": name} for name in came]
-        return self._server, pack(_ROSTER, session=self._terms.digest, roster=listed)
+        listed = tuple(Introduced(introduction=self._introductions[name], name=name) for name in came)
+        return self._server, pack(Roster(roster=listed, session=self._terms.digest))
 
     def _take_introduction(self, party: str, message: bytes) -> None:
         self._key(party, message)
@@ -304,13 +323,10 @@ def _sha256(path: Path) -> str | None:
 
 def _check_roster(message: bytes, *, own: bytes, identity: Identity, terms: Terms) -> dict[str, bytes]:
     """Names and signing keys of those who came, each vouched for by its certificate for exactly our terms."""
-    rule = Listed(
-        Record(introduction=Raw(1, LARGEST_INTRODUCTION), name=Text(32, terms.parties)), 1, len(terms.parties)
-    )
-    found = unpack(message, _ROSTER, session=Raw(32), roster=rule)
-    given = {item["name"]: item["introduction"] for item in found["roster"]}
-    if found["session"] != terms.digest or len(given) < len(found["roster"]):
-        raise MessageError("roster: of another round, or a party twice")
+    found = unpack(message, Roster)
+    given = {item.name: item.introduction for item in found.roster}
+    if found.session != terms.digest or len(given) < len(found.roster) or not given.keys() <= set(terms.parties):
+        raise MessageError("roster: of another round, with a party twice, or one that is not of this round")
     if given.get(identity.name) != own:
         raise MessageError("roster: without our own introduction as it was sent")
     if len(given) < max(_LEAST, terms.threshold):
@@ -322,15 +338,12 @@ def _check_roster(message: bytes, *, own: bytes, identity: Identity, terms: Term
 
 
 def _read_done(message: bytes, client: Client) -> Receipt:
-    names = Listed(Text(64, client.plan.roster.keys()), client.plan.threshold, len(client.plan.roster))
-    found = unpack(message, _DONE, session=Raw(32), sha256=Text(64), survivors=names)
-    if found["session"] != client.plan.digest:
+    found = unpack(message, Done)
+    if found.session != client.plan.digest:
         raise MessageError("message done: of another round")
-    if tuple(found["survivors"]) != client.survivors:
+    if found.survivors != client.survivors:
         raise MessageError("message done: names others than the survivors that were signed for")
-    if not _SHA256.fullmatch(found["sha256"]):
-        raise MessageError("message done: its digest is none")
-    return Receipt(survivors=client.survivors, sha256=found["sha256"])
+    return Receipt(survivors=client.survivors, sha256=found.sha256)
 
 
 def _one(request: Iterator[bytes]) -> bytes:

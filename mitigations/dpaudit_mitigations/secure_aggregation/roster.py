@@ -8,22 +8,37 @@ contributor, or tells two of them different terms, finds nobody who goes on.
 from __future__ import annotations
 
 import datetime
+from typing import Annotated
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from msgspec import Meta
 
 from dpaudit.errors import KeyFileError, PeerError
+from dpaudit_mitigations.codec import Message, pack, unpack
 from dpaudit_mitigations.transport.certificates import BROKEN, Identity, party_of
-from dpaudit_mitigations.transport.messages import Raw, pack, unpack
 
 __all__ = ["LARGEST_INTRODUCTION", "check_introduction", "introduce"]
 
 LARGEST_INTRODUCTION = 1 << 13
 """Bytes, at most."""
-_KIND = "secagg introduction"
+
+
+class _Introduction(Message, frozen=True, kw_only=True, tag="secagg introduction"):
+    certificate: Annotated[bytes, Meta(min_length=1, max_length=LARGEST_INTRODUCTION)]
+    signature: Annotated[bytes, Meta(min_length=1, max_length=128)]
+    signing: Annotated[bytes, Meta(min_length=32, max_length=32)]
+
+
+class _Statement(Message, frozen=True, kw_only=True, tag="secagg introduction statement"):
+    """What is signed; it is never sent."""
+
+    name: str
+    signing: bytes
+    terms: bytes
 
 
 def introduce(identity: Identity, *, signing: bytes, terms: bytes) -> bytes:
@@ -40,7 +55,8 @@ def introduce(identity: Identity, *, signing: bytes, terms: bytes) -> bytes:
         raise KeyFileError("key=key.pem: not an elliptic-curve key; make the certificates with dpaudit serve init")
     certificate = x509.load_pem_x509_certificate(identity.certificate)
     signature = key.sign(_statement(identity.name, signing, terms), ec.ECDSA(SHA256()))
-    return pack(_KIND, certificate=certificate.public_bytes(Encoding.DER), signature=signature, signing=signing)
+    enclosed = certificate.public_bytes(Encoding.DER)
+    return pack(_Introduction(certificate=enclosed, signature=signature, signing=signing))
 
 
 def check_introduction(data: bytes, *, name: str, authority: bytes, terms: bytes) -> bytes:
@@ -53,9 +69,9 @@ def check_introduction(data: bytes, *, name: str, authority: bytes, terms: bytes
         PeerError: the certificate is not the authority's, not valid now, or not ``name``'s; or its key did not sign this
             key for these terms.
     """
-    found = unpack(data, _KIND, certificate=Raw(1, LARGEST_INTRODUCTION), signature=Raw(1, 128), signing=Raw(32))
+    found = unpack(data, _Introduction)
     try:
-        certificate = x509.load_der_x509_certificate(found["certificate"])
+        certificate = x509.load_der_x509_certificate(found.certificate)
         certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
         named, public = party_of(certificate), certificate.public_key()
     except (*BROKEN, InvalidSignature) as error:
@@ -65,16 +81,15 @@ def check_introduction(data: bytes, *, name: str, authority: bytes, terms: bytes
         raise PeerError(f"{name}: its introduction's certificate is another party's, or not valid now")
     if not isinstance(public, ec.EllipticCurvePublicKey):
         raise PeerError(f"{name}: its certificate's key is not on an elliptic curve")
-    signing: bytes = found["signing"]
     try:
-        public.verify(found["signature"], _statement(name, signing, terms), ec.ECDSA(SHA256()))
+        public.verify(found.signature, _statement(name, found.signing, terms), ec.ECDSA(SHA256()))
     except InvalidSignature as error:
         raise PeerError(
             f"{name}: did not sign its key for this round's terms; every contributor must be given the same round, "
             "parties, threshold, colluding, dimension, bound, sigma, bits and noise"
         ) from error
-    return signing
+    return found.signing
 
 
 def _statement(name: str, signing: bytes, terms: bytes) -> bytes:
-    return pack("secagg introduction statement", name=name, signing=signing, terms=terms)
+    return pack(_Statement(name=name, signing=signing, terms=terms))

@@ -10,6 +10,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from dpaudit.errors import CheatingError, MessageError, ProtocolError, UsageError
+from dpaudit_mitigations.codec import pack
 from dpaudit_mitigations.secure_aggregation import wire
 from dpaudit_mitigations.secure_aggregation.agreement import (
     after_adverts,
@@ -90,9 +91,7 @@ class Server:
             CheatingError: the signature is not the sender's, or the keys would make the other parties leave the round.
         """
         self._from(sender, Stage.ADVERTISE)
-        advert = wire.unpack_advert(self.plan, message)
-        if advert.name != sender:
-            raise MessageError(f"message advert: {sender} sent one in another's name")
+        advert = wire.read(self.plan, message, wire.AdvertMessage, party=sender).advert
         check_advert(self.plan, advert)
         if any({advert.masking, advert.sharing} & {other.masking, other.sharing} for other in self._adverts.values()):
             raise CheatingError(f"advert of {sender}: has a key of another party's")
@@ -107,7 +106,8 @@ class Server:
         self._close(Stage.ADVERTISE, len(self._adverts), "advertised keys")
         self._agreed = after_adverts(self.plan, self._adverts)
         self.stage = Stage.SHARE
-        return wire.pack_adverts(self.plan, [self._adverts[name] for name in sorted(self._adverts)])
+        adverts = tuple(self._adverts[name] for name in sorted(self._adverts))
+        return pack(wire.Adverts(adverts=adverts, session=self.plan.digest))
 
     def take_shares(self, sender: str, message: bytes) -> None:
         """Round 1: a party's sealed shares, one for each other party with keys.
@@ -116,7 +116,7 @@ class Server:
             MessageError: not from a party that is asked now, twice, broken, or for others than these.
         """
         self._from(sender, Stage.SHARE)
-        sealed = wire.unpack_sealed(self.plan, message, "shares", sender)
+        sealed = wire.by_name(wire.read(self.plan, message, wire.Shares, party=sender).sealed)
         if sealed.keys() != self._adverts.keys() - {sender}:
             raise MessageError(f"message shares: {sender}'s are not for each other party with keys")
         self._sealed[sender] = sealed
@@ -131,17 +131,12 @@ class Server:
         self._agreed = after_shares(self._agreed, self._sealed)
         self.stage = Stage.MASK
         self._total = np.zeros(self.plan.length, dtype=self.plan.dtype)
-        return {
-            name: wire.pack_sealed(
-                self.plan, "envelopes", name, {s: sealed[name] for s, sealed in self._sealed.items() if s != name}
-            )
-            for name in self._sealed
-        }
+        return {name: self._envelopes(name) for name in self._sealed}
 
     def take_masked(self, sender: str, vector: RingArray) -> None:
         """Round 2: a party's whole masked vector (length,), of the plan's dtype; added to the one sum, not kept.
 
-        A sum cannot give back half a vector, so a stream is read whole (``transport.messages.read_vector``) before it comes
+        A sum cannot give back half a vector, so a stream is read whole (``transport.vectors.read_vector``) before it comes
         here: memory is the sum and the vectors being received.
 
         Raises:
@@ -165,7 +160,11 @@ class Server:
         self._dropped = tuple(sorted(self._sealed.keys() - self._masked))
         self._statement = survivors_statement(self._agreed, self._survivors, self._dropped)
         self.stage = Stage.CONFIRM
-        return wire.pack_survivors(self.plan, agreed=self._agreed, survivors=self._survivors, dropped=self._dropped)
+        return pack(
+            wire.Survivors(
+                agreed=self._agreed, dropped=self._dropped, session=self.plan.digest, survivors=self._survivors
+            )
+        )
 
     def take_confirmation(self, sender: str, message: bytes) -> None:
         """Round 3: a survivor's signature on the lists.
@@ -175,7 +174,7 @@ class Server:
             CheatingError: the signature is not the sender's, or on other lists.
         """
         self._from(sender, Stage.CONFIRM)
-        signature = wire.unpack_confirmation(self.plan, message, sender)
+        signature = wire.read(self.plan, message, wire.Confirmation, party=sender).signature
         check_confirmation(self.plan, sender, signature, self._statement)
         self._signatures[sender] = signature
 
@@ -187,7 +186,7 @@ class Server:
         """
         self._close(Stage.CONFIRM, len(self._signatures), "signed the list of survivors")
         self.stage = Stage.UNMASK
-        return wire.pack_confirmations(self.plan, self._signatures)
+        return pack(wire.Confirmations(session=self.plan.digest, signatures=wire.entries(self._signatures)))
 
     def take_unmasking(self, sender: str, message: bytes) -> None:
         """Round 4: the shares that a party gives away.
@@ -196,7 +195,8 @@ class Server:
             MessageError: not from a party that is asked now, twice, broken, or other shares than those needed.
         """
         self._from(sender, Stage.UNMASK)
-        seeds, keys = wire.unpack_unmasking(self.plan, message, sender)
+        given = wire.read(self.plan, message, wire.Unmasking, party=sender)
+        seeds, keys = wire.by_name(given.seeds), wire.by_name(given.keys)
         if seeds.keys() != set(self._survivors) or keys.keys() != set(self._dropped):
             raise MessageError(f"message unmasking: {sender}'s shares are not of survivors' seeds and the others' keys")
         self._shares[sender] = seeds, keys
@@ -215,6 +215,10 @@ class Server:
         total, self._total = self._sum, None
         apply_masks(total, masks)
         return Aggregate(total=total, survivors=self._survivors)
+
+    def _envelopes(self, name: str) -> bytes:
+        sealed = wire.entries({s: sealed[name] for s, sealed in self._sealed.items() if s != name})
+        return pack(wire.Envelopes(party=name, sealed=sealed, session=self.plan.digest))
 
     @property
     def _sum(self) -> RingArray:

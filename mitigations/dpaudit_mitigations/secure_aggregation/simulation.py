@@ -15,7 +15,7 @@ from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
 from dpaudit_mitigations.secure_aggregation.plan import ROUND_BYTES, Plan, RingArray, least_threshold
 from dpaudit_mitigations.secure_aggregation.server import Server, Stage
-from dpaudit_mitigations.transport.messages import VectorReader, vector_frames
+from dpaudit_mitigations.transport.vectors import VectorReader, vector_frames
 
 __all__ = ["AGGREGATOR", "VECTOR_KIND", "Outcome", "party_names", "simulate"]
 

@@ -1,53 +1,66 @@
-"""The messages of a round, each with its rules: what is packed here can be unpacked here and nothing else can.
+"""The messages of a round. Every one names the plan (its digest, hence the round), or is refused.
 
-Every message names the plan (its digest, hence the round) and its sender, or is refused. Lists are in the order of names.
+All names are the roster's. Lists are in the order of names, none twice: another order would be a second message of the same
+meaning, and a name given twice could hide another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Generic, TypeVar
+
+from msgspec import Meta
 
 from dpaudit.errors import MessageError
+from dpaudit_mitigations.codec import Message, Record, unpack
 from dpaudit_mitigations.secure_aggregation.keys import KEY_BYTES, SIGNATURE_BYTES
 from dpaudit_mitigations.secure_aggregation.plan import Plan
 from dpaudit_mitigations.secure_aggregation.shares import SEALED_BYTES, SHARE_BYTES
-from dpaudit_mitigations.transport.fields import Field, Listed, Raw, Record, Text
-from dpaudit_mitigations.transport.messages import pack, unpack
 
 __all__ = [
     "Advert",
-    "pack_advert",
-    "pack_adverts",
-    "pack_confirmation",
-    "pack_confirmations",
-    "pack_sealed",
-    "pack_survivors",
-    "pack_unmasking",
-    "unpack_advert",
-    "unpack_adverts",
-    "unpack_confirmation",
-    "unpack_confirmations",
-    "unpack_sealed",
-    "unpack_survivors",
-    "unpack_unmasking",
+    "AdvertMessage",
+    "Adverts",
+    "Bytes32",
+    "Confirmation",
+    "Confirmations",
+    "Entry",
+    "Envelopes",
+    "Name",
+    "RoundMessage",
+    "Shares",
+    "Survivors",
+    "Unmasking",
+    "by_name",
+    "entries",
+    "read",
 ]
 
-_DIGEST = Raw(32)
-_SIGNATURE = Raw(SIGNATURE_BYTES)
+Name = Annotated[str, Meta(max_length=64)]
+Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
+Key = Annotated[bytes, Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
+Sealed = Annotated[bytes, Meta(min_length=SEALED_BYTES, max_length=SEALED_BYTES)]
+Share = Annotated[bytes, Meta(min_length=SHARE_BYTES, max_length=SHARE_BYTES)]
+Signature = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
+V = TypeVar("V")
 
 
-@dataclass(frozen=True, slots=True)
-class Advert:
+class Entry(Record, Generic[V], frozen=True, kw_only=True):
+    """One party's part of a list."""
+
+    name: Name
+    value: V
+
+
+class Advert(Record, frozen=True, kw_only=True):
     """A party's public keys of the round, the commitment to its seed, and its signature under the roster's key."""
 
-    name: str
-    masking: bytes
-    sharing: bytes
-    commitment: bytes
-    signature: bytes
+    commitment: Bytes32
+    masking: Key
+    name: Name
+    sharing: Key
+    signature: Signature
 
     def signed(self, plan: Plan) -> tuple[bytes, ...]:
         """The byte strings under the signature, which has the label ``advert``."""
@@ -58,158 +71,123 @@ class Advert:
         return self.masking + self.sharing + self.commitment + self.signature + self.name.encode()
 
 
-def pack_advert(plan: Plan, advert: Advert) -> bytes:
-    """From a party: its own advert."""
-    return pack("advert", session=plan.digest, **_plain(advert))
+class RoundMessage(Message, frozen=True, kw_only=True):
+    """A message of a round: it has a field ``session``, the plan's digest."""
 
 
-def unpack_advert(plan: Plan, data: bytes) -> Advert:
-    """A party's own advert.
+class AdvertMessage(RoundMessage, frozen=True, kw_only=True, tag="advert"):
+    """From a party: its own :class:`Advert`."""
 
-    Raises:
-        MessageError: not one of this plan.
-    """
-    found = _unpack(plan, data, "advert", **_advert_fields(plan))
-    return Advert(**found)
+    commitment: Bytes32
+    masking: Key
+    name: Name
+    session: Bytes32
+    sharing: Key
+    signature: Signature
 
+    @classmethod
+    def of(cls, advert: Advert, plan: Plan) -> AdvertMessage:
+        """The message that says ``advert``."""
+        return cls(session=plan.digest, **{field: getattr(advert, field) for field in Advert.__struct_fields__})
 
-def pack_adverts(plan: Plan, adverts: Sequence[Advert]) -> bytes:
-    """To all: everybody's adverts, given in the order of names."""
-    return pack("adverts", session=plan.digest, adverts=[_plain(a) for a in adverts])
-
-
-def unpack_adverts(plan: Plan, data: bytes) -> dict[str, Advert]:
-    """Adverts by name, in the order of names, none twice.
-
-    Raises:
-        MessageError: not such a list of this plan.
-    """
-    rule = Listed(Record(**_advert_fields(plan)), 1, len(plan.roster))
-    found = [Advert(**a) for a in _unpack(plan, data, "adverts", adverts=rule)["adverts"]]
-    _in_order([a.name for a in found], "adverts")
-    return {a.name: a for a in found}
+    @property
+    def advert(self) -> Advert:
+        """What it says."""
+        return Advert(**{field: getattr(self, field) for field in Advert.__struct_fields__})
 
 
-def pack_sealed(plan: Plan, kind: str, party: str, sealed: Mapping[str, bytes]) -> bytes:
-    """``kind`` ``shares``: from ``party`` to each of ``sealed``; ``envelopes``: to ``party`` from each of them."""
-    return pack(kind, session=plan.digest, party=party, sealed=_listed(sealed))
+class Adverts(RoundMessage, frozen=True, kw_only=True, tag="adverts"):
+    """To all: everybody's adverts."""
+
+    adverts: Annotated[tuple[Advert, ...], Meta(min_length=1)]
+    session: Bytes32
 
 
-def unpack_sealed(plan: Plan, data: bytes, kind: str, party: str) -> dict[str, bytes]:
-    """Sealed shares by the other end's name.
+class Shares(RoundMessage, frozen=True, kw_only=True, tag="shares"):
+    """From ``party``: sealed shares to each of the others."""
 
-    Raises:
-        MessageError: not such a message of or to ``party``.
-    """
-    found = _unpack(plan, data, kind, party=_name(plan), sealed=_by_name(plan, Raw(SEALED_BYTES)))
-    _from(found["party"], party, kind)
-    return _mapping(found["sealed"], kind)
+    party: Name
+    sealed: tuple[Entry[Sealed], ...]
+    session: Bytes32
 
 
-def pack_survivors(plan: Plan, *, agreed: bytes, survivors: Sequence[str], dropped: Sequence[str]) -> bytes:
+class Envelopes(RoundMessage, frozen=True, kw_only=True, tag="envelopes"):
+    """To ``party``: sealed shares from each of the others."""
+
+    party: Name
+    sealed: tuple[Entry[Sealed], ...]
+    session: Bytes32
+
+
+class Survivors(RoundMessage, frozen=True, kw_only=True, tag="survivors"):
     """To all that sent vectors: the transcript, whose vectors are in the sum, and who sent shares but no vector."""
-    return pack("survivors", session=plan.digest, agreed=agreed, survivors=sorted(survivors), dropped=sorted(dropped))
+
+    agreed: Bytes32
+    dropped: tuple[Name, ...]
+    session: Bytes32
+    survivors: tuple[Name, ...]
 
 
-def unpack_survivors(plan: Plan, data: bytes) -> tuple[bytes, tuple[str, ...], tuple[str, ...]]:
-    """(transcript, survivors, dropped), the lists each in order.
-
-    Raises:
-        MessageError: not such a message of this plan.
-    """
-    names = Listed(_name(plan), 0, len(plan.roster))
-    found = _unpack(plan, data, "survivors", agreed=_DIGEST, survivors=names, dropped=names)
-    _in_order(found["survivors"], "survivors")
-    _in_order(found["dropped"], "dropped")
-    return found["agreed"], tuple(found["survivors"]), tuple(found["dropped"])
-
-
-def pack_confirmation(plan: Plan, name: str, signature: bytes) -> bytes:
+class Confirmation(RoundMessage, frozen=True, kw_only=True, tag="confirmation"):
     """From a party: its signature on the survivors."""
-    return pack("confirmation", session=plan.digest, name=name, signature=signature)
+
+    name: Name
+    session: Bytes32
+    signature: Signature
 
 
-def unpack_confirmation(plan: Plan, data: bytes, name: str) -> bytes:
-    """The signature in ``name``'s confirmation.
-
-    Raises:
-        MessageError: not such a message of ``name``.
-    """
-    found = _unpack(plan, data, "confirmation", name=_name(plan), signature=_SIGNATURE)
-    _from(found["name"], name, "confirmation")
-    return bytes(found["signature"])
-
-
-def pack_confirmations(plan: Plan, signatures: Mapping[str, bytes]) -> bytes:
+class Confirmations(RoundMessage, frozen=True, kw_only=True, tag="confirmations"):
     """To all that signed: everybody's signatures."""
-    return pack("confirmations", session=plan.digest, signatures=_listed(signatures))
+
+    session: Bytes32
+    signatures: tuple[Entry[Signature], ...]
 
 
-def unpack_confirmations(plan: Plan, data: bytes) -> dict[str, bytes]:
-    """Signatures by name.
-
-    Raises:
-        MessageError: not such a message of this plan.
-    """
-    found = _unpack(plan, data, "confirmations", signatures=_by_name(plan, _SIGNATURE))
-    return _mapping(found["signatures"], "confirmations")
-
-
-def pack_unmasking(plan: Plan, name: str, *, seeds: Mapping[str, bytes], keys: Mapping[str, bytes]) -> bytes:
+class Unmasking(RoundMessage, frozen=True, kw_only=True, tag="unmasking"):
     """From a party: its shares of survivors' seeds and of dropped parties' masking keys."""
-    return pack("unmasking", session=plan.digest, name=name, seeds=_listed(seeds), keys=_listed(keys))
+
+    keys: tuple[Entry[Share], ...]
+    name: Name
+    seeds: tuple[Entry[Share], ...]
+    session: Bytes32
 
 
-def unpack_unmasking(plan: Plan, data: bytes, name: str) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """(shares of survivors' seeds, shares of dropped parties' masking keys) that ``name`` holds.
+M = TypeVar("M", bound=RoundMessage)
+
+
+def read(plan: Plan, data: bytes, kind: type[M], *, party: str | None = None) -> M:
+    """A message of this plan; from or to ``party``, if one is given.
 
     Raises:
-        MessageError: not such a message of ``name``.
+        MessageError: not such a message, a name that is not the roster's, or a list out of order.
     """
-    rule = _by_name(plan, Raw(SHARE_BYTES))
-    found = _unpack(plan, data, "unmasking", name=_name(plan), seeds=rule, keys=rule)
-    _from(found["name"], name, "unmasking")
-    return _mapping(found["seeds"], "unmasking"), _mapping(found["keys"], "unmasking")
-
-
-def _unpack(plan: Plan, data: bytes, kind: str, **schema: Field) -> dict[str, Any]:
-    found = unpack(data, kind, session=_DIGEST, **schema)
-    if found.pop("session") != plan.digest:
-        raise MessageError(f"message {kind}: of another round or another plan")
+    found = unpack(data, kind)
+    what = f"message {kind.__struct_config__.tag}"
+    if getattr(found, "session") != plan.digest:  # noqa: B009 - every kind declares it in its place
+        raise MessageError(f"{what}: of another round or another plan")
+    own = [getattr(found, field) for field in ("party", "name") if hasattr(found, field)]
+    for names in (own, *_lists(found)):
+        if not plan.roster.keys() >= set(names):
+            raise MessageError(f"{what}: a name that is not in the roster")
+        if any(a >= b for a, b in pairwise(names)):
+            raise MessageError(f"{what}: names out of order, or one twice")
+    if party is not None and own != [party]:
+        raise MessageError(f"{what}: says another name than the party that it comes from or goes to")
     return found
 
 
-def _name(plan: Plan) -> Text:
-    return Text(64, plan.roster.keys())
+def entries(values: Mapping[str, V]) -> tuple[Entry[V], ...]:
+    """A list in the order of names."""
+    return tuple(Entry(name=name, value=values[name]) for name in sorted(values))
 
 
-def _advert_fields(plan: Plan) -> dict[str, Field]:
-    key = Raw(KEY_BYTES)
-    return {"name": _name(plan), "masking": key, "sharing": key, "commitment": _DIGEST, "signature": _SIGNATURE}
+def by_name(listed: Sequence[Entry[V]]) -> dict[str, V]:
+    """The values of a list by name."""
+    return {entry.name: entry.value for entry in listed}
 
 
-def _plain(advert: Advert) -> dict[str, Any]:
-    return {field: getattr(advert, field) for field in Advert.__slots__}
-
-
-def _by_name(plan: Plan, value: Raw) -> Listed:
-    return Listed(Record(name=_name(plan), value=value), 0, len(plan.roster))
-
-
-def _listed(values: Mapping[str, bytes]) -> list[dict[str, Any]]:
-    return [{"name": name, "value": values[name]} for name in sorted(values)]
-
-
-def _mapping(items: Sequence[Mapping[str, Any]], kind: str) -> dict[str, bytes]:
-    _in_order([item["name"] for item in items], kind)
-    return {item["name"]: item["value"] for item in items}
-
-
-def _in_order(names: Sequence[str], what: str) -> None:
-    if any(a >= b for a, b in pairwise(names)):
-        raise MessageError(f"message {what}: names out of order, or one twice")
-
-
-def _from(found: str, expected: str, kind: str) -> None:
-    if found != expected:
-        raise MessageError(f"message {kind}: says another name than the party that it comes from or goes to")
+def _lists(message: RoundMessage) -> Iterator[list[str]]:
+    for field in message.__struct_fields__:
+        value = getattr(message, field)
+        if isinstance(value, tuple):
+            yield [item if isinstance(item, str) else item.name for item in value]

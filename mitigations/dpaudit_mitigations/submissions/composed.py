@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dpaudit.accounting.losses import Loss
-from dpaudit.accounting.sequences import compose
+from dpaudit.accounting.sequences import Loss, compose
 
 __all__ = ["composed_epsilon"]
 

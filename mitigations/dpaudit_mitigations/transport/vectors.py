@@ -14,12 +14,12 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import msgpack
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import MessageError, UsageError
-from dpaudit_mitigations.transport.walking import walk
+from dpaudit_mitigations.codec import walk
 
 __all__ = ["CHUNK", "DTYPES", "MOST_VALUES", "VectorReader", "read_vector", "vector_frames"]
 
@@ -204,17 +204,17 @@ class _Layout:
     def body(self, index: int) -> bytes:
         start, stop = self.part(index)
         size = (stop - start) * self.wire.itemsize
-        return _map(kind=self.kind, index=index, part="body", session=self.session, values=_Coming(size))
+        return _map(kind=self.kind, index=index, part="body", session=self.session, values=b"")[:-2] + _bin_header(size)
 
     def end(self) -> bytes:
-        return _map(kind=self.kind, part="end", session=self.session, sha256=_Coming(32))
+        return _map(kind=self.kind, part="end", session=self.session, sha256=b"")[:-2] + _bin_header(32)
 
     def why_not(self, frame: bytes, position: int) -> str:
         """What is wrong with a frame that is not the one at ``position``; by its rule, never by its values."""
         try:
             walk(frame, "frame")
-            found = msgpack.unpackb(frame, raw=False, strict_map_key=True)
-        except (MessageError, ValueError, TypeError, msgpack.UnpackException):
+            found = msgspec.msgpack.decode(frame)
+        except (MessageError, ValueError, TypeError, RecursionError):
             return "not a frame (broken encoding, or cut short)"
         if not isinstance(found, dict) or found.get("kind") != self.kind:
             return "of another kind"
@@ -246,23 +246,12 @@ def _frames(layout: _Layout, array: npt.NDArray[Any]) -> Iterator[bytes]:
     yield layout.end() + digest.digest()
 
 
-class _Coming(int):
-    """That many bytes come next; only their header is written."""
-
-
 def _map(**fields: Any) -> bytes:
-    packer = msgpack.Packer(use_bin_type=True, autoreset=False)
-    packer.pack_map_header(len(fields))
-    for name in ("kind", *sorted(fields.keys() - {"kind"})):
-        packer.pack(name)
-        value = fields[name]
-        if isinstance(value, _Coming):
-            return bytes(packer.bytes()) + _bin_header(value)
-        packer.pack(value)
-    return bytes(packer.bytes())
+    return msgspec.msgpack.encode({"kind": fields.pop("kind"), **dict(sorted(fields.items()))})
 
 
 def _bin_header(size: int) -> bytes:
+    """What says in msgpack that ``size`` bytes come next; :func:`_map` of no bytes ends with two of the kind."""
     if size < 1 << 8:
         return b"\xc4" + size.to_bytes(1, "big")
     if size < 1 << 16:

@@ -16,11 +16,12 @@ import numpy.typing as npt
 
 from dpaudit.errors import MessageError, PeerError, UsageError
 from dpaudit.interfaces import Stream
+from dpaudit_mitigations.codec import pack, unpack
 from dpaudit_mitigations.transport.certificates import Identity
 from dpaudit_mitigations.transport.client import ask
 from dpaudit_mitigations.transport.journal import Journal
 from dpaudit_mitigations.transport.logs import Log
-from dpaudit_mitigations.transport.messages import vector_frames
+from dpaudit_mitigations.transport.vectors import vector_frames
 from dpaudit_mitigations.two_servers.lattice import (
     CHUNK,
     REACH,
@@ -142,7 +143,9 @@ class AnswerSide:
         if self._journal.state(name) != PUBLISHED:
             stream, facts = self._seeds.read(name), self._journal.facts(name)
             offer = Offer(
-                question.release, question.round, facts["sigma"], facts["dim"], facts["bound"], facts["noise_sigma"]
+                release=question.release,
+                round=question.round,
+                **{fact: facts[fact] for fact in ("sigma", "dim", "bound", "noise_sigma")},
             )
             receipt = self._patiently(contact, end, lambda: self._send(offer, question, stream, contact, timeout))
             self._settle(name, receipt)
@@ -150,7 +153,7 @@ class AnswerSide:
         self._seeds.erase(name)
         facts = self._journal.facts(name)
         payload, published = bytes.fromhex(facts["payload"]), bytes.fromhex(facts["published"])
-        return Receipt(question.release, question.round, payload, published)
+        return Receipt(release=question.release, round=question.round, payload=payload, published=published)
 
     def _begin(self, question: Question, contact: Contact, end: float, seed: bytes | None) -> None:
         """Make the release *drawn*, or see that it is what was begun under this name."""
@@ -180,9 +183,8 @@ class AnswerSide:
             )
 
     def _terms(self, contact: Contact) -> Terms:
-        return Terms.unpack(
-            ask(contact.address, TERMS, [], identity=contact.identity, peer=contact.peer, timeout=10.0, idle=10.0)
-        )
+        answer = ask(contact.address, TERMS, [], identity=contact.identity, peer=contact.peer, timeout=10.0, idle=10.0)
+        return unpack(answer, Terms)
 
     def _send(self, offer: Offer, question: Question, stream: Stream, contact: Contact, timeout: float) -> Receipt:
         answer = ask(
@@ -194,7 +196,7 @@ class AnswerSide:
             timeout=timeout,
             idle=_IDLE,
         )
-        return Receipt.unpack(answer)
+        return unpack(answer, Receipt)
 
     def _messages(self, offer: Offer, question: Question, stream: Stream) -> Iterator[bytes]:
         """The offer and the frames of the noisy answer, each chunk drawn while the ones before it are on their way."""
@@ -210,7 +212,7 @@ class AnswerSide:
         frames = vector_frames(
             VECTOR, steps, session=offer.session, chunk=CHUNK
         )  # looks at a chunk when its frame is asked for
-        yield offer.pack()
+        yield pack(offer)
         yield next(frames)
         for _, _, largest in ahead(fill, offer.dim, threads=self._threads):
             if largest > most:

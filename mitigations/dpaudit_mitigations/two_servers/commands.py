@@ -47,7 +47,14 @@ def noise(
     log = logger(me.name)
     folder = _folder(journal)
     published = publish or folder / "published"
-    side = NoiseSide(terms=Terms(dim, bound, sigma), peer=peer, journal=folder, publish=published, log=log, dtype=dtype)
+    side = NoiseSide(
+        terms=Terms(dim=dim, bound=bound, sigma=sigma),
+        peer=peer,
+        journal=folder,
+        publish=published,
+        log=log,
+        dtype=dtype,
+    )
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

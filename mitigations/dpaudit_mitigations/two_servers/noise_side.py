@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from dpaudit.errors import MessageError, PeerError, UsageError
 from dpaudit.randomness import KeyedStream
+from dpaudit_mitigations.codec import pack, unpack
 from dpaudit_mitigations.transport.journal import Journal
 from dpaudit_mitigations.transport.logs import Log
-from dpaudit_mitigations.transport.messages import VectorReader
 from dpaudit_mitigations.transport.server import Handler
-from dpaudit_mitigations.transport.vectors import MOST_VALUES
+from dpaudit_mitigations.transport.vectors import MOST_VALUES, VectorReader
 from dpaudit_mitigations.two_servers.lattice import CHUNK, Draw, ahead, granularity, most_steps, secure_draw
 from dpaudit_mitigations.two_servers.publication import Publications
 from dpaudit_mitigations.two_servers.sums import add_steps
@@ -110,7 +110,7 @@ class NoiseSide:
         """What this server publishes; asks for nothing."""
         if next(request, None) is not None:
             raise MessageError(f"terms: {peer} sent a message where none is expected")
-        yield self._terms.pack()
+        yield pack(self._terms)
 
     def publish(self, peer: str, request: Iterator[bytes]) -> Iterator[bytes]:
         """An offer and the frames of a noisy answer in, a receipt out once it is published.
@@ -125,7 +125,7 @@ class NoiseSide:
         first = next(request, None)
         if first is None:
             raise MessageError("message offer: cut short: nothing came")
-        offer = Offer.unpack(first)
+        offer = unpack(first, Offer)
         if offer.terms != self._terms:
             raise MessageError(
                 f"release {offer.name}: offered under other terms (dim, bound or sigma) than this server's"
@@ -141,7 +141,7 @@ class NoiseSide:
         if state != PUBLISHED:
             self._log("published", peer=peer, method=PUBLISH, release=offer.name)
         payload, published = bytes.fromhex(facts["payload"]), bytes.fromhex(facts["published"])
-        yield Receipt(offer.release, offer.round, payload, published).pack()
+        yield pack(Receipt(release=offer.release, round=offer.round, payload=payload, published=published))
 
     def _pin(self, offer: Offer, peer: str) -> str:
         """The release's state, *receiving* if it is new; every fact must be what it was."""

@@ -50,7 +50,7 @@ def rehearse(
     values = query.numpy() if query.dtype in (torch.float32, torch.float64) else query.double().numpy()
     sigma, dim = source.sigma, len(values)
     largest = max(sigma, ratio * sigma)
-    terms = Terms(dim, 2 * REACH * largest + float(np.abs(values).max()), ratio * sigma)
+    terms = Terms(dim=dim, bound=2 * REACH * largest + float(np.abs(values).max()), sigma=ratio * sigma)
     first, second, wire = _Clock(), _Clock(), _Wire()
     answer = first.timing(_noise(source, dim, sigma, 1.0, backdoored in ("answer", "both")))
     noise = second.timing(_noise(source, dim, ratio * sigma, ratio, backdoored in ("noise", "both")))

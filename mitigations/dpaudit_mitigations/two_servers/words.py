@@ -1,14 +1,15 @@
-"""What the two servers say to each other besides the vector: terms, an offer, a receipt."""
+"""The messages of the two servers besides the vector: terms, an offer, a receipt."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from dpaudit.errors import MessageError, UsageError
-from dpaudit_mitigations.transport.messages import Raw, Real, Text, Whole, pack, unpack
+from msgspec import Meta
+
+from dpaudit.errors import UsageError
+from dpaudit_mitigations.codec import Message, pack
 from dpaudit_mitigations.transport.vectors import MOST_VALUES
 
 __all__ = ["PUBLISH", "TERMS", "VECTOR", "Offer", "Receipt", "Terms", "check_release"]
@@ -17,9 +18,13 @@ PUBLISH = "publish"
 TERMS = "terms"
 VECTOR = "noisy-answer"
 
-_RELEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_RELEASE = r"\A[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z"
 _LAST_ROUND = 2**31 - 1
-_POSITIVE = Real(5e-324, 1.7976931348623157e308)
+Positive = Annotated[float, Meta(ge=5e-324, le=1.7976931348623157e308)]
+Release = Annotated[str, Meta(pattern=_RELEASE)]
+Round = Annotated[int, Meta(ge=0, le=_LAST_ROUND)]
+Dimension = Annotated[int, Meta(ge=1, le=MOST_VALUES)]
+SHA256 = Annotated[bytes, Meta(min_length=32, max_length=32)]
 
 
 def check_release(release: str, number: int) -> None:
@@ -28,39 +33,29 @@ def check_release(release: str, number: int) -> None:
     Raises:
         UsageError: not 1 to 64 letters, digits, - and _, or a round out of range.
     """
-    if not _RELEASE.fullmatch(release):
+    if not re.search(_RELEASE, release):
         raise UsageError(f"release={release}: 1 to 64 letters, digits, hyphens and underscores, e.g. 2025-week-7")
     if not 0 <= number <= _LAST_ROUND:
         raise UsageError(f"round={number}: must lie in 0 to {_LAST_ROUND}")
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Message, frozen=True, kw_only=True, tag="terms"):
     """What server 2 publishes: vectors of ``dim`` values within ``bound`` before its own noise of scale ``sigma``."""
 
-    dim: int
-    bound: float
-    sigma: float
-
-    def pack(self) -> bytes:
-        return pack("terms", **asdict(self))
-
-    @classmethod
-    def unpack(cls, data: bytes) -> Terms:
-        """Raises MessageError on anything that is not one."""
-        return cls(**unpack(data, "terms", dim=Whole(1, MOST_VALUES), bound=_POSITIVE, sigma=_POSITIVE))
+    bound: Positive
+    dim: Dimension
+    sigma: Positive
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(Message, frozen=True, kw_only=True, tag="offer"):
     """One release as server 1 offers it: its name and round, its own noise's scale, and the terms as it understood them."""
 
-    release: str
-    round: int
-    sigma: float
-    dim: int
-    bound: float
-    noise_sigma: float
+    bound: Positive
+    dim: Dimension
+    noise_sigma: Positive
+    release: Release
+    round: Round
+    sigma: Positive
 
     @property
     def name(self) -> str:
@@ -69,7 +64,7 @@ class Offer:
 
     @property
     def terms(self) -> Terms:
-        return Terms(self.dim, self.bound, self.noise_sigma)
+        return Terms(dim=self.dim, bound=self.bound, sigma=self.noise_sigma)
 
     def facts(self) -> dict[str, Any]:
         """What must never change under this name."""
@@ -78,46 +73,13 @@ class Offer:
     @property
     def session(self) -> bytes:
         """Binds every frame of the vector to exactly this offer."""
-        return hashlib.sha256(self.pack()).digest()
-
-    def pack(self) -> bytes:
-        return pack("offer", **asdict(self))
-
-    @classmethod
-    def unpack(cls, data: bytes) -> Offer:
-        """Raises MessageError on anything that is not one."""
-        offer = cls(
-            **unpack(
-                data,
-                "offer",
-                release=Text(64),
-                round=Whole(0, _LAST_ROUND),
-                sigma=_POSITIVE,
-                dim=Whole(1, MOST_VALUES),
-                bound=_POSITIVE,
-                noise_sigma=_POSITIVE,
-            )
-        )
-        if not _RELEASE.fullmatch(offer.release):
-            raise MessageError("message offer: field release is no release's name")
-        return offer
+        return hashlib.sha256(pack(self)).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(Message, frozen=True, kw_only=True, tag="receipt"):
     """Server 2's word that it has published: what came in (``payload``) and the file that went out, by SHA-256."""
 
-    release: str
-    round: int
-    payload: bytes
-    published: bytes
-
-    def pack(self) -> bytes:
-        return pack("receipt", **asdict(self))
-
-    @classmethod
-    def unpack(cls, data: bytes) -> Receipt:
-        """Raises MessageError on anything that is not one."""
-        return cls(
-            **unpack(data, "receipt", release=Text(64), round=Whole(0, _LAST_ROUND), payload=Raw(32), published=Raw(32))
-        )
+    payload: SHA256
+    published: SHA256
+    release: Release
+    round: Round

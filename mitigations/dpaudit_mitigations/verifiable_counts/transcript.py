@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
 
 from dpaudit.accounting.binomial import binomial_epsilon
 from dpaudit.errors import CheatingError, MessageError, UsageError
 from dpaudit.randomness import KeyedStream
 from dpaudit.results.files import write_file
-from dpaudit.results.foreign import RefusedError, read_json, read_plain
+from dpaudit.results.foreign import RefusedError, read_plain
 from dpaudit.results.text import one_line
 from dpaudit.types import TranscriptVerdict, to_dict
+from dpaudit_mitigations.codec import Digest, Hex64, Record, read_json, write_json
 from dpaudit_mitigations.verifiable_counts.messages import Commitments, Response
-from dpaudit_mitigations.verifiable_counts.signatures import KEY_BYTES, SIGNATURE_BYTES, check_signature
-from dpaudit_mitigations.verifiable_counts.terms import SESSION_BYTES, Terms
+from dpaudit_mitigations.verifiable_counts.signatures import check_signature
+from dpaudit_mitigations.verifiable_counts.terms import MOST_BINS, MOST_COINS, Terms
 from dpaudit_mitigations.verifiable_counts.verifier import check_session
 
 __all__ = ["KIND", "LARGEST_TRANSCRIPT", "Transcript", "verify"]
 
 KIND = "verifiable-counts"
 LARGEST_TRANSCRIPT = 1 << 28
-_VERSION = 1
 _DELTA = 1e-10
-_FIELDS = {
-    *("transcript", "version", "session", "bins", "coins"),
-    *("commitments", "challenge", "response", "verifier", "signature"),
-}
 _LIMITS = (
     "prover and verifier cheating together, or a prover that signed as its own verifier (anybody can, with a key of its "
     "own: compare the key with the verifier's); that the committed counts are true (any counts pass; commitments that "
@@ -38,6 +33,21 @@ _LIMITS = (
     "with those published); that earlier sessions were not broken off until one pleased (ask the verifier); that the "
     "prover told somebody its coins, or hid a message in its blindings: with this transcript that somebody knows the noise"
 )
+
+
+class _Document(Record, frozen=True, kw_only=True):
+    """One line of JSON; payloads in base64."""
+
+    bins: Annotated[int, Meta(ge=1, le=MOST_BINS)]
+    challenge: bytes
+    coins: Annotated[int, Meta(ge=2, le=MOST_COINS)]
+    commitments: bytes
+    response: bytes
+    session: Digest
+    signature: Hex64
+    transcript: Literal["verifiable-counts"] = "verifiable-counts"
+    verifier: Digest
+    version: Literal[1] = 1
 
 
 @dataclass(frozen=True)
@@ -57,19 +67,17 @@ class Transcript:
 
     def encode(self) -> bytes:
         """One line of JSON with sorted keys, payloads in base64: the only encoding that is read back."""
-        document = {
-            "transcript": KIND,
-            "version": _VERSION,
-            "session": self.terms.session.hex(),
-            "bins": self.terms.bins,
-            "coins": self.terms.coins,
-            "commitments": base64.b64encode(self.commitments).decode(),
-            "challenge": base64.b64encode(self.challenge).decode(),
-            "response": base64.b64encode(self.response).decode(),
-            "verifier": self.verifier.hex(),
-            "signature": self.signature.hex(),
-        }
-        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+        document = _Document(
+            bins=self.terms.bins,
+            challenge=self.challenge,
+            coins=self.terms.coins,
+            commitments=self.commitments,
+            response=self.response,
+            session=Digest(self.terms.session),
+            signature=Hex64(self.signature),
+            verifier=Digest(self.verifier),
+        )
+        return write_json(document) + b"\n"
 
     def write(self, path: Path) -> None:
         """Write it to a new file.
@@ -89,33 +97,18 @@ class Transcript:
         Raises:
             MessageError: not one line of JSON with exactly these fields, or not written as :meth:`encode` writes it.
         """
+        found = read_json(data.removesuffix(b"\n"), _Document, most=LARGEST_TRANSCRIPT, what="transcript")
         try:
-            document: Any = read_json(data) if data.isascii() and b"\\" not in data else None
-        except RefusedError as error:
-            raise MessageError(f"not JSON ({one_line(error)})") from error
-        if not isinstance(document, dict) or set(document) != _FIELDS:
-            raise MessageError(f"the fields {', '.join(sorted(_FIELDS))} are wanted, and no others")
-        if document["transcript"] != KIND or document["version"] != _VERSION:
-            raise MessageError(f"a transcript of {KIND}, version {_VERSION}, is wanted")
-        try:
-            terms = Terms(bytes.fromhex(document["session"]), document["bins"], document["coins"])
-        except (TypeError, ValueError) as error:
-            raise MessageError(f"terms out of range: {SESSION_BYTES} hex bytes, whole bins and coins") from error
-        largest = max(Commitments.size(terms), Response.size(terms))
-        try:
-            messages = [_payload(document[name], most=largest) for name in ("commitments", "challenge", "response")]
-        except (TypeError, ValueError, binascii.Error) as error:
-            raise MessageError("a message that is not base64, or too long") from error
-        try:
-            key, signature = bytes.fromhex(document["verifier"]), bytes.fromhex(document["signature"])
-        except (TypeError, ValueError) as error:
-            raise MessageError("a key or signature that is not hexadecimal") from error
-        if (len(key), len(signature)) != (KEY_BYTES, SIGNATURE_BYTES):
-            raise MessageError(f"a key of {KEY_BYTES} and a signature of {SIGNATURE_BYTES} bytes are wanted")
-        transcript = cls(terms, *messages, verifier=key, signature=signature)
-        if transcript.encode() != data:
-            raise MessageError("not written as this program writes transcripts")
-        return transcript
+            terms = Terms(bytes(found.session), found.bins, found.coins)
+        except UsageError as error:
+            raise MessageError(f"terms out of range ({error})") from error
+        most = max(Commitments.size(terms), Response.size(terms))
+        if max(map(len, (found.commitments, found.challenge, found.response))) > most:
+            raise MessageError("a message that is too long for the terms")
+        if not data.endswith(b"\n"):
+            raise MessageError("transcript: is cut off")
+        key, signature = bytes(found.verifier), bytes(found.signature)
+        return cls(terms, found.commitments, found.challenge, found.response, verifier=key, signature=signature)
 
 
 def verify(path: Path, *, verifier: bytes | None = None) -> TranscriptVerdict:
@@ -151,12 +144,6 @@ def verify(path: Path, *, verifier: bytes | None = None) -> TranscriptVerdict:
         f"signed by verifier {transcript.verifier.hex()}"
     )
     return TranscriptVerdict(kind=KIND, holds=True, says=says, cannot_rule_out=_LIMITS, details=details)
-
-
-def _payload(text: Any, *, most: int) -> bytes:
-    if not isinstance(text, str) or len(text) > 4 * (most // 3 + 1):
-        raise ValueError("a message of another length")
-    return base64.b64decode(text, validate=True)
 
 
 def _read(path: Path) -> bytes:

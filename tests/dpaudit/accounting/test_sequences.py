@@ -12,9 +12,8 @@ import mpmath
 import pytest
 
 from dpaudit.accounting import gaussian_epsilon
-from dpaudit.accounting.losses import GaussianLoss, LaplaceLoss, Loss
 from dpaudit.accounting.mechanisms import laplace_epsilon
-from dpaudit.accounting.sequences import compose, optimal_delta
+from dpaudit.accounting.sequences import GaussianLoss, LaplaceLoss, Loss, compose, optimal_delta
 from dpaudit.errors import MissingExtraError, UsageError
 
 

@@ -22,12 +22,12 @@ def audit(function, *, claim="gaussian:sigma=1", sampler=None, **options):
 
 
 def test_family_wise_error(function_sampler):
-    """40 audits of honest noise at α = 0.05: red from 9 findings on, which a level of 0.4 gives in 99 of 100 cases.
+    """20 audits of honest noise at α = 0.05: red from 6 findings on, which a level of 0.5 gives in 98 of 100 cases.
 
     Without any correction for 19 tests the level is about 0.6. ``make calibrate`` makes 2,100 audits.
     """
     found = 0
-    for i in range(40):
+    for i in range(20):
         rng = np.random.default_rng(1000 + i)
         result = audit(
             lambda n, d, rng=rng: rng.standard_normal((n, d)),
@@ -37,7 +37,7 @@ def test_family_wise_error(function_sampler):
             alpha=0.05,
         )
         found += result.verdict == "finding"
-    assert found <= 2 or binomial_two_sided(found, 40, 0.05) > 1e-3
+    assert found <= 2 or binomial_two_sided(found, 20, 0.05) > 1e-3
 
 
 HONEST = {

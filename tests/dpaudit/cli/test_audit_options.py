@@ -2,8 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 from command_line import here as dpaudit
+
+from dpaudit.noise.pancake import Pancake
 
 MODULE = """
 import numpy as np
@@ -75,10 +78,11 @@ def test_bits_are_written_for_another_battery(folder):
     assert (folder / "bits.bin").stat().st_size > 150_000
 
 
-def test_a_recovered_direction_goes_to_a_file_of_its_own(folder):
+def test_a_recovered_direction_goes_to_a_file_of_its_own(folder, make_key, stream):
     pytest.importorskip("fpylll")
-    dpaudit("key", "new", "--dim", 8, "--beta", "1e-2", "--out", "k.json", cwd=folder)
-    args = ("audit", "pancake:key=k.json", "--claim", "gaussian:sigma=1", "--samples", "5e4", "--time-limit", 200)
+    key = make_key(dim=8, beta=1e-2)
+    np.save(folder / "x.npy", Pancake(key=key).sample(6_000, 8, stream=stream).numpy())
+    args = ("audit", "file:x.npy", "--claim", "gaussian:sigma=1", "--samples", "5e4", "--time-limit", 200)
     result = dpaudit(*args, "--tests", "keyless-search", "--out", "o", cwd=folder)
     assert result.returncode == 1, result.stdout
     test = json.loads((folder / "o" / "result.json").read_text())["result"]["tests"][0]

@@ -10,6 +10,7 @@ import pytest
 
 WATCH = """
 import json, os, sys
+import scipy.stats  # once, for all forks
 from pathlib import Path
 from dpaudit.samplers.sandbox import process
 

@@ -16,10 +16,9 @@ from dpaudit.cli import runs_text
 from dpaudit.cli.app import app
 from dpaudit.errors import DpauditError, MissingExtraError, StoreError, UsageError
 from dpaudit.experiments import load_spec
-from dpaudit.experiments.export import write_columns
-from dpaudit.experiments.flat import flat_rows, flatten, typed
-from dpaudit.experiments.opened import open_run
+from dpaudit.experiments.export import flat_rows, flatten, typed, write_columns
 from dpaudit.experiments.store import FILE, Store
+from dpaudit.experiments.stored import open_run
 from dpaudit.types import CellFailure, CellResult, to_dict
 
 SPEC = """

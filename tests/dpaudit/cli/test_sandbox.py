@@ -13,7 +13,7 @@ import pytest
 from command_line import here as dpaudit
 
 from dpaudit.samplers.sandbox import confinement, process
-from dpaudit.samplers.sandbox.kernel import prctl, syscall
+from dpaudit.samplers.sandbox.system_calls import prctl, syscall
 
 NOISE = ("--claim", "gaussian:sigma=1", "--samples", "1e4", "--seed", "1", "--tests", "moments", "--alpha", "1e-9")
 EPSILON = ("--neighbours", "0,1", "--claim-epsilon", "2", "--samples", "2e3", "--seed", "1", "--alpha", "1e-9")

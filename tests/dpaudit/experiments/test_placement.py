@@ -12,11 +12,9 @@ from planted import SPEC, install
 from dpaudit import registry
 from dpaudit.errors import MessageError, StoreError, UsageError
 from dpaudit.experiments import Store, load_spec, make_document, run_experiment
-from dpaudit.experiments.placement import cluster, cores, place, preflight
-from dpaudit.experiments.placement.here import Here
-from dpaudit.experiments.placement.version import difference, identity
-from dpaudit.experiments.placement.wire import answer, parse, request
-from dpaudit.experiments.placement.work import attempt
+from dpaudit.experiments.placement import cluster, cores, place
+from dpaudit.experiments.placement.wire import answer, difference, identity, parse, request
+from dpaudit.experiments.placement.work import Here, attempt
 from dpaudit.experiments.threads import threads
 from dpaudit.report import experiment_table, write_report
 from dpaudit.types import CellFailure, CellResult
@@ -264,7 +262,7 @@ class Answering:
 
     def __init__(self, *, answers=None, threads=1, resources=None):
         self.workers = {"tcp://w:1": {"nthreads": threads, "resources": resources or {}}}
-        self.answers = answers or {"tcp://w:1": preflight.say_identity()}
+        self.answers = answers or {"tcp://w:1": cluster.say_identity()}
 
     def scheduler_info(self, **_):
         return {"workers": self.workers}
@@ -274,8 +272,8 @@ class Answering:
 
 
 def test_preflight_names_the_worker_and_the_remedy():
-    preflight.check_workers(Answering(), "tcp://s:1", gpu=False)
-    preflight.check_workers(Answering(resources={"GPU": 1}), "tcp://s:1", gpu=True)
+    cluster.check_workers(Answering(), "tcp://s:1", gpu=False)
+    cluster.check_workers(Answering(resources={"GPU": 1}), "tcp://s:1", gpu=True)
     other = json.dumps({**identity(), "version": "9.9"})
     for client, gpu, says in (
         (Answering(threads=4), False, r"worker tcp://w:1 has 4 threads.*--nthreads 1"),
@@ -289,7 +287,7 @@ def test_preflight_names_the_worker_and_the_remedy():
         (Answering(answers={"tcp://w:1": ValueError("x")}), False, r"worker tcp://w:1 does not say"),
     ):
         with pytest.raises(UsageError, match=says):
-            preflight.check_workers(client, "tcp://s:1", gpu=gpu)
+            cluster.check_workers(client, "tcp://s:1", gpu=gpu)
 
 
 def test_a_scheduler_that_is_away(monkeypatch, capfd, tmp_path, planted):

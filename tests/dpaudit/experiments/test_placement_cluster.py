@@ -1,6 +1,7 @@
 """A Dask cluster of two workers on this machine: the same table, with workers killed, and a scheduler that goes away."""
 
 import logging
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -16,18 +17,24 @@ from dpaudit.errors import PeerError, UsageError
 from dpaudit.experiments import Store, load_spec, make_document, run_experiment
 from dpaudit.experiments.placement import cluster as clusters
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 
 @pytest.fixture(scope="module")
 def local(tmp_path_factory):
-    """Two workers, each a process of one thread, that know the planted plug-in."""
+    """Two workers, each a process of one thread, that know the planted plug-in; forks of one that has torch."""
+    distributed.utils.get_mp_context()  # which has a list of its own of what to import first
+    multiprocessing.set_forkserver_preload(["distributed", "dpaudit.experiments.placement.wire"])
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(install(tmp_path_factory.mktemp("site"))))
         registry._scan.cache_clear()
-        with distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL
-        ) as cluster:
+        with (
+            dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
+            distributed.LocalCluster(
+                n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL
+            ) as cluster,
+        ):
             yield cluster
     registry._scan.cache_clear()
 

@@ -12,7 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from dpaudit.errors import MissingExtraError, UnknownNameError, UsageError
-from dpaudit.experiments.loggers import Relay, open_loggers, relay
+from dpaudit.experiments import loggers
+from dpaudit.experiments.loggers import Relay, open_loggers
 from dpaudit.experiments.loggers.jsonl import JsonLines
 from dpaudit.testing import check_run_logger
 from dpaudit.types import CellFailure, CellResult, RunStart
@@ -130,7 +131,7 @@ def test_a_logger_that_dies_is_told_of_once_and_no_more(when, error):
 
 
 def test_a_logger_that_hangs_is_left_behind(monkeypatch):
-    monkeypatch.setattr(relay, "PATIENCE", 0.05)
+    monkeypatch.setattr(loggers, "PATIENCE", 0.05)
     free, troubles = threading.Event(), []
     follow(Listener("result", free.wait), troubles)
     assert len(troubles) == 1

@@ -15,7 +15,7 @@ pytest.importorskip("opacus")
 from dpaudit.hosts.gradients.step import DpSgdStep
 from dpaudit.training.data import load_images
 from dpaudit.training.models import make_model
-from dpaudit.training.warm_up import train
+from dpaudit.training.plain_training import train
 
 
 @pytest.fixture(scope="module")

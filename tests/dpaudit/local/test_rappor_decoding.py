@@ -9,12 +9,10 @@ import scipy.stats
 
 from dpaudit.errors import DpauditError, UsageError
 from dpaudit.local import rappor_decoding
-from dpaudit.local.nonnegative_lasso import nonnegative_lasso
 from dpaudit.local.rappor import Rappor
-from dpaudit.local.rappor_decoding import candidate_matrix, decode
+from dpaudit.local.rappor_decoding import candidate_matrix, decode, nonnegative_lasso, uniform_sum_bound
 from dpaudit.local.rappor_server import RapporServer
 from dpaudit.local.reports import BloomReports
-from dpaudit.local.uniform_sums import uniform_sum_bound
 from dpaudit.randomness import KeyedStream
 from dpaudit.stats import clopper_pearson
 

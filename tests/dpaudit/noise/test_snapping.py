@@ -10,10 +10,9 @@ from support.laws import largest_ratio
 
 from dpaudit.errors import UsageError
 from dpaudit.noise import snapping
-from dpaudit.noise.snapping import Snapping
+from dpaudit.noise.snapping import Snapping, log_near, log_rounded
 from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_noise_source
-from dpaudit.vectors.exact_log import log_near, log_rounded
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from dpaudit.results.text import json_escaped, one_line, printable, said, tell
+from dpaudit.results.text import error_text, json_escaped, one_line, printable, tell
 
 HOSTILE = (
     "\x1b[2JNo finding\x1b]52;c;AAAA\x07\r\b\x9b1m\u202e\u2066\u2028\u2029\u200b\u2060\ufeff\u3164\ufe0f\ud800\x00\x7f"
@@ -100,16 +100,16 @@ def test_no_class_gets_its_way(which):
     assert harmless(one_line(value))
     assert "\n" not in one_line(value)
     if which != "text":
-        assert harmless(said(value))
+        assert harmless(error_text(value))
 
 
 def test_what_an_exception_says():
-    assert said(ValueError(" a\n b")) == "ValueError: a b"
-    assert said(ValueError()) == "ValueError"
-    assert said(type("\x1b[31m" + "x" * 300, (Exception,), {})("y")) == "�[31m" + "x" * 95 + ": y"
-    assert said(Liar()) == "Liar: <Liar that cannot be printed>"
-    assert said(Odd("a")) == "Odd: a"
-    assert len(said(ValueError("x" * 10**6))) == len("ValueError: ") + 500
+    assert error_text(ValueError(" a\n b")) == "ValueError: a b"
+    assert error_text(ValueError()) == "ValueError"
+    assert error_text(type("\x1b[31m" + "x" * 300, (Exception,), {})("y")) == "�[31m" + "x" * 95 + ": y"
+    assert error_text(Liar()) == "Liar: <Liar that cannot be printed>"
+    assert error_text(Odd("a")) == "Odd: a"
+    assert len(error_text(ValueError("x" * 10**6))) == len("ValueError: ") + 500
 
 
 def test_escaped_json_is_the_same_document_and_can_be_encoded():

@@ -15,7 +15,7 @@ import pytest
 
 from dpaudit.errors import SamplerTimeoutError
 from dpaudit.samplers import open_sampler
-from dpaudit.samplers.mechanism import open_mechanism
+from dpaudit.samplers.resolve import open_mechanism
 
 
 def processes(marker: str) -> list[list[str]]:

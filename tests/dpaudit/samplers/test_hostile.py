@@ -92,7 +92,9 @@ def test_a_program_that_means_harm(how, here, marker, alive):
 
 
 @pytest.mark.parametrize("how", [how for how in HARD if how != "hangs"])
-@pytest.mark.parametrize("level", ["plain", pytest.param("none", marks=pytest.mark.slow)])  # ended by the same leash
+@pytest.mark.parametrize(
+    "level", ["plain", pytest.param("none", marks=pytest.mark.slow)]
+)  # ended by the same supervisor
 def test_without_namespaces_nothing_is_left_either(how, level, module, marker, alive, monkeypatch):
     monkeypatch.setattr(process, "_APART", False)
     if level == "none":

@@ -14,16 +14,16 @@ from dpaudit.claims import Claim
 from dpaudit.errors import MissingExtraError, UnknownNameError, UsageError
 from dpaudit.interfaces import ClosedSampler, RepeatableSampler, ValueSampler
 from dpaudit.samplers import open_sampler
+from dpaudit.samplers.adapters.base import Adapter, Library
 from dpaudit.samplers.endpoints.targets import open_target
-from dpaudit.samplers.libraries.adapter import Adapter, Library
-from dpaudit.samplers.mechanism import open_mechanism
+from dpaudit.samplers.resolve import open_mechanism
 
 LIBRARIES = ["numpy", "scipy", "torch", "opacus", "opendp", "diffprivlib", "stdlib", "python-dp", "pipeline-dp"]
 MISS = 1e-8  # chance that an honest library fails one of the comparisons below; all together below 1e-6
 
 
 def library(name) -> Library:
-    return importlib.import_module(f"dpaudit.samplers.libraries.{name.replace('-', '_')}").LIBRARY
+    return importlib.import_module(f"dpaudit.samplers.adapters.{name.replace('-', '_')}").LIBRARY
 
 
 def built(text):
@@ -180,7 +180,7 @@ def test_they_are_registered_under_their_own_name(name):
 def test_the_tables_import_no_library():
     code = "import sys, importlib\n"
     modules = [name.replace("-", "_") for name in [*LIBRARIES, "tmlt-core", "diffprivlib-old"]]
-    code += f"for n in {modules}: importlib.import_module('dpaudit.samplers.libraries.' + n)\n"
+    code += f"for n in {modules}: importlib.import_module('dpaudit.samplers.adapters.' + n)\n"
     heavy = ("scipy", "torch", "opacus", "opendp", "diffprivlib", "sklearn", "pydp", "pipeline_dp")
     code += f"print([m for m in {heavy} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

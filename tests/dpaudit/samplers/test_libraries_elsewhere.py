@@ -15,8 +15,8 @@ from dpaudit.claims import Claim
 from dpaudit.errors import MissingExtraError, SamplerCrashError, UnknownNameError, UsageError
 from dpaudit.interfaces import RepeatableSampler, TimedMechanism, ValueSampler
 from dpaudit.samplers import open_sampler
-from dpaudit.samplers.libraries.adapter import Adapter
-from dpaudit.samplers.mechanism import open_mechanism
+from dpaudit.samplers.adapters.base import Adapter
+from dpaudit.samplers.resolve import open_mechanism
 
 ENVS = Path(os.environ.get("DPAUDIT_ENVS") or Path(__file__).parents[3] / ".envs").resolve()
 MISS = 1e-7  # chance that an honest library fails one of the comparisons below

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from dpaudit.samplers import open_sampler
-from dpaudit.samplers.libraries import numpy as numpy_adapter
-from dpaudit.samplers.libraries import stdlib, torch
-from dpaudit.samplers.libraries.versions import advice, installed
-from dpaudit.samplers.mechanism import open_mechanism
+from dpaudit.samplers.adapters import numpy as numpy_adapter
+from dpaudit.samplers.adapters import stdlib, torch
+from dpaudit.samplers.adapters.base import advice, installed
+from dpaudit.samplers.resolve import open_mechanism
 
 
 def distribution(folder, name, version):
@@ -32,7 +32,7 @@ def test_versions_are_read_from_metadata():
 
 def test_nothing_is_imported_for_it():
     code = (
-        "import sys\nfrom dpaudit.samplers.libraries.torch import LIBRARY\n"
+        "import sys\nfrom dpaudit.samplers.adapters.torch import LIBRARY\n"
         "print(LIBRARY.version, LIBRARY.advice, 'torch' in sys.modules)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -15,7 +15,7 @@ from dpaudit.errors import (
     UsageError,
 )
 from dpaudit.interfaces import Mechanism
-from dpaudit.samplers.mechanism import open_mechanism
+from dpaudit.samplers.resolve import open_mechanism
 
 ONE = np.array([1.0])
 LATEST = 15.0  # seconds: what has its time limit ends long before on a busy machine, and what has none does not

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dpaudit.errors import SamplerOutputError, UsageError
+from dpaudit.samplers.adapters import opacus
 from dpaudit.samplers.endpoints.targets import numbers
-from dpaudit.samplers.libraries import opacus
 
 ODD = [-0.0, 5e-324, -2.2250738585072014e-308, 2.0**53, -(2.0**53), 1e300]
 
@@ -17,7 +17,7 @@ ODD = [-0.0, 5e-324, -2.2250738585072014e-308, 2.0**53, -(2.0**53), 1e300]
 def release(text, value, n=4):
     """A library's releases, in this process, as the worker would take them."""
     name, _, target = text.partition(":")
-    library = importlib.import_module(f"dpaudit.samplers.libraries.{name.replace('-', '_')}").LIBRARY
+    library = importlib.import_module(f"dpaudit.samplers.adapters.{name.replace('-', '_')}").LIBRARY
     module = pytest.importorskip(library.module.partition(".")[0], exc_type=ImportError) and library.module
     mechanism, options = library.find(target)
     made = mechanism.make(importlib.import_module(module), **options)

@@ -1,4 +1,4 @@
-"""The leash and its limits, with and without namespaces."""
+"""The supervisor and its limits, with and without namespaces."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_an_auditor_that_is_killed_takes_all_with_it(mode, marker, alive, presen
     assert not alive(marker)
 
 
-def test_a_leash_that_is_stopped_does_not_hold_up_the_end(mode, marker, alive, monkeypatch):
+def test_a_supervisor_that_is_stopped_does_not_hold_up_the_end(mode, marker, alive, monkeypatch):
     monkeypatch.setattr("dpaudit.samplers.sandbox.process._PATIENCE", 0.1)
     held = Process([sys.executable, "-S", "-c", f"import time; print('x', flush=True); time.sleep(99); {marker!r}"])
     assert held.read(memoryview(bytearray(1)), deadline=time.monotonic() + 60) == 1
@@ -176,7 +176,7 @@ def test_files_where_the_program_lives_are_read_as_before(mode, here):
     (here / "secret").chmod(0o600)
     me = os.getuid()
     code = "print(open('secret').read(), os.getuid(), os.stat('secret').st_uid)"
-    assert run(code, lives=[str(here)])[0] == f"mine {me} {me}"
+    assert run(code, needs=[str(here)])[0] == f"mine {me} {me}"
 
 
 @ONE
@@ -208,12 +208,12 @@ def test_process_numbers_vary(mode):
 
 @pytest.mark.parametrize("mode", ["full"], indirect=True)
 def test_what_a_namespace_refuses_is_done_without(mode, monkeypatch, tmp_path):
-    """As where a container masks parts of /proc: the leash starts again, plainly, and nothing of the attempt is left."""
+    """As where a container masks parts of /proc: the supervisor starts again, plainly, and nothing of the attempt is left."""
     folder = tmp_path / "dpaudit" / "samplers" / "sandbox"
     folder.mkdir(parents=True)
     for path in Path(process.__file__).parent.glob("*.py"):
         (folder / path.name).write_text(path.read_text().replace('"/proc", b"proc"', '"/proc", b"no-such"'))
-    monkeypatch.setattr("dpaudit.samplers.sandbox.process._LEASH", str(folder / "leash.py"))
+    monkeypatch.setattr("dpaudit.samplers.sandbox.process._SUPERVISOR", str(folder / "supervisor.py"))
     with policy.asking() as asked:
         assert run("print(os.readlink('/proc/self/ns/pid'))")[:2] == (os.readlink("/proc/self/ns/pid"), 0)
     assert asked.reached == "partial: no namespaces (mount: No such device), other processes can be seen"

@@ -226,7 +226,7 @@ def test_it_outlives_the_thread_that_opened_it(module):
     thread = threading.Thread(target=sampler.__enter__)
     thread.start()
     thread.join()
-    time.sleep(0.2)  # the leash looks every 0.05 s
+    time.sleep(0.2)  # the supervisor looks every 0.05 s
     try:
         assert (sampler.draw(1, 1, timeout=20) == 1).all()
     finally:

@@ -44,10 +44,7 @@ def test_a_mitigation_releases_zeros():
 def test_errors_of_the_registry_come_through_as_they_are():
     with pytest.raises(UsageError, match="sigma=-1"):
         opened("gaussian:sigma=-1")
-    with (
-        open_sampler("gaussian:sgma=1", seed="1") as sampler,
-        pytest.raises(UnknownNameError, match="did you mean 'sigma'"),
-    ):
-        sampler.draw(1, 1, timeout=60)
+    with pytest.raises(UnknownNameError, match="did you mean 'sigma'"):  # from a worker: cli/test_cli.py
+        opened("gaussian:sgma=1")
     with pytest.raises(UsageError, match="name=value"):
         open_sampler("gaussian:2", seed="1")

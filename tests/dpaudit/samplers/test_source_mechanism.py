@@ -10,7 +10,7 @@ from dpaudit.errors import DuplicatePluginError, UnknownNameError, UsageError
 from dpaudit.interfaces import Mechanism, TimedMechanism
 from dpaudit.randomness import KeyedStream
 from dpaudit.samplers.endpoints.targets import open_target
-from dpaudit.samplers.mechanism import open_mechanism
+from dpaudit.samplers.resolve import open_mechanism
 
 torch = pytest.importorskip("torch")
 gaussian = pytest.importorskip("dpaudit.noise.gaussian")

@@ -8,8 +8,8 @@ import pytest
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, UsageError
 from dpaudit.interfaces import TimedMechanism
 from dpaudit.samplers.endpoints.targets import Target, open_target
-from dpaudit.samplers.endpoints.worker_main import _Asked
-from dpaudit.samplers.mechanism import open_mechanism
+from dpaudit.samplers.endpoints.worker_main import Dispatcher
+from dpaudit.samplers.resolve import open_mechanism
 
 
 def timed(text, value, n, timeout=60.0):
@@ -81,7 +81,7 @@ def test_what_goes_wrong_is_told(module):
 
 
 def test_a_target_without_timed_releases_says_so():
-    asked = _Asked(Target(draw=lambda *_: None, release=lambda *_: 1, ours=True), "x")
+    asked = Dispatcher(Target(draw=lambda *_: None, release=lambda *_: 1, ours=True), "x")
     question = {"n": 1, "d": 1, "call": 0, "seconds": 1e9, "release": "AAAAAAAAAAA=", "timed": True}
     with pytest.raises(UsageError, match="mechanism x: has no timed releases"):
         asked.answer(question)

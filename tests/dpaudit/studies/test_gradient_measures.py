@@ -10,6 +10,7 @@ from dpaudit.errors import SpecError, UsageError
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import read_grid
 from dpaudit.experiments.measure import gathered, measure_of, summary
+from dpaudit.experiments.options import RunOptions
 from dpaudit.experiments.published import beside_printed, published_value
 from dpaudit.experiments.run import run_cell
 from dpaudit.experiments.spec_file import load_spec
@@ -276,5 +277,5 @@ def test_a_table_without_columns_is_refused_before_the_run(tmp_path):
         'gamma = "2sqrtd"\nepsilon = 0.5\n'
     )
     with pytest.raises(SpecError, match=r"\[\[column\]\] is missing"):
-        run(str(path), out=tmp_path / "out", resume=False, trials=None, device="cpu", data_root=None, output="json")
+        run(str(path), RunOptions(out=tmp_path / "out"), output="json")
     assert not (tmp_path / "out").exists()

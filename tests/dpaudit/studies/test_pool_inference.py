@@ -85,7 +85,7 @@ def test_an_experiment_from_its_file_to_its_page(tmp_path):
     path = tmp_path / "s.toml"
     text = (files("dpaudit.studies") / "specs" / "bpia-figures.toml").read_text(encoding="utf-8")
     path.write_text(text.replace('adversaries = ["weak", "strong", ', 'adversaries = ["weak", '))
-    spec = load_spec(str(path), trials=150)
+    spec = load_spec(str(path), trials=50)
     with Store.read(run_experiment(spec, out=tmp_path / "out")) as store:
         document = make_document(store.spec, store.results(), command="")
     assert len(document["rows"]) == 2 * 2 * 4

@@ -15,7 +15,7 @@ import pytest
 
 from dpaudit.errors import MissingExtraError, UsageError
 from dpaudit.training.data import cifar10, fetch_file, find_file, load_images, mnist
-from dpaudit.training.data.progress import DownloadBar
+from dpaudit.training.data.places import DownloadBar
 
 pytest.importorskip("pooch")
 

@@ -19,7 +19,7 @@ from dpaudit.training.files import locked
 from dpaudit.training.fitting import Epoch, fit
 from dpaudit.training.models import MODELS, make_model
 from dpaudit.training.on_device import ImagesOnDevice
-from dpaudit.training.recipes import RECIPES, Recipe
+from dpaudit.training.plain_training import RECIPES, Recipe
 
 CPU = torch.device("cpu")
 

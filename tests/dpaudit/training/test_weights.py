@@ -13,14 +13,12 @@ import pytest
 import torch
 
 from dpaudit.errors import UsageError
-from dpaudit.training import published_weights, weights
-from dpaudit.training.accuracy import accuracy_from_counts
+from dpaudit.training import weights
+from dpaudit.training.accuracy import accuracy_from_counts, recalled, remembered
 from dpaudit.training.data import load_images
 from dpaudit.training.fitting import fit
-from dpaudit.training.measured import recalled, remembered
 from dpaudit.training.models import make_model
-from dpaudit.training.published_weights import PUBLISHED, PublishedWeights, load_published
-from dpaudit.training.weights import checkpoint_file, trained_network
+from dpaudit.training.weights import PUBLISHED, PublishedWeights, checkpoint_file, load_published, trained_network
 
 _REAL = Path(os.environ.get("DPAUDIT_DATA", ""))
 
@@ -52,7 +50,6 @@ def published(places: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = places / "data" / "weights" / PUBLISHED["resnet20"].file
     torch.save({"best_prec1": 91.0, "state_dict": state}, path)
     own = PublishedWeights(path.name, hashlib.sha256(path.read_bytes()).hexdigest())
-    monkeypatch.setattr(published_weights, "PUBLISHED", {"resnet20": own})
     monkeypatch.setattr(weights, "PUBLISHED", {"resnet20": own})
     return path
 

@@ -9,9 +9,7 @@ from dpaudit_attacks.pool_inference.settings import (
     SETTINGS,
     equal_pools,
     load_setting,
-    make_setting,
     rated_domains,
-    setting_options,
     tones_of,
 )
 
@@ -113,6 +111,7 @@ def test_a_pool_that_nobody_chooses():
 
 
 def test_options():
-    assert setting_options("news") == ("universe", "seed", "masses")
-    assert make_setting("news", universe=100).universe == 100
+    with pytest.raises(UsageError, match="it takes universe, seed, masses"):
+        load_setting("news:universes=100")
+    assert load_setting("news:universe=100").universe == 100
     assert set(SETTINGS) == {"emojis", "news", "equal-pools", "real-emoji", "real-news"}

@@ -12,7 +12,6 @@ from dpaudit.errors import KeyFileError, UsageError
 from dpaudit_mitigations.joint_seeds.checks import candidate_noise
 from dpaudit_mitigations.joint_seeds.commitments import joint_key, labelled_hash
 from dpaudit_mitigations.joint_seeds.derivation import vector_blocks, vector_digest
-from dpaudit_mitigations.joint_seeds.encoding import encode
 from dpaudit_mitigations.joint_seeds.server import Server
 from dpaudit_mitigations.joint_seeds.specimens import SubstitutingServer
 from dpaudit_mitigations.joint_seeds.terms import MOST_CANDIDATES, Terms
@@ -48,6 +47,10 @@ def test_an_honest_transcript_holds_and_says_who_signed(honest):
     assert path.stat().st_size < 5000
     with pytest.raises(UsageError, match="new path"):
         write(session.record, path)
+
+
+def encode(document):
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
 class Blind(Verifier):

@@ -1,24 +1,61 @@
 """What a malicious aggregator tries, and each time the defence taken away to see that the attempt would have worked."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from msgspec.structs import replace
 
 from dpaudit.errors import CheatingError, MessageError, ProtocolError
+from dpaudit_mitigations.codec import pack
 from dpaudit_mitigations.secure_aggregation import client as client_module
 from dpaudit_mitigations.secure_aggregation import wire
 from dpaudit_mitigations.secure_aggregation.keys import derive, public_bytes, sign
 from dpaudit_mitigations.secure_aggregation.shares import open_shares, recombine
 
 
+def listed(plan, adverts):
+    return {a.name: a for a in wire.read(plan, adverts, wire.Adverts).adverts}
+
+
+def of_adverts(plan, adverts):
+    return pack(wire.Adverts(adverts=tuple(adverts), session=plan.digest))
+
+
+def opened(plan, message, kind):
+    return wire.by_name(wire.read(plan, message, kind).sealed)
+
+
+def envelopes(plan, party, sealed):
+    return pack(wire.Envelopes(party=party, sealed=wire.entries(sealed), session=plan.digest))
+
+
+def of_survivors(plan, agreed, survivors, dropped):
+    return pack(wire.Survivors(agreed=agreed, dropped=tuple(dropped), session=plan.digest, survivors=tuple(survivors)))
+
+
+def signed(r):
+    return wire.by_name(wire.read(r.plan, r.confirmations, wire.Confirmations).signatures)
+
+
+def confirmations(plan, signatures):
+    return pack(wire.Confirmations(session=plan.digest, signatures=wire.entries(signatures)))
+
+
+def unmasked(plan, message):
+    given = wire.read(plan, message, wire.Unmasking)
+    return wire.by_name(given.seeds), wire.by_name(given.keys)
+
+
+def unmasking(plan, name, seeds, keys):
+    return pack(wire.Unmasking(keys=wire.entries(keys), name=name, seeds=wire.entries(seeds), session=plan.digest))
+
+
 def swapped(r, victim, own):
     """The list of adverts in which the aggregator has put its own keys for ``victim``."""
-    adverts = wire.unpack_adverts(r.plan, r.adverts)
+    adverts = listed(r.plan, r.adverts)
     old = adverts[victim]
-    adverts[victim] = wire.Advert(victim, *map(public_bytes, own), old.commitment, old.signature)
-    return adverts, wire.pack_adverts(r.plan, [adverts[n] for n in sorted(adverts)])
+    adverts[victim] = replace(old, masking=public_bytes(own[0]), sharing=public_bytes(own[1]))
+    return adverts, of_adverts(r.plan, [adverts[n] for n in sorted(adverts)])
 
 
 def test_a_swapped_public_key_is_refused(make_round, monkeypatch):
@@ -33,7 +70,7 @@ def test_a_swapped_public_key_is_refused(make_round, monkeypatch):
     r = make_round(4)
     r.advertise()
     adverts, message = swapped(r, "b", own)
-    sealed = wire.unpack_sealed(r.plan, r.clients["a"].share_keys(message), "shares", "a")["b"]
+    sealed = opened(r.plan, r.clients["a"].share_keys(message), wire.Shares)["b"]
     agreed = client_module.after_adverts(r.plan, adverts)
     open_shares(sealed, own=own[1], other=adverts["a"].sharing, agreed=agreed, sender="a", recipient="b")
 
@@ -49,14 +86,14 @@ def test_keys_that_serve_two_parties_or_two_purposes_are_refused(make_round):
     for copied in (True, False):
         r = make_round(4)
         r.advertise()
-        adverts = wire.unpack_adverts(r.plan, r.adverts)
+        adverts = listed(r.plan, r.adverts)
         public = (adverts["a"].masking, adverts["b"].sharing) if copied else (adverts["b"].sharing,) * 2
-        unsigned = wire.Advert("b", *public, adverts["b"].commitment, b"")
+        unsigned = replace(adverts["b"], masking=public[0], sharing=public[1])
         adverts["b"] = replace(unsigned, signature=sign(r.signing["b"], "advert", *unsigned.signed(r.plan)))
         with pytest.raises(
             CheatingError, match="two parties with the same key" if copied else "one key for two purposes"
         ):
-            r.clients["c"].share_keys(wire.pack_adverts(r.plan, list(adverts.values())))
+            r.clients["c"].share_keys(of_adverts(r.plan, adverts.values()))
 
 
 @pytest.mark.parametrize("wrong", ["small order", "copied"])
@@ -65,12 +102,12 @@ def test_the_server_leaves_out_whose_keys_would_drive_the_others_away(make_round
     for name in "abcd":
         message = r.clients[name].advertise()
         if name == "d":
-            a, own = r.server._adverts["a"], wire.unpack_advert(r.plan, message)
+            a, own = r.server._adverts["a"], wire.read(r.plan, message, wire.AdvertMessage).advert
             masking = bytes(32) if wrong == "small order" else a.sharing
             unsigned = replace(own, masking=masking)
-            signed = replace(unsigned, signature=sign(r.signing["d"], "advert", *unsigned.signed(r.plan)))
+            own = replace(unsigned, signature=sign(r.signing["d"], "advert", *unsigned.signed(r.plan)))
             with pytest.raises(CheatingError, match="public key of d" if wrong == "small order" else "another party's"):
-                r.server.take_advert("d", wire.pack_advert(r.plan, signed))
+                r.server.take_advert("d", pack(wire.AdvertMessage.of(own, r.plan)))
         else:
             r.server.take_advert(name, message)
     r.adverts = r.server.close_adverts()
@@ -88,28 +125,28 @@ def test_an_advert_of_another_round_is_refused(make_round):
         new.clients["a"].share_keys(old.adverts)
     new = make_round(4, tag="new")
     new.advertise()
-    mixed = wire.unpack_adverts(new.plan, new.adverts) | {"b": wire.unpack_adverts(old.plan, old.adverts)["b"]}
+    mixed = listed(new.plan, new.adverts) | {"b": listed(old.plan, old.adverts)["b"]}
     with pytest.raises(CheatingError, match="advert of b"):
-        new.clients["a"].share_keys(wire.pack_adverts(new.plan, [mixed[n] for n in sorted(mixed)]))
+        new.clients["a"].share_keys(of_adverts(new.plan, [mixed[n] for n in sorted(mixed)]))
 
 
 def test_lists_of_keys_without_oneself_or_too_short_are_refused(make_round):
     for keep, error, says in (("bcd", MessageError, "without a's own"), ("ab", ProtocolError, "below the threshold")):
         r = make_round(4)
         r.advertise()
-        adverts = wire.unpack_adverts(r.plan, r.adverts)
+        adverts = listed(r.plan, r.adverts)
         with pytest.raises(error, match=says):
-            r.clients["a"].share_keys(wire.pack_adverts(r.plan, [adverts[n] for n in keep]))
+            r.clients["a"].share_keys(of_adverts(r.plan, [adverts[n] for n in keep]))
 
 
 @pytest.mark.parametrize("at", [0, 40, 81])
 def test_a_tampered_envelope_is_refused(make_round, at):
     r = make_round(4).until("mask")
-    sealed = wire.unpack_sealed(r.plan, r.envelopes["a"], "envelopes", "a")
+    sealed = opened(r.plan, r.envelopes["a"], wire.Envelopes)
     broken = bytearray(sealed["c"])
     broken[at] ^= 1
     with pytest.raises(CheatingError, match="shares from c for a"):
-        r.clients["a"].open_envelopes(wire.pack_sealed(r.plan, "envelopes", "a", sealed | {"c": bytes(broken)}))
+        r.clients["a"].open_envelopes(envelopes(r.plan, "a", sealed | {"c": bytes(broken)}))
     assert r.clients["a"].ended
 
 
@@ -118,21 +155,21 @@ def test_envelopes_for_others_or_from_another_round_are_refused(make_round):
     with pytest.raises(MessageError, match="another name"):
         r.clients["a"].open_envelopes(r.envelopes["b"])
     r = make_round(4).until("mask")
-    for_b = wire.unpack_sealed(r.plan, r.envelopes["b"], "envelopes", "b")
+    for_b = opened(r.plan, r.envelopes["b"], wire.Envelopes)
     with pytest.raises(CheatingError, match="shares from"):  # what was sealed for b, put before a
-        r.clients["a"].open_envelopes(wire.pack_sealed(r.plan, "envelopes", "a", {n: for_b[n] for n in "cd"}))
+        r.clients["a"].open_envelopes(envelopes(r.plan, "a", {n: for_b[n] for n in "cd"}))
     old, new = make_round(4, tag="old").until("mask"), make_round(4, tag="new").until("mask")
     with pytest.raises(MessageError, match="another round"):
         new.clients["a"].open_envelopes(old.envelopes["a"])
     new = make_round(4, tag="new").until("mask")
-    stale = wire.unpack_sealed(old.plan, old.envelopes["a"], "envelopes", "a")
+    stale = opened(old.plan, old.envelopes["a"], wire.Envelopes)
     with pytest.raises(CheatingError, match="shares from b"):
-        new.clients["a"].open_envelopes(wire.pack_sealed(new.plan, "envelopes", "a", stale))
+        new.clients["a"].open_envelopes(envelopes(new.plan, "a", stale))
 
 
 def lists(r, survivors, dropped):
-    agreed = wire.unpack_survivors(r.plan, r.survivors)[0]
-    return wire.pack_survivors(r.plan, agreed=agreed, survivors=survivors, dropped=dropped)
+    agreed = wire.read(r.plan, r.survivors, wire.Survivors).agreed
+    return of_survivors(r.plan, agreed, survivors, dropped)
 
 
 @pytest.mark.parametrize(
@@ -155,15 +192,15 @@ def test_lists_that_do_not_fit_are_refused(make_round, survivors, dropped, error
 def both_secrets(r, victim, lie):
     """The aggregator tells ``lie`` that ``victim`` dropped out and the others that it did not; its haul of shares."""
     told = {n: lists(r, [x for x in r.names if x != victim], [victim]) if n in lie else r.survivors for n in r.names}
-    signatures = {n: wire.unpack_confirmation(r.plan, r.clients[n].confirm(told[n]), n) for n in r.names if n != victim}
+    signatures = {
+        n: wire.read(r.plan, r.clients[n].confirm(told[n]), wire.Confirmation).signature for n in r.names if n != victim
+    }
     haul = [], []
     for n in signatures:
         agreeing = {m: s for m, s in signatures.items() if told[m] == told[n]}
         for shown in (agreeing, signatures):
             try:
-                seeds, keys = wire.unpack_unmasking(
-                    r.plan, r.clients[n].unmask(wire.pack_confirmations(r.plan, shown)), n
-                )
+                seeds, keys = unmasked(r.plan, r.clients[n].unmask(confirmations(r.plan, shown)))
             except (ProtocolError, CheatingError):
                 continue
             haul[0].extend([(r.plan.places[n], seeds[victim])] if victim in seeds else [])
@@ -203,15 +240,15 @@ def test_signatures_that_are_too_few_forged_or_of_strangers_are_refused(make_rou
         (lambda s: s | {"b": bytes(64)}, CheatingError, "survivors of b"),
     ):
         r = make_round(4).until("unmask")
-        signatures = change(wire.unpack_confirmations(r.plan, r.confirmations))
+        signatures = change(signed(r))
         with pytest.raises(error, match=says):
-            r.clients["a"].unmask(wire.pack_confirmations(r.plan, signatures))
+            r.clients["a"].unmask(confirmations(r.plan, signatures))
     r = make_round(4)
     r.until("mask").mask("abc")
     r.confirm()
-    forged = wire.unpack_confirmations(r.plan, r.confirmations) | {"d": bytes(64)}
+    forged = signed(r) | {"d": bytes(64)}
     with pytest.raises(MessageError, match="others than survivors"):
-        r.clients["a"].unmask(wire.pack_confirmations(r.plan, forged))
+        r.clients["a"].unmask(confirmations(r.plan, forged))
 
 
 def test_an_unmasking_holds_one_secret_of_each_party(make_round):
@@ -220,7 +257,7 @@ def test_an_unmasking_holds_one_secret_of_each_party(make_round):
     r.confirm()
     total = r.unmask()
     for n in "abcd":
-        seeds, keys = wire.unpack_unmasking(r.plan, r.sent["unmasking", n], n)
+        seeds, keys = unmasked(r.plan, r.sent["unmasking", n])
         assert seeds.keys() == set("abcd")
         assert keys.keys() == {"e"}
     assert np.array_equal(total.total, r.expected("abcd"))
@@ -230,14 +267,14 @@ def test_sharers_hidden_from_some_clients_are_noticed(make_round):
     """The aggregator shows a and b an envelope from e, and c and d none: nobody signs for the others' list."""
     r = make_round(5).until("mask")
     for n in "abcd":
-        sealed = wire.unpack_sealed(r.plan, r.envelopes[n], "envelopes", n)
+        sealed = opened(r.plan, r.envelopes[n], wire.Envelopes)
         if n in "cd":
             del sealed["e"]
-        r.clients[n].open_envelopes(wire.pack_sealed(r.plan, "envelopes", n, sealed))
+        r.clients[n].open_envelopes(envelopes(r.plan, n, sealed))
         r.clients[n].masked_input(r.vectors[n].copy())
     shown = r.clients["a"]._agreed
     assert r.clients["b"]._agreed == shown != r.clients["c"]._agreed
-    message = wire.pack_survivors(r.plan, agreed=shown, survivors="abcd", dropped="e")
+    message = of_survivors(r.plan, shown, "abcd", "e")
     r.clients["a"].confirm(message)
     with pytest.raises(MessageError, match="others sent shares"):
         r.clients["c"].confirm(message)
@@ -249,11 +286,11 @@ def test_wrong_shares_give_no_sum(make_round):
         r.until("mask").mask("abcd")
         r.confirm()
         for n in "abcd":
-            parts = wire.unpack_unmasking(r.plan, r.clients[n].unmask(r.confirmations), n)
+            parts = unmasked(r.plan, r.clients[n].unmask(r.confirmations))
             if n == "b":
                 owner = "e" if which else "c"
                 parts[which][owner] = bytes(32) + bytes([parts[which][owner][-1] ^ 1])
-            message = wire.pack_unmasking(r.plan, n, seeds=parts[0], keys=parts[1])
+            message = unmasking(r.plan, n, *parts)
             r.server.take_unmasking(n, message)
         with pytest.raises(CheatingError, match=f"{says}|make no secret"):
             r.server.finish()
@@ -261,11 +298,11 @@ def test_wrong_shares_give_no_sum(make_round):
 
 def test_an_unmasking_with_other_shares_than_those_needed_is_refused(make_round):
     r = make_round(4).until("unmask")
-    seeds, keys = wire.unpack_unmasking(r.plan, r.clients["a"].unmask(r.confirmations), "a")
+    seeds, keys = unmasked(r.plan, r.clients["a"].unmask(r.confirmations))
     for s, k in (({n: seeds[n] for n in "abc"}, keys), (seeds, {"d": seeds["d"]})):
         with pytest.raises(MessageError, match="not of survivors"):
-            r.server.take_unmasking("a", wire.pack_unmasking(r.plan, "a", seeds=s, keys=k))
-    r.server.take_unmasking("a", wire.pack_unmasking(r.plan, "a", seeds=seeds, keys=keys))
+            r.server.take_unmasking("a", unmasking(r.plan, "a", s, k))
+    r.server.take_unmasking("a", unmasking(r.plan, "a", seeds, keys))
 
 
 def test_fewer_shares_than_the_threshold_are_not_enough(make_round):

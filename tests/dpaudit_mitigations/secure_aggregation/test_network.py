@@ -18,6 +18,7 @@ import pytest
 
 from dpaudit.errors import CheatingError, MessageError, PeerError, ProtocolError, UsageError
 from dpaudit.randomness import KeyedStream
+from dpaudit_mitigations.codec import pack
 from dpaudit_mitigations.secure_aggregation import network
 from dpaudit_mitigations.secure_aggregation.gathering import Stage
 from dpaudit_mitigations.secure_aggregation.network import aggregate_round, contribute_round
@@ -26,7 +27,6 @@ from dpaudit_mitigations.secure_aggregation.terms import Terms
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
 from dpaudit_mitigations.transport.client import ask
 from dpaudit_mitigations.transport.journal import Journal
-from dpaudit_mitigations.transport.messages import pack
 
 PARTIES = ("alice", "bob", "carol", "dave")
 LENGTH = 1000
@@ -398,8 +398,8 @@ def test_a_roster_is_checked_against_our_own_authority(identities):
     honest = {"alice": own, "bob": introduction("bob"), "carol": introduction("carol")}
 
     def roster(entries, digest=terms.digest):
-        listed = [{"introduction": v, "name": k} for k, v in entries]
-        return pack(network._ROSTER, session=digest, roster=listed)
+        listed = tuple(network.Introduced(introduction=v, name=k) for k, v in entries)
+        return pack(network.Roster(roster=listed, session=digest))
 
     def check(message):
         return network._check_roster(message, own=own, identity=alice, terms=terms)
@@ -410,7 +410,7 @@ def test_a_roster_is_checked_against_our_own_authority(identities):
         ({**honest, "dave": introduction("dave", "theirs")}, PeerError, "authority"),
         ({**honest, "dave": introduction("carol")}, PeerError, "another party's"),
         ({**honest, "carol": introduction("carol", of=others)}, PeerError, "did not sign"),
-        ({**honest, "mallory": introduction("mallory")}, MessageError, "none of the words"),
+        ({**honest, "mallory": introduction("mallory")}, MessageError, "not of this round"),
         (
             {"bob": honest["bob"], "carol": honest["carol"], "dave": introduction("dave")},
             MessageError,
@@ -435,10 +435,10 @@ def test_the_aggregator_cannot_name_other_survivors_at_the_end(make_round):
     client.unmask(r.confirmations)
 
     def done(survivors, sha256="0" * 64):
-        return pack(network._DONE, session=r.plan.digest, sha256=sha256, survivors=survivors)
+        return pack(network.Done(session=r.plan.digest, sha256=sha256, survivors=tuple(survivors)))
 
     assert network._read_done(done(list("abcd")), client).survivors == tuple("abcd")
-    for message, says in ((done(list("abc")), "others than"), (done(list("abcd"), "ab"), "digest")):
+    for message, says in ((done(list("abc")), "others than"), (done(list("abcd"), "ab"), "field sha256")):
         with pytest.raises(MessageError, match=says):
             network._read_done(message, client)
 

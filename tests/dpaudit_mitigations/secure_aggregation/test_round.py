@@ -112,7 +112,7 @@ def test_server_refuses_strangers_repeats_and_steps_out_of_order(make_round):
     advert = r.clients["a"].advertise()
     with pytest.raises(MessageError, match="not asked of it"):
         r.server.take_advert("zoe", advert)
-    with pytest.raises(MessageError, match="another's name"):
+    with pytest.raises(MessageError, match="another name"):
         r.server.take_advert("b", advert)
     r.server.take_advert("a", advert)
     with pytest.raises(MessageError, match="came already"):

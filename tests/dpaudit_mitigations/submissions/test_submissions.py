@@ -7,8 +7,7 @@ import pytest
 import scipy
 
 from dpaudit import registry
-from dpaudit.accounting.losses import Loss
-from dpaudit.accounting.sequences import compose
+from dpaudit.accounting.sequences import Loss, compose
 from dpaudit.accounting.shuffling import shuffled_epsilon
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import SubmissionPolicy

@@ -6,7 +6,7 @@ import hashlib
 import random
 import tracemalloc
 
-import msgpack
+import msgspec
 import numpy as np
 import pytest
 
@@ -38,7 +38,7 @@ def test_there_and_back_bit_for_bit(dtype, count):
 
 
 def test_what_is_sent_is_msgpack_and_little_endian():
-    sent = [msgpack.unpackb(f) for f in frames(X[:150].astype(">f4"))]
+    sent = [msgspec.msgpack.decode(f) for f in frames(X[:150].astype(">f4"))]
     assert [s["part"] for s in sent] == ["head", "body", "body", "end"]
     assert (sent[0]["count"], sent[0]["dtype"], sent[0]["chunk"]) == (150, "float32", 100)
     assert b"".join(s["values"] for s in sent[1:3]) == X[:150].astype("<f4").tobytes()
@@ -164,7 +164,7 @@ def test_nothing_is_allocated_by_a_peers_word():
         finally:
             tracemalloc.stop()
 
-    huge = msgpack.packb(
+    huge = msgspec.msgpack.encode(
         {"kind": "noise", "chunk": 100, "count": 1 << 40, "dtype": "float32", "part": "head", "session": SESSION}
     )
     assert peak([huge]) < 1 << 20

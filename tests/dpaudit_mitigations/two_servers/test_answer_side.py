@@ -9,6 +9,7 @@ import pytest
 
 from dpaudit.errors import MessageError, PeerError, UsageError
 from dpaudit.randomness import KeyedStream
+from dpaudit_mitigations.codec import pack
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
 from dpaudit_mitigations.transport.logs import Log
 from dpaudit_mitigations.transport.server import serve
@@ -20,7 +21,7 @@ from dpaudit_mitigations.two_servers.seeds import Seeds
 from dpaudit_mitigations.two_servers.sums import add_query
 from dpaudit_mitigations.two_servers.words import PUBLISH, TERMS, Receipt, Terms
 
-TERMS_HERE = Terms(6, 1000.0, 2.0)
+TERMS_HERE = Terms(dim=6, bound=1000.0, sigma=2.0)
 VALUES = np.array([1.5, -2.25, 314.15927, 0.0, 7.0, -960.0])
 
 
@@ -130,7 +131,7 @@ def test_the_same_noise_in_every_life(parties, tmp_path):
         raise PeerError("no room")
         yield b""
 
-    handlers = {PUBLISH: deaf, TERMS: lambda peer, request: iter([TERMS_HERE.pack()])}
+    handlers = {PUBLISH: deaf, TERMS: lambda peer, request: iter([pack(TERMS_HERE)])}
     with serve(handlers, identity=parties("noise"), peers=["answer"]) as server:
         for _ in range(3):
             with answering(tmp_path / "a") as side, pytest.raises(PeerError, match="no room"):
@@ -156,7 +157,7 @@ def test_another_payload_is_not_sent_to_its_end(parties, tmp_path):
         other = KeyedStream.from_seed(next(fresh))
         return lambda at, count: other.child(at).numpy().integers(-1000, 1000, count)
 
-    handlers = {PUBLISH: deaf, TERMS: lambda peer, request: iter([TERMS_HERE.pack()])}
+    handlers = {PUBLISH: deaf, TERMS: lambda peer, request: iter([pack(TERMS_HERE)])}
     with (
         serve(handlers, identity=parties("noise"), peers=["answer"]) as server,
         answering(tmp_path / "a", draw) as side,
@@ -172,18 +173,18 @@ def test_another_payload_is_not_sent_to_its_end(parties, tmp_path):
 
 def test_receipts_for_something_else(parties, tmp_path):
     answers = [
-        Receipt("week-8", 0, bytes(32), bytes(32)).pack(),
-        Receipt("week-7", 1, bytes(32), bytes(32)).pack(),
-        Receipt("week-7", 0, bytes(32), bytes(32)).pack(),
+        pack(Receipt(release="week-8", round=0, payload=bytes(32), published=bytes(32))),
+        pack(Receipt(release="week-7", round=1, payload=bytes(32), published=bytes(32))),
+        pack(Receipt(release="week-7", round=0, payload=bytes(32), published=bytes(32))),
         b"rubbish",
-        TERMS_HERE.pack(),
+        pack(TERMS_HERE),
     ]
 
     def lying(peer, request):
         list(request)
         yield answers[0]
 
-    handlers = {PUBLISH: lying, TERMS: lambda peer, request: iter([TERMS_HERE.pack()])}
+    handlers = {PUBLISH: lying, TERMS: lambda peer, request: iter([pack(TERMS_HERE)])}
     with serve(handlers, identity=parties("noise"), peers=["answer"]) as server, answering(tmp_path / "a") as side:
         while answers:
             with pytest.raises(MessageError, match=r"something else|message receipt"):

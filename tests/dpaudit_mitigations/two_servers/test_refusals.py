@@ -3,33 +3,35 @@
 import hashlib
 import itertools
 import json
-import random
 import re
 import time
 
+import msgspec
 import numpy as np
 import pytest
+from msgspec import structs
 
 from dpaudit.errors import MessageError, PeerError, ProtocolError, UsageError
 from dpaudit.randomness import KeyedStream
+from dpaudit_mitigations.codec import pack, unpack
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
 from dpaudit_mitigations.transport.client import ask
 from dpaudit_mitigations.transport.logs import Log
-from dpaudit_mitigations.transport.messages import pack, vector_frames
 from dpaudit_mitigations.transport.server import serve
+from dpaudit_mitigations.transport.vectors import vector_frames
 from dpaudit_mitigations.two_servers.noise_side import NoiseSide
 from dpaudit_mitigations.two_servers.words import PUBLISH, TERMS, VECTOR, Offer, Receipt, Terms
 
 DIM, SIGMA, BOUND = (1 << 18) + 5, 2.0, 1000.0  # two frames
-TERMS_HERE = Terms(DIM, BOUND, SIGMA)
-GOOD = Offer("r", 0, SIGMA, DIM, BOUND, SIGMA)
+TERMS_HERE = Terms(dim=DIM, bound=BOUND, sigma=SIGMA)
+GOOD = Offer(release="r", round=0, sigma=SIGMA, dim=DIM, bound=BOUND, noise_sigma=SIGMA)
 STEPS = np.random.default_rng(1).integers(-(2**20), 2**20, DIM).astype(np.int32)
 SECRET = 987654321
 STEPS[7] = SECRET
 
 
 def frames(offer=GOOD, steps=STEPS):
-    return [offer.pack(), *vector_frames(VECTOR, steps, session=offer.session)]
+    return [pack(offer), *vector_frames(VECTOR, steps, session=offer.session)]
 
 
 def changed(index, edit):
@@ -49,55 +51,37 @@ def stepped(value):
 
 
 def offer(**fields):
-    return frames(Offer(**{f: getattr(GOOD, f) for f in Offer.__slots__} | fields))
+    return frames(Offer(**{f: getattr(GOOD, f) for f in Offer.__struct_fields__} | fields))
 
 
 ODD = np.where(np.arange(DIM) == 5, np.nan, 1.0).astype(np.float32)
-REFUSED = {
+
+
+def with_fields(**fields):
+    plain = {f: getattr(GOOD, f) for f in Offer.__struct_fields__} | fields
+    return [msgspec.msgpack.encode({"kind": "offer", **dict(sorted(plain.items()))})]
+
+
+REFUSED = {  # what only this protocol refuses; every frame spoilt in every way is in tests/hostile/test_protocols.py
     "nothing": ([], "nothing came"),
-    "an offer alone": (frames()[:1], "cut short"),
-    "truncated: no end": (frames()[:-1], "cut short"),
-    "truncated: no frame": (frames()[:2], "cut short"),
-    "truncated: a frame missing": (frames()[:2] + frames()[3:], "out of order|another|too short|not the body"),
-    "truncated: half a frame": (changed(2, lambda m: m[: len(m) // 2]), "cut short|not a frame"),
-    "tampered: a value": (changed(2, flipped(5000)), "digest|beyond the bound"),
-    "tampered: the digest": (changed(-1, flipped(-1)), "digest|session|not"),
-    "tampered: the head": (changed(1, flipped(30)), "."),
+    "a frame missing": (frames()[:2] + frames()[3:], "out of order|too short|not the body"),
     "reordered": ([frames()[i] for i in (0, 1, 3, 2, 4)], "order|not the body|too"),
-    "repeated": ([frames()[i] for i in (0, 1, 2, 2, 3, 4)], "order or repeated|too"),
-    "a frame too many": ([*frames(), frames()[-1]], "after the last"),
-    "frames of another round": (
-        frames()[:1] + frames(Offer("r", 1, SIGMA, DIM, BOUND, SIGMA))[1:],
-        "another session|not in canon",
-    ),
-    "one frame of another round": (
-        frames()[:3] + frames(Offer("r", 1, SIGMA, DIM, BOUND, SIGMA))[3:],
-        "another session",
-    ),
+    "tampered: a value": (changed(2, flipped(5000)), "digest|beyond the bound"),
+    "one frame of another round": (frames()[:3] + frames(structs.replace(GOOD, round=1))[3:], "another session"),
     "wrong dim": (offer(dim=DIM - 1)[:1] + frames()[1:], "other terms"),
     "wrong bound": (offer(bound=2000.0), "other terms"),
     "wrong noise": (offer(noise_sigma=0.5), "other terms"),
-    "wrong shape": ([GOOD.pack(), *vector_frames(VECTOR, STEPS[:-1], session=GOOD.session)], "another count"),
-    "not finite": ([GOOD.pack(), *vector_frames(VECTOR, ODD, session=GOOD.session)], "another dtype"),
+    "wrong shape": ([pack(GOOD), *vector_frames(VECTOR, STEPS[:-1], session=GOOD.session)], "another count"),
+    "not finite": ([pack(GOOD), *vector_frames(VECTOR, ODD, session=GOOD.session)], "another dtype"),
     "not finite, as steps": (stepped(ODD[5:6].view(np.int32)[0]), "beyond the bound"),
     "huge": (stepped(2**31 - 1), "beyond the bound"),
     "huge and negative": (stepped(-(2**31)), "beyond the bound"),
-    "another protocol's vector": ([GOOD.pack(), *vector_frames("other", STEPS, session=GOOD.session)], "another kind"),
-    "no offer": (frames()[1:], "another kind"),
-    "an offer with a path": (
-        [pack("offer", **{f: getattr(GOOD, f) for f in Offer.__slots__} | {"release": "../x"})],
-        "name",
-    ),
-    "an offer with a field more": (
-        [pack("offer", **{f: getattr(GOOD, f) for f in Offer.__slots__} | {"more": 1})],
-        "not known",
-    ),
-    "an offer of infinite noise": (
-        [pack("offer", **{f: getattr(GOOD, f) for f in Offer.__slots__} | {"sigma": float("inf")})],
-        "finite",
-    ),
-    "rubbish": ([b"\xc1" * 100], "."),
+    "another protocol's vector": ([pack(GOOD), *vector_frames("other", STEPS, session=GOOD.session)], "another kind"),
+    "an offer with a path": (with_fields(release="../x"), "field release"),
+    "an offer with a field more": (with_fields(zebra=1), "not known"),
+    "an offer of infinite noise": (with_fields(sigma=float("inf")), "field sigma"),
 }
+SENT = ("tampered: a value", "wrong noise", "an offer with a path")  # over real connections
 
 
 @pytest.fixture(scope="module")
@@ -139,26 +123,34 @@ def lines(text):
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_refused_logged_and_the_server_lives_on(server, parties, tmp_path, capsys):
-    """Each in turn at one server; then what was refused can still be released, as nothing had come of it."""
+def test_refused_and_nothing_comes_of_it(side, tmp_path):
     for what, (messages, says) in REFUSED.items():
+        with pytest.raises(MessageError, match=says) as caught:
+            list(side.publish("answer", iter(messages)))
+        assert str(SECRET) not in str(caught.value)
+        assert (published(tmp_path), drafts(tmp_path)) == ([], []), what
+    assert len(list(side.publish("answer", iter(frames())))) == 1
+
+
+def test_refused_logged_and_the_server_lives_on(server, parties, tmp_path, capsys):
+    """What was refused can still be released, as nothing had come of it."""
+    for messages, says in map(REFUSED.get, SENT):
         with pytest.raises(MessageError, match=says):
             send(server, parties("answer"), messages)
-        assert (published(tmp_path), drafts(tmp_path)) == ([], []), what
         line = lines(capsys.readouterr().err)[-1]
-        assert (line["outcome"], line["peer"], line["method"]) == ("refused", "answer", PUBLISH), what
-        assert re.search(says, line["reason"]), what
-    receipt = Receipt.unpack(send(server, parties("answer"), frames()))
+        assert (line["outcome"], line["peer"], line["method"]) == ("refused", "answer", PUBLISH)
+        assert re.search(says, line["reason"])
+    receipt = unpack(send(server, parties("answer"), frames()), Receipt)
     assert published(tmp_path) == ["r@0.npy"]
     assert receipt.published == hashlib.sha256((tmp_path / "published" / "r@0.npy").read_bytes()).digest()
 
 
 def test_replays(server, parties, tmp_path):
-    first = Receipt.unpack(send(server, parties("answer"), frames()))
+    first = unpack(send(server, parties("answer"), frames()), Receipt)
     path = tmp_path / "published" / "r@0.npy"
     before = path.stat()
     assert (
-        Receipt.unpack(send(server, parties("answer"), frames())) == first
+        unpack(send(server, parties("answer"), frames()), Receipt) == first
     )  # the same again is answered, not done again
     for messages, says in (
         (stepped(1), "another noisy answer"),
@@ -207,13 +199,13 @@ def test_one_process_a_journal_and_one_a_folder(side, tmp_path):
 @pytest.mark.parametrize(
     ("terms", "options", "says"),
     [
-        (Terms(8, 9.0, 2.0), {}, "leave room"),
-        (Terms(8, 1e38, 1e33), {}, "too large for float32"),
-        (Terms(8, 1e-43, 1e-45), {}, "too small for float32"),
-        (Terms(0, 1000.0, 2.0), {}, "dim=0"),
-        (Terms(-3, 1000.0, 2.0), {}, "dim=-3"),
-        (Terms((1 << 32) + 1, 1000.0, 2.0), {}, "dim=4294967297"),
-        (Terms(8, 1000.0, 2.0), {"dtype": "float16"}, "dtype=float16"),
+        (Terms(dim=8, bound=9.0, sigma=2.0), {}, "leave room"),
+        (Terms(dim=8, bound=1e38, sigma=1e33), {}, "too large for float32"),
+        (Terms(dim=8, bound=1e-43, sigma=1e-45), {}, "too small for float32"),
+        (Terms(dim=0, bound=1000.0, sigma=2.0), {}, "dim=0"),
+        (Terms(dim=-3, bound=1000.0, sigma=2.0), {}, "dim=-3"),
+        (Terms(dim=(1 << 32) + 1, bound=1000.0, sigma=2.0), {}, "dim=4294967297"),
+        (Terms(dim=8, bound=1000.0, sigma=2.0), {"dtype": "float16"}, "dtype=float16"),
     ],
 )
 def test_terms_that_no_server_offers(tmp_path, terms, options, says):
@@ -230,7 +222,7 @@ def test_wrong_certificates(server, parties, capsys):
         with pytest.raises(PeerError, match=says):
             send(server, identity, frames(), peer=peer)
     assert any(line.get("peer") == "other" and line["outcome"] == "refused" for line in lines(capsys.readouterr().err))
-    assert Terms.unpack(send(server, parties("answer"), [], method=TERMS)) == TERMS_HERE
+    assert unpack(send(server, parties("answer"), [], method=TERMS), Terms) == TERMS_HERE
 
 
 def test_a_party_that_is_let_in_for_something_else(side):
@@ -261,7 +253,7 @@ def test_slow_and_dead_peers(server, parties, tmp_path, capsys):
 
 def test_no_secret_is_ever_logged(server, parties, tmp_path, capfd):
     """Neither steps nor values nor noise, in decimal or hexadecimal, whatever is refused or published."""
-    for messages, _ in REFUSED.values():
+    for messages, _ in map(REFUSED.get, SENT):
         with pytest.raises(ProtocolError) as caught:
             send(server, parties("answer"), messages)
         assert str(SECRET) not in str(caught.value)
@@ -269,7 +261,7 @@ def test_no_secret_is_ever_logged(server, parties, tmp_path, capfd):
     text = "".join(capfd.readouterr())
     result = np.load(tmp_path / "published" / "r@0.npy")
     noise = result - STEPS * 2.0**-20
-    assert text.count("refused") >= len(REFUSED)
+    assert text.count("refused") >= len(SENT)
     for value in itertools.chain(STEPS[:50], result[:50], noise[:50]):
         if abs(value) > 1000 or value != int(value):
             assert str(value) not in text
@@ -277,49 +269,6 @@ def test_no_secret_is_ever_logged(server, parties, tmp_path, capfd):
     for raw in (STEPS[:8].tobytes(), result[:8].tobytes()):
         assert raw.hex()[:16] not in text
     assert parties("noise").key.decode().splitlines()[1][:20] not in text
-
-
-def test_fuzzed_messages_are_refused_by_name(tmp_path):
-    """300 mutations without a network: a MessageError each, never another exception, never a publication."""
-    terms = Terms(4, BOUND, SIGMA)
-    small = Offer("r", 0, SIGMA, 4, BOUND, SIGMA)
-    steps = np.array([1, -2, 3, SECRET], np.int32)
-    good = [small.pack(), *vector_frames(VECTOR, steps, session=small.session)]
-    side = NoiseSide(terms=terms, peer="answer", journal=tmp_path, publish=tmp_path / "published", log=Log("noise"))
-    rng = random.Random(3)
-
-    def mutated():
-        messages = list(good)
-        at = rng.randrange(len(messages))
-        match rng.randrange(7):
-            case 0:
-                del messages[at]
-            case 1:
-                messages.insert(at, rng.choice(messages))
-            case 2:
-                messages[at] = messages[at][: rng.randrange(len(messages[at]))]
-            case 3:
-                messages[at] += rng.randbytes(rng.randrange(1, 9))
-            case 4:
-                messages[at] = flipped(rng.randrange(len(messages[at])))(messages[at])
-            case 5:
-                rng.shuffle(messages)
-            case 6:
-                messages[at] = rng.randbytes(rng.randrange(200))
-        return messages
-
-    refused = 0
-    while refused < 300:
-        messages = mutated()
-        if messages == good:
-            continue
-        with pytest.raises(MessageError) as caught:
-            list(side.publish("answer", iter(messages)))
-        assert str(SECRET) not in str(caught.value)
-        refused += 1
-    assert (published(tmp_path), drafts(tmp_path)) == ([], [])
-    assert len(list(side.publish("answer", iter(good)))) == 1
-    side.close()
 
 
 @pytest.mark.parametrize("harm", ["none", "gone", "damaged"])
@@ -419,12 +368,15 @@ def test_a_vector_is_never_whole_in_memory(tmp_path):
     import tracemalloc
 
     dim = 40 << 18
-    terms, asked = Terms(dim, BOUND, SIGMA), Offer("r", 0, SIGMA, dim, BOUND, SIGMA)
+    terms, asked = (
+        Terms(dim=dim, bound=BOUND, sigma=SIGMA),
+        Offer(release="r", round=0, sigma=SIGMA, dim=dim, bound=BOUND, noise_sigma=SIGMA),
+    )
     side = NoiseSide(terms=terms, peer="answer", journal=tmp_path, publish=tmp_path / "published", log=Log("noise"))
     coming = vector_frames(VECTOR, np.zeros(dim, np.int32), session=asked.session)
     tracemalloc.start()
     try:
-        list(side.publish("answer", itertools.chain([asked.pack()], coming)))
+        list(side.publish("answer", itertools.chain([pack(asked)], coming)))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -134,8 +134,8 @@ def read_report(path: Path, *, limit: int = MOST_BYTES) -> Report:
     except RefusedJsonError as error:
         return _unread(path, f"{error}; not read")
     found = _Findings(path_text(path), [])
-    for error in errors:
-        found.add(f"{error}; overlooked")
+    for overlooked in errors:
+        found.add(f"{overlooked}; overlooked")
     versions: list[int] = []
     segments = tuple(segment for document in documents for segment in _segments(document, versions, found))
     if len(set(versions)) > 1:

@@ -1,0 +1,377 @@
+"""What all adapters have in common: the table, the options, the versions, and the sampler and mechanism made from them."""
+
+from __future__ import annotations
+
+import math
+import platform
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import UnknownNameError, UsageError
+from dpaudit.registry import nearest
+from dpaudit.samplers.check import finite, plain_f64
+from dpaudit.samplers.endpoints.releases import ReleasingWorker
+from dpaudit.samplers.endpoints.worker import Worker
+from dpaudit.types import Reference
+
+__all__ = [
+    "NUMBER_TYPES",
+    "Adapter",
+    "Aggregate",
+    "Each",
+    "Library",
+    "LibraryMechanism",
+    "LibraryNoise",
+    "added",
+    "advice",
+    "claimed",
+    "claims",
+    "each",
+    "find",
+    "installed",
+    "law",
+    "of_data",
+    "one_release",
+    "refuse_data",
+    "whole_numbers",
+]
+
+
+def installed(distribution: str, *, path: Sequence[str] | None = None) -> str | None:
+    """The installed version of a distribution by its PyPI name, '' for Python itself; None if it is not installed.
+
+    ``path`` are the folders to look in, those of this interpreter unless given.
+    """
+    if not distribution:
+        return platform.python_version()
+    folders = sys.path if path is None else list(path)
+    found = next(iter(metadata.Distribution.discover(name=distribution, path=folders)), None)
+    return None if found is None else found.version
+
+
+def advice(name: str, distribution: str, *, tested: str, installed: str | None) -> str:
+    """What to know of an ``installed`` version that is not the ``tested`` one; '' if it is, or if there is none.
+
+    A build's own suffix (``2.13.0+cpu``) makes no difference.
+    """
+    if installed is None or installed.partition("+")[0] == tested:
+        return ""
+    return (
+        f"{name}: adapter tested with {distribution or 'Python'} {tested}, installed {installed}: what is known of how it "
+        "makes noise may no longer hold; read its release notes, or install the tested version"
+    )
+
+
+NUMBER_TYPES = ("f32", "f64")
+
+Array = npt.NDArray[np.float64]
+Option = float | str | bool
+Release = Callable[[Array, int], Any]
+"""``release(value, n)``: ``n`` releases, shape (n, m), of the query result ``value``, shape (m,)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryMechanism:
+    """One mechanism of a library.
+
+    ``make(module, **options)`` builds the release (None for a library in another interpreter); ``options`` are its names
+    and defaults, None where one must be given, and ``choices`` the words that an option may have. ``claim(**options)`` is
+    the law of its noise, where it has a name. ``told`` says that the library itself adds the noise, so that it could
+    depend on the value; elsewhere the adapter adds. ``whole`` mechanisms take whole numbers only. ``data`` says that the
+    value is a data set of m numbers, of which an aggregate is released; there is no noise to be had apart from it.
+    """
+
+    make: Callable[..., Release] | None = None
+    options: Mapping[str, Option | None]
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"dtype": NUMBER_TYPES})
+    claim: Callable[..., str] | None = None
+    told: bool = False
+    whole: bool = False
+    data: bool = False
+
+
+@runtime_checkable
+class Adapter(Protocol):
+    """What the entry point of a library in ``dpaudit.samplers`` is, wherever the library lives."""
+
+    @property
+    def name(self) -> str:
+        """What users write before the colon."""
+
+    @property
+    def distribution(self) -> str:
+        """The library's name on PyPI; '' for what comes with Python."""
+
+    @property
+    def tested(self) -> str:
+        """The version that the adapter was written and tested with."""
+
+    @property
+    def version(self) -> str | None:
+        """The version installed here, read without importing the library; None if there is none."""
+
+    @property
+    def advice(self) -> str:
+        """What to know if ``version`` is not ``tested``; '' otherwise."""
+
+    @property
+    def table(self) -> Mapping[str, LibraryMechanism]:
+        """Its mechanisms by name."""
+
+    def find(self, target: str) -> tuple[LibraryMechanism, dict[str, Any]]:
+        """The table's entry for ``MECH[:option=value,…]``, and all its options."""
+
+    def mechanism(self, target: str) -> Any:
+        """The whole mechanism (:class:`~dpaudit.interfaces.Mechanism`) ``MECH[:option=value,…]``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """A library by the ``name`` that its entry point in ``dpaudit.samplers`` has; ``module`` is what ``make`` gets.
+
+    Calling it makes a closed sampler, as every sampler kind does; :meth:`mechanism` makes a whole mechanism.
+    """
+
+    name: str
+    module: str
+    install: str
+    distribution: str
+    tested: str
+    table: Mapping[str, LibraryMechanism]
+
+    @property
+    def version(self) -> str | None:
+        """The installed version, read from its metadata without importing it; None if it is not installed."""
+        return installed(self.distribution)
+
+    @property
+    def advice(self) -> str:
+        """What to know if the installed version is not the tested one; '' otherwise."""
+        return advice(self.name, self.distribution, tested=self.tested, installed=self.version)
+
+    def __call__(self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False) -> LibraryNoise:
+        """The noise of ``MECH[:option=value,…]``; ``seed`` is not passed on: the library draws as it ships.
+
+        Raises:
+            UnknownNameError: no such mechanism or option.
+            UsageError: an option of the wrong kind, a mechanism of data sets, a ``dtype`` or ``text_mode``.
+        """
+        del seed
+        plain_f64(f"{self.name}:{target}", dtype, text_mode)
+        return LibraryNoise(self, target)
+
+    def mechanism(self, target: str) -> ReleasingWorker:
+        """The whole mechanism ``MECH[:option=value,…]``.
+
+        Raises:
+            UnknownNameError, UsageError: as above.
+        """
+        self.find(target)
+        return ReleasingWorker(
+            f"{self.name}:{target}",
+            place=self.name,
+            member=target,
+            of="library",
+            version=self.version,
+            advice=self.advice,
+        )
+
+    def find(self, target: str) -> tuple[LibraryMechanism, dict[str, Any]]:
+        """The table's entry for ``MECH[:option=value,…]``, and all its options.
+
+        Raises:
+            UnknownNameError, UsageError: as above.
+        """
+        return find(self.name, self.table, target)
+
+
+def find(name: str, table: Mapping[str, LibraryMechanism], target: str) -> tuple[LibraryMechanism, dict[str, Any]]:
+    """The entry for ``MECH[:option=value,…]`` in the table of the library ``name``, and all its options.
+
+    Raises:
+        UnknownNameError: no such mechanism or option.
+        UsageError: an option is missing or of the wrong kind.
+    """
+    ref = Reference.parse(target)
+    if ref.name not in table:
+        known = ", ".join(table)
+        near = nearest(ref.name, table)
+        near = near if "did you mean" in near else ""
+        raise UnknownNameError(f"mechanism={ref.name}: not in {name}{near}; {name} has: {known}")
+    mechanism = table[ref.name]
+    for option, given in ref.options.items():
+        if option not in mechanism.options:
+            near = nearest(option, mechanism.options)
+            raise UnknownNameError(f"{option}={given}: {name}:{ref.name} has no such option{near}")
+    options = {**mechanism.options, **ref.options}
+    for option, value in options.items():
+        if value is None:
+            raise UsageError(f"{option}: {name}:{ref.name} needs it; write {name}:{ref.name}:{option}=1")
+        _check(option, value, mechanism)
+    return mechanism, options
+
+
+def _check(option: str, value: Option, mechanism: LibraryMechanism) -> None:
+    default = mechanism.options[option]
+    if isinstance(default, bool):
+        if not isinstance(value, bool):
+            raise UsageError(f"{option}={value}: is true or false; choose one of them")
+    elif isinstance(default, str):
+        if value not in mechanism.choices[option]:
+            raise UsageError(f"{option}={value}: is {' or '.join(mechanism.choices[option])}; choose one of them")
+    elif isinstance(value, (bool, str)) or not math.isfinite(value):
+        raise UsageError(f"{option}={value}: must be a finite number, e.g. {option}=1")
+    elif option in {"scale", "sigma", "std"} and value <= 0:
+        raise UsageError(f"{option}={value}: a scale is above 0, e.g. {option}=1")
+
+
+class LibraryNoise(Worker):
+    """The noise that a library adds to the value 0, or to another one where it is told the value."""
+
+    def __init__(self, library: Library, target: str) -> None:
+        mechanism, options = library.find(target)
+        refuse_data(mechanism, f"{library.name}:{target}")
+        super().__init__(f"{library.name}:{target}", {"kind": "adapter", "place": library.name, "member": target})
+        self._library, self._target = library, target
+        self.version, self.advice = library.version, library.advice
+        self.takes_value = mechanism.told and not mechanism.whole
+        self._mechanism, self._options = mechanism, options
+
+    @property
+    def claim(self) -> str | None:
+        """The law that the library's documents give this noise, as a claim; None where it has no such name."""
+        return claimed(self._mechanism, self._options)
+
+    def again(self) -> LibraryNoise:
+        """The same noise from a process of its own."""
+        return LibraryNoise(self._library, self._target)
+
+    def draw_at(self, value: float, n: int, d: int, *, timeout: float) -> Array:
+        """``n`` noise vectors (n, d) made for ``value``: what the library released, less ``value``.
+
+        Raises:
+            UsageError: the library is not told the value, or ``value`` is not finite; otherwise as :meth:`draw`.
+        """
+        if not self.takes_value or not math.isfinite(value):
+            raise UsageError(f"value={value}: {self.name} takes {'finite values' if self.takes_value else 'none'}")
+        values = np.empty((n, d)) if n > 0 and d > 0 else np.empty(0)
+        self._draw(values, n, d, timeout, value=value)
+        return finite(values, self.name)
+
+
+def added(draw: Callable[[tuple[int, int]], Any]) -> Release:
+    """A release that adds what ``draw((n, m))`` gives."""
+    return lambda value, n: value + draw((n, len(value)))
+
+
+@dataclass(frozen=True, slots=True)
+class Each:
+    """A release that asks for one number at a time, row by row: ``randomise(x)`` for each number x of the value."""
+
+    randomise: Callable[[Any], float]
+    whole: bool = False
+
+    def __call__(self, value: Array, n: int) -> Any:
+        """``n`` releases (n, m), in the number type that the library gives."""
+        numbers, randomise = self._numbers(value), self.randomise
+        return np.array([randomise(x) for _ in range(n) for x in numbers]).reshape(n, len(numbers))
+
+    def once(self, value: Array) -> Callable[[], Any]:
+        """A call that makes one release and nothing else."""
+        numbers, randomise = self._numbers(value), self.randomise
+        if len(numbers) == 1:
+            only = numbers[0]
+            return lambda: randomise(only)
+        return lambda: [randomise(x) for x in numbers]
+
+    def _numbers(self, value: Array) -> list[Any]:
+        return [int(x) for x in value.tolist()] if self.whole else value.tolist()
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A release of one aggregate of the value, which is a data set: ``aggregate(ready(value))``, once a release."""
+
+    aggregate: Callable[[Any], Any]
+    ready: Callable[[Array], Any]
+
+    def __call__(self, value: Array, n: int) -> Any:
+        """``n`` releases (n, k)."""
+        once = self.once(value)
+        return np.array([once() for _ in range(n)]).reshape(n, -1)
+
+    def once(self, value: Array) -> Callable[[], Any]:
+        """A call that makes one release and nothing else."""
+        told, aggregate = self.ready(value), self.aggregate
+        return lambda: aggregate(told)
+
+
+def each(randomise: Callable[[Any], float], *, whole: bool = False) -> Release:
+    """A release that asks for one number at a time, row by row."""
+    return Each(randomise, whole)
+
+
+def of_data(aggregate: Callable[[Any], Any], *, whole: bool = False) -> Release:
+    """A release of what ``aggregate`` says of a list of numbers, whole ones or floats."""
+    return Aggregate(aggregate, lambda value: [int(x) for x in value.tolist()] if whole else value.tolist())
+
+
+def one_release(release: Release, value: Array) -> Callable[[], Any]:
+    """A call that makes one release of ``value``, with as little around it as the adapter can."""
+    once: Callable[[Array], Callable[[], Any]] | None = getattr(release, "once", None)
+    return once(value) if once is not None else lambda: release(value, 1)
+
+
+def refuse_data(mechanism: LibraryMechanism, name: str) -> None:
+    """A mechanism of data sets has no noise to sample.
+
+    Raises:
+        UsageError: ``mechanism`` is one.
+    """
+    if mechanism.data:
+        raise UsageError(
+            f"sampler={name}: releases an aggregate of a data set, it has no noise apart; audit it as a whole mechanism"
+        )
+
+
+def whole_numbers(value: Array, name: str) -> None:
+    """``value`` as mechanisms of counts take it.
+
+    Raises:
+        UsageError: it has a number that is not whole.
+    """
+    broken = value[value != np.rint(value)]
+    if broken.size:
+        raise UsageError(f"value={broken[0]}: {name} takes whole numbers; choose one")
+
+
+def claimed(mechanism: LibraryMechanism, options: Mapping[str, Any]) -> str | None:
+    """The law that the library's documents give this noise, as a claim; None where it has no such name."""
+    if mechanism.claim is None:
+        return None
+    try:
+        return mechanism.claim(**options)
+    except (ArithmeticError, ValueError):  # options that the library refuses too
+        return None
+
+
+def claims(family: str, option: str) -> Callable[..., str]:
+    """The claim of noise whose scale is an option; ``family`` is written ``gaussian:sigma``."""
+    return lambda **options: law(family, options[option])
+
+
+def law(family: str, scale: float) -> str:
+    """A claim as people write it.
+
+    Raises:
+        ValueError: ``scale`` is not above 0.
+    """
+    if not scale > 0:
+        raise ValueError(f"{family}={scale}")
+    return f"{family}={repr(float(scale)).removesuffix('.0')}"

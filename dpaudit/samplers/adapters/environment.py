@@ -1,0 +1,255 @@
+"""Libraries that cannot live in the auditor's own Python: each has an environment, and a small program that runs in it.
+
+``$DPAUDIT_ENVS`` (``.envs`` in the working directory unless set) holds an environment for each; ``make envs`` makes them. The
+programs are in ``environments/``; they import the library and numpy, nothing of dpaudit. Every call is a process of its own,
+which imports the library first: ask for many releases at once.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import MissingExtraError, UsageError
+from dpaudit.samplers.adapters.base import (
+    LibraryMechanism,
+    advice,
+    claimed,
+    find,
+    installed,
+    refuse_data,
+    whole_numbers,
+)
+from dpaudit.samplers.check import finite, plain_f64, request
+from dpaudit.samplers.endpoints.command import timed_draws
+from dpaudit.samplers.endpoints.command_mechanism import doubles
+from dpaudit.samplers.endpoints.releases import query_result
+
+__all__ = ["EnvironmentMechanism", "EnvironmentNoise", "OwnEnvironment"]
+
+_PROGRAMS = Path(__file__).with_name("environments")
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnEnvironment:
+    """A library in an environment of its own, by the ``name`` that its entry point in ``dpaudit.samplers`` has.
+
+    ``program`` is its file in ``environments/``; the pinned versions of what is installed are beside it, ``.txt``. Calling it
+    makes a closed sampler, :meth:`mechanism` makes a whole mechanism.
+    """
+
+    name: str
+    program: str
+    distribution: str
+    tested: str
+    table: Mapping[str, LibraryMechanism]
+
+    @property
+    def folder(self) -> Path:
+        """Where its environment is, or should be."""
+        return Path(os.environ.get("DPAUDIT_ENVS") or ".envs").resolve() / self.name
+
+    @property
+    def version(self) -> str | None:
+        """The version in the environment, read from its metadata; None if it is not there."""
+        return installed(self.distribution, path=[str(p) for p in self.folder.glob("lib/python3*/site-packages")])
+
+    @property
+    def advice(self) -> str:
+        """What to know if that version is not the tested one; '' otherwise."""
+        return advice(self.name, self.distribution, tested=self.tested, installed=self.version)
+
+    @property
+    def remedy(self) -> str:
+        """How to make the environment."""
+        pins = " ".join((_PROGRAMS / f"{self.program}.txt").read_text(encoding="utf-8").split())
+        return (
+            f"run `make envs`, or: python3 -m venv {self.folder} && {self.folder}/bin/python -m pip install {pins} "
+            "(DPAUDIT_ENVS says where environments are)"
+        )
+
+    def __call__(self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False) -> EnvironmentNoise:
+        """The noise of ``MECH[:option=value,…]``; ``seed`` is not passed on: the library draws as it ships.
+
+        Raises:
+            UnknownNameError: no such mechanism or option.
+            UsageError: an option of the wrong kind, a ``dtype`` or ``text_mode``.
+        """
+        del seed
+        plain_f64(f"{self.name}:{target}", dtype, text_mode)
+        return EnvironmentNoise(self, target)
+
+    def mechanism(self, target: str) -> EnvironmentMechanism:
+        """The whole mechanism ``MECH[:option=value,…]``.
+
+        Raises:
+            UnknownNameError, UsageError: as above.
+        """
+        return EnvironmentMechanism(self, target)
+
+    def find(self, target: str) -> tuple[LibraryMechanism, dict[str, Any]]:
+        """The table's entry for ``MECH[:option=value,…]``, and all its options.
+
+        Raises:
+            UnknownNameError, UsageError: as above.
+        """
+        return find(self.name, self.table, target)
+
+    def command(self) -> list[str]:
+        """What runs the program.
+
+        Raises:
+            MissingExtraError: the environment is not there, or the library is not in it.
+        """
+        python = self.folder / "bin" / "python"
+        if not python.exists() or self.version is None:
+            raise MissingExtraError(
+                f"{self.name}: needs {self.distribution} {self.tested} in an environment of its own, and {self.folder} has "
+                f"{'none' if python.exists() else 'no bin/python'}; {self.remedy}"
+            )
+        return [str(python), "-I", str(_PROGRAMS / f"{self.program}.py")]
+
+
+class EnvironmentMechanism:
+    """A whole mechanism of a library in an environment of its own; each release is a run of its program."""
+
+    def __init__(self, library: OwnEnvironment, target: str) -> None:
+        """Read the target; the environment is looked for at ``with``.
+
+        Raises:
+            UnknownNameError, UsageError: as :meth:`OwnEnvironment.find`.
+        """
+        self._entry, self._options = library.find(target)
+        self._library = library
+        self._member = target.partition(":")[0].strip()
+        self.name = f"{library.name}:{target}"
+        self.version, self.advice = library.version, library.advice
+        self._command: list[str] = []
+
+    def __enter__(self) -> Self:
+        """Find the environment.
+
+        Raises:
+            MissingExtraError: it is not there.
+        """
+        self._command = self._library.command()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._command = []
+
+    def release(self, value: Array, n: int, *, timeout: float) -> Array:
+        """``n`` independent releases of the query result ``value`` (m,), shape (n, k), finite.
+
+        Raises:
+            UsageError: ``value`` is not 1 to 4096 finite numbers, or not whole where whole numbers are asked for; the
+                library cannot be imported, or refuses the options.
+            SamplerTimeoutError: the program had not ended after ``timeout`` seconds.
+            SamplerCrashError: it ended with a status other than 0; its last words are the library's.
+            SamplerOutputError: its answer is not ``n`` rows of finite numbers.
+        """
+        return finite(self._run(value, n, timeout, timed=False), self.name)
+
+    def release_timed(self, value: Array, n: int, *, timeout: float) -> tuple[Array, Array]:
+        """``n`` releases of ``value`` (m,) in as many calls: releases (n, k), and each call's seconds (n,).
+
+        The program times each call of the library, not its own start. Raises as :meth:`release` does.
+        """
+        both = self._run(value, n, timeout, timed=True)
+        return finite(both[:, :-1], self.name), np.ascontiguousarray(both[:, -1])
+
+    def _run(self, value: Array, n: int, timeout: float, *, timed: bool) -> Array:
+        value = query_result(value)
+        request(n, value.size, timeout)
+        if not self._command:
+            raise UsageError(f"mechanism {self.name}: not open; release inside `with`")
+        if self._entry.whole:
+            whole_numbers(value, self.name)
+        asked = {
+            "mechanism": self._member,
+            "options": self._options,
+            "value": [int(x) for x in value.tolist()] if self._entry.whole else value.tolist(),
+            "n": n,
+            "timed": timed,
+        }
+        library = self._library
+        means = {
+            3: (f"{library.distribution} {self.version} cannot be imported in {library.folder}", library.remedy),
+            4: (f"{library.name} refuses the options", "change them"),
+        }
+        return doubles([*self._command, json.dumps(asked)], n, name=self.name, timeout=timeout, means=means)
+
+
+class EnvironmentNoise:
+    """The noise that such a library adds to the value 0, or to another one where it is told the value."""
+
+    dim: int | None = None
+    available: int | None = None
+
+    def __init__(self, library: OwnEnvironment, target: str) -> None:
+        """Read the target; the environment is looked for at ``with``.
+
+        Raises:
+            UnknownNameError, UsageError: as :meth:`OwnEnvironment.find`.
+        """
+        entry, self._options = library.find(target)
+        self.name = f"{library.name}:{target}"
+        refuse_data(entry, self.name)
+        self._entry, self._library, self._target = entry, library, target
+        self._mechanism = EnvironmentMechanism(library, target)
+        self.version, self.advice = library.version, library.advice
+        self.takes_value = entry.told and not entry.whole
+
+    @property
+    def claim(self) -> str | None:
+        """The law that the library's documents give this noise, as a claim; None where it has no such name."""
+        return claimed(self._entry, self._options)
+
+    def __enter__(self) -> Self:
+        """Find the environment.
+
+        Raises:
+            MissingExtraError: it is not there.
+        """
+        self._mechanism.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._mechanism.__exit__(*exc)
+
+    def again(self) -> EnvironmentNoise:
+        """The same noise; every draw is a process of its own anyway."""
+        return EnvironmentNoise(self._library, self._target)
+
+    def draw(self, n: int, d: int, *, timeout: float) -> Array:
+        """Run the program once: ``n`` vectors, shape (n, d), finite. Raises as a mechanism's ``release`` does."""
+        request(n, d, timeout)
+        return self._mechanism.release(np.zeros(d), n, timeout=timeout)
+
+    def draw_at(self, value: float, n: int, d: int, *, timeout: float) -> Array:
+        """``n`` noise vectors (n, d) made for ``value``: what the library released, less ``value``.
+
+        Raises:
+            UsageError: the library is not told the value, or ``value`` is not finite; otherwise as :meth:`draw`.
+        """
+        request(n, d, timeout)
+        if not self.takes_value or not math.isfinite(value):
+            raise UsageError(f"value={value}: {self.name} takes {'finite values' if self.takes_value else 'none'}")
+        return self._mechanism.release(np.full(d, float(value)), n, timeout=timeout) - value
+
+    def draw_calls(self, calls: int, n: int, d: int, *, timeout: float) -> tuple[Array, Array]:
+        """Run the program ``calls`` times: values (calls·n, d) and each run's seconds of wall time, its start included.
+
+        Raises as :meth:`draw` does; ``timeout`` is for all of them.
+        """
+        return timed_draws(self.draw, calls, n, d, timeout=timeout)

@@ -1,0 +1,45 @@
+"""``scipy:MECH``: scipy.stats as it ships, drawing from numpy's global legacy generator, unseeded.
+
+About 25 ns a normal. scipy adds nothing to a value, so the adapter does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpaudit.samplers.adapters.base import Library, LibraryMechanism, Release, added, claims
+
+__all__ = ["LIBRARY"]
+
+
+def _norm(stats: Any, *, scale: float) -> Release:
+    law = stats.norm(scale=scale)
+    return added(lambda size: law.rvs(size=size))
+
+
+def _laplace(stats: Any, *, scale: float) -> Release:
+    law = stats.laplace(scale=scale)
+    return added(lambda size: law.rvs(size=size))
+
+
+def _dlaplace(stats: Any, *, scale: float) -> Release:
+    law = stats.dlaplace(1 / scale)
+    return added(lambda size: law.rvs(size=size))
+
+
+_SCALE = {"scale": 1.0}
+
+LIBRARY = Library(
+    name="scipy",
+    module="scipy.stats",
+    install="pip install scipy",
+    distribution="scipy",
+    tested="1.17.1",
+    table={
+        "norm": LibraryMechanism(make=_norm, options=_SCALE, claim=claims("gaussian:sigma", "scale")),
+        "laplace": LibraryMechanism(make=_laplace, options=_SCALE, claim=claims("laplace:scale", "scale")),
+        "dlaplace": LibraryMechanism(
+            make=_dlaplace, options=_SCALE, claim=claims("discrete-laplace:scale", "scale"), whole=True
+        ),
+    },
+)

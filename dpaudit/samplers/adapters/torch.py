@@ -1,0 +1,47 @@
+"""``torch:MECH``: torch on the CPU as it ships, its default generator (MT19937) and its default number type, float32.
+
+Unseeded: each process begins with a seed from the operating system. torch adds nothing to a value, so the adapter does,
+in the same number type.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpaudit.samplers.adapters.base import Library, LibraryMechanism, Release, claims
+
+__all__ = ["LIBRARY"]
+
+
+def _type(torch: Any, dtype: str) -> Any:
+    return {"f32": torch.float32, "f64": torch.float64}[dtype]
+
+
+def _normal(torch: Any, *, std: float, dtype: str) -> Release:
+    kind = _type(torch, dtype)
+    return lambda value, n: (
+        torch.from_numpy(value).to(kind) + torch.normal(0.0, std, (n, len(value)), dtype=kind)
+    ).numpy()
+
+
+def _laplace(torch: Any, *, scale: float, dtype: str) -> Release:
+    kind = _type(torch, dtype)
+    law = torch.distributions.Laplace(torch.zeros((), dtype=kind), torch.tensor(scale, dtype=kind))
+    return lambda value, n: (torch.from_numpy(value).to(kind) + law.sample((n, len(value)))).numpy()
+
+
+LIBRARY = Library(
+    name="torch",
+    module="torch",
+    install="pip install 'dpaudit[torch]'",
+    distribution="torch",
+    tested="2.13.0",
+    table={
+        "normal": LibraryMechanism(
+            make=_normal, options={"std": 1.0, "dtype": "f32"}, claim=claims("gaussian:sigma", "std")
+        ),
+        "laplace": LibraryMechanism(
+            make=_laplace, options={"scale": 1.0, "dtype": "f32"}, claim=claims("laplace:scale", "scale")
+        ),
+    },
+)

@@ -1,0 +1,138 @@
+"""A program as a whole mechanism: it is told the value on its command line and writes releases to standard output."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
+from dpaudit.samplers.check import finite, request
+from dpaudit.samplers.endpoints.command import program
+from dpaudit.samplers.endpoints.releases import MOST, query_result
+from dpaudit.samplers.sandbox.process import Process
+from dpaudit.samplers.sandbox.view import files_of_command
+
+__all__ = ["CommandMechanism", "doubles"]
+
+_F64 = np.dtype("<f8")
+_CHUNK = 1 << 20
+
+Array = npt.NDArray[np.float64]
+
+
+class CommandMechanism:
+    """``command:./mechanism --value={value} {n}``: ``n`` releases of ``value``, row by row, and then the end.
+
+    The text is split as a shell would (no shell runs). ``{value}`` is the query result's numbers joined by commas, each
+    with as many digits as tell it from all others (Python's ``repr``); ``{n}`` is how many releases are wanted. A
+    negative number begins with a minus sign, so write ``--value={value}``, which no program takes for an option. Releases
+    are little-endian float64, n·k numbers for a release of k. Every call is a process of its own, within the same limits as
+    a sampler's. There are no timed releases: most of the time of a call is the program's start.
+    """
+
+    version: str | None = None
+    advice = ""
+
+    def __init__(self, target: str) -> None:
+        """Find the program; it runs at the first release.
+
+        Raises:
+            UsageError: the text cannot be split, there is no such program, or it is not told the value and the number.
+        """
+        self.name = f"command:{target}"
+        self._argv = program(target)
+        for field, what in (("{value}", "the value"), ("{n}", "how many releases are wanted")):
+            if not any(field in word for word in self._argv[1:]):
+                raise UsageError(
+                    f"mechanism={self.name}: must be told {what}; write {field} for it, e.g. "
+                    f"command:{self._argv[0]} --value={{value}} {{n}}"
+                )
+        self._open = False
+
+    def __enter__(self) -> Self:
+        self._open = True
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._open = False
+
+    def release(self, value: Array, n: int, *, timeout: float) -> Array:
+        """Run the program once: ``n`` releases of the query result ``value`` (m,), shape (n, k), finite.
+
+        Raises:
+            UsageError: ``value`` is not 1 to 4096 finite numbers.
+            SamplerTimeoutError: it had not ended after ``timeout`` seconds.
+            SamplerOutputError: its numbers are not ``n`` rows, too many, or not finite.
+            SamplerCrashError: it ended with a status other than 0.
+        """
+        value = query_result(value)
+        request(n, value.size, timeout)
+        if not self._open:
+            raise UsageError(f"mechanism {self.name}: not open; release inside `with`")
+        told = ",".join(map(repr, value.tolist()))
+        argv = [self._argv[0], *(word.replace("{value}", told).replace("{n}", str(n)) for word in self._argv[1:])]
+        return finite(doubles(argv, n, name=self.name, timeout=timeout), self.name)
+
+
+def doubles(
+    argv: Sequence[str],
+    n: int,
+    *,
+    name: str,
+    timeout: float,
+    means: Mapping[int, tuple[str, str]] = MappingProxyType({}),
+) -> Array:
+    """``n`` rows of what a program writes as little-endian float64 before it ends, shape (n, k); not all finite perhaps.
+
+    ``means`` are exit statuses that say that the user erred: the rule, and the remedy.
+
+    Raises:
+        UsageError: it ended with one of them.
+        SamplerTimeoutError, SamplerOutputError, SamplerCrashError: as :meth:`CommandMechanism.release` says.
+    """
+    deadline = time.monotonic() + timeout
+    process = Process(argv, seconds=timeout, needs=files_of_command(argv))
+    asked = f"(release n={n})"
+    try:
+        written = _all(process, deadline, name, asked)
+        code, how = process.ending(deadline=deadline)
+    except TimeoutError:
+        raise SamplerTimeoutError(
+            f"mechanism {name} had not ended after timeout={timeout:g} s {asked}; raise the time limit or ask for fewer"
+        ) from None
+    finally:
+        process.close()
+    if code in means:
+        rule, remedy = means[code]
+        raise UsageError(f"mechanism={name}: {rule} ({how}); {remedy}")
+    if code:
+        raise SamplerCrashError(f"mechanism {name}: {how} {asked}; it must end with status 0")
+    size = len(written)
+    if not size or size % (n * _F64.itemsize):
+        raise SamplerOutputError(
+            f"mechanism {name} wrote {size} bytes, {size / (n * _F64.itemsize):.6g} numbers a release {asked}; "
+            "write n rows of equally many little-endian float64"
+        )
+    return np.frombuffer(written, dtype=_F64).astype(np.float64, copy=False).reshape(n, -1)
+
+
+def _all(process: Process, deadline: float, name: str, asked: str) -> bytearray:
+    """Everything that it writes.
+
+    Raises:
+        TimeoutError: it had not ended before ``deadline``.
+        SamplerOutputError: it writes more than an answer may have.
+    """
+    written, chunk = bytearray(), bytearray(_CHUNK)
+    got = _CHUNK
+    while got == _CHUNK:
+        got = process.read(memoryview(chunk), deadline=deadline)
+        written += memoryview(chunk)[:got]
+        if len(written) > MOST * _F64.itemsize:
+            raise SamplerOutputError(f"mechanism {name} wrote more than {MOST} numbers {asked}; ask for fewer releases")
+    return written

@@ -1,0 +1,185 @@
+"""What a worker calls for a library's adapter or a whole mechanism. Imported in the worker only."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpaudit import registry
+from dpaudit.errors import MissingExtraError, SamplerOutputError, UsageError
+from dpaudit.results.text import error_text
+from dpaudit.samplers.adapters.base import Library, LibraryMechanism, Release, one_release, whole_numbers
+from dpaudit.samplers.endpoints.targets import Target, named_function, numbers
+
+__all__ = ["adapter", "whole_mechanism"]
+
+Array = npt.NDArray[np.float64]
+
+
+def adapter(spec: Mapping[str, Any]) -> Target:
+    """The noise of ``LIB:MECH[:option=value,…]``: what it releases of the value 0, or of another one.
+
+    Raises:
+        MissingExtraError: the library is not installed.
+        UsageError: it cannot be imported, or refuses the options.
+    """
+    mechanism, release = _of_library(spec)
+    return Target(
+        draw=lambda n, d, _: release(np.zeros(d), n),
+        draw_at=(lambda value, n, d, _: release(np.full(d, value), n)) if mechanism.told else None,
+        ours=True,
+    )
+
+
+def whole_mechanism(spec: Mapping[str, Any]) -> Target:
+    """A registered source, a library's mechanism, or ``f(value, n)`` of a Python module.
+
+    Raises:
+        MissingExtraError, UsageError: as above, or as for ``python:`` samplers.
+    """
+    if spec["of"] == "source":
+        release: Release = _SourceRelease(spec)
+    else:
+        release = _of_library(spec)[1] if spec["of"] == "library" else _of_python(spec)
+    held = _Held(release, spec["name"])
+    return Target(draw=held.draw, release=held.release, release_timed=held.release_timed, ours=True)
+
+
+class _SourceRelease:
+    """``(value, n)`` → releases (n, m); made in the worker from what :class:`~.releases.SourceMechanism` says.
+
+    Raises:
+        UnknownNameError, UsageError, MissingExtraError: the source or the mitigation cannot be made, or refuses a value.
+    """
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        from dpaudit.randomness import KeyedStream  # with cryptography: other workers do without
+
+        self._name = spec["place"]
+        self._source = registry.create("sources", spec["place"])
+        self._mitigation = registry.create("mitigations", spec["member"])
+        self._torch = importlib.import_module("torch")  # by name: this package is imported where torch may be missing
+        self._root = KeyedStream.from_seed(spec["seed"])
+        self._calls = 0
+
+    def __call__(self, value: Array, n: int) -> Array:
+        return self._released(self._query(value, n))
+
+    def once(self, value: Array) -> Callable[[], Array]:
+        """Releases of one query each, for calls that are timed."""
+        query = self._query(value, 1)
+        return lambda: self._released(query)
+
+    def _query(self, value: Array, n: int) -> Any:
+        dim = self._source.dim
+        if dim is not None and dim != len(value):
+            raise UsageError(f"value of {len(value)} numbers: source {self._name} has dim={dim}; give it {dim}")
+        return self._torch.from_numpy(np.tile(value, (n, 1)))
+
+    def _released(self, query: Any) -> Array:
+        stream = self._root.child("release", self._calls)
+        self._calls += 1
+        released: Array = self._mitigation.release(query, self._source, stream=stream).detach().cpu().numpy()
+        return released
+
+
+class _Held:
+    """Releases kept until the auditor, told how long one is, asks for them by a draw."""
+
+    def __init__(self, release: Release, name: str) -> None:
+        self._release = release
+        self._name = name
+        self._held: Any = None
+
+    def release(self, value: Array, n: int) -> int:
+        array = self._numbers(self._release(value, n), n, len(value))
+        if array.ndim not in (1, 2) or len(array) != n or not array.size:
+            raise self._shape(array.shape, n, len(value))
+        self._held = array.reshape(n, -1)
+        return int(self._held.shape[1])
+
+    def release_timed(self, value: Array, n: int) -> int:
+        once, clock = one_release(self._release, value), time.perf_counter_ns
+        given, taken = [], np.empty(n, dtype=np.int64)
+        for i in range(n):
+            started = clock()
+            one = once()
+            taken[i] = clock() - started
+            given.append(one)
+        rows = [self._numbers(one, 1, len(value)).ravel() for one in given]
+        lengths = {len(row) for row in rows}
+        if len(lengths) != 1 or not rows[0].size:
+            raise self._shape(tuple(sorted(lengths)), 1, len(value))
+        self._held = np.column_stack([np.array(rows, dtype=np.float64), taken * 1e-9])
+        return len(rows[0])
+
+    def _numbers(self, given: Any, n: int, m: int) -> npt.NDArray[Any]:
+        if isinstance(given, (str, bytes)):  # no matter of what was drawn: it will never be numbers
+            kind = type(given).__name__
+            raise UsageError(f"mechanism {self._name} returned type={kind}, which is not numbers {self._call(n, m)}")
+        return numbers(given, f"mechanism {self._name} returned", self._call(n, m))
+
+    def _shape(self, shape: tuple[int, ...], n: int, m: int) -> SamplerOutputError:
+        return SamplerOutputError(f"mechanism {self._name} returned shape {shape} {self._call(n, m)}")
+
+    def _call(self, n: int, m: int) -> str:
+        return f"(release n={n} of m={m} numbers); return an array of numbers of shape (n,) or (n, k)"
+
+    def draw(self, *_: int) -> Any:
+        held, self._held = self._held, None
+        return held
+
+
+def _of_library(spec: Mapping[str, Any]) -> tuple[LibraryMechanism, Release]:
+    name = spec["name"]
+    library: Library = registry.load("samplers", spec["place"])
+    mechanism, options = library.find(spec["member"])
+    module = _imported(library, name)
+    assert mechanism.make is not None  # noqa: S101 a library of this interpreter has one
+    try:
+        release = mechanism.make(module, **options)
+    except UsageError:
+        raise
+    except Exception as error:  # noqa: BLE001 the library's own refusal, whatever its class
+        raise UsageError(
+            f"sampler={name}: {library.name} refuses the options ({error_text(error)}); change them"
+        ) from None
+    return mechanism, _Whole(release, name) if mechanism.whole else release
+
+
+class _Whole:
+    """A release that takes whole numbers only."""
+
+    def __init__(self, release: Release, name: str) -> None:
+        self._release = release
+        self._name = name
+
+    def __call__(self, value: Array, n: int) -> Any:
+        whole_numbers(value, self._name)
+        return self._release(value, n)
+
+    def once(self, value: Array) -> Callable[[], Any]:
+        whole_numbers(value, self._name)
+        return one_release(self._release, value)
+
+
+def _imported(library: Library, name: str) -> Any:
+    try:
+        return importlib.import_module(library.module)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        raise MissingExtraError(f"sampler={name}: needs {missing}, which is not installed; {library.install}") from None
+    except BaseException as error:  # noqa: BLE001 importing runs foreign code
+        raise UsageError(
+            f"sampler={name}: {library.module} cannot be imported ({error_text(error)}); {library.install}"
+        ) from None
+
+
+def _of_python(spec: Mapping[str, Any]) -> Release:
+    function: Callable[[Any, int], Any] = named_function(spec["place"], spec["member"])
+    return lambda value, n: function(float(value[0]) if len(value) == 1 else value, n)

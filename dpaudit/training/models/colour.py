@@ -1,0 +1,277 @@
+"""Networks for 32×32 colour images: ResNet-20, -56 and -50, VGG-19 and MobileNet-v2."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+__all__ = [
+    "CifarResNet",
+    "ResNet50",
+    "draw_convolutions",
+    "draw_linears",
+    "mobilenet_v2",
+    "resnet20",
+    "resnet50",
+    "resnet56",
+    "vgg19_bn",
+]
+
+
+def draw_convolutions(network: nn.Module) -> None:
+    """Every Conv2d's weights from N(0, 2/fan_out) (He et al. 2015, section 2.2, backward form), biases 0; in place.
+
+    fan_out is torch's: output channels times the kernel's area, also for a convolution in groups.
+    """
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+
+
+def draw_linears(network: nn.Module) -> None:
+    """Every Linear's weights from N(0, 0.01²), biases 0; in place."""
+    for module in network.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=0.01)
+            nn.init.zeros_(module.bias)
+
+
+class _Shortcut(nn.Module):
+    """Option A: every second row and column, and zero channels on either side; nothing to learn."""
+
+    def __init__(self, more: int) -> None:
+        super().__init__()
+        self.more = more
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        low = self.more // 2
+        return functional.pad(x[..., ::2, ::2], (0, 0, 0, 0, low, self.more - low))
+
+
+class _Block(nn.Module):
+    """Two 3×3 convolutions with batch normalisation, and the shortcut around them."""
+
+    def __init__(self, channels: int, out: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, out, 3, stride=stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(out)
+        self.conv2 = nn.Conv2d(out, out, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(out)
+        self.shortcut = nn.Identity() if stride == 1 else _Shortcut(out - channels)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(self.bn1(self.conv1(x)))
+        return torch.relu(self.bn2(self.conv2(y)) + self.shortcut(x))
+
+
+class CifarResNet(nn.Module):
+    """A network of 6·``blocks`` + 2 layers, three stages of 16, 32 and 64 channels, (b, 3, 32, 32) → (b, 10).
+
+    Parameters have the names of Idelbayev's published weights (``akamaster/pytorch_resnet_cifar10``), less ``module.``.
+    First weights as in He et al. 2015: N(0, 2/fan_in), biases 0.
+    """
+
+    def __init__(self, blocks: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 16, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(16)
+        self.layer1 = _stage(16, 16, 1, blocks)
+        self.layer2 = _stage(16, 32, 2, blocks)
+        self.layer3 = _stage(32, 64, 2, blocks)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.flatten = nn.Flatten()
+        self.linear = nn.Linear(64, 10)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d | nn.Linear):
+                nn.init.kaiming_normal_(module.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(self.bn1(self.conv1(x)))
+        y = self.layer3(self.layer2(self.layer1(y)))
+        found: torch.Tensor = self.linear(self.flatten(self.pool(y)))
+        return found
+
+
+def _stage(channels: int, out: int, stride: int, blocks: int) -> nn.Sequential:
+    later = [_Block(out, out, 1) for _ in range(blocks - 1)]
+    return nn.Sequential(_Block(channels, out, stride), *later)
+
+
+def resnet20() -> nn.Module:
+    """ResNet-20: 269,722 parameters."""
+    return CifarResNet(3)
+
+
+def resnet56() -> nn.Module:
+    """ResNet-56: 853,018 parameters."""
+    return CifarResNet(9)
+
+
+_VGG_STAGES = ((64, 2), (128, 2), (256, 4), (512, 4), (512, 4))
+
+
+def vgg19_bn() -> nn.Module:
+    """VGG-19 with batch normalisation, (b, 3, 32, 32) → (b, 10): 38,958,922 parameters.
+
+    Five stages of 3×3 convolutions, each with a max-pool after it; the last leaves 1×1, so the classifier's first layer
+    takes 512 values, not the 25,088 of a 224×224 image. First weights: N(0, 2/fan_out) for convolutions, N(0, 0.01²) for
+    linear layers, biases 0.
+    """
+    features: list[nn.Module] = []
+    channels = 3
+    for width, depth in _VGG_STAGES:
+        for _ in range(depth):
+            features += [nn.Conv2d(channels, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU()]
+            channels = width
+        features.append(nn.MaxPool2d(2))
+    network = nn.Sequential()
+    network.add_module("features", nn.Sequential(*features))
+    network.add_module("avgpool", nn.AdaptiveAvgPool2d(1))
+    network.add_module("flatten", nn.Flatten())
+    network.add_module(
+        "classifier",
+        nn.Sequential(
+            nn.Linear(channels, 4096),
+            nn.ReLU(),
+            nn.Dropout(0.5),
+            nn.Linear(4096, 4096),
+            nn.ReLU(),
+            nn.Dropout(0.5),
+            nn.Linear(4096, 10),
+        ),
+    )
+    draw_convolutions(network)
+    draw_linears(network)
+    return network
+
+
+_WIDER = 4
+_RESNET_STAGES = ((64, 1, 3), (128, 2, 4), (256, 2, 6), (512, 2, 3))
+
+
+class _Bottleneck(nn.Module):
+    """1×1, 3×3 and 1×1 convolutions with batch normalisation, and the shortcut around them.
+
+    The stride is the 3×3 convolution's, as in torch's model zoo (the paper's is the first 1×1's).
+    """
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        super().__init__()
+        out = _WIDER * width
+        self.conv1 = nn.Conv2d(channels, width, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride=stride, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, out, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(out)
+        self.downsample: nn.Module = nn.Identity()
+        if stride != 1 or channels != out:
+            self.downsample = nn.Sequential(nn.Conv2d(channels, out, 1, stride=stride, bias=False), nn.BatchNorm2d(out))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(self.bn1(self.conv1(x)))
+        y = torch.relu(self.bn2(self.conv2(y)))
+        return torch.relu(self.bn3(self.conv3(y)) + self.downsample(x))
+
+
+class ResNet50(nn.Module):
+    """ResNet-50 for ten classes, (b, 3, 32, 32) → (b, 10).
+
+    The first convolution is 3×3 with stride 1; the 3×3 max-pool with stride 2 after it stays, so the last stage's maps are
+    2×2. Parameters have the names of torch's model zoo. First weights: N(0, 2/fan_out) for convolutions, torch's own for
+    the linear layer.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
+        channels = 64
+        stages = []
+        for width, stride, blocks in _RESNET_STAGES:
+            first = _Bottleneck(channels, width, stride)
+            channels = _WIDER * width
+            stages.append(nn.Sequential(first, *(_Bottleneck(channels, width, 1) for _ in range(blocks - 1))))
+        self.layer1, self.layer2, self.layer3, self.layer4 = stages
+        self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.flatten = nn.Flatten()
+        self.fc = nn.Linear(channels, 10)
+        draw_convolutions(self)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.maxpool(torch.relu(self.bn1(self.conv1(x))))
+        y = self.layer4(self.layer3(self.layer2(self.layer1(y))))
+        found: torch.Tensor = self.fc(self.flatten(self.avgpool(y)))
+        return found
+
+
+def resnet50() -> nn.Module:
+    """ResNet-50 for 32×32 colour images: 23,520,842 parameters."""
+    return ResNet50()
+
+
+_MOBILE_STAGES = (  # the table's t, c, n, s; the second stage's stride is 1 there 2
+    (1, 16, 1, 1),
+    (6, 24, 2, 1),
+    (6, 32, 3, 2),
+    (6, 64, 4, 2),
+    (6, 96, 3, 1),
+    (6, 160, 3, 2),
+    (6, 320, 1, 1),
+)
+
+
+def _convolution(channels: int, out: int, size: int, *, stride: int = 1, groups: int = 1) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(channels, out, size, stride=stride, padding=size // 2, groups=groups, bias=False),
+        nn.BatchNorm2d(out),
+        nn.ReLU6(),
+    )
+
+
+class _InvertedResidual(nn.Module):
+    """1×1 to ``expansion`` times the channels, 3×3 channel by channel, 1×1 back, linear; a shortcut where shapes agree."""
+
+    def __init__(self, channels: int, out: int, stride: int, expansion: int) -> None:
+        super().__init__()
+        hidden = channels * expansion
+        layers: list[nn.Module] = [_convolution(channels, hidden, 1)] if expansion != 1 else []
+        layers += [
+            _convolution(hidden, hidden, 3, stride=stride, groups=hidden),
+            nn.Conv2d(hidden, out, 1, bias=False),
+            nn.BatchNorm2d(out),
+        ]
+        self.conv = nn.Sequential(*layers)
+        self.adds = stride == 1 and channels == out
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.conv(x)
+        return x + y if self.adds else y
+
+
+def mobilenet_v2() -> nn.Module:
+    """MobileNetV2, (b, 3, 32, 32) → (b, 10): 2,236,682 parameters.
+
+    The first convolution and the second stage have stride 1 in place of 2, so the last maps are 4×4. Parameters have the
+    names of torch's model zoo. First weights: N(0, 2/fan_out) for convolutions, N(0, 0.01²) for the linear layer, bias 0.
+    """
+    features: list[nn.Module] = [_convolution(3, 32, 3)]
+    channels = 32
+    for expansion, out, blocks, stride in _MOBILE_STAGES:
+        for block in range(blocks):
+            features.append(_InvertedResidual(channels, out, stride if block == 0 else 1, expansion))
+            channels = out
+    features.append(_convolution(channels, 1280, 1))
+    network = nn.Sequential()
+    network.add_module("features", nn.Sequential(*features))
+    network.add_module("avgpool", nn.AdaptiveAvgPool2d(1))
+    network.add_module("flatten", nn.Flatten())
+    network.add_module("classifier", nn.Sequential(nn.Dropout(0.2), nn.Linear(1280, 10)))
+    draw_convolutions(network)
+    draw_linears(network)
+    return network

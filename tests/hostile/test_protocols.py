@@ -1,0 +1,335 @@
+"""Every frame of every protocol, spoilt in every way, at the code that a peer's bytes reach after gRPC's own limits."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from functools import partial
+
+import msgspec
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hostile.fuzzing import fuzzed, refuses_or_reads
+from hypothesis import given
+from support.refusals import SPOILS, Step, never, refused, snapshot, spoils, spoilt
+
+from dpaudit.errors import MessageError
+from dpaudit.randomness import KeyedStream
+from dpaudit_mitigations.codec import LARGEST, Message, pack, unpack
+from dpaudit_mitigations.joint_seeds.server import Server as SeedServer
+from dpaudit_mitigations.joint_seeds.terms import Terms as SeedTerms
+from dpaudit_mitigations.joint_seeds.verifier import Verifier as SeedVerifier
+from dpaudit_mitigations.secure_aggregation.client import Client
+from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
+from dpaudit_mitigations.secure_aggregation.plan import Plan, least_threshold
+from dpaudit_mitigations.secure_aggregation.server import Server
+from dpaudit_mitigations.transport.logs import Log
+from dpaudit_mitigations.transport.vectors import read_vector, vector_frames
+from dpaudit_mitigations.two_servers.noise_side import NoiseSide
+from dpaudit_mitigations.two_servers.words import VECTOR, Offer, Receipt, Terms
+from dpaudit_mitigations.verifiable_counts.client_records import check_record, make_record
+from dpaudit_mitigations.verifiable_counts.commitments import open_counts
+from dpaudit_mitigations.verifiable_counts.prover import Prover
+from dpaudit_mitigations.verifiable_counts.terms import Terms as CountTerms
+from dpaudit_mitigations.verifiable_counts.verifier import Verifier
+
+ROOT = KeyedStream.from_seed("hostile protocols")
+
+
+def call(method, *arguments):
+    """A delivery of one frame."""
+    return lambda party, frames: getattr(party, method)(*arguments, *frames)
+
+
+def always(_):
+    """What is wrong with another frame of the right form is noticed later."""
+    return True
+
+
+def fewer(message):
+    """The same without some parties, who may have dropped out; what they see is what all must confirm."""
+    honest = msgspec.msgpack.decode(message)
+
+    def late(frame):
+        found = msgspec.msgpack.decode(frame)
+        lists = {name: value for name, value in honest.items() if isinstance(value, list)}
+        return all(
+            [item for item in lists[name] if item in value] == value if name in lists else value == honest[name]
+            for name, value in found.items()
+        )
+
+    return late
+
+
+def with_frames_of(own, other):
+    """The steps of one session, each knowing all frames of both."""
+    frames, foreign = ([f for step in steps for f in step["frames"]] for steps in (own, other))
+    return [Step(own=frames, foreign=foreign, **step) for step in own]
+
+
+def aggregation(tag):
+    """One round among four, of which d sends no vector."""
+    names, stream = "abcd", ROOT.child(tag)
+    signing = {name: new_signing_key(ROOT.child("signing", name)) for name in names}
+    plan = Plan(
+        round=stream.child("round").bytes(16),
+        roster={name: public_bytes(key) for name, key in signing.items()},
+        threshold=least_threshold(4),
+        length=4,
+        bits=32,
+    )
+    clients = {name: Client(plan, name, signing_key=signing[name], stream=stream.child(name)) for name in names}
+    server, steps = Server(plan), []
+
+    def to_server(take, message, who, *, late=never):
+        for name in who:
+            sent = message(name)
+            if name == "b":
+                step = {"name": take, "party": snapshot(server), "deliver": call(take, name), "frames": [sent]}
+                steps.append({**step, "late": late, "secrets": secrets(clients)})
+            getattr(server, take)(name, sent)
+
+    def to_clients(method, answer, who):
+        answers = {}
+        for name in who:
+            sent = answer[name] if isinstance(answer, dict) else answer
+            if name == "a":
+                step = {"name": method, "party": snapshot(clients[name]), "deliver": call(method), "frames": [sent]}
+                steps.append({**step, "ends": True, "late": fewer(sent), "secrets": secrets(clients)})
+            answers[name] = getattr(clients[name], method)(sent)
+        return answers
+
+    to_server("take_advert", lambda name: clients[name].advertise(), names)
+    shares = to_clients("share_keys", server.close_adverts(), names)
+    to_server("take_shares", shares.get, names, late=always)  # another ciphertext is noticed by whom it is for
+    to_clients("open_envelopes", server.close_shares(), names)
+    vector = np.arange(4, dtype=plan.dtype)
+    for name in "abc":
+        server.take_masked(name, clients[name].masked_input(vector.copy()))
+    signatures = to_clients("confirm", server.close_masked(), "abc")
+    to_server("take_confirmation", signatures.get, "abc")
+    unmaskings = to_clients("unmask", server.close_confirmations(), "abc")
+    to_server("take_unmasking", unmaskings.get, "abc", late=always)  # another share, by the commitments at the end
+    assert (server.finish().total == 3 * vector).all()
+    return steps
+
+
+def secrets(clients):
+    keys = [client._keys for client in clients.values() if client._keys is not None]
+    own = [part for k in keys for part in (k.seed, k.masking.private_bytes_raw(), k.sharing.private_bytes_raw())]
+    return own + [part for client in clients.values() for pair in client._held.values() for part in pair]
+
+
+def seeds(tag):
+    """One session of joint seeds to its receipt."""
+    keys = [Ed25519PrivateKey.from_private_bytes(ROOT.child(name).bytes(32)) for name in ("server", "verifier")]
+    public = [key.public_key().public_bytes_raw() for key in keys]
+    terms = SeedTerms(candidates=3, dim=2, scale=2.0**24, granularity=2.0**-24, server=public[0], verifier=public[1])
+    stream = ROOT.child(tag)
+    server = SeedServer(np.arange(2) << 24, terms=terms, key=keys[0], stream=stream.child("s"))
+    verifier = SeedVerifier(terms=terms, key=keys[1], stream=stream.child("v"))
+    steps, frame = [], verifier.offer()
+    party = server
+    while frame is not None:
+        step = {"name": f"{party.record.last or 'start'} → {type(party).__name__}", "party": snapshot(party)}
+        known = [share for share in server._shares if server.record.last not in ("openings", "verdict", "release")]
+        steps.append({**step, "deliver": call("receive"), "frames": [frame], "form": "json", "secrets": known})
+        frame = party.receive(frame)
+        if frame is None and party is verifier:
+            frame = verifier.receipt(server.release)
+        party = verifier if party is server else server
+    return steps
+
+
+def counts(tag):
+    """One session of verifiable counts; a refusal ends it."""
+    stream = ROOT.child(tag)
+    terms = CountTerms.fresh(bins=2, coins=40, stream=stream.child("counts"))
+    prover = Prover(terms, open_counts([7, -3], stream=stream.child("openings")), stream=stream.child("prover"))
+    verifier, steps, frame = Verifier(terms, stream=stream.child("verifier")), [], prover.commit()
+    for party, method in ((verifier, "challenge"), (prover, "respond"), (verifier, "check")):
+        step = {"name": method, "party": snapshot(party), "deliver": call(method), "frames": [frame]}
+        # another challenge is as good, and commitments to others are noticed when they are opened
+        steps.append(
+            {**step, "form": "bytes", "late": never if method == "check" else always, "ends": party is verifier}
+        )
+        frame = getattr(party, method)(frame)
+    assert len(frame) == 2
+    record, _ = make_record(1, terms, client=b"me", stream=stream.child("record"))
+    check = lambda _, frames: check_record(*frames, terms, client=b"me")  # noqa: E731
+    return [*steps, {"name": "record", "party": None, "deliver": check, "frames": [record], "form": "bytes"}]
+
+
+@pytest.fixture(scope="module")
+def sessions():
+    made = {build: (build("own"), build("other")) for build in (aggregation, seeds, counts)}
+    return {build: with_frames_of(*both) for build, both in made.items()}
+
+
+@pytest.mark.parametrize("protocol", [aggregation, seeds, counts])
+def test_honest_frames_are_taken(protocol, sessions):
+    """So that what is refused below is refused for what was done to it."""
+    assert len(sessions[protocol]) == {aggregation: 8, seeds: 9, counts: 4}[protocol]
+    for step in sessions[protocol]:
+        step.deliver(snapshot(step.party), step.frames)
+
+
+@pytest.mark.parametrize("protocol", [aggregation, seeds, counts])
+def test_every_frame_in_the_place_of_every_other_is_refused(protocol, sessions):
+    """Of this session and of another: replayed, out of order, or for somebody else."""
+    for step in sessions[protocol]:
+        for frame in {*step.own, *step.foreign} - {*step.frames}:
+            if protocol is seeds and frame == step.foreign[0] and step is sessions[protocol][0]:
+                continue  # another session's offer begins that session
+            assert refused(step, [frame]), step.name
+
+
+def spoil_each(steps, what, rng):
+    for step in steps:
+        frames = spoilt(what, rng, step)
+        if frames != list(step.frames) and not (step.form == "json" and frames[0] in step.foreign[:1]):
+            refused(step, frames)
+
+
+@given(spoil=spoils())
+@fuzzed(60)
+def test_secure_aggregation(spoil, sessions):
+    spoil_each(sessions[aggregation], *spoil)
+
+
+@given(spoil=spoils())
+@fuzzed(40)
+def test_joint_seeds(spoil, sessions):
+    spoil_each(sessions[seeds], *spoil)
+
+
+@given(spoil=spoils())
+@fuzzed(30)
+def test_verifiable_counts(spoil, sessions):
+    spoil_each(sessions[counts], *spoil)
+
+
+SECRET = 987654321
+NUMBERS = itertools.count()
+OFFER = Offer(release="week-7", round=0, sigma=2.0, dim=40, bound=1000.0, noise_sigma=2.0)
+TERMS = Terms(dim=40, bound=1000.0, sigma=2.0)
+
+
+def offered(name, **fields):
+    offer = Offer(**{f: getattr(OFFER, f) for f in Offer.__struct_fields__} | {"release": name} | fields)
+    steps = np.arange(40, dtype=np.int32)
+    steps[7] = SECRET
+    return [pack(offer), *vector_frames(VECTOR, steps, session=offer.session)]
+
+
+@pytest.fixture(scope="module")
+def noise_side(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("noise")
+    side = NoiseSide(terms=TERMS, peer="answer", journal=folder, publish=folder / "published", log=Log("noise"))
+    assert list(side.publish("answer", iter(offered("first"))))  # whose imports need more memory than an input may take
+    yield side, folder / "published"
+    side.close()
+
+
+@given(spoil=spoils())
+@fuzzed(80)
+def test_two_servers(spoil, noise_side):
+    """Nothing is published and no draft stays; afterwards the release can be offered as it was meant."""
+    side, folder = noise_side
+    what, rng = spoil
+    name = f"r{next(NUMBERS)}"
+    step = Step(
+        name="publish",
+        party=side,
+        deliver=lambda party, frames: list(party.publish("answer", iter(frames))),
+        frames=offered(name),
+        own=[*offered("first"), pack(TERMS)],
+        foreign=[*offered(name, round=1), *offered(name, sigma=3.0)],
+        secrets=[str(SECRET).encode()],
+        state=lambda _: (sorted(p.name for p in folder.glob("[!.]*")), list((folder / ".drafts").iterdir())),
+        copies=False,
+    )
+    frames = spoilt(what, rng, step)
+    if frames == step.frames:
+        return
+    assert refused(step, frames)
+    assert not (folder / f"{name}@0.npy").exists()
+    if frames[:1] == step.frames[:1]:  # an offer under this name says what the name stands for
+        step.deliver(side, step.frames)
+        assert (folder / f"{name}@0.npy").exists()
+
+
+FRAMES = list(vector_frames("v", np.arange(40, dtype=np.float32), session=b"s" * 16, chunk=16))
+OTHERS = [
+    *vector_frames("w", np.arange(40, dtype=np.float32), session=b"s" * 16, chunk=16),
+    *vector_frames("v", np.arange(40, dtype=np.float32), session=b"t" * 16, chunk=16),
+    *vector_frames("v", np.arange(41, dtype=np.float32), session=b"s" * 16, chunk=16),
+]
+VECTOR_STEP = Step(
+    name="vector",
+    party=None,
+    deliver=lambda _, frames: read_vector(
+        frames, kind="v", session=b"s" * 16, count=40, dtype="float32", bound=None, chunk=16
+    ),
+    frames=FRAMES,
+    own=FRAMES,
+    foreign=OTHERS,
+)
+
+
+@given(spoil=spoils())
+@fuzzed(80)
+def test_vectors(spoil):
+    frames = spoilt(*spoil, VECTOR_STEP)
+    if frames[: len(FRAMES)] != FRAMES:
+        assert refused(VECTOR_STEP, frames)
+
+
+class Nothing(Message, frozen=True, kw_only=True, tag="none"):
+    """A message without fields."""
+
+
+KINDS = (Offer, Terms, Receipt, Nothing)
+MESSAGES = [
+    pack(OFFER),
+    pack(TERMS),
+    pack(Receipt(release="week-7", round=0, payload=bytes(32), published=bytes(32))),
+    pack(Nothing()),
+]
+
+
+@given(spoil=spoils())
+@fuzzed(80)
+def test_any_bytes_as_a_message(spoil):
+    """What is read is what would be written, byte for byte."""
+    for message in MESSAGES:
+        step = Step(name="", party=None, deliver=len, frames=[message], own=MESSAGES, foreign=FRAMES)
+        (data,) = spoilt(*spoil, step)
+        for kind in KINDS:
+            if refuses_or_reads(partial(unpack, data, kind), size=len(data)):
+                assert pack(unpack(data, kind)) == data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x91" * LARGEST,
+        b"\xdd\xff\xff\xff\xff" * 1000,
+        b"\xdc\xff\xff" + b"\xdc\xff\xff" * 60_000,
+        b"\xdf\x00\x3f\xff\xff" + b"\xa0" * (LARGEST - 5),
+        b"\xdd\x00\x3f\xff\xff" + b"\x80" * (LARGEST - 5),
+        b"\xc6\x00\x3f\xff\xfb" + bytes(LARGEST - 5),
+        b"\0" * (LARGEST + 1),
+    ],
+)
+def test_four_mebibytes_of_claims(data):
+    with pytest.raises(MessageError) as caught:
+        unpack(data, Nothing)
+    assert str(caught.value).isprintable()
+    assert not refuses_or_reads(lambda: unpack(data, Nothing), size=len(data))
+
+
+def test_each_way_of_spoiling_spoils():
+    for what in SPOILS:
+        assert any(spoilt(what, random.Random(seed), VECTOR_STEP) != FRAMES for seed in range(9))

@@ -1,0 +1,214 @@
+"""One refusal harness for all protocols: a frame that does not belong is refused, changes nothing and releases nothing.
+
+A protocol's test gives :class:`Step`: a party just before frames that an honest run would deliver to it. :func:`spoilt`
+drops, repeats, swaps, replays, cuts, stretches, flips, retypes or replaces one of them; :func:`refused` delivers the result
+and looks at everything that must hold then. ``spoils`` is the strategy over what to do.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+from hostile.fuzzing import within
+from hostile.mutated_bytes import mutated
+from hostile.mutated_values import ODD, with_odd_fields
+from hypothesis import strategies as st
+
+from dpaudit.errors import CheatingError, MessageError, ProtocolError
+
+__all__ = ["SPOILS", "Step", "never", "refused", "snapshot", "spoils", "spoilt", "view"]
+
+SPOILS = (
+    "drop",
+    "repeat",
+    "swap",
+    "replay",
+    "foreign",
+    "cut",
+    "stretch",
+    "flip",
+    "flip",
+    "retype",
+    "retype",
+    "garbage",
+)
+WORDS = [
+    *(b"\xc0", b"\xc1", b"\xc7\x01\x01", b"\xd4\x01\0", b"\xdd\xff\xff\xff\xff", b"\xdf\x7f\xff\xff\xff", b"\x91" * 40),
+    *(b"\xc6\xff\xff\xff\xff", b"\xdb\x7f\xff\xff\xff", b"\xcb\x7f\xf8" + bytes(6), b"\xa4kind", b"null", b"[", b'"'),
+]
+ODDER = (*ODD, b"", b"x", bytes(32), bytes(33), bytes(64), bytes(82), "a", "zz", ["a"], float("inf"), [None] * 2000)
+
+
+def never(_: bytes) -> bool:
+    """No changed frame is taken."""
+    return False
+
+
+@dataclass(frozen=True)
+class Step:
+    """``party`` takes ``frames`` next; ``deliver(party, frames)`` gives them to it.
+
+    ``own`` and ``foreign`` are further frames of this and of another session. ``ends``: after a refusal the party takes
+    nothing more; else it is as it was. ``late``: whether another frame may be taken here, because what is wrong with it is
+    noticed later. ``state`` is what must not change; ``secrets`` must not be in an error. ``copies``: a copy of the party is
+    used each time.
+    """
+
+    name: str
+    party: Any = field(repr=False)
+    deliver: Callable[[Any, Sequence[bytes]], Any] = field(repr=False)
+    frames: Sequence[bytes] = field(repr=False)
+    own: Sequence[bytes] = field(repr=False)
+    foreign: Sequence[bytes] = field(repr=False)
+    ends: bool = False
+    late: Callable[[bytes], bool] = field(repr=False, default=never)
+    form: str = "msgpack"
+    secrets: Sequence[bytes] = field(repr=False, default=())
+    state: Callable[[Any], Any] = field(repr=False, default_factory=lambda: view)
+    copies: bool = True
+
+
+def spoils() -> st.SearchStrategy[tuple[str, random.Random]]:
+    """What to do, and the choices in it."""
+    return st.tuples(st.sampled_from(SPOILS), st.builds(random.Random, st.integers(0, 2**48)))
+
+
+def spoilt(what: str, rng: random.Random, step: Step) -> list[bytes]:
+    """The frames of ``step`` with one thing wrong; unchanged where it has no such thing."""
+    frames = list(step.frames)
+    at = rng.randrange(len(frames))
+    frame = frames[at]
+    if len(frames) > 1 and what in ("drop", "repeat", "swap"):
+        other = rng.randrange(len(frames))
+        {
+            "drop": lambda: frames.pop(at),
+            "repeat": lambda: frames.insert(other, frame),
+            "swap": lambda: frames.__setitem__(slice(None), _swapped(frames, at, other)),
+        }[what]()
+        return frames
+    size = rng.choice((1, 2, len(frame) // 2, rng.randrange(1, len(frame))))
+    odd = {
+        "drop": lambda: b"",
+        "repeat": lambda: frame * 2,
+        "replay": lambda: rng.choice([f for f in step.own if f != frame] or [b""]),
+        "foreign": lambda: rng.choice(step.foreign),
+        "cut": lambda: frame[:-size] if rng.randrange(3) else frame[size:],
+        "stretch": lambda: frame + rng.choice((b"\0", b" ", b"\n", b"x" * 9, bytes((4 << 20) + 1))),
+        "flip": lambda: mutated(rng, frame, others=[*step.own, *step.foreign], words=WORDS),
+        "retype": lambda: _retyped(rng, frame, step.form),
+        "garbage": lambda: rng.choice((rng.randbytes(rng.randrange(300)), *(w * 1000 for w in WORDS))),
+    }
+    frames[at] = odd.get(what, lambda: frame)()
+    return frames
+
+
+def refused(step: Step, frames: Sequence[bytes]) -> bool:
+    """Deliver ``frames``; whether they were refused as they must be. False: taken by a step where that is allowed."""
+    party = snapshot(step.party) if step.copies else step.party
+    before, error = step.state(party), None
+    try:
+        with within(sum(map(len, frames))):
+            step.deliver(party, frames)
+    except ProtocolError as raised:
+        error = raised
+    if error is None:
+        assert step.late(frames[0]), f"{step.name} took {[f[:200] for f in frames]}"
+        return False
+    text = str(error)
+    assert isinstance(error, MessageError | CheatingError) or "below the threshold" in text, repr(error)
+    assert text.isprintable(), text
+    assert 0 < len(text) < 400, text
+    for secret in step.secrets:
+        assert repr(secret)[2:-1] not in text, text
+        assert secret.hex() not in text, text
+    if step.ends:
+        try:
+            step.deliver(party, step.frames)
+        except ProtocolError:
+            return True
+        raise AssertionError(f"{step.name}: answered after a refusal")
+    assert step.state(party) == before, f"{step.name}: changed by what it refused: {text}"
+    if step.copies:
+        step.deliver(party, step.frames)
+    return True
+
+
+def snapshot(value: Any) -> Any:
+    """A copy of a party: its own objects, containers and arrays anew, keys and streams shared."""
+    if _own(value) and not _frozen(value):
+        made = object.__new__(type(value))
+        made.__dict__ = {name: snapshot(part) for name, part in vars(value).items()}
+        return made
+    if isinstance(value, dict):
+        return {key: snapshot(part) for key, part in value.items()}
+    if isinstance(value, list | set | np.ndarray):
+        return value.copy()
+    return value
+
+
+def view(value: Any) -> Any:
+    """Everything that a party holds, to be compared."""
+    if _own(value):
+        return {name: view(part) for name, part in vars(value).items()}
+    if isinstance(value, dict):
+        return {key: view(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [view(part) for part in value]
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    return value
+
+
+def _own(value: Any) -> bool:
+    ours = type(value).__module__.startswith("dpaudit_mitigations") and hasattr(value, "__dict__")
+    return ours and not isinstance(value, str | bytes | int | float)
+
+
+def _frozen(value: Any) -> bool:
+    return getattr(getattr(value, "__dataclass_params__", None), "frozen", False)
+
+
+def _swapped(frames: list[bytes], at: int, other: int) -> list[bytes]:
+    frames[at], frames[other] = frames[other], frames[at]
+    return frames
+
+
+def _retyped(rng: random.Random, frame: bytes, form: str) -> bytes:
+    """Half of them still canonical: a field of another type, size, order or place."""
+    try:
+        if form == "json":
+            odd = tuple(o for o in ODDER if not isinstance(o, bytes))
+            document = _reordered(rng, json.loads(frame)) if not rng.randrange(4) else json.loads(frame)
+            return json.dumps(with_odd_fields(rng, document, odd=odd), sort_keys=True, separators=(",", ":")).encode()
+        if form == "msgpack":
+            document = msgspec.msgpack.decode(frame)
+            if not rng.randrange(3):
+                return msgspec.msgpack.encode(_reordered(rng, document))
+            return msgspec.msgpack.encode(_kind_first(with_odd_fields(rng, document, odd=ODDER)))
+    except (ValueError, TypeError, RecursionError, OverflowError):
+        pass
+    return mutated(rng, frame, words=WORDS)
+
+
+def _reordered(rng: random.Random, document: Any) -> Any:
+    """A list in another order, with one item twice or one less."""
+    places = [key for key, value in document.items() if isinstance(value, list) and value]
+    if places:
+        key = rng.choice(places)
+        items = list(document[key])
+        rng.choice((items.reverse, lambda: items.append(items[0]), lambda: items.insert(0, items[0]), items.pop))()
+        document = {**document, key: items}
+    return document
+
+
+def _kind_first(value: Any, *, top: bool = True) -> Any:
+    if isinstance(value, dict):
+        names = sorted(value, key=lambda name: (not (top and name == "kind"), str(name)))
+        return {name: _kind_first(value[name], top=False) for name in names}
+    return [_kind_first(item, top=False) for item in value] if isinstance(value, list) else value
