@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dpaudit import registry
+from dpaudit.api import document_of
 from dpaudit.audit.options import AuditOptions
 from dpaudit.audit.run import audit_named
 from dpaudit.cli.formats import formats_of, without_earlier
@@ -12,7 +13,7 @@ from dpaudit.cli.options import AuditCommand
 from dpaudit.cli.output import note
 from dpaudit.cli.verdicts import audited, leave, write_page
 from dpaudit.samplers.sandbox.policy import asking
-from dpaudit.types import AuditResult, TestResult, to_dict
+from dpaudit.types import AuditResult, TestResult
 
 __all__ = ["audit"]
 
@@ -49,16 +50,14 @@ def audit(sampler: str, *, claim: str | None, options: AuditOptions, common: Aud
             seed=common.seed,
             held=held,
         )
-    document = to_dict(result)
-    for test in document["tests"]:
-        test["details"].pop("w", None)  # a recovered secret goes to a file of its own, or nowhere
+    page = document_of(result)  # a recovered secret goes to a file of its own, or nowhere
     if out is not None:
-        write_page({"kind": "audit", "result": document}, out, also=formats)
+        write_page(page, out, also=formats)
         for found in result.tests:
             _save(found, out)
     from dpaudit.report import audit_table
 
-    leave(document, audit_table, out=out, output=common.output)
+    leave(page["result"], audit_table, out=out, output=common.output)
 
 
 def _save(test: TestResult, out: Path) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
+from dpaudit.api import document_of
 from dpaudit.audit.epsilon.run import audit_named
 from dpaudit.audit.options import MechanismOptions, PrivacyClaim
 from dpaudit.cli.formats import formats_of, without_earlier
 from dpaudit.cli.options import AuditCommand
 from dpaudit.cli.verdicts import audited, leave, write_page
 from dpaudit.samplers.sandbox.policy import asking
-from dpaudit.types import Interval, MechanismResult, to_dict
+from dpaudit.types import Interval, MechanismResult
 
 __all__ = ["mechanism"]
 
@@ -74,9 +75,9 @@ def mechanism(
             seed=common.seed,
             held=held,
         )
-    document = to_dict(result)
+    page = document_of(result)
     if out is not None:
-        write_page({"kind": "mechanism", "result": document}, out, also=formats)
+        write_page(page, out, also=formats)
     from dpaudit.report import mechanism_table
 
-    leave(document, mechanism_table, out=out, output=common.output)
+    leave(page["result"], mechanism_table, out=out, output=common.output)

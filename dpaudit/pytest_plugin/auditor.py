@@ -47,7 +47,7 @@ class NoiseOptions(TypedDict, total=False):
 
 
 class _Audited(NamedTuple):
-    """What came out: the result (None where the sampler let us down), as a document, the command, the page."""
+    """What came out: the result (None where the sampler failed), as a document, the command, the page."""
 
     result: Any
     document: Mapping[str, Any]
@@ -89,7 +89,7 @@ class Auditor:
         """Fail unless nothing contradicts ``claim``; a callable is ``f(n, d)`` → array (n, d), or ``f(size=(n, d))``.
 
         Raises:
-            AssertionError: a finding, or an inconclusive audit (the sampler died, kept silent or gave too little).
+            AssertionError: a finding, or an inconclusive audit (the sampler died, did not respond, or gave too little).
             UsageError: an unknown name, or an option that does not fit.
         """
         __tracebackhide__ = True
