@@ -84,10 +84,7 @@ def _spelled(value: Any) -> str:
 def written_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     """A stored spec with its axes as ids have them; equal for those that span the same cells, also of an older dpaudit."""
     joined = spec.get("joined", ())
-    axes = {
-        name: [written(v) for v in axis_of(name, value, joined)]
-        for name, value in spec.get("grid", {}).items()
-    }
+    axes = {name: [written(v) for v in axis_of(name, value, joined)] for name, value in spec.get("grid", {}).items()}
     return {**{k: v for k, v in spec.items() if k != "joined"}, "grid": axes}
 
 
