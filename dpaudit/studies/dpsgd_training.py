@@ -108,13 +108,13 @@ _ALARMS = 0.01
 _FEWEST = 64
 
 
-class Noise(Table):
+class Noise(Table, frozen=True):
     """A source, as ``NAME[:option=value,…]``, and the mitigation that stands behind it."""
 
     mitigation: str = "none"
 
 
-class TrainingGrid(Grid):
+class TrainingGrid(Grid, frozen=True):
     """``arm = [{ name = "pancake", mitigation = "rotation" }]``, the run's number, its data, key and audit; the recipe.
 
     The audit looks at ``samples`` values of the run's noise; at every ``pair_every``-th step attackers look at a pair.
