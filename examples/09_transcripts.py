@@ -16,9 +16,9 @@ from dpaudit.noise.key import PancakeKey
 from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
 from dpaudit.vectors.lattice import lattice_step
+from dpaudit_mitigations.joint_seeds.mitigation import SubstitutingServer
 from dpaudit_mitigations.joint_seeds.server import Server
 from dpaudit_mitigations.joint_seeds.session import run_session
-from dpaudit_mitigations.joint_seeds.specimens import SubstitutingServer
 from dpaudit_mitigations.joint_seeds.terms import Terms
 from dpaudit_mitigations.joint_seeds.transcript import write
 from dpaudit_mitigations.joint_seeds.verifier import Verifier

@@ -101,13 +101,13 @@ def _between(points: list[PowerPoint], samples: int) -> PowerPoint | None:
 _SAYS = {
     "wrong scale": "noise that is too small or too large by less than this",
     "bias": "a mean closer to 0 than this",
-    "correlation": "neighbouring values that hang together less than this",
+    "correlation": "neighbouring values correlated less than this",
     "shared component": "something that all coordinates of a vector share, smaller than this",
     "truncated tails": "a sampler that never goes beyond this or a larger value",
     "tail weight": "heavier tails than normal, with more degrees of freedom than this",
     "coarse noise": "noise rounded to more bits after the binary point than this",
     "variance along a direction": "one secret direction with less additional variance than this",
-    "Gaussian pancake, small γ": "a pancake with a larger γ (a key holder then reads everything all the same)",
+    "Gaussian pancake, small γ": "a pancake with a larger γ (a key holder still reads everything)",
 }
 
 

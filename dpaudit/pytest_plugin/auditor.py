@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import hashlib
+import os
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
+from dpaudit.audit import AuditOptions, run_audit
+from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, parse_neighbours, run_mechanism_audit
+from dpaudit.audit.epsilon.run import audit_named as mechanism_named
 from dpaudit.audit.nothing import nothing_counted, nothing_drawn
-from dpaudit.audit.options import AuditOptions, MechanismOptions, PrivacyClaim
+from dpaudit.audit.run import audit_named
+from dpaudit.claims import Claim
 from dpaudit.documents import of_result
 from dpaudit.errors import DpauditError, SamplerError, UsageError
-from dpaudit.pytest_plugin.audits import command, mechanism_result, noise_result, reproducible
-from dpaudit.pytest_plugin.callables import Subject, subject
-from dpaudit.pytest_plugin.messages import failure, nothing_found
-from dpaudit.report import Document, write_json, write_report
+from dpaudit.pytest_plugin.callables import (
+    ONE_PROCESS,
+    CallableMechanism,
+    CallableSampler,
+    Subject,
+    same_search_path,
+    subject,
+)
+from dpaudit.report import Document, audit_sentence, mechanism_sentence, p_value, write_json, write_report
+from dpaudit.report.sentences import sandbox_level
+from dpaudit.report.tables import sorted_tests
 from dpaudit.results.text import printable
-from dpaudit.types import AuditResult, MechanismResult, Verdict
+from dpaudit.types import AuditResult, MechanismResult, TestResult, Verdict
 
 __all__ = ["RELEASES", "Auditor", "NoiseOptions"]
 
@@ -90,7 +104,7 @@ class Auditor:
         """Fail unless nothing contradicts ``claim``; a callable is ``f(n, d)`` → array (n, d), or ``f(size=(n, d))``.
 
         Raises:
-            AssertionError: a finding, or an inconclusive audit (the sampler died, kept silent or gave too little).
+            AssertionError: a finding, or an inconclusive audit (the sampler died, did not respond, or gave too little).
             UsageError: an unknown name, or an option that does not fit.
         """
         __tracebackhide__ = True
@@ -283,3 +297,119 @@ def _text(neighbours: tuple[Vector, Vector]) -> str:
     except (TypeError, ValueError):
         raise UsageError(f"neighbours={neighbours!r}: write two numbers or two vectors, e.g. (0, 1)") from None
     return ";".join(",".join(f"{x!r}" for x in row) for row in rows)
+
+
+R = TypeVar("R", bound=AuditResult | MechanismResult)
+
+
+def noise_result(what: Subject, *, claim: str | None, options: AuditOptions) -> AuditResult:
+    """Audit noise, in a process of its own or in this one."""
+    if what.target is not None:
+        with same_search_path() if what.ours else contextlib.nullcontext():
+            return audit_named(what.target, claim=claim, options=options)
+    if claim is None:
+        raise UsageError("claim=None: a callable does not say what it claims; give one, e.g. gaussian:sigma=1")
+    if options.mitigation is not None:
+        raise UsageError(f"mitigation={options.mitigation}: works on a registered source only; leave it out")
+    with CallableSampler(what.called, name=what.name) as closed:
+        found = run_audit(closed, claim=Claim.parse(claim), options=options)
+    if found.verdict != "no-finding":
+        return found
+    return dataclasses.replace(found, cannot_rule_out=(*found.cannot_rule_out, ONE_PROCESS))
+
+
+def mechanism_result(
+    what: Subject, *, claim: PrivacyClaim, neighbours: str | None, attack: str | None, options: MechanismOptions
+) -> MechanismResult:
+    """Audit a whole mechanism, in a process of its own or in this one."""
+    if what.target is not None:
+        with same_search_path() if what.ours else contextlib.nullcontext():
+            return mechanism_named(what.target, claim=claim, neighbours=neighbours, attack=attack, options=options)
+    with CallableMechanism(what.called, name=what.name) as mechanism:
+        pair = None if neighbours is None else parse_neighbours(neighbours)
+        return run_mechanism_audit(mechanism, claim=claim, neighbours=pair, attack=attack, options=options)
+
+
+def reproducible(result: R, what: Subject, *, again: str) -> R:
+    """The same, with commands that work where the tests run; ``again`` is that for a callable of this process."""
+    tests = tuple(
+        dataclasses.replace(t, reproduce=again if what.function else _prefixed(t.reproduce, what)) if t.reproduce else t
+        for t in result.tests
+    )
+    return dataclasses.replace(result, tests=tests)
+
+
+def command(kind: str, what: Subject, options: AuditOptions | MechanismOptions, **more: Any) -> str:
+    """The command line that makes this audit; options that are None or as by default are left out."""
+    default = type(options)(seed="")
+    given = {f.name: getattr(options, f.name) for f in dataclasses.fields(options)}
+    changed = {name: value for name, value in given.items() if value != getattr(default, name)}
+    words = ["dpaudit", kind, str(what.target)]
+    for name, value in (more | changed).items():
+        if value is None:
+            continue
+        option = f"--{name.replace('_', '-')}"
+        text = ",".join(value) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)
+        words += [option] if value is True else [option, text]
+    return _prefixed(shlex.join(words), what)
+
+
+def _prefixed(line: str, what: Subject) -> str:
+    return line if what.root is None else f"PYTHONPATH={shlex.quote(os.path.relpath(what.root))} {line}"
+
+
+_MOST = 8
+
+
+def sentence(result: AuditResult | MechanismResult) -> str:
+    """The verdict of either kind of audit."""
+    return audit_sentence(result) if isinstance(result, AuditResult) else mechanism_sentence(result)
+
+
+def failure(result: AuditResult | MechanismResult, *, again: str, page: Path | None) -> str:
+    """A finding, or an inconclusive audit, in lines for a person: the command, the report."""
+    found = [t for t in sorted_tests(result.tests) if t.finding]
+    lines = [_above(sentence(result)), f"  audited: {_target(result)}"]
+    lines += [f"  {_line(t)}" for t in found[:_MOST]]
+    if len(found) > _MOST:
+        lines.append(f"  and {len(found) - _MOST} more findings")
+    lines.append(f"To see it again: {printable(again)}")
+    return "\n".join([*lines, _kept(page)])
+
+
+def nothing_found(result: AuditResult | MechanismResult, *, wanted: str, again: str, page: Path | None) -> str:
+    """A known-bad control that was not caught."""
+    tests = [t for t in sorted_tests(result.tests) if not t.advisory]
+    nearest = f"  nearest: {_line(tests[0])}" if tests else "  no test said anything"
+    return "\n".join(
+        [
+            f"A known-bad control was not caught{f' by {printable(wanted, limit=200)}' if wanted else ''}. "
+            f"{_above(sentence(result))}",
+            f"  audited: {_target(result)}",
+            nearest,
+            "Raise samples=, or look whether the flaw is still in it.",
+            f"To see it again: {printable(again)}",
+            _kept(page),
+        ]
+    )
+
+
+def _above(text: str) -> str:
+    """The report's sentence points below itself; here nothing is below."""
+    return text.replace("what this cannot exclude is below", "a pass excludes less than it seems, see the report")
+
+
+def _target(result: AuditResult | MechanismResult) -> str:
+    level = sandbox_level(result)
+    target = printable(result.sampler if isinstance(result, AuditResult) else result.mechanism, limit=200)
+    return f"{target} (sandbox: {level})" if level else target
+
+
+def _line(test: TestResult) -> str:
+    effect = printable(test.effect, limit=400)
+    p = f"(adjusted p {p_value(test.p_adjusted)})"
+    return " ".join(filter(None, (f"{printable(test.name, limit=100)}:", effect, p)))
+
+
+def _kept(page: Path | None) -> str:
+    return f"Report: {page}" if page is not None else "Report: none was kept; --dpaudit-out DIR keeps one"

@@ -208,7 +208,7 @@ def _called(call: Callable[[], Any], name: str, what: str, timeout: float) -> An
     except Exception as error:  # noqa: BLE001 foreign code may raise anything
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}, line {last.lineno}"
-        raise SamplerCrashError(f"{name} raised {error_text(error)} ({where}; {what}); mend it") from None
+        raise SamplerCrashError(f"{name} raised {error_text(error)} ({where}; {what}); fix it") from None
     if (took := time.monotonic() - began) > timeout:
         raise SamplerTimeoutError(f"{name} took {took:.3g} s, more than was left of the time limit ({what})")
     return given

@@ -34,7 +34,7 @@ _BLOCK = 25  # releases held at a time
 PUBLISHED = 0.9256  # Jin, McMurtry, Rubinstein and Ohrimenko 2022, on DP-SGD
 
 
-class Step(Table, kw_only=True, forbid_unknown_fields=False):
+class Step(Table, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """One ``[grid] case``: the attack, what it knows and sees; all other options are the host's."""
 
     name: Literal["reach", "pair-inversion"]
@@ -90,7 +90,7 @@ class Step(Table, kw_only=True, forbid_unknown_fields=False):
         return [support.feasible(gradients, v) | ~certain for v in values]
 
 
-class BitsGrid(Grid):
+class BitsGrid(Grid, frozen=True):
     """``case = [{ name = "reach", model = "lenet5", data = "mnist", secure_mode = true }]``."""
 
     case: Step

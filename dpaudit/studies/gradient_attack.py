@@ -60,7 +60,7 @@ class Noise:
     epsilon: float
 
 
-class HostGrid(Grid, kw_only=True):
+class HostGrid(Grid, frozen=True, kw_only=True):
     """Options of the host ``dpsgd-gradient``, and the block, whose batch and untrained weights are its own."""
 
     model: str
@@ -88,7 +88,7 @@ Power = Annotated[str, msgspec.Meta(pattern=r"^[1-9]\d{0,3}\^-?\d{1,3}$")]
 """``2^-17``, in quotes."""
 
 
-class NoiseGrid(HostGrid):
+class NoiseGrid(HostGrid, frozen=True):
     """And the noise: a cell works through all combinations of these four on one batch."""
 
     clip: tuple[Positive, ...]
@@ -117,7 +117,8 @@ def _number(value: float | str) -> float:
     if not isinstance(value, str):
         return value
     base, _, power = value.partition("^")
-    return float(base) ** float(power)
+    number: float = float(base) ** float(power)
+    return number
 
 
 def published_name(model: str) -> str:

@@ -29,7 +29,7 @@ _TEST = "keyless-search"
 _RIGHT = 0.99  # |cosine| to the true direction from which a recovered one counts
 
 
-class Lattice(Table):
+class Lattice(Table, frozen=True):
     """One case: ``rows`` vectors of ``d`` values at β; the search goes up to BKZ-``block`` and has ``seconds``."""
 
     d: int
@@ -39,7 +39,7 @@ class Lattice(Table):
     seconds: float
 
 
-class KeylessGrid(Grid):
+class KeylessGrid(Grid, frozen=True):
     """``case = [{ name = "lattice", d = 24, beta = 0.1, rows = 20000, block = 40, seconds = 60 }]``."""
 
     case: Lattice

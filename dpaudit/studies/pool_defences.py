@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["MEASURE", "Watched", "gather", "measure", "origins", "summary"]
 
 
-class PoolDefencesGrid(PoolGrid, forbid_unknown_fields=False):
+class PoolDefencesGrid(PoolGrid, frozen=True, forbid_unknown_fields=False):
     """And the accounting: ε towards the server at δ, of all of a person's submissions, in a ``crowd`` (as many as play)."""
 
     delta: float = 1e-6

@@ -32,7 +32,7 @@ __all__ = [
 ATTACK = "pool-inference"
 
 
-class PoolGrid(Grid, forbid_unknown_fields=False):
+class PoolGrid(Grid, frozen=True, forbid_unknown_fields=False):
     """``setting`` and what the attack takes; other axes are options of the attack or of the setting."""
 
     setting: str

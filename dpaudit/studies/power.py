@@ -167,7 +167,7 @@ FLAWS: Mapping[str, Flaw] = {
 }
 
 
-class PowerGrid(Grid):
+class PowerGrid(Grid, frozen=True):
     """A flaw by its name, and an audit of so many values, of ``dim`` or (0) as the auditor chooses."""
 
     flaw: str

@@ -19,7 +19,7 @@ from dpaudit.studies.trials import batches, interval
 __all__ = ["MEASURE", "measure", "summary"]
 
 
-class PrecisionGrid(Grid):
+class PrecisionGrid(Grid, frozen=True):
     """Query plus noise is rounded to ``dtype`` before the attack."""
 
     dtype: Literal["float64", "float32", "bfloat16", "integers"]

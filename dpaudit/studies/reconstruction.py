@@ -20,7 +20,7 @@ __all__ = ["MEASURE", "measure", "summary"]
 _COUNTS = 1000
 
 
-class ReconstructionGrid(Grid):
+class ReconstructionGrid(Grid, frozen=True):
     """How many counts in 0…999 are sought."""
 
     unknown: Annotated[int, msgspec.Meta(ge=1)]

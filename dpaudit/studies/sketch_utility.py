@@ -25,7 +25,7 @@ _METRICS = ("MAE", "MAPE80")
 _SKETCH = ("m", "functions")
 
 
-class SketchGrid(Grid, forbid_unknown_fields=False):
+class SketchGrid(Grid, frozen=True, forbid_unknown_fields=False):
     """People of a ``setting``, whose options are further axes, and the sketch that collects ``records`` of them."""
 
     setting: str

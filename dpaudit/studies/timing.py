@@ -22,7 +22,7 @@ __all__ = ["MEASURE", "WARM_UP", "in_turn", "measure", "ratio", "summary"]
 WARM_UP = 3
 
 
-class TimingGrid(Grid):
+class TimingGrid(Grid, frozen=True):
     """The type that noise is drawn in."""
 
     dtype: Literal["float64", "float32"] = "float64"

@@ -18,7 +18,7 @@ from dpaudit.studies.trials import batches, interval
 __all__ = ["MEASURE", "measure", "summary"]
 
 
-class WhichBinGrid(Grid):
+class WhichBinGrid(Grid, frozen=True):
     """How many releases of one query there are."""
 
     releases: Annotated[int, msgspec.Meta(ge=1)]

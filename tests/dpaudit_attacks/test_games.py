@@ -10,7 +10,7 @@ from dpaudit import registry
 from dpaudit.cli.listing import show
 from dpaudit.interfaces import GAMES
 
-ATTACKS = registry.plugins("attacks")
+ATTACKS = {name: p for name, p in registry.plugins("attacks").items() if p.origin.distribution == "dpaudit"}
 KEYED = {"likelihood-ratio", "membership", "nearest-peak", "norm-reader", "phase-reader", "which-bin"}
 
 

@@ -1,4 +1,4 @@
-"""Judging a proposed hidden vector u = f·w on rows that had no part in proposing it.
+"""Proposing hidden vectors u = f·w where numpy alone finds them, and judging any on rows that had no part in it.
 
 Rows are normalised to σ = 1. Along the true w a pancake's peaks lie 1/f apart, f = r²/(γ√(2π)), r² = β² + γ², so ⟨x, u⟩
 is a whole number up to a normal error of standard deviation β·r/(√(2π)·γ) (arXiv 2509.23834, worked out in

@@ -55,7 +55,7 @@ class PoolInference:
 
     Cost, for a Count Mean Sketch of m = 1024 at ε = 4 and six pools, CPU time of one core: 1 µs an observation for the
     evidence of an adversary, whatever the universe, and 0.3 ms a person with n = 7, 30, 90, 180 for the posterior. Memory
-    below 2 GiB: a batch, ``tables`` for each adversary, and 9 doubles a user for each adversary and n.
+    below 2 GiB: a batch, ``PoolTables`` for each adversary, and 9 doubles a user for each adversary and n.
 
     Not claimed: that real people behave as the game's do (``setting=real-emoji`` only has their popularity).
     """
@@ -85,11 +85,11 @@ class PoolInference:
 
         Args:
             setting: ``emojis``, ``news:universe=250000``, … (``settings.load_setting``).
-            mechanism: a local mechanism with options of its own (``mechanisms.make_mechanism``).
+            mechanism: a local mechanism with options of its own (``game.make_mechanism``).
             epsilon: of one report, where the mechanism takes one.
             m: positions of a sketch, where the mechanism takes hash functions.
             functions: how many of them.
-            adversaries: of ``adversaries.ADVERSARIES``.
+            adversaries: of ``popularity.ADVERSARIES``.
             observations: after how many submissions adversaries are asked, rising.
             submissions: a policy with its options, e.g. ``capped:limit=30``.
             popularity_submissions: other people's submissions that a strong adversary estimates popularity from.
@@ -97,7 +97,7 @@ class PoolInference:
             memoised: whether adversaries take equal reports as one object's; None: if the policy is ``memoised``.
             gamma: everybody's relevant interest; None: uniform.
             delta: everybody's polarisation; None: uniform.
-            nodes: of the quadrature, a side; None: ``quadrature.default_nodes``.
+            nodes: of the quadrature, a side; None: ``posterior.default_nodes``.
             threads: changes no number.
 
         Raises:

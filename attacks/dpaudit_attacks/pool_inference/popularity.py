@@ -136,8 +136,8 @@ def estimate_popularity(
     """p̂ (universe,) from privatised ``submissions`` of other people, who choose by the true ``popularity`` (universe,).
 
     Their objects are drawn independently, privatised by ``mechanism`` itself, counted by its own server, divided by their
-    number and projected onto the simplex: exactly (``simplex.project``) or as ``projection`` says
-    (``simplex.average_projections`` is the paper's). RAPPOR's decoding gives 0 to objects that it does not select.
+    number and projected onto the simplex: exactly (``project``) or as ``projection`` says
+    (``average_projections`` is the paper's). RAPPOR's decoding gives 0 to objects that it does not select.
 
     Not claimed: calibration of an adversary who takes p̂ for the truth. The noise of p̂ makes objects popular that nobody
     chooses, and a strong adversary too modest where there are many rare objects. ``PoolInference(adversaries=("strong",

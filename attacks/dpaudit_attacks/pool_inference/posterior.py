@@ -188,7 +188,7 @@ def pool_posterior(
         score_i = ∫_0^1 ∫_{1/k}^1 Π_t [γδ·E_i + γ(1 − δ)/(k − 1)·(Σ_{j≥1} E_j − E_i) + (1 − γ)·E_0] dδ dγ
 
     is an integral over (γ, δ) themselves, so it has no Jacobian; the integrand is a polynomial of degree n in each, exact
-    with ``quadrature.exact_nodes(n)`` Gauss–Legendre nodes a side. ``nodes`` (default ``quadrature.default_nodes``, far below
+    with ``exact_nodes(n)`` Gauss–Legendre nodes a side. ``nodes`` (default ``default_nodes``, far below
     1e-10 off where measured) serves all prefixes. Products are kept with integer exponents of their own for each
     node, so nothing under- or overflows, whatever n.
 

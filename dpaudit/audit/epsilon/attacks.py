@@ -189,14 +189,14 @@ def probes(attack: NamedAttack) -> Sequence[tuple[str, Array, Array]]:
 def _asked(attack: NamedAttack, question: Callable[..., T], *what: Array) -> T:
     try:
         return question(*what)
-    except (DpauditError, ModuleNotFoundError):  # a missing extra is told by the command line
+    except (DpauditError, ModuleNotFoundError):  # the command line says which extra is missing
         raise
     except Exception as error:
         raise _wrong(attack, f"raised {error_text(error)}") from error
 
 
 def _wrong(attack: NamedAttack, what: str) -> DpauditError:
-    return DpauditError(f"attack={attack.text}: {what}; mend the attack")
+    return DpauditError(f"attack={attack.text}: {what}; fix the attack")
 
 
 ATTACK_SHARE = (EVENT_SHARE + LOW_BITS_SHARE) / 2
@@ -236,7 +236,7 @@ def _by_support(attack: NamedAttack, drawn: Releases, neighbours: tuple[Array, A
     are infeasible from both speak for neither.
 
     What an attack decides from many releases (:func:`~dpaudit.audit.epsilon.attacks.settled`) it decides once, from all
-    of both neighbours together, blind to whose they are. The bounds for ε by the two events hold all the same: given
+    of both neighbours together, blind to whose they are. The bounds for ε by the two events still hold: given
     all releases, fair coins still decide whose each is, so the proof of ``epsilon_bounds`` goes through for any event
     that depends on the unlabelled releases alone. Not claimed: as much of the curve's share of α, which is doubled where
     the attack would have chosen between two readings by chance.

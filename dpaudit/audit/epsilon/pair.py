@@ -53,7 +53,7 @@ def audit_pair(
     A support attack's events are fixed, so that all releases are counted; a learning attack's are chosen in the first
     half. ``reach`` is a support attack whose view of a release is one more statistic that events may be learned from.
 
-    Where the time limit comes first, what was counted is judged all the same: a finding stands, a pass is
+    Where the time limit comes first, what was counted is still judged: a finding stands, a pass is
     *inconclusive*. How much was drawn then depends on the mechanism's speed but not on its releases. Where releases of
     one call depend on each other (:func:`~dpaudit.audit.epsilon.releases.dependence`), or all are the same number, no
     bound holds or says anything: the verdict is *inconclusive*, without tests.
@@ -189,7 +189,7 @@ def run_probes(
 
     Every pair gets an equal share of α and of what is left of the time limit. The neighbours and the curve are those of
     the pair with the largest ε; the bounds are the largest and the tests all there are, each with what it probes in
-    brackets. A pair that the mechanism refuses is told as advice, and a pass is then *inconclusive*.
+    brackets. A pair that the mechanism refuses is reported as advice, and a pass is then *inconclusive*.
 
     Formal guarantee: see :class:`~dpaudit.types.MechanismResult`; over all pairs together.
 

@@ -65,7 +65,7 @@ def misfit_advice(details: Mapping[str, Any]) -> str:
         return ""
     return (
         f"The attack takes {wrong:,} of {sum(of for _, of in truth.values()):,} releases for impossible at the very value "
-        "that they were made from: it was not made for this mechanism. What it shows is true all the same; a pass by it "
+        "that they were made from: it was not made for this mechanism. What it shows is still true; a pass by it "
         "says little."
     )
 

@@ -17,7 +17,7 @@ __all__ = ["audit", "mechanism"]
 def audit(
     sampler: Annotated[
         str,
-        typer.Argument(help="What to audit; see below.", show_default=False, autocompletion=completion.samplers),
+        typer.Argument(help="What to audit; see above.", show_default=False, autocompletion=completion.samplers),
     ],
     claim: Annotated[
         str | None,
@@ -28,7 +28,7 @@ def audit(
         ),
     ] = None,
     dim: Annotated[
-        int | None, typer.Option(help="Values a vector; without it the auditor chooses.", show_default=False)
+        int | None, typer.Option(help="Values per vector; without it the auditor chooses.", show_default=False)
     ] = None,
     samples: Annotated[float, typer.Option(help="Values to draw in all.", show_default="1e7")] = 1e7,
     alpha: Annotated[
@@ -55,7 +55,7 @@ def audit(
     bits: Annotated[
         Path | None,
         typer.Option(
-            help="File or FIFO that gets 16 uniform bits a value, e.g. for PractRand: RNG_test stdin16.",
+            help="File or FIFO that gets 16 uniform bits per value, e.g. for PractRand: RNG_test stdin16.",
             show_default=False,
         ),
     ] = None,
@@ -91,7 +91,7 @@ def audit(
     NAME — a registered source with options as NAME:opt=value,… ; see dpaudit list sources
 
     Exit code 0: nothing contradicts the claim (and you are told what that cannot exclude). 1: a finding. 3: the sampler died,
-    kept silent, or gave too little.
+    did not respond, or returned too few values.
 
     Example: dpaudit audit library:./libnoise.so:gauss --claim gaussian:sigma=1
     """
@@ -122,7 +122,7 @@ def mechanism(
         str,
         typer.Argument(
             metavar="MECHANISM",
-            help="What to audit; see below.",
+            help="What to audit; see above.",
             show_default=False,
             autocompletion=completion.mechanisms,
         ),
@@ -141,7 +141,7 @@ def mechanism(
     attack: Annotated[
         str | None,
         typer.Option(
-            help="Look at releases as this attack does, with options as NAME:opt=value,…: see below.",
+            help="Look at releases as this attack does, with options as NAME:opt=value,…: see above.",
             show_default=False,
             autocompletion=completion.attacks,
         ),
@@ -180,7 +180,8 @@ def mechanism(
 
     scores:FILE — scores of canaries from one run: .csv or .npz with score and member (0 or 1, by fair coins)
 
-    Exit code 0: nothing contradicts the claim. 1: a finding. 3: the mechanism died, kept silent, or gave too little.
+    Exit code 0: nothing contradicts the claim. 1: a finding. 3: the mechanism died, did not respond, or returned too
+    few values.
 
     [bold]--attack[/bold] is one of
 

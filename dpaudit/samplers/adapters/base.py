@@ -25,6 +25,7 @@ __all__ = [
     "Adapter",
     "Aggregate",
     "Each",
+    "KnownLibrary",
     "Library",
     "LibraryMechanism",
     "LibraryNoise",
@@ -33,7 +34,6 @@ __all__ = [
     "claimed",
     "claims",
     "each",
-    "find",
     "installed",
     "law",
     "of_data",
@@ -132,15 +132,10 @@ class Adapter(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Library:
-    """A library by the ``name`` that its entry point in ``dpaudit.samplers`` has; ``module`` is what ``make`` gets.
-
-    Calling it makes a closed sampler, as every sampler kind does; :meth:`mechanism` makes a whole mechanism.
-    """
+class KnownLibrary:
+    """What is known of a library by the ``name`` that its entry point in ``dpaudit.samplers`` has, wherever it lives."""
 
     name: str
-    module: str
-    install: str
     distribution: str
     tested: str
     table: Mapping[str, LibraryMechanism]
@@ -154,6 +149,42 @@ class Library:
     def advice(self) -> str:
         """What to know if the installed version is not the tested one; '' otherwise."""
         return advice(self.name, self.distribution, tested=self.tested, installed=self.version)
+
+    def find(self, target: str) -> tuple[LibraryMechanism, dict[str, Any]]:
+        """The table's entry for ``MECH[:option=value,…]``, and all its options.
+
+        Raises:
+            UnknownNameError: no such mechanism or option.
+            UsageError: an option is missing or of the wrong kind.
+        """
+        ref = Reference.parse(target)
+        if ref.name not in self.table:
+            known = ", ".join(self.table)
+            near = nearest(ref.name, self.table)
+            near = near if "did you mean" in near else ""
+            raise UnknownNameError(f"mechanism={ref.name}: not in {self.name}{near}; {self.name} has: {known}")
+        mechanism = self.table[ref.name]
+        for option, given in ref.options.items():
+            if option not in mechanism.options:
+                near = nearest(option, mechanism.options)
+                raise UnknownNameError(f"{option}={given}: {self.name}:{ref.name} has no such option{near}")
+        options = {**mechanism.options, **ref.options}
+        for option, value in options.items():
+            if value is None:
+                raise UsageError(f"{option}: {self.name}:{ref.name} needs it; write {self.name}:{ref.name}:{option}=1")
+            _check(option, value, mechanism)
+        return mechanism, options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library(KnownLibrary):
+    """A library of this Python; ``module`` is what ``make`` gets, ``install`` how to install it.
+
+    Calling it makes a closed sampler, as every sampler kind does; :meth:`mechanism` makes a whole mechanism.
+    """
+
+    module: str
+    install: str
 
     def __call__(self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False) -> LibraryNoise:
         """The noise of ``MECH[:option=value,…]``; ``seed`` is not passed on: the library draws as it ships.
@@ -181,40 +212,6 @@ class Library:
             version=self.version,
             advice=self.advice,
         )
-
-    def find(self, target: str) -> tuple[LibraryMechanism, dict[str, Any]]:
-        """The table's entry for ``MECH[:option=value,…]``, and all its options.
-
-        Raises:
-            UnknownNameError, UsageError: as above.
-        """
-        return find(self.name, self.table, target)
-
-
-def find(name: str, table: Mapping[str, LibraryMechanism], target: str) -> tuple[LibraryMechanism, dict[str, Any]]:
-    """The entry for ``MECH[:option=value,…]`` in the table of the library ``name``, and all its options.
-
-    Raises:
-        UnknownNameError: no such mechanism or option.
-        UsageError: an option is missing or of the wrong kind.
-    """
-    ref = Reference.parse(target)
-    if ref.name not in table:
-        known = ", ".join(table)
-        near = nearest(ref.name, table)
-        near = near if "did you mean" in near else ""
-        raise UnknownNameError(f"mechanism={ref.name}: not in {name}{near}; {name} has: {known}")
-    mechanism = table[ref.name]
-    for option, given in ref.options.items():
-        if option not in mechanism.options:
-            near = nearest(option, mechanism.options)
-            raise UnknownNameError(f"{option}={given}: {name}:{ref.name} has no such option{near}")
-    options = {**mechanism.options, **ref.options}
-    for option, value in options.items():
-        if value is None:
-            raise UsageError(f"{option}: {name}:{ref.name} needs it; write {name}:{ref.name}:{option}=1")
-        _check(option, value, mechanism)
-    return mechanism, options
 
 
 def _check(option: str, value: Option, mechanism: LibraryMechanism) -> None:

@@ -10,20 +10,17 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import MissingExtraError, UsageError
 from dpaudit.samplers.adapters.base import (
-    LibraryMechanism,
-    advice,
+    KnownLibrary,
     claimed,
-    find,
     installed,
     refuse_data,
     whole_numbers,
@@ -41,18 +38,14 @@ Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnEnvironment:
-    """A library in an environment of its own, by the ``name`` that its entry point in ``dpaudit.samplers`` has.
+class OwnEnvironment(KnownLibrary):
+    """A library in an environment of its own.
 
     ``program`` is its file in ``environments/``; the pinned versions of what is installed are beside it, ``.txt``. Calling it
     makes a closed sampler, :meth:`mechanism` makes a whole mechanism.
     """
 
-    name: str
     program: str
-    distribution: str
-    tested: str
-    table: Mapping[str, LibraryMechanism]
 
     @property
     def folder(self) -> Path:
@@ -63,11 +56,6 @@ class OwnEnvironment:
     def version(self) -> str | None:
         """The version in the environment, read from its metadata; None if it is not there."""
         return installed(self.distribution, path=[str(p) for p in self.folder.glob("lib/python3*/site-packages")])
-
-    @property
-    def advice(self) -> str:
-        """What to know if that version is not the tested one; '' otherwise."""
-        return advice(self.name, self.distribution, tested=self.tested, installed=self.version)
 
     @property
     def remedy(self) -> str:
@@ -96,14 +84,6 @@ class OwnEnvironment:
             UnknownNameError, UsageError: as above.
         """
         return EnvironmentMechanism(self, target)
-
-    def find(self, target: str) -> tuple[LibraryMechanism, dict[str, Any]]:
-        """The table's entry for ``MECH[:option=value,…]``, and all its options.
-
-        Raises:
-            UnknownNameError, UsageError: as above.
-        """
-        return find(self.name, self.table, target)
 
     def command(self) -> list[str]:
         """What runs the program.

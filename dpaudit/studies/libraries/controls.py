@@ -18,7 +18,7 @@ from dpaudit.studies.trials import interval
 __all__ = ["MEASURE", "measure", "summary"]
 
 
-class ControlsGrid(Grid):
+class ControlsGrid(Grid, frozen=True):
     """A case by its name, and ``samples`` releases at each neighbour."""
 
     case: str

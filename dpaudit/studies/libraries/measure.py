@@ -21,7 +21,7 @@ _VERDICTS = {"finding": "broken", "no-finding": "not broken", "inconclusive": "i
 _LEAKS = "leaks by its time"
 
 
-class LibrariesGrid(Grid):
+class LibrariesGrid(Grid, frozen=True):
     """A case by its name (``dpaudit.studies.libraries.CASES``); ``samples`` replaces the case's own."""
 
     case: str

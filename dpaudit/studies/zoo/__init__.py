@@ -5,9 +5,28 @@ LAB SPECIMENS throughout; nothing here is ever a default. One family of flaws a 
 
 from __future__ import annotations
 
-from dpaudit.studies.zoo.flawed import SPECIMENS, specimen
+from collections.abc import Mapping
+
+from dpaudit.errors import UnknownNameError
+from dpaudit.registry import nearest
+from dpaudit.studies.zoo import claims, dependence, digits, directions, generators, geometry, laws, running, values
 from dpaudit.studies.zoo.honest import HONEST, honest
 from dpaudit.studies.zoo.inprocess import InProcessSampler, specimen_sampler
 from dpaudit.studies.zoo.specimen import Specimen
 
 __all__ = ["HONEST", "SPECIMENS", "InProcessSampler", "Specimen", "honest", "specimen", "specimen_sampler"]
+
+_FAMILIES = (laws, digits, dependence, geometry, directions, running, generators, values, claims)
+
+SPECIMENS: Mapping[str, Specimen] = {s.name: s for family in _FAMILIES for s in family.SPECIMENS}
+
+
+def specimen(name: str) -> Specimen:
+    """The flawed sampler of that name.
+
+    Raises:
+        UnknownNameError: there is none, with the nearest match.
+    """
+    if name not in SPECIMENS:
+        raise UnknownNameError(f"specimen={name}: not in the zoo{nearest(name, SPECIMENS)}")
+    return SPECIMENS[name]

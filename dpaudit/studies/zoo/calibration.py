@@ -22,7 +22,7 @@ __all__ = ["MEASURE", "gather", "measure", "summary"]
 _ALL = "all"
 
 
-class CalibrationGrid(Grid):
+class CalibrationGrid(Grid, frozen=True):
     """An honest sampler by its name and the tests ``without`` which it is audited; ``batch`` only tells cells apart.
 
     Searches that would take minutes per audit have their false alarms measured by themselves.

@@ -28,7 +28,7 @@ _BLOCK = 1 << 19
 _PEER_NAMES = {"ks": "scipy's KS", "ad": "Anderson-Darling", "ad_fitted": "scipy's anderson", "sp800_22": "SP 800-22"}
 
 
-class ZooGrid(Grid):
+class ZooGrid(Grid, frozen=True):
     """A specimen by its name, and its audit; ``time_limit`` is in seconds."""
 
     specimen: str

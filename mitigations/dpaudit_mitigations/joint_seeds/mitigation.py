@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,15 +18,27 @@ from dpaudit.types import EpsilonBounds, Rehearsal
 from dpaudit.vectors.lattice import RoundedHost, add_on_lattice, in_dtype, lattice_step
 from dpaudit.vectors.normal import check_query
 from dpaudit_mitigations.codec import Digest, ExactFloat
-from dpaudit_mitigations.joint_seeds.derivation import cores
-from dpaudit_mitigations.joint_seeds.lattice_values import nearest_steps
+from dpaudit_mitigations.joint_seeds.derivation import Blocks, Integers, cores, vector_blocks
 from dpaudit_mitigations.joint_seeds.server import Server
 from dpaudit_mitigations.joint_seeds.session import Session, run_session
-from dpaudit_mitigations.joint_seeds.specimens import SubstitutingServer
-from dpaudit_mitigations.joint_seeds.terms import LARGEST_WORK, MOST_CANDIDATES, Terms
+from dpaudit_mitigations.joint_seeds.terms import LARGEST_WORK, MOST_CANDIDATES, Terms, nearest_steps
 from dpaudit_mitigations.joint_seeds.verifier import Verifier
 
-__all__ = ["JointSeeds"]
+__all__ = ["JointSeeds", "SubstitutingServer"]
+
+
+class SubstitutingServer(Server):
+    """LAB SPECIMEN. Commits to ``substitute`` (dim,) int64, in steps, as the noise of ``candidate``, and hopes that the coin
+    chooses it: with probability 1/k it releases the query plus that; else it is caught.
+    """
+
+    def __init__(self, steps: Integers, *, candidate: int, substitute: Integers, **options: Any) -> None:
+        super().__init__(steps, **options)
+        self._candidate, self._substitute = candidate, substitute
+
+    def noise(self, index: int) -> Blocks:
+        """Its own for that candidate, the seeds' for the others."""
+        return vector_blocks(self._substitute) if index == self._candidate else super().noise(index)
 
 
 class JointSeeds:

@@ -1,18 +1,21 @@
-"""What both parties agree on before a session: the noise's law, the number of candidates, who they are, which session."""
+"""What both parties agree on before a session, and how values become steps of the lattice on which it releases."""
 
 from __future__ import annotations
 
 import math
 from typing import Annotated
 
+import numpy as np
+import numpy.typing as npt
 from msgspec import Meta
 from msgspec.structs import force_setattr, replace
 
-from dpaudit.errors import UsageError
+from dpaudit.errors import MessageError, UsageError
 from dpaudit.vectors.exact_integers import LARGEST_SCALE
 from dpaudit_mitigations.codec import Digest, ExactFloat, Record
+from dpaudit_mitigations.joint_seeds.derivation import BLOCK, Blocks, Integers
 
-__all__ = ["FIRST", "LARGEST_WORK", "MOST_CANDIDATES", "Terms"]
+__all__ = ["FIRST", "LARGEST_WORK", "MOST_CANDIDATES", "Terms", "in_steps", "nearest_steps"]
 
 MOST_CANDIDATES = 256
 LARGEST_WORK = 1 << 34  # coordinates of all candidates together: 256 candidates of 67 million
@@ -29,6 +32,9 @@ _RANGES = {
 }
 
 _Count = Annotated[int, Meta(ge=0, lt=_WHOLE)]
+
+
+Array = npt.NDArray[np.float64]
 
 
 class Terms(Record, frozen=True, kw_only=True):
@@ -80,3 +86,40 @@ class Terms(Record, frozen=True, kw_only=True):
     def after(self, head: bytes) -> Terms:
         """The same terms for the next session, which follows one that ended with ``head``."""
         return replace(self, sequence=self.sequence + 1, previous=Digest(head))
+
+
+def in_steps(values: Array, terms: Terms) -> Blocks:
+    """A published release, float64 (dim,) or (1, dim), as blocks of steps.
+
+    Raises:
+        MessageError: another shape or type; and, when a block is taken, a value that is no whole multiple below 2^53.
+    """
+    if values.dtype != np.float64 or values.shape not in ((terms.dim,), (1, terms.dim)):
+        raise MessageError(f"release of shape {values.shape}, {values.dtype}: must be float64 of shape ({terms.dim},)")
+    flat = values.reshape(-1)
+
+    def block(number: int) -> Integers:
+        with np.errstate(over="ignore", invalid="ignore"):
+            steps = flat[number * BLOCK : (number + 1) * BLOCK] / terms.granularity
+            if not ((np.abs(steps) < _WHOLE) & (steps == np.rint(steps))).all():
+                raise MessageError("release: holds a value that is no multiple of the granularity, or too large")
+        return steps.astype(np.int64)
+
+    return block
+
+
+def nearest_steps(values: Array, terms: Terms) -> Integers:
+    """A query result, float64 (dim,), rounded to the lattice, in steps.
+
+    Raises:
+        UsageError: a value beyond ±``terms.most`` steps, or not finite.
+    """
+    out = np.empty(len(values), np.int64)
+    for at in range(0, len(values), BLOCK):
+        with np.errstate(over="ignore"):
+            steps = np.rint(values[at : at + BLOCK] / terms.granularity)
+        if not (np.abs(steps) <= terms.most).all():
+            most = terms.most * terms.granularity
+            raise UsageError(f"query: values must lie within ±{most!r}; clip the query to that or change its unit")
+        out[at : at + BLOCK] = steps
+    return out

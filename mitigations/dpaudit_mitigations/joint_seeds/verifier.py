@@ -11,7 +11,6 @@ from dpaudit.interfaces import Stream
 from dpaudit_mitigations.codec import Digest, Hex64, Record
 from dpaudit_mitigations.joint_seeds.checks import release_digest, wrong_candidates
 from dpaudit_mitigations.joint_seeds.commitments import share_commitment
-from dpaudit_mitigations.joint_seeds.lattice_values import in_steps
 from dpaudit_mitigations.joint_seeds.messages import (
     Abort,
     Choice,
@@ -24,7 +23,7 @@ from dpaudit_mitigations.joint_seeds.messages import (
     Verdict,
 )
 from dpaudit_mitigations.joint_seeds.record import SignedChain
-from dpaudit_mitigations.joint_seeds.terms import Terms
+from dpaudit_mitigations.joint_seeds.terms import Terms, in_steps
 
 __all__ = ["Verifier"]
 

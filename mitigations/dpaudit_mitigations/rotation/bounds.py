@@ -11,8 +11,7 @@ from dpaudit.noise.norm_channel import NormChannel
 from dpaudit.noise.pancake import Pancake
 from dpaudit.types import EpsilonBounds
 from dpaudit.vectors.lattice import RoundedHost, lattice_step
-from dpaudit_mitigations.rotation.norms import norm_deviation
-from dpaudit_mitigations.rotation.radial import rotated_epsilon
+from dpaudit_mitigations.rotation.radial import norm_deviation, rotated_epsilon
 
 __all__ = ["gaussian_on_lattice", "haar_rotated", "haar_rotated_together", "orthogonally_turned", "pancake_under_haar"]
 

@@ -13,17 +13,17 @@ from dpaudit.errors import CheatingError, MessageError, ProtocolError, UsageErro
 from dpaudit.interfaces import Stream
 from dpaudit_mitigations.codec import pack
 from dpaudit_mitigations.secure_aggregation import wire
-from dpaudit_mitigations.secure_aggregation.agreement import (
+from dpaudit_mitigations.secure_aggregation.keys import RoundKeys, public_bytes, sign
+from dpaudit_mitigations.secure_aggregation.masking import Mask, apply_masks, own_mask, pair_mask
+from dpaudit_mitigations.secure_aggregation.plan import Plan, RingArray
+from dpaudit_mitigations.secure_aggregation.shares import open_shares, seal_shares, split
+from dpaudit_mitigations.secure_aggregation.wire import (
     after_adverts,
     after_shares,
     check_advert,
     check_confirmation,
     survivors_statement,
 )
-from dpaudit_mitigations.secure_aggregation.keys import RoundKeys, public_bytes, sign
-from dpaudit_mitigations.secure_aggregation.masking import Mask, apply_masks, own_mask, pair_mask
-from dpaudit_mitigations.secure_aggregation.plan import Plan, RingArray
-from dpaudit_mitigations.secure_aggregation.shares import open_shares, seal_shares, split
 
 __all__ = ["Client"]
 

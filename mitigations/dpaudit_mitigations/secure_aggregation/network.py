@@ -33,8 +33,7 @@ from dpaudit_mitigations.secure_aggregation.terms import MOST_PARTIES, Terms
 from dpaudit_mitigations.secure_aggregation.wire import Bytes32, Name
 from dpaudit_mitigations.transport.certificates import Identity
 from dpaudit_mitigations.transport.client import ask
-from dpaudit_mitigations.transport.durable_files import durable_write
-from dpaudit_mitigations.transport.journal import Journal
+from dpaudit_mitigations.transport.journal import Journal, durable_write
 from dpaudit_mitigations.transport.logs import Log, logger
 from dpaudit_mitigations.transport.server import serve
 from dpaudit_mitigations.transport.vectors import read_vector, vector_frames

@@ -12,17 +12,17 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from dpaudit.errors import CheatingError, MessageError, ProtocolError, UsageError
 from dpaudit_mitigations.codec import pack
 from dpaudit_mitigations.secure_aggregation import wire
-from dpaudit_mitigations.secure_aggregation.agreement import (
+from dpaudit_mitigations.secure_aggregation.keys import public_bytes
+from dpaudit_mitigations.secure_aggregation.masking import Mask, apply_masks, own_mask, pair_mask
+from dpaudit_mitigations.secure_aggregation.plan import Plan, RingArray, transcript
+from dpaudit_mitigations.secure_aggregation.shares import recombine
+from dpaudit_mitigations.secure_aggregation.wire import (
     after_adverts,
     after_shares,
     check_advert,
     check_confirmation,
     survivors_statement,
 )
-from dpaudit_mitigations.secure_aggregation.keys import public_bytes
-from dpaudit_mitigations.secure_aggregation.masking import Mask, apply_masks, own_mask, pair_mask
-from dpaudit_mitigations.secure_aggregation.plan import Plan, RingArray, transcript
-from dpaudit_mitigations.secure_aggregation.shares import recombine
 
 __all__ = ["Aggregate", "Server", "Stage"]
 

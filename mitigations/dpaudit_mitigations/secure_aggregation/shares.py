@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Mapping
+from typing import Any
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from dpaudit.errors import CheatingError, MessageError, UsageError
-from dpaudit_mitigations.secure_aggregation._mpyc import finfields, thresha
+from dpaudit.errors import CheatingError, MessageError, MissingExtraError, UsageError
 from dpaudit_mitigations.secure_aggregation.keys import KEY_BYTES, derive
 from dpaudit_mitigations.secure_aggregation.plan import transcript
 
-__all__ = ["PRIME", "SEALED_BYTES", "SHARE_BYTES", "open_shares", "recombine", "seal_shares", "split"]
+__all__ = [
+    "PRIME",
+    "SEALED_BYTES",
+    "SHARE_BYTES",
+    "open_shares",
+    "recombine",
+    "seal_shares",
+    "split",
+]
+
+
+def _load_mpyc() -> tuple[Any, Any]:
+    """``import mpyc`` reads ``sys.argv`` as its own command line and sets up the root logger; both are ours."""
+    arguments, root = sys.argv, logging.getLogger()
+    silence = logging.NullHandler()
+    sys.argv = [*arguments[:1], "--no-log"]
+    root.addHandler(silence)  # a root with a handler is left as it is
+    try:
+        import mpyc.finfields as fields
+        import mpyc.thresha as sharing
+    except ModuleNotFoundError as e:
+        raise MissingExtraError("secure aggregation: needs mpyc; pip install 'dpaudit[protocols]'") from e
+    finally:
+        sys.argv = arguments
+        root.removeHandler(silence)
+    return fields, sharing
+
+
+finfields, thresha = _load_mpyc()
 
 PRIME = 2**256 + 297  # the least prime above every 32-byte secret
 SHARE_BYTES = 33

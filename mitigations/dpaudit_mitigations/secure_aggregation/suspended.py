@@ -16,11 +16,11 @@ from dpaudit.errors import MessageError, UsageError
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.codec import LARGEST, Message, Record, pack, unpack
 from dpaudit_mitigations.secure_aggregation import wire
-from dpaudit_mitigations.secure_aggregation.agreement import survivors_statement
 from dpaudit_mitigations.secure_aggregation.client import Client, _Stage
 from dpaudit_mitigations.secure_aggregation.keys import KEY_BYTES, RoundKeys
 from dpaudit_mitigations.secure_aggregation.plan import Plan
 from dpaudit_mitigations.secure_aggregation.shares import SHARE_BYTES
+from dpaudit_mitigations.secure_aggregation.wire import survivors_statement
 
 __all__ = ["resume", "suspend"]
 

@@ -1,4 +1,6 @@
-"""The messages of a round. Every one names the plan (its digest, hence the round), or is refused.
+"""The messages of a round, and what both sides derive from them: transcripts and signed statements.
+
+Every message names the plan (its digest, hence the round), or is refused.
 
 All names are the roster's. Lists are in the order of names, none twice: another order would be a second message of the same
 meaning, and a name given twice could hide another.
@@ -6,16 +8,16 @@ meaning, and a name given twice could hide another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Generic, TypeVar
 
 from msgspec import Meta
 
-from dpaudit.errors import MessageError
+from dpaudit.errors import CheatingError, MessageError
 from dpaudit_mitigations.codec import Message, Record, unpack
-from dpaudit_mitigations.secure_aggregation.keys import KEY_BYTES, SIGNATURE_BYTES
-from dpaudit_mitigations.secure_aggregation.plan import Plan
+from dpaudit_mitigations.secure_aggregation.keys import KEY_BYTES, SIGNATURE_BYTES, check_public, verify
+from dpaudit_mitigations.secure_aggregation.plan import Plan, transcript
 from dpaudit_mitigations.secure_aggregation.shares import SEALED_BYTES, SHARE_BYTES
 
 __all__ = [
@@ -32,9 +34,14 @@ __all__ = [
     "Shares",
     "Survivors",
     "Unmasking",
+    "after_adverts",
+    "after_shares",
     "by_name",
+    "check_advert",
+    "check_confirmation",
     "entries",
     "read",
+    "survivors_statement",
 ]
 
 Name = Annotated[str, Meta(max_length=64)]
@@ -191,3 +198,44 @@ def _lists(message: RoundMessage) -> Iterator[list[str]]:
         value = getattr(message, field)
         if isinstance(value, tuple):
             yield [item if isinstance(item, str) else item.name for item in value]
+
+
+def after_adverts(plan: Plan, adverts: Mapping[str, Advert]) -> bytes:
+    """The transcript once all keys are known: what envelopes are bound to."""
+    return transcript("adverts", plan.digest, *(adverts[name].encoded() for name in sorted(adverts)))
+
+
+def after_shares(agreed: bytes, sharers: Iterable[str]) -> bytes:
+    """The transcript once it is known who sent shares: what masks and confirmations are bound to."""
+    return transcript("sharers", agreed, *(name.encode() for name in sorted(sharers)))
+
+
+def survivors_statement(agreed: bytes, survivors: Sequence[str], dropped: Sequence[str]) -> tuple[bytes, ...]:
+    """The byte strings that a party signs (label ``survivors``): whose vectors are in the sum and whose are not."""
+    return (
+        agreed,
+        len(survivors).to_bytes(8, "big"),
+        *(name.encode() for name in (*sorted(survivors), *sorted(dropped))),
+    )
+
+
+def check_advert(plan: Plan, advert: Advert) -> None:
+    """Check the signature with the roster's key, and that the keys are such that others can go on with them.
+
+    Raises:
+        CheatingError: other keys than those that the party signed, of another round, equal, or of small order.
+    """
+    verify(plan.roster[advert.name], advert.signature, "advert", *advert.signed(plan), signer=advert.name)
+    if advert.masking == advert.sharing:
+        raise CheatingError(f"advert of {advert.name}: one key for two purposes")
+    for key in (advert.masking, advert.sharing):
+        check_public(key, owner=advert.name)
+
+
+def check_confirmation(plan: Plan, name: str, signature: bytes, statement: Sequence[bytes]) -> None:
+    """Check ``name``'s signature on a list of survivors.
+
+    Raises:
+        CheatingError: it signed another list, or none.
+    """
+    verify(plan.roster[name], signature, "survivors", *statement, signer=name)

@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import LocalMechanism, Stream
-from dpaudit_mitigations.submissions.composed import composed_epsilon
-from dpaudit_mitigations.submissions.people import check_people
+from dpaudit_mitigations.submissions.people import check_people, composed_epsilon
 
 __all__ = ["Capped"]
 

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from dpaudit.accounting.shuffling import shuffled_epsilon
 from dpaudit.interfaces import LocalMechanism, Stream
-from dpaudit_mitigations.submissions.composed import composed_epsilon
-from dpaudit_mitigations.submissions.people import check_people
+from dpaudit_mitigations.submissions.people import check_people, composed_epsilon
 
 __all__ = ["Shuffled"]
 

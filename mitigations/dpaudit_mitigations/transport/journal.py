@@ -1,4 +1,4 @@
-"""The durable journal of a party: in which state each release is, moved on by compare-and-set in SQLite."""
+"""Durable files of mode 0600, and the journal of a party: in which state each release is, moved on by compare-and-set."""
 
 from __future__ import annotations
 
@@ -7,16 +7,58 @@ import os
 import sqlite3
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 from dpaudit.errors import MessageError, UsageError
-from dpaudit.results.files import clear_leftovers, sync_folder
+from dpaudit.results.files import clear_leftovers, sync_folder, write_file
 from dpaudit.results.locks import HeldError, Lock
-from dpaudit_mitigations.transport.durable_files import durable_write
 
-__all__ = ["Journal", "durable_write"]
+__all__ = ["Journal", "durable_write", "write_all"]
+
+_PIECE = 8 << 20
+
+
+def durable_write(path: Path, data: Any | Iterable[Any], *, replace: bool = True) -> None:
+    """Write ``data``, a buffer (bytes, a contiguous array: not copied) or an iterable of buffers, to ``path``; mode 0600.
+
+    As :func:`~dpaudit.results.files.write_file`: when this returns the file survives power loss, and until then ``path`` is
+    what it was. With ``replace=False`` a file that is there already is left alone.
+
+    Raises:
+        UsageError: it cannot be written, or is there already and ``replace`` is false.
+    """
+
+    def parts(file: BinaryIO) -> None:
+        for part in _buffers(data):
+            write_all(file.fileno(), part)
+
+    try:
+        write_file(path, parts, mode=0o600, replace=replace)
+    except FileExistsError as error:
+        raise UsageError(f"file={path}: is there already, and is not overwritten") from error
+    except OSError as error:
+        raise UsageError(f"file={path}: cannot be written ({error.strerror})") from error
+
+
+def _buffers(data: Any) -> Iterable[memoryview]:
+    try:
+        yield memoryview(data)
+        return
+    except TypeError:
+        pass
+    for part in data:
+        yield memoryview(part)
+
+
+def write_all(fd: int, part: memoryview) -> None:
+    """Write every byte of a contiguous ``part``, however many a system call takes."""
+    left = part.cast("B") if part.nbytes else memoryview(b"")
+    while left:
+        left = left[os.write(fd, left[:_PIECE]) :]
+
 
 _SCHEMA = 1
 _LONGEST_ID = 128

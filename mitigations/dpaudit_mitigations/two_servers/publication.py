@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dpaudit.errors import MessageError, UsageError
 from dpaudit.results.files import sync_folder
-from dpaudit_mitigations.transport.durable_files import write_all
+from dpaudit_mitigations.transport.journal import write_all
 
 __all__ = ["Draft", "Publications"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dpaudit.errors import UsageError
 from dpaudit.randomness import KEY_BYTES, KeyedStream
-from dpaudit_mitigations.transport.durable_files import durable_write
+from dpaudit_mitigations.transport.journal import durable_write
 
 __all__ = ["Seeds"]
 

@@ -34,9 +34,11 @@ from dpaudit.interfaces import Stream
 from dpaudit_mitigations.verifiable_counts.challenges import Challenges
 from dpaudit_mitigations.verifiable_counts.commitments import column_bases, commit
 from dpaudit_mitigations.verifiable_counts.group import (
+    BLINDING_BASE,
     SIZE,
     VALUE_BASE,
     L,
+    Relation,
     add,
     blinding_multiple,
     decode_points,
@@ -52,7 +54,6 @@ from dpaudit_mitigations.verifiable_counts.interpolation import (
     vanishing_at,
     weights_of,
 )
-from dpaudit_mitigations.verifiable_counts.relations import BLINDING_BASE, Relation
 
 __all__ = ["BlockProof", "BlockSecrets", "BlockStatement", "add_claims", "challenges_of", "prove", "relation_at"]
 

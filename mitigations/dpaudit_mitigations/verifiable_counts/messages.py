@@ -14,13 +14,27 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from dpaudit.errors import MessageError
+from dpaudit.errors import CheatingError, MessageError
 from dpaudit_mitigations.verifiable_counts.bit_proofs import BlockProof
 from dpaudit_mitigations.verifiable_counts.group import SIZE, decode_points, decode_scalars, encode_scalars
 from dpaudit_mitigations.verifiable_counts.terms import MOST_IN_ALL, SESSION_BYTES, Terms
 
-__all__ = ["LARGEST_RELEASE", "Commitments", "Response", "decode_seed", "encode_seed", "public_coins", "wire_bytes"]
+__all__ = [
+    "KEY_BYTES",
+    "LARGEST_RELEASE",
+    "SIGNATURE_BYTES",
+    "Commitments",
+    "Response",
+    "check_signature",
+    "decode_seed",
+    "encode_seed",
+    "public_coins",
+    "sign_session",
+    "wire_bytes",
+]
 
 _MAGIC = b"dpVC1"
 _HEAD = len(_MAGIC) + 1 + 48
@@ -142,3 +156,34 @@ def wire_bytes(*, bins: int, coins: int) -> int:
         terms = Terms(bytes(SESSION_BYTES), min(most, bins - at), coins)
         total += Commitments.size(terms) + _HEAD + _SEED + Response.size(terms)
     return total
+
+
+KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+
+
+def _signed(terms: Terms, commitments: bytes, challenge: bytes, response: bytes) -> bytes:
+    digests = b"".join(hashlib.sha512(part).digest() for part in (terms.encode(), commitments, challenge, response))
+    return b"dpaudit verifiable-counts v1 signature " + digests
+
+
+def sign_session(
+    terms: Terms, *, commitments: bytes, challenge: bytes, response: bytes, key: Ed25519PrivateKey
+) -> bytes:
+    """64 bytes (Ed25519) over the terms and the three messages; for a verifier that drew the challenge and accepted."""
+    return key.sign(_signed(terms, commitments, challenge, response))
+
+
+def check_signature(
+    signature: bytes, terms: Terms, *, commitments: bytes, challenge: bytes, response: bytes, verifier: bytes
+) -> None:
+    """Accept ``signature`` by the public key ``verifier`` (32 bytes) or raise.
+
+    Raises:
+        CheatingError: it does not hold, or ``verifier`` is no public key.
+    """
+    try:
+        public = Ed25519PublicKey.from_public_bytes(verifier)
+        public.verify(signature, _signed(terms, commitments, challenge, response))
+    except (InvalidSignature, ValueError) as error:
+        raise CheatingError("the session is not signed by the verifier that the transcript names") from error

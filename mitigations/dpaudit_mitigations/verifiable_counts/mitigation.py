@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from dpaudit.accounting.binomial import binomial_coins, binomial_epsilon
@@ -12,12 +14,29 @@ from dpaudit.interfaces import Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds, Rehearsal
 from dpaudit.vectors.lattice import in_dtype
 from dpaudit.vectors.normal import check_query, check_sigma
-from dpaudit_mitigations.verifiable_counts.heads import draw_heads
 from dpaudit_mitigations.verifiable_counts.messages import LARGEST_RELEASE, wire_bytes
 from dpaudit_mitigations.verifiable_counts.session import run_session
 from dpaudit_mitigations.verifiable_counts.terms import MOST_BINS, MOST_COINS
 
-__all__ = ["VerifiableCounts"]
+__all__ = ["VerifiableCounts", "draw_heads"]
+
+_CHUNK = 1 << 22  # bytes at a time
+
+
+def draw_heads(count: int, *, coins: int, stream: Stream) -> npt.NDArray[np.int64]:
+    """``count`` independent Binomial(``coins``, 1/2), exactly as uniform as the stream's bits, shape (count,)."""
+    whole, rest = divmod(coins, 64)
+    words = whole + (rest > 0)
+    out = np.empty(count, dtype=np.int64)
+    at_once = max(1, _CHUNK // (8 * words))
+    for at in range(0, count, at_once):
+        rows = min(at_once, count - at)
+        bits = np.frombuffer(stream.bytes(8 * words * rows), dtype="<u8").reshape(rows, words)
+        if rest:
+            bits = bits.copy()
+            bits[:, -1] &= np.uint64((1 << rest) - 1)
+        out[at : at + rows] = np.bitwise_count(bits).sum(1, dtype=np.int64)
+    return out
 
 
 class VerifiableCounts:

@@ -16,8 +16,7 @@ from dpaudit.results.foreign import RefusedError, read_plain
 from dpaudit.results.text import one_line
 from dpaudit.types import TranscriptVerdict, to_dict
 from dpaudit_mitigations.codec import Digest, Hex64, Record, read_json, write_json
-from dpaudit_mitigations.verifiable_counts.messages import Commitments, Response
-from dpaudit_mitigations.verifiable_counts.signatures import check_signature
+from dpaudit_mitigations.verifiable_counts.messages import Commitments, Response, check_signature
 from dpaudit_mitigations.verifiable_counts.terms import MOST_BINS, MOST_COINS, Terms
 from dpaudit_mitigations.verifiable_counts.verifier import check_session
 

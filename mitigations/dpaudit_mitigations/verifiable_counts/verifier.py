@@ -12,16 +12,21 @@ from dpaudit.interfaces import Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.verifiable_counts.bit_proofs import BlockStatement, add_claims, challenges_of
 from dpaudit_mitigations.verifiable_counts.challenges import session_challenges
-from dpaudit_mitigations.verifiable_counts.group import VALUE_BASE, random_scalar, random_scalars
+from dpaudit_mitigations.verifiable_counts.group import (
+    BLINDING_BASE,
+    VALUE_BASE,
+    Relation,
+    random_scalar,
+    random_scalars,
+)
 from dpaudit_mitigations.verifiable_counts.messages import (
     Commitments,
     Response,
     decode_seed,
     encode_seed,
     public_coins,
+    sign_session,
 )
-from dpaudit_mitigations.verifiable_counts.relations import BLINDING_BASE, Relation
-from dpaudit_mitigations.verifiable_counts.signatures import sign_session
 from dpaudit_mitigations.verifiable_counts.terms import Terms
 
 __all__ = ["Verifier", "check_session"]

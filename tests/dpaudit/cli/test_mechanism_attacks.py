@@ -98,7 +98,7 @@ def test_an_attack_that_brings_its_neighbours(module):
         (("clipped", "--attack", "scores"), 2, ["attack=scores: is no attack on a whole mechanism", "sensitivity"]),
         (("clipped", "--attack", "pairs:near=1"), 2, ["near=1", "far"]),
         (("clipped", "--attack", "telltale", "--real-numbers"), 2, ["real-numbers"]),
-        (("clipped", "--attack", "broken"), 4, ["attack=broken: raised KeyError: 'table'; mend the attack"]),
+        (("clipped", "--attack", "broken"), 4, ["attack=broken: raised KeyError: 'table'; fix the attack"]),
         (("nan",), 3, ["not finite", "[0, 0]=nan"]),
         (("counts", "--neighbours", "-1,0"), 3, ["ValueError: a count cannot be negative"]),
         (("counts", "--neighbours", "9007199254740992,9007199254740993"), 2, ["equal (as float64)"]),

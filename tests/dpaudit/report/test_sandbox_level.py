@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from support import formats as made
 
-from dpaudit.pytest_plugin.messages import failure, nothing_found
+from dpaudit.pytest_plugin.auditor import failure, nothing_found
 from dpaudit.report import audit_table, mechanism_table, render_report
 from dpaudit.report.formats import junit_xml, markdown_summary, sarif_json
 from dpaudit.report.notebook import repr_html

@@ -16,7 +16,7 @@ from dpaudit.experiments.spec_file import load_spec
 from dpaudit.noise.key import PancakeKey
 from dpaudit.randomness import KeyedStream
 from dpaudit.studies import dpsgd_training as training
-from dpaudit.studies.dpsgd_watcher import ATTACKERS, Watcher
+from dpaudit.studies.dpsgd_training import ATTACKERS, Watcher
 
 privacy_engine = pytest.importorskip("opacus.privacy_engine")
 

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 import torch
 
-from dpaudit.studies.honest import best_bin, best_of_two
+from dpaudit.studies.opponents import best_bin, best_of_two
 
 
 def test_two_candidates():

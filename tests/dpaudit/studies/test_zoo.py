@@ -15,6 +15,7 @@ from dpaudit.errors import SamplerCrashError, SamplerOutputError, SpecError, Unk
 from dpaudit.experiments import Store, load_spec, make_document, run_experiment
 from dpaudit.interfaces import RepeatableSampler, ValueSampler
 from dpaudit.randomness import KeyedStream
+from dpaudit.studies import zoo
 from dpaudit.studies.zoo import (
     HONEST,
     SPECIMENS,
@@ -25,7 +26,6 @@ from dpaudit.studies.zoo import (
     specimen,
     specimen_sampler,
 )
-from dpaudit.studies.zoo import flawed as flawed_module
 from dpaudit.studies.zoo import measure as zoo_measure
 from dpaudit.studies.zoo.generators import _Congruential, _Xorshift32
 from dpaudit.studies.zoo.specimen import Specimen, each
@@ -72,7 +72,7 @@ def test_the_zoo_is_labelled():
         assert (one.expected == "found") == (one.why == ""), name
         Claim.parse(one.claim)
     assert len({one.says for one in SPECIMENS.values()}) == len(SPECIMENS)
-    assert sum(len(family.SPECIMENS) for family in flawed_module._FAMILIES) == len(SPECIMENS)
+    assert sum(len(family.SPECIMENS) for family in zoo._FAMILIES) == len(SPECIMENS)
     with pytest.raises(UnknownNameError, match="did you mean 'cut-at-5'"):
         specimen("cut-at5")
 
@@ -337,7 +337,7 @@ def crash(stream):
 @pytest.fixture
 def with_broken(monkeypatch):
     broken = Specimen("broken", "law", "it crashes", crash)
-    monkeypatch.setattr(flawed_module, "SPECIMENS", {**SPECIMENS, "broken": broken})
+    monkeypatch.setattr(zoo, "SPECIMENS", {**SPECIMENS, "broken": broken})
 
 
 @pytest.mark.usefixtures("with_broken")

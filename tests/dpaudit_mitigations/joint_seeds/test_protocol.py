@@ -15,8 +15,8 @@ from dpaudit_mitigations.joint_seeds.checks import candidate_noise, noise_commit
 from dpaudit_mitigations.joint_seeds.commitments import joint_key, labelled_hash
 from dpaudit_mitigations.joint_seeds.derivation import vector_blocks
 from dpaudit_mitigations.joint_seeds.messages import Abort, Frame, Noises, Openings, open_frame
+from dpaudit_mitigations.joint_seeds.mitigation import SubstitutingServer
 from dpaudit_mitigations.joint_seeds.server import Server
-from dpaudit_mitigations.joint_seeds.specimens import SubstitutingServer
 from dpaudit_mitigations.joint_seeds.terms import FIRST, Terms
 from dpaudit_mitigations.joint_seeds.transcript import verify, write
 from dpaudit_mitigations.joint_seeds.verifier import Verifier

@@ -12,8 +12,8 @@ from dpaudit.errors import KeyFileError, UsageError
 from dpaudit_mitigations.joint_seeds.checks import candidate_noise
 from dpaudit_mitigations.joint_seeds.commitments import joint_key, labelled_hash
 from dpaudit_mitigations.joint_seeds.derivation import vector_blocks, vector_digest
+from dpaudit_mitigations.joint_seeds.mitigation import SubstitutingServer
 from dpaudit_mitigations.joint_seeds.server import Server
-from dpaudit_mitigations.joint_seeds.specimens import SubstitutingServer
 from dpaudit_mitigations.joint_seeds.terms import MOST_CANDIDATES, Terms
 from dpaudit_mitigations.joint_seeds.transcript import verify, write
 from dpaudit_mitigations.joint_seeds.verifier import Verifier

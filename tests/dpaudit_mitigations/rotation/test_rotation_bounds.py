@@ -18,8 +18,7 @@ from dpaudit.vectors.lattice import RoundedHost, lattice_step
 from dpaudit_mitigations.rotation.bounds import _by_theorem
 from dpaudit_mitigations.rotation.dense import DenseRotation
 from dpaudit_mitigations.rotation.fresh import Rotation
-from dpaudit_mitigations.rotation.norms import norm_deviation
-from dpaudit_mitigations.rotation.radial import rotated_epsilon
+from dpaudit_mitigations.rotation.radial import norm_deviation, rotated_epsilon
 from dpaudit_mitigations.rotation.shared import SharedRotation
 from dpaudit_mitigations.rotation.structured import StructuredRotation
 

@@ -17,8 +17,7 @@ import pytest
 
 from dpaudit.errors import MessageError, UsageError
 from dpaudit.results.files import clear_leftovers
-from dpaudit_mitigations.transport.durable_files import durable_write
-from dpaudit_mitigations.transport.journal import Journal
+from dpaudit_mitigations.transport.journal import Journal, durable_write
 
 CHILD = Path(__file__).with_name("child.py")
 STATES = [None, "offered", "stored", "published"]

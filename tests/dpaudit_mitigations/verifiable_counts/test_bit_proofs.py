@@ -22,6 +22,7 @@ from dpaudit_mitigations.verifiable_counts.commitments import column_bases, comm
 from dpaudit_mitigations.verifiable_counts.group import (
     VALUE_BASE,
     L,
+    Relation,
     add,
     blinding_multiple,
     multiple,
@@ -30,7 +31,6 @@ from dpaudit_mitigations.verifiable_counts.group import (
     sum_of_multiples,
 )
 from dpaudit_mitigations.verifiable_counts.interpolation import basis_at, vanishing_at
-from dpaudit_mitigations.verifiable_counts.relations import Relation
 
 K, M = 5, 8
 

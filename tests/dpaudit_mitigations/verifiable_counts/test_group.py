@@ -10,9 +10,11 @@ from dpaudit.errors import MessageError
 from dpaudit_mitigations.verifiable_counts.challenges import Challenges
 from dpaudit_mitigations.verifiable_counts.commitments import column_bases, commit, commit_rows
 from dpaudit_mitigations.verifiable_counts.group import (
+    BLINDING_BASE,
     IDENTITY,
     VALUE_BASE,
     L,
+    Relation,
     add,
     blinding_multiple,
     decode_point,
@@ -24,7 +26,6 @@ from dpaudit_mitigations.verifiable_counts.group import (
     sum_of_multiples,
 )
 from dpaudit_mitigations.verifiable_counts.interpolation import basis_at, combine, vanishing_at, weights_of
-from dpaudit_mitigations.verifiable_counts.relations import BLINDING_BASE, Relation
 
 P = 2**255 - 19
 

@@ -15,8 +15,7 @@ from dpaudit.interfaces import ProtocolMitigation
 from dpaudit.noise.gaussian import Gaussian
 from dpaudit.noise.pancake import Pancake
 from dpaudit.testing import check_mitigation
-from dpaudit_mitigations.verifiable_counts.heads import draw_heads
-from dpaudit_mitigations.verifiable_counts.mitigation import VerifiableCounts
+from dpaudit_mitigations.verifiable_counts.mitigation import VerifiableCounts, draw_heads
 
 
 @pytest.mark.parametrize("options", [{}, {"coins": 15}, {"epsilon": 2.0, "delta": 1e-3}])

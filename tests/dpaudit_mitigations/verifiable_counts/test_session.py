@@ -16,12 +16,12 @@ from dpaudit_mitigations.verifiable_counts.commitments import commit, open_count
 from dpaudit_mitigations.verifiable_counts.messages import (
     Commitments,
     Response,
+    check_signature,
     encode_seed,
     public_coins,
     wire_bytes,
 )
 from dpaudit_mitigations.verifiable_counts.prover import Prover
-from dpaudit_mitigations.verifiable_counts.signatures import check_signature
 from dpaudit_mitigations.verifiable_counts.terms import MOST_BINS, MOST_COINS, Terms
 from dpaudit_mitigations.verifiable_counts.verifier import Verifier
 

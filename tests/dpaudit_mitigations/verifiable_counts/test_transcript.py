@@ -13,12 +13,10 @@ from dpaudit.accounting.binomial import binomial_epsilon
 from dpaudit.cli import verifying
 from dpaudit.errors import UsageError
 from dpaudit_mitigations.verifiable_counts.commitments import open_counts
-from dpaudit_mitigations.verifiable_counts.group import L, encode_scalar, multiple, random_scalar
-from dpaudit_mitigations.verifiable_counts.messages import encode_seed, public_coins
+from dpaudit_mitigations.verifiable_counts.group import BLINDING_BASE, L, encode_scalar, multiple, random_scalar
+from dpaudit_mitigations.verifiable_counts.messages import encode_seed, public_coins, sign_session
 from dpaudit_mitigations.verifiable_counts.prover import Prover
-from dpaudit_mitigations.verifiable_counts.relations import BLINDING_BASE
 from dpaudit_mitigations.verifiable_counts.session import run_session
-from dpaudit_mitigations.verifiable_counts.signatures import sign_session
 from dpaudit_mitigations.verifiable_counts.terms import Terms
 from dpaudit_mitigations.verifiable_counts.transcript import Transcript, verify
 

@@ -249,7 +249,7 @@ class SketchEvidence(_Tabled):
 
     Equation 5: a report is e^ε times as likely where the object's own position is set as where it is not, the other
     positions being noise whatever the object. Cost of an observation: its set bits (119 of 1024 at ε = 4), and its share
-    of its function's table; the universe does not matter (``tables``).
+    of its function's table; the universe does not matter.
     """
 
     def __call__(self, reports: SketchReports, *, threads: int = 2) -> npt.NDArray[np.float64]:

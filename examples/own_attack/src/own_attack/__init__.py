@@ -11,6 +11,8 @@ import torch
 class NearestCandidate:
     """The optimal attack on honest Gaussian noise: its likelihood falls with the distance."""
 
+    games = ("scoring",)  # dpaudit list attacks prints the rules; ``holds`` would name its secret
+
     def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
         """Minus the Euclidean distance, shape (t, m)."""
         return -torch.linalg.vector_norm(releases.unsqueeze(1) - candidates, dim=-1)

@@ -478,7 +478,7 @@ def raising(*_, **__):
 @pytest.mark.parametrize(
     ("attack", "says"),
     [
-        (Support(raising), "attack=bad: raised RuntimeError: no such table; mend the attack"),
+        (Support(raising), "attack=bad: raised RuntimeError: no such table; fix the attack"),
         (Support(lambda y, v: np.ones(len(y), dtype=bool)), r"gave bool of shape \(\d+,\)"),
         (Support(lambda y, v: np.ones(y.shape)), "gave float64"),
         (Support(lambda y, v: np.ones((len(y), 0), dtype=bool)), "wanted bool"),
