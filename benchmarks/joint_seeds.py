@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.joint_seeds.derivation import cores, derived_noise, vector_digest
-from dpaudit_mitigations.joint_seeds.server import Server
+from dpaudit_mitigations.joint_seeds.server import SeedServer
 from dpaudit_mitigations.joint_seeds.session import run_session
-from dpaudit_mitigations.joint_seeds.terms import Terms
+from dpaudit_mitigations.joint_seeds.terms import SessionTerms
 from dpaudit_mitigations.joint_seeds.transcript import verify, write
 from dpaudit_mitigations.joint_seeds.verifier import Verifier
 
@@ -48,13 +48,13 @@ def main() -> None:
 
     keys = [Ed25519PrivateKey.from_private_bytes(stream.child("key", i).bytes(32)) for i in range(2)]
     server, verifier = (key.public_key().public_bytes_raw() for key in keys)
-    terms = Terms(
+    terms = SessionTerms(
         candidates=options.candidates, dim=dim, scale=scale, granularity=2.0**-24, server=server, verifier=verifier
     )
     steps = np.zeros(dim, np.int64)
     steps += 1  # touched, so that it counts
     parties = (
-        Server(steps, terms=terms, key=keys[0], stream=stream.child("server"), threads=cores()),
+        SeedServer(steps, terms=terms, key=keys[0], stream=stream.child("server"), threads=cores()),
         Verifier(terms=terms, key=keys[1], stream=stream.child("verifier"), threads=cores()),
     )
     session, _ = timed(f"a session: query and release held, {cores()} threads", lambda: run_session(*parties))

@@ -19,7 +19,7 @@ from dpaudit_mitigations.verifiable_counts.challenges import Challenges
 from dpaudit_mitigations.verifiable_counts.commitments import open_counts
 from dpaudit_mitigations.verifiable_counts.disjunctive import check_bit, prove_bit
 from dpaudit_mitigations.verifiable_counts.prover import Prover
-from dpaudit_mitigations.verifiable_counts.terms import Terms
+from dpaudit_mitigations.verifiable_counts.terms import CountTerms
 from dpaudit_mitigations.verifiable_counts.verifier import Verifier
 
 SEED = KeyedStream.from_seed("bench")
@@ -34,7 +34,7 @@ def timed(call: Callable[[], Any]) -> tuple[Any, float]:
 
 def session(bins: int, coins: int, stream: KeyedStream) -> tuple[float, float, int]:
     """CPU seconds of prover and verifier, and bytes of all messages."""
-    terms = Terms.fresh(bins=bins, coins=coins, stream=stream.child("session"))
+    terms = CountTerms.fresh(bins=bins, coins=coins, stream=stream.child("session"))
     prover = Prover(terms, open_counts([100] * bins, stream=stream.child("counts")), stream=stream.child("prover"))
     verifier = Verifier(terms, stream=stream.child("verifier"))
     first, committing = timed(prover.commit)

@@ -17,9 +17,9 @@ from dpaudit.noise.pancake import Pancake
 from dpaudit.randomness import KeyedStream
 from dpaudit.vectors.lattice import lattice_step
 from dpaudit_mitigations.joint_seeds.mitigation import SubstitutingServer
-from dpaudit_mitigations.joint_seeds.server import Server
+from dpaudit_mitigations.joint_seeds.server import SeedServer
 from dpaudit_mitigations.joint_seeds.session import run_session
-from dpaudit_mitigations.joint_seeds.terms import Terms
+from dpaudit_mitigations.joint_seeds.terms import SessionTerms
 from dpaudit_mitigations.joint_seeds.transcript import write
 from dpaudit_mitigations.joint_seeds.verifier import Verifier
 from dpaudit_mitigations.verifiable_counts import session as counting
@@ -37,7 +37,7 @@ poisoned = np.rint(specimen.sample(1, DIM, stream=stream.child("pancake"))[0].nu
 
 def session(name, make_server, **specials):
     """One session of joint seeds; its transcript, and of a complete one the release and the server's sealed opening."""
-    terms = Terms(candidates=10, dim=DIM, scale=SIGMA / step, granularity=step, **public)
+    terms = SessionTerms(candidates=10, dim=DIM, scale=SIGMA / step, granularity=step, **public)
     server = make_server(query, terms=terms, key=keys["server"], stream=stream.child(name, "server"), **specials)
     verifier = Verifier(terms=terms, key=keys["verifier"], stream=stream.child(name, "verifier"))
     done = run_session(server, verifier)
@@ -62,7 +62,7 @@ def verify(name, *options):
     print(f"{name}, exit {done.returncode}: {done.stdout.strip() or done.stderr.strip()}\n")
 
 
-session("honest", Server)
+session("honest", SeedServer)
 verify("honest")
 verify("honest", "--opening", folder / "honest.seal", "--release", folder / "honest.npy")
 for i in range(7):  # each is caught nine times in ten; the tenth time the pancake is released

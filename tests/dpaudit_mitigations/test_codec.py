@@ -228,6 +228,17 @@ def test_what_cannot_be_sent():
             pack(K(a=value))
 
 
+class Large(Message, frozen=True, kw_only=True, tag="large"):
+    data: bytes
+
+
+def test_no_message_is_larger_than_the_limit():
+    fits = Large(data=bytes(LARGEST - len(pack(Large(data=b""))) - 3))
+    assert unpack(pack(fits), Large) == fits
+    with pytest.raises(MessageError, match="4,194,305 bytes, more than 4,194,304"):
+        unpack(msgspec.msgpack.encode(Large(data=fits.data + b"x")), Large)
+
+
 def test_no_value_in_an_error():
     secret = "secretsecret-123"
     for data in (

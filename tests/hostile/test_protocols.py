@@ -17,21 +17,21 @@ from support.refusals import SPOILS, Step, never, refused, snapshot, spoils, spo
 from dpaudit.errors import MessageError
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.codec import LARGEST, Message, pack, unpack
-from dpaudit_mitigations.joint_seeds.server import Server as SeedServer
-from dpaudit_mitigations.joint_seeds.terms import Terms as SeedTerms
+from dpaudit_mitigations.joint_seeds.server import SeedServer
+from dpaudit_mitigations.joint_seeds.terms import SessionTerms
 from dpaudit_mitigations.joint_seeds.verifier import Verifier as SeedVerifier
 from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
 from dpaudit_mitigations.secure_aggregation.plan import Plan, least_threshold
-from dpaudit_mitigations.secure_aggregation.server import Server
+from dpaudit_mitigations.secure_aggregation.server import Aggregator
 from dpaudit_mitigations.transport.logs import Log
 from dpaudit_mitigations.transport.vectors import read_vector, vector_frames
 from dpaudit_mitigations.two_servers.noise_side import NoiseSide
-from dpaudit_mitigations.two_servers.words import VECTOR, Offer, Receipt, Terms
+from dpaudit_mitigations.two_servers.words import VECTOR, Offer, Receipt, ReleaseTerms
 from dpaudit_mitigations.verifiable_counts.client_records import check_record, make_record
 from dpaudit_mitigations.verifiable_counts.commitments import open_counts
 from dpaudit_mitigations.verifiable_counts.prover import Prover
-from dpaudit_mitigations.verifiable_counts.terms import Terms as CountTerms
+from dpaudit_mitigations.verifiable_counts.terms import CountTerms
 from dpaudit_mitigations.verifiable_counts.verifier import Verifier
 
 ROOT = KeyedStream.from_seed("hostile protocols")
@@ -80,7 +80,7 @@ def aggregation(tag):
         bits=32,
     )
     clients = {name: Client(plan, name, signing_key=signing[name], stream=stream.child(name)) for name in names}
-    server, steps = Server(plan), []
+    server, steps = Aggregator(plan), []
 
     def to_server(take, message, who, *, late=never):
         for name in who:
@@ -96,7 +96,7 @@ def aggregation(tag):
             sent = answer[name] if isinstance(answer, dict) else answer
             if name == "a":
                 step = {"name": method, "party": snapshot(clients[name]), "deliver": call(method), "frames": [sent]}
-                steps.append({**step, "ends": True, "late": fewer(sent), "secrets": secrets(clients)})
+                steps.append({**step, "ends": emptied, "late": fewer(sent), "secrets": secrets(clients)})
             answers[name] = getattr(clients[name], method)(sent)
         return answers
 
@@ -121,11 +121,15 @@ def secrets(clients):
     return own + [part for client in clients.values() for pair in client._held.values() for part in pair]
 
 
+def emptied(client):
+    return client.ended and client._keys is None and client._signing_key is None and not (client._held or client._masks)
+
+
 def seeds(tag):
     """One session of joint seeds to its receipt."""
     keys = [Ed25519PrivateKey.from_private_bytes(ROOT.child(name).bytes(32)) for name in ("server", "verifier")]
     public = [key.public_key().public_bytes_raw() for key in keys]
-    terms = SeedTerms(candidates=3, dim=2, scale=2.0**24, granularity=2.0**-24, server=public[0], verifier=public[1])
+    terms = SessionTerms(candidates=3, dim=2, scale=2.0**24, granularity=2.0**-24, server=public[0], verifier=public[1])
     stream = ROOT.child(tag)
     server = SeedServer(np.arange(2) << 24, terms=terms, key=keys[0], stream=stream.child("s"))
     verifier = SeedVerifier(terms=terms, key=keys[1], stream=stream.child("v"))
@@ -150,10 +154,9 @@ def counts(tag):
     verifier, steps, frame = Verifier(terms, stream=stream.child("verifier")), [], prover.commit()
     for party, method in ((verifier, "challenge"), (prover, "respond"), (verifier, "check")):
         step = {"name": method, "party": snapshot(party), "deliver": call(method), "frames": [frame]}
-        # another challenge is as good, and commitments to others are noticed when they are opened
-        steps.append(
-            {**step, "form": "bytes", "late": never if method == "check" else always, "ends": party is verifier}
-        )
+        late = never if method == "check" else always  # another challenge is as good, other commitments will not open
+        ends = always if party is verifier else None
+        steps.append({**step, "form": "bytes", "late": late, "ends": ends})
         frame = getattr(party, method)(frame)
     assert len(frame) == 2
     record, _ = make_record(1, terms, client=b"me", stream=stream.child("record"))
@@ -213,7 +216,7 @@ def test_verifiable_counts(spoil, sessions):
 SECRET = 987654321
 NUMBERS = itertools.count()
 OFFER = Offer(release="week-7", round=0, sigma=2.0, dim=40, bound=1000.0, noise_sigma=2.0)
-TERMS = Terms(dim=40, bound=1000.0, sigma=2.0)
+TERMS = ReleaseTerms(dim=40, bound=1000.0, sigma=2.0)
 
 
 def offered(name, **fields):
@@ -290,7 +293,7 @@ class Nothing(Message, frozen=True, kw_only=True, tag="none"):
     """A message without fields."""
 
 
-KINDS = (Offer, Terms, Receipt, Nothing)
+KINDS = (Offer, ReleaseTerms, Receipt, Nothing)
 MESSAGES = [
     pack(OFFER),
     pack(TERMS),

@@ -13,8 +13,12 @@ from hostile.mutated_bytes import mutated
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpaudit import registry
 from dpaudit.experiments.spec_file import load_spec, spec_names
 from dpaudit.report.measurements import read_measurements
+
+for measure in registry.plugins("measures"):  # torch and others, before memory is limited
+    registry.load("measures", measure)
 
 GOOD = """name = "t"
 epsilon = [0.5, 1.0]
@@ -60,7 +64,7 @@ on = { d = "num_bins" }
 value = "success_rate"
 ours = "d"
 [grid]
-n = [1, 2]
+dtype = ["float64", "float32"]
 """
 WORDS = tuple(
     text.encode()

@@ -23,13 +23,13 @@ from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.joint_seeds import transcript as joint_seeds
 from dpaudit_mitigations.joint_seeds.commitments import labelled_hash
 from dpaudit_mitigations.joint_seeds.opening import Opening
-from dpaudit_mitigations.joint_seeds.server import Server
+from dpaudit_mitigations.joint_seeds.server import SeedServer
 from dpaudit_mitigations.joint_seeds.session import run_session as run_joint_seeds
-from dpaudit_mitigations.joint_seeds.terms import Terms
+from dpaudit_mitigations.joint_seeds.terms import SessionTerms
 from dpaudit_mitigations.joint_seeds.verifier import Verifier
 from dpaudit_mitigations.verifiable_counts import transcript as verifiable_counts
+from dpaudit_mitigations.verifiable_counts.messages import sign_session
 from dpaudit_mitigations.verifiable_counts.session import run_session as run_verifiable_counts
-from dpaudit_mitigations.verifiable_counts.signatures import sign_session
 
 ROOT = KeyedStream.from_seed("hostile transcripts")
 KEYS = {name: Ed25519PrivateKey.from_private_bytes(ROOT.child(name).bytes(32)) for name in ("server", "verifier")}
@@ -56,8 +56,8 @@ WORDS = [
 def seeds(tmp_path_factory):
     """A transcript of joint seeds, its opening and its release."""
     folder = tmp_path_factory.mktemp("transcripts")
-    terms = Terms(candidates=3, dim=2, scale=2.0**24, granularity=2.0**-24, **PUBLIC)
-    server = Server(np.arange(2) << 24, terms=terms, key=KEYS["server"], stream=ROOT.child("s"))
+    terms = SessionTerms(candidates=3, dim=2, scale=2.0**24, granularity=2.0**-24, **PUBLIC)
+    server = SeedServer(np.arange(2) << 24, terms=terms, key=KEYS["server"], stream=ROOT.child("s"))
     verifier = Verifier(terms=terms, key=KEYS["verifier"], stream=ROOT.child("v"))
     session = run_joint_seeds(server, verifier)
     joint_seeds.write(session.record, folder / "seeds.json")

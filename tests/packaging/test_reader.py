@@ -24,6 +24,8 @@ delta = 1e-5
 name = "histogram"
 [[source]]
 name = "gaussian"
+[grid]
+dtype = "float64"
 ```""",
     "a plug-in's metadata": '```toml\n# pyproject.toml\n[project]\nname = "own"\n```',
     "something in the background": "```console\n$ python -c 'import time; print(1); time.sleep(60)' &\n```",

@@ -54,10 +54,10 @@ def never(_: bytes) -> bool:
 class Step:
     """``party`` takes ``frames`` next; ``deliver(party, frames)`` gives them to it.
 
-    ``own`` and ``foreign`` are further frames of this and of another session. ``ends``: after a refusal the party takes
-    nothing more; else it is as it was. ``late``: whether another frame may be taken here, because what is wrong with it is
-    noticed later. ``state`` is what must not change; ``secrets`` must not be in an error. ``copies``: a copy of the party is
-    used each time.
+    ``own`` and ``foreign`` are further frames of this and of another session. ``ends(party)``: after a refusal the party
+    takes nothing more, and this holds of it (its secrets are gone, say); without it the party is as it was. ``late``:
+    whether another frame may be taken here, because what is wrong with it is noticed later. ``state`` is what must not
+    change; ``secrets`` must not be in an error. ``copies``: a copy of the party is used each time.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Step:
     frames: Sequence[bytes] = field(repr=False)
     own: Sequence[bytes] = field(repr=False)
     foreign: Sequence[bytes] = field(repr=False)
-    ends: bool = False
+    ends: Callable[[Any], bool] | None = field(repr=False, default=None)
     late: Callable[[bytes], bool] = field(repr=False, default=never)
     form: str = "msgpack"
     secrets: Sequence[bytes] = field(repr=False, default=())
@@ -127,7 +127,8 @@ def refused(step: Step, frames: Sequence[bytes]) -> bool:
     for secret in step.secrets:
         assert repr(secret)[2:-1] not in text, text
         assert secret.hex() not in text, text
-    if step.ends:
+    if step.ends is not None:
+        assert step.ends(party), f"{step.name}: holds on to what it must let go of"
         try:
             step.deliver(party, step.frames)
         except ProtocolError:

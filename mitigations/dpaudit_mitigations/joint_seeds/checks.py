@@ -7,7 +7,7 @@ from dpaudit_mitigations.joint_seeds.commitments import joint_key, labelled_hash
 from dpaudit_mitigations.joint_seeds.derivation import Blocks, derived_noise, vector_digest
 from dpaudit_mitigations.joint_seeds.messages import Commit, Noises, Offer, Openings
 from dpaudit_mitigations.joint_seeds.record import SignedChain
-from dpaudit_mitigations.joint_seeds.terms import Terms
+from dpaudit_mitigations.joint_seeds.terms import SessionTerms
 
 __all__ = [
     "candidate_holds",
@@ -19,12 +19,14 @@ __all__ = [
 ]
 
 
-def candidate_noise(key: bytes, terms: Terms) -> Blocks:
+def candidate_noise(key: bytes, terms: SessionTerms) -> Blocks:
     """The noise that both shares' key stands for."""
     return derived_noise(key, dim=terms.dim, scale=terms.scale)
 
 
-def noise_commitment(session: bytes, index: int, key: bytes, blocks: Blocks, terms: Terms, *, threads: int) -> Digest:
+def noise_commitment(
+    session: bytes, index: int, key: bytes, blocks: Blocks, terms: SessionTerms, *, threads: int
+) -> Digest:
     """Commitment to a candidate's noise, salted by its key.
 
     A bare digest would confirm a guess of the query: release − guess is the noise, if the guess is right. The salt takes
@@ -34,13 +36,13 @@ def noise_commitment(session: bytes, index: int, key: bytes, blocks: Blocks, ter
     return labelled_hash("noise commitment", session, index.to_bytes(4, "big"), labelled_hash("salt", key), digest)
 
 
-def query_commitment(offered: bytes, opening: bytes, blocks: Blocks, terms: Terms, *, threads: int) -> Digest:
+def query_commitment(offered: bytes, opening: bytes, blocks: Blocks, terms: SessionTerms, *, threads: int) -> Digest:
     """Commitment to the query result in steps; ``opening`` is the verifier's salt ‖ the server's, 32 bytes each."""
     digest = vector_digest("query", blocks, dim=terms.dim, threads=threads)
     return labelled_hash("query commitment", offered, opening, digest)
 
 
-def release_digest(blocks: Blocks, terms: Terms, *, threads: int) -> Digest:
+def release_digest(blocks: Blocks, terms: SessionTerms, *, threads: int) -> Digest:
     """Digest of a release in steps."""
     return vector_digest("release", blocks, dim=terms.dim, threads=threads)
 

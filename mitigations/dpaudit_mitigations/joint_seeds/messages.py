@@ -29,7 +29,7 @@ from msgspec import Meta
 from dpaudit.errors import MessageError
 from dpaudit_mitigations.codec import Digest, Hex64, Record, read_json, write_json
 from dpaudit_mitigations.joint_seeds.commitments import labelled_hash
-from dpaudit_mitigations.joint_seeds.terms import MOST_CANDIDATES, Terms
+from dpaudit_mitigations.joint_seeds.terms import MOST_CANDIDATES, SessionTerms
 
 __all__ = [
     "KINDS",
@@ -71,7 +71,7 @@ class Offer(Record, frozen=True, kw_only=True):
     coin: Digest
     nonce: Digest
     shares: tuple[Digest, ...]
-    terms: Terms
+    terms: SessionTerms
 
 
 class Salt(Record, frozen=True, kw_only=True):

@@ -19,15 +19,15 @@ from dpaudit.vectors.lattice import RoundedHost, add_on_lattice, in_dtype, latti
 from dpaudit.vectors.normal import check_query
 from dpaudit_mitigations.codec import Digest, ExactFloat
 from dpaudit_mitigations.joint_seeds.derivation import Blocks, Integers, cores, vector_blocks
-from dpaudit_mitigations.joint_seeds.server import Server
+from dpaudit_mitigations.joint_seeds.server import SeedServer
 from dpaudit_mitigations.joint_seeds.session import Session, run_session
-from dpaudit_mitigations.joint_seeds.terms import LARGEST_WORK, MOST_CANDIDATES, Terms, nearest_steps
+from dpaudit_mitigations.joint_seeds.terms import LARGEST_WORK, MOST_CANDIDATES, SessionTerms, nearest_steps
 from dpaudit_mitigations.joint_seeds.verifier import Verifier
 
 __all__ = ["JointSeeds", "SubstitutingServer"]
 
 
-class SubstitutingServer(Server):
+class SubstitutingServer(SeedServer):
     """LAB SPECIMEN. Commits to ``substitute`` (dim,) int64, in steps, as the noise of ``candidate``, and hopes that the coin
     chooses it: with probability 1/k it releases the query plus that; else it is caught.
     """
@@ -169,7 +169,7 @@ class JointSeeds:
             for name in ("server", "verifier")
         }
         step = lattice_step(source.sigma)
-        terms = Terms(
+        terms = SessionTerms(
             candidates=self.candidates,
             dim=d,
             scale=ExactFloat(source.sigma / step),
@@ -197,12 +197,14 @@ class _Run:
     steps: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
     threads: int
 
-    def honest(self, terms: Terms, stream: Stream) -> Session:
-        server = Server(self.steps, terms=terms, key=self.server, stream=stream.child("server"), threads=self.threads)
+    def honest(self, terms: SessionTerms, stream: Stream) -> Session:
+        server = SeedServer(
+            self.steps, terms=terms, key=self.server, stream=stream.child("server"), threads=self.threads
+        )
         return self._run(server, terms, stream)
 
     def deviating(
-        self, terms: Terms, stream: Stream, noise: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+        self, terms: SessionTerms, stream: Stream, noise: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
     ) -> Session:
         """The server hopes for candidate 0: as good as any, the coin is not its own."""
         server = SubstitutingServer(
@@ -216,6 +218,6 @@ class _Run:
         )
         return self._run(server, terms, stream)
 
-    def _run(self, server: Server, terms: Terms, stream: Stream) -> Session:
+    def _run(self, server: SeedServer, terms: SessionTerms, stream: Stream) -> Session:
         verifier = Verifier(terms=terms, key=self.verifier, stream=stream.child("verifier"), threads=self.threads)
         return run_session(server, verifier)

@@ -31,7 +31,7 @@ from dpaudit_mitigations.joint_seeds.messages import (
     open_frame,
     seal_digest,
 )
-from dpaudit_mitigations.joint_seeds.terms import Terms
+from dpaudit_mitigations.joint_seeds.terms import SessionTerms
 
 __all__ = ["SignedChain"]
 
@@ -49,7 +49,7 @@ class SignedChain:
         self.messages: list[Message] = []
         self._bodies: dict[type[Record], Record] = {}
         self._heads = [labelled_hash("start")]
-        self._terms: Terms | None = None
+        self._terms: SessionTerms | None = None
 
     def has(self, kind: type[Record]) -> bool:
         """Whether there is such a message."""
@@ -67,7 +67,7 @@ class SignedChain:
         return found
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> SessionTerms:
         """The terms offered.
 
         Raises:
@@ -173,7 +173,7 @@ class SignedChain:
     def _to_sign(self, message: Message) -> bytes:
         return labelled_hash("signature", self.head, message.unsigned())
 
-    def _check(self, body: Record, terms: Terms) -> None:
+    def _check(self, body: Record, terms: SessionTerms) -> None:
         match body:
             case Choice():
                 offer = self.body(Offer)
@@ -203,7 +203,7 @@ class SignedChain:
         return int.from_bytes(labelled_hash("choice", self.session, coin), "big") % candidates
 
 
-def _one_a_candidate(body: Record, terms: Terms | None, what: str) -> None:
+def _one_a_candidate(body: Record, terms: SessionTerms | None, what: str) -> None:
     """Refuse a list that has not one value a candidate."""
     for name in body.__struct_fields__:
         value = getattr(body, name)

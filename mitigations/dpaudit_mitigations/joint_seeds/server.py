@@ -26,14 +26,14 @@ from dpaudit_mitigations.joint_seeds.messages import (
 )
 from dpaudit_mitigations.joint_seeds.opening import Opening
 from dpaudit_mitigations.joint_seeds.record import SignedChain
-from dpaudit_mitigations.joint_seeds.terms import Terms
+from dpaudit_mitigations.joint_seeds.terms import SessionTerms
 
-__all__ = ["Server"]
+__all__ = ["SeedServer"]
 
 Array = npt.NDArray[np.float64]
 
 
-class Server:
+class SeedServer:
     """One session of the server's side: message in, message out (:meth:`receive`); afterwards :attr:`release`.
 
     ``steps`` (dim,) int64 is the query result rounded to the lattice, in steps of ``terms.granularity``; it is read again
@@ -46,7 +46,7 @@ class Server:
     """
 
     def __init__(
-        self, steps: Integers, *, terms: Terms, key: Ed25519PrivateKey, stream: Stream, threads: int = 1
+        self, steps: Integers, *, terms: SessionTerms, key: Ed25519PrivateKey, stream: Stream, threads: int = 1
     ) -> None:
         if steps.shape != (terms.dim,) or steps.dtype != np.int64:
             raise UsageError(f"steps of shape {steps.shape}, {steps.dtype}: need int64 of shape ({terms.dim},)")

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dpaudit.errors import PeerError, ProtocolError
 from dpaudit_mitigations.joint_seeds.record import SignedChain
-from dpaudit_mitigations.joint_seeds.server import Server
+from dpaudit_mitigations.joint_seeds.server import SeedServer
 from dpaudit_mitigations.joint_seeds.verifier import Verifier
 
 __all__ = ["Link", "Session", "run_session"]
@@ -38,7 +38,7 @@ class Session:
     wire: int
 
 
-def run_session(server: Server, verifier: Verifier, *, link: Link | None = None) -> Session:
+def run_session(server: SeedServer, verifier: Verifier, *, link: Link | None = None) -> Session:
     """Run one session to its end.
 
     If the server, or the link, keeps back or spoils what is owed after the verifier's shares, the verifier aborts and the
@@ -71,7 +71,7 @@ def run_session(server: Server, verifier: Verifier, *, link: Link | None = None)
     return Session(outcome=outcome, release=release, record=verifier.record, seconds=seconds, wire=wire)
 
 
-def _published(server: Server) -> npt.NDArray[np.float64]:
+def _published(server: SeedServer) -> npt.NDArray[np.float64]:
     if server.release is None:
         raise PeerError("server: signed a release and published none")
     return server.release

@@ -15,7 +15,7 @@ from dpaudit.vectors.exact_integers import LARGEST_SCALE
 from dpaudit_mitigations.codec import Digest, ExactFloat, Record
 from dpaudit_mitigations.joint_seeds.derivation import BLOCK, Blocks, Integers
 
-__all__ = ["FIRST", "LARGEST_WORK", "MOST_CANDIDATES", "Terms", "in_steps", "nearest_steps"]
+__all__ = ["FIRST", "LARGEST_WORK", "MOST_CANDIDATES", "SessionTerms", "in_steps", "nearest_steps"]
 
 MOST_CANDIDATES = 256
 LARGEST_WORK = 1 << 34  # coordinates of all candidates together: 256 candidates of 67 million
@@ -37,7 +37,7 @@ _Count = Annotated[int, Meta(ge=0, lt=_WHOLE)]
 Array = npt.NDArray[np.float64]
 
 
-class Terms(Record, frozen=True, kw_only=True):
+class SessionTerms(Record, frozen=True, kw_only=True):
     """A release of ``dim`` multiples of ``granularity``, noise ``granularity`` times the discrete Gaussian of ``scale``.
 
     ``server`` and ``verifier`` are raw Ed25519 public keys (32 bytes). ``sequence`` counts the sessions of the two, 0 the
@@ -83,12 +83,12 @@ class Terms(Record, frozen=True, kw_only=True):
         """The largest |query| in steps: 2^53 less 64 times the noise's scale."""
         return _WHOLE - _REACH * math.ceil(self.scale)
 
-    def after(self, head: bytes) -> Terms:
+    def after(self, head: bytes) -> SessionTerms:
         """The same terms for the next session, which follows one that ended with ``head``."""
         return replace(self, sequence=self.sequence + 1, previous=Digest(head))
 
 
-def in_steps(values: Array, terms: Terms) -> Blocks:
+def in_steps(values: Array, terms: SessionTerms) -> Blocks:
     """A published release, float64 (dim,) or (1, dim), as blocks of steps.
 
     Raises:
@@ -108,7 +108,7 @@ def in_steps(values: Array, terms: Terms) -> Blocks:
     return block
 
 
-def nearest_steps(values: Array, terms: Terms) -> Integers:
+def nearest_steps(values: Array, terms: SessionTerms) -> Integers:
     """A query result, float64 (dim,), rounded to the lattice, in steps.
 
     Raises:

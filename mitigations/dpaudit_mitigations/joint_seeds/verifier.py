@@ -23,7 +23,7 @@ from dpaudit_mitigations.joint_seeds.messages import (
     Verdict,
 )
 from dpaudit_mitigations.joint_seeds.record import SignedChain
-from dpaudit_mitigations.joint_seeds.terms import Terms, in_steps
+from dpaudit_mitigations.joint_seeds.terms import SessionTerms, in_steps
 
 __all__ = ["Verifier"]
 
@@ -39,7 +39,7 @@ class Verifier:
         UsageError: a key that is not the terms'.
     """
 
-    def __init__(self, *, terms: Terms, key: Ed25519PrivateKey, stream: Stream, threads: int = 1) -> None:
+    def __init__(self, *, terms: SessionTerms, key: Ed25519PrivateKey, stream: Stream, threads: int = 1) -> None:
         if key.public_key().public_bytes_raw() != terms.verifier:
             raise UsageError("key: is not the one that the terms name as the verifier's; give the matching private key")
         self.record = SignedChain()

@@ -154,9 +154,9 @@ def _terms(
     bits: int,
     noise: Any,
 ) -> Any:
-    from dpaudit_mitigations.secure_aggregation.terms import Terms
+    from dpaudit_mitigations.secure_aggregation.terms import RoundTerms
 
-    return Terms(
+    return RoundTerms(
         round=number,
         parties=tuple(filter(None, (name.strip() for name in parties.split(",")))),
         threshold=threshold,

@@ -27,9 +27,9 @@ from dpaudit.interfaces import Stream
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.plan import Plan, RingArray
-from dpaudit_mitigations.secure_aggregation.server import Server
+from dpaudit_mitigations.secure_aggregation.server import Aggregator
 from dpaudit_mitigations.secure_aggregation.suspended import resume, suspend
-from dpaudit_mitigations.secure_aggregation.terms import Terms
+from dpaudit_mitigations.secure_aggregation.terms import RoundTerms
 from dpaudit_mitigations.transport.logs import logger
 
 try:
@@ -58,7 +58,7 @@ class Member:
     name: str
     signing_key: Ed25519PrivateKey = field(repr=False)
     roster: Mapping[str, bytes]
-    terms: Terms
+    terms: RoundTerms
 
 
 class MaskingMod:
@@ -113,7 +113,7 @@ class MaskingMod:
         reply = RecordDict({_RECORD: ConfigRecord({"name": member.name, "stage": stage, "message": answer})})
         return Message(reply, reply_to=message)
 
-    def _enter(self, stage: str, terms: Terms, plan: Plan, member: Member, state: Any) -> Client:
+    def _enter(self, stage: str, terms: RoundTerms, plan: Plan, member: Member, state: Any) -> Client:
         """The client that answers this stage. What was saved of it is gone before it answers."""
         if stage == "advertise":
             if terms.round in _rounds(state):
@@ -126,7 +126,7 @@ class MaskingMod:
         state[_STATE] = ConfigRecord({"client": b"", "stage": saved["stage"], "rounds": saved["rounds"]})
         return client
 
-    def _masked(self, client: Client, terms: Terms, envelopes: bytes, fit: Callable[[], Any]) -> bytes:
+    def _masked(self, client: Client, terms: RoundTerms, envelopes: bytes, fit: Callable[[], Any]) -> bytes:
         client.open_envelopes(envelopes)
         found = compat.recorddict_to_fitres(fit().content, keep_input=False)
         if found.status.code != Code.OK:
@@ -143,7 +143,7 @@ class MaskedMeanWorkflow:
     that does not answer within ``timeout`` seconds, or wrongly, is out; below ``terms.threshold`` the model stays as it was.
     """
 
-    def __init__(self, terms: Terms, *, roster: Mapping[str, bytes], timeout: float = 600.0) -> None:
+    def __init__(self, terms: RoundTerms, *, roster: Mapping[str, bytes], timeout: float = 600.0) -> None:
         """``terms`` and ``roster`` as all nodes have them.
 
         Raises:
@@ -179,7 +179,7 @@ class _Round:
         self._grid, self._number, self._nodes = grid, number, nodes
         self._timeout, self._log = workflow._timeout, workflow._log
         self._terms = _at(workflow._terms, number)
-        self._server = Server(self._terms.plan(workflow._roster))
+        self._server = Aggregator(self._terms.plan(workflow._roster))
         self._names: dict[int, str] = {}
 
     def run(self) -> tuple[np.ndarray[Any, Any], list[int]]:
@@ -249,7 +249,7 @@ def _open(record: Any) -> tuple[str, str, bytes]:
     return stage, number, given
 
 
-def _at(terms: Terms, number: str) -> Terms:
+def _at(terms: RoundTerms, number: str) -> RoundTerms:
     return replace(terms, round=f"{terms.round}-{number}")
 
 

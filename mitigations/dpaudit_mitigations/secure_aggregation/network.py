@@ -27,9 +27,9 @@ from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.gathering import Gathering, Stage
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
 from dpaudit_mitigations.secure_aggregation.roster import LARGEST_INTRODUCTION, check_introduction, introduce
-from dpaudit_mitigations.secure_aggregation.server import Server
+from dpaudit_mitigations.secure_aggregation.server import Aggregator
 from dpaudit_mitigations.secure_aggregation.simulation import VECTOR_KIND
-from dpaudit_mitigations.secure_aggregation.terms import MOST_PARTIES, Terms
+from dpaudit_mitigations.secure_aggregation.terms import MOST_PARTIES, RoundTerms
 from dpaudit_mitigations.secure_aggregation.wire import Bytes32, Name
 from dpaudit_mitigations.transport.certificates import Identity
 from dpaudit_mitigations.transport.client import ask
@@ -93,7 +93,7 @@ class Receipt:
 def aggregate_round(
     identity: Identity,
     *,
-    terms: Terms,
+    terms: RoundTerms,
     address: str,
     journal: Journal,
     out: Path,
@@ -145,7 +145,7 @@ def contribute_round(
     values: npt.NDArray[Any],
     *,
     identity: Identity,
-    terms: Terms,
+    terms: RoundTerms,
     address: str,
     aggregator: str,
     journal: Journal,
@@ -194,10 +194,10 @@ def contribute_round(
 class _Aggregation:
     """One round on the aggregator's side."""
 
-    def __init__(self, identity: Identity, terms: Terms, journal: Journal, out: Path, log: Log) -> None:
+    def __init__(self, identity: Identity, terms: RoundTerms, journal: Journal, out: Path, log: Log) -> None:
         self._identity, self._terms, self._journal, self._out, self._log = identity, terms, journal, out, log
         self._introductions: dict[str, bytes] = {}
-        self._server: Server | None = None
+        self._server: Aggregator | None = None
         small = dict.fromkeys(("join", "advertise", "share"), _one)
         self.gathering = Gathering({**small, "mask": self._vector, "confirm": _one, "unmask": _one})
 
@@ -232,7 +232,7 @@ class _Aggregation:
         stage.answer(_for_all(answer, asked))
         return published[0]
 
-    def _begin(self) -> tuple[Server, bytes]:
+    def _begin(self) -> tuple[Aggregator, bytes]:
         came, least = sorted(self._introductions), max(_LEAST, self._terms.threshold)
         if len(came) < least:
             raise ProtocolError(
@@ -240,7 +240,7 @@ class _Aggregation:
                 "was revealed; start another with a new round"
             )
         keys = {name: self._key(name, self._introductions[name]) for name in came}
-        self._server = Server(self._terms.plan(keys))
+        self._server = Aggregator(self._terms.plan(keys))
         listed = tuple(Introduced(introduction=self._introductions[name], name=name) for name in came)
         return self._server, pack(Roster(roster=listed, session=self._terms.digest))
 
@@ -320,7 +320,7 @@ def _sha256(path: Path) -> str | None:
     return digest.hexdigest()
 
 
-def _check_roster(message: bytes, *, own: bytes, identity: Identity, terms: Terms) -> dict[str, bytes]:
+def _check_roster(message: bytes, *, own: bytes, identity: Identity, terms: RoundTerms) -> dict[str, bytes]:
     """Names and signing keys of those who came, each vouched for by its certificate for exactly our terms."""
     found = unpack(message, Roster)
     given = {item.name: item.introduction for item in found.roster}

@@ -24,7 +24,7 @@ from dpaudit_mitigations.secure_aggregation.wire import (
     survivors_statement,
 )
 
-__all__ = ["Aggregate", "Server", "Stage"]
+__all__ = ["Aggregate", "Aggregator", "Stage"]
 
 
 class Stage(StrEnum):
@@ -46,7 +46,7 @@ class Aggregate:
     survivors: tuple[str, ...]
 
 
-class Server:
+class Aggregator:
     """One round seen from the middle: takes each party's message of a stage, then closes the stage.
 
     ``take_*`` refuses a message (unknown or repeated sender, other round, broken) and is unchanged by it, so one bad party

@@ -14,7 +14,7 @@ from dpaudit.interfaces import Stream
 from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
 from dpaudit_mitigations.secure_aggregation.plan import ROUND_BYTES, Plan, RingArray, least_threshold
-from dpaudit_mitigations.secure_aggregation.server import Server, Stage
+from dpaudit_mitigations.secure_aggregation.server import Aggregator, Stage
 from dpaudit_mitigations.transport.vectors import VectorReader, vector_frames
 
 __all__ = ["AGGREGATOR", "VECTOR_KIND", "Outcome", "party_names", "simulate"]
@@ -97,7 +97,7 @@ class _Round:
         self, plan: Plan, clients: Mapping[str, Client], *, inputs: Mapping[str, Made], silent: Mapping[str, Stage]
     ) -> None:
         self.plan, self.clients, self.inputs, self.silent = plan, clients, inputs, silent
-        self.server = Server(plan)
+        self.server = Aggregator(plan)
         self.sent: dict[str, int] = defaultdict(int)
         self.seconds: dict[str, float] = defaultdict(float)
 

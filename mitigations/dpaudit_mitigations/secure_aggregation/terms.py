@@ -18,7 +18,7 @@ from dpaudit_mitigations.secure_aggregation.plan import ROUND_BYTES, Plan, RingA
 from dpaudit_mitigations.secure_aggregation.ring import FixedPoint
 from dpaudit_mitigations.transport.certificates import check_party
 
-__all__ = ["MOST_PARTIES", "Terms"]
+__all__ = ["MOST_PARTIES", "RoundTerms"]
 
 MOST_PARTIES = 500
 """Contributors of a round among processes, at most: each waits in a thread of the aggregator."""
@@ -26,7 +26,7 @@ _ROUND = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class RoundTerms:
     """One round: ``round`` is a name never used again, ``parties`` the contributors (as in their certificates).
 
     ``threshold`` of them must stay to the end; up to ``colluding`` of them may work with the aggregator. Count among these

@@ -33,7 +33,7 @@ from dpaudit_mitigations.two_servers.lattice import (
 )
 from dpaudit_mitigations.two_servers.seeds import Seeds
 from dpaudit_mitigations.two_servers.sums import add_query
-from dpaudit_mitigations.two_servers.words import PUBLISH, TERMS, VECTOR, Offer, Receipt, Terms, check_release
+from dpaudit_mitigations.two_servers.words import PUBLISH, TERMS, VECTOR, Offer, Receipt, ReleaseTerms, check_release
 
 __all__ = ["DRAWN", "PUBLISHED", "SENT", "AnswerSide", "Contact", "Question", "check_values"]
 
@@ -182,9 +182,9 @@ class AnswerSide:
                 "a new one"
             )
 
-    def _terms(self, contact: Contact) -> Terms:
+    def _terms(self, contact: Contact) -> ReleaseTerms:
         answer = ask(contact.address, TERMS, [], identity=contact.identity, peer=contact.peer, timeout=10.0, idle=10.0)
-        return unpack(answer, Terms)
+        return unpack(answer, ReleaseTerms)
 
     def _send(self, offer: Offer, question: Question, stream: Stream, contact: Contact, timeout: float) -> Receipt:
         answer = ask(
@@ -265,7 +265,7 @@ def check_values(values: npt.NDArray[np.floating]) -> None:
         raise UsageError("query: contains NaN or infinity; noise cannot protect that")
 
 
-def _check_terms(question: Question, terms: Terms) -> None:
+def _check_terms(question: Question, terms: ReleaseTerms) -> None:
     if terms.dim != question.values.size:
         raise UsageError(
             f"query: has {question.values.size} values, server 2 publishes {terms.dim}; start it with --dim "

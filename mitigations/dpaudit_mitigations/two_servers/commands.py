@@ -41,14 +41,14 @@ def noise(
     from dpaudit_mitigations.transport.logs import logger
     from dpaudit_mitigations.transport.server import serve
     from dpaudit_mitigations.two_servers.noise_side import NoiseSide
-    from dpaudit_mitigations.two_servers.words import Terms
+    from dpaudit_mitigations.two_servers.words import ReleaseTerms
 
     me = load_identity(identity)
     log = logger(me.name)
     folder = _folder(journal)
     published = publish or folder / "published"
     side = NoiseSide(
-        terms=Terms(dim=dim, bound=bound, sigma=sigma),
+        terms=ReleaseTerms(dim=dim, bound=bound, sigma=sigma),
         peer=peer,
         journal=folder,
         publish=published,

@@ -20,7 +20,7 @@ from dpaudit_mitigations.transport.vectors import MOST_VALUES, VectorReader
 from dpaudit_mitigations.two_servers.lattice import CHUNK, Draw, ahead, granularity, most_steps, secure_draw
 from dpaudit_mitigations.two_servers.publication import Publications
 from dpaudit_mitigations.two_servers.sums import add_steps
-from dpaudit_mitigations.two_servers.words import PUBLISH, TERMS, VECTOR, Offer, Receipt, Terms
+from dpaudit_mitigations.two_servers.words import PUBLISH, TERMS, VECTOR, Offer, Receipt, ReleaseTerms
 
 __all__ = ["NOISED", "PUBLISHED", "RECEIVING", "NoiseSide"]
 
@@ -41,7 +41,7 @@ class NoiseSide:
     def __init__(
         self,
         *,
-        terms: Terms,
+        terms: ReleaseTerms,
         peer: str,
         journal: Path,
         publish: Path,

@@ -24,7 +24,7 @@ from dpaudit_mitigations.two_servers.key_holder import Backdoored
 from dpaudit_mitigations.two_servers.lattice import REACH, Draw, Steps, secure_draw
 from dpaudit_mitigations.two_servers.named_noise import draw_of
 from dpaudit_mitigations.two_servers.noise_side import NoiseSide
-from dpaudit_mitigations.two_servers.words import Terms
+from dpaudit_mitigations.two_servers.words import ReleaseTerms
 
 __all__ = ["Rehearsed", "rehearse"]
 
@@ -50,7 +50,7 @@ def rehearse(
     values = query.numpy() if query.dtype in (torch.float32, torch.float64) else query.double().numpy()
     sigma, dim = source.sigma, len(values)
     largest = max(sigma, ratio * sigma)
-    terms = Terms(dim=dim, bound=2 * REACH * largest + float(np.abs(values).max()), sigma=ratio * sigma)
+    terms = ReleaseTerms(dim=dim, bound=2 * REACH * largest + float(np.abs(values).max()), sigma=ratio * sigma)
     first, second, wire = _Clock(), _Clock(), _Wire()
     answer = first.timing(_noise(source, dim, sigma, 1.0, backdoored in ("answer", "both")))
     noise = second.timing(_noise(source, dim, ratio * sigma, ratio, backdoored in ("noise", "both")))

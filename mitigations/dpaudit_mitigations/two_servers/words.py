@@ -12,7 +12,7 @@ from dpaudit.errors import UsageError
 from dpaudit_mitigations.codec import Message, pack
 from dpaudit_mitigations.transport.vectors import MOST_VALUES
 
-__all__ = ["PUBLISH", "TERMS", "VECTOR", "Offer", "Receipt", "Terms", "check_release"]
+__all__ = ["PUBLISH", "TERMS", "VECTOR", "Offer", "Receipt", "ReleaseTerms", "check_release"]
 
 PUBLISH = "publish"
 TERMS = "terms"
@@ -39,7 +39,7 @@ def check_release(release: str, number: int) -> None:
         raise UsageError(f"round={number}: must lie in 0 to {_LAST_ROUND}")
 
 
-class Terms(Message, frozen=True, kw_only=True, tag="terms"):
+class ReleaseTerms(Message, frozen=True, kw_only=True, tag="terms"):
     """What server 2 publishes: vectors of ``dim`` values within ``bound`` before its own noise of scale ``sigma``."""
 
     bound: Positive
@@ -63,8 +63,8 @@ class Offer(Message, frozen=True, kw_only=True, tag="offer"):
         return f"{self.release}@{self.round}"
 
     @property
-    def terms(self) -> Terms:
-        return Terms(dim=self.dim, bound=self.bound, sigma=self.noise_sigma)
+    def terms(self) -> ReleaseTerms:
+        return ReleaseTerms(dim=self.dim, bound=self.bound, sigma=self.noise_sigma)
 
     def facts(self) -> dict[str, Any]:
         """What must never change under this name."""

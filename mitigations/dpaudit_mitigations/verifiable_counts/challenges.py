@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 from dpaudit_mitigations.verifiable_counts.group import L
-from dpaudit_mitigations.verifiable_counts.terms import Terms
+from dpaudit_mitigations.verifiable_counts.terms import CountTerms
 
 __all__ = ["Challenges", "session_challenges"]
 
@@ -49,7 +49,7 @@ class Challenges:
         return copy
 
 
-def session_challenges(terms: Terms, *, commitments: bytes, challenge: bytes, sums: Sequence[bytes]) -> Challenges:
+def session_challenges(terms: CountTerms, *, commitments: bytes, challenge: bytes, sums: Sequence[bytes]) -> Challenges:
     """What every block's challenges depend on: the terms, messages 1 and 2, and all commitments to sums."""
     challenges = Challenges(b"session")
     challenges.absorb(b"terms", terms.encode())

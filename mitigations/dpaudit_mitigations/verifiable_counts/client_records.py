@@ -26,13 +26,13 @@ from dpaudit_mitigations.verifiable_counts.group import (
     encode_scalar,
     random_scalars,
 )
-from dpaudit_mitigations.verifiable_counts.terms import Terms
+from dpaudit_mitigations.verifiable_counts.terms import CountTerms
 
 __all__ = ["add_commitments", "add_openings", "check_openings", "check_record", "make_record"]
 
 
 def make_record(
-    bin_number: int, terms: Terms, *, client: bytes, stream: Stream | None = None
+    bin_number: int, terms: CountTerms, *, client: bytes, stream: Stream | None = None
 ) -> tuple[bytes, list[Opening]]:
     """The record of ``client`` (its authenticated name) in one bin, and its openings: for the prover alone.
 
@@ -57,7 +57,7 @@ def make_record(
     return b"".join([*points, *proofs, encode_scalar(sum(blindings))]), openings
 
 
-def check_record(record: bytes, terms: Terms, *, client: bytes) -> list[bytes]:
+def check_record(record: bytes, terms: CountTerms, *, client: bytes) -> list[bytes]:
     """The commitments, one a bin, of a record that holds one 1 and otherwise 0.
 
     Raises:
@@ -104,7 +104,7 @@ def add_openings(records: Sequence[Sequence[Opening]]) -> list[Opening]:
     ]
 
 
-def _challenges(terms: Terms, client: bytes, points: Sequence[bytes]) -> Challenges:
+def _challenges(terms: CountTerms, client: bytes, points: Sequence[bytes]) -> Challenges:
     challenges = Challenges(b"record")
     challenges.absorb(b"terms", terms.encode())
     challenges.absorb(b"client", client)

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from dpaudit.errors import CheatingError, MessageError
 from dpaudit_mitigations.verifiable_counts.bit_proofs import BlockProof
 from dpaudit_mitigations.verifiable_counts.group import SIZE, decode_points, decode_scalars, encode_scalars
-from dpaudit_mitigations.verifiable_counts.terms import MOST_IN_ALL, SESSION_BYTES, Terms
+from dpaudit_mitigations.verifiable_counts.terms import MOST_IN_ALL, SESSION_BYTES, CountTerms
 
 __all__ = [
     "KEY_BYTES",
@@ -42,11 +42,11 @@ _SEED = 32
 LARGEST_RELEASE = 1 << 53
 
 
-def _frame(number: int, terms: Terms, payload: bytes) -> bytes:
+def _frame(number: int, terms: CountTerms, payload: bytes) -> bytes:
     return _MAGIC + bytes([number]) + terms.encode() + payload
 
 
-def _unframe(number: int, terms: Terms, data: bytes, *, size: int) -> bytes:
+def _unframe(number: int, terms: CountTerms, data: bytes, *, size: int) -> bytes:
     if not isinstance(data, bytes) or len(data) != _HEAD + size:
         raise MessageError(f"message {number}: {_HEAD + size} bytes are wanted")
     if data[:_HEAD] != _frame(number, terms, b""):
@@ -62,15 +62,15 @@ class Commitments:
     rows: Sequence[bytes]
 
     @staticmethod
-    def size(terms: Terms) -> int:
+    def size(terms: CountTerms) -> int:
         """Bytes of the whole message."""
         return _HEAD + SIZE * (terms.bins + terms.rows)
 
-    def encode(self, terms: Terms) -> bytes:
+    def encode(self, terms: CountTerms) -> bytes:
         return _frame(1, terms, b"".join([*self.counts, *self.rows]))
 
     @classmethod
-    def decode(cls, data: bytes, terms: Terms) -> Commitments:
+    def decode(cls, data: bytes, terms: CountTerms) -> Commitments:
         """The message.
 
         Raises:
@@ -80,12 +80,12 @@ class Commitments:
         return cls(points[: terms.bins], points[terms.bins :])
 
 
-def encode_seed(seed: bytes, terms: Terms) -> bytes:
+def encode_seed(seed: bytes, terms: CountTerms) -> bytes:
     """Message 2."""
     return _frame(2, terms, seed)
 
 
-def decode_seed(data: bytes, terms: Terms) -> bytes:
+def decode_seed(data: bytes, terms: CountTerms) -> bytes:
     """The seed in message 2.
 
     Raises:
@@ -94,7 +94,7 @@ def decode_seed(data: bytes, terms: Terms) -> bytes:
     return _unframe(2, terms, data, size=_SEED)
 
 
-def public_coins(terms: Terms, *, commitments: bytes, challenge: bytes) -> npt.NDArray[np.uint8]:
+def public_coins(terms: CountTerms, *, commitments: bytes, challenge: bytes) -> npt.NDArray[np.uint8]:
     """The public coins, shape (bins, coins): SHAKE-256 of messages 1 and 2."""
     count = terms.bins * terms.coins
     digest = hashlib.sha512(commitments).digest() + challenge
@@ -112,22 +112,22 @@ class Response:
     proofs: Sequence[BlockProof]
 
     @staticmethod
-    def _parts(terms: Terms) -> list[int]:
+    def _parts(terms: CountTerms) -> list[int]:
         proofs = [BlockProof.size(rows=b.stop - b.start, columns=terms.columns) for b in terms.blocks]
         return [SIZE * terms.rows, 8 * terms.bins, SIZE * terms.bins, *proofs]
 
     @classmethod
-    def size(cls, terms: Terms) -> int:
+    def size(cls, terms: CountTerms) -> int:
         """Bytes of the whole message."""
         return _HEAD + sum(cls._parts(terms))
 
-    def encode(self, terms: Terms) -> bytes:
+    def encode(self, terms: CountTerms) -> bytes:
         numbers = np.array(self.released, dtype="<i8").tobytes()
         proofs = [proof.encode() for proof in self.proofs]
         return _frame(3, terms, b"".join([*self.sums, numbers, encode_scalars(self.blindings), *proofs]))
 
     @classmethod
-    def decode(cls, data: bytes, terms: Terms) -> Response:
+    def decode(cls, data: bytes, terms: CountTerms) -> Response:
         """The message.
 
         Raises:
@@ -153,7 +153,7 @@ def wire_bytes(*, bins: int, coins: int) -> int:
     most = max(1, MOST_IN_ALL // coins)
     total = 0
     for at in range(0, bins, most):
-        terms = Terms(bytes(SESSION_BYTES), min(most, bins - at), coins)
+        terms = CountTerms(bytes(SESSION_BYTES), min(most, bins - at), coins)
         total += Commitments.size(terms) + _HEAD + _SEED + Response.size(terms)
     return total
 
@@ -162,20 +162,20 @@ KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 
 
-def _signed(terms: Terms, commitments: bytes, challenge: bytes, response: bytes) -> bytes:
+def _signed(terms: CountTerms, commitments: bytes, challenge: bytes, response: bytes) -> bytes:
     digests = b"".join(hashlib.sha512(part).digest() for part in (terms.encode(), commitments, challenge, response))
     return b"dpaudit verifiable-counts v1 signature " + digests
 
 
 def sign_session(
-    terms: Terms, *, commitments: bytes, challenge: bytes, response: bytes, key: Ed25519PrivateKey
+    terms: CountTerms, *, commitments: bytes, challenge: bytes, response: bytes, key: Ed25519PrivateKey
 ) -> bytes:
     """64 bytes (Ed25519) over the terms and the three messages; for a verifier that drew the challenge and accepted."""
     return key.sign(_signed(terms, commitments, challenge, response))
 
 
 def check_signature(
-    signature: bytes, terms: Terms, *, commitments: bytes, challenge: bytes, response: bytes, verifier: bytes
+    signature: bytes, terms: CountTerms, *, commitments: bytes, challenge: bytes, response: bytes, verifier: bytes
 ) -> None:
     """Accept ``signature`` by the public key ``verifier`` (32 bytes) or raise.
 

@@ -22,7 +22,7 @@ from dpaudit_mitigations.verifiable_counts.messages import (
     decode_seed,
     public_coins,
 )
-from dpaudit_mitigations.verifiable_counts.terms import Terms
+from dpaudit_mitigations.verifiable_counts.terms import CountTerms
 
 __all__ = ["Prover"]
 
@@ -34,7 +34,7 @@ class Prover:
     coins away, so there is nothing to restart from.
     """
 
-    def __init__(self, terms: Terms, openings: Sequence[Opening], *, stream: Stream | None = None) -> None:
+    def __init__(self, terms: CountTerms, openings: Sequence[Opening], *, stream: Stream | None = None) -> None:
         """A prover of ``openings``, one a bin (:func:`~.commitments.open_counts`, or sums of clients').
 
         Its randomness is the operating system's, or in simulations ``stream``: for one session only, since two answers

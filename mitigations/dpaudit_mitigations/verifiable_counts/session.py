@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from dpaudit.interfaces import Stream
 from dpaudit_mitigations.verifiable_counts.commitments import open_counts
 from dpaudit_mitigations.verifiable_counts.prover import Prover
-from dpaudit_mitigations.verifiable_counts.terms import Terms
+from dpaudit_mitigations.verifiable_counts.terms import CountTerms
 from dpaudit_mitigations.verifiable_counts.transcript import Transcript
 from dpaudit_mitigations.verifiable_counts.verifier import Verifier
 
@@ -43,7 +43,7 @@ def run_session(counts: Sequence[int], *, coins: int, stream: Stream, key: Ed255
     of_verifier, of_prover = stream.child("verifier"), stream.child("prover")
     if key is None:
         key = Ed25519PrivateKey.from_private_bytes(of_verifier.child("identity").bytes(32))
-    terms = Terms.fresh(bins=len(counts), coins=coins, stream=of_verifier.child("session"))
+    terms = CountTerms.fresh(bins=len(counts), coins=coins, stream=of_verifier.child("session"))
     times = [time.perf_counter()]
     prover = Prover(terms, open_counts(counts, stream=of_prover.child("counts")), stream=of_prover)
     commitments = prover.commit()

@@ -13,7 +13,7 @@ from dpaudit.errors import UsageError
 from dpaudit.interfaces import Stream
 from dpaudit_mitigations.verifiable_counts.commitments import GROUPED
 
-__all__ = ["MOST_BINS", "MOST_COINS", "MOST_IN_ALL", "SESSION_BYTES", "Terms"]
+__all__ = ["MOST_BINS", "MOST_COINS", "MOST_IN_ALL", "SESSION_BYTES", "CountTerms"]
 
 SESSION_BYTES = 32
 MOST_BINS = 1 << 16
@@ -24,7 +24,7 @@ _BLOCK = 64
 
 
 @dataclass(frozen=True)
-class Terms:
+class CountTerms:
     """One session: ``bins`` counts, each with ``coins`` fair coins (an even number) less their mean.
 
     ``session`` is 32 bytes that the verifier never uses twice. The coins of a bin fill whole rows of ``columns`` bits, in
@@ -42,7 +42,7 @@ class Terms:
             UsageError: a number out of range, odd coins, or a session that is not 32 bytes.
         """
         if not (isinstance(self.session, bytes) and len(self.session) == SESSION_BYTES):
-            raise UsageError(f"session: must be {SESSION_BYTES} bytes; Terms.fresh(…) draws them")
+            raise UsageError(f"session: must be {SESSION_BYTES} bytes; CountTerms.fresh(…) draws them")
         if type(self.bins) is not int or not 1 <= self.bins <= MOST_BINS:
             raise UsageError(f"bins={self.bins}: must be from 1 to {MOST_BINS:,}")
         if type(self.coins) is not int or not 2 <= self.coins <= MOST_COINS or self.coins % 2:
@@ -54,7 +54,7 @@ class Terms:
             )
 
     @classmethod
-    def fresh(cls, *, bins: int, coins: int, stream: Stream) -> Terms:
+    def fresh(cls, *, bins: int, coins: int, stream: Stream) -> CountTerms:
         """Terms with a session drawn from the verifier's ``stream``."""
         return cls(stream.bytes(SESSION_BYTES), bins, coins)
 

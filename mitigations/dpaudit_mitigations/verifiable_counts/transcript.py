@@ -17,7 +17,7 @@ from dpaudit.results.text import one_line
 from dpaudit.types import TranscriptVerdict, to_dict
 from dpaudit_mitigations.codec import Digest, Hex64, Record, read_json, write_json
 from dpaudit_mitigations.verifiable_counts.messages import Commitments, Response, check_signature
-from dpaudit_mitigations.verifiable_counts.terms import MOST_BINS, MOST_COINS, Terms
+from dpaudit_mitigations.verifiable_counts.terms import MOST_BINS, MOST_COINS, CountTerms
 from dpaudit_mitigations.verifiable_counts.verifier import check_session
 
 __all__ = ["KIND", "LARGEST_TRANSCRIPT", "Transcript", "verify"]
@@ -56,7 +56,7 @@ class Transcript:
     Holds no secret of an honest prover.
     """
 
-    terms: Terms
+    terms: CountTerms
     commitments: bytes
     challenge: bytes
     response: bytes
@@ -98,7 +98,7 @@ class Transcript:
         """
         found = read_json(data.removesuffix(b"\n"), _Document, most=LARGEST_TRANSCRIPT, what="transcript")
         try:
-            terms = Terms(bytes(found.session), found.bins, found.coins)
+            terms = CountTerms(bytes(found.session), found.bins, found.coins)
         except UsageError as error:
             raise MessageError(f"terms out of range ({error})") from error
         most = max(Commitments.size(terms), Response.size(terms))

@@ -27,7 +27,7 @@ from dpaudit_mitigations.verifiable_counts.messages import (
     public_coins,
     sign_session,
 )
-from dpaudit_mitigations.verifiable_counts.terms import Terms
+from dpaudit_mitigations.verifiable_counts.terms import CountTerms
 
 __all__ = ["Verifier", "check_session"]
 
@@ -35,7 +35,9 @@ __all__ = ["Verifier", "check_session"]
 class Verifier:
     """Draws the public coins; one session, each step once and in order, and none after a refusal."""
 
-    def __init__(self, terms: Terms, *, stream: Stream | None = None, counts: Sequence[bytes] | None = None) -> None:
+    def __init__(
+        self, terms: CountTerms, *, stream: Stream | None = None, counts: Sequence[bytes] | None = None
+    ) -> None:
         """A verifier; ``counts`` are the commitments that the counts must have where others than the prover made them.
 
         Its coins are the operating system's, or in simulations ``stream``'s: for one session only.
@@ -98,7 +100,9 @@ class Verifier:
         self._stage = to
 
 
-def check_session(terms: Terms, commitments: bytes, challenge: bytes, response: bytes, *, stream: Stream) -> list[int]:
+def check_session(
+    terms: CountTerms, commitments: bytes, challenge: bytes, response: bytes, *, stream: Stream
+) -> list[int]:
     """The released numbers if messages 1, 2 and 3 of a session are what honest parties would have sent.
 
     All claims at once under random weights from ``stream``, which the prover must not know; only if that fails one by one,

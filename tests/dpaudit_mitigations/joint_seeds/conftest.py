@@ -7,9 +7,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpaudit.randomness import KeyedStream
-from dpaudit_mitigations.joint_seeds.server import Server
+from dpaudit_mitigations.joint_seeds.server import SeedServer
 from dpaudit_mitigations.joint_seeds.session import run_session
-from dpaudit_mitigations.joint_seeds.terms import Terms
+from dpaudit_mitigations.joint_seeds.terms import SessionTerms
 from dpaudit_mitigations.joint_seeds.verifier import Verifier
 
 ROOT = KeyedStream.from_seed("joint seeds tests")
@@ -21,8 +21,8 @@ class Pair:
 
     keys = {"server": SERVER, "verifier": VERIFIER}  # noqa: RUF012
 
-    def __init__(self, tag=0, *, candidates=4, dim=4, server=Server, verifier=Verifier, steps=None, **options):
-        self.terms = Terms(
+    def __init__(self, tag=0, *, candidates=4, dim=4, server=SeedServer, verifier=Verifier, steps=None, **options):
+        self.terms = SessionTerms(
             candidates=candidates,
             dim=dim,
             scale=2.0**24,

@@ -16,8 +16,8 @@ from dpaudit_mitigations.joint_seeds.commitments import joint_key, labelled_hash
 from dpaudit_mitigations.joint_seeds.derivation import vector_blocks
 from dpaudit_mitigations.joint_seeds.messages import Abort, Frame, Noises, Openings, open_frame
 from dpaudit_mitigations.joint_seeds.mitigation import SubstitutingServer
-from dpaudit_mitigations.joint_seeds.server import Server
-from dpaudit_mitigations.joint_seeds.terms import FIRST, Terms
+from dpaudit_mitigations.joint_seeds.server import SeedServer
+from dpaudit_mitigations.joint_seeds.terms import FIRST, SessionTerms
 from dpaudit_mitigations.joint_seeds.transcript import verify, write
 from dpaudit_mitigations.joint_seeds.verifier import Verifier
 
@@ -83,7 +83,7 @@ def test_the_interval_sees_a_verifier_that_derives_half(pair):
     assert caught(pair, 60, verifier=HalfVerifier).high < 1 - 1 / K
 
 
-class Grinder(Server):
+class Grinder(SeedServer):
     """Draws its share again when it has seen the verifier's, to push the first coordinate up."""
 
     adapts: tuple = tuple(range(K))
@@ -103,7 +103,7 @@ class OneGrinder(Grinder):
     adapts = (2,)
 
 
-class Constant(Server):
+class Constant(SeedServer):
     """Gives its shares no randomness at all, before it has seen anything: that is allowed, and does not help it."""
 
     def share(self, index):
@@ -145,7 +145,7 @@ def test_a_biased_seed_share_biases_nothing_and_is_caught_when_it_adapts(pair):
     assert scipy.stats.kstest(first_noise(known_bad, pair), "norm").pvalue < 1e-6  # the test of the test
 
 
-class Equivocator(Server):
+class Equivocator(SeedServer):
     """Opens another share than the one it committed to."""
 
     def openings(self):
@@ -163,7 +163,7 @@ class OtherEquivocator(Equivocator):
     side = "verifier"
 
 
-class Shifter(Server):
+class Shifter(SeedServer):
     """Opens candidate i's shares as candidate j's."""
 
     def openings(self):
@@ -184,7 +184,7 @@ def test_equivocation_is_caught(pair, server):
         assert session.release is None
 
 
-class Hider(Server):
+class Hider(SeedServer):
     """Opens the used candidate, or fails to open another: no session goes on from there."""
 
     def openings(self):
@@ -200,7 +200,7 @@ class Teller(Hider):
     tells = True
 
 
-class PickyServer(Server):
+class PickyServer(SeedServer):
     """Goes silent when the coin chose what it does not want: selective abort."""
 
     def openings(self):
@@ -209,7 +209,7 @@ class PickyServer(Server):
         return super().openings()
 
 
-class Chooser(Server):
+class Chooser(SeedServer):
     """Goes silent when no candidate pleases it, before it commits to them."""
 
     def candidate_key(self, index):
@@ -240,7 +240,7 @@ def test_openings_of_the_wrong_candidates_are_refused(pair, monkeypatch):
         assert session.record.body(Abort).missing == "openings"
 
 
-class Withholder(Server):
+class Withholder(SeedServer):
     """Signs a release and publishes something else."""
 
     def receive(self, frame):
@@ -302,7 +302,7 @@ def test_terms_must_be_the_ones_agreed_on(pair):
 
 def test_users_slips(pair):
     terms = pair().terms
-    good = {name: getattr(terms, name) for name in Terms.__struct_fields__}
+    good = {name: getattr(terms, name) for name in SessionTerms.__struct_fields__}
     for name, value in (
         ("candidates", 1),
         ("candidates", 257),
@@ -318,8 +318,8 @@ def test_users_slips(pair):
         ("server", terms.verifier),
     ):
         with pytest.raises(UsageError, match="first session" if name in ("sequence", "previous") else name):
-            Terms(**(good | {name: value}))
-    assert Terms(**good).previous == FIRST
+            SessionTerms(**(good | {name: value}))
+    assert SessionTerms(**good).previous == FIRST
     for steps, says in ((np.zeros(3, np.int64), "shape"), (np.zeros(4), "int64"), (np.full(4, 2**53), "clip")):
         with pytest.raises(UsageError, match=says):
             pair(steps=steps)
@@ -388,6 +388,18 @@ def test_what_a_party_signs_out_of_order_is_refused(pair):
                 waiting.receive(write_json(Frame(message=again, sealed=Raw(sealed))))
             tried += 1
     assert tried > 25
+
+
+class ShortOffer(Verifier):
+    """Commits to a share less than there are candidates, and signs that."""
+
+    def _send(self, body, *, sealed=None):
+        return super()._send(structs.replace(body, shares=body.shares[:-1]), sealed=sealed)
+
+
+def test_a_list_has_one_value_a_candidate(pair):
+    with pytest.raises(MessageError, match=r"offer\.shares: must be a list of one value a candidate"):
+        pair(verifier=ShortOffer).verifier.offer()
 
 
 class OtherShares(Verifier):

@@ -13,8 +13,8 @@ from dpaudit_mitigations.joint_seeds.checks import candidate_noise
 from dpaudit_mitigations.joint_seeds.commitments import joint_key, labelled_hash
 from dpaudit_mitigations.joint_seeds.derivation import vector_blocks, vector_digest
 from dpaudit_mitigations.joint_seeds.mitigation import SubstitutingServer
-from dpaudit_mitigations.joint_seeds.server import Server
-from dpaudit_mitigations.joint_seeds.terms import MOST_CANDIDATES, Terms
+from dpaudit_mitigations.joint_seeds.server import SeedServer
+from dpaudit_mitigations.joint_seeds.terms import MOST_CANDIDATES, SessionTerms
 from dpaudit_mitigations.joint_seeds.transcript import verify, write
 from dpaudit_mitigations.joint_seeds.verifier import Verifier
 
@@ -236,8 +236,8 @@ def test_somebody_elses_keys_sign_something_else(honest, pair, tmp_path):
     mine = [Ed25519PrivateKey.from_private_bytes(bytes([i]) * 32) for i in (1, 2)]
     forged = pair("forged")
     public = [key.public_key().public_bytes_raw() for key in mine]
-    terms = Terms(candidates=4, dim=4, scale=2.0**24, granularity=1.0, server=public[0], verifier=public[1])
-    forged.server = Server(forged.steps, terms=terms, key=mine[0], stream=forged.server._stream)
+    terms = SessionTerms(candidates=4, dim=4, scale=2.0**24, granularity=1.0, server=public[0], verifier=public[1])
+    forged.server = SeedServer(forged.steps, terms=terms, key=mine[0], stream=forged.server._stream)
     forged.verifier = Verifier(terms=terms, key=mine[1], stream=forged.verifier._stream)
     path = tmp_path / "forged.json"
     written(forged, path)
@@ -245,9 +245,9 @@ def test_somebody_elses_keys_sign_something_else(honest, pair, tmp_path):
     assert verdict.holds
     assert public[0].hex() in verdict.says
     assert not verify(path, server=both.terms.server, verifier=both.terms.verifier).holds
-    for party, options in ((Server, {"key": mine[0]}), (Verifier, {"key": mine[1]})):
+    for party, options in ((SeedServer, {"key": mine[0]}), (Verifier, {"key": mine[1]})):
         with pytest.raises(UsageError, match="key: is not the one"):
-            party(*[both.steps] * (party is Server), terms=both.terms, stream=forged.server._stream, **options)
+            party(*[both.steps] * (party is SeedServer), terms=both.terms, stream=forged.server._stream, **options)
 
 
 class AnySignature:
@@ -337,7 +337,7 @@ def test_a_transcript_confirms_no_guess_of_the_query(honest):
     assert salted.hex() in text
 
 
-class Adder(Server):
+class Adder(SeedServer):
     """Deviates at the very end: releases something else than what it committed to, and signs that."""
 
     def _verdict(self):
@@ -346,7 +346,7 @@ class Adder(Server):
 
 
 def test_the_sealed_opening_shows_the_sum_bit_for_bit(pair, tmp_path):
-    for tag, server, right in (("right", Server, True), ("wrong", Adder, False)):
+    for tag, server, right in (("right", SeedServer, True), ("wrong", Adder, False)):
         both = pair(tag, dim=300, server=server)
         path, seal, array = (tmp_path / f"{tag}.{end}" for end in ("json", "seal", "npy"))
         session = written(both, path)

@@ -9,7 +9,7 @@ from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
 from dpaudit_mitigations.secure_aggregation.plan import Plan, least_threshold
-from dpaudit_mitigations.secure_aggregation.server import Server
+from dpaudit_mitigations.secure_aggregation.server import Aggregator
 
 
 class Round:
@@ -31,7 +31,7 @@ class Round:
             name: Client(self.plan, name, signing_key=self.signing[name], stream=stream.child("party", name))
             for name in self.names
         }
-        self.server = Server(self.plan)
+        self.server = Aggregator(self.plan)
         rng = stream.child("vectors").numpy()
         self.vectors = {
             name: rng.integers(0, 2**bits, length, dtype=np.uint64).astype(self.plan.dtype) for name in self.names

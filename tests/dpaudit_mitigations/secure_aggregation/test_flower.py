@@ -27,7 +27,7 @@ from dpaudit.errors import DpauditError, MessageError, UsageError
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.secure_aggregation.flower import _RECORD, MaskedMeanWorkflow, MaskingMod, Member
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
-from dpaudit_mitigations.secure_aggregation.terms import Terms
+from dpaudit_mitigations.secure_aggregation.terms import RoundTerms
 
 SHAPES = [(3, 4), (5,)]
 LENGTH = 17
@@ -44,7 +44,7 @@ class Nodes:
         keys = {n: new_signing_key(KeyedStream.from_seed("flower").child(n)) for n in names}
         self.roster = {n: public_bytes(k) for n, k in keys.items()}
         given = {"round": "flower", "threshold": 3, "length": LENGTH, "bound": 10.0, "sigma": sigma, **terms}
-        self.terms = Terms(parties=tuple(names), **given)
+        self.terms = RoundTerms(parties=tuple(names), **given)
         rng = np.random.default_rng(3)
         self.updates = {i: [rng.integers(-9, 9, s).astype(np.float32) for s in SHAPES] for i in range(1, count + 1)}
         self.contexts = {i: Context(7, i, {"name": f"node-{i}"}, RecordDict(), {}) for i in self.updates}
@@ -205,5 +205,5 @@ def test_an_update_beyond_the_bound_is_a_drop_out():
 
 def test_a_server_with_other_terms_finds_nobody():
     nodes = Nodes()
-    other = Terms(parties=nodes.terms.parties, round="flower", threshold=4, length=LENGTH, bound=10.0, sigma=0.0)
+    other = RoundTerms(parties=nodes.terms.parties, round="flower", threshold=4, length=LENGTH, bound=10.0, sigma=0.0)
     assert nodes.round(workflow=MaskedMeanWorkflow(other, roster=nodes.roster)) is None

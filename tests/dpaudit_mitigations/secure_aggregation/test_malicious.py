@@ -96,6 +96,13 @@ def test_keys_that_serve_two_parties_or_two_purposes_are_refused(make_round):
             r.clients["c"].share_keys(of_adverts(r.plan, adverts.values()))
 
 
+def test_a_stranger_in_a_list_is_refused(make_round):
+    r = make_round(4)
+    adverts = [*listed(r.plan, r.advertise()).values()]
+    with pytest.raises(MessageError, match="a name that is not in the roster"):
+        r.clients["a"].share_keys(of_adverts(r.plan, [*adverts, replace(adverts[0], name="zoe")]))
+
+
 @pytest.mark.parametrize("wrong", ["small order", "copied"])
 def test_the_server_leaves_out_whose_keys_would_drive_the_others_away(make_round, wrong):
     r = make_round(4)

@@ -23,7 +23,7 @@ from dpaudit_mitigations.secure_aggregation import network
 from dpaudit_mitigations.secure_aggregation.gathering import Stage
 from dpaudit_mitigations.secure_aggregation.network import aggregate_round, contribute_round
 from dpaudit_mitigations.secure_aggregation.plan import ROUND_BYTES, transcript
-from dpaudit_mitigations.secure_aggregation.terms import Terms
+from dpaudit_mitigations.secure_aggregation.terms import RoundTerms
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
 from dpaudit_mitigations.transport.client import ask
 from dpaudit_mitigations.transport.journal import Journal
@@ -83,7 +83,7 @@ class Round:
         self.identities, self.folder = identities, folder
         folder.mkdir(parents=True, exist_ok=True)
         given = {"round": folder.name, "threshold": 3, "length": LENGTH, "bound": 2.0**20, "sigma": 0.0, **terms}
-        self.terms = Terms(parties=parties, **given)
+        self.terms = RoundTerms(parties=parties, **given)
         self.out = folder / "sum.npy"
         self.values = {p: np.arange(LENGTH, dtype=np.float64) * 2.0**i for i, p in enumerate(parties)}
         self.address, self._ready = "", threading.Event()
@@ -302,7 +302,7 @@ def test_another_authoritys_certificate_and_a_party_that_is_not_asked(round_of):
 
 def test_other_terms_are_refused(round_of):
     r = round_of()
-    other = Terms(**{**asdict(r.terms), "threshold": 4, "parties": PARTIES})
+    other = RoundTerms(**{**asdict(r.terms), "threshold": 4, "parties": PARTIES})
     odd = r.start("dave", terms=other)
     r.check(r.start(*PARTIES[:3]), PARTIES[:3])
     with pytest.raises(PeerError, match="did not sign its key for this round's terms"):
@@ -387,7 +387,7 @@ def test_two_messages_where_one_is_due(round_of, meddle):
 
 def test_a_roster_is_checked_against_our_own_authority(identities):
     """An aggregator that makes parties up, tells others other terms, or leaves us out."""
-    terms = Terms(round="r", parties=PARTIES, threshold=3, length=9, bound=1.0, sigma=0.0)
+    terms = RoundTerms(round="r", parties=PARTIES, threshold=3, length=9, bound=1.0, sigma=0.0)
     alice = load_identity(identities / "ours" / "alice")
 
     def introduction(name, authority="ours", of=terms, signing=None):
@@ -405,7 +405,7 @@ def test_a_roster_is_checked_against_our_own_authority(identities):
         return network._check_roster(message, own=own, identity=alice, terms=terms)
 
     assert set(check(roster(honest.items()))) == {"alice", "bob", "carol"}
-    others = Terms(**{**asdict(terms), "sigma": 1.0, "parties": PARTIES})
+    others = RoundTerms(**{**asdict(terms), "sigma": 1.0, "parties": PARTIES})
     cases = [
         ({**honest, "dave": introduction("dave", "theirs")}, PeerError, "authority"),
         ({**honest, "dave": introduction("carol")}, PeerError, "another party's"),

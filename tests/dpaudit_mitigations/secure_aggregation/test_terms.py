@@ -8,9 +8,9 @@ import pytest
 from dpaudit.errors import MessageError, ProtocolError, UsageError
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.secure_aggregation.gathering import Gathering, Stage
-from dpaudit_mitigations.secure_aggregation.terms import Terms
+from dpaudit_mitigations.secure_aggregation.terms import RoundTerms
 
-TERMS = Terms(
+TERMS = RoundTerms(
     round="r", parties=("a", "b", "c", "d"), threshold=4, length=8, bound=100.0, sigma=4.0, bits=64, colluding=1
 )
 OTHERS = {

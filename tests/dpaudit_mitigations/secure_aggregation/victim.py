@@ -13,7 +13,7 @@ import numpy as np
 
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.secure_aggregation import network
-from dpaudit_mitigations.secure_aggregation.terms import Terms
+from dpaudit_mitigations.secure_aggregation.terms import RoundTerms
 from dpaudit_mitigations.transport.certificates import load_identity
 from dpaudit_mitigations.transport.journal import Journal
 
@@ -41,7 +41,7 @@ def contribute(where: str, identity: str, address: str, folder: str, terms: dict
         network.contribute_round(
             np.ones(terms["length"]),
             identity=load_identity(Path(identity)),
-            terms=Terms(**{**terms, "parties": tuple(terms["parties"])}),
+            terms=RoundTerms(**{**terms, "parties": tuple(terms["parties"])}),
             address=address,
             aggregator="aggregator",
             journal=journal,

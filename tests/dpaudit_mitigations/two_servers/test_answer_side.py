@@ -19,9 +19,9 @@ from dpaudit_mitigations.two_servers.named_noise import draw_of, named_source
 from dpaudit_mitigations.two_servers.noise_side import NoiseSide
 from dpaudit_mitigations.two_servers.seeds import Seeds
 from dpaudit_mitigations.two_servers.sums import add_query
-from dpaudit_mitigations.two_servers.words import PUBLISH, TERMS, Receipt, Terms
+from dpaudit_mitigations.two_servers.words import PUBLISH, TERMS, Receipt, ReleaseTerms
 
-TERMS_HERE = Terms(dim=6, bound=1000.0, sigma=2.0)
+TERMS_HERE = ReleaseTerms(dim=6, bound=1000.0, sigma=2.0)
 VALUES = np.array([1.5, -2.25, 314.15927, 0.0, 7.0, -960.0])
 
 

@@ -20,10 +20,10 @@ from dpaudit_mitigations.transport.logs import Log
 from dpaudit_mitigations.transport.server import serve
 from dpaudit_mitigations.transport.vectors import vector_frames
 from dpaudit_mitigations.two_servers.noise_side import NoiseSide
-from dpaudit_mitigations.two_servers.words import PUBLISH, TERMS, VECTOR, Offer, Receipt, Terms
+from dpaudit_mitigations.two_servers.words import PUBLISH, TERMS, VECTOR, Offer, Receipt, ReleaseTerms
 
 DIM, SIGMA, BOUND = (1 << 18) + 5, 2.0, 1000.0  # two frames
-TERMS_HERE = Terms(dim=DIM, bound=BOUND, sigma=SIGMA)
+TERMS_HERE = ReleaseTerms(dim=DIM, bound=BOUND, sigma=SIGMA)
 GOOD = Offer(release="r", round=0, sigma=SIGMA, dim=DIM, bound=BOUND, noise_sigma=SIGMA)
 STEPS = np.random.default_rng(1).integers(-(2**20), 2**20, DIM).astype(np.int32)
 SECRET = 987654321
@@ -199,13 +199,13 @@ def test_one_process_a_journal_and_one_a_folder(side, tmp_path):
 @pytest.mark.parametrize(
     ("terms", "options", "says"),
     [
-        (Terms(dim=8, bound=9.0, sigma=2.0), {}, "leave room"),
-        (Terms(dim=8, bound=1e38, sigma=1e33), {}, "too large for float32"),
-        (Terms(dim=8, bound=1e-43, sigma=1e-45), {}, "too small for float32"),
-        (Terms(dim=0, bound=1000.0, sigma=2.0), {}, "dim=0"),
-        (Terms(dim=-3, bound=1000.0, sigma=2.0), {}, "dim=-3"),
-        (Terms(dim=(1 << 32) + 1, bound=1000.0, sigma=2.0), {}, "dim=4294967297"),
-        (Terms(dim=8, bound=1000.0, sigma=2.0), {"dtype": "float16"}, "dtype=float16"),
+        (ReleaseTerms(dim=8, bound=9.0, sigma=2.0), {}, "leave room"),
+        (ReleaseTerms(dim=8, bound=1e38, sigma=1e33), {}, "too large for float32"),
+        (ReleaseTerms(dim=8, bound=1e-43, sigma=1e-45), {}, "too small for float32"),
+        (ReleaseTerms(dim=0, bound=1000.0, sigma=2.0), {}, "dim=0"),
+        (ReleaseTerms(dim=-3, bound=1000.0, sigma=2.0), {}, "dim=-3"),
+        (ReleaseTerms(dim=(1 << 32) + 1, bound=1000.0, sigma=2.0), {}, "dim=4294967297"),
+        (ReleaseTerms(dim=8, bound=1000.0, sigma=2.0), {"dtype": "float16"}, "dtype=float16"),
     ],
 )
 def test_terms_that_no_server_offers(tmp_path, terms, options, says):
@@ -222,7 +222,7 @@ def test_wrong_certificates(server, parties, capsys):
         with pytest.raises(PeerError, match=says):
             send(server, identity, frames(), peer=peer)
     assert any(line.get("peer") == "other" and line["outcome"] == "refused" for line in lines(capsys.readouterr().err))
-    assert unpack(send(server, parties("answer"), [], method=TERMS), Terms) == TERMS_HERE
+    assert unpack(send(server, parties("answer"), [], method=TERMS), ReleaseTerms) == TERMS_HERE
 
 
 def test_a_party_that_is_let_in_for_something_else(side):
@@ -369,7 +369,7 @@ def test_a_vector_is_never_whole_in_memory(tmp_path):
 
     dim = 40 << 18
     terms, asked = (
-        Terms(dim=dim, bound=BOUND, sigma=SIGMA),
+        ReleaseTerms(dim=dim, bound=BOUND, sigma=SIGMA),
         Offer(release="r", round=0, sigma=SIGMA, dim=dim, bound=BOUND, noise_sigma=SIGMA),
     )
     side = NoiseSide(terms=terms, peer="answer", journal=tmp_path, publish=tmp_path / "published", log=Log("noise"))

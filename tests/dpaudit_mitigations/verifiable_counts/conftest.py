@@ -11,7 +11,7 @@ from dpaudit_mitigations.verifiable_counts import verifier
 from dpaudit_mitigations.verifiable_counts.commitments import open_counts
 from dpaudit_mitigations.verifiable_counts.messages import Response
 from dpaudit_mitigations.verifiable_counts.prover import Prover
-from dpaudit_mitigations.verifiable_counts.terms import Terms
+from dpaudit_mitigations.verifiable_counts.terms import CountTerms
 from dpaudit_mitigations.verifiable_counts.verifier import Verifier
 
 
@@ -19,7 +19,7 @@ from dpaudit_mitigations.verifiable_counts.verifier import Verifier
 class Play:
     """One honest session, message by message."""
 
-    terms: Terms
+    terms: CountTerms
     first: bytes
     second: bytes
     third: bytes
@@ -40,7 +40,7 @@ class Play:
 @pytest.fixture(scope="session")
 def play():
     def run(counts, *, coins, stream, of_prover=Prover) -> Play:
-        terms = Terms.fresh(bins=len(counts), coins=coins, stream=stream.child("session"))
+        terms = CountTerms.fresh(bins=len(counts), coins=coins, stream=stream.child("session"))
         prover = of_prover(terms, open_counts(counts, stream=stream.child("counts")), stream=stream.child("prover"))
         judge = Verifier(terms, stream=stream.child("verifier"))
         first = prover.commit()

@@ -17,7 +17,7 @@ from dpaudit_mitigations.verifiable_counts.commitments import Opening, commit
 from dpaudit_mitigations.verifiable_counts.disjunctive import check_bit, prove_bit
 from dpaudit_mitigations.verifiable_counts.group import L, decode_scalars, encode_scalar, encode_scalars, random_scalars
 from dpaudit_mitigations.verifiable_counts.prover import Prover
-from dpaudit_mitigations.verifiable_counts.terms import Terms
+from dpaudit_mitigations.verifiable_counts.terms import CountTerms
 from dpaudit_mitigations.verifiable_counts.verifier import Verifier
 
 
@@ -30,7 +30,7 @@ def gathered(terms, bins, stream):
 
 
 def test_clients_to_release(stream):
-    terms = Terms.fresh(bins=3, coins=4, stream=stream)
+    terms = CountTerms.fresh(bins=3, coins=4, stream=stream)
     counts, openings = gathered(terms, [0, 2, 2, 2, 0], stream)
     added = add_openings(openings)
     assert [o.value for o in added] == [2, 0, 3]
@@ -42,7 +42,7 @@ def test_clients_to_release(stream):
 
 
 def test_a_prover_that_drops_or_invents_a_client(stream):
-    terms = Terms.fresh(bins=2, coins=4, stream=stream)
+    terms = CountTerms.fresh(bins=2, coins=4, stream=stream)
     counts, openings = gathered(terms, [0, 1, 1], stream)
     _, invented = make_record(1, terms, client=b"nobody", stream=stream.child("nobody"))
     for wrong in (openings[1:], [*openings, invented]):
@@ -53,7 +53,7 @@ def test_a_prover_that_drops_or_invents_a_client(stream):
 
 def test_a_client_that_lies_to_the_prover(stream):
     """Openings that are not its record's would have the honest prover refused as a cheat."""
-    terms = Terms.fresh(bins=2, coins=4, stream=stream)
+    terms = CountTerms.fresh(bins=2, coins=4, stream=stream)
     record, openings = make_record(1, terms, client=b"a", stream=stream.child("a"))
     points = check_record(record, terms, client=b"a")
     check_openings(openings, points)
@@ -70,7 +70,7 @@ def test_a_client_that_lies_to_the_prover(stream):
 
 def test_a_client_whose_stream_repeats(stream):
     """No nonce twice: with e·r + k and e'·r + k anybody would have the blinding r, and so the bin."""
-    terms = [Terms(bytes([i]) * 32, 3, 4) for i in (0, 1)]
+    terms = [CountTerms(bytes([i]) * 32, 3, 4) for i in (0, 1)]
     made = [
         make_record(at, t, client=name, stream=stream.child("client"))[0]
         for t, name, at in ((terms[0], b"a", 1), (terms[1], b"a", 1), (terms[0], b"b", 1), (terms[0], b"a", 2))
@@ -87,10 +87,10 @@ def test_a_client_whose_stream_repeats(stream):
 
 
 def test_records_of_others_and_of_other_sessions(stream):
-    terms = Terms.fresh(bins=2, coins=4, stream=stream)
+    terms = CountTerms.fresh(bins=2, coins=4, stream=stream)
     record, _ = make_record(1, terms, client=b"a", stream=stream.child("a"))
     check_record(record, terms, client=b"a")
-    for other, client in ((terms, b"b"), (Terms.fresh(bins=2, coins=4, stream=stream), b"a")):
+    for other, client in ((terms, b"b"), (CountTerms.fresh(bins=2, coins=4, stream=stream), b"a")):
         with pytest.raises(CheatingError):
             check_record(record, other, client=client)
     half = 32 * 2
@@ -111,7 +111,7 @@ def test_two_records_in_one(stream, monkeypatch):
     """A client that counts twice: each commitment is a bit, their sum is not one."""
     from dpaudit_mitigations.verifiable_counts import client_records
 
-    terms = Terms.fresh(bins=2, coins=4, stream=stream)
+    terms = CountTerms.fresh(bins=2, coins=4, stream=stream)
     monkeypatch.setattr(client_records, "Opening", lambda value, blinding: Opening(1, blinding))
     record, _ = make_record(0, terms, client=b"a", stream=stream.child("a"))
     with pytest.raises(CheatingError, match="add up"):

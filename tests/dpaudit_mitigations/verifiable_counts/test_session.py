@@ -22,7 +22,7 @@ from dpaudit_mitigations.verifiable_counts.messages import (
     wire_bytes,
 )
 from dpaudit_mitigations.verifiable_counts.prover import Prover
-from dpaudit_mitigations.verifiable_counts.terms import MOST_BINS, MOST_COINS, Terms
+from dpaudit_mitigations.verifiable_counts.terms import MOST_BINS, MOST_COINS, CountTerms
 from dpaudit_mitigations.verifiable_counts.verifier import Verifier
 
 
@@ -67,14 +67,14 @@ def test_public_coins_hang_on_both_messages(play, stream):
 )
 def test_terms_out_of_range(counts, coins, stream):
     with pytest.raises(UsageError, match=r"(coins|bins)="):
-        Terms.fresh(bins=len(counts), coins=coins, stream=stream)
+        CountTerms.fresh(bins=len(counts), coins=coins, stream=stream)
 
 
 def test_terms_refuse_a_session_of_another_length_and_more_than_one_takes(stream):
     with pytest.raises(UsageError, match="session"):
-        Terms(b"short", 1, 2)
+        CountTerms(b"short", 1, 2)
     with pytest.raises(UsageError, match="joint-seeds"):
-        Terms(bytes(32), MOST_BINS, MOST_COINS)
+        CountTerms(bytes(32), MOST_BINS, MOST_COINS)
 
 
 def test_each_step_once_and_in_order(play, stream):
@@ -99,7 +99,7 @@ def test_without_a_stream_nothing_repeats(stream):
     """In real processes: the operating system's randomness, however often the same counts are released."""
     seen = set()
     for _ in range(3):
-        terms = Terms(bytes(32), 1, 400)
+        terms = CountTerms(bytes(32), 1, 400)
         prover, judge = Prover(terms, open_counts([0], stream=stream)), Verifier(terms)
         first = prover.commit()
         second = judge.challenge(first)
@@ -110,7 +110,7 @@ def test_without_a_stream_nothing_repeats(stream):
 
 def test_one_stream_used_twice(play, stream):
     """A slip that must not cost the masks: other challenges get other masks, other terms or counts other rows."""
-    terms = Terms(bytes(32), 1, 8)
+    terms = CountTerms(bytes(32), 1, 8)
     thirds, firsts = [], []
     for number in range(2):
         prover = Prover(terms, open_counts([0], stream=stream.child("counts")), stream=stream.child("prover"))
@@ -120,7 +120,7 @@ def test_one_stream_used_twice(play, stream):
     assert firsts[0] == firsts[1]
     assert thirds[0].proofs[0].row_mask != thirds[1].proofs[0].row_mask
     assert thirds[0].sums[0] != thirds[1].sums[0]
-    for other, count in ((Terms(bytes([1] * 32), 1, 8), 0), (terms, 1)):
+    for other, count in ((CountTerms(bytes([1] * 32), 1, 8), 0), (terms, 1)):
         prover = Prover(other, open_counts([count], stream=stream.child("counts")), stream=stream.child("prover"))
         rows = [Commitments.decode(first, t).rows for first, t in ((firsts[0], terms), (prover.commit(), other))]
         assert rows[0] != rows[1]
@@ -129,7 +129,7 @@ def test_one_stream_used_twice(play, stream):
 def test_counts_and_records_need_no_stream():
     """The operating system's randomness where none is given: the same count, another commitment."""
     assert open_counts([5])[0].commitment != open_counts([5])[0].commitment
-    terms = Terms(bytes(32), 2, 4)
+    terms = CountTerms(bytes(32), 2, 4)
     assert make_record(1, terms, client=b"a")[0] != make_record(1, terms, client=b"a")[0]
 
 
@@ -166,12 +166,12 @@ def test_a_refusal_is_final(play, stream):
 
 
 def test_a_bad_challenge_costs_the_prover_nothing(play, stream):
-    terms = Terms.fresh(bins=1, coins=4, stream=stream)
+    terms = CountTerms.fresh(bins=1, coins=4, stream=stream)
     prover = Prover(terms, open_counts([1], stream=stream.child(1)), stream=stream.child(2))
     first = prover.commit()
     judge = Verifier(terms, stream=stream.child(3))
     second = judge.challenge(first)
-    other = Terms.fresh(bins=1, coins=4, stream=stream)
+    other = CountTerms.fresh(bins=1, coins=4, stream=stream)
     for bad in (b"", second[:-1], second + b"\0", encode_seed(bytes(32), other), first):
         with pytest.raises(MessageError):
             prover.respond(bad)
@@ -345,5 +345,5 @@ def test_secrets_are_not_printed(stream):
     assert "123456789" not in repr(opening)
     assert str(opening.blinding) not in f"{opening}"
     with pytest.raises(UsageError) as caught:
-        Prover(Terms.fresh(bins=1, coins=2, stream=stream), [replace(opening, value=2**60)], stream=stream)
+        Prover(CountTerms.fresh(bins=1, coins=2, stream=stream), [replace(opening, value=2**60)], stream=stream)
     assert str(2**60) not in str(caught.value)

@@ -17,7 +17,7 @@ from dpaudit_mitigations.verifiable_counts.group import BLINDING_BASE, L, encode
 from dpaudit_mitigations.verifiable_counts.messages import encode_seed, public_coins, sign_session
 from dpaudit_mitigations.verifiable_counts.prover import Prover
 from dpaudit_mitigations.verifiable_counts.session import run_session
-from dpaudit_mitigations.verifiable_counts.terms import Terms
+from dpaudit_mitigations.verifiable_counts.terms import CountTerms
 from dpaudit_mitigations.verifiable_counts.transcript import Transcript, verify
 
 NAMES = ("commitments", "challenge", "response")
@@ -45,7 +45,7 @@ def test_holds(sessions, tmp_path):
 
 def test_a_prover_that_plays_its_own_verifier(sessions, stream, tmp_path):
     """It draws "the verifier's" coins until the noise is 8 (2.5σ), which all proofs confirm; but it has not the key."""
-    terms = Terms.fresh(bins=1, coins=40, stream=stream)
+    terms = CountTerms.fresh(bins=1, coins=40, stream=stream)
     prover = Prover(terms, open_counts([100], stream=stream), stream=stream.child("prover"))
     first = prover.commit()
     bits = prover._bits.reshape(1, -1)[:, :40]
