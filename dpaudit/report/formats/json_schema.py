@@ -98,6 +98,8 @@ def _as_written(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     made = {key: _as_written(value) for key, value in schema.items() if key not in ("words", "title", "default")}
+    if made.get("additionalProperties") is False:  # a consumer accepts what it does not know, even where dpaudit does not
+        del made["additionalProperties"]
     if "properties" in schema:  # a property may be called like one of these
         made["properties"] = {name: _as_written(value) for name, value in schema["properties"].items()}
     if isinstance(made.get("description"), str):
