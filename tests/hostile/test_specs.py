@@ -13,8 +13,8 @@ from hostile.mutated_bytes import mutated
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpaudit.cli.running import _check_columns
 from dpaudit.experiments.spec_file import load_spec, spec_names
-from dpaudit.report.measurements import read_measurements
 
 GOOD = """name = "t"
 epsilon = [0.5, 1.0]
@@ -99,7 +99,7 @@ def door(path):
     """What ``dpaudit run`` does before it runs anything."""
     spec = load_spec(str(path))
     spec.check()
-    read_measurements({"rows": [], "columns": list(spec.columns), "figures": list(spec.figures)})
+    _check_columns(spec)
 
 
 def refused(tmp_path, data):

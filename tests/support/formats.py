@@ -111,7 +111,11 @@ PLAIN = {
 def random(cls: type) -> st.SearchStrategy[Any]:
     """Random instances of a class of documents: any text, infinities and NaN where a number may be that."""
     hints = typing.get_type_hints(cls, include_extras=True)
-    shown = {f.name: f.metadata.get("document", True) for f in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
+    shown = (
+        {f.name: f.metadata.get("document", True) for f in dataclasses.fields(cls)}
+        if dataclasses.is_dataclass(cls)
+        else {}
+    )
     names = [name for name in hints if name in (shown or cls.__struct_fields__) and shown.get(name, True)]
     return st.builds(cls, **{name: _values(hints[name]) for name in names})
 

@@ -31,7 +31,9 @@ def alternatives(schema):
 
 def types_of(schema):
     names = {type(v).__name__ for v in schema.get("enum", ())} | {schema.get("type", "enum")}
-    return {"number" if name in ("integer", "number", "boolean") else "string" if name == "str" else name for name in names}
+    return {
+        "number" if name in ("integer", "number", "boolean") else "string" if name == "str" else name for name in names
+    }
 
 
 def spoiled(schema, value, path="$"):
@@ -74,8 +76,11 @@ def test_whatever_is_missing_or_of_another_type_is_refused_and_named(name):
     document = made.of_kind(name)
     whole = to_dict(document_of(document))
     cls = KINDS[document["kind"]].__name__
-    places = [(path, key, wrong) for path, key, wrong in spoiled({"$ref": f"#/$defs/{cls}"}, whole)
-              if (path != "$" or key) and not (wrong == 7 and path.endswith(("created", "updated")))]  # seconds are a time
+    places = [
+        (path, key, wrong)
+        for path, key, wrong in spoiled({"$ref": f"#/$defs/{cls}"}, whole)
+        if (path != "$" or key) and not (wrong == 7 and path.endswith(("created", "updated")))
+    ]  # seconds are a time
     assert len(places) > 50
     assert any("provenance" in path for path, _, _ in places)
     for path, key, wrong in places:

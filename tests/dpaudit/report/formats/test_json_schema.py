@@ -36,6 +36,15 @@ def fits(document, **exactly):
     assert exactly or made.validator().is_valid(document)
 
 
+def holds(more, value):
+    """Whether nothing of ``value`` is gone or another, but for what is empty."""
+    if isinstance(value, dict):
+        return all(holds(more[k], v) if k in more else not v for k, v in value.items())
+    if isinstance(value, list):
+        return len(more) == len(value) and all(map(holds, more, value))
+    return more == value
+
+
 def test_the_schemas_are_schemas():
     for exactly in (False, True):
         Draft202012Validator.check_schema(made.validator(exactly=exactly).schema)
@@ -85,8 +94,7 @@ def test_what_was_once_valid_stays_valid():
     assert {document["kind"] for document in first} == set(KINDS)
     for document in first:
         fits(document)
-        again = to_dict(document_of(document))
-        assert {k: again[k] for k in document if k != "figures"} == document | {"figures": ()}
+        assert holds(to_dict(document_of(document)), document)
 
 
 @pytest.mark.parametrize("name", made.EVERY_KIND)

@@ -98,9 +98,7 @@ def test_an_experiment_is_told_by_its_sentence():
     assert "No finding" not in markdown
     assert "passes the black-box audit, yet its key holder" in markdown
     grid = made.measured.grid()
-    assert summary(grid).count("\n| ") == 2 + len(
-        grid["misses"]
-    )  # a header, a line, the misses, and not the other 237
+    assert summary(grid).count("\n| ") == 2 + len(grid["misses"])  # a header, a line, the misses, and not the other 237
     grid |= {"misses": [], "rows": [row | {"agrees": True} for row in grid["rows"]]}
     assert "…and 220 more in the report." in summary(grid)
 
