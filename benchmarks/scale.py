@@ -110,7 +110,7 @@ def watched(work: Callable[[], object]) -> tuple[float, float]:
 
 def rows(folder: Path) -> Any:
     with Store.read(folder) as store:
-        return make_document(store.spec, store.results(), command="")["rows"]
+        return make_document(store.spec, store.results(), command="").rows
 
 
 def sized(folder: Path, *, seconds: float) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -54,6 +54,10 @@ SCHEMA: Schema = "dpaudit-report/1"
 """What ``schema`` says in every document: the name and the major version. Documents of before have no ``schema``."""
 
 Format = Literal["setting", "number", "proportion", "epsilon", "seconds", "ratio", "flag", "text"]
+Repeatable = Annotated[
+    Mapping[str, Any], msgspec.Meta(extra_json_schema={"anyOf": [{"$ref": "#/$defs/Provenance"}, {"maxProperties": 0}]})
+]
+"""Provenance as a store keeps it; empty where no cell has finished."""
 T = TypeVar("T")
 
 
@@ -67,6 +71,8 @@ def typed(value: Any, cls: type[T]) -> T:
         return msgspec.convert(value, cls, strict=False)
     except msgspec.ValidationError as error:
         raise RefusedError(str(error)) from error
+    except UnicodeEncodeError as error:
+        raise RefusedError("a key, or a word of few, that holds half a surrogate pair") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,12 +116,12 @@ class ArmAttack:
     """What one attack on an arm achieved; ``chance`` is what guessing gets."""
 
     attack: str
+    successes: Count
     trials: Count
     success: Share
-    successes: Count | None = None
-    interval: Interval | None = None
-    chance: Share | None = None
-    epsilon_lower_bound: Number | None = None
+    interval: Interval
+    chance: Share
+    epsilon_lower_bound: Number
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -129,8 +135,8 @@ class Arm:
     attacks: tuple[ArmAttack, ...]
     label: str = ""
     audit: ArmAudit | None = None
-    epsilon_claimed: Number | None = None
-    epsilon_key_holder: EpsilonBounds | None = None
+    epsilon_claimed: Number
+    epsilon_key_holder: EpsilonBounds
     l2_error: Amount | None = None
     l2_expected: Amount | None = None
 
@@ -181,7 +187,7 @@ class ExperimentDocument:
     command: str
     rows: tuple[Arm, ...]
     cells: tuple[CellResult, ...]
-    provenance: Mapping[str, Any]
+    provenance: Repeatable
     failures: tuple[CellFailure, ...] = field(default=(), metadata={"document": "if any"})
 
 
@@ -205,7 +211,7 @@ class MeasurementsDocument:
     misses: tuple[Mapping[str, Any], ...]
     summary: str
     cells: tuple[CellResult, ...]
-    provenance: Mapping[str, Any]
+    provenance: Repeatable
     failures: tuple[CellFailure, ...] = field(default=(), metadata={"document": "if any"})
     power: tuple[PowerPoint, ...] = field(default=(), metadata={"document": "if any"})
     caveats: tuple[str, ...] = field(default=(), metadata={"document": "if any"})

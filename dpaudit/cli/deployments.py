@@ -61,6 +61,7 @@ def apple(
     if reports is not None:
         observed, shown = _submitted(reports, configuration, read, findings)
     document = AppleDocument(
+        system="apple",
         verdict="finding" if any(f.serious for f in findings) else "no-finding",
         configuration=Sizes(**_sizes(configuration)),
         ledger=make_ledger(configuration, days=days),

@@ -33,15 +33,14 @@ def best_attack(row: Arm) -> ArmAttack | None:
 
 
 def ends(attack: ArmAttack) -> tuple[float, float]:
-    """The ends of an attack's interval; without one, nothing is known: 0 and 1."""
-    low, high = (None, None) if attack.interval is None else (number(attack.interval.low), number(attack.interval.high))
+    """The ends of an attack's interval; where they are undefined, nothing is known: 0 and 1."""
+    low, high = number(attack.interval.low), number(attack.interval.high)
     return (0.0 if low is None else max(0.0, low), 1.0 if high is None else min(1.0, high))
 
 
 def rate_of(attack: ArmAttack) -> str:
-    """An attack's success in percent, with its interval where it has one."""
-    held = attack.interval
-    return proportion(attack.success) if held is None else proportion(attack.success, held.low, held.high)
+    """An attack's success in percent, with its interval."""
+    return proportion(attack.success, attack.interval.low, attack.interval.high)
 
 
 def chance_of(attack: ArmAttack) -> float:

@@ -113,7 +113,7 @@ def _strength(row: Arm) -> tuple[float, float]:
     attack = best_attack(row)
     if attack is None:
         return 0.0, 0.0
-    low = fmt.number(attack.interval.low) if attack.interval else None
+    low = fmt.number(attack.interval.low)
     return (0.0 if low is None else low, attack.success)
 
 

@@ -50,7 +50,7 @@ def summary_table(rows: Sequence[Arm]) -> list[Column]:
     Several attacks on one arm take a line each, with their names. Columns that no row fills are left out.
     """
     names = {a.attack for row in rows for a in attacks_of(row)}
-    confidences = {a.interval.confidence if a.interval else None for row in rows for a in attacks_of(row)}
+    confidences = {a.interval.confidence for row in rows for a in attacks_of(row)}
     only = fmt.number(confidences.pop()) if len(confidences) == 1 else None
     interval = f"[{100 * only:g} % interval]" if only else "[interval]"
     columns = [
@@ -192,8 +192,7 @@ def _successes(row: Arm, *, named: bool) -> str:
 
 
 def _known(row: Arm) -> str:
-    held = row.epsilon_key_holder
-    return fmt.NOTHING if held is None else fmt.bounds(held.low, held.high)
+    return fmt.bounds(row.epsilon_key_holder.low, row.epsilon_key_holder.high)
 
 
 def _shown(row: Arm) -> str:

@@ -32,10 +32,12 @@ def test_audits_and_a_page(tmp_path, noise):
 def test_a_recovered_secret_stays_out_of_documents(noise):
     import dataclasses
 
-    from dpaudit.api import document_of
+    from dpaudit.documents import of_result
 
     secret = dataclasses.replace(noise, tests=(dataclasses.replace(noise.tests[0], details={"w": [0.5], "n": 1}),))
-    assert document_of(secret)["result"]["tests"][0]["details"] == {"n": 1}
+    document = of_result(secret)
+    assert document.result.tests[0].details == {"n": 1}
+    assert document.result.tests[0] == dataclasses.replace(secret.tests[0], details={"n": 1})
 
 
 def test_names_are_there_and_imported_late():

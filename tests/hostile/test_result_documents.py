@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support import documents
 
 from dpaudit.cli.formats import read_report
-from dpaudit.report.formats.json_schema import stamped
+from dpaudit.report import document_of
 from dpaudit.types import to_dict
 
 FORMATS = ("junit", "sarif", "markdown")
@@ -26,7 +26,7 @@ FORMATS = ("junit", "sarif", "markdown")
 @pytest.fixture(scope="module")
 def valid():
     made = (documents.audit("finding"), documents.audit("no-finding"), documents.experiment())
-    return [json.dumps(to_dict(stamped(document)), indent=2).encode() for document in made]
+    return [json.dumps(to_dict(document_of(document)), indent=2).encode() for document in made]
 
 
 BY_HAND = {
@@ -48,7 +48,8 @@ def test_a_document_made_by_hand_is_a_usage_error(tmp_path, name):
     (tmp_path / "result.json").write_bytes(BY_HAND[name])
     size = len(BY_HAND[name])
     assert not refuses_or_reads(lambda: read_report(tmp_path / "result.json", FORMATS), size=size)
-    assert here("report", tmp_path, "--also", "junit,sarif,markdown").returncode == 2
+    done = here("report", tmp_path, "--also", "junit,sarif,markdown")
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
 
 
 def test_a_folder_a_pipe_and_a_file_are_no_folder_of_results(tmp_path):

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpaudit import registry
+from dpaudit.cli.running import _check_columns
 from dpaudit.experiments.spec_file import load_spec, spec_names
-from dpaudit.report.measurements import read_measurements
 
 for measure in registry.plugins("measures"):  # torch and others, before memory is limited
     registry.load("measures", measure)
@@ -103,7 +103,7 @@ def door(path):
     """What ``dpaudit run`` does before it runs anything."""
     spec = load_spec(str(path))
     spec.check()
-    read_measurements({"rows": [], "columns": list(spec.columns), "figures": list(spec.figures)})
+    _check_columns(spec)
 
 
 def refused(tmp_path, data):

@@ -207,10 +207,10 @@ def test_a_store_made_by_hand_is_refused_in_a_line_by_every_command(tmp_path, sp
 
 
 def test_the_stores_that_these_were_made_from_are_read(tmp_path, spec):
-    assert len(read_all(made(tmp_path / "2", spec).parent)["rows"]) == 2
-    assert len(read_all(version_1(tmp_path / "1", spec).parent)["rows"]) == 3
+    assert len(read_all(made(tmp_path / "2", spec).parent).rows) == 2
+    assert len(read_all(version_1(tmp_path / "1", spec).parent).rows) == 3
     harm("CREATE VIEW mine AS SELECT 1")(made(tmp_path / "3", spec))
-    assert len(read_all(tmp_path / "3")["rows"]) == 2, "what is not asked does not matter"
+    assert len(read_all(tmp_path / "3").rows) == 2, "what is not asked does not matter"
 
 
 def linked(path, to):

@@ -16,6 +16,8 @@ def shown(key, verdict, low, high, *claims):
     return {
         "key": key,
         "algorithm": "CountMedianSketch",
+        "coin": None,
+        "method": "exact",
         "claims": [{"by": by, "epsilon": e} for by, e in zip(("configuration", "report"), claims, strict=False)],
         "records": 10,
         "used": 5,
@@ -29,9 +31,40 @@ def shown(key, verdict, low, high, *claims):
     }
 
 
+def total(name, per_day, *, over_days=480.0):
+    sums = {"per_day": per_day, "over_days": over_days, "coin_per_day": 38.0, "coin_over_days": 1140.0}
+    return {"name": name, "budgets": ["a"], **sums}
+
+
+def bare():
+    """A configuration alone, with nothing in it."""
+    nothing = total("nothing", 0.0, over_days=0.0) | {"budgets": []}
+    return {
+        "kind": "deployment",
+        "system": "apple",
+        "verdict": "no-finding",
+        "configuration": {"folder": "somewhere", "keys": 1, "properties": 1, "budgets": 1},
+        "ledger": {
+            "days": 30,
+            "announced": 4,
+            "left_out": 0,
+            "lines": [],
+            "permitted": nothing,
+            "platforms": [],
+            "configured": nothing,
+        },
+        "against": None,
+        "differences": None,
+        "database": None,
+        "observed": None,
+        "shown": [],
+        "findings": [],
+        "provenance": provenance(),
+    }
+
+
 def document():
     loss = {"per_record": 2.0, "per_day": 4.0, "over_days": 120.0}
-    total = {"budgets": ["a"], "per_day": 16.0, "over_days": 480.0, "coin_per_day": 38.0, "coin_over_days": 1140.0}
     days = [
         {
             "date": (date(2017, 5, 1) + timedelta(days=2 * i)).isoformat(),
@@ -40,29 +73,35 @@ def document():
         }
         for i in range(9)
     ]
-    return {
-        "kind": "deployment",
-        "system": "apple",
+    line = {
+        "budget": "com.apple.keyboard.NewWords",
+        "application": "New words",
+        "keys": 94,
+        "silent_keys": 0,
+        "patterns": False,
+        "algorithms": ["CountMedianSketch"],
+        "session_amount": 2,
+        "session_seconds": 86_400.0,
+        "records_per_day": 2.0,
+        "claimed": loss,
+        "coin": None,
+        "burst": {
+            "balance": 60, "report_records": 40, "report_epsilon": 80.0, "day_records": 80, "day_epsilon": 160.0,
+        },
+    }  # fmt: skip
+    whole = bare()
+    return whole | {
         "verdict": "finding",
-        "configuration": {"folder": "somewhere"},
-        "ledger": {
-            "days": 30,
-            "lines": [
-                {
-                    "budget": "com.apple.keyboard.NewWords",
-                    "application": "New words",
-                    "keys": 94,
-                    "records_per_day": 2.0,
-                    "claimed": loss,
-                    "coin": None,
-                }
-            ],
-            "permitted": total | {"name": "initially announced applications"},
-            "platforms": [total | {"name": "macOS", "per_day": 6.0}],
-            "configured": total | {"name": "everything configured", "per_day": 21.3},
+        "ledger": whole["ledger"]
+        | {
+            "lines": [line],
+            "permitted": total("initially announced applications", 16.0),
+            "platforms": [total("macOS", 6.0)],
+            "configured": total("everything configured", 21.3),
         },
         "observed": {
             "reports": 9,
+            "unread": 0,
             "undated": 0,
             "days": days,
             "busiest": days[-1],
@@ -70,7 +109,10 @@ def document():
             "budgets": [spent("com.apple.keyboard.NewWords", 18, 36.0)],
             "total": spent("", 27, 45.0, 99.0),
             "per_day": 2.6,
+            "shown_per_day": [2.6, 5.8],
             "says": "2.6 a day as claimed; which is arithmetic and no forecast.",
+            "unclaimed": 0,
+            "findings": [],
         },
         "shown": [
             shown("com.apple.lookup.DomainMatch", "agrees", 0.6, 3.4, 1.0),
@@ -88,13 +130,20 @@ def document():
                 "note": "",
             }
         ],
-        "against": {"effect": "The ε permitted in a day rises from 14 to 16 (+2)."},
+        "against": whole["configuration"] | {"effect": "The ε permitted in a day rises from 14 to 16 (+2)."},
         "database": {
-            "balances": [{"key": "com.apple.health", "balance": -3, "created": "2017-05-01", "updated": "2017-05-02"}]
+            "balances": [
+                {
+                    "key": "com.apple.health",
+                    "balance": -3,
+                    "created": "2017-05-01T00:00:00+00:00",
+                    "updated": "2017-05-02T00:00:00+00:00",
+                }
+            ],
+            "counts": [],
         },
         "findings": [
             {"where": "b", "message": "a remark", "serious": False},
             {"where": "a", "message": "against the user", "serious": True},
         ],
-        "provenance": provenance(),
     }

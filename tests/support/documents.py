@@ -1,8 +1,7 @@
-"""Documents for the tests: small, complete, and a hostile one; and a page taken apart."""
+"""Documents for the tests as JSON values: small, complete, and made hostile; and a page taken apart."""
 
 from __future__ import annotations
 
-import math
 from html.parser import HTMLParser
 from typing import Any
 
@@ -34,7 +33,7 @@ def row(source: str, mitigation: str, found: list[dict[str, Any]], **changes: An
         "source": source,
         "mitigation": mitigation,
         "settings": {"epsilon": 0.25, "delta": 1e-10},
-        "audit": {"verdict": "no-finding", "samples": 1_000_000, "smallest_p": 0.03},
+        "audit": {"verdict": "no-finding", "samples": 1_000_000, "alpha": 0.01, "smallest_p": 0.03},
         "attacks": found,
         "epsilon_claimed": 0.25,
         "epsilon_key_holder": {"low": 49000.0, "high": "inf", "says": "Theorem 4.2"},
@@ -65,6 +64,7 @@ def experiment() -> dict[str, Any]:
                 "settings": {"source": "pancake"},
                 "outcome": {"success": 0.5},
                 "seconds": 1.5,
+                "provenance": {},
             }
         ],
         "provenance": provenance(),
@@ -78,7 +78,7 @@ def grid(size: int) -> dict[str, Any]:
         source, mitigation = arms[i % 4]
         high = 0.95 if (source, mitigation) == ("pancake", "none") else 0.5
         found = [attack(high, low=high - 0.02, high=high + 0.02)]
-        changes = {"label": None, "settings": {"epsilon": 0.1 * (1 + i // 4)}, "l2_error": 100.0 * (1 + i)}
+        changes = {"label": "", "settings": {"epsilon": 0.1 * (1 + i // 4)}, "l2_error": 100.0 * (1 + i)}
         rows.append(row(source, mitigation, found, **changes))
     return experiment() | {"rows": rows}
 
@@ -95,7 +95,7 @@ def provenance() -> dict[str, Any]:
 
 
 def audit(verdict: str) -> dict[str, Any]:
-    small = {"no-finding": 0.02, "finding": 0.0}
+    smallest = 0.0 if verdict == "finding" else 0.02
     tests = [
         {
             "name": name,
@@ -107,7 +107,7 @@ def audit(verdict: str) -> dict[str, Any]:
             "finding": 3 * p <= 0.01,
             "parts": {},
         }
-        for name, p in (("tails", 0.4), ("moments", small.get(verdict, math.nan)), ("norms", 0.9))
+        for name, p in (("tails", 0.4), ("moments", smallest), ("norms", 0.9))
         if verdict != "inconclusive"
     ]
     spots = [
@@ -133,18 +133,24 @@ def audit(verdict: str) -> dict[str, Any]:
     }
 
 
-def made_hostile(value: Any) -> Any:
-    """The same document with every free text, and every key of a mapping of free keys, replaced by the hostile string."""
-    if isinstance(value, dict):
-        kept = {"kind", "verdict"}
-        changed = {k: v if k in kept else made_hostile(v) for k, v in value.items()}
-        for free in ("settings", "provenance", "outcome", "versions"):
-            if isinstance(changed.get(free), dict):
-                changed[free] = {HOSTILE: 1, **changed[free]}
-        return changed
+CHOSEN = {"schema", "kind", "verdict", "system", "format", "created", "updated", "first", "last"}
+KEYS = {"key", "x", "y", "series", "published", "panels", "band", "points", "value", "where"}
+FREE = {"settings", "provenance", "outcome", "versions"}
+
+
+def made_hostile(value: Any, *, text: str = HOSTILE) -> Any:
+    """The same document with the text in place of every other, also among the keys of mappings whose keys are free.
+
+    What dpaudit itself chooses stays: verdicts and the like, times, and the keys that columns and figures have.
+    """
     if isinstance(value, list):
-        return [made_hostile(v) for v in value]
-    return HOSTILE if isinstance(value, str) and value != "inf" else value
+        return [made_hostile(v, text=text) for v in value]
+    if not isinstance(value, dict):
+        return text if isinstance(value, str) and value not in ("inf", "-inf", "nan") else value
+    kept = CHOSEN | (KEYS if {"format", "x"} & value.keys() else set())
+    changed = {k: v if k in kept else made_hostile(v, text=text) for k, v in value.items()}
+    key = text.encode(errors="replace").decode()
+    return changed | {k: {key: text, **changed[k]} for k in FREE & changed.keys()}
 
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}

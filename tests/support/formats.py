@@ -1,26 +1,26 @@
-"""Documents for the tests of the formats: small ones of every kind, random ones from the dataclasses, and two validators."""
+"""Documents for the tests of the formats: small ones of every kind, random ones from their types, and validators."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import json
-import math
 import re
 import types
 import typing
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from dpaudit.report.formats.schema_of import closed
+import msgspec
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from dpaudit.report.formats import schema_text
-from dpaudit.types import AuditResult, MechanismResult, to_dict
-from support import documents, measured
+from dpaudit.report.formats.json_schema import closed, schema_text
+from dpaudit.report.reading import Document, document_of
+from support import deployments, documents, measured, mechanisms
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = ROOT / "tests" / "data" / "schemas"
@@ -32,79 +32,20 @@ HOSTILE = (
 )
 
 
-def deployment() -> dict[str, Any]:
-    return {
-        "kind": "deployment",
-        "system": "apple",
-        "verdict": "finding",
-        "configuration": {"folder": "f", "keys": 1, "properties": 1, "budgets": 1},
-        "ledger": {"permitted": {"per_day": 16, "over_days": 480}},
-        "against": None,
-        "differences": None,
-        "database": None,
-        "observed": None,
-        "shown": [],
-        "findings": [
-            {"where": "Search", "message": "ε is negative", "serious": True},
-            {"where": "Search", "message": "an odd key", "serious": False},
-        ],
-        "provenance": documents.provenance(),
-    }
-
-
 def mechanism(verdict: str = "finding") -> dict[str, Any]:
-    found = verdict == "finding"
-    bound = {"low": 6.7 if found else 0.2, "high": "inf", "confidence": 0.99, "method": "Clopper-Pearson"}
-    tests = [
-        {
-            "name": f"low bits, {which} neighbour",
-            "p": 1e-9 if found else 0.4,
-            "p_adjusted": 1e-8 if found else 0.8,
-            "statistic": 6.7,
-            "looks_at": "the last bits of releases",
-            "effect": "5,827 of 9,985 against 0 of 10,015",
-            "finding": found,
-            "parts": {},
-            "advisory": False,
-            "interval": bound,
-            "unit": "ε",
-            "details": {},
-            "seen_after": None,
-            "reproduce": "dpaudit mechanism numpy:laplace:scale=0.5 --neighbours 0,1 --claim-epsilon 1"
-            if found
-            else "",
-        }
-        for which in ("first", "second")
-        if verdict != "inconclusive"
-    ]
-    return {
-        "kind": "mechanism",
-        "result": {
-            "verdict": verdict,
-            "reason": "",
-            "mechanism": "python:./noise.py:release",
-            "method": "two neighbours",
-            "attack": "",
-            "neighbours": [[0.0], [1.0]],
-            "claim_epsilon": 1.0,
-            "claim_delta": 0.0,
-            "claim_mu": None,
-            "alpha": 0.01,
-            "epsilon": bound,
-            "delta": None,
-            "mu": None,
-            "curve": [[0.0, 1.8]],
-            "tests": tests,
-            "samples": 1000,
-            "samples_requested": 1000,
-            "seconds": 0.5,
-            "advice": ["ask for more releases"],
-            "cannot_rule_out": [],
-            "power": [],
-            "details": {},
-            "provenance": documents.provenance(),
-        },
-    }
+    found, again = verdict == "finding", "dpaudit mechanism numpy:laplace:scale=0.5 --neighbours 0,1 --claim-epsilon 1"
+    changes = {
+        "p": 1e-9 if found else 0.4, "p_adjusted": 1e-8 if found else 0.8, "looks_at": "the last bits of releases",
+        "effect": "5,827 of 9,985 against 0 of 10,015", "interval": mechanisms.bound(6.7 if found else 0.2),
+        "details": {}, "reproduce": again if found else "",
+    }  # fmt: skip
+    tests = [mechanisms.line(f"low bits, {n} neighbour", finding=found) | changes for n in ("first", "second")]
+    result = mechanisms.result(
+        verdict, reason="", mechanism="python:./noise.py:release", claim_epsilon=1.0, claim_delta=0.0,
+        epsilon=changes["interval"], delta=None, mu=None, curve=[[0.0, 1.8]], samples=1000, samples_requested=1000,
+        tests=[] if verdict == "inconclusive" else tests, advice=["ask for more releases"], cannot_rule_out=[],
+    )  # fmt: skip
+    return {"kind": "mechanism", "result": result}
 
 
 def failed_experiment() -> dict[str, Any]:
@@ -112,12 +53,7 @@ def failed_experiment() -> dict[str, Any]:
         "cell": "b-2", "kind": "attack", "settings": {"source": {"label": "pancake"}}, "error": "ValueError: no",
         "traceback": "Traceback …\nValueError: no", "seconds": 0.1, "provenance": {},
     }  # fmt: skip
-    return with_cells(documents.experiment()) | {"failures": [failure]}
-
-
-def with_cells(document: dict[str, Any]) -> dict[str, Any]:
-    """Its cells as a store gives them, with provenance of their own."""
-    return document | {"cells": [{"provenance": {}} | cell for cell in document["cells"]]}
+    return documents.experiment() | {"failures": [failure]}
 
 
 EVERY_KIND = (
@@ -129,36 +65,31 @@ EVERY_KIND = (
 def of_kind(name: str) -> dict[str, Any]:
     kind, _, verdict = name.partition(" ")
     makers = {
-        "experiment": lambda: with_cells(documents.experiment()),
+        "experiment": documents.experiment,
         "failed": failed_experiment,
-        "measurements": lambda: with_cells(measured.grid()),
-        "deployment": deployment,
+        "measurements": measured.grid,
+        "deployment": deployments.document,
         "audit": lambda: documents.audit(verdict),
         "mechanism": lambda: mechanism(verdict),
     }
     return makers[kind]()
 
 
-def every_kind() -> dict[str, dict[str, Any]]:
-    return {name: of_kind(name) for name in EVERY_KIND}
+def typed(name: str) -> Document:
+    return document_of(of_kind(name))
 
 
 def made_hostile(value: Any, *, text: str = HOSTILE) -> Any:
-    """Every text that dpaudit does not itself choose is hostile."""
-    chosen = {"kind", "verdict", "format", "key", "x", "y", "series", "published", "panels", "schema"}
-    if isinstance(value, dict):
-        return {k: v if k in chosen else made_hostile(v, text=text) for k, v in value.items()}
-    if isinstance(value, list):
-        return [made_hostile(v, text=text) for v in value]
-    return text if isinstance(value, str) and value not in ("inf", "-inf", "nan") else value
+    return documents.made_hostile(value, text=text)
 
 
 @functools.cache
-def validator(name: str | None = None, *, exactly: bool = False) -> Draft202012Validator:
-    """Of dpaudit's own schema, or of one of its definitions; ``exactly``: with no field that it does not name."""
-    schema = json.loads(schema_text())
-    schema = closed(schema) if exactly else schema
-    return Draft202012Validator(schema if name is None else {"$ref": f"#/$defs/{name}", "$defs": schema["$defs"]})
+def validator(cls: type | None = None, *, exactly: bool = False) -> Draft202012Validator:
+    """Of dpaudit's own schema, or of one class of it; ``exactly``: with no field that it does not name."""
+    schema = closed() if exactly else json.loads(schema_text())
+    return Draft202012Validator(
+        schema if cls is None else {"$ref": f"#/$defs/{cls.__name__}", "$defs": schema["$defs"]}
+    )
 
 
 @functools.cache
@@ -166,49 +97,56 @@ def sarif() -> Draft202012Validator:
     return Draft202012Validator(json.loads((SCHEMAS / "sarif-2.1.0.json").read_text(encoding="utf-8")))
 
 
-# --- random results
+# --- random documents
 
-SHARES = {"p", "p_adjusted", "confidence", "claim_delta", "found_low", "found_high"}
-NOT_NEGATIVE = {"seconds", "claim_epsilon", "claim_mu"}
-numbers = st.floats(allow_nan=True, allow_infinity=True, width=32)
 texts = st.text(max_size=8)
+FREE = texts | st.floats(width=32) | st.none() | st.lists(st.integers(0, 9), max_size=2)
+PLAIN = {
+    int: st.integers(0, 10**12), float: st.floats(width=32), bool: st.booleans(), str: texts, type(None): st.none(),
+    Any: FREE, datetime: st.datetimes(timezones=st.just(UTC)),
+}  # fmt: skip
 
 
 @functools.cache
-def results(cls: type) -> st.SearchStrategy[Any]:
-    """Random instances of a result: any text, infinities and NaN where a number may be that."""
-    hints = typing.get_type_hints(cls)
-    return st.builds(cls, **{f.name: _values(hints[f.name], f.name) for f in dataclasses.fields(cls)})
+def random(cls: type) -> st.SearchStrategy[Any]:
+    """Random instances of a class of documents: any text, infinities and NaN where a number may be that."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    shown = (
+        {f.name: f.metadata.get("document", True) for f in dataclasses.fields(cls)}
+        if dataclasses.is_dataclass(cls)
+        else {}
+    )
+    names = [name for name in hints if name in (shown or cls.__struct_fields__) and shown.get(name, True)]
+    return st.builds(cls, **{name: _values(hints[name]) for name in names})
 
 
-def _values(hint: Any, name: str) -> st.SearchStrategy[Any]:
+def _values(hint: Any) -> st.SearchStrategy[Any]:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return results(hint)
+    if origin is typing.Annotated:
+        base, rule = arguments
+        if base is float:
+            return _numbers(rule)
+        return st.integers(rule.ge, 10**12) if base is int else _values(base)
     if origin in (typing.Union, types.UnionType):
-        return st.one_of(*(_values(part, name) for part in arguments))
+        return st.one_of(*map(_values, arguments))
     if origin is typing.Literal:
         return st.sampled_from(arguments)
     if origin is tuple and arguments[-1] is not Ellipsis:
-        return st.tuples(*(_values(part, "") for part in arguments))
+        return st.tuples(*map(_values, arguments))
     if origin is tuple:
-        return st.lists(_values(arguments[0], ""), max_size=2).map(tuple)
-    if origin is Mapping or (isinstance(origin, type) and issubclass(origin, Mapping)):
-        return st.dictionaries(texts, _values(arguments[1], ""), max_size=2)
-    if hint is float:
-        if name == "alpha":
-            return st.floats(0.001, 0.5)
-        if name in SHARES:
-            return st.floats(0, 1) | st.just(math.nan)
-        return st.floats(0, 1e9) | st.just(math.inf) if name in NOT_NEGATIVE else numbers
-    plain = {int: st.integers(0, 10**12), bool: st.booleans(), str: texts, type(None): st.none(), Any: texts | numbers}
-    return plain[hint]
+        return st.lists(_values(arguments[0]), max_size=2).map(tuple)
+    if origin is Mapping:
+        return st.dictionaries(texts, _values(arguments[1]), max_size=2)
+    return PLAIN[hint] if hint in PLAIN else random(hint)
 
 
-def reports() -> st.SearchStrategy[dict[str, Any]]:
-    """Random documents of audits, as files have them."""
-    audits = results(AuditResult).map(lambda r: {"kind": "audit", "result": to_dict(r)})
-    return audits | results(MechanismResult).map(lambda r: {"kind": "mechanism", "result": to_dict(r)})
+def _numbers(rule: msgspec.Meta) -> st.SearchStrategy[float]:
+    """Of a number's annotation: within its bounds, or one of its words."""
+    if rule.gt is not None:
+        return st.floats(0.001, 0.5)
+    more = rule.extra_json_schema or {}
+    within = st.floats(more.get("minimum"), more.get("maximum"), width=32, allow_nan=False, allow_infinity=False)
+    return within | st.sampled_from([float(word) for word in more["words"]])
 
 
 # --- JUnit's XSD: what its elements may have, read from the file (the order of children is free there)

@@ -1,4 +1,4 @@
-"""A document of measurements for the tests: a grid like that of a paper's figure, a small one, and a bare one."""
+"""Documents of measurements for the tests: a grid like that of a paper's figure, a small one, and all forms."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ COLUMNS = [
 ]
 
 
+def document(**parts: Any) -> dict[str, Any]:
+    """Measurements with these parts, and the others empty."""
+    texts = dict.fromkeys(("name", "title", "story", "command", "summary"), "")
+    lists = {name: [] for name in ("columns", "rows", "figures", "misses", "cells")}
+    return {"kind": "measurements", **texts, **lists, "provenance": {}} | parts
+
+
 def figure(**changes: Any) -> dict[str, Any]:
     return {
         "title": "Success of the key holder by width of the pancakes",
@@ -29,7 +36,6 @@ def figure(**changes: Any) -> dict[str, Any]:
         "log_x": True,
         "log_y": False,
         "published": "published",
-        "band": None,
         "reference": 0.5,
         "label_x": "β, width of a pancake",
         "label_y": "success",
@@ -62,20 +68,19 @@ def grid() -> dict[str, Any]:
                             "place": k,
                         }
                     )
-    return {
-        "kind": "measurements",
-        "name": "gpm-fig5",
-        "title": "Figure 5: the key holder’s success over γ and β",
-        "story": "Each panel is one dimension and one ε.\n\nThe hollow marks are read off the paper’s figure.",
-        "command": "dpaudit run gpm-fig5",
-        "columns": [dict(c) for c in COLUMNS],
-        "rows": rows,
-        "figures": [figure()],
-        "summary": "237 of 240 cells agree with the published value: it lies within the 99 % interval of ours.",
-        "misses": [dict(row) for row in rows if not row["agrees"]],
-        "cells": documents.experiment()["cells"],
-        "provenance": documents.provenance(),
-    }
+    return document(
+        name="gpm-fig5",
+        title="Figure 5: the key holder’s success over γ and β",
+        story="Each panel is one dimension and one ε.\n\nThe hollow marks are read off the paper’s figure.",
+        command="dpaudit run gpm-fig5",
+        columns=[dict(c) for c in COLUMNS],
+        rows=rows,
+        figures=[figure()],
+        summary="237 of 240 cells agree with the published value: it lies within the 99 % interval of ours.",
+        misses=[dict(row) for row in rows if not row["agrees"]],
+        cells=documents.experiment()["cells"],
+        provenance=documents.provenance(),
+    )
 
 
 def many_forms() -> dict[str, Any]:
@@ -111,7 +116,7 @@ def many_forms() -> dict[str, Any]:
             ("one x", "flag", "proportion", False, False, "line", {"series": "text"}),
         )
     ]
-    return {"kind": "measurements", "columns": columns, "rows": rows, "figures": figures}
+    return document(columns=columns, rows=rows, figures=figures)
 
 
 def bars() -> dict[str, Any]:
@@ -124,15 +129,13 @@ def bars() -> dict[str, Any]:
     ]
     columns = [("defence", "defence", "text"), ("epsilon", "ε", "setting"), ("error", "L2 error", "number"),
                ("published", "published", "number")]  # fmt: skip
-    return {
-        "kind": "measurements",
-        "title": "Table 3",
-        "columns": [{"key": k, "label": n, "format": f} for k, n, f in columns],
-        "rows": rows,
-        "figures": [figure(title="Error", x="defence", y="error", series="epsilon", panels=None, log_x=False,
-                           reference=None, label_x=None, label_y=None, kind="bars"),
-                    figure(title="Error by ε", x="epsilon", y="error", series=None, panels=["defence"], log_y=True,
-                           reference=None, label_x=None, label_y=None)],
-        "summary": "All agree.",
-        "misses": [],
-    }  # fmt: skip
+    return document(
+        title="Table 3",
+        columns=[{"key": k, "label": n, "format": f} for k, n, f in columns],
+        rows=rows,
+        figures=[figure(title="Error", x="defence", y="error", series="epsilon", panels=[], log_x=False,
+                        reference=None, label_x=None, label_y=None, kind="bars"),
+                 figure(title="Error by ε", x="epsilon", y="error", series=None, panels=["defence"], log_y=True,
+                        reference=None, label_x=None, label_y=None)],
+        summary="All agree.",
+    )  # fmt: skip

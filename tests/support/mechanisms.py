@@ -5,6 +5,10 @@ from __future__ import annotations
 from support.documents import provenance
 
 
+def bound(low, confidence=0.99):
+    return {"low": low, "high": "inf", "confidence": confidence, "method": "Clopper-Pearson"}
+
+
 def line(name, *, finding=False, advisory=False):
     return {
         "name": name,
@@ -15,7 +19,8 @@ def line(name, *, finding=False, advisory=False):
         "effect": "x ≥ 1: 500 of 1,000 against 100 of 1,000",
         "finding": finding,
         "advisory": advisory,
-        "interval": {"low": 1.4567, "high": "inf", "confidence": 0.9975, "method": "Clopper-Pearson"},
+        "parts": {},
+        "interval": bound(1.4567, 0.9975),
         "unit": "ε",
         "details": {"statistic": "x", "intervals": [["-inf", 1.0000000000000002], [3.0, "inf"]]},
     }
@@ -23,7 +28,6 @@ def line(name, *, finding=False, advisory=False):
 
 def result(verdict, *, mu=None, name="event, second neighbour over first", **changes):
     spot = {"test": "events", "flaw": "how large ε really is", "size": None, "unit": "", "says": "at most 9.7"}
-    bound = {"low": 1.4567, "high": "inf", "confidence": 0.99, "method": "Clopper-Pearson"}
     return {
         "verdict": verdict,
         "reason": "it hung" if verdict == "inconclusive" else "",
@@ -34,9 +38,9 @@ def result(verdict, *, mu=None, name="event, second neighbour over first", **cha
         "claim_delta": 1e-5,
         "claim_mu": mu,
         "alpha": 0.01,
-        "epsilon": bound,
-        "delta": {**bound, "low": 0.0},
-        "mu": bound,
+        "epsilon": bound(1.4567),
+        "delta": bound(0.0),
+        "mu": bound(1.4567),
         "curve": [[10.0**-k, 1.4 - 0.1 * (8 - k)] for k in range(8, 0, -1)],
         "tests": [line(name, finding=verdict == "finding")] if verdict != "inconclusive" else [],
         "samples": 400_000,

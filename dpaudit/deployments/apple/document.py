@@ -50,14 +50,14 @@ class AppleDocument:
 
     schema: Schema = SCHEMA
     kind: Literal["deployment"] = "deployment"
-    system: Literal["apple"] = "apple"
+    system: Literal["apple"]
     verdict: Verdict
     configuration: Sizes
     ledger: Ledger
-    against: OlderConfiguration | None = None
-    differences: tuple[Difference, ...] | None = None
-    database: Stored | None = None
-    observed: Observed | None = None
-    shown: tuple[Shown, ...] = ()
+    against: OlderConfiguration | None
+    differences: tuple[Difference, ...] | None
+    database: Stored | None
+    observed: Observed | None
+    shown: tuple[Shown, ...]
     findings: tuple[Finding, ...]
     provenance: Provenance

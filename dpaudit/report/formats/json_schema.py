@@ -27,6 +27,8 @@ Schema = dict[str, Any]
 
 _NAME = "schemas/dpaudit-1.json"
 _RESULTS = (AuditResult, MechanismResult)
+_WORDS = ["inf", "-inf", "nan"]
+"""As ``to_dict`` writes any float that JSON has no number for."""
 
 
 def schema_text() -> str:
@@ -98,13 +100,16 @@ def _as_written(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     made = {key: _as_written(value) for key, value in schema.items() if key not in ("words", "title", "default")}
+    if (
+        made.get("additionalProperties") is False
+    ):  # a consumer accepts what it does not know, even where dpaudit does not
+        del made["additionalProperties"]
     if "properties" in schema:  # a property may be called like one of these
         made["properties"] = {name: _as_written(value) for name, value in schema["properties"].items()}
     if isinstance(made.get("description"), str):
         made["description"] = inspect.cleandoc(made["description"]).partition("\n")[0]
-    if "words" in schema:
-        made = {"anyOf": [made, {"enum": schema["words"]}]}
-    return made
+    words = _WORDS if schema.get("type") == "number" and len(schema) == 1 else schema.get("words")
+    return made if words is None else {"anyOf": [made, {"enum": words}]}
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 """The same numbers wherever cells are done, and an outcome for every cell, whatever happens to it."""
 
 import json
+import math
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -53,7 +55,7 @@ def kept(folder):
 
 def rows(folder):
     with Store.read(folder) as store:
-        return make_document(store.spec, store.results(), command="")["rows"]
+        return make_document(store.spec, store.results(), command="").rows
 
 
 def test_a_cell_does_not_depend_on_the_threads_around_it(planted):
@@ -137,12 +139,13 @@ def test_nan_is_shown_and_not_stumbled_over(planted, tmp_path):
     run_experiment(planted('what = "nan"'), out=tmp_path / "out")
     (result,), _ = kept(tmp_path / "out")
     assert result.outcome["details"] == {"nan": "nan"}
-    document = {"kind": "experiment", "title": "", "story": "", "command": "", "name": "n", "provenance": {}}
-    made = rows(tmp_path / "out")
-    made[0]["l2_error"] = "nan"
-    made[0]["attacks"][0] |= {"success": "nan", "interval": {"low": "nan", "high": "nan"}}
-    experiment_table({**document, "rows": made, "cells": []}, width=100)
-    write_report({**document, "rows": made, "cells": []}, tmp_path / "report.html")
+    with Store.read(tmp_path / "out") as store:
+        document = make_document(store.spec, store.results(), command="")
+    (arm,), nan = document.rows, math.nan
+    attack = replace(arm.attacks[0], success=nan, interval=replace(arm.attacks[0].interval, low=nan, high=nan))
+    document = replace(document, rows=(replace(arm, l2_error=nan, attacks=(attack,)),))
+    experiment_table(document, width=100)
+    write_report(document, tmp_path / "report.html")
 
 
 def test_outcomes_are_told_when_they_are_on_disk_and_a_few_cells_are_taken_ahead(planted, tmp_path):

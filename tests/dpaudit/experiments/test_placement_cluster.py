@@ -47,7 +47,7 @@ def planted(folder, *lines):
 
 def rows(folder):
     with Store.read(folder) as store:
-        return make_document(store.spec, store.results(), command="")["rows"]
+        return make_document(store.spec, store.results(), command="").rows
 
 
 def test_a_killed_worker_changes_nothing(local, tmp_path, capfd):
@@ -145,7 +145,7 @@ def test_a_scheduler_that_dies_leaves_what_is_finished(tmp_path, monkeypatch):
     began = []
     run_experiment(spec, out=tmp_path / "out", resume=True, on_start=began.append)
     assert 0 < len(began) <= 9
-    assert len(rows(tmp_path / "out")[0]["attacks"]) == 12
+    assert len(rows(tmp_path / "out")[0].attacks) == 12
     registry._scan.cache_clear()
 
 

@@ -121,7 +121,7 @@ def finished(folder):
 
 def rows(folder):
     with Store.read(folder) as store:
-        return make_document(store.spec, store.results(), command="")["rows"]
+        return make_document(store.spec, store.results(), command="").rows
 
 
 def rounds(number, *, seed, tmp_path, where=None, jobs="2", workers=None, longest=4.0):

@@ -44,21 +44,21 @@ def small(tmp_path, monkeypatch):
     return path
 
 
-def document(folder):
+def rows_of(folder):
     with Store.read(folder) as store:
-        return make_document(store.spec, store.results(), command="")
+        return make_document(store.spec, store.results(), command="").rows
 
 
 def test_key_holder_wins_against_the_bare_pancake_only(small, tmp_path):
     run_experiment(load_spec(str(small)), out=tmp_path / "out")
-    rows = document(tmp_path / "out")["rows"]
+    rows = rows_of(tmp_path / "out")
     assert len(rows) == 8
     for row in rows:
-        bare = (row["source"], row["mitigation"], row["settings"]["beta"]) == ("pancake", "none", 1e-4)
-        for attack in row["attacks"]:
-            assert (attack["interval"]["low"] > 0.9) == bare
-            assert (attack["epsilon_lower_bound"] > 2) == bare
-        assert row["l2_error"] == pytest.approx(row["l2_expected"], rel=0.03)
+        bare = (row.source, row.mitigation, row.settings["beta"]) == ("pancake", "none", 1e-4)
+        for attack in row.attacks:
+            assert (attack.interval.low > 0.9) == bare
+            assert (attack.epsilon_lower_bound > 2) == bare
+        assert row.l2_error == pytest.approx(row.l2_expected, rel=0.03)
 
 
 def test_one_cell_does_not_depend_on_the_others(small, tmp_path):
@@ -66,8 +66,8 @@ def test_one_cell_does_not_depend_on_the_others(small, tmp_path):
     run_experiment(spec, out=tmp_path / "a")
     small.write_text(small.read_text().replace("beta = [1e-4, 2.0]", "beta = 2.0"))
     run_experiment(load_spec(str(small)), out=tmp_path / "b")
-    a, b = document(tmp_path / "a")["rows"], document(tmp_path / "b")["rows"]
-    assert [r for r in a if r["settings"]["beta"] == 2.0] == b
+    a, b = rows_of(tmp_path / "a"), rows_of(tmp_path / "b")
+    assert tuple(r for r in a if r.settings["beta"] == 2.0) == b
 
 
 def test_an_audit_cell_sees_no_key_and_leaves_no_file(small, tmp_path, monkeypatch):
@@ -80,8 +80,8 @@ def test_an_audit_cell_sees_no_key_and_leaves_no_file(small, tmp_path, monkeypat
     text = text.replace('[[mitigation]]\nname = "none"\n', "")
     small.write_text(text + "[audit]\nsamples = 3000\n")  # too few for further processes of the sampler
     run_experiment(load_spec(str(small), trials=10), out=tmp_path / "out")
-    rows = document(tmp_path / "out")["rows"]
-    assert [r["audit"]["verdict"] for r in rows] == ["no-finding"]
+    rows = rows_of(tmp_path / "out")
+    assert [r.audit.verdict for r in rows] == ["no-finding"]
     assert list((tmp_path / "tmp").iterdir()) == []
     secret = KeyedStream.from_seed("3").child("attacker's key").bytes(32)
     stored = (tmp_path / "out" / "results.sqlite").read_bytes()

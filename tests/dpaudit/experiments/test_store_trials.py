@@ -8,6 +8,7 @@ from dpaudit.errors import SpecError
 from dpaudit.experiments import Store, load_spec, make_document, run_experiment
 from dpaudit.experiments.measure import measure_of
 from dpaudit.experiments.store.queries import trial_columns, trial_success
+from dpaudit.types import to_dict
 
 SPEC = """
 name = "small"
@@ -49,8 +50,8 @@ def test_trials_are_kept_and_change_no_number(specs, tmp_path):
             documents.append(make_document(store.spec, store.results(), command=""))
             counted, columns = trial_success(store), trial_columns(store)
         assert bool(counted) == spec.keep_trials
-    assert documents[0]["rows"] == documents[1]["rows"]
-    (cell,) = documents[1]["cells"]
+    assert documents[0].rows == documents[1].rows
+    (cell,) = to_dict(documents[1])["cells"]
     assert "trials" not in cell
     assert "each_trial" not in cell["outcome"]
     assert counted == {cell["cell"]: (60, cell["outcome"]["successes"])}

@@ -8,7 +8,7 @@ import pytest
 from support import measured as given
 
 from dpaudit.errors import UsageError
-from dpaudit.report import render_report
+from dpaudit.report import document_of, render_report
 from dpaudit.report.figures.axis import scale_of
 from dpaudit.report.figures.grid_points import MOST_PANELS, MOST_SERIES, laid_out
 from dpaudit.report.measurements import read_measurements
@@ -38,9 +38,9 @@ REST = [
 def test_no_value_stops_a_figure(values, kind, log):
     rows = [{"y": v, "low": 0, "up": v, "said": -1, "z": v} for v in values]
     columns = [{"key": k, "format": "number"} for k in ("y", "low", "up", "said", "z")]
-    figure = given.figure(x="z", y="y", series=None, panels=None, log_x=log, log_y=log, band=["low", "up"],
+    figure = given.figure(x="z", y="y", series=None, panels=[], log_x=log, log_y=log, band=["low", "up"],
                           published="said", reference=0, kind=kind)  # fmt: skip
-    html = render_report({"kind": "measurements", "columns": columns, "rows": rows, "figures": [figure]})
+    html = render_report(given.document(columns=columns, rows=rows, figures=[figure]))
     assert Page(html).ordered
 
 
@@ -50,7 +50,7 @@ def test_what_is_left_out_is_said(monkeypatch):
     rows.append({"x": 0, "y": "inf", "p": 0, "s": 0})
     columns = [{"key": k, "format": "setting"} for k in "xyps"]
     figure = given.figure(x="x", y="y", series="s", panels=["p"], published=None)
-    document = {"kind": "measurements", "columns": columns, "rows": rows, "figures": [figure]}
+    document = given.document(columns=columns, rows=rows, figures=[figure])
     text = Page(render_report(document)).text
     assert f"{30 - MOST_PANELS} more panels are in the table only." in text
     assert f"{20 - MOST_SERIES} more series are in the table only." in text
@@ -58,7 +58,7 @@ def test_what_is_left_out_is_said(monkeypatch):
 
 
 def test_panels_keep_their_places():
-    plot = read_measurements(given.grid()).plots[0]
+    plot = read_measurements(document_of(given.grid())).plots[0]
     rows = [r for r in given.grid()["rows"] if (r["d"], r["epsilon"]) != (4096, 0.25)]
     grid = laid_out(plot, rows)
     assert grid.columns == 4
@@ -86,9 +86,9 @@ def test_a_row_can_hold_a_whole_curve():
     ]
     columns = [{"key": "arm", "format": "text"}]
     figure = {"title": "", "points": "curve", "x": "alarms", "y": "found", "panels": ["arm"]}
-    document = {"kind": "measurements", "columns": columns, "rows": rows, "figures": [figure]}
-    grid = laid_out(read_measurements(document).plots[0], rows)
+    document = given.document(columns=columns, rows=rows, figures=[figure])
+    grid = laid_out(read_measurements(document_of(document)).plots[0], rows)
     assert [p.title for p in grid.panels] == ["a", "c"]
     assert [(p.x, p.y) for p in grid.panels[0].lines[0]] == [(0, 0.4), (0.5, 0.6), (1, 1)]
     with pytest.raises(UsageError, match="points='line'"):
-        read_measurements({**document, "figures": [{**figure, "points": "line"}]})
+        read_measurements(document_of({**document, "figures": [{**figure, "points": "line"}]}))

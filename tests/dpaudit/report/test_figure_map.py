@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from support import documents
+from support import documents, measured
 
 from dpaudit.errors import UsageError
-from dpaudit.report import render_report
+from dpaudit.report import document_of, render_report
 from dpaudit.report.figures.heat_map import measured_map
 from dpaudit.report.measurements import read_measurements
 
@@ -29,11 +29,11 @@ def document(*figures, rows=None):
         for n in (1, 10)
     ]  # fmt: skip
     rows = made if rows is None else rows
-    return {"kind": "measurements", "columns": COLUMNS, "rows": rows, "figures": list(figures)}
+    return measured.document(columns=COLUMNS, rows=rows, figures=list(figures))
 
 
 def drawn(figure, rows=None):
-    read = read_measurements(document(figure, rows=rows))
+    read = read_measurements(document_of(document(figure, rows=rows)))
     return measured_map(read.plots[0], read.rows, prefix="figure-1")
 
 
@@ -98,4 +98,4 @@ def test_places_that_are_none(value):
 )
 def test_figures_that_are_none(wrong):
     with pytest.raises(UsageError, match="figure"):
-        read_measurements(document({**MAP, **wrong}))
+        read_measurements(document_of(document({**MAP, **wrong})))

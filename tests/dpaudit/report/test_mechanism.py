@@ -7,14 +7,18 @@ import io
 import pytest
 from rich.console import Console
 from support import documents
-from support.mechanisms import ALL, result
+from support.mechanisms import ALL, bound, result
 
-from dpaudit.report import mechanism_sentence, mechanism_table, render_report
+from dpaudit.report import document_of, mechanism_sentence, mechanism_table, render_report
 
 
-def text(document, width=100):
+def typed(result):
+    return document_of({"kind": "mechanism", "result": result}).result
+
+
+def text(result, width=100):
     out = io.StringIO()
-    Console(file=out, width=width).print(mechanism_table(document))
+    Console(file=out, width=width).print(mechanism_table(typed(result)))
     return out.getvalue()
 
 
@@ -24,7 +28,7 @@ def test_page(name):
     page = documents.Page(html)
     assert page.ordered
     assert page.open == []
-    assert mechanism_sentence(ALL[name]) in page.text
+    assert mechanism_sentence(typed(ALL[name])) in page.text
     assert page.count("svg") == (0 if name in {"one run", "inconclusive"} else 1)
     assert render_report({"kind": "mechanism", "result": ALL[name]}) == html
 
@@ -39,13 +43,15 @@ def test_page_says_claimed_against_shown_and_the_events_exactly():
 
 
 def test_sentences():
-    assert mechanism_sentence(ALL["finding"]) == (
+    assert mechanism_sentence(typed(ALL["finding"])) == (
         "Finding: vendor:laplace is not (1, 1e-05)-DP: shown is ε ≥ 1.45 at δ = 1e-05 (99 % confidence)."
     )
-    assert "by the last bits" in mechanism_sentence(result("finding", name="low bits, first neighbour over second"))
-    assert "both (2, 1e-05)-DP and 3-GDP" in mechanism_sentence(result("no-finding", mu=3.0))
-    assert "it hung" in mechanism_sentence(ALL["inconclusive"])
-    nothing = result("no-finding", epsilon={"low": 0.0, "high": "inf"})
+    assert "by the last bits" in mechanism_sentence(
+        typed(result("finding", name="low bits, first neighbour over second"))
+    )
+    assert "both (2, 1e-05)-DP and 3-GDP" in mechanism_sentence(typed(result("no-finding", mu=3.0)))
+    assert "it hung" in mechanism_sentence(typed(ALL["inconclusive"]))
+    nothing = typed(result("no-finding", epsilon=bound(0.0)))
     assert "ε ≥ 0 (nothing)" in mechanism_sentence(nothing)
 
 

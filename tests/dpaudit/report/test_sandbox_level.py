@@ -11,7 +11,7 @@ from rich.console import Console
 from support import formats as made
 
 from dpaudit.pytest_plugin.auditor import failure, nothing_found
-from dpaudit.report import audit_table, mechanism_table, render_report
+from dpaudit.report import audit_table, document_of, mechanism_table, render_report
 from dpaudit.report.formats import junit_xml, markdown_summary, sarif_json
 from dpaudit.report.notebook import repr_html
 from dpaudit.types import AuditResult, Interval, MechanismResult, Provenance
@@ -22,14 +22,14 @@ VERDICTS = ("no-finding", "finding", "inconclusive")
 
 
 def document(kind, verdict, **more):
-    found = made.documents.audit(verdict) if kind == "audit" else made.mechanism(verdict)
-    return found | {"result": found["result"] | more}
+    found = made.of_kind(f"{kind} {verdict}")
+    return document_of(found | {"result": found["result"] | more})
 
 
 def terminal(found):
     out = io.StringIO()
-    table = audit_table if found["kind"] == "audit" else mechanism_table
-    Console(file=out, width=200).print(table(found["result"]))
+    table = audit_table if found.kind == "audit" else mechanism_table
+    Console(file=out, width=200).print(table(found.result))
     return out.getvalue()
 
 
@@ -58,8 +58,8 @@ def test_every_format_says_the_level(kind, verdict, level):
     assert f" · sandbox {level} · " in markdown_summary(found)
     assert (sarif(found), junit(found)) == (level, level)
     for message in (
-        failure(found["result"], again="x", page=None),
-        nothing_found(found["result"], wanted="", again="x", page=None),
+        failure(found.result, again="x", page=None),
+        nothing_found(found.result, wanted="", again="x", page=None),
     ):
         assert f" (sandbox: {level})\n" in message
 
@@ -69,7 +69,7 @@ def test_every_format_says_the_level(kind, verdict, level):
 @pytest.mark.parametrize("kind", ["audit", "mechanism"])
 def test_a_document_that_does_not_say_it_shows_nothing(kind, verdict, more):
     found = document(kind, verdict, **more)
-    texts = [terminal(found), page(found).text, markdown_summary(found), failure(found["result"], again="x", page=None)]
+    texts = [terminal(found), page(found).text, markdown_summary(found), failure(found.result, again="x", page=None)]
     assert not any("sandbox" in text.lower() for text in texts)
     assert sarif(found) is None
     assert junit(found) is None

@@ -6,6 +6,7 @@ import doctest
 import importlib
 import io
 import math
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -13,8 +14,9 @@ from rich.table import Table
 from support import documents
 
 from dpaudit.report import (
-    audit_sentence,
     audit_table,
+    bounds,
+    document_of,
     epsilon,
     experiment_sentence,
     experiment_table,
@@ -34,32 +36,36 @@ def test_doctests(module):
 
 
 @pytest.mark.parametrize(
-    ("bounds", "text"),
+    ("low", "high", "text"),
     [
-        ({"low": 0.25, "high": 0.25}, "0.25"),
-        ({"low": 49000.0, "high": "inf"}, "≥ 4.9e+04"),
-        ({"low": 49000.0, "high": math.inf}, "≥ 4.9e+04"),
-        ({"low": 0, "high": 0.2551}, "≤ 0.256"),
-        ({"low": 0.0, "high": "inf"}, "unknown"),
-        ({"low": "nan", "high": "nan"}, "unknown"),
-        ({"low": 0.12341, "high": 0.99991}, "0.123 … 1"),
-        ({"low": "inf", "high": "inf"}, "∞"),
-        ({"low": 0.0, "high": 0.0}, "0"),
-        (0.25, "0.25"),
-        ("inf", "∞"),
-        (None, "–"),
+        (0.25, 0.25, "0.25"),
+        (49000.0, "inf", "≥ 4.9e+04"),
+        (49000.0, math.inf, "≥ 4.9e+04"),
+        (0, 0.2551, "≤ 0.256"),
+        (0.0, "inf", "unknown"),
+        ("nan", math.nan, "unknown"),
+        (0.12341, 0.99991, "0.123 … 1"),
+        ("inf", math.inf, "∞"),
+        (0.0, 0.0, "0"),
     ],
 )
-def test_epsilon(bounds, text):
-    assert epsilon(bounds) == text
+def test_bounds(low, high, text):
+    assert bounds(low, high) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.25, "0.25"), ("inf", "∞"), (math.inf, "∞"), (None, "–"), (math.nan, "–")]
+)
+def test_epsilon(value, text):
+    assert epsilon(value) == text
 
 
 def test_bounds_are_rounded_outwards():
     for x in (0.12341, 1.2399, 123456.0, 3.0001e-7):
-        assert float(epsilon({"low": x, "high": "inf"}).split()[1]) <= x
-        assert float(epsilon({"low": 0, "high": x}).split()[1]) >= x
-    assert proportion(0.5, interval={"low": 0.47999, "high": 0.52001}) == "50.0 % [47.9, 52.1]"
-    assert proportion(0.5, interval={"low": 0.48, "high": 0.52}) == "50.0 % [48.0, 52.0]"
+        assert float(bounds(x).split()[1]) <= x
+        assert float(bounds(0, x).split()[1]) >= x
+    assert proportion(0.5, 0.47999, 0.52001) == "50.0 % [47.9, 52.1]"
+    assert proportion(0.5, 0.48, 0.52) == "50.0 % [48.0, 52.0]"
 
 
 @pytest.mark.parametrize(
@@ -94,27 +100,34 @@ def test_strangers_text_is_cut_and_cleaned():
     assert number(False) is None
 
 
+def rows_of(rows):
+    return document_of(documents.experiment() | {"rows": rows}).rows
+
+
+def result_of(document):
+    return document_of(document).result
+
+
 def test_sentences_of_experiments():
-    rows = documents.experiment()["rows"]
+    rows = rows_of(documents.experiment()["rows"])
     assert experiment_sentence(rows[:1]).startswith(
         "No attack beats chance on any of the 1 arms: the highest is 50.1 %"
     )
-    seen = [row | {"audit": {"verdict": "finding"}} for row in rows]
+    seen = [replace(row, audit=replace(row.audit, verdict="finding")) for row in rows]
     assert "the black-box audit does find it" in experiment_sentence(seen)
-    unknown = [row | {"audit": None} for row in rows]
+    unknown = [replace(row, audit=None) for row in rows]
     assert "no black-box audit cleared it" in experiment_sentence(unknown)
-    leaky = [*rows, documents.row("pancake", "rotation", [documents.attack(0.7, low=0.68, high=0.72)], label="worse")]
-    assert "with smoothing no attack" in experiment_sentence(leaky)
-    assert audit_sentence({"verdict": "<x>"}) == "No verdict: the result says '<x>'."
+    leaky = documents.row("pancake", "rotation", [documents.attack(0.7, low=0.68, high=0.72)], label="worse")
+    assert "with smoothing no attack" in experiment_sentence([*rows, *rows_of([leaky])])
 
 
 def test_summary_has_one_cell_a_row_and_drops_empty_columns():
-    rows = documents.experiment()["rows"]
+    rows = rows_of(documents.experiment()["rows"])
     columns = {c.header: c.cells for c in summary_table(rows)}
     assert all(len(cells) == len(rows) for cells in columns.values())
     assert columns["ε to key holder"] == ["0.25", "≥ 4.9e+04", "≤ 0.256", "≥ 4.9e+04"]
     assert columns["L2 error"][1] == "1,432\n(expected 1,431)"
-    assert "L2 error" not in {c.header for c in summary_table([{"label": "a"}])}
+    assert "L2 error" not in {c.header for c in summary_table([replace(row, l2_error=None) for row in rows])}
 
 
 def drawn(renderable, *, width=120) -> str:
@@ -124,7 +137,7 @@ def drawn(renderable, *, width=120) -> str:
 
 
 def test_terminal_says_what_the_page_says():
-    document = documents.experiment()
+    document = document_of(documents.experiment())
     for width in (80, 120):
         table = experiment_table(document, width=width)
         assert isinstance(table, Table)
@@ -132,17 +145,17 @@ def test_terminal_says_what_the_page_says():
         assert "99.9 %" in text
         assert "[99.6, 100.0]" in text
         assert " ".join(text.split()).endswith("with rotation or smoothing no attack here beats chance.")
-    passed, found = (drawn(audit_table(documents.audit(v)["result"])) for v in ("no-finding", "finding"))
+    passed, found = (drawn(audit_table(result_of(documents.audit(v)))) for v in ("no-finding", "finding"))
     assert "What a pass cannot exclude" in passed
     assert "any size" in passed
     assert "What a pass cannot exclude" not in found
     assert "< 1e-300" in found
-    assert "signal 9" in drawn(audit_table(documents.audit("inconclusive")["result"]))
+    assert "signal 9" in drawn(audit_table(result_of(documents.audit("inconclusive"))))
 
 
 def test_terminal_shows_markup_and_escapes_as_text():
-    document = documents.made_hostile(documents.experiment())
-    for part in (experiment_table(document), audit_table(documents.made_hostile(documents.audit("finding"))["result"])):
+    arms, audit = (document_of(documents.made_hostile(d)) for d in (documents.experiment(), documents.audit("finding")))
+    for part in (experiment_table(arms), audit_table(audit.result)):
         text = drawn(part, width=400)
         assert "[red]" in text
         assert "\x1b" not in text

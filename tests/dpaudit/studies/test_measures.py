@@ -41,12 +41,12 @@ def rows(tmp_path):
         run_experiment(load_spec(str(path)), out=tmp_path / "out")
         with Store.read(tmp_path / "out") as store:
             document = make_document(store.spec, store.results(), command="")
-        assert document["kind"] == "measurements"
+        assert document.kind == "measurements"
         from dpaudit.report import render_report
 
-        assert document["title"] in render_report(document)
-        assert document["summary"] != "2 cells measured." or measure == "error"
-        return document["rows"]
+        assert document.title in render_report(document)
+        assert document.summary != "2 cells measured." or measure == "error"
+        return document.rows
 
     return run
 

@@ -88,9 +88,9 @@ def test_an_experiment_from_its_file_to_its_page(tmp_path):
     spec = load_spec(str(path), trials=50)
     with Store.read(run_experiment(spec, out=tmp_path / "out")) as store:
         document = make_document(store.spec, store.results(), command="")
-    assert len(document["rows"]) == 2 * 2 * 4
-    assert all(row["published"] is not None for row in document["rows"])
-    assert "of the published value" in document["summary"]
+    assert len(document.rows) == 2 * 2 * 4
+    assert all(row["published"] is not None for row in document.rows)
+    assert "of the published value" in document.summary
     page = render_report(document)
     assert page.count("<figure") == 5
     assert all(f"Figure {n}." in page for n in (3, 4, 6, 7, 8))

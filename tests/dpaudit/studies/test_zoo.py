@@ -347,16 +347,16 @@ def test_the_experiment_survives_a_specimen_that_fails(tmp_path):
     run_experiment(load_spec(str(path)), out=tmp_path / "out")
     with Store.read(tmp_path / "out") as store:
         document = make_document(store.spec, store.results(), command="")
-    by: Mapping = {row["specimen"]: row for row in document["rows"]}
+    by: Mapping = {row["specimen"]: row for row in document.rows}
     assert [by[name]["found"] for name in ("antithetic-rows", "pancake-d256", "broken")] == [True, False, False]
     assert by["antithetic-rows"]["finding_tests"]
     assert by["antithetic-rows"]["p_adjusted"] < 1e-6
     assert by["antithetic-rows"]["failed"] is None
     assert "RuntimeError: no such device" in by["broken"]["failed"]
     assert by["broken"]["ks"] is None
-    assert "finds 1 of 3 (33.3 %" in document["summary"]
-    assert "2^58 operations" in document["summary"]
-    assert "no such device" in document["summary"]
+    assert "finds 1 of 3 (33.3 %" in document.summary
+    assert "2^58 operations" in document.summary
+    assert "no such device" in document.summary
 
 
 @pytest.mark.usefixtures("with_broken")

@@ -14,8 +14,8 @@ from support import formats as made
 
 from dpaudit.cli import main
 from dpaudit.report import render_report
-from dpaudit.report.formats import stamped
-from dpaudit.report.formats.writing import FORMATS
+from dpaudit.report.formats import FORMATS
+from dpaudit.types import to_dict
 
 ACTION = made.ROOT / "examples" / "github_action"
 FILES = {"report.html", "result.json", "report.junit.xml", "report.sarif", "report.md"}
@@ -55,10 +55,10 @@ def folder(tmp_path):
 @pytest.fixture(scope="module")
 def before():
     """What a pass left in its folder, every format of it."""
-    document = stamped(made.documents.audit("no-finding"))
+    document = made.typed("audit no-finding")
     names = {name: file for name, (file, _) in FORMATS.items()}
     texts = {names[name]: make(document) for name, (_, make) in FORMATS.items()}
-    return {"result.json": json.dumps(document), "report.html": render_report(document), **texts}
+    return {"result.json": json.dumps(to_dict(document)), "report.html": render_report(document), **texts}
 
 
 @pytest.fixture
@@ -110,8 +110,8 @@ def test_every_verdict_leaves_every_format_and_its_exit_code(folder, dpaudit, ar
         ((*AUDIT, "gaussian", "--out=o", "--also="), "formats, with commas: junit, sarif, markdown"),
         ((*AUDIT, "gaussian", "--also=sarif"), "add --out DIR"),
         (("report",), "dpaudit report DIR"),
-        (("report", "changed", "--also=sarif"), "not as dpaudit wrote it"),
-        (("report", "foreign"), "kind='None' is none of audit"),
+        (("report", "changed", "--also=sarif"), "not as dpaudit writes it"),
+        (("report", "foreign"), "one is of audit, mechanism"),
     ],
 )
 def test_slips_are_one_clear_line_before_anything_runs(folder, dpaudit, args, says):

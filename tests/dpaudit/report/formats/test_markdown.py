@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from support import formats as made
 
+from dpaudit.report import document_of
 from dpaudit.report.formats import markdown_summary
 from dpaudit.report.formats.markdown import MOST_CHARACTERS, MOST_ROWS, code_block, prose
 
@@ -35,6 +36,10 @@ MENTION = re.compile(r"(^|\W)@\w")
 URL = re.compile(r"(https?|ftp)://\w|\bwww\.\w", re.I)
 
 
+def summary(document):
+    return markdown_summary(document_of(document))
+
+
 def shown(markdown):
     """Rendered by an independent implementation; only the tags that a summary of ours is made of."""
     page = GITHUB.render(markdown)
@@ -51,7 +56,7 @@ def shown(markdown):
 @pytest.mark.parametrize("name", made.EVERY_KIND)
 def test_every_kind(name, hostile):
     document = made.of_kind(name)
-    markdown = markdown_summary(made.made_hostile(document) if hostile else document)
+    markdown = summary(made.made_hostile(document) if hostile else document)
     assert len(markdown) <= MOST_CHARACTERS
     page = shown(markdown)
     rows = page.count("<tr>") - page.count("<thead>")
@@ -70,43 +75,41 @@ def test_the_renderer_shows_what_is_not_escaped():
 
 
 def test_an_audit_in_a_glance():
-    markdown = markdown_summary(made.documents.audit("finding"))
+    markdown = summary(made.documents.audit("finding"))
     assert markdown.startswith(
         "### dpaudit: Audit of python&#58;vendor:noise\n\n**Finding:** moments contradicts gaussian:sigma=1"
     )
     assert markdown.index("| moments |") < markdown.index("| tails |")
     assert "What a pass cannot exclude" not in markdown
     assert markdown.rstrip().splitlines()[-1].startswith("<sub>dpaudit 0.1.0 · seed 0x12 · 1 min 23 s")
-    honest = markdown_summary(made.documents.audit("no-finding"))
+    honest = summary(made.documents.audit("no-finding"))
     assert "**No finding:**" in honest
     assert (
         "<details><summary>What a pass cannot exclude</summary>\n\n- wrong scale (0.00091 of σ): 0.091 % would pass"
         in honest
     )
-    assert "\n```sh\ndpaudit mechanism numpy:laplace:scale=0.5 " in markdown_summary(made.mechanism())
-    lost = markdown_summary(made.documents.audit("inconclusive"))
+    assert "\n```sh\ndpaudit mechanism numpy:laplace:scale=0.5 " in summary(made.mechanism())
+    lost = summary(made.documents.audit("inconclusive"))
     assert "**Inconclusive:** the process ended with signal 9" in lost
 
 
 def test_an_experiment_is_told_by_its_sentence():
-    markdown = markdown_summary(made.documents.experiment())
+    markdown = summary(made.documents.experiment())
     assert "No finding" not in markdown
     assert "passes the black-box audit, yet its key holder" in markdown
     grid = made.measured.grid()
-    assert markdown_summary(grid).count("\n| ") == 2 + len(
-        grid["misses"]
-    )  # a header, a line, the misses, and not the other 237
+    assert summary(grid).count("\n| ") == 2 + len(grid["misses"])  # a header, a line, the misses, and not the other 237
     grid |= {"misses": [], "rows": [row | {"agrees": True} for row in grid["rows"]]}
-    assert "…and 220 more in the report." in markdown_summary(grid)
+    assert "…and 220 more in the report." in summary(grid)
 
 
 @pytest.mark.parametrize("text", ["`" * 2500, "&" * 2500, "|" * 2500, "@a " * 900, "\n" * 2500, "é@" * 1200])
 def test_never_too_long(text):
-    for document in made.every_kind().values():
+    for document in map(made.of_kind, made.EVERY_KIND):
         if "result" in document:
             document["result"]["tests"] = document["result"]["tests"] * 40
             document["result"]["cannot_rule_out"] = document["result"]["cannot_rule_out"] * 40
-        assert len(markdown_summary(made.made_hostile(document, text=text))) <= MOST_CHARACTERS
+        assert len(summary(made.made_hostile(document, text=text))) <= MOST_CHARACTERS
 
 
 @settings(suppress_health_check=list(HealthCheck))

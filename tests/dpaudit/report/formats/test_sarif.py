@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from jsonschema.exceptions import best_match
 from support import formats as made
 
+from dpaudit.report import document_of
 from dpaudit.report.formats import sarif_json
 from dpaudit.report.formats.locations import location_of
 
 
 def run_of(document):
-    text = sarif_json(document)
+    text = sarif_json(document_of(document))
     assert text.isascii()
     log = json.loads(text, parse_constant=pytest.fail)
     assert not re.search("[\ud800-\udfff]", json.dumps(log, ensure_ascii=False))
@@ -49,7 +50,7 @@ def test_every_kind_fits(name, hostile):
 
 
 def test_the_schema_refuses_what_is_no_sarif():
-    log = json.loads(sarif_json(made.mechanism()))
+    log = json.loads(sarif_json(made.typed("mechanism finding")))
     assert made.sarif().is_valid(log)
     for broken in (log | {"version": "2.0"}, log | {"runs": [{}]}, log | {"more": 1}):
         assert not made.sarif().is_valid(broken)
