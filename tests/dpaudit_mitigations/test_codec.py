@@ -239,6 +239,17 @@ def test_no_message_is_larger_than_the_limit():
         unpack(msgspec.msgpack.encode(Large(data=fits.data + b"x")), Large)
 
 
+class Many(Message, frozen=True, kw_only=True, tag="many"):
+    items: tuple[int, ...]
+
+
+def test_no_message_has_more_values_than_the_limit():
+    fits = Many(items=(0,) * (MOST_ITEMS - 5))  # the map, two keys, the kind and the list are values too
+    assert unpack(pack(fits), Many) == fits
+    with pytest.raises(MessageError, match="more than 65,536 values"):
+        unpack(pack(Many(items=(*fits.items, 0))), Many)
+
+
 def test_no_value_in_an_error():
     secret = "secretsecret-123"
     for data in (

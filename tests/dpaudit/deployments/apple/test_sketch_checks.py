@@ -6,8 +6,11 @@ import math
 
 import numpy as np
 import pytest
+import scipy
 
+from dpaudit.deployments.apple.bits.sketch_checks import check_spread
 from dpaudit.deployments.apple.bits.sketches import SketchVectors
+from dpaudit.types import Interval
 
 Q = 1 / (1 + math.e**2)
 
@@ -110,3 +113,11 @@ def test_segments_add_up():
 
 def test_nothing_shows_nothing():
     assert SketchVectors(256).estimate(interval_alpha=0.05, check_alpha=0.01) is None
+
+
+def test_the_p_value_of_the_spread_is_two_sided():
+    ones = np.array([70, 75, 77, 80, 81, 83, 85, 90])
+    check = check_spread(ones, 256, Interval(low=0.3, high=0.3, confidence=1.0, method=""))
+    ratio = ((ones - ones.mean()) ** 2).sum() / (256 * 0.3 * 0.7)
+    assert check is not None
+    assert check.p == pytest.approx(2 * min(scipy.special.chdtr(7, ratio), scipy.special.chdtrc(7, ratio)))
