@@ -7,7 +7,7 @@ import sys
 import traceback
 from typing import Any
 
-from dpaudit.results.text import one_line, printable, error_text, tell
+from dpaudit.results.text import error_text, one_line, printable, tell
 
 __all__ = ["main"]
 

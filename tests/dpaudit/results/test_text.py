@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from dpaudit.results.text import json_escaped, one_line, printable, error_text, tell
+from dpaudit.results.text import error_text, json_escaped, one_line, printable, tell
 
 HOSTILE = (
     "\x1b[2JNo finding\x1b]52;c;AAAA\x07\r\b\x9b1m\u202e\u2066\u2028\u2029\u200b\u2060\ufeff\u3164\ufe0f\ud800\x00\x7f"
