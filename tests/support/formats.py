@@ -20,6 +20,7 @@ from jsonschema import Draft202012Validator
 
 from dpaudit.report.formats.json_schema import closed, schema_text
 from dpaudit.report.reading import Document, document_of
+from dpaudit.types import CellResult, Provenance, to_dict
 from support import deployments, documents, measured, mechanisms
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,13 +112,9 @@ PLAIN = {
 def random(cls: type) -> st.SearchStrategy[Any]:
     """Random instances of a class of documents: any text, infinities and NaN where a number may be that."""
     hints = typing.get_type_hints(cls, include_extras=True)
-    shown = (
-        {f.name: f.metadata.get("document", True) for f in dataclasses.fields(cls)}
-        if dataclasses.is_dataclass(cls)
-        else {}
-    )
-    names = [name for name in hints if name in (shown or cls.__struct_fields__) and shown.get(name, True)]
-    return st.builds(cls, **{name: _values(hints[name]) for name in names})
+    names = cls.__struct_fields__ if issubclass(cls, msgspec.Struct) else [f.name for f in dataclasses.fields(cls)]
+    left_out = {"trials"} if cls is CellResult else set()  # in the store only
+    return st.builds(cls, **{name: _values(hints[name]) for name in names if name not in left_out})
 
 
 def _values(hint: Any) -> st.SearchStrategy[Any]:
@@ -126,7 +123,9 @@ def _values(hint: Any) -> st.SearchStrategy[Any]:
         base, rule = arguments
         if base is float:
             return _numbers(rule)
-        return st.integers(rule.ge, 10**12) if base is int else _values(base)
+        if base is int:
+            return st.integers(rule.ge, 10**12)
+        return st.just({}) | random(Provenance).map(to_dict)  # the one mapping with a rule
     if origin in (typing.Union, types.UnionType):
         return st.one_of(*map(_values, arguments))
     if origin is typing.Literal:

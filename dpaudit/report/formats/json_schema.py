@@ -66,6 +66,8 @@ def closed() -> Schema:
         if dataclasses.is_dataclass(cls):
             rules = {f.name: f.metadata.get("document", True) for f in dataclasses.fields(cls)}
             optional = {name for name, rule in rules.items() if rule != True}  # noqa: E712  # "if any" is true as well
+        elif issubclass(cls, msgspec.Struct) and cls.__struct_config__.omit_defaults:
+            optional = set(own["properties"]) - set(own["required"])
         also: Schema = {name: {} for name in getattr(cls, "in_documents", ())}
         also |= {"schema": {"const": SCHEMA}} if cls in _RESULTS else {}
         own |= {"properties": own["properties"] | also, "additionalProperties": False}

@@ -9,7 +9,7 @@ import shutil
 from typing import Any
 
 import pytest
-from support import deployments, documents, measured, mechanisms
+from support import deployments, documents, formats, measured, mechanisms
 
 from dpaudit.report import render_report
 
@@ -60,11 +60,6 @@ CONTRAST = """() => {
 }"""
 
 
-def failed() -> dict[str, Any]:
-    failures = [{"cell": "b-2", "settings": {"d": 4}, "error": "ValueError: no", "traceback": "Traceback\n  line 1"}]
-    return documents.experiment() | {"failures": failures}
-
-
 def with_and_without() -> dict[str, Any]:
     document = documents.experiment()
     for row in document["rows"]:
@@ -75,7 +70,7 @@ def with_and_without() -> dict[str, Any]:
 
 PAGES = {
     "demo": with_and_without(),
-    "failed": failed(),
+    "failed": formats.failed_experiment(),
     "finding": documents.audit("finding"),
     "no-finding": documents.audit("no-finding"),
     "inconclusive": documents.audit("inconclusive"),

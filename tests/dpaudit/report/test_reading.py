@@ -1,4 +1,4 @@
-"""The door of reports: what is no document of dpaudit is refused with the place where it differs, whatever is wrong with it."""
+"""The door of reports: what is no document of dpaudit is refused, with the place where it differs."""
 
 from __future__ import annotations
 

@@ -37,9 +37,9 @@ def fits(document, **exactly):
 
 
 def holds(more, value):
-    """Whether nothing of ``value`` is gone or another, but for what is empty."""
+    """Whether nothing of ``value`` is gone or another, but for defaults."""
     if isinstance(value, dict):
-        return all(holds(more[k], v) if k in more else not v for k, v in value.items())
+        return all(holds(more[k], v) if k in more else v in ([], False, "line") for k, v in value.items())
     if isinstance(value, list):
         return len(more) == len(value) and all(map(holds, more, value))
     return more == value
