@@ -1,17 +1,19 @@
 """The README's picture of the demo: after `make demo`, `python docs/reproduce/picture.py dpaudit-demo FILE.svg`."""
 
-import json
 import re
 import sys
 from pathlib import Path
 
+from dpaudit.documents import ExperimentDocument
+from dpaudit.report import read_document
 from dpaudit.report.figures.phases import phases
 
 LIGHT = {"ink": "#1b1f24", "calm": "#2f6f8f", "alarm": "#b3261e", "quiet": "#6b7480", "paper": "#ffffff"}
 DARK = {"ink": "#e6e9ed", "calm": "#7cc0e0", "alarm": "#ff8a7a", "quiet": "#9aa4b0", "paper": "#0d1117"}
 
 folder, target = (Path(name) for name in sys.argv[1:])
-rows = json.loads((folder / "results.json").read_text(encoding="utf-8"))["rows"]
+document = read_document(folder / "results.json")
+rows = document.rows if isinstance(document, ExperimentDocument) else ()
 picture = phases(rows, prefix="phases")
 if picture is None:
     sys.exit(f"{folder}: no phases in its results; dpaudit demo --out {folder} writes them")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dpaudit.report.format import epsilon
+from dpaudit.report.tables import measured
 from result_tables.reading import interval, line, rows
 
 HOSTS = ("32 bins", "3,143 bins", "gradient")
@@ -43,7 +43,7 @@ def mitigations() -> Iterator[str]:
                 source,
                 mitigation,
                 *(_won(hosts[host]) if host in hosts else "" for host in HOSTS),
-                epsilon(last["epsilon_holder"]),
+                measured(last["epsilon_holder"], "epsilon"),
                 f"{last['error']:.4f}" if last["error"] < 1.01 else f"{last['error']:.2f}",
                 f"{1000 * last['seconds']:.2g} ms" if last["seconds"] < 0.1 else f"{last['seconds']:.2f} s",
                 f"{last['wire']:,}" if last["wire"] else "",
@@ -69,6 +69,6 @@ def submissions() -> Iterator[str]:
                 *(str(part) if isinstance(part, str) else f"{part:g}" for part in at),
                 *(f"{own[name]['auc_pn']['value']:.3f}" for name in ("weak", "strong")),
                 f"{one['MAE']:.2g}",
-                epsilon(one["epsilon_person"]),
+                measured(one["epsilon_person"], "epsilon"),
             ]
         )
