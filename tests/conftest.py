@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -42,6 +43,12 @@ class FunctionSampler:
 
 
 LONG = ("tests/test_examples.py", "tests/test_supply_chain.py", "tests/dpaudit/experiments/test_run.py")
+
+
+def pytest_collection_finish():
+    """What collecting made stays to the end: the collector of garbage need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items):

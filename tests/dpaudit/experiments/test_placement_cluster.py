@@ -51,7 +51,7 @@ def rows(folder):
 
 
 def test_a_killed_worker_changes_nothing(local, tmp_path, capfd):
-    spec = planted(tmp_path, f"seconds = {[0.1 + i / 1000 for i in range(12)]}", 'what = ["fine", "raises"]')
+    spec = planted(tmp_path, f"seconds = {[0.02 + i / 1000 for i in range(12)]}", 'what = ["fine", "raises"]')
     done = []
 
     def kill(_):
@@ -129,7 +129,7 @@ def test_a_scheduler_that_dies_leaves_what_is_finished(tmp_path, monkeypatch):
     )
     try:
         address = process.stdout.readline().strip()
-        spec = planted(tmp_path, f"seconds = {[0.1 + i / 1000 for i in range(12)]}")
+        spec = planted(tmp_path, f"seconds = {[0.02 + i / 1000 for i in range(12)]}")
         done = []
 
         def kill(_):
