@@ -61,14 +61,14 @@ Repeatable = Annotated[
 T = TypeVar("T")
 
 
-def typed(value: Any, cls: type[T]) -> T:
-    """A JSON value as ``cls``, a class of documents or of results; numbers may be the words "inf", "-inf" and "nan".
+def typed(value: Any, cls: type[T], *, words: bool = True) -> T:
+    """A JSON value as ``cls``, a class of documents or of results; with ``words``, numbers may be "inf", "-inf" and "nan".
 
     Raises:
         RefusedError: a field is missing, or is not of its type; the message says which.
     """
     try:
-        return msgspec.convert(value, cls, strict=False)
+        return msgspec.convert(value, cls, strict=not words)
     except msgspec.ValidationError as error:
         raise RefusedError(str(error)) from error
     except UnicodeEncodeError as error:

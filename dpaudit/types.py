@@ -372,7 +372,7 @@ class CellResult:
     outcome: Mapping[str, Any]
     seconds: Amount
     provenance: Mapping[str, Any]
-    trials: Mapping[str, Sequence[float]] = field(default_factory=dict, metadata={"document": False})
+    trials: Mapping[str, Sequence[int | float]] = field(default_factory=dict, metadata={"document": False})
 
     _repr_html_ = _in_a_notebook
 

@@ -41,7 +41,7 @@ def on(system, commands, folder):
 def test_windows_audits_recordings_and_says_that_it_runs_no_programs_and_keeps_no_runs(tmp_path):
     key = ["key", "new", "--dim", 64, "--beta", "1e-3", "--gamma", "2sqrtd", "--out", "k.json"]
     program = ["audit", "numpy:normal", "--claim", "gaussian:sigma=1"]
-    run = ["run", "gpm-fig4", "--trials", 2, "--out", "run"]
+    run = ["run", "bpia-table5", "--trials", 2, "--out", "run"]
     said = on("windows", [(["--help"], 0), *AUDITS, (program, 2), (run, 2), (key, 0)], tmp_path)
     assert "programs are run on Linux and macOS only; record their values and audit file:samples.npy" in said[3]
     assert "This system has no file locks for dpaudit; use Linux or macOS" in said[4]

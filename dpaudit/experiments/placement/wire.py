@@ -15,9 +15,13 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
+from msgspec import Struct
+
+from dpaudit.documents import typed
 from dpaudit.errors import MessageError, UsageError
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.placement.work import Outcome, attempt
+from dpaudit.results.foreign import RefusedError
 from dpaudit.source_hash import source_hash
 from dpaudit.types import CellFailure, CellResult, to_dict
 
@@ -45,13 +49,12 @@ def difference(wanted: Mapping[str, str], found: Mapping[str, str]) -> str:
 
 
 _ENVIRONMENT = ("DPAUDIT_DATA", "DPAUDIT_CACHE", "DPAUDIT_CHECKPOINTS")
-_FIELDS: dict[str, type | tuple[type, ...]] = {
-    "cell": str,
-    "kind": str,
-    "settings": dict,
-    "seconds": (int, float),
-    "provenance": dict,
-}
+
+
+class _Answer(Struct, frozen=True, forbid_unknown_fields=True):
+    done: CellResult | None = None
+    failed: CellFailure | None = None
+    refused: str = ""
 
 
 def request(cell: Cell) -> str:
@@ -90,30 +93,19 @@ def parse(text: object, cell: Cell) -> Outcome:
         MessageError: it is no answer to this cell.
     """
     try:
-        told = json.loads(text) if isinstance(text, str) else None
-    except ValueError as error:
-        raise MessageError(f"cell={cell.id}: a worker's answer is not JSON ({error})") from error
-    if isinstance(told, dict) and isinstance(told.get("refused"), str):
-        raise UsageError(f"a worker {told['refused']}")
-    if isinstance(told, dict) and isinstance(told.get("done"), dict):
-        fields = _checked(told["done"], cell, {**_FIELDS, "outcome": dict, "trials": dict})
-        if not all(isinstance(column, list) for column in fields["trials"].values()):
-            raise MessageError(f"cell={cell.id}: a worker's answer has trials that are no columns")
-        return CellResult(**fields)
-    if isinstance(told, dict) and isinstance(told.get("failed"), dict):
-        return CellFailure(**_checked(told["failed"], cell, {**_FIELDS, "error": str, "traceback": str}))
-    raise MessageError(f"cell={cell.id}: a worker's answer is neither a result nor a failure")
-
-
-def _checked(told: Mapping[str, Any], cell: Cell, fields: Mapping[str, type | tuple[type, ...]]) -> dict[str, Any]:
-    for name, kind in fields.items():
-        if not isinstance(told.get(name), kind) or isinstance(told[name], bool):
-            raise MessageError(f"cell={cell.id}: a worker's answer has no proper {name!r}")
-    if (told["cell"], told["kind"]) != (cell.id, cell.kind):
+        told = typed(json.loads(text) if isinstance(text, str) else None, _Answer, words=False)
+    except (ValueError, RefusedError) as error:
+        raise MessageError(f"cell={cell.id}: a worker's answer is not as dpaudit writes it ({error})") from error
+    if told.refused:
+        raise UsageError(f"a worker {told.refused}")
+    outcome = told.failed if told.done is None else told.done
+    if outcome is None:
+        raise MessageError(f"cell={cell.id}: a worker's answer is neither a result nor a failure")
+    if (outcome.cell, outcome.kind) != (cell.id, cell.kind):
         raise MessageError(f"cell={cell.id}: a worker's answer is about another cell")
-    if not (math.isfinite(told["seconds"]) and told["seconds"] >= 0):
-        raise MessageError(f"cell={cell.id}: a worker's answer took seconds={told['seconds']}")
-    return {name: told[name] for name in fields}
+    if not (math.isfinite(outcome.seconds) and outcome.seconds >= 0):
+        raise MessageError(f"cell={cell.id}: a worker's answer took seconds={outcome.seconds}")
+    return outcome
 
 
 def to_plain(value: Any) -> Any:
