@@ -298,7 +298,7 @@ def test_a_scheduler_that_is_away(monkeypatch, capfd, tmp_path, planted):
     began = time.monotonic()
     with pytest.raises(UsageError, match=r"where=tcp://127.0.0.1:9: no scheduler answers.*dask scheduler"):
         run_experiment(planted(), out=tmp_path / "out", where="tcp://127.0.0.1:9")
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 25  # Dask itself waits 30 s
     assert not (tmp_path / "out").exists()  # the same command works once there is one
     assert capfd.readouterr() == ("", "")
 
@@ -309,10 +309,10 @@ def test_tls_without_certificates():
 
 
 def test_threads_that_watch_end_with_their_pool(planted, tmp_path):
-    before = threading.active_count()
+    before = set(threading.enumerate())
     with cores.Cores(1) as placement:
         assert list(placement.run(iter(()))) == []
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before  # others may end meanwhile: a cluster's
 
 
 def test_a_failure_is_one_line(planted):
