@@ -89,7 +89,7 @@ def test_a_hanging_program_ends_at_the_time_limit(script, marker, alive):
     start = time.monotonic()
     with pytest.raises(SamplerTimeoutError, match=r"timeout=0.5 s \(release n=3\)"):
         release(text, timeout=0.5)
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 15
     assert not alive(marker)
 
 

@@ -359,7 +359,7 @@ def test_a_client_that_keeps_silent(start, party, log_lines):
         got.extend(call(server.address, "echo", ours(), identity=party("answer"), peer="noise", timeout=20))
     free.set()
     assert got == [b"1"]
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 18
     assert log_lines()[-1]["reason"] == "the peer sent nothing for 0.5 s"
 
 
@@ -376,7 +376,7 @@ def test_a_server_that_keeps_silent(start, talk):
         talk(server, "silent", idle=0.5)
     with pytest.raises(PeerError, match=r"not done within 0\.5 s"):
         talk(server, "silent", timeout=0.5)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 18
     free.set()
     assert talk(server) == [b"x"]
 
@@ -426,7 +426,7 @@ def test_a_call_that_takes_too_long_in_all(start, party, talk, log_lines):
     began = time.monotonic()
     with pytest.raises(PeerError, match="broke off"):
         talk(server, messages=steady())
-    assert 0.9 < time.monotonic() - began < 10
+    assert 0.9 < time.monotonic() - began < 18
     assert talk(server) == [b"x"]
 
 

@@ -224,7 +224,7 @@ def test_nobody_there(parties, tmp_path, capsys):
         began = time.monotonic()
         with pytest.raises(PeerError, match="nobody listens"):
             side.release(question(), contact("127.0.0.1:9", parties), patience=0.5)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 25
     assert "waiting" in capsys.readouterr().err
 
 
