@@ -90,3 +90,27 @@ def test_epsilon_over_a_clipping_ball_is_not_one_batchs(make_key):
     assert batch.value + batch.error < got.low < got.high < 1.001 * got.low
     several = Pancake(key=make_key(dim=host.dim, beta=1e-2, directions=2), sigma=pancake.sigma).epsilon(1e-6, host=host)
     assert several.low == pancake_epsilon_lower(1e-6, beta=1e-2, gamma=pancake.key.gamma, fraction=0.5)
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+def test_how_far_a_difference_may_be_off_is_in_epsilon(make_key, directions):
+    """As behind a lattice: a component within 0.1 turns of none is as exposed as one at 0.1 turns."""
+    pancake = Pancake(key=make_key(dim=8, beta=1e-2, directions=directions), sigma=5.0)
+    turn = pancake.spacing
+    assert 0.1 * turn < 1.0
+
+    class Near:
+        dim, sensitivity = 8, 1.0
+
+        def __init__(self, along, slack):
+            self.along, self.off = along, slack
+
+        def differences(self, direction):
+            return torch.tensor([self.along], dtype=torch.float64)
+
+        def slack(self, direction):
+            return self.off
+
+    exact, off, none = (pancake.epsilon(1e-6, host=Near(*at)) for at in ((0.1 * turn, 0.0), (0.0, 0.1 * turn), (0, 0)))
+    assert off.low == pytest.approx(exact.low, rel=1e-6)
+    assert off.low > 1.5 * none.low
