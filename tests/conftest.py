@@ -42,7 +42,16 @@ class FunctionSampler:
         return None
 
 
-LONG = ("tests/test_examples.py", "tests/test_supply_chain.py", "tests/dpaudit/experiments/test_run.py")
+LONG = (
+    "tests/test_examples.py",
+    "tests/test_supply_chain.py",
+    "tests/dpaudit/test_other_systems.py",
+    "tests/dpaudit/cli/test_readiness.py",
+    "tests/dpaudit/experiments/test_placement",
+    "tests/dpaudit/hosts/test_facade_distributed.py",
+    "tests/dpaudit/studies/test_dpsgd_training.py",
+    "tests/dpaudit_mitigations/two_servers/test_kill_points.py",
+)
 
 
 def pytest_collection_finish():
