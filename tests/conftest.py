@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from pathlib import Path
@@ -52,12 +51,6 @@ LONG = (
     "tests/dpaudit/studies/test_dpsgd_training.py",
     "tests/dpaudit_mitigations/two_servers/test_kill_points.py",
 )
-
-
-def pytest_collection_finish():
-    """What collecting made stays to the end: the collector of garbage need not look at it again and again."""
-    gc.collect()
-    gc.freeze()
 
 
 def pytest_collection_modifyitems(items):
