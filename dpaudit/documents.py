@@ -83,6 +83,11 @@ class AuditDocument:
     kind: Literal["audit"] = "audit"
     result: AuditResult
 
+    @property
+    def verdict(self) -> Verdict:
+        """That of the result."""
+        return self.result.verdict
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MechanismDocument:
@@ -91,6 +96,11 @@ class MechanismDocument:
     schema: Schema = SCHEMA
     kind: Literal["mechanism"] = "mechanism"
     result: MechanismResult
+
+    @property
+    def verdict(self) -> Verdict:
+        """That of the result."""
+        return self.result.verdict
 
 
 def of_result(result: AuditResult | MechanismResult) -> AuditDocument | MechanismDocument:

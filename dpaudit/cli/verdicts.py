@@ -12,7 +12,6 @@ import typer
 from dpaudit.cli.formats import write_formats
 from dpaudit.cli.output import emit, note, progress_bar, write_json_line
 from dpaudit.cli.readiness import be_ready
-from dpaudit.deployments.apple.document import AppleDocument
 from dpaudit.documents import AuditDocument, MechanismDocument, of_result
 from dpaudit.errors import SamplerError, UsageError
 from dpaudit.report.reading import Document
@@ -21,6 +20,8 @@ from dpaudit.types import AuditResult, MechanismResult, to_dict
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from dpaudit.deployments.apple.document import AppleDocument
 
 __all__ = ["audited", "count_of", "leave", "printed", "write_page"]
 
@@ -52,7 +53,7 @@ def audited(
 ) -> Any:
     """Run ``work(progress)`` under a bar that says ``drawing``, and ``then`` when all is drawn.
 
-    A sampler that lets us down is an error, and an inconclusive result all the same: ``nothing(reason, seconds)``
+    A sampler that fails is an error, and also an inconclusive result: ``nothing(reason, seconds)``
     goes to ``out`` like any other, so that no report of before stays there as if it were this one's, and with
     ``--format json`` to stdout instead of the error.
     """
@@ -117,5 +118,4 @@ def leave(
         emit(text())
         if out is not None:
             note(f"report: {out / 'report.html'}")
-    verdict = document.verdict if isinstance(document, AppleDocument) else document.result.verdict
-    raise typer.Exit(_EXIT[verdict])
+    raise typer.Exit(_EXIT[document.verdict])

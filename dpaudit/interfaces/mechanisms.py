@@ -23,7 +23,7 @@ class Mechanism(Protocol):
         """``n`` independent releases of the query result ``value`` (m,), shape (n, k), finite.
 
         Raises:
-            SamplerError: it died, kept silent for ``timeout`` seconds, or answered with something else.
+            SamplerError: it died, did not respond within ``timeout`` seconds, or answered with something else.
         """
 
     def __enter__(self) -> Mechanism: ...

@@ -31,7 +31,7 @@ class ClosedSampler(Protocol):
         """``n`` vectors, shape (n, d), finite.
 
         Raises:
-            SamplerError: it died, kept silent for ``timeout`` seconds, or answered with something else.
+            SamplerError: it died, did not respond within ``timeout`` seconds, or answered with something else.
         """
 
     def __enter__(self) -> ClosedSampler: ...

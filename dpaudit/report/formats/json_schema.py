@@ -41,6 +41,10 @@ def schema_of(*classes: type) -> Schema:
     documents = classes or (*KINDS.values(), *_RESULTS)
     references, known = msgspec.json.schema_components(documents, ref_template="#/$defs/{name}")
     made = {name: _as_written(schema) for name, schema in known.items()}
+    for cls in _classes(*documents):
+        for name, rule in _rules(cls).items():
+            if rule is False:  # kept beside documents, never in them
+                del made[cls.__name__]["properties"][name]
     for name in {cls.__name__ for cls in KINDS.values()} & set(made):
         made[name]["required"] = ["schema", "kind", *made[name]["required"]]
     return {
@@ -62,17 +66,20 @@ def closed() -> Schema:
     schema = schema_of()
     known: Schema = schema["$defs"]
     for cls in _classes(*KINDS.values(), *_RESULTS):
-        own, optional = known[cls.__name__], set[str]()
-        if dataclasses.is_dataclass(cls):
-            rules = {f.name: f.metadata.get("document", True) for f in dataclasses.fields(cls)}
-            optional = {name for name, rule in rules.items() if rule != True}  # noqa: E712  # "if any" is true as well
-        elif issubclass(cls, msgspec.Struct) and cls.__struct_config__.omit_defaults:
+        own, optional = known[cls.__name__], {name for name, rule in _rules(cls).items() if rule == "if any"}
+        if issubclass(cls, msgspec.Struct) and cls.__struct_config__.omit_defaults:
             optional = set(own["properties"]) - set(own["required"])
         also: Schema = {name: {} for name in getattr(cls, "in_documents", ())}
         also |= {"schema": {"const": SCHEMA}} if cls in _RESULTS else {}
         own |= {"properties": own["properties"] | also, "additionalProperties": False}
         own["required"] = sorted(set(own["properties"]) - optional - set(also))
     return schema
+
+
+def _rules(cls: type) -> dict[str, bool | str]:
+    """When each field of a dataclass is in documents: as its metadata say to ``to_dict``."""
+    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    return {field.name: field.metadata.get("document", True) for field in fields}
 
 
 def _classes(*roots: type) -> list[type]:
@@ -102,9 +109,8 @@ def _as_written(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     made = {key: _as_written(value) for key, value in schema.items() if key not in ("words", "title", "default")}
-    if (
-        made.get("additionalProperties") is False
-    ):  # a consumer accepts what it does not know, even where dpaudit does not
+    # a consumer accepts what it does not know, even where dpaudit does not
+    if made.get("additionalProperties") is False:
         del made["additionalProperties"]
     if "properties" in schema:  # a property may be called like one of these
         made["properties"] = {name: _as_written(value) for name, value in schema["properties"].items()}

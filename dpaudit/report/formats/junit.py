@@ -1,6 +1,6 @@
 """JUnit XML, as Jenkins, GitLab and most CI systems read it: a suite a document, a case a check.
 
-A finding is a ``failure``, a sampler that let us down or a cell that died an ``error``, an advisory test ``skipped`` with
+A finding is a ``failure``, a sampler that failed or a cell that died an ``error``, an advisory test ``skipped`` with
 what it saw; in an inconclusive audit no case passes. XML 1.0 only: what it has no character for is ``�``.
 """
 
