@@ -24,17 +24,17 @@ distributed = pytest.importorskip("distributed")
 @pytest.fixture(scope="module")
 def local(tmp_path_factory):
     """Two workers, each a process of one thread, that know the planted plug-in; forks of one that has torch."""
-    distributed.utils.get_mp_context()  # which has a list of its own of what to import first
-    multiprocessing.set_forkserver_preload(["distributed", "dpaudit.experiments.placement.wire"])
-    with pytest.MonkeyPatch.context() as patch:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
+    ):
+        distributed.utils.get_mp_context()  # sets a list of its own of what to import first, once
+        multiprocessing.set_forkserver_preload(["distributed", "torch", "dpaudit.experiments.placement.wire"])
         patch.syspath_prepend(str(install(tmp_path_factory.mktemp("site"))))
         registry._scan.cache_clear()
-        with (
-            dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
-            distributed.LocalCluster(
-                n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL
-            ) as cluster,
-        ):
+        with distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL
+        ) as cluster:
             yield cluster
     registry._scan.cache_clear()
 
