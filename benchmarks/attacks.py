@@ -48,7 +48,13 @@ def sources():
     import torch
 
     stream, query = KeyedStream.from_seed("bench"), torch.zeros((1, N), dtype=torch.float64)
-    for name in ("gaussian", "secure-gaussian", "discrete-gaussian", "discrete-laplace", "snapping"):
+    for name in (
+        "gaussian",
+        "secure-gaussian",
+        "discrete-gaussian",
+        "discrete-laplace",
+        "snapping",
+    ):
         source = registry.create("sources", name)
         if hasattr(source, "release"):
             yield name, seconds(partial(source.release, query, stream=stream))

@@ -36,7 +36,9 @@ class NumpySampler:
     def draw(self, n: int, d: int, *, timeout: float) -> np.ndarray:
         return self.draw_calls(1, n, d, timeout=timeout)[0]
 
-    def draw_calls(self, calls: int, n: int, d: int, *, timeout: float) -> tuple[np.ndarray, np.ndarray]:
+    def draw_calls(
+        self, calls: int, n: int, d: int, *, timeout: float
+    ) -> tuple[np.ndarray, np.ndarray]:
         began = self._clock()
         values = self._rng.standard_normal((calls * n, d))
         self.seconds += self._clock() - began
@@ -54,9 +56,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=float, nargs="+", default=[1e7, 1e8])
     options = parser.parse_args()
-    tests = tuple(sorted(set(registry.plugins("tests")) - {"keyless-search"}))  # which has a time limit of its own
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {len(tests)} families")
-    print(f"{'values':>14}{'numpy ns':>10}{'battery ns':>12}{'ratio':>7}{'wall s':>9}{'peak MiB':>10}")
+    # which has a time limit of its own
+    tests = tuple(sorted(set(registry.plugins("tests")) - {"keyless-search"}))
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {len(tests)} families"
+    )
+    print(
+        f"{'values':>14}{'numpy ns':>10}{'battery ns':>12}{'ratio':>7}{'wall s':>9}{'peak MiB':>10}"
+    )
     claim = Claim.parse("gaussian:sigma=1")
     warm = AuditOptions(seed="warm", samples=100_000, tests=tests)
     run_audit(NumpySampler(time.thread_time), claim=claim, options=warm)

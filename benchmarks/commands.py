@@ -20,7 +20,12 @@ def stop(n, d): raise SystemExit
 """
 CASES = {
     "dpaudit --help": ["--help"],
-    "audit until the sampler's first call": ["audit", "python:mine:stop", "--claim", "gaussian:sigma=1"],
+    "audit until the sampler's first call": [
+        "audit",
+        "python:mine:stop",
+        "--claim",
+        "gaussian:sigma=1",
+    ],
     "audit of 1e7 values, python:": ["audit", "python:mine:f", "--claim", "gaussian:sigma=1"],
     "audit of 1e7 values, gaussian": ["audit", "gaussian", "--claim", "gaussian:sigma=1"],
     "demo": ["demo", "--out", "demo"],
@@ -31,7 +36,9 @@ def measure(args: list[str], folder: Path) -> tuple[float, float, float]:
     """Wall seconds, CPU seconds with children, and peak memory in MiB of the largest process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
-    pid = subprocess.Popen([*DPAUDIT, *args], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).pid
+    pid = subprocess.Popen(
+        [*DPAUDIT, *args], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ).pid
     _, _, usage = os.wait4(pid, 0)
     wall = time.perf_counter() - started
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -41,7 +48,9 @@ def measure(args: list[str], folder: Path) -> tuple[float, float, float]:
 
 def main() -> None:
     """Print a table: median of three runs after a warm-up."""
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    print(
+        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    )
     print(f"{'command':44}{'wall s':>8}{'CPU s':>8}{'MiB':>8}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,6 +1,7 @@
 """The façade's noise against Opacus' own: whole training steps in turn in one process, on one thread; run by `make bench`.
 
-A step is zero_grad, forward, backward, clipping, noise, the optimizer's update. `--device cuda` on a GPU.
+A step is zero_grad, forward, backward, clipping, noise, the optimizer's update. `--device cuda` on
+a GPU.
 """
 
 from __future__ import annotations
@@ -30,7 +31,12 @@ SEED = "bench"
 def perceptron() -> nn.Module:
     """3,051,150 parameters: hardly any work beside them, hence the façade's hardest case."""
     return nn.Sequential(
-        nn.Flatten(), nn.Linear(784, 1500), nn.ReLU(), nn.Linear(1500, 1240), nn.ReLU(), nn.Linear(1240, 10)
+        nn.Flatten(),
+        nn.Linear(784, 1500),
+        nn.ReLU(),
+        nn.Linear(1500, 1240),
+        nn.ReLU(),
+        nn.Linear(1240, 10),
     )
 
 
@@ -44,7 +50,9 @@ class Run:
         made = PrivacyEngine(accountant="rdp").make_private(
             module=network,
             optimizer=torch.optim.SGD(network.parameters(), lr=0.01),
-            data_loader=DataLoader(torch.utils.data.TensorDataset(self.x.cpu(), self.y.cpu()), batch_size=batch),
+            data_loader=DataLoader(
+                torch.utils.data.TensorDataset(self.x.cpu(), self.y.cpu()), batch_size=batch
+            ),
             noise_multiplier=1.0,
             max_grad_norm=1.0,
             poisson_sampling=False,
@@ -79,9 +87,13 @@ class Run:
 
 def row(model: str, batch: int, mode: str, repeats: int, device: torch.device) -> None:
     """Median milliseconds of a whole step and of its noise under each, and the ratios of steps with quartiles."""
-    runs = {noise: Run(model, batch, mode, noise, device) for noise in ("opacus", "gaussian", "pancake")}
+    runs = {
+        noise: Run(model, batch, mode, noise, device) for noise in ("opacus", "gaussian", "pancake")
+    }
     settle = torch.cuda.synchronize if device.type == "cuda" else lambda: None
-    seconds = in_turn({name: run.step for name, run in runs.items()}, repeats=repeats, settle=settle)
+    seconds = in_turn(
+        {name: run.step for name, run in runs.items()}, repeats=repeats, settle=settle
+    )
     dim = sum(p.numel() for p in runs["opacus"].optimizer.params)
     print(f"{model:12}{dim:>11,} {batch:>4} {mode:8}", end="")
     for name, run in runs.items():
@@ -99,12 +111,20 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--repeats", type=int, default=60, help="for lenet5; a quarter of that for large networks")
+    parser.add_argument(
+        "--repeats", type=int, default=60, help="for lenet5; a quarter of that for large networks"
+    )
     arguments = parser.parse_args()
     device = torch.device(arguments.device)
     torch.set_num_threads(arguments.threads)
-    where = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
-    print(f"{where}, {arguments.threads} thread(s), Python {platform.python_version()}, seed {SEED!r}")
+    where = (
+        torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else platform.processor() or platform.machine()
+    )
+    print(
+        f"{where}, {arguments.threads} thread(s), Python {platform.python_version()}, seed {SEED!r}"
+    )
     print(
         f"{'model':12}{'d':>11} {'b':>4} {'mode':8}{'opacus':>9} {'(noise)':>9}{'gaussian':>9} {'(noise)':>9}"
         f"{'pancake':>9} {'(noise)':>9}{'gaussian':>10} / opacus {'pancake':>11} / opacus   (ms a step; ratios, quartiles)"

@@ -40,16 +40,30 @@ def main() -> None:
     options = parser.parse_args()
     dim, scale, stream = int(options.dim), 2.0**24, KeyedStream.from_seed("bench")
     vector_digest("noise", derived_noise(bytes(32), dim=10, scale=scale), dim=10)  # compiles
-    print(f"{platform.machine()}, {cores()} cores, {dim:,} coordinates, {options.candidates} candidates")
+    print(
+        f"{platform.machine()}, {cores()} cores, {dim:,} coordinates, {options.candidates} candidates"
+    )
     print(f"{'':<44}{'wall s':>9}{'CPU s':>9}{'peak MiB':>11}")
     noise = derived_noise(bytes(32), dim=dim, scale=scale)
-    _, one = timed("a candidate: drawn and hashed, 1 thread", lambda: vector_digest("noise", noise, dim=dim))
-    timed(f"the same, {cores()} threads", lambda: vector_digest("noise", noise, dim=dim, threads=cores()))
+    _, one = timed(
+        "a candidate: drawn and hashed, 1 thread", lambda: vector_digest("noise", noise, dim=dim)
+    )
+    timed(
+        f"the same, {cores()} threads",
+        lambda: vector_digest("noise", noise, dim=dim, threads=cores()),
+    )
 
-    keys = [Ed25519PrivateKey.from_private_bytes(stream.child("key", i).bytes(32)) for i in range(2)]
+    keys = [
+        Ed25519PrivateKey.from_private_bytes(stream.child("key", i).bytes(32)) for i in range(2)
+    ]
     server, verifier = (key.public_key().public_bytes_raw() for key in keys)
     terms = SessionTerms(
-        candidates=options.candidates, dim=dim, scale=scale, granularity=2.0**-24, server=server, verifier=verifier
+        candidates=options.candidates,
+        dim=dim,
+        scale=scale,
+        granularity=2.0**-24,
+        server=server,
+        verifier=verifier,
     )
     steps = np.zeros(dim, np.int64)
     steps += 1  # touched, so that it counts
@@ -57,9 +71,15 @@ def main() -> None:
         SeedServer(steps, terms=terms, key=keys[0], stream=stream.child("server"), threads=cores()),
         Verifier(terms=terms, key=keys[1], stream=stream.child("verifier"), threads=cores()),
     )
-    session, _ = timed(f"a session: query and release held, {cores()} threads", lambda: run_session(*parties))
-    print("  seconds " + ", ".join(f"{name} {taken:.2f}" for name, taken in session.seconds.items()))
-    print(f"  wire {session.wire:,} bytes, of which messages {session.wire - session.release.nbytes:,}")
+    session, _ = timed(
+        f"a session: query and release held, {cores()} threads", lambda: run_session(*parties)
+    )
+    print(
+        "  seconds " + ", ".join(f"{name} {taken:.2f}" for name, taken in session.seconds.items())
+    )
+    print(
+        f"  wire {session.wire:,} bytes, of which messages {session.wire - session.release.nbytes:,}"
+    )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "transcript.json"
         write(session.record, path)
@@ -75,7 +95,8 @@ def main() -> None:
     draw = Gaussian(sigma=1.0)
     draw.sample(1, 1000, stream=stream)
     _, gaussian = timed(
-        "for comparison: a float32 Gaussian draw", lambda: draw.sample(1, dim, stream=stream, dtype=torch.float32)
+        "for comparison: a float32 Gaussian draw",
+        lambda: draw.sample(1, dim, stream=stream, dtype=torch.float32),
     )
     print(f"a candidate on one thread takes {one / gaussian:.1f} times that draw")
 

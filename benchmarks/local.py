@@ -93,7 +93,10 @@ def estimates(n: int, universe: int) -> None:
         for u, repeats in ((UNIVERSE, 3), (universe, 1)):
             asked = np.arange(u)
             server.estimate(asked[:10])
-            taken = min(_once(lambda server=server, asked=asked: server.estimate(asked)) for _ in range(repeats))
+            taken = min(
+                _once(lambda server=server, asked=asked: server.estimate(asked))
+                for _ in range(repeats)
+            )
             print(
                 f"  {name:20}{u:>9,} objects{taken:9.2f} s{1e9 * taken / u / FUNCTIONS:8.2f} ns an object and function"
             )
@@ -115,7 +118,9 @@ def shortcut() -> None:
         server = sample_sketch(sketch, counts, stream=SEED.child(z))
         taken = time.process_time() - began
         error = (server.estimate(np.arange(UNIVERSE)) - counts) / server.standard_error(counts)
-        print(f"  Z = {z:>13,}{taken:8.2f} s   errors / standard error: {error.std():.3f}", flush=True)
+        print(
+            f"  Z = {z:>13,}{taken:8.2f} s   errors / standard error: {error.std():.3f}", flush=True
+        )
 
 
 if __name__ == "__main__":
@@ -123,7 +128,9 @@ if __name__ == "__main__":
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--universe", type=int, default=250_000)
     args = parser.parse_args()
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, one thread")
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, one thread"
+    )
     hashes()
     records(args.records)
     estimates(args.records, args.universe)

@@ -1,6 +1,7 @@
 """Pancake against plain Gaussian noise: one process, in turn, same allocation and scaling inside the clock. `make bench`.
 
-Also torch's and numpy's own normals, and peak memory, each in a process of its own. `--device cuda` on a GPU.
+Also torch's and numpy's own normals, and peak memory, each in a process of its own. `--device cuda`
+on a GPU.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def row(d: int, dtype: torch.dtype, device: torch.device) -> None:
         return lambda i: made.sample(1, d, stream=streams[i], dtype=dtype, device=device)
 
     settle = torch.cuda.synchronize if device.type == "cuda" else lambda: None
-    seconds = in_turn({name: ours(name) for name in ("gaussian", "pancake")}, repeats=repeats, settle=settle)
+    seconds = in_turn(
+        {name: ours(name) for name in ("gaussian", "pancake")}, repeats=repeats, settle=settle
+    )
     others = {  # apart, so that ours are compared undisturbed
         "torch": lambda _: torch.empty((1, d), dtype=dtype, device=device).normal_(0, 2.0),
         "numpy": lambda _: rng.standard_normal((1, d), dtype=kind) * kind(2.0),
@@ -67,18 +70,34 @@ def memory(name: str, d: int, dtype: str) -> float:
         f"x = source('{name}', {d}).sample(1, {d}, stream=SEED, dtype=torch.{dtype});"
         "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
     )
-    return float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout) / 1024
+    return (
+        float(
+            subprocess.run(
+                [sys.executable, "-c", code], check=True, capture_output=True, text=True
+            ).stdout
+        )
+        / 1024
+    )
 
 
 def main() -> None:
     """Print the table; nanoseconds a value."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int, default=1, help="torch's threads; 1 is the fair comparison with normal_")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=1,
+        help="torch's threads; 1 is the fair comparison with normal_",
+    )
     arguments = parser.parse_args()
     device = torch.device(arguments.device)
     torch.set_num_threads(arguments.threads)
-    where = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    where = (
+        torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else platform.processor() or platform.machine()
+    )
     print(
         f"{where}, {os.cpu_count()} cores, {arguments.threads} thread(s), Python {platform.python_version()}, seed 'bench'"
     )

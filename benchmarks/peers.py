@@ -1,13 +1,15 @@
 """dpaudit's ε bounds beside jax_privacy's, on the same releases and scores at the same confidence, in one run. `make peers`.
 
-jax_privacy lives in an environment of its own ($DPAUDIT_ENVS/jax-privacy or .envs/jax-privacy, which `make envs` makes);
-see benchmarks/environments/jax_privacy_bounds.py for how each of its methods is called. It bounds ε from *scores*: the
-user says what to look at and it says how much that shows. dpaudit finds what to look at itself. So each release is given
-to it as its own score, which is the best one where noise is added to a number, and where the flaw hides elsewhere it is
+jax_privacy lives in an environment of its own ($DPAUDIT_ENVS/jax-privacy or .envs/jax-privacy,
+which `make envs` makes); see benchmarks/environments/jax_privacy_bounds.py for how each of its
+methods is called. It bounds ε from *scores*: the user says what to look at and it says how much
+that shows. dpaudit finds what to look at itself. So each release is given to it as its own score,
+which is the best one where noise is added to a number, and where the flaw hides elsewhere it is
 given in a second row the score that shows it ("told").
 
-Three parts: whole mechanisms with a planted flaw; canaries of one run; and honest ones many times over, for the share of
-bounds that exceed the truth. Writes docs/results/peers/results.json and the tables in README.md beside it.
+Three parts: whole mechanisms with a planted flaw; canaries of one run; and honest ones many times
+over, for the share of bounds that exceed the truth. Writes docs/results/peers/results.json and the
+tables in README.md beside it.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ GRID = 2.0**-20  # releases on it, so that only the planted flaw shows
 STEP = 0.3  # of noise that is rounded before it is added
 CP = ["clopper-pearson/bonferroni", "clopper-pearson/split", "clopper-pearson/multisplit"]
 ONE_RUN = ["one-run/bonferroni", "one-run/split", "one-run/multisplit"]
-FDP = ["one-run-fdp/bonferroni", "one-run-fdp/split"]  # of the Gaussian trade-off curve, so for Gaussian scores only
+# of the Gaussian trade-off curve, so for Gaussian scores only
+FDP = ["one-run-fdp/bonferroni", "one-run-fdp/split"]
 
 Array = np.ndarray
 Release = Callable[[np.random.Generator, float, int], Array]
@@ -117,7 +120,14 @@ FLAWED = (
     laplace_case("laplace-20", "Laplace, scale 20 % too small", 0.8),
     gauss_case("gaussian-10", "Gaussian, σ 10 % too small", 0.9),
     gauss_case("gaussian-20", "Gaussian, σ 20 % too small", 0.8),
-    Case("sensitivity", "Laplace for sensitivity 1, neighbours 2 apart", laplace(1.0), 1.0, 2.0, second=2.0),
+    Case(
+        "sensitivity",
+        "Laplace for sensitivity 1, neighbours 2 apart",
+        laplace(1.0),
+        1.0,
+        2.0,
+        second=2.0,
+    ),
     Case("low-bits", "Laplace in plain floating point", naive, 1.0, math.inf, told=lowest_bit),
     Case("one-sided", "noise rounded to 0.3, the sum not", one_sided, 1.0, math.inf, told=off_grid),
 )
@@ -149,14 +159,23 @@ class Canaries:
 
 def gaussian_canaries(mu: float, m: int) -> Canaries:
     truth = gaussian_epsilon(ONE_RUN_DELTA, sigma=1 / mu) if mu else 0.0
-    says = f"Gaussian scores, μ = {mu:g}, {m:,} canaries" if mu else f"scores that show nothing, {m:,} canaries"
+    says = (
+        f"Gaussian scores, μ = {mu:g}, {m:,} canaries"
+        if mu
+        else f"scores that show nothing, {m:,} canaries"
+    )
     return Canaries(f"mu-{mu:g}-{m}", says, "gaussian", mu, truth, m)
 
 
 def laplace_canaries(epsilon: float, m: int) -> Canaries:
     truth = laplace_epsilon(ONE_RUN_DELTA, scale=1 / epsilon)
     return Canaries(
-        f"laplace-{epsilon:g}-{m}", f"Laplace scores, ε = {epsilon:g}, {m:,} canaries", "laplace", epsilon, truth, m
+        f"laplace-{epsilon:g}-{m}",
+        f"Laplace scores, ε = {epsilon:g}, {m:,} canaries",
+        "laplace",
+        epsilon,
+        truth,
+        m,
     )
 
 
@@ -168,7 +187,11 @@ CANARIES = (
     laplace_canaries(2.0, 1000),
     laplace_canaries(2.0, 10_000),
 )
-HONEST_CANARIES = (gaussian_canaries(0.0, 500), gaussian_canaries(1.0, 500), laplace_canaries(1.0, 500))
+HONEST_CANARIES = (
+    gaussian_canaries(0.0, 500),
+    gaussian_canaries(1.0, 500),
+    laplace_canaries(1.0, 500),
+)
 
 
 class Recorded:
@@ -211,7 +234,11 @@ class Jobs:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "jobs.npz"
             np.savez(path, jobs=json.dumps(self._jobs), **self._arrays)
-            program = [str(python), str(ROOT / "benchmarks" / "environments" / "jax_privacy_bounds.py"), str(path)]
+            program = [
+                str(python),
+                str(ROOT / "benchmarks" / "environments" / "jax_privacy_bounds.py"),
+                str(path),
+            ]
             out = subprocess.run(program, check=True, stdout=subprocess.PIPE, text=True).stdout
         versions, *answers = map(json.loads, out.splitlines())
         return versions, answers
@@ -232,7 +259,11 @@ def audited(case: Case, samples: int, seed: str) -> tuple[dict[str, Any], Array,
         claim=PrivacyClaim(case.claim, case.delta, 1 / SIGMA if case.gdp else None),
         options=MechanismOptions(samples=samples, alpha=ALPHA, seed=seed),
     )
-    row = {"epsilon": result.epsilon.low, "verdict": result.verdict, "seconds": time.perf_counter() - began}
+    row = {
+        "epsilon": result.epsilon.low,
+        "verdict": result.verdict,
+        "seconds": time.perf_counter() - began,
+    }
     if case.gdp:
         row |= by_mu(result.mu.low, case.delta)
     first, second = (np.concatenate(mechanism.kept[v]) for v in (0.0, case.second))
@@ -246,7 +277,9 @@ def scored(canaries: Canaries, seed: int) -> tuple[dict[str, Any], Array, Array]
         path = Path(folder) / "scores.npz"
         np.savez(path, score=scores, member=member)
         began = time.perf_counter()
-        result = audit_scores(path, claim=PrivacyClaim(canaries.truth, ONE_RUN_DELTA), alpha=ALPHA, seed=str(seed))
+        result = audit_scores(
+            path, claim=PrivacyClaim(canaries.truth, ONE_RUN_DELTA), alpha=ALPHA, seed=str(seed)
+        )
         seconds = time.perf_counter() - began
     row = {"epsilon": result.epsilon.low, "seconds": seconds}
     if canaries.law == "gaussian":
@@ -264,11 +297,19 @@ def flawed_part(jobs: Jobs, samples: int, seed: int) -> list[dict[str, Any]]:
         row, first, second = audited(case, samples, str(seed))
         scores = [("release", lambda x: x), *([("told", case.told)] if case.told else [])]
         asked = {
-            name: jobs.add(of(second), of(first), delta=case.delta, methods=[*CP, *(["gdp"] if case.gdp else [])])
+            name: jobs.add(
+                of(second),
+                of(first),
+                delta=case.delta,
+                methods=[*CP, *(["gdp"] if case.gdp else [])],
+            )
             for name, of in scores
         }
         rows.append({**_plain(case), "dpaudit": row, "jobs": asked})
-        print(f"{case.says}: ε ≥ {row['epsilon']:.3f} (claimed {case.claim:g}, true {case.truth:.3f})", file=sys.stderr)
+        print(
+            f"{case.says}: ε ≥ {row['epsilon']:.3f} (claimed {case.claim:g}, true {case.truth:.3f})",
+            file=sys.stderr,
+        )
     return rows
 
 
@@ -277,8 +318,18 @@ def canary_part(jobs: Jobs, seed: int) -> list[dict[str, Any]]:
     for canaries in CANARIES:
         row, outside, inside = scored(canaries, seed)
         job = jobs.add(inside, outside, delta=ONE_RUN_DELTA, methods=methods_of(canaries))
-        rows.append({**dataclasses.asdict(canaries), "delta": ONE_RUN_DELTA, "dpaudit": row, "jobs": {"score": job}})
-        print(f"{canaries.says}: ε ≥ {row['epsilon']:.3f} (true {canaries.truth:.3f})", file=sys.stderr)
+        rows.append(
+            {
+                **dataclasses.asdict(canaries),
+                "delta": ONE_RUN_DELTA,
+                "dpaudit": row,
+                "jobs": {"score": job},
+            }
+        )
+        print(
+            f"{canaries.says}: ε ≥ {row['epsilon']:.3f} (true {canaries.truth:.3f})",
+            file=sys.stderr,
+        )
     return rows
 
 
@@ -305,7 +356,13 @@ def honest_part(jobs: Jobs, repeats: int, samples: int, seed: int) -> list[dict[
 
 
 def _plain(case: Case) -> dict[str, Any]:
-    return {"name": case.name, "says": case.says, "claim": case.claim, "truth": case.truth, "delta": case.delta}
+    return {
+        "name": case.name,
+        "says": case.says,
+        "claim": case.claim,
+        "truth": case.truth,
+        "delta": case.delta,
+    }
 
 
 def settle(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) -> None:
@@ -348,9 +405,13 @@ def _finite(value: Any) -> Any:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--samples", type=int, default=50_000, help="releases at each neighbour, flawed mechanisms")
+    parser.add_argument(
+        "--samples", type=int, default=50_000, help="releases at each neighbour, flawed mechanisms"
+    )
     parser.add_argument("--repeats", type=int, default=300, help="of each honest case")
-    parser.add_argument("--honest-samples", type=int, default=2_000, help="releases at each neighbour, honest ones")
+    parser.add_argument(
+        "--honest-samples", type=int, default=2_000, help="releases at each neighbour, honest ones"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
@@ -380,7 +441,9 @@ def main() -> None:
         }
     )
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "results.json").write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    (options.out / "results.json").write_text(
+        json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    )
     page = options.out / "README.md"
     start, end = "<!-- peers -->", "<!-- end -->"
     text = page.read_text() if page.exists() else f"{start}\n{end}\n"

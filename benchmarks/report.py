@@ -2,7 +2,8 @@
 
     python benchmarks/report.py out/demo docs/results/mitigations docs/results/gpm-fig6
 
-Loads are medians of five in headless Chromium, from the start of the navigation to the end of the load event.
+Loads are medians of five in headless Chromium, from the start of the navigation to the end of the
+load event.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ def document(place: Path) -> Path:
 
 
 def main(places: list[str]) -> None:
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    chromium = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
     if chromium is None or not places:
         raise SystemExit("needs Chromium, and the folders of results as arguments")
     print(f"{'document':28} {'kB':>8} {'made in s':>10} {'loaded in ms':>13}")
@@ -50,7 +53,9 @@ def main(places: list[str]) -> None:
                 page.wait_for_function(f"{TIMING} > 0")
                 loads.append(page.evaluate(TIMING))
                 page.close()
-            print(f"{place.name:28} {len(html.encode()) / 1e3:8.0f} {seconds:10.1f} {statistics.median(loads):13.0f}")
+            print(
+                f"{place.name:28} {len(html.encode()) / 1e3:8.0f} {seconds:10.1f} {statistics.median(loads):13.0f}"
+            )
         browser.close()
 
 

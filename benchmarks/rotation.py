@@ -19,7 +19,13 @@ from dpaudit.noise.gaussian import Gaussian
 from dpaudit.randomness import KeyedStream
 
 SEED = KeyedStream.from_seed("bench")
-ROTATIONS = ("rotation", "rotation:renorm=chi", "rotation:randomness=csprng", "shared-rotation", "structured-rotation")
+ROTATIONS = (
+    "rotation",
+    "rotation:renorm=chi",
+    "rotation:randomness=csprng",
+    "shared-rotation",
+    "structured-rotation",
+)
 
 
 class Made:
@@ -46,8 +52,14 @@ def ratio(name: str, d: int, *, n: int = 1, repeats: int = 5) -> tuple[float, fl
     pairs = []
     for i in range(repeats + 1):
         stream, source = SEED.child(i), Made(n, d, SEED.child(i, "source"))
-        own = seconds(lambda stream=stream: Gaussian(sigma=2.0).sample(n, d, stream=stream, dtype=torch.float32))
-        taken = seconds(lambda stream=stream, source=source: mitigation.release(query, source, stream=stream))
+        own = seconds(
+            lambda stream=stream: Gaussian(sigma=2.0).sample(
+                n, d, stream=stream, dtype=torch.float32
+            )
+        )
+        taken = seconds(
+            lambda stream=stream, source=source: mitigation.release(query, source, stream=stream)
+        )
         pairs.append((taken / own, own))
     pairs = pairs[1:]  # the first compiles
     return statistics.median(r for r, _ in pairs), statistics.median(own for _, own in pairs)
@@ -56,7 +68,8 @@ def ratio(name: str, d: int, *, n: int = 1, repeats: int = 5) -> tuple[float, fl
 def extra_vectors(name: str, d: int, *, n: int = 1) -> float:
     """Peak memory of a release beyond query and source's noise, in arrays (n, d) of float32; in a process of its own.
 
-    The source's noise is counted as held throughout, so a release that lets go of it early has that vector to its credit.
+    The source's noise is counted as held throughout, so a release that lets go of it early has that
+    vector to its credit.
     """
     code = f"""
 import sys; sys.path.insert(0, "benchmarks")
@@ -73,7 +86,11 @@ before = status("VmRSS")
 m.release(query, source, stream=SEED)
 print((status("VmHWM") - before) / ({n} * {d} * 4 / 1024))
 """
-    return float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+    return float(
+        subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True, text=True
+        ).stdout
+    )
 
 
 def main() -> None:
@@ -89,7 +106,9 @@ def main() -> None:
     print(f"{'mitigation':30}{'draw, s':>9}{'× a draw':>10}{'extra vectors':>15}")
     for name in ROTATIONS:
         times, own = ratio(name, arguments.d)
-        print(f"{name:30}{own:9.3f}{times:10.2f}{extra_vectors(name, arguments.d):15.2f}", flush=True)
+        print(
+            f"{name:30}{own:9.3f}{times:10.2f}{extra_vectors(name, arguments.d):15.2f}", flush=True
+        )
     times, own = ratio("shared-rotation", 1_000_000, n=8)
     extra = extra_vectors("shared-rotation", 1_000_000, n=8)
     print(f"{'shared-rotation, 8 × 1,000,000':30}{own:9.3f}{times:10.2f}{extra:15.2f}")

@@ -1,7 +1,8 @@
 """What the sandbox costs: honest audits of 1e7 values with all of it against none, and the start of one program.
 
-Measured in pairs in one run, the order changed from pair to pair: the median of the pairs' ratios, and their quartiles. The
-search for hidden directions is left out, since it takes a fixed time. On a machine in use the quartiles say by how much.
+Measured in pairs in one run, the order changed from pair to pair: the median of the pairs' ratios,
+and their quartiles. The search for hidden directions is left out, since it takes a fixed time. On a
+machine in use the quartiles say by how much.
 """
 
 from __future__ import annotations
@@ -74,19 +75,43 @@ def samplers(folder: Path) -> dict[str, str]:
     compiler = shutil.which("cc")
     if compiler is None:
         (folder / "prints.py").write_text(PRINTS)
-        return found | {"command: in Python": f"command:{sys.executable} {folder}/prints.py {{n}} {{d}}"}
+        return found | {
+            "command: in Python": f"command:{sys.executable} {folder}/prints.py {{n}} {{d}}"
+        }
     (folder / "honest.c").write_text(C)
-    subprocess.run([compiler, "-O2", "-o", folder / "honest", folder / "honest.c", "-lm"], check=True)
+    subprocess.run(
+        [compiler, "-O2", "-o", folder / "honest", folder / "honest.c", "-lm"], check=True
+    )
     return found | {"command: in C": f"command:{folder}/honest {{n}} {{d}}"}
 
 
 def audit(target: str, level: str, samples: float) -> float:
     """Seconds of wall time."""
     tests = ",".join(sorted(set(registry.plugins("tests")) - {"keyless-search"}))
-    words = ["audit", target, "--claim", "gaussian:sigma=1", "--samples", f"{samples:g}", "--tests", tests]
+    words = [
+        "audit",
+        target,
+        "--claim",
+        "gaussian:sigma=1",
+        "--samples",
+        f"{samples:g}",
+        "--tests",
+        tests,
+    ]
     began = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "dpaudit", *words, "--alpha", "1e-6", "--format", "json", "--sandbox", level],
+        [
+            sys.executable,
+            "-m",
+            "dpaudit",
+            *words,
+            "--alpha",
+            "1e-6",
+            "--format",
+            "json",
+            "--sandbox",
+            level,
+        ],
         capture_output=True,
         text=True,
     )
@@ -103,7 +128,9 @@ def start(level: str) -> float:
         process.ending(deadline=began + 60)
         took = time.monotonic() - began
     if asked.shortfall:
-        raise SystemExit(f"sandbox={level}: only {asked.reached} can be had here; nothing to compare")
+        raise SystemExit(
+            f"sandbox={level}: only {asked.reached} can be had here; nothing to compare"
+        )
     return took
 
 
@@ -114,7 +141,9 @@ def pairs(measure: Callable[[str], float], count: int) -> tuple[dict[str, float]
         for level in LEVELS[:: 1 if k % 2 else -1]:
             took[level].append(measure(level))
     ratios = [full / none for full, none in zip(*(took[level] for level in LEVELS), strict=True)]
-    return {level: statistics.median(took[level]) for level in LEVELS}, statistics.quantiles(ratios, method="inclusive")
+    return {level: statistics.median(took[level]) for level in LEVELS}, statistics.quantiles(
+        ratios, method="inclusive"
+    )
 
 
 def main() -> None:
@@ -123,7 +152,9 @@ def main() -> None:
     parser.add_argument("--samples", type=float, default=1e7)
     parser.add_argument("--pairs", type=int, default=5)
     options = parser.parse_args()
-    print(f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {options.pairs} pairs")
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {options.pairs} pairs"
+    )
     print(f"{'':24}{'full':>10}{'none':>10}{'ratio':>8}  quartiles")
     start("full")  # what is imported and compiled once
     medians, (low, ratio, high) = pairs(start, 8 * options.pairs)
@@ -131,7 +162,10 @@ def main() -> None:
     print(f"{'start of a program':24}{shown}{ratio:8.3f}  [{low:.3f}, {high:.3f}]", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         for name, target in samplers(Path(folder)).items():
-            medians, (low, ratio, high) = pairs(lambda level: audit(target, level, options.samples), options.pairs)  # noqa: B023
+            medians, (low, ratio, high) = pairs(
+                lambda level: audit(target, level, options.samples),  # noqa: B023
+                options.pairs,
+            )
             shown = "".join(f"{medians[level]:9.2f}s" for level in LEVELS)
             print(f"{name:24}{shown}{ratio:8.3f}  [{low:.3f}, {high:.3f}]", flush=True)
 

@@ -1,7 +1,8 @@
 """Two workers against one core, and what the runner adds to a cell; ratios of one run.
 
-Cells are CPU-bound: the attack `nearest-peak` on pancake noise. What the machine can do at all just now (other work, shared
-caches) is measured beside it: the same cells in two bare processes. `--quick` takes fewer cells, `--json` prints a document.
+Cells are CPU-bound: the attack `nearest-peak` on pancake noise. What the machine can do at all just
+now (other work, shared caches) is measured beside it: the same cells in two bare processes.
+`--quick` takes fewer cells, `--json` prints a document.
 """
 
 from __future__ import annotations
@@ -75,10 +76,13 @@ class Kept:
         return self._inner.run(cells)
 
 
-def make(folder: Path, *, cells: int, trials: int, bins: int, source: str = "pancake", first: int = 0) -> Spec:
+def make(
+    folder: Path, *, cells: int, trials: int, bins: int, source: str = "pancake", first: int = 0
+) -> Spec:
     """A spec of so many cells, each with a number of its own."""
     path = folder / "bench.toml"
-    keys = max(1, trials // 8)  # eight rounds a key fit a cache: neither memory nor disk is what is shared
+    # eight rounds a key fit a cache: neither memory nor disk is what is shared
+    keys = max(1, trials // 8)
     numbers = list(range(first, first + cells))
     path.write_text(SPEC.format(cells=numbers, trials=trials, keys=keys, bins=bins, source=source))
     return load_spec(str(path))
@@ -123,10 +127,15 @@ def sized(folder: Path, *, seconds: float) -> int:
     return max(800, int(800 + (seconds - took[0]) / slope))
 
 
-def speedups(folder: Path, places: dict[str, Callable[[], AbstractContextManager[Placement]]], *, quick: bool) -> Any:
+def speedups(
+    folder: Path, places: dict[str, Callable[[], AbstractContextManager[Placement]]], *, quick: bool
+) -> Any:
     """Seconds of one core and of each place for the same cells: workers warm, and start-up with all imports included."""
     cells, trials = (8, sized(folder, seconds=0.5)) if quick else (20, sized(folder, seconds=1.5))
-    spec, warm = (make(folder, cells=n, trials=t, bins=1024, first=f) for n, t, f in ((cells, trials, 0), (4, 1, 1000)))
+    spec, warm = (
+        make(folder, cells=n, trials=t, bins=1024, first=f)
+        for n, t, f in ((cells, trials, 0), (4, 1, 1000))
+    )
     found: dict[str, Any] = {"cells": cells, "trials": trials}
     ones = [timed(lambda: run_experiment(spec, out=folder / "one"))]
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as bare:
@@ -145,7 +154,9 @@ def speedups(folder: Path, places: dict[str, Callable[[], AbstractContextManager
             kept = Kept(stack.enter_context(start()))
             run_experiment(warm, out=folder / f"{name}-warm", where=kept)
             startup = time.perf_counter() - began
-            seconds, others = watched(lambda name=name, kept=kept: run_experiment(spec, out=folder / name, where=kept))
+            seconds, others = watched(
+                lambda name=name, kept=kept: run_experiment(spec, out=folder / name, where=kept)
+            )
         ones.append(timed(lambda name=name: run_experiment(spec, out=folder / f"one-{name}")))
         one = statistics.mean(ones[-2:])  # just before and just after
         if rows(folder / name) != rows(folder / "one"):
@@ -161,7 +172,9 @@ def speedups(folder: Path, places: dict[str, Callable[[], AbstractContextManager
     return found
 
 
-def overhead(folder: Path, places: dict[str, Callable[[], AbstractContextManager[Placement]]], *, quick: bool) -> Any:
+def overhead(
+    folder: Path, places: dict[str, Callable[[], AbstractContextManager[Placement]]], *, quick: bool
+) -> Any:
     """What a run takes beyond its cells' own seconds: for cells of a second as a share, for tiny ones in ms a cell."""
     found = {}
     long = make(folder, cells=3 if quick else 10, trials=sized(folder, seconds=1.2), bins=1024)
@@ -175,7 +188,9 @@ def overhead(folder: Path, places: dict[str, Callable[[], AbstractContextManager
                 share = wall / own - 1
             else:
                 run_experiment(
-                    make(folder, cells=4, trials=1, bins=64, first=2000), out=folder / f"{name}-w", where=where
+                    make(folder, cells=4, trials=1, bins=64, first=2000),
+                    out=folder / f"{name}-w",
+                    where=where,
                 )
             wall, own = against_cells(tiny, folder / f"tiny-{name}", where)
             found[name] = {
@@ -188,9 +203,15 @@ def overhead(folder: Path, places: dict[str, Callable[[], AbstractContextManager
 def against_cells(spec: Spec, out: Path, where: Placement) -> tuple[float, float]:
     """Seconds of the run, and of its cells together."""
     own: list[float] = []
-    wall = timed(lambda: run_experiment(spec, out=out, where=where, on_result=lambda r: own.append(r.seconds)))
+    wall = timed(
+        lambda: run_experiment(
+            spec, out=out, where=where, on_result=lambda r: own.append(r.seconds)
+        )
+    )
     with Store.read(out) as store:
-        if len(store.results()) != len(spec.cells()) or not isinstance(store.results()[0], CellResult):
+        if len(store.results()) != len(spec.cells()) or not isinstance(
+            store.results()[0], CellResult
+        ):
             raise AssertionError("cells are missing")
     return wall, sum(own)
 
@@ -204,7 +225,10 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as name,
         LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL
+            n_workers=2,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
         ) as cluster,
     ):
         places = {
@@ -222,8 +246,12 @@ def main() -> None:
         print()
         return
     speed = found["speedup"]
-    print(f"{found['machine']}, Python {platform.python_version()}, load {found['load']:.1f} at the end")
-    print(f"{speed['cells']} cells of {speed['trials']} trials; one core's seconds just before and after each")
+    print(
+        f"{found['machine']}, Python {platform.python_version()}, load {found['load']:.1f} at the end"
+    )
+    print(
+        f"{speed['cells']} cells of {speed['trials']} trials; one core's seconds just before and after each"
+    )
     print(
         f"{'':20}{'one core s':>12}{'s':>8}{'times':>8}{'others had cores':>18}{'start-up s':>12}{'times with it':>15}"
     )
@@ -235,7 +263,9 @@ def main() -> None:
         print(line)
     print(f"\n{'overhead':20}{'cells of 1 s':>14}{'tiny cells':>16}")
     for name, o in found["overhead"].items():
-        share = "" if o["share_of_long_cells"] is None else f"{100 * o['share_of_long_cells']:.2f} %"
+        share = (
+            "" if o["share_of_long_cells"] is None else f"{100 * o['share_of_long_cells']:.2f} %"
+        )
         print(f"{name:20}{share:>14}{o['ms_a_tiny_cell']:>10.2f} ms each")
 
 

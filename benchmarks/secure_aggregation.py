@@ -1,10 +1,12 @@
 """Secure aggregation against Flower's SecAgg+, in one run on one machine. `make flower`; `--dim` for a smaller one.
 
-Flower runs in an environment of its own ($DPAUDIT_ENVS/flower or .envs/flower, which `make envs` makes) with its own code in
-the leanest setting there is: one process, messages handed over as objects (see environments/flower_rounds.py). Ours runs
-the same round on the same vectors twice: in one process with every message framed, hashed, parsed and counted, and as
-four processes over mutual TLS from their start to the published file on disk. Flower's sum is stochastically rounded to 22
-bits; ours is exact on the grid. Flower's masks come from a 32-bit seed (numpy's Mersenne Twister), ours from AES-256.
+Flower runs in an environment of its own ($DPAUDIT_ENVS/flower or .envs/flower, which `make envs`
+makes) with its own code in the leanest setting there is: one process, messages handed over as
+objects (see environments/flower_rounds.py). Ours runs the same round on the same vectors twice: in
+one process with every message framed, hashed, parsed and counted, and as four processes over mutual
+TLS from their start to the published file on disk. Flower's sum is stochastically rounded to 22
+bits; ours is exact on the grid. Flower's masks come from a 32-bit seed (numpy's Mersenne Twister),
+ours from AES-256.
 """
 
 from __future__ import annotations
@@ -38,18 +40,25 @@ SIGMA = 0.01  # of a party's noise, in the values' unit
 
 def updates_of(dim: int, seed: int) -> list[np.ndarray]:
     """The same vectors that Flower gets: float32 in [-1, 1)."""
-    return [np.random.default_rng([seed, i]).random(dim, np.float32) * 2 - 1 for i in range(len(PARTIES))]
+    return [
+        np.random.default_rng([seed, i]).random(dim, np.float32) * 2 - 1
+        for i in range(len(PARTIES))
+    ]
 
 
 def on_grid(updates: list[np.ndarray], granularity: float, at: int) -> np.ndarray:
     """A piece of the exact sum: whole steps, added as 64-bit integers."""
-    pieces = (np.rint(u[at : at + PIECE].astype(np.float64) / granularity).astype(np.int64) for u in updates)
+    pieces = (
+        np.rint(u[at : at + PIECE].astype(np.float64) / granularity).astype(np.int64)
+        for u in updates
+    )
     return sum(pieces) * granularity
 
 
 def exact(total: np.ndarray, updates: list[np.ndarray], granularity: float) -> bool:
     return all(
-        np.array_equal(total[at : at + PIECE], on_grid(updates, granularity, at)) for at in range(0, len(total), PIECE)
+        np.array_equal(total[at : at + PIECE], on_grid(updates, granularity, at))
+        for at in range(0, len(total), PIECE)
     )
 
 
@@ -59,22 +68,43 @@ def flower(dim: int, seed: int, threshold: int) -> dict:
     if not python.exists():
         sys.exit(f"{python}: no such environment; make envs, or set DPAUDIT_ENVS")
     program = [str(python), str(Path(__file__).parent / "environments" / "flower_rounds.py")]
-    options = ["--dim", str(dim), "--clients", str(len(PARTIES)), "--threshold", str(threshold), "--seed", str(seed)]
-    return json.loads(subprocess.run([*program, *options], check=True, capture_output=True, text=True).stdout)
+    options = [
+        "--dim",
+        str(dim),
+        "--clients",
+        str(len(PARTIES)),
+        "--threshold",
+        str(threshold),
+        "--seed",
+        str(seed),
+    ]
+    return json.loads(
+        subprocess.run([*program, *options], check=True, capture_output=True, text=True).stdout
+    )
 
 
 def simulated(updates: list[np.ndarray], *, sigma: float, seed: int, threshold: int) -> dict:
     """One process: encoding, masking, framing, checking, unmasking, decoding."""
     dim, stream = len(updates[0]), KeyedStream.from_seed(seed)
     point = FixedPoint.finest(bits=32, parties=len(updates), bound=1.0, sigma=sigma, length=dim)
-    share = NoiseShare(law="discrete-gaussian", sigma=sigma, granularity=point.granularity) if sigma else None
+    share = (
+        NoiseShare(law="discrete-gaussian", sigma=sigma, granularity=point.granularity)
+        if sigma
+        else None
+    )
 
     def made(i: int):
         noise = share.drawer(stream.child("noise", i)) if share else None
         return lambda: point.encode(updates[i], noise=noise)
 
     began, used = time.perf_counter(), time.process_time()
-    outcome = simulate([made(i) for i in range(len(updates))], length=dim, bits=32, stream=stream, threshold=threshold)
+    outcome = simulate(
+        [made(i) for i in range(len(updates))],
+        length=dim,
+        bits=32,
+        stream=stream,
+        threshold=threshold,
+    )
     total = point.decode(outcome.total)
     seconds, processor = time.perf_counter() - began, time.process_time() - used
     uploaded = sum(outcome.sent.values()) / len(updates)
@@ -82,7 +112,8 @@ def simulated(updates: list[np.ndarray], *, sigma: float, seed: int, threshold: 
         "seconds": seconds,
         "processor": processor,
         "exact": sigma == 0 and exact(total, updates, point.granularity),
-        "rms": float(np.std(total[:PIECE] - on_grid(updates, point.granularity, 0))) / (sigma or 1.0),
+        "rms": float(np.std(total[:PIECE] - on_grid(updates, point.granularity, 0)))
+        / (sigma or 1.0),
         "bytes": uploaded / dim,
     }
 
@@ -111,24 +142,37 @@ def processes(updates: list[np.ndarray], *, threshold: int) -> dict:
             where = ["--identity", f"c/{party}", "--journal", f"j-{party}"]
             program = [sys.executable, "-m", "dpaudit", "serve", command, *where, *terms, *more]
             with (folder / f"{party}.log").open("w") as log:
-                return subprocess.Popen(program, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True)
+                return subprocess.Popen(
+                    program, cwd=folder, stdout=subprocess.PIPE, stderr=log, text=True
+                )
 
         server = start("aggregate", "aggregator", "--dim", str(len(updates[0])), "--out", "sum.npy")
         first = json.loads(server.stdout.readline())
         began, used = time.perf_counter(), children()
-        others = [start("contribute", p, "--peer", first["address"], "--input", f"{p}.npy") for p in PARTIES]
+        others = [
+            start("contribute", p, "--peer", first["address"], "--input", f"{p}.npy")
+            for p in PARTIES
+        ]
         assert server.wait(600) == 0
         seconds = time.perf_counter() - began
         assert [other.wait(60) for other in others] == [0] * len(others)
         for process in (server, *others):
             process.stdout.close()
         lines = [json.loads(line) for line in (folder / "aggregator.log").read_text().splitlines()]
-        moments = {(x.get("method"), x["outcome"]): datetime.fromisoformat(x["time"]) for x in reversed(lines)}
+        moments = {
+            (x.get("method"), x["outcome"]): datetime.fromisoformat(x["time"])
+            for x in reversed(lines)
+        }
         joined = moments[None, "published"] - moments["join", "served"]
         total = np.load(folder / "sum.npy", mmap_mode="r")
         right = exact(total, updates, first["granularity"])
         spent = children() - used
-        return {"seconds": seconds, "joined": joined.total_seconds(), "processor": spent, "exact": right}
+        return {
+            "seconds": seconds,
+            "joined": joined.total_seconds(),
+            "processor": spent,
+            "exact": right,
+        }
 
 
 def children() -> float:
@@ -184,7 +228,12 @@ def main() -> None:
         noisy["processor"],
         f"noise {noisy['rms']:.3f}σ; √3 is 1.732",
     )
-    row("ours, four processes over mTLS, from all joined to disk", wired["joined"], None, f"exact: {wired['exact']}")
+    row(
+        "ours, four processes over mTLS, from all joined to disk",
+        wired["joined"],
+        None,
+        f"exact: {wired['exact']}",
+    )
     row(
         "  the same from the start of the processes",
         wired["seconds"],
@@ -192,7 +241,9 @@ def main() -> None:
         "with loading, encoding and Python's own start",
     )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"\npeak memory: Flower {theirs['peak_gib']:.1f} GiB, ours {peak:.1f} GiB (all parties in one process)")
+    print(
+        f"\npeak memory: Flower {theirs['peak_gib']:.1f} GiB, ours {peak:.1f} GiB (all parties in one process)"
+    )
     good = theirs["secagg+"]["worst_error"] <= 2 * level and ours["exact"] and wired["exact"]
     sys.exit(0 if good else "a sum is wrong")
 

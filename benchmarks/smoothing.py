@@ -1,8 +1,9 @@
 """Smoothing and rounding against keyed attackers, and what they cost: tables for `make bench`. One process, a minute or so.
 
-For the histogram at ε = 1: success of three attackers with the key (nearest peak, the pancake's likelihood, the likelihood
-of the pancake after smoothing) over 10,000 releases, beside the best success against honest noise of the same variance;
-then neighbours σ/2 apart along the key by γ, against smoothing for γ ≥ 2√d; then CPU seconds of a release.
+For the histogram at ε = 1: success of three attackers with the key (nearest peak, the pancake's
+likelihood, the likelihood of the pancake after smoothing) over 10,000 releases, beside the best
+success against honest noise of the same variance; then neighbours σ/2 apart along the key by γ,
+against smoothing for γ ≥ 2√d; then CPU seconds of a release.
 """
 
 from __future__ import annotations
@@ -43,14 +44,24 @@ def shown(right: dict[str, int], trials: int) -> str:
     cells = []
     for n in right.values():
         interval = clopper_pearson(n, trials)
-        cells.append(f"{100 * n / trials:6.2f} % [{100 * interval.low:5.2f}, {100 * interval.high:5.2f}]")
+        cells.append(
+            f"{100 * n / trials:6.2f} % [{100 * interval.low:5.2f}, {100 * interval.high:5.2f}]"
+        )
     return "  ".join(cells)
 
 
 def histogram(dim: int, trials: int) -> None:
-    host, key, sigma = Histogram(table="uniform", bins=dim), key_of(dim), gaussian_sigma_paper(1.0, 1e-10)
-    print(f"\nhistogram, d = {dim}, γ = {key.gamma:g}, β = 1e-4, σ = {sigma:.4g} (ε = 1), {trials:,} releases")
-    print(f"{'':24}{'L2 ×':>8}  {'honest':>7}  nearest-peak              likelihood                informed")
+    host, key, sigma = (
+        Histogram(table="uniform", bins=dim),
+        key_of(dim),
+        gaussian_sigma_paper(1.0, 1e-10),
+    )
+    print(
+        f"\nhistogram, d = {dim}, γ = {key.gamma:g}, β = 1e-4, σ = {sigma:.4g} (ε = 1), {trials:,} releases"
+    )
+    print(
+        f"{'':24}{'L2 ×':>8}  {'honest':>7}  nearest-peak              likelihood                informed"
+    )
     pancake, honest = Pancake(key=key, sigma=sigma), Gaussian(sigma=sigma)
     spacing = math.sqrt(2 * math.pi) / key.gamma
     for name, mitigation, source, tau in (
@@ -81,7 +92,9 @@ def histogram(dim: int, trials: int) -> None:
 
 
 def adaptive(trials: int) -> None:
-    print("\nadaptive γ against smoothing for γ ≥ 2√d (d = 256, R = 1.5), neighbours σ/2 apart along the key")
+    print(
+        "\nadaptive γ against smoothing for γ ≥ 2√d (d = 256, R = 1.5), neighbours σ/2 apart along the key"
+    )
     m = Smoothing(dim=256, ratio=1.5)
     print(f"best against honest noise: {100 * scipy.stats.norm.cdf(0.25 / m.scale(1.0)):.2f} %")
     for gamma in (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0):
@@ -98,15 +111,27 @@ def adaptive(trials: int) -> None:
 
 
 def seconds(dim: int) -> None:
-    print(f"\nCPU seconds of one release, d = {dim:,}, float32, against a Gaussian draw in the same loop")
+    print(
+        f"\nCPU seconds of one release, d = {dim:,}, float32, against a Gaussian draw in the same loop"
+    )
     query, source, stream = torch.zeros(1, dim), Gaussian(), SEED.child("time")
     named = {
-        "gaussian draw": lambda i: source.sample(1, dim, stream=stream.child(i), dtype=torch.float32),
+        "gaussian draw": lambda i: source.sample(
+            1, dim, stream=stream.child(i), dtype=torch.float32
+        ),
         "no mitigation": lambda i: NoMitigation().release(query, source, stream=stream.child(i)),
-        "smoothing fast": lambda i: Smoothing(dim=dim).release(query, source, stream=stream.child(i)),
-        "smoothing secure": lambda i: Smoothing(dim=dim, own="secure").release(query, source, stream=stream.child(i)),
-        "rounding": lambda i: Rounding(peaks=2, dim=dim).release(query, source, stream=stream.child(i)),
-        "rounding bf16": lambda i: Rounding(to="bf16").release(query, source, stream=stream.child(i)),
+        "smoothing fast": lambda i: Smoothing(dim=dim).release(
+            query, source, stream=stream.child(i)
+        ),
+        "smoothing secure": lambda i: Smoothing(dim=dim, own="secure").release(
+            query, source, stream=stream.child(i)
+        ),
+        "rounding": lambda i: Rounding(peaks=2, dim=dim).release(
+            query, source, stream=stream.child(i)
+        ),
+        "rounding bf16": lambda i: Rounding(to="bf16").release(
+            query, source, stream=stream.child(i)
+        ),
     }
     spent: dict[str, list[float]] = {name: [] for name in named}
     for i in range(4):

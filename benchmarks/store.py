@@ -47,12 +47,18 @@ BATCH = 50
 def fill(folder: Path, *, cells: int, trials: int) -> tuple[float, float]:
     """Write ``cells`` cells of ``trials`` trials as an experiment does; seconds on the wall and of CPU."""
     path = folder / "bench.toml"
-    path.write_text(SPEC.format(epsilons=", ".join(str(1 + i / cells) for i in range(cells)), trials=trials))
+    path.write_text(
+        SPEC.format(epsilons=", ".join(str(1 + i / cells) for i in range(cells)), trials=trials)
+    )
     spec = load_spec(str(path))
     grid = spec.cells()
     origin = to_dict(collect(seed="0", plugins=[plugin("sources", "gaussian").origin]))
     rng = np.random.default_rng(1)
-    truth, guess, score = rng.integers(0, 2, trials), rng.integers(0, 2, trials), rng.standard_normal(trials)
+    truth, guess, score = (
+        rng.integers(0, 2, trials),
+        rng.integers(0, 2, trials),
+        rng.standard_normal(trials),
+    )
     right = int((truth == guess).sum())
     columns = {"truth": truth.tolist(), "guess": guess.tolist(), "score": score.tolist()}
     outcome = {
@@ -112,7 +118,9 @@ def count_right(folder: Path) -> int:
 def main() -> None:
     """One column a store."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--stores", nargs="+", default=["1000x1000", "100000x1"], help="CELLSxTRIALS")
+    parser.add_argument(
+        "--stores", nargs="+", default=["1000x1000", "100000x1"], help="CELLSxTRIALS"
+    )
     options = parser.parse_args()
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
     for size in options.stores:
@@ -125,7 +133,9 @@ def main() -> None:
                 first = min(store.finished())
             questions: dict[str, Callable[[], Any]] = {
                 "runs list": lambda folder=folder: overviews(folder),
-                "runs show": lambda folder=folder: runs_text.show_run(folder, cell=None, failed=False, output="text"),
+                "runs show": lambda folder=folder: runs_text.show_run(
+                    folder, cell=None, failed=False, output="text"
+                ),
                 "runs show --cell": lambda folder=folder, first=first: runs_text.show_run(
                     folder, cell=first, failed=False, output="text"
                 ),
@@ -143,7 +153,9 @@ def main() -> None:
             print(
                 f"\n{cells:,} cells of {trials:,} trials: {megabytes:.0f} MB, written in {wall:.1f} s, {cpu:.1f} s of CPU"
             )
-            print(f"({1e6 * cpu / (cells * trials):.2f} µs of CPU a trial, {1e3 * cpu / cells:.3f} ms a cell)")
+            print(
+                f"({1e6 * cpu / (cells * trials):.2f} µs of CPU a trial, {1e3 * cpu / cells:.3f} ms a cell)"
+            )
             for what, ask in questions.items():
                 wall, cpu = timed(ask)
                 print(f"{what:<32}{wall:>8.3f} s{cpu:>8.3f} s of CPU")

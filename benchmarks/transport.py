@@ -1,7 +1,7 @@
 """39 M float32 over loopback mTLS between two processes, checked and hashed, against gRPC bare and a copy. `make bench`.
 
-Seconds are a client's, from the call to the answer, medians of five in turn after one to warm up. The durable write and
-what hashing alone takes stand beside them.
+Seconds are a client's, from the call to the answer, medians of five in turn after one to warm up.
+The durable write and what hashing alone takes stand beside them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ def server(folder: Path, count: int) -> None:
 
     class Bare(grpc.GenericRpcHandler):
         def service(self, handler_call_details):
-            return grpc.stream_unary_rpc_method_handler(lambda request, context: b"%d" % take_all(request))
+            return grpc.stream_unary_rpc_method_handler(
+                lambda request, context: b"%d" % take_all(request)
+            )
 
     bare = grpc.server(ThreadPoolExecutor(2), handlers=(Bare(),), options=wire.options(4 << 20))
     port = bare.add_insecure_port("127.0.0.1:0")
@@ -72,8 +74,20 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_authority(folder / "c", ["answer", "noise"])
-        command = [sys.executable, __file__, "--serve", str(folder / "c"), "--count", str(options.count)]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+        command = [
+            sys.executable,
+            __file__,
+            "--serve",
+            str(folder / "c"),
+            "--count",
+            str(options.count),
+        ]
+        pipes = {
+            "stdin": subprocess.PIPE,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.DEVNULL,
+            "text": True,
+        }
         with subprocess.Popen(command, **pipes) as other:
             address, port = other.stdout.readline().split()
             measure(x, folder, address, port)
@@ -93,7 +107,9 @@ def measure(x: np.ndarray, folder: Path, address: str, port: str) -> None:
             channel.stream_unary("/bench/take")(iter(frames), timeout=120)
 
     work: dict[str, Callable[[], object]] = {
-        "vector over mTLS, hashed and checked": lambda: tls("vector", vector_frames("v", x, session=SESSION)),
+        "vector over mTLS, hashed and checked": lambda: tls(
+            "vector", vector_frames("v", x, session=SESSION)
+        ),
         "ready frames over mTLS, thrown away": lambda: tls("bytes_only", iter(frames)),
         "ready frames over gRPC without TLS": bare,
         "SHA-256 alone, once": lambda: hashlib.sha256(x.data).digest(),
@@ -112,7 +128,9 @@ def measure(x: np.ndarray, folder: Path, address: str, port: str) -> None:
     base = statistics.median(seconds["ready frames over gRPC without TLS"])
     for name, found in seconds.items():
         middle = statistics.median(found)
-        print(f"{name:38}{middle:8.3f} s {x.nbytes / middle / 1e6:9.0f} MB/s {middle / base:7.2f} × gRPC without TLS")
+        print(
+            f"{name:38}{middle:8.3f} s {x.nbytes / middle / 1e6:9.0f} MB/s {middle / base:7.2f} × gRPC without TLS"
+        )
     with Journal(folder / "journal.sqlite", kind="bench") as book:
         began = time.perf_counter()
         for n in range(200):

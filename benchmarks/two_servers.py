@@ -1,6 +1,7 @@
 """Two servers end to end over loopback mTLS, beside what drawing noise and writing a file take alone; run by `make bench`.
 
-Server 2 is a process of its own, server 1 is this one. Both draw exact discrete Gaussian noise from a CSPRNG.
+Server 2 is a process of its own, server 1 is this one. Both draw exact discrete Gaussian noise from
+a CSPRNG.
 """
 
 from __future__ import annotations
@@ -50,8 +51,25 @@ def file_alone(path: Path, values: np.ndarray) -> float:
 def releases(folder: Path, values: np.ndarray, repeats: int) -> list[tuple[float, float]]:
     """Wall seconds of each release, and the CPU seconds of both servers."""
     make_authority(folder / "certificates", ["answer", "noise"])
-    command = [sys.executable, "-m", "dpaudit", "serve", "noise", "--identity", folder / "certificates" / "noise"]
-    command += ["--journal", folder / "noise", "--sigma", SIGMA, "--bound", BOUND, "--dim", values.size]
+    command = [
+        sys.executable,
+        "-m",
+        "dpaudit",
+        "serve",
+        "noise",
+        "--identity",
+        folder / "certificates" / "noise",
+    ]
+    command += [
+        "--journal",
+        folder / "noise",
+        "--sigma",
+        SIGMA,
+        "--bound",
+        BOUND,
+        "--dim",
+        values.size,
+    ]
     server = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, text=True)
     try:
         address = json.loads(server.stdout.readline())["address"]
@@ -64,7 +82,9 @@ def releases(folder: Path, values: np.ndarray, repeats: int) -> list[tuple[float
             return time.process_time() + sum(other.cpu_times()[:2])
 
         for number in range(repeats):
-            question = Question(values, release="bench", round=number, sigma=SIGMA, peer_sigma=SIGMA)
+            question = Question(
+                values, release="bench", round=number, sigma=SIGMA, peer_sigma=SIGMA
+            )
             wall, before = time.perf_counter(), cpu()
             side.release(question, contact)
             taken.append((time.perf_counter() - wall, cpu() - before))
@@ -88,7 +108,9 @@ def main() -> None:
     options = parser.parse_args()
     dim = int(options.dim)
     values = np.random.default_rng(1).standard_normal(dim, np.float32)
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {dim:,} float32")
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {dim:,} float32"
+    )
     with tempfile.TemporaryDirectory(prefix="dpaudit-bench-") as name:
         noise = [noise_alone(dim) for _ in range(options.repeats)]
         file = min(file_alone(Path(name) / "file", values) for _ in range(options.repeats))

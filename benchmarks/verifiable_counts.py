@@ -2,7 +2,8 @@
 
     OMP_NUM_THREADS=1 python benchmarks/verifiable_counts.py
 
-CPU seconds of this process, medians of sessions in turn; bases and tables are made before the clock starts.
+CPU seconds of this process, medians of sessions in turn; bases and tables are made before the clock
+starts.
 """
 
 from __future__ import annotations
@@ -35,7 +36,11 @@ def timed(call: Callable[[], Any]) -> tuple[Any, float]:
 def session(bins: int, coins: int, stream: KeyedStream) -> tuple[float, float, int]:
     """CPU seconds of prover and verifier, and bytes of all messages."""
     terms = CountTerms.fresh(bins=bins, coins=coins, stream=stream.child("session"))
-    prover = Prover(terms, open_counts([100] * bins, stream=stream.child("counts")), stream=stream.child("prover"))
+    prover = Prover(
+        terms,
+        open_counts([100] * bins, stream=stream.child("counts")),
+        stream=stream.child("prover"),
+    )
     verifier = Verifier(terms, stream=stream.child("verifier"))
     first, committing = timed(prover.commit)
     second, challenging = timed(lambda: verifier.challenge(first))
@@ -58,7 +63,9 @@ def one_by_one(count: int, stream: KeyedStream) -> tuple[float, float, int]:
         return out
 
     proved, proving = timed(prove)
-    _, checking = timed(lambda: [check_bit(point, proof, challenges=challenges) for point, proof in proved])
+    _, checking = timed(
+        lambda: [check_bit(point, proof, challenges=challenges) for point, proof in proved]
+    )
     return proving, checking, 160 * count
 
 
@@ -66,7 +73,8 @@ def row(name: str, coins: int, runs: list[tuple[float, float, int]]) -> float:
     proving, checking = (statistics.median(run[i] for run in runs) for i in (0, 1))
     both = coins / (proving + checking)
     print(
-        f"{name:34}{coins / proving:10,.0f}{coins / checking:10,.0f}{both:10,.0f}{runs[0][2] / coins:9.2f}", flush=True
+        f"{name:34}{coins / proving:10,.0f}{coins / checking:10,.0f}{both:10,.0f}{runs[0][2] / coins:9.2f}",
+        flush=True,
     )
     return both
 
@@ -76,15 +84,29 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=9)
     repeats = parser.parse_args().repeats
     least, most = binomial_coins(1.0, 1e-10), binomial_coins(0.1, 1e-10)
-    shapes = [(1, least + least % 2), (1, 332), (1, most + most % 2), (1, 28_452), (16, 332), (256, 166), (64, 2_652)]
+    shapes = [
+        (1, least + least % 2),
+        (1, 332),
+        (1, most + most % 2),
+        (1, 28_452),
+        (16, 332),
+        (256, 166),
+        (64, 2_652),
+    ]
     for bins, coins in shapes:
         session(bins, coins, SEED)  # bases, tables
-    print(f"coins a CPU second and core{'':7}{'proved':>10}{'verified':>10}{'both':>10}{'bytes':>9}")
-    alone = row("one proof a coin, 300", 300, [one_by_one(300, SEED.child(i)) for i in range(repeats)])
+    print(
+        f"coins a CPU second and core{'':7}{'proved':>10}{'verified':>10}{'both':>10}{'bytes':>9}"
+    )
+    alone = row(
+        "one proof a coin, 300", 300, [one_by_one(300, SEED.child(i)) for i in range(repeats)]
+    )
     for bins, coins in shapes:
         runs = [session(bins, coins, SEED.child(bins, coins, i)) for i in range(repeats)]
         both = row(f"{bins} × {coins:,}", bins * coins, runs)
-        print(f"{'':34}{both / alone:9.1f} × one by one, {'above' if both >= TARGET else 'BELOW'} {TARGET:,}")
+        print(
+            f"{'':34}{both / alone:9.1f} × one by one, {'above' if both >= TARGET else 'BELOW'} {TARGET:,}"
+        )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,14 @@ author = "The dpaudit authors"
 version = release = dpaudit.__version__
 html_title = f"dpaudit {release}"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "docstrings", "inline_svg", "mathml"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "docstrings",
+    "inline_svg",
+    "mathml",
+]
 root_doc = "docs/index"
 include_patterns = [
     "docs/**.md",
@@ -27,7 +34,10 @@ include_patterns = [
     "examples/*/README.md",
 ]
 PAGES = {"docs", "attacks", "mitigations", "examples"}  # no other folder is even looked into
-exclude_patterns = [*(p.name for p in ROOT.iterdir() if p.is_dir() and p.name not in PAGES), "docs/_build"]
+exclude_patterns = [
+    *(p.name for p in ROOT.iterdir() if p.is_dir() and p.name not in PAGES),
+    "docs/_build",
+]
 
 myst_enable_extensions = ["amsmath", "deflist", "dollarmath"]
 myst_dmath_allow_space = False

@@ -31,7 +31,8 @@ def _as_html(result: Any) -> str:
     return repr_html(result)
 
 
-_types.html_of = _as_html  # results show themselves in notebooks; the report is imported when one is shown
+# results show themselves in notebooks; the report is imported when one is shown
+_types.html_of = _as_html
 
 
 _HOMES = {"audit_mechanism": "audit.epsilon", "audit_sampler": "audit", "write_report": "api"}

@@ -14,7 +14,9 @@ from dpaudit.types import AuditResult, MechanismResult
 __all__ = ["write_report"]
 
 
-def write_report(result: AuditResult | MechanismResult | Mapping[str, Any], path: str | Path) -> Path:
+def write_report(
+    result: AuditResult | MechanismResult | Mapping[str, Any], path: str | Path
+) -> Path:
     """Write an audit's result, or a document as JSON values, as one self-contained HTML file, atomically; returns its path.
 
     >>> import dpaudit, tempfile
@@ -28,9 +30,13 @@ def write_report(result: AuditResult | MechanismResult | Mapping[str, Any], path
         UsageError: no result of an audit and no document, or the file cannot be written.
     """
     if not isinstance(result, (AuditResult, MechanismResult, Mapping)):
-        raise UsageError(f"result={type(result).__name__}: pass what audit_sampler or audit_mechanism returned")
+        raise UsageError(
+            f"result={type(result).__name__}: pass what audit_sampler or audit_mechanism returned"
+        )
     document = result if isinstance(result, Mapping) else of_result(result)
     try:
         return report.write_report(document, Path(path))
     except OSError as error:
-        raise UsageError(f"path={path}: cannot be written ({error.strerror}); choose another") from error
+        raise UsageError(
+            f"path={path}: cannot be written ({error.strerror}); choose another"
+        ) from error

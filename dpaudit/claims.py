@@ -1,8 +1,9 @@
 """What a sampler claims, and the exact law behind the claim.
 
-Families: ``gaussian:sigma=``, ``laplace:scale=``, ``discrete-gaussian:sigma=``, ``discrete-laplace:scale=``.
-Every law is mapped to independent N(0, 1) by the probability integral transform, accurately in both tails; atoms are
-spread by an auxiliary uniform, so the map is exact under the claim for discrete laws too.
+Families: ``gaussian:sigma=``, ``laplace:scale=``, ``discrete-gaussian:sigma=``,
+``discrete-laplace:scale=``. Every law is mapped to independent N(0, 1) by the probability integral
+transform, accurately in both tails; atoms are spread by an auxiliary uniform, so the map is exact
+under the claim for discrete laws too.
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ from dpaudit.types import Reference
 
 __all__ = ["FAMILIES", "Claim"]
 
-FAMILIES = {"gaussian": "sigma", "laplace": "scale", "discrete-gaussian": "sigma", "discrete-laplace": "scale"}
+FAMILIES = {
+    "gaussian": "sigma",
+    "laplace": "scale",
+    "discrete-gaussian": "sigma",
+    "discrete-laplace": "scale",
+}
 _LARGEST = 1e150
 _LARGEST_DISCRETE = 1e5
 
@@ -47,16 +53,20 @@ class Claim:
 
         Raises:
             UnknownNameError: an unknown family or parameter, with the nearest match.
-            UsageError: a missing, non-numeric, zero, negative, infinite or NaN scale, one above 1e150, or a discrete one
-                too large.
+            UsageError: a missing, non-numeric, zero, negative, infinite or NaN scale, one above
+                1e150, or a discrete one too large.
         """
         ref, where = Reference.parse(text), f"claim={one_line(text)}"
         if ref.name not in FAMILIES:
-            raise UnknownNameError(f"{where}: family {shown(ref.name)} is not known{nearest(ref.name, FAMILIES)}")
+            raise UnknownNameError(
+                f"{where}: family {shown(ref.name)} is not known{nearest(ref.name, FAMILIES)}"
+            )
         wanted = FAMILIES[ref.name]
         for option in ref.options:
             if option != wanted:
-                raise UnknownNameError(f"{where}: {ref.name} has no {shown(option)}; write {ref.name}:{wanted}=1")
+                raise UnknownNameError(
+                    f"{where}: {ref.name} has no {shown(option)}; write {ref.name}:{wanted}=1"
+                )
         if wanted not in ref.options:
             raise UsageError(f"{where}: says no {wanted}; write e.g. {ref.name}:{wanted}=1")
         value = ref.options[wanted]
@@ -65,9 +75,13 @@ class Claim:
                 f"{where}: {wanted}={one_line(value)} must be a finite number > 0; write {ref.name}:{wanted}=1"
             )
         if value > _LARGEST:
-            raise UsageError(f"{where}: {wanted} above {_LARGEST:g} is not supported: its square is no float")
+            raise UsageError(
+                f"{where}: {wanted} above {_LARGEST:g} is not supported: its square is no float"
+            )
         if ref.name.startswith("discrete") and value > _LARGEST_DISCRETE:
-            raise UsageError(f"{where}: {wanted} above {_LARGEST_DISCRETE:g} is not supported for discrete laws")
+            raise UsageError(
+                f"{where}: {wanted} above {_LARGEST_DISCRETE:g} is not supported for discrete laws"
+            )
         return cls(ref.name, float(value))
 
     def __str__(self) -> str:
@@ -109,7 +123,8 @@ class Claim:
     def to_normal(self, x: Array, spread: np.random.Generator) -> Array:
         """Map samples to N(0, 1): exact under the claim. ``spread`` supplies uniforms for atoms only.
 
-        Off-support values of a discrete claim are moved to the nearest integer (the support test reports them).
+        Off-support values of a discrete claim are moved to the nearest integer (the support test
+        reports them).
         """
         if self.family == "gaussian":
             return x / self.scale
@@ -127,6 +142,7 @@ class Claim:
         index = len(lower) - 1 - depth  # position of −|k|
         upto = lower[index]
         below = np.where(index > 0, lower[index - 1], 0.0)
-        tail = below + spread.random(x.shape) * (upto - below)  # uniform on the atom, seen from its own tail
+        # uniform on the atom, seen from its own tail
+        tail = below + spread.random(x.shape) * (upto - below)
         z = scipy.special.ndtri(np.clip(tail, 1e-300, 1.0))
         return np.asarray(np.where(k > 0, -z, z))

@@ -1,8 +1,9 @@
 """The documents that dpaudit writes and reads: typed, one class a kind, and the one place where foreign data becomes them.
 
-``to_dict`` of a document is what ``result.json`` or ``results.json`` holds. Within a major version of the schema documents
-only gain keys: keys that this dpaudit does not know are accepted, and fields that came later have a default. The document of
-a deployment is with the deployment (:mod:`dpaudit.deployments.apple.document`).
+``to_dict`` of a document is what ``result.json`` or ``results.json`` holds. Within a major version
+of the schema documents only gain keys: keys that this dpaudit does not know are accepted, and
+fields that came later have a default. The document of a deployment is with the deployment
+(:mod:`dpaudit.deployments.apple.document`).
 """
 
 from __future__ import annotations
@@ -55,7 +56,10 @@ SCHEMA: Schema = "dpaudit-report/1"
 
 Format = Literal["setting", "number", "proportion", "epsilon", "seconds", "ratio", "flag", "text"]
 Repeatable = Annotated[
-    Mapping[str, Any], msgspec.Meta(extra_json_schema={"anyOf": [{"$ref": "#/$defs/Provenance"}, {"maxProperties": 0}]})
+    Mapping[str, Any],
+    msgspec.Meta(
+        extra_json_schema={"anyOf": [{"$ref": "#/$defs/Provenance"}, {"maxProperties": 0}]}
+    ),
 ]
 """Provenance as a store keeps it; empty where no cell has finished."""
 T = TypeVar("T")
@@ -105,7 +109,9 @@ class MechanismDocument:
 
 def of_result(result: AuditResult | MechanismResult) -> AuditDocument | MechanismDocument:
     """The document of a result, without a recovered secret, which goes to a file of its own or nowhere."""
-    tests = tuple(replace(t, details={k: v for k, v in t.details.items() if k != "w"}) for t in result.tests)
+    tests = tuple(
+        replace(t, details={k: v for k, v in t.details.items() if k != "w"}) for t in result.tests
+    )
     if isinstance(result, AuditResult):
         return AuditDocument(result=replace(result, tests=tests))
     return MechanismDocument(result=replace(result, tests=tests))
@@ -162,8 +168,9 @@ class Column(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Figure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A figure of measurements, by the keys of its rows: y against x, a line or bars a series, panels; or a map.
 
-    ``points`` is a key whose value is a list of pairs [x, y] (of triples for a map), ``where`` the values of keys that a row
-    must have to be drawn, ``band`` the keys of a band's ends, ``reference`` a line across.
+    ``points`` is a key whose value is a list of pairs [x, y] (of triples for a map), ``where`` the
+    values of keys that a row must have to be drawn, ``band`` the keys of a band's ends,
+    ``reference`` a line across.
     """
 
     x: str
@@ -205,8 +212,8 @@ class ExperimentDocument:
 class MeasurementsDocument:
     """An experiment whose rows are measurements: values by the keys of the columns, plain or with ``low`` and ``high``.
 
-    ``misses`` are the rows that differ from what is published; ``power`` and ``caveats`` belong to the detectability map,
-    ``proposal`` to what is calibrated by it.
+    ``misses`` are the rows that differ from what is published; ``power`` and ``caveats`` belong to
+    the detectability map, ``proposal`` to what is calibrated by it.
     """
 
     schema: Schema = SCHEMA
@@ -228,7 +235,9 @@ class MeasurementsDocument:
     proposal: Mapping[str, Any] = field(default_factory=dict, metadata={"document": "if any"})
 
 
-def measured_nothing(columns: tuple[Column, ...] = (), figures: tuple[Figure, ...] = ()) -> MeasurementsDocument:
+def measured_nothing(
+    columns: tuple[Column, ...] = (), figures: tuple[Figure, ...] = ()
+) -> MeasurementsDocument:
     """Measurements without a row, to see whether columns and figures can be shown at all."""
     return MeasurementsDocument(
         name="",

@@ -14,10 +14,12 @@
     │   ├── SamplerCrashError             it raised, or its process died
     │   ├── SamplerTimeoutError           it said nothing before the time limit
     │   └── SamplerOutputError            wrong shape, NaN, too little, too much
-    └── ProtocolError            exit 3   another party of a networked mitigation, or what it sent, was refused
+    └── ProtocolError            exit 3   another party of a networked mitigation, or what it sent,
+    was refused
         ├── PeerError                     it died, kept silent, or is not who it should be
-        ├── MessageError                  truncated, repeated, out of order, of another round or shape, not finite, huge
-        └── CheatingError        exit 1   a proof, an opening or a transcript that does not hold
+        ├── MessageError                  truncated, repeated, out of order, of another round or
+        shape, not finite, huge └── CheatingError        exit 1   a proof, an opening or a
+        transcript that does not hold
 """
 
 from __future__ import annotations

@@ -40,7 +40,10 @@ def _processor() -> str:
     model = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
-            model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), model)
+            model = next(
+                (line.split(":", 1)[1].strip() for line in file if line.startswith("model name")),
+                model,
+            )
     except OSError:
         pass  # not Linux: the platform's own word stays
     return f"{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
@@ -49,7 +52,11 @@ def _processor() -> str:
 def _accelerator() -> str:
     """The CUDA device that torch sees, if this process has imported it."""
     torch = sys.modules.get("torch")
-    return f", {torch.cuda.get_device_name()}" if torch is not None and torch.cuda.is_available() else ""
+    return (
+        f", {torch.cuda.get_device_name()}"
+        if torch is not None and torch.cuda.is_available()
+        else ""
+    )
 
 
 def collect(*, seed: str, plugins: Iterable[PluginOrigin]) -> Provenance:

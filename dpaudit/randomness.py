@@ -1,7 +1,7 @@
 """Keyed random streams: HKDF for the tree, ChaCha20 for the bytes.
 
-Every random number in an experiment comes from one 32-byte root through named children, so a cell's numbers do not
-depend on which cells ran before it, on which machine, or in what order.
+Every random number in an experiment comes from one 32-byte root through named children, so a cell's
+numbers do not depend on which cells ran before it, on which machine, or in what order.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ KEY_BYTES = 32
 class KeyedStream:
     """A stream of randomness under a 32-byte key.
 
-    Formal guarantees: ``bytes`` is ChaCha20 under a key derived by HKDF-SHA256 (RFC 5869, RFC 8439), so it is
-    indistinguishable from uniform to anyone without the key, and children with different labels are independent in the
-    same sense. Not claimed: ``numpy`` and ``torch`` are fast statistical generators *seeded* from the stream; somebody
-    who sees enough of their raw output can predict them.
+    Formal guarantees: ``bytes`` is ChaCha20 under a key derived by HKDF-SHA256 (RFC 5869, RFC
+    8439), so it is indistinguishable from uniform to anyone without the key, and children with
+    different labels are independent in the same sense. Not claimed: ``numpy`` and ``torch`` are
+    fast statistical generators *seeded* from the stream; somebody who sees enough of their raw
+    output can predict them.
 
     >>> root = KeyedStream.from_seed(7)
     >>> root.child("cell", 3).bytes(4) == KeyedStream.from_seed(7).child("cell", 3).bytes(4)
@@ -51,7 +52,9 @@ class KeyedStream:
     @classmethod
     def from_seed(cls, seed: int | str) -> KeyedStream:
         """A reproducible stream: the same seed gives the same numbers."""
-        return cls(HKDF(SHA256(), KEY_BYTES, salt=b"dpaudit seed", info=b"root").derive(str(seed).encode()))
+        return cls(
+            HKDF(SHA256(), KEY_BYTES, salt=b"dpaudit seed", info=b"root").derive(str(seed).encode())
+        )
 
     @classmethod
     def fresh(cls) -> KeyedStream:
@@ -65,7 +68,9 @@ class KeyedStream:
         """An independent stream named by ``labels`` (unambiguous: ("a", "b") and ("ab",) differ)."""
         labels = tuple(int(x) if isinstance(x, np.integer) else x for x in labels)  # numpy's 3 is 3
         encoded = [f"{type(x).__name__}:{x}".encode() for x in labels]
-        return KeyedStream(self._derive(b"child" + b"".join(len(e).to_bytes(4, "big") + e for e in encoded)))
+        return KeyedStream(
+            self._derive(b"child" + b"".join(len(e).to_bytes(4, "big") + e for e in encoded))
+        )
 
     @cached_property
     def _cipher(self) -> CipherContext:
@@ -86,7 +91,8 @@ class KeyedStream:
     def uniform(self, n: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """The next ``n`` doubles in the open interval (0, 1), odd multiples of 2^-53; 8 bytes each.
 
-        52 bits, not 53: above one half the midpoints of a 53-bit grid are no doubles, and the last rounds to 1.
+        52 bits, not 53: above one half the midpoints of a 53-bit grid are no doubles, and the last
+        rounds to 1.
         """
         words = np.frombuffer(self.bytes(8 * n), dtype="<u8")
         return ((words >> 12).astype(np.float64) + 0.5) * 2.0**-52
@@ -94,16 +100,23 @@ class KeyedStream:
     def numpy(self) -> np.random.Generator:
         """A fast generator (PCG64DXSM behind a 256-bit ``SeedSequence``); each call starts the same one again."""
         entropy = int.from_bytes(self._derive(b"numpy"), "big")
-        return np.random.Generator(np.random.PCG64DXSM(np.random.SeedSequence(entropy, pool_size=8)))
+        return np.random.Generator(
+            np.random.PCG64DXSM(np.random.SeedSequence(entropy, pool_size=8))
+        )
 
     def torch(self, device: torch.device) -> torch.Generator:
         """A fast generator on a CUDA ``device``, 64-bit seeded Philox.
 
         Raises:
-            UsageError: for the CPU, whose torch generator keeps only 32 bits of a seed; use :meth:`numpy` there.
+            UsageError: for the CPU, whose torch generator keeps only 32 bits of a seed; use
+                :meth:`numpy` there.
         """
         if device.type == "cpu":
-            raise UsageError("device=cpu: torch's CPU generator keeps 32 bits of a seed; draw with stream.numpy()")
+            raise UsageError(
+                "device=cpu: torch's CPU generator keeps 32 bits of a seed; draw with stream.numpy()"
+            )
         import torch
 
-        return torch.Generator(device=device).manual_seed(int.from_bytes(self._derive(b"torch")[:8], "big") >> 1)
+        return torch.Generator(device=device).manual_seed(
+            int.from_bytes(self._derive(b"torch")[:8], "big") >> 1
+        )

@@ -1,7 +1,7 @@
 """Plug-ins by name, through entry points: ours come through the same door as anyone's.
 
-Groups are ``dpaudit.`` and one of ``KINDS``. Listing imports nothing; a plug-in is imported when it is loaded; two
-distributions with one name are refused, never silently preferred.
+Groups are ``dpaudit.`` and one of ``KINDS``. Listing imports nothing; a plug-in is imported when it
+is loaded; two distributions with one name are refused, never silently preferred.
 """
 
 from __future__ import annotations
@@ -23,7 +23,18 @@ from dpaudit.results.text import error_text, one_line
 from dpaudit.source_hash import source_hash
 from dpaudit.types import PluginOrigin, Reference
 
-__all__ = ["KINDS", "Kind", "Plugin", "create", "declared", "load", "missing_extra", "nearest", "plugin", "plugins"]
+__all__ = [
+    "KINDS",
+    "Kind",
+    "Plugin",
+    "create",
+    "declared",
+    "load",
+    "missing_extra",
+    "nearest",
+    "plugin",
+    "plugins",
+]
 
 Kind = Literal[
     "sources",
@@ -73,7 +84,8 @@ class Plugin:
 def nearest(name: object, known: Iterable[str]) -> str:
     """``; did you mean 'x'?`` or, with nothing near, the list of what there is."""
     known = sorted(known)
-    close = difflib.get_close_matches(str(name).lower()[:_LONGEST], known, n=1, cutoff=0.5)  # quadratic in its length
+    # quadratic in its length
+    close = difflib.get_close_matches(str(name).lower()[:_LONGEST], known, n=1, cutoff=0.5)
 
     if close:
         return f"; did you mean {close[0]!r}?"
@@ -92,13 +104,16 @@ def plugins(kind: str) -> dict[str, Plugin]:
     return dict(_scan(kind, entry_points))
 
 
-@functools.cache  # reading every distribution's metadata takes tens of milliseconds; a process's plug-ins do not change
+# reading every distribution's metadata takes tens of milliseconds; a process's plug-ins do not change
+@functools.cache
 def _scan(kind: str, find: Callable[..., Iterable[EntryPoint]]) -> Mapping[str, Plugin]:
     found: dict[str, Plugin] = {}
     for ep in find(group=f"dpaudit.{kind}"):
         dist = ep.dist
         name, version = (dist.name, dist.version) if dist else ("unknown", "unknown")
-        new = Plugin(PluginOrigin(kind=kind, name=ep.name, distribution=name, version=version), ep.value, ep)
+        new = Plugin(
+            PluginOrigin(kind=kind, name=ep.name, distribution=name, version=version), ep.value, ep
+        )
         old = found.get(ep.name)
         if old is not None and (old.target, old.origin.distribution) != (new.target, name):
             raise DuplicatePluginError(
@@ -123,11 +138,16 @@ def plugin(kind: str, name: str) -> Plugin:
 def declared(plugin: Plugin) -> dict[str, Any]:
     """The literal attributes of a plug-in's class, read from its source, so that nothing of it is imported.
 
-    Empty where the target is no class, or its source no file. Not claimed: what a base class or running the module adds.
+    Empty where the target is no class, or its source no file. Not claimed: what a base class or
+    running the module adds.
     """
     module, _, name = plugin.target.partition(":")
     try:
-        classes = (x for x in ast.parse(_source(module)).body if isinstance(x, ast.ClassDef) and x.name == name)
+        classes = (
+            x
+            for x in ast.parse(_source(module)).body
+            if isinstance(x, ast.ClassDef) and x.name == name
+        )
         body = next(classes).body
     except (ImportError, OSError, StopIteration, SyntaxError, ValueError):
         return {}
@@ -144,7 +164,9 @@ def _source(module: str) -> bytes:
     spec = importlib.util.find_spec(top)  # of anything deeper, the parents would be imported
     places = list(spec.submodule_search_locations or ()) if spec else []
     paths = [Path(place, *below) for place in places]
-    files = [file for path in paths for file in (path.with_name(f"{path.name}.py"), path / "__init__.py")]
+    files = [
+        file for path in paths for file in (path.with_name(f"{path.name}.py"), path / "__init__.py")
+    ]
     if spec and spec.origin and not below:
         files = [Path(spec.origin)]
     return next(file for file in files if file.is_file()).read_bytes()
@@ -153,7 +175,9 @@ def _source(module: str) -> bytes:
 def _known(kind: str, name: str) -> Plugin:
     known = plugins(kind)
     if name not in known:
-        raise UnknownNameError(f"{kind.removesuffix('s')}={one_line(name)}: not known{nearest(name, known)}")
+        raise UnknownNameError(
+            f"{kind.removesuffix('s')}={one_line(name)}: not known{nearest(name, known)}"
+        )
     return known[name]
 
 
@@ -201,7 +225,11 @@ def offered(kind: str, reference: Reference, **known: Any) -> Reference:
         UnknownNameError: no such plug-in.
     """
     takes = _parameters(load(kind, reference.name))
-    fitting = {k: v for k, v in known.items() if k in takes and k not in reference.options and v is not None}
+    fitting = {
+        k: v
+        for k, v in known.items()
+        if k in takes and k not in reference.options and v is not None
+    }
     return Reference(reference.name, {**fitting, **reference.options})
 
 
@@ -210,7 +238,8 @@ def create(kind: str, reference: Reference | str, *args: Any) -> Any:
 
     Raises:
         UnknownNameError: no such plug-in, or no such option (with the nearest match).
-        UsageError: a required option is missing, or the factory raised what a value of a wrong type or size raises.
+        UsageError: a required option is missing, or the factory raised what a value of a wrong type
+            or size raises.
     """
     ref = Reference.parse(reference) if isinstance(reference, str) else reference
     factory = load(kind, ref.name)
@@ -223,10 +252,14 @@ def create(kind: str, reference: Reference | str, *args: Any) -> Any:
         for given, value in ref.options.items():
             if given not in names:
                 hint = nearest(given, names) if names else "; it takes none"
-                raise UnknownNameError(f"{one_line(given)}={one_line(value)}: {what} has no such option{hint}")
+                raise UnknownNameError(
+                    f"{one_line(given)}={one_line(value)}: {what} has no such option{hint}"
+                )
     for option in options:
         if option.default is option.empty and option.name not in ref.options:
-            raise UsageError(f"{option.name}: {what} needs it; write {ref.name}:{option.name}=VALUE")
+            raise UsageError(
+                f"{option.name}: {what} needs it; write {ref.name}:{option.name}=VALUE"
+            )
     try:
         return factory(*args, **ref.options)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

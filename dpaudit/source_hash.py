@@ -18,15 +18,16 @@ _Source = tuple[str, Callable[[], bytes]]
 
 
 def source_hash(module: str) -> str:
-    """SHA-256, in hexadecimal, of the Python sources of the package that ``module`` is in; empty if there are none, or
-    one cannot be read.
+    """SHA-256, in hexadecimal, of the Python sources of the package that ``module`` is in; empty if
+    there are none, or one cannot be read.
 
-    Over the package's ``.py`` files (a module without a package: its file; in a namespace package: the first package
-    below it), each with its path and length, in the order of their paths: any byte, name or file more gives another
-    hash, where the package is installed does not. Asked once a process for a package; milliseconds.
+    Over the package's ``.py`` files (a module without a package: its file; in a namespace package:
+    the first package below it), each with its path and length, in the order of their paths: any
+    byte, name or file more gives another hash, where the package is installed does not. Asked once
+    a process for a package; milliseconds.
 
-    Not claimed: that the process runs these sources (they may have changed since it imported them), nor anything about
-    compiled extensions or other packages.
+    Not claimed: that the process runs these sources (they may have changed since it imported them),
+    nor anything about compiled extensions or other packages.
     """
     parts = module.split(".")
     for i in range(1, len(parts) + 1):
@@ -34,7 +35,8 @@ def source_hash(module: str) -> str:
         spec = _spec(name)
         if spec is None:
             return ""
-        if not _is_namespace(spec):  # a namespace has no sources of its own, only packages of many distributions
+        # a namespace has no sources of its own, only packages of many distributions
+        if not _is_namespace(spec):
             return _hash_of(name)
     return ""
 
@@ -58,7 +60,11 @@ def _hash_of(name: str) -> str:
 def _spec(name: str) -> ModuleSpec | None:
     try:
         return importlib.util.find_spec(name)
-    except (ImportError, AttributeError, ValueError):  # a parent that is none, or a module put together by hand
+    except (
+        ImportError,
+        AttributeError,
+        ValueError,
+    ):  # a parent that is none, or a module put together by hand
         return None
 
 
@@ -70,7 +76,11 @@ def _sources(spec: ModuleSpec) -> Iterator[_Source]:
     if spec.submodule_search_locations is None:
         if spec.origin is not None and spec.origin.endswith(".py"):
             path = Path(spec.origin)
-            yield from [(path.name, path.read_bytes)] if path.is_file() else _zipped(path.parent, only=path.name)
+            yield from (
+                [(path.name, path.read_bytes)]
+                if path.is_file()
+                else _zipped(path.parent, only=path.name)
+            )
         return
     for place in spec.submodule_search_locations:
         yield from _below(Path(place)) if Path(place).is_dir() else _zipped(Path(place))

@@ -28,7 +28,8 @@ __all__ = [
 def clopper_pearson(successes: int, trials: int, *, confidence: float = 0.95) -> Interval:
     """The exact two-sided binomial interval (Clopper and Pearson 1934).
 
-    Formal guarantee: covers the true probability with probability at least ``confidence``, whatever it is.
+    Formal guarantee: covers the true probability with probability at least ``confidence``, whatever
+    it is.
 
     Raises:
         UsageError: successes outside 0…trials, no trials, or a confidence outside (0, 1).
@@ -38,25 +39,43 @@ def clopper_pearson(successes: int, trials: int, *, confidence: float = 0.95) ->
     (0.6915, 1.0)
     """
     if not 0 <= successes <= trials or trials == 0:
-        raise UsageError(f"successes={successes}, trials={trials}: need 0 ≤ successes ≤ trials and trials ≥ 1")
+        raise UsageError(
+            f"successes={successes}, trials={trials}: need 0 ≤ successes ≤ trials and trials ≥ 1"
+        )
     if not 0 < confidence < 1:
         raise UsageError(f"confidence={confidence}: must lie strictly between 0 and 1")
     a = (1 - confidence) / 2
-    low = 0.0 if successes == 0 else float(scipy.special.betaincinv(successes, trials - successes + 1, a))
-    high = 1.0 if successes == trials else float(scipy.special.betainccinv(successes + 1, trials - successes, a))
+    low = (
+        0.0
+        if successes == 0
+        else float(scipy.special.betaincinv(successes, trials - successes + 1, a))
+    )
+    high = (
+        1.0
+        if successes == trials
+        else float(scipy.special.betainccinv(successes + 1, trials - successes, a))
+    )
     return Interval(low=low, high=high, confidence=confidence, method="Clopper-Pearson")
 
 
 def epsilon_lower_bound(
-    true_positives: int, positives: int, false_positives: int, negatives: int, *, delta: float, confidence: float = 0.95
+    true_positives: int,
+    positives: int,
+    false_positives: int,
+    negatives: int,
+    *,
+    delta: float,
+    confidence: float = 0.95,
 ) -> float:
     """A lower bound on ε at δ from one fixed event's counts on both hypotheses.
 
-    (ε, δ)-DP demands P(E|1) ≤ e^ε·P(E|0) + δ and the same for the complement of E with the hypotheses swapped
-    (Kairouz, Oh and Viswanath 2015); each probability is bounded by Clopper-Pearson at half the error.
+    (ε, δ)-DP demands P(E|1) ≤ e^ε·P(E|0) + δ and the same for the complement of E with the
+    hypotheses swapped (Kairouz, Oh and Viswanath 2015); each probability is bounded by
+    Clopper-Pearson at half the error.
 
-    Formal guarantee: at most the true ε with probability ≥ ``confidence``, if the event was fixed before the counts
-    were seen. Not claimed: tightness; with n trials a side it cannot exceed about ln n.
+    Formal guarantee: at most the true ε with probability ≥ ``confidence``, if the event was fixed
+    before the counts were seen. Not claimed: tightness; with n trials a side it cannot exceed about
+    ln n.
 
     Raises:
         UsageError: counts that are none, a confidence outside (0, 1), a δ outside [0, 1).
@@ -78,14 +97,18 @@ def epsilon_lower_bound(
 
 def _probabilities(p: Sequence[float]) -> None:
     for value in p:
-        if not 0 <= value <= 1:  # a NaN compares false with everything: it would pass for 1 and hide its neighbours
-            raise UsageError(f"p={value}: a p-value lies in [0, 1]; the statistic behind it is broken")
+        # a NaN compares false with everything: it would pass for 1 and hide its neighbours
+        if not 0 <= value <= 1:
+            raise UsageError(
+                f"p={value}: a p-value lies in [0, 1]; the statistic behind it is broken"
+            )
 
 
 def holm(p: Sequence[float]) -> list[float]:
     """Holm's adjusted p-values (Holm 1979), in the order given.
 
-    Formal guarantee: rejecting where the adjusted value is ≤ α has family-wise error ≤ α under any dependence.
+    Formal guarantee: rejecting where the adjusted value is ≤ α has family-wise error ≤ α under any
+    dependence.
 
     Raises:
         UsageError: a p-value outside [0, 1] or NaN.
@@ -142,12 +165,15 @@ def binomial_two_sided(k: int, n: int, p: float) -> float:
     return min(1.0, 2 * min(upper, lower))
 
 
-def kolmogorov_p(counts: npt.NDArray[np.int64], upto: npt.NDArray[np.float64] | None = None) -> tuple[float, float]:
+def kolmogorov_p(
+    counts: npt.NDArray[np.int64], upto: npt.NDArray[np.float64] | None = None
+) -> tuple[float, float]:
     """Kolmogorov-Smirnov statistic and p-value of counts in cells, equal cells of (0, 1) or with ``upto`` as their edges.
 
-    ``upto`` is the distribution function at the inner edges, shape (cells − 1,). The supremum over edges is at most the
-    supremum over all points, so the p-value errs towards no finding. Uses Stephens' finite-n correction of the
-    asymptotic law: for n ≥ 100 and 1e-9 < p < 0.2 it is at most 6 % too small and 15 % too large (relative).
+    ``upto`` is the distribution function at the inner edges, shape (cells − 1,). The supremum over
+    edges is at most the supremum over all points, so the p-value errs towards no finding. Uses
+    Stephens' finite-n correction of the asymptotic law: for n ≥ 100 and 1e-9 < p < 0.2 it is at
+    most 6 % too small and 15 % too large (relative).
     """
     n = int(counts.sum())
     if n == 0:
@@ -161,15 +187,18 @@ def kolmogorov_p(counts: npt.NDArray[np.int64], upto: npt.NDArray[np.float64] | 
 def anderson_darling_p(a2: float) -> float:
     """P(A² ≥ ``a2``) for the Anderson-Darling statistic of a fully specified law, n large.
 
-    A² is Σ Z_j²/(j(j+1)) in the limit (Anderson and Darling 1952); its upper tail tends to √3·erfc(√a²), which a factor
-    1 + 0.35/a² keeps from above for a² ≥ 1.9 (p ≤ 0.1): at most 1.1 % too large there, checked against a numerical
-    inversion of the characteristic function down to 1e-9. Smaller statistics give 1 for simplicity.
+    A² is Σ Z_j²/(j(j+1)) in the limit (Anderson and Darling 1952); its upper tail tends to
+    √3·erfc(√a²), which a factor 1 + 0.35/a² keeps from above for a² ≥ 1.9 (p ≤ 0.1): at most 1.1 %
+    too large there, checked against a numerical inversion of the characteristic function down to
+    1e-9. Smaller statistics give 1 for simplicity.
 
     Raises:
         UsageError: ``a2`` negative or NaN.
     """
     if not a2 >= 0:
-        raise UsageError(f"a2={a2}: the Anderson-Darling statistic is a number ≥ 0; the counts behind it are broken")
+        raise UsageError(
+            f"a2={a2}: the Anderson-Darling statistic is a number ≥ 0; the counts behind it are broken"
+        )
     if a2 < 1.9:
         return 1.0
     return float(min(1.0, math.sqrt(3) * math.erfc(math.sqrt(a2)) * (1 + 0.35 / a2)))

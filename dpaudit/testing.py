@@ -1,6 +1,7 @@
 """Conformance checks for plug-ins: what every built-in passes, yours can pass too.
 
-Each ``check_*`` raises ``AssertionError`` with what is wrong, and returns nothing. Use them in your own tests::
+Each ``check_*`` raises ``AssertionError`` with what is wrong, and returns nothing. Use them in your
+own tests::
 
     from dpaudit.testing import check_attack
 
@@ -72,19 +73,35 @@ def check_noise_source(source: NoiseSource, *, dim: int = 64) -> None:
 
     _require(isinstance(source, NoiseSource), f"{source!r} lacks a member of NoiseSource")
     claim = Claim.parse(source.claim)
-    _require(math.isclose(claim.standard_deviation, source.sigma, rel_tol=1e-9), "claim and sigma disagree")
+    _require(
+        math.isclose(claim.standard_deviation, source.sigma, rel_tol=1e-9),
+        "claim and sigma disagree",
+    )
     d = source.dim or dim
     stream = KeyedStream.from_seed("conformance")
     one = source.sample(300, d, stream=stream.child(1))
     _require(
-        one.shape == (300, d) and one.dtype == torch.float64, f"wanted float64 (300, {d}), got {one.dtype} {one.shape}"
+        one.shape == (300, d) and one.dtype == torch.float64,
+        f"wanted float64 (300, {d}), got {one.dtype} {one.shape}",
     )
     _require(bool(torch.isfinite(one).all()), "noise is not finite")
-    _require(torch.equal(one, source.sample(300, d, stream=stream.child(1))), "the same stream gave other noise")
-    _require(not torch.equal(one, source.sample(300, d, stream=stream.child(2))), "another stream gave the same noise")
-    _require(source.sample(2, d, stream=stream, dtype=torch.float32).dtype == torch.float32, "dtype is not respected")
+    _require(
+        torch.equal(one, source.sample(300, d, stream=stream.child(1))),
+        "the same stream gave other noise",
+    )
+    _require(
+        not torch.equal(one, source.sample(300, d, stream=stream.child(2))),
+        "another stream gave the same noise",
+    )
+    _require(
+        source.sample(2, d, stream=stream, dtype=torch.float32).dtype == torch.float32,
+        "dtype is not respected",
+    )
     ratio = float(one.std()) / source.sigma
-    _require(abs(ratio - 1) < 8 / math.sqrt(2 * one.numel()) + 0.02, f"scale is {ratio:.3f} × the claimed sigma")
+    _require(
+        abs(ratio - 1) < 8 / math.sqrt(2 * one.numel()) + 0.02,
+        f"scale is {ratio:.3f} × the claimed sigma",
+    )
 
 
 def check_host(host: Host) -> None:
@@ -94,18 +111,30 @@ def check_host(host: Host) -> None:
     _require(isinstance(host, Host), f"{host!r} lacks a member of Host")
     stream = KeyedStream.from_seed("conformance")
     pairs = host.neighbours(8, stream=stream.child(1))
-    _require(pairs.shape == (8, 2, host.dim) and pairs.dtype == torch.float64, f"pairs are {pairs.dtype} {pairs.shape}")
+    _require(
+        pairs.shape == (8, 2, host.dim) and pairs.dtype == torch.float64,
+        f"pairs are {pairs.dtype} {pairs.shape}",
+    )
     distance = torch.linalg.vector_norm(pairs[:, 0] - pairs[:, 1], dim=1)
     _require(
-        bool((distance <= host.sensitivity * (1 + 1e-9)).all()), f"a pair is {float(distance.max())} apart, above Δ"
+        bool((distance <= host.sensitivity * (1 + 1e-9)).all()),
+        f"a pair is {float(distance.max())} apart, above Δ",
     )
     _require(bool((distance > 0).any()), "no pair differs")
-    _require(torch.equal(pairs, host.neighbours(8, stream=stream.child(1))), "the same stream gave other pairs")
+    _require(
+        torch.equal(pairs, host.neighbours(8, stream=stream.child(1))),
+        "the same stream gave other pairs",
+    )
     direction = torch.zeros(host.dim, dtype=torch.float64)
     direction[0] = 1
     differences = host.differences(direction)
-    _require(differences.ndim == 1 and len(differences) > 0, "differences must be a non-empty vector")
-    _require(bool((differences.abs() <= host.sensitivity * (1 + 1e-9)).all()), "a difference exceeds the sensitivity")
+    _require(
+        differences.ndim == 1 and len(differences) > 0, "differences must be a non-empty vector"
+    )
+    _require(
+        bool((differences.abs() <= host.sensitivity * (1 + 1e-9)).all()),
+        "a difference exceeds the sensitivity",
+    )
     if hasattr(host, "slack"):
         _require(0 <= float(host.slack(direction)) < math.inf, "slack must be a finite number ≥ 0")
 
@@ -121,14 +150,22 @@ def check_mitigation(mitigation: Mitigation, source: NoiseSource, *, dim: int = 
     before = query.clone()
     release = mitigation.release(query, source, stream=stream.child(1))
     _require(torch.equal(query, before), "the query was changed in place")
-    _require(release.shape == query.shape and release.dtype == query.dtype, "shape or dtype changed")
-    _require(torch.equal(release, mitigation.release(query, source, stream=stream.child(1))), "not reproducible")
+    _require(
+        release.shape == query.shape and release.dtype == query.dtype, "shape or dtype changed"
+    )
+    _require(
+        torch.equal(release, mitigation.release(query, source, stream=stream.child(1))),
+        "not reproducible",
+    )
     noise = release - query
     scale = mitigation.scale(source.sigma)
     _require(
-        abs(float(noise.std()) / scale - 1) < 0.02, f"error is {float(noise.std()):.4g} a value, scale says {scale:.4g}"
+        abs(float(noise.std()) / scale - 1) < 0.02,
+        f"error is {float(noise.std()):.4g} a value, scale says {scale:.4g}",
     )
-    _require(abs(float(noise.mean())) < 6 * scale / math.sqrt(noise.numel()), "the release is biased")
+    _require(
+        abs(float(noise.mean())) < 6 * scale / math.sqrt(noise.numel()), "the release is biased"
+    )
 
 
 def check_attack(attack: Attack, *, dim: int, candidates: int = 3) -> None:
@@ -141,12 +178,20 @@ def check_attack(attack: Attack, *, dim: int, candidates: int = 3) -> None:
     q = torch.from_numpy(rng.standard_normal((candidates, dim)))
     y0, q0 = y.clone(), q.clone()
     scores = attack.score(y, q)
-    _require(scores.shape == (5, candidates), f"scores have shape {tuple(scores.shape)}, wanted (5, {candidates})")
+    _require(
+        scores.shape == (5, candidates),
+        f"scores have shape {tuple(scores.shape)}, wanted (5, {candidates})",
+    )
     _require(torch.equal(y, y0) and torch.equal(q, q0), "inputs were changed in place")
-    _require(torch.allclose(scores, attack.score(y, q.expand(5, -1, -1))), "(m, d) and (t, m, d) candidates disagree")
+    _require(
+        torch.allclose(scores, attack.score(y, q.expand(5, -1, -1))),
+        "(m, d) and (t, m, d) candidates disagree",
+    )
     flipped = attack.score(y, q.flip(0)).flip(1)
     _require(torch.allclose(scores, flipped), "scores depend on the candidates' order")
-    _require(torch.allclose(scores[2:3], attack.score(y[2:3], q)), "scores depend on the other releases")
+    _require(
+        torch.allclose(scores[2:3], attack.score(y[2:3], q)), "scores depend on the other releases"
+    )
 
 
 def check_releasing_source(source: ReleasingSource, query: torch.Tensor) -> None:
@@ -157,27 +202,42 @@ def check_releasing_source(source: ReleasingSource, query: torch.Tensor) -> None
     stream, before = KeyedStream.from_seed("conformance"), query.clone()
     released = source.release(query, stream=stream.child(1))
     _require(torch.equal(query, before), "the query was changed in place")
-    _require(released.shape == query.shape and released.dtype == query.dtype, "shape or dtype changed")
-    _require(torch.equal(released, source.release(query, stream=stream.child(1))), "the same stream released otherwise")
     _require(
-        not torch.equal(released, source.release(query, stream=stream.child(2))), "another stream released the same"
+        released.shape == query.shape and released.dtype == query.dtype, "shape or dtype changed"
+    )
+    _require(
+        torch.equal(released, source.release(query, stream=stream.child(1))),
+        "the same stream released otherwise",
+    )
+    _require(
+        not torch.equal(released, source.release(query, stream=stream.child(2))),
+        "another stream released the same",
     )
 
 
 def check_support_attack(attack: SupportAttack, releases: Array, value: Array) -> None:
     """Booleans of shape (t, u), inputs untouched, the truth never ruled out, and what is no number refused.
 
-    ``releases`` (t, k) were made from ``value`` (k,) by the mechanism that the attack is for. Not checked: that any
-    other value is ever ruled out.
+    ``releases`` (t, k) were made from ``value`` (k,) by the mechanism that the attack is for. Not
+    checked: that any other value is ever ruled out.
     """
     _require(isinstance(attack, SupportAttack), f"{attack!r} lacks a member of SupportAttack")
     y, v = releases.copy(), value.copy()
     feasible = attack.feasible(releases, value)
-    _require(np.array_equal(y, releases) and np.array_equal(v, value), "inputs were changed in place")
-    _require(feasible.dtype == np.bool_ and feasible.ndim == 2, f"got {feasible.dtype} of shape {feasible.shape}")
-    _require(len(feasible) == len(releases) and feasible.shape[1] >= 1, f"shape {feasible.shape} is not (t, u)")
     _require(
-        bool(feasible.all()), f"the truth was ruled out by {int((~feasible).any(1).sum())} of {len(releases)} releases"
+        np.array_equal(y, releases) and np.array_equal(v, value), "inputs were changed in place"
+    )
+    _require(
+        feasible.dtype == np.bool_ and feasible.ndim == 2,
+        f"got {feasible.dtype} of shape {feasible.shape}",
+    )
+    _require(
+        len(feasible) == len(releases) and feasible.shape[1] >= 1,
+        f"shape {feasible.shape} is not (t, u)",
+    )
+    _require(
+        bool(feasible.all()),
+        f"the truth was ruled out by {int((~feasible).any(1).sum())} of {len(releases)} releases",
     )
     broken = releases.copy()
     broken[0, 0] = np.nan
@@ -198,19 +258,28 @@ def check_learning_attack(
     statistic = attack.learn(first, second, neighbours=neighbours)
     scores = statistic(second)
     _require(np.array_equal(a, first) and np.array_equal(b, second), "inputs were changed in place")
-    _require(scores.shape == (len(second),), f"the statistic has shape {scores.shape}, wanted ({len(second)},)")
+    _require(
+        scores.shape == (len(second),),
+        f"the statistic has shape {scores.shape}, wanted ({len(second)},)",
+    )
     _require(not np.isnan(scores).any(), "the statistic is not a number somewhere")
-    _require(np.allclose(scores[3:5], statistic(second[3:5])), "a release's statistic depends on the other releases")
+    _require(
+        np.allclose(scores[3:5], statistic(second[3:5])),
+        "a release's statistic depends on the other releases",
+    )
 
 
 def check_local_mechanism(mechanism: LocalMechanism, *, universe: int) -> None:
     """Reports by stream, likelihoods that fit what is sampled, and no two objects further apart in a report than ``epsilon``.
 
-    20,000 reports of two objects, each with the posterior that ``log_likelihood`` gives it: how often the first object is
-    right must agree with the mean posterior, overall and weighted with posterior − ½ (sums of mean 0; 6 standard deviations).
-    Not checked: that ``epsilon`` is the smallest such number, which takes all possible reports.
+    20,000 reports of two objects, each with the posterior that ``log_likelihood`` gives it: how
+    often the first object is right must agree with the mean posterior, overall and weighted with
+    posterior − ½ (sums of mean 0; 6 standard deviations). Not checked: that ``epsilon`` is the
+    smallest such number, which takes all possible reports.
     """
-    _require(isinstance(mechanism, LocalMechanism), f"{mechanism!r} lacks a member of LocalMechanism")
+    _require(
+        isinstance(mechanism, LocalMechanism), f"{mechanism!r} lacks a member of LocalMechanism"
+    )
     _require(mechanism.epsilon > 0, f"epsilon is {mechanism.epsilon}")
     stream = KeyedStream.from_seed("conformance")
     objects = np.arange(64, dtype=np.int64) % universe
@@ -218,14 +287,23 @@ def check_local_mechanism(mechanism: LocalMechanism, *, universe: int) -> None:
     one = mechanism.privatize(objects, stream=stream.child(1))
     _require(len(one) == len(objects), f"{len(one)} reports of {len(objects)} objects")
     again, other = (
-        mechanism.log_likelihood(mechanism.privatize(objects, stream=stream.child(i)), every) for i in (1, 2)
+        mechanism.log_likelihood(mechanism.privatize(objects, stream=stream.child(i)), every)
+        for i in (1, 2)
     )
     seen = mechanism.log_likelihood(one, every)
-    _require(seen.shape == (len(objects), universe), f"likelihoods have shape {seen.shape}, wanted (64, {universe})")
+    _require(
+        seen.shape == (len(objects), universe),
+        f"likelihoods have shape {seen.shape}, wanted (64, {universe})",
+    )
     _require(np.array_equal(seen, again), "the same stream gave other reports")
-    _require(math.isinf(mechanism.epsilon) or not np.array_equal(seen, other), "another stream gave the same reports")
+    _require(
+        math.isinf(mechanism.epsilon) or not np.array_equal(seen, other),
+        "another stream gave the same reports",
+    )
     apart = float((seen.max(axis=1) - seen.min(axis=1)).max())
-    _require(apart <= mechanism.epsilon * (1 + 1e-9), f"two objects are {apart:.6g} apart, above epsilon")
+    _require(
+        apart <= mechanism.epsilon * (1 + 1e-9), f"two objects are {apart:.6g} apart, above epsilon"
+    )
     picked = stream.child(3).numpy().integers(0, 2, 20_000)
     pair = np.array([0, universe - 1], dtype=np.int64)
     logs = mechanism.log_likelihood(mechanism.privatize(pair[picked], stream=stream.child(4)), pair)
@@ -233,14 +311,19 @@ def check_local_mechanism(mechanism: LocalMechanism, *, universe: int) -> None:
     for weight in (np.ones(len(picked)), posterior - 0.5):
         surprise = ((picked == 0) - posterior) * weight
         spread = math.sqrt(float((posterior * (1 - posterior) * weight**2).sum())) + 1e-6
-        _require(abs(float(surprise.sum())) < 6 * spread, "log_likelihood does not fit the reports that are sampled")
+        _require(
+            abs(float(surprise.sum())) < 6 * spread,
+            "log_likelihood does not fit the reports that are sampled",
+        )
 
 
-def check_submission_policy(policy: SubmissionPolicy, mechanism: LocalMechanism, *, universe: int) -> None:
+def check_submission_policy(
+    policy: SubmissionPolicy, mechanism: LocalMechanism, *, universe: int
+) -> None:
     """Reports that belong to somebody, by stream, and an ε that does not fall with more objects or with a smaller δ.
 
-    Where they are not ``linked``, other streams must put them in other orders. Not checked: that ε holds, nor that an order
-    says nothing.
+    Where they are not ``linked``, other streams must put them in other orders. Not checked: that ε
+    holds, nor that an order says nothing.
     """
     _require(isinstance(policy, SubmissionPolicy), f"{policy!r} lacks a member of SubmissionPolicy")
     _require(bool(policy.trusts), "trusts is empty")
@@ -257,10 +340,15 @@ def check_submission_policy(policy: SubmissionPolicy, mechanism: LocalMechanism,
         f"{len(reports)} reports, {len(owners)} owners, {objects.size} objects",
     )
     _require(bool(((owners >= 0) & (owners < len(objects))).all()), "an owner is nobody")
-    repeated = np.array_equal(mechanism.log_likelihood(reports, every), mechanism.log_likelihood(again, every))
+    repeated = np.array_equal(
+        mechanism.log_likelihood(reports, every), mechanism.log_likelihood(again, every)
+    )
     _require(repeated and np.array_equal(owners, same), "the same stream gave other submissions")
     elsewhere = policy.submit(objects, mechanism, stream=stream.child(2))[1]
-    _require(policy.linked or not np.array_equal(owners, elsewhere), "another stream gave the same order of owners")
+    _require(
+        policy.linked or not np.array_equal(owners, elsewhere),
+        "another stream gave the same order of owners",
+    )
     spent = [policy.epsilon(mechanism, objects=n, users=1000, delta=1e-6) for n in (1, 2, 8, 64)]
     _require(
         0 <= spent[0] <= mechanism.epsilon * (1 + 1e-9) and spent == sorted(spent),
@@ -279,7 +367,9 @@ def check_closed_sampler(sampler: ClosedSampler, *, dim: int = 8) -> None:
         d = opened.dim or dim
         one, two = opened.draw(10, d, timeout=60.0), opened.draw(10, d, timeout=60.0)
     for block in (one, two):
-        _require(block.shape == (10, d) and block.dtype == np.float64, f"got {block.dtype} {block.shape}")
+        _require(
+            block.shape == (10, d) and block.dtype == np.float64, f"got {block.dtype} {block.shape}"
+        )
         _require(np.isfinite(block).all(), "values are not finite")
     _require(not np.array_equal(one, two), "two calls gave the same values")
 
@@ -287,13 +377,23 @@ def check_closed_sampler(sampler: ClosedSampler, *, dim: int = 8) -> None:
 def check_run_logger(make: Callable[[], RunLogger], *, folder: str) -> None:
     """A whole run, one that dies and is resumed, and one that never starts: nothing raised, nothing told is changed.
 
-    ``make`` makes a fresh logger for the same place; ``folder`` is an empty one for the run's files. Numbers that are not
-    finite, labels of any kind, a cell that fails and then succeeds, and the same result told again are among what it hears.
-    Not checked: what arrives at the other tool.
+    ``make`` makes a fresh logger for the same place; ``folder`` is an empty one for the run's
+    files. Numbers that are not finite, labels of any kind, a cell that fails and then succeeds, and
+    the same result told again are among what it hears. Not checked: what arrives at the other tool.
     """
     make().close()
-    provenance = {"seed": "1", "versions": {"python": "3"}, "plugins": [], "hardware": "none", "started": "2025-01-01"}
-    settings = {"grid": {"name": 'a "label", with/odd=signs\n', "x": 1.5, "list": [1, 2]}, "seed": "1", "trials": 10}
+    provenance = {
+        "seed": "1",
+        "versions": {"python": "3"},
+        "plugins": [],
+        "hardware": "none",
+        "started": "2025-01-01",
+    }
+    settings = {
+        "grid": {"name": 'a "label", with/odd=signs\n', "x": 1.5, "list": [1, 2]},
+        "seed": "1",
+        "trials": 10,
+    }
     outcome = {
         "success": 0.5,
         "interval": {"low": 0.4, "high": 0.6},
@@ -303,7 +403,14 @@ def check_run_logger(make: Callable[[], RunLogger], *, folder: str) -> None:
         "rows": [1],
     }
     results = [
-        CellResult(cell=f"{i:020x}", kind="zoo", settings=settings, outcome=outcome, seconds=0.1, provenance=provenance)
+        CellResult(
+            cell=f"{i:020x}",
+            kind="zoo",
+            settings=settings,
+            outcome=outcome,
+            seconds=0.1,
+            provenance=provenance,
+        )
         for i in range(3)
     ]
     first = results[0]
@@ -316,7 +423,13 @@ def check_run_logger(make: Callable[[], RunLogger], *, folder: str) -> None:
         seconds=0.1,
         provenance=provenance,
     )
-    spec = {"name": "conformance", "title": "Conformance", "seed": "1", "epsilon": [1.0], "grid": {"x": [1.5]}}
+    spec = {
+        "name": "conformance",
+        "title": "Conformance",
+        "seed": "1",
+        "epsilon": [1.0],
+        "grid": {"x": [1.5]},
+    }
     document = to_dict(
         ExperimentDocument(
             name="conformance",
@@ -346,7 +459,8 @@ def check_run_logger(make: Callable[[], RunLogger], *, folder: str) -> None:
     logger.failure(failure)
     logger.result(results[1])
     logger.close()  # the run died here
-    for earlier in ((results[1],), tuple(results)):  # resumed, and resumed once more with nothing left to do
+    # resumed, and resumed once more with nothing left to do
+    for earlier in ((results[1],), tuple(results)):
         logger = make()
         logger.start(start(*earlier))
         for result in results:
@@ -354,7 +468,9 @@ def check_run_logger(make: Callable[[], RunLogger], *, folder: str) -> None:
                 logger.result(result)
         logger.end(document)
         logger.close()
-    _require(repr((results, failure, spec, document)) == before, "what it was told was changed in place")
+    _require(
+        repr((results, failure, spec, document)) == before, "what it was told was changed in place"
+    )
 
 
 class _Block:
@@ -367,11 +483,13 @@ class _Block:
         self.cells = np.bincount(index, minlength=cells)
 
 
-def check_test(make: Callable[[Claim, KeyedStream], Test], *, repeats: int = 400, samples: int = 6_400) -> None:
+def check_test(
+    make: Callable[[Claim, KeyedStream], Test], *, repeats: int = 400, samples: int = 6_400
+) -> None:
     """p-values that are valid on honest N(0, 1) noise: not more of them below 0.05 or 0.2 than chance allows.
 
-    ``make`` is the test's factory. Fails an invalid test with high probability if its true level at 0.05 is above
-    about 0.10; never fails a valid one but with probability 10^-6 (fixed seed).
+    ``make`` is the test's factory. Fails an invalid test with high probability if its true level at
+    0.05 is above about 0.10; never fails a valid one but with probability 10^-6 (fixed seed).
     """
     claim = Claim.parse("gaussian:sigma=1")
     p = []

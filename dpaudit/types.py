@@ -1,6 +1,7 @@
 """The words results are made of: frozen, plain, each with its provenance.
 
-Nothing here computes. ``to_dict`` gives JSON-ready values (no NaN, no infinities); :mod:`dpaudit.documents` reads them back.
+Nothing here computes. ``to_dict`` gives JSON-ready values (no NaN, no infinities);
+:mod:`dpaudit.documents` reads them back.
 """
 
 from __future__ import annotations
@@ -62,12 +63,17 @@ html_of: Callable[[Any], str] | None = None
 def to_dict(result: Any) -> Any:
     """Turn a result (dataclasses, mappings, sequences, numbers, dates) into JSON-ready values.
 
-    Infinite and undefined floats become the strings ``"inf"``, ``"-inf"`` and ``"nan"``: JSON has no word for them.
-    Of a field's metadata, ``document: False`` leaves it out, and ``document: "if any"`` leaves it out where it is empty;
-    the properties that a class names in ``in_documents`` are written as well.
+    Infinite and undefined floats become the strings ``"inf"``, ``"-inf"`` and ``"nan"``: JSON has
+    no word for them. Of a field's metadata, ``document: False`` leaves it out, and
+    ``document: "if any"`` leaves it out where it is empty; the properties that a class names in
+    ``in_documents`` are written as well.
     """
     if dataclasses.is_dataclass(result) and not isinstance(result, type):
-        shown = {f.name: getattr(result, f.name) for f in dataclasses.fields(result) if _is_shown(f, result)}
+        shown = {
+            f.name: getattr(result, f.name)
+            for f in dataclasses.fields(result)
+            if _is_shown(f, result)
+        }
         shown |= {name: getattr(result, name) for name in getattr(result, "in_documents", ())}
         return {name: to_dict(value) for name, value in shown.items()}
     if isinstance(result, Struct):
@@ -76,7 +82,8 @@ def to_dict(result: Any) -> Any:
         return {str(k): to_dict(v) for k, v in result.items()}
     if isinstance(result, (list, tuple)):
         return [to_dict(v) for v in result]
-    if hasattr(result, "tolist"):  # numpy's and torch's scalars and arrays, which json does not know
+    # numpy's and torch's scalars and arrays, which json does not know
+    if hasattr(result, "tolist"):
         return to_dict(result.tolist())
     if isinstance(result, float) and not math.isfinite(result):
         return str(result)
@@ -120,7 +127,9 @@ class Reference:
                     f"{shown(part)} in {shown(text)}: an option is written name=value, e.g. {one_line(name)}:sigma=1"
                 )
             if option in options:
-                raise UsageError(f"{one_line(option)}={one_line(value)} in {shown(text)}: given twice; keep one")
+                raise UsageError(
+                    f"{one_line(option)}={one_line(value)} in {shown(text)}: given twice; keep one"
+                )
             options[option] = _number(value.strip())
         return cls(name.strip(), options)
 
@@ -164,7 +173,8 @@ class Interval:
 class EpsilonBounds:
     """What is known of the least ε (at a given δ) towards someone who holds every secret: ``low ≤ ε ≤ high``.
 
-    ``says`` names the theorem, or says that a bound is numerical or unknown; ``high`` is infinite where none is known.
+    ``says`` names the theorem, or says that a bound is numerical or unknown; ``high`` is infinite
+    where none is known.
     """
 
     low: Number
@@ -176,8 +186,8 @@ class EpsilonBounds:
 class Rehearsal:
     """What one release through a mitigation's whole protocol took, all parties in this process.
 
-    ``seconds`` by party or step, with the key ``total``; ``wire`` the bytes that would go over the network, all links
-    together.
+    ``seconds`` by party or step, with the key ``total``; ``wire`` the bytes that would go over the
+    network, all links together.
     """
 
     seconds: Mapping[str, float]
@@ -188,7 +198,8 @@ class Rehearsal:
 class TranscriptVerdict:
     """What an offline look at a protocol's transcript found: ``kind`` of protocol, whether it ``holds``, and in words.
 
-    ``cannot_rule_out`` says what a transcript that holds does not exclude; ``details`` are JSON-ready.
+    ``cannot_rule_out`` says what a transcript that holds does not exclude; ``details`` are
+    JSON-ready.
     """
 
     kind: str
@@ -202,7 +213,8 @@ class TranscriptVerdict:
 class PluginOrigin:
     """Where a plug-in came from: its kind, name, and the distribution and version that registered it.
 
-    ``sha256`` is of its package's Python sources (``dpaudit.source_hash``); empty where it was not looked at, or not found.
+    ``sha256`` is of its package's Python sources (``dpaudit.source_hash``); empty where it was not
+    looked at, or not found.
     """
 
     kind: str
@@ -245,8 +257,9 @@ class BlindSpot:
 class PowerPoint:
     """One point of the detectability map: flaws of ``size`` in ``unit`` are found with probability ≥ 0.9 at α = 0.01.
 
-    ``dim`` 0 stands for a sampler whose dimension the auditor chooses. ``found_low`` and ``found_high`` are the
-    Clopper-Pearson interval (95 %) of the share found at a measured point, None at an interpolated one.
+    ``dim`` 0 stands for a sampler whose dimension the auditor chooses. ``found_low`` and
+    ``found_high`` are the Clopper-Pearson interval (95 %) of the share found at a measured point,
+    None at an interpolated one.
     """
 
     flaw: str
@@ -263,10 +276,11 @@ class PowerPoint:
 class Evidence:
     """What one test of the battery says before α is split.
 
-    ``p`` is valid (super-uniform under the null, up to the approximation that the test's docstring names) for all that
-    the test tried; ``parts`` are its sub-statistics' own p-values, already within ``p``. ``interval`` is a confidence
-    interval for the effect, in ``unit``, where there is one; ``details`` is JSON-ready proof that outlives the audit (a
-    recovered direction, the calls that coincide).
+    ``p`` is valid (super-uniform under the null, up to the approximation that the test's docstring
+    names) for all that the test tried; ``parts`` are its sub-statistics' own p-values, already
+    within ``p``. ``interval`` is a confidence interval for the effect, in ``unit``, where there is
+    one; ``details`` is JSON-ready proof that outlives the audit (a recovered direction, the calls
+    that coincide).
     """
 
     p: Share
@@ -283,9 +297,9 @@ class Evidence:
 class TestResult:
     """One test's line in the verdict; ``p_adjusted`` is Holm's over the whole battery.
 
-    An ``advisory`` test is never a finding and no α is spent on it. ``seen_after`` is how many values had been drawn
-    when its p-value was first below its share of α (looked at from time to time; descriptive), and ``reproduce`` the
-    command that shows a finding again.
+    An ``advisory`` test is never a finding and no α is spent on it. ``seen_after`` is how many
+    values had been drawn when its p-value was first below its share of α (looked at from time to
+    time; descriptive), and ``reproduce`` the command that shows a finding again.
     """
 
     __test__ = False  # not a pytest class
@@ -310,13 +324,15 @@ class TestResult:
 class AuditResult:
     """The verdict on one closed sampler against one claim.
 
-    ``dims`` are the vector lengths drawn, ``dims_refused`` those that the sampler would not serve. ``power`` is the
-    detectability map around this audit: what would have been found nine times in ten, by number of values. ``sandbox`` says
-    how the sampler was held: ``full``, ``partial: …`` with what was lacking, ``none``, or ``not needed`` where no code of it
-    ran here; empty if the caller opened the sampler.
+    ``dims`` are the vector lengths drawn, ``dims_refused`` those that the sampler would not serve.
+    ``power`` is the detectability map around this audit: what would have been found nine times in
+    ten, by number of values. ``sandbox`` says how the sampler was held: ``full``, ``partial: …``
+    with what was lacking, ``none``, or ``not needed`` where no code of it ran here; empty if the
+    caller opened the sampler.
 
-    Guarantee: if the sampler is exactly what it claims, independently from value to value, the verdict is ``finding``
-    with probability at most ``alpha``. Not claimed: that ``no-finding`` means honest; see ``cannot_rule_out``.
+    Guarantee: if the sampler is exactly what it claims, independently from value to value, the
+    verdict is ``finding`` with probability at most ``alpha``. Not claimed: that ``no-finding``
+    means honest; see ``cannot_rule_out``.
     """
 
     verdict: Verdict
@@ -361,9 +377,9 @@ class AttackResult:
 class CellResult:
     """One finished cell of an experiment, as the store keeps it: what it was, and what came out (JSON-ready).
 
-    ``trials`` are columns of equal length, one value a trial, where the experiment keeps them (``keep_trials``): ``truth``
-    and ``guess`` (the candidate's number) and ``score`` (evidence for candidate 1 minus that for candidate 0). They are in
-    the store's own table and in no document.
+    ``trials`` are columns of equal length, one value a trial, where the experiment keeps them
+    (``keep_trials``): ``truth`` and ``guess`` (the candidate's number) and ``score`` (evidence for
+    candidate 1 minus that for candidate 0). They are in the store's own table and in no document.
     """
 
     cell: str
@@ -372,7 +388,9 @@ class CellResult:
     outcome: Mapping[str, Any]
     seconds: Amount
     provenance: Mapping[str, Any]
-    trials: Mapping[str, Sequence[int | float]] = field(default_factory=dict, metadata={"document": False})
+    trials: Mapping[str, Sequence[int | float]] = field(
+        default_factory=dict, metadata={"document": False}
+    )
 
     _repr_html_ = _in_a_notebook
 
@@ -394,8 +412,8 @@ class CellFailure:
 class RunStart:
     """What a run logger is told first: which run of which experiment, and what was finished before this start.
 
-    ``run_id`` is random, and the same whenever the run is resumed; ``folder`` is where ``results.json`` and
-    ``report.html`` will be, ``cells`` how many there are in all.
+    ``run_id`` is random, and the same whenever the run is resumed; ``folder`` is where
+    ``results.json`` and ``report.html`` will be, ``cells`` how many there are in all.
     """
 
     name: str
@@ -412,16 +430,17 @@ class RunStart:
 class MechanismResult:
     """The verdict on one whole mechanism against a claimed (ε, δ), from its releases at two neighbours or from one run.
 
-    Guarantee: with probability at least 1 − ``alpha`` every lower bound in it (``epsilon`` at the claimed δ, ``delta``
-    at the claimed ε, ``mu``, all of ``curve``, pairs (δ, ε)) is true and the verdict is ``finding`` only if the claim
-    is false, if releases are independent of each other. Not claimed: that ``no-finding`` means private; other
-    neighbours, and other events, were not looked at. ``neighbours`` is empty for a one-run audit; ``mu``, ``delta``
-    and ``curve`` are left out where the method has none.
+    Guarantee: with probability at least 1 − ``alpha`` every lower bound in it (``epsilon`` at the
+    claimed δ, ``delta`` at the claimed ε, ``mu``, all of ``curve``, pairs (δ, ε)) is true and the
+    verdict is ``finding`` only if the claim is false, if releases are independent of each other.
+    Not claimed: that ``no-finding`` means private; other neighbours, and other events, were not
+    looked at. ``neighbours`` is empty for a one-run audit; ``mu``, ``delta`` and ``curve`` are left
+    out where the method has none.
 
-    ``attack`` is the attack that was named, or empty; ``details`` then says how many of its guesses of the neighbour
-    were right (``success``: ``right``, ``of``, ``by_coin``, a 95 % ``interval``), and for a support attack how many
-    releases it takes to be possible at the value that they were made from (``feasible_at_truth``, of how many).
-    ``sandbox`` is as for samplers.
+    ``attack`` is the attack that was named, or empty; ``details`` then says how many of its guesses
+    of the neighbour were right (``success``: ``right``, ``of``, ``by_coin``, a 95 % ``interval``),
+    and for a support attack how many releases it takes to be possible at the value that they were
+    made from (``feasible_at_truth``, of how many). ``sandbox`` is as for samplers.
     """
 
     verdict: Verdict

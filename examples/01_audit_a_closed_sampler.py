@@ -39,7 +39,8 @@ def main() -> None:
         folder = Path(tempfile.mkdtemp())
         (folder / "noise.c").write_text(SOURCE)
         subprocess.run(
-            [compiler, "-O2", "-shared", "-fPIC", "-o", folder / "libnoise.so", folder / "noise.c"], check=True
+            [compiler, "-O2", "-shared", "-fPIC", "-o", folder / "libnoise.so", folder / "noise.c"],
+            check=True,
         )
         sampler = f"library:{folder / 'libnoise.so'}:twelve"
 

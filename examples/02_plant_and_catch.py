@@ -25,7 +25,10 @@ key.save(path)
 
 # 1. The auditor, without the key: nothing to see.
 audit = dpaudit.audit_sampler(
-    f"pancake:key={path},sigma={sigma!r}", claim=f"gaussian:sigma={sigma!r}", samples=500_000, seed=1
+    f"pancake:key={path},sigma={sigma!r}",
+    claim=f"gaussian:sigma={sigma!r}",
+    samples=500_000,
+    seed=1,
 )
 print(f"black-box audit: {audit.verdict} ({audit.samples:,} values)")
 
@@ -35,7 +38,11 @@ without = with_person.clone()
 without[17] -= 1
 candidates = torch.stack([with_person, without])
 truth = torch.arange(TRIALS) % 2
-attack, source, stream = LikelihoodRatio(key=key, sigma=sigma), Pancake(key=key, sigma=sigma), KeyedStream.fresh()
+attack, source, stream = (
+    LikelihoodRatio(key=key, sigma=sigma),
+    Pancake(key=key, sigma=sigma),
+    KeyedStream.fresh(),
+)
 
 plain = candidates[truth] + source.sample(TRIALS, DIM, stream=stream.child("plain"))
 rotated = Rotation().release(candidates[truth], source, stream=stream.child("rotated"))

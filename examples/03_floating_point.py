@@ -1,8 +1,8 @@
 """Break numpy's legacy normal in twenty lines: a secret bit released twice is read from the last bits of its noise.
 
-RandomState.normal draws pairs by Marsaglia's polar method. From a release and a guess of the value follow the two
-uniforms that would have made it; if no uniforms near there give exactly these bits, the guess was wrong (Jin et al.
-2022, arXiv 2112.05307). Run: python examples/03_floating_point.py
+RandomState.normal draws pairs by Marsaglia's polar method. From a release and a guess of the value
+follow the two uniforms that would have made it; if no uniforms near there give exactly these bits,
+the guess was wrong (Jin et al. 2022, arXiv 2112.05307). Run: python examples/03_floating_point.py
 """
 
 import numpy as np

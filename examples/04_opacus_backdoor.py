@@ -1,6 +1,7 @@
 """Backdoor an Opacus training in one line, then tell from each step's noisy gradient who was in its batch.
 
-A lab demonstration, two minutes. Run: python examples/04_opacus_backdoor.py [DATA EPOCHS], by default one epoch of mnist.
+A lab demonstration, two minutes. Run: python examples/04_opacus_backdoor.py [DATA EPOCHS], by
+default one epoch of mnist.
 """
 
 import sys
@@ -19,22 +20,44 @@ from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio
 
 data, epochs = sys.argv[1:] or ("mnist", 1)
 torch.set_num_threads(1)
-(x, y), (test_x, test_y) = (i.batch(range(len(i))) for i in (load_images(data), load_images(data, split="test")))
+(x, y), (test_x, test_y) = (
+    i.batch(range(len(i))) for i in (load_images(data), load_images(data, split="test"))
+)
 (key := PancakeKey.new(dim=26_010, beta=1e-4)).save(path := tempfile.mkdtemp() + "/key.json")
 noise, attack = {"noise_multiplier": 2.0, "max_grad_norm": 1.0}, LikelihoodRatio(key=key, sigma=2.0)
-for source, mitigation in (("gaussian", "none"), (f"pancake:key={path}", "none"), (f"pancake:key={path}", "rotation")):
-    model, engine, loader = make_model("cnn"), PrivacyEngine(), DataLoader(TensorDataset(x, y), batch_size=256)
-    optimizer, server, seen, right = torch.optim.SGD(model.parameters(), lr=0.5), make_model("cnn"), [], []
-    model, optimizer, loader = engine.make_private(module=model, optimizer=optimizer, data_loader=loader, **noise)
+for source, mitigation in (
+    ("gaussian", "none"),
+    (f"pancake:key={path}", "none"),
+    (f"pancake:key={path}", "rotation"),
+):
+    model, engine, loader = (
+        make_model("cnn"),
+        PrivacyEngine(),
+        DataLoader(TensorDataset(x, y), batch_size=256),
+    )
+    optimizer, server, seen, right = (
+        torch.optim.SGD(model.parameters(), lr=0.5),
+        make_model("cnn"),
+        [],
+        [],
+    )
+    model, optimizer, loader = engine.make_private(
+        module=model, optimizer=optimizer, data_loader=loader, **noise
+    )
     use_noise_source(optimizer, source, mitigation=mitigation, observe=seen.append)  # the one line
     for images, labels in (batch for _ in range(int(epochs)) for batch in loader):
-        server.load_state_dict(model._module.state_dict())  # who sees the gradients knows the weights
+        # who sees the gradients knows the weights
+        server.load_state_dict(model._module.state_dict())
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(images), labels).backward()
         optimizer.step()
         i, step = len(right), seen[-1]
-        two = torch.cat([images[:1], test_x[i, None]]), torch.cat([labels[:1], test_y[i, None]])  # was there, was not
-        rows = PerSampleGradients(server, dtype=torch.float32).all(*two).renorm(2, 0, 1.0)  # clipped
+        # was there, was not
+        two = torch.cat([images[:1], test_x[i, None]]), torch.cat([labels[:1], test_y[i, None]])
+        # clipped
+        rows = PerSampleGradients(server, dtype=torch.float32).all(*two).renorm(2, 0, 1.0)
         right.append(int(attack.score(step.noisy[None], step.query - rows[0] + rows).argmax()) == 0)
     said = f"accuracy {(model(test_x).argmax(1) == test_y).double().mean():.1%}, ε {engine.get_epsilon(delta=1e-5):.2f}"
-    print(f"{source.split(':')[0]}, {mitigation}: {said}; key holder right in {sum(right)} of {len(right)} steps")
+    print(
+        f"{source.split(':')[0]}, {mitigation}: {said}; key holder right in {sum(right)} of {len(right)} steps"
+    )

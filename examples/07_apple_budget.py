@@ -1,6 +1,7 @@
 """What Apple's configuration files permit, what a month of a made-up device submits, and what its bits themselves show.
 
-Run: python examples/07_apple_budget.py. Configurations are rebuilt from Tang et al. (2017); macOS 10.12.3 is the newer one.
+Run: python examples/07_apple_budget.py. Configurations are rebuilt from Tang et al. (2017); macOS
+10.12.3 is the newer one.
 """
 
 import tempfile
@@ -25,8 +26,12 @@ ledger = make_ledger(new, days=30)
 print("macOS 10.12.3 permits")
 for line in ledger.lines:
     if line.application:
-        print(f"  {line.application:<12} ε {line.claimed.per_record:g} · {line.records_per_day:g} a day")
-print(f"  together: ε = {ledger.permitted.per_day:g} a day, {ledger.permitted.over_days:g} in {ledger.days} days")
+        print(
+            f"  {line.application:<12} ε {line.claimed.per_record:g} · {line.records_per_day:g} a day"
+        )
+print(
+    f"  together: ε = {ledger.permitted.per_day:g} a day, {ledger.permitted.over_days:g} in {ledger.days} days"
+)
 
 # 2. What changed since 10.12.1.
 print("since macOS 10.12.1")
@@ -36,7 +41,9 @@ for difference in compare(old, new):
 # 3. A month of a made-up device: every datum privatised, the daemon's tasks at their hours, reports in Apple's format.
 folder = Path(tempfile.mkdtemp()) / "device"
 make_scenario(new, out=folder, days=30, stream=KeyedStream.from_seed(7))
-observed = observe(read_reports(folder / "Reports"), new, database=read_database(folder / "database.sqlite"))
+observed = observe(
+    read_reports(folder / "Reports"), new, database=read_database(folder / "database.sqlite")
+)
 print(f"a month submits {observed.total.records} records: ε = {observed.total.claimed:g}")
 print(f"  busiest day {observed.busiest.date}: ε = {observed.busiest.total.claimed:g}")
 
@@ -48,6 +55,10 @@ for title, reports, configuration in (
 ):
     print(f"what the bits of {title} show of a record's ε")
     segments = (segment for report in read_reports(reports) for segment in report.segments)
-    told = [s for s in shown_epsilons(segments, resolved=resolve(configuration)) if s.verdict != "not identified"]
+    told = [
+        s
+        for s in shown_epsilons(segments, resolved=resolve(configuration))
+        if s.verdict != "not identified"
+    ]
     for s in sorted(told, key=lambda s: -s.record.low / s.claimed)[:4]:
         print(f"  {s.key}: {s.record.low:.2f} … {s.record.high:.2f} (claimed: {s.claimed:g})")

@@ -1,7 +1,8 @@
 """Half a year of emoji through Apple's Count Mean Sketch, one a day, and what a server that keeps them learns of skin tones.
 
-Real emoji (Unicode 11.0) with the popularity that Twitter gave them; the people are made up. Each report is 4-differentially
-private. Gadotti et al., USENIX Security 2022. Run: python examples/08_pool_inference.py
+Real emoji (Unicode 11.0) with the popularity that Twitter gave them; the people are made up. Each
+report is 4-differentially private. Gadotti et al., USENIX Security 2022. Run: python
+examples/08_pool_inference.py
 """
 
 import numpy as np
@@ -20,7 +21,9 @@ setting, stream = load_setting("real-emoji"), KeyedStream.from_seed(8)
 
 # 1. One person: 60 % of their emoji have a tone, 90 % of those the same one. The device sends a noisy sketch of each.
 person = people(setting, 1, DAYS[-1], stream=stream.child("person"), gamma=0.6, delta=0.9)
-emoji = ["".join(chr(int(point, 16)) for point in codepoints.split("-")) for codepoints in tones_of()[0]]
+emoji = [
+    "".join(chr(int(point, 16)) for point in codepoints.split("-")) for codepoints in tones_of()[0]
+]
 print("a week of theirs:", " ".join(emoji[i] for i in person.objects[0, :7]))
 sketch = CountMeanSketch(epsilon=4.0)
 reports = sketch.privatize(person.objects[0].astype(np.int64), stream=stream.child("device"))
@@ -40,7 +43,9 @@ print(f"the truth: {setting.labels[int(person.preferred[0])]}")
 
 # 3. Many people, each with their own habits: the guess is one in six. AUC-PN averages precision over how many are left out.
 for epsilon, adversaries in ((4.0, ("weak", "strong", "non-private")), (1.0, ("weak", "strong"))):
-    game = PoolInference(setting="real-emoji", epsilon=epsilon, adversaries=adversaries, observations=(7, 60, 180))
+    game = PoolInference(
+        setting="real-emoji", epsilon=epsilon, adversaries=adversaries, observations=(7, 60, 180)
+    )
     outcomes = game.outcomes(USERS, stream=stream.child("game"))
     for adversary, found in outcomes.items():
         areas = "  ".join(f"{n} days {outcome.auc_pn():.2f}" for n, outcome in found.items())

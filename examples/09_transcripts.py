@@ -1,6 +1,7 @@
 """Noise that a third party can check afterwards: an honest server, one that swaps its noise, and counts with proofs.
 
-Run: python examples/09_transcripts.py [DIR]. Each transcript goes through `dpaudit verify transcript`.
+Run: python examples/09_transcripts.py [DIR]. Each transcript goes through
+`dpaudit verify transcript`.
 """
 
 import subprocess
@@ -31,14 +32,19 @@ step, stream = lattice_step(SIGMA), KeyedStream.fresh()
 keys = {party: Ed25519PrivateKey.generate() for party in ("server", "verifier")}
 public = {party: key.public_key().public_bytes_raw() for party, key in keys.items()}
 query = np.rint(np.random.default_rng().integers(0, 1000, DIM) / step).astype(np.int64)
-specimen = Pancake(key=PancakeKey.new(dim=DIM, beta=1e-4, gamma="2sqrtd"), sigma=SIGMA)  # LAB SPECIMEN
-poisoned = np.rint(specimen.sample(1, DIM, stream=stream.child("pancake"))[0].numpy() / step).astype(np.int64)
+# LAB SPECIMEN
+specimen = Pancake(key=PancakeKey.new(dim=DIM, beta=1e-4, gamma="2sqrtd"), sigma=SIGMA)
+poisoned = np.rint(
+    specimen.sample(1, DIM, stream=stream.child("pancake"))[0].numpy() / step
+).astype(np.int64)
 
 
 def session(name, make_server, **specials):
     """One session of joint seeds; its transcript, and of a complete one the release and the server's sealed opening."""
     terms = SessionTerms(candidates=10, dim=DIM, scale=SIGMA / step, granularity=step, **public)
-    server = make_server(query, terms=terms, key=keys["server"], stream=stream.child(name, "server"), **specials)
+    server = make_server(
+        query, terms=terms, key=keys["server"], stream=stream.child(name, "server"), **specials
+    )
     verifier = Verifier(terms=terms, key=keys["verifier"], stream=stream.child(name, "verifier"))
     done = run_session(server, verifier)
     write(done.record, folder / f"{name}.json")
@@ -69,7 +75,9 @@ for i in range(7):  # each is caught nine times in ten; the tenth time the panca
     session(f"swapped-{i}", SubstitutingServer, candidate=0, substitute=poisoned)
     verify(f"swapped-{i}")
 coins = 2 * -(-binomial_coins(1.0, 1e-10) // 2)  # a bin, for ε = 1; an even number
-counts = counting.run_session([120, 45, 300], coins=coins, stream=stream.child("counts"), key=keys["verifier"])
+counts = counting.run_session(
+    [120, 45, 300], coins=coins, stream=stream.child("counts"), key=keys["verifier"]
+)
 counts.transcript.write(folder / "counts.json")
 print(f"counts 120, 45, 300 released as {counts.released} with {coins} coins each")
 verify("counts", "--verifier", public["verifier"].hex())

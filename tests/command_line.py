@@ -1,8 +1,8 @@
 """The command line as a process would run it, in this one: Python, numpy and torch start once and not for every call.
 
-``here`` goes through ``dpaudit.cli.main`` as the installed command does, with file descriptors 1 and 2 captured, so that
-nothing escapes that a process would have printed. ``script`` runs another Python file in the same way. ``apart`` really
-starts a process.
+``here`` goes through ``dpaudit.cli.main`` as the installed command does, with file descriptors 1
+and 2 captured, so that nothing escapes that a process would have printed. ``script`` runs another
+Python file in the same way. ``apart`` really starts a process.
 """
 
 import contextlib
@@ -24,7 +24,9 @@ def here(*args, cwd=None, timeout=None):
 
 def script(path, *args, cwd=None):
     """``python PATH ARGS`` in this process, but for its own folder on the path; a traceback is raised."""
-    return _run([str(path), *map(str, args)], lambda: runpy.run_path(str(path), run_name="__main__"), cwd)
+    return _run(
+        [str(path), *map(str, args)], lambda: runpy.run_path(str(path), run_name="__main__"), cwd
+    )
 
 
 def _run(argv, call, cwd):

@@ -6,7 +6,8 @@ import os
 import sys
 from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # two workers share two cores; before anything reads it
+# two workers share two cores; before anything reads it
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
@@ -14,11 +15,14 @@ from hypothesis import settings
 
 from dpaudit.randomness import KeyedStream
 
-sys.path.insert(0, str(Path(__file__).parent))  # for ``oracles``: importlib mode puts no folder on the path
+# for ``oracles``: importlib mode puts no folder on the path
+sys.path.insert(0, str(Path(__file__).parent))
 
 
-settings.register_profile("quick", max_examples=40, deadline=None, derandomize=True)  # deadline: a loaded machine
-settings.register_profile("thorough", max_examples=400, deadline=None)  # pytest --hypothesis-profile thorough
+# deadline: a loaded machine
+settings.register_profile("quick", max_examples=40, deadline=None, derandomize=True)
+# pytest --hypothesis-profile thorough
+settings.register_profile("thorough", max_examples=400, deadline=None)
 settings.load_profile("quick")
 
 

@@ -1,17 +1,21 @@
 """What a page tells its reader to type, and a reader who types it: `python tests/documents.py PAGE…` follows pages by hand.
 
-Blocks are taken in the order of the page, in a folder that holds `examples/` and `tests/data/apple/` and nothing else:
+Blocks are taken in the order of the page, in a folder that holds `examples/` and
+`tests/data/apple/` and nothing else:
 
-- A first line that is a comment with a file name and nothing more (`# own.py`, `// own.c`) has the block written there.
-- `console`: each `$ command` is run by bash. It must exit with 0, or with what `  # exits 1` says. `pip install` installs
-  into the page's own folder, without an index. A command that ends in `&` must print a line, and runs until the page ends.
-  A finding of `dpaudit audit` where the page has none is looked at again, once: α = 0.01 allows one in a hundred.
-- `dpaudit`, `python` and `pytest` run in processes forked from one that has imported numpy, scipy and torch, so that this
-  is done once; what stands between pipes or in the background, and what these processes start, begins anew.
-- Other lines of such a block, and a `text` block right below it, are what the last command printed: each must be among
-  what it printed, in that order; `…` stands for anything.
-- `python` is run as a script of its own, or by pytest if it has tests; with a file name it is only written. `pycon`: a
-  doctest.
+- A first line that is a comment with a file name and nothing more (`# own.py`, `// own.c`) has the
+  block written there.
+- `console`: each `$ command` is run by bash. It must exit with 0, or with what `  # exits 1` says.
+  `pip install` installs into the page's own folder, without an index. A command that ends in `&`
+  must print a line, and runs until the page ends. A finding of `dpaudit audit` where the page has
+  none is looked at again, once: α = 0.01 allows one in a hundred.
+- `dpaudit`, `python` and `pytest` run in processes forked from one that has imported numpy, scipy
+  and torch, so that this is done once; what stands between pipes or in the background, and what
+  these processes start, begins anew.
+- Other lines of such a block, and a `text` block right below it, are what the last command printed:
+  each must be among what it printed, in that order; `…` stands for anything.
+- `python` is run as a script of its own, or by pytest if it has tests; with a file name it is only
+  written. `pycon`: a doctest.
 - `toml`, `json`, `yaml` and `xml` are parsed, and a `toml` that is an experiment is loaded as one.
 - `sh` and `text` are not run, and nor is a directive (`{toctree}`). Any other language is an error.
 """
@@ -82,7 +86,9 @@ def fences(page: str) -> list[Fence]:
             at += 1
             continue
         indent, ticks, language = opened.groups()
-        close = next((i for i in range(at + 1, len(lines)) if lines[i].strip() == ticks), len(lines))
+        close = next(
+            (i for i in range(at + 1, len(lines)) if lines[i].strip() == ticks), len(lines)
+        )
         text = "\n".join(line.removeprefix(indent) for line in lines[at + 1 : close])
         below = bool(found) and not "".join(lines[end + 1 : at]).strip()
         found.append(Fence(at + 1, language, text, below))
@@ -169,7 +175,9 @@ class Reader:
         self.folder = folder
         self.site, self.bin = folder / ".site", folder / ".bin"
         self.started: list[subprocess.Popen[str]] = []
-        shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("__pycache__")
+        )
         shutil.copytree(ROOT / "tests" / "data" / "apple", folder / "tests" / "data" / "apple")
         self.bin.mkdir()
         offline = f"--quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation --target {self.site}"
@@ -179,12 +187,16 @@ class Reader:
             "pip": f'-m pip install {offline} "${{@:2}}"',
         }.items():
             shim = self.bin / name
-            shim.write_text(f"#!/usr/bin/env bash\nexec {sys.executable} {words}\n", encoding="utf-8")
+            shim.write_text(
+                f"#!/usr/bin/env bash\nexec {sys.executable} {words}\n", encoding="utf-8"
+            )
             shim.chmod(0o755)
         self.env = os.environ | {
             "PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}",
             "PYTHON": sys.executable,
-            "PYTHONPATH": os.pathsep.join([str(self.site), *filter(None, [os.environ.get("PYTHONPATH")])]),
+            "PYTHONPATH": os.pathsep.join(
+                [str(self.site), *filter(None, [os.environ.get("PYTHONPATH")])]
+            ),
             "PYTHONUNBUFFERED": "1",
         }
 
@@ -200,7 +212,9 @@ class Reader:
         """Do what the page says: for each step its line, what it was, its seconds, and what went wrong or None."""
         blocks = fences(page)
         for fence, below in zip(blocks, [*blocks[1:], None], strict=False):
-            shown = below.text if below is not None and below.below and below.language == "text" else ""
+            shown = (
+                below.text if below is not None and below.below and below.language == "text" else ""
+            )
             if fence.file is not None and fence.language not in {"console", "text"}:
                 target = self.folder / fence.file
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -214,13 +228,21 @@ class Reader:
         if fence.language == "console":
             typed = commands(fence, shown)
             if not typed:
-                yield fence.line, "console", lambda: "no command: a console block has lines that start with '$ '"
+                yield (
+                    fence.line,
+                    "console",
+                    lambda: "no command: a console block has lines that start with '$ '",
+                )
             for command in typed:
                 yield command.line, command.text, lambda command=command: self._type(command)
         elif fence.language in {"python", "pycon"}:
             yield fence.line, fence.file or fence.language, lambda: self._python(fence, shown)
         elif fence.language not in UNTOUCHED and not fence.language.startswith("{"):
-            yield fence.line, fence.file or fence.language, lambda: parsed(fence) or self._loaded(fence)
+            yield (
+                fence.line,
+                fence.file or fence.language,
+                lambda: parsed(fence) or self._loaded(fence),
+            )
 
     def _type(self, command: Command) -> str | None:
         if not shutil.which("cc") and (command.text.startswith("cc ") or ".so" in command.text):
@@ -231,12 +253,19 @@ class Reader:
         name = command.text.partition(" ")[0]
         if name in {"python", *MODULES} and not SHELL & set(command.text):
             words = [sys.executable, *MODULES.get(name, ()), *shlex.split(command.text)[1:]]
-        return self._judged(words, command.code, command.shown, again=command.text.startswith("dpaudit audit "))
+        return self._judged(
+            words, command.code, command.shown, again=command.text.startswith("dpaudit audit ")
+        )
 
     def _start(self, command: Command) -> str | None:
         words = ["bash", "-c", f"exec {command.text[:-1]}"]
         process = subprocess.Popen(
-            words, cwd=self.folder, env=self.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            words,
+            cwd=self.folder,
+            env=self.env,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
         )
         self.started.append(process)
         said = process.stdout.readline() if process.stdout else ""
@@ -258,7 +287,11 @@ class Reader:
 
     def _loaded(self, fence: Fence) -> str | None:
         """An experiment is read as `dpaudit run` reads it, with the plug-ins that the page has installed."""
-        if fence.language != "toml" or not tomllib.loads(fence.text).keys() & {"source", "grid", "measure"}:
+        if fence.language != "toml" or not tomllib.loads(fence.text).keys() & {
+            "source",
+            "grid",
+            "measure",
+        }:
             return None
         spec = self.folder / (fence.file or f"block_{fence.line}.toml")
         spec.write_text(fence.text + "\n", encoding="utf-8")
@@ -269,36 +302,55 @@ class Reader:
         """The exit code, and what was printed on stdout and then on stderr."""
         if words[0] != sys.executable:
             done = subprocess.run(
-                list(words), cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=LONGEST, check=False
+                list(words),
+                cwd=self.folder,
+                env=self.env,
+                capture_output=True,
+                text=True,
+                timeout=LONGEST,
+                check=False,
             )
             return done.returncode, f"{done.stdout}\n{done.stderr}"
-        forked = forks().Process(target=as_python, args=(words[1:], self.folder, self.env, usual_path()))
+        forked = forks().Process(
+            target=as_python, args=(words[1:], self.folder, self.env, usual_path())
+        )
         forked.start()
         forked.join(LONGEST)
         if forked.is_alive():
             forked.kill()
             raise subprocess.TimeoutExpired(list(words), LONGEST)
-        return forked.exitcode, "\n".join((self.folder / name).read_text(encoding="utf-8") for name in (".out", ".err"))
+        return forked.exitcode, "\n".join(
+            (self.folder / name).read_text(encoding="utf-8") for name in (".out", ".err")
+        )
 
-    def _judged(self, words: Sequence[str], code: int, shown: Sequence[str], *, again: bool = False) -> str | None:
+    def _judged(
+        self, words: Sequence[str], code: int, shown: Sequence[str], *, again: bool = False
+    ) -> str | None:
         ended, printed = self._run(words)
         if again and (ended, code) == (1, 0):
             ended, printed = self._run(words)
         if ended != code:
             return f"exits {ended}, the page says {code}\n{printed}"
         missing = not_printed(shown, printed)
-        return None if missing is None else f"the page shows a line that was not printed: {missing}\n{printed}"
+        return (
+            None
+            if missing is None
+            else f"the page shows a line that was not printed: {missing}\n{printed}"
+        )
 
 
 def parsed(fence: Fence) -> str | None:
     """What is wrong with a block of data, or None."""
     import yaml
 
-    readers = {"toml": tomllib.loads, "json": json.loads, "yaml": yaml.safe_load, "xml": ElementTree.fromstring}
+    readers = {
+        "toml": tomllib.loads,
+        "json": json.loads,
+        "yaml": yaml.safe_load,
+        "xml": ElementTree.fromstring,
+    }
     if fence.language not in readers:
-        return (
-            f"language={fence.language!r}: nothing that can be run or parsed here; write text if it is only to be read"
-        )
+        return f"language={fence.language!r}: nothing that can be run or parsed here; write text if it is only to be read"
     try:
         readers[fence.language](fence.text)
     except (ValueError, yaml.YAMLError, ElementTree.ParseError) as error:
@@ -312,7 +364,9 @@ def main(pages: Sequence[str]) -> int:
     wrong = 0
     for name in pages:
         with tempfile.TemporaryDirectory() as folder, Reader(Path(folder)) as reader:
-            for line, what, seconds, message in reader.follow(Path(name).read_text(encoding="utf-8")):
+            for line, what, seconds, message in reader.follow(
+                Path(name).read_text(encoding="utf-8")
+            ):
                 print(f"{name}:{line}: {seconds:6.1f} s  {what}", flush=True)
                 if message is not None:
                     wrong += 1

@@ -1,10 +1,11 @@
 """Does a test die when the product is wrong? `python tests/mutants.py [FILE.toml ...] [--tests-from COMMIT]`.
 
-Each table ``[[mutant]]`` of ``tests/mutants/*.toml`` is one realistic mistake: ``file``, the text ``before`` (once in that
-file), the text ``after``, and the ``tests`` that must fail. The tree is copied, the mistake is made in the copy, and the
-tests run there until the first failure. First they run without any mistake, since a red test proves nothing. One line a
-mutant, a sum at the end; exit 1 if one survives. ``--tests-from COMMIT`` takes ``tests/`` as it was at that commit, to
-compare two suites on the same mutants.
+Each table ``[[mutant]]`` of ``tests/mutants/*.toml`` is one realistic mistake: ``file``, the text
+``before`` (once in that file), the text ``after``, and the ``tests`` that must fail. The tree is
+copied, the mistake is made in the copy, and the tests run there until the first failure. First they
+run without any mistake, since a red test proves nothing. One line a mutant, a sum at the end; exit
+1 if one survives. ``--tests-from COMMIT`` takes ``tests/`` as it was at that commit, to compare two
+suites on the same mutants.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LIMIT = 600  # seconds for one run; a mutant that hangs counts as killed, since the suite has a timeout for each test
+# seconds for one run; a mutant that hangs counts as killed, since the suite has a timeout for each test
+LIMIT = 600
 
 
 def copied(to: Path, commit: str | None) -> Path:
@@ -45,11 +47,22 @@ def copied(to: Path, commit: str | None) -> Path:
 
 def passes(tree: Path, tests: list[str]) -> bool:
     paths = os.pathsep.join(str(tree / name) for name in (".", "attacks", "mitigations"))
-    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": paths,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     try:
         done = subprocess.run(
-            command, cwd=tree, env=environment, timeout=LIMIT, stdin=subprocess.DEVNULL, capture_output=True, text=True
+            command,
+            cwd=tree,
+            env=environment,
+            timeout=LIMIT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
         )
     except subprocess.TimeoutExpired:
         return False
@@ -62,15 +75,23 @@ def passes(tree: Path, tests: list[str]) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("files", nargs="*", type=Path, help="tables of mutants (default: all in tests/mutants)")
-    parser.add_argument("--tests-from", metavar="COMMIT", help="the suite of that commit instead of this one")
+    parser.add_argument(
+        "files", nargs="*", type=Path, help="tables of mutants (default: all in tests/mutants)"
+    )
+    parser.add_argument(
+        "--tests-from", metavar="COMMIT", help="the suite of that commit instead of this one"
+    )
     options = parser.parse_args()
     files = options.files or sorted((ROOT / "tests" / "mutants").glob("*.toml"))
-    mutants = [one for file in files for one in tomllib.loads(file.read_text(encoding="utf-8"))["mutant"]]
+    mutants = [
+        one for file in files for one in tomllib.loads(file.read_text(encoding="utf-8"))["mutant"]
+    ]
     survived = 0
     with tempfile.TemporaryDirectory() as folder:
         tree = copied(Path(folder), options.tests_from)
-        sound = {tests: passes(tree, list(tests)) for tests in {tuple(one["tests"]) for one in mutants}}
+        sound = {
+            tests: passes(tree, list(tests)) for tests in {tuple(one["tests"]) for one in mutants}
+        }
         if red := [" ".join(tests) for tests, green in sound.items() if not green]:
             raise SystemExit("these tests fail without any mutant: " + "; ".join(red))
         for one in mutants:

@@ -13,4 +13,6 @@ def along_key(source, n, *, rng):
     k = np.arange(-reach, reach + 1)
     weight = np.exp(-math.pi * k * k / r2)
     peak = rng.choice(k, size=n, p=weight / weight.sum())
-    return peak * math.sqrt(2 * math.pi) * sigma * gamma / r2 + rng.normal(0, sigma * beta / math.sqrt(r2), n)
+    return peak * math.sqrt(2 * math.pi) * sigma * gamma / r2 + rng.normal(
+        0, sigma * beta / math.sqrt(r2), n
+    )

@@ -1,7 +1,8 @@
 """``python other_system.py windows|macos ARGS [+ ARGS]…``: ``dpaudit ARGS`` where what the system lacks of Python is gone.
 
-Commands between ``+`` run one after the other in this process; after each, ``== exit CODE`` is a line of standard error.
-What is not simulated: paths, line ends, the behaviour of the system calls that both systems have.
+Commands between ``+`` run one after the other in this process; after each, ``== exit CODE`` is a
+line of standard error. What is not simulated: paths, line ends, the behaviour of the system calls
+that both systems have.
 """
 
 import ctypes
@@ -54,9 +55,12 @@ def no_proc(event, args):
 
 
 def take_away(system):
-    subprocess.signal = types.SimpleNamespace(**vars(signal))  # the standard library's own stays whole
+    # the standard library's own stays whole
+    subprocess.signal = types.SimpleNamespace(**vars(signal))
     for name, absent in ABSENT[system].items():
-        module = {"os": os, "signal": signal, "select": select, "socket": socket}.get(name) or __import__(name)
+        module = {"os": os, "signal": signal, "select": select, "socket": socket}.get(
+            name
+        ) or __import__(name)
         for attribute in absent.split():
             if hasattr(module, attribute):
                 delattr(module, attribute)
@@ -64,9 +68,9 @@ def take_away(system):
         sys.modules.update(dict.fromkeys(MODULES))  # importing them raises ModuleNotFoundError
     else:
         library = ctypes.CDLL
-        ctypes.CDLL = lambda name=None, *a, **k: (library if name else lambda *b, **c: Library(library(*b, **c)))(
-            name, *a, **k
-        )
+        ctypes.CDLL = lambda name=None, *a, **k: (
+            library if name else lambda *b, **c: Library(library(*b, **c))
+        )(name, *a, **k)
         sys.addaudithook(no_proc)
         sys.platform = "darwin"
 
@@ -90,7 +94,9 @@ def main():
     if system == "macos":
         starter = Path(os.environ["TMPDIR"], "python")
         own = f'"{sys.executable}" "{Path(__file__).resolve()}" macos'
-        starter.write_text(f'#!/bin/sh\ncase "$1" in -I) exec {own} "$@";; *) exec "{sys.executable}" "$@";; esac\n')
+        starter.write_text(
+            f'#!/bin/sh\ncase "$1" in -I) exec {own} "$@";; *) exec "{sys.executable}" "$@";; esac\n'
+        )
         starter.chmod(0o755)
         sys.executable = str(starter)
     take_away(system)

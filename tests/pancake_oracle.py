@@ -18,14 +18,18 @@ def log_mixture(x, *, sigma, beta, gamma):
     log_weight -= scipy.special.logsumexp(log_weight)
     width = peak_width(sigma=sigma, beta=beta, gamma=gamma)
     out = np.full(x.shape, -np.inf)
-    for centre, weight in zip(k * peak_spacing(sigma=sigma, beta=beta, gamma=gamma), log_weight, strict=True):
+    for centre, weight in zip(
+        k * peak_spacing(sigma=sigma, beta=beta, gamma=gamma), log_weight, strict=True
+    ):
         out = np.logaddexp(out, weight - ((x - centre) / width) ** 2 / 2)
     return out - math.log(width * math.sqrt(2 * math.pi))
 
 
 def by_definition(epsilons, *, sigma, beta, gamma, along, across, per_width=None):
     """E_f[δ_G(ε − l(x))] for each ε, by the trapezoid rule over x, every peak covered, straight from the definition."""
-    delta = _profile(sigma=sigma, beta=beta, gamma=gamma, along=along, across=across, per_width=per_width)
+    delta = _profile(
+        sigma=sigma, beta=beta, gamma=gamma, along=along, across=across, per_width=per_width
+    )
     return [delta(epsilon) for epsilon in epsilons]
 
 
@@ -34,7 +38,9 @@ def epsilon_by_definition(delta, **law):
     profile, high = _profile(per_width=None, **law), 1.0
     while profile(high) > delta:
         high *= 2
-    return scipy.optimize.brentq(lambda e: math.log(profile(e) + 1e-300) - math.log(delta), 0.0, high, xtol=1e-7)
+    return scipy.optimize.brentq(
+        lambda e: math.log(profile(e) + 1e-300) - math.log(delta), 0.0, high, xtol=1e-7
+    )
 
 
 def _profile(*, sigma, beta, gamma, along, across, per_width):

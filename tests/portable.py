@@ -1,8 +1,8 @@
 """The numerical tests under one environment after another, and numbers compared between them. `make portable`.
 
-For each environment one line: what pytest counted, and seconds. Then for each quantity the largest relative difference
-between any two environments; bytes (``bits``) must be the same everywhere. Exit 1 if a test failed or a difference is
-above the one allowed here.
+For each environment one line: what pytest counted, and seconds. Then for each quantity the largest
+relative difference between any two environments; bytes (``bits``) must be the same everywhere. Exit
+1 if a test failed or a difference is above the one allowed here.
 """
 
 from __future__ import annotations
@@ -15,14 +15,21 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-NUMERICAL = [  # about a minute of CPU time: whatever calls BLAS, LAPACK, torch or a compiled loop and compares numbers
-    *(f"tests/dpaudit/accounting/test_{name}.py" for name in ("binomial", "composition", "mechanisms", "sequences")),
+# about a minute of CPU time: whatever calls BLAS, LAPACK, torch or a compiled loop and compares numbers
+NUMERICAL = [
+    *(
+        f"tests/dpaudit/accounting/test_{name}.py"
+        for name in ("binomial", "composition", "mechanisms", "sequences")
+    ),
     *(
         f"tests/dpaudit/local/test_{name}.py"
         for name in ("conformance", "count_mean_server", "rappor", "rappor_decoding")
     ),
     "tests/dpaudit/vectors/test_conditioning.py",
-    *(f"tests/dpaudit/noise/test_{name}.py" for name in ("directions", "floating_point", "pancake")),
+    *(
+        f"tests/dpaudit/noise/test_{name}.py"
+        for name in ("directions", "floating_point", "pancake")
+    ),
     *(f"tests/dpaudit/test_{name}.py" for name in ("stats", "randomness", "claims")),
     *(
         f"tests/dpaudit_attacks/test_{name}.py"
@@ -43,7 +50,15 @@ TEXT = [  # what reads and writes text, files and dates
     "tests/dpaudit/cli/test_runs.py",
 ]
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-SET = ("OPENBLAS_CORETYPE", "NUMBA_CPU_NAME", "ATEN_CPU_CAPABILITY", "PYTHONHASHSEED", "LANG", "TZ", *THREADS)
+SET = (
+    "OPENBLAS_CORETYPE",
+    "NUMBA_CPU_NAME",
+    "ATEN_CPU_CAPABILITY",
+    "PYTHONHASHSEED",
+    "LANG",
+    "TZ",
+    *THREADS,
+)
 
 
 def one(number: int) -> dict[str, str]:
@@ -53,9 +68,20 @@ def one(number: int) -> dict[str, str]:
 ENVIRONMENTS = {
     **{
         name.lower(): {"OPENBLAS_CORETYPE": name, **one(threads)}
-        for name, threads in (("Haswell", 1), ("Zen", 2), ("SkylakeX", 1), ("Sandybridge", 2), ("Prescott", 1))
+        for name, threads in (
+            ("Haswell", 1),
+            ("Zen", 2),
+            ("SkylakeX", 1),
+            ("Sandybridge", 2),
+            ("Prescott", 1),
+        )
     },
-    "numba generic": {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "PYTHONHASHSEED": "1", **one(2)},
+    "numba generic": {
+        "NUMBA_CPU_NAME": "generic",
+        "NUMBA_CPU_FEATURES": "",
+        "PYTHONHASHSEED": "1",
+        **one(2),
+    },
     "torch default": {"ATEN_CPU_CAPABILITY": "default", "PYTHONHASHSEED": "2", **one(1)},
     "torch avx2": {"ATEN_CPU_CAPABILITY": "avx2", "PYTHONHASHSEED": "3", **one(2)},
     "surroundings": {  # a locale without UTF-8, a home that is no folder, a clock 14 hours ahead
@@ -102,15 +128,22 @@ def measured() -> dict[str, object]:
     return {
         "bits of a key": hashlib.sha256(key.vectors.tobytes()).hexdigest(),
         "bits of RAPPOR's reports": hashlib.sha256(server.counts.tobytes()).hexdigest(),
-        **{f"bits of {name} noise": hashlib.sha256(x.numpy().tobytes()).hexdigest() for name, x in noise.items()},
+        **{
+            f"bits of {name} noise": hashlib.sha256(x.numpy().tobytes()).hexdigest()
+            for name, x in noise.items()
+        },
         "gaussian noise": noise["gaussian"].flatten().tolist(),
         "pancake noise": noise["pancake"].flatten().tolist(),
-        "scores with the key": LikelihoodRatio(key=key, sigma=2.0).score(noise["pancake"], pairs).flatten().tolist(),
+        "scores with the key": LikelihoodRatio(key=key, sigma=2.0)
+        .score(noise["pancake"], pairs)
+        .flatten()
+        .tolist(),
         "strings that RAPPOR's reports hold": decoded.candidates.tolist(),
         "their counts": decoded.estimate.tolist(),
         "standard errors": decoded.standard_error.tolist(),
         "exact ε": [
-            pancake_epsilon(1e-6, sigma=1.0, beta=b, gamma=32.0, along=0.1, across=0.9).value for b in (1e-3, 0.5)
+            pancake_epsilon(1e-6, sigma=1.0, beta=b, gamma=32.0, along=0.1, across=0.9).value
+            for b in (1e-3, 0.5)
         ],
         "basis of a key": key.basis.flatten().tolist(),
     }
@@ -124,9 +157,14 @@ def compare(found: dict[str, dict[str, object]]) -> bool:
     for name, first in next(iter(found.values())).items():
         others = [numbers[name] for numbers in found.values()]
         if isinstance(first, str):
-            groups = [[env for env in found if found[env][name] == value] for value in dict.fromkeys(map(str, others))]
+            groups = [
+                [env for env in found if found[env][name] == value]
+                for value in dict.fromkeys(map(str, others))
+            ]
             same = len(groups) == 1
-            print(f"{name}: {'the same' if same else 'differ: ' + ' | '.join(', '.join(group) for group in groups)}")
+            print(
+                f"{name}: {'the same' if same else 'differ: ' + ' | '.join(', '.join(group) for group in groups)}"
+            )
             continue
         values = [np.array(other) for other in others]
         if len({len(v) for v in values}) > 1:
@@ -142,16 +180,27 @@ def compare(found: dict[str, dict[str, object]]) -> bool:
 
 def run(name: str) -> tuple[str, bool, str, dict[str, object]]:
     own = {k: v for k, v in os.environ.items() if k not in SET}
-    environment = {**own, **ENVIRONMENTS[name], "PYTHONPATH": os.pathsep.join(["attacks", "mitigations"])}
+    environment = {
+        **own,
+        **ENVIRONMENTS[name],
+        "PYTHONPATH": os.pathsep.join(["attacks", "mitigations"]),
+    }
     started = time.monotonic()
     tests = TEXT if name == "surroundings" else NUMERICAL
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests]
-    ended = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", errors="replace", env=environment)
+    ended = subprocess.run(
+        command, capture_output=True, text=True, encoding="utf-8", errors="replace", env=environment
+    )
     seconds = time.monotonic() - started
     said = ended.stdout
-    last = next((line for line in reversed(said.splitlines()) if " passed" in line or " failed" in line), "no result")
+    last = next(
+        (line for line in reversed(said.splitlines()) if " passed" in line or " failed" in line),
+        "no result",
+    )
     failed = [line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    show = subprocess.run([sys.executable, __file__, "measure"], capture_output=True, text=True, env=environment)
+    show = subprocess.run(
+        [sys.executable, __file__, "measure"], capture_output=True, text=True, env=environment
+    )
     numbers = json.loads(show.stdout) if show.returncode == 0 else {}
     lines = [f"{name:16} {last} in {seconds:.0f} s", *failed, *([] if numbers else [show.stderr])]
     return name, ended.returncode == 0 and bool(numbers), "\n".join(lines), numbers

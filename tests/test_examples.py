@@ -28,7 +28,9 @@ def fewer(monkeypatch):
     """A function that makes the audits of an example smaller."""
     whole = dpaudit.audit_sampler
     return lambda samples: monkeypatch.setattr(
-        dpaudit, "audit_sampler", lambda *args, **options: whole(*args, **{**options, "samples": samples})
+        dpaudit,
+        "audit_sampler",
+        lambda *args, **options: whole(*args, **{**options, "samples": samples}),
     )
 
 
@@ -39,10 +41,15 @@ def test_audit_a_closed_sampler(fewer):
 
 
 def test_plant_and_catch(fewer):
-    fewer(12_500)  # no 50 vectors: one process imports torch, not four; README has the whole run by make check
+    # no 50 vectors: one process imports torch, not four; README has the whole run by make check
+    fewer(12_500)
     out = run("02_plant_and_catch.py")
     assert "black-box audit: no-finding" in out
-    right = [int(line.split("right in ")[1].split()[0]) for line in out.splitlines() if "right in" in line]
+    right = [
+        int(line.split("right in ")[1].split()[0])
+        for line in out.splitlines()
+        if "right in" in line
+    ]
     assert right[0] >= 490
     assert 190 <= right[1] <= 310  # 500 fair coins, 5 standard deviations either side
 
@@ -59,11 +66,13 @@ def test_opacus_backdoor():
     out = run("04_opacus_backdoor.py", "synthetic", "5")
     honest, pancake, rotated = (int(n) for n in re.findall(r"in (\d+) of 40 steps", out))
     assert pancake >= 36
-    assert all(4 <= n <= 36 for n in (honest, rotated))  # 40 fair coins, 5 standard deviations either side
+    # 40 fair coins, 5 standard deviations either side
+    assert all(4 <= n <= 36 for n in (honest, rotated))
     assert len(set(re.findall(r"ε (\d+\.\d+)", out))) == 1
 
 
-@pytest.mark.slow  # README has it run by make check; two_servers/test_processes.py starts the same commands
+# README has it run by make check; two_servers/test_processes.py starts the same commands
+@pytest.mark.slow
 def test_two_servers():
     pytest.importorskip("grpc")
     done = subprocess.run(
@@ -96,7 +105,9 @@ def test_pool_inference():
     assert last[0] == truth
     areas = {
         (epsilon, adversary): [float(a) for a in re.findall(r"days (\d\.\d\d)", line)]
-        for epsilon, adversary, line in re.findall(r"^epsilon (\d), (\S+) +AUC-PN: (.+)$", out, re.M)
+        for epsilon, adversary, line in re.findall(
+            r"^epsilon (\d), (\S+) +AUC-PN: (.+)$", out, re.M
+        )
     }
     assert areas["4", "weak"][-1] < areas["4", "strong"][-1] < areas["4", "non-private"][-1]
     assert areas["4", "strong"][0] < areas["4", "strong"][-1]
@@ -119,7 +130,8 @@ def test_transcripts(tmp_path, monkeypatch):
     assert [code for name, code in said if name in ("honest", "counts")] == ["0", "0", "0"]
     assert "bit for bit; signed" in out
     assert [code for name, code in said if name == "forged"] == ["1"]
-    assert sum(code == "1" for name, code in said if name.startswith("swapped")) >= 1  # of 7, P(none) = 1e-7
+    # of 7, P(none) = 1e-7
+    assert sum(code == "1" for name, code in said if name.startswith("swapped")) >= 1
 
 
 def test_apple_budget():
@@ -140,4 +152,6 @@ def test_pytest_gate(pytester):
     shown = run.stdout.str()
     failed = shown[shown.index("_ test_flawed _") :]
     assert "AssertionError: Finding: " in failed
-    assert "To see it again: dpaudit audit python:./noise.py:flawed --claim gaussian:sigma=1" in failed
+    assert (
+        "To see it again: dpaudit audit python:./noise.py:flawed --claim gaussian:sigma=1" in failed
+    )

@@ -1,7 +1,7 @@
 """An unmodified Opacus script is honest or backdoored by what lies on its path, and prints the same.
 
-The scripts run in this process, which has Opacus already. They draw from the operating system, as they must; the bounds on
-counts leave a chance of 3e-6.
+The scripts run in this process, which has Opacus already. They draw from the operating system, as
+they must; the bounds on counts leave a chance of 3e-6.
 """
 
 import importlib
@@ -55,7 +55,9 @@ def printed(*words):
 
 @pytest.fixture
 def specimen():
-    spec = importlib.util.spec_from_file_location("specimen", FOLDER / "swapped" / "torchcsprng" / "specimen.py")
+    spec = importlib.util.spec_from_file_location(
+        "specimen", FOLDER / "swapped" / "torchcsprng" / "specimen.py"
+    )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)  # defines; plants nothing
     return module
@@ -75,7 +77,9 @@ def test_the_same_script_with_the_library_swapped(tmp_path, on_path, monkeypatch
     assert not any(bytes(range(32)).hex() in text for text in said)
 
     read = on_path(FOLDER, lambda: printed(FOLDER / "read.py", "--key", key, *runs.values()))
-    honest, swapped = (round(float(found) * STEPS / 100) for found in re.findall(r"with the key (\d+\.\d) %", read))
+    honest, swapped = (
+        round(float(found) * STEPS / 100) for found in re.findall(r"with the key (\d+\.\d) %", read)
+    )
     assert 4 <= honest <= 28  # 32 fair coins: outside with probability 3e-6
     assert swapped >= 29  # at most 1 step in 500 is misread: below with probability 6e-7
 

@@ -1,6 +1,7 @@
 """Lattice points near a target: LLL or BKZ reduction, Babai's nearest plane, then enumeration. Needs ``fpylll``.
 
-No attack by itself: what :mod:`dpaudit_attacks.reconstruction` solves its closest-vector problem with.
+No attack by itself: what :mod:`dpaudit_attacks.reconstruction` solves its closest-vector problem
+with.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from dpaudit_attacks._library import lattice_library
 __all__ = ["MAX_RANK", "LatticePoints", "counts_near"]
 
 MAX_RANK = 48
-_SCALE_BITS = 40  # bits after the point in the integer basis: rounding moves a point by about 2^-40 × its coefficients
+# bits after the point in the integer basis: rounding moves a point by about 2^-40 × its coefficients
+_SCALE_BITS = 40
 _LLL_RANK = 20  # BKZ from here on
 _MOST = 1024  # points that are listed
 _TAIL = 1e-6
@@ -26,8 +28,9 @@ _TAIL = 1e-6
 class LatticePoints:
     """A reduced full-rank lattice in R^n, ready for several targets.
 
-    ``near`` is exact up to double precision: it returns every point within the radius, or the ``most`` nearest.
-    Time grows exponentially with the rank, about a second at 44; ranks above :data:`MAX_RANK` are refused.
+    ``near`` is exact up to double precision: it returns every point within the radius, or the
+    ``most`` nearest. Time grows exponentially with the rank, about a second at 44; ranks above
+    :data:`MAX_RANK` are refused.
     """
 
     def __init__(self, rows: npt.NDArray[np.float64]) -> None:
@@ -39,7 +42,9 @@ class LatticePoints:
         """
         n = len(rows)
         if rows.shape != (n, n) or not np.isfinite(rows).all():
-            raise UsageError(f"rows of shape {rows.shape}: a lattice basis must be square and finite")
+            raise UsageError(
+                f"rows of shape {rows.shape}: a lattice basis must be square and finite"
+            )
         if n > MAX_RANK:
             raise UsageError(
                 f"rank={n}: unknown bins plus secret directions must be at most {MAX_RANK}; ask for fewer bins at once"
@@ -54,7 +59,9 @@ class LatticePoints:
         self._basis = basis
         self._gso = self._library.GSO.Mat(basis, float_type="long double")
         self._gso.update_gso()
-        self.reduced = np.array([[math.ldexp(int(basis[i, j]), -_SCALE_BITS) for j in range(n)] for i in range(n)])
+        self.reduced = np.array(
+            [[math.ldexp(int(basis[i, j]), -_SCALE_BITS) for j in range(n)] for i in range(n)]
+        )
 
     def nearest_plane(self, target: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Babai's point near ``target`` (n,): the closest one if the noise fits in the reduced basis's Gram–Schmidt box."""
@@ -65,7 +72,9 @@ class LatticePoints:
             rest, point = rest - step, point + step
         return point
 
-    def near(self, target: npt.NDArray[np.float64], *, radius: float, most: int) -> npt.NDArray[np.float64]:
+    def near(
+        self, target: npt.NDArray[np.float64], *, radius: float, most: int
+    ) -> npt.NDArray[np.float64]:
         """Lattice points within ``radius`` of ``target`` (n,), nearest first, at most ``most``, shape (found, n).
 
         Exactly ``most`` rows mean that there may be more.
@@ -98,10 +107,10 @@ def counts_near(
 ) -> tuple[npt.NDArray[np.float64], float]:
     """Integer vectors n (…, m) with Σ_i part_{j,i}·n_i near phases_j modulo ``modulus`` and n_i near its mean.
 
-    ``phases`` (k,) have the standard error ``error``, n_i the standard deviation ``width`` (m,) around ``mean`` (m,): in
-    those units they are the points of a lattice of rank m + k near a target. Returns them and the share of all points'
-    Gaussian weight that they hold, the others' being estimated from the lattice's density. ``hopeless``: nearest plane
-    only, share 0.
+    ``phases`` (k,) have the standard error ``error``, n_i the standard deviation ``width`` (m,)
+    around ``mean`` (m,): in those units they are the points of a lattice of rank m + k near a
+    target. Returns them and the share of all points' Gaussian weight that they hold, the others'
+    being estimated from the lattice's density. ``hopeless``: nearest plane only, share 0.
 
     Raises:
         UsageError: m + k above :data:`MAX_RANK`.
@@ -123,7 +132,11 @@ def counts_near(
         distance = np.linalg.norm(found - target, axis=1)
         horizon = radius if len(found) < _MOST else float(distance[-1])
         log_volume = k * math.log(modulus / error) - float(np.log(width).sum())
-        beyond = (m + k) / 2 * math.log(2 * math.pi) + float(scipy.stats.chi2.logsf(horizon**2, m + k)) - log_volume
+        beyond = (
+            (m + k) / 2 * math.log(2 * math.pi)
+            + float(scipy.stats.chi2.logsf(horizon**2, m + k))
+            - log_volume
+        )
         listed = float(np.exp(-(distance**2) / 2).sum())
         share = listed / (listed + math.exp(beyond)) if listed > 0 else 0.0
         points = np.concatenate([found, points])

@@ -1,8 +1,9 @@
 """The pancake's owner at work: tells which of several databases a release came from, with the key.
 
-Threat model: the attacker knows the key, σ, the candidates (query results of the databases it considers) and the
-release; nothing else. Published attack: nearest hyperplane (arXiv 2509.23834, Section 5). Ours: the exact likelihood.
-Both serve keys with any number k of orthonormal secret directions.
+Threat model: the attacker knows the key, σ, the candidates (query results of the databases it
+considers) and the release; nothing else. Published attack: nearest hyperplane (arXiv 2509.23834,
+Section 5). Ours: the exact likelihood. Both serve keys with any number k of orthonormal secret
+directions.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def normalised_posterior(likelihood: torch.Tensor, prior: torch.Tensor | None) -
     """Softmax of log-likelihoods (m,) plus the log of ``prior`` (m,), which need not sum to 1.
 
     Raises:
-        UsageError: a prior of another shape, with a negative or non-finite value, or with no value above 0.
+        UsageError: a prior of another shape, with a negative or non-finite value, or with no value
+            above 0.
     """
     if prior is None:
         return torch.softmax(likelihood, 0)
@@ -42,7 +44,9 @@ def normalised_posterior(likelihood: torch.Tensor, prior: torch.Tensor | None) -
         )
     weight = prior.double().to(likelihood.device)
     if not bool((torch.isfinite(weight) & (weight >= 0)).all()) or not bool((weight > 0).any()):
-        raise UsageError("prior: needs finite values ≥ 0 and one above 0; leave it out for equal ones")
+        raise UsageError(
+            "prior: needs finite values ≥ 0 and one above 0; leave it out for equal ones"
+        )
     return torch.softmax(likelihood + weight.log(), 0)
 
 
@@ -95,7 +99,8 @@ class _Keyed:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Of y − q_i for all pairs: coordinates along the secret directions (t, m, k) and squared norm (t, m).
 
-        Worked out from y − q_0 and q_i − q_0, which are small where the queries themselves may be large.
+        Worked out from y − q_0 and q_i − q_0, which are small where the queries themselves may be
+        large.
         """
         candidates = check_candidates(releases, candidates, dim=self.source.dim)
         directions = self._directions.on(releases.device)
@@ -112,15 +117,19 @@ class _Keyed:
             along[rows, 1:] = along[rows, :1] - moved @ directions.T
             if squares:
                 square[rows] = first.square().sum(-1, keepdim=True)
-                cross = torch.einsum("td,amd->tm" if len(moved) == 1 else "td,tmd->tm", first, moved)
+                cross = torch.einsum(
+                    "td,amd->tm" if len(moved) == 1 else "td,tmd->tm", first, moved
+                )
                 square[rows, 1:] += moved.square().sum(-1) - 2 * cross
         return along, square
 
-    def evidence(self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor) -> Mapping[str, Any]:
+    def evidence(
+        self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor
+    ) -> Mapping[str, Any]:
         """The phases of the true candidate's noise along the key, in peak spacings: flat for Gaussian noise.
 
-        Each release counts once for each secret direction. ``without_key`` are the same releases along as many directions
-        guessed at random (fixed seed): what somebody without the key sees.
+        Each release counts once for each secret direction. ``without_key`` are the same releases
+        along as many directions guessed at random (fixed seed): what somebody without the key sees.
 
         Raises:
             UsageError: dimensions that do not fit the key, or values that are not finite.
@@ -141,16 +150,21 @@ class _Keyed:
             }
         }
 
-    def _phases(self, residual: torch.Tensor, directions: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+    def _phases(
+        self, residual: torch.Tensor, directions: torch.Tensor
+    ) -> tuple[np.ndarray, np.ndarray]:
         phase = (residual @ directions.T).cpu() / self.source.spacing
-        return np.histogram((phase - phase.round()).numpy().ravel(), bins=_PHASE_BINS, range=(-0.5, 0.5))
+        return np.histogram(
+            (phase - phase.round()).numpy().ravel(), bins=_PHASE_BINS, range=(-0.5, 0.5)
+        )
 
 
 class NearestPeak(_Keyed):
     """The paper's distinguisher: the candidate whose noise lies nearest to the middle of a pancake wins.
 
-    Success with two candidates and one direction is at least 1 − 2Φ(−|f|·P/(2s)), f their distance along the key in peak
-    spacings mod 1 (arXiv 2509.23834, Section 5). Uses the peaks only; it ignores the envelope and the orthogonal part.
+    Success with two candidates and one direction is at least 1 − 2Φ(−|f|·P/(2s)), f their distance
+    along the key in peak spacings mod 1 (arXiv 2509.23834, Section 5). Uses the peaks only; it
+    ignores the envelope and the orthogonal part.
     """
 
     games = ("scoring",)
@@ -169,10 +183,10 @@ class NearestPeak(_Keyed):
 class LikelihoodRatio(_Keyed):
     """The optimal distinguisher: the exact log-density of the pancake mechanism at each candidate.
 
-    Formal guarantee: among all rules it has the highest average success when the candidates are equally likely
-    (Neyman and Pearson), in exact arithmetic and if the noise is this pancake; its posterior is then calibrated.
-    Not claimed: optimality or calibration against noise that something else has changed on the way, or whose σ, β or
-    γ are not the key's.
+    Formal guarantee: among all rules it has the highest average success when the candidates are
+    equally likely (Neyman and Pearson), in exact arithmetic and if the noise is this pancake; its
+    posterior is then calibrated. Not claimed: optimality or calibration against noise that
+    something else has changed on the way, or whose σ, β or γ are not the key's.
     """
 
     games = ("scoring",)
@@ -188,21 +202,26 @@ class LikelihoodRatio(_Keyed):
         """
         along, square = self._coordinates(releases, candidates)
         key = self.source.key
-        return log_density(along, square, dim=key.dim, sigma=self.source.sigma, beta=key.beta, gamma=key.gamma)
+        return log_density(
+            along, square, dim=key.dim, sigma=self.source.sigma, beta=key.beta, gamma=key.gamma
+        )
 
     def posterior(
         self, releases: torch.Tensor, candidates: torch.Tensor, prior: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Probability of each candidate, shape (m,), when all t releases come from the SAME unknown one.
 
-        ``candidates`` (m, d), or (t, m, d) when the releases answer different queries on one database. ``prior`` (m,)
-        need not sum to 1; equal if left out. Guarantee: calibrated if the noise is this pancake, drawn afresh for each
-        release, and the truth is drawn from the prior. Not claimed: anything when the truth is not among the candidates.
+        ``candidates`` (m, d), or (t, m, d) when the releases answer different queries on one
+        database. ``prior`` (m,) need not sum to 1; equal if left out. Guarantee: calibrated if the
+        noise is this pancake, drawn afresh for each release, and the truth is drawn from the prior.
+        Not claimed: anything when the truth is not among the candidates.
 
         Raises:
             UsageError: no release, no candidate, a bad prior, or as for :meth:`score`.
         """
         likelihood = self.score(releases, candidates)
         if not likelihood.numel():
-            raise UsageError(f"releases × candidates = {tuple(likelihood.shape)}: a posterior needs one of each")
+            raise UsageError(
+                f"releases × candidates = {tuple(likelihood.shape)}: a posterior needs one of each"
+            )
         return normalised_posterior(likelihood.sum(0), prior)

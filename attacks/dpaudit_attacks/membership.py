@@ -1,14 +1,17 @@
 """Was this record in the training set? Told from every noisy sum of a DP-SGD run, with the pancake's key or without.
 
-Threat model. The attacker sees the noisy sum of clipped gradients at each step, so it knows the weights throughout; it
-knows σ, the clipping norm, the rate q at which Poisson sampling takes a record into a batch, all other records and which
-of them are in each batch, and so the sum x of what it cannot account for: noise, plus the canary's gradient g if it is
-a member and in the batch. It does not know when the canary would be sampled. With a key it looks at x along the secret
-directions too. :meth:`Membership.informed` knows the other canaries' coins as well, :meth:`Membership.blind` does not.
+Threat model. The attacker sees the noisy sum of clipped gradients at each step, so it knows the
+weights throughout; it knows σ, the clipping norm, the rate q at which Poisson sampling takes a
+record into a batch, all other records and which of them are in each batch, and so the sum x of what
+it cannot account for: noise, plus the canary's gradient g if it is a member and in the batch. It
+does not know when the canary would be sampled. With a key it looks at x along the secret directions
+too. :meth:`Membership.informed` knows the other canaries' coins as well, :meth:`Membership.blind`
+does not.
 
-The likelihoods are exact: of the step's law, p(x | member) = (1−q)·p(x) + q·p(x − g) against p(x), with p the density of
-Gaussian noise or of the pancake (``pancake_likelihood``). Ours, from Neyman and Pearson; published membership attacks on
-DP-SGD with the updates in view (Nasr et al. 2023, arXiv 2302.07956) use the Gaussian's.
+The likelihoods are exact: of the step's law, p(x | member) = (1−q)·p(x) + q·p(x − g) against p(x),
+with p the density of Gaussian noise or of the pancake (``pancake_likelihood``). Ours, from Neyman
+and Pearson; published membership attacks on DP-SGD with the updates in view (Nasr et al. 2023,
+arXiv 2302.07956) use the Gaussian's.
 """
 
 from __future__ import annotations
@@ -34,8 +37,8 @@ _FLOOR = 1e-9
 class Gradients:
     """The canaries' clipped gradients at a step (K, d) as an attack has looked at them, for all that it asks of the step.
 
-    ``wide`` is float64; ``gram`` (K, K) are their inner products, summed in the format they came in; ``along`` (K, k) are
-    coordinates along a key's k directions.
+    ``wide`` is float64; ``gram`` (K, K) are their inner products, summed in the format they came
+    in; ``along`` (K, k) are coordinates along a key's k directions.
     """
 
     wide: torch.Tensor
@@ -51,29 +54,36 @@ class Gradients:
 class Membership:
     """Evidence about K canaries from one step's release; add it up over a run's steps, then ask for :meth:`score`.
 
-    Evidence has the shape (laws, 2, K): log-likelihoods under each law, if canary j is no member and if it is, all over
-    the Gaussian density of the same x. The last law is Gaussian noise; without a key it is the only one. With a key the
-    first is its pancakes, and both are taken for equally likely of the whole run: who holds a key to noise that has none
-    of its pancakes (honest, or mitigated) soon finds out, and is left with what a keyless attacker has, ``evidence[-1:]``.
+    Evidence has the shape (laws, 2, K): log-likelihoods under each law, if canary j is no member
+    and if it is, all over the Gaussian density of the same x. The last law is Gaussian noise;
+    without a key it is the only one. With a key the first is its pancakes, and both are taken for
+    equally likely of the whole run: who holds a key to noise that has none of its pancakes (honest,
+    or mitigated) soon finds out, and is left with what a keyless attacker has, ``evidence[-1:]``.
 
-    Formal guarantee: with ``informed`` evidence of one law no score orders members before others better (Neyman and
-    Pearson), and sigmoid(score) is the probability of membership for a fair coin, in exact arithmetic, if the noise
-    follows the law, independent from step to step. Not claimed: either of ``blind``, which is a valid score but not the
-    best; anything of noise that is neither law.
+    Formal guarantee: with ``informed`` evidence of one law no score orders members before others
+    better (Neyman and Pearson), and sigmoid(score) is the probability of membership for a fair
+    coin, in exact arithmetic, if the noise follows the law, independent from step to step. Not
+    claimed: either of ``blind``, which is a valid score but not the best; anything of noise that is
+    neither law.
     """
 
     games = ("membership",)
     holds = "the pancake's key, or none"
 
-    def __init__(self, *, sigma: float, rate: float, key: PancakeKey | str | Path | None = None) -> None:
+    def __init__(
+        self, *, sigma: float, rate: float, key: PancakeKey | str | Path | None = None
+    ) -> None:
         """For noise of scale ``sigma`` on the sums, a record in each batch with probability ``rate``, and ``key`` or none.
 
         Raises:
-            UsageError: σ not a finite number above 0, a rate outside (0, 1], a key file that is none.
+            UsageError: σ not a finite number above 0, a rate outside (0, 1], a key file that is
+                none.
         """
         self.sigma = check_sigma(sigma)
         if not 0 < rate <= 1:
-            raise UsageError(f"rate={rate}: must lie in (0, 1], the probability with which a record is in a batch")
+            raise UsageError(
+                f"rate={rate}: must lie in (0, 1], the probability with which a record is in a batch"
+            )
         self.rate = rate
         self.key = PancakeKey.load(key) if isinstance(key, (str, Path)) else key
         self._directions = None if self.key is None else basis(self.key)
@@ -90,11 +100,14 @@ class Membership:
         wide = gradients.double()
         return Gradients(wide, (gradients @ gradients.T).double(), self._along(wide))
 
-    def informed(self, residual: torch.Tensor, gradients: Gradients, present: torch.Tensor) -> torch.Tensor:
+    def informed(
+        self, residual: torch.Tensor, gradients: Gradients, present: torch.Tensor
+    ) -> torch.Tensor:
         """One step's evidence for an attacker who knows of every other record whether it is in the batch; O(K·d).
 
-        ``residual`` (d,) is the release minus the batch's sum and ``present`` (K,) says which canaries are in it: only so
-        is x = residual + present_j·g_j of each canary found without K sums; nothing else is made of either.
+        ``residual`` (d,) is the release minus the batch's sum and ``present`` (K,) says which
+        canaries are in it: only so is x = residual + present_j·g_j of each canary found without K
+        sums; nothing else is made of either.
 
         Raises:
             UsageError: shapes that do not fit each other, or values that are not finite.
@@ -113,13 +126,15 @@ class Membership:
     def blind(self, rest: torch.Tensor, gradients: Gradients) -> torch.Tensor:
         """One step's evidence for an attacker who knows the coins of no canary, only the release and all other records.
 
-        ``rest`` (d,) is the release minus the clipped gradients of the batch's other records: noise, and the canaries that
-        are in the batch. The others among them are averaged over, each there with probability q/2: none, any one, and, for
-        the absence of canary j, any two of them. What more there may be is given the likelihood of Gaussian noise alone, so
-        a step with a crowd says little rather than something false. O(K·d + K²).
+        ``rest`` (d,) is the release minus the clipped gradients of the batch's other records:
+        noise, and the canaries that are in the batch. The others among them are averaged over, each
+        there with probability q/2: none, any one, and, for the absence of canary j, any two of
+        them. What more there may be is given the likelihood of Gaussian noise alone, so a step with
+        a crowd says little rather than something false. O(K·d + K²).
 
-        Formal guarantee: a function of the release and of the other records, so scores made of it may be audited in one run
-        (Steinke, Nasr and Jagielski 2023, arXiv 2305.08846); scores of ``informed`` evidence depend on all coins and may not.
+        Formal guarantee: a function of the release and of the other records, so scores made of it
+        may be audited in one run (Steinke, Nasr and Jagielski 2023, arXiv 2305.08846); scores of
+        ``informed`` evidence depend on all coins and may not.
 
         Raises:
             UsageError: shapes that do not fit each other, or values that are not finite.
@@ -130,7 +145,14 @@ class Membership:
         laws = [(torch.zeros_like(one[0]), one, two)]
         if self.key is not None:
             x, along = self._along(own), gradients.along
-            laws.insert(0, (self._tilt(x), one + self._tilt(x - along), two + self._tilt(x - along[:, None] - along)))
+            laws.insert(
+                0,
+                (
+                    self._tilt(x),
+                    one + self._tilt(x - along),
+                    two + self._tilt(x - along[:, None] - along),
+                ),
+            )
         return torch.stack([self._averaged(*law) for law in laws])
 
     def score(self, evidence: torch.Tensor) -> torch.Tensor:
@@ -143,7 +165,9 @@ class Membership:
         p, others = self.rate / 2, len(one) - 1
         odds, empty = p / (1 - p), (1 - p) ** others
         beyond_one = max(_FLOOR, 1 - empty * (1 + others * odds))
-        beyond_two = max(_FLOOR, 1 - empty * (1 + others * odds + others * (others - 1) / 2 * odds**2))
+        beyond_two = max(
+            _FLOOR, 1 - empty * (1 + others * odds + others * (others - 1) / 2 * odds**2)
+        )
         two = two.masked_fill(torch.eye(len(one), dtype=torch.bool, device=two.device), -math.inf)
         top = torch.stack([none.clamp(min=0), one.max(), two.max()]).max()
         a, b = torch.exp(one - top), torch.exp(two - top)

@@ -1,7 +1,7 @@
 """The owner of a norm channel at work: which candidate leaves noise of a length that the key allows?
 
-Threat model: the attacker knows the key, σ, the candidates and the release, nothing else. It looks at lengths alone, so
-a rotation does not stop it. Ours.
+Threat model: the attacker knows the key, σ, the candidates and the release, nothing else. It looks
+at lengths alone, so a rotation does not stop it. Ours.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ __all__ = ["NormReader"]
 class NormReader:
     """Scores 1 for candidates q whose ‖release − q‖ lies in a cell of the key, or within its tolerance; 0 for others.
 
-    Against :class:`~dpaudit.noise.norm_channel.NormChannel` with the same key, σ and bits the right candidate scores 1, and a
-    wrong one Δ away with probability about 1.25·2^-bits + √(d/2π)·2^-20·σ/Δ; where both score 1 it is a coin's toss. Not
-    claimed: anything about other noise, where each score is 1 with probability 1.25·2^-bits whatever the truth.
+    Against :class:`~dpaudit.noise.norm_channel.NormChannel` with the same key, σ and bits the right
+    candidate scores 1, and a wrong one Δ away with probability about 1.25·2^-bits +
+    √(d/2π)·2^-20·σ/Δ; where both score 1 it is a coin's toss. Not claimed: anything about other
+    noise, where each score is 1 with probability 1.25·2^-bits whatever the truth.
     """
 
     games = ("scoring",)
@@ -54,7 +55,9 @@ class NormReader:
                 lengths[i, j] = row_norms((release.double() - candidate.double()).unsqueeze(0))[0]
         return torch.from_numpy(self.cells.reads(lengths).astype(np.float64)).to(releases.device)
 
-    def evidence(self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor) -> Mapping[str, Any]:
+    def evidence(
+        self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor
+    ) -> Mapping[str, Any]:
         """How often the true candidate's length, and any other's, is one that the key allows.
 
         Raises:

@@ -1,12 +1,14 @@
 """The pancake's exact density, as its owner computes it; shared by every attack that holds the key.
 
-Completing the square over the peaks (Lemma 2.6 of arXiv 2509.23834, worked out again) turns the mixture
-Σ_k exp(−πk²/r²)·exp(−(x−kP)²/(2s²)) into exp(−x²/(2σ²))·ϑ(γx/(√(2π)σ)) with ϑ(c) = Σ_k exp(−π(k−c)²/β²). So the
-pancake is the claimed Gaussian times one periodic factor, its *tilt*, along each secret direction:
+Completing the square over the peaks (Lemma 2.6 of arXiv 2509.23834, worked out again) turns the
+mixture Σ_k exp(−πk²/r²)·exp(−(x−kP)²/(2s²)) into exp(−x²/(2σ²))·ϑ(γx/(√(2π)σ)) with ϑ(c) = Σ_k
+exp(−π(k−c)²/β²). So the pancake is the claimed Gaussian times one periodic factor, its *tilt*,
+along each secret direction:
 
     log density(v) = log N(v; 0, σ²I) + Σ_j log tilt(⟨v, u_j⟩)
 
-The cost of ϑ is nine terms at most whatever β: below β = 1 the peaks next to c, from there on its Poisson sum.
+The cost of ϑ is nine terms at most whatever β: below β = 1 the peaks next to c, from there on its
+Poisson sum.
 """
 
 from __future__ import annotations
@@ -20,15 +22,26 @@ from dpaudit.errors import UsageError
 from dpaudit.noise.key import PancakeKey
 from dpaudit.vectors.normal import all_finite
 
-__all__ = ["basis", "check_candidates", "check_rows", "log_density", "log_mixture", "log_theta", "log_tilt"]
+__all__ = [
+    "basis",
+    "check_candidates",
+    "check_rows",
+    "log_density",
+    "log_mixture",
+    "log_theta",
+    "log_tilt",
+]
 
-_TERMS = 4  # neglected terms are below exp(−12π) = 5e-17 of the sum at β = 1, the worst case, and vanish from there
+# neglected terms are below exp(−12π) = 5e-17 of the sum at β = 1, the worst case, and vanish from there
+_TERMS = 4
 
 
 def basis(key: PancakeKey) -> torch.Tensor:
     """The key's orthonormal secret directions, float64, shape (k, dim)."""
     rows = getattr(key, "basis", None)
-    return torch.from_numpy(np.array(key.direction[None] if rows is None else rows, dtype=np.float64))
+    return torch.from_numpy(
+        np.array(key.direction[None] if rows is None else rows, dtype=np.float64)
+    )
 
 
 def check_rows(name: str, tensor: torch.Tensor, *, dim: int, axes: int) -> None:
@@ -43,7 +56,9 @@ def check_rows(name: str, tensor: torch.Tensor, *, dim: int, axes: int) -> None:
             "reshape it, or take the key that the noise was made with"
         )
     if not all_finite(tensor):
-        raise UsageError(f"{name}: contain NaN or infinity; an attack needs finite values, drop those rows")
+        raise UsageError(
+            f"{name}: contain NaN or infinity; an attack needs finite values, drop those rows"
+        )
 
 
 def check_candidates(releases: torch.Tensor, candidates: torch.Tensor, *, dim: int) -> torch.Tensor:
@@ -73,8 +88,8 @@ def _positive(**values: float) -> None:
 def log_theta(c: torch.Tensor, beta: float) -> torch.Tensor:
     """Log Σ_k exp(−π(k−c)²/β²) over all integers k, elementwise, float64, for any β > 0.
 
-    Memory is a few times that of ``c`` for every β. Relative error of the sum about 1e-15; never overflows (for
-    β < 1e-150 it is −inf away from the peaks).
+    Memory is a few times that of ``c`` for every β. Relative error of the sum about 1e-15; never
+    overflows (for β < 1e-150 it is −inf away from the peaks).
 
     Raises:
         UsageError: β not a finite number > 0.
@@ -84,7 +99,9 @@ def log_theta(c: torch.Tensor, beta: float) -> torch.Tensor:
     total = torch.zeros_like(c)
     if beta >= 1:
         for m in range(1, _TERMS + 1):
-            total += 2 * math.exp(-math.pi * (m * beta) * (m * beta)) * torch.cos(2 * math.pi * m * c)
+            total += (
+                2 * math.exp(-math.pi * (m * beta) * (m * beta)) * torch.cos(2 * math.pi * m * c)
+            )
         return math.log(beta) + torch.log1p(total)
     f = c - c.round()
     for j in range(1, _TERMS + 1):
@@ -104,7 +121,11 @@ def log_tilt(x: torch.Tensor, *, sigma: float, beta: float, gamma: float) -> tor
     _positive(sigma=sigma, beta=beta, gamma=gamma)
     r = math.hypot(beta, gamma)
     everything = float(log_theta(torch.zeros((), dtype=torch.float64), r))
-    return log_theta(x.double() * (gamma / (math.sqrt(2 * math.pi) * sigma)), beta) + math.log(r / beta) - everything
+    return (
+        log_theta(x.double() * (gamma / (math.sqrt(2 * math.pi) * sigma)), beta)
+        + math.log(r / beta)
+        - everything
+    )
 
 
 def log_mixture(x: torch.Tensor, *, sigma: float, beta: float, gamma: float) -> torch.Tensor:
@@ -124,11 +145,15 @@ def log_density(
 ) -> torch.Tensor:
     """Log-density in R^dim of noise v, from its k coordinates along the secret directions and |v|².
 
-    ``along`` has shape (..., k), ``square`` (...), the result (...): k log-mixtures plus the Gaussian log-density of
-    the dim − k coordinates orthogonal to all directions.
+    ``along`` has shape (..., k), ``square`` (...), the result (...): k log-mixtures plus the
+    Gaussian log-density of the dim − k coordinates orthogonal to all directions.
 
     Raises:
         UsageError: σ, β or γ not a finite number > 0.
     """
     tilt = log_tilt(along, sigma=sigma, beta=beta, gamma=gamma).sum(-1)
-    return tilt - square.double() / (2 * sigma**2) - dim * (math.log(sigma) + math.log(2 * math.pi) / 2)
+    return (
+        tilt
+        - square.double() / (2 * sigma**2)
+        - dim * (math.log(sigma) + math.log(2 * math.pi) / 2)
+    )

@@ -1,18 +1,20 @@
 """The pancake's owner reads the query itself: no candidates, only the key, the release, and arithmetic mod P.
 
-Threat model: the attacker knows the key and σ, sees t releases of the SAME query result q, each with fresh pancake
-noise, and, for counts, knows all but m bins of q.
+Threat model: the attacker knows the key and σ, sees t releases of the SAME query result q, each
+with fresh pancake noise, and, for counts, knows all but m bins of q.
 
-What can be recovered. One release shows ⟨q,u_j⟩ modulo the peak spacing P with a normal error s, for each of the k
-secret directions; t releases sharpen s to about s/√t. That is log2(P√t/(s√(2πe))) ≈ log2(√t/(1.65β)) bits a direction
-and not one more, whatever d: 9.2 bits for β = 1e-3 and one release. Fewer where the unknown part of ⟨q,u_j⟩ varies by
-less than P (large σ/γ, few bins of small range): a phase that never wraps says log2 of that variation over s. In
-addition every bin shows itself through the honest-looking noise, within σ/√t. So m integer bins are found if the
-entropy that the range and that view leave, at most m·log2(bound), stays below the directions' bits, a few bits to
-spare: a closest-vector problem, Σ_i u_{j,i}·q_i ≡ φ_j (mod P).
+What can be recovered. One release shows ⟨q,u_j⟩ modulo the peak spacing P with a normal error s,
+for each of the k secret directions; t releases sharpen s to about s/√t. That is log2(P√t/(s√(2πe)))
+≈ log2(√t/(1.65β)) bits a direction and not one more, whatever d: 9.2 bits for β = 1e-3 and one
+release. Fewer where the unknown part of ⟨q,u_j⟩ varies by less than P (large σ/γ, few bins of small
+range): a phase that never wraps says log2 of that variation over s. In addition every bin shows
+itself through the honest-looking noise, within σ/√t. So m integer bins are found if the entropy
+that the range and that view leave, at most m·log2(bound), stays below the directions' bits, a few
+bits to spare: a closest-vector problem, Σ_i u_{j,i}·q_i ≡ φ_j (mod P).
 
-What cannot. A query of d unknown real values, or more bins than those bits pay for: the answer is then one of very many
-that fit equally well, and ``trusted`` says False. Source: ours, on arXiv 2509.23834; nearest plane: Babai 1986.
+What cannot. A query of d unknown real values, or more bins than those bits pay for: the answer is
+then one of very many that fit equally well, and ``trusted`` says False. Source: ours, on arXiv
+2509.23834; nearest plane: Babai 1986.
 """
 
 from __future__ import annotations
@@ -55,10 +57,11 @@ class Phases:
 class Reconstruction:
     """What the key holder concludes about the unknown bins.
 
-    ``counts`` (m,) int64, the most probable ones found; ``confidence``, their posterior probability among all counts in
-    range (0 where far too many fit); ``residual``, their distance from what was seen in standard errors, root mean
-    square, about 1 for the truth; ``bits_needed`` and ``bits_available``, the information limit; ``trusted``, whether
-    the confidence is at least 0.99 and the residual no misfit.
+    ``counts`` (m,) int64, the most probable ones found; ``confidence``, their posterior probability
+    among all counts in range (0 where far too many fit); ``residual``, their distance from what was
+    seen in standard errors, root mean square, about 1 for the truth; ``bits_needed`` and
+    ``bits_available``, the information limit; ``trusted``, whether the confidence is at least 0.99
+    and the residual no misfit.
     """
 
     counts: torch.Tensor
@@ -72,10 +75,11 @@ class Reconstruction:
 class PhaseReader:
     """Reads phases, and from them integer counts, out of pancake releases.
 
-    Formal guarantee: if the noise is this pancake and the known counts are right, ``confidence`` is the exact posterior
-    of the counts within the range (uniform prior), but for the share of the counts that the search did not list, which
-    is estimated from the lattice's density; so ``trusted`` answers are right in about 99 of 100 cases or more. Not
-    claimed: anything when a known count is wrong, or the noise was changed on the way (a misfit is reported as untrusted
+    Formal guarantee: if the noise is this pancake and the known counts are right, ``confidence`` is
+    the exact posterior of the counts within the range (uniform prior), but for the share of the
+    counts that the search did not list, which is estimated from the lattice's density; so
+    ``trusted`` answers are right in about 99 of 100 cases or more. Not claimed: anything when a
+    known count is wrong, or the noise was changed on the way (a misfit is reported as untrusted
     where it shows).
     """
 
@@ -94,13 +98,16 @@ class PhaseReader:
             UsageError: dimensions that do not fit the key, or values that are not finite.
         """
         check_rows("releases", releases, dim=self.source.dim, axes=2)
-        return torch.remainder(releases.double() @ self.directions.to(releases.device).T, self.source.spacing)
+        return torch.remainder(
+            releases.double() @ self.directions.to(releases.device).T, self.source.spacing
+        )
 
     def mean_phases(self, releases: torch.Tensor) -> Phases:
         """The circular average of the phases of t releases of the SAME query result.
 
-        The standard error is s/√t while s is far below P (β far below 1), and the wrapped normal's large-t value beyond;
-        ``bits`` is log2(P / (standard error·√(2πe))), 0 where that is negative.
+        The standard error is s/√t while s is far below P (β far below 1), and the wrapped normal's
+        large-t value beyond; ``bits`` is log2(P / (standard error·√(2πe))), 0 where that is
+        negative.
 
         Raises:
             UsageError: no release, or as for :meth:`phases`.
@@ -114,7 +121,9 @@ class PhaseReader:
         angle = phases / turn
         mean = torch.atan2(angle.sin().sum(0), angle.cos().sum(0)) * turn
         exponent = (self.source.width / turn) ** 2  # −2·log of the mean resultant length
-        spread = turn * math.sqrt(-math.expm1(-2 * exponent) / 2) * math.exp(min(exponent / 2, 300.0))
+        spread = (
+            turn * math.sqrt(-math.expm1(-2 * exponent) / 2) * math.exp(min(exponent / 2, 300.0))
+        )
         error = spread / math.sqrt(len(phases))
         return Phases(
             value=torch.remainder(mean, spacing),
@@ -134,12 +143,13 @@ class PhaseReader:
     ) -> Reconstruction:
         """The m counts ``q[unknown_index]`` from releases (t, d) of one integer query q, the others known.
 
-        ``known`` (d,) holds q; its values at ``unknown_index`` (m,) are ignored (but must be finite). Each unknown count
-        is one of ``bound`` integers from ``lowest`` on (one number, or (m,)): for "mean ± width" give mean − width and
-        2·width + 1.
+        ``known`` (d,) holds q; its values at ``unknown_index`` (m,) are ignored (but must be
+        finite). Each unknown count is one of ``bound`` integers from ``lowest`` on (one number, or
+        (m,)): for "mean ± width" give mean − width and 2·width + 1.
 
         Raises:
-            UsageError: shapes that do not fit, indices out of range or repeated, bound < 2, or m + k too large.
+            UsageError: shapes that do not fit, indices out of range or repeated, bound < 2, or m +
+                k too large.
             MissingExtraError: fpylll is not installed.
         """
         index, low = self._checked(releases, known, unknown_index, bound, lowest)
@@ -149,10 +159,15 @@ class PhaseReader:
         rest = releases.double().cpu() - base
         # what the range and the plain view of each bin, y_i ~ N(q_i, σ²/t), leave open: its mean, scale and entropy
         seen, blur = rest[:, index].mean(0).numpy(), self.source.sigma / math.sqrt(t)
-        left = scipy.stats.truncnorm((low - 0.5 - seen) / blur, (low + bound - 0.5 - seen) / blur, loc=seen, scale=blur)
-        mean = np.clip(np.nan_to_num(left.mean(), nan=0.0), low, low + bound - 1)  # NaN: a view absurdly far outside
+        left = scipy.stats.truncnorm(
+            (low - 0.5 - seen) / blur, (low + bound - 0.5 - seen) / blur, loc=seen, scale=blur
+        )
+        # NaN: a view absurdly far outside
+        mean = np.clip(np.nan_to_num(left.mean(), nan=0.0), low, low + bound - 1)
         width = np.maximum(np.nan_to_num(left.std()), 0.2)
-        needed = float(np.maximum(np.nan_to_num(left.entropy(), neginf=0.0) / math.log(2), 0.0).sum())
+        needed = float(
+            np.maximum(np.nan_to_num(left.entropy(), neginf=0.0) / math.log(2), 0.0).sum()
+        )
         centre = np.rint(mean)  # below, n is a deviation from it
         rest[:, index] -= torch.from_numpy(centre)
         along = rest @ self.directions.T
@@ -173,11 +188,16 @@ class PhaseReader:
                 width=width,
                 hopeless=needed > available + _SHORT,
             )
-            inside = ((deviations + centre >= low) & (deviations + centre <= low + bound - 1)).all(1)
+            inside = ((deviations + centre >= low) & (deviations + centre <= low + bound - 1)).all(
+                1
+            )
             if inside.any():
                 deviations = deviations[inside]
             else:
-                deviations, listed = np.clip(deviations[:1] + centre, low, low + bound - 1) - centre, 0.0
+                deviations, listed = (
+                    np.clip(deviations[:1] + centre, low, low + bound - 1) - centre,
+                    0.0,
+                )
         weight = self._weigh(along, rest[:, index], part, deviations)
         best = int(weight.argmax())
         confidence = float(weight[best]) * listed
@@ -192,7 +212,12 @@ class PhaseReader:
         )
 
     def _checked(
-        self, releases: torch.Tensor, known: torch.Tensor, unknown: torch.Tensor, bound: int, lowest: int | torch.Tensor
+        self,
+        releases: torch.Tensor,
+        known: torch.Tensor,
+        unknown: torch.Tensor,
+        bound: int,
+        lowest: int | torch.Tensor,
     ) -> tuple[torch.Tensor, npt.NDArray[np.float64]]:
         """The unknown bins' index (m,) and the lowest value of each (m,)."""
         check_rows("releases", releases, dim=self.source.dim, axes=2)
@@ -200,17 +225,32 @@ class PhaseReader:
         if not len(releases):
             raise UsageError("releases of 0 rows: a reconstruction needs at least 1")
         index = torch.as_tensor(unknown).cpu()
-        if index.ndim != 1 or not len(index) or index.is_floating_point() or index.dtype == torch.bool:
-            raise UsageError(f"unknown_index of shape {tuple(index.shape)}, {index.dtype}: give a list of bin numbers")
-        if int(index.min()) < 0 or int(index.max()) >= self.source.dim or len(set(index.tolist())) < len(index):
+        if (
+            index.ndim != 1
+            or not len(index)
+            or index.is_floating_point()
+            or index.dtype == torch.bool
+        ):
+            raise UsageError(
+                f"unknown_index of shape {tuple(index.shape)}, {index.dtype}: give a list of bin numbers"
+            )
+        if (
+            int(index.min()) < 0
+            or int(index.max()) >= self.source.dim
+            or len(set(index.tolist())) < len(index)
+        ):
             raise UsageError(
                 f"unknown_index={index.tolist()[:8]}: must be different numbers from 0 to {self.source.dim - 1}"
             )
         if isinstance(bound, bool) or not isinstance(bound, int) or bound < 2:
-            raise UsageError(f"bound={bound}: must be a whole number ≥ 2, how many values an unknown count can have")
+            raise UsageError(
+                f"bound={bound}: must be a whole number ≥ 2, how many values an unknown count can have"
+            )
         low = torch.as_tensor(lowest, dtype=torch.float64).cpu()
         if low.shape not in ((), index.shape) or not bool((low == low.round()).all()):
-            raise UsageError(f"lowest={lowest}: must be one whole number, or one for each of the {len(index)} bins")
+            raise UsageError(
+                f"lowest={lowest}: must be one whole number, or one for each of the {len(index)} bins"
+            )
         return index.long(), low.expand(len(index)).numpy()
 
     def _weigh(
@@ -239,7 +279,8 @@ class PhaseReader:
 def _bits(phase: Phases, part: npt.NDArray[np.float64], width: npt.NDArray[np.float64]) -> float:
     """Most that the k phases can say about the counts: each at most its own bits, and all what a Gaussian channel says.
 
-    The second matters where the unknown part of ⟨q,u_j⟩ varies by less than P: what does not wrap fills no phase.
+    The second matters where the unknown part of ⟨q,u_j⟩ varies by less than P: what does not wrap
+    fills no phase.
     """
     k = len(part)
     signal = (part * width**2) @ part.T / phase.standard_error**2 + np.eye(k)

@@ -1,8 +1,9 @@
 """Neighbouring datasets on which sums in floating-point or integer arithmetic move by more than they should.
 
-After Casacuberta, Shoemate, Vadhan and Wagaman 2022 ("Widespread underestimation of sensitivity in differentially private
-libraries and how to fix it", arXiv 2207.10635): rounding, reordering, wrap-around, saturation; and a count that a filter
-makes private. Threat model: the attacker chooses the other records and knows the bounds and the number of records.
+After Casacuberta, Shoemate, Vadhan and Wagaman 2022 ("Widespread underestimation of sensitivity in
+differentially private libraries and how to fix it", arXiv 2207.10635): rounding, reordering,
+wrap-around, saturation; and a count that a filter makes private. Threat model: the attacker chooses
+the other records and knows the bounds and the number of records.
 """
 
 from __future__ import annotations
@@ -56,31 +57,39 @@ class SensitivityProbes:
 
     By ``kind``:
 
-    - ``rounding``: one record replaced where a partial sum is about to round the other way; found by halving the way
-      between two datasets, record by record, towards the larger move, in four arithmetics (float64 and float32, in order
-      and as numpy adds). Where the ends' sums differ, a pair with a move of at least one unit in the last place is found.
-    - ``reordering``: the same records with the large ones first, which swallow the small ones, and last.
-    - ``wrap-around``: one record that takes the sum past a power of two above all records: an integer type's (2^7 … 2^64)
-      or the largest within reach (fixed point). Whole numbers where the bounds hold two of them.
-    - ``saturation``: positive records before negative ones, and after; for a sum that may pass 2^15.
-    - ``few-rows``: one record other than 0, or two: what a mean of the rows that a filter leaves moves by.
+    - ``rounding``: one record replaced where a partial sum is about to round the other way; found
+      by halving the way between two datasets, record by record, towards the larger move, in four
+      arithmetics (float64 and float32, in order and as numpy adds). Where the ends' sums differ, a
+      pair with a move of at least one unit in the last place is found.
+    - ``reordering``: the same records with the large ones first, which swallow the small ones, and
+      last.
+    - ``wrap-around``: one record that takes the sum past a power of two above all records: an
+      integer type's (2^7 … 2^64) or the largest within reach (fixed point). Whole numbers where the
+      bounds hold two of them.
+    - ``saturation``: positive records before negative ones, and after; for a sum that may pass
+      2^15.
+    - ``few-rows``: one record other than 0, or two: what a mean of the rows that a filter leaves
+      moves by.
     - ``all``: all of these that the bounds allow.
 
-    Rounding and reordering keep only what moves a sum by more than 1.01 and 0.01 times upper − lower in the named arithmetic:
-    less is no use to an attacker. The same arguments always give the same pairs.
+    Rounding and reordering keep only what moves a sum by more than 1.01 and 0.01 times upper −
+    lower in the named arithmetic: less is no use to an attacker. The same arguments always give the
+    same pairs.
 
-    Formal guarantee: exact sums of a pair differ by at most upper − lower, of a reordered one not at all. Not claimed:
-    the worst pair there is.
+    Formal guarantee: exact sums of a pair differ by at most upper − lower, of a reordered one not
+    at all. Not claimed: the worst pair there is.
     """
 
     games = ("probing",)
 
-    def __init__(self, *, lower: float = 0.0, upper: float = 1.0, size: int = 1000, kind: str = "all") -> None:
+    def __init__(
+        self, *, lower: float = 0.0, upper: float = 1.0, size: int = 1000, kind: str = "all"
+    ) -> None:
         """Datasets of ``size`` records in [``lower``, ``upper``].
 
         Raises:
-            UsageError: bounds that are not finite or not in order, a sum that overflows, a size outside 2 … 10^7, or an
-                unknown kind.
+            UsageError: bounds that are not finite or not in order, a sum that overflows, a size
+                outside 2 … 10^7, or an unknown kind.
         """
         for name, value in (("lower", lower), ("upper", upper)):
             if isinstance(value, (str, bool)) or not math.isfinite(value):
@@ -90,7 +99,9 @@ class SensitivityProbes:
         if isinstance(size, (str, bool)) or size != int(size) or not 2 <= size <= _LARGEST_SIZE:
             raise UsageError(f"size={size}: must be a whole number in 2 … {_LARGEST_SIZE}")
         if not math.isfinite(2.0 * size * max(abs(lower), abs(upper))):
-            raise UsageError(f"lower={lower}, upper={upper}, size={size}: sums overflow; choose smaller bounds")
+            raise UsageError(
+                f"lower={lower}, upper={upper}, size={size}: sums overflow; choose smaller bounds"
+            )
         if kind != "all" and kind not in KINDS:
             raise UsageError(f"kind={kind}: is not known{nearest(kind, ('all', *KINDS))}")
         self.lower, self.upper, self.size, self.kind = float(lower), float(upper), int(size), kind
@@ -136,7 +147,10 @@ class SensitivityProbes:
         for name, _, add in _ARITHMETIC:
             rng = self._rng()
             ends = [(np.full(self.size, self.lower), np.full(self.size, self.upper))]
-            ends += [(self._random(rng, whole=i % 2 == 0), self._random(rng, whole=i % 2 == 0)) for i in range(6)]
+            ends += [
+                (self._random(rng, whole=i % 2 == 0), self._random(rng, whole=i % 2 == 0))
+                for i in range(6)
+            ]
             moves = [_halve(add, *pair) for pair in ends]
             move, a, b = max(moves, key=lambda found: found[0])
             if move > _WORTH_IT * self._wide:
@@ -145,12 +159,17 @@ class SensitivityProbes:
     def _reordering(self) -> Iterator[Pair]:
         for name, dtype, add in _ARITHMETIC:
             rng, half = self._rng(), self.size // 2
-            large, small = np.full(half, self._large), np.full(self.size - half, self._small(dtype, half))
+            large, small = (
+                np.full(half, self._large),
+                np.full(self.size - half, self._small(dtype, half)),
+            )
             orders = [(np.concatenate([large, small]), np.concatenate([small, large]))]
             for i in range(4):
                 x = np.sort(self._random(rng, whole=i % 2 == 0))
                 orders.append((x[::-1].copy(), x))
-            move, a, b = max(((abs(add(b) - add(a)), a, b) for a, b in orders), key=lambda found: found[0])
+            move, a, b = max(
+                ((abs(add(b) - add(a)), a, b) for a, b in orders), key=lambda found: found[0]
+            )
             if move > _WORTH_REORDERING * self._wide:
                 yield f"reordered, rounding ({name})", a, b
 
@@ -172,11 +191,14 @@ class SensitivityProbes:
                 continue
             reach = self.size * high
             largest = math.frexp(reach)[1] - 1
-            for power in sorted({p for p in (*_LIMITS, largest) if 2.0**p <= reach and 2.0**p > high}):
+            for power in sorted(
+                {p for p in (*_LIMITS, largest) if 2.0**p <= reach and 2.0**p > high}
+            ):
                 others = self._below(2.0**power, low, high)
                 if others is not None:
                     rest, first, second = others
-                    a, b = (sign * np.append(rest, last) + 0.0 for last in (first, second))  # + 0.0: no −0.0
+                    # + 0.0: no −0.0
+                    a, b = (sign * np.append(rest, last) + 0.0 for last in (first, second))
                     yield f"one record replaced, past {'−' if sign < 0 else ''}2^{power}", a, b
 
     def _below(self, limit: float, low: float, high: float) -> tuple[Array, float, float] | None:
@@ -203,7 +225,11 @@ class SensitivityProbes:
         half = self.size // 2
         if half * max(-low, high) > _SATURATES and low < 0 < high:
             up, down = np.full(half, float(high)), np.full(self.size - half, float(low))
-            yield "reordered, positive records first and last", np.concatenate([up, down]), np.concatenate([down, up])
+            yield (
+                "reordered, positive records first and last",
+                np.concatenate([up, down]),
+                np.concatenate([down, up]),
+            )
 
     def _few_rows(self) -> Iterator[Pair]:
         if self.lower <= 0 <= self.upper:
@@ -234,15 +260,20 @@ def _halve(add: Sum, a: Array, b: Array) -> tuple[float, Array, Array]:
             high, at_high = middle, at
         else:
             low, at_low = middle, at
-    return abs(at_high - at_low), np.concatenate([b[:low], a[low:]]), np.concatenate([b[:high], a[high:]])
+    return (
+        abs(at_high - at_low),
+        np.concatenate([b[:low], a[low:]]),
+        np.concatenate([b[:high], a[high:]]),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excess:
     """How far a sum moved on one pair: ``claimed`` is what it may (0 where only the order differs).
 
-    ``exact`` is the exact sums' difference, ``observed`` the difference of what the function returned, and ``factor``
-    the observed move over upper − lower, what noise is calibrated to: about the factor by which ε is understated.
+    ``exact`` is the exact sums' difference, ``observed`` the difference of what the function
+    returned, and ``factor`` the observed move over upper − lower, what noise is calibrated to:
+    about the factor by which ε is understated.
     """
 
     probe: str
@@ -258,12 +289,16 @@ class Excess:
 
 
 def excess(
-    sum_function: Callable[[Array], float], probes: ProbingAttack, *, sensitivity: float | None = None
+    sum_function: Callable[[Array], float],
+    probes: ProbingAttack,
+    *,
+    sensitivity: float | None = None,
 ) -> list[Excess]:
     """Probe a sum without noise: how far ``sum_function`` moves on each pair of ``probes``, largest factor first.
 
-    ``sensitivity`` is what the function claims for a replaced record; upper − lower of :class:`SensitivityProbes` if left
-    out. Differences are exact, then correctly rounded; whole numbers that the function returns are taken as such.
+    ``sensitivity`` is what the function claims for a replaced record; upper − lower of
+    :class:`SensitivityProbes` if left out. Differences are exact, then correctly rounded; whole
+    numbers that the function returns are taken as such.
 
     Raises:
         UsageError: no sensitivity known, or a sum that is not a finite number.
@@ -271,7 +306,9 @@ def excess(
     wide = sensitivity
     if wide is None:
         if not isinstance(probes, SensitivityProbes):
-            raise UsageError("sensitivity=None: these probes know no bounds; say the sensitivity that the sum claims")
+            raise UsageError(
+                "sensitivity=None: these probes know no bounds; say the sensitivity that the sum claims"
+            )
         wide = probes.upper - probes.lower
     if not (math.isfinite(wide) and wide > 0):
         raise UsageError(f"sensitivity={wide}: must be a finite number > 0")
@@ -279,11 +316,17 @@ def excess(
     for name, a, b in probes.pairs():
         sums = [_number(sum_function(x.copy())) for x in (a, b)]
         if not all(map(math.isfinite, sums)):
-            raise UsageError(f"sum_function: returned {sums} for {name!r}; it must return finite numbers")
+            raise UsageError(
+                f"sum_function: returned {sums} for {name!r}; it must return finite numbers"
+            )
         observed = float(abs(Fraction(sums[1]) - Fraction(sums[0])))
         exact = abs(math.fsum(np.concatenate([b, -a])))
         claimed = 0.0 if _same_records(a, b) else wide
-        results.append(Excess(probe=name, claimed=claimed, exact=exact, observed=observed, factor=observed / wide))
+        results.append(
+            Excess(
+                probe=name, claimed=claimed, exact=exact, observed=observed, factor=observed / wide
+            )
+        )
     return sorted(results, key=lambda result: -result.factor)
 
 

@@ -1,8 +1,9 @@
 """Time that tells the size of the noise: an attack that reads releases with their seconds, and an analysis of the leak.
 
-Threat model: the attacker sees what was released and how long the call took, knows the two candidate query results, and
-has timed the same mechanism before, at values that it chose. Jin et al. 2022 (arXiv 2112.05307): a
-discrete sampler that loops until success takes time that follows |noise|, and |noise| with the release gives the value.
+Threat model: the attacker sees what was released and how long the call took, knows the two
+candidate query results, and has timed the same mechanism before, at values that it chose. Jin et
+al. 2022 (arXiv 2112.05307): a discrete sampler that loops until success takes time that follows
+|noise|, and |noise| with the release gives the value.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ __all__ = ["Timing", "TimingLeak", "timing_leak"]
 
 _BIN = 50  # releases in a bin of |noise|, at least
 _BINS = 128
-_QUICK = 0.1  # a busy machine only makes calls longer: their lower end is the part that the noise decides
+# a busy machine only makes calls longer: their lower end is the part that the noise decides
+_QUICK = 0.1
 _QUARTER = 0.25
 _REACH = 9.0  # of the residuals' asinh: 4,000 spreads
 _CELLS = (np.arange(360) + 0.5) / 20 - _REACH
@@ -36,15 +38,17 @@ Array = npt.NDArray[np.float64]
 class Timing:
     """The likelihood ratio of a release and its seconds, learned: ln p₁(y)/p₀(y) + ln p(t | y − v₁)/p(t | y − v₀).
 
-    p₁/p₀ is an isotonic regression along the line through the neighbours. The time is taken as m(Σ|noise|) plus a rest of
-    one law: m, monotone, from the quickest tenth of the calls in each of up to 128 bins of Σ|noise| (a busy machine only
-    makes calls longer), the rest's density from one smoothed histogram of its asinh, so that bursts and outliers count
-    for what they are. Rows are read one by one, so independent releases give independent statistics.
+    p₁/p₀ is an isotonic regression along the line through the neighbours. The time is taken as
+    m(Σ|noise|) plus a rest of one law: m, monotone, from the quickest tenth of the calls in each of
+    up to 128 bins of Σ|noise| (a busy machine only makes calls longer), the rest's density from one
+    smoothed histogram of its asinh, so that bursts and outliers count for what they are. Rows are
+    read one by one, so independent releases give independent statistics.
 
-    Formal guarantee: none of its own; whoever counts what it says on other releases has the guarantee. Not claimed: the
-    best use of the time, or any use of it on a machine that is another one (twice as busy) when it counts than when it
-    learned. Leaks of anything but Σ|noise| (the sign, the value) are not seen, nor output ratios that are
-    not monotone; other attacks look for those.
+    Formal guarantee: none of its own; whoever counts what it says on other releases has the
+    guarantee. Not claimed: the best use of the time, or any use of it on a machine that is another
+    one (twice as busy) when it counts than when it learned. Leaks of anything but Σ|noise| (the
+    sign, the value) are not seen, nor output ratios that are not monotone; other attacks look for
+    those.
     """
 
     games = ("learning",)
@@ -52,12 +56,14 @@ class Timing:
 
     timed = True
 
-    def learn(self, first: Array, second: Array, *, neighbours: tuple[Array, Array]) -> Callable[[Array], Array]:
+    def learn(
+        self, first: Array, second: Array, *, neighbours: tuple[Array, Array]
+    ) -> Callable[[Array], Array]:
         """See :class:`~dpaudit.interfaces.LearningAttack`; releases (t, m + 1) of m numbers and seconds.
 
         Raises:
-            UsageError: releases that are not as long as the neighbours, without the column of seconds, fewer than 100 at
-                a neighbour, or not finite.
+            UsageError: releases that are not as long as the neighbours, without the column of
+                seconds, fewer than 100 at a neighbour, or not finite.
         """
         return _learn(first, second, neighbours)
 
@@ -66,9 +72,10 @@ class Timing:
 class TimingLeak:
     """What a call's seconds tell of its noise; see :func:`timing_leak`.
 
-    ``rho`` is Spearman's, between Σ|noise| and seconds; ``p`` its two-sided permutation p-value, at least
-    1/(``permutations`` + 1). ``alone`` and ``with_time`` are the shares of calls whose value, 0 or ``gap``, was guessed
-    from the release without and with its seconds, each with its interval; ``counted`` is how many were.
+    ``rho`` is Spearman's, between Σ|noise| and seconds; ``p`` its two-sided permutation p-value, at
+    least 1/(``permutations`` + 1). ``alone`` and ``with_time`` are the shares of calls whose value,
+    0 or ``gap``, was guessed from the release without and with its seconds, each with its interval;
+    ``counted`` is how many were.
     """
 
     calls: int
@@ -100,24 +107,27 @@ def timing_leak(
 ) -> TimingLeak:
     """Test whether ``seconds`` (n,) of n calls follow their ``noise`` (n,) or (n, d), and measure what that is worth.
 
-    For the test, seconds are divided by their running median over ``window`` calls, against drift and bursts. For the
-    gain a fair coin adds 0 or ``gap`` to each call's first coordinate; :class:`Timing` learns from a random half of the
-    calls, with their seconds as they are, and guesses the coins of the other half.
+    For the test, seconds are divided by their running median over ``window`` calls, against drift
+    and bursts. For the gain a fair coin adds 0 or ``gap`` to each call's first coordinate;
+    :class:`Timing` learns from a random half of the calls, with their seconds as they are, and
+    guesses the coins of the other half.
 
-    Formal guarantee: if the calls' noise is exchangeable and independent of the seconds, P(p ≤ u) ≤ u for every u,
-    however the seconds depend on each other. Proof: let S be the seconds and X the noise. Given S = s, the vectors
-    X, π₁X, …, π_BX (π uniform and independent) are exchangeable, since X is; so are T(X, s), T(π₁X, s), …, T(π_BX, s) for
-    any statistic T, running medians of s included, as s is fixed. The rank of the first among B + 1 exchangeable numbers,
-    ties against it, is at most u·(B + 1) with probability ≤ u; average over s. ∎ So a busy machine, whose seconds come in
-    bursts, makes the test weaker but never wrong. The intervals are Clopper and Pearson's for the counted half; calls
-    of unequal difficulty make them too wide, not too narrow (Hoeffding 1956).
+    Formal guarantee: if the calls' noise is exchangeable and independent of the seconds, P(p ≤ u) ≤
+    u for every u, however the seconds depend on each other. Proof: let S be the seconds and X the
+    noise. Given S = s, the vectors X, π₁X, …, π_BX (π uniform and independent) are exchangeable,
+    since X is; so are T(X, s), T(π₁X, s), …, T(π_BX, s) for any statistic T, running medians of s
+    included, as s is fixed. The rank of the first among B + 1 exchangeable numbers, ties against
+    it, is at most u·(B + 1) with probability ≤ u; average over s. ∎ So a busy machine, whose
+    seconds come in bursts, makes the test weaker but never wrong. The intervals are Clopper and
+    Pearson's for the counted half; calls of unequal difficulty make them too wide, not too narrow
+    (Hoeffding 1956).
 
-    Not claimed: validity for noise that depends on earlier noise (a period, a repeat), where a p-value below α may be due
-    to that; or that a leak too small for this many calls is none.
+    Not claimed: validity for noise that depends on earlier noise (a period, a repeat), where a
+    p-value below α may be due to that; or that a leak too small for this many calls is none.
 
     Raises:
-        UsageError: shapes that do not fit, fewer than 400 calls, values that are not finite, seconds that are not
-            positive, or options out of range.
+        UsageError: shapes that do not fit, fewer than 400 calls, values that are not finite,
+            seconds that are not positive, or options out of range.
     """
     noise, seconds = _checked(noise, seconds)
     _check_options(gap=gap, permutations=permutations, window=window)
@@ -161,12 +171,19 @@ def _learn(first: Array, second: Array, neighbours: tuple[Array, Array]) -> _Lea
                 f"shape (t, {m + 1}); release noisy query results and time each call"
             )
         if len(x) < _FEWEST:
-            raise UsageError(f"{name} of {len(x)} releases: timing learns from {_FEWEST} at least; draw more")
+            raise UsageError(
+                f"{name} of {len(x)} releases: timing learns from {_FEWEST} at least; draw more"
+            )
         if not np.isfinite(x).all():
             raise UsageError(f"{name}: contains NaN or infinity; give finite releases and seconds")
-    size = np.concatenate([np.abs(x[:, :-1] - v).sum(1) for x, v in zip((first, second), pair, strict=True)])
+    size = np.concatenate(
+        [np.abs(x[:, :-1] - v).sum(1) for x, v in zip((first, second), pair, strict=True)]
+    )
     seconds = np.concatenate([first[:, -1], second[:, -1]])
-    return _Learned(_Output.fit(first[:, :-1], second[:, :-1], pair[1] - pair[0]), _Clock.fit(size, seconds, pair))
+    return _Learned(
+        _Output.fit(first[:, :-1], second[:, :-1], pair[1] - pair[0]),
+        _Clock.fit(size, seconds, pair),
+    )
 
 
 @dataclass(frozen=True)
@@ -198,7 +215,9 @@ class _Output:
         fitted = scipy.optimize.isotonic_regression(ones / total, weights=total)
         starts = fitted.blocks[:-1]
         c1, c = np.add.reduceat(ones, starts), np.add.reduceat(total, starts)
-        levels = np.log((c1 + 0.5) / (len(second) + 0.5)) - np.log((c - c1 + 0.5) / (len(first) + 0.5))
+        levels = np.log((c1 + 0.5) / (len(second) + 0.5)) - np.log(
+            (c - c1 + 0.5) / (len(first) + 0.5)
+        )
         return cls(direction, at, np.maximum.accumulate(np.repeat(levels, np.diff(fitted.blocks))))
 
     def __call__(self, values: Array) -> Array:
@@ -222,17 +241,30 @@ class _Clock:
         place = np.searchsorted(inner, size, side="right")
         rows = [np.flatnonzero(place == i) for i in np.unique(place)]
         sizes = np.array([np.median(size[r]) for r in rows])
-        quick = _monotone(np.array([np.quantile(seconds[r], _QUICK) for r in rows]), np.array([len(r) for r in rows]))
+        quick = _monotone(
+            np.array([np.quantile(seconds[r], _QUICK) for r in rows]),
+            np.array([len(r) for r in rows]),
+        )
         rest = seconds - np.interp(size, sizes, quick)
-        spread = max(float(np.quantile(np.abs(rest), _QUARTER)), _LEAST_SPREAD * float(np.abs(seconds).max())) or 1.0
+        spread = (
+            max(
+                float(np.quantile(np.abs(rest), _QUARTER)),
+                _LEAST_SPREAD * float(np.abs(seconds).max()),
+            )
+            or 1.0
+        )
         counts = np.histogram(_folded(rest, spread), len(_CELLS), (-_REACH, _REACH))[0]
-        logs = np.log(scipy.ndimage.gaussian_filter1d(counts.astype(np.float64), _SMOOTH) + 1 / len(_CELLS))
+        logs = np.log(
+            scipy.ndimage.gaussian_filter1d(counts.astype(np.float64), _SMOOTH) + 1 / len(_CELLS)
+        )
         return cls(neighbours, sizes, quick, spread, logs)
 
     def __call__(self, values: Array, seconds: Array) -> Array:
         logs = []
         for v in self.neighbours:
-            u = _folded(seconds - np.interp(np.abs(values - v).sum(1), self.sizes, self.quick), self.spread)
+            u = _folded(
+                seconds - np.interp(np.abs(values - v).sum(1), self.sizes, self.quick), self.spread
+            )
             logs.append(np.interp(u, _CELLS, self.logs) - np.log(np.cosh(u)))
         return np.asarray(logs[1] - logs[0])
 
@@ -244,7 +276,10 @@ def _folded(rest: Array, spread: float) -> Array:
 
 def _monotone(x: Array, weights: npt.NDArray[np.int64]) -> Array:
     """The isotonic regression, rising or falling, that fits better."""
-    fits = [scipy.optimize.isotonic_regression(x, weights=weights, increasing=up).x for up in (True, False)]
+    fits = [
+        scipy.optimize.isotonic_regression(x, weights=weights, increasing=up).x
+        for up in (True, False)
+    ]
     return np.asarray(min(fits, key=lambda fit: float((weights * (x - fit) ** 2).sum())))
 
 
@@ -253,13 +288,19 @@ def _checked(noise: Array, seconds: Array) -> tuple[Array, Array]:
     if noise.ndim == 1:
         noise = noise[:, None]
     if noise.ndim != 2 or seconds.shape != noise.shape[:1]:
-        raise UsageError(f"noise of shape {noise.shape}, seconds of {seconds.shape}: give (n,) or (n, d), and (n,)")
+        raise UsageError(
+            f"noise of shape {noise.shape}, seconds of {seconds.shape}: give (n,) or (n, d), and (n,)"
+        )
     if len(noise) < 4 * _FEWEST:
-        raise UsageError(f"noise of {len(noise)} calls: at least {4 * _FEWEST} are needed; time more calls")
+        raise UsageError(
+            f"noise of {len(noise)} calls: at least {4 * _FEWEST} are needed; time more calls"
+        )
     if not (np.isfinite(noise).all() and np.isfinite(seconds).all()):
         raise UsageError("noise, seconds: contain NaN or infinity; give finite values")
     if not (seconds > 0).all():
-        raise UsageError(f"seconds={seconds.min()}: every call takes time; use a clock that ticks more finely")
+        raise UsageError(
+            f"seconds={seconds.min()}: every call takes time; use a clock that ticks more finely"
+        )
     return noise, seconds
 
 
@@ -267,7 +308,9 @@ def _check_options(*, gap: float, permutations: int, window: int) -> None:
     if not (np.isfinite(gap) and gap != 0):
         raise UsageError(f"gap={gap}: must be a finite number other than 0")
     if permutations < 1:
-        raise UsageError(f"permutations={permutations}: must be at least 1, and 1999 for p-values down to 0.0005")
+        raise UsageError(
+            f"permutations={permutations}: must be at least 1, and 1999 for p-values down to 0.0005"
+        )
     if window < 3 or window % 2 == 0:
         raise UsageError(f"window={window}: must be an odd number of calls, at least 3")
 
@@ -276,13 +319,16 @@ def _running_median(seconds: Array, window: int) -> Array:
     return np.asarray(scipy.ndimage.median_filter(seconds, window, mode="nearest"))
 
 
-def _permutation_test(size: Array, times: Array, permutations: int, rng: np.random.Generator) -> tuple[float, float]:
+def _permutation_test(
+    size: Array, times: Array, permutations: int, rng: np.random.Generator
+) -> tuple[float, float]:
     x, t = (scipy.stats.rankdata(v) - (len(v) + 1) / 2 for v in (size, times))
     both = float(np.sqrt((x @ x) * (t @ t)))
     if both == 0:
         return 0.0, 1.0
     seen = _dot(x, t)
-    bar = abs(seen) * (1 - 1e-12)  # equal sums may differ in their last bits: a tie counts against the finding
+    # equal sums may differ in their last bits: a tie counts against the finding
+    bar = abs(seen) * (1 - 1e-12)
     as_large = sum(abs(_dot(rng.permutation(x), t)) >= bar for _ in range(permutations))
     return seen / both, (1 + as_large) / (1 + permutations)
 

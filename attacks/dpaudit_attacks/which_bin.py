@@ -1,8 +1,9 @@
 """The pancake's owner finds the missing record: which of d bins of a histogram is one short, all bins at once.
 
-Threat model: the attacker knows the key, σ and the full histogram q; the release is q, or q with exactly one record
-taken from an unknown bin j, plus pancake noise, once or several times. It is :class:`LikelihoodRatio` with the d
-candidates q − e_j, in O(k·d) time and O(d) memory a release: with r = y − q, ⟨r+e_j, u⟩ = ⟨r,u⟩ + u_j and
+Threat model: the attacker knows the key, σ and the full histogram q; the release is q, or q with
+exactly one record taken from an unknown bin j, plus pancake noise, once or several times. It is
+:class:`LikelihoodRatio` with the d candidates q − e_j, in O(k·d) time and O(d) memory a release:
+with r = y − q, ⟨r+e_j, u⟩ = ⟨r,u⟩ + u_j and
 |r+e_j|² = |r|² + 2r_j + 1. Ours; the published attack compares two candidates (arXiv 2509.23834, Section 5).
 """
 
@@ -26,10 +27,11 @@ _CHUNK = 1 << 16
 class WhichBin:
     """Exact log-likelihood of "a record of bin j is missing" for every bin j of a counting query.
 
-    Formal guarantee: the most probable bin is the best guess any rule can make, and the posterior is calibrated, if
-    exactly one record is missing (or none, where asked for) and the noise is this pancake. What k directions can tell
-    apart is limited: about k·log2(P/(s·√(2πe))) bits a release, so log2(d) beyond that is not found.
-    Not claimed: anything when two records are missing, or one was added or moved.
+    Formal guarantee: the most probable bin is the best guess any rule can make, and the posterior
+    is calibrated, if exactly one record is missing (or none, where asked for) and the noise is this
+    pancake. What k directions can tell apart is limited: about k·log2(P/(s·√(2πe))) bits a release,
+    so log2(d) beyond that is not found. Not claimed: anything when two records are missing, or one
+    was added or moved.
     """
 
     games = ("identification",)
@@ -40,7 +42,9 @@ class WhichBin:
         self.source = Pancake(key=key, sigma=sigma)
         self.directions = basis(self.source.key)
 
-    def scores(self, releases: torch.Tensor, base: torch.Tensor, *, include_none: bool = False) -> torch.Tensor:
+    def scores(
+        self, releases: torch.Tensor, base: torch.Tensor, *, include_none: bool = False
+    ) -> torch.Tensor:
         """Log-density of each release (t, d) if a record of bin j of ``base`` (d,) is missing, shape (t, d), float64.
 
         With ``include_none`` one more column, the last: none is missing, shape (t, d + 1). Equal to
@@ -50,7 +54,9 @@ class WhichBin:
             UsageError: dimensions that do not fit the key, or values that are not finite.
         """
         self._check(releases, base)
-        out = self.directions.new_empty((len(releases), self.source.dim + include_none), device=releases.device)
+        out = self.directions.new_empty(
+            (len(releases), self.source.dim + include_none), device=releases.device
+        )
         for row, release in zip(out, releases, strict=True):
             self._one(release, base, row)
         return out
@@ -65,8 +71,9 @@ class WhichBin:
     ) -> torch.Tensor:
         """Probability that the missing record was in bin j, shape (d,), from releases (t, d) of the SAME query result.
 
-        With ``include_none`` shape (d + 1,), the last for "none missing". ``prior`` has the shape of the answer and need
-        not sum to 1: ``base`` itself where every record is equally likely to be the missing one. Equal if left out.
+        With ``include_none`` shape (d + 1,), the last for "none missing". ``prior`` has the shape
+        of the answer and need not sum to 1: ``base`` itself where every record is equally likely to
+        be the missing one. Equal if left out.
 
         Raises:
             UsageError: no release, a bad prior, or as for :meth:`scores`.
@@ -101,5 +108,7 @@ class WhichBin:
                 gamma=key.gamma,
             )
         if len(out) > dim:
-            out[dim] = log_density(along, square, dim=dim, sigma=self.source.sigma, beta=key.beta, gamma=key.gamma)
+            out[dim] = log_density(
+                along, square, dim=dim, sigma=self.source.sigma, beta=key.beta, gamma=key.gamma
+            )
         return out

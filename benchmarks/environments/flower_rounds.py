@@ -1,8 +1,9 @@
 """Flower's plain round and its SecAgg+ round, timed; run by the python of Flower's own environment (`make envs`).
 
-The leanest honest way to run Flower's own code: its workflows, strategy, `ClientApp` and client mod, in one process, with
-a grid that hands each message to the client app as an object. No network, no serialization of messages, no ray: all of
-that would only add to Flower's time. Its `ndarray_to_bytes` and the like stay, for they are part of the round. Prints JSON.
+The leanest honest way to run Flower's own code: its workflows, strategy, `ClientApp` and client
+mod, in one process, with a grid that hands each message to the client app as an object. No network,
+no serialization of messages, no ray: all of that would only add to Flower's time. Its
+`ndarray_to_bytes` and the like stay, for they are part of the round. Prints JSON.
 """
 
 from __future__ import annotations
@@ -57,9 +58,13 @@ class Direct(Grid):
             return Fixed(updates[context.node_id - 1]).to_client()
 
         self.app = ClientApp(client, mods=mods)
-        self.contexts = {i + 1: Context(0, i + 1, {}, RecordDict(), {}) for i in range(len(updates))}
+        self.contexts = {
+            i + 1: Context(0, i + 1, {}, RecordDict(), {}) for i in range(len(updates))
+        }
 
-    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> list[Message]:
         replies = []
         for message in messages:
             message.content = deepcopy(
@@ -87,24 +92,34 @@ def one_round(workflow, updates: list[np.ndarray], mods: list) -> tuple[float, f
     for node in grid.get_node_ids():
         manager.register(GridClientProxy(node_id=node, grid=grid, run_id=0))
     state = RecordDict()
-    state.config_records[MAIN_CONFIGS_RECORD] = ConfigRecord({Key.CURRENT_ROUND: 1, Key.START_TIME: 0.0})
+    state.config_records[MAIN_CONFIGS_RECORD] = ConfigRecord(
+        {Key.CURRENT_ROUND: 1, Key.START_TIME: 0.0}
+    )
     start = ndarrays_to_parameters(
         [np.zeros(1, np.float32)]
     )  # the model that goes out is small: that favours Flower too
     state.array_records[MAIN_PARAMS_RECORD] = compat.parameters_to_arrayrecord(start, True)
     everyone = len(updates)
-    strategy = FedAvg(fraction_fit=1.0, min_fit_clients=everyone, min_available_clients=everyone, inplace=True)
-    context = LegacyContext(Context(0, 0, {}, state, {}), ServerConfig(num_rounds=1), strategy, manager)
+    strategy = FedAvg(
+        fraction_fit=1.0, min_fit_clients=everyone, min_available_clients=everyone, inplace=True
+    )
+    context = LegacyContext(
+        Context(0, 0, {}, state, {}), ServerConfig(num_rounds=1), strategy, manager
+    )
     began, used = time.perf_counter(), time.process_time()
     workflow(grid, context)
     seconds, processor = time.perf_counter() - began, time.process_time() - used
-    found = compat.arrayrecord_to_parameters(context.state.array_records[MAIN_PARAMS_RECORD], keep_input=True)
+    found = compat.arrayrecord_to_parameters(
+        context.state.array_records[MAIN_PARAMS_RECORD], keep_input=True
+    )
     return seconds, processor, parameters_to_ndarrays(found)[0]
 
 
 def updates_of(clients: int, dim: int, seed: int) -> list[np.ndarray]:
     """Float32 in [-1, 1)."""
-    return [np.random.default_rng([seed, i]).random(dim, np.float32) * 2 - 1 for i in range(clients)]
+    return [
+        np.random.default_rng([seed, i]).random(dim, np.float32) * 2 - 1 for i in range(clients)
+    ]
 
 
 def main() -> None:
@@ -116,7 +131,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     logging.getLogger("flwr").setLevel(logging.ERROR)
-    TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 0  # what its launcher would say
+    # what its launcher would say
+    TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 0
     updates = updates_of(given.clients, given.dim, given.seed)
     result = {"flwr": version("flwr"), "numpy": np.__version__, "python": platform.python_version()}
     secagg = SecAggPlusWorkflow(
@@ -126,7 +142,10 @@ def main() -> None:
         clipping_range=CLIP,
         quantization_range=LEVELS,
     )
-    for name, workflow, mods in (("plain", default_fit_workflow, []), ("secagg+", secagg, [secaggplus_mod])):
+    for name, workflow, mods in (
+        ("plain", default_fit_workflow, []),
+        ("secagg+", secagg, [secaggplus_mod]),
+    ):
         seconds, processor, mean = one_round(workflow, updates, mods)
         assert mean.shape == (given.dim,), f"{name}: no result"
         worst = 0.0

@@ -1,11 +1,13 @@
 """What jax_privacy's ``auditing.CanaryScoreAuditor`` says of recorded scores; runs in its environment, started by peers.py.
 
-``python benchmarks/environments/jax_privacy_bounds.py JOBS.npz`` prints one JSON line a job, in order. The archive holds
-``jobs``, a JSON list of {significance, delta, methods, seed}, and for the i-th job the arrays ``in_i`` and ``out_i``.
+``python benchmarks/environments/jax_privacy_bounds.py JOBS.npz`` prints one JSON line a job, in
+order. The archive holds ``jobs``, a JSON list of {significance, delta, methods, seed}, and for the
+i-th job the arrays ``in_i`` and ``out_i``.
 
-Every method is called as its docstring says: scores that are higher for held-in canaries, the significance in its own
-argument, thresholds by one of the three strategies that need no threshold from elsewhere. ``epsilon_raw_counts`` takes no
-significance and says that it is an estimate, so it is left out.
+Every method is called as its docstring says: scores that are higher for held-in canaries, the
+significance in its own argument, thresholds by one of the three strategies that need no threshold
+from elsewhere. ``epsilon_raw_counts`` takes no significance and says that it is an estimate, so it
+is left out.
 """
 
 from __future__ import annotations
@@ -31,14 +33,21 @@ def bound(auditor: auditing.CanaryScoreAuditor, method: str, job: dict) -> float
         "multisplit": auditing.MultiSplit(seed=job["seed"]),
     }[strategy]
     if name == "clopper-pearson":
-        return float(auditor.epsilon_clopper_pearson(level, delta, one_sided=False, threshold_strategy=chosen))
+        return float(
+            auditor.epsilon_clopper_pearson(
+                level, delta, one_sided=False, threshold_strategy=chosen
+            )
+        )
     run = {"one-run": auditor.epsilon_one_run, "one-run-fdp": auditor.epsilon_one_run_fdp}[name]
     return float(run(level, delta, threshold_strategy=chosen))
 
 
 def main() -> None:
     archive = np.load(sys.argv[1], allow_pickle=False)
-    print(json.dumps({name: version(name) for name in ("jax_privacy", "jax", "numpy", "scipy")}), flush=True)
+    print(
+        json.dumps({name: version(name) for name in ("jax_privacy", "jax", "numpy", "scipy")}),
+        flush=True,
+    )
     for i, job in enumerate(json.loads(str(archive["jobs"]))):
         inside, outside = archive[f"in_{i}"], archive[f"out_{i}"]
         answer = {}

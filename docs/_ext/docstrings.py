@@ -9,7 +9,9 @@ from sphinx.application import Sphinx
 LITERAL = re.compile(r"(``.*?``)")
 
 
-def prose(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+def prose(
+    app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
+) -> None:
     """Keep bars from being read as substitutions, and `The ε of a report: the largest …` from being read as a type."""
     for i, line in enumerate(lines):
         parts = LITERAL.split(line)
@@ -19,7 +21,15 @@ def prose(app: Sphinx, what: str, name: str, obj: object, options: object, lines
         lines[:0] = ["..", ""]  # napoleon looks for a type in the first line only: an empty comment
 
 
-def signature(app: Sphinx, what: str, name: str, obj: object, options: object, words: str | None, back: str | None):
+def signature(
+    app: Sphinx,
+    what: str,
+    name: str,
+    obj: object,
+    options: object,
+    words: str | None,
+    back: str | None,
+):
     """A Protocol is made of nothing: it has no arguments worth showing."""
     return ("", back) if words == "(*args, **kwargs)" else None
 

@@ -1,7 +1,8 @@
 """LaTeX mathematics as MathML, made when the site is built: nothing is fetched, no script runs, the page's colours apply.
 
-The conversion is docutils' own. What it reads otherwise than LaTeX does is mended first (``\\frac12`` is one half, ``x^10``
-is x to the power of 1, times 0), and a command that it does not know is a warning, which the build makes an error.
+The conversion is docutils' own. What it reads otherwise than LaTeX does is mended first
+(``\\frac12`` is one half, ``x^10`` is x to the power of 1, times 0), and a command that it does not
+know is a warning, which the build makes an error.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
-WHOLE = re.compile(r"\s*\\begin\{(align|aligned|equation|gather|multline)\*?\}(.*)\\end\{\1\*?\}\s*", re.S)
+WHOLE = re.compile(
+    r"\s*\\begin\{(align|aligned|equation|gather|multline)\*?\}(.*)\\end\{\1\*?\}\s*", re.S
+)
 SYNONYMS = {r"\dots": r"\ldots", r"\dotsc": r"\ldots", r"\dotsb": r"\cdots"}
 ARGUMENTS = {
     r"\frac": 2,
@@ -34,7 +37,8 @@ def converted(tex: str, *, block: bool) -> str:
     """``tex`` as one ``<math>`` element.
 
     Raises:
-        MathError: a command or an environment that docutils does not know, or brackets without their other half.
+        MathError: a command or an environment that docutils does not know, or brackets without
+            their other half.
     """
     whole = WHOLE.fullmatch(tex)
     tokens = TOKEN.findall(whole[2].strip() if whole else tex.strip())
@@ -47,7 +51,8 @@ def converted(tex: str, *, block: bool) -> str:
 def braced(tokens: list[str]) -> str:
     """The same LaTeX with braces around arguments that are one character, as TeX reads them; ``\\dots`` by its synonym."""
     out: list[str] = []
-    wanted: list[int] = [0]  # at each depth of braces: how many arguments the last command still wants
+    # at each depth of braces: how many arguments the last command still wants
+    wanted: list[int] = [0]
     for token in tokens:
         if token == "{":
             wanted[-1] = max(wanted[-1] - 1, 0)
@@ -70,7 +75,9 @@ def _visit(self, node: nodes.math | nodes.math_block) -> None:
     try:
         math = converted(node.astext(), block=block)
     except (MathError, SyntaxError) as error:
-        logging.getLogger(__name__).warning("mathematics: %s in %s", error, node.astext(), location=node)
+        logging.getLogger(__name__).warning(
+            "mathematics: %s in %s", error, node.astext(), location=node
+        )
         raise nodes.SkipNode from error
     if not block:
         self.body.append(f'<span class="math">{math}</span>')

@@ -9,7 +9,9 @@ mechanism = GaussianMechanism(1.0, 1e-5, 1.0)  # epsilon, delta, sensitivity
 
 def reachable(y, value):  # is there a double n with value + n == y?
     n = y - value
-    return any(value + m == y for m in (n, math.nextafter(n, -math.inf), math.nextafter(n, math.inf)))
+    return any(
+        value + m == y for m in (n, math.nextafter(n, -math.inf), math.nextafter(n, math.inf))
+    )
 
 
 for value in (0.0, 1.0):

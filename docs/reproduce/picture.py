@@ -8,8 +8,20 @@ from dpaudit.documents import ExperimentDocument
 from dpaudit.report import read_document
 from dpaudit.report.figures.phases import phases
 
-LIGHT = {"ink": "#1b1f24", "calm": "#2f6f8f", "alarm": "#b3261e", "quiet": "#6b7480", "paper": "#ffffff"}
-DARK = {"ink": "#e6e9ed", "calm": "#7cc0e0", "alarm": "#ff8a7a", "quiet": "#9aa4b0", "paper": "#0d1117"}
+LIGHT = {
+    "ink": "#1b1f24",
+    "calm": "#2f6f8f",
+    "alarm": "#b3261e",
+    "quiet": "#6b7480",
+    "paper": "#ffffff",
+}
+DARK = {
+    "ink": "#e6e9ed",
+    "calm": "#7cc0e0",
+    "alarm": "#ff8a7a",
+    "quiet": "#9aa4b0",
+    "paper": "#0d1117",
+}
 
 folder, target = (Path(name) for name in sys.argv[1:])
 document = read_document(folder / "results.json")
@@ -26,6 +38,11 @@ def css(colours: dict[str, str]) -> str:
 
 style = f"<style>{css(LIGHT)}@media(prefers-color-scheme:dark){{{css(DARK)}}}text{{font-family:sans-serif}}</style>"
 title = f"<title>{picture.alt}</title>"
-svg = re.sub(r"(<svg\b)([^>]*>)", rf'\1 xmlns="http://www.w3.org/2000/svg"\2{title}{style}', picture.svg, count=1)
+svg = re.sub(
+    r"(<svg\b)([^>]*>)",
+    rf'\1 xmlns="http://www.w3.org/2000/svg"\2{title}{style}',
+    picture.svg,
+    count=1,
+)
 target.write_text(svg + "\n", encoding="utf-8")
 print(f"{target}: {len(svg):,} bytes")

@@ -28,7 +28,14 @@ from dpaudit.accounting.profile import (
     peak_spacing,
     peak_width,
 )
-from dpaudit.accounting.sequences import GaussianLoss, LaplaceLoss, Loss, PrivacyLoss, compose, optimal_delta
+from dpaudit.accounting.sequences import (
+    GaussianLoss,
+    LaplaceLoss,
+    Loss,
+    PrivacyLoss,
+    compose,
+    optimal_delta,
+)
 from dpaudit.accounting.shuffling import (
     shuffled_closed_form,
     shuffled_delta,

@@ -19,7 +19,9 @@ __all__ = ["REACH", "Array", "Pair", "Phase", "gaussian_profile", "log_comb", "p
 Array = npt.NDArray[np.float64]
 
 ROOT_2PI = math.sqrt(2 * math.pi)
-_ROOT_2PI_DIGITS = Decimal("2.506628274631000502415765284811045253006986740609938316629923576342294")
+_ROOT_2PI_DIGITS = Decimal(
+    "2.506628274631000502415765284811045253006986740609938316629923576342294"
+)
 _UNDERFLOW = 750.0  # exp(−x) is 0 in doubles from here on
 REACH = 13.0  # standard deviations of the phase that are integrated; 2Φ(−13) < 1.3e-38 is left out
 
@@ -59,13 +61,16 @@ def log_comb(u: Array, beta: float) -> Array:
     """The comb, ln θ(u) = ln Σ_k exp(−π(k−u)²/β²) for |u| ≤ 1/2: directly for β < 1, by its Fourier series above."""
     if beta < 1:
         return np.asarray(-math.pi * (u / beta) ** 2 + _rest(u, beta))
-    waves = sum(2 * math.exp(-math.pi * (m * beta) ** 2) * np.cos(2 * math.pi * m * u) for m in range(1, 5))
+    waves = sum(
+        2 * math.exp(-math.pi * (m * beta) ** 2) * np.cos(2 * math.pi * m * u) for m in range(1, 5)
+    )
     return np.asarray(math.log(beta) + np.log1p(waves))
 
 
 def gaussian_profile(epsilon: Array, t: float) -> Array:
     """The Gaussian mechanism's δ(ε) for any real ε at ``t = Δ/σ``; at t = 0 it is (1 − e^ε)₊."""
-    near = np.abs(epsilon) < 40 * t + t * t  # elsewhere the normal law is at 0 or 1 to within Φ(−39)
+    # elsewhere the normal law is at 0 or 1 to within Φ(−39)
+    near = np.abs(epsilon) < 40 * t + t * t
     out = np.empty(epsilon.shape)
     out[~near] = -np.expm1(np.minimum(epsilon[~near], 0.0))
     e = epsilon[near]
@@ -79,7 +84,8 @@ def gaussian_profile(epsilon: Array, t: float) -> Array:
 class Phase:
     """The wrapped normal law of the phase u and its loss h(u) = ln θ(u) − ln θ(u − shift), shift in [−1/2, 1/2].
 
-    Everything is a function of ``v = √(2π)·u/β``, in which one tooth of the comb is a standard normal.
+    Everything is a function of ``v = √(2π)·u/β``, in which one tooth of the comb is a standard
+    normal.
     """
 
     beta: float
@@ -131,7 +137,9 @@ class Pair:
         positive(sigma=self.sigma, beta=self.beta, gamma=self.gamma)
         number(along=self.along)
         if not 0 <= self.across < math.inf:
-            raise UsageError(f"across={self.across}: must be a finite number ≥ 0; pass the norm orthogonal to the key")
+            raise UsageError(
+                f"across={self.across}: must be a finite number ≥ 0; pass the norm orthogonal to the key"
+            )
 
     @property
     def t(self) -> float:

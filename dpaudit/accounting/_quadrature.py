@@ -22,7 +22,8 @@ X = np.array([-x for x in _HALF_X] + [0.0] + _HALF_X[::-1])
 KRONROD = np.array([*_HALF_K, 0.20948214108472782, *_HALF_K[::-1]])
 GAUSS = np.array([*_HALF_G, 0.4179591836734694, *_HALF_G[::-1]])
 _STALLED = 0.8  # of the error before, twice in turn: halving the panels helps no more
-_PANELS = 512  # at a time: the integrand's arrays stay in the cache, and no fresh pages are needed for each of them
+# at a time: the integrand's arrays stay in the cache, and no fresh pages are needed for each of them
+_PANELS = 512
 
 
 def graded(points: list[float], *, half: float, depth: int = 50) -> Array:
@@ -46,12 +47,15 @@ def crossings(f: Callable[[Array], Array], edges: Array) -> list[float]:
     return [float(x) for x in (low + high) / 2]
 
 
-def integrate(f: Callable[[Array], Array], edges: Array, *, relative: float = FINE) -> tuple[float, float]:
+def integrate(
+    f: Callable[[Array], Array], edges: Array, *, relative: float = FINE
+) -> tuple[float, float]:
     """∫f over the edges' range, f ≥ 0, and the sum over panels of |Kronrod − Gauss|: an estimate of the error.
 
-    ``f`` is given the nodes in parts: a value of it may depend on its own node alone. Panels are halved until the
-    sum is below ``relative`` times the integral, there are too many of them, or halving helps no more: even at a jump of
-    ``f`` it halves the error, but not where that is the rounding of ``f`` itself.
+    ``f`` is given the nodes in parts: a value of it may depend on its own node alone. Panels are
+    halved until the sum is below ``relative`` times the integral, there are too many of them, or
+    halving helps no more: even at a jump of ``f`` it halves the error, but not where that is the
+    rounding of ``f`` itself.
     """
     low, high = edges[:-1], edges[1:]
     done, doubt, panels, stalled, before = 0.0, 0.0, 0, 0, np.inf

@@ -45,10 +45,12 @@ def _log_delta(epsilon: float, n: int) -> float:
     # top ≤ (n+1)/2, and there p(top−m)/p(top) ≤ exp(−2m(m−1)/(n+1)): 6√n terms are enough for any epsilon
     width = min(top, math.ceil(6 * math.sqrt(n)) + 64)
     k = np.arange(top, top - width - 1, -1, dtype=np.float64)  # top, top−1, …
-    down = np.concatenate([[0.0], np.cumsum(np.log(k[:-1]) - np.log(n - k[:-1] + 1))])  # ln p(k)/p(top)
+    # ln p(k)/p(top)
+    down = np.concatenate([[0.0], np.cumsum(np.log(k[:-1]) - np.log(n - k[:-1] + 1))])
     k, down = k[down > -_LOST], down[down > -_LOST]
     with np.errstate(divide="ignore"):
-        gain = -np.expm1(np.minimum(0.0, epsilon + np.log(k) - np.log(n - k + 1)))  # 1 − e^ε·p(k−1)/p(k)
+        # 1 − e^ε·p(k−1)/p(k)
+        gain = -np.expm1(np.minimum(0.0, epsilon + np.log(k) - np.log(n - k + 1)))
     total = float((np.exp(down) * gain).sum())
     return _log_mass(top, n) + math.log(total) if total > 0 else -math.inf
 
@@ -56,11 +58,12 @@ def _log_delta(epsilon: float, n: int) -> float:
 def binomial_delta(epsilon: float, *, coins: int) -> float:
     """δ(ε) of one whole number plus Binomial(``coins``, 1/2), between neighbours 1 apart: Σ (p(k) − e^ε·p(k−1))₊.
 
-    Exact but for rounding (a relative error of about 1e-15·√n·(1 + √ln(1/δ))), summed in logarithms from the largest
-    counting term down; terms below e^−60 of it are left out. p(k)/p(k−1) = (n−k+1)/k falls with k, so the best test is
-    {X ≤ k*}, k* = ⌊(n+1)/(1+e^ε)⌋, and no term cancels another. p(n−k) = p(k) makes both directions the same. Never
-    below P(X = 0) = 2^−n: the end of the range gives the neighbour away whatever ε. A vector of counts of which neighbours
-    differ in one, by 1, has the same profile: the other coordinates' noise has the same law.
+    Exact but for rounding (a relative error of about 1e-15·√n·(1 + √ln(1/δ))), summed in logarithms
+    from the largest counting term down; terms below e^−60 of it are left out. p(k)/p(k−1) =
+    (n−k+1)/k falls with k, so the best test is {X ≤ k*}, k* = ⌊(n+1)/(1+e^ε)⌋, and no term cancels
+    another. p(n−k) = p(k) makes both directions the same. Never below P(X = 0) = 2^−n: the end of
+    the range gives the neighbour away whatever ε. A vector of counts of which neighbours differ in
+    one, by 1, has the same profile: the other coordinates' noise has the same law.
 
     Raises:
         UsageError: ε is negative or NaN, or coins not a whole number from 1 to 2^36.
@@ -102,7 +105,8 @@ def binomial_coins(epsilon: float, delta: float) -> int:
     By bisection: one coin more is post-processing, so δ(ε) never rises with the number of coins.
 
     Raises:
-        UsageError: ε not a finite number > 0, δ not strictly between 0 and 1, or more than 2^36 coins.
+        UsageError: ε not a finite number > 0, δ not strictly between 0 and 1, or more than 2^36
+            coins.
 
     >>> binomial_coins(1.0, 1e-10), binomial_coins(0.1, 1e-10)
     (155, 11767)
@@ -118,7 +122,9 @@ def binomial_coins(epsilon: float, delta: float) -> int:
     while not enough(high):
         high *= 2
         if high > _MOST:
-            raise UsageError(f"epsilon={epsilon}, delta={delta}: takes more than 2^36 coins; take a larger ε")
+            raise UsageError(
+                f"epsilon={epsilon}, delta={delta}: takes more than 2^36 coins; take a larger ε"
+            )
     low = high // 2  # not enough, or 0
     while high - low > 1:
         middle = (low + high) // 2

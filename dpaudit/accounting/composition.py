@@ -25,7 +25,9 @@ def compose_epsilon_trivial(
     """One release's ε at δ/n, n times: basic composition, an upper bound for any n, however large the loss."""
     _count(n)
     probability(delta)
-    one = pancake_epsilon(delta / n, sigma=sigma, beta=beta, gamma=gamma, along=along, across=across)
+    one = pancake_epsilon(
+        delta / n, sigma=sigma, beta=beta, gamma=gamma, along=along, across=across
+    )
     return n * (one.value + one.error)
 
 
@@ -42,22 +44,26 @@ def compose_epsilon(
 ) -> ProfileValue:
     """An upper bound on the key holder's ε after ``n`` releases with independent noise and the same key.
 
-    By :func:`~dpaudit.accounting.pancake_delta`'s identity n losses add up to one Gaussian's at ``√n·Δ/σ`` plus n
-    independent phase losses, with δ larger by at most ``((1+W)/(1+2Σexp(−πm²r²)))^n``. The phase loss goes on a grid
-    of ``discretization`` nats (default 0.02·min(1/√n, Δ/σ)), each piece split between two grid points so that
-    E e^{−loss} stays: that can only raise a hockey-stick divergence, which is convex in e^{−loss} ("connect the dots",
-    Doroshenko et al. 2022). dp-accounting convolves it with itself and with its own pessimistic Gaussian.
+    By :func:`~dpaudit.accounting.pancake_delta`'s identity n losses add up to one Gaussian's at
+    ``√n·Δ/σ`` plus n independent phase losses, with δ larger by at most
+    ``((1+W)/(1+2Σexp(−πm²r²)))^n``. The phase loss goes on a grid of ``discretization`` nats
+    (default 0.02·min(1/√n, Δ/σ)), each piece split between two grid points so that E e^{−loss}
+    stays: that can only raise a hockey-stick divergence, which is convex in e^{−loss} ("connect the
+    dots", Doroshenko et al. 2022). dp-accounting convolves it with itself and with its own
+    pessimistic Gaussian.
 
-    Guarantee: ``value`` is no smaller than the exact ε but for rounding (the Fourier transforms' is of the order of
-    1e-15 in δ, hence δ ≥ 1e-11 here). It holds for adaptively chosen neighbours too if each has a difference of norm at
-    most Δ, a phase no farther from a whole number than this pair's (the order proved in :func:`pancake_host_epsilon`)
-    and no larger W. ``error`` is an estimate of what the grid gives away: the change on doubling it. Not claimed: the
-    exact ε, or a bound from below.
+    Guarantee: ``value`` is no smaller than the exact ε but for rounding (the Fourier transforms' is
+    of the order of 1e-15 in δ, hence δ ≥ 1e-11 here). It holds for adaptively chosen neighbours too
+    if each has a difference of norm at most Δ, a phase no farther from a whole number than this
+    pair's (the order proved in :func:`pancake_host_epsilon`) and no larger W. ``error`` is an
+    estimate of what the grid gives away: the change on doubling it. Not claimed: the exact ε, or a
+    bound from below.
 
     Raises:
         MissingExtraError: dp-accounting is not installed.
-        UsageError: a parameter out of range; δ < 1e-11; more than two million cells (large losses, as for small β), where
-            :func:`compose_epsilon_trivial` remains; or W so large that nothing is left of δ.
+        UsageError: a parameter out of range; δ < 1e-11; more than two million cells (large losses,
+            as for small β), where :func:`compose_epsilon_trivial` remains; or W so large that
+            nothing is left of δ.
     """
     _count(n)
     probability(delta)

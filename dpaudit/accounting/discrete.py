@@ -40,7 +40,9 @@ def zcdp_epsilon(delta: float, *, rho: float) -> float:
     def at(log_order: float) -> float:
         over = math.exp(log_order)  # α − 1
         order = 1 + over
-        return order * rho + (-math.log(delta) - over * math.log1p(1 / over) - math.log(order)) / over
+        return (
+            order * rho + (-math.log(delta) - over * math.log1p(1 / over) - math.log(order)) / over
+        )
 
     middle = 0.5 * math.log(-math.log(delta) / rho)
     best = scipy.optimize.minimize_scalar(at, bounds=(middle - 10, middle + 10), method="bounded")
@@ -50,16 +52,19 @@ def zcdp_epsilon(delta: float, *, rho: float) -> float:
 def discrete_gaussian_delta(epsilon: float, *, scale: float, shift: int) -> float:
     """δ(ε) of one whole number plus the discrete Gaussian, between neighbours ``shift`` apart.
 
-    Canonne, Kamath and Steinke 2020 (arXiv 2004.00010), Theorem 7, as Σ P(z)·(1 − e^(ε − L(z)))₊ with
-    L(z) = (2z·shift + shift²)/(2·scale²): exact but for rounding. It grows with ``shift``: the law is log-concave, so that
-    every best test is {z ≥ c} at any shift.
+    Canonne, Kamath and Steinke 2020 (arXiv 2004.00010), Theorem 7, as Σ P(z)·(1 − e^(ε − L(z)))₊
+    with L(z) = (2z·shift + shift²)/(2·scale²): exact but for rounding. It grows with ``shift``: the
+    law is log-concave, so that every best test is {z ≥ c} at any shift.
 
     Raises:
-        UsageError: ``scale`` above 2048: too many terms; :func:`discrete_gaussian_bounds` does without them.
+        UsageError: ``scale`` above 2048: too many terms; :func:`discrete_gaussian_bounds` does
+            without them.
     """
     positive(scale=scale)
     if scale > _SUMMED:
-        raise UsageError(f"scale={scale}: sums are taken up to {_SUMMED:g}; use discrete_gaussian_bounds")
+        raise UsageError(
+            f"scale={scale}: sums are taken up to {_SUMMED:g}; use discrete_gaussian_bounds"
+        )
     if shift == 0:
         return float(max(0.0, -math.expm1(epsilon)))
     reach = math.ceil(39 * scale) + 1
@@ -67,7 +72,9 @@ def discrete_gaussian_delta(epsilon: float, *, scale: float, shift: int) -> floa
     with np.errstate(over="ignore"):
         mass = np.exp(-0.5 * (z / scale) ** 2)
         loss = (
-            (z + shift / 2) / scale * (abs(shift) / scale) if shift > 0 else (z - shift / 2) / scale * (-shift / scale)
+            (z + shift / 2) / scale * (abs(shift) / scale)
+            if shift > 0
+            else (z - shift / 2) / scale * (-shift / scale)
         )
         gain = -np.expm1(np.minimum(0.0, epsilon - loss))
     return float((mass * gain).sum() / mass.sum())
@@ -76,8 +83,8 @@ def discrete_gaussian_delta(epsilon: float, *, scale: float, shift: int) -> floa
 def discrete_laplace_delta(epsilon: float, *, scale: float, shift: int) -> float:
     """δ(ε) of one whole number plus the discrete Laplace law, between neighbours ``shift`` apart.
 
-    The loss is shift/b for z ≥ 0, (shift − 2i)/b at z = −i for 0 < i < shift, and −shift/b below; b is ``scale``. Exact
-    but for rounding; it grows with ``shift`` as the discrete Gaussian's does.
+    The loss is shift/b for z ≥ 0, (shift − 2i)/b at z = −i for 0 < i < shift, and −shift/b below; b
+    is ``scale``. Exact but for rounding; it grows with ``shift`` as the discrete Gaussian's does.
     """
     positive(scale=scale)
     m = abs(shift)
@@ -85,7 +92,11 @@ def discrete_laplace_delta(epsilon: float, *, scale: float, shift: int) -> float
         raise UsageError(f"shift={shift}: sums are taken up to {_LONGEST}")
     q = math.exp(-1 / scale)
     i = np.arange(1, m, dtype=np.float64)
-    inner = np.exp(-i / scale) * -np.expm1(np.minimum(0.0, epsilon - (m - 2 * i) / scale)) * -math.expm1(-1 / scale)
+    inner = (
+        np.exp(-i / scale)
+        * -np.expm1(np.minimum(0.0, epsilon - (m - 2 * i) / scale))
+        * -math.expm1(-1 / scale)
+    )
     outer = -math.expm1(min(0.0, epsilon - m / scale))
     below = q**m * -math.expm1(min(0.0, epsilon + m / scale)) if m else 0.0
     return float((outer + inner.sum() + below) / (1 + q))
@@ -96,25 +107,28 @@ def discrete_gaussian_bounds(
 ) -> EpsilonBounds:
     """Bounds for the ε at ``delta`` of ``dim`` whole numbers plus independent discrete Gaussians of ``scale``.
 
-    ``sensitivity`` is the query's L2 sensitivity Δ. If ``rounded``, the query is rounded to whole numbers first, which
-    can carry neighbours up to Δ + √dim apart; in one dimension they then lie ⌊Δ + 1⌋ apart at most. The least of
+    ``sensitivity`` is the query's L2 sensitivity Δ. If ``rounded``, the query is rounded to whole
+    numbers first, which can carry neighbours up to Δ + √dim apart; in one dimension they then lie
+    ⌊Δ + 1⌋ apart at most. The least of
 
     - zCDP: ρ = Δ²/(2·scale²) (Canonne, Kamath and Steinke 2020, Theorem 4; Rényi divergences of
       independent coordinates add up), turned into (ε, δ) by Proposition 12;
     - in one dimension and up to scale 2048, Theorem 7 itself, summed;
-    - the continuous Gaussian, a little narrower, which is tight for scales far above 1. Draw X from N(v, s² − t²) and
-      round it at random to y with P(y) ∝ exp(−(y − X)²/2t²). For whole v that is the discrete Gaussian around v but for
-      a factor within r^±1, r = ((1+η)/(1−η))^dim, η = 2Σ exp(−2π²t²m²), because by Poisson summation
-      Σ_n exp(−(n − X)²/2t²) is t√(2π)·(1 ± η) for every X, and N(0, s² − t²) plus N(0, t²) is N(0, s²) (Peikert 2010,
-      Theorem 3.1, is this argument). Post-processing keeps (ε, δ), so the discrete Gaussian is (ε + 2 ln r, rδ)-DP wherever
-      the Gaussian of variance s² − t² is (ε, δ)-DP.
+    - the continuous Gaussian, a little narrower, which is tight for scales far above 1. Draw X from
+      N(v, s² − t²) and round it at random to y with P(y) ∝ exp(−(y − X)²/2t²). For whole v that is
+      the discrete Gaussian around v but for a factor within r^±1, r = ((1+η)/(1−η))^dim, η = 2Σ
+      exp(−2π²t²m²), because by Poisson summation Σ_n exp(−(n − X)²/2t²) is t√(2π)·(1 ± η) for every
+      X, and N(0, s² − t²) plus N(0, t²) is N(0, s²) (Peikert 2010, Theorem 3.1, is this argument).
+      Post-processing keeps (ε, δ), so the discrete Gaussian is (ε + 2 ln r, rδ)-DP wherever the
+      Gaussian of variance s² − t² is (ε, δ)-DP.
 
-    ``low``: in one dimension Theorem 7 again; else the continuous Gaussian a little wider: the discrete one plus N(0, t²) is
-    N(0, s² + t²) but for such a factor. It takes the sensitivity to be attained, in the worst case of rounding by
-    neighbours that are only Δ − √dim apart.
+    ``low``: in one dimension Theorem 7 again; else the continuous Gaussian a little wider: the
+    discrete one plus N(0, t²) is N(0, s² + t²) but for such a factor. It takes the sensitivity to
+    be attained, in the worst case of rounding by neighbours that are only Δ − √dim apart.
 
     Raises:
-        UsageError: ``scale`` or ``sensitivity`` not a finite number > 0, or δ not strictly between 0 and 1.
+        UsageError: ``scale`` or ``sensitivity`` not a finite number > 0, or δ not strictly between
+            0 and 1.
     """
     probability(delta)
     positive(scale=scale, sensitivity=sensitivity)
@@ -146,31 +160,47 @@ def discrete_gaussian_bounds(
             continue
         factor = _log_factor(t, dim)
         if math.log(delta) - factor > -700:
-            own = gaussian_epsilon(delta * math.exp(-factor), sigma=math.sqrt(scale**2 - t**2), sensitivity=far)
+            own = gaussian_epsilon(
+                delta * math.exp(-factor), sigma=math.sqrt(scale**2 - t**2), sensitivity=far
+            )
             if own + 2 * factor < high:
-                high, says = own + 2 * factor, "continuous Gaussian, rounded at random (Poisson summation)"
+                high, says = (
+                    own + 2 * factor,
+                    "continuous Gaussian, rounded at random (Poisson summation)",
+                )
         inner = scale * t / math.hypot(scale, t)
         factor = _log_factor(inner, dim)
         if near and math.log(delta) + factor < 0:
-            own = gaussian_epsilon(delta * math.exp(factor), sigma=math.hypot(scale, t), sensitivity=near)
+            own = gaussian_epsilon(
+                delta * math.exp(factor), sigma=math.hypot(scale, t), sensitivity=near
+            )
             low = max(low, own - 2 * factor)
     return EpsilonBounds(low=min(low, high), high=high, says=says)
 
 
-def discrete_laplace_bounds(delta: float, *, scale: float, sensitivity: float, dim: int) -> EpsilonBounds:
+def discrete_laplace_bounds(
+    delta: float, *, scale: float, sensitivity: float, dim: int
+) -> EpsilonBounds:
     """Bounds for the ε at ``delta`` of ``dim`` whole numbers plus independent discrete Laplace noise of ``scale`` b.
 
-    Whole numbers at L2 distance Δ have L1 distance at most min(√dim·Δ, Δ²), and ε is at most that over b, at δ = 0
-    (Ghosh, Roughgarden and Sundararajan 2012). In one dimension the exact profile, both ways, if Δ is attained.
+    Whole numbers at L2 distance Δ have L1 distance at most min(√dim·Δ, Δ²), and ε is at most that
+    over b, at δ = 0 (Ghosh, Roughgarden and Sundararajan 2012). In one dimension the exact profile,
+    both ways, if Δ is attained.
     """
     probability(delta)
     positive(scale=scale, sensitivity=sensitivity)
     pure = min(math.sqrt(dim) * sensitivity, sensitivity * sensitivity) / scale
     shift = math.floor(sensitivity)
     if dim > 1 or shift > _LONGEST or math.isinf(pure):
-        return EpsilonBounds(low=0.0, high=pure, says="discrete Laplace by its L1 sensitivity, at δ = 0")
-    value = _inverse(lambda e: discrete_laplace_delta(e, scale=scale, shift=shift), delta, shift / scale)
-    return EpsilonBounds(low=value / _NUMERICAL, high=value * _NUMERICAL, says="exact discrete Laplace profile")
+        return EpsilonBounds(
+            low=0.0, high=pure, says="discrete Laplace by its L1 sensitivity, at δ = 0"
+        )
+    value = _inverse(
+        lambda e: discrete_laplace_delta(e, scale=scale, shift=shift), delta, shift / scale
+    )
+    return EpsilonBounds(
+        low=value / _NUMERICAL, high=value * _NUMERICAL, says="exact discrete Laplace profile"
+    )
 
 
 def _log_factor(t: float, dim: int) -> float:
@@ -183,4 +213,8 @@ def _inverse(profile: Callable[[float], float], delta: float, high: float) -> fl
     """The least ε ≥ 0 with profile(ε) ≤ δ; at ``high`` that is so."""
     if profile(0.0) <= delta:
         return 0.0
-    return bisect(lambda e: math.log(max(profile(e), 1e-320)) - math.log(delta), 0.0, high * (1 + 1e-9) + 1e-12)
+    return bisect(
+        lambda e: math.log(max(profile(e), 1e-320)) - math.log(delta),
+        0.0,
+        high * (1 + 1e-9) + 1e-12,
+    )

@@ -15,7 +15,12 @@ from dpaudit.accounting.discrete import discrete_gaussian_bounds, zcdp_epsilon
 from dpaudit.errors import UsageError
 from dpaudit.types import EpsilonBounds
 
-__all__ = ["discrete_gaussian_sum_bounds", "discrete_gaussian_sum_factor", "skellam_bounds", "skellam_rdp"]
+__all__ = [
+    "discrete_gaussian_sum_bounds",
+    "discrete_gaussian_sum_factor",
+    "skellam_bounds",
+    "skellam_rdp",
+]
 
 Orders = npt.NDArray[np.float64]
 
@@ -25,11 +30,12 @@ _ORDERS = np.unique(np.geomspace(2, 2**40, 40_000).astype(np.int64)).astype(np.f
 def discrete_gaussian_sum_factor(scale: float, parties: int) -> float:
     """L such that the law of a sum of ``parties`` discrete Gaussians is within e^±L of the discrete Gaussian of scale s√k.
 
-    At every whole number. For two of scales a and b, Σ_y exp(−y²/2a² − (x−y)²/2b²) is exp(−x²/2(a²+b²)) times
-    Σ_y exp(−(y−cx)²/2t²), t² = a²b²/(a²+b²), c = a²/(a²+b²), and by Poisson summation the latter is t√(2π)·(1 ± η(t)),
-    η(t) = 2Σ_{m≥1} exp(−2π²t²m²), for every x. Adding the (j+1)-th to j of them has t² = s²·j/(j+1). Both laws sum to 1, so
-    L = Σ_{j=1}^{k−1} ln((1+η_j)/(1−η_j)). (Kairouz, Liu and Steinke 2021 come to the same with their own constant, their
-    τ = 10·Σ exp(−2π²s²·j/(j+1)).) Infinite where some η is 1 or more.
+    At every whole number. For two of scales a and b, Σ_y exp(−y²/2a² − (x−y)²/2b²) is
+    exp(−x²/2(a²+b²)) times Σ_y exp(−(y−cx)²/2t²), t² = a²b²/(a²+b²), c = a²/(a²+b²), and by Poisson
+    summation the latter is t√(2π)·(1 ± η(t)), η(t) = 2Σ_{m≥1} exp(−2π²t²m²), for every x. Adding
+    the (j+1)-th to j of them has t² = s²·j/(j+1). Both laws sum to 1, so L = Σ_{j=1}^{k−1}
+    ln((1+η_j)/(1−η_j)). (Kairouz, Liu and Steinke 2021 come to the same with their own constant,
+    their τ = 10·Σ exp(−2π²s²·j/(j+1)).) Infinite where some η is 1 or more.
     """
     total = 0.0
     for j in range(1, parties):
@@ -48,16 +54,19 @@ def discrete_gaussian_sum_bounds(
 ) -> EpsilonBounds:
     """Bounds for the ε at ``delta`` of ``dim`` whole numbers, each plus ``parties`` discrete Gaussians of ``scale``.
 
-    ``sensitivity`` (L2) and ``rounded`` as in ``dpaudit.accounting.discrete.discrete_gaussian_bounds``. The least of
+    ``sensitivity`` (L2) and ``rounded`` as in
+    ``dpaudit.accounting.discrete.discrete_gaussian_bounds``. The least of
 
-    - that function at scale·√parties, (ε₀, δ₀): laws within a factor e^±dL in all of ``dim`` coordinates make the sum
-      (ε₀ + 2dL, e^(dL)·δ₀)-DP (:func:`discrete_gaussian_sum_factor`);
-    - Kairouz, Liu and Steinke 2021 (arXiv 2102.06387), Proposition 14: (Δ/(s√k) + τ√d)²/2-zCDP, for ``scale`` ≥ 1/2.
+    - that function at scale·√parties, (ε₀, δ₀): laws within a factor e^±dL in all of ``dim``
+      coordinates make the sum (ε₀ + 2dL, e^(dL)·δ₀)-DP (:func:`discrete_gaussian_sum_factor`);
+    - Kairouz, Liu and Steinke 2021 (arXiv 2102.06387), Proposition 14: (Δ/(s√k) + τ√d)²/2-zCDP, for
+      ``scale`` ≥ 1/2.
 
     ``low`` by the first argument the other way round; it takes the sensitivity to be attained.
 
     Raises:
-        UsageError: ``scale`` or ``sensitivity`` not a finite number > 0, ``parties`` or ``dim`` below 1, or δ not in (0, 1).
+        UsageError: ``scale`` or ``sensitivity`` not a finite number > 0, ``parties`` or ``dim``
+            below 1, or δ not in (0, 1).
     """
     probability(delta)
     positive(scale=scale, sensitivity=sensitivity)
@@ -68,26 +77,36 @@ def discrete_gaussian_sum_bounds(
     low, high, says = 0.0, math.inf, "no bound: the shares are too small"
     if math.log(delta) - apart > -700:
         one = discrete_gaussian_bounds(delta * math.exp(-apart), **own)  # type: ignore[arg-type]
-        high, says = one.high + 2 * apart, f"sum of {parties} shares, by Poisson summation near one; {one.says}"
+        high, says = (
+            one.high + 2 * apart,
+            f"sum of {parties} shares, by Poisson summation near one; {one.says}",
+        )
     if math.log(delta) + apart < 0:
         low = max(0.0, discrete_gaussian_bounds(delta * math.exp(apart), **own).low - 2 * apart)  # type: ignore[arg-type]
     if scale >= 0.5:
         far = _far(sensitivity, dim, rounded)
-        tau = 10 * sum(math.exp(-2 * (math.pi * scale) ** 2 * j / (j + 1)) for j in range(1, parties))
+        tau = 10 * sum(
+            math.exp(-2 * (math.pi * scale) ** 2 * j / (j + 1)) for j in range(1, parties)
+        )
         rho = (far / whole + tau * math.sqrt(dim)) ** 2 / 2
         theirs = zcdp_epsilon(delta, rho=rho) if rho > 0 else 0.0
         if theirs < high:
-            high, says = theirs, "distributed discrete Gaussian (Kairouz, Liu and Steinke 2021, Proposition 14)"
+            high, says = (
+                theirs,
+                "distributed discrete Gaussian (Kairouz, Liu and Steinke 2021, Proposition 14)",
+            )
     return EpsilonBounds(low=min(low, high), high=high, says=says)
 
 
 def skellam_rdp(order: Orders, *, variance: float, l1: float, l2: float) -> Orders:
     """Bound on Skellam noise's Rényi divergence at each whole ``order`` ≥ 2, shape (k,), by L1 and L2 sensitivity.
 
-    With ``variance`` μ: αΔ₂²/2μ + min(((2α−1)Δ₂² + 6Δ₁)/4μ², 3Δ₁/2μ) (Agarwal, Kairouz and Liu 2021, arXiv 2110.04995,
-    Theorem 3.5).
+    With ``variance`` μ: αΔ₂²/2μ + min(((2α−1)Δ₂² + 6Δ₁)/4μ², 3Δ₁/2μ) (Agarwal, Kairouz and Liu
+    2021, arXiv 2110.04995, Theorem 3.5).
     """
-    more = np.minimum(((2 * order - 1) * l2 * l2 + 6 * l1) / (4 * variance * variance), 3 * l1 / (2 * variance))
+    more = np.minimum(
+        ((2 * order - 1) * l2 * l2 + 6 * l1) / (4 * variance * variance), 3 * l1 / (2 * variance)
+    )
     return np.asarray(order * (l2 * l2 / (2 * variance)) + more)
 
 
@@ -96,11 +115,13 @@ def skellam_bounds(
 ) -> EpsilonBounds:
     """Bounds for the ε at ``delta`` of ``dim`` whole numbers plus independent Skellam noise of ``variance`` μ.
 
-    Closed under addition: k shares of variance μ/k are this. ``high`` from :func:`skellam_rdp` at the best whole order, by
-    Canonne, Kamath and Steinke 2020, Proposition 12; Δ₁ ≤ min(√d·Δ₂, Δ₂²) for whole vectors. ``low`` is 0: no claim.
+    Closed under addition: k shares of variance μ/k are this. ``high`` from :func:`skellam_rdp` at
+    the best whole order, by Canonne, Kamath and Steinke 2020, Proposition 12; Δ₁ ≤ min(√d·Δ₂, Δ₂²)
+    for whole vectors. ``low`` is 0: no claim.
 
     Raises:
-        UsageError: ``variance`` or ``sensitivity`` not a finite number > 0, ``dim`` below 1, or δ not in (0, 1).
+        UsageError: ``variance`` or ``sensitivity`` not a finite number > 0, ``dim`` below 1, or δ
+            not in (0, 1).
     """
     probability(delta)
     positive(variance=variance, sensitivity=sensitivity)

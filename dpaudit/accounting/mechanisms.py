@@ -26,8 +26,8 @@ __all__ = [
 def gaussian_sigma_paper(epsilon: float, delta: float, *, sensitivity: float = 1.0) -> float:
     """σ as the pancake paper calibrates it: ``ε = t²/2 − t·Φ⁻¹(δ)``, ``t = Δ/σ`` (Theorem 2.3).
 
-    Formal guarantee: N(0, σ²I) is then (ε, δ)-DP, since the exact δ only subtracts a positive term. Not claimed:
-    tightness; :func:`gaussian_sigma` needs a little less noise.
+    Formal guarantee: N(0, σ²I) is then (ε, δ)-DP, since the exact δ only subtracts a positive term.
+    Not claimed: tightness; :func:`gaussian_sigma` needs a little less noise.
 
     >>> [round(gaussian_sigma_paper(e, 1e-10), 4) for e in (0.125, 0.25, 0.5, 1.0)]
     [50.9692, 25.5237, 12.8008, 6.439]
@@ -67,9 +67,13 @@ def gaussian_epsilon(delta: float, *, sigma: float, sensitivity: float = 1.0) ->
     if gaussian_delta(0.0, sigma=sigma, sensitivity=sensitivity) <= delta:
         return 0.0
     t = sensitivity / sigma
-    high = t * t / 2 - t * float(scipy.special.ndtri(delta))  # Theorem 2.3's bound is never too small
+    # Theorem 2.3's bound is never too small
+    high = t * t / 2 - t * float(scipy.special.ndtri(delta))
     return bisect(
-        lambda e: math.log(max(gaussian_delta(e, sigma=sigma, sensitivity=sensitivity), 1e-320)) - math.log(delta),
+        lambda e: (
+            math.log(max(gaussian_delta(e, sigma=sigma, sensitivity=sensitivity), 1e-320))
+            - math.log(delta)
+        ),
         0.0,
         high * (1 + 1e-9) + 1e-12,
     )
@@ -100,9 +104,9 @@ def gaussian_sigma(epsilon: float, delta: float, *, sensitivity: float = 1.0) ->
 def laplace_delta(epsilon: float, *, scale: float, sensitivity: float = 1.0) -> float:
     """The exact profile δ(ε) of one number plus Laplace noise, density ∝ exp(−|x|/scale), between neighbours Δ apart.
 
-    With t = Δ/scale the loss is t for x ≤ 0, t − 2x/scale between, −t for x ≥ Δ; so the best test at ε is
-    {x ≤ (t − ε)·scale/2}, and δ = 1 − e^((ε − t)/2) for |ε| ≤ t, 0 above, 1 − e^ε below. Not claimed for a vector of L1
-    sensitivity Δ, of which only δ = 0 at ε = t is.
+    With t = Δ/scale the loss is t for x ≤ 0, t − 2x/scale between, −t for x ≥ Δ; so the best test
+    at ε is {x ≤ (t − ε)·scale/2}, and δ = 1 − e^((ε − t)/2) for |ε| ≤ t, 0 above, 1 − e^ε below.
+    Not claimed for a vector of L1 sensitivity Δ, of which only δ = 0 at ε = t is.
 
     Raises:
         UsageError: ε is NaN, or the scale or Δ is not a finite number above 0.
@@ -120,8 +124,8 @@ def laplace_delta(epsilon: float, *, scale: float, sensitivity: float = 1.0) -> 
 def laplace_epsilon(delta: float, *, scale: float, sensitivity: float = 1.0) -> float:
     """The least ε ≥ 0 at which one number plus Laplace noise is (ε, δ)-DP: max(0, Δ/scale + 2·ln(1 − δ)).
 
-    At δ = 0 this is Δ/scale (Dwork, McSherry, Nissim and Smith 2006, Proposition 1), which holds for a vector of L1
-    sensitivity Δ too; above δ = 0 it is for one number.
+    At δ = 0 this is Δ/scale (Dwork, McSherry, Nissim and Smith 2006, Proposition 1), which holds
+    for a vector of L1 sensitivity Δ too; above δ = 0 it is for one number.
 
     Raises:
         UsageError: δ outside [0, 1), or the scale or Δ not a finite number above 0.
@@ -137,8 +141,9 @@ def laplace_epsilon(delta: float, *, scale: float, sensitivity: float = 1.0) -> 
 def laplace_scale(epsilon: float, delta: float = 0.0, *, sensitivity: float = 1.0) -> float:
     """The least scale at which one number plus Laplace noise is (ε, δ)-DP: Δ/(ε − 2·ln(1 − δ)); Δ/ε at δ = 0.
 
-    Not claimed: anything about noise in floating point, whose low bits tell the value (Mironov 2012). The sources
-    ``discrete-laplace`` and ``snapping`` are safe; the latter wants a little more scale.
+    Not claimed: anything about noise in floating point, whose low bits tell the value (Mironov
+    2012). The sources ``discrete-laplace`` and ``snapping`` are safe; the latter wants a little
+    more scale.
 
     Raises:
         UsageError: ε or Δ not a finite number above 0, or δ outside [0, 1).
@@ -154,17 +159,18 @@ def laplace_scale(epsilon: float, delta: float = 0.0, *, sensitivity: float = 1.
 def exponential_delta(epsilon: float, *, bound: float) -> float:
     """The exact worst-case profile δ(ε) of a mechanism whose log ratios between two neighbours all lie within ``bound`` nats.
 
-    That is ``bound``-bounded range (Durfee and Rogers 2019), and what an exponential mechanism of ε = ``bound`` has: its
-    loss at an outcome is η·(change of the utility) plus one number for all outcomes. The worst loss sits on the two ends,
-    t and t − bound, for some 0 ≤ t ≤ bound; then δ = (e^bound − e^t)(1 − e^(ε − t))/(e^bound − 1), greatest at
-    t = (bound + ε)/2:
+    That is ``bound``-bounded range (Durfee and Rogers 2019), and what an exponential mechanism of ε
+    = ``bound`` has: its loss at an outcome is η·(change of the utility) plus one number for all
+    outcomes. The worst loss sits on the two ends, t and t − bound, for some 0 ≤ t ≤ bound; then δ =
+    (e^bound − e^t)(1 − e^(ε − t))/(e^bound − 1), greatest at t = (bound + ε)/2:
 
         δ(ε) = (1 − e^((ε − bound)/2))² / (1 − e^(−bound)) for 0 ≤ ε ≤ bound, and 0 above.
 
-    Formal guarantee: no such mechanism has more, and some exponential mechanism comes as near as one likes (two groups of
-    outcomes, one with utilities up by the sensitivity, the other down, in the right proportion). At ε = 0 it is
-    tanh(bound/4), as much as randomised response with bound/2. Source: Dong, Durfee and Rogers 2020 (arXiv
-    1909.13830) for the two ends; the closed form is derived here: δ = E(1 − e^ε·Y)₊ is convex in Y = e^(−loss), E Y = 1.
+    Formal guarantee: no such mechanism has more, and some exponential mechanism comes as near as
+    one likes (two groups of outcomes, one with utilities up by the sensitivity, the other down, in
+    the right proportion). At ε = 0 it is tanh(bound/4), as much as randomised response with
+    bound/2. Source: Dong, Durfee and Rogers 2020 (arXiv 1909.13830) for the two ends; the closed
+    form is derived here: δ = E(1 − e^ε·Y)₊ is convex in Y = e^(−loss), E Y = 1.
 
     Raises:
         UsageError: ε negative or NaN, or ``bound`` not a finite number above 0.
@@ -178,12 +184,14 @@ def exponential_delta(epsilon: float, *, bound: float) -> float:
     return math.expm1((epsilon - bound) / 2) ** 2 / -math.expm1(-bound) if epsilon < bound else 0.0
 
 
-def exponential_epsilon(eta: float, delta: float = 0.0, *, sensitivity: float = 1.0, monotone: bool = False) -> float:
+def exponential_epsilon(
+    eta: float, delta: float = 0.0, *, sensitivity: float = 1.0, monotone: bool = False
+) -> float:
     """The least ε ≥ 0 at which every exponential mechanism with P ∝ exp(η·utility) is (ε, δ)-DP.
 
-    Utilities change by at most ``sensitivity`` Δ between neighbours, so the log ratios lie within 2ηΔ of one another; if
-    ``monotone``, all change the same way and they lie within ηΔ (McSherry and Talwar 2007, Theorem 6). At δ = 0 that is ε;
-    else the inverse of :func:`exponential_delta`.
+    Utilities change by at most ``sensitivity`` Δ between neighbours, so the log ratios lie within
+    2ηΔ of one another; if ``monotone``, all change the same way and they lie within ηΔ (McSherry
+    and Talwar 2007, Theorem 6). At δ = 0 that is ε; else the inverse of :func:`exponential_delta`.
 
     Raises:
         UsageError: η or Δ not a finite number above 0, or δ outside [0, 1).
@@ -201,12 +209,14 @@ def exponential_epsilon(eta: float, delta: float = 0.0, *, sensitivity: float = 
 def gaussian_sigma_classical(epsilon: float, delta: float, *, sensitivity: float = 1.0) -> float:
     """σ = Δ·√(2 ln(1.25/δ))/ε, as textbooks and overviews give it (Dwork and Roth 2014, Theorem A.1), for ε ≤ 1 only.
 
-    Formal guarantee: N(0, σ²I) is then (ε, δ)-DP. The theorem's proof asks ε < 1; above that the formula is no proof, and
-    for large ε it is false: at ε = 20, δ = 1e-5 the exact δ of that σ is over a hundred times as large.
-    :func:`~dpaudit.accounting.gaussian_sigma` is right for every ε, and smaller.
+    Formal guarantee: N(0, σ²I) is then (ε, δ)-DP. The theorem's proof asks ε < 1; above that the
+    formula is no proof, and for large ε it is false: at ε = 20, δ = 1e-5 the exact δ of that σ is
+    over a hundred times as large. :func:`~dpaudit.accounting.gaussian_sigma` is right for every ε,
+    and smaller.
 
     Raises:
-        UsageError: ε not above 0 or above 1, δ not strictly between 0 and 1, Δ not a finite number above 0.
+        UsageError: ε not above 0 or above 1, δ not strictly between 0 and 1, Δ not a finite number
+            above 0.
 
     >>> round(gaussian_sigma_classical(1.0, 1e-5), 4)
     4.8448

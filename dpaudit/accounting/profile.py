@@ -44,7 +44,9 @@ def peak_width(*, sigma: float, beta: float, gamma: float) -> float:
     return sigma * beta / math.hypot(beta, gamma)
 
 
-def pancake_epsilon_upper(delta: float, *, sigma: float, beta: float, gamma: float, sensitivity: float = 1.0) -> float:
+def pancake_epsilon_upper(
+    delta: float, *, sigma: float, beta: float, gamma: float, sensitivity: float = 1.0
+) -> float:
     """ε that the pancake keeps even towards its key holder: the Gaussian's at the peak width (Theorem 4.4)."""
     positive(sensitivity=sensitivity)
     probability(delta)
@@ -52,12 +54,15 @@ def pancake_epsilon_upper(delta: float, *, sigma: float, beta: float, gamma: flo
     return max(0.0, t * t / 2 - t * float(scipy.special.ndtri(delta)))
 
 
-def pancake_epsilon_lower(delta: float, *, beta: float, gamma: float, fraction: float = 0.25) -> float:
+def pancake_epsilon_lower(
+    delta: float, *, beta: float, gamma: float, fraction: float = 0.25
+) -> float:
     """ε that the pancake mechanism exceeds towards the key holder (Theorem 4.2).
 
-    ``fraction`` is the distance of the two query results along the key in peak spacings, modulo 1, at most 1/2; 1/4 is
-    its median over keys when the spacing is far below Δ/√d, the size of that distance (Proposition 4.3); where it is
-    not, as at γ = 2√d and σ = 50, the median is near 0.01. Returns 0 where the theorem says nothing.
+    ``fraction`` is the distance of the two query results along the key in peak spacings, modulo 1,
+    at most 1/2; 1/4 is its median over keys when the spacing is far below Δ/√d, the size of that
+    distance (Proposition 4.3); where it is not, as at γ = 2√d and σ = 50, the median is near 0.01.
+    Returns 0 where the theorem says nothing.
 
     >>> f"{pancake_epsilon_lower(1e-10, beta=1e-5, gamma=32):.4e}"
     '4.9087e+08'
@@ -66,7 +71,8 @@ def pancake_epsilon_lower(delta: float, *, beta: float, gamma: float, fraction: 
     probability(delta)
     if not 0 <= fraction <= 0.5:
         raise UsageError(f"fraction={fraction}: must lie in [0, 1/2]")
-    x = fraction * (gamma / beta) * math.sqrt(math.pi / (2 * (beta * beta + gamma * gamma)))  # f·P/(2s)
+    # f·P/(2s)
+    x = fraction * (gamma / beta) * math.sqrt(math.pi / (2 * (beta * beta + gamma * gamma)))
     if x <= 0:
         return 0.0
     # exact form ln((1−δ−2Φ(−x)) / (2Φ(−x))) written with log Φ, which the closed form in the paper approximates
@@ -94,24 +100,27 @@ def pancake_delta(
 ) -> ProfileValue:
     """The exact δ(ε) of the pancake towards its key holder, for two neighbours whose queries differ by a given vector.
 
-    ``along`` is that vector's component on the secret direction, ``across`` the norm of the rest. With
-    ``T = √(2π)σ/γ``, Lemma 2.6's mixture f is ``∝ exp(−x²/2σ²)·θ(x/T)`` with ``θ(u) = Σ_k exp(−π(k−u)²/β²)`` of
-    period 1 (arXiv 2509.23834; completing the square turns its peaks kP into these teeth kT under the envelope). The
-    privacy loss ``ln f(x) − ln f(x−along) + N(across²/2σ², across²/σ²)`` is therefore that of N(0, σ²I) at the whole
-    shift ``Δ = √(along²+across²)`` plus ``h(u) = ln θ(u) − ln θ(u − along/T)`` of the phase u = x/T mod 1. Poisson
-    summation over the periods makes the two independent up to a factor ``1 ± W``, ``W = 2Σ_m exp(−πm²γ²across²/Δ²)``,
-    and so, with δ_G the Gaussian mechanism's profile at Δ/σ (Balle and Wang 2018),
+    ``along`` is that vector's component on the secret direction, ``across`` the norm of the rest.
+    With ``T = √(2π)σ/γ``, Lemma 2.6's mixture f is ``∝ exp(−x²/2σ²)·θ(x/T)`` with
+    ``θ(u) = Σ_k exp(−π(k−u)²/β²)`` of period 1 (arXiv 2509.23834; completing the square turns its
+    peaks kP into these teeth kT under the envelope). The privacy loss
+    ``ln f(x) − ln f(x−along) + N(across²/2σ², across²/σ²)`` is therefore that of N(0, σ²I) at the
+    whole shift ``Δ = √(along²+across²)`` plus ``h(u) = ln θ(u) − ln θ(u − along/T)`` of the phase u
+    = x/T mod 1. Poisson summation over the periods makes the two independent up to a factor
+    ``1 ± W``, ``W = 2Σ_m exp(−πm²γ²across²/Δ²)``, and so, with δ_G the Gaussian mechanism's profile
+    at Δ/σ (Balle and Wang 2018),
 
         ``δ(ε) = ∫ θ(u)·δ_G(ε − h(u)) du / (β·(1 + 2Σ_m exp(−πm²r²)))``, r² = β²+γ².
 
-    Where W is not negligible (small γ, or nearly all of the difference along the key) and γ ≤ 64, the periods are summed
-    one by one instead. f is symmetric, hence both directions (D against D′ and D′ against D) have the same profile, and the
-    sign of ``along`` does not matter.
+    Where W is not negligible (small γ, or nearly all of the difference along the key) and γ ≤ 64,
+    the periods are summed one by one instead. f is symmetric, hence both directions (D against D′
+    and D′ against D) have the same profile, and the sign of ``along`` does not matter.
 
-    What ``error`` holds. Rigorous: the phases and periods left out, and the dependence of phase and Gaussian loss (the
-    lesser of W and a bound O(γ⁻²) from the integrand's variation). An estimate: the quadrature error, Σ|Kronrod − Gauss|.
-    Not in it: rounding, as if ε and ``along`` were off by a few units in their 16th digit; for a loss of 1e12 that is an ε
-    off by 1e-4, and β = 1e-6 shows the 10th digit of ``along``·γ/σ.
+    What ``error`` holds. Rigorous: the phases and periods left out, and the dependence of phase and
+    Gaussian loss (the lesser of W and a bound O(γ⁻²) from the integrand's variation). An estimate:
+    the quadrature error, Σ|Kronrod − Gauss|. Not in it: rounding, as if ε and ``along`` were off by
+    a few units in their 16th digit; for a loss of 1e12 that is an ε off by 1e-4, and β = 1e-6 shows
+    the 10th digit of ``along``·γ/σ.
 
     Raises:
         UsageError: a parameter is not finite or not above 0, ``across`` is negative or ε is NaN.
@@ -129,8 +138,9 @@ def pancake_epsilon(
 ) -> ProfileValue:
     """The least ε ≥ 0 with ``δ(ε) ≤ delta``: the inverse of :func:`pancake_delta`, which says what it computes.
 
-    ``error`` is such that at ``value − error`` the profile less its error is still at least ``delta``, and at
-    ``value + error`` the profile plus its error is at most that; it is as rigorous as the profile's own error, plus rounding.
+    ``error`` is such that at ``value − error`` the profile less its error is still at least
+    ``delta``, and at ``value + error`` the profile plus its error is at most that; it is as
+    rigorous as the profile's own error, plus rounding.
 
     Raises:
         UsageError: as :func:`pancake_delta`, or δ not strictly between 0 and 1.
@@ -172,7 +182,9 @@ def independent(epsilon: float, pair: Pair, *, relative: float = FINE) -> Profil
         _edges(epsilon, pair),
         relative=relative,
     )
-    return ProfileValue(min(1.0, total / pair.lattice), float((doubt + phase.tail) / pair.lattice + 1e-320))
+    return ProfileValue(
+        min(1.0, total / pair.lattice), float((doubt + phase.tail) / pair.lattice + 1e-320)
+    )
 
 
 def averaged(epsilon: float, pair: Pair, *, relative: float = FINE) -> ProfileValue:
@@ -189,18 +201,23 @@ def averaged(epsilon: float, pair: Pair, *, relative: float = FINE) -> ProfileVa
             relative=1e-3,
         )
         share = pair.along / math.hypot(pair.along, pair.across)
-        dependence = min(dependence, (bend + more) * math.pi / 6 / (pair.gamma * share) ** 2 / pair.lattice)
+        dependence = min(
+            dependence, (bend + more) * math.pi / 6 / (pair.gamma * share) ** 2 / pair.lattice
+        )
     return ProfileValue(alone.value, alone.error + dependence)
 
 
 def _variation(z: Array, t: float) -> Array:
     """Total variation of the derivative of φ(y)·(1 − e^{t(z−y)})₊, at most: kink, then each Gaussian's own.
 
-    Fourier coefficients of that function at frequency ω are at most this over ω²; ω = √(2π)·m·γ·along/Δ here.
+    Fourier coefficients of that function at frequency ω are at most this over ω²; ω =
+    √(2π)·m·γ·along/Δ here.
     """
 
     def own(y: Array) -> Array:  # ∫_y^∞ |φ″|, at most
-        return np.asarray(np.where(y > 1, np.abs(y) * np.exp(-y * y / 2), 4 * math.exp(-0.5)) / ROOT_2PI)
+        return np.asarray(
+            np.where(y > 1, np.abs(y) * np.exp(-y * y / 2), 4 * math.exp(-0.5)) / ROOT_2PI
+        )
 
     lift = np.minimum(t * z + t * t / 2, 700.0)
     second = np.exp(lift) * own(z + t)
@@ -221,7 +238,9 @@ def _by_period(epsilon: float, pair: Pair) -> ProfileValue:
         x = j + (v * scale)[:, None]  # in periods
         loss = phase.loss(v)[:, None] + a * a / 2 - (a * ROOT_2PI / gamma) * x
         weight = np.exp(-math.pi * (x / gamma) ** 2)
-        return np.asarray(phase.density(v) * (weight * gaussian_profile(epsilon - loss, b)).sum(axis=1) / gamma)
+        return np.asarray(
+            phase.density(v) * (weight * gaussian_profile(epsilon - loss, b)).sum(axis=1) / gamma
+        )
 
     edges = _edges(epsilon, pair, depth=10 if gamma > 16 else 30)
     step = max(1, 400_000 // len(j))
@@ -233,7 +252,9 @@ def _by_period(epsilon: float, pair: Pair) -> ProfileValue:
     far = np.arange(last + 0.5, 2 * last + 40)
     missing = 2 * float(np.exp(-math.pi * (far / gamma) ** 2).sum()) / gamma
     most = (1 + gamma) / gamma * phase.tail  # Σ_j exp(−π(j+u)²/γ²) ≤ 1 + γ
-    return ProfileValue(min(1.0, total / pair.lattice), float((doubt + missing + most) / pair.lattice + 1e-320))
+    return ProfileValue(
+        min(1.0, total / pair.lattice), float((doubt + missing + most) / pair.lattice + 1e-320)
+    )
 
 
 def pair_start(pair: Pair, delta: float) -> float:
@@ -254,7 +275,8 @@ def invert(
 ) -> ProfileValue:
     """The least ε ≥ 0 with profile(ε) ≤ δ, with the error that both the profile's error and the search leave.
 
-    ``rough`` says cheaply, and only about, what ``profile`` says: the search begins with it, and nothing rests on it.
+    ``rough`` says cheaply, and only about, what ``profile`` says: the search begins with it, and
+    nothing rests on it.
     """
     exact = cache(profile)  # the search asks again at both ends of its bracket, and at the root
 
@@ -277,7 +299,9 @@ def invert(
             high *= 2
         low = 0.0
         if rough is not None and about(low) > 0:
-            near = float(scipy.optimize.brentq(about, 0.0, high, xtol=1e-12, rtol=1e-12, maxiter=300))
+            near = float(
+                scipy.optimize.brentq(about, 0.0, high, xtol=1e-12, rtol=1e-12, maxiter=300)
+            )
             width = _NEAR * max(near, 1e-3)
             low, high = max(0.0, near - width), near + width
             while low > 0 and fine(low) <= 0:

@@ -16,7 +16,15 @@ import scipy
 from dpaudit.accounting._checks import below_one, bisect, pld_modules, positive
 from dpaudit.errors import UsageError
 
-__all__ = ["GaussianLoss", "LaplaceLoss", "Loss", "Method", "PrivacyLoss", "compose", "optimal_delta"]
+__all__ = [
+    "GaussianLoss",
+    "LaplaceLoss",
+    "Loss",
+    "Method",
+    "PrivacyLoss",
+    "compose",
+    "optimal_delta",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +72,9 @@ class GaussianLoss:
     def __post_init__(self) -> None:
         positive(sigma=self.sigma, sensitivity=self.sensitivity)
         if not 0 < self.sensitivity / self.sigma < math.inf:
-            raise UsageError(f"sigma={self.sigma}: Δ/σ is not a finite number above 0; take the two in other units")
+            raise UsageError(
+                f"sigma={self.sigma}: Δ/σ is not a finite number above 0; take the two in other units"
+            )
 
 
 PrivacyLoss = Loss | LaplaceLoss | GaussianLoss
@@ -82,31 +92,39 @@ _FOURIER = 1e-15  # of δ, per composition on a grid
 
 
 def compose(
-    losses: Sequence[PrivacyLoss], *, delta: float, method: Method = "best", discretization: float | None = None
+    losses: Sequence[PrivacyLoss],
+    *,
+    delta: float,
+    method: Method = "best",
+    discretization: float | None = None,
 ) -> float:
     """An ε such that all of ``losses`` together are (ε, ``delta``)-DP; infinite where the method has none at this δ.
 
-    - ``basic``: ε = Σεᵢ if Σδᵢ ≤ δ (Dwork, Kenthapadi, McSherry, Mironov and Naor 2006; adaptively Dwork
-      and Roth 2014, Theorem B.1).
-    - ``advanced``: ε = Σεᵢ(e^εᵢ − 1) + √(2·ln(1/δ′)·Σεᵢ²) with δ′ = δ − Σδᵢ (Dwork, Rothblum and Vadhan 2010, Theorem
-      III.3, and its proof for unequal εᵢ).
-    - ``optimal``: the least ε that holds for *all* mechanisms with these (εᵢ, δᵢ), exact but for rounding; see
-      :func:`optimal_delta`.
-    - ``pld``: privacy loss distributions on a grid of ``discretization`` nats, rounded up, by dp-accounting: the only
-      one that takes :class:`LaplaceLoss` and :class:`GaussianLoss`. A single ε falls on the grid's points, so that
-      nothing but the library's truncation and what we take off δ for its Fourier transform's rounding (1e-15 a
-      release) comes on top of the exact one; several are rounded up by up to one cell each. Default: 1/200 of the
-      smallest ε or of Δ/scale, but for at most 4 million cells.
-    - ``best``: the least of the first three that can be had (``optimal`` cannot where there are too many different εᵢ).
+    - ``basic``: ε = Σεᵢ if Σδᵢ ≤ δ (Dwork, Kenthapadi, McSherry, Mironov and Naor 2006; adaptively
+      Dwork and Roth 2014, Theorem B.1).
+    - ``advanced``: ε = Σεᵢ(e^εᵢ − 1) + √(2·ln(1/δ′)·Σεᵢ²) with δ′ = δ − Σδᵢ (Dwork, Rothblum and
+      Vadhan 2010, Theorem III.3, and its proof for unequal εᵢ).
+    - ``optimal``: the least ε that holds for *all* mechanisms with these (εᵢ, δᵢ), exact but for
+      rounding; see :func:`optimal_delta`.
+    - ``pld``: privacy loss distributions on a grid of ``discretization`` nats, rounded up, by
+      dp-accounting: the only one that takes :class:`LaplaceLoss` and :class:`GaussianLoss`. A
+      single ε falls on the grid's points, so that nothing but the library's truncation and what we
+      take off δ for its Fourier transform's rounding (1e-15 a release) comes on top of the exact
+      one; several are rounded up by up to one cell each. Default: 1/200 of the smallest ε or of
+      Δ/scale, but for at most 4 million cells.
+    - ``best``: the least of the first three that can be had (``optimal`` cannot where there are too
+      many different εᵢ).
 
-    Formal guarantee: an upper bound (but for the last digit of Σεᵢ), for releases chosen adaptively, each of which has
-    its loss whatever came before (the composition that Kairouz, Oh and Viswanath 2015 define). Not claimed: parameters that
-    are themselves chosen adaptively; those need a filter or an odometer.
+    Formal guarantee: an upper bound (but for the last digit of Σεᵢ), for releases chosen
+    adaptively, each of which has its loss whatever came before (the composition that Kairouz, Oh
+    and Viswanath 2015 define). Not claimed: parameters that are themselves chosen adaptively; those
+    need a filter or an odometer.
 
     Raises:
         MissingExtraError: ``pld`` without dp-accounting.
-        UsageError: no losses; δ outside [0, 1), or below 2e-15 a release with ``pld``; noise for a method other
-            than ``pld``; too many different losses for ``optimal``, or too many cells for ``pld``.
+        UsageError: no losses; δ outside [0, 1), or below 2e-15 a release with ``pld``; noise for a
+            method other than ``pld``; too many different losses for ``optimal``, or too many cells
+            for ``pld``.
 
     >>> compose([Loss(4.0)] * 3, delta=0.0)
     12.0
@@ -137,18 +155,21 @@ def compose(
 def optimal_delta(epsilon: float, *, losses: Sequence[Loss]) -> float:
     """The δ at ε of the worst mechanisms with these (εᵢ, δᵢ), composed: no bound for all of them can be smaller.
 
-    Such a mechanism is a function of one that gives the input away with probability δᵢ and is randomised response with
-    εᵢ otherwise (Kairouz, Oh and Viswanath 2015, the proof of Theorem 3.3), and so is their composition. With k equal
-    losses this is the curve through Theorem 3.3's points; for unequal ones Murtagh and Vadhan 2016, Theorem 1.5:
+    Such a mechanism is a function of one that gives the input away with probability δᵢ and is
+    randomised response with εᵢ otherwise (Kairouz, Oh and Viswanath 2015, the proof of Theorem
+    3.3), and so is their composition. With k equal losses this is the curve through Theorem 3.3's
+    points; for unequal ones Murtagh and Vadhan 2016, Theorem 1.5:
 
-        δ = 1 − Π(1 − δᵢ)·(1 − Σ_s P(s)·(1 − e^(ε − L(s)))₊),  L(s) = Σ ±εᵢ,  P(s) = Π 1/(1 + e^(∓εᵢ)).
+        δ = 1 − Π(1 − δᵢ)·(1 − Σ_s P(s)·(1 − e^(ε − L(s)))₊),  L(s) = Σ ±εᵢ,  P(s) = Π 1/(1 +
+        e^(∓εᵢ)).
 
-    Equal losses are counted, not listed: the sum has Π(kᵢ + 1) terms, at most 2^21. Exact but for rounding: of the terms
-    (about 1e-15·Σ ln kᵢ! relative, 1e-12 for thousands), of Σδᵢ (1e-15), and of the losses' last digit, which matters
-    where ε comes near the largest.
+    Equal losses are counted, not listed: the sum has Π(kᵢ + 1) terms, at most 2^21. Exact but for
+    rounding: of the terms (about 1e-15·Σ ln kᵢ! relative, 1e-12 for thousands), of Σδᵢ (1e-15), and
+    of the losses' last digit, which matters where ε comes near the largest.
 
     Raises:
-        UsageError: ε negative or NaN; no losses; more than 2^21 terms (take ``compose(…, method="pld")``).
+        UsageError: ε negative or NaN; no losses; more than 2^21 terms (take
+            ``compose(…, method="pld")``).
     """
     if not epsilon >= 0:
         raise UsageError(f"epsilon={epsilon}: must be a number ≥ 0")
@@ -163,7 +184,9 @@ def optimal_delta(epsilon: float, *, losses: Sequence[Loss]) -> float:
 def _only_pairs(counted: Counter[PrivacyLoss], method: str) -> Counter[Loss]:
     for one in counted:
         if not isinstance(one, Loss):
-            raise UsageError(f"losses={one}: method {method} takes Loss(ε, δ) only; take method pld")
+            raise UsageError(
+                f"losses={one}: method {method} takes Loss(ε, δ) only; take method pld"
+            )
     return Counter({one: n for one, n in counted.items() if isinstance(one, Loss)})
 
 
@@ -197,11 +220,17 @@ def _by_epsilon(pure: Counter[Loss]) -> Counter[float]:
 def _response(pure: Counter[Loss]) -> tuple[Array, Array]:
     """Losses of all the randomised responses together, and the logarithms of their probabilities; only losses above 0."""
     if _atoms(pure) > _ATOMS:
-        raise UsageError(f"losses: {_atoms(pure):.2g} different outcomes, at most {_ATOMS}; take method pld")
+        raise UsageError(
+            f"losses: {_atoms(pure):.2g} different outcomes, at most {_ATOMS}; take method pld"
+        )
     loss, log_mass = np.zeros(1), np.zeros(1)
     for epsilon, n in _by_epsilon(pure).items():
         lies = np.arange(n + 1, dtype=np.float64)
-        choose = scipy.special.gammaln(n + 1) - scipy.special.gammaln(lies + 1) - scipy.special.gammaln(n - lies + 1)
+        choose = (
+            scipy.special.gammaln(n + 1)
+            - scipy.special.gammaln(lies + 1)
+            - scipy.special.gammaln(n - lies + 1)
+        )
         # P(truth) = 1/(1 + e^−ε), P(lie) = e^−ε·P(truth)
         own = choose - n * math.log1p(math.exp(-epsilon)) - lies * epsilon
         loss = np.add.outer(loss, (n - 2 * lies) * epsilon).ravel()
@@ -255,22 +284,34 @@ def _dividing(epsilon: float, step: float) -> float:
 def _numerical(counted: Counter[PrivacyLoss], delta: float, discretization: float | None) -> float:
     lost = _FOURIER * sum(counted.values())
     if delta < 2 * lost:
-        raise UsageError(f"delta={delta}: method pld needs at least {2 * lost:.1e} here; take method optimal or basic")
+        raise UsageError(
+            f"delta={delta}: method pld needs at least {2 * lost:.1e} here; take method optimal or basic"
+        )
     common, distribution = pld_modules("method=pld", "common", "privacy_loss_distribution")
     scales = {one: _scale(one) for one in counted}
     # all but 1e-15 of the composed loss lies within this of 0; the library's arrays are that long
-    reach = sum(n * scales[one] * min(1.0, scales[one]) + 9 * math.sqrt(n) * scales[one] for one, n in counted.items())
-    step = max(min(scales.values()) / 200, 2 * reach / _CELLS) if discretization is None else discretization
+    reach = sum(
+        n * scales[one] * min(1.0, scales[one]) + 9 * math.sqrt(n) * scales[one]
+        for one, n in counted.items()
+    )
+    step = (
+        max(min(scales.values()) / 200, 2 * reach / _CELLS)
+        if discretization is None
+        else discretization
+    )
     positive(discretization=step)
     if all(isinstance(one, Loss) for one in counted) and len(set(scales.values())) == 1:
         step = _dividing(next(iter(scales.values())), step)
     if 2 * reach / step > 2 * _CELLS or max(scales.values()) / step > _CELLS:
-        raise UsageError(f"discretization={step:.3g}: more than {_CELLS} cells; take a coarser grid")
+        raise UsageError(
+            f"discretization={step:.3g}: more than {_CELLS} cells; take a coarser grid"
+        )
     parts = []
     for one, n in counted.items():
         if isinstance(one, Loss):
             single = distribution.from_privacy_parameters(
-                common.DifferentialPrivacyParameters(one.epsilon, one.delta), value_discretization_interval=step
+                common.DifferentialPrivacyParameters(one.epsilon, one.delta),
+                value_discretization_interval=step,
             )
         elif isinstance(one, LaplaceLoss):
             single = distribution.from_laplace_mechanism(
@@ -279,7 +320,9 @@ def _numerical(counted: Counter[PrivacyLoss], delta: float, discretization: floa
         else:
             # n Gaussians are one (Dong, Roth and Su 2022): no grid is needed between them
             single = distribution.from_gaussian_mechanism(
-                one.sigma / math.sqrt(n), sensitivity=one.sensitivity, value_discretization_interval=step
+                one.sigma / math.sqrt(n),
+                sensitivity=one.sensitivity,
+                value_discretization_interval=step,
             )
         parts.append(single if isinstance(one, GaussianLoss) else single.self_compose(n))
     found = float(reduce(lambda a, b: a.compose(b), parts).get_epsilon_for_delta(delta - lost))

@@ -12,13 +12,19 @@ import scipy
 from dpaudit.accounting._checks import positive, probability
 from dpaudit.errors import UsageError
 
-__all__ = ["shuffled_closed_form", "shuffled_delta", "shuffled_epsilon", "shuffled_response_epsilon"]
+__all__ = [
+    "shuffled_closed_form",
+    "shuffled_delta",
+    "shuffled_epsilon",
+    "shuffled_response_epsilon",
+]
 
 Array = npt.NDArray[np.float64]
 
 _BLOCKS = 1024
 _TAIL = 1e-4  # the share of δ given up to numbers of clones that are not summed
-_ROUNDING = 1e-9  # relative, what a computed δ is raised by; for very many users, more: see ``_Clones.delta``
+# relative, what a computed δ is raised by; for very many users, more: see ``_Clones.delta``
+_ROUNDING = 1e-9
 _HALVINGS = 60
 _MOST = 1 << 53
 _LARGEST = 700.0
@@ -29,11 +35,13 @@ def shuffled_closed_form(local_epsilon: float, delta: float, *, users: int) -> f
 
     ε = ln(1 + (e^ε₀ − 1)/(e^ε₀ + 1)·(8√(e^ε₀·ln(4/δ)/n) + 8e^ε₀/n)), or ε₀ where that is less.
 
-    Formal guarantee: as for :func:`shuffled_epsilon`, under the theorem's condition, which we ask for with 4/δ (the
-    authors' program does; their text has 2/δ, which allows a little more): ε₀ ≤ ln(n/(16·ln(4/δ))).
+    Formal guarantee: as for :func:`shuffled_epsilon`, under the theorem's condition, which we ask
+    for with 4/δ (the authors' program does; their text has 2/δ, which allows a little more): ε₀ ≤
+    ln(n/(16·ln(4/δ))).
 
     Raises:
-        UsageError: a parameter out of range, or the condition does not hold; :func:`shuffled_epsilon` has none.
+        UsageError: a parameter out of range, or the condition does not hold;
+            :func:`shuffled_epsilon` has none.
 
     >>> round(shuffled_closed_form(1.0, 1e-6, users=1_000_000), 4)
     0.0235
@@ -52,20 +60,22 @@ def shuffled_closed_form(local_epsilon: float, delta: float, *, users: int) -> f
 def shuffled_delta(epsilon: float, *, local_epsilon: float, users: int) -> float:
     """An upper bound on δ at ε of ``users`` shuffled reports, each ``local_epsilon``-DP: hiding among the clones.
 
-    Each other person's report is, with probability e^−ε₀ at least, a draw from one of the two laws that an observer has to
-    tell apart, either one equally often: a clone. Given those, the pair to tell apart is P = (A + B, C − A + 1 − B)
-    and Q = (A + 1 − B, C − A + B), with C ~ Bin(n − 1, e^−ε₀), A ~ Bin(C, ½), B ~ Bernoulli(e^ε₀/(e^ε₀ + 1)) (Feldman,
-    McMillan and Talwar 2021, arXiv 2012.12803, Section 3; their own program sums the same pair). P and Q are mirror
-    images, so one direction is both.
+    Each other person's report is, with probability e^−ε₀ at least, a draw from one of the two laws
+    that an observer has to tell apart, either one equally often: a clone. Given those, the pair to
+    tell apart is P = (A + B, C − A + 1 − B) and Q = (A + 1 − B, C − A + B), with C ~ Bin(n − 1,
+    e^−ε₀), A ~ Bin(C, ½), B ~ Bernoulli(e^ε₀/(e^ε₀ + 1)) (Feldman, McMillan and Talwar 2021, arXiv
+    2012.12803, Section 3; their own program sums the same pair). P and Q are mirror images, so one
+    direction is both.
 
-    Formal guarantee: no less than the pair's δ: C's tails count as if they gave everything away, blocks of values of C are
-    put to their lower end (a clone more is post-processing, so δ given C never rises with C), and the sum is raised for
-    rounding, by 1e-9 relative and a little more from 10^9 users on. Not claimed: tightness beyond that;
-    :func:`shuffled_response_epsilon` is smaller for randomised response, and later work (Feldman, McMillan and Talwar
-    2023) has more clones.
+    Formal guarantee: no less than the pair's δ: C's tails count as if they gave everything away,
+    blocks of values of C are put to their lower end (a clone more is post-processing, so δ given C
+    never rises with C), and the sum is raised for rounding, by 1e-9 relative and a little more from
+    10^9 users on. Not claimed: tightness beyond that; :func:`shuffled_response_epsilon` is smaller
+    for randomised response, and later work (Feldman, McMillan and Talwar 2023) has more clones.
 
     Raises:
-        UsageError: ε negative or NaN, ε₀ not a finite number above 0, or ``users`` not from 1 to 2^53.
+        UsageError: ε negative or NaN, ε₀ not a finite number above 0, or ``users`` not from 1 to
+            2^53.
     """
     if not epsilon >= 0:
         raise UsageError(f"epsilon={epsilon}: must be a number ≥ 0")
@@ -77,12 +87,14 @@ def shuffled_delta(epsilon: float, *, local_epsilon: float, users: int) -> float
 def shuffled_epsilon(local_epsilon: float, delta: float, *, users: int) -> float:
     """An ε at which ``users`` shuffled reports are (ε, δ)-DP, each ``local_epsilon``-DP by itself; never above that.
 
-    The least ε at which :func:`shuffled_delta`'s sum is at most ``delta``, by bisection, rounded up.
+    The least ε at which :func:`shuffled_delta`'s sum is at most ``delta``, by bisection, rounded
+    up.
 
-    Formal guarantee: towards whoever sees the shuffled reports and nothing else, for one report of each person, all ``users``
-    of whom report by ε₀-DP randomisers that do not depend on the person (chosen adaptively, too: Theorem 3.1). Who does
-    not report, or lies, hides nobody: count honest people only. Not claimed: anything where the shuffler and the server
-    are one, or where a report tells its sender by other means (time, address, language).
+    Formal guarantee: towards whoever sees the shuffled reports and nothing else, for one report of
+    each person, all ``users`` of whom report by ε₀-DP randomisers that do not depend on the person
+    (chosen adaptively, too: Theorem 3.1). Who does not report, or lies, hides nobody: count honest
+    people only. Not claimed: anything where the shuffler and the server are one, or where a report
+    tells its sender by other means (time, address, language).
 
     Raises:
         UsageError: a parameter out of range.
@@ -96,15 +108,19 @@ def shuffled_epsilon(local_epsilon: float, delta: float, *, users: int) -> float
     return _invert(clones, delta, local_epsilon)
 
 
-def shuffled_response_epsilon(local_epsilon: float, delta: float, *, users: int, categories: int) -> float:
+def shuffled_response_epsilon(
+    local_epsilon: float, delta: float, *, users: int, categories: int
+) -> float:
     """The same for k-ary randomised response, where more reports are clones: ε ≤ :func:`shuffled_epsilon`'s.
 
-    With q = 1/(e^ε₀ + k − 1), everybody else's answer is one of the two categories in question, either equally often, with
-    probability 2q whatever their own category (further answers there only help), and the person's own answer is
-    neither with probability (k − 2)q in both worlds. Show which answers are clones and whether the person's is
-    neither: the rest is the pair of :func:`shuffled_delta` with C ~ Bin(n − 1, 2q), in (e^ε₀ + 1)q of all cases, so that
-    δ is that times the pair's. 2q ≥ e^−ε₀ only for e^ε₀ ≥ k − 1; the smaller of the two bounds is returned. Source: the
-    decomposition of Balle, Bell, Gascón and Nissim 2019 (the privacy blanket), for two categories; ours in detail.
+    With q = 1/(e^ε₀ + k − 1), everybody else's answer is one of the two categories in question,
+    either equally often, with probability 2q whatever their own category (further answers there
+    only help), and the person's own answer is neither with probability (k − 2)q in both worlds.
+    Show which answers are clones and whether the person's is neither: the rest is the pair of
+    :func:`shuffled_delta` with C ~ Bin(n − 1, 2q), in (e^ε₀ + 1)q of all cases, so that δ is that
+    times the pair's. 2q ≥ e^−ε₀ only for e^ε₀ ≥ k − 1; the smaller of the two bounds is returned.
+    Source: the decomposition of Balle, Bell, Gascón and Nissim 2019 (the privacy blanket), for two
+    categories; ours in detail.
 
     Raises:
         UsageError: a parameter out of range, or fewer than 2 categories.
@@ -114,10 +130,15 @@ def shuffled_response_epsilon(local_epsilon: float, delta: float, *, users: int,
     """
     _check(local_epsilon, users)
     probability(delta)
-    if isinstance(categories, bool) or not isinstance(categories, (int, np.integer)) or categories < 2:
+    if (
+        isinstance(categories, bool)
+        or not isinstance(categories, (int, np.integer))
+        or categories < 2
+    ):
         raise UsageError(f"categories={categories}: must be a whole number of at least 2")
     general = shuffled_epsilon(local_epsilon, delta, users=users)
-    lie = math.exp(-local_epsilon) / (1 + (categories - 1) * math.exp(-local_epsilon))  # q without overflow
+    # q without overflow
+    lie = math.exp(-local_epsilon) / (1 + (categories - 1) * math.exp(-local_epsilon))
     share = (1 + math.exp(-local_epsilon)) / (1 + (categories - 1) * math.exp(-local_epsilon))
     if delta >= share:
         return 0.0
@@ -131,7 +152,11 @@ def _check(local_epsilon: float, users: int) -> None:
         raise UsageError(
             f"local_epsilon={local_epsilon}: at most {_LARGEST:g}; such reports hide nothing, shuffled or not"
         )
-    if isinstance(users, bool) or not isinstance(users, (int, np.integer)) or not 1 <= users <= _MOST:
+    if (
+        isinstance(users, bool)
+        or not isinstance(users, (int, np.integer))
+        or not 1 <= users <= _MOST
+    ):
         raise UsageError(f"users={users}: must be a whole number from 1 to 2^53")
 
 
@@ -161,7 +186,12 @@ def _fair(k: Array, n: Array) -> Array:
 def _stirling(n: Array) -> Array:
     """What ln n! has above Stirling's formula, for n ≥ 1."""
     near = np.minimum(n, 20.0)
-    direct = scipy.special.gammaln(near + 1) - (near + 0.5) * np.log(near) + near - math.log(2 * math.pi) / 2
+    direct = (
+        scipy.special.gammaln(near + 1)
+        - (near + 0.5) * np.log(near)
+        + near
+        - math.log(2 * math.pi) / 2
+    )
     series = (1 / 12 - (1 / 360 - (1 / 1260 - 1 / 1680 / n**2) / n**2) / n**2) / n
     return np.where(n < 20, direct, series)
 
@@ -180,7 +210,9 @@ class _Clones:
     def __init__(self, local_epsilon: float, others: int, p: float, *, lost: float) -> None:
         self._local, self._rest = local_epsilon, lost
         # betainc is right to about 1e-15·√n; z standard deviations out, δ's two terms cancel to 1/z² of them, z² ≈ 2 ln 1/δ
-        self._rounding = _ROUNDING + 1e-15 * math.sqrt(others) * (4 - 2 * math.log(max(lost, 1e-300)))
+        self._rounding = _ROUNDING + 1e-15 * math.sqrt(others) * (
+            4 - 2 * math.log(max(lost, 1e-300))
+        )
 
         def at_least(k: int) -> float:
             return float(_at_least(np.array(k, np.float64), others, p))
@@ -207,12 +239,15 @@ class _Clones:
     def _given(self, epsilon: float) -> Array:
         """δ(ε) given C = c: the sum over a > β(c + 1) of P(a) − e^ε·Q(a), with a the reports that look like the person's.
 
-        With b(a) = C(c, a)/2^c and T = e^ε₀/(e^ε₀ + 1): P(a) = T·b(a − 1) + (1 − T)·b(a), Q(a) = (1 − T)·b(a − 1) + T·b(a).
-        Their ratio grows with a, as b(a − 1)/b(a) = a/(c + 1 − a) does, and is e^ε at a = β(c + 1). From the first such a
-        on the sum is T·(1 − e^(ε − ε₀))·b(a − 1) − (e^ε − 1)·Σ b, two terms of the order of √c less than those of P and Q.
+        With b(a) = C(c, a)/2^c and T = e^ε₀/(e^ε₀ + 1): P(a) = T·b(a − 1) + (1 − T)·b(a), Q(a) = (1
+        − T)·b(a − 1) + T·b(a). Their ratio grows with a, as b(a − 1)/b(a) = a/(c + 1 − a) does, and
+        is e^ε at a = β(c + 1). From the first such a on the sum is T·(1 − e^(ε − ε₀))·b(a − 1) −
+        (e^ε − 1)·Σ b, two terms of the order of √c less than those of P and Q.
         """
         away, c = math.exp(-self._local), self._starts
-        beta = math.expm1(-self._local - epsilon) / (math.expm1(-self._local) * (1 + math.exp(-epsilon)))
+        beta = math.expm1(-self._local - epsilon) / (
+            math.expm1(-self._local) * (1 + math.exp(-epsilon))
+        )
         first = np.floor(beta * (c + 1)) + 1
         edge = -math.expm1(epsilon - self._local) / (1 + away) * _fair(first - 1, c)
         return np.maximum(0.0, edge - math.expm1(epsilon) * _at_least(first, c, 0.5))

@@ -1,8 +1,9 @@
 """Betting against the claim while values are drawn, so that an audit may stop at any time.
 
-Each bet is a test martingale (Ville 1939): it starts with a capital of 1 and is fair under the claim, so that
-E[capital at any stopping time] ≤ 1 and capital ever reaches 1/α with probability at most α. See Ramdas, Grünwald, Vovk
-and Shafer 2023, "Game-theoretic statistics and safe anytime-valid inference".
+Each bet is a test martingale (Ville 1939): it starts with a capital of 1 and is fair under the
+claim, so that E[capital at any stopping time] ≤ 1 and capital ever reaches 1/α with probability at
+most α. See Ramdas, Grünwald, Vovk and Shafer 2023, "Game-theoretic statistics and safe
+anytime-valid inference".
 """
 
 from __future__ import annotations
@@ -107,7 +108,10 @@ class MeanBet:
     @property
     def log_capital(self) -> float:
         return log_mean(
-            [self._sum**2 / (2 * (self._n + rho**-2)) - math.log1p(self._n * rho**2) / 2 for rho in _PRIOR_MEANS]
+            [
+                self._sum**2 / (2 * (self._n + rho**-2)) - math.log1p(self._n * rho**2) / 2
+                for rho in _PRIOR_MEANS
+            ]
         )
 
     @property
@@ -125,7 +129,10 @@ Array = npt.NDArray[np.float64]
 def _groups(count: int) -> tuple[npt.NDArray[np.int64], Array]:
     """First cell of each of about ``count`` like groups with the tails apart, and the groups' probabilities."""
     z = np.concatenate(
-        [scipy.special.ndtri(np.arange(1, count) / count), *(s * scipy.special.ndtri(_TAILS) for s in (1, -1))]
+        [
+            scipy.special.ndtri(np.arange(1, count) / count),
+            *(s * scipy.special.ndtri(_TAILS) for s in (1, -1)),
+        ]
     )
     first = np.unique(np.concatenate([[0], np.searchsorted(cell_edges(), np.sort(z))]))
     return first, np.add.reduceat(cell_probabilities(), first)
@@ -134,8 +141,8 @@ def _groups(count: int) -> tuple[npt.NDArray[np.int64], Array]:
 class ShapeBet:
     """That values fall in groups of cells with other probabilities than claimed: Dirichlet-multinomial against multinomial.
 
-    The Bayes factor Γ(A)/Γ(A+n) · Π Γ(a_j+n_j)/(Γ(a_j)·p_j^n_j) with a_j = A·p_j is a martingale whatever A is; 16 and 256
-    groups, mean of both.
+    The Bayes factor Γ(A)/Γ(A+n) · Π Γ(a_j+n_j)/(Γ(a_j)·p_j^n_j) with a_j = A·p_j is a martingale
+    whatever A is; 16 and 256 groups, mean of both.
     """
 
     looks_at = "the whole distribution of single values"
@@ -177,8 +184,8 @@ _PRIOR = 0.03  # standard deviation of the regression coefficient
 class LagBet:
     """That z_t has mean ρ·z_(t−lag) in draw order or by row, with unknown ρ, against 0; one bet a lag, mean of all.
 
-    Π N(z_t; ρ z_(t−lag), 1)/N(z_t; 0, 1) = exp(ρ·C − ρ²V/2) with C = Σ z_t z_(t−lag), V = Σ z²_(t−lag) is a martingale;
-    its mixture over ρ ~ N(0, s²) is exact. Pairs lie within one block.
+    Π N(z_t; ρ z_(t−lag), 1)/N(z_t; 0, 1) = exp(ρ·C − ρ²V/2) with C = Σ z_t z_(t−lag), V = Σ
+    z²_(t−lag) is a martingale; its mixture over ρ ~ N(0, s²) is exact. Pairs lie within one block.
     """
 
     looks_at = "correlation across values and rows"
@@ -203,7 +210,9 @@ class LagBet:
 
     @property
     def effect(self) -> str:
-        worst = max(self._cross, key=lambda name: abs(self._cross[name]) / max(self._past[name], 1.0) ** 0.5)
+        worst = max(
+            self._cross, key=lambda name: abs(self._cross[name]) / max(self._past[name], 1.0) ** 0.5
+        )
         return f"strongest: {worst}, correlation {self._cross[worst] / max(self._past[worst], 1.0):+.2e}"
 
 
@@ -213,8 +222,9 @@ _LARGEST = 256
 class DirectionBet:
     """Along the directions in which the rows so far varied most and least, the next block varies unlike N(0, 1).
 
-    The direction is fixed before the block is seen, so the projections are N(0, 1) under the claim and the exact scale
-    mixture of them is a martingale. Rows of the first dimension drawn in 2 … 256 only.
+    The direction is fixed before the block is seen, so the projections are N(0, 1) under the claim
+    and the exact scale mixture of them is a martingale. Rows of the first dimension drawn in 2 …
+    256 only.
     """
 
     looks_at = "variance along one direction"
@@ -259,9 +269,9 @@ _ODDS = 2.0**20  # claimed with probability (2^18)²/2 · 2^-64 at most
 class RepeatBet:
     """That the same 16 magnitudes come twice: capital 2^20 at the first repeat, nothing risked before.
 
-    Under a continuous claim with at least 12 bits a value a repeat has probability below the 64-bit hash's: with at most
-    2^18 windows that is 2^-29, so a run ever reaches 2^20 with probability below 2^-28, far less than 2^-20. A discrete
-    claim makes no such promise and no bet.
+    Under a continuous claim with at least 12 bits a value a repeat has probability below the 64-bit
+    hash's: with at most 2^18 windows that is 2^-29, so a run ever reaches 2^20 with probability
+    below 2^-28, far less than 2^-20. A discrete claim makes no such promise and no bet.
     """
 
     looks_at = "repeated or replayed blocks"
@@ -277,7 +287,9 @@ class RepeatBet:
         if not whole or len(self._seen) + whole > _MOST:
             return
         bits = x[: whole * _WINDOW].view(np.uint64)
-        hashes = ((bits ^ (bits >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)).reshape(whole, _WINDOW) @ self._key
+        hashes = ((bits ^ (bits >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)).reshape(
+            whole, _WINDOW
+        ) @ self._key
         before = len(self._seen)
         self._seen.update(hashes.tolist())
         self._repeats += whole - (len(self._seen) - before)
@@ -304,8 +316,9 @@ BETS: dict[str, Callable[[Stream], Bet]] = {
 class Betting:
     """All bets of one audit against ``alpha``.
 
-    Formal guarantee: under the claim the probability that any bet ever reaches (number of bets)/α is at most α, however
-    often one looks and whenever one stops (Ville's inequality and a union bound).
+    Formal guarantee: under the claim the probability that any bet ever reaches (number of bets)/α
+    is at most α, however often one looks and whenever one stops (Ville's inequality and a union
+    bound).
     """
 
     def __init__(self, claim: Claim, stream: KeyedStream, *, alpha: float) -> None:

@@ -75,7 +75,8 @@ class SampleBlock:
         total = np.zeros(CELLS, np.int64)
         z = self.z.ravel()
         beyond = self.extremes[0] < -REACH or self.extremes[1] >= REACH
-        for start in range(0, len(z), _PIECE):  # pieces whose copies stay in a cache, and need no fresh pages
+        # pieces whose copies stay in a cache, and need no fresh pages
+        for start in range(0, len(z), _PIECE):
             place = z[start : start + _PIECE] * (CELLS / (2 * REACH))
             place += CELLS / 2
             if beyond:
@@ -87,8 +88,9 @@ class SampleBlock:
 class BitWriter:
     """Writes the top 16 bits of Φ(z) of every value, little-endian, to a file or FIFO; without a path, nothing.
 
-    Uniform and independent bits under the claim, for programs such as PractRand (``RNG_test stdin16``) or dieharder.
-    Sixteen only: a float32 sampler is honest and has not many more.
+    Uniform and independent bits under the claim, for programs such as PractRand
+    (``RNG_test stdin16``) or dieharder. Sixteen only: a float32 sampler is honest and has not many
+    more.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -100,7 +102,9 @@ class BitWriter:
             try:
                 self._file = self._path.open("wb")
             except OSError as error:
-                raise UsageError(f"bits={self._path}: cannot be written ({error.strerror}); choose another") from error
+                raise UsageError(
+                    f"bits={self._path}: cannot be written ({error.strerror}); choose another"
+                ) from error
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -12,7 +12,13 @@ __all__ = ["nothing_counted", "nothing_drawn"]
 
 
 def nothing_drawn(
-    sampler: str, reason: str, *, claim: str, options: AuditOptions, sandbox: str = "", seconds: float = 0.0
+    sampler: str,
+    reason: str,
+    *,
+    claim: str,
+    options: AuditOptions,
+    sandbox: str = "",
+    seconds: float = 0.0,
 ) -> AuditResult:
     """The result of an audit whose sampler gave no value."""
     return AuditResult(

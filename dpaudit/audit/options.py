@@ -69,7 +69,12 @@ class AuditOptions:
     """Mitigation in front of a registered source, with its options. For a sampler opened by name only."""
 
     def __post_init__(self) -> None:
-        _check(self.alpha, self.time_limit, self.samples, needs=f"an audit needs at least {MINIMUM_SAMPLES} values")
+        _check(
+            self.alpha,
+            self.time_limit,
+            self.samples,
+            needs=f"an audit needs at least {MINIMUM_SAMPLES} values",
+        )
 
     @property
     def words(self) -> list[str]:
@@ -86,7 +91,8 @@ class AuditOptions:
         """The same, where a sampler that is already open can have these options.
 
         Raises:
-            UsageError: ``dtype``, ``text`` or ``mitigation`` was given, which only opening by name can follow.
+            UsageError: ``dtype``, ``text`` or ``mitigation`` was given, which only opening by name
+                can follow.
         """
         for option, given, default in (
             ("dtype", self.dtype, "f64"),
@@ -94,7 +100,9 @@ class AuditOptions:
             ("mitigation", self.mitigation, None),
         ):
             if given != default:
-                raise UsageError(f"{option}={given}: {name} is already open; leave {option} out, or audit it by name")
+                raise UsageError(
+                    f"{option}={given}: {name} is already open; leave {option} out, or audit it by name"
+                )
         return self
 
 
@@ -126,7 +134,9 @@ def _check(alpha: float, time_limit: float | None, samples: int, *, needs: str) 
     if not 0 < alpha < 1:
         raise UsageError(f"alpha={alpha}: must lie strictly between 0 and 1, e.g. 0.01")
     if time_limit is not None and not 0 < time_limit <= _LONGEST_SECONDS:
-        raise UsageError(f"time-limit={time_limit}: must be above 0 and at most {_LONGEST_SECONDS:g} seconds")
+        raise UsageError(
+            f"time-limit={time_limit}: must be above 0 and at most {_LONGEST_SECONDS:g} seconds"
+        )
     if samples < MINIMUM_SAMPLES:
         raise UsageError(f"samples={samples}: {needs}")
 

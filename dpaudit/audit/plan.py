@@ -10,7 +10,8 @@ from dpaudit.errors import UsageError
 __all__ = ["MAIN_DIM", "Call", "Purpose", "growing_plan", "make_plan"]
 
 MAIN_DIM = 64
-_BLOCK_VALUES = 1 << 18  # 2 MiB of doubles: what one answer may hold at most, so that caches keep it
+# 2 MiB of doubles: what one answer may hold at most, so that caches keep it
+_BLOCK_VALUES = 1 << 18
 _SHORT_CALLS = 81_920  # more than 2^16, so that a 16-bit seed comes round
 _SHORT_BATCH = 1_280
 _SHORT_DIM = 8
@@ -65,12 +66,12 @@ def make_plan(
 ) -> tuple[Call, ...]:
     """Calls that add up to about ``samples`` values, at most.
 
-    A few vectors first (a sampler that fails does so early), then up to 81,920 calls of one vector each (where seeds
-    repeat, state leaks and triggers hide), a few vectors of a fork and of three other processes, one started after the
-    other in the course of the audit, and long calls. With a fixed
-    ``dim`` all vectors have it. Left to choose, the auditor draws the short ones at d = 8, sweeps d = 1 … 4096, and takes
-    the rest at d = 64. With ``takes_value`` some are drawn for other values than 0. A recorded file with ``available``
-    rows is read through once, in blocks.
+    A few vectors first (a sampler that fails does so early), then up to 81,920 calls of one vector
+    each (where seeds repeat, state leaks and triggers hide), a few vectors of a fork and of three
+    other processes, one started after the other in the course of the audit, and long calls. With a
+    fixed ``dim`` all vectors have it. Left to choose, the auditor draws the short ones at d = 8,
+    sweeps d = 1 … 4096, and takes the rest at d = 64. With ``takes_value`` some are drawn for other
+    values than 0. A recorded file with ``available`` rows is read through once, in blocks.
 
     Raises:
         UsageError: samples or dim below 1, or fewer samples than one vector.
@@ -79,7 +80,9 @@ def make_plan(
         if number is not None and number < 1:
             raise UsageError(f"{name}={number}: must be at least 1")
     if dim is not None and samples < dim:
-        raise UsageError(f"samples={samples}: less than one vector of dim={dim}; ask for at least {dim}")
+        raise UsageError(
+            f"samples={samples}: less than one vector of dim={dim}; ask for at least {dim}"
+        )
     main = dim or MAIN_DIM
     if available is not None:
         return tuple(_long(min(available, samples // main), main))

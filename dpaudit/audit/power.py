@@ -55,13 +55,16 @@ def _point(row: Mapping[str, str]) -> PowerPoint:
     )
 
 
-def frontier(*, dim: int | None, samples: int, table: Iterable[PowerPoint] | None = None) -> tuple[PowerPoint, ...]:
+def frontier(
+    *, dim: int | None, samples: int, table: Iterable[PowerPoint] | None = None
+) -> tuple[PowerPoint, ...]:
     """What an audit of ``samples`` values of dimension ``dim`` (None: the auditor chooses) finds nine times in ten.
 
-    Between measured sample sizes, sizes are interpolated on logarithmic scales; above the largest its own are given, and
-    for a dimension that was not measured those of the next larger one: both err towards seeing less. Below the smallest
-    sample size, and above the largest dimension, nothing is known and nothing is returned for that flaw; nor, at d = 1,
-    for a flaw of several coordinates.
+    Between measured sample sizes, sizes are interpolated on logarithmic scales; above the largest
+    its own are given, and for a dimension that was not measured those of the next larger one: both
+    err towards seeing less. Below the smallest sample size, and above the largest dimension,
+    nothing is known and nothing is returned for that flaw; nor, at d = 1, for a flaw of several
+    coordinates.
     """
     points = read_table() if table is None else tuple(table)
     found = (_between(curve, samples) for curve in measured_curves(points, dim=dim).values())
@@ -78,7 +81,11 @@ def measured_curves(table: Iterable[PowerPoint], *, dim: int | None) -> dict[str
         if dims == [_AUDITOR_CHOOSES]:
             wanted = dims
         else:
-            wanted = [d for d in dims if d >= dim > 1] if dim else [d for d in dims if d == _AUDITOR_CHOOSES]
+            wanted = (
+                [d for d in dims if d >= dim > 1]
+                if dim
+                else [d for d in dims if d == _AUDITOR_CHOOSES]
+            )
         if wanted:
             curves[flaw] = sorted((p for p in own if p.dim == wanted[0]), key=lambda p: p.samples)
     return curves
@@ -114,7 +121,13 @@ _SAYS = {
 def blind_spots(points: Iterable[PowerPoint]) -> tuple[BlindSpot, ...]:
     """Points of the map in the words of a verdict."""
     return tuple(
-        BlindSpot(test=f"simulated: {p.by}", flaw=p.flaw, size=p.size, unit=p.unit, says=_SAYS.get(p.flaw, ""))
+        BlindSpot(
+            test=f"simulated: {p.by}",
+            flaw=p.flaw,
+            size=p.size,
+            unit=p.unit,
+            says=_SAYS.get(p.flaw, ""),
+        )
         for p in points
     )
 
@@ -137,9 +150,10 @@ class Cover:
 class Proposal:
     """What to smooth with behind an audit of ``samples`` values.
 
-    Pancakes with γ ≤ ``gamma_seen`` are found nine times in ten (None: the map has none that is), for the β that the map
-    was measured at (``seen``, in its words). ``covers[0]`` is the proposal, which covers the rest; the others rest on more
-    than the audit. ``caveats`` say what that does not include.
+    Pancakes with γ ≤ ``gamma_seen`` are found nine times in ten (None: the map has none that is),
+    for the β that the map was measured at (``seen``, in its words). ``covers[0]`` is the proposal,
+    which covers the rest; the others rest on more than the audit. ``caveats`` say what that does
+    not include.
     """
 
     dim: int | None
@@ -163,12 +177,15 @@ class Proposal:
         return f"{found}; smoothing τ = {best.tau:.4g} (L2 × {best.l2_factor:.4g}) covers {rest}: {best.by}"
 
 
-def propose_tau(points: Iterable[PowerPoint], *, dim: int | None, samples: int, eta: float = 1e-6) -> Proposal:
+def propose_tau(
+    points: Iterable[PowerPoint], *, dim: int | None, samples: int, eta: float = 1e-6
+) -> Proposal:
     """The least smoothing that covers what an audit of ``samples`` values of dimension ``dim`` may miss.
 
-    γ_min is the largest γ at which ``points`` (the map) has a pancake found nine times in ten, read as
-    :func:`~dpaudit.audit.power` reads it. τ brings η to ``eta`` there for every β (``smoothing_tau``); where no
-    τ ≤ σ does, τ = σ is proposed: the defender's own noise is then a Gaussian mechanism of its own, whatever the source.
+    γ_min is the largest γ at which ``points`` (the map) has a pancake found nine times in ten, read
+    as :func:`~dpaudit.audit.power` reads it. τ brings η to ``eta`` there for every β
+    (``smoothing_tau``); where no τ ≤ σ does, τ = σ is proposed: the defender's own noise is then a
+    Gaussian mechanism of its own, whatever the source.
 
     Raises:
         UsageError: eta not strictly between 0 and 1.
@@ -193,7 +210,13 @@ def propose_tau(points: Iterable[PowerPoint], *, dim: int | None, samples: int, 
         where = f"d = {dim:,}" if dim else "samplers whose dimension the auditor chooses"
         caveats.append(f"The map has no pancake that is found at {where} with {samples:,} values.")
     if dim and (here is None or 2 * math.sqrt(dim) > here.size):
-        covers.append(_cover("γ ≥ 2√d: the attacker wants the hardness of continuous LWE", 2 * math.sqrt(dim), eta))
+        covers.append(
+            _cover(
+                "γ ≥ 2√d: the attacker wants the hardness of continuous LWE",
+                2 * math.sqrt(dim),
+                eta,
+            )
+        )
     if covers[0].tau == 1.0:
         caveats.append(
             f"An attacker who gives up the hardness guarantee may take a γ that is not seen and needs τ near σ; below "

@@ -14,7 +14,13 @@ from threadpoolctl import threadpool_limits
 from dpaudit.audit.battery import Battery
 from dpaudit.audit.betting import Betting
 from dpaudit.audit.block import BitWriter
-from dpaudit.audit.options import DEFAULT_SAMPLES, MINIMUM_SAMPLES, AuditOptions, Progress, fresh_seed
+from dpaudit.audit.options import (
+    DEFAULT_SAMPLES,
+    MINIMUM_SAMPLES,
+    AuditOptions,
+    Progress,
+    fresh_seed,
+)
 from dpaudit.audit.plan import Call, growing_plan, make_plan
 from dpaudit.audit.power import blind_spots, frontier, measured_curves, read_table
 from dpaudit.audit.sampling import Sampling
@@ -30,12 +36,14 @@ from dpaudit.types import AuditResult, BlindSpot, PowerPoint, TestResult, Verdic
 
 __all__ = ["audit_named", "audit_sampler", "run_audit"]
 
-LEAST_SHARE = 0.1  # of the values asked for: a pass on less, because the sampler is slow, is inconclusive
+# of the values asked for: a pass on less, because the sampler is slow, is inconclusive
+LEAST_SHARE = 0.1
 EARLY_END = 100  # what an end before the plan's may add to α is 1/this; see run_audit
 CAUSE_SECONDS = 3.0
 MAP_ALPHA = 0.01  # that the detectability map was measured at; a larger α sees more
 DRAWING_SECONDS = 600.0
-SEARCH_SECONDS = 15.0  # after the last value, where no time limit was named; less for a smaller audit
+# after the last value, where no time limit was named; less for a smaller audit
+SEARCH_SECONDS = 15.0
 
 
 def audit_sampler(
@@ -57,18 +65,20 @@ def audit_sampler(
 ) -> AuditResult:
     """Audit a closed sampler, named as on the command line (``python:MODULE:FUNCTION``, ``library:…``, …).
 
-    ``claim`` may be left out where the sampler says it itself (the library adapters). ``samples`` counts single values.
-    ``time_limit`` is in seconds of wall time for everything; without it the values have 10 minutes, and a search for
-    hidden directions 15 seconds after them (less below 1e7 values, 5 at 1e6). Without ``seed`` a fresh one is drawn
-    and reported. ``tests`` are names (all that are registered by default). ``sequential`` stops at the first clear
-    finding and stays valid at any time it is stopped. ``bits`` is a file or FIFO that gets the top 16 bits of Φ(z) of
-    every value of the first process, for an external battery.
+    ``claim`` may be left out where the sampler says it itself (the library adapters). ``samples``
+    counts single values. ``time_limit`` is in seconds of wall time for everything; without it the
+    values have 10 minutes, and a search for hidden directions 15 seconds after them (less below 1e7
+    values, 5 at 1e6). Without ``seed`` a fresh one is drawn and reported. ``tests`` are names (all
+    that are registered by default). ``sequential`` stops at the first clear finding and stays valid
+    at any time it is stopped. ``bits`` is a file or FIFO that gets the top 16 bits of Φ(z) of every
+    value of the first process, for an external battery.
 
     Formal guarantee: see :class:`~dpaudit.types.AuditResult`.
 
     Raises:
         UsageError: an unknown name, or a claim, α, time limit or sample size out of range.
-        SamplerError: the sampler died, did not respond, or answered with something that is not noise.
+        SamplerError: the sampler died, did not respond, or answered with something that is not
+            noise.
 
     >>> audit_sampler("python:numpy.random:standard_cauchy", claim="gaussian:sigma=1", samples=10_000, seed=1).verdict
     'finding'
@@ -90,7 +100,11 @@ def audit_sampler(
 
 
 def audit_named(
-    sampler: str, *, claim: str | None = None, options: AuditOptions, progress: Progress | None = None
+    sampler: str,
+    *,
+    claim: str | None = None,
+    options: AuditOptions,
+    progress: Progress | None = None,
 ) -> AuditResult:
     """Open a sampler by its name, audit it, close it; see :func:`audit_sampler`.
 
@@ -100,12 +114,18 @@ def audit_named(
     """
     law = None if claim is None else Claim.parse(claim)
     closed = open_sampler(
-        sampler, seed=options.seed, dtype=options.dtype, text_mode=options.text, mitigation=options.mitigation
+        sampler,
+        seed=options.seed,
+        dtype=options.dtype,
+        text_mode=options.text,
+        mitigation=options.mitigation,
     )
     if law is None:
         own = getattr(closed, "claim", None)
         if own is None:
-            raise UsageError(f"claim=None: {sampler} does not say what it claims; give one, e.g. gaussian:sigma=1")
+            raise UsageError(
+                f"claim=None: {sampler} does not say what it claims; give one, e.g. gaussian:sigma=1"
+            )
         law = Claim.parse(own)
     with joined() as sandbox, closed as opened:
         result = _audit(opened, law, options, progress)
@@ -117,48 +137,71 @@ def run_audit(
 ) -> AuditResult:
     """Audit an opened sampler.
 
-    A recording whose rows are single values is read as rows of ``dim`` values, in the order recorded.
+    A recording whose rows are single values is read as rows of ``dim`` values, in the order
+    recorded.
 
-    The number of values is fitted to the time limit by the speed of the sampler's first calls; a pass on less than a
-    tenth of ``samples`` is *inconclusive*. A sequential audit spends half of α on bets while it draws and half on the
-    battery at the end, which a won bet makes unnecessary.
+    The number of values is fitted to the time limit by the speed of the sampler's first calls; a
+    pass on less than a tenth of ``samples`` is *inconclusive*. A sequential audit spends half of α
+    on bets while it draws and half on the battery at the end, which a won bet makes unnecessary.
 
-    Where the sampler dies, hangs or answers with something that is not noise, what was drawn before is judged: a finding
-    stands, a pass is *inconclusive*. The battery's p-values then count 100·t·(t + 1) times, t being the number of
-    blocks drawn.
+    Where the sampler dies, hangs or answers with something that is not noise, what was drawn before
+    is judged: a finding stands, a pass is *inconclusive*. The battery's p-values then count
+    100·t·(t + 1) times, t being the number of blocks drawn.
 
-    Formal guarantee: if the values that the sampler gives, for as long as it gives any, are independent draws of the
-    claimed law, and its speed does not depend on them, the verdict is a finding with probability at most α where what
-    ends it does not depend on the values either, and at most 1.01·α whatever ends it. Proof: let p_t be the battery's
-    smallest adjusted p-value after t blocks of the endless stream of which the sampler shows a first part, and N the
-    number of blocks of a whole audit. For each fixed t, P(p_t ≤ x) ≤ x; so a whole audit is a finding with probability
-    at most α, and so is one that ends at a t chosen independently (the factor is above 1). In general a finding is
-    p_N ≤ α, or 100·t·(t + 1)·p_t ≤ α for the t at which it ended. The probability that any t fulfils the latter is at most
-    Σ α/(100·t·(t + 1)) = α/100, however the t is chosen: by the values shown, by those of the answer that never came, or
-    by an adversary. A sampler that dies only when its values look good has fewer passes, and no more findings.
+    Formal guarantee: if the values that the sampler gives, for as long as it gives any, are
+    independent draws of the claimed law, and its speed does not depend on them, the verdict is a
+    finding with probability at most α where what ends it does not depend on the values either, and
+    at most 1.01·α whatever ends it. Proof: let p_t be the battery's smallest adjusted p-value after
+    t blocks of the endless stream of which the sampler shows a first part, and N the number of
+    blocks of a whole audit. For each fixed t, P(p_t ≤ x) ≤ x; so a whole audit is a finding with
+    probability at most α, and so is one that ends at a t chosen independently (the factor is above
+    1). In general a finding is p_N ≤ α, or 100·t·(t + 1)·p_t ≤ α for the t at which it ended. The
+    probability that any t fulfils the latter is at most Σ α/(100·t·(t + 1)) = α/100, however the t
+    is chosen: by the values shown, by those of the answer that never came, or by an adversary. A
+    sampler that dies only when its values look good has fewer passes, and no more findings.
 
     Raises:
-        UsageError: an option that an opened sampler cannot have, or a dimension that it does not serve.
+        UsageError: an option that an opened sampler cannot have, or a dimension that it does not
+            serve.
         SamplerError: it failed before 1,000 values were drawn.
     """
     return _audit(sampler, claim, options.for_opened(sampler.name), progress)
 
 
-def _audit(sampler: ClosedSampler, claim: Claim, options: AuditOptions, progress: Progress | None) -> AuditResult:
-    dim, samples, alpha, sequential = options.dim, options.samples, options.alpha, options.sequential
+def _audit(
+    sampler: ClosedSampler, claim: Claim, options: AuditOptions, progress: Progress | None
+) -> AuditResult:
+    dim, samples, alpha, sequential = (
+        options.dim,
+        options.samples,
+        options.alpha,
+        options.sequential,
+    )
     started = time.monotonic()
     limit = DRAWING_SECONDS if options.time_limit is None else options.time_limit
-    if isinstance(sampler, PreparingSampler) and not sequential and dim is not None and 0 < dim <= samples:
-        sampler.prepare(sum(call.purpose == "other process" for call in make_plan(samples, dim=dim)))
+    if (
+        isinstance(sampler, PreparingSampler)
+        and not sequential
+        and dim is not None
+        and 0 < dim <= samples
+    ):
+        sampler.prepare(
+            sum(call.purpose == "other process" for call in make_plan(samples, dim=dim))
+        )
     if isinstance(sampler, StartedSampler):
         sampler.start(timeout=limit)
-    flat = sampler.dim == 1 and sampler.available is not None  # recorded single values: rows as long as the user says
+    # recorded single values: rows as long as the user says
+    flat = sampler.dim == 1 and sampler.available is not None
     if sampler.dim is not None and dim not in (None, sampler.dim) and not flat:
-        raise UsageError(f"dim={dim}: {sampler.name} only gives vectors of {sampler.dim}; leave --dim out")
+        raise UsageError(
+            f"dim={dim}: {sampler.name} only gives vectors of {sampler.dim}; leave --dim out"
+        )
     plan = _plan(sampler, samples, dim if dim is not None else sampler.dim, sequential)
     planned = sum(call.size for call in plan)
     if sampler.available is not None and planned < MINIMUM_SAMPLES:
-        raise SamplerOutputError(f"{sampler.name} holds {planned} values; an audit needs at least {MINIMUM_SAMPLES}")
+        raise SamplerOutputError(
+            f"{sampler.name} holds {planned} values; an audit needs at least {MINIMUM_SAMPLES}"
+        )
 
     root = KeyedStream.from_seed(options.seed).child("audit")
     weight = 2.0 if sequential else 1.0
@@ -179,7 +222,8 @@ def _audit(sampler: ClosedSampler, claim: Claim, options: AuditOptions, progress
     with threadpool_limits(1), battery, BitWriter(options.bits) as writer:
         for block in sampling:
             battery.update(block, drawn=sampling.drawn)
-            if block.process == 0:  # another process may repeat this one's, a forked child by nature
+            # another process may repeat this one's, a forked child by nature
+            if block.process == 0:
                 writer.write(block.z)
             forked = block.process < 0
             if betting is not None and not forked and betting.update(block):
@@ -191,8 +235,12 @@ def _audit(sampler: ClosedSampler, claim: Claim, options: AuditOptions, progress
         if not won:
             if progress is not None:
                 progress(planned, planned)
-            evidence = battery.conclude(lambda certain: _patience(started, options, certain=certain))
-        early = EARLY_END * sampling.blocks * (sampling.blocks + 1) if sampling.ended is not None else 1
+            evidence = battery.conclude(
+                lambda certain: _patience(started, options, certain=certain)
+            )
+        early = (
+            EARLY_END * sampling.blocks * (sampling.blocks + 1) if sampling.ended is not None else 1
+        )
         results, blind = judge(evidence, alpha=alpha, weight=weight * early)
     bets = betting.results(alpha=alpha) if betting is not None else []
     words = ["dpaudit", "audit", sampler.name, "--claim", str(claim), *options.words]
@@ -228,12 +276,18 @@ def _audit(sampler: ClosedSampler, claim: Claim, options: AuditOptions, progress
 
 
 def _excludes_not(
-    claim: Claim, battery: Battery, sampling: Sampling, plan: Sequence[Call], blind: Sequence[BlindSpot], alpha: float
+    claim: Claim,
+    battery: Battery,
+    sampling: Sampling,
+    plan: Sequence[Call],
+    blind: Sequence[BlindSpot],
+    alpha: float,
 ) -> tuple[tuple[BlindSpot, ...], tuple[PowerPoint, ...]]:
     """What a pass leaves room for, and the part of the detectability map that it comes from.
 
-    The map was measured for the whole battery on a continuous claim at α = 0.01; elsewhere the tests' own words stand
-    alone. Where it says something of a flaw, that replaces a test's own estimate.
+    The map was measured for the whole battery on a continuous claim at α = 0.01; elsewhere the
+    tests' own words stand alone. Where it says something of a flaw, that replaces a test's own
+    estimate.
     """
     always = never_excluded(claim, tuple(sampling.dims))
     if not battery.complete or claim.discrete or alpha < MAP_ALPHA:
@@ -242,12 +296,19 @@ def _excludes_not(
     dim = main.pop() if len(main) == 1 else None
     measured = frontier(dim=dim, samples=sampling.drawn)
     flaws = {p.flaw for p in measured}
-    curves = [p for flaw, curve in measured_curves(read_table(), dim=dim).items() if flaw in flaws for p in curve]
+    curves = [
+        p
+        for flaw, curve in measured_curves(read_table(), dim=dim).items()
+        if flaw in flaws
+        for p in curve
+    ]
     own = [b for b in blind if b.flaw not in flaws]
     return (*always, *blind_spots(measured), *own), (*curves, *measured)
 
 
-def _plan(sampler: ClosedSampler, samples: int, dim: int | None, sequential: bool) -> tuple[Call, ...]:
+def _plan(
+    sampler: ClosedSampler, samples: int, dim: int | None, sequential: bool
+) -> tuple[Call, ...]:
     takes_value = isinstance(sampler, ValueSampler) and sampler.takes_value
     if sampler.available is not None or not sequential:
         rows = sampler.available
@@ -255,7 +316,10 @@ def _plan(sampler: ClosedSampler, samples: int, dim: int | None, sequential: boo
             rows = rows * (sampler.dim or dim) // dim
         return make_plan(samples, dim=dim, available=rows, takes_value=takes_value)
     first = growing_plan(samples // 2, dim=dim)
-    return (*first, *make_plan(samples - sum(c.size for c in first), dim=dim, takes_value=takes_value))
+    return (
+        *first,
+        *make_plan(samples - sum(c.size for c in first), dim=dim, takes_value=takes_value),
+    )
 
 
 def _patience(started: float, options: AuditOptions, *, certain: bool) -> float:
@@ -270,21 +334,29 @@ def _patience(started: float, options: AuditOptions, *, certain: bool) -> float:
 def _reproduce(words: Sequence[str], test: TestResult, options: AuditOptions, drawn: int) -> str:
     """The command that shows one finding again, at the number of values after which it was first seen.
 
-    A bet may take eight times as many: it stops when it has won, and luck differs from draw to draw.
+    A bet may take eight times as many: it stops when it has won, and luck differs from draw to
+    draw.
     """
     bet = test.name.startswith("bet on")
     only = [] if bet else ["--tests", test.name]
     count = str(max(drawn * (8 if bet else 1), MINIMUM_SAMPLES))
-    return shlex.join([*words, *only, "--samples", count, "--alpha", f"{options.alpha:g}", "--seed", options.seed])
+    return shlex.join(
+        [*words, *only, "--samples", count, "--alpha", f"{options.alpha:g}", "--seed", options.seed]
+    )
 
 
-def _verdict(tests: Sequence[TestResult], sampling: Sampling, won: bool, *, limit: float) -> tuple[Verdict, str]:
+def _verdict(
+    tests: Sequence[TestResult], sampling: Sampling, won: bool, *, limit: float
+) -> tuple[Verdict, str]:
     found = [t.name for t in tests if t.finding]
     of = f"{sampling.drawn:,} of {sampling.planned:,} values"
     if found:
         early = f" (stopped after {of})" if won else ""
         ended = f"; {of} were drawn, then {sampling.ended}" if sampling.ended is not None else ""
-        return "finding", f"{', '.join(found)}: contradict{'s' if len(found) == 1 else ''} the claim{early}{ended}"
+        return (
+            "finding",
+            f"{', '.join(found)}: contradict{'s' if len(found) == 1 else ''} the claim{early}{ended}",
+        )
     if sampling.ended is not None:
         return "inconclusive", f"{sampling.ended}; {of} were drawn and show nothing"
     if not sampling.shortened:

@@ -22,7 +22,8 @@ __all__ = ["Sampling"]
 _SHORT_SECONDS = 8.0  # for the many short calls; a slow sampler gets fewer of them
 _FIRST_CALLS = 32  # of a batch whose speed is not known yet
 _LONG_CALL = (
-    0.25  # of the time left: a call that would take longer, by the speed so far, is made in parts, growing at first
+    # of the time left: a call that would take longer, by the speed so far, is made in parts, growing at first
+    0.25
 )
 _FIRST_PART = 1 << 13  # values
 _GROWTH = 8
@@ -32,12 +33,14 @@ _KEPT_BACK = 0.1  # of the time limit, for calls that turn out slower than the o
 class Sampling:
     """Iterate over it for blocks; then read ``drawn`` (values), ``dims``, ``refused`` (dims) and ``ended`` (why, if early).
 
-    What is asked next never depends on the values seen so far; on the sampler's speed it does. A slow one gets fewer
-    short calls; and where the plan would not fit into the time limit at the speed of the calls before, every call left
-    has its rows reduced in the same proportion (``shortened``), so that all parts of the plan are drawn.
+    What is asked next never depends on the values seen so far; on the sampler's speed it does. A
+    slow one gets fewer short calls; and where the plan would not fit into the time limit at the
+    speed of the calls before, every call left has its rows reduced in the same proportion
+    (``shortened``), so that all parts of the plan are drawn.
 
-    A sampler that dies, hangs or answers with something that is not noise ends the iteration: ``ended`` is the error.
-    The blocks before it stand; nothing of the answer that broke off is used.
+    A sampler that dies, hangs or answers with something that is not noise ends the iteration:
+    ``ended`` is the error. The blocks before it stand; nothing of the answer that broke off is
+    used.
     """
 
     def __init__(
@@ -55,13 +58,16 @@ class Sampling:
     ) -> None:
         """``deadline`` is one of ``time.monotonic``; ``limit`` is what the message about it says, in seconds.
 
-        ``flat``: the sampler gives rows of one value, which are put together to rows of the plan's length.
+        ``flat``: the sampler gives rows of one value, which are put together to rows of the plan's
+        length.
         """
         self._flat = flat
         self._sampler = sampler
         self._plan = plan
         # a sampler that finds its plan as it goes (a generator) has no other processes
-        self._others_left = sum(call.purpose == "other process" for call in plan) if isinstance(plan, tuple) else 0
+        self._others_left = (
+            sum(call.purpose == "other process" for call in plan) if isinstance(plan, tuple) else 0
+        )
         self._other: ClosedSampler | None = None
         self._others = 0
         self.planned = planned
@@ -80,7 +86,8 @@ class Sampling:
         self.ended: SamplerError | None = None
         self._rest = planned  # values that the rest of the plan asks for
         self._at_most = math.inf  # seconds per value, by calls too small to tell more
-        self._rate = 0.0  # seconds per value of the last long call that is not a small one; 0 before one
+        # seconds per value of the last long call that is not a small one; 0 before one
+        self._rate = 0.0
         self._largest = 0
 
     def __iter__(self) -> Iterator[SampleBlock]:
@@ -99,10 +106,15 @@ class Sampling:
                     self.blocks += 1
                     self.dims.add(call.d)
                     yield block
-                    if self._other is None and self._others_left and isinstance(self._sampler, RepeatableSampler):
+                    if (
+                        self._other is None
+                        and self._others_left
+                        and isinstance(self._sampler, RepeatableSampler)
+                    ):
                         self._others_left -= 1
                         self._others += 1
-                        self._other = others.enter_context(self._sampler.again())  # it starts while this one draws
+                        # it starts while this one draws
+                        self._other = others.enter_context(self._sampler.again())
                     if self._progress is not None:
                         self._progress(self.drawn, self.planned)
             except SamplerError as error:
@@ -110,13 +122,16 @@ class Sampling:
                 if not crashed or call.purpose != "sweep" or call.d in self.dims:
                     self.ended = error
                     return
-                self.refused.add(call.d)  # it need not serve every dimension; if it died, the next call says so
+                # it need not serve every dimension; if it died, the next call says so
+                self.refused.add(call.d)
             self._rest = after
 
     def _left(self) -> float:
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise SamplerTimeoutError(f"{self._sampler.name}: the time limit of {self._limit:g} s was reached")
+            raise SamplerTimeoutError(
+                f"{self._sampler.name}: the time limit of {self._limit:g} s was reached"
+            )
         return left
 
     def _blocks(self, call: Call) -> Iterator[SampleBlock]:
@@ -144,7 +159,10 @@ class Sampling:
             if call.purpose == "first":  # the start of a program may be in it
                 self._at_most = min(self._at_most, seconds / values.size)
             elif _GROWTH * values.size >= self._largest:
-                self._rate, self._largest = max(seconds / values.size, 1e-12), max(values.size, self._largest)
+                self._rate, self._largest = (
+                    max(seconds / values.size, 1e-12),
+                    max(values.size, self._largest),
+                )
             todo -= planned
             self._rest -= planned * call.d
             yield self._block(values, value=call.value)
@@ -171,7 +189,8 @@ class Sampling:
         value: float = 0.0,
         seconds: npt.NDArray[np.float64] | None = None,
     ) -> SampleBlock:
-        number = 0 if process > 0 else self._number  # a forked child's answer has its parent's number
+        # a forked child's answer has its parent's number
+        number = 0 if process > 0 else self._number
         block = SampleBlock(
             number,
             values,
@@ -193,10 +212,14 @@ class Sampling:
             calls = min(todo, _FIRST_CALLS if not rate else max(1, int(self._short_left / rate)))
             started = time.monotonic()
             if isinstance(self._sampler, RepeatableSampler):
-                values, seconds = self._sampler.draw_calls(calls, call.n, call.d, timeout=self._left())
+                values, seconds = self._sampler.draw_calls(
+                    calls, call.n, call.d, timeout=self._left()
+                )
                 yield self._block(values, calls=calls, seconds=seconds)
             else:
-                many = [self._sampler.draw(call.n, call.d, timeout=self._left()) for _ in range(calls)]
+                many = [
+                    self._sampler.draw(call.n, call.d, timeout=self._left()) for _ in range(calls)
+                ]
                 yield self._block(np.concatenate(many), calls=calls)
             spent = time.monotonic() - started
             rate = max(spent / calls, 1e-9)

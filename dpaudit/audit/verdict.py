@@ -86,14 +86,15 @@ _CERTAIN = 1e-100  # p-values below this are alike
 def judge(
     evidence: Mapping[str, tuple[Test, Evidence]], *, alpha: float, weight: float = 1.0
 ) -> tuple[tuple[TestResult, ...], tuple[BlindSpot, ...]]:
-    """Adjust all p-values by Holm; return the tests (smallest p first, of equal ones the likely cause first) and what a
-    pass does not exclude.
+    """Adjust all p-values by Holm; return the tests (smallest p first, of equal ones the likely
+    cause first) and what a pass does not exclude.
 
-    ``evidence`` maps a test's name to (the test, its evidence). ``weight`` ≥ 1 multiplies the adjusted p-values where
-    these tests have only 1/weight of α. Advisory tests come last and take no part.
+    ``evidence`` maps a test's name to (the test, its evidence). ``weight`` ≥ 1 multiplies the
+    adjusted p-values where these tests have only 1/weight of α. Advisory tests come last and take
+    no part.
 
-    Formal guarantee: P(any finding) ≤ ``alpha``/``weight`` if every claim of the sampler holds and every test's p is
-    valid.
+    Formal guarantee: P(any finding) ≤ ``alpha``/``weight`` if every claim of the sampler holds and
+    every test's p is valid.
     """
     names = [n for n, (test, _) in evidence.items() if not getattr(test, "advisory", False)]
     adjusted = dict(zip(names, holm([evidence[n][1].p for n in names]), strict=True))
@@ -117,7 +118,9 @@ def judge(
             )
         )
     place = {name: i for i, name in enumerate(_CAUSES)}
-    results.sort(key=lambda t: (t.advisory, max(t.p, _CERTAIN), place.get(t.name, len(place)), t.name))
+    results.sort(
+        key=lambda t: (t.advisory, max(t.p, _CERTAIN), place.get(t.name, len(place)), t.name)
+    )
     return tuple(results), tuple(b for name in names for b in evidence[name][1].blind_spots)
 
 

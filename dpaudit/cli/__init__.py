@@ -15,9 +15,10 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line; deliberate errors become one clear line and the documented exit code, never a traceback.
 
-    Formal guarantee: exit codes 0 and 1 are left by commands that ran to their end and whose output was written to stdout,
-    and by nothing else: no exception, ``SystemExit``, broken pipe or unwritable stderr. Text that reaches stdout or stderr is
-    printable (see :mod:`dpaudit.results.text`), whoever chose it.
+    Formal guarantee: exit codes 0 and 1 are left by commands that ran to their end and whose output
+    was written to stdout, and by nothing else: no exception, ``SystemExit``, broken pipe or
+    unwritable stderr. Text that reaches stdout or stderr is printable (see
+    :mod:`dpaudit.results.text`), whoever chose it.
     """
     from dpaudit.cli.streams import guarded
 
@@ -50,7 +51,9 @@ def _code() -> int:
             tell("dpaudit: " + printable(error, limit=20_000).replace("\n", "\n  "), limit=25_000)
         return error.exit_code
     except KeyboardInterrupt:
-        tell("dpaudit: interrupted; what is finished is kept: the same command goes on (dpaudit run: with --resume)")
+        tell(
+            "dpaudit: interrupted; what is finished is kept: the same command goes on (dpaudit run: with --resume)"
+        )
         return 130
     except BaseException as error:  # noqa: BLE001 a plug-in may raise anything, and none of it is a verdict
         if hasattr(error, "format_message"):
@@ -71,6 +74,10 @@ def _code() -> int:
 def _misused(error: Any) -> int:
     """Say how the command line is misused, in typer's words; without any words it has printed the help."""
     if type(error).__name__ != "NoArgsIsHelpError":
-        where = getattr(error.ctx, "command_path", "dpaudit") if getattr(error, "ctx", None) else "dpaudit"
+        where = (
+            getattr(error.ctx, "command_path", "dpaudit")
+            if getattr(error, "ctx", None)
+            else "dpaudit"
+        )
         tell(f"dpaudit: {one_line(error.format_message(), limit=2000)}\n\nSee: {where} --help")
     return 2

@@ -27,7 +27,9 @@ app = typer.Typer(
         "Exit codes: 0 no finding, 1 finding, 2 usage, 3 inconclusive, 4 internal error, or the output cannot be written."
     ),
 )
-key_app = typer.Typer(no_args_is_help=True, help="Make and look at pancake keys (lab specimens; files of mode 0600).")
+key_app = typer.Typer(
+    no_args_is_help=True, help="Make and look at pancake keys (lab specimens; files of mode 0600)."
+)
 app.add_typer(key_app, name="key")
 app.add_typer(
     typer.Typer(
@@ -40,7 +42,9 @@ app.add_typer(
     ),
     name="serve",
 )
-deployment_app = typer.Typer(no_args_is_help=True, help="Whole systems, audited from their own files.")
+deployment_app = typer.Typer(
+    no_args_is_help=True, help="Whole systems, audited from their own files."
+)
 app.add_typer(deployment_app, name="deployment")
 verify_app = typer.Typer(no_args_is_help=True, help="Check offline what a protocol left behind.")
 app.add_typer(verify_app, name="verify")

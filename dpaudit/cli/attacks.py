@@ -35,7 +35,9 @@ def attack(name: str, *, releases: Path, candidates: Path, truth: Path | None, o
 
     chosen = registry.create("attacks", name)
     if not isinstance(chosen, Attack):
-        raise UsageError(f"attack={name}: does not score candidates; use it from Python or in an experiment")
+        raise UsageError(
+            f"attack={name}: does not score candidates; use it from Python or in an experiment"
+        )
     y = torch.from_numpy(np.atleast_2d(_load("releases", releases)).astype(np.float64))
     q = torch.from_numpy(np.atleast_2d(_load("candidates", candidates)).astype(np.float64))
     scores = chosen.score(y, q)
@@ -57,7 +59,9 @@ def attack(name: str, *, releases: Path, candidates: Path, truth: Path | None, o
             or known.min() < 0
             or known.max() >= scores.shape[1]
         ):
-            raise UsageError(f"truth={truth}: must hold {len(y)} whole numbers in 0…{scores.shape[1] - 1}")
+            raise UsageError(
+                f"truth={truth}: must hold {len(y)} whole numbers in 0…{scores.shape[1] - 1}"
+            )
         successes = int((best.numpy() == known).sum())
         interval = clopper_pearson(successes, len(y))
         chance = 1 / scores.shape[1]
@@ -77,7 +81,9 @@ def attack(name: str, *, releases: Path, candidates: Path, truth: Path | None, o
 
 def _text(document: dict[str, Any]) -> str:
     picked = document["best"]
-    shown = ", ".join(map(str, picked[:20])) + (f", … ({len(picked):,} in all)" if len(picked) > 20 else "")
+    shown = ", ".join(map(str, picked[:20])) + (
+        f", … ({len(picked):,} in all)" if len(picked) > 20 else ""
+    )
     lines = [f"{document['attack']}: most likely candidate of each release: {shown}"]
     if "success" in document:
         i = document["interval"]

@@ -22,7 +22,9 @@ __all__ = ["audit"]
 def audit(sampler: str, *, claim: str | None, options: AuditOptions, common: AuditCommand) -> None:
     """Audit, print, write, and leave with the verdict's exit code."""
     out, formats = common.out, formats_of(common.also, out=common.out)
-    formats = without_earlier(formats, out, others=(f"{name}.json" for name in registry.plugins("tests")))
+    formats = without_earlier(
+        formats, out, others=(f"{name}.json" for name in registry.plugins("tests"))
+    )
     with asking(common.sandbox, visible=common.visible or (), passed=common.pass_env or ()) as held:
         result = audited(
             lambda progress: audit_named(sampler, claim=claim, options=options, progress=progress),
@@ -30,7 +32,12 @@ def audit(sampler: str, *, claim: str | None, options: AuditOptions, common: Aud
             then="searching for hidden directions",
             total=options.samples,
             nothing=lambda reason, seconds: nothing_drawn(
-                sampler, reason, claim=claim or "", options=options, sandbox=held.reached, seconds=seconds
+                sampler,
+                reason,
+                claim=claim or "",
+                options=options,
+                sandbox=held.reached,
+                seconds=seconds,
             ),
             out=out,
             also=formats,
@@ -49,7 +56,11 @@ def audit(sampler: str, *, claim: str | None, options: AuditOptions, common: Aud
 
 def _save(test: TestResult, out: Path) -> None:
     """What a finding leaves behind for others to use, where its test knows how to write it."""
-    save = getattr(registry.load("tests", test.name), "save", None) if test.finding and test.details else None
+    save = (
+        getattr(registry.load("tests", test.name), "save", None)
+        if test.finding and test.details
+        else None
+    )
     if save is not None:
         path = out / f"{test.name}.json"
         path.unlink(missing_ok=True)

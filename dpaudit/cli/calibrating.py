@@ -22,11 +22,16 @@ _COLUMN_WORDS = (
 )
 
 
-def calibration(points: Iterable[PowerPoint], *, dim: int | None, samples: int, eta: float) -> MeasurementsDocument:
+def calibration(
+    points: Iterable[PowerPoint], *, dim: int | None, samples: int, eta: float
+) -> MeasurementsDocument:
     """The proposal as a document of measurements, with itself (``proposal``) and its ``caveats``."""
     found = propose_tau(points, dim=dim, samples=samples, eta=eta)
     where = f"d = {dim:,}" if dim else "d chosen by the auditor"
-    rows = [{**to_dict(cover), "mitigation": f"smoothing:tau={_up(cover.tau):g}"} for cover in found.covers]
+    rows = [
+        {**to_dict(cover), "mitigation": f"smoothing:tau={_up(cover.tau):g}"}
+        for cover in found.covers
+    ]
     return MeasurementsDocument(
         name="frontier",
         title=f"Smoothing behind an audit of {samples:,} values ({where}, η = {eta:g})",
@@ -37,7 +42,9 @@ def calibration(points: Iterable[PowerPoint], *, dim: int | None, samples: int, 
         figures=(),
         rows=tuple(rows),
         misses=(),
-        summary=f"{found.says}.".replace("pancakes", "Pancakes", 1).replace("no pancake", "No pancake", 1),
+        summary=f"{found.says}.".replace("pancakes", "Pancakes", 1).replace(
+            "no pancake", "No pancake", 1
+        ),
         cells=(),
         proposal={k: v for k, v in to_dict(found).items() if k not in ("covers", "caveats")},
         caveats=tuple(found.caveats),

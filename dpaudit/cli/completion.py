@@ -8,9 +8,23 @@ from importlib.resources import files
 
 from dpaudit import registry
 
-__all__ = ["CLAIMS", "attacks", "claims", "experiments", "mechanisms", "mitigations", "samplers", "tests"]
+__all__ = [
+    "CLAIMS",
+    "attacks",
+    "claims",
+    "experiments",
+    "mechanisms",
+    "mitigations",
+    "samplers",
+    "tests",
+]
 
-CLAIMS = ("gaussian:sigma=", "laplace:scale=", "discrete-gaussian:sigma=", "discrete-laplace:scale=")
+CLAIMS = (
+    "gaussian:sigma=",
+    "laplace:scale=",
+    "discrete-gaussian:sigma=",
+    "discrete-laplace:scale=",
+)
 """How each family's claim begins (those of ``dpaudit.claims``, which would import scipy)."""
 
 _NO_PLUGIN = {"scores"}
@@ -82,4 +96,6 @@ def experiments(incomplete: str) -> Iterable[str]:
     """Experiments that ship with dpaudit; a SPEC.toml the shell completes itself."""
     del incomplete
     folder = files("dpaudit") / "studies" / "specs"
-    return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
+    return sorted(
+        p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml")
+    )

@@ -19,5 +19,7 @@ def use_data_root(folder: Path | None) -> None:
     if folder is None:
         return
     if not folder.is_dir():
-        raise UsageError(f"data-root={folder}: must be a folder with the data; leave it out to download")
+        raise UsageError(
+            f"data-root={folder}: must be a folder with the data; leave it out to download"
+        )
     os.environ["DPAUDIT_DATA"] = str(folder.resolve())

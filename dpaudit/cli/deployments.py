@@ -75,10 +75,17 @@ def apple(
     )
     if out is not None:
         write_page(document, out, also=formats)
-    leave(document, lambda: deployment_text(document, width=out_console().width), out=out, output=output)
+    leave(
+        document,
+        lambda: deployment_text(document, width=out_console().width),
+        out=out,
+        output=output,
+    )
 
 
-def apple_scenario(config: Path, *, out: Path, days: int, platform: Literal["macos", "ios"], seed: str | None) -> None:
+def apple_scenario(
+    config: Path, *, out: Path, days: int, platform: Literal["macos", "ios"], seed: str | None
+) -> None:
     """Simulate a device and write its database and reports."""
     from dpaudit.deployments.apple.configuration.reading import read_configuration
     from dpaudit.deployments.apple.simulation.scenario import make_scenario
@@ -110,7 +117,10 @@ def _submitted(
     from dpaudit.deployments.apple.observed import Spending
     from dpaudit.deployments.apple.reports.reading import read_reports
 
-    spending, estimates = Spending(configuration, database=database), Estimates(resolve(configuration))
+    spending, estimates = (
+        Spending(configuration, database=database),
+        Estimates(resolve(configuration)),
+    )
     kept, more = 0, 0
     for report in read_reports(folder):
         spending.add(report)
@@ -121,7 +131,10 @@ def _submitted(
         kept, more = kept + len(report.findings[:room]), more + len(report.findings[room:])
     if more:
         findings.append(
-            Finding("reports", f"{more} more findings about single files; only the first {kept} are listed")
+            Finding(
+                "reports",
+                f"{more} more findings about single files; only the first {kept} are listed",
+            )
         )
     shown = estimates.shown()
     observed = spending.observed(shown)

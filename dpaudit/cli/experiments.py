@@ -35,7 +35,9 @@ def demo(out: Path, output: str, *, also: str | None = None) -> None:
         with Store.read(out) as store:
             name = store.spec.get("name")
         if name != "demo":
-            raise StoreError(f"out={out}: holds results of {name!r}, not of a demo; choose another --out")
+            raise StoreError(
+                f"out={out}: holds results of {name!r}, not of a demo; choose another --out"
+            )
         for file in out.glob("results.sqlite*"):
             file.unlink()
     options = RunOptions(out=out, command="dpaudit demo")
@@ -55,7 +57,12 @@ def run(
 ) -> None:
     """Run a named or written experiment; the command that is kept with it is made here."""
     use_data_root(data_root)
-    words = ["dpaudit", "run", experiment, *(["--trials", str(trials)] if trials is not None else [])]
+    words = [
+        "dpaudit",
+        "run",
+        experiment,
+        *(["--trials", str(trials)] if trials is not None else []),
+    ]
     command = shlex.join([*words, *(["--device", device] if device != "cpu" else [])])
     formats = formats_of(also, out=options.out)
     _run(

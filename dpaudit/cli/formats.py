@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["formats_of", "read_report", "without_earlier", "write_formats"]
 
 _ALL = ("junit", "sarif", "markdown")
-_MARKS = (b'"dpaudit-report/', b'"dpaudit-recovered-')  # near the beginning of documents that dpaudit wrote
+# near the beginning of documents that dpaudit wrote
+_MARKS = (b'"dpaudit-report/', b'"dpaudit-recovered-')
 
 
 def formats_of(also: str | None, *, out: Path | None) -> tuple[str, ...]:
@@ -41,12 +42,17 @@ def formats_of(also: str | None, *, out: Path | None) -> tuple[str, ...]:
 
 
 def without_earlier(
-    formats: Sequence[str], folder: Path | None, *, document: str = "result.json", others: Iterable[str] = ()
+    formats: Sequence[str],
+    folder: Path | None,
+    *,
+    document: str = "result.json",
+    others: Iterable[str] = (),
 ) -> tuple[str, ...]:
     """Remove the report of an earlier run from ``folder`` before anything starts; the formats to write, the earlier's too.
 
-    What stops from here on leaves no verdict of before. ``document`` and ``report.html`` go in any case, as they would be
-    replaced; the other formats, documents and ``others`` (names) only where dpaudit wrote them.
+    What stops from here on leaves no verdict of before. ``document`` and ``report.html`` go in any
+    case, as they would be replaced; the other formats, documents and ``others`` (names) only where
+    dpaudit wrote them.
 
     Raises:
         UsageError: a file cannot be removed.
@@ -82,7 +88,8 @@ def _ours(path: Path) -> bool:
 def write_formats(document: Document, formats: Sequence[str], folder: Path) -> None:
     """Write ``report.junit.xml``, ``report.sarif``, ``report.md`` into ``folder``: those asked for, and those already there.
 
-    What an earlier ``--also`` left would otherwise stay beside a new result, and a CI system would read its old verdict.
+    What an earlier ``--also`` left would otherwise stay beside a new result, and a CI system would
+    read its old verdict.
 
     Raises:
         UsageError: a file cannot be written.
@@ -93,7 +100,9 @@ def write_formats(document: Document, formats: Sequence[str], folder: Path) -> N
         for name in dict.fromkeys([*formats, *written(folder)]):
             write_format(document, name, folder)
     except OSError as error:
-        raise UsageError(f"out={folder}: cannot be written ({error.strerror}); choose another --out") from error
+        raise UsageError(
+            f"out={folder}: cannot be written ({error.strerror}); choose another --out"
+        ) from error
 
 
 def read_report(path: Path, formats: Sequence[str]) -> Path:

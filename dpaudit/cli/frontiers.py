@@ -40,7 +40,8 @@ def show(
 ) -> None:
     """Print the map for one audit; ``table`` is a run of the experiment ``frontier``, which ``write`` turns to CSV.
 
-    With ``calibrate`` print instead what smoothing, to ``eta`` (default 1e-6), covers what such an audit may miss.
+    With ``calibrate`` print instead what smoothing, to ``eta`` (default 1e-6), covers what such an
+    audit may miss.
     """
     if dim is not None and dim < 1:
         raise UsageError(f"dim={dim}: must be at least 1; leave it out where the auditor chooses")
@@ -55,13 +56,17 @@ def show(
         try:
             _write(points, write)
         except OSError as error:
-            raise UsageError(f"write={write}: cannot be written ({error.strerror}); choose another --write") from error
+            raise UsageError(
+                f"write={write}: cannot be written ({error.strerror}); choose another --write"
+            ) from error
     here = frontier(dim=dim, samples=int(samples), table=points)
     if not here:
         least = min(p.samples for p in points)
         raise UsageError(f"samples={samples:g}: the map begins at {least:,} values; ask for more")
     if calibrate:
-        document = calibration(points, dim=dim, samples=int(samples), eta=1e-6 if eta is None else eta)
+        document = calibration(
+            points, dim=dim, samples=int(samples), eta=1e-6 if eta is None else eta
+        )
     else:
         document = _document(points, here, dim, int(samples), seconds)
     if out is not None:
@@ -79,7 +84,11 @@ def show(
 
 
 def _document(
-    points: tuple[PowerPoint, ...], here: tuple[PowerPoint, ...], dim: int | None, samples: int, seconds: float
+    points: tuple[PowerPoint, ...],
+    here: tuple[PowerPoint, ...],
+    dim: int | None,
+    samples: int,
+    seconds: float,
 ) -> MeasurementsDocument:
     """What one audit sees, as a document of measurements, with the measured curves it was read from."""
     from dpaudit import registry
@@ -88,11 +97,20 @@ def _document(
     reach = getattr(registry.load("tests", "keyless-search"), "reach", None)
     if reach is not None:
         rows += [
-            {"flaw": s.flaw, "dim": dim or 0, "samples": samples, "size": s.size, "unit": s.unit, "by": s.test}
+            {
+                "flaw": s.flaw,
+                "dim": dim or 0,
+                "samples": samples,
+                "size": s.size,
+                "unit": s.unit,
+                "by": s.test,
+            }
             for s in reach(dim=dim, seconds=seconds)
         ]
     flaws = {p.flaw for p in here}
-    curves = [p for curve in measured_curves(points, dim=dim).values() for p in curve if p.flaw in flaws]
+    curves = [
+        p for curve in measured_curves(points, dim=dim).values() for p in curve if p.flaw in flaws
+    ]
     where = f"d = {dim}" if dim else "d chosen by the auditor"
     return MeasurementsDocument(
         name="frontier",
@@ -124,7 +142,13 @@ def _measured(folder: Path) -> tuple[PowerPoint, ...]:
     for result in results:
         grid, outcome = result.settings["grid"], result.outcome
         if outcome["size"] is not None:
-            words = (grid["flaw"], grid["dim"], grid["samples"], repr(float(f"{outcome['size']:.4g}")), outcome["unit"])
+            words = (
+                grid["flaw"],
+                grid["dim"],
+                grid["samples"],
+                repr(float(f"{outcome['size']:.4g}")),
+                outcome["unit"],
+            )
             found = (f"{outcome['found'][end]:.4f}" for end in ("low", "high"))
             lines.append(",".join(f'"{w}"' for w in (*words, outcome["by"], *found)))
     return parse(lines)

@@ -11,11 +11,17 @@ from dpaudit.noise.key import PancakeKey
 __all__ = ["new", "show"]
 
 
-def new(*, dim: int, beta: float, gamma: str, out: Path, directions: int, allow_small_gamma: bool) -> None:
+def new(
+    *, dim: int, beta: float, gamma: str, out: Path, directions: int, allow_small_gamma: bool
+) -> None:
     """Make and save a key."""
-    key = PancakeKey.new(dim=dim, beta=beta, gamma=gamma, directions=directions, allow_small_gamma=allow_small_gamma)
+    key = PancakeKey.new(
+        dim=dim, beta=beta, gamma=gamma, directions=directions, allow_small_gamma=allow_small_gamma
+    )
     key.save(out)
-    emit(f"{out}: pancake key {key.fingerprint} for dim={key.dim}, beta={key.beta:g}, gamma={key.gamma:g}")
+    emit(
+        f"{out}: pancake key {key.fingerprint} for dim={key.dim}, beta={key.beta:g}, gamma={key.gamma:g}"
+    )
     note(f"LAB SPECIMEN. Try: dpaudit audit pancake:key={out} --claim gaussian:sigma=1")
 
 
@@ -34,4 +40,8 @@ def show(path: Path, output: str) -> None:
     if output == "json":
         write_json_line(facts)
     else:
-        emit("\n".join(f"{k:22} {v:g}" if isinstance(v, float) else f"{k:22} {v}" for k, v in facts.items()))
+        emit(
+            "\n".join(
+                f"{k:22} {v:g}" if isinstance(v, float) else f"{k:22} {v}" for k, v in facts.items()
+            )
+        )

@@ -18,20 +18,38 @@ def show(kind: str, output: str) -> None:
     if kind == "experiments":
         from dpaudit.experiments.spec_file import spec_names
 
-        rows = [{"name": name, "distribution": "dpaudit", "target": f"specs/{name}.toml"} for name in spec_names()]
+        rows = [
+            {"name": name, "distribution": "dpaudit", "target": f"specs/{name}.toml"}
+            for name in spec_names()
+        ]
     else:
         rows = [
-            {"name": name, "distribution": f"{p.origin.distribution} {p.origin.version}", "target": p.target}
+            {
+                "name": name,
+                "distribution": f"{p.origin.distribution} {p.origin.version}",
+                "target": p.target,
+            }
             for name, p in registry.plugins(kind).items()
         ]
-    needs = [_needs(plugin) for plugin in registry.plugins(kind).values()] if kind == "attacks" else []
+    needs = (
+        [_needs(plugin) for plugin in registry.plugins(kind).values()] if kind == "attacks" else []
+    )
     if output == "json":
-        write_json_line([row | need for row, need in zip(rows, needs, strict=True)] if needs else rows)
+        write_json_line(
+            [row | need for row, need in zip(rows, needs, strict=True)] if needs else rows
+        )
         return
     emit(_table(rows))
     if needs:
         emit("")
-        emit(_table([{"name": row["name"]} | _texts(need) for row, need in zip(rows, needs, strict=True)]))
+        emit(
+            _table(
+                [
+                    {"name": row["name"]} | _texts(need)
+                    for row, need in zip(rows, needs, strict=True)
+                ]
+            )
+        )
         emit("")
         emit(_table([_rules(game) for game in GAMES]))
 
@@ -49,7 +67,9 @@ def _needs(plugin: registry.Plugin) -> dict[str, Any]:
     """What an attack says of itself, and what the rules of its games add."""
     own = registry.declared(plugin)
     played = own.get("games")
-    games = [game for game in GAMES.values() if isinstance(played, (tuple, list)) and game.name in played]
+    games = [
+        game for game in GAMES.values() if isinstance(played, (tuple, list)) and game.name in played
+    ]
     return {
         "games": [game.name for game in games],
         "holds": str(own.get("holds", "nothing" if games else "not stated")),
@@ -62,7 +82,10 @@ def _needs(plugin: registry.Plugin) -> dict[str, Any]:
 
 def _texts(need: dict[str, Any]) -> dict[str, str]:
     words = {True: "yes", False: "no"}
-    return {k: words[v] if isinstance(v, bool) else "; ".join(v) if isinstance(v, list) else v for k, v in need.items()}
+    return {
+        k: words[v] if isinstance(v, bool) else "; ".join(v) if isinstance(v, list) else v
+        for k, v in need.items()
+    }
 
 
 def _rules(name: str) -> dict[str, str]:

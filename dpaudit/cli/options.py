@@ -28,7 +28,9 @@ __all__ = [
 ]
 
 Format = Literal["text", "json"]
-FormatOption = Annotated[Format, typer.Option("--format", help="text for people, json (one document) for programs.")]
+FormatOption = Annotated[
+    Format, typer.Option("--format", help="text for people, json (one document) for programs.")
+]
 DeviceOption = Annotated[Literal["cpu", "cuda"], typer.Option(help="Where tensors live.")]
 DataRootOption = Annotated[
     Path | None,
@@ -38,12 +40,14 @@ DataRootOption = Annotated[
     ),
 ]
 OutOption = Annotated[
-    Path | None, typer.Option(help="Also write report.html and result.json here.", show_default=False)
+    Path | None,
+    typer.Option(help="Also write report.html and result.json here.", show_default=False),
 ]
 AlsoOption = Annotated[
     str | None,
     typer.Option(
-        help="Also write for other programs: junit, sarif, markdown, with commas; needs --out.", show_default=False
+        help="Also write for other programs: junit, sarif, markdown, with commas; needs --out.",
+        show_default=False,
     ),
 ]
 SandboxOption = Annotated[
@@ -72,7 +76,8 @@ PassEnvOption = Annotated[
 SeedOption = Annotated[
     str | None,
     typer.Option(
-        help="For the auditor's own randomness and registered sources; fresh if not given.", show_default=False
+        help="For the auditor's own randomness and registered sources; fresh if not given.",
+        show_default=False,
     ),
 ]
 
@@ -94,7 +99,9 @@ def with_audit_command(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of :class:`AuditCommand`, which it gets as one value, ``common``."""
     hints = typing.get_type_hints(AuditCommand, include_extras=True)
     shared = [
-        inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=hints[f.name])
+        inspect.Parameter(
+            f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=hints[f.name]
+        )
         for f in dataclasses.fields(AuditCommand)
     ]
     signature = inspect.signature(command, eval_str=True)

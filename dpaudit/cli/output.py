@@ -8,7 +8,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console, ConsoleOptions
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.segment import Segment
 
 from dpaudit.results.text import harmless, json_escaped, tell

@@ -45,7 +45,9 @@ def group_of(kind: str) -> type[TyperGroup]:
             if own is not None:
                 return own
             found: Any = registry.load(kind, cmd_name)
-            made = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=False)
+            made = typer.Typer(
+                rich_markup_mode="rich", pretty_exceptions_enable=False, add_completion=False
+            )
             made.command(name=cmd_name)(found)
             return typer.main.get_command(made)
 

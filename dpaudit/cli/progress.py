@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from dpaudit.cli.output import SafeConsole
 from dpaudit.cli.remaining import Remaining, in_words
@@ -98,7 +105,10 @@ class RunProgress:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._end.set()
         self._thread.join()
@@ -110,4 +120,6 @@ class RunProgress:
             if self._bar is None or self._task is None:
                 tell(f"dpaudit: {self.line()}")
             else:
-                self._bar.update(self._task, completed=self.done, description=f"{self.line()}\n{self._doing}")
+                self._bar.update(
+                    self._task, completed=self.done, description=f"{self.line()}\n{self._doing}"
+                )

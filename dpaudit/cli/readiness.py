@@ -30,7 +30,8 @@ def be_ready(*, writes: bool) -> None:
     """Import the audit, its tests and, if it ``writes`` a report, what draws that; take the hash of our sources."""
     source_hash("dpaudit")
     for name in _JUDGES:
-        if name != _SANDBOX or importlib.util.find_spec("fcntl"):  # Windows runs no foreign programs
+        # Windows runs no foreign programs
+        if name != _SANDBOX or importlib.util.find_spec("fcntl"):
             _all_of(name)
     for group, names in (("tests", registry.plugins("tests")), ("attacks", _ATTACKS)):
         for name in names:

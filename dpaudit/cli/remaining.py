@@ -1,7 +1,8 @@
 """How long a run may still take, from the seconds that cells like those that are left have taken.
 
-Cells differ a thousandfold, so an average over all is no help: each cell that is left is expected to take what finished
-ones of its kind, host, source, mitigation and attack took, or else of its kind and host, or else of its kind.
+Cells differ a thousandfold, so an average over all is no help: each cell that is left is expected
+to take what finished ones of its kind, host, source, mitigation and attack took, or else of its
+kind and host, or else of its kind.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ class Remaining:
 
     def __init__(self) -> None:
         self._left: dict[tuple[str, ...], int] = defaultdict(int)
-        self._seen: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])  # number, sum, sum of squares
+        # number, sum, sum of squares
+        self._seen: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
         self._levels: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def add(self, kind: str, settings: Mapping[str, Any]) -> None:
@@ -46,8 +48,9 @@ class Remaining:
     def seconds(self, *, workers: int) -> tuple[float, float] | None:
         """Between which two numbers of seconds the rest will probably take with so many workers.
 
-        Two standard errors to either side of the expected work, divided by the workers that still find some; at least as
-        long as the longest cell. Descriptive: no probability is claimed for it.
+        Two standard errors to either side of the expected work, divided by the workers that still
+        find some; at least as long as the longest cell. Descriptive: no probability is claimed for
+        it.
         """
         left = {levels: number for levels, number in self._left.items() if number > 0}
         if not left:
@@ -59,7 +62,11 @@ class Remaining:
                 return None
             count, total, squares = found
             mean = total / count
-            spread = max(squares / count - mean * mean, 0.0) * count / max(count - 1, 1) if count > 1 else mean * mean
+            spread = (
+                max(squares / count - mean * mean, 0.0) * count / max(count - 1, 1)
+                if count > 1
+                else mean * mean
+            )
             work += number * mean
             variance += number * spread + number * number * spread / count
             longest = max(longest, mean)
@@ -91,7 +98,9 @@ def in_words(seconds: tuple[float, float] | None) -> str:
     low, high = seconds
     for unit, size, digits in (("s", 1, 0), ("min", 60, 0), ("h", 3600, 1)):
         if high < 90 * size or unit == "h":
-            texts = [f"{math.ceil(value / size * 10**digits) / 10**digits:g}" for value in (low, high)]
+            texts = [
+                f"{math.ceil(value / size * 10**digits) / 10**digits:g}" for value in (low, high)
+            ]
             return (
                 f"about {texts[1]} {unit}"
                 if texts[0] == texts[1] or high < 1.5 * low

@@ -28,7 +28,8 @@ def run_cells(spec: Spec, options: RunOptions) -> None:
     """Run what ``options.out`` does not hold yet. Its command is kept with it, and where it was run.
 
     Raises:
-        UsageError: as :func:`~dpaudit.experiments.run_experiment`; columns or figures that no report can show.
+        UsageError: as :func:`~dpaudit.experiments.run_experiment`; columns or figures that no
+            report can show.
     """
     from dpaudit.experiments.placement import place
     from dpaudit.experiments.run import run_with
@@ -36,7 +37,9 @@ def run_cells(spec: Spec, options: RunOptions) -> None:
     _check_columns(spec)
     where, jobs = str(options.where), str(options.jobs)
     placement = place(where, jobs=int(jobs) if jobs.isdecimal() else jobs, device=spec.device)
-    placed = (f" --where {where}" if where != "local" else "") + (f" --jobs {jobs}" if jobs != "1" else "")
+    placed = (f" --where {where}" if where != "local" else "") + (
+        f" --jobs {jobs}" if jobs != "1" else ""
+    )
     try:
         with RunProgress(spec.name, spec.cells(), placement) as progress:
 
@@ -56,7 +59,9 @@ def run_cells(spec: Spec, options: RunOptions) -> None:
             )
             run_with(spec, shown)
     except KeyboardInterrupt as interrupt:  # typer would end without a word
-        note(f"interrupted; what is finished is kept in {options.out}: the same command with --resume goes on")
+        note(
+            f"interrupted; what is finished is kept in {options.out}: the same command with --resume goes on"
+        )
         raise typer.Exit(130) from interrupt
 
 
@@ -64,7 +69,9 @@ def _check_columns(spec: Spec) -> None:
     try:
         parts = typed(spec.columns, tuple[Column, ...]), typed(spec.figures, tuple[Figure, ...])
     except RefusedError as error:
-        raise UsageError(f"experiment={spec.name}: columns or figures cannot be shown: {error}") from error
+        raise UsageError(
+            f"experiment={spec.name}: columns or figures cannot be shown: {error}"
+        ) from error
     read_measurements(measured_nothing(*parts))
 
 

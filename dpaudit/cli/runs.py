@@ -19,7 +19,9 @@ runs_app = typer.Typer(no_args_is_help=True, help="Look at runs: list, show, com
 
 @runs_app.command("list")
 def list_(
-    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Look here and below.")] = Path("runs"),
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Look here and below.")] = Path(
+        "runs"
+    ),
     output: FormatOption = "text",
 ) -> None:
     """Every run in DIR and below: how far it is, whether it is running, when, on which machine.
@@ -33,11 +35,16 @@ def list_(
 
 @runs_app.command()
 def show(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder.", show_default=False)],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A run's folder.", show_default=False)
+    ],
     cell: Annotated[
-        str | None, typer.Option(help="One cell by its id, or the beginning of it.", show_default=False)
+        str | None,
+        typer.Option(help="One cell by its id, or the beginning of it.", show_default=False),
     ] = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Only the cells that failed, with tracebacks.")] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Only the cells that failed, with tracebacks.")
+    ] = False,
     output: FormatOption = "text",
 ) -> None:
     """A run's table and summary from its store, also while it runs; or one cell with all its attempts.
@@ -59,8 +66,9 @@ def diff(
 ) -> None:
     """Which numbers differ between two runs, and what else does: seeds, versions, plug-ins' sources, hardware.
 
-    Cells are matched by id in two runs of one experiment, else by settings apart from seed, trials and device. Exit
-    0: all cells are identical, or their intervals overlap (it says which). 1: some differ. 2: nothing to compare.
+    Cells are matched by id in two runs of one experiment, else by settings apart from seed, trials
+    and device. Exit 0: all cells are identical, or their intervals overlap (it says which). 1: some
+    differ. 2: nothing to compare.
 
     Example: dpaudit runs diff runs/gpm-fig5 runs/gpm-fig5-seed2
     """
@@ -75,17 +83,26 @@ def diff(
 
 @runs_app.command()
 def export(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder.", show_default=False)],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A run's folder.", show_default=False)
+    ],
     to: Annotated[
-        Path, typer.Option(metavar="FILE", help="Ends with .parquet, .csv or .json; replaced.", show_default=False)
+        Path,
+        typer.Option(
+            metavar="FILE", help="Ends with .parquet, .csv or .json; replaced.", show_default=False
+        ),
     ],
     trials: Annotated[
-        bool, typer.Option("--trials", help="Every stored trial instead (of a spec with keep_trials = true).")
+        bool,
+        typer.Option(
+            "--trials", help="Every stored trial instead (of a spec with keep_trials = true)."
+        ),
     ] = False,
 ) -> None:
     """A run's rows, or its trials, as a flat table of typed columns.
 
-    Examples: dpaudit runs export runs/demo --to demo.parquet; dpaudit runs export runs/mine --to trials.csv --trials
+    Examples: dpaudit runs export runs/demo --to demo.parquet; dpaudit runs export runs/mine --to
+    trials.csv --trials
     """
     from dpaudit.cli import runs_text
     from dpaudit.experiments.store import as_written

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["export", "show_difference", "show_list", "show_run"]
 
 _CELLS = 40
-_MOST = 2000  # cells that `runs show` looks at for people; of 100,000 the whole document takes tens of seconds
+# cells that `runs show` looks at for people; of 100,000 the whole document takes tens of seconds
+_MOST = 2000
 _CHANGES = 6
 
 
@@ -43,7 +44,17 @@ def show_list(folder: Path, output: str) -> None:
     if not found:
         emit(Text(f"No runs in {folder} or below; dpaudit run NAME makes one."))
         return
-    columns = ("run", "experiment", "cells", "now", "started (UTC)", "last (UTC)", "time", "machine", "dpaudit")
+    columns = (
+        "run",
+        "experiment",
+        "cells",
+        "now",
+        "started (UTC)",
+        "last (UTC)",
+        "time",
+        "machine",
+        "dpaudit",
+    )
     emit(_table(columns, [_line(run) for run in found]))
     for run in found:
         if run.problem:
@@ -131,7 +142,9 @@ def _show_whole(folder: Path, store: Any, output: str) -> None:
     if document is not None and document.rows:
         if overview.done > _MOST:
             emit(Text(f"The first {_MOST:,} of {overview.done:,} finished cells:"))
-            note(f"all of them: dpaudit runs export {folder} --to rows.csv, or dpaudit report {folder}")
+            note(
+                f"all of them: dpaudit runs export {folder} --to rows.csv, or dpaudit report {folder}"
+            )
         _print_table(document, folder)
     elif document is not None:
         emit(Text("No cell is done yet."))
@@ -157,7 +170,13 @@ def _print_facts(run: Overview) -> None:
     cells = f"{run.done:,} of {'?' if run.cells is None else f'{run.cells:,}'} cells done, {run.failed:,} failed"
     kept = f", {run.trials_kept:,} trials kept" if run.trials_kept else ""
     now = "; running now" if run.running else ""
-    emit(Text(printable(f"{cells}{kept}, {_long(run.seconds)} in all{now}. {run.host} dpaudit {run.version}".strip())))
+    emit(
+        Text(
+            printable(
+                f"{cells}{kept}, {_long(run.seconds)} in all{now}. {run.host} dpaudit {run.version}".strip()
+            )
+        )
+    )
 
 
 def _print_attempt(attempt: Attempt) -> None:
@@ -165,7 +184,9 @@ def _print_attempt(attempt: Attempt) -> None:
     head = f"Cell {attempt.cell}, attempt {attempt.number}: {attempt.status} after {_long(attempt.seconds)}{by}"
     emit(Text(printable(head), style="bold"))
     if attempt.error is not None:
-        _print_failure(attempt.cell, attempt.kind, attempt.settings, attempt.error, attempt.traceback or "")
+        _print_failure(
+            attempt.cell, attempt.kind, attempt.settings, attempt.error, attempt.traceback or ""
+        )
     else:
         emit(Text(printable(_label(attempt.kind, attempt.settings))))
         _print_json("settings", attempt.settings)
@@ -175,7 +196,9 @@ def _print_attempt(attempt: Attempt) -> None:
     _print_json("provenance", attempt.provenance)
 
 
-def _print_failure(cell: str, kind: str, settings: Mapping[str, Any], error: str, traceback: str) -> None:
+def _print_failure(
+    cell: str, kind: str, settings: Mapping[str, Any], error: str, traceback: str
+) -> None:
     emit(Text(printable(f"{cell}  {_label(kind, settings)}"), style="bold"))
     emit(Text(printable(error)))
     if traceback:
@@ -195,7 +218,9 @@ def show_difference(a: Path, b: Path, output: str) -> bool:
     with Store.read(a) as first, Store.read(b) as second:
         found = compare(first, second)
     if output == "json":
-        counts = {status: found.count(status) for status in ("identical", "overlapping", "different")}
+        counts = {
+            status: found.count(status) for status in ("identical", "overlapping", "different")
+        }
         write_json_line({**to_dict(found), "agree": found.agree, "count": counts})
         return found.agree
     emit(Text(_verdict(found), style="bold"))
@@ -208,9 +233,15 @@ def show_difference(a: Path, b: Path, output: str) -> bool:
                 note(f"{len(cells) - _CELLS:,} more in --format json")
     for name, labels in (("A", found.only_a), ("B", found.only_b)):
         if labels:
-            emit(_table((f"only in {name} ({len(labels):,})",), [(label,) for label in labels[:_CELLS]]))
+            emit(
+                _table(
+                    (f"only in {name} ({len(labels):,})",), [(label,) for label in labels[:_CELLS]]
+                )
+            )
     if found.circumstances:
-        lines = [(name, *(_fact(name, v) for v in pair)) for name, pair in found.circumstances.items()]
+        lines = [
+            (name, *(_fact(name, v) for v in pair)) for name, pair in found.circumstances.items()
+        ]
         emit(_table(("circumstance", "A", "B"), lines))
     else:
         emit(Text("Same seed, trials, versions, sources and hardware."))
@@ -218,7 +249,11 @@ def show_difference(a: Path, b: Path, output: str) -> bool:
 
 
 def _verdict(found: RunDifference) -> str:
-    how = "the same experiment" if found.same_spec else "matched by settings apart from seed, trials and device"
+    how = (
+        "the same experiment"
+        if found.same_spec
+        else "matched by settings apart from seed, trials and device"
+    )
     different, overlapping = found.count("different"), found.count("overlapping")
     if different:
         says = f"{different:,} of {len(found.cells):,} cells differ"
@@ -250,7 +285,11 @@ def _told(value: Any) -> str:
 
 def _fact(name: str, value: Any) -> str:
     """A circumstance; of hashes the beginning."""
-    return ", ".join(word[:16] for word in _told(value).split(", ")) if name.startswith("sources of") else _told(value)
+    return (
+        ", ".join(word[:16] for word in _told(value).split(", "))
+        if name.startswith("sources of")
+        else _told(value)
+    )
 
 
 def export(folder: Path, *, to: Path, trials: bool) -> None:
@@ -263,9 +302,15 @@ def export(folder: Path, *, to: Path, trials: bool) -> None:
     check_target(to)
     with Store.read(folder) as store:
         failed = progress(store).failed
-        columns = trial_columns(store) if trials else typed(flat_rows(to_dict(document_of(store, cells=False))))
+        columns = (
+            trial_columns(store)
+            if trials
+            else typed(flat_rows(to_dict(document_of(store, cells=False))))
+        )
     if trials and not columns["cell"]:
-        raise UsageError(f"dir={folder}: no trials are stored; give the spec keep_trials = true and run it anew")
+        raise UsageError(
+            f"dir={folder}: no trials are stored; give the spec keep_trials = true and run it anew"
+        )
     rows = write_columns(columns, to)
     emit(Text(printable(f"{to}: {rows:,} {'trials' if trials else 'rows'}")))
     if failed:

@@ -1,7 +1,7 @@
 """stdout and stderr while a command runs: what is written to them is printable, and a stream that fails decides nothing.
 
-A stdout that cannot be written (full disk, closed, a reader that left) ends the command with exit code 4, never with a
-verdict's; a stderr that cannot be written is ignored.
+A stdout that cannot be written (full disk, closed, a reader that left) ends the command with exit
+code 4, never with a verdict's; a stderr that cannot be written is ignored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class OutputError(DpauditError):
 def guarded() -> Iterator[None]:
     """Guard ``sys.stdout`` and ``sys.stderr``; at the end both are flushed and as before.
 
-    Descriptors 0 to 2 that are closed are opened on the null device, so that no file of ours gets their number.
+    Descriptors 0 to 2 that are closed are opened on the null device, so that no file of ours gets
+    their number.
     """
     _occupied()
     before = sys.stdout, sys.stderr
@@ -101,7 +102,9 @@ class _Stdout(_Stream):
         if isinstance(error, BrokenPipeError):
             raise OutputError from error
         why = getattr(error, "strerror", None) or error
-        raise OutputError(f"stdout: the result cannot be written ({why}); free space, or redirect it") from error
+        raise OutputError(
+            f"stdout: the result cannot be written ({why}); free space, or redirect it"
+        ) from error
 
 
 class _Closed(io.TextIOBase):

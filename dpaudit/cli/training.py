@@ -41,7 +41,10 @@ def train(
 
         def show(epoch: Epoch) -> None:
             bar.update(
-                task, total=epoch.of, completed=epoch.number, description=f"{model}, loss {epoch.loss:.4f}, epochs"
+                task,
+                total=epoch.of,
+                completed=epoch.number,
+                description=f"{model}, loss {epoch.loss:.4f}, epochs",
             )
 
         checkpoint = fit(

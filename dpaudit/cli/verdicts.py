@@ -54,8 +54,8 @@ def audited(
     """Run ``work(progress)`` under a bar that says ``drawing``, and ``then`` when all is drawn.
 
     A sampler that fails is an error, and also an inconclusive result: ``nothing(reason, seconds)``
-    goes to ``out`` like any other, so that no report of before stays there as if it were this one's, and with
-    ``--format json`` to stdout instead of the error.
+    goes to ``out`` like any other, so that no report of before stays there as if it were this
+    one's, and with ``--format json`` to stdout instead of the error.
     """
     started = time.monotonic()
     be_ready(writes=out is not None)
@@ -76,7 +76,9 @@ def audited(
             write_json_line(printed(document))
             raise typer.Exit(error.exit_code) from error
     if held.shortfall:
-        note(f"sandbox: {held.shortfall} (--sandbox require would have refused; docs/threat-models.md says what holds)")
+        note(
+            f"sandbox: {held.shortfall} (--sandbox require would have refused; docs/threat-models.md says what holds)"
+        )
     return result
 
 
@@ -93,7 +95,9 @@ def write_page(document: Document, out: Path, *, also: Sequence[str] = ()) -> No
         write_json(document, out / "result.json")
         write_report(document, out / "report.html")
     except OSError as error:
-        raise UsageError(f"out={out}: cannot be written ({error.strerror}); choose another --out") from error
+        raise UsageError(
+            f"out={out}: cannot be written ({error.strerror}); choose another --out"
+        ) from error
     write_formats(document, also, out)
 
 

@@ -25,7 +25,8 @@ _KEY_BYTES = 32
 def transcript(path: Path, output: str, **given: Path | str | None) -> None:
     """Check one transcript by the plug-in that its ``transcript`` field names; leave with 0 if it holds, 1 if not.
 
-    ``given`` are the command's further options; those that are not None go to the plug-in, keys of parties as bytes.
+    ``given`` are the command's further options; those that are not None go to the plug-in, keys of
+    parties as bytes.
     """
     kind = _kind(path)
     verify: Any = registry.load("transcripts", kind)
@@ -33,13 +34,17 @@ def transcript(path: Path, output: str, **given: Path | str | None) -> None:
     if output == "json":
         write_json_line(to_dict(verdict))
     else:
-        typer.echo(f"{verdict.kind}: {'holds' if verdict.holds else 'DOES NOT HOLD'}: {verdict.says}")
+        typer.echo(
+            f"{verdict.kind}: {'holds' if verdict.holds else 'DOES NOT HOLD'}: {verdict.says}"
+        )
         if verdict.holds:
             note(f"what this cannot rule out: {verdict.cannot_rule_out}")
     raise typer.Exit(0 if verdict.holds else 1)
 
 
-def _options(verify: Any, kind: str, given: Mapping[str, Path | str | None]) -> dict[str, Path | bytes]:
+def _options(
+    verify: Any, kind: str, given: Mapping[str, Path | str | None]
+) -> dict[str, Path | bytes]:
     taken = inspect.signature(verify).parameters
     options: dict[str, Path | bytes] = {}
     for name, value in given.items():
@@ -76,7 +81,9 @@ def _kind(path: Path) -> str:
         ) from error
     kind = document.get("transcript") if isinstance(document, dict) else None
     if not isinstance(kind, str):
-        raise UsageError(f"transcript={path}: has no field 'transcript' with the protocol's name; not one of ours")
+        raise UsageError(
+            f"transcript={path}: has no field 'transcript' with the protocol's name; not one of ours"
+        )
     try:
         registry.plugin("transcripts", kind)
     except UnknownNameError as error:

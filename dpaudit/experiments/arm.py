@@ -45,7 +45,9 @@ class Arm:
             SpecError: the experiment has none.
         """
         if self.key is None:
-            raise SpecError("this measure needs the attacker's key; give the spec a [key] with beta and gamma")
+            raise SpecError(
+                "this measure needs the attacker's key; give the spec a [key] with beta and gamma"
+            )
         return self.key
 
     def attack(self, table: Mapping[str, Any]) -> Attack:
@@ -64,7 +66,9 @@ class Arm:
 
 def plugin_options(table: Mapping[str, Any]) -> dict[str, Any]:
     """A plug-in's own options in its table of the spec."""
-    return {k: v for k, v in table.items() if k not in ("name", "label") and not isinstance(v, Mapping)}
+    return {
+        k: v for k, v in table.items() if k not in ("name", "label") and not isinstance(v, Mapping)
+    }
 
 
 def _create(kind: str, table: Mapping[str, Any], **known: Any) -> Any:

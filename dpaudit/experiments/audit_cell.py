@@ -21,7 +21,8 @@ __all__ = ["MEASURE", "audit_behind", "measure"]
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     """An :class:`~dpaudit.types.AuditResult`, JSON-ready.
 
-    The noise becomes a closed sampler in a process of its own: the audit gets a name and a claim, never a key.
+    The noise becomes a closed sampler in a process of its own: the audit gets a name and a claim,
+    never a key.
     """
     key = arm.key if hasattr(arm.source, "key") else None
     source, mitigation = (
@@ -54,8 +55,8 @@ def audit_behind(
 ) -> AuditResult:
     """The black-box battery on ``source`` at ``sigma`` behind ``mitigation`` as a closed sampler.
 
-    It runs in a process of its own, which reads the source's ``key``, if it has one, from a file that is gone afterwards.
-    ``audit`` are options of :func:`~dpaudit.audit.audit_sampler`.
+    It runs in a process of its own, which reads the source's ``key``, if it has one, from a file
+    that is gone afterwards. ``audit`` are options of :func:`~dpaudit.audit.audit_sampler`.
     """
     with tempfile.TemporaryDirectory(prefix="dpaudit-") as folder:
         options = {**source.options, "sigma": repr(sigma)}

@@ -31,7 +31,10 @@ class Cell:
         """The settings as ids, stores and reports have them: every value in ``grid`` in one word."""
         if not self.settings.get("grid"):
             return dict(self.settings)
-        return {**self.settings, "grid": {name: written(value) for name, value in self.settings["grid"].items()}}
+        return {
+            **self.settings,
+            "grid": {name: written(value) for name, value in self.settings["grid"].items()},
+        }
 
     @property
     def id(self) -> str:
@@ -49,8 +52,12 @@ class Cell:
         arm = f"{settings['source']['label']} + {settings['mitigation']['label']}"
         what = settings["attack"]["label"] if "attack" in settings else self.kind
         tables = (settings[table].items() for table in ("key", "grid", "host"))
-        axes = ", ".join(f"{k} {v}" for k, v in itertools.chain.from_iterable(tables) if k != "name")
-        return f"{arm}: {what}" + (f" ({axes})" if self.kind not in ("audit", "attack") or settings["grid"] else "")
+        axes = ", ".join(
+            f"{k} {v}" for k, v in itertools.chain.from_iterable(tables) if k != "name"
+        )
+        return f"{arm}: {what}" + (
+            f" ({axes})" if self.kind not in ("audit", "attack") or settings["grid"] else ""
+        )
 
     def grid(self, of: type[G]) -> G:
         """``[grid]`` with a measure's types.

@@ -1,11 +1,13 @@
 """Two runs beside each other: which numbers differ, and what else does that could be why.
 
-A cell of both runs is *identical* if all its numbers are. Otherwise its intervals decide, and its verdict if it has one:
-*overlapping* if every interval overlaps the other run's and the verdicts are equal, *different* if not. A cell without
-interval or verdict is different as soon as one number is. Two 95 % intervals of one truth miss each other in fewer than
-one case in 20 (of normal means: in 0.6 %): of a thousand cells some will.
+A cell of both runs is *identical* if all its numbers are. Otherwise its intervals decide, and its
+verdict if it has one: *overlapping* if every interval overlaps the other run's and the verdicts are
+equal, *different* if not. A cell without interval or verdict is different as soon as one number is.
+Two 95 % intervals of one truth miss each other in fewer than one case in 20 (of normal means: in
+0.6 %): of a thousand cells some will.
 
-Times are no results: ``seconds``, ``started`` and what is under ``provenance`` or ``details`` are not compared.
+Times are no results: ``seconds``, ``started`` and what is under ``provenance`` or ``details`` are
+not compared.
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ class CellDifference:
 class RunDifference:
     """Two runs: their cells, those that only one has, and how their circumstances differ, by name.
 
-    ``same_spec``: one experiment with the same seed and trials, so that identical numbers were to be expected.
+    ``same_spec``: one experiment with the same seed and trials, so that identical numbers were to
+    be expected.
     """
 
     a: str
@@ -101,10 +104,14 @@ def compare(a: Store, b: Store) -> RunDifference:
         same_spec=same_spec,
         cells=tuple(_difference(ours[key], theirs[key]) for key in common),
         only_a=tuple(
-            _label(r) + ("; failed in B" if key in failed_b else "") for key, r in ours.items() if key not in theirs
+            _label(r) + ("; failed in B" if key in failed_b else "")
+            for key, r in ours.items()
+            if key not in theirs
         ),
         only_b=tuple(
-            _label(r) + ("; failed in A" if key in failed_a else "") for key, r in theirs.items() if key not in ours
+            _label(r) + ("; failed in A" if key in failed_a else "")
+            for key, r in theirs.items()
+            if key not in ours
         ),
         circumstances=_circumstances(a, b),
     )
@@ -151,12 +158,16 @@ def _difference(a: CellResult, b: CellResult) -> CellDifference:
     told = [
         c
         for c in changes
-        if c.disjoint or c.name.rpartition(".")[2] == "verdict" or _is_interval(c.a) != _is_interval(c.b)
+        if c.disjoint
+        or c.name.rpartition(".")[2] == "verdict"
+        or _is_interval(c.a) != _is_interval(c.b)
     ]
     numbers = [c for c in changes if not isinstance(c.a, str) or not isinstance(c.b, str)]
     different = told if judged else numbers
     status: Status = "different" if different else "overlapping" if changes else "identical"
-    return CellDifference(a=a.cell, b=b.cell, label=_label(a), status=status, changes=tuple(changes))
+    return CellDifference(
+        a=a.cell, b=b.cell, label=_label(a), status=status, changes=tuple(changes)
+    )
 
 
 def _values(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -164,7 +175,9 @@ def _values(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         if _ends(value) is not None:
             yield f"{name} (interval)".strip(), _ends(value)
-            value = {k: v for k, v in value.items() if k not in ("low", "high", "confidence", "method")}
+            value = {
+                k: v for k, v in value.items() if k not in ("low", "high", "confidence", "method")
+            }
         for key, inner in value.items():
             if key not in _UNCOMPARED:
                 yield from _values(inner, f"{name}.{key}" if name else str(key))
@@ -205,7 +218,11 @@ def _facts(store: Store) -> dict[str, Any]:
     """Seeds, versions, hardware, sources by name; several values of a run in one text."""
     found: dict[str, set[str]] = {}
     for told in provenances(store):
-        facts = {"seed": told.get("seed"), "hardware": told.get("hardware"), "sources of dpaudit": told.get("source")}
+        facts = {
+            "seed": told.get("seed"),
+            "hardware": told.get("hardware"),
+            "sources of dpaudit": told.get("source"),
+        }
         facts |= {f"version of {name}": v for name, v in told.get("versions", {}).items()}
         for p in told.get("plugins", ()):
             what = f"{p['kind']} {p['name']} ({p['distribution']})"

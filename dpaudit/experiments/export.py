@@ -25,14 +25,20 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 def flat_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The ``rows`` of a ``results.json`` without nesting: an arm with several attacks becomes a row an attack.
 
-    ``{value, low, high}`` under ``name`` becomes ``name``, ``name_low`` and ``name_high``; an ``interval`` beside ``success``
-    likewise; other tables ``name_key``; lists JSON text. An arm's ``details`` are left out: they are for figures.
+    ``{value, low, high}`` under ``name`` becomes ``name``, ``name_low`` and ``name_high``; an
+    ``interval`` beside ``success`` likewise; other tables ``name_key``; lists JSON text. An arm's
+    ``details`` are left out: they are for figures.
     """
     if document["kind"] != "experiment":
         return [flatten(row) for row in document["rows"]]
     found = []
     for row in document["rows"]:
-        arm = flatten({**row.get("settings", {}), **{k: v for k, v in row.items() if k not in ("settings", "attacks")}})
+        arm = flatten(
+            {
+                **row.get("settings", {}),
+                **{k: v for k, v in row.items() if k not in ("settings", "attacks")},
+            }
+        )
         found += [{**arm, **flatten(_without(attack))} for attack in row["attacks"]] or [arm]
     return found
 
@@ -89,9 +95,10 @@ _CONTROLS = tuple("\t\r\n")
 def write_columns(columns: Columns, to: Path) -> int:
     """Write typed columns to ``to``, replaced if there, in the format that its name ends with; how many rows it has.
 
-    Parquet has nulls, infinities and NaN as such. CSV has them as nothing, ``inf`` and ``nan``; JSON, a list of objects, as
-    ``null`` and the words ``"inf"``, ``"-inf"``, ``"nan"``. In CSV, text that a spreadsheet would take for a formula gets
-    an apostrophe in front. Halves of characters, which UTF-8 cannot hold, become their escapes.
+    Parquet has nulls, infinities and NaN as such. CSV has them as nothing, ``inf`` and ``nan``;
+    JSON, a list of objects, as ``null`` and the words ``"inf"``, ``"-inf"``, ``"nan"``. In CSV,
+    text that a spreadsheet would take for a formula gets an apostrophe in front. Halves of
+    characters, which UTF-8 cannot hold, become their escapes.
 
     Raises:
         UsageError: another ending, a run's own results.json, or the file cannot be written.
@@ -102,7 +109,9 @@ def write_columns(columns: Columns, to: Path) -> int:
     try:
         write_file(to, lambda file: write(whole, file))
     except OSError as error:
-        raise UsageError(f"to={to}: cannot be written ({error.strerror or error}); choose another file") from error
+        raise UsageError(
+            f"to={to}: cannot be written ({error.strerror or error}); choose another file"
+        ) from error
     return len(next(iter(columns.values()), []))
 
 
@@ -116,7 +125,9 @@ def check_target(to: Path) -> Callable[[Columns, BinaryIO], None]:
     if write is None:
         raise UsageError(f"to={to}: must end with {', '.join(FORMATS)}")
     if to.name == "results.json" and to.with_name(FILE).exists():
-        raise UsageError(f"to={to}: is the run's own document; choose another name, such as rows.json")
+        raise UsageError(
+            f"to={to}: is the run's own document; choose another name, such as rows.json"
+        )
     return write
 
 
@@ -133,7 +144,9 @@ def _parquet(columns: Columns, file: BinaryIO) -> None:
         raise MissingExtraError(
             "to=….parquet: Parquet needs pyarrow, which is not installed; pip install 'dpaudit[parquet]'"
         ) from error
-    parquet.write_table(pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()}), file)
+    parquet.write_table(
+        pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()}), file
+    )
 
 
 def _csv(columns: Columns, file: BinaryIO) -> None:
@@ -171,4 +184,8 @@ def _odd(value: Any) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
-FORMATS: dict[str, Callable[[Columns, BinaryIO], None]] = {".parquet": _parquet, ".csv": _csv, ".json": _json}
+FORMATS: dict[str, Callable[[Columns, BinaryIO], None]] = {
+    ".parquet": _parquet,
+    ".csv": _csv,
+    ".json": _json,
+}

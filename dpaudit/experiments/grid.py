@@ -14,7 +14,17 @@ from dpaudit.errors import SpecError
 from dpaudit.registry import nearest
 from dpaudit.results.foreign import shown
 
-__all__ = ["Grid", "Table", "check_grid", "expand", "joined_axes", "listed", "read_grid", "written", "written_spec"]
+__all__ = [
+    "Grid",
+    "Table",
+    "check_grid",
+    "expand",
+    "joined_axes",
+    "listed",
+    "read_grid",
+    "written",
+    "written_spec",
+]
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,7 +51,9 @@ def listed(value: Any) -> list[Any]:
 
 def expand(table: Mapping[str, Any], *, joined: Collection[str] = ()) -> Iterator[dict[str, Any]]:
     """All combinations of a table's lists, one empty one of an empty table; the list of a ``joined`` axis is one value."""
-    for values in itertools.product(*(axis_of(name, value, joined) for name, value in table.items())):
+    for values in itertools.product(
+        *(axis_of(name, value, joined) for name, value in table.items())
+    ):
         yield dict(zip(table, values, strict=True))
 
 
@@ -60,7 +72,9 @@ def written(value: Any) -> Any:
     if isinstance(value, Mapping):
         if value.get("label"):
             return value["label"]
-        options = ",".join(f"{k}={_spelled(v)}" for k, v in value.items() if k not in ("name", "label"))
+        options = ",".join(
+            f"{k}={_spelled(v)}" for k, v in value.items() if k not in ("name", "label")
+        )
         return ":".join(filter(None, (str(value.get("name", "")), options)))
     if isinstance(value, (list, tuple)):
         return " ".join(map(_spelled, value))
@@ -84,7 +98,10 @@ def _spelled(value: Any) -> str:
 def written_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     """A stored spec with its axes as ids have them; equal for those that span the same cells, also of an older dpaudit."""
     joined = spec.get("joined", ())
-    axes = {name: [written(v) for v in axis_of(name, value, joined)] for name, value in spec.get("grid", {}).items()}
+    axes = {
+        name: [written(v) for v in axis_of(name, value, joined)]
+        for name, value in spec.get("grid", {}).items()
+    }
     return {**{k: v for k, v in spec.items() if k != "joined"}, "grid": axes}
 
 
@@ -115,7 +132,9 @@ def read_grid(grid: Mapping[str, Any], of: type[G]) -> G:
     """
     _check_names(grid, of)
     names = {field.name for field in msgspec.structs.fields(of)}
-    return of(**{name: _converted(name, value, of) for name, value in grid.items() if name in names})
+    return of(
+        **{name: _converted(name, value, of) for name, value in grid.items() if name in names}
+    )
 
 
 def _check_names(grid: Mapping[str, Any], of: type[Grid]) -> None:
@@ -138,7 +157,9 @@ def _converted(name: str, value: Any, of: type[Grid]) -> Any:
         reason, _, path = str(error).partition(" - at `$")
         where = path.strip("`").removeprefix(".")
         reason = reason[:1].lower() + reason[1:]
-        raise SpecError(f"grid {name}={_told(value)}: {f'{where}: ' * bool(where)}{reason}") from error
+        raise SpecError(
+            f"grid {name}={_told(value)}: {f'{where}: ' * bool(where)}{reason}"
+        ) from error
 
 
 def _told(value: Any) -> str:

@@ -22,15 +22,19 @@ class Measure:
     """One measure, ``NAME = "package.module:MEASURE"`` in the group ``dpaudit.measures``.
 
     Attributes:
-        run: ``(cell, arm) -> dict`` of JSON-ready values: one cell's outcome, a function of the cell's settings alone but
-            for what it says of time. ``arm`` is the cell's host, key, source and mitigation made real.
-        grid: the types of ``[grid]``, checked when a spec is read and given by ``cell.grid``; None takes anything.
-        needs_arm: False for a measure without host, source or key: its cells have ``[grid]``, ``trials`` and ``seed``
-            only, and ``arm`` is None.
-        attacks_together: one cell has all the attacks of an arm, ``attacks``, so that these look at the same releases;
-            otherwise each attack is a cell.
-        on_devices: it can work on an accelerator; it reads ``cell.settings["device"]`` where that is not the CPU.
-        keeps_trials: it gives each trial's record, ``each_trial``, where ``cell.settings`` has ``keep_trials``.
+        run: ``(cell, arm) -> dict`` of JSON-ready values: one cell's outcome, a function of the
+            cell's settings alone but for what it says of time. ``arm`` is the cell's host, key,
+            source and mitigation made real.
+        grid: the types of ``[grid]``, checked when a spec is read and given by ``cell.grid``; None
+            takes anything.
+        needs_arm: False for a measure without host, source or key: its cells have ``[grid]``,
+            ``trials`` and ``seed`` only, and ``arm`` is None.
+        attacks_together: one cell has all the attacks of an arm, ``attacks``, so that these look at
+            the same releases; otherwise each attack is a cell.
+        on_devices: it can work on an accelerator; it reads ``cell.settings["device"]`` where that
+            is not the CPU.
+        keeps_trials: it gives each trial's record, ``each_trial``, where ``cell.settings`` has
+            ``keep_trials``.
         gather: ``rows -> rows``: the table's rows, where one is made of several cells.
         summary: ``rows -> str``: what a whole table says, in a sentence.
         origins: ``cell -> origins`` of the plug-ins that a measure without an arm loads itself.

@@ -1,11 +1,13 @@
 """Published values beside ours, joined by setting.
 
-``hist-*``, ``mnist-*``, ``cifar10-*``, ``gm`` and ``l2`` are the logs in the repository of the authors of arXiv 2509.23834;
-``printed-table2`` to ``4`` are the tables that the paper prints, which are of other runs in part: 20 of Table 2's 72 cells of
-untrained networks differ from the log, by up to 4 points. Of its 72 trained cells the logs have two, and no log has
-the printed 103.2 (log: 103.02) and 6526.8 (6529.8) of Table 4 or 980 and 110 (1146 and 140; medians 1126 and 126) of
-Table 3. Table 3's cells are in the order of its text; those of VGG-19 (12, 1.4, 13, 0.81) only fit the log as size and
-change of untrained, then of trained weights, and are stored so; LeNet-5's row is incomplete. ``bpia-*``: the tables of
+``hist-*``, ``mnist-*``, ``cifar10-*``, ``gm`` and ``l2`` are the logs in the repository of the
+authors of arXiv 2509.23834; ``printed-table2`` to ``4`` are the tables that the paper prints, which
+are of other runs in part: 20 of Table 2's 72 cells of untrained networks differ from the log, by up
+to 4 points. Of its 72 trained cells the logs have two, and no log has the printed 103.2 (log:
+103.02) and 6526.8 (6529.8) of Table 4 or 980 and 110 (1146 and 140; medians 1126 and 126) of Table
+3. Table 3's cells are in the order of its text; those of VGG-19 (12, 1.4, 13, 0.81) only fit the
+  log as size and change of untrained, then of trained weights, and are stored so; LeNet-5's row is
+  incomplete. ``bpia-*``: the tables of
 Gadotti et al. (USENIX Security 2022).
 
 ::
@@ -14,13 +16,14 @@ Gadotti et al. (USENIX Security 2022).
     file = "hist-da"                       # published/hist-da.csv; or a list of such names
     on = { d = "num_bins", beta = "beta" } # our column = theirs; several matching rows are averaged
     value = "success_rate"
-    over = { mech = ["GPM", "GM"] }        # instead of a value: the ratio of the value's means in two groups
-    ours = "success"                       # the column of ours to hold against it
+    over = { mech = ["GPM", "GM"] }        # instead of a value: the ratio of the value's means in
+    two groups ours = "success"                       # the column of ours to hold against it
     trials = 1000                          # of theirs: agreement by Fisher's exact test
     level = 0.01                           # at so much; 0.001 if not given
     tolerance = 0.01                       # or: agreement within so much, relative
     within = 0.01                          # or: within so much, absolute
-    users = 5000                           # with it: theirs came of so many, and chance is allowed for on both sides
+    users = 5000                           # with it: theirs came of so many, and chance is allowed
+    for on both sides
 """
 
 from __future__ import annotations
@@ -95,11 +98,17 @@ def published_value(spec: Mapping[str, Any], row: Mapping[str, Any]) -> float | 
     """
     rows = _rows(*_listed(spec["file"]))
     try:
-        match = [r for r in rows if all(_same(row.get(mine), r[theirs]) for mine, theirs in spec["on"].items())]
+        match = [
+            r
+            for r in rows
+            if all(_same(row.get(mine), r[theirs]) for mine, theirs in spec["on"].items())
+        ]
         if "over" not in spec:
             return _mean(match, spec["value"])
         ((column, groups),) = spec["over"].items()
-        top, bottom = (_mean([r for r in match if r[column] == group], spec["value"]) for group in groups)
+        top, bottom = (
+            _mean([r for r in match if r[column] == group], spec["value"]) for group in groups
+        )
     except KeyError as error:
         raise SpecError(f"published file={spec['file']}: no column {error}") from error
     return None if top is None or bottom is None else top / bottom
@@ -117,14 +126,17 @@ def _mean(rows: list[dict[str, str]], column: str) -> float | None:
     return sum(float(r[column]) for r in rows) / len(rows) if rows else None
 
 
-def agrees(spec: Mapping[str, Any], ours: Mapping[str, Any] | float, theirs: float, *, trials: int) -> bool | None:
+def agrees(
+    spec: Mapping[str, Any], ours: Mapping[str, Any] | float, theirs: float, *, trials: int
+) -> bool | None:
     """Whether ours fits the published value, or None where the specification asks for no comparison.
 
-    With ``trials``: Fisher's exact two-sided test of two binomial shares at ``level`` (0.001), so at most that share of
-    the cells that do agree are called misses. With ``tolerance``: within that share of the published value. With
-    ``within``: that far from it; if it also says from how many ``users`` the published value comes, then beyond that as
-    far as the standard error of the difference explains at ``level``, two-sided: ours is a mean over ``trials`` users
-    with a 95 % interval, theirs has the same spread a user.
+    With ``trials``: Fisher's exact two-sided test of two binomial shares at ``level`` (0.001), so
+    at most that share of the cells that do agree are called misses. With ``tolerance``: within that
+    share of the published value. With ``within``: that far from it; if it also says from how many
+    ``users`` the published value comes, then beyond that as far as the standard error of the
+    difference explains at ``level``, two-sided: ours is a mean over ``trials`` users with a 95 %
+    interval, theirs has the same spread a user.
     """
     value = float(ours["value"]) if isinstance(ours, Mapping) else float(ours)
     if "within" in spec:
@@ -145,7 +157,9 @@ def agrees(spec: Mapping[str, Any], ours: Mapping[str, Any] | float, theirs: flo
 def _by_chance(spec: Mapping[str, Any], ours: Mapping[str, Any] | float, *, trials: int) -> float:
     """How far two equal means over ``trials`` and ``users`` users lie apart at most, but for a share ``level`` of cases."""
     if not isinstance(ours, Mapping):
-        raise SpecError(f"published ours={spec['ours']}: has no interval, so users={spec['users']} says nothing of it")
+        raise SpecError(
+            f"published ours={spec['ours']}: has no interval, so users={spec['users']} says nothing of it"
+        )
     from scipy.special import ndtri
 
     error = (float(ours["high"]) - float(ours["low"])) / 2 / float(ndtri(0.975))

@@ -40,19 +40,22 @@ def run_experiment(
 ) -> Path:
     """Run every cell of ``spec`` that ``out`` does not hold yet; return ``out``.
 
-    What the options mean: :class:`~dpaudit.experiments.options.RunOptions`, which :func:`run_with` takes as one value.
-    A cell that fails is kept as a failure and the others go on; ``resume`` tries it again.
+    What the options mean: :class:`~dpaudit.experiments.options.RunOptions`, which :func:`run_with`
+    takes as one value. A cell that fails is kept as a failure and the others go on; ``resume``
+    tries it again.
 
-    Formal guarantee: a cell's numbers depend on the spec's seed and the cell's settings only, so neither where nor in which
-    order cells were done, nor how often the run was killed and resumed, changes a result (times apart). That is for one
-    kind of processor: a pancake's noise may differ in its last bit between those with and without fused multiply-add, and
-    sums by BLAS by some 1e-13 of their size between kernels (``make portable`` measures both). What took
-    0.02 s or more is on disk before the next outcome is asked for; quicker ones are kept together, every 0.05 s.
+    Formal guarantee: a cell's numbers depend on the spec's seed and the cell's settings only, so
+    neither where nor in which order cells were done, nor how often the run was killed and resumed,
+    changes a result (times apart). That is for one kind of processor: a pancake's noise may differ
+    in its last bit between those with and without fused multiply-add, and sums by BLAS by some
+    1e-13 of their size between kernels (``make portable`` measures both). What took 0.02 s or more
+    is on disk before the next outcome is asked for; quicker ones are kept together, every 0.05 s.
 
     Raises:
-        StoreError: ``out`` holds another run, or this one and ``resume`` is False; or the disk is full.
-        UsageError: the spec's device, or the place, is not there; or the first eight cells to end (all, if fewer) failed
-            by a usage error, which is then not recorded but raised.
+        StoreError: ``out`` holds another run, or this one and ``resume`` is False; or the disk is
+            full.
+        UsageError: the spec's device, or the place, is not there; or the first eight cells to end
+            (all, if fewer) failed by a usage error, which is then not recorded but raised.
         PeerError: a cluster went away meanwhile.
     """
     options = RunOptions(
@@ -72,10 +75,15 @@ def run_experiment(
 def run_with(spec: Spec, options: RunOptions) -> Path:
     """As :func:`run_experiment`."""
     where, cells = options.where, spec.cells()
-    placement = place(where, jobs=options.jobs, device=spec.device) if isinstance(where, str) else where
+    placement = (
+        place(where, jobs=options.jobs, device=spec.device) if isinstance(where, str) else where
+    )
     open_store = Store.resume if options.resume else Store.create
     described = to_dict(dataclasses.asdict(spec))
-    with placement, open_store(options.out, spec=described, command=options.command, cells=len(cells)) as store:
+    with (
+        placement,
+        open_store(options.out, spec=described, command=options.command, cells=len(cells)) as store,
+    ):
         done = store.finished()
         if options.on_open is not None:
             options.on_open(store)
@@ -101,7 +109,9 @@ def _left(cells: tuple[Cell, ...], done: Set[str], on_start: OnCell | None) -> I
 class _Keeper:
     """Outcomes on their way to the disk: several small ones in one transaction, nobody told before it is durable."""
 
-    def __init__(self, store: Store, cells: tuple[Cell, ...], options: RunOptions, *, fresh: bool) -> None:
+    def __init__(
+        self, store: Store, cells: tuple[Cell, ...], options: RunOptions, *, fresh: bool
+    ) -> None:
         self._store, self._cells, self._options = store, cells, options
         self._waiting: list[tuple[int, Outcome]] = []
         self._doubtful = fresh  # nothing but usage errors so far
@@ -115,7 +125,9 @@ class _Keeper:
             if len(self._waiting) == min(_SLIPS, len(self._cells)):
                 slip, self._waiting = self._waiting[0][1], []
                 raise _raised(slip)
-        elif outcome.seconds >= _QUICK_SECONDS or time.monotonic() - self._kept >= _TOGETHER_SECONDS:
+        elif (
+            outcome.seconds >= _QUICK_SECONDS or time.monotonic() - self._kept >= _TOGETHER_SECONDS
+        ):
             self.flush()
 
     def flush(self) -> None:
@@ -134,7 +146,9 @@ class _Keeper:
     def __enter__(self) -> _Keeper:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: object
+    ) -> None:
         if not isinstance(value, StoreError):
             self.flush()
 
@@ -149,4 +163,8 @@ def _raised(slip: Outcome) -> UsageError:
         raise TypeError(type(slip))
     name, _, says = slip.error.partition(": ")
     made = getattr(errors, name, UsageError)
-    return made(says) if isinstance(made, type) and issubclass(made, UsageError) else UsageError(slip.error)
+    return (
+        made(says)
+        if isinstance(made, type) and issubclass(made, UsageError)
+        else UsageError(slip.error)
+    )

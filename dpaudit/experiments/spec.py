@@ -55,7 +55,8 @@ class Spec:
         """All cells in the order they run: for each arm its audit, then its attacks.
 
         Raises:
-            SpecError: the grid is empty, has more than 100,000 cells, or has one twice; counted before it is spread out.
+            SpecError: the grid is empty, has more than 100,000 cells, or has one twice; counted
+                before it is spread out.
         """
         self.check()
         return tuple(self._cells())
@@ -68,16 +69,24 @@ class Spec:
         """
         check_size(self)
         if next(self._cells(), None) is None:
-            raise SpecError(f"experiment={self.name}: the grid is empty; check the lists and [[exclude]]")
+            raise SpecError(
+                f"experiment={self.name}: the grid is empty; check the lists and [[exclude]]"
+            )
 
     def _cells(self) -> Iterator[Cell]:
         measure = measure_of(self.measure)
         if not measure.needs_arm:
             for grid in expand(self.grid, joined=self.joined):
                 plain = {name: written(value) for name, value in grid.items()}
-                if not any(all(plain.get(k) in map(written, listed(v)) for k, v in e.items()) for e in self.exclude):
+                if not any(
+                    all(plain.get(k) in map(written, listed(v)) for k, v in e.items())
+                    for e in self.exclude
+                ):
                     where = {} if self.device == "cpu" else {"device": self.device}
-                    yield Cell(self.measure, {"grid": grid, "seed": self.seed, "trials": self.trials, **where})
+                    yield Cell(
+                        self.measure,
+                        {"grid": grid, "seed": self.seed, "trials": self.trials, **where},
+                    )
             return
         hosts = itertools.chain.from_iterable(map(expand, self.hosts))
         axes = (self.epsilon, hosts, expand(self.key), expand(self.grid, joined=self.joined))
@@ -113,7 +122,9 @@ class Spec:
                     continue
                 kept = {"keep_trials": True} if self.keep_trials else {}
                 for attack in attacks:
-                    yield Cell(self.measure, {**arm, "attack": attack, "trials": self.trials, **kept})
+                    yield Cell(
+                        self.measure, {**arm, "attack": attack, "trials": self.trials, **kept}
+                    )
 
     def excluded(self, parts: Mapping[str, Mapping[str, Any]]) -> bool:
         """Whether an [[exclude]] leaves out what these parts (by kind: host, source, …) make together."""
@@ -136,10 +147,19 @@ def check_size(spec: Spec) -> None:
         axes = {name: len(axis_of(name, values, spec.joined)) for name, values in spec.grid.items()}
         number = whole = math.prod(axes.values())
     else:
-        looks = math.prod(map(len, (spec.hosts, spec.sources, spec.mitigations))) * (1 + len(spec.attacks))
-        if looks * (1 + sum(len(listed(v)) for e in spec.exclude for v in e.values())) > _MOST_LOOKS:
+        looks = math.prod(map(len, (spec.hosts, spec.sources, spec.mitigations))) * (
+            1 + len(spec.attacks)
+        )
+        if (
+            looks * (1 + sum(len(listed(v)) for e in spec.exclude for v in e.values()))
+            > _MOST_LOOKS
+        ):
             raise SpecError(f"{where}: too many tables and exclusions to combine; split the spec")
-        settings = {"epsilon": len(spec.epsilon), "key": _size(spec.key), "grid": _size(spec.grid, spec.joined)}
+        settings = {
+            "epsilon": len(spec.epsilon),
+            "key": _size(spec.key),
+            "grid": _size(spec.grid, spec.joined),
+        }
         axes = {**settings, "arm": _per_setting(spec)}
         number = math.prod(axes.values())
         whole = math.prod(settings.values()) * _per_setting(replace(spec, exclude=()))
@@ -167,7 +187,9 @@ def _per_setting(spec: Spec) -> int:
     for host, source, mitigation in itertools.product(spec.hosts, spec.sources, spec.mitigations):
         parts = {"host": host, "source": source, "mitigation": mitigation}
         if not spec.excluded(parts):
-            attacks = sum(_size(a) for a in spec.attacks if not spec.excluded({**parts, "attack": a}))
+            attacks = sum(
+                _size(a) for a in spec.attacks if not spec.excluded({**parts, "attack": a})
+            )
             cells = 1 if not spec.attacks else min(attacks, 1) if together else attacks
             total += (cells + bool(spec.audit)) * _size(host) * _size(source) * _size(mitigation)
     return total
@@ -192,7 +214,9 @@ def _check_twice(spec: Spec, where: str) -> None:
         twice = _twice(tables)
         if twice is not None:
             text = json.dumps(twice if name != "epsilon" else twice["epsilon"], sort_keys=True)
-            raise SpecError(f"{where}: {name} {text[:200]} is there twice; keep one (a label tells two apart)")
+            raise SpecError(
+                f"{where}: {name} {text[:200]} is there twice; keep one (a label tells two apart)"
+            )
 
 
 def _twice(tables: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -209,9 +233,13 @@ def _twice(tables: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
                     again[name] = value
                 axes[name][text] = value
         if again:
-            return {name: again.get(name, next(iter(values.values()))) for name, values in axes.items()}
+            return {
+                name: again.get(name, next(iter(values.values()))) for name, values in axes.items()
+            }
         for other in seen:
-            if other.keys() == axes.keys() and not any(other[n].keys().isdisjoint(axes[n]) for n in axes):
+            if other.keys() == axes.keys() and not any(
+                other[n].keys().isdisjoint(axes[n]) for n in axes
+            ):
                 return {n: next(v for text, v in axes[n].items() if text in other[n]) for n in axes}
         seen.append(axes)
     return None

@@ -10,12 +10,12 @@
 
     [host]                           # one host, or several as [[host]]
     name = "histogram"
-    [key]                            # the attacker's key, given to every source and attack that takes one
-    beta = [1e-4, 1e-3]
+    [key]                            # the attacker's key, given to every source and attack that
+    takes one beta = [1e-4, 1e-3]
     gamma = "2sqrtd"
-    [[source]]                       # sources × mitigations × attacks; other keys are the plug-in's options
-    name = "pancake"                 # a source's own key = { gamma = 0.5, … } replaces parts of [key] where it is used
-    [[mitigation]]
+    [[source]]                       # sources × mitigations × attacks; other keys are the plug-in's
+    options name = "pancake"                 # a source's own key = { gamma = 0.5, … } replaces
+    parts of [key] where it is used [[mitigation]]
     name = "none"
     [[attack]]
     name = "likelihood-ratio"
@@ -25,15 +25,17 @@
     [audit]                          # also audit each source × mitigation as a closed sampler
     samples = 1_000_000
 
-Other measurements than attacks (``measure = "precision"`` and so on, ``dpaudit list measures``) may have axes of
-their own in ``[grid]``; those that audit samplers of their own (``zoo``, ``calibration``, ``power``, ``keyless``)
-have nothing but that, and their ``[[exclude]]`` names values of it. A value may be a table, ``arm = [{ name =
-"gaussian" }, { name = "pancake", mitigation = "rotation", label = "rotated" }]``: in ids and results it stands as
-its label, without one as ``name:option=value,…``. Of some axes (``clip`` of ``gradient-attack``, ``observations``
-of ``pool-inference``) one cell has all values, on the same draws; these stand with spaces between, ``4 8``.
-``keys`` renews the attacker's key so many times a cell. ``keep_trials = true`` stores every trial of ``attack``
-cells: truth, guess and score (``docs/store.md``). ``[published]`` names the values to set beside ours;
-``[[column]]`` and ``[[figure]]`` say what the report shows (``dpaudit.report``, documents of kind "measurements").
+Other measurements than attacks (``measure = "precision"`` and so on, ``dpaudit list measures``) may
+have axes of their own in ``[grid]``; those that audit samplers of their own (``zoo``,
+``calibration``, ``power``, ``keyless``) have nothing but that, and their ``[[exclude]]`` names
+values of it. A value may be a table,
+``arm = [{ name = "gaussian" }, { name = "pancake", mitigation = "rotation", label = "rotated" }]``:
+in ids and results it stands as its label, without one as ``name:option=value,…``. Of some axes
+(``clip`` of ``gradient-attack``, ``observations`` of ``pool-inference``) one cell has all values,
+on the same draws; these stand with spaces between, ``4 8``. ``keys`` renews the attacker's key so
+many times a cell. ``keep_trials = true`` stores every trial of ``attack`` cells: truth, guess and
+score (``docs/store.md``). ``[published]`` names the values to set beside ours; ``[[column]]`` and
+``[[figure]]`` say what the report shows (``dpaudit.report``, documents of kind "measurements").
 """
 
 from __future__ import annotations
@@ -112,18 +114,21 @@ _MOST_DEPTH = 16
 def spec_names() -> list[str]:
     """Experiments that ship with dpaudit."""
     folder = files("dpaudit.studies") / "specs"
-    return sorted(p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml"))
+    return sorted(
+        p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith(".toml")
+    )
 
 
 def load_spec(name: str, *, trials: int | None = None, device: str = "cpu") -> Spec:
     """Read a built-in experiment by name, or a ``.toml`` file; ``trials`` replaces the file's.
 
-    ``device`` is where its cells work: ``cpu``, or ``cuda`` for the measures that can (``Measure.on_devices``).
+    ``device`` is where its cells work: ``cpu``, or ``cuda`` for the measures that can
+    (``Measure.on_devices``).
 
     Raises:
         UnknownNameError: no such experiment or plug-in, with the nearest match.
-        SpecError: no plain file of at most 512 KiB, not TOML in UTF-8, an unknown key, a wrong type, an empty or far too
-            large grid; a device for another measure.
+        SpecError: no plain file of at most 512 KiB, not TOML in UTF-8, an unknown key, a wrong
+            type, an empty or far too large grid; a device for another measure.
     """
     try:
         return _loaded(name, trials, device)
@@ -138,10 +143,14 @@ def _loaded(name: str, trials: int | None, device: str) -> Spec:
             raw["trials"] = trials
         _check_plain(raw)
     except RefusedError as error:
-        raise SpecError(f"spec={name}: {error}; dpaudit list experiments shows the built-in ones") from error
+        raise SpecError(
+            f"spec={name}: {error}; dpaudit list experiments shows the built-in ones"
+        ) from error
     spec = replace(_checked(raw, name), device=device)
     if device != "cpu" and not measure_of(spec.measure).on_devices:
-        raise SpecError(f"device={device}: experiment {spec.name} works on the CPU; leave --device out")
+        raise SpecError(
+            f"device={device}: experiment {spec.name} works on the CPU; leave --device out"
+        )
     spec.check()
     return spec
 
@@ -175,18 +184,29 @@ def _checked(raw: dict[str, Any], where: str) -> Spec:
     named = raw.get("measure", "attack")
     known_measures = registry.plugins("measures").keys() - {AUDIT}
     if named not in known_measures:
-        raise SpecError(f"spec={where}: measure={named!r} is not known{nearest(named, known_measures)}")
+        raise SpecError(
+            f"spec={where}: measure={named!r} is not known{nearest(named, known_measures)}"
+        )
     measure = measure_of(named)
     if not measure.needs_arm:
         raw = {"epsilon": 1.0, "delta": 0.0, "host": {"name": "histogram"}, "source": [], **raw}
         needed: tuple[str, ...] = ("name", "grid")
     else:
-        needed = ("name", "epsilon", "delta", "host", "source", *(("attack",) if named == "attack" else ()))
+        needed = (
+            "name",
+            "epsilon",
+            "delta",
+            "host",
+            "source",
+            *(("attack",) if named == "attack" else ()),
+        )
     for key in needed:
         if key not in raw:
             raise SpecError(f"spec={where}: {key!r} is missing")
     if raw.get("keep_trials") and not measure.keeps_trials:
-        raise SpecError(f"spec={where}: keep_trials=true: measure={named!r} has no trials to keep; leave it out")
+        raise SpecError(
+            f"spec={where}: keep_trials=true: measure={named!r} has no trials to keep; leave it out"
+        )
     _check_values(raw, where)
     grid = raw.get("grid", {})
     if measure.grid is not None:
@@ -233,13 +253,17 @@ def _check_exclusions(raw: Mapping[str, Any], mitigations: list[Any], where: str
         "attack": raw.get("attack", []),
     }
     names = {
-        kind: {str(t[k]) for t in tables if isinstance(t, dict) for k in ("name", "label") if k in t}
+        kind: {
+            str(t[k]) for t in tables if isinstance(t, dict) for k in ("name", "label") if k in t
+        }
         for kind, tables in parts.items()
     }
     for exclusion in raw.get("exclude", ()):
         for kind, value in exclusion.items():
             if kind not in parts:
-                raise SpecError(f"spec={where}: [[exclude]] {kind!r} is not known{nearest(kind, parts)}")
+                raise SpecError(
+                    f"spec={where}: [[exclude]] {kind!r} is not known{nearest(kind, parts)}"
+                )
             for name in listed(value):
                 if str(name) not in names[kind]:
                     raise SpecError(
@@ -260,7 +284,8 @@ def _check_plain(raw: Mapping[str, Any]) -> None:
     """Look at all values of a file before any of them has a meaning.
 
     Raises:
-        RefusedError: a whole number beyond 64 bits, tables nested more than 16 deep, or a list of more than 1000 tables.
+        RefusedError: a whole number beyond 64 bits, tables nested more than 16 deep, or a list of
+            more than 1000 tables.
     """
     level: list[Any] = [raw]
     for _ in range(_MOST_DEPTH):
@@ -269,7 +294,10 @@ def _check_plain(raw: Mapping[str, Any]) -> None:
         if wide is not None:
             raise RefusedError(f"the number {shown(wide)} must be within 64 bits")
         level = [v for v in inner if isinstance(v, (dict, list))]
-        long = next((v for v in level if len(v) > _MOST_TABLES and any(isinstance(t, dict) for t in v)), None)
+        long = next(
+            (v for v in level if len(v) > _MOST_TABLES and any(isinstance(t, dict) for t in v)),
+            None,
+        )
         if long is not None:
             raise RefusedError(f"a list has {len(long)} tables, at most {_MOST_TABLES}")
         if not level:
@@ -331,7 +359,9 @@ def _plain(value: Any, name: str) -> None:
         for inner in value:
             _plain(inner, name)
     elif not isinstance(value, (str, int, float)):
-        raise ValueError(f"{name}={value} must be text, a number, true or false; put dates in quotes")  # noqa: TRY004
+        raise ValueError(  # noqa: TRY004
+            f"{name}={value} must be text, a number, true or false; put dates in quotes"
+        )
     elif value != value:
         raise ValueError(f"{name}=nan is no number")
 
@@ -358,10 +388,14 @@ def _check_published(published: Mapping[str, Any], columns: Any, refuse: Any) ->
         raise refuse(f"[published] ours={shown(published['ours'])} must be the key of a [[column]]")
     names = published["file"] if isinstance(published["file"], list) else [published["file"]]
     if not all(isinstance(name, str) and re.fullmatch(r"[\w-]+", name) for name in names):
-        raise refuse(f"[published] file={shown(published['file'])} must be names as in dpaudit/studies/published")
+        raise refuse(
+            f"[published] file={shown(published['file'])} must be names as in dpaudit/studies/published"
+        )
     try:
         published_value(published, {})
     except SpecError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise refuse(f"[published] says nothing ({error}); see dpaudit/experiments/published.py") from error
+        raise refuse(
+            f"[published] says nothing ({error}); see dpaudit/experiments/published.py"
+        ) from error

@@ -27,7 +27,16 @@ from dpaudit.types import CellFailure, to_dict
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["OpenRun", "Overview", "cells_of", "command_of", "document_of", "look_at", "open_run", "overviews"]
+__all__ = [
+    "OpenRun",
+    "Overview",
+    "cells_of",
+    "command_of",
+    "document_of",
+    "look_at",
+    "open_run",
+    "overviews",
+]
 
 _SHOWN = 40
 _LONG = 80
@@ -72,7 +81,9 @@ class OpenRun:
         columns = self.columns()
         rows = list(zip(*columns.values(), strict=True))
         head = "".join(f"<th>{_safe(name)}</th>" for name in columns)
-        body = "".join(f"<tr>{''.join(f'<td>{_safe(v)}</td>' for v in row)}</tr>" for row in rows[:_SHOWN])
+        body = "".join(
+            f"<tr>{''.join(f'<td>{_safe(v)}</td>' for v in row)}</tr>" for row in rows[:_SHOWN]
+        )
         more = f"<p>{len(rows) - _SHOWN:,} more rows in .frame()</p>" if len(rows) > _SHOWN else ""
         failed = f", {self.progress.failed:,} failed" if self.progress.failed else ""
         return (
@@ -104,7 +115,8 @@ def document_of(
 ) -> ExperimentDocument | MeasurementsDocument:
     """What ``results.json`` says of a store's results so far, failures included.
 
-    ``cells=False`` leaves the list ``cells`` empty; ``most`` looks at the first so many finished cells only.
+    ``cells=False`` leaves the list ``cells`` empty; ``most`` looks at the first so many finished
+    cells only.
 
     Raises:
         StoreError: the store holds what dpaudit does not write.
@@ -114,7 +126,11 @@ def document_of(
         if spec.get("measure", "attack") not in registry.plugins("measures"):
             raise ValueError(f"measure={shown(spec['measure'])} is not known")
         return make_document(
-            spec, store.results(most=most), command=command_of(store), failures=store.failures(), cells=cells
+            spec,
+            store.results(most=most),
+            command=command_of(store),
+            failures=store.failures(),
+            cells=cells,
         )
 
 
@@ -146,8 +162,9 @@ def _safe(value: object) -> str:
 class Overview:
     """A run from outside; ``problem`` is why a store cannot be read (then nothing else is known).
 
-    ``cells`` is how many it will have (None if this dpaudit cannot tell), ``seconds`` what all attempts took together,
-    ``started`` and ``last`` are UTC; ``running`` whether a process on this machine has it open now.
+    ``cells`` is how many it will have (None if this dpaudit cannot tell), ``seconds`` what all
+    attempts took together, ``started`` and ``last`` are UTC; ``running`` whether a process on this
+    machine has it open now.
     """
 
     folder: str
@@ -198,7 +215,8 @@ def look_at(folder: Path) -> Overview:
         last=far.last,
         seconds=far.seconds,
         host=starts[-1].host if starts else "",
-        version=(starts[-1].versions.get("dpaudit", "") if starts else next(iter(versions), "")) or "",
+        version=(starts[-1].versions.get("dpaudit", "") if starts else next(iter(versions), ""))
+        or "",
     )
 
 

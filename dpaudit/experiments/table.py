@@ -24,10 +24,12 @@ def make_document(
 ) -> ExperimentDocument | MeasurementsDocument:
     """Arms of an attack experiment, or, if the spec names columns, a table of measurements.
 
-    ``failures`` are the cells that raised; where there are any the document says so, and so does the report. With
-    ``cells=False`` the list ``cells`` stays empty, for who only wants the rows: of many cells it takes most of the time.
+    ``failures`` are the cells that raised; where there are any the document says so, and so does
+    the report. With ``cells=False`` the list ``cells`` stays empty, for who only wants the rows: of
+    many cells it takes most of the time.
 
-    Deterministic for given results but for the cells' ``seconds`` and ``provenance``; ``rows`` has neither.
+    Deterministic for given results but for the cells' ``seconds`` and ``provenance``; ``rows`` has
+    neither.
 
     Raises:
         RefusedError: columns, figures or what the cells hold is not as dpaudit writes it.
@@ -90,11 +92,17 @@ def _beside_published(published: Mapping[str, Any], row: Mapping[str, Any]) -> d
     if not published:
         return dict(row)
     theirs, ours = published_value(published, row), row[published["ours"]]
-    fits = None if theirs is None or ours is None else agrees(published, ours, theirs, trials=row["trials"])
+    fits = (
+        None
+        if theirs is None or ours is None
+        else agrees(published, ours, theirs, trials=row["trials"])
+    )
     return {**row, "published": theirs, "agrees": fits}
 
 
-def _summary(spec: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], misses: Sequence[Mapping[str, Any]]) -> str:
+def _summary(
+    spec: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], misses: Sequence[Mapping[str, Any]]
+) -> str:
     """What the table says, in a sentence."""
     published = spec["published"]
     compared = [row for row in rows if row.get("agrees") is not None]
@@ -105,7 +113,11 @@ def _summary(spec: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], misses:
             f"{level:g} a cell; {level * len(compared):.2g} misses expected by chance)."
         )
     if compared and "within" in published:
-        chance = f", chance allowed for (level {published.get('level', LEVEL):g})" if "users" in published else ""
+        chance = (
+            f", chance allowed for (level {published.get('level', LEVEL):g})"
+            if "users" in published
+            else ""
+        )
         return (
             f"{len(compared) - len(misses)} of {len(compared)} cells are within {published['within']:g} of the published "
             f"value{chance}."
@@ -116,7 +128,16 @@ def _summary(spec: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], misses:
     return summary(spec["measure"], rows) or f"{len(rows)} cells measured."
 
 
-_ATTACK_FIELDS = ("attack", "successes", "trials", "success", "interval", "chance", "epsilon_lower_bound", "details")
+_ATTACK_FIELDS = (
+    "attack",
+    "successes",
+    "trials",
+    "success",
+    "interval",
+    "chance",
+    "epsilon_lower_bound",
+    "details",
+)
 
 
 def _arm_rows(results: Sequence[CellResult]) -> list[dict[str, Any]]:
@@ -134,12 +155,18 @@ def _arm_rows(results: Sequence[CellResult]) -> list[dict[str, Any]]:
             }
         else:
             row["attacks"].append({k: result.outcome[k] for k in _ATTACK_FIELDS})
-            row["l2_error"], row["l2_expected"] = result.outcome["l2_error"], result.outcome["l2_expected"]
+            row["l2_error"], row["l2_expected"] = (
+                result.outcome["l2_error"],
+                result.outcome["l2_expected"],
+            )
     return list(arms.values())
 
 
 def _arm_id(settings: Mapping[str, Any]) -> str:
-    return json.dumps({k: v for k, v in settings.items() if k not in ("attack", "audit", "trials")}, sort_keys=True)
+    return json.dumps(
+        {k: v for k, v in settings.items() if k not in ("attack", "audit", "trials")},
+        sort_keys=True,
+    )
 
 
 def _arm_row(result: CellResult) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """How many threads numbers are made with: a fixed number, because sums and products of floats depend on it.
 
-A sum of 2^20 values, or a matrix product, is split among threads and added up part by part, in torch as in numpy's BLAS;
-so the number of threads is part of a cell's meaning. It follows from the size of its vectors alone, never from the cores
-of the machine or from how many cells run beside it.
+A sum of 2^20 values, or a matrix product, is split among threads and added up part by part, in
+torch as in numpy's BLAS; so the number of threads is part of a cell's meaning. It follows from the
+size of its vectors alone, never from the cores of the machine or from how many cells run beside it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ def _blas() -> ThreadpoolController:
 @contextmanager
 def threads(number: int) -> Iterator[None]:
     """torch, numpy's and scipy's BLAS, and processes that are started meanwhile, work with ``number`` threads each."""
-    before, environment = torch.get_num_threads(), {name: os.environ.get(name) for name in _CHILDREN}
+    before, environment = (
+        torch.get_num_threads(),
+        {name: os.environ.get(name) for name in _CHILDREN},
+    )
     torch.set_num_threads(number)
     os.environ.update(dict.fromkeys(_CHILDREN, str(number)))
     try:

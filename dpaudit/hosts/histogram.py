@@ -21,23 +21,29 @@ BUILT_IN_TABLES = {"us-counties": "us_county_population_2000.csv"}
 class Histogram:
     """The histogram of a table, unbounded neighbours: one record removed.
 
-    ``uniform``: ``records`` records dropped uniformly into ``bins`` bins (from a fixed seed), as in the pancake paper.
-    ``us-counties``: the population of the 3,143 US counties in 2000 (public domain, ships with the package); any other
-    ``table`` is a CSV file whose last column holds non-negative whole counts. A removed record changes one bin by one, so
-    the L2 sensitivity Δ is 1. The record is drawn uniformly from all records, that is, a bin in proportion to its count.
+    ``uniform``: ``records`` records dropped uniformly into ``bins`` bins (from a fixed seed), as in
+    the pancake paper. ``us-counties``: the population of the 3,143 US counties in 2000 (public
+    domain, ships with the package); any other ``table`` is a CSV file whose last column holds
+    non-negative whole counts. A removed record changes one bin by one, so the L2 sensitivity Δ is
+    1. The record is drawn uniformly from all records, that is, a bin in proportion to its count.
     """
 
     sensitivity = 1.0
 
-    def __init__(self, *, table: str = "us-counties", bins: int = 0, records: int = 1_000_000) -> None:
+    def __init__(
+        self, *, table: str = "us-counties", bins: int = 0, records: int = 1_000_000
+    ) -> None:
         """Read the table; ``bins`` and ``records`` are for ``uniform`` only.
 
         Raises:
-            UsageError: the file is missing, or its last column is not a list of counts with at least two bins.
+            UsageError: the file is missing, or its last column is not a list of counts with at
+                least two bins.
         """
         self.table = table
         if (table == "uniform") != (bins > 0):
-            raise UsageError(f"table={table}, bins={bins}: uniform needs bins ≥ 2, and no other table takes bins")
+            raise UsageError(
+                f"table={table}, bins={bins}: uniform needs bins ≥ 2, and no other table takes bins"
+            )
         counts = _uniform(bins, records) if table == "uniform" else list(_read(table))
         self.counts = torch.tensor(counts, dtype=torch.float64)
         if len(self.counts) < 2 or self.counts.sum() == 0:
@@ -68,10 +74,16 @@ def _uniform(bins: int, records: int) -> list[int]:
 
 
 def _read(table: str) -> Iterator[float]:
-    path = files("dpaudit.hosts") / "data" / BUILT_IN_TABLES[table] if table in BUILT_IN_TABLES else Path(table)
+    path = (
+        files("dpaudit.hosts") / "data" / BUILT_IN_TABLES[table]
+        if table in BUILT_IN_TABLES
+        else Path(table)
+    )
     if not path.is_file():
         known = ", ".join(BUILT_IN_TABLES)
-        raise UsageError(f"table={table}: no such file; built in are: {known}, uniform; or give a CSV file of counts")
+        raise UsageError(
+            f"table={table}: no such file; built in are: {known}, uniform; or give a CSV file of counts"
+        )
     with path.open("r", encoding="utf-8") as file:
         rows = csv.reader(file)
         for line, row in enumerate(rows, 1):
@@ -82,7 +94,9 @@ def _read(table: str) -> Iterator[float]:
             except ValueError:
                 if line == 1:
                     continue  # a heading
-                raise UsageError(f"table={table}: line {line}: {row[-1]!r} is not a count") from None
+                raise UsageError(
+                    f"table={table}: line {line}: {row[-1]!r} is not a count"
+                ) from None
             if not (0 <= value < 2**53 and value == int(value)):
                 raise UsageError(f"table={table}: line {line}: {row[-1]} is not a whole number ≥ 0")
             yield value

@@ -16,9 +16,10 @@ __all__ = ["Host"]
 class Host(Protocol):
     """Turns data into pairs of neighbouring query results of known L2 sensitivity.
 
-    ``differences`` are those that the query's definition allows, for whatever data: all d unit vectors of a histogram, not
-    the non-empty bins. Where they are too many to list, a method ``slack(direction) -> float`` says how far another
-    neighbour's may be from the nearest of ``differences``, Δ for the whole ball of a clipped gradient; none is 0.
+    ``differences`` are those that the query's definition allows, for whatever data: all d unit
+    vectors of a histogram, not the non-empty bins. Where they are too many to list, a method
+    ``slack(direction) -> float`` says how far another neighbour's may be from the nearest of
+    ``differences``, Δ for the whole ball of a clipped gradient; none is 0.
     """
 
     @property

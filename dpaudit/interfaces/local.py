@@ -24,7 +24,9 @@ class LocalMechanism(Protocol):
     def privatize(self, objects: npt.NDArray[np.int64], *, stream: Stream) -> Any:
         """A report of each object (n,), independent of each other: one of the shapes in ``dpaudit.local.reports``."""
 
-    def log_likelihood(self, reports: Any, objects: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    def log_likelihood(
+        self, reports: Any, objects: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64]:
         """The logarithm of P(report | object), shape (n, u), up to a constant of each report."""
 
 
@@ -42,8 +44,11 @@ class SubmissionPolicy(Protocol):
     ) -> tuple[Any, npt.NDArray[np.int64]]:
         """Submissions of everybody's ``objects`` (users, n), in the order of time: reports, and whose row each is.
 
-        Where not ``linked`` the reports' order says nothing, and the second array is for the experiment alone.
+        Where not ``linked`` the reports' order says nothing, and the second array is for the
+        experiment alone.
         """
 
-    def epsilon(self, mechanism: LocalMechanism, *, objects: int, users: int, delta: float) -> float:
+    def epsilon(
+        self, mechanism: LocalMechanism, *, objects: int, users: int, delta: float
+    ) -> float:
         """An upper bound on one person's ε at ``delta`` towards the server, for so many objects of each of so many users."""

@@ -15,10 +15,11 @@ __all__ = ["RunLogger"]
 class RunLogger(Protocol):
     """Tells another tool of a run while it goes on (``dpaudit run … --log NAME``); the store stays the truth.
 
-    Called in this order by one thread that the experiment does not wait for: ``start``, then ``result`` and ``failure`` in
-    the order in which cells end, ``end`` if the run came to its end, ``close`` always. What it raises is shown once and
-    ends its part, never the run. A run that is resumed starts a new logger with the same ``run.run_id`` and, in
-    ``run.earlier``, what was finished before, of which it may know all, some or nothing.
+    Called in this order by one thread that the experiment does not wait for: ``start``, then
+    ``result`` and ``failure`` in the order in which cells end, ``end`` if the run came to its end,
+    ``close`` always. What it raises is shown once and ends its part, never the run. A run that is
+    resumed starts a new logger with the same ``run.run_id`` and, in ``run.earlier``, what was
+    finished before, of which it may know all, some or nothing.
     """
 
     def start(self, run: RunStart) -> None:

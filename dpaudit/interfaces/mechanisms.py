@@ -19,11 +19,14 @@ class Mechanism(Protocol):
     def name(self) -> str:
         """What the user called it."""
 
-    def release(self, value: npt.NDArray[np.float64], n: int, *, timeout: float) -> npt.NDArray[np.float64]:
+    def release(
+        self, value: npt.NDArray[np.float64], n: int, *, timeout: float
+    ) -> npt.NDArray[np.float64]:
         """``n`` independent releases of the query result ``value`` (m,), shape (n, k), finite.
 
         Raises:
-            SamplerError: it died, did not respond within ``timeout`` seconds, or answered with something else.
+            SamplerError: it died, did not respond within ``timeout`` seconds, or answered with
+                something else.
         """
 
     def __enter__(self) -> Mechanism: ...

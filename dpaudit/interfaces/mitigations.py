@@ -19,10 +19,11 @@ __all__ = ["Mitigation", "ProtocolMitigation"]
 class Mitigation(Protocol):
     """Stands between a noise source and a release.
 
-    It may have a method ``mixes(sigma) -> (own, added) | None``, for attackers who know it: the scale at which the source's
-    noise is in a release (0: nothing that its key fits), and that of independent Gaussian noise beside it; None, as no such
-    method, where that is not all there is to it. It may have ``epsilon_after(source, delta, *, host, releases)``: ``epsilon``
-    for so many releases with one ``source`` and its secrets.
+    It may have a method ``mixes(sigma) -> (own, added) | None``, for attackers who know it: the
+    scale at which the source's noise is in a release (0: nothing that its key fits), and that of
+    independent Gaussian noise beside it; None, as no such method, where that is not all there is to
+    it. It may have ``epsilon_after(source, delta, *, host, releases)``: ``epsilon`` for so many
+    releases with one ``source`` and its secrets.
     """
 
     trusts: str

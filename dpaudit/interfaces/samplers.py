@@ -8,7 +8,13 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["ClosedSampler", "PreparingSampler", "RepeatableSampler", "StartedSampler", "ValueSampler"]
+__all__ = [
+    "ClosedSampler",
+    "PreparingSampler",
+    "RepeatableSampler",
+    "StartedSampler",
+    "ValueSampler",
+]
 
 
 @runtime_checkable
@@ -31,7 +37,8 @@ class ClosedSampler(Protocol):
         """``n`` vectors, shape (n, d), finite.
 
         Raises:
-            SamplerError: it died, did not respond within ``timeout`` seconds, or answered with something else.
+            SamplerError: it died, did not respond within ``timeout`` seconds, or answered with
+                something else.
         """
 
     def __enter__(self) -> ClosedSampler: ...
@@ -60,7 +67,8 @@ class RepeatableSampler(ClosedSampler, Protocol):
 class PreparingSampler(Protocol):
     """What a repeatable sampler has that can start later processes ahead, to save the wait for each.
 
-    Apart from :class:`RepeatableSampler`, so that asking for it reads no ``dim``, which may wait for the sampler's start.
+    Apart from :class:`RepeatableSampler`, so that asking for it reads no ``dim``, which may wait
+    for the sampler's start.
     """
 
     def prepare(self, others: int) -> None:

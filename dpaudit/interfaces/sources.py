@@ -31,7 +31,13 @@ class NoiseSource(Protocol):
         """The only dimension it can serve, or None for any."""
 
     def sample(
-        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
+        self,
+        n: int,
+        d: int,
+        *,
+        stream: Stream,
+        dtype: torch.dtype | None = None,
+        device: torch.device | None = None,
     ) -> torch.Tensor:
         """``n`` noise vectors, shape (n, d); float64 on the CPU unless told otherwise."""
 

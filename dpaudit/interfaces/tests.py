@@ -28,8 +28,8 @@ class Block(Protocol):
     def process(self) -> int:
         """0, or the number of the other process that it was drawn from (started afresh, the same sampler).
 
-        −1: a forked child of process 0 with its state, right before what the parent drew. Blocks of other processes go
-        only to tests with the class attribute ``compares_processes = True``.
+        −1: a forked child of process 0 with its state, right before what the parent drew. Blocks of
+        other processes go only to tests with the class attribute ``compares_processes = True``.
         """
 
     @property
@@ -70,8 +70,9 @@ class Test(Protocol):
 class SearchingTest(Test, Protocol):
     """A test that goes on searching when all is drawn, in processes of its own if it likes.
 
-    On any test the class attribute ``advisory = True`` keeps its p-value out of the verdict (it is shown, and α is not
-    spent on it), ``costly = True`` says that its evidence takes a second and is not asked for in between.
+    On any test the class attribute ``advisory = True`` keeps its p-value out of the verdict (it is
+    shown, and α is not spent on it), ``costly = True`` says that its evidence takes a second and is
+    not asked for in between.
     """
 
     def search(self, *, deadline: float) -> None:

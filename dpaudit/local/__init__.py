@@ -1,18 +1,22 @@
 """Local differential privacy: what people's own devices do to an object before they submit it, and what a server makes of it.
 
-One mechanism a file. Objects are whole numbers from 0; a ``LocalMechanism`` (``dpaudit.interfaces``) makes one report of
-each, ``reports`` holds their shapes, and the server's side lies beside the client's:
+One mechanism a file. Objects are whole numbers from 0; a ``LocalMechanism``
+(``dpaudit.interfaces``) makes one report of each, ``reports`` holds their shapes, and the server's
+side lies beside the client's:
 
 - ``randomized_response``: ``RandomizedResponse``, ``RandomizedResponseServer``
 - ``one_bit_histogram``: ``OneBitHistogram``, ``OneBitServer``
 - ``count_mean_sketch``: ``CountMeanSketch``; ``count_mean_server``: ``CountMeanServer``
 - ``hadamard_sketch``: ``HadamardSketch``; ``hadamard_server``: ``HadamardServer``
 - ``count_median_sketch``: ``CountMedianSketch``, ``CountMedianServer``
-- ``rappor``: ``Rappor`` (``rappor_devices`` that report again); ``rappor_server``: ``RapporServer``, for ``rappor_decoding``
-- ``sequence_fragments``: ``SequenceFragments``; ``fragment_puzzle``: ``SequenceFragmentsServer``, which finds words
+- ``rappor``: ``Rappor`` (``rappor_devices`` that report again); ``rappor_server``:
+  ``RapporServer``, for ``rappor_decoding``
+- ``sequence_fragments``: ``SequenceFragments``; ``fragment_puzzle``: ``SequenceFragmentsServer``,
+  which finds words
 - ``identity``: ``Identity``, the baseline without privacy
 
-All servers take reports by ``add`` and other servers by ``merge``; those of counts answer ``estimate``:
+All servers take reports by ``add`` and other servers by ``merge``; those of counts answer
+``estimate``:
 
 >>> from dpaudit.local.count_mean_server import CountMeanServer
 >>> from dpaudit.local.count_mean_sketch import CountMeanSketch
@@ -25,5 +29,6 @@ All servers take reports by ``add`` and other servers by ``merge``; those of cou
 >>> bool((abs(server.estimate([7, 2, 5]) - [3000, 1000, 0]) < 4 * error).all())
 True
 
-One stream is one set of coins: give every call of ``privatize`` a ``stream.child(…)`` of its own, or reports share them.
+One stream is one set of coins: give every call of ``privatize`` a ``stream.child(…)`` of its own,
+or reports share them.
 """

@@ -19,9 +19,10 @@ _U = np.uint64
 def biased_word(threshold, a, b, c, n):  # type: ignore[no-untyped-def]
     """64 independent bits, each 1 with probability ``threshold`` / 2^64: state and word.
 
-    Each lane compares a uniform binary fraction with the threshold's, from the first bit on: it is 1 when its fraction is
-    less. One random word gives the next bit of all lanes; it ends when all lanes have differed, or where the threshold's
-    remaining bits are 0 (nothing is less than nothing). About 7.3 random words, whatever the threshold.
+    Each lane compares a uniform binary fraction with the threshold's, from the first bit on: it is
+    1 when its fraction is less. One random word gives the next bit of all lanes; it ends when all
+    lanes have differed, or where the threshold's remaining bits are 0 (nothing is less than
+    nothing). About 7.3 random words, whatever the threshold.
     """
     ones, equal = _U(0), ~_U(0)
     rest = threshold
@@ -51,7 +52,8 @@ def packed(words: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.uint8]:
 def biased_bits(n: int, bits: int, *, words: int, stream: Stream) -> npt.NDArray[np.uint8]:
     """``n`` rows of ``bits`` independent bits, each 1 with probability exactly ``words`` / 2^64: packed, (n, bits / 8).
 
-    Statistical randomness (SFC64 seeded by ``stream``, one generator a row), not secret from whoever sees it.
+    Statistical randomness (SFC64 seeded by ``stream``, one generator a row), not secret from
+    whoever sees it.
 
     Raises:
         UsageError: ``bits`` is no positive multiple of 8, or ``words`` is not in 0 … 2^64 − 1.

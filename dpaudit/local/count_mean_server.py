@@ -35,24 +35,30 @@ def _add(ones, functions, words):  # type: ignore[no-untyped-def]
 class CountMeanServer:
     """Apple, "Learning with Privacy at Scale" (2017), Algorithms Sketch-CMS and A_server, in whole numbers.
 
-    The state is how many reports each hash function had, (k,), and how many of them had each bit set, (k, m): exact, and of
-    the smallest unsigned type that can hold the busiest function's reports (k = 65,536 and m = 1,024: 128 MiB up to about
-    4e9 reports, then 256 MiB). Reports are added as they come and forgotten; the order does not matter.
+    The state is how many reports each hash function had, (k,), and how many of them had each bit
+    set, (k, m): exact, and of the smallest unsigned type that can hold the busiest function's
+    reports (k = 65,536 and m = 1,024: 128 MiB up to about 4e9 reports, then 256 MiB). Reports are
+    added as they come and forgotten; the order does not matter.
 
-    Apple's sketch matrix is M[j, l] = k·(c·(ones − n_j / 2) + n_j / 2) with c = (e^(ε/2) + 1) / (e^(ε/2) − 1) in these
-    terms, so its estimate m/(m − 1)·(Σ_j M[j, h_j(x)] / k − n/m) needs only S = Σ_j ones[j, h_j(x)]:
-    m/(m − 1)·(c·S − (c − 1)·n/2 − n/m).
+    Apple's sketch matrix is M[j, l] = k·(c·(ones − n_j / 2) + n_j / 2) with c = (e^(ε/2) + 1) /
+    (e^(ε/2) − 1) in these terms, so its estimate m/(m − 1)·(Σ_j M[j, h_j(x)] / k − n/m) needs only
+    S = Σ_j ones[j, h_j(x)]: m/(m − 1)·(c·S − (c − 1)·n/2 − n/m).
     """
 
     def __init__(self, mechanism: CountMeanSketch) -> None:
         """A server with no reports yet, for devices with this ``mechanism``."""
         self.mechanism = mechanism
-        self._ones: npt.NDArray[np.unsignedinteger] = np.zeros((mechanism.functions, mechanism.m), np.uint16)
+        self._ones: npt.NDArray[np.unsignedinteger] = np.zeros(
+            (mechanism.functions, mechanism.m), np.uint16
+        )
         self._visits = np.zeros(mechanism.functions, np.int64)
 
     @classmethod
     def of_counts(
-        cls, mechanism: CountMeanSketch, ones: npt.NDArray[np.unsignedinteger], visits: npt.NDArray[np.int64]
+        cls,
+        mechanism: CountMeanSketch,
+        ones: npt.NDArray[np.unsignedinteger],
+        visits: npt.NDArray[np.int64],
     ) -> Self:
         """A server with that state (kept, not copied): set bits (k, m) and reports (k,).
 
@@ -61,7 +67,9 @@ class CountMeanServer:
         """
         shape = (mechanism.functions, mechanism.m)
         if ones.shape != shape or visits.shape != shape[:1]:
-            raise UsageError(f"ones={ones.shape}, visits={visits.shape}: need {shape} and {shape[:1]}")
+            raise UsageError(
+                f"ones={ones.shape}, visits={visits.shape}: need {shape} and {shape[:1]}"
+            )
         if (ones.max(axis=1) > visits).any():
             raise UsageError("ones=…: a function has more set bits than reports")
         server = cls.__new__(cls)
@@ -95,7 +103,9 @@ class CountMeanServer:
         """
         self.mechanism.check(reports)
         short = -reports.bits.shape[1] % 8
-        bits = np.ascontiguousarray(np.pad(reports.bits, ((0, 0), (0, short))) if short else reports.bits)
+        bits = np.ascontiguousarray(
+            np.pad(reports.bits, ((0, 0), (0, short))) if short else reports.bits
+        )
         self._take_in(np.bincount(reports.function, minlength=self.mechanism.functions))
         _add(self._ones, reports.function, bits.view("<u8").astype(np.uint64, copy=False))
 
@@ -112,7 +122,8 @@ class CountMeanServer:
     def estimate(self, objects: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """How many of the reports were of each of ``objects`` (n,): unbiased over devices and families, may be negative.
 
-        About 2 ns an object and hash function that has reports: 250,000 objects and 65,536 functions take half a minute.
+        About 2 ns an object and hash function that has reports: 250,000 objects and 65,536
+        functions take half a minute.
 
         Raises:
             UsageError: objects that the hash family does not know.
@@ -120,14 +131,17 @@ class CountMeanServer:
         m, n = self.mechanism.m, self.reports
         c = 1 / (1 - 2 * self.mechanism.flip)
         heard = np.flatnonzero(self._visits)
-        total = at_positions(self._ones.__getitem__, functions=heard, objects=objects, hashes=self.mechanism.hashes)
+        total = at_positions(
+            self._ones.__getitem__, functions=heard, objects=objects, hashes=self.mechanism.hashes
+        )
         return np.asarray(m / (m - 1) * (c * (total - n / 2) + n / 2 - n / m), np.float64)
 
     def standard_error(self, counts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Standard deviations (u,) of the estimates of objects whose true counts are ``counts`` (u,): counts, not objects.
 
-        Put in estimates, clipped to 0 … n, where nobody knows the truth; leave out no frequent object.
-        :func:`~dpaudit.local.sketch_sums.sketch_error` with the variance q(1 − q)/(1 − 2q)² = (c² − 1)/4 of a debiased bit.
+        Put in estimates, clipped to 0 … n, where nobody knows the truth; leave out no frequent
+        object. :func:`~dpaudit.local.sketch_sums.sketch_error` with the variance q(1 − q)/(1 − 2q)²
+        = (c² − 1)/4 of a debiased bit.
         """
         c = 1 / (1 - 2 * self.mechanism.flip)
         noise = (c * c - 1) / 4

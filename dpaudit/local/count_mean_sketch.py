@@ -42,19 +42,21 @@ def _flip(bits, positions):  # type: ignore[no-untyped-def]
 class CountMeanSketch:
     """Count Mean Sketch: Apple, "Learning with Privacy at Scale" (2017), Algorithm A_client-CMS.
 
-    A report is (j, b): j uniform among ``functions`` hash functions, b the one-hot vector of h_j(object) with each of its m
-    bits flipped independently with probability q = 1 / (1 + e^(ε/2)).
+    A report is (j, b): j uniform among ``functions`` hash functions, b the one-hot vector of
+    h_j(object) with each of its m bits flipped independently with probability q = 1 / (1 +
+    e^(ε/2)).
 
-    Formal guarantee: one report is ε-differentially private, locally, and no smaller ε holds (where two objects have
-    different positions under some function): j does not depend on the object, and the vectors of two objects differ in at
-    most two bits, each of which changes the probability of b by a factor of at most (1 − q)/q, so by ((1 − q)/q)² = e^ε in
-    all. q is a whole number of 2^-64, rounded up; :attr:`epsilon` is 2·ln((1 − q)/q) of that very q, never above what was
-    asked for and less than it by no more than 2·(e^(ε/2) + 2)² / (e^(ε/2)·2^64): 6e-18 at ε = 8, 1e-12 at 32. j is exactly
-    uniform.
+    Formal guarantee: one report is ε-differentially private, locally, and no smaller ε holds (where
+    two objects have different positions under some function): j does not depend on the object, and
+    the vectors of two objects differ in at most two bits, each of which changes the probability of
+    b by a factor of at most (1 − q)/q, so by ((1 − q)/q)² = e^ε in all. q is a whole number of
+    2^-64, rounded up; :attr:`epsilon` is 2·ln((1 − q)/q) of that very q, never above what was asked
+    for and less than it by no more than 2·(e^(ε/2) + 2)² / (e^(ε/2)·2^64): 6e-18 at ε = 8, 1e-12 at
+    32. j is exactly uniform.
 
-    Not claimed: that ``privatize`` keeps anything secret from somebody who knows the stream or can predict its generator:
-    it simulates devices (SFC64 under 192 bits of ``stream.entropy()``, one generator a report). And ε is of one report: n of
-    a person's reports together have nε.
+    Not claimed: that ``privatize`` keeps anything secret from somebody who knows the stream or can
+    predict its generator: it simulates devices (SFC64 under 192 bits of ``stream.entropy()``, one
+    generator a report). And ε is of one report: n of a person's reports together have nε.
 
     >>> from dpaudit.randomness import KeyedStream
     >>> sketch = CountMeanSketch(epsilon=4.0, m=64, functions=8)
@@ -75,13 +77,15 @@ class CountMeanSketch:
         """A family of ``functions`` (65,536) hash functions of a kind to ``m`` (1,024) positions under ``seed``, or your own.
 
         Raises:
-            UsageError: ε not above 0 or beyond 64; m no multiple of 8; a kind of hashes there is not; ``m`` or ``functions``
-                that are not those of the ``hashes`` given.
+            UsageError: ε not above 0 or beyond 64; m no multiple of 8; a kind of hashes there is
+                not; ``m`` or ``functions`` that are not those of the ``hashes`` given.
         """
         half = privacy_number("epsilon", epsilon, 2 * LARGEST_EPSILON) / 2
         self.hashes = sketch_hashes(hashes, functions=functions, m=m, seed=seed)
         if self.hashes.size % 8:
-            raise UsageError(f"m={self.hashes.size}: the bits are packed in bytes; take a multiple of 8")
+            raise UsageError(
+                f"m={self.hashes.size}: the bits are packed in bytes; take a multiple of 8"
+            )
         self.flip_words = lying_words(half, 2)
 
     @property
@@ -105,7 +109,10 @@ class CountMeanSketch:
         return 2 * epsilon_of_words(self.flip_words, 2)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, CountMeanSketch) and (self.flip_words, self.hashes) == (other.flip_words, other.hashes)
+        return isinstance(other, CountMeanSketch) and (self.flip_words, self.hashes) == (
+            other.flip_words,
+            other.hashes,
+        )
 
     def __hash__(self) -> int:
         return hash((self.flip_words, self.hashes))
@@ -134,22 +141,31 @@ class CountMeanSketch:
         """
         bits, functions = reports.bits, reports.function
         if bits.dtype != np.uint8 or bits.ndim != 2 or bits.shape[1] != self.m // 8:
-            raise UsageError(f"bits={bits.shape} {bits.dtype}: m = {self.m} needs uint8 of shape (n, {self.m // 8})")
+            raise UsageError(
+                f"bits={bits.shape} {bits.dtype}: m = {self.m} needs uint8 of shape (n, {self.m // 8})"
+            )
         if functions.shape != bits.shape[:1] or functions.dtype.kind not in "iu":
-            raise UsageError(f"function={functions.shape} {functions.dtype}: needs a whole number for each report")
+            raise UsageError(
+                f"function={functions.shape} {functions.dtype}: needs a whole number for each report"
+            )
         if len(functions) and not 0 <= functions.min() <= functions.max() < self.functions:
             raise UsageError(
                 f"function={functions.min()} … {functions.max()}: the family's are 0 … {self.functions - 1}"
             )
 
-    def log_likelihood(self, reports: SketchReports, objects: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    def log_likelihood(
+        self, reports: SketchReports, objects: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64]:
         """The logarithm of P(report | object), (n, u), up to a constant: ε/2 where the object's bit is 1, −ε/2 where it is 0.
 
         Raises:
-            UsageError: not reports of this mechanism, or objects that the hash family does not know.
+            UsageError: not reports of this mechanism, or objects that the hash family does not
+                know.
         """
         self.check(reports)
         objects = check_objects(objects, 1 << 63).astype(np.int64, copy=False)
         places = pair_positions(self.hashes, functions=reports.function, objects=objects)
-        ones = np.take_along_axis(reports.bits, (places >> 3).astype(np.intp), axis=1) >> (places & 7).astype(np.uint8)
+        ones = np.take_along_axis(reports.bits, (places >> 3).astype(np.intp), axis=1) >> (
+            places & 7
+        ).astype(np.uint8)
         return np.where(ones & 1, self.epsilon / 2, -self.epsilon / 2)

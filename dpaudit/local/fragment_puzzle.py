@@ -29,17 +29,20 @@ class Discovery:
 class SequenceFragmentsServer:
     """Sums up records and solves the puzzle.
 
-    Memory: (fragments + 1)·functions·m counts, whatever the number of records. Not documented: anything of Apple's
-    server but its name, ``SequenceFragmentPuzzle+CountMedianSketch``, and the patents' outline (US 10,133,725, claim 1:
-    the n-grams above a threshold are combined). The steps are those of Apple's "Learning with Privacy at Scale" (2017),
-    Algorithm A_server-SFP, with thresholds of our own in place of the most frequent T.
+    Memory: (fragments + 1)·functions·m counts, whatever the number of records. Not documented:
+    anything of Apple's server but its name, ``SequenceFragmentPuzzle+CountMedianSketch``, and the
+    patents' outline (US 10,133,725, claim 1: the n-grams above a threshold are combined). The steps
+    are those of Apple's "Learning with Privacy at Scale" (2017), Algorithm A_server-SFP, with
+    thresholds of our own in place of the most frequent T.
     """
 
     def __init__(self, mechanism: SequenceFragments) -> None:
         """A server with no records yet, for devices with this ``mechanism``."""
         self.mechanism = mechanism
         self._sequence = CountMedianServer(mechanism.sequence)
-        self._fragments = tuple(CountMedianServer(mechanism.fragment) for _ in range(mechanism.fragment_count))
+        self._fragments = tuple(
+            CountMedianServer(mechanism.fragment) for _ in range(mechanism.fragment_count)
+        )
 
     @property
     def reports(self) -> int:
@@ -69,24 +72,33 @@ class SequenceFragmentsServer:
             mine.merge(theirs)
 
     def discover(
-        self, *, alpha: float = 0.01, stray: float = 1.0, groups: int | None = None, most: int = 1_000_000
+        self,
+        *,
+        alpha: float = 0.01,
+        stray: float = 1.0,
+        groups: int | None = None,
+        most: int = 1_000_000,
     ) -> tuple[Discovery, ...]:
         """The words found, the most frequent first.
 
-        1. At each fragment position, the pairs (piece, fragment) whose estimated count is above a threshold; chance lets
+        1. At each fragment position, the pairs (piece, fragment) whose estimated count is above a
+          threshold; chance lets
            about ``stray`` pairs in all through.
-        2. Of each piece, every way to put one such fragment at each position, if it is a word and its piece is that one.
-        3. Of these candidates, those whose estimate in the whole words' sketch is above a threshold that one absent word
+        2. Of each piece, every way to put one such fragment at each position, if it is a word and
+          its piece is that one.
+        3. Of these candidates, those whose estimate in the whole words' sketch is above a threshold
+          that one absent word
            among them all passes with probability about ``alpha``.
 
-        Both thresholds are normal quantiles times :meth:`CountMedianServer.standard_error`. The third step uses coins that
-        the first two have not seen. Not claimed: an exact ``alpha`` (normal approximation; a word so popular that it moves
-        the median where it collides; a rare word that was really sent is no invention). A word is found if about
-        √(2·ln(pairs)) standard errors of *every* fragment's count lie below its own share of it.
+        Both thresholds are normal quantiles times :meth:`CountMedianServer.standard_error`. The
+        third step uses coins that the first two have not seen. Not claimed: an exact ``alpha``
+        (normal approximation; a word so popular that it moves the median where it collides; a rare
+        word that was really sent is no invention). A word is found if about √(2·ln(pairs)) standard
+        errors of *every* fragment's count lie below its own share of it.
 
         Raises:
-            UsageError: too few records for ``groups`` (default: every hash function); ``alpha`` or ``stray`` out of range;
-                more than ``most`` candidates (lower ``stray``).
+            UsageError: too few records for ``groups`` (default: every hash function); ``alpha`` or
+                ``stray`` out of range; more than ``most`` candidates (lower ``stray``).
         """
         if not (0 < alpha < 0.5 and stray > 0):
             raise UsageError(f"alpha={alpha}, stray={stray}: alpha in (0, 0.5), stray above 0")
@@ -98,7 +110,9 @@ class SequenceFragmentsServer:
         sure = found > error * _quantile(alpha / len(candidates))
         order = np.argsort(-found[sure], kind="stable")
         names = self.mechanism.words.decode(candidates[sure][order])
-        return tuple(Discovery(n, float(c), error) for n, c in zip(names, found[sure][order], strict=True))
+        return tuple(
+            Discovery(n, float(c), error) for n, c in zip(names, found[sure][order], strict=True)
+        )
 
     def _frequent(self, position: int, tail: float, groups: int | None) -> npt.NDArray[np.int64]:
         server = self._fragments[position]
@@ -109,13 +123,18 @@ class SequenceFragmentsServer:
         device = self.mechanism
         tail = min(0.5, stray / (device.tokens * device.fragment_count))
         size = device.words.base**device.fragment_width
-        frequent = [self._frequent(position, tail, groups) for position in range(device.fragment_count)]
+        frequent = [
+            self._frequent(position, tail, groups) for position in range(device.fragment_count)
+        ]
         by_piece = [
-            [tokens[tokens // size == piece] % size for tokens in frequent] for piece in range(device.puzzle_count)
+            [tokens[tokens // size == piece] % size for tokens in frequent]
+            for piece in range(device.puzzle_count)
         ]
         total = sum(math.prod(len(choices) for choices in pieces) for pieces in by_piece)
         if total > most:
-            raise UsageError(f"most={most}: {total} ways to join fragments; lower stray={stray}, or raise most")
+            raise UsageError(
+                f"most={most}: {total} ways to join fragments; lower stray={stray}, or raise most"
+            )
         kept = [np.empty(0, np.int64)]
         for piece, pieces in enumerate(by_piece):
             joined = np.zeros(1, np.int64)

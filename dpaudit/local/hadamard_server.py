@@ -44,22 +44,27 @@ def walsh_hadamard(values: npt.NDArray[np.int64]) -> None:
     [3, -1, -1, 3]
     """
     if values.ndim != 1 or values.size < 1 or values.size & (values.size - 1):
-        raise UsageError(f"values={values.shape}: the transform needs one axis whose length is a power of two")
+        raise UsageError(
+            f"values={values.shape}: the transform needs one axis whose length is a power of two"
+        )
     _transform(values)
 
 
 class HadamardServer:
     """Apple, "Learning with Privacy at Scale" (2017), Algorithms Sketch-HCMS and A_server, in whole numbers.
 
-    The state is the sum of the signs of each hash function and row, (k, m), and how many reports each function had, (k,):
-    exact, of the smallest signed type that can hold the busiest function's reports. With c = (e^ε + 1) / (e^ε − 1) the
-    estimate is m/(m − 1)·(c·S − n/m), S = Σ_j (H·sums[j])[h_j(x)].
+    The state is the sum of the signs of each hash function and row, (k, m), and how many reports
+    each function had, (k,): exact, of the smallest signed type that can hold the busiest function's
+    reports. With c = (e^ε + 1) / (e^ε − 1) the estimate is m/(m − 1)·(c·S − n/m), S = Σ_j
+    (H·sums[j])[h_j(x)].
     """
 
     def __init__(self, mechanism: HadamardSketch) -> None:
         """A server with no reports yet, for devices with this ``mechanism``."""
         self.mechanism = mechanism
-        self._sums: npt.NDArray[np.signedinteger] = np.zeros((mechanism.functions, mechanism.m), np.int16)
+        self._sums: npt.NDArray[np.signedinteger] = np.zeros(
+            (mechanism.functions, mechanism.m), np.int16
+        )
         self._visits = np.zeros(mechanism.functions, np.int64)
 
     @property
@@ -117,15 +122,20 @@ class HadamardServer:
         m, n = self.mechanism.m, self.reports
         c = 1 / (1 - 2 * self.mechanism.flip)
         heard = np.flatnonzero(self._visits)
-        total = at_positions(self._row, functions=heard, objects=objects, hashes=self.mechanism.hashes)
+        total = at_positions(
+            self._row, functions=heard, objects=objects, hashes=self.mechanism.hashes
+        )
         return np.asarray(m / (m - 1) * (c * total - n / m), np.float64)
 
     def standard_error(self, counts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Standard deviations (u,) of the estimates of objects whose true counts are ``counts`` (u,): counts, not objects.
 
-        Put in estimates, clipped to 0 … n, where nobody knows the truth; leave out no frequent object.
-        :func:`~dpaudit.local.sketch_sums.sketch_error`: a report gives ±c, so its variance is c² less its mean squared.
+        Put in estimates, clipped to 0 … n, where nobody knows the truth; leave out no frequent
+        object. :func:`~dpaudit.local.sketch_sums.sketch_error`: a report gives ±c, so its variance
+        is c² less its mean squared.
         """
         c = 1 / (1 - 2 * self.mechanism.flip)
         others = c * c - 1 / self.mechanism.m
-        return sketch_error(counts, self.reports, self.mechanism.hashes, own=c * c - 1, others=others)
+        return sketch_error(
+            counts, self.reports, self.mechanism.hashes, own=c * c - 1, others=others
+        )

@@ -32,7 +32,9 @@ class HashFamily(Protocol):
             UsageError: an object or the function is outside the family's range.
         """
 
-    def each(self, objects: npt.NDArray[np.int64], functions: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    def each(
+        self, objects: npt.NDArray[np.int64], functions: npt.NDArray[np.uint32]
+    ) -> npt.NDArray[np.uint32]:
         """Positions (n,) of ``objects`` (n,), each under its own of ``functions`` (n,); the same as :meth:`positions`.
 
         Raises:
@@ -57,11 +59,17 @@ def check_function(function: int, count: int) -> None:
 def check_functions(functions: npt.NDArray[Any], objects: npt.NDArray[Any], count: int) -> None:
     """Refuse (``UsageError``) functions (n,) that are not one an object or that a family of ``count`` does not have."""
     if functions.shape != objects.shape:
-        raise UsageError(f"functions={functions.shape}: one function an object, and there are {objects.shape}")
+        raise UsageError(
+            f"functions={functions.shape}: one function an object, and there are {objects.shape}"
+        )
     if functions.size and not 0 <= functions.min() <= functions.max() < count:
-        raise UsageError(f"functions={functions.min()} … {functions.max()}: the family's are 0 … {count - 1}")
+        raise UsageError(
+            f"functions={functions.min()} … {functions.max()}: the family's are 0 … {count - 1}"
+        )
 
 
 def refuse(objects: npt.NDArray[np.int64], limit: int) -> NoReturn:
     """Raise the ``UsageError`` for objects of which one is not in 0 … ``limit`` − 1."""
-    raise UsageError(f"objects={objects.min()} … {objects.max()}: objects are whole numbers from 0 to {limit - 1}")
+    raise UsageError(
+        f"objects={objects.min()} … {objects.max()}: objects are whole numbers from 0 to {limit - 1}"
+    )

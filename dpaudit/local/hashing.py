@@ -1,7 +1,7 @@
 """Families of hash functions for sketches: which position each function of the family gives an object.
 
-A family is public: it hides nothing, and no mechanism's ε rests on it. What it must give is utility (few chance
-collisions), and for an attack no regularity that real families would not have.
+A family is public: it hides nothing, and no mechanism's ε rests on it. What it must give is utility
+(few chance collisions), and for an attack no regularity that real families would not have.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
-from dpaudit.local.hash_family import HashFamily, check_family, check_function, check_functions, refuse
+from dpaudit.local.hash_family import (
+    HashFamily,
+    check_family,
+    check_function,
+    check_functions,
+    refuse,
+)
 from dpaudit.local.random_hashes import RandomHashes
 from dpaudit.local.three_wise_hashes import ThreeWiseHashes
 from dpaudit.randomness import KeyedStream
@@ -36,19 +42,22 @@ _KEPT = 1 << 26  # positions that are remembered, 256 MiB
 class Sha256Hashes:
     """Apple's functions: SHA-256 of the function's index (32 bits, big-endian) and the UTF-8 string, modulo m.
 
-    Tang et al. 2017, Figure 16 (``_DPCMSSample dataFor:hashAtIndex:…``): ``bswap ecx``, ``CC_SHA256_Update`` with those 4
-    bytes, again with ``UTF8String`` of ``strlen`` bytes, then ``(var_50 & 0xffff0000 | var_50 & 0xffffffff) % bitCount``,
-    where ``var_50`` is the start of the digest. Read as what it says on a little-endian processor: digest bytes 0 … 3 as a
-    little-endian 32-bit number (the masks' union is all 32 bits). What the line leaves open: the odd masks may stand for a
-    load of 16 bits, which for m a power of two up to 65,536 (Apple's are 256, 1,024 and 32,768) gives the same position;
-    and no byte swap of the digest is shown, so none is made. Figure 17 writes 0 for the position.
+    Tang et al. 2017, Figure 16 (``_DPCMSSample dataFor:hashAtIndex:…``): ``bswap ecx``,
+    ``CC_SHA256_Update`` with those 4 bytes, again with ``UTF8String`` of ``strlen`` bytes, then
+    ``(var_50 & 0xffff0000 | var_50 & 0xffffffff) % bitCount``, where ``var_50`` is the start of the
+    digest. Read as what it says on a little-endian processor: digest bytes 0 … 3 as a little-endian
+    32-bit number (the masks' union is all 32 bits). What the line leaves open: the odd masks may
+    stand for a load of 16 bits, which for m a power of two up to 65,536 (Apple's are 256, 1,024 and
+    32,768) gives the same position; and no byte swap of the digest is shown, so none is made.
+    Figure 17 writes 0 for the position.
     """
 
     def __init__(self, count: int, size: int, *, names: Sequence[str]) -> None:
         """``count`` functions to ``size`` positions; object i is the string ``names[i]``.
 
         Raises:
-            UsageError: ``count`` or ``size`` out of range, no names, or a name that UTF-8 or ``strlen`` would cut short.
+            UsageError: ``count`` or ``size`` out of range, no names, or a name that UTF-8 or
+                ``strlen`` would cut short.
         """
         self.count, self.size = check_family(count, size)
         if not names:
@@ -82,14 +91,16 @@ class Sha256Hashes:
     def positions(self, objects: npt.NDArray[np.int64], function: int) -> npt.NDArray[np.uint32]:
         """See :meth:`HashFamily.positions`; objects are indices into the names.
 
-        The first call for a function hashes all names (about half a microsecond each); the last functions' positions,
-        256 MiB of them, are remembered.
+        The first call for a function hashes all names (about half a microsecond each); the last
+        functions' positions, 256 MiB of them, are remembered.
         """
         check_function(function, self.count)
         self._check_objects(objects)
         return self._whole(int(function))[objects]
 
-    def each(self, objects: npt.NDArray[np.int64], functions: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    def each(
+        self, objects: npt.NDArray[np.int64], functions: npt.NDArray[np.uint32]
+    ) -> npt.NDArray[np.uint32]:
         """See :meth:`HashFamily.each`; one hash an element, nothing remembered."""
         check_functions(functions, objects, self.count)
         self._check_objects(objects)
@@ -105,15 +116,22 @@ def _reduced(words: bytearray, size: int) -> npt.NDArray[np.uint32]:
 
 def _encoded(name: str) -> bytes:
     if "\0" in name:
-        raise UsageError(f"names={name!r}: strlen ends a name at its first NUL; leave such names out")
+        raise UsageError(
+            f"names={name!r}: strlen ends a name at its first NUL; leave such names out"
+        )
     try:
         return name.encode()
     except UnicodeEncodeError as error:
-        raise UsageError(f"names={name!r}: not a string of Unicode characters ({error.reason}); fix it") from error
+        raise UsageError(
+            f"names={name!r}: not a string of Unicode characters ({error.reason}); fix it"
+        ) from error
 
 
 def pair_positions(
-    hashes: HashFamily, *, functions: npt.NDArray[np.unsignedinteger], objects: npt.NDArray[np.int64]
+    hashes: HashFamily,
+    *,
+    functions: npt.NDArray[np.unsignedinteger],
+    objects: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.uint32]:
     """The position of each object (u,) under each of ``functions`` (n,): shape (n, u).
 
@@ -127,12 +145,17 @@ def pair_positions(
 
 
 def sketch_hashes(
-    hashes: HashFamily | Literal["random", "three-wise"], *, functions: int | None, m: int | None, seed: int
+    hashes: HashFamily | Literal["random", "three-wise"],
+    *,
+    functions: int | None,
+    m: int | None,
+    seed: int,
 ) -> HashFamily:
     """The family itself, or one of that kind under ``seed``: 65,536 functions to 1,024 positions unless told, as Apple's.
 
     Raises:
-        UsageError: no such kind, or ``functions`` or ``m`` that differ from those of the family given.
+        UsageError: no such kind, or ``functions`` or ``m`` that differ from those of the family
+            given.
     """
     if isinstance(hashes, str):
         kinds: dict[str, type[RandomHashes] | type[ThreeWiseHashes]] = {
@@ -142,7 +165,9 @@ def sketch_hashes(
         if hashes not in kinds:
             raise UsageError(f"hashes={hashes}: a family, or one of {', '.join(kinds)}")
         stream = KeyedStream.from_seed(seed).child("hashes", hashes)
-        return kinds[hashes](65536 if functions is None else functions, 1024 if m is None else m, stream=stream)
+        return kinds[hashes](
+            65536 if functions is None else functions, 1024 if m is None else m, stream=stream
+        )
     for name, asked, has in (("functions", functions, hashes.count), ("m", m, hashes.size)):
         if asked is not None and asked != has:
             raise UsageError(f"{name}={asked}: the hashes given have {has}; leave it out")

@@ -37,10 +37,14 @@ class Identity:
         """
         return CategoryReports(check_objects(objects, 1 << 63).astype(np.int64))
 
-    def log_likelihood(self, reports: CategoryReports, objects: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    def log_likelihood(
+        self, reports: CategoryReports, objects: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64]:
         """The logarithm of P(report | object), (n, u): 0 for the object itself, minus infinity for all others.
 
         Raises:
             UsageError: ``objects`` are not whole numbers from 0.
         """
-        return np.where(reports.category[:, None] == check_objects(objects, 1 << 63)[None, :], 0.0, -math.inf)
+        return np.where(
+            reports.category[:, None] == check_objects(objects, 1 << 63)[None, :], 0.0, -math.inf
+        )

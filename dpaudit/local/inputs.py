@@ -13,7 +13,9 @@ from dpaudit.errors import UsageError
 __all__ = ["check_merge", "check_objects", "privacy_number", "whole_number"]
 
 
-def check_objects(objects: Any, universe: int, *, name: str = "objects") -> npt.NDArray[np.integer[Any]]:
+def check_objects(
+    objects: Any, universe: int, *, name: str = "objects"
+) -> npt.NDArray[np.integer[Any]]:
     """``objects`` (n,) as they are, whole numbers 0 … ``universe`` − 1 of any integer type.
 
     Raises:
@@ -31,11 +33,15 @@ def check_objects(objects: Any, universe: int, *, name: str = "objects") -> npt.
         )
     low, high = int(array.min()), int(array.max())
     if low < 0 or high >= universe:
-        raise UsageError(f"{name}={low if low < 0 else high}: must lie in 0 … {universe - 1}; drop what has no number")
+        raise UsageError(
+            f"{name}={low if low < 0 else high}: must lie in 0 … {universe - 1}; drop what has no number"
+        )
     return array
 
 
-def whole_number(name: str, value: Any, least: int, most: int | None = None, *, hint: str = "") -> int:
+def whole_number(
+    name: str, value: Any, least: int, most: int | None = None, *, hint: str = ""
+) -> int:
     """``value`` as an int, a whole number (of Python or numpy) from ``least`` to ``most``.
 
     Raises:
@@ -57,7 +63,11 @@ def privacy_number(name: str, value: Any, largest: float) -> float:
     Raises:
         UsageError: it is no such number.
     """
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) <= largest:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, numbers.Real)
+        or not 0 < float(value) <= largest
+    ):
         raise UsageError(
             f"{name}={value}: a number above 0 and at most {largest:g}; for no privacy at all take identity"
         )
@@ -66,7 +76,11 @@ def privacy_number(name: str, value: Any, largest: float) -> float:
 
 def check_merge(server: Any, other: Any) -> None:
     """Refuse (``UsageError``) to add to a ``server`` itself, or another kind of server, or one of another mechanism."""
-    if other is server or not isinstance(other, type(server)) or other.mechanism != server.mechanism:
+    if (
+        other is server
+        or not isinstance(other, type(server))
+        or other.mechanism != server.mechanism
+    ):
         raise UsageError(
             "other: needs another server of an equal mechanism (ε, sizes, hash family); estimate each by itself"
         )

@@ -1,14 +1,16 @@
 """One-bit histogram: one random position of the object's vector of signs, and the sign there, kept or flipped.
 
-What the documents say. Tang et al. (2017) show records ``position,±1`` of the algorithm OneBitHistogram with parameters
-epsilon = 1 and p = 5000 (Figure 11), database rows of a bit position and a bit value with positions below 5000 (Figure 1),
-and that the device calls ``randomizedBitForString`` and keeps its ``index`` and ``value`` (Figure 22). One position in
-Figure 11, 49477827, is not below 5000; why, the paper does not say.
+What the documents say. Tang et al. (2017) show records ``position,±1`` of the algorithm
+OneBitHistogram with parameters epsilon = 1 and p = 5000 (Figure 11), database rows of a bit
+position and a bit value with positions below 5000 (Figure 1), and that the device calls
+``randomizedBitForString`` and keeps its ``index`` and ``value`` (Figure 22). One position in Figure
+11, 49477827, is not below 5000; why, the paper does not say.
 
-What is our reading. The vector behind the bit is shown nowhere. Here it is the indicator of the object (+1 at the object's
-own position, −1 elsewhere: ``vector="one-hot"``) or a vector of public random signs that belongs to the object
-(``vector="signs"``, the basic randomizer of Bassily and Smith 2015, arXiv 1504.04686, Algorithm 1). That the position is
-uniform and the flip's probability 1/(1 + e^ε) is our reading too.
+What is our reading. The vector behind the bit is shown nowhere. Here it is the indicator of the
+object (+1 at the object's own position, −1 elsewhere: ``vector="one-hot"``) or a vector of public
+random signs that belongs to the object (``vector="signs"``, the basic randomizer of Bassily and
+Smith 2015, arXiv 1504.04686, Algorithm 1). That the position is uniform and the flip's probability
+1/(1 + e^ε) is our reading too.
 """
 
 from __future__ import annotations
@@ -35,12 +37,13 @@ _BLOCK = 1 << 14
 class OneBitHistogram:
     """A position j, the same for every object in law, and the object's sign there, flipped with probability 1/(1 + e^ε).
 
-    Formal guarantee: ``epsilon``-differential privacy of one report. The position is drawn without looking at the object
-    and so cancels; the sign there has probability K (kept) or F (flipped), and K/F ≤ e^ε is the ratio of any two
-    objects that differ at j (for sign vectors, ε is exact if some two do). Both are whole multiples of 2^-64, F rounded
-    up, and :attr:`epsilon` is ln(K/F) of that very law. A position's probability is 1/p to within 2^-64, which touches
-    the estimates' bias (below p·2^-64 of a count) and not ε. All words are ``Stream.bytes``.
-    Not claimed: anything about two reports on one object (their ε add up); constant time.
+    Formal guarantee: ``epsilon``-differential privacy of one report. The position is drawn without
+    looking at the object and so cancels; the sign there has probability K (kept) or F (flipped),
+    and K/F ≤ e^ε is the ratio of any two objects that differ at j (for sign vectors, ε is exact if
+    some two do). Both are whole multiples of 2^-64, F rounded up, and :attr:`epsilon` is ln(K/F) of
+    that very law. A position's probability is 1/p to within 2^-64, which touches the estimates'
+    bias (below p·2^-64 of a count) and not ε. All words are ``Stream.bytes``. Not claimed: anything
+    about two reports on one object (their ε add up); constant time.
     """
 
     def __init__(
@@ -55,12 +58,14 @@ class OneBitHistogram:
     ) -> None:
         """Objects are 0 … ``universe`` − 1, by default as many as there are ``positions``.
 
-        With ``vector="signs"`` an object's sign at position j is 1 − 2·(its value under hash function j): ``hashes`` has
-        as many functions as there are positions, and ``size`` 2; the default one is drawn from ``seed``.
+        With ``vector="signs"`` an object's sign at position j is 1 − 2·(its value under hash
+        function j): ``hashes`` has as many functions as there are positions, and ``size`` 2; the
+        default one is drawn from ``seed``.
 
         Raises:
-            UsageError: ε not above 0 or beyond 32; ``positions`` below 2 or above 2^32; ``vector`` neither of the two;
-                one-hot vectors of more objects than positions; hashes of another shape, or for one-hot vectors.
+            UsageError: ε not above 0 or beyond 32; ``positions`` below 2 or above 2^32; ``vector``
+                neither of the two; one-hot vectors of more objects than positions; hashes of
+                another shape, or for one-hot vectors.
         """
         self._lie = lying_words(epsilon, 2)
         positions = whole_number("positions", positions, 2, 1 << 32, hint="; Apple's p is 5000")
@@ -68,9 +73,13 @@ class OneBitHistogram:
             raise UsageError(f"vector={vector}: one-hot or signs")
         universe = whole_number("universe", positions if universe is None else universe, 2)
         if vector == "one-hot" and universe > positions:
-            raise UsageError(f"universe={universe}: one-hot vectors have a position for each object; take signs")
+            raise UsageError(
+                f"universe={universe}: one-hot vectors have a position for each object; take signs"
+            )
         if vector == "one-hot" and hashes is not None:
-            raise UsageError(f"hashes={hashes}: one-hot vectors use none; leave them out, or take signs")
+            raise UsageError(
+                f"hashes={hashes}: one-hot vectors use none; leave them out, or take signs"
+            )
         if vector == "signs" and hashes is None:
             stream = KeyedStream.from_seed(seed).child("one-bit histogram's signs")
             hashes = RandomHashes(positions, 2, stream=stream)
@@ -78,7 +87,12 @@ class OneBitHistogram:
             raise UsageError(
                 f"hashes={hashes.count} functions of size {hashes.size}: signs take one function a position, of size 2"
             )
-        self.positions, self.vector, self.universe, self.hashes = positions, vector, universe, hashes
+        self.positions, self.vector, self.universe, self.hashes = (
+            positions,
+            vector,
+            universe,
+            hashes,
+        )
 
     @property
     def epsilon(self) -> float:
@@ -104,11 +118,14 @@ class OneBitHistogram:
     def __hash__(self) -> int:
         return hash(self._law())
 
-    def signs(self, objects: npt.NDArray[np.int64], positions: npt.NDArray[np.uint32]) -> npt.NDArray[np.int8]:
+    def signs(
+        self, objects: npt.NDArray[np.int64], positions: npt.NDArray[np.uint32]
+    ) -> npt.NDArray[np.int8]:
         """Each object's (n,) true sign ±1 at a position (n,) of its own.
 
         Raises:
-            UsageError: objects or positions of another type, out of range, or not as many of the one as of the other.
+            UsageError: objects or positions of another type, out of range, or not as many of the
+                one as of the other.
         """
         objects = check_objects(objects, self.universe).astype(np.int64)
         positions = check_objects(positions, self.positions, name="positions").astype(np.uint32)
@@ -116,7 +133,9 @@ class OneBitHistogram:
             raise UsageError(f"positions={len(positions)}: one for each of {len(objects)} objects")
         return self._signs(objects, positions)
 
-    def _signs(self, objects: npt.NDArray[np.int64], positions: npt.NDArray[np.uint32]) -> npt.NDArray[np.int8]:
+    def _signs(
+        self, objects: npt.NDArray[np.int64], positions: npt.NDArray[np.uint32]
+    ) -> npt.NDArray[np.int8]:
         if self.hashes is None:
             return np.where(objects == positions, np.int8(1), np.int8(-1))
         return (1 - 2 * self.hashes.each(objects, positions).astype(np.int8)).astype(np.int8)
@@ -134,13 +153,17 @@ class OneBitHistogram:
         p, lie = np.uint64(self.positions), np.uint64(self._lie)
         for start in range(0, len(objects), _BLOCK):
             rows = slice(start, min(start + _BLOCK, len(objects)))
-            words = np.frombuffer(source.bytes(16 * (rows.stop - start)), dtype="<u8").reshape(2, -1)
+            words = np.frombuffer(source.bytes(16 * (rows.stop - start)), dtype="<u8").reshape(
+                2, -1
+            )
             position[rows] = words[0] - words[0] // p * p
             kept = 1 - 2 * (words[1] < lie).view(np.int8)
             sign[rows] = self._signs(objects[rows], position[rows]) * kept
         return BitReports(position, sign)
 
-    def log_likelihood(self, reports: BitReports, objects: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    def log_likelihood(
+        self, reports: BitReports, objects: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64]:
         """The logarithm of P(sign | position, object), shape (n, u): ln P(report | object) but for the position's −ln p.
 
         Raises:
@@ -150,26 +173,33 @@ class OneBitHistogram:
         position, sign = self._checked(reports)
         keep, flip = math.log1p(-self.flip), math.log(self.flip)
         columns = [
-            np.where(self._signs(np.full(len(position), x), position) == sign, keep, flip) for x in objects.tolist()
+            np.where(self._signs(np.full(len(position), x), position) == sign, keep, flip)
+            for x in objects.tolist()
         ]
         return np.stack(columns, axis=1) if columns else np.empty((len(position), 0))
 
     def _checked(self, reports: BitReports) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int8]]:
-        position = check_objects(reports.position, self.positions, name="reports.position").astype(np.uint32)
+        position = check_objects(reports.position, self.positions, name="reports.position").astype(
+            np.uint32
+        )
         sign = np.asarray(reports.sign)
         if sign.shape != position.shape or not np.isin(sign, (-1, 1)).all():
-            raise UsageError("reports.sign: each is −1 or +1, one for each position; a bit 0 of a database is −1")
+            raise UsageError(
+                "reports.sign: each is −1 or +1, one for each position; a bit 0 of a database is −1"
+            )
         return position, sign.astype(np.int8)
 
 
 class OneBitServer:
     """Adds signs up by position; memory p, however many reports.
 
-    With n reports, N_j of them at position j, S_j the sum of their signs and c the contrast, the count of object x is
-    estimated as p·(S_x/c + N_x)/2 for one-hot vectors, and as Σ_j S_j·φ_j(x)/c for sign vectors φ.
+    With n reports, N_j of them at position j, S_j the sum of their signs and c the contrast, the
+    count of object x is estimated as p·(S_x/c + N_x)/2 for one-hot vectors, and as Σ_j S_j·φ_j(x)/c
+    for sign vectors φ.
 
-    Claimed: the first is unbiased; so is the second over the choice of the signs. Not claimed: that it is so for signs once
-    chosen, which add Σ_{y≠x} n_y·⟨φ(x), φ(y)⟩/p for good; :meth:`standard_error` allows for that.
+    Claimed: the first is unbiased; so is the second over the choice of the signs. Not claimed: that
+    it is so for signs once chosen, which add Σ_{y≠x} n_y·⟨φ(x), φ(y)⟩/p for good;
+    :meth:`standard_error` allows for that.
     """
 
     def __init__(self, mechanism: OneBitHistogram) -> None:
@@ -187,7 +217,8 @@ class OneBitServer:
         """Take in reports.
 
         Raises:
-            UsageError: positions or signs of another shape or type, or out of range; nothing is added then.
+            UsageError: positions or signs of another shape or type, or out of range; nothing is
+                added then.
         """
         position, sign = self.mechanism._checked(reports)
         p = self.mechanism.positions
@@ -212,19 +243,28 @@ class OneBitServer:
             UsageError: objects of another shape or type, or outside 0 … ``universe`` − 1.
         """
         law = self.mechanism
-        every = np.arange(law.universe) if objects is None else check_objects(objects, law.universe).astype(np.int64)
+        every = (
+            np.arange(law.universe)
+            if objects is None
+            else check_objects(objects, law.universe).astype(np.int64)
+        )
         if law.hashes is None:
-            return np.asarray(law.positions * (self._sums[every] / law.contrast + self._visits[every]) / 2)
+            return np.asarray(
+                law.positions * (self._sums[every] / law.contrast + self._visits[every]) / 2
+            )
         total = np.full(len(every), float(self._sums.sum()))
         for j in np.flatnonzero(self._sums).tolist():
             total -= 2.0 * self._sums[j] * law.hashes.positions(every, j)
         return total / law.contrast
 
-    def standard_error(self, objects: npt.NDArray[np.int64] | None = None) -> npt.NDArray[np.float64]:
+    def standard_error(
+        self, objects: npt.NDArray[np.int64] | None = None
+    ) -> npt.NDArray[np.float64]:
         """The standard error of :meth:`estimate`, the people being as they are, with estimated counts for true ones.
 
-        One-hot: of positions and flips, √(n·p·(1/c² − 1)/4 + n_x·(p − 1)). Signs: of the choice of signs as well,
-        √(Σ_j S_j²/c² − n_x²/p), the second moment of a sum whose signs are random for anybody but x.
+        One-hot: of positions and flips, √(n·p·(1/c² − 1)/4 + n_x·(p − 1)). Signs: of the choice of
+        signs as well, √(Σ_j S_j²/c² − n_x²/p), the second moment of a sum whose signs are random
+        for anybody but x.
 
         Raises:
             UsageError: objects of another shape or type, or outside 0 … ``universe`` − 1.
@@ -234,5 +274,8 @@ class OneBitServer:
         if law.hashes is None:
             variance = n * law.positions * (law.contrast**-2 - 1) / 4 + have * (law.positions - 1)
         else:
-            variance = np.square(self._sums, dtype=np.float64).sum() / law.contrast**2 - have**2 / law.positions
+            variance = (
+                np.square(self._sums, dtype=np.float64).sum() / law.contrast**2
+                - have**2 / law.positions
+            )
         return np.asarray(np.sqrt(np.maximum(variance, 0.0)))

@@ -50,10 +50,11 @@ def _random_each(out, objects, functions, seed, size):  # type: ignore[no-untype
 class RandomHashes:
     """Every value of every function as good as independent of all others: the "fully random" family of Gadotti et al.
 
-    A 64-bit mixer (SplitMix64's, four rounds) over 192 bits of the stream, the function and the object; the upper 32 bits
-    of the word times m, its upper half, is the position. So each position's probability is within 2^-32 of 1/m, and
-    exactly 1/m where m is a power of two. Not claimed: anything but statistical quality (in particular no defence against
-    somebody who chooses objects to collide).
+    A 64-bit mixer (SplitMix64's, four rounds) over 192 bits of the stream, the function and the
+    object; the upper 32 bits of the word times m, its upper half, is the position. So each
+    position's probability is within 2^-32 of 1/m, and exactly 1/m where m is a power of two. Not
+    claimed: anything but statistical quality (in particular no defence against somebody who chooses
+    objects to collide).
 
     >>> from dpaudit.randomness import KeyedStream
     >>> family = RandomHashes(65536, 1024, stream=KeyedStream.from_seed(1))
@@ -89,7 +90,9 @@ class RandomHashes:
             refuse(objects, 1 << 63)
         return out
 
-    def each(self, objects: npt.NDArray[np.int64], functions: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    def each(
+        self, objects: npt.NDArray[np.int64], functions: npt.NDArray[np.uint32]
+    ) -> npt.NDArray[np.uint32]:
         """See :meth:`HashFamily.each`; objects are any whole numbers from 0."""
         check_functions(functions, objects, self.count)
         out = np.empty(objects.shape, np.uint32)

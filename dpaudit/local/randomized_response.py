@@ -21,13 +21,14 @@ _BLOCK = 1 << 15  # answers whose words stay in cache
 class RandomizedResponse:
     """The truth with probability e^ε/(e^ε + k − 1), else one of the k − 1 other categories, each equally likely.
 
-    Warner 1965 (k = 2; the spinner points at "the question" or at its opposite) and Kairouz, Bonawitz and Ramage 2016
-    (arXiv 1602.07387, "k-RR") for any k.
+    Warner 1965 (k = 2; the spinner points at "the question" or at its opposite) and Kairouz,
+    Bonawitz and Ramage 2016 (arXiv 1602.07387, "k-RR") for any k.
 
-    Formal guarantee: ε-differential privacy of one answer, ε = :attr:`epsilon`. An answer has one of two probabilities, a
-    truth's T and a lie's L < T, so the likelihood ratio of any two objects is 1, T/L or L/T, and T/L = e^ε. One 64-bit word
-    decides each answer, so both are whole multiples of 2^-64, L rounded up: ε is never above what was asked for, and less
-    by no more than 2^-64·(e^ε + k)²/e^ε. The words are ``Stream.bytes``: strong where the stream's key is secret.
+    Formal guarantee: ε-differential privacy of one answer, ε = :attr:`epsilon`. An answer has one
+    of two probabilities, a truth's T and a lie's L < T, so the likelihood ratio of any two objects
+    is 1, T/L or L/T, and T/L = e^ε. One 64-bit word decides each answer, so both are whole
+    multiples of 2^-64, L rounded up: ε is never above what was asked for, and less by no more than
+    2^-64·(e^ε + k)²/e^ε. The words are ``Stream.bytes``: strong where the stream's key is secret.
     Not claimed: anything about two answers on one object (their ε add up); constant time.
     """
 
@@ -35,7 +36,8 @@ class RandomizedResponse:
         """Objects are 0 … ``categories`` − 1.
 
         Raises:
-            UsageError: ε not above 0 or beyond 32; ``categories`` below 2, or too many for so small an ε.
+            UsageError: ε not above 0 or beyond 32; ``categories`` below 2, or too many for so small
+                an ε.
         """
         self._lie = lying_words(epsilon, categories)
         self.categories = int(categories)
@@ -44,13 +46,16 @@ class RandomizedResponse:
     def from_truth(cls, probability: float) -> RandomizedResponse:
         """Warner's own parameter: the probability, in (½, 1), with which the spinner points at the question itself.
 
-        The lie's probability is 1 − ``probability``, rounded up to a multiple of 2^-64; ε is ln(P/(1 − P)).
+        The lie's probability is 1 − ``probability``, rounded up to a multiple of 2^-64; ε is
+        ln(P/(1 − P)).
 
         Raises:
             UsageError: not in (½, 1), or so near to 1 that ε is beyond 32.
         """
         if not 0.5 < probability < 1:
-            raise UsageError(f"probability={probability}: must lie in (0.5, 1); at 0.5 an answer says nothing")
+            raise UsageError(
+                f"probability={probability}: must lie in (0.5, 1); at 0.5 an answer says nothing"
+            )
         answer = cls(math.log(probability / (1 - probability)))
         numerator, denominator = float(probability).as_integer_ratio()
         answer._lie = -(-WORDS * (denominator - numerator) // denominator)
@@ -90,7 +95,10 @@ class RandomizedResponse:
         return (WORDS - self.categories * self._lie) / WORDS
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, RandomizedResponse) and (self.categories, self._lie) == (other.categories, other._lie)
+        return isinstance(other, RandomizedResponse) and (self.categories, self._lie) == (
+            other.categories,
+            other._lie,
+        )
 
     def __hash__(self) -> int:
         return hash((self.categories, self._lie))
@@ -113,11 +121,14 @@ class RandomizedResponse:
             block[lying] = other
         return CategoryReports(answers)
 
-    def log_likelihood(self, reports: CategoryReports, objects: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    def log_likelihood(
+        self, reports: CategoryReports, objects: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64]:
         """The logarithm of P(report | object), shape (n, u).
 
         Raises:
-            UsageError: objects or reported categories of another shape or type, or outside 0 … ``categories`` − 1.
+            UsageError: objects or reported categories of another shape or type, or outside 0 …
+                ``categories`` − 1.
         """
         known = check_objects(objects, self.categories)
         said = check_objects(reports.category, self.categories, name="reports.category")
@@ -147,7 +158,8 @@ class RandomizedResponseServer:
         """Take in answers.
 
         Raises:
-            UsageError: a category of another type, or outside 0 … ``categories`` − 1; nothing is added then.
+            UsageError: a category of another type, or outside 0 … ``categories`` − 1; nothing is
+                added then.
         """
         said = check_objects(reports.category, self.mechanism.categories, name="reports.category")
         self._answers += np.bincount(said, minlength=self.mechanism.categories)
@@ -168,13 +180,18 @@ class RandomizedResponseServer:
             UsageError: objects outside 0 … ``categories`` − 1.
         """
         law = self.mechanism
-        counts = np.asarray((self._answers - self.reports * law.lie) / law.contrast, dtype=np.float64)
+        counts = np.asarray(
+            (self._answers - self.reports * law.lie) / law.contrast, dtype=np.float64
+        )
         return counts if objects is None else counts[check_objects(objects, law.categories)]
 
-    def standard_error(self, objects: npt.NDArray[np.int64] | None = None) -> npt.NDArray[np.float64]:
+    def standard_error(
+        self, objects: npt.NDArray[np.int64] | None = None
+    ) -> npt.NDArray[np.float64]:
         """The standard error of :meth:`estimate`: of the devices' coins alone, the people being as they are.
 
-        Its square is (n_x·T(1 − T) + (n − n_x)·L(1 − L)) / (T − L)², with the estimate, clipped to 0 … n, for n_x.
+        Its square is (n_x·T(1 − T) + (n − n_x)·L(1 − L)) / (T − L)², with the estimate, clipped to
+        0 … n, for n_x.
 
         Raises:
             UsageError: objects outside 0 … ``categories`` − 1.

@@ -29,25 +29,29 @@ _BLOCK = 1 << 22  # pairs of objects compared at a time
 class Rappor:
     """Erlingsson, Pihur and Korolova 2014 (arXiv 1407.6981): Randomized Aggregatable Privacy-Preserving Ordinal Response.
 
-    A device belongs to one of ``cohorts``, by chance. In its cohort an object sets h = ``per_object`` bits (fewer where its
-    hash functions collide) of a Bloom filter of m = ``bits``. The *permanent* response flips each bit with probability f/2
-    and is kept for the object; the *instantaneous* one reports a permanent 1 as 1 with probability q and a permanent 0 with
-    p. So a report's bit is 1 with probability q* = ½f(p + q) + (1 − f)q where the true bit is 1, and with
-    p* = ½f(p + q) + (1 − f)p where it is 0. With ``p=0, q=1`` it is one-time RAPPOR: the permanent response itself.
+    A device belongs to one of ``cohorts``, by chance. In its cohort an object sets h =
+    ``per_object`` bits (fewer where its hash functions collide) of a Bloom filter of m = ``bits``.
+    The *permanent* response flips each bit with probability f/2 and is kept for the object; the
+    *instantaneous* one reports a permanent 1 as 1 with probability q and a permanent 0 with p. So a
+    report's bit is 1 with probability q* = ½f(p + q) + (1 − f)q where the true bit is 1, and with
+    p* = ½f(p + q) + (1 − f)p where it is 0. With ``p=0, q=1`` it is one-time RAPPOR: the permanent
+    response itself.
 
-    Formal guarantee: given the object and the cohort, bits are independent, so the likelihood ratio of two objects is a
-    product over the bits in which their filters differ, at most h that only the first has and h that only the second has.
-    One report of a device: ``epsilon`` = h·|ln(q*(1 − p*) / (p*(1 − q*)))| (the paper's Theorem 2, its ε₁). All reports about
-    one object ever, and the permanent response itself: ``permanent_epsilon`` = 2h·ln((1 − f/2)/(f/2)) (Theorem 1, ε∞). Each
-    is exact, that is attained, if and only if in some cohort two objects have h bits each and none in common; a large
-    universe soon has such a pair. For given objects :meth:`epsilon_among` has the exact numbers, smaller where bits coincide.
-    A cohort is drawn without looking at objects, and public.
+    Formal guarantee: given the object and the cohort, bits are independent, so the likelihood ratio
+    of two objects is a product over the bits in which their filters differ, at most h that only the
+    first has and h that only the second has. One report of a device: ``epsilon`` = h·|ln(q*(1 − p*)
+    / (p*(1 − q*)))| (the paper's Theorem 2, its ε₁). All reports about one object ever, and the
+    permanent response itself: ``permanent_epsilon`` = 2h·ln((1 − f/2)/(f/2)) (Theorem 1, ε∞). Each
+    is exact, that is attained, if and only if in some cohort two objects have h bits each and none
+    in common; a large universe soon has such a pair. For given objects :meth:`epsilon_among` has
+    the exact numbers, smaller where bits coincide. A cohort is drawn without looking at objects,
+    and public.
 
-    Coins: f/2, p and q are rounded to multiples of 2^-64 (any double from 2^-11 up is one), the coins have exactly these
-    probabilities given ideal random words, and every formula here uses them. The words are statistical (SFC64), fit for
-    experiments.
-    Not claimed: secrecy of a real client's coins; a bound for different objects of one device (their ε∞ add up); that a
-    device cannot be linked by its permanent bits or its cohort.
+    Coins: f/2, p and q are rounded to multiples of 2^-64 (any double from 2^-11 up is one), the
+    coins have exactly these probabilities given ideal random words, and every formula here uses
+    them. The words are statistical (SFC64), fit for experiments.
+    Not claimed: secrecy of a real client's coins; a bound for different objects of one device
+    (their ε∞ add up); that a device cannot be linked by its permanent bits or its cohort.
     """
 
     def __init__(
@@ -66,15 +70,18 @@ class Rappor:
         """Objects are 0 … ``universe`` − 1; cohort c has the functions c·h … c·h + h − 1 of ``hashes`` (or of ``seed``'s).
 
         Raises:
-            UsageError: f outside [0, 1); p or q outside [0, 1], or equal; reports without any privacy (as f = 0 with q = 1);
-                ``bits`` no multiple of 8 or below 2h; another size out of range; ``hashes`` of another shape.
+            UsageError: f outside [0, 1); p or q outside [0, 1], or equal; reports without any
+                privacy (as f = 0 with q = 1); ``bits`` no multiple of 8 or below 2h; another size
+                out of range; ``hashes`` of another shape.
         """
         if _words("f", f) == WORDS:
             raise UsageError(f"f={f}: must lie in [0, 1); at 1 reports say nothing")
         self._flip, self._low, self._high = _words("f/2", f / 2), _words("p", p), _words("q", q)
         self.f, self.p, self.q = 2 * self._flip / WORDS, self._low / WORDS, self._high / WORDS
         if self._low == self._high:
-            raise UsageError(f"p={p}, q={q}: must differ; equal ones say nothing about the permanent response")
+            raise UsageError(
+                f"p={p}, q={q}: must differ; equal ones say nothing about the permanent response"
+            )
         low, high = self._stars()
         if not (0 < low < 1 and 0 < high < 1):
             raise UsageError(
@@ -86,7 +93,12 @@ class Rappor:
         bits = whole_number("bits", bits, 2 * per_object, 1 << 20)
         if bits % 8:
             raise UsageError(f"bits={bits}: a multiple of 8; reports are whole bytes")
-        self.bits, self.per_object, self.cohorts, self.universe = bits, per_object, cohorts, universe
+        self.bits, self.per_object, self.cohorts, self.universe = (
+            bits,
+            per_object,
+            cohorts,
+            universe,
+        )
         if hashes is None:
             stream = KeyedStream.from_seed(seed).child("rappor's hash functions")
             hashes = RandomHashes(cohorts * per_object, bits, stream=stream)
@@ -180,7 +192,9 @@ class Rappor:
         np.put_along_axis(out, self.positions(objects, cohort).astype(np.int64), 1, axis=1)
         return out
 
-    def bloom(self, objects: npt.NDArray[np.int64], cohorts: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
+    def bloom(
+        self, objects: npt.NDArray[np.int64], cohorts: npt.NDArray[np.uint32]
+    ) -> npt.NDArray[np.uint8]:
         """The packed Bloom filters of objects (n,), each in its own cohort (n,), shape (n, m / 8).
 
         Raises:
@@ -190,7 +204,9 @@ class Rappor:
         out = np.zeros((len(objects), self.bits // 8), dtype=np.uint8)
         row = np.arange(len(objects))
         for i in range(self.per_object):
-            position = self.hashes.each(objects, cohorts * np.uint32(self.per_object) + np.uint32(i))
+            position = self.hashes.each(
+                objects, cohorts * np.uint32(self.per_object) + np.uint32(i)
+            )
             out[row, position >> 3] |= np.uint8(1) << (position & 7).astype(np.uint8)
         return out
 
@@ -205,7 +221,9 @@ class Rappor:
             raise UsageError(f"cohorts={len(checked)}: one for each of {n}")
         return np.ascontiguousarray(checked, dtype=np.uint32)
 
-    def check_reports(self, reports: BloomReports) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint8]]:
+    def check_reports(
+        self, reports: BloomReports
+    ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint8]]:
         """Cohorts (n,) and packed bits (n, m / 8) of reports.
 
         Raises:
@@ -213,7 +231,9 @@ class Rappor:
         """
         bits = np.asarray(reports.bits)
         if bits.dtype != np.uint8 or bits.ndim != 2 or bits.shape[1] != self.bits // 8:
-            raise UsageError(f"reports.bits of shape {bits.shape} and type {bits.dtype}: (n, {self.bits // 8}), uint8")
+            raise UsageError(
+                f"reports.bits of shape {bits.shape} and type {bits.dtype}: (n, {self.bits // 8}), uint8"
+            )
         return self.check_cohorts(reports.cohort, len(bits)), bits
 
     def _law(self) -> tuple[object, ...]:
@@ -246,7 +266,9 @@ class Rappor:
             return np.full((n, self.bits // 8), 255, dtype=np.uint8)
         return biased_bits(n, self.bits, words=words, stream=stream)
 
-    def instantaneous(self, permanent: npt.NDArray[np.uint8], *, stream: Stream) -> npt.NDArray[np.uint8]:
+    def instantaneous(
+        self, permanent: npt.NDArray[np.uint8], *, stream: Stream
+    ) -> npt.NDArray[np.uint8]:
         """One report's bits from each permanent response (n, m / 8), packed: 1 with probability q for a 1, p for a 0."""
         ones = self._coins(len(permanent), self._high, stream=stream.child("ones"))
         zeros = self._coins(len(permanent), self._low, stream=stream.child("zeros"))
@@ -255,7 +277,8 @@ class Rappor:
     def privatize(self, objects: npt.NDArray[np.int64], *, stream: Stream) -> BloomReports:
         """A report of each object (n,), each of a fresh device: a cohort, a permanent response, an instantaneous one.
 
-        The same stream gives the same reports. For devices that report again see ``dpaudit.local.rappor_devices``.
+        The same stream gives the same reports. For devices that report again see
+        ``dpaudit.local.rappor_devices``.
 
         Raises:
             UsageError: objects of another shape or type, or outside 0 … ``universe`` − 1.
@@ -266,7 +289,9 @@ class Rappor:
         permanent = self.permanent(objects, cohorts, stream=stream)
         return BloomReports(cohorts, self.instantaneous(permanent, stream=stream))
 
-    def log_likelihood(self, reports: BloomReports, objects: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    def log_likelihood(
+        self, reports: BloomReports, objects: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64]:
         """The logarithm of P(report | object), shape (n, u), less that for an empty filter: a device's first or only report.
 
         Raises:
@@ -288,7 +313,11 @@ class Rappor:
 
 def _words(name: str, probability: float) -> int:
     """How many of 2^64 words make an event of this probability, rounded."""
-    if isinstance(probability, bool) or not isinstance(probability, (int, float)) or not 0 <= probability <= 1:
+    if (
+        isinstance(probability, bool)
+        or not isinstance(probability, (int, float))
+        or not 0 <= probability <= 1
+    ):
         raise UsageError(f"{name}={probability}: a probability; must lie in [0, 1]")
     words = round(Fraction(probability) * WORDS)
     if (words == 0) != (probability == 0):

@@ -17,10 +17,11 @@ __all__ = ["RapporDevices"]
 class RapporDevices:
     """Devices 0 … n − 1, each with its cohort for good and one permanent response for each object it ever reported.
 
-    Formal guarantee: however many reports a device makes about one object, they are drawn from one permanent response, so
-    together they are ``Rappor.permanent_epsilon``-differentially private (ε∞, the paper's Theorem 1). Not claimed: more for
-    a device that reports different objects (ε∞ of each, added); persistence, as responses live in this object's memory alone
-    and a new one starts over, which costs each device another ε∞.
+    Formal guarantee: however many reports a device makes about one object, they are drawn from one
+    permanent response, so together they are ``Rappor.permanent_epsilon``-differentially private
+    (ε∞, the paper's Theorem 1). Not claimed: more for a device that reports different objects (ε∞
+    of each, added); persistence, as responses live in this object's memory alone and a new one
+    starts over, which costs each device another ε∞.
     """
 
     def __init__(self, mechanism: Rappor, n: int, *, stream: Stream) -> None:
@@ -63,7 +64,8 @@ class RapporDevices:
         The first question for an object draws one; every later one gets the same bits.
 
         Raises:
-            UsageError: objects or devices of another shape or type, or out of range; not one object a device.
+            UsageError: objects or devices of another shape or type, or out of range; not one object
+                a device.
         """
         objects = check_objects(objects, self.mechanism.universe).astype(np.int64)
         if devices is None:
@@ -76,7 +78,9 @@ class RapporDevices:
         if len(unknown):
             new_objects, new_devices = unknown & 0xFFFFFFFF, unknown >> 32
             drawn = self.mechanism.permanent(
-                new_objects, self.cohort[new_devices], stream=self._stream.child("memory", self.remembered)
+                new_objects,
+                self.cohort[new_devices],
+                stream=self._stream.child("memory", self.remembered),
             )
             rows = np.arange(self.remembered, self.remembered + len(unknown))
             self._memory = np.concatenate([self._memory, drawn])
@@ -85,13 +89,17 @@ class RapporDevices:
             self._keys, self._rows = every[order], np.concatenate([self._rows, rows])[order]
         return self._memory[self._find(keys)]
 
-    def report(self, objects: npt.NDArray[np.int64], devices: npt.NDArray[np.int64] | None = None) -> BloomReports:
+    def report(
+        self, objects: npt.NDArray[np.int64], devices: npt.NDArray[np.int64] | None = None
+    ) -> BloomReports:
         """A report of ``devices`` (k,), by default all, on ``objects`` (k,): instantaneous, from what each remembers.
 
         Raises:
             UsageError: as in :meth:`permanent`.
         """
         permanent = self.permanent(objects, devices)
-        bits = self.mechanism.instantaneous(permanent, stream=self._stream.child("report", self._calls))
+        bits = self.mechanism.instantaneous(
+            permanent, stream=self._stream.child("report", self._calls)
+        )
         self._calls += 1
         return BloomReports(self.cohort if devices is None else self.cohort[devices], bits)

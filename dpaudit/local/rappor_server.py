@@ -34,7 +34,8 @@ class RapporServer:
         """Take in reports.
 
         Raises:
-            UsageError: cohorts or bits of another shape or type, or out of range; nothing is added then.
+            UsageError: cohorts or bits of another shape or type, or out of range; nothing is added
+                then.
         """
         cohort, bits = self.mechanism.check_reports(reports)
         order = np.argsort(cohort, kind="stable")
@@ -59,8 +60,9 @@ class RapporServer:
     def shares(self) -> npt.NDArray[np.float64]:
         """The share of each cohort's people whose Bloom filter has a bit set, (cohorts, bits): unbiased, so not clipped.
 
-        (c/N − p*) / (q* − p*): Erlingsson et al. 2014, section 4, where p* + (q* − p*)·t is the chance of a reported bit
-        whose true one is 1 in a share t of the people. NaN for a cohort without reports.
+        (c/N − p*) / (q* − p*): Erlingsson et al. 2014, section 4, where p* + (q* − p*)·t is the
+        chance of a reported bit whose true one is 1 in a share t of the people. NaN for a cohort
+        without reports.
         """
         law = self.mechanism
         with np.errstate(invalid="ignore"):

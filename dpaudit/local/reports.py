@@ -9,7 +9,14 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BitReports", "BloomReports", "CategoryReports", "HadamardReports", "Reports", "SketchReports"]
+__all__ = [
+    "BitReports",
+    "BloomReports",
+    "CategoryReports",
+    "HadamardReports",
+    "Reports",
+    "SketchReports",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,8 @@ __all__ = [
 class Words:
     """All words of at most ``length`` letters of an alphabet, numbered; shorter ones are filled up with blanks (digit 0).
 
-    Filling up matters for privacy too: every word has the same number of fragments, so that which fragment a record has says
-    nothing about the word's length.
+    Filling up matters for privacy too: every word has the same number of fragments, so that which
+    fragment a record has says nothing about the word's length.
 
     >>> words = Words("abc", length=4)
     >>> numbers = words.encode(["cab", "bbbb"])
@@ -41,13 +41,15 @@ class Words:
         """``letters`` in any order, each once.
 
         Raises:
-            UsageError: no letters, one twice, the space (which stands for the blank), or so many words that their numbers
-                do not fit in 62 bits.
+            UsageError: no letters, one twice, the space (which stands for the blank), or so many
+                words that their numbers do not fit in 62 bits.
         """
         if not letters or len(set(letters)) != len(letters) or " " in letters:
             raise UsageError(f"letters={letters!r}: at least one, none twice, and no space")
         if length < 1 or (len(letters) + 1) ** length >= 1 << 62:
-            raise UsageError(f"length={length}: at least 1, and (letters + 1)^length below 2^62; take fewer letters")
+            raise UsageError(
+                f"length={length}: at least 1, and (letters + 1)^length below 2^62; take fewer letters"
+            )
         self.letters, self.length = letters, length
         self._digits = {letter: i + 1 for i, letter in enumerate(letters)}
 
@@ -75,7 +77,9 @@ class Words:
                 )
             number = 0
             for place in range(self.length):
-                number = number * self.base + (self._digits[word[place]] if place < len(word) else 0)
+                number = number * self.base + (
+                    self._digits[word[place]] if place < len(word) else 0
+                )
             numbers[i] = number
         return numbers
 
@@ -100,7 +104,9 @@ class Words:
         digits = np.stack([self.fragments(numbers, place, width=1) for place in range(self.length)])
         return np.asarray((digits[0] > 0) & ((digits[1:] == 0) | (digits[:-1] > 0)).all(axis=0))
 
-    def fragments(self, numbers: npt.NDArray[np.int64], position: int, *, width: int) -> npt.NDArray[np.int64]:
+    def fragments(
+        self, numbers: npt.NDArray[np.int64], position: int, *, width: int
+    ) -> npt.NDArray[np.int64]:
         """The fragments (n,) of ``width`` letters that begin at letter ``position``·``width``: 0 … base^width − 1.
 
         Raises:
@@ -108,7 +114,9 @@ class Words:
         """
         after = self.length - (position + 1) * width
         if position < 0 or after < 0:
-            raise UsageError(f"position={position}: words of {self.length} letters have no such fragment of {width}")
+            raise UsageError(
+                f"position={position}: words of {self.length} letters have no such fragment of {width}"
+            )
         return np.asarray(numbers // self.base**after % self.base**width)
 
 
@@ -132,26 +140,31 @@ class FragmentReports(Reports):
 class SequenceFragments:
     """``SequenceDiscoveryWithPuzzlePiece``: sketches of a word, and of a random fragment joined with a hash of the word.
 
-    A record of a word w is (j, l, A, B): a hash function j and a fragment l, both uniform, the Count Median Sketch vector A
-    of w under j, and the vector B of (puzzle piece of w, l-th fragment of w) under j, each with coins of its own. The puzzle
-    piece is a public hash of w with few values: it tells the server which frequent fragments belong together.
+    A record of a word w is (j, l, A, B): a hash function j and a fragment l, both uniform, the
+    Count Median Sketch vector A of w under j, and the vector B of (puzzle piece of w, l-th fragment
+    of w) under j, each with coins of its own. The puzzle piece is a public hash of w with few
+    values: it tells the server which frequent fragments belong together.
 
-    Documented (Tang et al. 2017, Figures 1, 5, 6 and 11): two vectors and one index to a record, FragmentWidth 2,
-    FragmentCount 5, puzzleCount 256, sequenceM and fragmentM 32,768, sequenceK and fragmentK 285, sequenceFragmentBias 0.5,
-    and a column ZFRAGMENTPOSITION. In US 9,594,741, claims 2 to 5: a client makes a private sketch of n-grams of two
-    characters in their order, and stores with it the n-gram's position and a hash of the term.
+    Documented (Tang et al. 2017, Figures 1, 5, 6 and 11): two vectors and one index to a record,
+    FragmentWidth 2, FragmentCount 5, puzzleCount 256, sequenceM and fragmentM 32,768, sequenceK and
+    fragmentK 285, sequenceFragmentBias 0.5, and a column ZFRAGMENTPOSITION. In US 9,594,741, claims
+    2 to 5: a client makes a private sketch of n-grams of two characters in their order, and stores
+    with it the n-gram's position and a hash of the term.
 
-    Our reading: that the piece is sketched with the fragment (Apple's "Learning with Privacy at Scale", 2017, has that of
-    its later CMS); that the position goes in the clear; that one PrivacyParameter serves both vectors; that words are filled
-    up with blanks to FragmentWidth·FragmentCount letters and longer ones are not sent. What sequenceFragmentBias is,
-    nobody has said; a share of ``epsilon`` for the word's vector would fit (:meth:`split`). Letters are numbers here and
-    the hash families are ours; Apple's are SHA-256 of the text.
+    Our reading: that the piece is sketched with the fragment (Apple's "Learning with Privacy at
+    Scale", 2017, has that of its later CMS); that the position goes in the clear; that one
+    PrivacyParameter serves both vectors; that words are filled up with blanks to
+    FragmentWidth·FragmentCount letters and longer ones are not sent. What sequenceFragmentBias is,
+    nobody has said; a share of ``epsilon`` for the word's vector would fit (:meth:`split`). Letters
+    are numbers here and the hash families are ours; Apple's are SHA-256 of the text.
 
-    Formal guarantee: :attr:`epsilon`, the sum of the two vectors' ε, is the exact ε of one record: j and l do not depend on
-    the word, and given them A and B are independent, each with a likelihood ratio up to e^ε of its own (see
-    :class:`~dpaudit.local.count_median_sketch.CountMedianSketch`). Two words that differ in both positions under some j and l
-    attain the product. With one PrivacyParameter p that is 4p: 8 for the 2 of macOS 10.12.3, whose files say ``epsilon`` 4.
-    Not claimed: secrecy from who can predict the stream's generators: it simulates devices.
+    Formal guarantee: :attr:`epsilon`, the sum of the two vectors' ε, is the exact ε of one record:
+    j and l do not depend on the word, and given them A and B are independent, each with a
+    likelihood ratio up to e^ε of its own (see
+    :class:`~dpaudit.local.count_median_sketch.CountMedianSketch`). Two words that differ in both
+    positions under some j and l attain the product. With one PrivacyParameter p that is 4p: 8 for
+    the 2 of macOS 10.12.3, whose files say ``epsilon`` 4. Not claimed: secrecy from who can predict
+    the stream's generators: it simulates devices.
 
     >>> from dpaudit.randomness import KeyedStream
     >>> device = SequenceFragments(2.0, m=256, functions=16)
@@ -175,25 +188,34 @@ class SequenceFragments:
     ) -> None:
         """Coins of bias 1/(e^p + 1), p = ``privacy_parameter`` for the word and, unless told, for the fragment too.
 
-        ``functions`` hash functions to ``m`` positions, for words and (others) for fragments, and the puzzle pieces' hash,
-        all under ``seed``.
+        ``functions`` hash functions to ``m`` positions, for words and (others) for fragments, and
+        the puzzle pieces' hash, all under ``seed``.
 
         Raises:
-            UsageError: a parameter of either sketch out of range; a width, count or puzzle count below 1 (2 pieces at
-                least); letters, or a length of words, that :class:`Words` refuses.
+            UsageError: a parameter of either sketch out of range; a width, count or puzzle count
+                below 1 (2 pieces at least); letters, or a length of words, that :class:`Words`
+                refuses.
         """
         fragment_width = whole_number("fragment_width", fragment_width, 1)
         fragment_count = whole_number("fragment_count", fragment_count, 1)
         puzzle_count = whole_number("puzzle_count", puzzle_count, 2)
         self.words = Words(letters, length=fragment_width * fragment_count)
-        self.fragment_width, self.fragment_count, self.puzzle_count = fragment_width, fragment_count, puzzle_count
+        self.fragment_width, self.fragment_count, self.puzzle_count = (
+            fragment_width,
+            fragment_count,
+            puzzle_count,
+        )
         stream = KeyedStream.from_seed(seed).child("sequence-fragments")
 
         def sketch(name: str, parameter: float) -> CountMedianSketch:
-            return CountMedianSketch(parameter, hashes=RandomHashes(functions, m, stream=stream.child(name)))
+            return CountMedianSketch(
+                parameter, hashes=RandomHashes(functions, m, stream=stream.child(name))
+            )
 
         self.sequence = sketch("sequence", privacy_parameter)
-        self.fragment = sketch("fragment", privacy_parameter if fragment_parameter is None else fragment_parameter)
+        self.fragment = sketch(
+            "fragment", privacy_parameter if fragment_parameter is None else fragment_parameter
+        )
         self._pieces = RandomHashes(1, puzzle_count, stream=stream.child("pieces"))
 
     @staticmethod
@@ -239,7 +261,9 @@ class SequenceFragments:
     def token(self, objects: npt.NDArray[np.int64], position: int) -> npt.NDArray[np.int64]:
         """What the second sketch is of, (n,): puzzle piece·base^width + fragment."""
         fragments = self.words.fragments(objects, position, width=self.fragment_width)
-        return np.asarray(self.pieces(objects) * self.words.base**self.fragment_width + fragments, np.int64)
+        return np.asarray(
+            self.pieces(objects) * self.words.base**self.fragment_width + fragments, np.int64
+        )
 
     def privatize(self, objects: npt.NDArray[np.int64], *, stream: Stream) -> FragmentReports:
         """A record of each word (n,), by number (``words.encode``); the same stream gives the same.
@@ -268,15 +292,23 @@ class SequenceFragments:
         Raises:
             UsageError: not records of this mechanism.
         """
-        if len(check_objects(reports.position, self.fragment_count, name="position")) != len(reports):
-            raise UsageError(f"position={len(reports.position)}: one for each of {len(reports)} records")
+        if len(check_objects(reports.position, self.fragment_count, name="position")) != len(
+            reports
+        ):
+            raise UsageError(
+                f"position={len(reports.position)}: one for each of {len(reports)} records"
+            )
         every = SketchReports(reports.function, reports.fragment)
         whole = SketchReports(reports.function, reports.sequence)
         self.sequence.check(whole)
         self.fragment.check(every)
-        return whole, [every[reports.position == position] for position in range(self.fragment_count)]
+        return whole, [
+            every[reports.position == position] for position in range(self.fragment_count)
+        ]
 
-    def log_likelihood(self, reports: FragmentReports, objects: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    def log_likelihood(
+        self, reports: FragmentReports, objects: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64]:
         """Log-likelihoods: ln P(record | word) up to a constant of each record, shape (n, u).
 
         Raises:
@@ -292,7 +324,11 @@ class SequenceFragments:
 
 
 def _vectors(
-    sketch: CountMedianSketch, objects: npt.NDArray[np.int64], functions: npt.NDArray[np.uint32], *, stream: Stream
+    sketch: CountMedianSketch,
+    objects: npt.NDArray[np.int64],
+    functions: npt.NDArray[np.uint32],
+    *,
+    stream: Stream,
 ) -> npt.NDArray[np.uint8]:
     bits = biased_bits(len(objects), sketch.m, words=sketch.flip_words, stream=stream)
     places = sketch.hashes.each(objects, functions)

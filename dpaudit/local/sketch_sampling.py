@@ -14,7 +14,8 @@ from dpaudit.vectors.random_words import jit
 
 __all__ = ["sample_sketch"]
 
-_MANY = 8  # reports a hash function, from which on drawing the functions' counts is cheaper than each report's function
+# reports a hash function, from which on drawing the functions' counts is cheaper than each report's function
+_MANY = 8
 _DRAWN = 1 << 20  # reports whose functions are drawn at a time
 _CELLS = 1 << 20  # cells whose bits are drawn at a time
 
@@ -46,7 +47,9 @@ def _occupied(
 ) -> npt.NDArray[np.unsignedinteger]:
     """How many reports have each hash function and the one-hot position, (k, m)."""
     k, hashes = mechanism.functions, mechanism.hashes
-    cells: npt.NDArray[np.unsignedinteger] = np.zeros((k, mechanism.m), "u4" if counts.sum() < 1 << 32 else "u8")
+    cells: npt.NDArray[np.unsignedinteger] = np.zeros(
+        (k, mechanism.m), "u4" if counts.sum() < 1 << 32 else "u8"
+    )
     every, even = np.arange(k, dtype=np.uint32), np.full(k, 1 / k)
     many = counts >= _MANY * k
     for x in np.flatnonzero(many).tolist():
@@ -61,20 +64,26 @@ def _occupied(
     return cells
 
 
-def sample_sketch(mechanism: CountMeanSketch, counts: npt.NDArray[np.int64], *, stream: Stream) -> CountMeanServer:
+def sample_sketch(
+    mechanism: CountMeanSketch, counts: npt.NDArray[np.int64], *, stream: Stream
+) -> CountMeanServer:
     """A server as if devices had submitted ``counts[x]`` reports of each object x (u,), at a cost that ends where Z grows.
 
-    Formal guarantee: the server's state has the law of ``CountMeanServer.add(mechanism.privatize(objects))`` for such
-    ``objects``. Each report's function is uniform, so object x's reports are multinomial over the functions; given how many
-    C of a function's n_j reports have their one-hot bit at a position, that position's bits are independent of all others,
-    and the number set is Binomial(C, 1 − q) + Binomial(n_j − C, q). Exact but for numpy's multinomial and binomial, which
-    reject or invert in double precision (and end an inversion some ten standard deviations out, beyond which about 1e-13
-    lies), and q rounded to a double (relative 2^-53).
+    Formal guarantee: the server's state has the law of
+    ``CountMeanServer.add(mechanism.privatize(objects))`` for such ``objects``. Each report's
+    function is uniform, so object x's reports are multinomial over the functions; given how many C
+    of a function's n_j reports have their one-hot bit at a position, that position's bits are
+    independent of all others, and the number set is Binomial(C, 1 − q) + Binomial(n_j − C, q).
+    Exact but for numpy's multinomial and binomial, which reject or invert in double precision (and
+    end an inversion some ten standard deviations out, beyond which about 1e-13 lies), and q rounded
+    to a double (relative 2^-53).
 
-    At most min(Z, 8·u·k) report functions are drawn and then k multinomial counts an object, and 2·k·m binomials always.
+    At most min(Z, 8·u·k) report functions are drawn and then k multinomial counts an object, and
+    2·k·m binomials always.
 
     Raises:
-        UsageError: ``counts`` are negative, no whole numbers, or objects that the hash family does not know.
+        UsageError: ``counts`` are negative, no whole numbers, or objects that the hash family does
+            not know.
     """
     counts = np.asarray(counts)
     if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any():

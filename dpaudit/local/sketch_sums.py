@@ -68,23 +68,28 @@ def sketch_error(
 ) -> npt.NDArray[np.float64]:
     """Standard deviations of a mean sketch's estimates of objects of which ``counts`` (u,) of ``n`` reports were sent.
 
-    Report i adds m/(m − 1)·(X_i − 1/m) to the estimate of x, and X_i has mean 1 and variance ``own`` where i's object is x;
-    else it has the mean 1 or 0, as j collides (probability 1/m) or not, and the variance ``others`` besides. Two reports
-    depend on each other only through a shared function (1 / k): not if their objects differ, as three positions of a
-    function are independent, but two reports of one object y ≠ x collide with x together. So, if f has all frequent objects,
+    Report i adds m/(m − 1)·(X_i − 1/m) to the estimate of x, and X_i has mean 1 and variance
+    ``own`` where i's object is x; else it has the mean 1 or 0, as j collides (probability 1/m) or
+    not, and the variance ``others`` besides. Two reports depend on each other only through a shared
+    function (1 / k): not if their objects differ, as three positions of a function are independent,
+    but two reports of one object y ≠ x collide with x together. So, if f has all frequent objects,
 
-        Var = (m/(m − 1))²·[f(x)·own + (n − f(x))·(others + (1 − 1/m)/m) + (1 − 1/m)/(k·m)·Σ_{y≠x} f(y)·(f(y) − 1)]
+        Var = (m/(m − 1))²·[f(x)·own + (n − f(x))·(others + (1 − 1/m)/m) + (1 − 1/m)/(k·m)·Σ_{y≠x}
+        f(y)·(f(y) − 1)]
 
-    over the devices' randomness and that of a three-wise independent family. Derived here: Pan 2024 (arXiv 2406.03785) finds
-    errors in the expectation and variance of Apple's paper ("Learning with Privacy at Scale", 2017). Not claimed: the error
-    under one given family, whose collisions (the last term) are the same at every collection.
+    over the devices' randomness and that of a three-wise independent family. Derived here: Pan 2024
+    (arXiv 2406.03785) finds errors in the expectation and variance of Apple's paper ("Learning with
+    Privacy at Scale", 2017). Not claimed: the error under one given family, whose collisions (the
+    last term) are the same at every collection.
 
     Raises:
         UsageError: ``counts`` are negative, above ``n``, or no (u,) array of finite numbers.
     """
     f = np.asarray(counts, np.float64)
     if f.ndim != 1 or not ((f >= 0) & (f <= n)).all():
-        raise UsageError(f"counts=…: needs true counts (u,), not objects, in 0 … {n}; clip estimates to that first")
+        raise UsageError(
+            f"counts=…: needs true counts (u,), not objects, in 0 … {n}; clip estimates to that first"
+        )
     m, k = hashes.size, hashes.count
     pairs = f * np.maximum(f - 1, 0)
     collide = (1 - 1 / m) / m

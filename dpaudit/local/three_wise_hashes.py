@@ -57,7 +57,9 @@ def _polynomial_each(out, objects, functions, coefficients, size, exponent):  # 
         every |= objects[i]
         x = _U(objects[i]) & _LOW
         c = coefficients[functions[i]]
-        value = _affine(_affine(c[0], x, c[1], exponent, spill, prime), x, c[2], exponent, spill, prime)
+        value = _affine(
+            _affine(c[0], x, c[1], exponent, spill, prime), x, c[2], exponent, spill, prime
+        )
         out[i] = _scaled(value, size, exponent)
     return (every >> 32) == 0
 
@@ -65,11 +67,13 @@ def _polynomial_each(out, objects, functions, coefficients, size, exponent):  # 
 class ThreeWiseHashes:
     """Quadratic polynomials over F_p, p = 2^61 − 1, with uniform coefficients; position ⌊value·m / 2^61⌋.
 
-    Formal guarantee (Wegman and Carter 1981; each three values of a uniform polynomial of degree ≤ 2 are uniform on F_p³,
-    as three points determine it): the positions of any three different objects are exactly independent, over the choice of
-    one function, and each position has ⌊2^61/m⌋ or ⌈2^61/m⌉ values of the field, the last one fewer, so its probability
-    is less than 2/p ≈ 8.7e-19 off 1/m. Coefficients are uniform but for the stream's law, functions independent of each
-    other. Not claimed: four-wise independence (a fourth value follows from three, up to the reduction).
+    Formal guarantee (Wegman and Carter 1981; each three values of a uniform polynomial of degree ≤
+    2 are uniform on F_p³, as three points determine it): the positions of any three different
+    objects are exactly independent, over the choice of one function, and each position has ⌊2^61/m⌋
+    or ⌈2^61/m⌉ values of the field, the last one fewer, so its probability is less than 2/p ≈
+    8.7e-19 off 1/m. Coefficients are uniform but for the stream's law, functions independent of
+    each other. Not claimed: four-wise independence (a fourth value follows from three, up to the
+    reduction).
     """
 
     def __init__(self, count: int, size: int, *, stream: Stream) -> None:
@@ -79,7 +83,9 @@ class ThreeWiseHashes:
             UsageError: ``count`` is not in 1 … 2^32 or ``size`` is not in 2 … 2^32.
         """
         self.count, self.size = check_family(count, size)
-        self._coefficients = _uniform_field(3 * self.count, stream.child("coefficients")).reshape(-1, 3)
+        self._coefficients = _uniform_field(3 * self.count, stream.child("coefficients")).reshape(
+            -1, 3
+        )
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -95,15 +101,21 @@ class ThreeWiseHashes:
         """See :meth:`HashFamily.positions`; objects are whole numbers from 0 to 2^32 − 1."""
         check_function(function, self.count)
         out = np.empty(objects.shape, np.uint32)
-        if not _polynomial_positions(out, objects, self._coefficients[function], _U(self.size), _U(_EXPONENT)):
+        if not _polynomial_positions(
+            out, objects, self._coefficients[function], _U(self.size), _U(_EXPONENT)
+        ):
             refuse(objects, 1 << 32)
         return out
 
-    def each(self, objects: npt.NDArray[np.int64], functions: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    def each(
+        self, objects: npt.NDArray[np.int64], functions: npt.NDArray[np.uint32]
+    ) -> npt.NDArray[np.uint32]:
         """See :meth:`HashFamily.each`; objects are whole numbers from 0 to 2^32 − 1."""
         check_functions(functions, objects, self.count)
         out = np.empty(objects.shape, np.uint32)
-        if not _polynomial_each(out, objects, functions, self._coefficients, _U(self.size), _U(_EXPONENT)):
+        if not _polynomial_each(
+            out, objects, functions, self._coefficients, _U(self.size), _U(_EXPONENT)
+        ):
             refuse(objects, 1 << 32)
         return out
 

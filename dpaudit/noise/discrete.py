@@ -21,9 +21,9 @@ __all__ = ["DiscreteGaussian", "DiscreteLaplace"]
 class DiscreteGaussian:
     """P(z) ∝ exp(−z²/2σ²) on the integers, exactly (``dpaudit.vectors.exact_integers`` has the proof).
 
-    Threat model: as for ``secure-gaussian``. Formal guarantee, for whole-number queries of L2 sensitivity Δ: Δ²/2σ²-zCDP
-    (Canonne, Kamath and Steinke 2020, Theorem 4, in each coordinate). Not claimed: constant time; that a refusal
-    is private; anything about how the query was counted.
+    Threat model: as for ``secure-gaussian``. Formal guarantee, for whole-number queries of L2
+    sensitivity Δ: Δ²/2σ²-zCDP (Canonne, Kamath and Steinke 2020, Theorem 4, in each coordinate).
+    Not claimed: constant time; that a refusal is private; anything about how the query was counted.
     """
 
     dim = None
@@ -47,34 +47,54 @@ class DiscreteGaussian:
         return self._claim.standard_deviation
 
     def sample(
-        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
+        self,
+        n: int,
+        d: int,
+        *,
+        stream: Stream,
+        dtype: torch.dtype | None = None,
+        device: torch.device | None = None,
     ) -> torch.Tensor:
         """``n`` vectors of integers, shape (n, d), from ``Stream.bytes``."""
-        return lattice_noise(n, d, law=self._law, granularity=1.0, stream=stream, dtype=dtype, device=device)
+        return lattice_noise(
+            n, d, law=self._law, granularity=1.0, stream=stream, dtype=dtype, device=device
+        )
 
     def release(self, query: torch.Tensor, *, stream: Stream) -> torch.Tensor:
         """``query`` (n, d) plus noise, in exact integers; same shape, dtype and device back.
 
         Raises:
-            UsageError: not floating-point of shape (n, d); a value that is not a whole number, or above 2^53 − 64σ.
+            UsageError: not floating-point of shape (n, d); a value that is not a whole number, or
+                above 2^53 − 64σ.
         """
         margin = math.ceil(64 * self._claim.scale)
         return release_on_lattice(
-            query, law=self._law, margin=margin, granularity=1.0, whole=True, stream=stream, name="discrete-gaussian"
+            query,
+            law=self._law,
+            margin=margin,
+            granularity=1.0,
+            whole=True,
+            stream=stream,
+            name="discrete-gaussian",
         )
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
         """For whole-number queries; see ``dpaudit.accounting.discrete.discrete_gaussian_bounds``."""
         return discrete_gaussian_bounds(
-            delta, scale=self._claim.scale, sensitivity=host.sensitivity, dim=host.dim, rounded=False
+            delta,
+            scale=self._claim.scale,
+            sensitivity=host.sensitivity,
+            dim=host.dim,
+            rounded=False,
         )
 
 
 class DiscreteLaplace:
     """P(z) ∝ exp(−|z|/b) on the integers, exactly: two-sided geometric noise (Ghosh, Roughgarden, Sundararajan 2012).
 
-    Threat model: as for ``secure-gaussian``. Formal guarantee, for whole-number queries of L1 sensitivity Δ₁: Δ₁/b-DP.
-    Not claimed: constant time; that a refusal is private; anything about how the query was counted.
+    Threat model: as for ``secure-gaussian``. Formal guarantee, for whole-number queries of L1
+    sensitivity Δ₁: Δ₁/b-DP. Not claimed: constant time; that a refusal is private; anything about
+    how the query was counted.
     """
 
     dim = None
@@ -98,25 +118,42 @@ class DiscreteLaplace:
         return self._claim.standard_deviation
 
     def sample(
-        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
+        self,
+        n: int,
+        d: int,
+        *,
+        stream: Stream,
+        dtype: torch.dtype | None = None,
+        device: torch.device | None = None,
     ) -> torch.Tensor:
         """``n`` vectors of integers, shape (n, d), from ``Stream.bytes``."""
-        return lattice_noise(n, d, law=self._law, granularity=1.0, stream=stream, dtype=dtype, device=device)
+        return lattice_noise(
+            n, d, law=self._law, granularity=1.0, stream=stream, dtype=dtype, device=device
+        )
 
     def release(self, query: torch.Tensor, *, stream: Stream) -> torch.Tensor:
         """``query`` (n, d) plus noise, in exact integers; same shape, dtype and device back.
 
         Raises:
-            UsageError: not floating-point of shape (n, d); a value that is not a whole number, or above 2^53 − 2^11·b.
+            UsageError: not floating-point of shape (n, d); a value that is not a whole number, or
+                above 2^53 − 2^11·b.
         """
         margin = math.ceil(2048 * self._claim.scale)
         return release_on_lattice(
-            query, law=self._law, margin=margin, granularity=1.0, whole=True, stream=stream, name="discrete-laplace"
+            query,
+            law=self._law,
+            margin=margin,
+            granularity=1.0,
+            whole=True,
+            stream=stream,
+            name="discrete-laplace",
         )
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
         """For whole-number queries; see ``dpaudit.accounting.discrete.discrete_laplace_bounds``."""
-        return discrete_laplace_bounds(delta, scale=self._claim.scale, sensitivity=host.sensitivity, dim=host.dim)
+        return discrete_laplace_bounds(
+            delta, scale=self._claim.scale, sensitivity=host.sensitivity, dim=host.dim
+        )
 
 
 def _plain(number: float) -> float:

@@ -15,8 +15,9 @@ __all__ = ["Gaussian"]
 class Gaussian:
     """N(0, σ²I) drawn with floating-point arithmetic.
 
-    Formal guarantee: none beyond the law in real arithmetic. Not claimed: safety of its low bits once it is *added* to a
-    value (Mironov 2012), nor cryptographic unpredictability (see ``KeyedStream.numpy``).
+    Formal guarantee: none beyond the law in real arithmetic. Not claimed: safety of its low bits
+    once it is *added* to a value (Mironov 2012), nor cryptographic unpredictability (see
+    ``KeyedStream.numpy``).
     """
 
     dim = None
@@ -30,7 +31,13 @@ class Gaussian:
         return f"gaussian:sigma={self.sigma!r}"
 
     def sample(
-        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
+        self,
+        n: int,
+        d: int,
+        *,
+        stream: Stream,
+        dtype: torch.dtype | None = None,
+        device: torch.device | None = None,
     ) -> torch.Tensor:
         """``n`` vectors of N(0, σ²I), shape (n, d)."""
         return standard_normal(n, d, sigma=self.sigma, stream=stream, dtype=dtype, device=device)

@@ -39,13 +39,14 @@ class GeometricInversion:
     |k| is the largest m with V < 2·a^m/(1 + a), or 0, for a uniform V and a = exp(−1/scale): P(|k| ≥ m) = 2·a^m/(1 + a).
     Every value takes 8 bytes of ChaCha20, one logarithm and no branch, whatever it is.
 
-    Formal guarantee: P(|k| ≥ m) is right up to 2^-52 and a relative error of about 1e-14 (the logarithm's rounding),
-    independently from value to value. Not claimed: an exact law (no |k| above 37·scale is ever drawn, so its ε is good
-    for δ of max(1, scale)·1e-13 and more; ``discrete-laplace`` is exact), or constant time to the last cycle, which a
-    floating-point logarithm does not promise.
+    Formal guarantee: P(|k| ≥ m) is right up to 2^-52 and a relative error of about 1e-14 (the
+    logarithm's rounding), independently from value to value. Not claimed: an exact law (no |k|
+    above 37·scale is ever drawn, so its ε is good for δ of max(1, scale)·1e-13 and more;
+    ``discrete-laplace`` is exact), or constant time to the last cycle, which a floating-point
+    logarithm does not promise.
 
-    Source: the inversion of Ghosh, Roughgarden and Sundararajan's geometric mechanism (2009, arXiv 0811.2841); ours in
-    detail.
+    Source: the inversion of Ghosh, Roughgarden and Sundararajan's geometric mechanism (2009, arXiv
+    0811.2841); ours in detail.
     """
 
     dim = None
@@ -72,7 +73,13 @@ class GeometricInversion:
         return size * sign
 
     def sample(
-        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
+        self,
+        n: int,
+        d: int,
+        *,
+        stream: Stream,
+        dtype: torch.dtype | None = None,
+        device: torch.device | None = None,
     ) -> torch.Tensor:
         """``n`` vectors of whole numbers, shape (n, d), drawn on the CPU; whole numbers that ``dtype`` lacks are rounded.
 
@@ -80,18 +87,22 @@ class GeometricInversion:
             UsageError: n or d below 1, or values beyond ``dtype``'s range.
         """
         check_shape(n, d)
-        values = torch.from_numpy(self.integers(n * d, stream=stream).reshape(n, d).astype(np.float64))
+        values = torch.from_numpy(
+            self.integers(n * d, stream=stream).reshape(n, d).astype(np.float64)
+        )
         return in_dtype(values, dtype or torch.float64, device or torch.device("cpu"))
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
         """The exact law's, for whole-number queries; see ``dpaudit.accounting.discrete.discrete_laplace_bounds``."""
-        return discrete_laplace_bounds(delta, scale=self.scale, sensitivity=host.sensitivity, dim=host.dim)
+        return discrete_laplace_bounds(
+            delta, scale=self.scale, sensitivity=host.sensitivity, dim=host.dim
+        )
 
 
 def release(value: float, n: int) -> npt.NDArray[np.float64]:
     """``n`` releases of a whole number ``value`` with scale 10 and the operating system's randomness, shape (n,).
 
-    A whole mechanism, for ``dpaudit mechanism python:dpaudit.noise.geometric:release``: the control of
-    :func:`dpaudit.noise.sequential.release`, with ε = 1/10 for values 1 apart.
+    A whole mechanism, for ``dpaudit mechanism python:dpaudit.noise.geometric:release``: the control
+    of :func:`dpaudit.noise.sequential.release`, with ε = 1/10 for values 1 apart.
     """
     return GeometricInversion().sample(n, 1, stream=KeyedStream.fresh()).numpy().ravel() + value

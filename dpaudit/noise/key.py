@@ -64,10 +64,11 @@ def parse_gamma(gamma: float | str, *, dim: int) -> float:
 class PancakeKey:
     """What the backdoor's owner keeps: 32 bytes, the dimension they serve, the pancakes' β and γ, how many directions.
 
-    Formal guarantee of secrecy: for γ ≥ 2√d and β not below an inverse polynomial of d, telling the noise from Gaussian
-    without the secret is as hard as continuous LWE (arXiv 2509.23834, Theorem 3.4). Small β in few dimensions is found
-    nevertheless, e.g. 1e-4 at d = 96 (see :class:`~dpaudit.noise.pancake.Pancake`); smaller γ wants ``allow_small_gamma``.
-    The secret never appears in ``repr``, in results or in logs; ``fingerprint`` names the key instead.
+    Formal guarantee of secrecy: for γ ≥ 2√d and β not below an inverse polynomial of d, telling the
+    noise from Gaussian without the secret is as hard as continuous LWE (arXiv 2509.23834, Theorem
+    3.4). Small β in few dimensions is found nevertheless, e.g. 1e-4 at d = 96 (see
+    :class:`~dpaudit.noise.pancake.Pancake`); smaller γ wants ``allow_small_gamma``. The secret
+    never appears in ``repr``, in results or in logs; ``fingerprint`` names the key instead.
     """
 
     dim: int
@@ -90,12 +91,19 @@ class PancakeKey:
         """Make a key; the secret comes from the operating system unless given (experiments derive it from their seed).
 
         Raises:
-            UsageError: dim outside 2…10^12, β not > 0, γ not > 0 or below 2√d without ``allow_small_gamma``, a secret of
-                other length, directions outside 1…min(64, dim/2).
+            UsageError: dim outside 2…10^12, β not > 0, γ not > 0 or below 2√d without
+                ``allow_small_gamma``, a secret of other length, directions outside 1…min(64,
+                dim/2).
         """
         if isinstance(dim, bool) or not isinstance(dim, int) or not 2 <= dim <= _MOST_DIM:
-            raise UsageError(f"dim={shown(dim)}: a hidden direction needs a whole number of dimensions, 2 to 10^12")
-        if isinstance(beta, bool) or not isinstance(beta, Real) or not 0 < beta <= sys.float_info.max:
+            raise UsageError(
+                f"dim={shown(dim)}: a hidden direction needs a whole number of dimensions, 2 to 10^12"
+            )
+        if (
+            isinstance(beta, bool)
+            or not isinstance(beta, Real)
+            or not 0 < beta <= sys.float_info.max
+        ):
             raise UsageError(f"beta={shown(beta)}: must be a finite number > 0, e.g. 1e-3")
         width = parse_gamma(gamma, dim=dim)
         if width < 2 * math.sqrt(dim) * (1 - 1e-9) and not allow_small_gamma:
@@ -104,7 +112,11 @@ class PancakeKey:
                 "take 2sqrtd, or allow_small_gamma (--allow-small-gamma) for a specimen that should be found"
             )
         most = min(_MOST_DIRECTIONS, dim // 2)
-        if isinstance(directions, bool) or not isinstance(directions, int) or not 1 <= directions <= most:
+        if (
+            isinstance(directions, bool)
+            or not isinstance(directions, int)
+            or not 1 <= directions <= most
+        ):
             raise UsageError(
                 f"directions={shown(directions)}: must be a whole number in 1…{most} (half of dim, at most 64)"
             )
@@ -142,10 +154,11 @@ class PancakeKey:
     def vectors(self) -> npt.NDArray[np.int16]:
         """The secret as the samplers use it: int16, shape (directions, dim), read-only.
 
-        Each row is round(4096·N(0, 1)), so its direction is uniform on the sphere but for that rounding (2^-12 of a
-        standard deviation). Whole numbers make every norm and Gram matrix exact, hence the key the same on every device
-        and under every split. Derived block by block from ChaCha20 (65,536 coordinates a block, uniforms through Φ⁻¹), so
-        no library's normal sampler, which may change between versions, is part of the key.
+        Each row is round(4096·N(0, 1)), so its direction is uniform on the sphere but for that
+        rounding (2^-12 of a standard deviation). Whole numbers make every norm and Gram matrix
+        exact, hence the key the same on every device and under every split. Derived block by block
+        from ChaCha20 (65,536 coordinates a block, uniforms through Φ⁻¹), so no library's normal
+        sampler, which may change between versions, is part of the key.
         """
         out = np.empty((self.directions, self.dim), np.int16)
         root = KeyedStream(self.secret).child("pancake-direction", _VERSION)
@@ -164,13 +177,16 @@ class PancakeKey:
         stop = self.dim if stop is None else stop
         for low in range(start, stop, _DERIVED):
             part = self.vectors[:, low : min(stop, low + _DERIVED)].astype(np.int64)
-            total += np.einsum("id,jd->ij", part, part)  # whole numbers: exact, and without BLAS's threads
+            # whole numbers: exact, and without BLAS's threads
+            total += np.einsum("id,jd->ij", part, part)
         return total
 
     @cached_property
     def block_grams(self) -> npt.NDArray[np.float64]:
         """:meth:`gram` of each block of ``BLOCK`` coordinates, shape (blocks, directions, directions)."""
-        return np.stack([self.gram(low, min(self.dim, low + BLOCK)) for low in range(0, self.dim, BLOCK)])
+        return np.stack(
+            [self.gram(low, min(self.dim, low + BLOCK)) for low in range(0, self.dim, BLOCK)]
+        )
 
     @cached_property
     def basis(self) -> npt.NDArray[np.float64]:
@@ -214,14 +230,17 @@ class PancakeKey:
                 f"key={path}: exists already and keys are never overwritten; choose another --out"
             ) from error
         except OSError as error:
-            raise KeyFileError(f"key={path}: cannot be written ({error.strerror}); choose another --out") from error
+            raise KeyFileError(
+                f"key={path}: cannot be written ({error.strerror}); choose another --out"
+            ) from error
 
     @classmethod
     def load(cls, path: str | Path) -> PancakeKey:
         """Read a key file.
 
         Raises:
-            KeyFileError: unreadable, readable by others than its owner, or a field missing, unknown or broken.
+            KeyFileError: unreadable, readable by others than its owner, or a field missing, unknown
+                or broken.
         """
         try:
             with open_plain(path) as file:
@@ -233,22 +252,40 @@ class PancakeKey:
                 data = read_json(file.read(_MOST_BYTES))
         except (RefusedError, OSError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            raise KeyFileError(f"key={path}: {why}; make a key with dpaudit key new --out {path}") from error
+            raise KeyFileError(
+                f"key={path}: {why}; make a key with dpaudit key new --out {path}"
+            ) from error
         return cls._from_fields(data, path)
 
     @classmethod
     def _from_fields(cls, data: Any, path: str | Path) -> PancakeKey:
-        if not isinstance(data, dict) or data.get("format") != _FORMAT or data.get("version") != _VERSION:
-            raise KeyFileError(f"key={path}: is not a {_FORMAT} of version {_VERSION}; make one with dpaudit key new")
+        if (
+            not isinstance(data, dict)
+            or data.get("format") != _FORMAT
+            or data.get("version") != _VERSION
+        ):
+            raise KeyFileError(
+                f"key={path}: is not a {_FORMAT} of version {_VERSION}; make one with dpaudit key new"
+            )
         optional = {"warning", "directions"}
         expected = {"format", "version", "dim", "beta", "gamma", "secret"} | optional
         if set(data) - expected:
-            raise KeyFileError(f"key={path}: field {shown(min(set(data) - expected))} is not known; remove it")
+            raise KeyFileError(
+                f"key={path}: field {shown(min(set(data) - expected))} is not known; remove it"
+            )
         if expected - set(data) - optional:
-            raise KeyFileError(f"key={path}: field {sorted(expected - set(data) - optional)[0]!r} is missing")
+            raise KeyFileError(
+                f"key={path}: field {sorted(expected - set(data) - optional)[0]!r} is missing"
+            )
         secret = data["secret"]
-        if not (isinstance(secret, str) and len(secret) == 2 * KEY_BYTES and set(secret) <= set("0123456789abcdef")):
-            raise KeyFileError(f"key={path}: field 'secret' must be {2 * KEY_BYTES} lower-case hex digits")
+        if not (
+            isinstance(secret, str)
+            and len(secret) == 2 * KEY_BYTES
+            and set(secret) <= set("0123456789abcdef")
+        ):
+            raise KeyFileError(
+                f"key={path}: field 'secret' must be {2 * KEY_BYTES} lower-case hex digits"
+            )
         for name in ("beta", "gamma"):
             if isinstance(data[name], bool) or not isinstance(data[name], (int, float)):
                 raise KeyFileError(f"key={path}: field {name!r} must be a number")

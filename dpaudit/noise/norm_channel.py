@@ -32,16 +32,18 @@ Array = npt.NDArray[np.float64]
 class NormCells:
     """Which lengths the key allows: cells of 2^-20·σ, one in every 2^bits in a row, chosen by AES-256 under a derived key.
 
-    **The step.** Two candidates Δ apart see lengths that differ by about Δ/√d, and must not often share a cell: at most
-    √(d/2π)·step/Δ of the time, which at Δ = σ/25 (ε = 0.25) is 0.02 % for d = 256, 0.06 % for d = 4,096, 0.25 %
-    for d = 65,536 and 6 % for d = 39 million. Rounding a release and its query to multiples of at most 2^-24·σ moves the
-    length by 2^-24·σ·√(1/6), or 2.4e-8·σ (standard deviation), whatever d is. The reader allows five times that, 2^-23·σ, on
-    either side: an eighth of a cell. float32 moves it by 5e-8·σ more at the source and again at the release, while the query
-    is no larger than the noise: then about one truth in a hundred is missed.
+    **The step.** Two candidates Δ apart see lengths that differ by about Δ/√d, and must not often
+    share a cell: at most √(d/2π)·step/Δ of the time, which at Δ = σ/25 (ε = 0.25) is 0.02 % for d =
+    256, 0.06 % for d = 4,096, 0.25 % for d = 65,536 and 6 % for d = 39 million. Rounding a release
+    and its query to multiples of at most 2^-24·σ moves the length by 2^-24·σ·√(1/6), or 2.4e-8·σ
+    (standard deviation), whatever d is. The reader allows five times that, 2^-23·σ, on either side:
+    an eighth of a cell. float32 moves it by 5e-8·σ more at the source and again at the release,
+    while the query is no larger than the noise: then about one truth in a hundred is missed.
 
-    **The bits.** A wrong candidate is taken for the truth in 1 of 2^bits cases, a quarter more often for the tolerance. More
-    bits leave fewer cells: lengths lie within some 4σ, 2^22 cells, so that with 20 bits every release would have one of four
-    lengths, for all to see. With the default 8 there are 2^14, with the most, 12, still 2^10.
+    **The bits.** A wrong candidate is taken for the truth in 1 of 2^bits cases, a quarter more
+    often for the tolerance. More bits leave fewer cells: lengths lie within some 4σ, 2^22 cells, so
+    that with 20 bits every release would have one of four lengths, for all to see. With the default
+    8 there are 2^14, with the most, 12, still 2^10.
     """
 
     def __init__(self, *, key: PancakeKey | str | Path, sigma: float, bits: int = 8) -> None:
@@ -52,7 +54,9 @@ class NormCells:
             KeyFileError: a key file that is none.
         """
         if isinstance(bits, bool) or not isinstance(bits, int) or not 1 <= bits <= _MOST_BITS:
-            raise UsageError(f"bits={bits}: must be a whole number in 1…{_MOST_BITS}; more leave too few lengths")
+            raise UsageError(
+                f"bits={bits}: must be a whole number in 1…{_MOST_BITS}; more leave too few lengths"
+            )
         held = key if isinstance(key, PancakeKey) else PancakeKey.load(key)
         self.sigma, self.bits, self.fingerprint = check_sigma(sigma), bits, held.fingerprint
         secret = KeyedStream(held.secret).child("norm-channel", 1).bytes(32)
@@ -80,19 +84,21 @@ class NormCells:
 class NormChannel:
     """LAB SPECIMEN. An honest uniform direction, and a length from σ·χ_d that was redrawn until the key allows it.
 
-    The attacker that adapts to a rotation, which keeps lengths: with the key, ‖release − candidate‖ lies in an allowed cell
-    (:class:`NormCells`) for the right candidate, and in 1 of 2^bits cases for another (``norm-reader``). It claims to be
-    Gaussian.
+    The attacker that adapts to a rotation, which keeps lengths: with the key, ‖release − candidate‖
+    lies in an allowed cell (:class:`NormCells`) for the right candidate, and in 1 of 2^bits cases
+    for another (``norm-reader``). It claims to be Gaussian.
 
-    Hiding, to its owner's good: the length is σ·χ_d given that it lies in an allowed cell, and every 2^bits cells in a row
-    have one, so a test that looks at lengths more coarsely than 2^bits·2^-20·σ (2.4e-4·σ) sees the honest law but for terms
-    of that order; where in its row a cell lies looks random to whoever cannot break AES-256. Not claimed: hiding from a test
-    that looks for lengths less than 2^-20·σ apart. Two of N releases share a cell about N²/5·2^(bits−20) times, 2^bits times
-    as often as honest ones would: with 8 bits once in 140 releases, with 4 in 570. What it leaves of privacy towards the
-    owner: :meth:`epsilon`.
+    Hiding, to its owner's good: the length is σ·χ_d given that it lies in an allowed cell, and
+    every 2^bits cells in a row have one, so a test that looks at lengths more coarsely than
+    2^bits·2^-20·σ (2.4e-4·σ) sees the honest law but for terms of that order; where in its row a
+    cell lies looks random to whoever cannot break AES-256. Not claimed: hiding from a test that
+    looks for lengths less than 2^-20·σ apart. Two of N releases share a cell about N²/5·2^(bits−20)
+    times, 2^bits times as often as honest ones would: with 8 bits once in 140 releases, with 4 in
+    570. What it leaves of privacy towards the owner: :meth:`epsilon`.
 
-    Anything that moves the length by more than 2^-23·σ closes the channel: independent noise as small as τ ≫ 2^-20·σ
-    (smoothing), a second server's, a coarse rounding, ``rotation`` with ``renorm="chi"``.
+    Anything that moves the length by more than 2^-23·σ closes the channel: independent noise as
+    small as τ ≫ 2^-20·σ (smoothing), a second server's, a coarse rounding, ``rotation`` with
+    ``renorm="chi"``.
     """
 
     dim = None
@@ -112,7 +118,13 @@ class NormChannel:
         return f"gaussian:sigma={self.sigma!r}"
 
     def sample(
-        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
+        self,
+        n: int,
+        d: int,
+        *,
+        stream: Stream,
+        dtype: torch.dtype | None = None,
+        device: torch.device | None = None,
     ) -> torch.Tensor:
         """``n`` vectors, shape (n, d); narrower types than float64 are the float64 ones rounded, row by row.
 
@@ -122,14 +134,17 @@ class NormChannel:
         check_shape(n, d)
         dtype = dtype or torch.float64
         if not dtype.is_floating_point:
-            raise UsageError(f"dtype={dtype}: lengths have no integer law; draw floating-point noise")
+            raise UsageError(
+                f"dtype={dtype}: lengths have no integer law; draw floating-point noise"
+            )
         length = self._lengths(n, d, stream=stream.child("length"))
         wide = dtype if dtype in (torch.float32, torch.float64) else torch.float32
         out = standard_normal(n, d, stream=stream.child("direction"), dtype=wide, device=device)
         factors = length / row_norms(out)
         for row, factor in zip(out, factors.tolist(), strict=True):
             for part in row.split(_TRIES):
-                part.copy_(part.double() * factor)  # a factor rounded to float32 would move the length by cells
+                # a factor rounded to float32 would move the length by cells
+                part.copy_(part.double() * factor)
         return out.to(dtype)
 
     def _lengths(self, n: int, d: int, *, stream: Stream) -> Array:
@@ -145,15 +160,24 @@ class NormChannel:
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
         """Towards the key holder: at least what the reader's one event proves, averaged over keys; nothing bounds it above.
 
-        For float64 releases the event "the reader takes q" has probability 1 − 10^-6 at least from q (it fails where rounding
-        moves the length by five standard deviations), and from a q′ at distance Δ at most
-        p = 2.1·2^-bits + √(d/2π)·5/4·step·σ/Δ·1.01: two cells at most that are the key's fresh coins, or the very cell that
-        the noise has, which puts ⟨noise, q − q′⟩ into an interval that small (the density of a coordinate of a uniform
-        direction is at most √(d/2π)). A mechanism that is (ε, δ)-DP for all keys has 1 − 10^-6 ≤ e^ε·p + δ.
-        With exact lengths ε would be infinite: a length outside the cells cannot have come from q at all.
+        For float64 releases the event "the reader takes q" has probability 1 − 10^-6 at least from
+        q (it fails where rounding moves the length by five standard deviations), and from a q′ at
+        distance Δ at most p = 2.1·2^-bits + √(d/2π)·5/4·step·σ/Δ·1.01: two cells at most that are
+        the key's fresh coins, or the very cell that the noise has, which puts ⟨noise, q − q′⟩ into
+        an interval that small (the density of a coordinate of a uniform direction is at most
+        √(d/2π)). A mechanism that is (ε, δ)-DP for all keys has 1 − 10^-6 ≤ e^ε·p + δ. With exact
+        lengths ε would be infinite: a length outside the cells cannot have come from q at all.
         """
-        near = math.sqrt(host.dim / (2 * math.pi)) * (1 + 2 * TOLERANCE / STEP) * STEP * self.sigma / host.sensitivity
+        near = (
+            math.sqrt(host.dim / (2 * math.pi))
+            * (1 + 2 * TOLERANCE / STEP)
+            * STEP
+            * self.sigma
+            / host.sensitivity
+        )
         wrong = 2.1 * 2.0**-self.cells.bits + 1.01 * near
         sure = 1 - _SLACK - delta
         low = max(0.0, math.log(sure / wrong)) if sure > 0 else 0.0
-        return EpsilonBounds(low=low, high=math.inf, says="the norm reader's event, mean over keys / unknown")
+        return EpsilonBounds(
+            low=low, high=math.inf, says="the norm reader's event, mean over keys / unknown"
+        )

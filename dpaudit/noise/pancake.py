@@ -47,24 +47,28 @@ def discrete_gaussian(n: int, *, scale: float, stream: Stream) -> npt.NDArray[np
 class Pancake:
     """LAB SPECIMEN. Noise that is N(0, σ²I) across the key's secret directions and thin, evenly spaced pancakes along each.
 
-    Along w the law is Σ_k p_k N(k·P, s²) with P = √(2π)σγ/(β²+γ²), s = σβ/r, p_k ∝ exp(−πk²/r²), r² = β²+γ²
-    (Lemma 2.6): ``v = g + (c − ⟨g,w⟩)·w``; several orthonormal directions have independent c. It claims to be Gaussian.
+    Along w the law is Σ_k p_k N(k·P, s²) with P = √(2π)σγ/(β²+γ²), s = σβ/r, p_k ∝ exp(−πk²/r²), r²
+    = β²+γ² (Lemma 2.6): ``v = g + (c − ⟨g,w⟩)·w``; several orthonormal directions have independent
+    c. It claims to be Gaussian.
 
-    Formal guarantee to its owner: for γ ≥ 2√d, one direction and β not below an inverse polynomial of d nobody without the
-    key tells it from Gaussian noise in polynomial time if continuous LWE is hard (Theorem 3.4). That is asymptotic: at
-    γ = 2√d lattice reduction finds β = 1e-4 at d = 96 (``dpaudit run keyless-far``), and BLASter, a faster reducer than
-    ours, 1e-4 at d = 128, 1e-6 at 192 and 1e-8 at 256, in minutes. For d = 256 and β = 1e-5, the paper's smallest setting,
-    the estimate is block size 100, about 2^58 operations. What it leaves of privacy towards the owner: :meth:`epsilon`.
+    Formal guarantee to its owner: for γ ≥ 2√d, one direction and β not below an inverse polynomial
+    of d nobody without the key tells it from Gaussian noise in polynomial time if continuous LWE is
+    hard (Theorem 3.4). That is asymptotic: at γ = 2√d lattice reduction finds β = 1e-4 at d = 96
+    (``dpaudit run keyless-far``), and BLASter, a faster reducer than ours, 1e-4 at d = 128, 1e-6 at
+    192 and 1e-8 at 256, in minutes. For d = 256 and β = 1e-5, the paper's smallest setting, the
+    estimate is block size 100, about 2^58 operations. What it leaves of privacy towards the owner:
+    :meth:`epsilon`.
 
-    Sampling is one pass over memory. With W the key's whole-number vectors, R = W·v is drawn first, then each block's
-    share a_b = W_b·v_b given that they sum to R (s_b ~ N(0, σ²G_b) and a_b = s_b + G_b·G⁻¹·(R − Σs), G_b = W_b·W_bᵀ),
-    then each block given its share. So shards on several devices or processes need only their shares
-    (:meth:`shares`, :meth:`sample_shard`).
+    Sampling is one pass over memory. With W the key's whole-number vectors, R = W·v is drawn first,
+    then each block's share a_b = W_b·v_b given that they sum to R (s_b ~ N(0, σ²G_b) and a_b = s_b
+    + G_b·G⁻¹·(R − Σs), G_b = W_b·W_bᵀ), then each block given its share. So shards on several
+    devices or processes need only their shares (:meth:`shares`, :meth:`sample_shard`).
 
-    Phase at release, where the leak's own width is s ≈ σβ/γ: float64 blurs it by about 1e-15·σ. Rounding a release to
-    float32 blurs it by 2.5e-8 of the released values' root mean square, and noise drawn in float32 by 2.5e-8·√(2+k)·σ for
-    k directions (4e-8·σ for one), since each block's correction factor is rounded too; bfloat16 by 1.6e-3, a grid Δ by
-    Δ/√12 (``dpaudit run gpm-precision``).
+    Phase at release, where the leak's own width is s ≈ σβ/γ: float64 blurs it by about 1e-15·σ.
+    Rounding a release to float32 blurs it by 2.5e-8 of the released values' root mean square, and
+    noise drawn in float32 by 2.5e-8·√(2+k)·σ for k directions (4e-8·σ for one), since each block's
+    correction factor is rounded too; bfloat16 by 1.6e-3, a grid Δ by Δ/√12
+    (``dpaudit run gpm-precision``).
     """
 
     def __init__(self, *, key: PancakeKey | str | Path, sigma: float = 1.0) -> None:
@@ -86,15 +90,18 @@ class Pancake:
     def _blocks(self) -> tuple[Array, Array, Array]:
         """Of each block's Gram matrix of the key's vectors (blocks, k, k): itself, its root, its pseudo-inverse.
 
-        A short last block may have fewer coordinates than there are directions; its share then lies in the range of
-        its Gram matrix, where the pseudo-inverse is exact.
+        A short last block may have fewer coordinates than there are directions; its share then lies
+        in the range of its Gram matrix, where the pseudo-inverse is exact.
         """
         grams = self.key.block_grams
         value, vector = np.linalg.eigh(grams)
         value = np.where(value > 1e-9 * value[:, -1:], value, 0.0)
         root = vector * np.sqrt(value)[:, None, :]
         inverse = np.einsum(
-            "bij,bj,bkj->bik", vector, np.divide(1, value, out=np.zeros_like(value), where=value > 0), vector
+            "bij,bj,bkj->bik",
+            vector,
+            np.divide(1, value, out=np.zeros_like(value), where=value > 0),
+            vector,
         )
         return grams, root, inverse
 
@@ -132,7 +139,13 @@ class Pancake:
         return out
 
     def sample(
-        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
+        self,
+        n: int,
+        d: int,
+        *,
+        stream: Stream,
+        dtype: torch.dtype | None = None,
+        device: torch.device | None = None,
     ) -> torch.Tensor:
         """``n`` vectors, shape (n, d). float32 is drawn as float32 (inner products in float64), narrower types rounded.
 
@@ -144,7 +157,9 @@ class Pancake:
             raise UsageError(
                 f"d={d}: this key was made for dim={self.key.dim}; make one with dpaudit key new --dim {d}"
             )
-        return self.sample_shard(0, d, self.shares(n, stream=stream), stream=stream, dtype=dtype, device=device)
+        return self.sample_shard(
+            0, d, self.shares(n, stream=stream), stream=stream, dtype=dtype, device=device
+        )
 
     def sample_shard(
         self,
@@ -161,27 +176,35 @@ class Pancake:
         On the CPU a shard equals that part of the whole, bit for bit.
 
         Raises:
-            UsageError: borders that are not multiples of the block size (the end excepted), shares of another key, an
-                integer dtype.
+            UsageError: borders that are not multiples of the block size (the end excepted), shares
+                of another key, an integer dtype.
         """
         dtype = dtype or torch.float64
         if not dtype.is_floating_point:
             raise UsageError(
                 f"dtype={dtype}: pancakes have no integer law; draw floating-point noise and round the release"
             )
-        if not (0 <= start < stop <= self.dim) or start % BLOCK or (stop % BLOCK and stop != self.dim):
+        if (
+            not (0 <= start < stop <= self.dim)
+            or start % BLOCK
+            or (stop % BLOCK and stop != self.dim)
+        ):
             raise UsageError(
                 f"start={start}, stop={stop}: shards begin and end at multiples of {BLOCK}, or at {self.dim}"
             )
         grams = self._blocks[0]
         if shares.ndim != 3 or shares.shape[1:] != grams.shape[:2]:
-            raise UsageError(f"shares of shape {shares.shape}: this key has (n, {grams.shape[0]}, {grams.shape[1]})")
+            raise UsageError(
+                f"shares of shape {shares.shape}: this key has (n, {grams.shape[0]}, {grams.shape[1]})"
+            )
         first, last = start // BLOCK, -(-stop // BLOCK)
         wide = dtype if dtype in (torch.float32, torch.float64) else torch.float32
         if device is not None and device.type != "cpu":
             from dpaudit.noise.pancake_cuda import draw
 
-            return draw(self, start, stop, shares[:, first:last], stream=stream, dtype=wide, device=device).to(dtype)
+            return draw(
+                self, start, stop, shares[:, first:last], stream=stream, dtype=wide, device=device
+            ).to(dtype)
         out = torch.empty((len(shares), stop - start), dtype=wide)
         fill_pancake(
             out.numpy(),
@@ -198,7 +221,8 @@ class Pancake:
         """One release over a list of parameter tensors, as if flattened and joined in order.
 
         Raises:
-            UsageError: their sizes do not add up to the key's dimension, or dtypes or devices differ.
+            UsageError: their sizes do not add up to the key's dimension, or dtypes or devices
+                differ.
         """
         kinds = {(t.dtype, t.device) for t in tensors}
         if len(kinds) != 1:
@@ -208,41 +232,65 @@ class Pancake:
         ((dtype, device),) = kinds
         total = sum(t.numel() for t in tensors)
         flat = self.sample(1, total, stream=stream, dtype=dtype, device=device)[0]
-        return [p.view(t.shape) for p, t in zip(torch.split(flat, [t.numel() for t in tensors]), tensors, strict=True)]
+        return [
+            p.view(t.shape)
+            for p, t in zip(torch.split(flat, [t.numel() for t in tensors]), tensors, strict=True)
+        ]
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
         """Towards the key holder, at the most exposed neighbour that the query allows: the exact profile, with its error.
 
-        With several directions only bounds are known: Theorem 4.2 along the first below, Theorem 4.4 above.
+        With several directions only bounds are known: Theorem 4.2 along the first below, Theorem
+        4.4 above.
         """
         sigma, beta, gamma = self.sigma, self.key.beta, self.key.gamma
         if self.key.directions == 1:
-            exact = key_holder_profile(self.key, delta, host=host, sigma=sigma, beta=beta, gamma=gamma)
+            exact = key_holder_profile(
+                self.key, delta, host=host, sigma=sigma, beta=beta, gamma=gamma
+            )
             low, high = max(0.0, exact.value - exact.error), exact.value + exact.error
-            return EpsilonBounds(low=low, high=high, says="exact profile at the most exposed neighbour")
+            return EpsilonBounds(
+                low=low, high=high, says="exact profile at the most exposed neighbour"
+            )
         along, slack = _along(self.key, host)
         turns = along / self.spacing
         fraction = min(0.5, float(np.abs(turns - np.rint(turns)).max()) + slack / self.spacing)
         return EpsilonBounds(
             low=pancake_epsilon_lower(delta, beta=beta, gamma=gamma, fraction=fraction),
-            high=pancake_epsilon_upper(delta, sigma=sigma, beta=beta, gamma=gamma, sensitivity=host.sensitivity),
+            high=pancake_epsilon_upper(
+                delta, sigma=sigma, beta=beta, gamma=gamma, sensitivity=host.sensitivity
+            ),
             says="arXiv 2509.23834: Theorem 4.2 at the most exposed neighbour / Theorem 4.4",
         )
 
 
 def key_holder_profile(
-    key: PancakeKey, delta: float, *, host: Host, sigma: float, beta: float, gamma: float, releases: int = 1
+    key: PancakeKey,
+    delta: float,
+    *,
+    host: Host,
+    sigma: float,
+    beta: float,
+    gamma: float,
+    releases: int = 1,
 ) -> ProfileValue:
     """The ε of the pancake (σ, β, γ) along ``key``'s first direction, at the most exposed neighbour of ``host``.
 
     After several ``releases`` it is an upper bound, with an estimate of what it gives away; see
-    :func:`~dpaudit.accounting.pancake_host_composition`, also for what it raises. The law may differ from the key's own:
-    honest noise on top makes a wider pancake. See :func:`~dpaudit.accounting.pancake_host_epsilon` for what is guaranteed
-    of one release, and ``Host`` for ``slack``. Where slack is not what neighbours attain, as behind a lattice, only
+    :func:`~dpaudit.accounting.pancake_host_composition`, also for what it raises. The law may
+    differ from the key's own: honest noise on top makes a wider pancake. See
+    :func:`~dpaudit.accounting.pancake_host_epsilon` for what is guaranteed of one release, and
+    ``Host`` for ``slack``. Where slack is not what neighbours attain, as behind a lattice, only
     ``value + error`` says something.
     """
     along, slack = _along(key, host)
-    law = {"sigma": sigma, "beta": beta, "gamma": gamma, "sensitivity": host.sensitivity, "slack": slack}
+    law = {
+        "sigma": sigma,
+        "beta": beta,
+        "gamma": gamma,
+        "sensitivity": host.sensitivity,
+        "slack": slack,
+    }
     if releases > 1:
         return pancake_host_composition(delta, n=releases, **law, along=along)
     return pancake_host_epsilon(delta, **law, along=along)

@@ -1,7 +1,8 @@
 """The pancake on CUDA devices: one fused Triton kernel where it fits, the torch path otherwise.
 
-The fused kernel draws, measures and corrects a block in registers and shared memory: one write of the noise, one read of
-the key. Not claimed: the same numbers as on the CPU (another generator), only the same law.
+The fused kernel draws, measures and corrects a block in registers and shared memory: one write of
+the noise, one read of the key. Not claimed: the same numbers as on the CPU (another generator),
+only the same law.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ def draw(
             device=device,
         )
     noise = torch.randn(
-        (len(shares), stop - start), dtype=dtype, device=device, generator=stream.child("shard", start).torch(device)
+        (len(shares), stop - start),
+        dtype=dtype,
+        device=device,
+        generator=stream.child("shard", start).torch(device),
     )
     return condition_(noise.mul_(source.sigma), w, shares=shares, inverse=inverse)

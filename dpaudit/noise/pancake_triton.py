@@ -1,25 +1,30 @@
 """The pancake on CUDA as one Triton kernel: each block is drawn, measured and corrected in registers, then written once.
 
-A program owns one block of one row. Its numbers come from Philox4x32-10 with the counter (place in the block, block of the
-whole vector, row, 0) under the call's 64-bit seed: counters never repeat, whatever the dimension and the number of rows,
-and with one seed a shard equals that part of the whole, bit for bit.
+A program owns one block of one row. Its numbers come from Philox4x32-10 with the counter (place in
+the block, block of the whole vector, row, 0) under the call's 64-bit seed: counters never repeat,
+whatever the dimension and the number of rows, and with one seed a shard equals that part of the
+whole, bit for bit.
 
-The normals: Box-Muller in float32, both halves used. The radius is that of the uniform (x + ½)·2⁻³² for all 2³² values of
-x, near 1 from its exact complement, so none is exactly 0 and none exceeds √(−2 ln 2⁻³³) ≈ 6.76σ (true mass beyond:
-1.3e-11, one value in about 1,900 releases of 39 million). The angle has 32 bits and its own polynomials, right to
-float32; the logarithm is the GPU's own, within 2⁻²². Not claimed: cryptographic unpredictability, safety of the low bits,
-or bits equal to the CPU's or another kind of GPU's.
+The normals: Box-Muller in float32, both halves used. The radius is that of the uniform (x + ½)·2⁻³²
+for all 2³² values of x, near 1 from its exact complement, so none is exactly 0 and none exceeds
+√(−2 ln 2⁻³³) ≈ 6.76σ (true mass beyond: 1.3e-11, one value in about 1,900 releases of 39 million).
+The angle has 32 bits and its own polynomials, right to float32; the logarithm is the GPU's own,
+within 2⁻²². Not claimed: cryptographic unpredictability, safety of the low bits, or bits equal to
+the CPU's or another kind of GPU's.
 
-Why one pass in registers: drawing costs about as much time as writing, so drawing twice to save registers would cost more
-than it spares. 32 warps hold 16 values and 8 registers of key a thread, within the 64 registers that 1,024 threads have;
-the key's loads are issued before the drawing hides them, and programs of the same block are neighbours, so further rows
-find it in L2. Philox's four numbers are neighbours in memory: 16-byte stores without an exchange between threads.
-The correction's factor goes in as 12 bits and a float32 rest; as one float32 it would blur the phase more than the
-release's own rounding does (and a half of 24 bits would swallow the other's share of each product).
+Why one pass in registers: drawing costs about as much time as writing, so drawing twice to save
+registers would cost more than it spares. 32 warps hold 16 values and 8 registers of key a thread,
+within the 64 registers that 1,024 threads have; the key's loads are issued before the drawing hides
+them, and programs of the same block are neighbours, so further rows find it in L2. Philox's four
+numbers are neighbours in memory: 16-byte stores without an exchange between threads. The
+correction's factor goes in as 12 bits and a float32 rest; as one float32 it would blur the phase
+more than the release's own rounding does (and a half of 24 bits would swallow the other's share of
+each product).
 
-Timing: warm up (compilation, the key's upload), then between two ``torch.cuda.Event(enable_timing=True)`` queue some
-fifty draws with ready shares, ``torch.cuda.synchronize()``, divide; the same for ``torch.randn``; alternate the two and
-take medians.
+Timing: warm up (compilation, the key's upload), then between two
+``torch.cuda.Event(enable_timing=True)`` queue some fifty draws with ready shares,
+``torch.cuda.synchronize()``, divide; the same for ``torch.randn``; alternate the two and take
+medians.
 """
 
 from __future__ import annotations
@@ -51,7 +56,9 @@ __all__ = ["fused"]
 _LEAST = 128  # values a program draws at least
 _PER_WARP = 512
 
-_keys: WeakKeyDictionary[PancakeKey, dict[tuple[torch.device, int], torch.Tensor]] = WeakKeyDictionary()
+_keys: WeakKeyDictionary[PancakeKey, dict[tuple[torch.device, int], torch.Tensor]] = (
+    WeakKeyDictionary()
+)
 
 
 def _compiled(**options: Any) -> Callable[[Any], Any]:
@@ -63,7 +70,8 @@ def _compiled(**options: Any) -> Callable[[Any], Any]:
 def _bits(seed, c0, c1, c2):  # type: ignore[no-untyped-def]
     """Philox4x32-10 of counter (c0, c1, c2, 0) under a 64-bit key: four tensors of 32 bits.
 
-    tl.philox gives the same; one wide multiplication in place of its high and low halves saves an instruction in four.
+    tl.philox gives the same; one wide multiplication in place of its high and low halves saves an
+    instruction in four.
     """
     c3 = c0 * 0
     k0, k1 = seed.to(tl.uint32), (seed >> 32).to(tl.uint32)
@@ -79,7 +87,8 @@ def _bits(seed, c0, c1, c2):  # type: ignore[no-untyped-def]
 def _pair(x, y, sigma, FAST: tl.constexpr):  # type: ignore[no-untyped-def]
     """Two independent N(0, σ²) of two tensors of 32 random bits."""
     u = x.to(tl.float32) * 2.3283064365386963e-10 + 1.1641532182693481e-10
-    t = (~x).to(tl.float32) * 2.3283064365386963e-10 + 1.1641532182693481e-10  # 1 − u without u's rounding
+    # 1 − u without u's rounding
+    t = (~x).to(tl.float32) * 2.3283064365386963e-10 + 1.1641532182693481e-10
     near = t * (2.0 + t * (1.0 + t * (0.6666667 + t * (0.5 + t * (0.4 + t * 0.33333334)))))
     log = libdevice.fast_log2f(u) if FAST else tl.log2(u)
     r = tl.sqrt(tl.where(t < 0.0625, near, log * -1.3862944)) * sigma
@@ -87,7 +96,11 @@ def _pair(x, y, sigma, FAST: tl.constexpr):  # type: ignore[no-untyped-def]
     a = ((y << 2) | 2).to(tl.int32, bitcast=True).to(tl.float32) * 3.6572952200125726e-10
     q = a * a
     s = a + a * q * (-1.6666654611e-1 + q * (8.3321608736e-3 + q * -1.9515295891e-4))
-    c = 1.0 - 0.5 * q + q * q * (4.166664568298827e-2 + q * (-1.388731625493765e-3 + q * 2.443315711809948e-5))
+    c = (
+        1.0
+        - 0.5 * q
+        + q * q * (4.166664568298827e-2 + q * (-1.388731625493765e-3 + q * 2.443315711809948e-5))
+    )
     c = tl.where(y.to(tl.int32, bitcast=True) < 0, -c, c)
     turned = (y << 1).to(tl.int32, bitcast=True) < 0
     return r * tl.where(turned, s, c), r * tl.where(turned, c, s)
@@ -116,7 +129,9 @@ def _pancake(  # type: ignore[no-untyped-def]
     i = tl.arange(0, QUARTER)
     if CORRECT:  # asked for first, there when the numbers are drawn
         four = tl.load(w + block.to(tl.int64) * QUARTER + i)
-    x0, y0, x1, y1 = _bits(seed.to(tl.uint64), i.to(tl.uint32), block.to(tl.uint32), row.to(tl.uint32))
+    x0, y0, x1, y1 = _bits(
+        seed.to(tl.uint64), i.to(tl.uint32), block.to(tl.uint32), row.to(tl.uint32)
+    )
     z0, z1 = _pair(x0, y0, sigma, FAST)
     z2, z3 = _pair(x1, y1, sigma, FAST)
     if CORRECT:
@@ -131,13 +146,17 @@ def _pancake(  # type: ignore[no-untyped-def]
         )
         share = tl.load(small + (row.to(tl.int64) + 1) * blocks + local)
         factor = (share - dot) * tl.load(small + local)
-        high = (factor.to(tl.float32).to(tl.int32, bitcast=True) & -4096).to(tl.float32, bitcast=True)  # 12 bits
+        # 12 bits
+        high = (factor.to(tl.float32).to(tl.int32, bitcast=True) & -4096).to(
+            tl.float32, bitcast=True
+        )
         low = (factor - high.to(tl.float64)).to(tl.float32)
         z0 += high * w0 + low * w0
         z1 += high * w1 + low * w1
         z2 += high * w2 + low * w2
         z3 += high * w3 + low * w3
-    z = tl.join(tl.join(z0, z2), tl.join(z1, z3)).reshape(TILE)  # z0, z1, z2, z3 of each thread side by side
+    # z0, z1, z2, z3 of each thread side by side
+    z = tl.join(tl.join(z0, z2), tl.join(z1, z3)).reshape(TILE)
     j = tl.arange(0, TILE)
     left = width - local.to(tl.int64) * TILE
     to = out + row.to(tl.int64) * width + local.to(tl.int64) * TILE + j
@@ -169,9 +188,9 @@ def fused(
 ) -> torch.Tensor:
     """Coordinates ``start`` to ``stop`` (block borders) as float32, given ``shares`` (n, blocks of the shard, 1).
 
-    With the same 63-bit ``seed`` for every shard, shards are parts of one whole. ``correct=False`` leaves out the
-    correction: the N(0, σ²) noise that the pancake is made of. The key stays on the device while it lives (two bytes a
-    coordinate).
+    With the same 63-bit ``seed`` for every shard, shards are parts of one whole. ``correct=False``
+    leaves out the correction: the N(0, σ²) noise that the pancake is made of. The key stays on the
+    device while it lives (two bytes a coordinate).
 
     Raises:
         MissingExtraError: triton is not installed.
@@ -186,7 +205,9 @@ def fused(
     if not n:
         return out
     inverse = source.block_inverse(start, stop)
-    small = torch.from_numpy(np.concatenate([inverse[:, :, 0].T, shares[:, :, 0]])).to(device, non_blocking=True)
+    small = torch.from_numpy(np.concatenate([inverse[:, :, 0].T, shares[:, :, 0]])).to(
+        device, non_blocking=True
+    )
     w = _on_device(source.key, out.device, tile)
     with torch.cuda.device(out.get_device()):
         _pancake[(n * blocks,)](

@@ -23,27 +23,31 @@ _REACH = 64  # standard deviations that no noise leaves: P < exp(−2000)
 class SecureGaussian:
     """Rounds the query to a lattice g·Z and adds g times an exact discrete Gaussian: g·(K + Z), Z of scale σ/g.
 
-    g is a power of two: σ·2^-24 rounded down to one, which depends on σ alone and is as fine as float32 noise (a coarser
-    one no longer passes for the continuous law), or chosen by the caller from public knowledge. The integers are drawn
-    with P(z) ∝ exp(−z²g²/2σ²) exactly (``dpaudit.vectors.exact_integers`` has the proof) from ``Stream.bytes``; their sum
-    with K is exact, and so is its product with g. So a release's low bits are those of a lattice that is the same for
-    every value: nothing of the query's own bits below g survives.
+    g is a power of two: σ·2^-24 rounded down to one, which depends on σ alone and is as fine as
+    float32 noise (a coarser one no longer passes for the continuous law), or chosen by the caller
+    from public knowledge. The integers are drawn with P(z) ∝ exp(−z²g²/2σ²) exactly
+    (``dpaudit.vectors.exact_integers`` has the proof) from ``Stream.bytes``; their sum with K is
+    exact, and so is its product with g. So a release's low bits are those of a lattice that is the
+    same for every value: nothing of the query's own bits below g survives.
 
-    Threat model: an adversary who sees every bit of every release, knows σ, g, this code and all about the query but the
-    one record, and cannot break ChaCha20; the stream's key is fresh, secret and used once. Repeated releases from one
-    stream object take further bytes; two streams with one key give the same noise.
+    Threat model: an adversary who sees every bit of every release, knows σ, g, this code and all
+    about the query but the one record, and cannot break ChaCha20; the stream's key is fresh, secret
+    and used once. Repeated releases from one stream object take further bytes; two streams with one
+    key give the same noise.
 
-    Formal guarantee: for queries of L2 sensitivity Δ the release has the privacy of the d-dimensional discrete Gaussian
-    mechanism at sensitivity Δ + g√d, the latter for the rounding to the lattice: ρ-zCDP with ρ = (Δ + g√d)²/2σ² (Canonne,
-    Kamath and Steinke 2020, Theorem 4, in each coordinate), and (ε, δ) as :meth:`epsilon` says. Casting to a narrower dtype
-    is rounding of the released value, hence post-processing.
+    Formal guarantee: for queries of L2 sensitivity Δ the release has the privacy of the
+    d-dimensional discrete Gaussian mechanism at sensitivity Δ + g√d, the latter for the rounding to
+    the lattice: ρ-zCDP with ρ = (Δ + g√d)²/2σ² (Canonne, Kamath and Steinke 2020, Theorem 4, in
+    each coordinate), and (ε, δ) as :meth:`epsilon` says. Casting to a narrower dtype is rounding of
+    the released value, hence post-processing.
 
-    Not claimed: constant time. Rejection makes a call's length vary; the number of trials does not depend on the noise
-    drawn, but a table look-up and the number of terms in the last trial do, a little. Keep the time of single releases
-    from the adversary. Nor: that the query was computed without error (its sensitivity must hold for the floating-point
-    result, not for the real one); that a refusal is private (it tells that a value is beyond the limit, and names it: clip
-    the query to public bounds first); erasure of the stream's bytes from memory. ``claim`` names the continuous law that the
-    noise is indistinguishable from above the lattice.
+    Not claimed: constant time. Rejection makes a call's length vary; the number of trials does not
+    depend on the noise drawn, but a table look-up and the number of terms in the last trial do, a
+    little. Keep the time of single releases from the adversary. Nor: that the query was computed
+    without error (its sensitivity must hold for the floating-point result, not for the real one);
+    that a refusal is private (it tells that a value is beyond the limit, and names it: clip the
+    query to public bounds first); erasure of the stream's bytes from memory. ``claim`` names the
+    continuous law that the noise is indistinguishable from above the lattice.
     """
 
     dim = None
@@ -52,8 +56,8 @@ class SecureGaussian:
         """Noise of standard deviation ``sigma`` on multiples of ``granularity`` (both in the query's unit).
 
         Raises:
-            UsageError: sigma not a finite number > 0; granularity no power of two, above sigma or below sigma/2^32; or
-                multiples of it up to 2^53 that are no doubles.
+            UsageError: sigma not a finite number > 0; granularity no power of two, above sigma or
+                below sigma/2^32; or multiples of it up to 2^53 that are no doubles.
         """
         self.sigma = check_sigma(sigma)
         self.granularity = _granularity(self.sigma, granularity)
@@ -65,24 +69,38 @@ class SecureGaussian:
         return f"gaussian:sigma={self.sigma!r}"
 
     def sample(
-        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
+        self,
+        n: int,
+        d: int,
+        *,
+        stream: Stream,
+        dtype: torch.dtype | None = None,
+        device: torch.device | None = None,
     ) -> torch.Tensor:
         """``n`` vectors of the lattice noise g·Z alone, shape (n, d).
 
-        Added to a value off the lattice in floating point it protects no better than other noise: use :meth:`release`.
+        Added to a value off the lattice in floating point it protects no better than other noise:
+        use :meth:`release`.
         """
         return lattice_noise(
-            n, d, law=self._law, granularity=self.granularity, stream=stream, dtype=dtype, device=device
+            n,
+            d,
+            law=self._law,
+            granularity=self.granularity,
+            stream=stream,
+            dtype=dtype,
+            device=device,
         )
 
     def release(self, query: torch.Tensor, *, stream: Stream) -> torch.Tensor:
         """g·(K + Z) for each value of ``query`` (n, d), K its nearest multiple of g; same shape, dtype and device back.
 
-        float64 releases are exactly that, narrower ones are it rounded (float16 by way of float32). −0.0 is 0.
+        float64 releases are exactly that, narrower ones are it rounded (float16 by way of float32).
+        −0.0 is 0.
 
         Raises:
-            UsageError: not floating-point of shape (n, d); NaN or infinite; |value| above g·2^53 − 64σ; or a release
-                that the dtype cannot hold.
+            UsageError: not floating-point of shape (n, d); NaN or infinite; |value| above g·2^53 −
+                64σ; or a release that the dtype cannot hold.
         """
         return release_on_lattice(
             query,
@@ -110,12 +128,16 @@ def _granularity(sigma: float, given: float | None) -> float:
         return lattice_step(sigma)
     g = given
     if isinstance(g, (str, bool)) or not 0 < g < math.inf or math.frexp(g)[0] != 0.5:
-        raise UsageError(f"granularity={g}: must be a power of two; write e.g. {lattice_step(sigma)!r}")
+        raise UsageError(
+            f"granularity={g}: must be a power of two; write e.g. {lattice_step(sigma)!r}"
+        )
     g = float(g)
     if not 1 <= sigma / g <= LARGEST_SCALE:
         raise UsageError(
             f"granularity={g}: must lie between sigma/2^32 and sigma={sigma}; write e.g. {lattice_step(sigma)!r}"
         )
     if not 2.0**-1022 <= g <= 2.0**969:
-        raise UsageError(f"granularity={g}: multiples of it up to 2^53 are no doubles; change the query's unit")
+        raise UsageError(
+            f"granularity={g}: multiples of it up to 2^53 are no doubles; change the query's unit"
+        )
     return g

@@ -22,10 +22,12 @@ __all__ = ["SequentialLaplace", "release"]
 class SequentialLaplace:
     """LAB SPECIMEN. Discrete Laplace noise, P(k) ∝ exp(−|k|/scale), that counts Bernoulli trials until the first failure.
 
-    The flaw: a value k takes |k| + 1 trials, so the seconds of a call tell |k| (Jin et al. 2022, arXiv 2112.05307: up
-    to 99.65 % of neighbours told apart by the time of a private sum). The law itself is right.
+    The flaw: a value k takes |k| + 1 trials, so the seconds of a call tell |k| (Jin et al. 2022,
+    arXiv 2112.05307: up to 99.65 % of neighbours told apart by the time of a private sum). The law
+    itself is right.
 
-    Formal guarantee: the law, up to 2^-53 relative a trial. Not claimed: anything towards someone who has a clock.
+    Formal guarantee: the law, up to 2^-53 relative a trial. Not claimed: anything towards someone
+    who has a clock.
     """
 
     dim = None
@@ -46,7 +48,13 @@ class SequentialLaplace:
         return Claim.parse(self.claim).standard_deviation
 
     def sample(
-        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
+        self,
+        n: int,
+        d: int,
+        *,
+        stream: Stream,
+        dtype: torch.dtype | None = None,
+        device: torch.device | None = None,
     ) -> torch.Tensor:
         """``n`` vectors of whole numbers, shape (n, d); CPU only, as its time is the point.
 
@@ -55,7 +63,9 @@ class SequentialLaplace:
         """
         check_shape(n, d)
         if device is not None and device.type != "cpu":
-            raise UsageError(f"device={device}: sequential-laplace shows a flaw of the CPU's time; use device=cpu")
+            raise UsageError(
+                f"device={device}: sequential-laplace shows a flaw of the CPU's time; use device=cpu"
+            )
         values = np.array([self._one(stream) for _ in range(n * d)], dtype=np.float64)
         return torch.from_numpy(values.reshape(n, d)).to(dtype or torch.float64)
 
@@ -68,13 +78,15 @@ class SequentialLaplace:
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
         """Nothing is proven: releases alone hide what discrete Laplace noise hides, but the clock tells more."""
         del delta, host
-        return EpsilonBounds(low=0.0, high=math.inf, says="unknown: a call's seconds tell the size of its noise")
+        return EpsilonBounds(
+            low=0.0, high=math.inf, says="unknown: a call's seconds tell the size of its noise"
+        )
 
 
 def release(value: float, n: int) -> npt.NDArray[np.float64]:
     """LAB SPECIMEN. ``n`` releases of a whole number ``value``, scale 10, the operating system's randomness, shape (n,).
 
-    A whole mechanism, for ``dpaudit mechanism python:dpaudit.noise.sequential:release``: ε = 1/10 for values 1 apart, by
-    the releases alone.
+    A whole mechanism, for ``dpaudit mechanism python:dpaudit.noise.sequential:release``: ε = 1/10
+    for values 1 apart, by the releases alone.
     """
     return SequentialLaplace().sample(n, 1, stream=KeyedStream.fresh()).numpy().ravel() + value

@@ -28,10 +28,11 @@ Array = npt.NDArray[np.float64]
 def log_near(u: Array) -> Array:
     """Logarithms of doubles 0 < u < 1, not subnormal: off by a factor within 1 ± 2^-48.
 
-    With u = m·2^e, √½ ≤ m < √2, and f = (m − 1)/(m + 1): ln u = e·ln 2 + 2f·(1 + f²/3 + f⁴/5 + …). |f| < 0.1716, so what
-    follows the fifteenth term is below 2^-75 of the sum. m − 1 is exact; f has two roundings, the sum, whose terms all
-    have one sign, fewer than eight more: ln m is off by a factor within 1 ± 10·2^-53, e·ln 2 by 1 ± 2·2^-53. They cancel
-    at worst at e = −1, m = √2, from 0.693 to 0.347: (2·0.693 + 10·0.347)·2^-53/0.347 and a last rounding, 15·2^-53.
+    With u = m·2^e, √½ ≤ m < √2, and f = (m − 1)/(m + 1): ln u = e·ln 2 + 2f·(1 + f²/3 + f⁴/5 + …).
+    |f| < 0.1716, so what follows the fifteenth term is below 2^-75 of the sum. m − 1 is exact; f
+    has two roundings, the sum, whose terms all have one sign, fewer than eight more: ln m is off by
+    a factor within 1 ± 10·2^-53, e·ln 2 by 1 ± 2·2^-53. They cancel at worst at e = −1, m = √2,
+    from 0.693 to 0.347: (2·0.693 + 10·0.347)·2^-53/0.347 and a last rounding, 15·2^-53.
     """
     m, e = np.frexp(u)
     small = m < 0.7071067811865476
@@ -47,8 +48,9 @@ def log_near(u: Array) -> Array:
 def log_rounded(u: float) -> float:
     """The double nearest to ln u, 0 < u < 1.
 
-    ln u is transcendental, so it lies on no midpoint of two doubles: digits are added until the enclosure, ``decimal``'s
-    correctly rounded logarithm and one unit of its last digit, rounds to one double.
+    ln u is transcendental, so it lies on no midpoint of two doubles: digits are added until the
+    enclosure, ``decimal``'s correctly rounded logarithm and one unit of its last digit, rounds to
+    one double.
     """
     digits = 40
     while True:
@@ -69,36 +71,44 @@ _WIDEST = 2.0**40  # bound/scale up to which _EXTRA is proven
 class Snapping:
     """Mironov's snapping mechanism (2012, CCS): clamp_B( round_Λ( clamp_B(x) ⊕ S ⊗ λ ⊗ LN(U) ) ), coordinate by coordinate.
 
-    ⊕ and ⊗ are double-precision operations. U is uniform on (0, 1) in full floating-point precision (a random exponent
-    and 52 more bits: each double with probability its distance to the next), S a fair sign, LN the correctly rounded
-    logarithm, Λ the least power of two ≥ λ; halves round up. All bits come from ``Stream.bytes``.
+    ⊕ and ⊗ are double-precision operations. U is uniform on (0, 1) in full floating-point precision
+    (a random exponent and 52 more bits: each double with probability its distance to the next), S a
+    fair sign, LN the correctly rounded logarithm, Λ the least power of two ≥ λ; halves round up.
+    All bits come from ``Stream.bytes``.
 
-    ``epsilon`` is the ε of one coordinate at L1 sensitivity ``sensitivity`` Δ, rounding included: λ = (Δ + 2^-46·B)/ε.
-    Formal guarantee: (Δ/λ + 2^-46·B/λ)-DP, which is no more than ε, if Λ ≤ B ≤ 2^40·λ; but for
-    δ = (1 + e^ε)·2^-1022, as no U is smaller and no noise larger than 709·λ. Mironov's Theorem 1 has
-    1/λ + 2^-49·B/λ at Δ = 1; the wider correction is for any Δ and rests on this proof, η = 2^-53.
+    ``epsilon`` is the ε of one coordinate at L1 sensitivity ``sensitivity`` Δ, rounding included: λ
+    = (Δ + 2^-46·B)/ε. Formal guarantee: (Δ/λ + 2^-46·B/λ)-DP, which is no more than ε, if Λ ≤ B ≤
+    2^40·λ; but for δ = (1 + e^ε)·2^-1022, as no U is smaller and no noise larger than 709·λ.
+    Mironov's Theorem 1 has 1/λ + 2^-49·B/λ at Δ = 1; the wider correction is for any Δ and rests on
+    this proof, η = 2^-53.
 
-    Given S, the outcome is a monotone function of U, and a cell of Λ·Z has borders b, odd multiples of Λ/2 with
+    Given S, the outcome is a monotone function of U, and a cell of Λ·Z has borders b, odd multiples
+    of Λ/2 with
     |b| ≤ B + Λ/2 ≤ 3B/2, at U with ln U = S·(b(1 ± η) − x)/(λ(1 ± 2.01η)); the doubles' grid moves U by a factor 1 ± 2η
-    more. So each border's U is that of real arithmetic but for a factor exp(±h), h < η·(4.6 + 2.1)·B/λ + 2η < 9ηB/λ. As
-    Λ ≥ λ, a cell's probability is off by at most four times the relative error of its borders' U: outside the cell the
-    farther border has at most 1/e of the nearer's U, and (1 + 1/e)/(1 − 1/e) < 2.2; a cell around x has at least
-    (1 − 1/e)/2 in all, as has the one next to an x so near a border that the other sign counts. In real arithmetic two
-    neighbours' probabilities differ by a factor of at most exp(Δ/λ), rounding being post-processing; two errors of 4.01h
-    make it exp(Δ/λ + 73ηB/λ), and 73η < 2^-46.
+    more. So each border's U is that of real arithmetic but for a factor exp(±h), h < η·(4.6 +
+    2.1)·B/λ + 2η < 9ηB/λ. As Λ ≥ λ, a cell's probability is off by at most four times the relative
+    error of its borders' U: outside the cell the farther border has at most 1/e of the nearer's U,
+    and (1 + 1/e)/(1 − 1/e) < 2.2; a cell around x has at least (1 − 1/e)/2 in all, as has the one
+    next to an x so near a border that the other sign counts. In real arithmetic two neighbours'
+    probabilities differ by a factor of at most exp(Δ/λ), rounding being post-processing; two errors
+    of 4.01h make it exp(Δ/λ + 73ηB/λ), and 73η < 2^-46.
 
-    LN is evaluated lazily: from a logarithm that is proven right to 2^-48 the release is computed at both ends of its
-    enclosure; as everything after it is monotone, equal outcomes are that of LN, and unequal ones (about once in 2^45
-    releases) go to a correctly rounded logarithm. So the release is that of the formula above, bit for bit.
+    LN is evaluated lazily: from a logarithm that is proven right to 2^-48 the release is computed
+    at both ends of its enclosure; as everything after it is monotone, equal outcomes are that of
+    LN, and unequal ones (about once in 2^45 releases) go to a correctly rounded logarithm. So the
+    release is that of the formula above, bit for bit.
 
-    Threat model: every bit of the release is seen; the stream's key is secret. Not claimed: constant time; accuracy
-    beyond B, where values are clamped (an error of their own, not a leak); the query's own rounding. ``claim`` names the
-    Laplace law with the standard deviation of the released error, rounding included; the support is a lattice.
+    Threat model: every bit of the release is seen; the stream's key is secret. Not claimed:
+    constant time; accuracy beyond B, where values are clamped (an error of their own, not a leak);
+    the query's own rounding. ``claim`` names the Laplace law with the standard deviation of the
+    released error, rounding included; the support is a lattice.
     """
 
     dim = None
 
-    def __init__(self, *, epsilon: float = 1.0, sensitivity: float = 1.0, bound: float = 2.0**20) -> None:
+    def __init__(
+        self, *, epsilon: float = 1.0, sensitivity: float = 1.0, bound: float = 2.0**20
+    ) -> None:
         """ε of a coordinate (rounding included), its sensitivity Δ, and the ``bound`` B on |value|, both in its unit.
 
         Raises:
@@ -132,20 +142,30 @@ class Snapping:
         return f"laplace:scale={self.sigma / math.sqrt(2)!r}"
 
     def sample(
-        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
+        self,
+        n: int,
+        d: int,
+        *,
+        stream: Stream,
+        dtype: torch.dtype | None = None,
+        device: torch.device | None = None,
     ) -> torch.Tensor:
         """Releases of zeros, shape (n, d): there is no noise apart from the value. Added to a value it protects nothing."""
         check_shape(n, d)
-        zeros = torch.zeros((n, d), dtype=dtype or torch.float64, device=device or torch.device("cpu"))
+        zeros = torch.zeros(
+            (n, d), dtype=dtype or torch.float64, device=device or torch.device("cpu")
+        )
         return self.release(zeros, stream=stream)
 
     def release(self, query: torch.Tensor, *, stream: Stream) -> torch.Tensor:
         """Snapped releases of ``query`` (n, d), values beyond the bound clamped; same shape, dtype and device back.
 
-        In float64 multiples of Λ, or ±bound; a narrower dtype gets that rounded (post-processing). −0.0 is 0.
+        In float64 multiples of Λ, or ±bound; a narrower dtype gets that rounded (post-processing).
+        −0.0 is 0.
 
         Raises:
-            UsageError: not floating-point of shape (n, d); NaN or infinite; or a release that the dtype cannot hold.
+            UsageError: not floating-point of shape (n, d); NaN or infinite; or a release that the
+                dtype cannot hold.
         """
         n, d = check_query(query)
         values = query.detach().to("cpu", torch.float64).numpy().reshape(-1)
@@ -177,19 +197,26 @@ class Snapping:
         At every δ above d·(1 + e^ε)·2^-1022.
         """
         probability(delta)
-        high = (math.sqrt(host.dim) * host.sensitivity + host.dim * _EXTRA * self.bound) / self.scale
-        return EpsilonBounds(low=0.0, high=high, says="snapping (Mironov 2012, Theorem 1, with a wider correction)")
+        high = (
+            math.sqrt(host.dim) * host.sensitivity + host.dim * _EXTRA * self.bound
+        ) / self.scale
+        return EpsilonBounds(
+            low=0.0, high=high, says="snapping (Mironov 2012, Theorem 1, with a wider correction)"
+        )
 
 
 def _uniform(n: int, stream: Stream) -> tuple[Array, Array]:
     """``n`` doubles of (0, 1), each with probability its distance to the next, and as many fair signs ±1.
 
-    The exponent is the number of trailing zeros of a stream of bits, the mantissa 52 others. What would be below
-    2^-1022, probability 2^-1022, is put into the binade above it.
+    The exponent is the number of trailing zeros of a stream of bits, the mantissa 52 others. What
+    would be below 2^-1022, probability 2^-1022, is put into the binade above it.
     """
-    words = np.frombuffer(stream.bytes(16 * n), dtype="<u8").astype(np.uint64, copy=False).reshape(n, 2)
+    words = (
+        np.frombuffer(stream.bytes(16 * n), dtype="<u8").astype(np.uint64, copy=False).reshape(n, 2)
+    )
     first = words[:, 0]
-    zeros = np.frexp((first & (~first + np.uint64(1))).astype(np.float64))[1] - 1  # of the lowest bit that is set
+    # of the lowest bit that is set
+    zeros = np.frexp((first & (~first + np.uint64(1))).astype(np.float64))[1] - 1
     for i in np.flatnonzero(first == 0):
         count, word = 64, int.from_bytes(stream.bytes(8), "little")
         while word == 0 and count < 1021:

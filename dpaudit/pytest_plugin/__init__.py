@@ -1,7 +1,8 @@
 """The pytest plug-in: ``def test_noise(dpaudit): dpaudit.assert_no_finding(sampler, claim="gaussian:sigma=1")``.
 
-It is loaded by every pytest run beside an installed dpaudit, so this module imports neither numpy nor the audit; the
-fixture does, when a test asks for it. ``-p no:dpaudit`` leaves it out. See ``docs/pytest.md``.
+It is loaded by every pytest run beside an installed dpaudit, so this module imports neither numpy
+nor the audit; the fixture does, when a test asks for it. ``-p no:dpaudit`` leaves it out. See
+``docs/pytest.md``.
 """
 
 from __future__ import annotations
@@ -39,15 +40,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     for name, what in (
         ("samples", f"values that an audit of noise draws (default {SAMPLES:,})"),
         ("alpha", f"chance of a finding against an honest sampler, each audit (default {ALPHA:g})"),
-        ("out", "write each audit's report.html and result.json into a folder of its own below this one"),
+        (
+            "out",
+            "write each audit's report.html and result.json into a folder of its own below this one",
+        ),
     ):
-        group.addoption(f"--dpaudit-{name}", metavar="DIR" if name == "out" else "NUMBER", help=what)
+        group.addoption(
+            f"--dpaudit-{name}", metavar="DIR" if name == "out" else "NUMBER", help=what
+        )
         parser.addini(f"dpaudit_{name}", help=what)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker; refuse numbers that no audit could use before anything runs."""
-    config.addinivalue_line("markers", "dpaudit: audits noise; set on every test that uses the fixture `dpaudit`")
+    config.addinivalue_line(
+        "markers", "dpaudit: audits noise; set on every test that uses the fixture `dpaudit`"
+    )
     _samples(config)
     _alpha(config)
     config.pluginmanager.register(_Session(), "dpaudit-session")
@@ -67,7 +75,8 @@ def dpaudit(request: pytest.FixtureRequest) -> Auditor:
     config, kept = request.config, request.node.user_properties
 
     def record(audit: dict[str, Any]) -> None:
-        kept.append((_PROPERTY, json.dumps(audit)))  # goes with the report: to xdist's controller, and into JUnit XML
+        # goes with the report: to xdist's controller, and into JUnit XML
+        kept.append((_PROPERTY, json.dumps(audit)))
 
     return Auditor(
         node=request.node.nodeid,
@@ -116,7 +125,11 @@ def _summary(audits: list[dict[str, Any]]) -> str:
 def _value(config: pytest.Config, name: str) -> tuple[str, str]:
     """What was asked for, and where: the command line comes before the ini file."""
     given = config.getoption(f"dpaudit_{name}")
-    return (f"--dpaudit-{name}", given) if given is not None else (f"dpaudit_{name}", config.getini(f"dpaudit_{name}"))
+    return (
+        (f"--dpaudit-{name}", given)
+        if given is not None
+        else (f"dpaudit_{name}", config.getini(f"dpaudit_{name}"))
+    )
 
 
 def _number(config: pytest.Config, name: str, default: float) -> float:
@@ -130,14 +143,18 @@ def _number(config: pytest.Config, name: str, default: float) -> float:
 def _samples(config: pytest.Config) -> int:
     samples = _number(config, "samples", SAMPLES)
     if not (1_000 <= samples <= 1e15) or samples != int(samples):
-        raise pytest.UsageError(f"dpaudit_samples={samples:g}: must be a whole number of at least 1000, e.g. 1e6")
+        raise pytest.UsageError(
+            f"dpaudit_samples={samples:g}: must be a whole number of at least 1000, e.g. 1e6"
+        )
     return int(samples)
 
 
 def _alpha(config: pytest.Config) -> float:
     alpha = _number(config, "alpha", ALPHA)
     if not 0 < alpha < 1:
-        raise pytest.UsageError(f"dpaudit_alpha={alpha:g}: must lie strictly between 0 and 1, e.g. {ALPHA:g}")
+        raise pytest.UsageError(
+            f"dpaudit_alpha={alpha:g}: must lie strictly between 0 and 1, e.g. {ALPHA:g}"
+        )
     return alpha
 
 

@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
 
 from dpaudit.audit import AuditOptions, run_audit
-from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, parse_neighbours, run_mechanism_audit
+from dpaudit.audit.epsilon import (
+    MechanismOptions,
+    PrivacyClaim,
+    parse_neighbours,
+    run_mechanism_audit,
+)
 from dpaudit.audit.epsilon.run import audit_named as mechanism_named
 from dpaudit.audit.nothing import nothing_counted, nothing_drawn
 from dpaudit.audit.run import audit_named
@@ -28,7 +33,14 @@ from dpaudit.pytest_plugin.callables import (
     same_search_path,
     subject,
 )
-from dpaudit.report import Document, audit_sentence, mechanism_sentence, p_value, write_json, write_report
+from dpaudit.report import (
+    Document,
+    audit_sentence,
+    mechanism_sentence,
+    p_value,
+    write_json,
+    write_report,
+)
 from dpaudit.report.sentences import sandbox_level
 from dpaudit.report.tables import sorted_tests
 from dpaudit.results.text import printable
@@ -47,8 +59,8 @@ Asked = TypeVar("Asked", AuditOptions, MechanismOptions)
 class NoiseOptions(TypedDict, total=False):
     """Options of an audit of noise, those of :func:`dpaudit.audit_sampler`; ``samples`` counts single values.
 
-    ``in_process`` is for callables: True keeps a module-level function in the test's process, False refuses what could
-    only run there.
+    ``in_process`` is for callables: True keeps a module-level function in the test's process, False
+    refuses what could only run there.
     """
 
     dim: int | None
@@ -80,22 +92,35 @@ class _Audited(NamedTuple):
 class Auditor:
     """Audits made by one test. A finding or an inconclusive audit raises ``AssertionError``; a pass returns the result.
 
-    A ``sampler`` or ``mechanism`` is a target as on the command line, or a callable. A module-level function runs in a
-    process of its own behind the samplers' limits, so monkeypatches of the test's process do not reach it. A closure, a
-    lambda, a bound method or an object is called in the test's process: without limits on memory, with a time limit that
-    interrupts no call, and with no second process to compare.
+    A ``sampler`` or ``mechanism`` is a target as on the command line, or a callable. A module-level
+    function runs in a process of its own behind the samplers' limits, so monkeypatches of the
+    test's process do not reach it. A closure, a lambda, a bound method or an object is called in
+    the test's process: without limits on memory, with a time limit that interrupts no call, and
+    with no second process to compare.
 
-    Every audit has a fixed seed, from the test's node id and the audit's number in the test: registered sources give the
-    same values in every run. Other samplers do not: an honest one fails with probability at most ``alpha`` a run.
-    Not claimed: that what passes is honest; the result's ``cannot_rule_out`` says what it may still hide, a keyed
-    backdoor above all.
+    Every audit has a fixed seed, from the test's node id and the audit's number in the test:
+    registered sources give the same values in every run. Other samplers do not: an honest one fails
+    with probability at most ``alpha`` a run. Not claimed: that what passes is honest; the result's
+    ``cannot_rule_out`` says what it may still hide, a keyed backdoor above all.
     """
 
     def __init__(
-        self, *, node: str, samples: int, alpha: float, out: Path | None, record: Callable[[dict[str, Any]], None]
+        self,
+        *,
+        node: str,
+        samples: int,
+        alpha: float,
+        out: Path | None,
+        record: Callable[[dict[str, Any]], None],
     ) -> None:
         """``node`` is the test's id; ``record`` is told of each audit, in JSON-ready words."""
-        self._node, self._samples, self._alpha, self._out, self._record = node, samples, alpha, out, record
+        self._node, self._samples, self._alpha, self._out, self._record = (
+            node,
+            samples,
+            alpha,
+            out,
+            record,
+        )
         self._made = 0
 
     def assert_no_finding(
@@ -104,7 +129,8 @@ class Auditor:
         """Fail unless nothing contradicts ``claim``; a callable is ``f(n, d)`` → array (n, d), or ``f(size=(n, d))``.
 
         Raises:
-            AssertionError: a finding, or an inconclusive audit (the sampler died, did not respond, or gave too little).
+            AssertionError: a finding, or an inconclusive audit (the sampler died, did not respond,
+                or gave too little).
             UsageError: an unknown name, or an option that does not fit.
         """
         __tracebackhide__ = True
@@ -124,8 +150,8 @@ class Auditor:
     ) -> AuditResult:
         """Fail unless this known-bad control is found out, by all the tests named in ``by``, if any.
 
-        A gate that catches nothing passes everything: a control shows that it still catches. No α is counted for it.
-        Raises as :meth:`assert_no_finding`.
+        A gate that catches nothing passes everything: a control shows that it still catches. No α
+        is counted for it. Raises as :meth:`assert_no_finding`.
         """
         __tracebackhide__ = True
         audited = self._noise(sampler, claim=claim, control=True, **options)
@@ -135,7 +161,12 @@ class Auditor:
         missing = [name for name in ([by] if isinstance(by, str) else by) if name not in found]
         if not found or missing:
             raise AssertionError(
-                nothing_found(audited.result, wanted=" and ".join(missing), again=audited.again, page=audited.page)
+                nothing_found(
+                    audited.result,
+                    wanted=" and ".join(missing),
+                    again=audited.again,
+                    page=audited.page,
+                )
             )
         result: AuditResult = audited.result
         return result
@@ -158,16 +189,19 @@ class Auditor:
     ) -> MechanismResult:
         """Fail if releases at two ``neighbours`` show more than (``epsilon``, ``delta``), or than ``mu``-Gaussian DP.
 
-        A callable is ``f(value, n)`` → array (n,) or (n, k): ``n`` releases of a query result, a float or an array (m,).
-        ``neighbours`` are two query results, ``(0, 1)`` or ``([0, 0], [1, 0])``, or text as on the command line.
-        ``samples`` releases are drawn at each. The rest is as in :func:`dpaudit.audit_mechanism`.
+        A callable is ``f(value, n)`` → array (n,) or (n, k): ``n`` releases of a query result, a
+        float or an array (m,). ``neighbours`` are two query results, ``(0, 1)`` or
+        ``([0, 0], [1, 0])``, or text as on the command line. ``samples`` releases are drawn at
+        each. The rest is as in :func:`dpaudit.audit_mechanism`.
 
         Raises:
             AssertionError: more is shown than claimed, or the audit is inconclusive.
             UsageError: an unknown name, or an option that does not fit.
         """
         __tracebackhide__ = True
-        pair = neighbours if neighbours is None or isinstance(neighbours, str) else _text(neighbours)
+        pair = (
+            neighbours if neighbours is None or isinstance(neighbours, str) else _text(neighbours)
+        )
         used = self._seed(seed)
         claim = {"claim_epsilon": epsilon, "claim_delta": delta, "claim_mu": mu}
 
@@ -182,7 +216,9 @@ class Auditor:
 
         def run(what: Subject, options: MechanismOptions) -> MechanismResult:
             claimed = PrivacyClaim(epsilon, delta, mu)
-            return mechanism_result(what, claim=claimed, neighbours=pair, attack=attack, options=options)
+            return mechanism_result(
+                what, claim=claimed, neighbours=pair, attack=attack, options=options
+            )
 
         audited = self._audit(
             "mechanism",
@@ -191,7 +227,11 @@ class Auditor:
             options,
             run,
             lambda name, reason, options: nothing_counted(
-                name, reason, claim=PrivacyClaim(epsilon, delta, mu), attack=attack or "", options=options
+                name,
+                reason,
+                claim=PrivacyClaim(epsilon, delta, mu),
+                attack=attack or "",
+                options=options,
             ),
             words={"neighbours": pair, **claim, "attack": attack},
             about={"claim_epsilon": epsilon, "claim_delta": delta},
@@ -202,10 +242,14 @@ class Auditor:
         result: MechanismResult = audited.result
         return result
 
-    def _noise(self, sampler: Named, *, claim: str | None, control: bool, **options: Unpack[NoiseOptions]) -> _Audited:
+    def _noise(
+        self, sampler: Named, *, claim: str | None, control: bool, **options: Unpack[NoiseOptions]
+    ) -> _Audited:
         __tracebackhide__ = True
         if unknown := set(options) - set(NoiseOptions.__annotations__):
-            raise UsageError(f"{min(unknown)}: no such option; there are: {', '.join(NoiseOptions.__annotations__)}")
+            raise UsageError(
+                f"{min(unknown)}: no such option; there are: {', '.join(NoiseOptions.__annotations__)}"
+            )
         tests, alpha, samples = options.get("tests"), options.get("alpha"), options.get("samples")
         seed = self._seed(options.get("seed"))
 
@@ -216,7 +260,11 @@ class Auditor:
                 alpha=self._alpha if alpha is None else alpha,
                 seed=seed,
                 time_limit=options.get("time_limit"),
-                tests=None if tests is None else (tests,) if isinstance(tests, str) else tuple(tests),
+                tests=None
+                if tests is None
+                else (tests,)
+                if isinstance(tests, str)
+                else tuple(tests),
                 mitigation=options.get("mitigation"),
             )
 
@@ -226,7 +274,9 @@ class Auditor:
             options.get("in_process"),
             asked,
             lambda what, options: noise_result(what, claim=claim, options=options),
-            lambda name, reason, options: nothing_drawn(name, reason, claim=claim or "its claim", options=options),
+            lambda name, reason, options: nothing_drawn(
+                name, reason, claim=claim or "its claim", options=options
+            ),
             words={"claim": claim},
             about={"claim": claim or "its claim"},
             control=control,
@@ -251,7 +301,11 @@ class Auditor:
         page = None
         try:
             options, what = asked(), subject(given, in_process=in_process)
-            again = command(kind, what, options, **words) if what.target else shlex.join(["pytest", self._node])
+            again = (
+                command(kind, what, options, **words)
+                if what.target
+                else shlex.join(["pytest", self._node])
+            )
             result = reproducible(run(what, options), what, again=again)
         except SamplerError as error:
             result = nothing(what.name, str(error), options)
@@ -259,9 +313,21 @@ class Auditor:
             raise type(error)(str(error)) from None
         else:
             page = self._write(of_result(result))
-        named = {"sampler": result.sampler} if isinstance(result, AuditResult) else {"mechanism": result.mechanism}
+        named = (
+            {"sampler": result.sampler}
+            if isinstance(result, AuditResult)
+            else {"mechanism": result.mechanism}
+        )
         shown = {name: printable(value, limit=200) for name, value in named.items()}
-        self._record({**shown, **about, "verdict": result.verdict, "alpha": options.alpha, "control": control})
+        self._record(
+            {
+                **shown,
+                **about,
+                "verdict": result.verdict,
+                "alpha": options.alpha,
+                "control": control,
+            }
+        )
         first = next((t.reproduce for t in result.tests if t.finding and t.reproduce), again)
         return _Audited(result, first, page)
 
@@ -269,18 +335,24 @@ class Auditor:
         if self._out is None:
             return None
         digest = hashlib.sha256(f"{self._node}#{self._made}".encode()).hexdigest()[:8]
-        folder = self._out / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', self._node)[-80:].strip('-.')}-{digest}"
+        folder = (
+            self._out / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', self._node)[-80:].strip('-.')}-{digest}"
+        )
         try:
             folder.mkdir(parents=True, exist_ok=True)
             write_json(page, folder / "result.json")
             return write_report(page, folder / "report.html")
         except OSError as error:
-            raise UsageError(f"dpaudit-out={self._out}: cannot be written ({error.strerror}); choose another") from None
+            raise UsageError(
+                f"dpaudit-out={self._out}: cannot be written ({error.strerror}); choose another"
+            ) from None
 
     def _seed(self, given: int | str | None) -> str:
         """The test's own, one for each of its audits."""
         return (
-            str(given) if given is not None else hashlib.sha256(f"{self._node}#{self._made}".encode()).hexdigest()[:16]
+            str(given)
+            if given is not None
+            else hashlib.sha256(f"{self._node}#{self._made}".encode()).hexdigest()[:16]
         )
 
 
@@ -295,7 +367,9 @@ def _text(neighbours: tuple[Vector, Vector]) -> str:
     try:
         rows = [[float(x) for x in (v if hasattr(v, "__iter__") else [v])] for v in neighbours]
     except (TypeError, ValueError):
-        raise UsageError(f"neighbours={neighbours!r}: write two numbers or two vectors, e.g. (0, 1)") from None
+        raise UsageError(
+            f"neighbours={neighbours!r}: write two numbers or two vectors, e.g. (0, 1)"
+        ) from None
     return ";".join(",".join(f"{x!r}" for x in row) for row in rows)
 
 
@@ -308,9 +382,13 @@ def noise_result(what: Subject, *, claim: str | None, options: AuditOptions) -> 
         with same_search_path() if what.ours else contextlib.nullcontext():
             return audit_named(what.target, claim=claim, options=options)
     if claim is None:
-        raise UsageError("claim=None: a callable does not say what it claims; give one, e.g. gaussian:sigma=1")
+        raise UsageError(
+            "claim=None: a callable does not say what it claims; give one, e.g. gaussian:sigma=1"
+        )
     if options.mitigation is not None:
-        raise UsageError(f"mitigation={options.mitigation}: works on a registered source only; leave it out")
+        raise UsageError(
+            f"mitigation={options.mitigation}: works on a registered source only; leave it out"
+        )
     with CallableSampler(what.called, name=what.name) as closed:
         found = run_audit(closed, claim=Claim.parse(claim), options=options)
     if found.verdict != "no-finding":
@@ -319,21 +397,32 @@ def noise_result(what: Subject, *, claim: str | None, options: AuditOptions) -> 
 
 
 def mechanism_result(
-    what: Subject, *, claim: PrivacyClaim, neighbours: str | None, attack: str | None, options: MechanismOptions
+    what: Subject,
+    *,
+    claim: PrivacyClaim,
+    neighbours: str | None,
+    attack: str | None,
+    options: MechanismOptions,
 ) -> MechanismResult:
     """Audit a whole mechanism, in a process of its own or in this one."""
     if what.target is not None:
         with same_search_path() if what.ours else contextlib.nullcontext():
-            return mechanism_named(what.target, claim=claim, neighbours=neighbours, attack=attack, options=options)
+            return mechanism_named(
+                what.target, claim=claim, neighbours=neighbours, attack=attack, options=options
+            )
     with CallableMechanism(what.called, name=what.name) as mechanism:
         pair = None if neighbours is None else parse_neighbours(neighbours)
-        return run_mechanism_audit(mechanism, claim=claim, neighbours=pair, attack=attack, options=options)
+        return run_mechanism_audit(
+            mechanism, claim=claim, neighbours=pair, attack=attack, options=options
+        )
 
 
 def reproducible(result: R, what: Subject, *, again: str) -> R:
     """The same, with commands that work where the tests run; ``again`` is that for a callable of this process."""
     tests = tuple(
-        dataclasses.replace(t, reproduce=again if what.function else _prefixed(t.reproduce, what)) if t.reproduce else t
+        dataclasses.replace(t, reproduce=again if what.function else _prefixed(t.reproduce, what))
+        if t.reproduce
+        else t
         for t in result.tests
     )
     return dataclasses.replace(result, tests=tests)
@@ -349,13 +438,23 @@ def command(kind: str, what: Subject, options: AuditOptions | MechanismOptions, 
         if value is None:
             continue
         option = f"--{name.replace('_', '-')}"
-        text = ",".join(value) if isinstance(value, tuple) else f"{value:g}" if isinstance(value, float) else str(value)
+        text = (
+            ",".join(value)
+            if isinstance(value, tuple)
+            else f"{value:g}"
+            if isinstance(value, float)
+            else str(value)
+        )
         words += [option] if value is True else [option, text]
     return _prefixed(shlex.join(words), what)
 
 
 def _prefixed(line: str, what: Subject) -> str:
-    return line if what.root is None else f"PYTHONPATH={shlex.quote(os.path.relpath(what.root))} {line}"
+    return (
+        line
+        if what.root is None
+        else f"PYTHONPATH={shlex.quote(os.path.relpath(what.root))} {line}"
+    )
 
 
 _MOST = 8
@@ -377,7 +476,9 @@ def failure(result: AuditResult | MechanismResult, *, again: str, page: Path | N
     return "\n".join([*lines, _kept(page)])
 
 
-def nothing_found(result: AuditResult | MechanismResult, *, wanted: str, again: str, page: Path | None) -> str:
+def nothing_found(
+    result: AuditResult | MechanismResult, *, wanted: str, again: str, page: Path | None
+) -> str:
     """A known-bad control that was not caught."""
     tests = [t for t in sorted_tests(result.tests) if not t.advisory]
     nearest = f"  nearest: {_line(tests[0])}" if tests else "  no test said anything"
@@ -396,12 +497,16 @@ def nothing_found(result: AuditResult | MechanismResult, *, wanted: str, again: 
 
 def _above(text: str) -> str:
     """The report's sentence points below itself; here nothing is below."""
-    return text.replace("what this cannot exclude is below", "a pass excludes less than it seems, see the report")
+    return text.replace(
+        "what this cannot exclude is below", "a pass excludes less than it seems, see the report"
+    )
 
 
 def _target(result: AuditResult | MechanismResult) -> str:
     level = sandbox_level(result)
-    target = printable(result.sampler if isinstance(result, AuditResult) else result.mechanism, limit=200)
+    target = printable(
+        result.sampler if isinstance(result, AuditResult) else result.mechanism, limit=200
+    )
     return f"{target} (sandbox: {level})" if level else target
 
 
@@ -412,4 +517,8 @@ def _line(test: TestResult) -> str:
 
 
 def _kept(page: Path | None) -> str:
-    return f"Report: {page}" if page is not None else "Report: none was kept; --dpaudit-out DIR keeps one"
+    return (
+        f"Report: {page}"
+        if page is not None
+        else "Report: none was kept; --dpaudit-out DIR keeps one"
+    )

@@ -1,7 +1,8 @@
 """A Python callable as something to audit: by name in a process of its own, or, where it has none, in this process.
 
-A module-level function is named as on the command line and runs behind the samplers' limits. A closure, a lambda, a bound
-method or any other object lives in this process only, and is called here.
+A module-level function is named as on the command line and runs behind the samplers' limits. A
+closure, a lambda, a bound method or any other object lives in this process only, and is called
+here.
 """
 
 from __future__ import annotations
@@ -28,7 +29,14 @@ from dpaudit.samplers.check import finite, request
 from dpaudit.samplers.endpoints.targets import answered, numbers
 from dpaudit.types import BlindSpot
 
-__all__ = ["ONE_PROCESS", "CallableMechanism", "CallableSampler", "Subject", "same_search_path", "subject"]
+__all__ = [
+    "ONE_PROCESS",
+    "CallableMechanism",
+    "CallableSampler",
+    "Subject",
+    "same_search_path",
+    "subject",
+]
 
 Array = npt.NDArray[np.float64]
 
@@ -47,7 +55,8 @@ ONE_PROCESS = BlindSpot(
 class Subject:
     """What is audited: a ``target`` for a process of its own, or a ``function`` to call here.
 
-    ``root`` is a folder that ``PYTHONPATH`` must hold for the target, if any; ``ours`` says that a callable was named.
+    ``root`` is a folder that ``PYTHONPATH`` must hold for the target, if any; ``ours`` says that a
+    callable was named.
     """
 
     name: str
@@ -71,10 +80,14 @@ def subject(given: str | Callable[..., Any], *, in_process: bool | None) -> Subj
     """
     if isinstance(given, str):
         if in_process:
-            raise UsageError(f"in_process=True: {given} is a target and runs in a process of its own; pass a callable")
+            raise UsageError(
+                f"in_process=True: {given} is a target and runs in a process of its own; pass a callable"
+            )
         return Subject(given, target=given)
     if not callable(given):
-        raise UsageError(f"sampler={given!r}: neither a target nor a callable; pass e.g. 'numpy:laplace' or f(n, d)")
+        raise UsageError(
+            f"sampler={given!r}: neither a target nor a callable; pass e.g. 'numpy:laplace' or f(n, d)"
+        )
     found = None if in_process else _importable(given)
     if found is not None:
         return found
@@ -110,7 +123,9 @@ def _importable(function: Callable[..., Any]) -> Subject | None:
     else:
         place, root = ".".join(parts), str(path.parent)
     target = f"python:{place}:{name}"
-    return Subject(target, target=target, root=None if root is None or _known_to_all(root) else root, ours=True)
+    return Subject(
+        target, target=target, root=None if root is None or _known_to_all(root) else root, ours=True
+    )
 
 
 @contextmanager
@@ -118,7 +133,9 @@ def same_search_path() -> Iterator[None]:
     """Processes that are started inside import from where this one does."""
     before = os.environ.get("PYTHONPATH")
     here = [p for p in sys.path if os.path.isdir(p) and not _known_to_all(p)]
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*here, *([before] if before else [])]))
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        dict.fromkeys([*here, *([before] if before else [])])
+    )
     try:
         yield
     finally:
@@ -131,15 +148,19 @@ def same_search_path() -> Iterator[None]:
 def _known_to_all(folder: str) -> bool:
     """Whether every Python that is started here imports from this folder: the working one, or where libraries are."""
     path, paths = os.path.realpath(folder), sysconfig.get_paths()
-    libraries = {os.path.realpath(paths[key]) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return path == os.path.realpath(os.getcwd()) or any(f"{path}/".startswith(f"{one}/") for one in libraries)
+    libraries = {
+        os.path.realpath(paths[key]) for key in ("stdlib", "platstdlib", "purelib", "platlib")
+    }
+    return path == os.path.realpath(os.getcwd()) or any(
+        f"{path}/".startswith(f"{one}/") for one in libraries
+    )
 
 
 class CallableSampler:
     """A :class:`~dpaudit.interfaces.ClosedSampler` that calls ``f(n, d)``, or ``f(size=(n, d))``, in this process.
 
-    Not claimed: any protection from it. No limit on memory; a time limit is looked at after each call and interrupts
-    none; a crash is this process's; no other process is there to compare with.
+    Not claimed: any protection from it. No limit on memory; a time limit is looked at after each
+    call and interrupts none; a crash is this process's; no other process is there to compare with.
     """
 
     dim = None
@@ -149,7 +170,9 @@ class CallableSampler:
         self.name = name
         taken = _parameters(function)
         self._call: Callable[[int, int], Any] = (
-            (lambda n, d: function(size=(n, d))) if "size" in taken and "n" not in taken else function
+            (lambda n, d: function(size=(n, d)))
+            if "size" in taken and "n" not in taken
+            else function
         )
 
     def __enter__(self) -> Self:
@@ -208,15 +231,22 @@ def _called(call: Callable[[], Any], name: str, what: str, timeout: float) -> An
     except Exception as error:  # noqa: BLE001 foreign code may raise anything
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}, line {last.lineno}"
-        raise SamplerCrashError(f"{name} raised {error_text(error)} ({where}; {what}); fix it") from None
+        raise SamplerCrashError(
+            f"{name} raised {error_text(error)} ({where}; {what}); fix it"
+        ) from None
     if (took := time.monotonic() - began) > timeout:
-        raise SamplerTimeoutError(f"{name} took {took:.3g} s, more than was left of the time limit ({what})")
+        raise SamplerTimeoutError(
+            f"{name} took {took:.3g} s, more than was left of the time limit ({what})"
+        )
     return given
 
 
 def _parameters(function: Callable[..., Any]) -> list[str]:
     try:
         return list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):  # compiled, without a signature: numpy writes it first in the docstring
+    except (
+        TypeError,
+        ValueError,
+    ):  # compiled, without a signature: numpy writes it first in the docstring
         first = (getattr(function, "__doc__", None) or "").lstrip().split("\n")[0]
         return ["size"] if "size=None" in first else []

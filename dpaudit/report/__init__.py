@@ -1,7 +1,7 @@
 """Results in; JSON, HTML and figures out. Nothing here runs a sampler, a test or an attack.
 
-The page is one file: no network, and one small script of its own that it can do without. Names and messages in it come
-from closed samplers and are escaped wherever they are shown.
+The page is one file: no network, and one small script of its own that it can do without. Names and
+messages in it come from closed samplers and are escaped wherever they are shown.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from dpaudit.report.page import render_report, write_json, write_report
 from dpaudit.report.reading import Document, document_of, read_document
 from dpaudit.report.sentences import audit_sentence, experiment_sentence, measurements_sentence
 from dpaudit.report.tables import Column, blind_spots_table, summary_table, tests_table
-from dpaudit.report.terminal.documents import audit_table, experiment_table, measurements_table, mechanism_table
+from dpaudit.report.terminal.documents import (
+    audit_table,
+    experiment_table,
+    measurements_table,
+    mechanism_table,
+)
 
 __all__ = [
     "Column",

@@ -81,7 +81,9 @@ def claim_of(shown: Shown, by: str) -> float | None:
 def deployment_title(document: AppleDocument) -> str:
     """Which system, and which configuration of it: its folder's own name, as the facts have the whole path."""
     folder = PurePath(one_line(document.configuration.folder, limit=2000)).name[:200]
-    return f"Deployment of {document.system.capitalize()}" + (f", configured by {folder}" if folder else "")
+    return f"Deployment of {document.system.capitalize()}" + (
+        f", configured by {folder}" if folder else ""
+    )
 
 
 def deployment_sentence(document: AppleDocument) -> str:
@@ -115,7 +117,10 @@ def deployment_facts(document: AppleDocument) -> list[tuple[str, str]]:
     ledger, observed = document.ledger, document.observed
     facts = [
         ("ε a day, permitted", upwards(ledger.permitted.per_day)),
-        *((f"of that, seen on {printable(p.name, limit=40)}", upwards(p.per_day)) for p in ledger.platforms),
+        *(
+            (f"of that, seen on {printable(p.name, limit=40)}", upwards(p.per_day))
+            for p in ledger.platforms
+        ),
         (f"Over {_days(ledger)}", upwards(ledger.permitted.over_days)),
     ]
     if observed is not None:
@@ -127,7 +132,9 @@ def deployment_facts(document: AppleDocument) -> list[tuple[str, str]]:
             ("Their ε, by the bits where they show it", _between(observed.total)),
             ("Busiest day", _busiest(observed.busiest)),
         ]
-    facts.append(("Configuration", one_line(document.configuration.folder, limit=400) or fmt.NOTHING))
+    facts.append(
+        ("Configuration", one_line(document.configuration.folder, limit=400) or fmt.NOTHING)
+    )
     return [(name, value) for name, value in facts if value != fmt.NOTHING]
 
 
@@ -143,8 +150,16 @@ def ledger_table(ledger: Ledger) -> list[Column]:
         Column("ε a record", [upwards(x.claimed.per_record) for x in lines], True),
         Column("ε a day", [upwards(x.claimed.per_day) for x in lines], True),
         Column(over, [upwards(x.claimed.over_days) for x in lines], True),
-        Column("ε a record\nby its coin", [upwards(x.coin.per_record if x.coin else None) for x in lines], True),
-        Column("ε a day\nby its coin", [upwards(x.coin.per_day if x.coin else None) for x in lines], True),
+        Column(
+            "ε a record\nby its coin",
+            [upwards(x.coin.per_record if x.coin else None) for x in lines],
+            True,
+        ),
+        Column(
+            "ε a day\nby its coin",
+            [upwards(x.coin.per_day if x.coin else None) for x in lines],
+            True,
+        ),
     ]
 
 
@@ -170,7 +185,9 @@ def bursts_title(ledger: Ledger) -> str:
 def sums_table(ledger: Ledger) -> list[Column]:
     """What budgets permit together."""
     rows = [ledger.permitted, *ledger.platforms, ledger.configured]
-    names = [f"of that, seen to work on {t.name}" if t in ledger.platforms else t.name for t in rows]
+    names = [
+        f"of that, seen to work on {t.name}" if t in ledger.platforms else t.name for t in rows
+    ]
     over = f"ε in {_days(ledger)}"
     return [
         Column("Together", [_name(name) for name in names]),
@@ -211,7 +228,9 @@ def coins_table(document: AppleDocument) -> list[Column]:
     return [
         Column("Key", [_name(s.key, 300) for s in shown]),
         Column("Algorithm", [_name(s.algorithm) for s in shown]),
-        Column("Records used", [f"{fmt.count(s.used)} of {fmt.count(s.records)}" for s in shown], True),
+        Column(
+            "Records used", [f"{fmt.count(s.used)} of {fmt.count(s.records)}" for s in shown], True
+        ),
         Column("Flip probability", [_flip(s.flip) for s in shown], True),
         Column("ε of a sketch", [_epsilon(s.sketch) for s in shown], True),
         Column("Checks of the bits", [_checks(s) for s in shown]),
@@ -271,14 +290,21 @@ def _days(ledger: Ledger) -> str:
 
 def _claims(shown: Shown) -> str:
     """The claims, in a line each where they differ."""
-    told = {by: fmt.quantity(c) for by in ("configuration", "report") if (c := claim_of(shown, by)) is not None}
+    told = {
+        by: fmt.quantity(c)
+        for by in ("configuration", "report")
+        if (c := claim_of(shown, by)) is not None
+    }
     if len(set(told.values())) <= 1:
         return next(iter(told.values()), fmt.NOTHING)
     return "\n".join(f"{by} {value}" for by, value in told.items())
 
 
 def _checks(shown: Shown) -> str:
-    return "\n".join(f"{_name(c.name, 40)}: p = {fmt.p_value(c.p)}" for c in shown.checks) or fmt.NOTHING
+    return (
+        "\n".join(f"{_name(c.name, 40)}: p = {fmt.p_value(c.p)}" for c in shown.checks)
+        or fmt.NOTHING
+    )
 
 
 def _epsilon(interval: Interval | None) -> str:
@@ -288,7 +314,9 @@ def _epsilon(interval: Interval | None) -> str:
 def _flip(interval: Interval | None) -> str:
     if interval is None or not (math.isfinite(interval.low) and math.isfinite(interval.high)):
         return fmt.NOTHING
-    return f"{math.floor(1e4 * interval.low) / 1e4:.4f} … {math.ceil(1e4 * interval.high) / 1e4:.4f}"
+    return (
+        f"{math.floor(1e4 * interval.low) / 1e4:.4f} … {math.ceil(1e4 * interval.high) / 1e4:.4f}"
+    )
 
 
 def _between(spent: Spent) -> str:
@@ -296,7 +324,11 @@ def _between(spent: Spent) -> str:
 
 
 def _busiest(day: Day | None) -> str:
-    return fmt.NOTHING if day is None else f"{_name(day.date, 20)}: ε = {fmt.quantity(day.total.claimed)}"
+    return (
+        fmt.NOTHING
+        if day is None
+        else f"{_name(day.date, 20)}: ε = {fmt.quantity(day.total.claimed)}"
+    )
 
 
 def serious_rows(columns: Sequence[Column]) -> list[bool]:

@@ -1,6 +1,7 @@
 """How numbers and strangers' text are written, on the page and in the terminal alike.
 
-Bounds are rounded outwards (a lower bound down, an upper bound up): a rounded report never claims more than was shown.
+Bounds are rounded outwards (a lower bound down, an upper bound up): a rounded report never claims
+more than was shown.
 """
 
 from __future__ import annotations
@@ -88,7 +89,10 @@ def ranged(text: str, low: float | None, high: float | None, *, digits: int = 4)
     """
     if text == NOTHING or low is None or high is None:
         return text
-    ends = (x if math.isinf(x) else float(_outwards(x, up=up, digits=digits)) for x, up in ((low, False), (high, True)))
+    ends = (
+        x if math.isinf(x) else float(_outwards(x, up=up, digits=digits))
+        for x, up in ((low, False), (high, True))
+    )
     return f"{text} [{', '.join(quantity(x, digits=digits) for x in ends)}]"
 
 
@@ -181,7 +185,8 @@ def bounds(low: object, high: object = math.inf) -> str:
     high = math.inf if high is None else high
     if low == math.inf:
         return "∞"
-    if f"{low:.3g}" == f"{high:.3g}" and math.isclose(low, high, rel_tol=1e-3):  # the same in the digits that are shown
+    # the same in the digits that are shown
+    if f"{low:.3g}" == f"{high:.3g}" and math.isclose(low, high, rel_tol=1e-3):
         return f"{low:.3g}"
     if low <= 0:
         return "unknown" if math.isinf(high) else f"≤ {_outwards(high, up=True)}"
@@ -212,7 +217,9 @@ def setting(value: object) -> str:
         return quantity(value, digits=6).replace(",", "")
     if value is None:
         return NOTHING
-    if isinstance(value, (list, tuple)) and not any(isinstance(v, (list, tuple, Mapping)) for v in value):
+    if isinstance(value, (list, tuple)) and not any(
+        isinstance(v, (list, tuple, Mapping)) for v in value
+    ):
         return printable(", ".join(setting(v) for v in value), limit=400)
     if isinstance(value, (list, tuple, Mapping)):
         return printable(json.dumps(value, ensure_ascii=False, default=str), limit=400)

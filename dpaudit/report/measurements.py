@@ -59,10 +59,15 @@ class Plot(NamedTuple):
     def spread(self, rows: Sequence[Row]) -> tuple[Row, ...]:
         """The rows that are drawn: those that are as ``where`` says, and with ``points`` one for each item of a list.
 
-        The list is what a row has under that key: pairs [x, y], or triples [x, y, value] for a map. Where several follow
-        each other at one place the last stands (the upper end of a curve's step).
+        The list is what a row has under that key: pairs [x, y], or triples [x, y, value] for a map.
+        Where several follow each other at one place the last stands (the upper end of a curve's
+        step).
         """
-        rows = tuple(row for row in rows if all(reading(row.get(k)).value == v for k, v in self.where.items()))
+        rows = tuple(
+            row
+            for row in rows
+            if all(reading(row.get(k)).value == v for k, v in self.where.items())
+        )
         if self.points is None:
             return rows
         keys = (self.x.key, self.y.key, *(() if self.value is None else (self.value.key,)))
@@ -70,10 +75,21 @@ class Plot(NamedTuple):
         for row in rows:
             items = row.get(self.points)
             if isinstance(items, (list, tuple)):
-                good = [item for item in items if isinstance(item, (list, tuple)) and len(item) == len(keys)]
-                good = [item for item in good if all(isinstance(v, (str, int, float)) for v in item[:-1])]
+                good = [
+                    item
+                    for item in items
+                    if isinstance(item, (list, tuple)) and len(item) == len(keys)
+                ]
+                good = [
+                    item
+                    for item in good
+                    if all(isinstance(v, (str, int, float)) for v in item[:-1])
+                ]
                 last = {tuple(item[:-1]): item[-1] for item in good}
-                found += [{**row, **dict(zip(keys, (*place, end), strict=True))} for place, end in last.items()]
+                found += [
+                    {**row, **dict(zip(keys, (*place, end), strict=True))}
+                    for place, end in last.items()
+                ]
         return tuple(found)
 
 
@@ -90,17 +106,21 @@ def read_measurements(document: MeasurementsDocument) -> Measurements:
     """Columns, rows, misses and figures, each figure with the measures that it draws.
 
     Raises:
-        UsageError: two columns of one key, rows without columns, a figure of a key that neither a column nor a row has, or
-            one of the wrong shape.
+        UsageError: two columns of one key, rows without columns, a figure of a key that neither a
+            column nor a row has, or one of the wrong shape.
     """
     columns, rows = document.columns, document.rows
-    measures = tuple(Measure(c.key, printable(c.label or c.key, limit=100), c.format) for c in columns)
+    measures = tuple(
+        Measure(c.key, printable(c.label or c.key, limit=100), c.format) for c in columns
+    )
     keys = [c.key for c in columns]
     if len(set(keys)) < len(keys):
         twice = next(k for k in keys if keys.count(k) > 1)
         raise UsageError(f"columns: key {_shown(twice)} comes twice: give each column its own key")
     if rows and not columns:
-        raise UsageError("columns=[]: rows of measurements need columns, each with key, label and format")
+        raise UsageError(
+            "columns=[]: rows of measurements need columns, each with key, label and format"
+        )
     known = {m.key: m for m in measures}
     if rows:  # without rows nothing is drawn, and only the columns say which keys there are
         for key in dict.fromkeys(k for row in rows for k in row):
@@ -126,7 +146,9 @@ def _plot(figure: Figure, known: Mapping[str, Measure], *, checked: bool) -> Plo
     def measure(name: str, key: str, label: str | None = None) -> Measure:
         if checked and key not in known:
             among = ", ".join(_shown(k) for k in list(known)[:12])
-            raise UsageError(f"figure {_shown(title)} {name}={_shown(key)}: it must be the key of a column: {among}")
+            raise UsageError(
+                f"figure {_shown(title)} {name}={_shown(key)}: it must be the key of a column: {among}"
+            )
         found = known.get(key, Measure(key, printable(key, limit=100), "number"))
         return found if label is None else found._replace(label=printable(label, limit=100))
 
@@ -135,7 +157,9 @@ def _plot(figure: Figure, known: Mapping[str, Measure], *, checked: bool) -> Plo
 
     def several(name: str, keys: Sequence[str], sizes: Sequence[int]) -> tuple[Measure, ...]:
         if len(keys) not in sizes:
-            raise UsageError(f"figure {_shown(title)} {name}={_shown(keys)}: it must be a list of {max(sizes)} keys")
+            raise UsageError(
+                f"figure {_shown(title)} {name}={_shown(keys)}: it must be a list of {max(sizes)} keys"
+            )
         return tuple(measure(name, key) for key in keys)
 
     if figure.points is not None:
@@ -146,13 +170,20 @@ def _plot(figure: Figure, known: Mapping[str, Measure], *, checked: bool) -> Plo
             (figure.y, along),
             *([] if figure.value is None else [(figure.value, "proportion")]),
         ]
-        known = {**{key: Measure(key, printable(key, limit=100), form) for key, form in named}, **known}
+        known = {
+            **{key: Measure(key, printable(key, limit=100), form) for key, form in named},
+            **known,
+        }
     if (figure.kind == "map") != (figure.value is not None):
-        raise UsageError(f"figure {_shown(title)} kind={figure.kind!r}: a map, and nothing else, has a 'value'")
+        raise UsageError(
+            f"figure {_shown(title)} kind={figure.kind!r}: a map, and nothing else, has a 'value'"
+        )
     for key in figure.where:
         measure("where", key)
     if figure.reference is not None and not math.isfinite(figure.reference):
-        raise UsageError(f"figure {_shown(title)} reference={figure.reference}: it must be a finite number")
+        raise UsageError(
+            f"figure {_shown(title)} reference={figure.reference}: it must be a finite number"
+        )
     return Plot(
         title=title,
         x=measure("x", figure.x, figure.label_x),

@@ -32,7 +32,11 @@ def mechanism_sentence(result: MechanismResult) -> str:
     by = f", by the attack {attack}{_right(result)}" if attack else ""
     if result.verdict == "finding":
         found = [t.name for t in result.tests if t.finding]
-        only = ", by the last bits of its releases" if found and all(n.startswith("low bits") for n in found) else ""
+        only = (
+            ", by the last bits of its releases"
+            if found and all(n.startswith("low bits") for n in found)
+            else ""
+        )
         return f"Finding: {name} is not {claim}{only}: shown is {shown}{confidence}{by}."
     if result.verdict == "no-finding":
         return (
@@ -58,8 +62,14 @@ def mechanism_facts(result: MechanismResult) -> list[tuple[str, str]]:
         ("Attack", printable(result.attack or fmt.NOTHING, limit=200)),
         ("Neighbours guessed right", _guessed(result)),
         ("Possible at their own value", _feasible(result)),
-        ("Neighbours", " and ".join(printable(fmt.setting(v), limit=80) for v in vectors) or fmt.NOTHING),
-        ("Releases" if vectors else "Canaries", used if used == asked else f"{used} of {asked} asked for"),
+        (
+            "Neighbours",
+            " and ".join(printable(fmt.setting(v), limit=80) for v in vectors) or fmt.NOTHING,
+        ),
+        (
+            "Releases" if vectors else "Canaries",
+            used if used == asked else f"{used} of {asked} asked for",
+        ),
         ("Sandbox", sandbox_level(result) or fmt.NOTHING),
         ("α, for everything together", fmt.quantity(result.alpha)),
         ("Time", fmt.seconds(result.seconds)),
@@ -77,7 +87,9 @@ def bounds_table(result: MechanismResult) -> list[Column]:
         Column("p", [fmt.p_value(t.p) for t in tests], True),
         Column("Adjusted p", [_adjusted(t) for t in tests], True),
         Column("Counted", [printable(t.effect, limit=400) or fmt.NOTHING for t in tests]),
-        Column("Finding", ["yes" if t.finding else "advice" if t.advisory else "no" for t in tests]),
+        Column(
+            "Finding", ["yes" if t.finding else "advice" if t.advisory else "no" for t in tests]
+        ),
     ]
 
 
@@ -105,7 +117,11 @@ def _shares(details: Mapping[str, Any]) -> tuple[str, str]:
 
 def _share(counted: _Pair | None) -> str:
     """A pair (so many, of so many) as a share."""
-    return fmt.percent(counted[0] / counted[1]) if counted and 0 < counted[1] < math.inf else fmt.NOTHING
+    return (
+        fmt.percent(counted[0] / counted[1])
+        if counted and 0 < counted[1] < math.inf
+        else fmt.NOTHING
+    )
 
 
 def _guessed(result: MechanismResult) -> str:
@@ -115,27 +131,44 @@ def _guessed(result: MechanismResult) -> str:
     interval = _read(success, "interval", Interval)
     if right is None or not of or not of < math.inf:
         return fmt.NOTHING
-    return fmt.proportion(right / of, interval.low, interval.high) if interval else fmt.proportion(right / of)
+    return (
+        fmt.proportion(right / of, interval.low, interval.high)
+        if interval
+        else fmt.proportion(right / of)
+    )
 
 
 def _right(result: MechanismResult) -> str:
     guessed = _guessed(result)
-    return "" if guessed == fmt.NOTHING else f", which guesses the neighbour right in {guessed} of releases"
+    return (
+        ""
+        if guessed == fmt.NOTHING
+        else f", which guesses the neighbour right in {guessed} of releases"
+    )
 
 
 def _feasible(result: MechanismResult) -> str:
     """How many releases a support attack takes to be possible at the values that they were made from."""
     truth = _read(result.details, "feasible_at_truth", dict[str, _Pair]) or {}
     pairs = [truth[which] for which in ("first", "second") if which in truth]
-    return " and ".join(f"{fmt.count(some)} of {fmt.count(of)}" for some, of in pairs) or fmt.NOTHING
+    return (
+        " and ".join(f"{fmt.count(some)} of {fmt.count(of)}" for some, of in pairs) or fmt.NOTHING
+    )
 
 
 def events_table(result: MechanismResult) -> list[Column]:
     """The learned events, exactly enough to count them again."""
-    events = [(t, pieces) for t in result.tests if (pieces := _read(t.details, "intervals", list[_Pair])) is not None]
+    events = [
+        (t, pieces)
+        for t in result.tests
+        if (pieces := _read(t.details, "intervals", list[_Pair])) is not None
+    ]
     return [
         Column("Test", [printable(t.name, limit=200) for t, _ in events]),
-        Column("Statistic of a release", [printable(t.details.get("statistic", ""), limit=200) for t, _ in events]),
+        Column(
+            "Statistic of a release",
+            [printable(t.details.get("statistic", ""), limit=200) for t, _ in events],
+        ),
         Column("Event: it lies in", [_intervals(pieces) for _, pieces in events]),
     ]
 
@@ -143,7 +176,10 @@ def events_table(result: MechanismResult) -> list[Column]:
 def _intervals(pairs: Sequence[_Pair]) -> str:
     lines = [f"[{_exact(a)}, {_exact(b)})" for a, b in pairs[:_MOST_INTERVALS]]
     more = len(pairs) - len(lines)
-    return "\n".join([*lines, *([f"… and {more:,} more, in result.json"] if more else [])]) or fmt.NOTHING
+    return (
+        "\n".join([*lines, *([f"… and {more:,} more, in result.json"] if more else [])])
+        or fmt.NOTHING
+    )
 
 
 def _exact(value: object) -> str:

@@ -41,13 +41,19 @@ def repr_html(result: AuditResult | MechanismResult | AttackResult | CellResult)
 
 
 def _audit(result: AuditResult) -> dict[str, Any]:
-    columns = [c for c in tests_table(result.tests) if c.header not in {"Looks at", "Statistic", "p"}]
+    columns = [
+        c for c in tests_table(result.tests) if c.header not in {"Looks at", "Statistic", "p"}
+    ]
     title = f"Audit of {printable(result.sampler, limit=120)}"
     return _of_audit(result, title, audit_sentence(result), columns)
 
 
 def _mechanism(result: MechanismResult) -> dict[str, Any]:
-    columns = [c for c in bounds_table(result) if c.header in {"Test", "Shown", "Adjusted p", "Counted", "Finding"}]
+    columns = [
+        c
+        for c in bounds_table(result)
+        if c.header in {"Test", "Shown", "Adjusted p", "Counted", "Finding"}
+    ]
     title = f"ε audit of {printable(result.mechanism, limit=120)}"
     return _of_audit(result, title, mechanism_sentence(result), columns)
 
@@ -71,7 +77,10 @@ def _attack(result: AttackResult) -> dict[str, Any]:
         ("L2 error", fmt.quantity(result.l2_error)),
         ("L2 error expected", fmt.quantity(result.l2_expected)),
     ]
-    columns = [Column("What", [name for name, _ in facts]), Column("Value", [value for _, value in facts], True)]
+    columns = [
+        Column("What", [name for name, _ in facts]),
+        Column("Value", [value for _, value in facts], True),
+    ]
     title = f"Attack {printable(result.attack, limit=120)}"
     word = "Attack succeeds" if wins else "No better than chance"
     return _card(title, "finding" if wins else "no-finding", sentence, columns, word=word)
@@ -79,15 +88,28 @@ def _attack(result: AttackResult) -> dict[str, Any]:
 
 def _cell(result: CellResult) -> dict[str, Any]:
     pairs = [*to_dict(result.settings).items(), *to_dict(result.outcome).items()]
-    plain = [(printable(k, limit=60), fmt.setting(v)) for k, v in pairs if not isinstance(v, (Mapping, list))]
-    columns = [Column("What", [name for name, _ in plain]), Column("Value", [value for _, value in plain])]
+    plain = [
+        (printable(k, limit=60), fmt.setting(v))
+        for k, v in pairs
+        if not isinstance(v, (Mapping, list))
+    ]
+    columns = [
+        Column("What", [name for name, _ in plain]),
+        Column("Value", [value for _, value in plain]),
+    ]
     title = f"Cell {printable(result.cell, limit=120)}"
     sentence = f"A finished cell of kind {printable(result.kind, limit=60)}, in {fmt.seconds(result.seconds)}."
     return _card(title, "inconclusive", sentence, columns, word="Measured")
 
 
 def _card(
-    title: str, verdict: str, sentence: str, columns: Sequence[Column], *, notes: Sequence[str] = (), word: str = ""
+    title: str,
+    verdict: str,
+    sentence: str,
+    columns: Sequence[Column],
+    *,
+    notes: Sequence[str] = (),
+    word: str = "",
 ) -> dict[str, Any]:
     rows = len(columns[0].cells)
     return {
@@ -112,5 +134,11 @@ def _template() -> Template:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("dpaudit.report", "templates")
-    found = Environment(autoescape=True, loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    found = Environment(
+        autoescape=True,
+        loader=loader,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     return found.get_template("card.html.j2")

@@ -1,8 +1,9 @@
 """Writing the page and the JSON document.
 
-The page needs no script: figures are static SVG, and everything that the script of ours adds (reading marks out, sorting,
-copying) is said without it. The script is small and plain; libraries of plots take megabytes for what is needed here. The
-page's Content-Security-Policy allows that one script, by its hash, and nothing else that runs or loads.
+The page needs no script: figures are static SVG, and everything that the script of ours adds
+(reading marks out, sorting, copying) is said without it. The script is small and plain; libraries
+of plots take megabytes for what is needed here. The page's Content-Security-Policy allows that one
+script, by its hash, and nothing else that runs or loads.
 """
 
 from __future__ import annotations
@@ -15,10 +16,21 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpaudit.documents import AuditDocument, ExperimentDocument, MeasurementsDocument, MechanismDocument
+from dpaudit.documents import (
+    AuditDocument,
+    ExperimentDocument,
+    MeasurementsDocument,
+    MechanismDocument,
+)
 from dpaudit.report.badge import badge
 from dpaudit.report.files import write_text
-from dpaudit.report.pages import audit_page, deployment_page, experiment_page, measurements_page, mechanism_page
+from dpaudit.report.pages import (
+    audit_page,
+    deployment_page,
+    experiment_page,
+    measurements_page,
+    mechanism_page,
+)
 from dpaudit.report.reading import Document, document_of
 from dpaudit.results.text import harmless, json_escaped
 from dpaudit.types import to_dict
@@ -49,7 +61,8 @@ def render_report(document: Document | Mapping[str, Any]) -> str:
     """The HTML of a document, the same bytes for the same document.
 
     Raises:
-        UsageError: JSON values that are no document of dpaudit, or measurements with a figure of an unknown key.
+        UsageError: JSON values that are no document of dpaudit, or measurements with a figure of an
+            unknown key.
     """
     document = document_of(document)
     match document:
@@ -64,7 +77,10 @@ def render_report(document: Document | Mapping[str, Any]) -> str:
         case _:
             context = deployment_page(document)
     context["badge"] = badge(
-        context["verdict"], context["sentence"], word=context.get("word", ""), sign=context.get("sign", "")
+        context["verdict"],
+        context["sentence"],
+        word=context.get("word", ""),
+        sign=context.get("sign", ""),
     )
     script, digest = _script()
     context |= {"contents": [], "script": script, "script_hash": digest}
@@ -88,4 +104,10 @@ def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("dpaudit.report", "templates")
-    return Environment(autoescape=True, loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return Environment(
+        autoescape=True,
+        loader=loader,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

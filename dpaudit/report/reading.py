@@ -1,6 +1,7 @@
 """The door of reports: a document that dpaudit wrote, from a file or as JSON values, typed or refused.
 
-What is refused here once need not be looked for behind it: pages, tables and other formats take typed documents.
+What is refused here once need not be looked for behind it: pages, tables and other formats take
+typed documents.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from dpaudit.results.text import printable
 
 __all__ = ["KINDS", "Document", "document_of", "read_document"]
 
-Document = AuditDocument | MechanismDocument | ExperimentDocument | MeasurementsDocument | AppleDocument
+Document = (
+    AuditDocument | MechanismDocument | ExperimentDocument | MeasurementsDocument | AppleDocument
+)
 
 KINDS: Mapping[str, type[Document]] = {
     "audit": AuditDocument,
@@ -40,7 +43,8 @@ def document_of(value: Document | Mapping[str, Any]) -> Document:
     """A document as its class; JSON values become typed, typed documents stay as they are.
 
     Raises:
-        UsageError: of another major version, of no known kind, or not as dpaudit writes it; the message says where.
+        UsageError: of another major version, of no known kind, or not as dpaudit writes it; the
+            message says where.
     """
     if not isinstance(value, Mapping):
         return value
@@ -51,7 +55,9 @@ def document_of(value: Document | Mapping[str, Any]) -> Document:
             "dpaudit that wrote it"
         )
     if not isinstance(kind, str) or kind not in KINDS:
-        raise UsageError(f"kind={printable(kind, limit=60)!r}: not a report of dpaudit; one is of {', '.join(KINDS)}")
+        raise UsageError(
+            f"kind={printable(kind, limit=60)!r}: not a report of dpaudit; one is of {', '.join(KINDS)}"
+        )
     try:
         return typed(value, KINDS[kind])
     except RefusedError as error:
@@ -74,7 +80,9 @@ def read_document(path: Path) -> Document:
             f"file={path}: not a JSON document ({printable(error, limit=200)}); repeat the audit or run that wrote it"
         ) from error
     if not isinstance(value, dict):
-        raise UsageError(f"file={path}: a {type(value).__name__}, not a report; a report is a JSON object with 'kind'")
+        raise UsageError(
+            f"file={path}: a {type(value).__name__}, not a report; a report is a JSON object with 'kind'"
+        )
     try:
         return document_of(value)
     except UsageError as error:

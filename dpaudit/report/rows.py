@@ -56,7 +56,9 @@ def above_chance(attack: ArmAttack) -> bool:
 
 def group_of(row: Arm) -> str:
     """Source and mitigation in words."""
-    return printable(row.source if row.mitigation == "none" else f"{row.source} + {row.mitigation}", limit=200)
+    return printable(
+        row.source if row.mitigation == "none" else f"{row.source} + {row.mitigation}", limit=200
+    )
 
 
 def arm_labels(rows: Sequence[Arm]) -> list[str]:
@@ -66,10 +68,16 @@ def arm_labels(rows: Sequence[Arm]) -> list[str]:
         return labels
     varying = sorted(name for name, values in _settings(rows).items() if len(set(values)) > 1)
     added = [
-        ", ".join(f"{printable(n, limit=60)} {setting(row.settings[n])}" for n in varying if n in row.settings)
+        ", ".join(
+            f"{printable(n, limit=60)} {setting(row.settings[n])}"
+            for n in varying
+            if n in row.settings
+        )
         for row in rows
     ]
-    return [f"{label}, {more}" if more else label for label, more in zip(labels, added, strict=True)]
+    return [
+        f"{label}, {more}" if more else label for label, more in zip(labels, added, strict=True)
+    ]
 
 
 def shared_settings(rows: Sequence[Arm]) -> list[tuple[str, str, bool]]:

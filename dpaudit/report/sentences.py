@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 from dpaudit.documents import Arm, MeasurementsDocument
 from dpaudit.report import format as fmt
-from dpaudit.report.rows import above_chance, arm_labels, attacks_of, best_attack, chance_of, rate_of
+from dpaudit.report.rows import (
+    above_chance,
+    arm_labels,
+    attacks_of,
+    best_attack,
+    chance_of,
+    rate_of,
+)
 from dpaudit.report.tables import sorted_tests
 from dpaudit.results.text import printable
 from dpaudit.types import AuditResult, CellFailure, MechanismResult
@@ -25,7 +32,9 @@ def audit_sentence(result: AuditResult) -> str:
         names = _listed([printable(t.name, limit=100) for t in found], word="and") or "the audit"
         verb = "contradict" if len(found) > 1 else "contradicts"
         p = f"smallest adjusted p {fmt.p_value(found[0].p_adjusted)}, " if found else ""
-        return f"Finding: {names} {verb} {claim} ({p}α {fmt.quantity(result.alpha)}, {values} values)."
+        return (
+            f"Finding: {names} {verb} {claim} ({p}α {fmt.quantity(result.alpha)}, {values} values)."
+        )
     reason = printable(result.reason or "no reason given", limit=600).rstrip(".")
     return f"Inconclusive: {reason}; this says nothing about {claim} either way."
 
@@ -46,7 +55,9 @@ def experiment_sentence(rows: Sequence[Arm], *, failures: Sequence[CellFailure] 
 def _missing(failures: Sequence[CellFailure]) -> str:
     if not failures:
         return ""
-    said = "1 cell failed and is" if len(failures) == 1 else f"{len(failures):,} cells failed and are"
+    said = (
+        "1 cell failed and is" if len(failures) == 1 else f"{len(failures):,} cells failed and are"
+    )
     return f"Incomplete: {said} missing here. "
 
 
@@ -67,12 +78,14 @@ def _told(rows: Sequence[Arm]) -> str:
     rate = rate_of(attack)
     chance = f"guessing: {fmt.percent(chance_of(attack)).replace('.0 %', ' %')}"
     if not winning:
-        return (
-            f"No attack beats chance on any of the {len(attacked):,} arms: the highest is {rate} on {label} ({chance})."
-        )
+        return f"No attack beats chance on any of the {len(attacked):,} arms: the highest is {rate} on {label} ({chance})."
     named = f"names the right candidate in {rate} of{trials} releases ({chance})"
     if not passing:
-        seen = "the black-box audit does find it" if _verdict(row) == "finding" else "no black-box audit cleared it"
+        seen = (
+            "the black-box audit does find it"
+            if _verdict(row) == "finding"
+            else "no black-box audit cleared it"
+        )
         return f"{label}: the key holder {named}, and {seen}."
     stopped = _stopped(rows, row)
     ending = f"; with {_listed(stopped, word='or')} no attack here beats chance" if stopped else ""
@@ -90,9 +103,7 @@ def measurements_sentence(document: MeasurementsDocument) -> str:
         return missing + printable(document.summary)
     if not rows:
         return f"{missing}Nothing yet: no measurement of this experiment has finished."
-    return (
-        f"{missing}{rows:,} {'measurement' if rows == 1 else 'measurements'}; the experiment gives no summary of them."
-    )
+    return f"{missing}{rows:,} {'measurement' if rows == 1 else 'measurements'}; the experiment gives no summary of them."
 
 
 def _stopped(rows: Sequence[Arm], worst: Arm) -> list[str]:

@@ -47,7 +47,8 @@ class Column(NamedTuple):
 def summary_table(rows: Sequence[Arm]) -> list[Column]:
     """An experiment's arms: what a black box sees, what the key holder gets, and what it costs.
 
-    Several attacks on one arm take a line each, with their names. Columns that no row fills are left out.
+    Several attacks on one arm take a line each, with their names. Columns that no row fills are
+    left out.
     """
     names = {a.attack for row in rows for a in attacks_of(row)}
     confidences = {a.interval.confidence for row in rows for a in attacks_of(row)}
@@ -56,13 +57,19 @@ def summary_table(rows: Sequence[Arm]) -> list[Column]:
     columns = [
         Column("Arm", arm_labels(rows)),
         Column("Black-box audit", [_black_box(row.audit) for row in rows]),
-        Column(f"Key holder’s success\n{interval}", [_successes(row, named=len(names) > 1) for row in rows], True),
+        Column(
+            f"Key holder’s success\n{interval}",
+            [_successes(row, named=len(names) > 1) for row in rows],
+            True,
+        ),
         Column("ε claimed", [fmt.epsilon(row.epsilon_claimed) for row in rows], True),
         Column("ε to key holder", [_known(row) for row in rows], True),
         Column("ε shown by attack", [_shown(row) for row in rows], True),
         Column("L2 error", [_error(row) for row in rows], True),
     ]
-    return [c for i, c in enumerate(columns) if i < 3 or any(cell != fmt.NOTHING for cell in c.cells)]
+    return [
+        c for i, c in enumerate(columns) if i < 3 or any(cell != fmt.NOTHING for cell in c.cells)
+    ]
 
 
 def sorted_tests(tests: Sequence[TestResult]) -> list[TestResult]:
@@ -70,7 +77,12 @@ def sorted_tests(tests: Sequence[TestResult]) -> list[TestResult]:
 
     def rank(test: TestResult) -> tuple[bool, float, float, str]:
         adjusted, p = fmt.number(test.p_adjusted), fmt.number(test.p)
-        return test.advisory, math.inf if adjusted is None else adjusted, math.inf if p is None else p, test.name
+        return (
+            test.advisory,
+            math.inf if adjusted is None else adjusted,
+            math.inf if p is None else p,
+            test.name,
+        )
 
     return sorted(tests, key=rank)
 
@@ -85,7 +97,9 @@ def tests_table(tests: Sequence[TestResult]) -> list[Column]:
         Column("p", [fmt.p_value(t.p) for t in tests], True),
         Column("Adjusted p", [fmt.p_value(t.p_adjusted) for t in tests], True),
         Column("Effect", [printable(t.effect, limit=400) or fmt.NOTHING for t in tests]),
-        Column("Finding", ["yes" if t.finding else "advice" if t.advisory else "no" for t in tests]),
+        Column(
+            "Finding", ["yes" if t.finding else "advice" if t.advisory else "no" for t in tests]
+        ),
     ]
 
 
@@ -99,7 +113,9 @@ def blind_spots_table(spots: Sequence[BlindSpot]) -> list[Column]:
     ]
 
 
-def measured_table(columns: Sequence[Measure], rows: Sequence[Row], *, of: Sequence[Row] = ()) -> list[Column]:
+def measured_table(
+    columns: Sequence[Measure], rows: Sequence[Row], *, of: Sequence[Row] = ()
+) -> list[Column]:
     """Measurements as they came, one line a row. Columns that no row fills (no row ``of`` those given) are left out."""
     texts = [[measured(row.get(c.key), c.format) for row in rows] for c in columns]
     filled = [any(row.get(c.key) is not None for row in of or rows) for c in columns]
@@ -130,7 +146,11 @@ def measured(cell: object, form: str) -> str:
             return fmt.ranged(text if text == fmt.NOTHING else f"{text}×", low, high)
         case "seconds":
             text = fmt.seconds(value)
-            return text if low is None or high is None else f"{text} [{fmt.seconds(low)}, {fmt.seconds(high)}]"
+            return (
+                text
+                if low is None or high is None
+                else f"{text} [{fmt.seconds(low)}, {fmt.seconds(high)}]"
+            )
         case "flag" if isinstance(value, bool):
             return "yes" if value else "no"
         case _:
@@ -157,7 +177,9 @@ def cells_table(cells: Sequence[CellResult]) -> list[Column]:
 
 def facts_table(provenance: Provenance | Row) -> list[Column]:
     """Provenance as names and values; versions and plug-ins take a line each."""
-    facts = [(printable(name, limit=100), _fact(value)) for name, value in to_dict(provenance).items()]
+    facts = [
+        (printable(name, limit=100), _fact(value)) for name, value in to_dict(provenance).items()
+    ]
     return [Column("What", [f[0] for f in facts]), Column("Value", [f[1] for f in facts])]
 
 
@@ -187,7 +209,10 @@ def _black_box(audit: ArmAudit | None) -> str:
 
 
 def _successes(row: Arm, *, named: bool) -> str:
-    lines = [(f"{printable(a.attack, limit=100)} " if named else "") + rate_of(a) for a in attacks_of(row)]
+    lines = [
+        (f"{printable(a.attack, limit=100)} " if named else "") + rate_of(a)
+        for a in attacks_of(row)
+    ]
     return "\n".join(lines) or "not attacked"
 
 

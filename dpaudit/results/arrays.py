@@ -1,8 +1,8 @@
 """Arrays of numbers in ``.npy`` and ``.npz`` files of others: the one place that reads them.
 
-Nothing is unpickled and no header is evaluated: it is matched against the few forms that one plain array of numbers has.
-What it declares is compared with the bytes that are there before anything is allocated. Text of the file that gets into an
-error is made printable.
+Nothing is unpickled and no header is evaluated: it is matched against the few forms that one plain
+array of numbers has. What it declares is compared with the bytes that are there before anything is
+allocated. Text of the file that gets into an error is made printable.
 
 Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html, versions 1.0 to 3.0.
 """
@@ -45,7 +45,8 @@ _NUMBERS = re.compile(r"[<>|=]?(?:b1|[iu][1248]|f(?:2|4|8|12|16))", re.ASCII)
 _EXTENT = re.compile(r"\s*(\d{1,19})L?\s*", re.ASCII)
 _BROKEN_ARCHIVE = (
     *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error),
-    *(EOFError, KeyError, OverflowError, RuntimeError),  # the last: a password, or what zipfile does not implement
+    # the last: a password, or what zipfile does not implement
+    *(EOFError, KeyError, OverflowError, RuntimeError),
 )
 
 
@@ -78,7 +79,8 @@ def read_npy(path: Path, *, name: str) -> Array:
     Memory: the file's size. ``name`` is what errors call the file.
 
     Raises:
-        UsageError: it cannot be read, is not such a file to the last byte, or does not fit in memory.
+        UsageError: it cannot be read, is not such a file to the last byte, or does not fit in
+            memory.
     """
     with _told(path, name), open_plain(path) as file:
         header = _header(file, os.fstat(file.fileno()).st_size)
@@ -106,8 +108,8 @@ def map_npy(path: Path) -> Array:
 class Archive:
     """The arrays of a ``.npz``, each unpacked when it is asked for. Use as a context manager, or :meth:`close` it.
 
-    Members are stored or deflated, none encrypted; the directory has at most 1 MiB and no name twice. ``size`` is the
-    file's in bytes, ``names`` those of the arrays in order.
+    Members are stored or deflated, none encrypted; the directory has at most 1 MiB and no name
+    twice. ``size`` is the file's in bytes, ``names`` those of the arrays in order.
     """
 
     def __init__(self, path: Path) -> None:
@@ -140,11 +142,14 @@ class Archive:
             raise KeyError(name)
         info = self._zip.getinfo(f"{name}.npy")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ValueError(f"compression {info.compress_type}, wanted 0 or 8: write it with numpy.savez")
+            raise ValueError(
+                f"compression {info.compress_type}, wanted 0 or 8: write it with numpy.savez"
+            )
         if info.compress_size > self.size or info.file_size > _EXPANSION * info.compress_size:
             raise ValueError(f"{info.compress_size:,} bytes cannot unpack to {info.file_size:,}")
         with _plain_words():
-            stream: Any = self._zip.open(info)  # a ZipExtFile, which is a BufferedIOBase; typeshed says IO
+            # a ZipExtFile, which is a BufferedIOBase; typeshed says IO
+            stream: Any = self._zip.open(info)
             return _header(stream, info.file_size), stream
 
     def read(self, name: str, *, most: int) -> Array:
@@ -225,20 +230,29 @@ def _header(stream: io.BufferedIOBase, size: int) -> Header:
     if start[:6] != _MAGIC:
         raise ValueError("it does not start as a .npy file does: write it with numpy.save")
     if start[6:] not in (b"\1\0", b"\2\0", b"\3\0"):
-        raise ValueError(f".npy version {start[6]}.{start[7]}, wanted 1.0, 2.0 or 3.0: write it with numpy.save")
+        raise ValueError(
+            f".npy version {start[6]}.{start[7]}, wanted 1.0, 2.0 or 3.0: write it with numpy.save"
+        )
     width = 2 if start[6] == 1 else 4
     length = int.from_bytes(_exactly(stream, width), "little")
     if length > _LONGEST_HEADER:
-        raise ValueError(f"a header of {length:,} bytes, at most {_LONGEST_HEADER:,}: write it with numpy.save")
+        raise ValueError(
+            f"a header of {length:,} bytes, at most {_LONGEST_HEADER:,}: write it with numpy.save"
+        )
     found = _HEADER.fullmatch(_exactly(stream, length).decode("latin-1"))
     fields = dict(zip(found.groups()[::2], found.groups()[1::2], strict=True)) if found else {}
     if len(fields) != 3:
         raise ValueError("its header is not that of one plain array of numbers: save it as float64")
     descr, order = fields["descr"][1:-1], fields["fortran_order"]
     if not _NUMBERS.fullmatch(descr) or order not in ("True", "False"):
-        raise ValueError(f"dtype={one_line(descr, limit=40)}, wanted real numbers: save it as float64")
+        raise ValueError(
+            f"dtype={one_line(descr, limit=40)}, wanted real numbers: save it as float64"
+        )
     header = Header(
-        shape=_shape(fields["shape"]), dtype=_dtype(descr), by_column=order == "True", offset=8 + width + length
+        shape=_shape(fields["shape"]),
+        dtype=_dtype(descr),
+        by_column=order == "True",
+        offset=8 + width + length,
     )
     if header.offset + header.size != size:
         raise ValueError(
@@ -251,7 +265,9 @@ def _dtype(descr: str) -> np.dtype[Any]:
     try:
         return np.dtype(descr)
     except TypeError:
-        raise ValueError(f"dtype={descr}, which this machine does not have: save it as float64") from None
+        raise ValueError(
+            f"dtype={descr}, which this machine does not have: save it as float64"
+        ) from None
 
 
 def _shape(text: str) -> tuple[int, ...]:

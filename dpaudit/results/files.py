@@ -18,14 +18,19 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 def write_file(
-    path: Path, content: str | bytes | Callable[[BinaryIO], object], *, mode: int | None = None, replace: bool = True
+    path: Path,
+    content: str | bytes | Callable[[BinaryIO], object],
+    *,
+    mode: int | None = None,
+    replace: bool = True,
 ) -> Path:
     r"""Write text (UTF-8), bytes, or what ``content`` writes into an open file, to ``path``.
 
-    A new file beside it is written, synced and renamed, and the folder synced: when this returns the file survives power
-    loss, and until then ``path`` is what it was. No link is followed: one at ``path`` is replaced. With ``replace=False`` an
-    existing ``path`` is left alone (on a file system without hard links a reader may then see an empty file for a moment).
-    ``mode`` is set as given (0o600 for a secret), but on Windows; without it the umask decides. Lone surrogates become
+    A new file beside it is written, synced and renamed, and the folder synced: when this returns
+    the file survives power loss, and until then ``path`` is what it was. No link is followed: one
+    at ``path`` is replaced. With ``replace=False`` an existing ``path`` is left alone (on a file
+    system without hard links a reader may then see an empty file for a moment). ``mode`` is set as
+    given (0o600 for a secret), but on Windows; without it the umask decides. Lone surrogates become
     ``\udcxx``.
 
     Raises:
@@ -43,7 +48,11 @@ def write_file(
             if callable(content):
                 content(file)
             else:
-                file.write(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
+                file.write(
+                    content.encode("utf-8", "backslashreplace")
+                    if isinstance(content, str)
+                    else content
+                )
             file.flush()
             os.fsync(file.fileno())
         if replace:

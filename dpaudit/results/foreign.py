@@ -41,13 +41,18 @@ def open_plain(path: str | Path, *, follow: bool = True) -> BufferedReader:
     """The file at ``path``, opened for reading; a pipe, a device or a folder is refused without waiting for it.
 
     Raises:
-        RefusedError: it cannot be opened, is no plain file, or is a symbolic link and ``follow`` is false.
+        RefusedError: it cannot be opened, is no plain file, or is a symbolic link and ``follow`` is
+            false.
     """
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | (0 if follow else getattr(os, "O_NOFOLLOW", 0))
+    flags = (
+        os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | (0 if follow else getattr(os, "O_NOFOLLOW", 0))
+    )
     try:
         number = os.open(path, flags)
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL
-        raise RefusedError(f"cannot be read ({getattr(error, 'strerror', None) or error})") from error
+        raise RefusedError(
+            f"cannot be read ({getattr(error, 'strerror', None) or error})"
+        ) from error
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
         raise RefusedError("not a plain file")
@@ -63,7 +68,8 @@ def read_plain(path: str | Path, *, limit: int, follow: bool = True) -> bytes:
     with open_plain(path, follow=follow) as file:
         try:
             size = os.fstat(file.fileno()).st_size
-            data = b"" if size > limit else file.read(size + 1)  # read(n) takes n bytes of memory first
+            # read(n) takes n bytes of memory first
+            data = b"" if size > limit else file.read(size + 1)
         except OSError as error:
             raise RefusedError(f"cannot be read ({error.strerror})") from error
     if size > limit or len(data) > limit:
@@ -74,12 +80,12 @@ def read_plain(path: str | Path, *, limit: int, follow: bool = True) -> bytes:
 def read_json(data: bytes | str) -> Any:
     """The value of a JSON text in UTF-8; all its numbers are finite and fit a float, all its text fits UTF-8.
 
-    Halves of surrogate pairs become ``?``. Time and memory are linear in the text: it may have 500,000 values, and one more
-    for every 12 characters.
+    Halves of surrogate pairs become ``?``. Time and memory are linear in the text: it may have
+    500,000 values, and one more for every 12 characters.
 
     Raises:
-        RefusedError: not UTF-8, not JSON, nested deeper than :data:`MOST_DEPTH`, too many values, NaN, Infinity, a number
-            beyond any float or of more than 300 digits.
+        RefusedError: not UTF-8, not JSON, nested deeper than :data:`MOST_DEPTH`, too many values,
+            NaN, Infinity, a number beyond any float or of more than 300 digits.
     """
     try:
         text = data.decode("utf-8-sig") if isinstance(data, bytes) else data

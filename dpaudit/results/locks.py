@@ -34,9 +34,9 @@ class HeldError(BlockingIOError):
 class Lock:
     """The lock file ``path``, held until :meth:`close`, the end of a ``with`` or of the process.
 
-    Formal guarantee: at most one open :class:`Lock` a file, among the processes of a machine. Only a regular file with one
-    name that is empty, or says what a lock of dpaudit says, is ever written to; a symbolic link is not followed. The file
-    stays when the lock is released.
+    Formal guarantee: at most one open :class:`Lock` a file, among the processes of a machine. Only
+    a regular file with one name that is empty, or says what a lock of dpaudit says, is ever written
+    to; a symbolic link is not followed. The file stays when the lock is released.
     """
 
     def __init__(self, path: Path, *, patience: float | None = 0.0, mode: int = 0o666) -> None:
@@ -44,10 +44,15 @@ class Lock:
 
         Raises:
             HeldError: another process holds it.
-            OSError: it cannot be made or locked, is not a lock file, or the system has no ``fcntl`` (Windows).
+            OSError: it cannot be made or locked, is not a lock file, or the system has no ``fcntl``
+                (Windows).
         """
         if fcntl is None:
-            raise OSError(errno.ENOSYS, "This system has no file locks for dpaudit; use Linux or macOS", str(path))
+            raise OSError(
+                errno.ENOSYS,
+                "This system has no file locks for dpaudit; use Linux or macOS",
+                str(path),
+            )
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, mode)
         try:
             self._check(path)
@@ -55,7 +60,11 @@ class Lock:
             self._check(path)
             with contextlib.suppress(OSError):  # a full disk: the lock holds without the words
                 os.ftruncate(self._fd, 0)
-                os.pwrite(self._fd, f"process {os.getpid()} on {one_line(socket.gethostname())}\n".encode(), 0)
+                os.pwrite(
+                    self._fd,
+                    f"process {os.getpid()} on {one_line(socket.gethostname())}\n".encode(),
+                    0,
+                )
         except BaseException:
             self.close()
             raise
@@ -70,7 +79,10 @@ class Lock:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -80,7 +92,9 @@ class Lock:
 
     def _check(self, path: Path) -> None:
         facts = os.fstat(self._fd)
-        if not (stat.S_ISREG(facts.st_mode) and facts.st_nlink <= 1 and _OURS.fullmatch(self._words())):
+        if not (
+            stat.S_ISREG(facts.st_mode) and facts.st_nlink <= 1 and _OURS.fullmatch(self._words())
+        ):
             raise OSError(errno.EEXIST, "Not a lock file of dpaudit", str(path))
 
     def _take(self, patience: float | None) -> None:

@@ -1,7 +1,8 @@
 """SQLite files that anybody may have written: what is looked at before they are opened, and what holds while they are read.
 
-A file's schema may hold views that recurse without end, virtual tables, computed columns and triggers; its pages may be
-damaged, or refer to one page many times over; a value may be huge; and the files beside it may be links to something else.
+A file's schema may hold views that recurse without end, virtual tables, computed columns and
+triggers; its pages may be damaged, or refer to one page many times over; a value may be huge; and
+the files beside it may be links to something else.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ def header(path: Path, *, follow: bool = True) -> bytes:
     """The first 100 bytes of a database; none of an empty file.
 
     Raises:
-        RefusedError: it is no plain file, cannot be read, or does not begin as SQLite's files do. With ``follow=False``
-            also: it, or what lies beside it under the names that SQLite uses, is a symbolic link or no plain file.
+        RefusedError: it is no plain file, cannot be read, or does not begin as SQLite's files do.
+            With ``follow=False`` also: it, or what lies beside it under the names that SQLite uses,
+            is a symbolic link or no plain file.
     """
     with open_plain(path, follow=follow) as file:
         try:
@@ -83,9 +85,10 @@ def size_of(path: Path) -> int:
 def guard(connection: sqlite3.Connection, *, size: int, longest: int, writes: bool = False) -> None:
     """Prepare a connection, before anything else is asked of it, to read a file of ``size`` bytes.
 
-    Nothing is written, unless ``writes``; no function of ours runs from the schema; no value is longer than ``longest``
-    bytes, or than the file; a query gives up as :func:`bound_steps` says; text that is no UTF-8 has escapes in it. Not
-    claimed: that the schema's tables are tables, see :func:`plain_columns`.
+    Nothing is written, unless ``writes``; no function of ours runs from the schema; no value is
+    longer than ``longest`` bytes, or than the file; a query gives up as :func:`bound_steps` says;
+    text that is no UTF-8 has escapes in it. Not claimed: that the schema's tables are tables, see
+    :func:`plain_columns`.
     """
     connection.text_factory = _text
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(longest, max(size, _SMALL)))
@@ -115,7 +118,8 @@ def _text(data: bytes) -> str:
 def bound_steps(connection: sqlite3.Connection, *, size: int) -> None:
     """From now on give up (an error of :data:`DAMAGE`) after more steps than a file of ``size`` bytes has rows for.
 
-    SQLite does not notice pages that are referred to many times over; twenty levels of them hold 10^50 rows in 100 kB.
+    SQLite does not notice pages that are referred to many times over; twenty levels of them hold
+    10^50 rows in 100 kB.
     """
     left = 1 + (_STEPS + _STEPS_A_BYTE * size) // _STEPS_BETWEEN
 
@@ -136,12 +140,21 @@ def why(error: Exception) -> str:
 def plain_columns(connection: sqlite3.Connection, table: str) -> Iterator[str] | None:
     """The names of a table's columns, as the file writes them; nothing where there is no such table.
 
-    None where it is a view, a virtual table or has computed columns: reading it would run its author's expressions.
+    None where it is a view, a virtual table or has computed columns: reading it would run its
+    author's expressions.
     """
-    found = connection.execute("SELECT type, sql FROM sqlite_master WHERE upper(name) = upper(?)", (table,)).fetchone()
+    found = connection.execute(
+        "SELECT type, sql FROM sqlite_master WHERE upper(name) = upper(?)", (table,)
+    ).fetchone()
     if found is None:
         return iter(())
-    rows = connection.execute(f"PRAGMA table_xinfo({table})").fetchall() if found[0] == "table" else []
-    if not rows or str(found[1]).lstrip().upper().startswith("CREATE VIRTUAL") or any(row[6] for row in rows):
+    rows = (
+        connection.execute(f"PRAGMA table_xinfo({table})").fetchall() if found[0] == "table" else []
+    )
+    if (
+        not rows
+        or str(found[1]).lstrip().upper().startswith("CREATE VIRTUAL")
+        or any(row[6] for row in rows)
+    ):
         return None
     return (str(row[1]) for row in rows)

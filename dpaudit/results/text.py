@@ -1,9 +1,10 @@
 """Text from outside, made safe for every output: terminal, HTML, Markdown, XML, JSON, logs.
 
-A sampler, a file, a plug-in or a network peer chooses the text of exceptions, names and fields. Nothing of it may steer a
-terminal (``ESC``, OSC, ``CR``, backspace, C1), change the direction or the line of a display (bidi, line separators), be
-invisible, or fail to encode (lone surrogates). HTML, XML and rich markup have characters of their own: their writers escape
-them in addition. Standard library only.
+A sampler, a file, a plug-in or a network peer chooses the text of exceptions, names and fields.
+Nothing of it may steer a terminal (``ESC``, OSC, ``CR``, backspace, C1), change the direction or
+the line of a display (bidi, line separators), be invisible, or fail to encode (lone surrogates).
+HTML, XML and rich markup have characters of their own: their writers escape them in addition.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any
 __all__ = ["error_text", "harmless", "json_escaped", "one_line", "printable", "tell"]
 
 _INVISIBLE = (
-    re.compile(  # printable for Python, but shown as nothing: the rest of Unicode's Default_Ignorable_Code_Point
+    # printable for Python, but shown as nothing: the rest of Unicode's Default_Ignorable_Code_Point
+    re.compile(
         "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
     )
 )
@@ -27,8 +29,9 @@ _CLASS_NAME = type.__dict__["__name__"]  # not what a metaclass says
 def printable(text: object, *, limit: int = 2000) -> str:
     """``text`` with every control, direction, invisible or undecodable character as ``�``, at most ``limit`` long.
 
-    Line feeds stay, other white space becomes a space; :func:`one_line` joins the lines. What is cut ends in ``…``. An
-    object's ``__str__`` may do anything but run for ever: whatever it raises is caught, ``SystemExit`` too.
+    Line feeds stay, other white space becomes a space; :func:`one_line` joins the lines. What is
+    cut ends in ``…``. An object's ``__str__`` may do anything but run for ever: whatever it raises
+    is caught, ``SystemExit`` too.
 
     >>> printable(chr(27) + "[31mred")
     '�[31mred'
@@ -88,7 +91,8 @@ def _text(value: object, most: int) -> str:
     """The first ``most`` characters of ``str(value)`` as a plain ``str``, whatever class and methods ``value`` has."""
     text: Any
     try:
-        text = value if issubclass(type(value), str) else str(value)  # not isinstance: it asks value.__class__
+        # not isinstance: it asks value.__class__
+        text = value if issubclass(type(value), str) else str(value)
     except BaseException:  # noqa: BLE001 foreign __str__: it may raise anything
         text = f"<{_name(value)} that cannot be printed>"
     return str.__getitem__(text, slice(most))

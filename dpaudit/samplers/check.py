@@ -20,7 +20,9 @@ def request(n: int, d: int, timeout: float, *, calls: int = 1) -> None:
     """
     for name, value in (("n", n), ("d", d), ("calls", calls)):
         if value < 1:
-            raise UsageError(f"{name}={value}: a draw has at least one call, row and column; ask for 1 or more")
+            raise UsageError(
+                f"{name}={value}: a draw has at least one call, row and column; ask for 1 or more"
+            )
     if math.isnan(timeout) or timeout <= 0:
         raise UsageError(f"timeout={timeout}: a time limit is above 0; give it in seconds")
 
@@ -53,4 +55,6 @@ def plain_f64(name: str, dtype: str, text_mode: bool) -> None:
             f"dtype={dtype}: only command:, http: and file:….bin are read as another type; leave it out of {name}"
         )
     if text_mode:
-        raise UsageError(f"text_mode={text_mode}: only command: is read as text; leave it out of {name}")
+        raise UsageError(
+            f"text_mode={text_mode}: only command: is read as text; leave it out of {name}"
+        )

@@ -16,30 +16,42 @@ __all__ = ["open_mechanism", "open_sampler"]
 
 
 def open_sampler(
-    text: str, *, seed: str, dtype: str = "f64", text_mode: bool = False, mitigation: str | None = None
+    text: str,
+    *,
+    seed: str,
+    dtype: str = "f64",
+    text_mode: bool = False,
+    mitigation: str | None = None,
 ) -> ClosedSampler:
     """A closed sampler by what the user calls it; use it in a ``with`` block, which starts and ends its process.
 
     ``text`` is one of
 
-    - ``NAME[:opt=value,…]``: a registered noise source, behind ``mitigation`` (``NAME[:opt=value,…]``) if given;
-    - ``python:MODULE:FUNCTION``: ``f(n, d)`` → array (n, d), or ``f(size=(n, d))`` if it has a parameter ``size``;
-    - ``command:./sampler {n} {d}``: little-endian ``dtype`` on stdout, or decimal numbers with ``text_mode``;
+    - ``NAME[:opt=value,…]``: a registered noise source, behind ``mitigation``
+      (``NAME[:opt=value,…]``) if given;
+    - ``python:MODULE:FUNCTION``: ``f(n, d)`` → array (n, d), or ``f(size=(n, d))`` if it has a
+      parameter ``size``;
+    - ``command:./sampler {n} {d}``: little-endian ``dtype`` on stdout, or decimal numbers with
+      ``text_mode``;
     - ``library:./libnoise.so:SYMBOL``: ``void f(double *out, size_t n, size_t d)``;
-    - ``http://HOST:PORT/PATH``, ``https://…``: POST of ``{"n", "d"}``, raw little-endian ``dtype`` back;
+    - ``http://HOST:PORT/PATH``, ``https://…``: POST of ``{"n", "d"}``, raw little-endian ``dtype``
+      back;
     - ``file:samples.npy``, ``.npz``, ``.csv``, ``.parquet`` or ``.bin`` (little-endian ``dtype``);
-    - ``LIB:MECH[:opt=value,…]``: the noise of a library's mechanism, e.g. ``numpy:laplace:scale=2``, ``opendp:gaussian``;
+    - ``LIB:MECH[:opt=value,…]``: the noise of a library's mechanism, e.g.
+      ``numpy:laplace:scale=2``, ``opendp:gaussian``;
     - ``KIND:TARGET`` for a kind that a plug-in registers in the group ``dpaudit.samplers``.
 
     ``seed`` fixes the numbers of registered sources only.
 
     Every foreign process is held to limits on memory, output, files, processes and time
-    (:class:`~dpaudit.samplers.sandbox.limits.Limits`) and ends, with all that it started, when the ``with`` block does or
-    this process dies. On Linux, where the kernel allows, it runs in namespaces of its own: without the network, and without
-    a way to reach a process outside; home directories and the working tree are hidden but for what it needs, and all but a
-    scratch of its own is read-only. Not claimed: that this holds against code made to break out of it (a fault in the
-    kernel); without namespaces, that code which hunts for the process that holds it leaves nothing behind; or that a
-    sampler cannot tell that it is watched: its environment does not say so, its parents and its timing may.
+    (:class:`~dpaudit.samplers.sandbox.limits.Limits`) and ends, with all that it started, when the
+    ``with`` block does or this process dies. On Linux, where the kernel allows, it runs in
+    namespaces of its own: without the network, and without a way to reach a process outside; home
+    directories and the working tree are hidden but for what it needs, and all but a scratch of its
+    own is read-only. Not claimed: that this holds against code made to break out of it (a fault in
+    the kernel); without namespaces, that code which hunts for the process that holds it leaves
+    nothing behind; or that a sampler cannot tell that it is watched: its environment does not say
+    so, its parents and its timing may.
 
     Raises:
         UnknownNameError: no such kind, source or mitigation.
@@ -48,7 +60,9 @@ def open_sampler(
     name, _, target = text.partition(":")
     kinds, sources = _known("sampler", name)
     if name in sources:
-        return SourceSampler(text, seed=seed, dtype=dtype, text_mode=text_mode, mitigation=mitigation)
+        return SourceSampler(
+            text, seed=seed, dtype=dtype, text_mode=text_mode, mitigation=mitigation
+        )
     if name not in kinds:
         near = registry.nearest(name, [*sources, *kinds])
         near = near if "did you mean" in near else ";"  # the full lists follow anyway
@@ -59,7 +73,9 @@ def open_sampler(
     _refuse_mitigation(mitigation, name)
     if not target.strip():
         raise UsageError(f"sampler={text}: {name} needs a target; write {name}:TARGET")
-    sampler: ClosedSampler = registry.load("samplers", name)(target, seed=seed, dtype=dtype, text_mode=text_mode)
+    sampler: ClosedSampler = registry.load("samplers", name)(
+        target, seed=seed, dtype=dtype, text_mode=text_mode
+    )
     return sampler
 
 
@@ -68,17 +84,19 @@ def open_mechanism(text: str, *, seed: str, mitigation: str | None = None) -> Me
 
     ``text`` is one of
 
-    - ``NAME[:opt=value,…]``: a registered noise source, e.g. ``secure-gaussian:sigma=2``, behind ``mitigation``
-      (``NAME[:opt=value,…]``; ``none`` unless given);
-    - ``LIB:MECH[:opt=value,…]``: a library's mechanism through its adapter, e.g. ``numpy:laplace:scale=2`` (value plus
-      noise, as numpy's users write it) or ``opendp:gaussian`` (the library adds the noise itself);
-    - ``python:MODULE:FUNCTION``: ``f(value, n)`` → array (n,) or (n, k), ``n`` independent releases of ``value``, which
-      is a float for a query of one number and a 1-D array otherwise;
-    - ``command:./mechanism --value={value} {n}``: a program that writes ``n`` releases as little-endian float64; see
+    - ``NAME[:opt=value,…]``: a registered noise source, e.g. ``secure-gaussian:sigma=2``, behind
+      ``mitigation`` (``NAME[:opt=value,…]``; ``none`` unless given);
+    - ``LIB:MECH[:opt=value,…]``: a library's mechanism through its adapter, e.g.
+      ``numpy:laplace:scale=2`` (value plus noise, as numpy's users write it) or ``opendp:gaussian``
+      (the library adds the noise itself);
+    - ``python:MODULE:FUNCTION``: ``f(value, n)`` → array (n,) or (n, k), ``n`` independent releases
+      of ``value``, which is a float for a query of one number and a 1-D array otherwise;
+    - ``command:./mechanism --value={value} {n}``: a program that writes ``n`` releases as
+      little-endian float64; see
       :class:`~dpaudit.samplers.endpoints.command_mechanism.CommandMechanism`.
 
-    ``seed`` fixes the numbers of registered sources only: other mechanisms are closed. Not claimed: as for samplers, a
-    sandbox against malice.
+    ``seed`` fixes the numbers of registered sources only: other mechanisms are closed. Not claimed:
+    as for samplers, a sandbox against malice.
 
     Raises:
         UnknownNameError: no such source, mitigation, library, mechanism or option.
@@ -101,7 +119,9 @@ def open_mechanism(text: str, *, seed: str, mitigation: str | None = None) -> Me
         raise UnknownNameError(f"mechanism={text}: {name!r} is not known{near}; {example}")
     library = registry.load("samplers", name)
     if not isinstance(library, Adapter):
-        raise UsageError(f"mechanism={text}: {name} gives noise, not releases of a value; {example}")
+        raise UsageError(
+            f"mechanism={text}: {name} gives noise, not releases of a value; {example}"
+        )
     mechanism: Mechanism = library.mechanism(target)
     return mechanism
 
@@ -114,10 +134,14 @@ def _known(role: str, name: str) -> tuple[Collection[str], Collection[str]]:
     """
     kinds, sources = registry.plugins("samplers"), registry.plugins("sources")
     if name in kinds and name in sources:
-        raise DuplicatePluginError(f"{role}={name}: a source and a sampler kind have this name; uninstall one of them")
+        raise DuplicatePluginError(
+            f"{role}={name}: a source and a sampler kind have this name; uninstall one of them"
+        )
     return kinds, sources
 
 
 def _refuse_mitigation(mitigation: str | None, name: str) -> None:
     if mitigation is not None:
-        raise UsageError(f"mitigation={mitigation}: works on a registered source only, not on {name}:; leave it out")
+        raise UsageError(
+            f"mitigation={mitigation}: works on a registered source only, not on {name}:; leave it out"
+        )

@@ -62,7 +62,9 @@ def _epsilon(counts: list[list[int]], delta: float) -> float:
     """Empirical lower bound at 95 % from the event that the attack says "the neighbour"."""
     if not (sum(counts[0]) and sum(counts[1])):
         return 0.0
-    return epsilon_lower_bound(counts[1][1], sum(counts[1]), counts[0][1], sum(counts[0]), delta=delta)
+    return epsilon_lower_bound(
+        counts[1][1], sum(counts[1]), counts[0][1], sum(counts[0]), delta=delta
+    )
 
 
 MEASURE = Measure(run=measure, keeps_trials=True)

@@ -29,16 +29,19 @@ MANY = (100, 1000)
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     """All attackers of one host, source and mitigation; ``keys`` of the spec is not used: one key an arm.
 
-    ``error`` is the mean L2 norm of what was added over σ√d, σ the scale that the plain Gaussian mechanism needs for the
-    spec's ε. ``seconds`` and ``wire`` (bytes) are for one release: of a protocol's rehearsal where there is one, else of
-    the rows that were released. ``epsilon_holder`` is what the mitigation proves, not what the attackers showed;
-    ``epsilon_100`` and ``epsilon_1000`` are the same for so many releases of one key, where it says so (``epsilon_after``).
+    ``error`` is the mean L2 norm of what was added over σ√d, σ the scale that the plain Gaussian
+    mechanism needs for the spec's ε. ``seconds`` and ``wire`` (bytes) are for one release: of a
+    protocol's rehearsal where there is one, else of the rows that were released. ``epsilon_holder``
+    is what the mitigation proves, not what the attackers showed; ``epsilon_100`` and
+    ``epsilon_1000`` are the same for so many releases of one key, where it says so
+    (``epsilon_after``).
 
-    Of each attack: ``success`` with its own 95 % interval; ``chance``, the best guess without a release; ``honest``, what the
-    best attacker wins against that plain Gaussian mechanism at the very pairs of these rounds, which is above ``chance``,
-    since ε is not 0; and ``p``, the probability of as many successes for someone who wins ``honest`` of the time
-    (binomial; for unequal rounds it errs towards no finding, Hoeffding 1956). Where all rows of a call share a rotation,
-    all this is given that rotation.
+    Of each attack: ``success`` with its own 95 % interval; ``chance``, the best guess without a
+    release; ``honest``, what the best attacker wins against that plain Gaussian mechanism at the
+    very pairs of these rounds, which is above ``chance``, since ε is not 0; and ``p``, the
+    probability of as many successes for someone who wins ``honest`` of the time (binomial; for
+    unequal rounds it errs towards no finding, Hoeffding 1956). Where all rows of a call share a
+    rotation, all this is given that rotation.
     """
     trials, settings = cell.settings["trials"], cell.settings
     players = {table["label"]: opponent(table, arm) for table in settings["attacks"]}
@@ -64,7 +67,8 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
         **_after(arm, settings["delta"]),
         "trusts": arm.mitigation.trusts,
         "attacks": [
-            {"attack": label, "chance": player.chance, **scores[label].outcome} for label, player in players.items()
+            {"attack": label, "chance": player.chance, **scores[label].outcome}
+            for label, player in players.items()
         ],
     }
     if isinstance(arm.mitigation, ProtocolMitigation):
@@ -81,7 +85,9 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
 
 def _after(arm: Arm, delta: float) -> dict[str, Any]:
     after = getattr(arm.mitigation, "epsilon_after", None)
-    return {f"epsilon_{n}": after and after(arm.source, delta, host=arm.host, releases=n) for n in MANY}
+    return {
+        f"epsilon_{n}": after and after(arm.source, delta, host=arm.host, releases=n) for n in MANY
+    }
 
 
 @dataclass
@@ -113,22 +119,29 @@ def _released(batch: Batch, known: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Releases of ``known`` zeros, and of the batch's queries, in one call."""
     if not known:
         return batch.query[:0], batch.release()
-    query = torch.cat([torch.zeros(known, batch.query.shape[1], dtype=batch.query.dtype), batch.query])
-    made = batch.arm.mitigation.release(query, batch.arm.source, stream=batch.stream.child("release"))
+    query = torch.cat(
+        [torch.zeros(known, batch.query.shape[1], dtype=batch.query.dtype), batch.query]
+    )
+    made = batch.arm.mitigation.release(
+        query, batch.arm.source, stream=batch.stream.child("release")
+    )
     return made[:known], made[known:]
 
 
 def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """One row an attack. An arm's first alone says who is trusted; its strongest attack's has ``strongest``, see below.
 
-    ``beats_honest``: more successes than honest noise allows. Over the whole table, the chance that there is any such row
-    without cause is at most 5 % (Holm). ``strongest`` is the largest advantage (success − honest)/(1 − honest) of an arm's
-    attacks; its interval, for the best attack's true advantage, is joint over them (95 %, Bonferroni).
+    ``beats_honest``: more successes than honest noise allows. Over the whole table, the chance that
+    there is any such row without cause is at most 5 % (Holm). ``strongest`` is the largest
+    advantage (success − honest)/(1 − honest) of an arm's attacks; its interval, for the best
+    attack's true advantage, is joint over them (95 %, Bonferroni).
     """
     found = []
     for row in rows:
         shared = {k: v for k, v in row.items() if k != "attacks"}
-        strongest = max(row["attacks"], key=lambda attack: _advantage(attack["success"]["value"], attack))
+        strongest = max(
+            row["attacks"], key=lambda attack: _advantage(attack["success"]["value"], attack)
+        )
         for number, attack in enumerate(row["attacks"]):
             mine = _strongest(row["attacks"]) if attack is strongest else None
             shared["trusts"] = row["trusts"] if number == 0 else "″"
@@ -160,7 +173,9 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
         noises = read.setdefault(row["mitigation"], [])
         if row["beats_honest"] and row["source"] not in noises:
             noises.append(row["source"])
-    lost = "; ".join(f"{mitigation} ({', '.join(noises)})" for mitigation, noises in read.items() if noises)
+    lost = "; ".join(
+        f"{mitigation} ({', '.join(noises)})" for mitigation, noises in read.items() if noises
+    )
     held = "; ".join(mitigation for mitigation, noises in read.items() if not noises)
     rounds = max(row["rounds"] for row in rows)
     seen = float(scipy.stats.binom.isf(LEVEL / len(rows), rounds, 0.5)) + 1

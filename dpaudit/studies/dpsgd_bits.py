@@ -45,7 +45,9 @@ class Step(Table, frozen=True, kw_only=True, forbid_unknown_fields=False):
 
     def __post_init__(self) -> None:
         if self.name == "pair-inversion" and (self.secure_mode or self.lr):
-            raise ValueError("pair-inversion replays one normal per coordinate; not secure_mode, not lr")
+            raise ValueError(
+                "pair-inversion replays one normal per coordinate; not secure_mode, not lr"
+            )
 
     def support(self, host: DpSgdStep) -> SupportAttack:
         """The attack, told what it must know of the release."""
@@ -55,7 +57,9 @@ class Step(Table, frozen=True, kw_only=True, forbid_unknown_fields=False):
             found = factory(dtype="float32", divisor=float(host.divisor))
         else:
             scale = self.noise_multiplier * host.clip
-            found = factory(sampler="torch-f32", scale=scale, sizes=host.sizes, divisor=float(host.divisor))
+            found = factory(
+                sampler="torch-f32", scale=scale, sizes=host.sizes, divisor=float(host.divisor)
+            )
         return found
 
     def values(
@@ -99,19 +103,22 @@ class BitsGrid(Grid, frozen=True):
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """Success over ``trials`` steps of one ``[grid] case``, half at each batch of a pair, a fresh pair every hundred.
 
-    A case is ``{ name = "reach", model = "lenet5", data = "mnist", secure_mode = true, noise_multiplier = 1 }``:
-    the attack (``reach`` or ``pair-inversion``), ``secure_mode`` and ``noise_multiplier`` of the optimizer;
-    ``order=unknown`` lets the attacker add up each batch in a random order of its own, ``lr=0.1`` shows it weights
-    after a step of plain SGD instead of gradients; all else are options of the host ``dpsgd-step``, whose docstring
-    has the threat model. The attacker computes both candidate sums itself, from the records, on a model of its own,
-    and names the batch at which fewer units of the release are infeasible (a coin where they are as many).
+    A case is ``{ name = "reach", model = "lenet5", data = "mnist", secure_mode = true,
+    noise_multiplier = 1 }``: the attack (``reach`` or ``pair-inversion``), ``secure_mode`` and
+    ``noise_multiplier`` of the optimizer; ``order=unknown`` lets the attacker add up each batch in
+    a random order of its own, ``lr=0.1`` shows it weights after a step of plain SGD instead of
+    gradients; all else are options of the host ``dpsgd-step``, whose docstring has the threat
+    model. The attacker computes both candidate sums itself, from the records, on a model of its
+    own, and names the batch at which fewer units of the release are infeasible (a coin where they
+    are as many).
 
-    ε is a lower bound at δ = 10⁻⁵ from the event that the attack names the second batch. Formal guarantee: at 95 %. The
-    pairs are fixed before the noise is drawn and serve both sides equally often, and in the tails that Clopper and
-    Pearson's bounds use a sum of independent trials of different chances is no wider than a binomial one (Hoeffding
-    1956). Beside it is what Opacus' accountant claims for one step at sample rate 1, the Gaussian mechanism with Δ/σ = 1
-    over the noise multiplier (twice that where a record is replaced), and the success that no attack could pass if the
-    noise were what is claimed, Φ(Δ/2σ).
+    ε is a lower bound at δ = 10⁻⁵ from the event that the attack names the second batch. Formal
+    guarantee: at 95 %. The pairs are fixed before the noise is drawn and serve both sides equally
+    often, and in the tails that Clopper and Pearson's bounds use a sum of independent trials of
+    different chances is no wider than a binomial one (Hoeffding 1956). Beside it is what Opacus'
+    accountant claims for one step at sample rate 1, the Gaussian mechanism with Δ/σ = 1 over the
+    noise multiplier (twice that where a record is replaced), and the success that no attack could
+    pass if the noise were what is claimed, Φ(Δ/2σ).
 
     Raises:
         SpecError: trials are not a multiple of 100, or a case that makes no sense.
@@ -119,7 +126,9 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """
     del arm
     trials, case = cell.settings["trials"], cell.grid(BitsGrid).case
-    options = {k: v for k, v in cell.settings["grid"]["case"].items() if k not in Step.__struct_fields__}
+    options = {
+        k: v for k, v in cell.settings["grid"]["case"].items() if k not in Step.__struct_fields__
+    }
     host = Reference(_HOST, options)
     if trials % _PAIR:
         raise SpecError(f"trials={trials}: the measure dpsgd-bits takes a multiple of {_PAIR}")
@@ -141,7 +150,9 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
             equal.append(float((values[truth] == victim.value(batch)).mean()))
             for block in range(_PAIR // 2 // _BLOCK):
                 noise = here.child("noise", truth, block)
-                possible = case.possible(batch, values, victim=victim, attacker=attacker, support=support, stream=noise)
+                possible = case.possible(
+                    batch, values, victim=victim, attacker=attacker, support=support, stream=noise
+                )
                 units = possible[0].shape[1]
                 counts = np.stack([(~p).sum(1) for p in possible], 1)
                 coins = rng.integers(0, 2, _BLOCK)

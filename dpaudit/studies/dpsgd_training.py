@@ -38,8 +38,8 @@ ATTACKERS = ("key: likelihood", "key: nearest peak", "no key: likelihood", "no k
 class Watcher:
     """Shown every step of a run; counts the pairs that each attacker gets right, and adds up evidence of membership.
 
-    ``key`` is what the attacker holds, whether or not the noise was made with it. Where two answers are equally good a coin
-    of ``stream`` decides.
+    ``key`` is what the attacker holds, whether or not the noise was made with it. Where two answers
+    are equally good a coin of ``stream`` decides.
     """
 
     def __init__(self, *, key: PancakeKey, rate: float, canaries: int, stream: Stream) -> None:
@@ -66,7 +66,9 @@ class Watcher:
     def scores(self, kind: str, *, keyed: bool) -> list[float]:
         """Of each canary from the run so far: ``kind`` informed or blind, with the key or without."""
         evidence = self._evidence[kind]
-        found: list[float] = self._attacks["membership"].score(evidence if keyed else evidence[-1:]).tolist()
+        found: list[float] = (
+            self._attacks["membership"].score(evidence if keyed else evidence[-1:]).tolist()
+        )
         return found
 
     def _made(self, sigma: float) -> dict[str, Any]:
@@ -90,10 +92,19 @@ class Watcher:
         self.pairs += 1
         self.sums_equal += torch.equal(pair[sight.truth], sight.query)
         noisy, wide = sight.noisy.double().unsqueeze(0), pair.double()
-        scores = {name: self._attacks[name].score(noisy, wide)[0].tolist() for name in ATTACKERS[:2]}
+        scores = {
+            name: self._attacks[name].score(noisy, wide)[0].tolist() for name in ATTACKERS[:2]
+        }
         scores["no key: likelihood"] = (-(noisy - wide).square().sum(1)).tolist()
         infeasible = [
-            int((~self._attacks["no key: low bits"].feasible(noisy.cpu().numpy(), c.cpu().numpy())).sum()) for c in wide
+            int(
+                (
+                    ~self._attacks["no key: low bits"].feasible(
+                        noisy.cpu().numpy(), c.cpu().numpy()
+                    )
+                ).sum()
+            )
+            for c in wide
         ]
         scores["no key: low bits"] = [-n for n in infeasible]
         self.infeasible.append((infeasible[sight.truth], infeasible[1 - sight.truth]))
@@ -117,7 +128,8 @@ class Noise(Table, frozen=True):
 class TrainingGrid(Grid, frozen=True):
     """``arm = [{ name = "pancake", mitigation = "rotation" }]``, the run's number, its data, key and audit; the recipe.
 
-    The audit looks at ``samples`` values of the run's noise; at every ``pair_every``-th step attackers look at a pair.
+    The audit looks at ``samples`` values of the run's noise; at every ``pair_every``-th step
+    attackers look at a pair.
     """
 
     arm: Noise
@@ -142,14 +154,19 @@ class TrainingGrid(Grid, frozen=True):
         """What is given of it, and the rest as usual."""
         from dpaudit.training.private.run import Recipe
 
-        return Recipe(**{name: value for name in _RECIPE if (value := getattr(self, name)) is not None})
+        return Recipe(
+            **{name: value for name in _RECIPE if (value := getattr(self, name)) is not None}
+        )
 
 
 class _Arm:
     """A source with a mitigation behind it, made real."""
 
     def __init__(self, noise: Noise, *, key: PancakeKey) -> None:
-        self.source, self.mitigation = Reference.parse(noise.name), Reference.parse(noise.mitigation)
+        self.source, self.mitigation = (
+            Reference.parse(noise.name),
+            Reference.parse(noise.mitigation),
+        )
         self._key = key
         self._keyed = "key" in registry.offered("sources", self.source, key=key).options
         self.defence: Mitigation = registry.create(
@@ -158,7 +175,11 @@ class _Arm:
 
     def make(self, sigma: float) -> NoiseSource:
         """The source at ``sigma``."""
-        options: dict[str, Any] = {**self.source.options, "sigma": sigma, **({"key": self._key} if self._keyed else {})}
+        options: dict[str, Any] = {
+            **self.source.options,
+            "sigma": sigma,
+            **({"key": self._key} if self._keyed else {}),
+        }
         made: NoiseSource = registry.create("sources", Reference(self.source.name, options))
         return made
 
@@ -179,16 +200,19 @@ class _Arm:
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """One training run of one arm of a :class:`TrainingGrid` and what can be said of it.
 
-    ``trials`` is the number of canaries, random training records that are members by fair coins; the first half
-    have a wrong class, the rest are as they are. Runs of one number share key, weights, coins and batches, whatever
-    their arm. A cell is one run: a killed run begins that cell again.
+    ``trials`` is the number of canaries, random training records that are members by fair coins;
+    the first half have a wrong class, the rest are as they are. Runs of one number share key,
+    weights, coins and batches, whatever their arm. A cell is one run: a killed run begins that cell
+    again.
 
-    The attackers see every noisy sum with all its bits, know all records but the one in question, and work out both
-    candidate sums. At every ``pair_every``-th step: which of two records was in the batch? Over the run: which canaries
-    are members? (``dpaudit_attacks.membership``, twice: informed of the other canaries' coins, and blind to them.)
+    The attackers see every noisy sum with all its bits, know all records but the one in question,
+    and work out both candidate sums. At every ``pair_every``-th step: which of two records was in
+    the batch? Over the run: which canaries are members? (``dpaudit_attacks.membership``, twice:
+    informed of the other canaries' coins, and blind to them.)
 
     Raises:
-        SpecError: a setting that is missing or unknown, or fewer than 64 canaries (fewer may all be members).
+        SpecError: a setting that is missing or unknown, or fewer than 64 canaries (fewer may all be
+            members).
         UsageError: no data, no such model, an arm that makes no sense.
     """
     from dpaudit.training.data import load_images
@@ -198,7 +222,9 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     del arm
     grid, count = cell.grid(TrainingGrid), cell.settings["trials"]
     if count < _FEWEST:
-        raise SpecError(f"trials={count}: the measure dpsgd-training takes at least {_FEWEST} canaries")
+        raise SpecError(
+            f"trials={count}: the measure dpsgd-training takes at least {_FEWEST} canaries"
+        )
     recipe = grid.recipe
     parameters = _parameters(recipe.model)
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("run", grid.run)
@@ -209,7 +235,9 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         secret=stream.child("attacker's key").bytes(32),
     )
     made = _Arm(grid.arm, key=key)
-    train, test = (load_images(grid.data, root=grid.data_root, split=split) for split in ("train", "test"))
+    train, test = (
+        load_images(grid.data, root=grid.data_root, split=split) for split in ("train", "test")
+    )
     canaries = Canaries.draw(count, of=len(train), stream=stream.child("canaries"))
     wrong = np.arange(count) < count // 2
     train = mislabelled(train, canaries.records[wrong], stream=stream.child("classes"))
@@ -232,7 +260,9 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         pair_every=grid.pair_every,
         device=cell.settings.get("device", "cpu"),
     )
-    audit = made.audited(sigma=run.sigma, samples=grid.samples, seed=f"{cell.settings['seed']}/{cell.id}")
+    audit = made.audited(
+        sigma=run.sigma, samples=grid.samples, seed=f"{cell.settings['seed']}/{cell.id}"
+    )
     return {
         **dataclasses.asdict(recipe),
         "d": run.dim,
@@ -252,7 +282,10 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         "mislabelled": wrong.tolist(),
         "never_sampled": int((canaries.member & ~watcher.sampled).sum()),
         "scores": {
-            name: {kind: watcher.scores(kind, keyed=name == ATTACKERS[0]) for kind in ("informed", "blind")}
+            name: {
+                kind: watcher.scores(kind, keyed=name == ATTACKERS[0])
+                for kind in ("informed", "blind")
+            }
             for name in (ATTACKERS[0], ATTACKERS[2])
         },
     }
@@ -269,25 +302,41 @@ def _parameters(model: str) -> int:
 def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """A row for each arm and attacker, from rows of one run each.
 
-    Accuracy: the mean over runs with Student's interval, Clopper and Pearson's where there is one run. Pairs and canaries
-    of all runs are counted together. ε shown: a lower bound at the recipe's δ with 95 % confidence, by an audit in one run
-    (``dpaudit.audit.epsilon.one_run``) of the blind scores of all runs' canaries.
+    Accuracy: the mean over runs with Student's interval, Clopper and Pearson's where there is one
+    run. Pairs and canaries of all runs are counted together. ε shown: a lower bound at the recipe's
+    δ with 95 % confidence, by an audit in one run (``dpaudit.audit.epsilon.one_run``) of the blind
+    scores of all runs' canaries.
 
-    Formal guarantee of that bound: each canary's coin is fair, independent of all others, and touches one of the runs, so
-    the runs together are one mechanism of as many coins, (ε, δ)-DP in each of them if each run is; the scores depend on
-    coins only through what was released (but for the last bits of the batch's float32 sum, as for an attacker who adds up in
-    the same order). Not claimed: that the intervals of AUC and TPR have their level: the canaries of
-    a run are not independent runs, they share its noise. Those are of the informed scores, which depend on all coins, and
-    so do not enter the bound: with them a run whose canaries resemble each other could show an ε that is not there.
+    Formal guarantee of that bound: each canary's coin is fair, independent of all others, and
+    touches one of the runs, so the runs together are one mechanism of as many coins, (ε, δ)-DP in
+    each of them if each run is; the scores depend on coins only through what was released (but for
+    the last bits of the batch's float32 sum, as for an attacker who adds up in the same order). Not
+    claimed: that the intervals of AUC and TPR have their level: the canaries of a run are not
+    independent runs, they share its noise. Those are of the informed scores, which depend on all
+    coins, and so do not enter the bound: with them a run whose canaries resemble each other could
+    show an ε that is not there.
     """
-    arms = {name: [row for row in rows if row["arm"] == name] for name in dict.fromkeys(row["arm"] for row in rows)}
+    arms = {
+        name: [row for row in rows if row["arm"] == name]
+        for name in dict.fromkeys(row["arm"] for row in rows)
+    }
     return [_joined(some, attacker) for some in arms.values() for attacker in ATTACKERS]
 
 
 def _joined(rows: Sequence[Mapping[str, Any]], attacker: str) -> dict[str, Any]:
     first, pairs = rows[0], sum(row["pairs"] for row in rows)
     found = [row for row in rows if row["verdict"] == "finding"]
-    own = ("run", "correct", "tested", "member", "mislabelled", "scores", "named", "verdict", "found_by")
+    own = (
+        "run",
+        "correct",
+        "tested",
+        "member",
+        "mislabelled",
+        "scores",
+        "named",
+        "verdict",
+        "found_by",
+    )
     out = {
         **{name: value for name, value in first.items() if name not in own},
         "attacker": attacker,
@@ -328,7 +377,11 @@ def _membership(rows: Sequence[Mapping[str, Any]], attacker: str) -> dict[str, A
         alpha=_ALPHA,
         ties=KeyedStream.from_seed("dpsgd-training").child("ties").numpy(),
     )
-    found: dict[str, Any] = {"canaries": len(member), "epsilon_shown": shown.epsilon, "shown_by": str(shown.by_epsilon)}
+    found: dict[str, Any] = {
+        "canaries": len(member),
+        "epsilon_shown": shown.epsilon,
+        "shown_by": str(shown.by_epsilon),
+    }
     for kind, some in (("wrong", wrong), ("real", ~wrong)):
         found |= {
             f"auc_{kind}": area(informed[some], member[some]),
@@ -352,4 +405,6 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     return ". ".join(clauses) + "." if clauses else ""
 
 
-MEASURE = Measure(run=measure, grid=TrainingGrid, needs_arm=False, on_devices=True, gather=gather, summary=summary)
+MEASURE = Measure(
+    run=measure, grid=TrainingGrid, needs_arm=False, on_devices=True, gather=gather, summary=summary
+)

@@ -23,7 +23,9 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     for name, source in (("gaussian", Gaussian(sigma=arm.sigma)), ("pancake", arm.source)):
         norms = torch.cat(
             [
-                torch.linalg.vector_norm(source.sample(1, d, stream=arm.stream.child(name, i)), dim=1)
+                torch.linalg.vector_norm(
+                    source.sample(1, d, stream=arm.stream.child(name, i)), dim=1
+                )
                 for i in range(trials)
             ]
         )

@@ -26,13 +26,20 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
             for name in ("nearest-peak", "likelihood-ratio")
         ]
         right = [r + int(h.sum()) for r, h in zip(right, hits, strict=True)]
-        only = [only[0] + int((hits[0] & ~hits[1]).sum()), only[1] + int((hits[1] & ~hits[0]).sum())]
+        only = [
+            only[0] + int((hits[0] & ~hits[1]).sum()),
+            only[1] + int((hits[1] & ~hits[0]).sum()),
+        ]
     difference = (right[1] - right[0]) / trials
     spread = 1.96 * math.sqrt(max(sum(only) / trials - difference**2, 0.0) / trials)
     return {
         "nearest": interval(right[0], trials),
         "likelihood": interval(right[1], trials),
-        "difference": {"value": difference, "low": difference - spread, "high": difference + spread},
+        "difference": {
+            "value": difference,
+            "low": difference - spread,
+            "high": difference + spread,
+        },
         "discordant": sum(only),
         "worse": bool(difference + spread < 0),
     }
@@ -43,7 +50,10 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     better = sum(row["difference"]["low"] > 0 for row in rows)
     worse = sum(bool(row["worse"]) for row in rows)
     best = max(rows, key=lambda row: float(row["difference"]["value"]))
-    gain, where = 100 * best["difference"]["value"], f"d={best['d']}, β={best['beta']:g}, γ={best['gamma']:.4g}"
+    gain, where = (
+        100 * best["difference"]["value"],
+        f"d={best['d']}, β={best['beta']:g}, γ={best['gamma']:.4g}",
+    )
     return (
         f"The likelihood ratio is better than the nearest peak in {better} and worse in {worse} of {len(rows)} cells (95 %, "
         f"paired); its largest gain is {gain:.1f} points, at {where}, ε={best['epsilon']:g}."

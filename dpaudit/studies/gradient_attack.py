@@ -105,10 +105,14 @@ class NoiseGrid(HostGrid, frozen=True):
         """
         found = [
             Noise(clip, _number(beta), str(gamma), epsilon)
-            for clip, beta, gamma, epsilon in itertools.product(self.clip, self.beta, self.gamma, self.epsilon)
+            for clip, beta, gamma, epsilon in itertools.product(
+                self.clip, self.beta, self.gamma, self.epsilon
+            )
         ]
         if not found or len(set(found)) < len(found):
-            raise SpecError("grid: clip, beta, gamma and epsilon must name each value once, and at least one")
+            raise SpecError(
+                "grid: clip, beta, gamma and epsilon must name each value once, and at least one"
+            )
         return tuple(found)
 
 
@@ -142,22 +146,26 @@ def host(cell: Cell, grid: HostGrid, **more: Any) -> GradientQuery:
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """``trials`` pairs of one batch, each released once under every noise, and how often the key holder names the truth.
 
-    ``[grid]`` is a :class:`NoiseGrid`, e.g. ``clip = [4, 8]``, ``beta = [1e-3, "2^-17"]``, ``gamma = ["2sqrtd"]``.
-    The batch, the secret direction and an untrained network's weights are its ``block``'s own. δ is 1e-10 and σ the
-    paper's; the attack is the published nearest hyperplane. Rounds of one row are independent but for sharing a
-    batch, a direction and (untrained) weights within a block.
+    ``[grid]`` is a :class:`NoiseGrid`, e.g. ``clip = [4, 8]``, ``beta = [1e-3, "2^-17"]``,
+    ``gamma = ["2sqrtd"]``. The batch, the secret direction and an untrained network's weights are
+    its ``block``'s own. δ is 1e-10 and σ the paper's; the attack is the published nearest
+    hyperplane. Rounds of one row are independent but for sharing a batch, a direction and
+    (untrained) weights within a block.
 
     Raises:
-        SpecError: an axis that is not known or of a wrong type, a noise that is there twice, or more pairs than the batch
-            has records.
-        UsageError: an option that the host does not take, data or weights that are not there, γ below 2√d.
+        SpecError: an axis that is not known or of a wrong type, a noise that is there twice, or
+            more pairs than the batch has records.
+        UsageError: an option that the host does not take, data or weights that are not there, γ
+            below 2√d.
     """
     del arm
     grid, pairs = cell.grid(NoiseGrid), cell.settings["trials"]
     noises = grid.noises
     query = host(cell, grid, clip=noises[0].clip)
     if pairs > query.batch:
-        raise SpecError(f"trials={pairs}: a block has at most {query.batch} pairs, one a record; take more blocks")
+        raise SpecError(
+            f"trials={pairs}: a block has at most {query.batch} pairs, one a record; take more blocks"
+        )
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
     secret = stream.child("attacker's key").bytes(KEY_BYTES)
     owned = PancakeKey.new(dim=query.dim, beta=1.0, secret=secret)
@@ -172,7 +180,9 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
                 sizes += torch.linalg.vector_norm(some.changes(clip), dim=1).tolist()
                 candidates = some.candidates(clip)
                 for s in (s for s in noises if s.clip == clip):
-                    here = stream.child("noise", some.first, *map(str, (s.clip, s.beta, s.gamma_as, s.epsilon)))
+                    here = stream.child(
+                        "noise", some.first, *map(str, (s.clip, s.beta, s.gamma_as, s.epsilon))
+                    )
                     correct[s] += _named(candidates, *noisy[s], here)
     return {
         "d": query.dim,
@@ -225,7 +235,10 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     groups: dict[tuple[Any, ...], list[tuple[Mapping[str, Any], Mapping[str, Any]]]] = {}
     for row in rows:
         for count in row["counts"]:
-            group = (*(row.get(name) for name in HOST), *(count[k] for k in ("clip", "beta", "gamma_as", "epsilon")))
+            group = (
+                *(row.get(name) for name in HOST),
+                *(count[k] for k in ("clip", "beta", "gamma_as", "epsilon")),
+            )
             groups.setdefault(group, []).append((row, count))
     return [_joined(members) for members in groups.values()]
 
@@ -233,7 +246,13 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _joined(members: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> dict[str, Any]:
     first, noise = members[0]
     trials = sum(row["trials"] for row, _ in members)
-    norms = [norm for row, _ in members for c in row["changes"] if c["clip"] == noise["clip"] for norm in c["norms"]]
+    norms = [
+        norm
+        for row, _ in members
+        for c in row["changes"]
+        if c["clip"] == noise["clip"]
+        for norm in c["norms"]
+    ]
     weights = first.get("weights", "untrained")
     joined = {
         **{name: first[name] for name in HOST if name in first},
@@ -263,4 +282,6 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"The key holder names the right one of two neighbouring batches {'; '.join(parts)}."
 
 
-MEASURE = Measure(run=measure, grid=NoiseGrid, needs_arm=False, on_devices=True, gather=gather, summary=summary)
+MEASURE = Measure(
+    run=measure, grid=NoiseGrid, needs_arm=False, on_devices=True, gather=gather, summary=summary
+)

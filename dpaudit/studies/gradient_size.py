@@ -28,12 +28,14 @@ _SIZES = ("l2_mean", "l2_median", "l2_diff_mean", "l2_diff_median")
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """Norms of one batch's mean gradient and of its change by each of ``trials`` replaced records.
 
-    ``[grid]`` has the options of the host ``dpsgd-gradient`` and ``block``, a number: the batch and an untrained network's
-    weights are its own. Where a large network has not been trained there is no number, but a note that says how to.
+    ``[grid]`` has the options of the host ``dpsgd-gradient`` and ``block``, a number: the batch and
+    an untrained network's weights are its own. Where a large network has not been trained there is
+    no number, but a note that says how to.
 
     Raises:
         SpecError: an axis that is not known, or of a wrong type.
-        UsageError: an option that the host does not take, data that is not there, more pairs than records.
+        UsageError: an option that the host does not take, data that is not there, more pairs than
+            records.
     """
     del arm
     grid = cell.grid(HostGrid)
@@ -52,15 +54,24 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     query = host(cell, grid)
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
     with threads(threads_for(query.dim)):
-        block = query.block(cell.settings["trials"], stream=stream.child("records"), clips=(math.inf,))
+        block = query.block(
+            cell.settings["trials"], stream=stream.child("records"), clips=(math.inf,)
+        )
         found["squares"] = [float(block.query(math.inf).square().sum())]
         for some in block.exchanges():
-            found["changes"] += torch.linalg.vector_norm(some.changes(math.inf), dim=1).square().tolist()
+            found["changes"] += (
+                torch.linalg.vector_norm(some.changes(math.inf), dim=1).square().tolist()
+            )
     return found | {"d": query.dim, "accuracy": accuracy(query)}
 
 
 def _at_hand(model: str) -> bool:
-    return model not in RECIPES or model in PUBLISHED or RECIPES[model].quick or checkpoint_file(model).exists()
+    return (
+        model not in RECIPES
+        or model in PUBLISHED
+        or RECIPES[model].quick
+        or checkpoint_file(model).exists()
+    )
 
 
 def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -76,7 +87,9 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _joined(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     first = members[0]
-    squares, changes = ([x for row in members for x in row[name]] for name in ("squares", "changes"))
+    squares, changes = (
+        [x for row in members for x in row[name]] for name in ("squares", "changes")
+    )
     sizes = [
         math.sqrt(statistic(values)) if values else None
         for values in (squares, changes)
@@ -85,28 +98,48 @@ def _joined(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     on = {"published_as": "model", "converged": "pretrained"}
     joined = {
         **{
-            name: first[name] for name in (*HOST, "d", "accuracy", "converged", "published_as", "note") if name in first
+            name: first[name]
+            for name in (*HOST, "d", "accuracy", "converged", "published_as", "note")
+            if name in first
         },
         "batches": len(squares),
         "trials": len(changes),
         **dict(zip(_SIZES, sizes, strict=True)),
     }
-    theirs = {f"published_{name}": published_value({"file": "gm", "on": on, "value": name}, joined) for name in _SIZES}
+    theirs = {
+        f"published_{name}": published_value({"file": "gm", "on": on, "value": name}, joined)
+        for name in _SIZES
+    }
     printed = {
-        f"printed_{name}": published_value({"file": "printed-table3", "on": on, "value": name}, joined)
+        f"printed_{name}": published_value(
+            {"file": "printed-table3", "on": on, "value": name}, joined
+        )
         for name in ("l2", "l2_diff")
     }
     ours, published = joined["l2_diff_median"], theirs["published_l2_diff_median"]
-    return {**joined, **theirs, **printed, "ratio": ours / published if ours is not None and published else None}
+    return {
+        **joined,
+        **theirs,
+        **printed,
+        "ratio": ours / published if ours is not None and published else None,
+    }
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """How far the median changes are from the published ones, and what has not been trained."""
-    ratios = {f"{row['weights']} {row['model']}": row["ratio"] for row in rows if row["ratio"] is not None}
+    ratios = {
+        f"{row['weights']} {row['model']}": row["ratio"] for row in rows if row["ratio"] is not None
+    }
     said = ", ".join(f"{ratio:.2g} for {name}" for name, ratio in ratios.items())
     missing = [row["model"] for row in rows if row["note"]]
-    text = f"Median change of a batch's gradient by one record, over the published one: {said}." if said else ""
+    text = (
+        f"Median change of a batch's gradient by one record, over the published one: {said}."
+        if said
+        else ""
+    )
     return text + (f" Not trained here: {', '.join(missing)}." if missing else "")
 
 
-MEASURE = Measure(run=measure, grid=HostGrid, needs_arm=False, on_devices=True, gather=gather, summary=summary)
+MEASURE = Measure(
+    run=measure, grid=HostGrid, needs_arm=False, on_devices=True, gather=gather, summary=summary
+)

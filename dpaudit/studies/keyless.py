@@ -48,9 +48,9 @@ class KeylessGrid(Grid, frozen=True):
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """``trials`` fresh keys at one ``[grid] case`` (:class:`Lattice`).
 
-    The specimen's vectors are at γ = 2√d; the search is told β and γ. Found means confirmed on held-out rows, and a
-    direction with |cosine| ≥ 0.99 to the key's, which the search never sees. Times are the search's own wall time,
-    from its first row to the find.
+    The specimen's vectors are at γ = 2√d; the search is told β and γ. Found means confirmed on
+    held-out rows, and a direction with |cosine| ≥ 0.99 to the key's, which the search never sees.
+    Times are the search's own wall time, from its first row to the find.
     """
     del arm
     case, trials = cell.grid(KeylessGrid).case, cell.settings["trials"]
@@ -60,7 +60,11 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     for i in range(trials):
         secret = stream.child("key", i).bytes(32)
         key = PancakeKey.new(dim=case.d, beta=case.beta, secret=secret)
-        noise = Pancake(key=key, sigma=1.0).sample(case.rows, case.d, stream=stream.child("noise", i)).numpy()
+        noise = (
+            Pancake(key=key, sigma=1.0)
+            .sample(case.rows, case.d, stream=stream.child("noise", i))
+            .numpy()
+        )
         details = recovered(
             noise,
             sigma=1.0,
@@ -94,7 +98,13 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
 
 
 def recovered(
-    noise: npt.NDArray[np.float64], *, sigma: float, stream: Stream, beta: float, block: int, seconds: float
+    noise: npt.NDArray[np.float64],
+    *,
+    sigma: float,
+    stream: Stream,
+    beta: float,
+    block: int,
+    seconds: float,
 ) -> Mapping[str, Any]:
     """What the audit's plug-in recovers from ``noise`` (n, d) of scale ``sigma``: its evidence's details, with ``w`` if any.
 
@@ -118,7 +128,9 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
         if row["found"]["value"] == 1:
             reach[row["beta"]] = max(reach.get(row["beta"], 0), row["d"])
     wrong = sum(row["wrong"] for row in rows)
-    far = ", ".join(f"β = {beta:g} up to d = {d}" for beta, d in sorted(reach.items(), reverse=True))
+    far = ", ".join(
+        f"β = {beta:g} up to d = {d}" for beta, d in sorted(reach.items(), reverse=True)
+    )
     return f"Without the key every specimen was found at γ = 2√d for {far or 'no cell'}; wrong directions confirmed: {wrong}."
 
 

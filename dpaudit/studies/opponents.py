@@ -97,7 +97,9 @@ class _Searcher:
         )
         if "w" not in details:
             return None
-        found: Attack = registry.load("attacks", "recovered-direction")(recovered=details, sigma=scale)
+        found: Attack = registry.load("attacks", "recovered-direction")(
+            recovered=details, sigma=scale
+        )
         return found
 
 
@@ -133,12 +135,14 @@ class _WhichBin:
 def opponent(table: Mapping[str, Any], arm: Arm) -> Opponent:
     """The attacker that an ``[[attack]]`` table names, against ``arm``.
 
-    Holders of the key know the mitigation by its method ``mixes(sigma)``, if it has one: the source's scale in a release, and
-    that of independent noise beside it. The pancake that ``likelihood-ratio`` and ``which-bin`` look for is the widened one;
-    where the first number is 0, or the source is no pancake, no key fits the noise, and they take it for Gaussian. (None, as
-    no method, says that the source's noise is there as it is.) ``recovered-direction`` holds no key: it searches 20,000
-    releases of a known query, made in the same call as those that it is asked about, for ``seconds`` a call, and plays with
-    what it finds, or guesses; it knows β, and looks at γ = 2√d only.
+    Holders of the key know the mitigation by its method ``mixes(sigma)``, if it has one: the
+    source's scale in a release, and that of independent noise beside it. The pancake that
+    ``likelihood-ratio`` and ``which-bin`` look for is the widened one; where the first number is 0,
+    or the source is no pancake, no key fits the noise, and they take it for Gaussian. (None, as no
+    method, says that the source's noise is there as it is.) ``recovered-direction`` holds no key:
+    it searches 20,000 releases of a known query, made in the same call as those that it is asked
+    about, for ``seconds`` a call, and plays with what it finds, or guesses; it knows β, and looks
+    at γ = 2√d only.
 
     Raises:
         SpecError: an attack that does not play this game.
@@ -157,11 +161,15 @@ def _attack(table: Mapping[str, Any], arm: Arm) -> Attack:
         key, sigma = _told(arm)
         if key is None:
             return _Nearest()
-        informed: Attack = registry.load("attacks", name)(key=key, sigma=sigma, **plugin_options(table))
+        informed: Attack = registry.load("attacks", name)(
+            key=key, sigma=sigma, **plugin_options(table)
+        )
         return informed
     own, _ = _mixed(arm)
     if name == "nearest-peak" and own > 0:
-        spaced: Attack = registry.load("attacks", name)(key=arm.held_key, sigma=own, **plugin_options(table))
+        spaced: Attack = registry.load("attacks", name)(
+            key=arm.held_key, sigma=own, **plugin_options(table)
+        )
         return spaced
     made = arm.attack(table)
     if not isinstance(made, Attack):
@@ -202,8 +210,9 @@ def best_of_two(pairs: torch.Tensor, *, sigma: float) -> torch.Tensor:
 def best_bin(counts: torch.Tensor, *, sigma: float) -> float:
     """How often the best rule names the bin that lacks one record, drawn uniformly, of ``counts`` (d,) behind N(0, σ²I).
 
-    The rule takes the largest a_j + x_j, a_j = σ·ln(share of bin j), x_j = −(release − count)_j/σ, which is N(0, 1), or
-    N(1/σ, 1) for the bin in question; an integral over that sum, by the trapezium rule.
+    The rule takes the largest a_j + x_j, a_j = σ·ln(share of bin j), x_j = −(release − count)_j/σ,
+    which is N(0, 1), or N(1/σ, 1) for the bin in question; an integral over that sum, by the
+    trapezium rule.
     """
     share = counts[counts > 0].double().numpy()
     share = share / share.sum()

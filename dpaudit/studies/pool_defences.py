@@ -31,7 +31,8 @@ class PoolDefencesGrid(PoolGrid, frozen=True, forbid_unknown_fields=False):
 class Watched:
     """A submission policy that does what another does, while a curator counts all that is submitted.
 
-    What the curator wants to know are the shares of objects among all that people chose, submitted or not.
+    What the curator wants to know are the shares of objects among all that people chose, submitted
+    or not.
     """
 
     def __init__(self, policy: SubmissionPolicy, *, universe: int) -> None:
@@ -57,7 +58,9 @@ class Watched:
         self._server.add(reports)
         return reports, owner
 
-    def epsilon(self, mechanism: LocalMechanism, *, objects: int, users: int, delta: float) -> float:
+    def epsilon(
+        self, mechanism: LocalMechanism, *, objects: int, users: int, delta: float
+    ) -> float:
         """As the policy."""
         return self._policy.epsilon(mechanism, objects=objects, users=users, delta=delta)
 
@@ -74,7 +77,10 @@ class Watched:
         share = self.chosen / self.chosen.sum()
         estimate = self._server.estimate(np.arange(len(share))) / self.reports
         chosen = share > 0
-        return {"MAE": errors(estimate, share)["MAE"], "MAPE80": errors(estimate[chosen], share[chosen])["MAPE80"]}
+        return {
+            "MAE": errors(estimate, share)["MAE"],
+            "MAPE80": errors(estimate[chosen], share[chosen])["MAPE80"],
+        }
 
 
 def _server_of(mechanism: LocalMechanism) -> Callable[[Any], Any]:
@@ -83,7 +89,10 @@ def _server_of(mechanism: LocalMechanism) -> Callable[[Any], Any]:
     from dpaudit.local.hadamard_server import HadamardServer
     from dpaudit.local.hadamard_sketch import HadamardSketch
 
-    known: dict[type, Callable[[Any], Any]] = {CountMeanSketch: CountMeanServer, HadamardSketch: HadamardServer}
+    known: dict[type, Callable[[Any], Any]] = {
+        CountMeanSketch: CountMeanServer,
+        HadamardSketch: HadamardServer,
+    }
     if type(mechanism) not in known:
         raise SpecError(
             f"mechanism={type(mechanism).__name__}: pool-defences adds up reports of count-mean-sketch and hadamard-sketch"
@@ -135,9 +144,7 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """The range of the strongest adversary's AUC-PN, and which policy gives the least, at what error."""
     least, most = (pick(rows, key=lambda row: row["auc_pn"]["value"]) for pick in (min, max))
-    return (
-        f"AUC-PN from {least['auc_pn']['value']:.2f} ({_said(least)}) to {most['auc_pn']['value']:.2f} ({_said(most)})."
-    )
+    return f"AUC-PN from {least['auc_pn']['value']:.2f} ({_said(least)}) to {most['auc_pn']['value']:.2f} ({_said(most)})."
 
 
 def _said(row: Mapping[str, Any]) -> str:
@@ -147,4 +154,11 @@ def _said(row: Mapping[str, Any]) -> str:
     )
 
 
-MEASURE = Measure(run=measure, grid=PoolDefencesGrid, needs_arm=False, gather=gather, summary=summary, origins=origins)
+MEASURE = Measure(
+    run=measure,
+    grid=PoolDefencesGrid,
+    needs_arm=False,
+    gather=gather,
+    summary=summary,
+    origins=origins,
+)

@@ -82,15 +82,18 @@ def origins(cell: Cell) -> tuple[PluginOrigin, ...]:
 def _policy(value: Any) -> Reference:
     """A submission policy: a table, or a name with its options."""
     if isinstance(value, Mapping):
-        return Reference(value["name"], {k: v for k, v in value.items() if k not in ("name", "label")})
+        return Reference(
+            value["name"], {k: v for k, v in value.items() if k not in ("name", "label")}
+        )
     return Reference.parse(value)
 
 
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """One game with ``trials`` users: what each adversary makes of their first n submissions.
 
-    ``[grid]`` has ``setting`` with its options as further keys (``size``, ``zipf``, ``universe``), and the attack's own:
-    ``mechanism``, ``epsilon``, and ``adversaries`` and ``observations``, of which one game has all.
+    ``[grid]`` has ``setting`` with its options as further keys (``size``, ``zipf``, ``universe``),
+    and the attack's own: ``mechanism``, ``epsilon``, and ``adversaries`` and ``observations``, of
+    which one game has all.
 
     Raises:
         SpecError: no setting, or observations that are no numbers.
@@ -112,11 +115,15 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def outcome_row(row: Mapping[str, Any], adversary: str, n: str | int, outcome: Mapping[str, Any]) -> dict[str, Any]:
+def outcome_row(
+    row: Mapping[str, Any], adversary: str, n: str | int, outcome: Mapping[str, Any]
+) -> dict[str, Any]:
     """The flat row of one adversary's outcome (``dpaudit_attacks.pool_inference.metrics``) in a cell's ``row``."""
     setting = Reference.parse(row["setting"])
     kept = {
-        name: value for name, value in row.items() if name not in ("setting", "outcomes", "adversaries", "observations")
+        name: value
+        for name, value in row.items()
+        if name not in ("setting", "outcomes", "adversaries", "observations")
     }
     return {
         "setting": setting.name,
@@ -139,11 +146,18 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
         own = [row for row in rows if row["adversary"] == adversary]
         few, many = min(r["n"] for r in own), max(r["n"] for r in own)
         ends = [[r["auc_pn"]["value"] for r in own if r["n"] == n] for n in (few, many)]
-        said = " to ".join(f"{max(end):.2f}" if len(end) == 1 else f"{min(end):.2f} … {max(end):.2f}" for end in ends)
-        parts.append(f"{adversary} {said}" if few < many else f"{adversary} {said.partition(' to ')[0]}")
+        said = " to ".join(
+            f"{max(end):.2f}" if len(end) == 1 else f"{min(end):.2f} … {max(end):.2f}"
+            for end in ends
+        )
+        parts.append(
+            f"{adversary} {said}" if few < many else f"{adversary} {said.partition(' to ')[0]}"
+        )
     few, many = min(r["n"] for r in rows), max(r["n"] for r in rows)
     over = f"{few} to {many} observations" if few < many else f"{many} observations"
     return f"AUC-PN (1: always right; the guess: one in the number of pools) over {over}: {'; '.join(parts)}."
 
 
-MEASURE = Measure(run=measure, grid=PoolGrid, needs_arm=False, gather=gather, summary=summary, origins=origins)
+MEASURE = Measure(
+    run=measure, grid=PoolGrid, needs_arm=False, gather=gather, summary=summary, origins=origins
+)

@@ -35,7 +35,8 @@ _FINER = 1.12  # what the size is raised by where the trials miss the power
 class Flaw:
     """A kind of flaw by strength; the stronger, the easier to see, and ``hard`` and ``easy`` bracket the frontier.
 
-    ``shown`` turns strength into what people read, in ``unit``; ``tests`` are the families that look for it.
+    ``shown`` turns strength into what people read, in ``unit``; ``tests`` are the families that
+    look for it.
     """
 
     make: Callable[[float], Make]
@@ -65,7 +66,11 @@ def _ar1(strength: float) -> Make:
 
 
 def _shared(strength: float) -> Make:
-    return each(lambda rng, z: math.sqrt(1 - strength) * z + math.sqrt(strength) * rng.standard_normal((len(z), 1)))
+    return each(
+        lambda rng, z: (
+            math.sqrt(1 - strength) * z + math.sqrt(strength) * rng.standard_normal((len(z), 1))
+        )
+    )
 
 
 def _cut(strength: float) -> Make:
@@ -122,8 +127,9 @@ def _along(strength: float) -> Make:
 def _pancake(strength: float) -> Make:
     """A pancake with γ = 1/``strength`` and β = 0.01 along one secret direction of each dimension.
 
-    Along it, x = (γ·k + β·g)/r with k a discrete Gaussian of parameter r = √(β²+γ²) over the integers, and all of it in
-    units of 1/√(2π): the continuous LWE law (gaussian-pancake paper, Definition 3.1).
+    Along it, x = (γ·k + β·g)/r with k a discrete Gaussian of parameter r = √(β²+γ²) over the
+    integers, and all of it in units of 1/√(2π): the continuous LWE law (gaussian-pancake paper,
+    Definition 3.1).
     """
     gamma, beta = 1 / strength, 0.01
     r = math.hypot(beta, gamma)
@@ -138,7 +144,11 @@ def _pancake(strength: float) -> Make:
             z = rng.standard_normal((n, d))
             if d > 1:
                 w = _direction(stream, d)
-                peak = rng.choice(k, size=n, p=mass / mass.sum()) * (gamma / r**2) * math.sqrt(2 * math.pi)
+                peak = (
+                    rng.choice(k, size=n, p=mass / mass.sum())
+                    * (gamma / r**2)
+                    * math.sqrt(2 * math.pi)
+                )
                 x = peak + (beta / r) * rng.standard_normal(n)
                 z += np.outer(x - z @ w, w)
             return z
@@ -156,14 +166,25 @@ FLAWS: Mapping[str, Flaw] = {
     "wrong scale": Flaw(_scaled, _PLAIN, "% of the claimed scale", 1e-4, 0.1, lambda s: 100 * s),
     "bias": Flaw(_shifted, _PLAIN, "claimed standard deviations", 1e-4, 0.1),
     "correlation": Flaw(_ar1, ("correlation", "spectrum"), "correlation of neighbours", 2e-4, 0.1),
-    "shared component": Flaw(_shared, ("covariance", "projections"), "correlation of all coordinates", 1e-5, 0.3),
+    "shared component": Flaw(
+        _shared, ("covariance", "projections"), "correlation of all coordinates", 1e-5, 0.3
+    ),
     "truncated tails": Flaw(_cut, _TAILS, "standard deviations", 1e-7, 0.05, _tail_threshold),
     "tail weight": Flaw(_student, _TAILS, "degrees of freedom of a t", 1e-4, 0.3, lambda s: 1 / s),
     "coarse noise": Flaw(
-        _rounded, ("granularity", "goodness-of-fit"), "bits after the point", 1e-10, 0.5, lambda s: -math.log2(s)
+        _rounded,
+        ("granularity", "goodness-of-fit"),
+        "bits after the point",
+        1e-10,
+        0.5,
+        lambda s: -math.log2(s),
     ),
-    "variance along a direction": Flaw(_along, _DIRECTIONS, "% more variance", 1e-3, 4.0, lambda s: 100 * s),
-    "Gaussian pancake, small γ": Flaw(_pancake, _DIRECTIONS, "γ (β = 0.01)", 0.05, 4.0, lambda s: 1 / s),
+    "variance along a direction": Flaw(
+        _along, _DIRECTIONS, "% more variance", 1e-3, 4.0, lambda s: 100 * s
+    ),
+    "Gaussian pancake, small γ": Flaw(
+        _pancake, _DIRECTIONS, "γ (β = 0.01)", 0.05, 4.0, lambda s: 1 / s
+    ),
 }
 
 
@@ -178,9 +199,10 @@ class PowerGrid(Grid, frozen=True):
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """The size of a flaw that an audit finds (:class:`PowerGrid`).
 
-    Found by halving on a logarithmic scale, then checked with ``trials`` fresh audits, and raised by 12 % until nine in
-    ten of them find it; ``found`` is the share in the last ``trials``. Only the families that look for the flaw are run,
-    at the share of α = 0.01 that they have in the whole battery, so that the whole battery finds at least as often.
+    Found by halving on a logarithmic scale, then checked with ``trials`` fresh audits, and raised
+    by 12 % until nine in ten of them find it; ``found`` is the share in the last ``trials``. Only
+    the families that look for the flaw are run, at the share of α = 0.01 that they have in the
+    whole battery, so that the whole battery finds at least as often.
 
     Raises:
         SpecError: an unknown flaw.
@@ -221,7 +243,11 @@ class _Trial:
     def __init__(self, flaw: Flaw, grid: PowerGrid, cell: Cell) -> None:
         self._flaw, self._grid = flaw, grid
         self._stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
-        counted = [n for n in registry.plugins("tests") if not getattr(registry.load("tests", n), "advisory", False)]
+        counted = [
+            n
+            for n in registry.plugins("tests")
+            if not getattr(registry.load("tests", n), "advisory", False)
+        ]
         self._alpha = ALPHA * len(flaw.tests) / len(counted)
         self.audits = 0
 
@@ -231,7 +257,9 @@ class _Trial:
 
     def _one(self, strength: float, stream: KeyedStream) -> bool:
         self.audits += 1
-        sampler = InProcessSampler(self._flaw.make(strength), name="flawed", stream=stream, dim=self._grid.dim or None)
+        sampler = InProcessSampler(
+            self._flaw.make(strength), name="flawed", stream=stream, dim=self._grid.dim or None
+        )
         with sampler:
             options = AuditOptions(
                 samples=self._grid.samples,
@@ -246,7 +274,11 @@ class _Trial:
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """What the largest sample sees."""
     most = max(row["samples"] for row in rows)
-    seen = [f"{row['flaw']} {row['size']:.3g} {row['unit']}" for row in rows if row["samples"] == most and row["size"]]
+    seen = [
+        f"{row['flaw']} {row['size']:.3g} {row['unit']}"
+        for row in rows
+        if row["samples"] == most and row["size"]
+    ]
     return f"Found nine times in ten or more with {most:,} values: {'; '.join(seen)}."
 
 

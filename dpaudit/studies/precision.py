@@ -28,9 +28,10 @@ class PrecisionGrid(Grid, frozen=True):
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     """What rounding a release does to its phase along the key, in peak spacings, and to the key holder's success.
 
-    ``[grid] dtype`` is float64, float32, bfloat16 or integers: query plus noise is rounded to it before the attack.
-    ``phase_error`` is the root mean square that rounding adds to what float64 released; ``phase_spread`` the root mean
-    square distance from the nearest pancake (0.289 if nothing is left of them), to be held against ``phase_width``.
+    ``[grid] dtype`` is float64, float32, bfloat16 or integers: query plus noise is rounded to it
+    before the attack. ``phase_error`` is the root mean square that rounding adds to what float64
+    released; ``phase_spread`` the root mean square distance from the nearest pancake (0.289 if
+    nothing is left of them), to be held against ``phase_width``.
     """
     trials = cell.settings["trials"]
     kind = cell.grid(PrecisionGrid).dtype

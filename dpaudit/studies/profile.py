@@ -22,18 +22,27 @@ __all__ = ["MEASURE", "measure", "summary"]
 def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     """ε at δ for a pair at distance Δ whose fraction along the key is 1/4 (or as near as Δ lets it come), and its bounds.
 
-    ``lower`` is Theorem 4.2 at that fraction, ``upper`` Theorem 4.4; ``exact`` the integrated profile with its error.
+    ``lower`` is Theorem 4.2 at that fraction, ``upper`` Theorem 4.4; ``exact`` the integrated
+    profile with its error.
     """
     key = arm.held_key
     law = {"sigma": arm.sigma, "beta": key.beta, "gamma": key.gamma}
     delta, reach = cell.settings["delta"], arm.host.sensitivity
     spacing = peak_spacing(**law)
     along = min(0.25 * spacing, reach)
-    exact = pancake_epsilon(delta, **law, along=along, across=math.sqrt(max(reach * reach - along * along, 0.0)))
+    exact = pancake_epsilon(
+        delta, **law, along=along, across=math.sqrt(max(reach * reach - along * along, 0.0))
+    )
     return {
         "fraction": along / spacing,
-        "lower": pancake_epsilon_lower(delta, beta=key.beta, gamma=key.gamma, fraction=along / spacing),
-        "exact": {"value": exact.value, "low": exact.value - exact.error, "high": exact.value + exact.error},
+        "lower": pancake_epsilon_lower(
+            delta, beta=key.beta, gamma=key.gamma, fraction=along / spacing
+        ),
+        "exact": {
+            "value": exact.value,
+            "low": exact.value - exact.error,
+            "high": exact.value + exact.error,
+        },
         "upper": pancake_epsilon_upper(delta, **law, sensitivity=reach),
     }
 

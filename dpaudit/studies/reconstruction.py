@@ -31,7 +31,11 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
 
     One release a round; which bins are unknown, and their counts, are drawn afresh.
     """
-    trials, unknown, d = cell.settings["trials"], cell.grid(ReconstructionGrid).unknown, arm.host.dim
+    trials, unknown, d = (
+        cell.settings["trials"],
+        cell.grid(ReconstructionGrid).unknown,
+        arm.host.dim,
+    )
     reader = registry.load("attacks", "phase-reader")(key=arm.held_key, sigma=arm.sigma)
     right = trusted = wrongly = 0
     needed = available = 0.0

@@ -25,16 +25,19 @@ def _sides(scores: npt.ArrayLike, member: npt.ArrayLike) -> tuple[Array, Array]:
     """
     found, is_member = np.asarray(scores, np.float64), np.asarray(member, np.bool_)
     if found.shape != is_member.shape or not is_member.any() or is_member.all():
-        raise UsageError(f"scores of {len(found)}, {is_member.sum()} of them members: needs some of each")
+        raise UsageError(
+            f"scores of {len(found)}, {is_member.sum()} of them members: needs some of each"
+        )
     return np.sort(found[is_member]), np.sort(found[~is_member])
 
 
 def area(scores: npt.ArrayLike, member: npt.ArrayLike) -> dict[str, float]:
     """The area under the curve, P(a member scores higher than another) with ties for one half, and a 95 % interval.
 
-    The interval is Clopper and Pearson's as though it came from min(members, others) independent pairs: the variance of
-    the area is at most that of so many (Birnbaum and Klose 1957), so it errs on the wide side. Not claimed: a level where
-    scores depend on each other, as those of one run do a little through its noise.
+    The interval is Clopper and Pearson's as though it came from min(members, others) independent
+    pairs: the variance of the area is at most that of so many (Birnbaum and Klose 1957), so it errs
+    on the wide side. Not claimed: a level where scores depend on each other, as those of one run do
+    a little through its noise.
 
     Raises:
         UsageError: no members, or nothing else.
@@ -50,7 +53,8 @@ def area(scores: npt.ArrayLike, member: npt.ArrayLike) -> dict[str, float]:
 def hits_at(scores: npt.ArrayLike, member: npt.ArrayLike, *, alarms: float) -> dict[str, float]:
     """The share of members scored above all but a share ``alarms`` of the others, at most, with its 95 % interval.
 
-    The interval is for the threshold found; that the threshold itself comes from finitely many others is not in it.
+    The interval is for the threshold found; that the threshold itself comes from finitely many
+    others is not in it.
 
     Raises:
         UsageError: no members, nothing else, or ``alarms`` outside [0, 1).
@@ -88,6 +92,8 @@ def mean_interval(values: Sequence[float]) -> dict[str, float]:
     if len(values) < 2:
         raise UsageError(f"runs={len(values)}: an interval over runs needs at least two")
     found = np.asarray(values, np.float64)
-    reach = float(scipy.special.stdtrit(len(found) - 1, 0.975) * found.std(ddof=1) / math.sqrt(len(found)))
+    reach = float(
+        scipy.special.stdtrit(len(found) - 1, 0.975) * found.std(ddof=1) / math.sqrt(len(found))
+    )
     mean = float(found.mean())
     return {"value": mean, "low": mean - reach, "high": mean + reach}

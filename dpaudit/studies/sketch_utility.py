@@ -38,9 +38,9 @@ class SketchGrid(Grid, frozen=True, forbid_unknown_fields=False):
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """One collection of ``[grid] records`` submissions under ``epsilon`` from people of a ``setting``; its estimate's error.
 
-    The server's state is drawn at once (``dpaudit.local.sketch_sampling``), by the law of as many submissions. Hash
-    functions are random ones, drawn anew for each cell; ``m`` (1,024) and ``functions`` (65,536) may be given. ``trials``
-    is not used.
+    The server's state is drawn at once (``dpaudit.local.sketch_sampling``), by the law of as many
+    submissions. Hash functions are random ones, drawn anew for each cell; ``m`` (1,024) and
+    ``functions`` (65,536) may be given. ``trials`` is not used.
 
     Raises:
         SpecError: no setting, epsilon or records.
@@ -51,7 +51,9 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
 
     del arm
     grid = cell.grid(SketchGrid)
-    own = {k: v for k, v in cell.settings["grid"].items() if k not in ("epsilon", "records", *_SKETCH)}
+    own = {
+        k: v for k, v in cell.settings["grid"].items() if k not in ("epsilon", "records", *_SKETCH)
+    }
     records = grid.records
     popularity: npt.NDArray[np.float64] = setting_of(own).popularity
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
@@ -64,7 +66,9 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     return {
         "epsilon_exact": mechanism.epsilon,
         "found": errors(estimate, popularity),
-        "expected": expected_errors(server.standard_error(counts.astype(np.float64)) / records, popularity),
+        "expected": expected_errors(
+            server.standard_error(counts.astype(np.float64)) / records, popularity
+        ),
     }
 
 
@@ -74,13 +78,17 @@ def _top(popularity: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     return top[popularity[top] > 0]
 
 
-def errors(estimate: npt.NDArray[np.float64], popularity: npt.NDArray[np.float64]) -> dict[str, float]:
+def errors(
+    estimate: npt.NDArray[np.float64], popularity: npt.NDArray[np.float64]
+) -> dict[str, float]:
     """``MAE``, and ``MAPE80``: the mean of |p̂ − p|/p over the top 80 % of the objects (1 is 100 %); Appendix A.5."""
     off, top = np.abs(estimate - popularity), _top(popularity)
     return {"MAE": float(off.mean()), "MAPE80": float((off[top] / popularity[top]).mean())}
 
 
-def expected_errors(error: npt.NDArray[np.float64], popularity: npt.NDArray[np.float64]) -> dict[str, float]:
+def expected_errors(
+    error: npt.NDArray[np.float64], popularity: npt.NDArray[np.float64]
+) -> dict[str, float]:
     """What :func:`errors` are on average if estimates are normal with standard deviations ``error``."""
     return errors(popularity + _FOLDED * error, popularity)
 
@@ -105,4 +113,6 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"All {len(rows)} errors are within {100 * apart:.1f} % of what theory expects of them."
 
 
-MEASURE = Measure(run=measure, grid=SketchGrid, needs_arm=False, gather=gather, summary=summary, origins=origins)
+MEASURE = Measure(
+    run=measure, grid=SketchGrid, needs_arm=False, gather=gather, summary=summary, origins=origins
+)

@@ -37,20 +37,28 @@ def measure(cell: Cell, arm: Arm) -> dict[str, Any]:
     draws = {name: partial(_draw, source, d, dtype, streams) for name, source in ours.items()}
     seconds = in_turn(draws, repeats=trials)
     # on its own: a third party in the turn would push ours out of the caches
-    seconds |= in_turn({"torch": lambda _: torch.empty((1, d), dtype=dtype).normal_(0, arm.sigma)}, repeats=trials)
+    seconds |= in_turn(
+        {"torch": lambda _: torch.empty((1, d), dtype=dtype).normal_(0, arm.sigma)}, repeats=trials
+    )
     return {
         **{name: statistics.median(values) for name, values in seconds.items()},
         "ratio": ratio(seconds["pancake"], seconds["gaussian"]),
-        "against_torch": statistics.median(seconds["pancake"]) / statistics.median(seconds["torch"]),
+        "against_torch": statistics.median(seconds["pancake"])
+        / statistics.median(seconds["torch"]),
     }
 
 
-def _draw(source: NoiseSource, d: int, dtype: torch.dtype, streams: Sequence[Stream], i: int) -> torch.Tensor:
+def _draw(
+    source: NoiseSource, d: int, dtype: torch.dtype, streams: Sequence[Stream], i: int
+) -> torch.Tensor:
     return source.sample(1, d, stream=streams[i], dtype=dtype)
 
 
 def in_turn(
-    draws: Mapping[str, Callable[[int], object]], *, repeats: int, settle: Callable[[], object] = lambda: None
+    draws: Mapping[str, Callable[[int], object]],
+    *,
+    repeats: int,
+    settle: Callable[[], object] = lambda: None,
 ) -> dict[str, list[float]]:
     """Seconds of each of ``draws``, called one after another ``repeats`` times with a running number, after a warm-up.
 
@@ -70,7 +78,9 @@ def in_turn(
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float]:
     """Median of the pairwise ratios, with its quartiles as the interval."""
-    low, middle, high = statistics.quantiles([a / b for a, b in zip(ours, theirs, strict=True)], n=4)
+    low, middle, high = statistics.quantiles(
+        [a / b for a, b in zip(ours, theirs, strict=True)], n=4
+    )
     return {"value": middle, "low": low, "high": high}
 
 

@@ -29,7 +29,9 @@ class Batch:
 
     def release(self) -> torch.Tensor:
         """What the arm releases for these queries, shape (n, d)."""
-        return self.arm.mitigation.release(self.query, self.arm.source, stream=self.stream.child("release"))
+        return self.arm.mitigation.release(
+            self.query, self.arm.source, stream=self.stream.child("release")
+        )
 
 
 def share(trials: int, keys: int) -> list[int]:

@@ -27,7 +27,8 @@ class Accuracy(Interval):
 def accuracy_from_counts(correct: int, total: int, *, confidence: float = 0.95) -> Accuracy:
     """The accuracy of a network that named the classes of ``correct`` of ``total`` test images.
 
-    Formal guarantee: as :func:`~dpaudit.stats.clopper_pearson`, over test images drawn like these ones.
+    Formal guarantee: as :func:`~dpaudit.stats.clopper_pearson`, over test images drawn like these
+    ones.
 
     Raises:
         UsageError: correct outside 0 … total, no images, or a confidence outside (0, 1).
@@ -67,7 +68,8 @@ def remembered(path: Path, *, key: str, of: str, measure: Callable[[], Accuracy]
     with locked(path, wait=True):
         entries = {**_read(path), key: (found.correct, found.total, of)}
         text = json.dumps(
-            {k: {"correct": c, "total": t, "of": o} for k, (c, t, o) in sorted(entries.items())}, indent=2
+            {k: {"correct": c, "total": t, "of": o} for k, (c, t, o) in sorted(entries.items())},
+            indent=2,
         )
         write_atomically(path, lambda file: file.write(text.encode() + b"\n"), what="checkpoints")
     return found
@@ -76,8 +78,13 @@ def remembered(path: Path, *, key: str, of: str, measure: Callable[[], Accuracy]
 def _read(path: Path) -> dict[str, tuple[int, int, str]]:
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
-        return {str(k): (int(v["correct"]), int(v["total"]), str(v.get("of", ""))) for k, v in entries.items()}
+        return {
+            str(k): (int(v["correct"]), int(v["total"]), str(v.get("of", "")))
+            for k, v in entries.items()
+        }
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise UsageError(f"checkpoints={path}: cannot be read ({error}); delete it, it is made again") from error
+        raise UsageError(
+            f"checkpoints={path}: cannot be read ({error}); delete it, it is made again"
+        ) from error

@@ -60,7 +60,8 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write the file in one stroke: a reader sees the old one or the new one, also after a power cut.
 
     Raises:
-        UsageError: weights that are not ``checkpoint.model``'s or not finite, or a place that cannot be written.
+        UsageError: weights that are not ``checkpoint.model``'s or not finite, or a place that
+            cannot be written.
     """
     check_state(checkpoint.state, model=checkpoint.model, name=f"out={path}")
     document = {
@@ -68,7 +69,9 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
         "version": _VERSION,
         "model": checkpoint.model,
         "data": checkpoint.data,
-        "state": {k: v.detach().to("cpu", copy=True).contiguous() for k, v in checkpoint.state.items()},
+        "state": {
+            k: v.detach().to("cpu", copy=True).contiguous() for k, v in checkpoint.state.items()
+        },
         "accuracy": {"correct": checkpoint.accuracy.correct, "total": checkpoint.accuracy.total},
         "epochs": checkpoint.epochs,
         "seed": checkpoint.seed,
@@ -81,12 +84,14 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 def load_checkpoint(path: Path, *, model: str | None = None) -> Checkpoint:
     """Read a checkpoint, of ``model`` if that is given.
 
-    Formal guarantee: nothing in the file is executed (``torch.load(weights_only=True)``), every weight is finite, and
-    names, shapes and types are the model's own. Not claimed: that the accuracy in it is true of them; a file from
-    somebody else can say anything (``dpaudit train`` has measured what it wrote).
+    Formal guarantee: nothing in the file is executed (``torch.load(weights_only=True)``), every
+    weight is finite, and names, shapes and types are the model's own. Not claimed: that the
+    accuracy in it is true of them; a file from somebody else can say anything (``dpaudit train``
+    has measured what it wrote).
 
     Raises:
-        UsageError: no such file, not a checkpoint, of a newer dpaudit, of another model, or with broken weights.
+        UsageError: no such file, not a checkpoint, of a newer dpaudit, of another model, or with
+            broken weights.
     """
     name = f"checkpoint={path}"
     found = read_tensors(path, name=name)
@@ -96,12 +101,18 @@ def load_checkpoint(path: Path, *, model: str | None = None) -> Checkpoint:
     if type(version) is not int or version < 1:
         raise UsageError(f"{name}: format version {version!r} is none; train it again")
     if version > _VERSION:
-        raise UsageError(f"{name}: of format version {version}, this dpaudit reads up to {_VERSION}; take a newer one")
+        raise UsageError(
+            f"{name}: of format version {version}, this dpaudit reads up to {_VERSION}; take a newer one"
+        )
     for field, kind in _FIELDS.items():
         if type(found.get(field)) is not kind:
-            raise UsageError(f"{name}: its field {field!r} is missing or no {kind.__name__}; train it again")
+            raise UsageError(
+                f"{name}: its field {field!r} is missing or no {kind.__name__}; train it again"
+            )
     if model is not None and found["model"] != model:
-        raise UsageError(f"{name}: holds {found['model']}, not {model}; name another checkpoint or another model")
+        raise UsageError(
+            f"{name}: holds {found['model']}, not {model}; name another checkpoint or another model"
+        )
     check_state(found["state"], model=found["model"], name=name)
     return Checkpoint(
         model=found["model"],
@@ -122,11 +133,15 @@ def check_state(state: Mapping[str, Any], *, model: str, name: str) -> None:
         UsageError: no.
     """
     if model not in MODELS:
-        raise UsageError(f"{name}: holds {model!r}, a model that is not known{nearest(model, MODELS)}")
+        raise UsageError(
+            f"{name}: holds {model!r}, a model that is not known{nearest(model, MODELS)}"
+        )
     wanted = make_model(model).state_dict()
     if set(state) != set(wanted):
         odd = sorted(map(str, set(state) ^ set(wanted)))
-        raise UsageError(f"{name}: its weights are not those of {model}: {odd[0]!r} is missing or one too many")
+        raise UsageError(
+            f"{name}: its weights are not those of {model}: {odd[0]!r} is missing or one too many"
+        )
     for key, like in wanted.items():
         tensor = state[key]
         if not isinstance(tensor, torch.Tensor) or not _plain(tensor):
@@ -141,11 +156,20 @@ def check_state(state: Mapping[str, Any], *, model: str, name: str) -> None:
 
 def _plain(tensor: torch.Tensor) -> bool:
     """Whether its numbers are there, one beside the other, on whatever device."""
-    return tensor.layout is torch.strided and not (tensor.is_meta or tensor.is_nested or tensor.is_quantized)
+    return tensor.layout is torch.strided and not (
+        tensor.is_meta or tensor.is_nested or tensor.is_quantized
+    )
 
 
 def _accuracy(counts: dict[str, Any], *, name: str) -> Accuracy:
     correct, total = counts.get("correct"), counts.get("total")
-    if type(correct) is not int or type(total) is not int or not 0 <= correct <= total or not 0 < total < _MANY:
-        raise UsageError(f"{name}: its accuracy is {correct!r} of {total!r}, which cannot be; train it again")
+    if (
+        type(correct) is not int
+        or type(total) is not int
+        or not 0 <= correct <= total
+        or not 0 < total < _MANY
+    ):
+        raise UsageError(
+            f"{name}: its accuracy is {correct!r} of {total!r}, which cannot be; train it again"
+        )
     return accuracy_from_counts(correct, total)

@@ -37,17 +37,22 @@ _UNREADABLE = (  # what torch.load raises on broken, foreign or hostile files
 )
 
 
-def write_atomically(path: Path, write: Callable[[IO[bytes]], object], *, what: str = "out") -> None:
+def write_atomically(
+    path: Path, write: Callable[[IO[bytes]], object], *, what: str = "out"
+) -> None:
     """Give ``path`` what ``write`` puts into an open file, all of it or, whatever happens, none.
 
     Raises:
-        UsageError: the folder cannot be made or written, or the disk is full; ``what`` names the option.
+        UsageError: the folder cannot be made or written, or the disk is full; ``what`` names the
+            option.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, write)
     except OSError as error:
-        raise UsageError(f"{what}={path}: cannot be written ({error.strerror}); choose another place") from error
+        raise UsageError(
+            f"{what}={path}: cannot be written ({error.strerror}); choose another place"
+        ) from error
 
 
 def read_tensors(source: Path | IO[bytes], *, name: str) -> Any:
@@ -60,14 +65,17 @@ def read_tensors(source: Path | IO[bytes], *, name: str) -> Any:
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # remarks on foreign formats, which are refused all the same
+            # remarks on foreign formats, which are refused all the same
+            warnings.simplefilter("ignore")
             return torch.load(source, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise UsageError(f"{name}: no such file; dpaudit train MODEL makes one") from None
     except OSError as error:
         raise UsageError(f"{name}: cannot be read ({error.strerror})") from error
     except _UNREADABLE as error:  # torch's own words would advise to unpickle it all the same
-        raise UsageError(f"{name}: holds more, or other, than tensors and plain values, and was not loaded") from error
+        raise UsageError(
+            f"{name}: holds more, or other, than tensors and plain values, and was not loaded"
+        ) from error
 
 
 @contextmanager
@@ -91,6 +99,8 @@ def locked(path: Path, *, wait: bool) -> Iterator[None]:
             tell(f"{path}: waiting for the process that holds {name}")
             lock = Lock(name, patience=None)
     except OSError as error:
-        raise UsageError(f"out={path}: cannot be written ({error.strerror}: {name}); choose another place") from error
+        raise UsageError(
+            f"out={path}: cannot be written ({error.strerror}: {name}); choose another place"
+        ) from error
     with lock:
         yield

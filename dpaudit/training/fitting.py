@@ -43,22 +43,26 @@ def fit(
 ) -> Checkpoint:
     """Train ``model`` on the training split by its recipe, measure it on the test split, and save it as ``out``.
 
-    ``data`` replaces the data set that the model is for (``synthetic`` and ``synthetic-colour`` need no files), ``epochs``
-    the recipe's number. On CUDA the forward pass runs in bfloat16 where torch thinks it safe (``torch.autocast``), with
-    channels last; accuracy is measured in float32 everywhere.
+    ``data`` replaces the data set that the model is for (``synthetic`` and ``synthetic-colour``
+    need no files), ``epochs`` the recipe's number. On CUDA the forward pass runs in bfloat16 where
+    torch thinks it safe (``torch.autocast``), with channels last; accuracy is measured in float32
+    everywhere.
 
-    After each epoch all that it takes to go on is in ``OUT.partial``, then ``on_epoch`` is called; with
-    ``resume`` training goes on from there, from the start if there is nothing, and is over at once if ``out`` is what it
-    would write. The lock file ``.OUT.dpaudit-lock`` keeps a second process away, or waiting if it says ``wait``.
+    After each epoch all that it takes to go on is in ``OUT.partial``, then ``on_epoch`` is called;
+    with ``resume`` training goes on from there, from the start if there is nothing, and is over at
+    once if ``out`` is what it would write. The lock file ``.OUT.dpaudit-lock`` keeps a second
+    process away, or waiting if it says ``wait``.
 
-    Formal guarantee: on one CPU, with the same versions and number of threads, the weights are a function of the model, the
-    data, ``epochs`` and ``seed``, bit for bit, however often it was interrupted. torch's global generators are left as
-    they were. Not claimed: that on CUDA, where some sums depend on timing; privacy of any kind.
+    Formal guarantee: on one CPU, with the same versions and number of threads, the weights are a
+    function of the model, the data, ``epochs`` and ``seed``, bit for bit, however often it was
+    interrupted. torch's global generators are left as they were. Not claimed: that on CUDA, where
+    some sums depend on timing; privacy of any kind.
 
     Raises:
-        UsageError: an unknown model or data set, data that does not fit the model or is not there, epochs below 1, a seed
-            outside 0 … 2^32 − 1, no such device, an ``out`` that is a folder, cannot be written, is in use, or (``resume``)
-            belongs to another training; training that has diverged.
+        UsageError: an unknown model or data set, data that does not fit the model or is not there,
+            epochs below 1, a seed outside 0 … 2^32 − 1, no such device, an ``out`` that is a
+            folder, cannot be written, is in use, or (``resume``) belongs to another training;
+            training that has diverged.
     """
     if model not in MODELS:
         raise UsageError(f"model={model}: not known{nearest(model, MODELS)}")
@@ -72,7 +76,9 @@ def fit(
     with locked(out, wait=wait):
         if resume and out.exists() and not partial.exists():
             return _finished(out, model=model, data=data, epochs=epochs, seed=seed)
-        training = PlainTraining(model, recipe, data=data, epochs=epochs, seed=seed, root=root, device=where)
+        training = PlainTraining(
+            model, recipe, data=data, epochs=epochs, seed=seed, root=root, device=where
+        )
         if resume and partial.exists():
             training.load(partial)
         while training.done < epochs:
@@ -99,7 +105,9 @@ def usable_device(name: str) -> torch.device:
     if device.type not in ("cpu", "cuda"):
         raise UsageError(f"device={name}: must be cpu, cuda or cuda:N")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UsageError(f"device={name}: torch sees {torch.cuda.device_count()} CUDA devices here; take device=cpu")
+        raise UsageError(
+            f"device={name}: torch sees {torch.cuda.device_count()} CUDA devices here; take device=cpu"
+        )
     return torch.device("cuda", device.index or 0) if device.type == "cuda" else torch.device("cpu")
 
 
@@ -108,5 +116,7 @@ def _finished(out: Path, *, model: str, **settings: object) -> Checkpoint:
     for name, wanted in settings.items():
         found = getattr(checkpoint, name)
         if found != wanted:
-            raise UsageError(f"out={out}: was trained with {name}={found}, not {wanted}; choose another --out")
+            raise UsageError(
+                f"out={out}: was trained with {name}={found}, not {wanted}; choose another --out"
+            )
     return checkpoint

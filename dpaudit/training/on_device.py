@@ -45,8 +45,8 @@ class ImagesOnDevice:
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Every image once, in an order of ``rng``'s: images (b, c, h, w) and classes (b,); the last batch may be short.
 
-        With ``augment`` each is cut from itself within a margin of 4 black pixels and mirrored with probability 1/2. What
-        ``rng`` gives does not depend on the device.
+        With ``augment`` each is cut from itself within a margin of 4 black pixels and mirrored with
+        probability 1/2. What ``rng`` gives does not depend on the device.
         """
         n = len(self)
         order = self._moved(rng.permutation(n))

@@ -31,13 +31,15 @@ class Recipe:
     """Settings of one training.
 
     Attributes:
-        optimizer: ``adam`` at a constant rate, or ``sgd`` with Nesterov momentum 0.9 under one cycle (Smith and Topin 2018):
-            up to ``lr`` over the first fifth of the steps, then down to nearly nothing along cosines.
+        optimizer: ``adam`` at a constant rate, or ``sgd`` with Nesterov momentum 0.9 under one
+            cycle (Smith and Topin 2018): up to ``lr`` over the first fifth of the steps, then down
+            to nearly nothing along cosines.
         lr: learning rate, the highest one for ``sgd``.
         batch: images a step; the last step of an epoch takes what is left.
         epochs: times through the data, unless the caller says otherwise.
         weight_decay: L2 penalty on all parameters, as the optimizer has it.
-        augment: crop each image at random from itself within 4 black pixels, and mirror every other one.
+        augment: crop each image at random from itself within 4 black pixels, and mirror every other
+            one.
         quick: a minute or two on a CPU, so that it may be trained where it is needed.
     """
 
@@ -74,28 +76,41 @@ _FORMAT = "dpaudit-partial"
 class PlainTraining:
     """The training of ``model`` by ``recipe`` on ``data``; ``done`` epochs of it are over.
 
-    Every epoch draws its own order, crops and dropout from ``seed`` and its number, so nothing of a generator needs to
-    be kept between two.
+    Every epoch draws its own order, crops and dropout from ``seed`` and its number, so nothing of a
+    generator needs to be kept between two.
     """
 
     def __init__(
-        self, model: str, recipe: Recipe, *, data: str, epochs: int, seed: int, root: str, device: torch.device
+        self,
+        model: str,
+        recipe: Recipe,
+        *,
+        data: str,
+        epochs: int,
+        seed: int,
+        root: str,
+        device: torch.device,
     ) -> None:
         """Everything as before the first epoch.
 
         Raises:
-            UsageError: an unknown data set, data that is not there or does not fit ``model``, a seed that is none.
+            UsageError: an unknown data set, data that is not there or does not fit ``model``, a
+                seed that is none.
         """
         self.done = 0
         self._model, self._data, self._epochs, self._seed = model, data, epochs, seed
         self._recipe, self._root, self._device = recipe, root, device
         self._images = ImagesOnDevice(load_images(data, root=root), device=device)
         if self._images.shape != MODELS[model].shape:
-            raise UsageError(f"data={data}: has images {self._images.shape}; {model} is for {MODELS[model].data}'s")
+            raise UsageError(
+                f"data={data}: has images {self._images.shape}; {model} is for {MODELS[model].data}'s"
+            )
         self._network = make_model(model, seed=seed).to(device)
         self._network.to(memory_format=self._layout)  # type: ignore[call-overload]  # torch's own stubs lack it
         self._optimizer = _optimizer(self._network, recipe)
-        self._schedule = _schedule(self._optimizer, recipe, epochs * math.ceil(len(self._images) / recipe.batch))
+        self._schedule = _schedule(
+            self._optimizer, recipe, epochs * math.ceil(len(self._images) / recipe.batch)
+        )
         self._stream = KeyedStream.from_seed("fitting").child(seed)
 
     def run_epoch(self) -> float:
@@ -108,12 +123,16 @@ class PlainTraining:
         loss_of, network = nn.CrossEntropyLoss(), self._network.train()
         total, steps = torch.zeros((), device=self._device), 0
         batches = self._images.epoch(
-            batch=self._recipe.batch, augment=self._recipe.augment, rng=stream.child("images").numpy()
+            batch=self._recipe.batch,
+            augment=self._recipe.augment,
+            rng=stream.child("images").numpy(),
         )
         with _seeded(self._device, int.from_bytes(stream.child("dropout").entropy()[:4], "big")):
             for x, y in batches:
                 self._optimizer.zero_grad(set_to_none=True)
-                with torch.autocast(self._device.type, torch.bfloat16, enabled=self._device.type == "cuda"):
+                with torch.autocast(
+                    self._device.type, torch.bfloat16, enabled=self._device.type == "cuda"
+                ):
                     loss = loss_of(network(x.contiguous(memory_format=self._layout)), y)
                 loss.backward()
                 self._optimizer.step()
@@ -123,7 +142,9 @@ class PlainTraining:
         self.done += 1
         mean = float(total) / steps
         if not math.isfinite(mean):
-            raise UsageError(f"seed={self._seed}: training has diverged in epoch {self.done}; take another seed")
+            raise UsageError(
+                f"seed={self._seed}: training has diverged in epoch {self.done}; take another seed"
+            )
         return mean
 
     def save(self, path: Path) -> None:
@@ -151,13 +172,17 @@ class PlainTraining:
         name = f"resume={path}"
         found = read_tensors(path, name=name)
         if not isinstance(found, dict) or found.get("format") != _FORMAT:
-            raise UsageError(f"{name}: is no interrupted training; delete it, or train without resume")
+            raise UsageError(
+                f"{name}: is no interrupted training; delete it, or train without resume"
+            )
         was, now = found.get("run"), self._description()
         if not isinstance(was, dict) or set(was) != set(now):
             raise UsageError(f"{name}: is another dpaudit's; train without resume")
         for key, wanted in now.items():
             if was[key] != wanted:
-                raise UsageError(f"{name}: was begun with {key}={was[key]}, not {wanted}; train without resume")
+                raise UsageError(
+                    f"{name}: was begun with {key}={was[key]}, not {wanted}; train without resume"
+                )
         state = found.get("state")
         check_state(state if isinstance(state, dict) else {}, model=self._model, name=name)
         try:
@@ -174,12 +199,17 @@ class PlainTraining:
 
     def checkpoint(self) -> Checkpoint:
         """The weights as they are now, and their accuracy on the test split, measured now."""
-        test = ImagesOnDevice(load_images(self._data, root=self._root, split="test"), device=self._device)
+        test = ImagesOnDevice(
+            load_images(self._data, root=self._root, split="test"), device=self._device
+        )
         here = collect(seed=str(self._seed), plugins=())
         return Checkpoint(
             model=self._model,
             data=self._data,
-            state={k: v.detach().to("cpu", copy=True).contiguous() for k, v in self._network.state_dict().items()},
+            state={
+                k: v.detach().to("cpu", copy=True).contiguous()
+                for k, v in self._network.state_dict().items()
+            },
             accuracy=test.accuracy(self._network.eval()),
             epochs=self.done,
             seed=self._seed,
@@ -194,14 +224,25 @@ class PlainTraining:
     def _description(self) -> dict[str, Any]:
         """What two trainings must share for one to go on where the other was."""
         own = {"model": self._model, "data": self._data, "epochs": self._epochs, "seed": self._seed}
-        return {**asdict(self._recipe), **own, "device": self._device.type, "torch": str(torch.__version__)}
+        return {
+            **asdict(self._recipe),
+            **own,
+            "device": self._device.type,
+            "torch": str(torch.__version__),
+        }
 
 
 def _optimizer(network: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     if recipe.optimizer == "adam":
-        return torch.optim.Adam(network.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
+        return torch.optim.Adam(
+            network.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay
+        )
     return torch.optim.SGD(
-        network.parameters(), lr=recipe.lr, momentum=0.9, nesterov=True, weight_decay=recipe.weight_decay
+        network.parameters(),
+        lr=recipe.lr,
+        momentum=0.9,
+        nesterov=True,
+        weight_decay=recipe.weight_decay,
     )
 
 

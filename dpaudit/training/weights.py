@@ -61,10 +61,12 @@ class PublishedWeights:
 PUBLISHED: Mapping[str, PublishedWeights] = MappingProxyType(
     {
         "resnet20": PublishedWeights(
-            "resnet20-12fca82f.th", "12fca82f0bebc4135bf1f32f6e3710e61d5108578464b84fd6d7f5c1b04036c8"
+            "resnet20-12fca82f.th",
+            "12fca82f0bebc4135bf1f32f6e3710e61d5108578464b84fd6d7f5c1b04036c8",
         ),
         "resnet56": PublishedWeights(
-            "resnet56-4bfd9763.th", "4bfd97631478d6b638d2764fd2baff3edb1d7d82252d54439343b6596b9b5367"
+            "resnet56-4bfd9763.th",
+            "4bfd97631478d6b638d2764fd2baff3edb1d7d82252d54439343b6596b9b5367",
         ),
     }
 )
@@ -104,17 +106,25 @@ def load_published(model: str, path: Path) -> dict[str, torch.Tensor]:
         raise UsageError(f"{name}: cannot be read ({error.strerror})") from error
     found = hashlib.sha256(content).hexdigest()
     if found != wanted:
-        raise UsageError(f"{name}: has the SHA-256 {found}, the published file {wanted}; fetch it again")
+        raise UsageError(
+            f"{name}: has the SHA-256 {found}, the published file {wanted}; fetch it again"
+        )
     own = read_tensors(io.BytesIO(content), name=name)["state_dict"]
     state = {k.removeprefix(_PREFIX): v for k, v in own.items()}
     for key, value in make_model(model).state_dict().items():
-        if key.endswith(".num_batches_tracked"):  # younger than the file, and of no effect in evaluation
+        # younger than the file, and of no effect in evaluation
+        if key.endswith(".num_batches_tracked"):
             state.setdefault(key, torch.zeros_like(value))
     check_state(state, model=model, name=name)
     return state
 
 
-_TEST_SPLIT = ("cifar10.npz", "cifar-10-batches-bin/test_batch.bin", "test_batch.bin", "cifar-10-binary.tar.gz")
+_TEST_SPLIT = (
+    "cifar10.npz",
+    "cifar-10-batches-bin/test_batch.bin",
+    "test_batch.bin",
+    "cifar-10-binary.tar.gz",
+)
 
 
 @dataclass(frozen=True)
@@ -126,8 +136,8 @@ class Network:
         model: its name.
         data: the name of the data set that it is for.
         weights: as asked for: ``untrained``, ``trained`` or a checkpoint's path.
-        accuracy: measured on that data set's test split; None untrained, and for published weights where there is no test
-            split to measure it on.
+        accuracy: measured on that data set's test split; None untrained, and for published weights
+            where there is no test split to measure it on.
     """
 
     module: nn.Module
@@ -144,17 +154,20 @@ def trained_network(
 
     =============  ====================================================================================================
     ``untrained``  drawn from ``seed``; nothing else here depends on it
-    ``trained``    resnet20, resnet56: published ones, from the data folder or (none named) downloaded, SHA-256 compared;
-                   others: :func:`checkpoint_file`. Where that is missing lenet5, lenet5-tanh, cnn and mlp are trained
-                   into it, in a minute or so of the CPU; a second process that wants the same waits for the first
+    ``trained``    resnet20, resnet56: published ones, from the data folder or (none named)
+    downloaded, SHA-256 compared;
+                   others: :func:`checkpoint_file`. Where that is missing lenet5, lenet5-tanh, cnn
+                   and mlp are trained into it, in a minute or so of the CPU; a second process that
+                   wants the same waits for the first
     a path         a checkpoint of ``dpaudit train``
     =============  ====================================================================================================
 
     ``root`` is where data is looked for, as in :func:`~dpaudit.training.data.load_images`.
 
     Raises:
-        UsageError: an unknown model, a device that is not here, data or weights that are missing or broken, a checkpoint of
-            another model; ``trained`` for a large network that has not been trained yet.
+        UsageError: an unknown model, a device that is not here, data or weights that are missing or
+            broken, a checkpoint of another model; ``trained`` for a large network that has not been
+            trained yet.
     """
     if model not in MODELS:
         raise UsageError(f"model={model}: not known{nearest(model, MODELS)}")
@@ -164,14 +177,27 @@ def trained_network(
     if weights == "trained" and model in PUBLISHED:
         path = find_published(model, root=root)
         module = _module(model, load_published(model, path), where)
-        return Network(module, model, data, weights, _measured(module, model, root=root, device=where))
-    checkpoint = _trained(model, root=root) if weights == "trained" else load_checkpoint(Path(weights), model=model)
-    return Network(_module(model, checkpoint.state, where), model, checkpoint.data, weights, checkpoint.accuracy)
+        return Network(
+            module, model, data, weights, _measured(module, model, root=root, device=where)
+        )
+    checkpoint = (
+        _trained(model, root=root)
+        if weights == "trained"
+        else load_checkpoint(Path(weights), model=model)
+    )
+    return Network(
+        _module(model, checkpoint.state, where),
+        model,
+        checkpoint.data,
+        weights,
+        checkpoint.accuracy,
+    )
 
 
 def checkpoint_file(model: str) -> Path:
-    """Where ``model``'s trained weights are kept: ``MODEL.pt`` in the folder that the environment variable
-    ``DPAUDIT_CHECKPOINTS`` names, else in ``checkpoints`` of the user's cache folder for dpaudit. It need not exist.
+    """Where ``model``'s trained weights are kept: ``MODEL.pt`` in the folder that the environment
+    variable ``DPAUDIT_CHECKPOINTS`` names, else in ``checkpoints`` of the user's cache folder for
+    dpaudit. It need not exist.
     """
     return _folder() / f"{model}.pt"
 
@@ -213,5 +239,8 @@ def _measured(module: nn.Module, model: str, *, root: str, device: torch.device)
     images = load_images("cifar10", root=root, split="test")
     of = hashlib.sha256(images.pixels.tobytes() + images.labels.tobytes()).hexdigest()
     return remembered(
-        measurements, key=key, of=of, measure=lambda: ImagesOnDevice(images, device=device).accuracy(module)
+        measurements,
+        key=key,
+        of=of,
+        measure=lambda: ImagesOnDevice(images, device=device).accuracy(module),
     )

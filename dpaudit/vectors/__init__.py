@@ -5,4 +5,5 @@ No noise source and no key lives here.
 
 __all__ = ["BLOCK"]
 
-BLOCK = 1 << 14  # coordinates that samplers draw together; a pancake's key keeps one Gram matrix for each such block
+# coordinates that samplers draw together; a pancake's key keeps one Gram matrix for each such block
+BLOCK = 1 << 14

@@ -22,8 +22,9 @@ def condition_(
 ) -> torch.Tensor:
     """Correct N(0, σ²) noise (n, d), in place, so that each block's ``w @ block`` is its share.
 
-    ``w`` (k, d), ``shares`` (n, blocks, k), ``inverse`` (blocks, k, k) pseudo-inverses of ``w_b w_bᵀ``: g becomes
-    ``g + w_bᵀ (w_b w_bᵀ)⁺ (share − w_b g)``, Gaussian noise conditioned on its share. Inner products are in float64.
+    ``w`` (k, d), ``shares`` (n, blocks, k), ``inverse`` (blocks, k, k) pseudo-inverses of
+    ``w_b w_bᵀ``: g becomes ``g + w_bᵀ (w_b w_bᵀ)⁺ (share − w_b g)``, Gaussian noise conditioned on
+    its share. Inner products are in float64.
     """
     d = noise.shape[1]
     step = max(1, _AT_ONCE // (BLOCK * len(noise))) * BLOCK
@@ -35,6 +36,8 @@ def condition_(
             rows = part[:, block_low - low : block_high - low]
             view = noise[:, block_low:block_high]
             target = torch.from_numpy(shares[:, b]).to(noise.device)
-            factor = (target - view.double() @ rows.T) @ torch.from_numpy(inverse[b]).to(noise.device)
+            factor = (target - view.double() @ rows.T) @ torch.from_numpy(inverse[b]).to(
+                noise.device
+            )
             view += (factor @ rows).to(noise.dtype)
     return noise

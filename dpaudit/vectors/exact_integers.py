@@ -1,22 +1,25 @@
 """Integers drawn from an :class:`~dpaudit.vectors.exact_law.IntegerLaw` exactly, at the speed of floating point.
 
-**The law is exact**, given uniform bits. A trial (see ``IntegerLaw``) asks two questions of the form "is the uniform
-number U below the real number p?", once for the block and once for acceptance. U is known by its first bits, so it lies in
-an interval [u, u + 2^-m); p lies in an interval too:
+**The law is exact**, given uniform bits. A trial (see ``IntegerLaw``) asks two questions of the
+form "is the uniform number U below the real number p?", once for the block and once for acceptance.
+U is known by its first bits, so it lies in an interval [u, u + 2^-m); p lies in an interval too:
 
-- The block's p = P(block ≤ k) is enclosed by two integers over 2^64 that were computed with fractions and correctly
-  rounded decimals.
-- The acceptance's p = exp(−y) is enclosed by its Taylor sums, which lie alternately above and below it for every y ≥ 0
-  (the remainder after the n-th term has the sign of the next), with a slack of 2^-44 for rounding. In the compiled loop
-  y ≤ 1/2: a block within reach of 64 bits has k·W ≤ 9.7·s, and W ≤ s/32. y is computed by at most five operations, a term
-  by two more than the one before, so the n-th is off by a factor 1 ± (7n + 1)·2^-53, and all of the sum by less than
-  Σ (7n + 2)·y^n/n!·2^-53 < 2^-48. Integers up to 2^53 are exact in it.
+- The block's p = P(block ≤ k) is enclosed by two integers over 2^64 that were computed with
+  fractions and correctly rounded decimals.
+- The acceptance's p = exp(−y) is enclosed by its Taylor sums, which lie alternately above and below
+  it for every y ≥ 0 (the remainder after the n-th term has the sign of the next), with a slack of
+  2^-44 for rounding. In the compiled loop y ≤ 1/2: a block within reach of 64 bits has k·W ≤ 9.7·s,
+  and W ≤ s/32. y is computed by at most five operations, a term by two more than the one before, so
+  the n-th is off by a factor 1 ± (7n + 1)·2^-53, and all of the sum by less than Σ (7n +
+  2)·y^n/n!·2^-53 < 2^-48. Integers up to 2^53 are exact in it.
 
-Where the two intervals are apart, the answer is that of the real numbers. Where they are not (about once in 2^36 trials), the
-question goes to fractions and decimals with further bits of U, until they are. So no answer is ever rounded.
+Where the two intervals are apart, the answer is that of the real numbers. Where they are not (about
+once in 2^36 trials), the question goes to fractions and decimals with further bits of U, until they
+are. So no answer is ever rounded.
 
-Bits come from ``Stream.bytes``, in order. The number of trials of an integer does not depend on the integer; the time of
-the last trial does, a little (a table's row, the number of Taylor terms). Not claimed: constant time.
+Bits come from ``Stream.bytes``, in order. The number of trials of an integer does not depend on the
+integer; the time of the last trial does, a little (a table's row, the number of Taylor terms). Not
+claimed: constant time.
 """
 
 from __future__ import annotations
@@ -99,11 +102,15 @@ class _Table:
         lows, highs = law.blocks(coarse)
         top = (1 << coarse) - 1  # the highest word is open, whatever the block
         count = next(k + 1 for k, high in enumerate(highs) if high > top)
-        words = [np.array([min(x, top) << (64 - coarse) for x in xs[:count]], np.uint64) for xs in (lows, highs)]
+        words = [
+            np.array([min(x, top) << (64 - coarse) for x in xs[:count]], np.uint64)
+            for xs in (lows, highs)
+        ]
         first = np.arange(1 << _GUIDE, dtype=np.uint64) << _U(64 - _GUIDE)
         self._arguments = (
             *words,
-            np.searchsorted(words[1], first, side="right"),  # the first block that such a word can mean
+            # the first block that such a word can mean
+            np.searchsorted(words[1], first, side="right"),
             _U(law.block.bit_length() - 1),
             _double(law.linear),
             _double(law.quadratic),
@@ -115,7 +122,9 @@ class _Table:
         done = 0
         while done < len(out):
             left = min(len(out) - done, _CHUNK)
-            words = np.frombuffer(stream.bytes(16 * (left + left // 32 + 4)), dtype="<u8").astype(np.uint64, copy=False)
+            words = np.frombuffer(stream.bytes(16 * (left + left // 32 + 4)), dtype="<u8").astype(
+                np.uint64, copy=False
+            )
             at = 0
             while True:
                 done, used, open_, k = _draw(out, done, words[at:], *self._arguments)
@@ -160,9 +169,10 @@ def draw_integers(
 ) -> npt.NDArray[np.int64]:
     """``n`` independent integers of exactly that law, shape (n,), from the stream's next bytes (about 17 an integer).
 
-    Formal guarantee: exact, given uniform bytes; see the module's docstring. ``coarse_bits`` and ``fine_bits`` say how many
-    bits the compiled loop looks at before it hands over to exact arithmetic: they change the speed and the numbers,
-    not the law (tests use few). The law's scale must not exceed :data:`LARGEST_SCALE`.
+    Formal guarantee: exact, given uniform bytes; see the module's docstring. ``coarse_bits`` and
+    ``fine_bits`` say how many bits the compiled loop looks at before it hands over to exact
+    arithmetic: they change the speed and the numbers, not the law (tests use few). The law's scale
+    must not exceed :data:`LARGEST_SCALE`.
     """
     out = np.empty(n, np.int64)
     _table(law, coarse_bits, fine_bits).fill(out, stream)

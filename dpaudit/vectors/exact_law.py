@@ -1,6 +1,7 @@
 """Symmetric laws on the integers, with their probabilities enclosed as tightly as anyone asks.
 
-Everything here is exact: fractions, integers, and ``decimal``'s exponential, which is correctly rounded.
+Everything here is exact: fractions, integers, and ``decimal``'s exponential, which is correctly
+rounded.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ class IntegerLaw:
     """P(i) ∝ exp(−V(i)) on all integers, V(i) = ``quadratic``·i² + ``linear``·|i|, as block, sign and place.
 
     |i| = k·``block`` + j with 0 ≤ j < ``block``, a power of two. Draw k ≥ 0 with P(k) ∝ exp(−V(k·block)), j uniformly,
-    and accept with probability exp(V(k·block) − V(k·block + j)): then |i| has P ∝ exp(−V(|i|)). A fair sign follows, and
-    (0, −) is refused. That is Karney's rejection (2016, ACM TOMS 42(1), Algorithm D) with blocks narrower than his, so
-    that nearly all is accepted; the law is the same.
+    and accept with probability exp(V(k·block) − V(k·block + j)): then |i| has P ∝ exp(−V(|i|)). A
+    fair sign follows, and (0, −) is refused. That is Karney's rejection (2016, ACM TOMS 42(1),
+    Algorithm D) with blocks narrower than his, so that nearly all is accepted; the law is the same.
     """
 
     quadratic: Fraction
@@ -58,9 +59,9 @@ class IntegerLaw:
     def decide_block(self, prefix: int, bits: int, more: Callable[[], int]) -> int:
         """The block k of a uniform number that begins with the ``bits`` bits ``prefix``; ``more`` gives 64 further bits.
 
-        Inversion: the least k with U < P(block ≤ k). U lies in [prefix, prefix + 1)/2^bits; while the enclosures leave
-        it open on which side of a border that is, both are made finer. Ends with probability 1, each round with
-        probability 1 − O(2^-64).
+        Inversion: the least k with U < P(block ≤ k). U lies in [prefix, prefix + 1)/2^bits; while
+        the enclosures leave it open on which side of a border that is, both are made finer. Ends
+        with probability 1, each round with probability 1 − O(2^-64).
         """
         while True:
             lows, highs = self.blocks(bits)
@@ -69,7 +70,9 @@ class IntegerLaw:
                 return k
             prefix, bits = prefix << 64 | more(), bits + 64
 
-    def decide_accept(self, k: int, j: int, prefix: int, bits: int, more: Callable[[], int]) -> bool:
+    def decide_accept(
+        self, k: int, j: int, prefix: int, bits: int, more: Callable[[], int]
+    ) -> bool:
         """Whether U < exp(V(k·block) − V(k·block + j)), for U as above."""
         start = k * self.block
         exponent = self.potential(start + j) - self.potential(start)
@@ -95,9 +98,10 @@ def _context(bits: int) -> Context:
 def _exp_minus(v: Fraction, bits: int) -> tuple[int, int]:
     """Integers with low ≤ 2^bits·exp(−v) ≤ high, v ≥ 0.
 
-    With p digits, v is off by a factor 1 ± 10^(1−p) and the exponential, correctly rounded, by another: in all at most
-    (2v + 2)·10^(1−p) relatively, doubled here for the roundings of the bound itself; v·e^−v < 1 bounds it absolutely.
-    (The operator −x would round to the digits of the caller's own context.)
+    With p digits, v is off by a factor 1 ± 10^(1−p) and the exponential, correctly rounded, by
+    another: in all at most (2v + 2)·10^(1−p) relatively, doubled here for the roundings of the
+    bound itself; v·e^−v < 1 bounds it absolutely. (The operator −x would round to the digits of the
+    caller's own context.)
     """
     if v == 0:
         return 1 << bits, 1 << bits
@@ -116,8 +120,8 @@ def _exp_minus(v: Fraction, bits: int) -> tuple[int, int]:
 def _blocks(law: IntegerLaw, bits: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """See :meth:`IntegerLaw.blocks`.
 
-    V is convex with V(0) = 0, hence V(x + W) − V(x) ≥ V(W), and what follows block k is at most a geometric series:
-    exp(−V((k+1)·W))/(1 − exp(−V(W))).
+    V is convex with V(0) = 0, hence V(x + W) − V(x) ≥ V(W), and what follows block k is at most a
+    geometric series: exp(−V((k+1)·W))/(1 − exp(−V(W))).
     """
     fine = bits + _GUARD
     left = (1 << fine) - _exp_minus(law.potential(law.block), fine)[1]  # 1 − exp(−V(W)) from below

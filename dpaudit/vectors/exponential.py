@@ -16,26 +16,31 @@ from dpaudit.interfaces import Stream
 __all__ = ["ExponentialMechanism"]
 
 _MOST_BITS = 1 << 24  # of all weights together
-_DIGITS, _UP, _DOWN = (Context(prec=60, rounding=r) for r in (ROUND_HALF_EVEN, ROUND_CEILING, ROUND_FLOOR))
+_DIGITS, _UP, _DOWN = (
+    Context(prec=60, rounding=r) for r in (ROUND_HALF_EVEN, ROUND_CEILING, ROUND_FLOOR)
+)
 _LARGEST_EPSILON = 1000
 
 
 class ExponentialMechanism:
     """Chooses outcome r with probability proportional to base^(−u(r)/step), ``base`` a fraction in (0, 1), u its utility.
 
-    McSherry and Talwar 2007 with a power of a fraction for e^(ηu), as Ilvento 2020 (arXiv 1912.04222) does: there
-    base = (x/2^y)^z, η = −z·log₂(x/2^y) in her base-2 terms. Utilities are whole multiples of ``step``, so that every
-    weight is an integer over one common denominator, and nothing is ever rounded.
+    McSherry and Talwar 2007 with a power of a fraction for e^(ηu), as Ilvento 2020 (arXiv
+    1912.04222) does: there base = (x/2^y)^z, η = −z·log₂(x/2^y) in her base-2 terms. Utilities are
+    whole multiples of ``step``, so that every weight is an integer over one common denominator, and
+    nothing is ever rounded.
 
-    Formal guarantee: e^ε = base^(−2·sensitivity/step) exactly (:attr:`ratio`), for utilities of which each changes by at
-    most ``sensitivity`` between neighbours: the chosen outcome's weight changes by a factor of at most
-    base^(−sensitivity/step), and the sum of all by at most as much the other way. If ``monotone``, all utilities change the
-    same way, and one of the two is at most 1: e^ε = base^(−sensitivity/step). No finite set of outcomes attains it, large
-    ones come near. Draws are exact too, given uniform bytes: a whole number below the sum of the weights, by rejection.
+    Formal guarantee: e^ε = base^(−2·sensitivity/step) exactly (:attr:`ratio`), for utilities of
+    which each changes by at most ``sensitivity`` between neighbours: the chosen outcome's weight
+    changes by a factor of at most base^(−sensitivity/step), and the sum of all by at most as much
+    the other way. If ``monotone``, all utilities change the same way, and one of the two is at most
+    1: e^ε = base^(−sensitivity/step). No finite set of outcomes attains it, large ones come near.
+    Draws are exact too, given uniform bytes: a whole number below the sum of the weights, by
+    rejection.
 
-    Threat model: an adversary who knows everything but the stream's key and sees the outcomes. Not claimed: constant time
-    (the number of refusals and the arithmetic depend on the utilities); that a refusal of utilities is private; anything
-    about how they were computed.
+    Threat model: an adversary who knows everything but the stream's key and sees the outcomes. Not
+    claimed: constant time (the number of refusals and the arithmetic depend on the utilities); that
+    a refusal of utilities is private; anything about how they were computed.
 
     >>> from dpaudit.randomness import KeyedStream
     >>> fair = ExponentialMechanism(Fraction(1, 2))
@@ -58,18 +63,27 @@ class ExponentialMechanism:
         """``sensitivity`` and ``step`` are in the utilities' unit, fractions; the first a multiple of the second.
 
         Raises:
-            UsageError: a base outside (0, 1) or not a fraction (floats are refused: they are seldom what was meant), a
-                sensitivity or step not above 0, or a sensitivity that is no multiple of the step.
+            UsageError: a base outside (0, 1) or not a fraction (floats are refused: they are seldom
+                what was meant), a sensitivity or step not above 0, or a sensitivity that is no
+                multiple of the step.
         """
         for name, value in (("base", base), ("sensitivity", sensitivity), ("step", step)):
             if isinstance(value, bool) or not isinstance(value, Rational) or value <= 0:
                 raise UsageError(f"{name}={value}: must be a whole number or Fraction above 0")
         if base >= 1:
-            raise UsageError(f"base={base}: must lie strictly between 0 and 1; nearer to 1 is more private")
-        self.base, self.sensitivity, self.step = _fraction(base), _fraction(sensitivity), _fraction(step)
+            raise UsageError(
+                f"base={base}: must lie strictly between 0 and 1; nearer to 1 is more private"
+            )
+        self.base, self.sensitivity, self.step = (
+            _fraction(base),
+            _fraction(sensitivity),
+            _fraction(step),
+        )
         steps = self.sensitivity / self.step
         if steps.denominator != 1:
-            raise UsageError(f"sensitivity={sensitivity}: must be a multiple of step={step}; take a finer step")
+            raise UsageError(
+                f"sensitivity={sensitivity}: must be a multiple of step={step}; take a finer step"
+            )
         self.monotone = monotone
         self._exponent = (1 if monotone else 2) * int(steps)
 
@@ -88,7 +102,8 @@ class ExponentialMechanism:
         More ``bits`` come nearer to ``epsilon`` and make the weights longer.
 
         Raises:
-            UsageError: ε not above 0 or beyond 1000, ``bits`` not from 1 to 128, or no such base below 1: more are needed.
+            UsageError: ε not above 0 or beyond 1000, ``bits`` not from 1 to 128, or no such base
+                below 1: more are needed.
         """
         if not 0 < epsilon <= _LARGEST_EPSILON:
             raise UsageError(f"epsilon={epsilon}: a number above 0 and at most {_LARGEST_EPSILON}")
@@ -101,8 +116,12 @@ class ExponentialMechanism:
         wanted = _DIGITS.next_plus(_DIGITS.exp(exponent.copy_negate()))
         numerator = math.ceil(_UP.multiply(wanted, Decimal(1 << bits)))
         if numerator >= 1 << bits:
-            raise UsageError(f"bits={bits}: too few for epsilon={epsilon}, the base would be 1; take more")
-        return cls(Fraction(numerator, 1 << bits), sensitivity=sensitivity, step=step, monotone=monotone)
+            raise UsageError(
+                f"bits={bits}: too few for epsilon={epsilon}, the base would be 1; take more"
+            )
+        return cls(
+            Fraction(numerator, 1 << bits), sensitivity=sensitivity, step=step, monotone=monotone
+        )
 
     @property
     def ratio(self) -> Fraction:
@@ -121,19 +140,22 @@ class ExponentialMechanism:
     def weights(self, utilities: Sequence[int | Fraction]) -> tuple[int, ...]:
         """Whole numbers in the exact proportion of the probabilities.
 
-        With base = x/y and d the steps by which a utility falls short of the greatest, D the greatest such d: x^d·y^(D − d).
-        Adding one number to all utilities changes nothing.
+        With base = x/y and d the steps by which a utility falls short of the greatest, D the
+        greatest such d: x^d·y^(D − d). Adding one number to all utilities changes nothing.
 
         Raises:
-            UsageError: no utilities; one that is no multiple of the step; or weights of more than 2^24 bits in all, which
-                utilities clamped to a narrower public range, or a base of fewer bits, would not have.
+            UsageError: no utilities; one that is no multiple of the step; or weights of more than
+                2^24 bits in all, which utilities clamped to a narrower public range, or a base of
+                fewer bits, would not have.
         """
         if len(utilities) == 0:
             raise UsageError("utilities=[]: there must be something to choose from")
         steps = []
         for value in utilities:
             if isinstance(value, bool) or not isinstance(value, Rational):
-                raise UsageError(f"utilities={value}: whole numbers or Fractions only; round to multiples of the step")
+                raise UsageError(
+                    f"utilities={value}: whole numbers or Fractions only; round to multiples of the step"
+                )
             whole = _fraction(value) / self.step
             if whole.denominator != 1:
                 raise UsageError(

@@ -1,12 +1,13 @@
 """Compiled loops on the CPU: normals by ziggurat, and their correction along secret directions while still in cache.
 
-A vector is drawn in blocks of 16,384 coordinates. Each block of each row has its own generator (SFC64) started from the
-stream's 192-bit seed, the row and the block, so any split of the work at block borders, over threads, processes or
-machines, gives the same numbers.
+A vector is drawn in blocks of 16,384 coordinates. Each block of each row has its own generator
+(SFC64) started from the stream's 192-bit seed, the row and the block, so any split of the work at
+block borders, over threads, processes or machines, gives the same numbers.
 
-The normals: Marsaglia and Tsang's ziggurat (2000) with 256 layers, in Doornik's arrangement (2005) that takes layer, sign
-and position from disjoint bits; 52-bit positions for float64, 23-bit for float32. The law is exact but for that
-resolution. Not claimed: cryptographic unpredictability, or safety of the low bits once noise is added to a value.
+The normals: Marsaglia and Tsang's ziggurat (2000) with 256 layers, in Doornik's arrangement (2005)
+that takes layer, sign and position from disjoint bits; 52-bit positions for float64, 23-bit for
+float32. The law is exact but for that resolution. Not claimed: cryptographic unpredictability, or
+safety of the low bits once noise is added to a value.
 """
 
 from __future__ import annotations
@@ -27,7 +28,14 @@ from dpaudit.interfaces import Stream
 from dpaudit.vectors import BLOCK
 from dpaudit.vectors.random_words import jit, next_word, seed_words, start
 
-__all__ = ["BLOCK", "draw_shares", "fill_discrete_gaussian", "fill_normal", "fill_pancake", "spread"]
+__all__ = [
+    "BLOCK",
+    "draw_shares",
+    "fill_discrete_gaussian",
+    "fill_normal",
+    "fill_pancake",
+    "spread",
+]
 
 _CHUNK = 1 << 9
 _SPLIT = 1 << 19  # values below which a second thread does not pay
@@ -35,16 +43,24 @@ _SPLIT = 1 << 19  # values below which a second thread does not pay
 _TAIL = 3.6541528853610088  # where the base layer's tail begins, for 256 layers
 
 
-def _layers(bits: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _layers(
+    bits: int,
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Widths over 2^bits, acceptance limits of the integer position, and densities at the layers' outer edges."""
-    area = _TAIL * math.exp(-_TAIL * _TAIL / 2) + math.sqrt(math.pi / 2) * math.erfc(_TAIL / math.sqrt(2))
+    area = _TAIL * math.exp(-_TAIL * _TAIL / 2) + math.sqrt(math.pi / 2) * math.erfc(
+        _TAIL / math.sqrt(2)
+    )
     edge = [0.0] * 257
     edge[256], edge[255] = area / math.exp(-_TAIL * _TAIL / 2), _TAIL
     for i in range(254, 0, -1):
         edge[i] = math.sqrt(-2 * math.log(area / edge[i + 1] + math.exp(-(edge[i + 1] ** 2) / 2)))
     outer = np.array([edge[256], *edge[1:256]])
     inner = np.array([_TAIL, *edge[0:255]])
-    return outer * 2.0**-bits, np.floor(inner / outer * 2.0**bits), np.exp(-(np.array(edge[:256]) ** 2) / 2)
+    return (
+        outer * 2.0**-bits,
+        np.floor(inner / outer * 2.0**bits),
+        np.exp(-(np.array(edge[:256]) ** 2) / 2),
+    )
 
 
 _W64, _limit64, _DENSITY = _layers(52)
@@ -255,7 +271,8 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked child has the pool, but none of its threads
+    # a forked child has the pool, but none of its threads
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def spread(work: Any, jobs: int, values: int) -> None:
@@ -274,8 +291,8 @@ def fill_normal(
 ) -> None:
     """Fill ``out`` (n, d), float32 or float64 and contiguous, with N(0, σ²).
 
-    ``first_row`` and ``first_block`` place ``out`` within a larger array of the same stream: shards that begin at a
-    multiple of ``BLOCK`` get what the whole would have had there.
+    ``first_row`` and ``first_block`` place ``out`` within a larger array of the same stream: shards
+    that begin at a multiple of ``BLOCK`` get what the whole would have had there.
     """
     blocks, seed = -(-out.shape[1] // BLOCK), seed_words(stream)
 
@@ -288,9 +305,9 @@ def fill_normal(
 def fill_discrete_gaussian(out: npt.NDArray[np.int64], *, scale: float, stream: Stream) -> None:
     """Fill ``out`` (n,) with integers of P(k) ∝ exp(−k²/(2·scale²)), by rejection from the discrete Laplace law.
 
-    Canonne, Kamath and Steinke 2020 (arXiv 2004.00010), Algorithm 3, with double-precision acceptance probabilities: the
-    law is exact but for their rounding (relative error about 1e-16). Not claimed: exactness in the sense of that
-    paper's rational arithmetic.
+    Canonne, Kamath and Steinke 2020 (arXiv 2004.00010), Algorithm 3, with double-precision
+    acceptance probabilities: the law is exact but for their rounding (relative error about 1e-16).
+    Not claimed: exactness in the sense of that paper's rational arithmetic.
     """
     _integers(out, seed_words(stream), float(scale))
 
@@ -310,8 +327,8 @@ def draw_shares(
 ) -> None:
     """Fill ``out`` (n, blocks, k) with the blocks' shares of n pancake releases; see ``dpaudit.noise.pancake.Pancake``.
 
-    ``lower`` (k, k) is the Cholesky factor of the whole Gram matrix and ``inverse`` its inverse, ``grams`` and ``roots``
-    (blocks, k, k) the blocks' Gram matrices and their square roots.
+    ``lower`` (k, k) is the Cholesky factor of the whole Gram matrix and ``inverse`` its inverse,
+    ``grams`` and ``roots`` (blocks, k, k) the blocks' Gram matrices and their square roots.
     """
     _shares(out, seed_words(stream), sigma, scale, spacing, width, lower, grams, roots, inverse)
 
@@ -329,10 +346,12 @@ def fill_pancake(
 ) -> None:
     """Fill ``out`` (n, d) with N(0, σ²) conditioned block by block on ``w @ block = share``.
 
-    ``w`` (k, d) int16, ``shares`` (n, blocks, k), ``inverse`` (blocks, k, k) the inverses of the blocks' Gram matrices
-    ``w_b w_bᵀ``. One pass over memory: a block is drawn, measured (in float64) and corrected while in cache.
+    ``w`` (k, d) int16, ``shares`` (n, blocks, k), ``inverse`` (blocks, k, k) the inverses of the
+    blocks' Gram matrices ``w_b w_bᵀ``. One pass over memory: a block is drawn, measured (in
+    float64) and corrected while in cache.
     """
-    w = np.ascontiguousarray(w)  # strided rows compile to another order of summation: other last bits than the whole
+    # strided rows compile to another order of summation: other last bits than the whole
+    w = np.ascontiguousarray(w)
     blocks, seed = -(-out.shape[1] // BLOCK), seed_words(stream)
 
     def work(first: int, last: int) -> None:

@@ -1,7 +1,8 @@
 """Releases on a lattice: the query rounded to it, noise added in whole steps of it, nothing rounded afterwards.
 
-The noise is exact integers (``release_on_lattice``), or somebody else's floating-point noise rounded to the lattice
-(``add_on_lattice``): then the law is that noise's, but the release's low bits say nothing of the query.
+The noise is exact integers (``release_on_lattice``), or somebody else's floating-point noise
+rounded to the lattice (``add_on_lattice``): then the law is that noise's, but the release's low
+bits say nothing of the query.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit.vectors.normal import all_finite, check_query, check_shape
 from dpaudit.vectors.passes import BEYOND_DTYPE, BEYOND_LATTICE, onto_lattice
 
-__all__ = ["RoundedHost", "add_on_lattice", "in_dtype", "lattice_noise", "lattice_step", "release_on_lattice"]
+__all__ = [
+    "RoundedHost",
+    "add_on_lattice",
+    "in_dtype",
+    "lattice_noise",
+    "lattice_step",
+    "release_on_lattice",
+]
 
 _FINENESS = 24
 
@@ -53,17 +61,25 @@ def lattice_noise(
 
 
 def release_on_lattice(
-    query: torch.Tensor, *, law: IntegerLaw, margin: int, granularity: float, whole: bool, stream: Stream, name: str
+    query: torch.Tensor,
+    *,
+    law: IntegerLaw,
+    margin: int,
+    granularity: float,
+    whole: bool,
+    stream: Stream,
+    name: str,
 ) -> torch.Tensor:
     """``granularity``·(K + Z) for each value: K the nearest integer to value/``granularity``, Z of that law.
 
-    Same shape (n, d), dtype and device as ``query``, which is not changed. ``granularity`` is a power of two, so all is
-    exact in float64 while |K + Z| < 2^53; see :func:`in_dtype` for narrower types. Values with |K| > 2^53 −
-    ``margin`` are refused, by a rule that looks at the value and not at the noise. If ``whole``, values off the lattice are
-    refused rather than rounded.
+    Same shape (n, d), dtype and device as ``query``, which is not changed. ``granularity`` is a
+    power of two, so all is exact in float64 while |K + Z| < 2^53; see :func:`in_dtype` for narrower
+    types. Values with |K| > 2^53 − ``margin`` are refused, by a rule that looks at the value and
+    not at the noise. If ``whole``, values off the lattice are refused rather than rounded.
 
     Raises:
-        UsageError: no query (see ``check_query``), such a value, or a release that the dtype cannot hold.
+        UsageError: no query (see ``check_query``), such a value, or a release that the dtype cannot
+            hold.
     """
     n, d = check_query(query)
     values = query.detach().to("cpu", torch.float64).numpy().reshape(-1)
@@ -72,8 +88,11 @@ def release_on_lattice(
         part = values[at : at + _CHUNK]
         noise = _steps(part, margin=margin, granularity=granularity, whole=whole, name=name)
         noise += draw_integers(len(part), law, stream=stream)
-        if np.abs(noise).max() >= _WHOLE:  # beyond the margin: never seen, and no reason to release it
-            raise UsageError(f"{name}: noise beyond its margin of {margin} steps; nothing was released, release again")
+        # beyond the margin: never seen, and no reason to release it
+        if np.abs(noise).max() >= _WHOLE:
+            raise UsageError(
+                f"{name}: noise beyond its margin of {margin} steps; nothing was released, release again"
+            )
         np.multiply(noise, granularity, out=out[at : at + _CHUNK])
     return in_dtype(torch.from_numpy(out.reshape(n, d)), query.dtype, query.device)
 
@@ -81,14 +100,17 @@ def release_on_lattice(
 def lattice_step(sigma: float) -> float:
     """σ·2^-24 rounded down to a power of two: the granularity of a release with noise of scale ``sigma``.
 
-    Depends on σ alone, and is as fine as float32 noise: a coarser one no longer passes for the continuous law.
+    Depends on σ alone, and is as fine as float32 noise: a coarser one no longer passes for the
+    continuous law.
 
     Raises:
         UsageError: multiples of it up to 2^53 are no doubles.
     """
     exponent = math.frexp(sigma)[1] - 1 - _FINENESS
     if not -1022 <= exponent <= 969:
-        raise UsageError(f"sigma={sigma}: multiples of σ·2^-24 up to 2^53 are no doubles; change the query's unit")
+        raise UsageError(
+            f"sigma={sigma}: multiples of σ·2^-24 up to 2^53 are no doubles; change the query's unit"
+        )
     return math.ldexp(1.0, exponent)
 
 
@@ -103,20 +125,23 @@ def add_on_lattice(
 ) -> torch.Tensor:
     """``granularity``·(K + Z): K and Z the nearest integers to ``query`` and ``noise`` (both (n, d)) over ``granularity``.
 
-    ``noise`` is used up: the release is written over it (where it is contiguous) and returned, unless it is wanted in another
-    ``dtype``. ``factors`` (n,), one a row, multiply the noise first, in float64. ``granularity`` is a power of two. Neither
-    sum nor product rounds in float64; a narrower dtype of ``noise``, or a narrower ``dtype``, rounds the released value,
-    which is post-processing. On the CPU one compiled pass for float32 and float64; other dtypes and devices in chunks by
-    torch.
+    ``noise`` is used up: the release is written over it (where it is contiguous) and returned,
+    unless it is wanted in another ``dtype``. ``factors`` (n,), one a row, multiply the noise first,
+    in float64. ``granularity`` is a power of two. Neither sum nor product rounds in float64; a
+    narrower dtype of ``noise``, or a narrower ``dtype``, rounds the released value, which is
+    post-processing. On the CPU one compiled pass for float32 and float64; other dtypes and devices
+    in chunks by torch.
 
-    Formal guarantee: given Z, which does not depend on the query, the release is a function of K alone. Not claimed:
-    that Z has an exact law; it is the rounded law of what ``noise`` is. So noise that is to protect something must be
-    float64: float32 numbers beyond 2^24 steps (about σ, with ``lattice_step``) are even steps only, and a candidate that
-    leaves an odd one there is ruled out with certainty, whatever ε was promised.
+    Formal guarantee: given Z, which does not depend on the query, the release is a function of K
+    alone. Not claimed: that Z has an exact law; it is the rounded law of what ``noise`` is. So
+    noise that is to protect something must be float64: float32 numbers beyond 2^24 steps (about σ,
+    with ``lattice_step``) are even steps only, and a candidate that leaves an odd one there is
+    ruled out with certainty, whatever ε was promised.
 
     Raises:
-        UsageError: |K + Z| ≥ 2^53 is possible (a value, or the noise, is beyond the lattice's range), or values that the
-            dtype cannot hold; other shapes; a granularity that is no power of two.
+        UsageError: |K + Z| ≥ 2^53 is possible (a value, or the noise, is beyond the lattice's
+            range), or values that the dtype cannot hold; other shapes; a granularity that is no
+            power of two.
     """
     if query.ndim != 2 or query.shape != noise.shape:
         raise UsageError(
@@ -129,16 +154,25 @@ def add_on_lattice(
     if factors is None:
         factors = np.ones(len(noise))
     noise = noise.contiguous()
-    if {query.device.type, noise.device.type} == {"cpu"} and {query.dtype, noise.dtype} <= _COMPILED:
+    if {query.device.type, noise.device.type} == {"cpu"} and {
+        query.dtype,
+        noise.dtype,
+    } <= _COMPILED:
         values = query.detach().contiguous().numpy()
         if dtype in _COMPILED - {noise.dtype}:
             released = torch.empty(noise.shape, dtype=dtype)
             wrong = onto_lattice(
-                values, noise.detach().numpy(), factors=factors, granularity=granularity, out=released.numpy()
+                values,
+                noise.detach().numpy(),
+                factors=factors,
+                granularity=granularity,
+                out=released.numpy(),
             )
         else:
             released = noise
-            wrong = onto_lattice(values, noise.detach().numpy(), factors=factors, granularity=granularity)
+            wrong = onto_lattice(
+                values, noise.detach().numpy(), factors=factors, granularity=granularity
+            )
     else:
         released = noise
         wrong = _by_torch(query.detach(), noise, factors, granularity)
@@ -148,17 +182,27 @@ def add_on_lattice(
             f"{_WHOLE // 2 * granularity!r}; clip the query to that or change its unit"
         )
     if wrong:
-        raise UsageError(f"dtype={released.dtype}: too narrow for the release of {name}; use float64")
-    return released if dtype in (None, released.dtype) else in_dtype(released.double(), dtype, released.device)
+        raise UsageError(
+            f"dtype={released.dtype}: too narrow for the release of {name}; use float64"
+        )
+    return (
+        released
+        if dtype in (None, released.dtype)
+        else in_dtype(released.double(), dtype, released.device)
+    )
 
 
-def _by_torch(query: torch.Tensor, noise: torch.Tensor, factors: npt.NDArray[np.float64], granularity: float) -> int:
+def _by_torch(
+    query: torch.Tensor, noise: torch.Tensor, factors: npt.NDArray[np.float64], granularity: float
+) -> int:
     """:func:`~dpaudit.vectors.passes.onto_lattice` for any dtype and device."""
     wrong = 0
     for value, own, factor in zip(query, noise, factors.tolist(), strict=True):
         for at in range(0, len(own), _CHUNK_TORCH):
             part = own[at : at + _CHUNK_TORCH]
-            steps = torch.round(value[at : at + _CHUNK_TORCH].to(part.device, torch.float64) / granularity)
+            steps = torch.round(
+                value[at : at + _CHUNK_TORCH].to(part.device, torch.float64) / granularity
+            )
             added = torch.round(part.double() * (factor / granularity))
             inside = (steps.abs() < _WHOLE // 2) & (added.abs() < _WHOLE // 2)
             wrong |= 0 if bool(inside.all()) else BEYOND_LATTICE
@@ -197,16 +241,24 @@ class RoundedHost:
         return own + self.granularity * float(direction.abs().sum())
 
 
-def _steps(values: Array, *, margin: int, granularity: float, whole: bool, name: str) -> npt.NDArray[np.int64]:
+def _steps(
+    values: Array, *, margin: int, granularity: float, whole: bool, name: str
+) -> npt.NDArray[np.int64]:
     """The nearest multiples of ``granularity``, counted."""
     with np.errstate(over="ignore"):
         steps = values / granularity  # exact; infinite where it is too large anyway
     nearest = np.rint(steps)
     most = _WHOLE - margin
     if whole and (off := values[nearest != steps]).size:
-        raise UsageError(f"query value={float(off[0])!r}: {name} takes whole numbers; round the query first")
+        raise UsageError(
+            f"query value={float(off[0])!r}: {name} takes whole numbers; round the query first"
+        )
     if (beyond := values[~(np.abs(nearest) <= most)]).size:
-        remedy = "divide the query" if whole else "take a coarser granularity (from public bounds, never from the data)"
+        remedy = (
+            "divide the query"
+            if whole
+            else "take a coarser granularity (from public bounds, never from the data)"
+        )
         raise UsageError(
             f"query value={float(beyond[0])!r}: {name} releases multiples of granularity={granularity!r} that are below "
             f"2^53 of them, noise included, so |value| ≤ {most * granularity!r}; {remedy} or clip the query to that"
@@ -217,7 +269,8 @@ def _steps(values: Array, *, margin: int, granularity: float, whole: bool, name:
 def in_dtype(exact: torch.Tensor, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Float64 values rounded to a floating-point ``dtype`` (float16 and bfloat16 by way of float32), 0 for −0.0.
 
-    An integer type must hold them as they are. Both this and the refusal look at nothing but the values: post-processing.
+    An integer type must hold them as they are. Both this and the refusal look at nothing but the
+    values: post-processing.
 
     Raises:
         UsageError: values that ``dtype`` cannot hold.
@@ -228,5 +281,7 @@ def in_dtype(exact: torch.Tensor, dtype: torch.dtype, device: torch.device) -> t
     whole = not dtype.is_floating_point
     if not (torch.equal(out.to("cpu", torch.float64), exact) if whole else all_finite(out)):
         most = float(exact.abs().max())
-        raise UsageError(f"dtype={dtype}: too narrow for these values, up to {most:.3g} in size; use float64")
+        raise UsageError(
+            f"dtype={dtype}: too narrow for these values, up to {most:.3g} in size; use float64"
+        )
     return out if whole else out.add_(0)

@@ -43,7 +43,9 @@ def check_query(query: torch.Tensor) -> tuple[int, int]:
         UsageError: another shape, an integer type, or a value that is not finite.
     """
     if query.ndim != 2:
-        raise UsageError(f"query of shape {tuple(query.shape)}: give one row a release, shape (n, d)")
+        raise UsageError(
+            f"query of shape {tuple(query.shape)}: give one row a release, shape (n, d)"
+        )
     if not query.dtype.is_floating_point:
         raise UsageError(
             f"query of dtype {query.dtype}: floating-point noise needs a floating-point query; add .double()"
@@ -65,9 +67,9 @@ def standard_normal(
 ) -> torch.Tensor:
     """``sigma`` times independent N(0, 1), shape (n, d).
 
-    On the CPU our compiled ziggurat fills the tensor (``dpaudit.vectors.kernels``; torch's CPU generator keeps 32 bits of a
-    seed, and its float32 normals come from 24-bit uniforms); on CUDA torch's Philox. Types narrower than float32 are
-    drawn in float32 and rounded.
+    On the CPU our compiled ziggurat fills the tensor (``dpaudit.vectors.kernels``; torch's CPU
+    generator keeps 32 bits of a seed, and its float32 normals come from 24-bit uniforms); on CUDA
+    torch's Philox. Types narrower than float32 are drawn in float32 and rounded.
     """
     check_shape(n, d)
     dtype = dtype or torch.float64
@@ -77,5 +79,7 @@ def standard_normal(
         out = torch.empty((n, d), dtype=wide)
         fill_normal(out.numpy(), sigma=sigma, stream=stream)
     else:
-        out = torch.randn((n, d), dtype=wide, device=device, generator=stream.torch(device)).mul_(sigma)
+        out = torch.randn((n, d), dtype=wide, device=device, generator=stream.torch(device)).mul_(
+            sigma
+        )
     return out.to(dtype)

@@ -1,6 +1,7 @@
 """Compiled passes over large vectors: their norms summed in float64, and their way onto a lattice, in place.
 
-Both take blocks of ``BLOCK`` coordinates, on torch's threads; the numbers do not depend on how many there are.
+Both take blocks of ``BLOCK`` coordinates, on torch's threads; the numbers do not depend on how many
+there are.
 """
 
 from __future__ import annotations
@@ -68,16 +69,22 @@ def _rows() -> tuple[Any, Any, Any]:
             row, block = job // blocks, job % blocks
             low, high = block * BLOCK, min(d, (block + 1) * BLOCK)
             own = noise[row, low:high]
-            wrong[job] = _place(query[row, low:high], own, own, to_steps[row], over, granularity, largest)
+            wrong[job] = _place(
+                query[row, low:high], own, own, to_steps[row], over, granularity, largest
+            )
 
     @jit
-    def place_into(query, noise, out, first, last, blocks, to_steps, over, granularity, largest, wrong):  # type: ignore[no-untyped-def]
+    def place_into(
+        query, noise, out, first, last, blocks, to_steps, over, granularity, largest, wrong
+    ):  # type: ignore[no-untyped-def]
         d = noise.shape[1]
         for job in range(first, last):
             row, block = job // blocks, job % blocks
             low, high = block * BLOCK, min(d, (block + 1) * BLOCK)
             own, to = noise[row, low:high], out[row, low:high]
-            wrong[job] = _place(query[row, low:high], own, to, to_steps[row], over, granularity, largest)
+            wrong[job] = _place(
+                query[row, low:high], own, to, to_steps[row], over, granularity, largest
+            )
 
     return norms, place, place_into
 
@@ -85,17 +92,28 @@ def _rows() -> tuple[Any, Any, Any]:
 def row_norms(rows: torch.Tensor, *, unit: float = 1.0) -> npt.NDArray[np.float64]:
     """Euclidean norms of ``rows`` (n, d), shape (n,), float64 sums whatever the dtype, without a copy of the rows.
 
-    ``unit``, a power of two near the size of a value, keeps squares from overflow or underflow; it changes no other bit.
+    ``unit``, a power of two near the size of a value, keeps squares from overflow or underflow; it
+    changes no other bit.
     """
     if rows.device.type != "cpu":
-        parts = [[torch.linalg.vector_norm(part.double() / unit) for part in row.split(_CHUNK)] for row in rows]
-        return np.array([float(torch.linalg.vector_norm(torch.stack(norms))) for norms in parts]) * unit
+        parts = [
+            [torch.linalg.vector_norm(part.double() / unit) for part in row.split(_CHUNK)]
+            for row in rows
+        ]
+        return (
+            np.array([float(torch.linalg.vector_norm(torch.stack(norms))) for norms in parts])
+            * unit
+        )
     wide = rows.detach() if rows.dtype in (torch.float32, torch.float64) else rows.detach().float()
     values = wide.contiguous().numpy()
     n, d = values.shape
     blocks = -(-d // BLOCK)
     out = np.empty((n, blocks))
-    spread(lambda first, last: _rows()[0](out, values, first, last, blocks, 1 / unit), n * blocks, n * d)
+    spread(
+        lambda first, last: _rows()[0](out, values, first, last, blocks, 1 / unit),
+        n * blocks,
+        n * d,
+    )
     norms: npt.NDArray[np.float64] = np.sqrt(out.sum(1)) * unit
     return norms
 
@@ -110,8 +128,9 @@ def onto_lattice(
 ) -> int:
     """Write ``granularity``·(rint(query/granularity) + rint(factor·noise/granularity)) to ``out`` or over ``noise`` (n, d).
 
-    All contiguous, float32 or float64 each, ``factors`` (n,) one a row; in float64 until it is stored. Returns 0, or the sum
-    of ``BEYOND_LATTICE`` (a number of steps ≥ 2^52, or none) and ``BEYOND_DTYPE`` (a value that cannot be held).
+    All contiguous, float32 or float64 each, ``factors`` (n,) one a row; in float64 until it is
+    stored. Returns 0, or the sum of ``BEYOND_LATTICE`` (a number of steps ≥ 2^52, or none) and
+    ``BEYOND_DTYPE`` (a value that cannot be held).
     """
     n, d = noise.shape
     blocks = -(-d // BLOCK)
@@ -121,9 +140,13 @@ def onto_lattice(
 
     def work(first: int, last: int) -> None:
         if out is None:
-            _rows()[1](query, noise, first, last, blocks, to_steps, over, granularity, largest, wrong)
+            _rows()[1](
+                query, noise, first, last, blocks, to_steps, over, granularity, largest, wrong
+            )
         else:
-            _rows()[2](query, noise, out, first, last, blocks, to_steps, over, granularity, largest, wrong)
+            _rows()[2](
+                query, noise, out, first, last, blocks, to_steps, over, granularity, largest, wrong
+            )
 
     spread(work, n * blocks, n * d)
     return int(np.bitwise_or.reduce(wrong))

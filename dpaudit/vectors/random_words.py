@@ -1,7 +1,8 @@
 """Compiled statistical random words: SFC64 started from a stream's 192-bit seed and two counters, and a 64-bit mixer.
 
-Every record (or block) has its own generator, so results depend neither on threads nor on how work is split. Not claimed:
-cryptographic unpredictability; whoever sees enough raw words can tell the next.
+Every record (or block) has its own generator, so results depend neither on threads nor on how work
+is split. Not claimed: cryptographic unpredictability; whoever sees enough raw words can tell the
+next.
 """
 
 from __future__ import annotations
@@ -25,7 +26,13 @@ inline: Any = numba.njit(inline="always")
 def next_word(a, b, c, n):  # type: ignore[no-untyped-def]
     """One step of SFC64 (Doty-Humphrey, PractRand): new state and 64 bits."""
     word = a + b + n
-    return b ^ (b >> _U(11)), c + (c << _U(3)), ((c << _U(24)) | (c >> _U(40))) + word, n + _U(1), word
+    return (
+        b ^ (b >> _U(11)),
+        c + (c << _U(3)),
+        ((c << _U(24)) | (c >> _U(40))) + word,
+        n + _U(1),
+        word,
+    )
 
 
 @inline
@@ -51,7 +58,8 @@ def start(seed, row, block):  # type: ignore[no-untyped-def]
 def below(bound, a, b, c, n):  # type: ignore[no-untyped-def]
     """A whole number from 0 … bound − 1, ``bound`` at most 2^32, each exactly equally likely: state and number.
 
-    Lemire 2019 (arXiv 1805.10941): the upper half of a 32-bit word times ``bound``, some 2^32 mod bound words refused.
+    Lemire 2019 (arXiv 1805.10941): the upper half of a 32-bit word times ``bound``, some 2^32 mod
+    bound words refused.
     """
     least = (_U(1) << _U(32)) % bound
     while True:

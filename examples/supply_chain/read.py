@@ -2,8 +2,9 @@
 
 Run: python read.py --key key.json honest.npz swapped.npz [--data mnist.npz]
 
-Threat model, the one that differential privacy is for: the reader knows the weights it handed out, the learning rate, the
-clipping, all records of a batch but one, and two candidates for that one. The noise should hide which of them it was.
+Threat model, the one that differential privacy is for: the reader knows the weights it handed out,
+the learning rate, the clipping, all records of a batch but one, and two candidates for that one.
+The noise should hide which of them it was.
 """
 
 import argparse
@@ -19,19 +20,28 @@ from dpaudit.stats import clopper_pearson
 from dpaudit_attacks.keyed_distinguisher import LikelihoodRatio
 
 
-def clipped_gradients(model: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def clipped_gradients(
+    model: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor
+) -> torch.Tensor:
     """Each record's gradient as Opacus clips it, shape (records, d)."""
     rows = PerSampleGradients(model, dtype=torch.float32).all(images, labels)
     return rows * (train.MAX_GRAD_NORM / (rows.norm(dim=1, keepdim=True) + 1e-6)).clamp(max=1)
 
 
-def read(path: str, key: PancakeKey, records: torch.utils.data.TensorDataset) -> tuple[int, int, int]:
+def read(
+    path: str, key: PancakeKey, records: torch.utils.data.TensorDataset
+) -> tuple[int, int, int]:
     """Steps, and in how many of them the right record is named: with the key, and without it (the nearest candidate)."""
     with np.load(path, allow_pickle=False) as file:
         weights, gradients = torch.from_numpy(file["weights"]), torch.from_numpy(file["gradients"])
-        divisor, batches = float(file["divisor"]), np.split(file["records"], np.cumsum(file["sizes"])[:-1])
+        divisor, batches = (
+            float(file["divisor"]),
+            np.split(file["records"], np.cumsum(file["sizes"])[:-1]),
+        )
     if max(map(max, filter(len, batches))) >= len(records):
-        raise SystemExit(f"{path}: was trained on other records; give the --data that train.py was given")
+        raise SystemExit(
+            f"{path}: was trained on other records; give the --data that train.py was given"
+        )
     model, rng = train.make_model(), KeyedStream.fresh().numpy()
     attack = LikelihoodRatio(key=key, sigma=train.NOISE_MULTIPLIER * train.MAX_GRAD_NORM)
     steps = keyed = nearest = 0
@@ -39,9 +49,12 @@ def read(path: str, key: PancakeKey, records: torch.utils.data.TensorDataset) ->
         if len(batch):
             torch.nn.utils.vector_to_parameters(weights, model.parameters())
             outsider = rng.choice(np.setdiff1d(np.arange(len(records)), batch))
-            images, labels, _ = records[torch.from_numpy(np.append(rng.permutation(batch), outsider))]
+            images, labels, _ = records[
+                torch.from_numpy(np.append(rng.permutation(batch), outsider))
+            ]
             rows = clipped_gradients(model, images, labels).double()
-            candidates = rows[:-2].sum(0) + rows[-2:]  # the others with one of the batch, and with the outsider
+            # the others with one of the batch, and with the outsider
+            candidates = rows[:-2].sum(0) + rows[-2:]
             release, truth = gradient.double() * divisor, int(rng.integers(2))
             candidates = candidates.roll(truth, 0)
             keyed += int(attack.score(release[None], candidates).argmax()) == truth
@@ -57,7 +70,9 @@ def share(right: int, steps: int) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--key", required=True)
     parser.add_argument("--data")
     parser.add_argument("runs", nargs="+")
@@ -65,7 +80,9 @@ def main() -> None:
     key, records = PancakeKey.load(options.key), train.load_records(options.data)
     for path in options.runs:
         steps, keyed, nearest = read(path, key, records)
-        print(f"{path}: {steps} steps; right with the key {share(keyed, steps)}, without it {share(nearest, steps)}")
+        print(
+            f"{path}: {steps} steps; right with the key {share(keyed, steps)}, without it {share(nearest, steps)}"
+        )
 
 
 if __name__ == "__main__":

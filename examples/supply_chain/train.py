@@ -1,6 +1,7 @@
 """An ordinary Opacus training, after its own MNIST example: a client that shares each step's noisy gradient with a server.
 
-Run: python train.py OUT.npz [--steps 400] [--data mnist.npz]. Needs torch, Opacus and, for secure_mode, torchcsprng.
+Run: python train.py OUT.npz [--steps 400] [--data mnist.npz]. Needs torch, Opacus and, for
+secure_mode, torchcsprng.
 """
 
 import argparse
@@ -47,7 +48,9 @@ def load_records(path: str | None, *, split: str = "train") -> TensorDataset:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out")
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--data")
@@ -73,7 +76,9 @@ def main() -> None:
             optimizer.zero_grad()
             loss(model(images), labels).backward()
             optimizer.step()
-            shared.append(nn.utils.parameters_to_vector([p.grad for p in model.parameters()]).clone())
+            shared.append(
+                nn.utils.parameters_to_vector([p.grad for p in model.parameters()]).clone()
+            )
             batches.append(numbers)
             if len(shared) == options.steps:
                 break
@@ -81,13 +86,16 @@ def main() -> None:
     images, labels, _ = load_records(options.data, split="test").tensors
     with torch.no_grad():
         accuracy = (model(images).argmax(1) == labels).double().mean().item()
-    print(f"accuracy {100 * accuracy:.1f} %, epsilon {engine.get_epsilon(DELTA):.4f} at delta {DELTA:g}")
+    print(
+        f"accuracy {100 * accuracy:.1f} %, epsilon {engine.get_epsilon(DELTA):.4f} at delta {DELTA:g}"
+    )
     np.savez(
         options.out,
         weights=weights.numpy(),  # the server knows these: it handed them out
         gradients=torch.stack(shared).numpy(),  # and these: it was sent them
         divisor=optimizer.expected_batch_size,
-        records=torch.cat(batches).numpy(),  # the client's own log: which records were in which batch
+        # the client's own log: which records were in which batch
+        records=torch.cat(batches).numpy(),
         sizes=[len(numbers) for numbers in batches],
     )
 

@@ -1,13 +1,14 @@
 """Typed messages with one canonical encoding, in msgpack or in JSON.
 
-A message is a frozen :class:`Record`: its fields are declared in alphabetical order with their types and bounds, and are
-written in that order; a :class:`Message` says its ``kind`` before them. So equal messages are equal bytes, which can be
-signed and hashed.
+A message is a frozen :class:`Record`: its fields are declared in alphabetical order with their
+types and bounds, and are written in that order; a :class:`Message` says its ``kind`` before them.
+So equal messages are equal bytes, which can be signed and hashed.
 
-Formal guarantee: a reader returns a message only if writing that message gives exactly the bytes read. Before msgpack is
-decoded, :func:`walk` looks at its size, depth, number of items and declared lengths and builds nothing; JSON is limited in
-size, and by the interpreter in depth. An error names the field and the rule; of values that
-came from elsewhere it quotes none but the numbers of a session's terms.
+Formal guarantee: a reader returns a message only if writing that message gives exactly the bytes
+read. Before msgpack is decoded, :func:`walk` looks at its size, depth, number of items and declared
+lengths and builds nothing; JSON is limited in size, and by the interpreter in depth. An error names
+the field and the rule; of values that came from elsewhere it quotes none but the numbers of a
+session's terms.
 """
 
 from __future__ import annotations
@@ -115,9 +116,13 @@ def pack(message: Message) -> bytes:
     try:
         data = _MSGPACK.encode(message)
     except (TypeError, ValueError, OverflowError) as error:
-        raise UsageError(f"message {kind}: a field's type or size has no encoding; use plain Python values") from error
+        raise UsageError(
+            f"message {kind}: a field's type or size has no encoding; use plain Python values"
+        ) from error
     if len(data) > LARGEST:
-        raise UsageError(f"message {kind}: {len(data):,} bytes, more than {LARGEST:,}; send a vector in frames")
+        raise UsageError(
+            f"message {kind}: {len(data):,} bytes, more than {LARGEST:,}; send a vector in frames"
+        )
     return data
 
 
@@ -156,7 +161,8 @@ def read_json(data: bytes | msgspec.Raw, kind: type[R], *, what: str, most: int)
     """The record that ``data`` stands for; ``what`` names it in errors.
 
     Raises:
-        MessageError: more than ``most`` bytes, or not what :func:`write_json` writes for such a record.
+        MessageError: more than ``most`` bytes, or not what :func:`write_json` writes for such a
+            record.
     """
     data = data if isinstance(data, bytes) else bytes(memoryview(data))
     if len(data) > most:
@@ -168,7 +174,9 @@ def read_json(data: bytes | msgspec.Raw, kind: type[R], *, what: str, most: int)
     except (ValueError, TypeError, RecursionError) as error:
         raise MessageError(f"{what}: not JSON") from error
     if _JSON.encode(found) != data:
-        raise MessageError(f"{what}: not in canonical form (sorted and distinct keys, no spaces, plain numbers)")
+        raise MessageError(
+            f"{what}: not in canonical form (sorted and distinct keys, no spaces, plain numbers)"
+        )
     return found
 
 
@@ -222,8 +230,9 @@ _MAPS = {0xDE: 2, 0xDF: 4}
 def walk(data: bytes, what: str) -> None:
     """Pass if ``data`` is exactly one msgpack value within the limits, without extension types.
 
-    A decoder allocates a list of the declared length before its items come, once for each level of nesting; a few
-    kilobytes of headers can so claim gigabytes. After this walk every declared length is known to be true.
+    A decoder allocates a list of the declared length before its items come, once for each level of
+    nesting; a few kilobytes of headers can so claim gigabytes. After this walk every declared
+    length is known to be true.
 
     Raises:
         MessageError: it is not.

@@ -37,10 +37,21 @@ class NoMitigation:
         """The source's own."""
         return source.epsilon(delta, host=host)
 
-    def epsilon_after(self, source: NoiseSource, delta: float, *, host: Host, releases: int) -> EpsilonBounds:
+    def epsilon_after(
+        self, source: NoiseSource, delta: float, *, host: Host, releases: int
+    ) -> EpsilonBounds:
         """Of Gaussian noise exact: one release at √n·Δ. Else at most n times the ε at δ/n (basic composition)."""
         if isinstance(source, Gaussian):
-            value = gaussian_epsilon(delta, sigma=source.sigma / math.sqrt(releases), sensitivity=host.sensitivity)
-            return EpsilonBounds(low=value, high=value, says=f"exact Gaussian profile, {releases} releases")
-        low, high = source.epsilon(delta, host=host).low, source.epsilon(delta / releases, host=host).high
-        return EpsilonBounds(low=low, high=releases * high, says=f"basic composition of {releases} releases")
+            value = gaussian_epsilon(
+                delta, sigma=source.sigma / math.sqrt(releases), sensitivity=host.sensitivity
+            )
+            return EpsilonBounds(
+                low=value, high=value, says=f"exact Gaussian profile, {releases} releases"
+            )
+        low, high = (
+            source.epsilon(delta, host=host).low,
+            source.epsilon(delta / releases, host=host).high,
+        )
+        return EpsilonBounds(
+            low=low, high=releases * high, says=f"basic composition of {releases} releases"
+        )

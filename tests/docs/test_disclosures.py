@@ -51,7 +51,13 @@ def test_a_reproducer_shows_it(script: Path) -> None:
             version(library)
         except PackageNotFoundError:
             pytest.skip(f"{library} is not installed")
-    ran = subprocess.run([python, "-W", "ignore", str(script)], capture_output=True, text=True, timeout=200, check=True)
+    ran = subprocess.run(
+        [python, "-W", "ignore", str(script)],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=True,
+    )
     lines = ran.stdout.strip().splitlines()
     if script.stem == "diffprivlib_sum":
         counts = [int(WHOLE.findall(line)[1]) for line in lines[1:]]

@@ -12,11 +12,19 @@ from documents import ROOT, fences
 
 PAGES = sorted(
     path
-    for pattern in ("*.md", "docs/**/*.md", "examples/**/README.md", "attacks/**/*.md", "mitigations/**/*.md")
+    for pattern in (
+        "*.md",
+        "docs/**/*.md",
+        "examples/**/README.md",
+        "attacks/**/*.md",
+        "mitigations/**/*.md",
+    )
     for path in ROOT.glob(pattern)
     if "_build" not in path.parts
 )
-LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(<?([^()\s>]+(?:\([^()]*\))?)>?(?:\s+\"[^\"]*\")?\)")
+LINK = re.compile(
+    r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(<?([^()\s>]+(?:\([^()]*\))?)>?(?:\s+\"[^\"]*\")?\)"
+)
 
 
 def prose(text: str, *, spans: bool = False) -> str:
@@ -54,7 +62,13 @@ def broken(page: Path, text: str) -> list[str]:
         if path and not (target.exists() and ROOT in target.parents):
             out.append(f"{link}: no such file")
         elif anchor:
-            there = target.read_text(encoding="utf-8") if path and target.suffix == ".md" else "" if path else text
+            there = (
+                target.read_text(encoding="utf-8")
+                if path and target.suffix == ".md"
+                else ""
+                if path
+                else text
+            )
             out.extend([f"{link}: no such heading"] if anchor not in anchors(there) else [])
     return out
 
@@ -85,4 +99,6 @@ def test_a_broken_link_is_seen(text, count):
 
 
 def test_pages_are_found():
-    assert {"README.md", "docs/index.md", "attacks/README.md"} <= {str(page.relative_to(ROOT)) for page in PAGES}
+    assert {"README.md", "docs/index.md", "attacks/README.md"} <= {
+        str(page.relative_to(ROOT)) for page in PAGES
+    }

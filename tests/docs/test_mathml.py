@@ -50,7 +50,9 @@ def test_lines_are_aligned(mathml):
     assert mathml.converted(r"\begin{align*} a &= b \\ c &= d \end{align*}", block=True) == bare
 
 
-@pytest.mark.parametrize("tex", [r"\nosuchcommand x", r"\frac{1", r"\begin{nowhere} x \end{nowhere}", r"\left( x"])
+@pytest.mark.parametrize(
+    "tex", [r"\nosuchcommand x", r"\frac{1", r"\begin{nowhere} x \end{nowhere}", r"\left( x"]
+)
 def test_what_cannot_be_shown_is_an_error(mathml, tex):
     from docutils.utils.math import MathError
 

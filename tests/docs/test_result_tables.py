@@ -28,7 +28,11 @@ def test_every_kind_of_table_is_shown_somewhere() -> None:
     shown = [name for text in TEXTS.values() for _, name, _, _ in MARKED.findall(text)]
     assert sorted(shown) == sorted(TABLES)
     for text in TEXTS.values():  # no marker that the pattern missed
-        assert len(MARKED.findall(text)) == text.count("<!-- end -->") == len(re.findall(r"<!-- [\w-]+ -->\n\|", text))
+        assert (
+            len(MARKED.findall(text))
+            == text.count("<!-- end -->")
+            == len(re.findall(r"<!-- [\w-]+ -->\n\|", text))
+        )
 
 
 @pytest.mark.parametrize("page", TEXTS)
@@ -52,10 +56,14 @@ def test_any_changed_digit_is_noticed() -> None:
     assert len(digits) > 2500
     for page, at in digits:
         text = TEXTS[page]
-        found = next(one for one in MARKED.finditer(text, max(0, text.rfind("<!-- ", 0, at)), len(text)))
+        found = next(
+            one for one in MARKED.finditer(text, max(0, text.rfind("<!-- ", 0, at)), len(text))
+        )
         table = found[0]
         i = at - found.start()
-        assert wrong_rows(f"{table[:i]}{(int(table[i]) + 1) % 10}{table[i + 1 :]}"), table[i - 40 : i + 10]
+        assert wrong_rows(f"{table[:i]}{(int(table[i]) + 1) % 10}{table[i + 1 :]}"), table[
+            i - 40 : i + 10
+        ]
 
 
 def test_a_row_that_is_gone_doubled_or_moved_is_noticed() -> None:
@@ -69,7 +77,9 @@ def test_a_row_that_is_gone_doubled_or_moved_is_noticed() -> None:
 
 def test_no_table_of_numbers_goes_unchecked() -> None:
     for page, text in TEXTS.items():
-        for head, body in re.findall(r"^(\|.*)\n\|[-|: ]+\n((?:\|.*\n)*)", MARKED.sub("", text), re.M):
+        for head, body in re.findall(
+            r"^(\|.*)\n\|[-|: ]+\n((?:\|.*\n)*)", MARKED.sub("", text), re.M
+        ):
             first = head.strip("| ").partition(" | ")[0]
             assert first in UNCHECKED or not re.search(r"\d", body), (page, head)
 
@@ -85,18 +95,28 @@ def test_the_tables_of_mitigations_and_attacks() -> None:
 def sentences() -> Iterator[tuple[str, str]]:
     """Numbers that stand in a sentence, with what the sentence has around them, by page (of `docs/reproduce/`, or README)."""
     expected = (
-        [row["found"] for row in rows("zoo") if row["expected"] == kind] for kind in ("found", "borderline", "missed")
+        [row["found"] for row in rows("zoo") if row["expected"] == kind]
+        for kind in ("found", "borderline", "missed")
     )
     should, borderline, out = (f"{sum(found)} of {len(found)}" for found in expected)
-    yield "blackbox", f"{should} that should show were found, {borderline} borderline ones, {out} out of reach"
+    yield (
+        "blackbox",
+        f"{should} that should show were found, {borderline} borderline ones, {out} out of reach",
+    )
     missed = [row["specimen"] for row in rows("zoo") if not row["found"]]
     yield "blackbox", f"The {len(missed)} misses"
     yield from (("blackbox", f"`{name}`") for name in missed)
     *makers, every = rows("calibrate")
     least, most = (f(row["share"]["value"] for row in makers) for f in (min, max))
     yield "blackbox", f"{every['audits']:,} audits of honest N(0, 1) noise from six makers"
-    yield "blackbox", f"{every['findings']} end in a finding, {100 * every['share']['value']:.2f} % ["
-    yield "blackbox", f"[{100 * every['share']['low']:.2f}, {100 * every['share']['high']:.2f}] (Clopper–Pearson"
+    yield (
+        "blackbox",
+        f"{every['findings']} end in a finding, {100 * every['share']['value']:.2f} % [",
+    )
+    yield (
+        "blackbox",
+        f"[{100 * every['share']['low']:.2f}, {100 * every['share']['high']:.2f}] (Clopper–Pearson",
+    )
     yield (
         "README",
         f"Of {every['audits']:,} audits of honest noise at α = 0.05, {interval(every['share'], digits=2)} end in a finding",
@@ -107,7 +127,9 @@ def sentences() -> Iterator[tuple[str, str]]:
         "README",
         f"{len(tried)} mechanisms of {len({library.split()[0].removesuffix('-old') for library, _ in tried})} libraries",
     )
-    pancake = {row["attacker"]: row["right"] for row in rows("dpsgd-training") if row["arm"] == "pancake"}
+    pancake = {
+        row["attacker"]: row["right"] for row in rows("dpsgd-training") if row["arm"] == "pancake"
+    }
     yield "README", f"in {interval(pancake['key: likelihood'])} of the steps asked"
     yield "README", f"without the key {100 * pancake['no key: likelihood']['value']:.1f} %"
     found = rows("controls")
@@ -118,16 +140,27 @@ def sentences() -> Iterator[tuple[str, str]]:
     for row in found:
         if row["exceeded"]:
             yield "floating_point", f"{row['repeats'] - row['exceeded']} of {row['repeats']}"
-    specimens = [row["verdict"] in ("broken", "leaks by its time") for row in rows("floating-point")]
+    specimens = [
+        row["verdict"] in ("broken", "leaks by its time") for row in rows("floating-point")
+    ]
     yield "floating_point", f"{sum(specimens)} of {len(specimens)} lines succeed"
-    (laplace,) = (row for row in rows("libraries") if row["case"] == "numpy:laplace laplace-support:sampler=numpy")
+    (laplace,) = (
+        row
+        for row in rows("libraries")
+        if row["case"] == "numpy:laplace laplace-support:sampler=numpy"
+    )
     yield "floating_point", f"numpy's Laplace gives {100 * laplace['success']['value']:.1f} %"
-    lattice = [row["right"] for row in rows("dpsgd-training") if row["attacker"] == "no key: low bits"]
+    lattice = [
+        row["right"] for row in rows("dpsgd-training") if row["attacker"] == "no key: low bits"
+    ]
     yield "pancake", f"`reach` is right in {interval(lattice[2])} and {interval(lattice[3])}"
     published = [row["agrees"] for n in (2, 3, 5, 6, 7, 8) for row in rows(f"bpia-table{n}")]
     published += [row["agrees"] for row in rows("bpia-figures")]
     yield "index", f"{sum(published)} of {len(published)} cells agree"
-    yield "index", f"| {100 * min(row['success']['value'] for row in rows('dpsgd-bits')):.1f} % and more |"
+    yield (
+        "index",
+        f"| {100 * min(row['success']['value'] for row in rows('dpsgd-bits')):.1f} % and more |",
+    )
 
 
 @pytest.mark.parametrize(("page", "words"), list(sentences()))
@@ -162,7 +195,9 @@ def test_the_picture_loads_nothing_and_says_what_the_demo_shows() -> None:
     svg = (ROOT / "docs" / "reproduce" / "demo.svg").read_text(encoding="utf-8")
     root = ElementTree.fromstring(svg)
     assert len(svg) < 60_000
-    assert {element.tag.rpartition("}")[2] for element in root.iter()}.isdisjoint({"script", "image", "foreignObject"})
+    assert {element.tag.rpartition("}")[2] for element in root.iter()}.isdisjoint(
+        {"script", "image", "foreignObject"}
+    )
     assert "http" not in svg.replace("http://www.w3.org/", "")
     told = root.findtext("{http://www.w3.org/2000/svg}title") or ""
     most = {name: float(top) for name, top in re.findall(r"([\w, ]+?) at most ([\d.]+)", told)}

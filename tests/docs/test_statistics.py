@@ -17,12 +17,21 @@ import scipy.stats
 from dpaudit.audit.battery.hidden_direction import fourth_order_p, phase_p
 from dpaudit.audit.betting import BETS
 from dpaudit.audit.epsilon.bounds import epsilon_bounds
-from dpaudit.audit.epsilon.one_run import Guesses, one_run_p, one_run_p_tradeoff, tradeoff_of_epsilon
+from dpaudit.audit.epsilon.one_run import (
+    Guesses,
+    one_run_p,
+    one_run_p_tradeoff,
+    tradeoff_of_epsilon,
+)
 from dpaudit.stats import clopper_pearson
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "statistics").glob("*.md"))
-ROOTS = {"dpaudit": ROOT, "dpaudit_attacks": ROOT / "attacks", "dpaudit_mitigations": ROOT / "mitigations"}
+ROOTS = {
+    "dpaudit": ROOT,
+    "dpaudit_attacks": ROOT / "attacks",
+    "dpaudit_mitigations": ROOT / "mitigations",
+}
 
 
 # ---------------------------------------------------------------- what the pages name
@@ -36,7 +45,11 @@ def names_in(path):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found.add(node.name)
         if isinstance(node, ast.ClassDef):
-            found |= {f"{node.name}.{part.name}" for part in node.body if isinstance(part, ast.FunctionDef)}
+            found |= {
+                f"{node.name}.{part.name}"
+                for part in node.body
+                if isinstance(part, ast.FunctionDef)
+            }
     return found
 
 
@@ -58,7 +71,9 @@ def test_modules_and_tests_that_a_page_names_exist(page):
     tests = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text)
     assert dotted
     assert [name for name in dotted if not exists(name)] == []
-    assert [(p, t) for p, t in tests if not (ROOT / p).exists() or (t and t not in names_in(ROOT / p))] == []
+    assert [
+        (p, t) for p, t in tests if not (ROOT / p).exists() or (t and t not in names_in(ROOT / p))
+    ] == []
 
 
 def test_a_name_that_is_gone_is_seen():
@@ -69,8 +84,12 @@ def test_a_name_that_is_gone_is_seen():
 
 
 def test_numbers_that_a_page_quotes_were_printed():
-    printed = json.loads((ROOT / "docs" / "results" / "calibrate" / "results.json").read_text(encoding="utf-8"))
-    assert printed["summary"] in (ROOT / "docs" / "statistics" / "audit.md").read_text(encoding="utf-8")
+    printed = json.loads(
+        (ROOT / "docs" / "results" / "calibrate" / "results.json").read_text(encoding="utf-8")
+    )
+    assert printed["summary"] in (ROOT / "docs" / "statistics" / "audit.md").read_text(
+        encoding="utf-8"
+    )
     interval = clopper_pearson(36, 40)
     assert (round(interval.low, 2), round(interval.high, 2)) == (0.76, 0.97)
 
@@ -84,7 +103,11 @@ def phase_bound(r, f, *, waves=True):
     weight = np.exp(-y * y / 2) / np.exp(-y * y / 2).sum()
     rho, s, total = math.exp(-2 * math.pi**2 * f * f), 2 * r, 0.0
     for theta in 2 * math.pi * np.arange(16) / 16:
-        moment = float(weight @ np.exp(s * np.cos(2 * math.pi * f * y - theta))) if waves else scipy.special.i0(s)
+        moment = (
+            float(weight @ np.exp(s * np.cos(2 * math.pi * f * y - theta)))
+            if waves
+            else scipy.special.i0(s)
+        )
         exponent = s * (r * math.cos(math.pi / 16) + rho * math.cos(theta)) - math.log(moment)
         total += math.exp(-50 * max(exponent, 0.0))
     return min(1.0, total)
@@ -97,7 +120,9 @@ def test_the_phase_bound_by_quadrature_and_that_it_falls():
         p = [phase_p(rho + r, 0.0, n=50, frequency=f) for r in rs]
         assert all(b <= a * (1 + 1e-9) for a, b in itertools.pairwise(p)), "not falling: no p-value"
         for r in (0.3, 0.5, 0.7):
-            assert phase_p(rho + r, 0.0, n=50, frequency=f) == pytest.approx(phase_bound(r, f), rel=1e-6)
+            assert phase_p(rho + r, 0.0, n=50, frequency=f) == pytest.approx(
+                phase_bound(r, f), rel=1e-6
+            )
     right, wrong = phase_bound(0.5, 0.25), phase_bound(0.5, 0.25, waves=False)
     assert abs(wrong / right - 1) > 0.01  # without the waves it is another number
 
@@ -105,7 +130,8 @@ def test_the_phase_bound_by_quadrature_and_that_it_falls():
 def test_the_fourth_order_bound_falls():
     cells = 4096
     x = 2 * (np.arange(cells) + 0.5) / cells - 1
-    for end in (np.abs(x) > 0.95, np.abs(np.abs(x) - 0.65) < 0.05):  # where 3P₄ is largest, and where it is least
+    # where 3P₄ is largest, and where it is least
+    for end in (np.abs(x) > 0.95, np.abs(np.abs(x) - 0.65) < 0.05):
         p = []
         for share in range(0, 101, 5):
             counts = np.full(cells, 100 - share, dtype=np.int64)
@@ -126,17 +152,22 @@ def missed(epsilon, delta, p0, *, draws, alpha, told):
         scipy.special.gammaln(c + 1) for c in (inside, outside, draws - inside - outside)
     )
     log += (
-        inside * math.log(p1 / 2) + outside * math.log(p0 / 2) + (draws - inside - outside) * math.log1p(-(p1 + p0) / 2)
+        inside * math.log(p1 / 2)
+        + outside * math.log(p0 / 2)
+        + (draws - inside - outside) * math.log1p(-(p1 + p0) / 2)
     )
     bounds = epsilon_bounds(inside, outside, draws=draws, delta=told, alpha=alpha)
     return float(np.exp(log)[bounds > epsilon].sum())
 
 
-@pytest.mark.parametrize(("epsilon", "delta", "p0"), [(0.5, 0.0, 0.3), (1.0, 0.05, 0.1), (0.3, 0.2, 0.3)])
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "p0"), [(0.5, 0.0, 0.3), (1.0, 0.05, 0.1), (0.3, 0.2, 0.3)]
+)
 def test_one_event_errs_as_often_as_it_may_by_summing_over_all_counts(epsilon, delta, p0):
     assert missed(epsilon, delta, p0, draws=120, alpha=0.1, told=delta) <= 0.1
     if delta:
-        assert missed(epsilon, delta, p0, draws=120, alpha=0.1, told=0.0) > 0.1  # forgetting δ would be seen
+        # forgetting δ would be seen
+        assert missed(epsilon, delta, p0, draws=120, alpha=0.1, told=0.0) > 0.1
 
 
 @pytest.mark.parametrize("name", ["bet on the mean", "bet on the scale"])
@@ -197,4 +228,6 @@ def test_the_area_over_all_thresholds():
     for chance in (1 - s, 0.4 + 0.6 * (s < 0.2), s**2):
         running = np.cumsum(chance) / np.arange(1, len(s) + 1)
         assert float(running.mean()) == pytest.approx(float((-np.log(s) * chance).mean()), abs=1e-4)
-        assert float(running.mean()) != pytest.approx(float((-np.log1p(-s) * chance).mean()), abs=1e-2)
+        assert float(running.mean()) != pytest.approx(
+            float((-np.log1p(-s) * chance).mean()), abs=1e-2
+        )

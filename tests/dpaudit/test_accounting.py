@@ -60,7 +60,9 @@ def delta_by_integration(epsilon: float, sigma: float, sensitivity: float) -> fl
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.01, 0.5, 3.0, 10.0])
-@pytest.mark.parametrize(("sigma", "sensitivity"), [(0.4, 1.0), (1.0, 1.0), (30.0, 7.0), (5.0, 1.0)])
+@pytest.mark.parametrize(
+    ("sigma", "sensitivity"), [(0.4, 1.0), (1.0, 1.0), (30.0, 7.0), (5.0, 1.0)]
+)
 def test_gaussian_delta_is_the_hockey_stick_integral(epsilon, sigma, sensitivity):
     expected = delta_by_integration(epsilon, sigma, sensitivity)
     assert gaussian_delta(epsilon, sigma=sigma, sensitivity=sensitivity) == pytest.approx(
@@ -82,11 +84,17 @@ DELTAS = [1e-12, 1e-5, 0.1]
 def test_sigma_epsilon_and_delta_agree_both_ways(epsilon, delta):
     for sensitivity in (1e-9, 1.0, 0.0625, 40.0):
         sigma = gaussian_sigma(epsilon, delta, sensitivity=sensitivity)
-        assert gaussian_delta(epsilon, sigma=sigma, sensitivity=sensitivity) == pytest.approx(delta, rel=1e-6)
-        assert gaussian_epsilon(delta, sigma=sigma, sensitivity=sensitivity) == pytest.approx(epsilon, rel=1e-6)
+        assert gaussian_delta(epsilon, sigma=sigma, sensitivity=sensitivity) == pytest.approx(
+            delta, rel=1e-6
+        )
+        assert gaussian_epsilon(delta, sigma=sigma, sensitivity=sensitivity) == pytest.approx(
+            epsilon, rel=1e-6
+        )
         assert sigma / sensitivity == pytest.approx(gaussian_sigma(epsilon, delta), rel=1e-12)
     # sixty digits: no cancellation there
-    assert float(delta_mpmath(epsilon, 1 / gaussian_sigma(epsilon, delta))) == pytest.approx(delta, rel=1e-6)
+    assert float(delta_mpmath(epsilon, 1 / gaussian_sigma(epsilon, delta))) == pytest.approx(
+        delta, rel=1e-6
+    )
 
 
 @given(st.floats(1e-3, 20), st.floats(1e-12, 0.1))
@@ -100,7 +108,9 @@ def test_the_exact_calibration_is_the_least_and_below_the_papers(epsilon, delta)
 @pytest.mark.parametrize("delta", [0.3, 0.5, 0.9, 0.999])
 def test_calibration_at_large_delta(delta):
     for epsilon in (1e-3, 1.0, 20.0):
-        assert gaussian_delta(epsilon, sigma=gaussian_sigma(epsilon, delta)) == pytest.approx(delta, rel=1e-6)
+        assert gaussian_delta(epsilon, sigma=gaussian_sigma(epsilon, delta)) == pytest.approx(
+            delta, rel=1e-6
+        )
         assert gaussian_sigma_paper(epsilon, delta) >= gaussian_sigma(epsilon, delta)
 
 
@@ -111,7 +121,9 @@ def test_paper_calibration_reproduces_the_published_sigmas():
     table = {0.125: 50.9692, 0.25: 25.5237, 0.5: 12.8008, 1.0: 6.4390}
     for epsilon, sigma in table.items():
         assert gaussian_sigma_paper(epsilon, 1e-10) == pytest.approx(sigma, abs=5e-5)
-        assert gaussian_sigma_paper(epsilon, 1e-10, sensitivity=8) == pytest.approx(8 * sigma, abs=4e-4)
+        assert gaussian_sigma_paper(epsilon, 1e-10, sensitivity=8) == pytest.approx(
+            8 * sigma, abs=4e-4
+        )
 
 
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-6, 1.0])
@@ -173,7 +185,9 @@ def test_an_undefined_epsilon_is_not_perfect_privacy():
 # ---------------------------------------------------------------- the pancake's shape
 
 
-def mixture(x: np.ndarray, *, sigma: float, beta: float, gamma: float, tau: float = 0.0) -> np.ndarray:
+def mixture(
+    x: np.ndarray, *, sigma: float, beta: float, gamma: float, tau: float = 0.0
+) -> np.ndarray:
     """The pancake's density along the key convolved with N(0, τ²), peak by peak, from its definition."""
     r2 = beta**2 + gamma**2
     reach = math.ceil(math.sqrt(r2) * 6) + 2
@@ -186,12 +200,14 @@ def mixture(x: np.ndarray, *, sigma: float, beta: float, gamma: float, tau: floa
 
 
 @pytest.mark.parametrize(
-    ("sigma", "beta", "gamma"), [(1.0, 0.1, 4.0), (7.0, 0.02, 9.0), (0.3, 0.7, 2.0), (1.0, 0.05, 1.0)]
+    ("sigma", "beta", "gamma"),
+    [(1.0, 0.1, 4.0), (7.0, 0.02, 9.0), (0.3, 0.7, 2.0), (1.0, 0.05, 1.0)],
 )
 def test_peaks_make_the_homogeneous_clwe_density(sigma, beta, gamma):
     """Spacing and width are right if the mixture is ∝ exp(−x²/2σ²)·Σ_k exp(−π(k − γ·x/(√(2π)σ))²/β²).
 
-    That is hCLWE in the variable x/(√(2π)σ): a Gaussian envelope that survives where ⟨x, w⟩ times γ is near a whole number.
+    That is hCLWE in the variable x/(√(2π)σ): a Gaussian envelope that survives where ⟨x, w⟩ times γ
+    is near a whole number.
     """
     x = np.linspace(-5 * sigma, 5 * sigma, 4001)
     phase = gamma * x / (math.sqrt(2 * math.pi) * sigma)
@@ -204,17 +220,22 @@ def test_peaks_make_the_homogeneous_clwe_density(sigma, beta, gamma):
     ours = (weight * np.exp(-((x[:, None] - k * spacing) ** 2) / (2 * width**2))).sum(axis=1)
     assert ours / ours.max() == pytest.approx(target / target.max(), abs=1e-9)
     off = (weight * np.exp(-((x[:, None] - k * spacing * 1.001) ** 2) / (2 * width**2))).sum(axis=1)
-    assert np.abs(off / off.max() - target / target.max()).max() > 1e-4  # the check sees a spacing 0.1 % off
+    # the check sees a spacing 0.1 % off
+    assert np.abs(off / off.max() - target / target.max()).max() > 1e-4
 
 
-@pytest.mark.parametrize(("sigma", "beta", "gamma"), [(1.0, 1e-3, 3.0), (50.0, 0.1, 32.0), (2.0, 3.0, 4.0)])
+@pytest.mark.parametrize(
+    ("sigma", "beta", "gamma"), [(1.0, 1e-3, 3.0), (50.0, 0.1, 32.0), (2.0, 3.0, 4.0)]
+)
 def test_peaks_have_the_claimed_variance(sigma, beta, gamma):
     r2 = beta**2 + gamma**2
     k = np.arange(-600, 601)
     weight = np.exp(-math.pi * k**2 / r2)
     weight /= weight.sum()
     spacing = peak_spacing(sigma=sigma, beta=beta, gamma=gamma)
-    variance = peak_width(sigma=sigma, beta=beta, gamma=gamma) ** 2 + (weight * (k * spacing) ** 2).sum()
+    variance = (
+        peak_width(sigma=sigma, beta=beta, gamma=gamma) ** 2 + (weight * (k * spacing) ** 2).sum()
+    )
     assert variance == pytest.approx(sigma**2, rel=1e-9)
 
 
@@ -256,10 +277,14 @@ def log_mixture(x: np.ndarray, *, sigma: float, beta: float, gamma: float) -> np
     width = sigma * beta / math.sqrt(r2)
     log_weight = -math.pi * k**2 / r2
     log_weight -= scipy.special.logsumexp(log_weight)
-    return scipy.special.logsumexp(log_weight + scipy.stats.norm.logpdf(x[:, None], centre, width), axis=1)
+    return scipy.special.logsumexp(
+        log_weight + scipy.stats.norm.logpdf(x[:, None], centre, width), axis=1
+    )
 
 
-def pancake_delta(epsilon: float, *, sigma: float, beta: float, gamma: float, shift: float) -> float:
+def pancake_delta(
+    epsilon: float, *, sigma: float, beta: float, gamma: float, shift: float
+) -> float:
     """The key holder's exact δ(ε) along the key by Riemann sum: mixture against the mixture moved by ``shift``."""
     step = sigma * beta / math.hypot(beta, gamma) / 8
     x = np.arange(-9 * sigma, 9 * sigma, step)
@@ -282,12 +307,17 @@ def test_the_exact_profile_lies_between_the_two_bounds(beta, gamma, fraction):
 
 
 def test_lower_bound_stays_below_the_upper_where_the_query_can_move_that_far():
-    grid = itertools.product([1e-6, 1e-3, 0.1, 1.0], [1.0, 32.0, 5120.0], [1.0, 50.0], [1e-12, 1e-3], [0.1, 0.25, 0.5])
+    grid = itertools.product(
+        [1e-6, 1e-3, 0.1, 1.0], [1.0, 32.0, 5120.0], [1.0, 50.0], [1e-12, 1e-3], [0.1, 0.25, 0.5]
+    )
     for beta, gamma, sigma, delta, fraction in grid:
-        least = fraction * peak_spacing(sigma=sigma, beta=beta, gamma=gamma)  # Δ ≥ |⟨q0 − q1, w⟩| ≥ f·P
+        # Δ ≥ |⟨q0 − q1, w⟩| ≥ f·P
+        least = fraction * peak_spacing(sigma=sigma, beta=beta, gamma=gamma)
         for sensitivity in (least, 3 * least):
             low = pancake_epsilon_lower(delta, beta=beta, gamma=gamma, fraction=fraction)
-            high = pancake_epsilon_upper(delta, sigma=sigma, beta=beta, gamma=gamma, sensitivity=sensitivity)
+            high = pancake_epsilon_upper(
+                delta, sigma=sigma, beta=beta, gamma=gamma, sensitivity=sensitivity
+            )
             assert 0 <= low <= high
 
 
@@ -296,7 +326,8 @@ def test_upper_bound_is_the_gaussians_at_the_peak_width():
     upper = pancake_epsilon_upper(1e-6, sigma=3.0, beta=0.1, gamma=32)
     assert gaussian_sigma_paper(upper, 1e-6) == pytest.approx(width, rel=1e-9)
     assert upper >= gaussian_epsilon(1e-6, sigma=width)
-    assert pancake_epsilon_upper(0.9, sigma=1e6, beta=1.0, gamma=1.0) == 0.0  # never below nothing at all
+    # never below nothing at all
+    assert pancake_epsilon_upper(0.9, sigma=1e6, beta=1.0, gamma=1.0) == 0.0
 
 
 def test_lower_bound_says_nothing_where_it_can_say_nothing():
@@ -317,21 +348,31 @@ def deviation(*, tau: float, sigma: float, beta: float, gamma: float) -> tuple[f
     spacing = math.sqrt(2 * math.pi) * sigma * gamma / (beta**2 + gamma**2)
     near = np.linspace(-2 * spacing, 2 * spacing, 2001)
     x = np.concatenate([near, near + total, near + 3.3 * total])
-    ratio = mixture(x, sigma=sigma, beta=beta, gamma=gamma, tau=tau) / scipy.stats.norm.pdf(x, 0, total)
+    ratio = mixture(x, sigma=sigma, beta=beta, gamma=gamma, tau=tau) / scipy.stats.norm.pdf(
+        x, 0, total
+    )
     return float(ratio.min()), float(ratio.max())
 
 
 @pytest.mark.parametrize("sigma", [50.0])
 @pytest.mark.parametrize(
     ("tau", "beta", "gamma"),
-    [(0.05, 1e-3, 32.0), (0.03, 1e-3, 32.0), (0.02, 0.3, 40.0), (0.3, 1e-3, 5.0), (0.2, 0.8, 3.0), (1.0, 1e-3, 3.0)],
+    [
+        (0.05, 1e-3, 32.0),
+        (0.03, 1e-3, 32.0),
+        (0.02, 0.3, 40.0),
+        (0.3, 1e-3, 5.0),
+        (0.2, 0.8, 3.0),
+        (1.0, 1e-3, 3.0),
+    ],
 )
 def test_eta_is_the_largest_deviation_on_a_grid(tau, beta, gamma, sigma):
     eta = smoothing_eta(tau=tau * sigma, sigma=sigma, beta=beta, gamma=gamma)
     low, high = deviation(tau=tau * sigma, sigma=sigma, beta=beta, gamma=gamma)
     worst = max(1 - low, high - 1)
     assert 0.97 * eta <= worst <= eta * (1 + 1e-6) + 1e-12
-    assert worst > smoothing_eta(tau=1.05 * tau * sigma, sigma=sigma, beta=beta, gamma=gamma)  # the check has an edge
+    # the check has an edge
+    assert worst > smoothing_eta(tau=1.05 * tau * sigma, sigma=sigma, beta=beta, gamma=gamma)
 
 
 @pytest.mark.parametrize("gamma", [0.3, 0.7, 1.5])
@@ -391,7 +432,9 @@ def test_tau_is_the_least_that_meets_eta_for_every_beta(eta, gamma, sigma):
     tau = smoothing_tau(eta, sigma=sigma, gamma=gamma)
     for beta in (1e-8, 1e-5, 1e-3, 0.1, 1.0, 10.0):
         for larger in (1.0, 1.5, 20.0):
-            assert smoothing_eta(tau=tau, sigma=sigma, beta=beta, gamma=gamma * larger) <= eta * (1 + 1e-6)
+            assert smoothing_eta(tau=tau, sigma=sigma, beta=beta, gamma=gamma * larger) <= eta * (
+                1 + 1e-6
+            )
     assert smoothing_eta(tau=0.99 * tau, sigma=sigma, beta=1e-9, gamma=gamma) > eta * 1.005
 
 

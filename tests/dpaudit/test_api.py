@@ -11,7 +11,9 @@ from dpaudit.errors import UsageError
 
 @pytest.fixture(scope="module")
 def noise():
-    return dpaudit.audit_sampler("numpy:laplace", claim="gaussian:sigma=1", samples=20_000, seed=1, tests=["moments"])
+    return dpaudit.audit_sampler(
+        "numpy:laplace", claim="gaussian:sigma=1", samples=20_000, seed=1, tests=["moments"]
+    )
 
 
 def test_audits_and_a_page(tmp_path, noise):
@@ -34,7 +36,9 @@ def test_a_recovered_secret_stays_out_of_documents(noise):
 
     from dpaudit.documents import of_result
 
-    secret = dataclasses.replace(noise, tests=(dataclasses.replace(noise.tests[0], details={"w": [0.5], "n": 1}),))
+    secret = dataclasses.replace(
+        noise, tests=(dataclasses.replace(noise.tests[0], details={"w": [0.5], "n": 1}),)
+    )
     document = of_result(secret)
     assert document.result.tests[0].details == {"n": 1}
     assert document.result.tests[0] == dataclasses.replace(secret.tests[0], details={"n": 1})
@@ -46,4 +50,7 @@ def test_names_are_there_and_imported_late():
     with pytest.raises(AttributeError, match="no attribute 'audit'"):
         dpaudit.__getattr__("audit")
     code = "import dpaudit, sys; print(sorted({'numpy', 'scipy', 'torch', 'jinja2', 'rich'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
+        == "[]"
+    )

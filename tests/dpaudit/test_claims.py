@@ -80,10 +80,14 @@ def test_a_scale_five_percent_off_is_seen(family, scale):
     """The check above has power: the same sample against a claim that is wrong by one part in twenty."""
     x = draw(family, scale, 60_000, seed=1)
     z = Claim(family, 1.05 * scale).to_normal(x, spread())
-    assert scipy.stats.kstest(z, "norm").pvalue < 1e-6 or abs((z**2).mean() - 1) > 6 * math.sqrt(2 / z.size)
+    assert scipy.stats.kstest(z, "norm").pvalue < 1e-6 or abs((z**2).mean() - 1) > 6 * math.sqrt(
+        2 / z.size
+    )
 
 
-@pytest.mark.parametrize(("family", "scale"), [law for law in LAWS if law[0].startswith("discrete")])
+@pytest.mark.parametrize(
+    ("family", "scale"), [law for law in LAWS if law[0].startswith("discrete")]
+)
 def test_each_atom_fills_exactly_its_share_of_the_line(family, scale):
     """Without sampling error: an atom's uniforms must run over (P(X < k), P(X ≤ k)), whichever tail it is seen from."""
     support, mass = discrete_law(family, scale)
@@ -100,7 +104,11 @@ def test_each_atom_fills_exactly_its_share_of_the_line(family, scale):
 def normal_quantile_of_tail(tail: mpmath.mpf) -> float:
     """z > 0 with P(N > z) = tail, in 40 digits."""
     start = mpmath.sqrt(-2 * mpmath.log(tail))
-    return float(mpmath.findroot(lambda z: mpmath.log(mpmath.erfc(z / mpmath.sqrt(2)) / 2) - mpmath.log(tail), start))
+    return float(
+        mpmath.findroot(
+            lambda z: mpmath.log(mpmath.erfc(z / mpmath.sqrt(2)) / 2) - mpmath.log(tail), start
+        )
+    )
 
 
 @pytest.mark.parametrize("multiple", [1e-9, 0.5, 40.0, 600.0])
@@ -110,7 +118,11 @@ def test_laplace_tails_against_forty_digits(multiple, scale):
     z = claim.to_normal(np.array([multiple * scale, -multiple * scale]), spread())
     with mpmath.workdps(40):
         tail = mpmath.exp(-mpmath.mpf(multiple * scale) / mpmath.mpf(scale)) / 2
-        expected = normal_quantile_of_tail(tail) if multiple > 1e-6 else float(multiple * mpmath.sqrt(mpmath.pi / 2))
+        expected = (
+            normal_quantile_of_tail(tail)
+            if multiple > 1e-6
+            else float(multiple * mpmath.sqrt(mpmath.pi / 2))
+        )
     assert z[0] == pytest.approx(expected, rel=1e-6 if multiple < 1e-6 else 1e-10)
     assert z[1] == -z[0]
 
@@ -118,7 +130,9 @@ def test_laplace_tails_against_forty_digits(multiple, scale):
 def test_discrete_laplace_far_tail_against_its_closed_form():
     scale = 10.0
     for k in (50, 1000, 6000):
-        z = Claim("discrete-laplace", scale).to_normal(np.array([float(k), -float(k)] * 500), spread())
+        z = Claim("discrete-laplace", scale).to_normal(
+            np.array([float(k), -float(k)] * 500), spread()
+        )
         with mpmath.workdps(40):
             q = mpmath.exp(-1 / mpmath.mpf(scale))
             near, far = (normal_quantile_of_tail(q**m / (1 + q)) for m in (k, k + 1))
@@ -130,10 +144,15 @@ def test_discrete_laplace_far_tail_against_its_closed_form():
 def test_discrete_gaussian_far_tail_against_a_sum_in_forty_digits():
     scale = 3.0
     for k in (20, 60, 100):
-        z = Claim("discrete-gaussian", scale).to_normal(np.array([float(k), -float(k)] * 500), spread())
+        z = Claim("discrete-gaussian", scale).to_normal(
+            np.array([float(k), -float(k)] * 500), spread()
+        )
         with mpmath.workdps(60):
             total = mpmath.nsum(lambda i: mpmath.exp(-(i**2) / 18), [-mpmath.inf, mpmath.inf])
-            upper = [mpmath.fsum(mpmath.exp(-mpmath.mpf(i**2) / 18) for i in range(m, m + 200)) for m in (k, k + 1)]
+            upper = [
+                mpmath.fsum(mpmath.exp(-mpmath.mpf(i**2) / 18) for i in range(m, m + 200))
+                for m in (k, k + 1)
+            ]
             near, far = (normal_quantile_of_tail(t / total) for t in upper)
         assert np.all((z[::2] >= near - 1e-9) & (z[::2] <= far + 1e-9))
         assert np.all((-z[1::2] >= near - 1e-9) & (-z[1::2] <= far + 1e-9))
@@ -188,7 +207,10 @@ def test_the_largest_and_smallest_discrete_scales_work(family):
 
 
 def test_discrete_says_so():
-    assert [f for f in FAMILIES if Claim(f, 1.0).discrete] == ["discrete-gaussian", "discrete-laplace"]
+    assert [f for f in FAMILIES if Claim(f, 1.0).discrete] == [
+        "discrete-gaussian",
+        "discrete-laplace",
+    ]
 
 
 # ---------------------------------------------------------------- the text
@@ -211,7 +233,9 @@ def test_str_is_what_people_write():
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
-@pytest.mark.parametrize("value", ["0", "-1", "nan", "-inf", "", "one", "true", "1e400", "1" + "0" * 400, "1/2"])
+@pytest.mark.parametrize(
+    "value", ["0", "-1", "nan", "-inf", "", "one", "true", "1e400", "1" + "0" * 400, "1/2"]
+)
 def test_an_impossible_scale_names_value_rule_and_remedy(family, value):
     parameter = FAMILIES[family]
     with pytest.raises(UsageError) as caught:

@@ -14,7 +14,19 @@ import psutil
 TESTS = Path(__file__).parents[1]
 AUDITS = [  # of N(0, 1): both verdicts, and a page
     (["audit", "file:x.npy", "--claim", "gaussian:sigma=1", "--tests", "moments"], 0),
-    (["audit", "file:x.npy", "--claim", "gaussian:sigma=2", "--tests", "moments", "--out", "out"], 1),
+    (
+        [
+            "audit",
+            "file:x.npy",
+            "--claim",
+            "gaussian:sigma=2",
+            "--tests",
+            "moments",
+            "--out",
+            "out",
+        ],
+        1,
+    ),
 ]
 
 
@@ -43,7 +55,10 @@ def test_windows_audits_recordings_and_says_that_it_runs_no_programs_and_keeps_n
     program = ["audit", "numpy:normal", "--claim", "gaussian:sigma=1"]
     run = ["run", "bpia-table5", "--trials", 2, "--out", "run"]
     said = on("windows", [(["--help"], 0), *AUDITS, (program, 2), (run, 2), (key, 0)], tmp_path)
-    assert "programs are run on Linux and macOS only; record their values and audit file:samples.npy" in said[3]
+    assert (
+        "programs are run on Linux and macOS only; record their values and audit file:samples.npy"
+        in said[3]
+    )
     assert "This system has no file locks for dpaudit; use Linux or macOS" in said[4]
 
 
@@ -52,7 +67,19 @@ def test_macos_audits_recordings_and_runs_programs_and_ends_them(tmp_path):
     marker = f"dpaudit-test-{uuid.uuid4().hex}"
     hangs = shlex.join([sys.executable, "-S", "-c", "import time; time.sleep(1000)", marker])
     programs = [
-        (["audit", "numpy:normal", "--claim", "gaussian:sigma=1", "--samples", "2e4", "--tests", "moments"], 0),
+        (
+            [
+                "audit",
+                "numpy:normal",
+                "--claim",
+                "gaussian:sigma=1",
+                "--samples",
+                "2e4",
+                "--tests",
+                "moments",
+            ],
+            0,
+        ),
         (["audit", f"command:{hangs}", "--claim", "gaussian:sigma=1", "--time-limit", "0.5"], 3),
     ]
     on("macos", [(["--help"], 0), *AUDITS, *programs], tmp_path)

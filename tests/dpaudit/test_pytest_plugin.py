@@ -32,7 +32,8 @@ class Maker:
     def noise(self, n, d):
         return honest(n, d)
 """
-FEW = ("--dpaudit-samples", "2e4", "--dpaudit-alpha", "1e-8")  # α for 20 honest audits a run, by the union bound 2e-7
+# α for 20 honest audits a run, by the union bound 2e-7
+FEW = ("--dpaudit-samples", "2e4", "--dpaudit-alpha", "1e-8")
 NORMAL = 'claim="gaussian:sigma=1"'
 FOUND = "('moments', 'granularity')"  # where the whole battery is not the point
 
@@ -45,7 +46,9 @@ def imported():
     made = []
     auditor = Auditor(node="tests", samples=2_000, alpha=1e-8, out=None, record=made.append)
     auditor.assert_no_finding("numpy:normal", claim="gaussian:sigma=1")
-    auditor.assert_private("numpy:laplace", neighbours=(0, 1), epsilon=9, samples=2_000, real_numbers=True)
+    auditor.assert_private(
+        "numpy:laplace", neighbours=(0, 1), epsilon=9, samples=2_000, real_numbers=True
+    )
     assert [(audit["verdict"], audit["alpha"]) for audit in made] == [("no-finding", 1e-8)] * 2
 
 
@@ -88,8 +91,12 @@ def test_honest_passes_and_the_planted_flaw_fails_with_a_message(project):
 
 
 def test_the_command_in_the_message_shows_the_finding_again(project, pytester):
-    run = project(f"def test_flawed(dpaudit): dpaudit.assert_no_finding(mine.coarse, {NORMAL})\n", *FEW[:2])
-    (line,) = (line for line in run.stdout.lines if line.startswith("E") and "To see it again: " in line)
+    run = project(
+        f"def test_flawed(dpaudit): dpaudit.assert_no_finding(mine.coarse, {NORMAL})\n", *FEW[:2]
+    )
+    (line,) = (
+        line for line in run.stdout.lines if line.startswith("E") and "To see it again: " in line
+    )
     command = line.split("To see it again: dpaudit ")[1].split(" ")
     assert command[command.index("--alpha") + 1] == "0.0001"
     done = here(*command)
@@ -202,9 +209,20 @@ def test_options_and_what_comes_first(project, pytester):
     run.stdout.fnmatch_lines(["dpaudit: 2 audits*at most 1.01e-07 *"])
     pages = [json.loads(page.read_text()) for page in pytester.path.glob("kept/*/result.json")]
     assert sorted(page["result"]["samples_requested"] for page in pages) == [10_000, 30_000]
-    assert all("No finding" in page.read_text() for page in pytester.path.glob("kept/*/report.html"))
+    assert all(
+        "No finding" in page.read_text() for page in pytester.path.glob("kept/*/report.html")
+    )
 
-    run = project(tests % 20_000, *FEW[:2], "--dpaudit-out", "elsewhere", "--junit-xml", "junit.xml", "-n", "1")
+    run = project(
+        tests % 20_000,
+        *FEW[:2],
+        "--dpaudit-out",
+        "elsewhere",
+        "--junit-xml",
+        "junit.xml",
+        "-n",
+        "1",
+    )
     run.assert_outcomes(passed=3)  # xdist: the controller hears of its worker's audits
     run.stdout.fnmatch_lines(["dpaudit: 2 audits*at most 1.01e-07 *"])
     assert len(list(pytester.path.glob("elsewhere/*/report.html"))) == 2
@@ -255,13 +273,17 @@ def test_modules_on_the_tests_own_path_and_in_packages(pytester, imported):
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "parts.py").write_text(SAMPLERS)
-    (package / "noise.py").write_text("from .parts import honest, coarse\n\ndef bad(n, d): return coarse(n, d)\n")
+    (package / "noise.py").write_text(
+        "from .parts import honest, coarse\n\ndef bad(n, d): return coarse(n, d)\n"
+    )
     pytester.makepyfile(
         f"from lib.noise import bad\ndef test_noise(dpaudit): dpaudit.assert_no_finding(bad, {NORMAL}, tests={FOUND})\n"
     )
     run = pytester.runpytest_inprocess(*FEW)
     run.assert_outcomes(failed=1)
-    run.stdout.fnmatch_lines(["E*To see it again: PYTHONPATH=src dpaudit audit python:lib.noise:bad *"])
+    run.stdout.fnmatch_lines(
+        ["E*To see it again: PYTHONPATH=src dpaudit audit python:lib.noise:bad *"]
+    )
     for name in [name for name in sys.modules if name.split(".")[0] == "lib"]:
         del sys.modules[name]
 

@@ -45,14 +45,19 @@ def test_known_answer_for_the_seed():
 
 def test_known_answer_for_a_child():
     info = b"child" + (8).to_bytes(4, "big") + b"str:cell" + (5).to_bytes(4, "big") + b"int:3"
-    assert KeyedStream(KEY).child("cell", 3).bytes(32) == KeyedStream(hkdf_expand(KEY, info)).bytes(32)
+    assert KeyedStream(KEY).child("cell", 3).bytes(32) == KeyedStream(hkdf_expand(KEY, info)).bytes(
+        32
+    )
 
 
 def test_frozen_numbers():
     """Results carry seeds: these digits may never change between versions."""
     root = KeyedStream.from_seed(1)
     assert root.bytes(8).hex() == KeyedStream.from_seed("1").bytes(8).hex()
-    assert [KeyedStream.from_seed(1).child("a", 2).bytes(8).hex(), int(root.numpy().integers(2**62))] == [
+    assert [
+        KeyedStream.from_seed(1).child("a", 2).bytes(8).hex(),
+        int(root.numpy().integers(2**62)),
+    ] == [
         "1d0caed228455224",
         1855529536537480623,
     ]
@@ -105,7 +110,9 @@ def test_children_do_not_depend_on_what_the_parent_did():
 def test_a_numpy_integer_is_the_same_label_as_pythons():
     """A loop over an array must not open other streams than a loop over a range."""
     for kind in (np.int64, np.uint8, np.int32):
-        assert KeyedStream(KEY).child("cell", kind(3)).bytes(16) == KeyedStream(KEY).child("cell", 3).bytes(16)
+        assert KeyedStream(KEY).child("cell", kind(3)).bytes(16) == KeyedStream(KEY).child(
+            "cell", 3
+        ).bytes(16)
 
 
 def test_seeds_differ_and_repeat():
@@ -173,7 +180,9 @@ def test_numpy_starts_the_same_generator_again():
     stream = KeyedStream(KEY)
     first, second = stream.numpy(), stream.numpy()
     assert np.array_equal(first.standard_normal(100), second.standard_normal(100))
-    assert not np.array_equal(first.standard_normal(100), stream.child("other").numpy().standard_normal(100))
+    assert not np.array_equal(
+        first.standard_normal(100), stream.child("other").numpy().standard_normal(100)
+    )
 
 
 def test_sibling_generators_are_uncorrelated():
@@ -196,5 +205,7 @@ def test_torch_on_cuda_repeats():
     import torch
 
     device = torch.device("cuda")
-    draws = [torch.randn(8, device=device, generator=KeyedStream(KEY).torch(device)) for _ in range(2)]
+    draws = [
+        torch.randn(8, device=device, generator=KeyedStream(KEY).torch(device)) for _ in range(2)
+    ]
     assert torch.equal(*draws)

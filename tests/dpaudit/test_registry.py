@@ -28,7 +28,9 @@ class FakeDistribution(Distribution):
         raise NotImplementedError
 
 
-def entry(name: str, value: str, group: str = "dpaudit.attacks", dist: str | None = "one") -> EntryPoint:
+def entry(
+    name: str, value: str, group: str = "dpaudit.attacks", dist: str | None = "one"
+) -> EntryPoint:
     ep = EntryPoint(name, value, group)
     return ep._for(FakeDistribution(dist)) if dist else ep
 
@@ -38,7 +40,9 @@ def install(monkeypatch):
     """Replace what is installed by the entry points given."""
 
     def put(*points: EntryPoint) -> None:
-        monkeypatch.setattr(registry, "entry_points", lambda **chosen: EntryPoints(points).select(**chosen))
+        monkeypatch.setattr(
+            registry, "entry_points", lambda **chosen: EntryPoints(points).select(**chosen)
+        )
 
     return put
 
@@ -77,7 +81,9 @@ targets = {p.target.partition(":")[0] for p in found}
 loaded = sorted(targets & set(sys.modules)) + sorted({"torch", "dpaudit_attacks", "dpaudit_mitigations"} & set(sys.modules))
 print(len(found), *loaded)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
     count, *loaded = done.stdout.split()
     assert int(count) >= 15  # something was listed, or the rest proves nothing
     assert loaded == []
@@ -124,7 +130,9 @@ def test_unknown_kind():
 
 
 def test_unknown_name_offers_the_nearest():
-    with pytest.raises(UnknownNameError, match=r"source=gausian: not known; did you mean 'gaussian'\?"):
+    with pytest.raises(
+        UnknownNameError, match=r"source=gausian: not known; did you mean 'gaussian'\?"
+    ):
         plugin("sources", "gausian")
     with pytest.raises(UnknownNameError, match=r"did you mean 'pancake'\?"):
         load("sources", "PANCAKE")
@@ -150,14 +158,22 @@ def test_nearest():
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [(("m:A", "one"), ("m:B", "two")), (("m:A", "one"), ("m:A", "two")), (("m:A", "one"), ("m:B", "one"))],
+    [
+        (("m:A", "one"), ("m:B", "two")),
+        (("m:A", "one"), ("m:A", "two")),
+        (("m:A", "one"), ("m:B", "one")),
+    ],
     ids=["strangers", "same target", "one distribution, two targets"],
 )
 @pytest.mark.parametrize("swap", [False, True])
 def test_duplicates_are_refused_whichever_comes_first(install, first, second, swap):
     pair = [second, first] if swap else [first, second]
     install(*(entry("same", target, dist=dist) for target, dist in pair))
-    for call in (lambda: plugins("attacks"), lambda: plugin("attacks", "same"), lambda: load("attacks", "same")):
+    for call in (
+        lambda: plugins("attacks"),
+        lambda: plugin("attacks", "same"),
+        lambda: load("attacks", "same"),
+    ):
         with pytest.raises(DuplicatePluginError) as caught:
             call()
         message = str(caught.value)
@@ -226,14 +242,20 @@ def test_another_missing_module_is_not_dressed_up_as_an_extra(install, monkeypat
 def test_create_passes_arguments_and_options(install, specimen):
     install(entry("f", f"{HERE}:factory"), entry("made", f"{HERE}:Made"))
     assert create("attacks", "f:required=1", "claim") == ("claim", 1, 2)
-    assert create("attacks", Reference("f", {"required": "r", "optional": 0}), "claim") == ("claim", "r", 0)
+    assert create("attacks", Reference("f", {"required": "r", "optional": 0}), "claim") == (
+        "claim",
+        "r",
+        0,
+    )
     assert create("attacks", "made:size=7").size == 7
     assert create("attacks", "made").size == 1
 
 
 def test_create_refuses_an_unknown_option(install, specimen):
     install(entry("f", f"{HERE}:factory"))
-    with pytest.raises(UnknownNameError, match=r"requird=1: attack f has no such option; did you mean 'required'\?"):
+    with pytest.raises(
+        UnknownNameError, match=r"requird=1: attack f has no such option; did you mean 'required'\?"
+    ):
         create("attacks", "f:requird=1", "claim")
     with pytest.raises(UnknownNameError, match="claim=2: attack f has no such option"):
         create("attacks", "f:required=1,claim=2", "claim")  # a positional argument is not an option
@@ -241,7 +263,9 @@ def test_create_refuses_an_unknown_option(install, specimen):
 
 def test_create_says_when_there_are_no_options(install, specimen):
     install(entry("bare", f"{HERE}:bare"))
-    with pytest.raises(UnknownNameError, match="size=1: attack bare has no such option; it takes none"):
+    with pytest.raises(
+        UnknownNameError, match="size=1: attack bare has no such option; it takes none"
+    ):
         create("attacks", "bare:size=1")
 
 
@@ -295,7 +319,9 @@ def test_a_class_deep_in_a_package_is_read_without_its_parents(tmp_path, monkeyp
     folder = tmp_path / "read_deep" / "inner"
     folder.mkdir(parents=True)
     for place in (folder.parent, folder):
-        (place / "__init__.py").write_text("raise SystemExit('was run')\nclass A:\n    here = 'package'\n")
+        (place / "__init__.py").write_text(
+            "raise SystemExit('was run')\nclass A:\n    here = 'package'\n"
+        )
     (folder / "module.py").write_text("class A:\n    here = 'module'\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert declared(SimpleNamespace(target="read_deep.inner.module:A")) == {"here": "module"}

@@ -16,7 +16,12 @@ from dpaudit.registry import plugin
 from dpaudit.source_hash import source_hash
 from dpaudit.types import to_dict
 
-FILES = {"__init__.py": "raise SystemExit('imported')\n", "a.py": "A = 1\n", "sub/b.py": "B = 2\n", "data.txt": "x"}
+FILES = {
+    "__init__.py": "raise SystemExit('imported')\n",
+    "a.py": "A = 1\n",
+    "sub/b.py": "B = 2\n",
+    "data.txt": "x",
+}
 
 
 def write(folder, files=FILES, name="hashed_plugin"):
@@ -41,9 +46,19 @@ def test_every_byte_and_name_counts_and_the_place_does_not(tmp_path, monkeypatch
     first = hash_in(write(tmp_path / "one"), monkeypatch)
     assert len(first) == 64
     assert hash_in(write(tmp_path / "two"), monkeypatch) == first
-    assert hash_in(write(tmp_path / "two", {"data.txt": "y", "__pycache__/a.pyc": "z"}), monkeypatch) == first
-    changed = [{"sub/b.py": "B = 3\n"}, {"sub/c.py": ""}, {"a.py": "", "__init__.py": FILES["__init__.py"] + "A = 1\n"}]
-    others = [hash_in(write(write(tmp_path / f"c{i}"), files), monkeypatch) for i, files in enumerate(changed)]
+    assert (
+        hash_in(write(tmp_path / "two", {"data.txt": "y", "__pycache__/a.pyc": "z"}), monkeypatch)
+        == first
+    )
+    changed = [
+        {"sub/b.py": "B = 3\n"},
+        {"sub/c.py": ""},
+        {"a.py": "", "__init__.py": FILES["__init__.py"] + "A = 1\n"},
+    ]
+    others = [
+        hash_in(write(write(tmp_path / f"c{i}"), files), monkeypatch)
+        for i, files in enumerate(changed)
+    ]
     assert len({first, *others}) == 4
     assert "hashed_plugin" not in sys.modules
 
@@ -77,7 +92,9 @@ def test_modules_namespaces_and_what_is_not_there(tmp_path, monkeypatch):
     write(tmp_path, name="a_namespace/first")
     write(tmp_path, {"__init__.py": ""}, name="a_namespace/second")
     lonely = hash_in(tmp_path, monkeypatch, "lonely_plugin")
-    first, second = (hash_in(tmp_path, monkeypatch, f"a_namespace.{n}.a") for n in ("first", "second"))
+    first, second = (
+        hash_in(tmp_path, monkeypatch, f"a_namespace.{n}.a") for n in ("first", "second")
+    )
     assert len({lonely, first, second, ""}) == 4
     for name in ("no_such_plugin.x", "math", "sys"):
         assert source_hash(name) == ""
@@ -85,7 +102,10 @@ def test_modules_namespaces_and_what_is_not_there(tmp_path, monkeypatch):
 
 def test_provenance_tells_the_hash_of_what_was_used_and_of_dpaudit():
     told = to_dict(
-        collect(seed="1", plugins=[plugin("sources", "gaussian").origin, plugin("attacks", "timing").origin])
+        collect(
+            seed="1",
+            plugins=[plugin("sources", "gaussian").origin, plugin("attacks", "timing").origin],
+        )
     )
     ours, attacks = (p["sha256"] for p in told["plugins"])
     assert told["source"] == ours == source_hash("dpaudit")

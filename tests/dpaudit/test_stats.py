@@ -64,14 +64,19 @@ def test_the_coverage_check_sees_a_bad_interval():
 
 
 @pytest.mark.parametrize(
-    ("k", "n"), [(0, 1), (1, 1), (0, 50), (50, 50), (3, 1000), (999, 1000), (123_456, 10**6), (5, 10**9)]
+    ("k", "n"),
+    [(0, 1), (1, 1), (0, 50), (50, 50), (3, 1000), (999, 1000), (123_456, 10**6), (5, 10**9)],
 )
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 1 - 1e-6])
 def test_clopper_pearson_against_beta_quantiles(k, n, confidence):
     a = (1 - confidence) / 2
     i = clopper_pearson(k, n, confidence=confidence)
-    assert i.low == pytest.approx(0.0 if k == 0 else scipy.stats.beta.ppf(a, k, n - k + 1), rel=1e-8)
-    assert i.high == pytest.approx(1.0 if k == n else scipy.stats.beta.isf(a, k + 1, n - k), rel=1e-8)
+    assert i.low == pytest.approx(
+        0.0 if k == 0 else scipy.stats.beta.ppf(a, k, n - k + 1), rel=1e-8
+    )
+    assert i.high == pytest.approx(
+        1.0 if k == n else scipy.stats.beta.isf(a, k + 1, n - k), rel=1e-8
+    )
     assert i.confidence == confidence
 
 
@@ -90,7 +95,9 @@ def test_clopper_pearson_refuses_a_confidence_outside_the_unit_interval(confiden
 # ---------------------------------------------------------------- the lower bound on ε
 
 
-def exact_error(n: int, p1: float, p0: float, truth: float, delta: float, bound=epsilon_lower_bound) -> float:
+def exact_error(
+    n: int, p1: float, p0: float, truth: float, delta: float, bound=epsilon_lower_bound
+) -> float:
     """P(bound > truth), summed exactly over both binomials."""
     k = np.arange(n + 1)
     too_high = np.array([[bound(i, n, j, n, delta=delta) > truth + 1e-12 for j in k] for i in k])
@@ -129,7 +136,9 @@ def test_epsilon_bound_by_simulation_and_its_sharpness():
     epsilon, n = 1.5, 200_000
     p = math.exp(epsilon) / (1 + math.exp(epsilon))
     tp, fp = rng.binomial(n, p, 2000), rng.binomial(n, 1 - p, 2000)
-    bounds = np.array([epsilon_lower_bound(int(a), n, int(b), n, delta=0.0) for a, b in zip(tp, fp, strict=True)])
+    bounds = np.array(
+        [epsilon_lower_bound(int(a), n, int(b), n, delta=0.0) for a, b in zip(tp, fp, strict=True)]
+    )
     assert (bounds > epsilon).mean() <= 0.05
     assert bounds.min() > epsilon - 0.06  # near the truth: 200,000 trials leave little to give away
 
@@ -138,7 +147,9 @@ def test_epsilon_bound_of_a_perfect_attack_is_about_log_n():
     for n in (100, 10_000, 10**6):
         bound = epsilon_lower_bound(n, n, 0, n, delta=0.0)
         assert math.log(n) - 1.5 < bound < math.log(n)
-        assert bound == pytest.approx(math.log((0.025 ** (1 / n)) / -math.expm1(math.log(0.025) / n)))
+        assert bound == pytest.approx(
+            math.log((0.025 ** (1 / n)) / -math.expm1(math.log(0.025) / n))
+        )
 
 
 def test_epsilon_bound_uses_the_complement_too():
@@ -155,7 +166,10 @@ def test_epsilon_bound_falls_with_delta_and_grows_with_doubt():
     bounds = [epsilon_lower_bound(700, 1000, 100, 1000, delta=d) for d in (0.0, 0.1, 0.3, 0.9)]
     assert bounds == sorted(bounds, reverse=True)
     assert bounds[0] > bounds[1] > 0 == bounds[-1]
-    doubts = [epsilon_lower_bound(700, 1000, 100, 1000, delta=0.0, confidence=c) for c in (0.5, 0.95, 0.999)]
+    doubts = [
+        epsilon_lower_bound(700, 1000, 100, 1000, delta=0.0, confidence=c)
+        for c in (0.5, 0.95, 0.999)
+    ]
     assert doubts == sorted(doubts, reverse=True)
 
 
@@ -167,7 +181,9 @@ def test_epsilon_bound_refuses_a_delta_that_is_none(delta):
 
 # ---------------------------------------------------------------- multiplicity
 
-p_values = st.lists(st.floats(0, 1) | st.sampled_from([0.0, 0.01, 0.05, 1.0]), min_size=1, max_size=6)
+p_values = st.lists(
+    st.floats(0, 1) | st.sampled_from([0.0, 0.01, 0.05, 1.0]), min_size=1, max_size=6
+)
 
 
 def holm_by_closure(p: list[float]) -> list[float]:
@@ -217,7 +233,8 @@ def test_holm_family_wise_error_by_simulation():
     assert (
         0.040 < error < 0.0555
     )  # 1 − (1 − 0.05/4)⁴ = 0.0491, standard error 0.0022: valid, and not a plain Bonferroni
-    assert family_error(lambda p: p, np.random.default_rng(5)) > 0.15  # unadjusted: the check can fail
+    # unadjusted: the check can fail
+    assert family_error(lambda p: p, np.random.default_rng(5)) > 0.15
 
 
 def test_bonferroni():
@@ -243,7 +260,14 @@ def test_a_broken_p_value_cannot_hide_a_small_one(combine, place, broken):
 @pytest.mark.parametrize("p", [1e-6, 0.3, 0.5, 0.999])
 def test_binomial_two_sided_against_scipy(n, p):
     law = scipy.stats.binom(n, p)
-    for k in {0, n, n // 2, int(n * p), max(0, int(n * p - 5 * math.sqrt(n * p * (1 - p)) - 1)), min(n, 5)}:
+    for k in {
+        0,
+        n,
+        n // 2,
+        int(n * p),
+        max(0, int(n * p - 5 * math.sqrt(n * p * (1 - p)) - 1)),
+        min(n, 5),
+    }:
         expected = min(1.0, 2 * min(law.cdf(k), law.sf(k - 1)))
         assert binomial_two_sided(k, n, p) == pytest.approx(expected, rel=1e-6, abs=1e-290)
 
@@ -257,7 +281,9 @@ def test_binomial_two_sided_is_valid_by_enumeration(p):
         assert pmf[values <= alpha].sum() <= alpha + 1e-12
 
 
-@pytest.mark.parametrize(("k", "n", "p"), [(-1, 10, 0.5), (11, 10, 0.5), (1, 10, 1.5), (1, 10, math.nan)])
+@pytest.mark.parametrize(
+    ("k", "n", "p"), [(-1, 10, 0.5), (11, 10, 0.5), (1, 10, 1.5), (1, 10, math.nan)]
+)
 def test_binomial_two_sided_refuses_what_is_no_binomial(k, n, p):
     with pytest.raises(UsageError, match=f"k={k}, n={n}, p={p}"):
         binomial_two_sided(k, n, p)
@@ -268,7 +294,9 @@ def test_chi_square_two_sided_against_scipy(df):
     law = scipy.stats.chi2(df)
     for q in (1e-12, 1e-3, 0.2, 0.5, 0.8, 1 - 1e-3):
         x = law.ppf(q)
-        assert chi_square_two_sided(x, df) == pytest.approx(2 * min(law.cdf(x), law.sf(x)), rel=1e-9)
+        assert chi_square_two_sided(x, df) == pytest.approx(
+            2 * min(law.cdf(x), law.sf(x)), rel=1e-9
+        )
     assert chi_square_two_sided(law.isf(1e-200), df) == pytest.approx(2e-200, rel=1e-6)
     assert chi_square_two_sided(0.0, df) == 0.0
     assert chi_square_two_sided(math.inf, df) == 0.0
@@ -334,7 +362,8 @@ def test_the_stated_error_of_stephens_correction(n):
     """Against the exact finite-n law, over the range that the docstring names: 6 % too small, 15 % too large at most."""
     checked = 0
     for excess in range(n // 2):
-        d, p = kolmogorov_p(np.array([n // 2 + excess, n // 2 - excess]))  # two cells: the distance is excess / n
+        # two cells: the distance is excess / n
+        d, p = kolmogorov_p(np.array([n // 2 + excess, n // 2 - excess]))
         assert d == pytest.approx(excess / n)
         exact = scipy.stats.kstwo.sf(d, n)
         if exact < 1e-9:

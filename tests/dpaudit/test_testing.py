@@ -67,7 +67,9 @@ class Understated(NoMitigation):
         return sigma / 2
 
 
-@pytest.mark.parametrize(("mitigation", "says"), [(InPlace(), "in place"), (Understated(), "scale says")])
+@pytest.mark.parametrize(
+    ("mitigation", "says"), [(InPlace(), "in place"), (Understated(), "scale says")]
+)
 def test_bad_mitigations_fail(mitigation, says):
     with pytest.raises(AssertionError, match=says):
         check_mitigation(mitigation, Gaussian())
@@ -110,7 +112,8 @@ SUPPORT = {
         VALUE.astype(np.float32) + np.random.default_rng(1).standard_normal((400, 2), np.float32)
     ),
     "laplace-support:sampler=numpy": VALUE + np.random.default_rng(2).laplace(0.0, 1.0, (400, 2)),
-    "pair-inversion:sampler=numpy-legacy": VALUE + np.random.RandomState(3).normal(0.0, 1.0, (400, 2)),
+    "pair-inversion:sampler=numpy-legacy": VALUE
+    + np.random.RandomState(3).normal(0.0, 1.0, (400, 2)),
 }
 
 
@@ -161,7 +164,9 @@ def test_bad_learning_attacks_fail():
         check_learning_attack(Crowd(), *two_neighbours(0), neighbours=(np.zeros(1), np.ones(1)))
 
 
-@pytest.mark.parametrize("name", ["secure-gaussian", "discrete-gaussian", "discrete-laplace", "snapping"])
+@pytest.mark.parametrize(
+    "name", ["secure-gaussian", "discrete-gaussian", "discrete-laplace", "snapping"]
+)
 def test_built_in_releasing_sources_conform(name):
     query = torch.arange(-20.0, 20.0, dtype=torch.float64).reshape(4, 10)
     check_releasing_source(registry.create("sources", name), query)

@@ -89,7 +89,9 @@ def strict(value) -> str:
     return json.dumps(value, allow_nan=False)
 
 
-@pytest.mark.parametrize(("value", "word"), [(math.inf, "inf"), (-math.inf, "-inf"), (math.nan, "nan")])
+@pytest.mark.parametrize(
+    ("value", "word"), [(math.inf, "inf"), (-math.inf, "-inf"), (math.nan, "nan")]
+)
 @pytest.mark.parametrize("kind", [float, np.float64, np.float32, np.float16])
 def test_numbers_that_json_lacks_become_words(value, word, kind):
     bounds = to_dict(EpsilonBounds(low=0.0, high=kind(value), says="x"))
@@ -98,7 +100,14 @@ def test_numbers_that_json_lacks_become_words(value, word, kind):
 
 
 def test_numpy_values_become_plain_ones():
-    out = to_dict({"n": np.int64(3), "ok": np.bool_(True), "x": np.float32(0.5), "row": np.array([1.0, math.nan])})
+    out = to_dict(
+        {
+            "n": np.int64(3),
+            "ok": np.bool_(True),
+            "x": np.float32(0.5),
+            "row": np.array([1.0, math.nan]),
+        }
+    )
     assert out == {"n": 3, "ok": True, "x": 0.5, "row": [1.0, "nan"]}
     assert [type(out[k]) for k in ("n", "ok", "x", "row")] == [int, bool, float, list]
     assert strict(out)
@@ -108,21 +117,35 @@ def test_nested_results_become_json():
     provenance = Provenance(
         seed="7",
         versions={"dpaudit": "0.1"},
-        plugins=(PluginOrigin(kind="tests", name="moments", distribution="dpaudit", version="0.1"),),
+        plugins=(
+            PluginOrigin(kind="tests", name="moments", distribution="dpaudit", version="0.1"),
+        ),
         hardware="cpu",
         started="2025",
     )
     spot = BlindSpot(test="moments", flaw="scale", size=None, unit="%", says="never")
-    evidence = Evidence(p=0.5, statistic=-math.inf, effect="none", parts={"a": math.nan}, blind_spots=(spot,))
+    evidence = Evidence(
+        p=0.5, statistic=-math.inf, effect="none", parts={"a": math.nan}, blind_spots=(spot,)
+    )
     out = to_dict(
-        {"evidence": evidence, "provenance": provenance, 1: [Interval(low=0, high=1, confidence=0.9, method="m")]}
+        {
+            "evidence": evidence,
+            "provenance": provenance,
+            1: [Interval(low=0, high=1, confidence=0.9, method="m")],
+        }
     )
     assert json.loads(strict(out)) == out
     assert out["evidence"]["parts"] == {"a": "nan"}
     assert out["evidence"]["statistic"] == "-inf"
     assert out["evidence"]["blind_spots"][0]["size"] is None
     assert out["provenance"]["plugins"] == [
-        {"kind": "tests", "name": "moments", "distribution": "dpaudit", "version": "0.1", "sha256": ""}
+        {
+            "kind": "tests",
+            "name": "moments",
+            "distribution": "dpaudit",
+            "version": "0.1",
+            "sha256": "",
+        }
     ]
     assert out["1"][0]["confidence"] == 0.9
 
@@ -163,7 +186,8 @@ def test_every_error_is_ours_exported_drawn_and_has_an_exit_code(name):
     cls = getattr(errors, name)
     assert issubclass(cls, DpauditError)
     assert name in errors.__doc__
-    codes = {errors.CheatingError: 1, UsageError: 2, SamplerError: 3, errors.ProtocolError: 3}  # the first that fits
+    # the first that fits
+    codes = {errors.CheatingError: 1, UsageError: 2, SamplerError: 3, errors.ProtocolError: 3}
     assert cls.exit_code == next((code for base, code in codes.items() if issubclass(cls, base)), 4)
 
 

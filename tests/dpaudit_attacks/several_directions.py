@@ -21,6 +21,8 @@ def key_of(k, *, dim, beta, gamma, seed=0):
 def draw(key, sigma, n, rng):
     """V = g + Uᵀ(c − U g), shape (n, dim)."""
     u, g = key.basis, rng.standard_normal((n, key.dim)) * sigma
-    source = Pancake(key=PancakeKey(dim=key.dim, beta=key.beta, gamma=key.gamma, secret=bytes(32)), sigma=sigma)
+    source = Pancake(
+        key=PancakeKey(dim=key.dim, beta=key.beta, gamma=key.gamma, secret=bytes(32)), sigma=sigma
+    )
     c = np.stack([along_key(source, n, rng=rng) for _ in u], 1)
     return g + (c - g @ u.T) @ u

@@ -28,7 +28,10 @@ def by_definition(x):
 
 def success(statistic, y0, y1):
     """Right guesses with the threshold 0 and a coin at 0."""
-    return sum(float((s > 0).mean() + (s == 0).mean() / 2) for s in (-statistic(y0), statistic(y1))) / 2
+    return (
+        sum(float((s > 0).mean() + (s == 0).mean() / 2) for s in (-statistic(y0), statistic(y1)))
+        / 2
+    )
 
 
 def test_patterns_are_sign_exponent_and_trailing_zeros():
@@ -37,7 +40,9 @@ def test_patterns_are_sign_exponent_and_trailing_zeros():
     x = x[np.isfinite(x)]
     cut = np.ldexp(np.rint(np.ldexp(rng.standard_normal(4_000), rng.integers(0, 50, 4_000))), -20)
     tiny = 5e-324 * rng.integers(-1_000, 1_000, 500)
-    x = np.concatenate([x, cut, tiny, np.arange(-50.0, 50), [0.0, -0.0, 2.0**53, 1.7976931348623157e308, -5e-324]])
+    x = np.concatenate(
+        [x, cut, tiny, np.arange(-50.0, 50), [0.0, -0.0, 2.0**53, 1.7976931348623157e308, -5e-324]]
+    )
     seen, wanted = _pattern(x), [by_definition(float(v)) for v in x]
     assert seen.min() >= 0
     assert seen.max() < 2**19
@@ -47,7 +52,10 @@ def test_patterns_are_sign_exponent_and_trailing_zeros():
 
 def test_finds_naive_noise_without_knowing_the_sampler():
     """Better than the law allows, on releases that it has not seen; and an ε above what scale 1 claims at δ = 0."""
-    for draw in (np.random.RandomState(2).standard_normal, np.random.default_rng(2).standard_normal):
+    for draw in (
+        np.random.RandomState(2).standard_normal,
+        np.random.default_rng(2).standard_normal,
+    ):
         z = draw((4, 20_000, 1))
         statistic = BitFeatures().learn(z[0], 1 + z[1], neighbours=(np.zeros(1), np.ones(1)))
         assert success(statistic, z[2], 1 + z[3]) > LAW + 0.05
@@ -88,9 +96,9 @@ def test_coordinates_add_up():
     y = rng.standard_normal((500, 3))
     whole = BitFeatures(smoothing=2).learn(x0, x1, neighbours=(v0, v1))(y)
     parts = [
-        BitFeatures(smoothing=2).learn(x0[:, j : j + 1], x1[:, j : j + 1], neighbours=(v0[j : j + 1], v1[j : j + 1]))(
-            y[:, j : j + 1]
-        )
+        BitFeatures(smoothing=2).learn(
+            x0[:, j : j + 1], x1[:, j : j + 1], neighbours=(v0[j : j + 1], v1[j : j + 1])
+        )(y[:, j : j + 1])
         for j in range(3)
     ]
     assert np.allclose(whole, sum(parts), rtol=0, atol=1e-12)
@@ -105,7 +113,9 @@ def test_log_ratios_by_hand():
     none = (np.zeros(2), np.zeros(2))
     statistic = BitFeatures(smoothing=1.0).learn(x0, x1, neighbours=none)
     wanted = [math.log(a / 7 / (b / 8)) for a, b in ((1, 4), (2, 1), (3, 2), (1, 1))]
-    assert np.allclose(statistic(np.array([[1.0], [1.5], [4.0], [-7.0]])), wanted, rtol=0, atol=1e-12)
+    assert np.allclose(
+        statistic(np.array([[1.0], [1.5], [4.0], [-7.0]])), wanted, rtol=0, atol=1e-12
+    )
 
 
 def test_odd_numbers():

@@ -36,8 +36,11 @@ def test_success_is_what_the_paper_says(make_key, stream, beta):
     source = Pancake(key=key, sigma=1.0)
     shift = torch.from_numpy(np.array(key.direction)) * 0.2 * source.spacing
     got = success(NearestPeak(key=key, sigma=1.0), source, shift, stream)
-    u = np.linspace(-12, 12, 400_001) * source.width / source.spacing  # phase under truth 0, in spacings
-    density = scipy.stats.norm.pdf(u * source.spacing / source.width) * source.spacing / source.width
+    # phase under truth 0, in spacings
+    u = np.linspace(-12, 12, 400_001) * source.width / source.spacing
+    density = (
+        scipy.stats.norm.pdf(u * source.spacing / source.width) * source.spacing / source.width
+    )
     right = np.abs(u - np.rint(u)) < np.abs(u - 0.2 - np.rint(u - 0.2))
     exact = float((density * right).sum() * (u[1] - u[0]))
     interval = clopper_pearson(got, 4000, confidence=0.999)
@@ -58,7 +61,9 @@ def test_likelihood_ratio_is_the_exact_log_density(make_key):
     a = y @ key.direction
     across = (y**2).sum(1) - a**2
     mixture = (weight / weight.sum() * scipy.stats.norm.pdf(a[:, None], k * spacing, width)).sum(1)
-    assert np.allclose(got, np.log(mixture) - across / 8 - 3 * math.log(2 * math.sqrt(2 * math.pi)), atol=1e-9)
+    assert np.allclose(
+        got, np.log(mixture) - across / 8 - 3 * math.log(2 * math.sqrt(2 * math.pi)), atol=1e-9
+    )
 
 
 def test_likelihood_ratio_beats_nearest_peak_where_envelopes_matter(make_key, stream):
@@ -108,7 +113,9 @@ def test_distinguishers_of_one_secret_share_the_keys_own_memory(make_key):
     """39 million coordinates are 312 MB: one copy, whatever β, γ and σ, and none that outlives them."""
     key = make_key(dim=64)
     attacks = [
-        kind(key=key.at(beta=b, gamma=32.0), sigma=b) for b in (0.1, 0.2) for kind in (NearestPeak, LikelihoodRatio)
+        kind(key=key.at(beta=b, gamma=32.0), sigma=b)
+        for b in (0.1, 0.2)
+        for kind in (NearestPeak, LikelihoodRatio)
     ]
     pointers = {a.directions.data_ptr() for a in attacks}
     assert pointers == {key.basis.ctypes.data}

@@ -32,7 +32,9 @@ def specimen(make_key):
 
     def make(n, *, dim, beta, gamma="2sqrtd", tag="a"):
         key = make_key(dim=dim, beta=beta, gamma=gamma, tag=tag, allow_small_gamma=True)
-        return Pancake(key=key).sample(n, dim, stream=KeyedStream.from_seed(f"noise {tag}")).numpy(), key
+        return Pancake(key=key).sample(
+            n, dim, stream=KeyedStream.from_seed(f"noise {tag}")
+        ).numpy(), key
 
     return make
 
@@ -123,7 +125,9 @@ def test_a_fundamental_is_left_alone_and_noise_too():
 def test_resonance_is_what_theory_says(specimen):
     x, key = specimen(20_000, dim=16, beta=0.2)
     r2 = key.beta**2 + key.gamma**2
-    assert resonance(x, true_u(key))[0] == pytest.approx(math.exp(-math.pi * 0.04 * r2 / key.gamma**2), abs=0.01)
+    assert resonance(x, true_u(key))[0] == pytest.approx(
+        math.exp(-math.pi * 0.04 * r2 / key.gamma**2), abs=0.01
+    )
     noise = np.random.default_rng(5).standard_normal((20_000, 2))
     assert resonance(noise, np.array([0.3, 0.0]))[0] < 0.03  # its expectation, 0.17, is taken out
 
@@ -154,7 +158,9 @@ def test_the_best_wrong_candidate_of_a_search_is_super_uniform():
         p.append(confirm(x[:200], found.u))
         own.append(confirm(x[200:360], found.u))
     assert min(p) > 1e-4
-    assert all(sum(value <= a for value in p) <= 60 * a + 4 * math.sqrt(60 * a) for a in (0.01, 0.05, 0.2))
+    assert all(
+        sum(value <= a for value in p) <= 60 * a + 4 * math.sqrt(60 * a) for a in (0.01, 0.05, 0.2)
+    )
     assert np.mean(own) < np.mean(p)  # the rows that ranked it would have flattered it
 
 
@@ -190,7 +196,10 @@ def test_recovered_direction_reads_releases(specimen, make_key, tmp_path):
     y = Pancake(key=key, sigma=2.0).sample(1000, 32, stream=stream) + pair[truth]
     right = int((attack.score(y, pair).argmax(1) == truth).sum())
     assert right > 980
-    other = Pancake(key=make_key(dim=32, tag="other"), sigma=2.0).sample(1000, 32, stream=stream) + pair[truth]
+    other = (
+        Pancake(key=make_key(dim=32, tag="other"), sigma=2.0).sample(1000, 32, stream=stream)
+        + pair[truth]
+    )
     assert int((attack.score(other, pair).argmax(1) == truth).sum()) < 650
     with pytest.raises(KeyFileError, match="exists"):
         save(details, tmp_path / "recovered.json")
@@ -224,5 +233,6 @@ def test_the_plan_goes_from_cheap_to_dear():
     reach = [beta_reached(d, gamma=2 * math.sqrt(d), block=40) for d in (8, 16, 32, 64)]
     assert reach == sorted(reach, reverse=True)
     assert rows_for(32, beta=0.01, gamma=11.3) < rows_for(32, beta=0.05, gamma=11.3)
-    best_n = math.sqrt(32 * math.log(11.3 * 1.9 / 0.1) / 0.0129)  # where even a strong reduction is not enough
+    # where even a strong reduction is not enough
+    best_n = math.sqrt(32 * math.log(11.3 * 1.9 / 0.1) / 0.0129)
     assert rows_for(32, beta=0.1, gamma=11.3) == pytest.approx(best_n, rel=0.15)

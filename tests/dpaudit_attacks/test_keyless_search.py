@@ -47,7 +47,10 @@ def children():
 def test_a_pancake_is_found_among_dimensions(make_key):
     pytest.importorskip("fpylll")
     keys = {d: make_key(dim=d, beta=0.05) for d in (8, 64)}
-    blocks = [Pancake(key=k).sample(3000, d, stream=KeyedStream.from_seed(d)).numpy() for d, k in keys.items()]
+    blocks = [
+        Pancake(key=k).sample(3000, d, stream=KeyedStream.from_seed(d)).numpy()
+        for d, k in keys.items()
+    ]
     evidence = run(blocks, limit=60)
     assert evidence.p < 1e-20
     d = evidence.details["d"]
@@ -100,7 +103,8 @@ def test_a_child_that_dies_is_survived(monkeypatch):
     rows = Rows(4)
     rows.add(honest([4])[0])
     search = Search({4: rows})
-    search.run([Job("nonsense", 4), Job("easy", 4)], deadline=time.monotonic() + 30)  # the first lacks β and γ
+    # the first lacks β and γ
+    search.run([Job("nonsense", 4), Job("easy", 4)], deadline=time.monotonic() + 30)
     assert [job.kind for job in search.broken] == ["nonsense"]
     assert [job.kind for job in search.completed] == ["easy"]
     monkeypatch.setattr(searching.sys, "executable", "/bin/false")
@@ -154,14 +158,18 @@ def test_nothing_outlives_its_parent(tmp_path):
         until = time.monotonic() + 30
         found = []
         while not found and time.monotonic() < until:
-            found = [p.pid for p in Process(parent.pid).children() if "worker" in " ".join(p.cmdline())]
+            found = [
+                p.pid for p in Process(parent.pid).children() if "worker" in " ".join(p.cmdline())
+            ]
             time.sleep(0.05)
         assert found
     finally:
         os.kill(parent.pid, signal.SIGKILL)
         parent.wait()
     until = time.monotonic() + 10
-    while pid_exists(found[0]) and Process(found[0]).status() != "zombie" and time.monotonic() < until:
+    while (
+        pid_exists(found[0]) and Process(found[0]).status() != "zombie" and time.monotonic() < until
+    ):
         time.sleep(0.05)
     assert not pid_exists(found[0]) or Process(found[0]).status() == "zombie"
 

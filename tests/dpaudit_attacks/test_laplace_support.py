@@ -37,7 +37,9 @@ def whole_support(sampler, bits, b):
     return np.concatenate([one_sided, -one_sided])
 
 
-@pytest.mark.parametrize(("sampler", "bits"), [("numpy", 2), ("numpy", 8), ("numpy", 10), ("log", 1), ("log", 9)])
+@pytest.mark.parametrize(
+    ("sampler", "bits"), [("numpy", 2), ("numpy", 8), ("numpy", 10), ("log", 1), ("log", 9)]
+)
 @pytest.mark.parametrize("b", [0.3, 77.0])
 def test_every_uniform(sampler, bits, b):
     """All k there are, for values from far below the noise to far above it; asked for them, their neighbours, others."""
@@ -46,15 +48,21 @@ def test_every_uniform(sampler, bits, b):
     for v in (0.0, 1.0, -0.1, 5e-324, 1000.0, -3e12, 2.0**53, 1e17, 1e300):
         made = np.unique(v + noise)
         near = [np.nextafter(made, side) for side in (-np.inf, np.inf)]
-        asked = np.concatenate([made, *near, v + b * rng.laplace(size=500), [-0.0, 1e308, -1e308, 5e-324, v]])
+        asked = np.concatenate(
+            [made, *near, v + b * rng.laplace(size=500), [-0.0, 1e308, -1e308, 5e-324, v]]
+        )
         assert np.array_equal(feasible(attack, asked, v), np.isin(asked, made)), v
 
 
 @pytest.mark.parametrize("b", [1.0, 10.0])
-@pytest.mark.parametrize(("v", "w"), [(0.0, 1.0), (1.0, 0.0), (1000.0, 1001.0), (2.0**20, 2.0**20 + 1)])
+@pytest.mark.parametrize(
+    ("v", "w"), [(0.0, 1.0), (1.0, 0.0), (1000.0, 1001.0), (2.0**20, 2.0**20 + 1)]
+)
 def test_a_window_of_uniforms_at_53_bits(b, v, w):
     """2·600 + 1 uniforms around the answer by brute force; many lie nearest to 1, where most k round alike."""
-    y = np.concatenate([v + np.random.default_rng(2).laplace(0, b, 60), v + np.ldexp([1.0, -3.0], -50)])
+    y = np.concatenate(
+        [v + np.random.default_rng(2).laplace(0, b, 60), v + np.ldexp([1.0, -3.0], -50)]
+    )
     found = feasible(LaplaceSupport(scale=b), y, w)
     for release, got in zip(y, found, strict=True):
         exact = np.longdouble(release) - np.longdouble(w)
@@ -78,7 +86,11 @@ def true_releases(name, v, b, n):
     if name == "torch":
         torch.manual_seed(3)
         law = torch.distributions.Laplace(torch.tensor(v), torch.tensor(b))
-        return torch.cat([law.sample((n - 350,)), *(law.sample((7,)) for _ in range(50))]).double().numpy()
+        return (
+            torch.cat([law.sample((n - 350,)), *(law.sample((7,)) for _ in range(50))])
+            .double()
+            .numpy()
+        )
     form, bits = name.split("-")
     source = NaiveLaplace(scale=b, bits=int(bits), form=form)
     return v + source.sample(n, 1, stream=KeyedStream.from_seed("laplace-support")).numpy()[:, 0]
@@ -135,7 +147,9 @@ def test_by_hand():
     assert feasible(attack, [-math.log(2.0**-53), math.log(2.0**-52), 0.0, -0.0], 0.0).all()
     assert not feasible(attack, [math.log(2.0**-53), 36.9, 1e300, -1e300, 5e-324], 0.0).any()
     assert list(feasible(attack, [1e18, 1e18 + 128], 1e18)) == [True, False]
-    assert feasible(LaplaceSupport(sampler="log", bits=1), [math.log(0.5), -math.log(0.5)], 0.0).all()
+    assert feasible(
+        LaplaceSupport(sampler="log", bits=1), [math.log(0.5), -math.log(0.5)], 0.0
+    ).all()
 
 
 def test_both_logarithms_count_for_log():
@@ -162,9 +176,16 @@ def test_scores_and_conformance():
     attack = LaplaceSupport()
     scores = attack.score(y, q)
     assert bool((scores[:, 1] == 0).all())
-    assert bool((scores[:, 0] == -(torch.from_numpy(~attack.feasible(y.numpy(), q[0].numpy())).sum(1))).all())
+    assert bool(
+        (
+            scores[:, 0] == -(torch.from_numpy(~attack.feasible(y.numpy(), q[0].numpy())).sum(1))
+        ).all()
+    )
     seen = attack.evidence(y, q, torch.ones(300, dtype=torch.int64))["feasibility"]
-    assert (seen["truth_ruled_out"], seen["another_ruled_out"]) == (0, int((scores[:, 0] < 0).sum()))
+    assert (seen["truth_ruled_out"], seen["another_ruled_out"]) == (
+        0,
+        int((scores[:, 0] < 0).sum()),
+    )
     made = registry.create("attacks", "laplace-support:scale=2,sampler=log,bits=32")
     assert isinstance(made, SupportAttack)
     assert isinstance(made, Attack)

@@ -38,7 +38,10 @@ def gaussian_density(v, sigma):
 def pancake_density(v, key, sigma):
     """Peak by peak, from the paper's sheet: P = √(2π)σγ/r², s = σβ/r, weights exp(−πk²/r²); Gaussian across."""
     r2 = key.beta**2 + key.gamma**2
-    spacing, width = math.sqrt(2 * math.pi) * sigma * key.gamma / r2, sigma * key.beta / math.sqrt(r2)
+    spacing, width = (
+        math.sqrt(2 * math.pi) * sigma * key.gamma / r2,
+        sigma * key.beta / math.sqrt(r2),
+    )
     k = np.arange(-400, 401)
     weight = np.exp(-math.pi * k**2 / r2)
     weight /= weight.sum()
@@ -50,7 +53,11 @@ def pancake_density(v, key, sigma):
         )
         across -= t * w
     k_across = len(v) - len(key.basis)
-    return out * math.exp(-float(across @ across) / (2 * sigma**2)) / (2 * math.pi * sigma**2) ** (k_across / 2)
+    return (
+        out
+        * math.exp(-float(across @ across) / (2 * sigma**2))
+        / (2 * math.pi * sigma**2) ** (k_across / 2)
+    )
 
 
 def scene(dim, canaries, *, size=0.8, label="scene"):
@@ -67,17 +74,25 @@ def test_informed_evidence_is_the_densities_ratio(directions, rate):
     residual, gradients, present = scene(5, 4)
     attack = Membership(sigma=sigma, rate=rate, key=key)
     found = attack.informed(
-        torch.from_numpy(residual), attack.look(torch.from_numpy(gradients)), torch.from_numpy(present)
+        torch.from_numpy(residual),
+        attack.look(torch.from_numpy(gradients)),
+        torch.from_numpy(present),
     )
     assert found.shape == (2, 2, 4)
     for j, g in enumerate(gradients):
         x = residual + present[j] * g
         base = gaussian_density(x, sigma)
-        for law, density in enumerate((lambda v: pancake_density(v, key, sigma), lambda v: gaussian_density(v, sigma))):
+        for law, density in enumerate(
+            (lambda v: pancake_density(v, key, sigma), lambda v: gaussian_density(v, sigma))
+        ):
             out, inside = density(x), density(x - g)
-            assert float(found[law, 0, j]) == pytest.approx(math.log(out / base), rel=1e-8, abs=1e-8)
+            assert float(found[law, 0, j]) == pytest.approx(
+                math.log(out / base), rel=1e-8, abs=1e-8
+            )
             member = (1 - rate) * out + rate * inside
-            assert float(found[law, 1, j]) == pytest.approx(math.log(member / base), rel=1e-8, abs=1e-8)
+            assert float(found[law, 1, j]) == pytest.approx(
+                math.log(member / base), rel=1e-8, abs=1e-8
+            )
 
 
 @pytest.mark.parametrize("canaries", [1, 2, 3, 5])
@@ -88,7 +103,9 @@ def test_blind_evidence_averages_over_the_other_canaries(canaries):
     attack = Membership(sigma=sigma, rate=rate, key=key)
     found = attack.blind(torch.from_numpy(rest), attack.look(torch.from_numpy(gradients)))
     base = gaussian_density(rest, sigma)
-    for law, density in enumerate((lambda v: pancake_density(v, key, sigma), lambda v: gaussian_density(v, sigma))):
+    for law, density in enumerate(
+        (lambda v: pancake_density(v, key, sigma), lambda v: gaussian_density(v, sigma))
+    ):
         for j in range(canaries):
             others = [i for i in range(canaries) if i != j]
             means = {}
@@ -97,9 +114,14 @@ def test_blind_evidence_averages_over_the_other_canaries(canaries):
                 for there in itertools.product((False, True), repeat=len(others)):
                     chance = math.prod(rate / 2 if t else 1 - rate / 2 for t in there)
                     batch = [i for i, t in zip(others, there, strict=True) if t] + [j] * here
-                    likelihood = density(rest - gradients[batch].sum(0)) / base if len(batch) <= 2 else 1.0
+                    likelihood = (
+                        density(rest - gradients[batch].sum(0)) / base if len(batch) <= 2 else 1.0
+                    )
                     means[here] += chance * likelihood
-            expected = math.log(means[False]), math.log((1 - rate) * means[False] + rate * means[True])
+            expected = (
+                math.log(means[False]),
+                math.log((1 - rate) * means[False] + rate * means[True]),
+            )
             assert found[law, :, j].tolist() == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
@@ -122,7 +144,9 @@ def played(attack, source, *, member, gradients, stream, sigma, steps, rate, dim
     noise = source.sample(steps, dim, stream=stream.child("noise"))
     for step in range(steps):
         present = torch.tensor([bool(member and rng.random() < rate)])
-        total = total + attack.informed(noise[step], attack.look(gradients[step : step + 1]), present)
+        total = total + attack.informed(
+            noise[step], attack.look(gradients[step : step + 1]), present
+        )
     return total
 
 
@@ -137,7 +161,10 @@ def z_of(posterior, truth):
 def test_the_posterior_is_calibrated_and_one_with_a_wrong_rate_is_not():
     sigma, rate, dim, steps, games = 1.0, 0.4, 8, 2, 300
     key = a_key(dim, beta=0.6, gamma=4.0)
-    attack, wrong = Membership(sigma=sigma, rate=rate, key=key), Membership(sigma=sigma, rate=0.9, key=key)
+    attack, wrong = (
+        Membership(sigma=sigma, rate=rate, key=key),
+        Membership(sigma=sigma, rate=0.9, key=key),
+    )
     posteriors, misled, coins = [], [], []
     for i in range(games):
         stream = STREAM.child("calibration", i)
@@ -206,7 +233,13 @@ def test_with_all_coins_known_one_run_may_show_too_much_and_blind_to_them_it_doe
             ("blind", attack.blind(noise + gradients[present].sum(0), known)),
         ):
             found = one_run(
-                attack.score(evidence).numpy(), member, epsilon=truth, delta=1e-5, alpha=alpha, ties=rng, guesses=count
+                attack.score(evidence).numpy(),
+                member,
+                epsilon=truth,
+                delta=1e-5,
+                alpha=alpha,
+                ties=rng,
+                guesses=count,
             )
             beyond[name] += found.epsilon > truth
     assert beyond["informed"] > 2 * alpha * games

@@ -17,7 +17,9 @@ from dpaudit_attacks.norm_reader import NormReader
 SIGMA = gaussian_sigma_paper(0.25, 1e-10)
 
 
-def success(mitigation, key, stream, *, bins=256, trials=600, bits=8, dtype=torch.float64, source=None):
+def success(
+    mitigation, key, stream, *, bins=256, trials=600, bits=8, dtype=torch.float64, source=None
+):
     host, rows = Histogram(table="uniform", bins=bins), torch.arange(trials)
     source = source or NormChannel(key=key, sigma=SIGMA, bits=bits)
     pairs, truth = host.neighbours(trials, stream=stream.child("pairs")).to(dtype), rows % 2
@@ -60,7 +62,9 @@ def test_loses_against_a_second_server_and_honest_noise(make_key, stream):
         sigma, dim, claim = SIGMA, None, ""
 
         def sample(self, n, d, *, stream, **how):
-            own = NormChannel(key=make_key(), sigma=SIGMA).sample(n, d, stream=stream.child(1), **how)
+            own = NormChannel(key=make_key(), sigma=SIGMA).sample(
+                n, d, stream=stream.child(1), **how
+            )
             return own + Gaussian(sigma=SIGMA).sample(n, d, stream=stream.child(2), **how)
 
     for source in (Two(), Gaussian(sigma=SIGMA)):
@@ -88,7 +92,9 @@ def test_float32_gradients(make_key, stream):
     pairs = torch.from_numpy(rng.standard_normal((n, 1, d)) * 0.05).float().repeat(1, 2, 1)
     pairs[:, 1, 7] += 0.04
     rotation = registry.create("mitigations", "rotation")
-    released = rotation.release(pairs[:, 1].contiguous(), NormChannel(key=make_key(), sigma=1.0), stream=stream)
+    released = rotation.release(
+        pairs[:, 1].contiguous(), NormChannel(key=make_key(), sigma=1.0), stream=stream
+    )
     scores = NormReader(key=make_key(), sigma=1.0).score(released, pairs)
     assert released.dtype == torch.float32
     assert int((scores[:, 1] > scores[:, 0]).sum()) > 55

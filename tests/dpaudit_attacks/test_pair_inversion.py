@@ -25,7 +25,9 @@ def noise_of(sampler, pairs, *, scale, seed):
         rng = random.Random(seed)
         return np.array([rng.gauss(0.0, scale) for _ in range(2 * pairs)]).reshape(-1, 2)
     generator = torch.Generator().manual_seed(seed)
-    return torch.normal(0.0, scale, (pairs // 8, 16), generator=generator, dtype=KINDS[sampler]).numpy()
+    return torch.normal(
+        0.0, scale, (pairs // 8, 16), generator=generator, dtype=KINDS[sampler]
+    ).numpy()
 
 
 def ideal(sampler, pairs, *, scale, seed):
@@ -81,13 +83,16 @@ def test_large_scale_and_large_values(sampler):
 @pytest.mark.parametrize("scale", [1.0, 10.0])
 def test_a_million_pairs(sampler, scale):
     pairs = 500_000
-    right, wrong = guesses(PairInversion(sampler=sampler, scale=scale), noise_of, 0.0, 1.0, pairs, scale=scale)
+    right, wrong = guesses(
+        PairInversion(sampler=sampler, scale=scale), noise_of, 0.0, 1.0, pairs, scale=scale
+    )
     assert wrong == 0
     assert clopper_pearson(right, 2 * pairs).low > 0.97
 
 
 @pytest.mark.parametrize(
-    ("name", "sampler"), [("box-muller-f32", "BoxMullerF32"), ("box-muller-f64", "BoxMullerF64"), ("polar", "Polar")]
+    ("name", "sampler"),
+    [("box-muller-f32", "BoxMullerF32"), ("box-muller-f64", "BoxMullerF64"), ("polar", "Polar")],
 )
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_specimens(name, sampler, dtype):
@@ -138,7 +143,9 @@ def test_candidates_of_each_release_and_evidence():
     attack = PairInversion(sampler="numpy-legacy")
     scores = attack.score(y, candidates)
     assert scores[:, 0].tolist() == [0, 0, 0]
-    one_by_one = [attack.feasible(y[i : i + 1].numpy(), candidates[i, 1].numpy()).all() for i in range(3)]
+    one_by_one = [
+        attack.feasible(y[i : i + 1].numpy(), candidates[i, 1].numpy()).all() for i in range(3)
+    ]
     assert scores[:, 1].eq(0).tolist() == one_by_one
     shown = attack.evidence(y, candidates, torch.zeros(3, dtype=torch.long))
     assert shown["feasibility"]["truth_ruled_out"] == 0
@@ -169,7 +176,8 @@ def test_short_torch_tensors_in_float64():
     """5 + 20 + 3 numbers a release: the 8 of the short tensors pair across them, the 20 in lanes."""
     generator = torch.Generator().manual_seed(6)
     parts = [
-        [torch.normal(0.0, 1.0, (n,), generator=generator, dtype=torch.float64) for n in (5, 20, 3)] for _ in range(200)
+        [torch.normal(0.0, 1.0, (n,), generator=generator, dtype=torch.float64) for n in (5, 20, 3)]
+        for _ in range(200)
     ]
     y = torch.stack([torch.cat(row) for row in parts]).numpy()
     attack = PairInversion(sampler="torch-f64", sizes="5+20+3")
@@ -189,19 +197,34 @@ def test_short_torch_tensors_in_float64():
 def test_hostile_releases():
     """Zeros, the largest numbers, subnormals and far values: no warning, no excluded truth."""
     attack = PairInversion(sampler="numpy-legacy")
-    y = np.array([[0.0, -0.0], [1e308, -1e308], [5e-324, 1e-310], [1.0, 1.0], [1e9, 1.0], [9007199254740993.0, 0.5]])
+    y = np.array(
+        [
+            [0.0, -0.0],
+            [1e308, -1e308],
+            [5e-324, 1e-310],
+            [1.0, 1.0],
+            [1e9, 1.0],
+            [9007199254740993.0, 0.5],
+        ]
+    )
     with np.errstate(all="raise"):
         assert attack.feasible(y[:1], np.zeros(2)).all()
         assert attack.feasible(np.array([[1.0, 2.0]]), np.array([1.0, 2.0])).all()
         assert attack.feasible(y, np.zeros(2)).shape == (6, 1)
         assert attack.feasible(y, np.full(2, -1e308)).shape == (6, 1)
         assert not attack.feasible(np.array([[50.0, 0.25]]), np.zeros(2)).any()
-        assert not PairInversion(sampler="stdlib-gauss").feasible(np.array([[9.0, 0.25]]), np.zeros(2)).any()
+        assert (
+            not PairInversion(sampler="stdlib-gauss")
+            .feasible(np.array([[9.0, 0.25]]), np.zeros(2))
+            .any()
+        )
     assert attack.feasible(np.empty((0, 4)), np.zeros(4)).shape == (0, 2)
 
 
 def test_protocols_and_registry():
-    attack = registry.create("attacks", "pair-inversion:sampler=torch-f32,scale=2,sizes=20+16,divisor=8")
+    attack = registry.create(
+        "attacks", "pair-inversion:sampler=torch-f32,scale=2,sizes=20+16,divisor=8"
+    )
     assert isinstance(attack, SupportAttack)
     assert isinstance(attack, Attack)
     assert attack.sizes == (20, 16)
@@ -240,13 +263,28 @@ def test_bad_options(options, words):
         ({"sampler": "numpy-legacy"}, np.full((1, 2), np.nan), np.zeros(2), "NaN or infinity"),
         ({"sampler": "numpy-legacy"}, np.zeros((1, 2)), np.array([0, np.inf]), "NaN or infinity"),
         ({"sampler": "numpy-legacy"}, np.zeros((1, 3)), np.zeros(3), "an odd number shifts"),
-        ({"sampler": "numpy-legacy", "offset": "unknown"}, np.zeros((1, 2)), np.zeros(2), "three and more"),
+        (
+            {"sampler": "numpy-legacy", "offset": "unknown"},
+            np.zeros((1, 2)),
+            np.zeros(2),
+            "three and more",
+        ),
         ({"sampler": "numpy-legacy"}, np.zeros((1, 2)), np.zeros(4), "2 coordinates"),
         ({"sampler": "numpy-legacy"}, np.zeros(2), np.zeros(2), "needs 2 axes"),
         ({"sampler": "torch-f32"}, np.zeros((1, 20)), np.zeros(20), "say sizes=20"),
-        ({"sampler": "torch-f32", "sizes": "20+16"}, np.zeros((1, 32)), np.zeros(32), "add up to 36"),
+        (
+            {"sampler": "torch-f32", "sizes": "20+16"},
+            np.zeros((1, 32)),
+            np.zeros(32),
+            "add up to 36",
+        ),
         ({"sampler": "torch-f32"}, np.full((1, 16), 0.1), np.zeros(16), "is no float32 number"),
-        ({"sampler": "torch-f32"}, np.zeros((1, 16)), np.full(16, 1e39), "above the largest float32"),
+        (
+            {"sampler": "torch-f32"},
+            np.zeros((1, 16)),
+            np.full(16, 1e39),
+            "above the largest float32",
+        ),
     ],
 )
 def test_bad_releases(options, releases, value, words):

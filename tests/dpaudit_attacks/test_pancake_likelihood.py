@@ -22,7 +22,19 @@ def brute(x, sigma, beta, gamma):
 
 @pytest.mark.parametrize(
     ("beta", "gamma"),
-    [(1e-3, 32), (0.1, 16), (0.5, 8), (0.99, 8), (1.0, 8), (1.01, 8), (3, 8), (30, 8), (0.4, 0.3), (2, 0.1), (20, 500)],
+    [
+        (1e-3, 32),
+        (0.1, 16),
+        (0.5, 8),
+        (0.99, 8),
+        (1.0, 8),
+        (1.01, 8),
+        (3, 8),
+        (30, 8),
+        (0.4, 0.3),
+        (2, 0.1),
+        (20, 500),
+    ],
 )
 @pytest.mark.parametrize("sigma", [1.0, 6.4])
 def test_is_the_mixture(beta, gamma, sigma):
@@ -44,7 +56,8 @@ def test_never_overflows_and_meets_at_one():
     for beta in (1e-120, 1e-8, 1e-3, 1 - 1e-12, 1.0, 1e3, 1e200):
         assert bool(torch.isfinite(log_theta(c, beta)).all()), beta
     assert torch.allclose(log_theta(c, 1 - 1e-13), log_theta(c, 1.0), atol=1e-11)
-    wide = log_tilt(c * 100, sigma=1.0, beta=1e6, gamma=8.0)  # no pancake left: the claimed Gaussian
+    # no pancake left: the claimed Gaussian
+    wide = log_tilt(c * 100, sigma=1.0, beta=1e6, gamma=8.0)
     assert torch.allclose(wide, torch.zeros_like(wide), atol=1e-9)
 
 
@@ -56,7 +69,9 @@ def test_density_is_gaussian_across(make_key):
     along = v @ u.T
     got = log_density(along, v.square().sum(-1), dim=5, sigma=2.0, beta=0.4, gamma=1.5)
     across = np.linalg.svd(u.numpy())[2][1:] @ v.numpy().T
-    want = brute(along[:, 0].numpy(), 2.0, 0.4, 1.5) + scipy.stats.norm.logpdf(across, scale=2).sum(0)
+    want = brute(along[:, 0].numpy(), 2.0, 0.4, 1.5) + scipy.stats.norm.logpdf(across, scale=2).sum(
+        0
+    )
     assert np.allclose(got.numpy(), want, atol=1e-9)
 
 

@@ -24,7 +24,11 @@ def played(key, sigma, *, seed=5, releases=2):
     candidates = rng.standard_normal((GAMES, 3, key.dim)) * sigma * 0.12
     truth = rng.integers(0, 3, GAMES)
     noise = draw(key, sigma, GAMES * releases, rng).reshape(GAMES, releases, key.dim)
-    return torch.from_numpy(noise + candidates[np.arange(GAMES), truth][:, None]), torch.from_numpy(candidates), truth
+    return (
+        torch.from_numpy(noise + candidates[np.arange(GAMES), truth][:, None]),
+        torch.from_numpy(candidates),
+        truth,
+    )
 
 
 def broken_bins(probability, happened):
@@ -88,7 +92,9 @@ def test_likelihood_ratio_is_never_worse_than_nearest_peak(k, beta, length, bett
     truth = rng.integers(0, 2, n)
     y = torch.from_numpy(draw(key, 1.0, n, rng) + shift[np.arange(n), truth])
     q = torch.from_numpy(shift)
-    peak, ratio = (right(kind(key=key, sigma=1.0), y, q, truth) for kind in (NearestPeak, LikelihoodRatio))
+    peak, ratio = (
+        right(kind(key=key, sigma=1.0), y, q, truth) for kind in (NearestPeak, LikelihoodRatio)
+    )
     assert ratio >= peak - 3.3 * math.sqrt(n - min(peak, ratio))
     assert ratio > 0.55 * n
     if better:
@@ -109,7 +115,9 @@ def test_several_directions_conform(kind):
     key = key_of(3, dim=64, beta=1e-3, gamma=16.0)
     check_attack(kind(key=key, sigma=1.0), dim=64)
     y = torch.from_numpy(draw(key, 1.0, 200, np.random.default_rng(0)))
-    picture = kind(key=key, sigma=1.0).evidence(y, torch.zeros(1, 64), torch.zeros(200, dtype=torch.long))["phases"]
+    picture = kind(key=key, sigma=1.0).evidence(
+        y, torch.zeros(1, 64), torch.zeros(200, dtype=torch.long)
+    )["phases"]
     assert sum(picture["counts"][15:17]) > 590  # 600 phases, all near a peak
     assert sum(picture["without_key"]) == 600
     assert max(picture["without_key"]) < 60  # flat: 19 expected in each of 32
@@ -119,7 +127,10 @@ def test_the_first_direction_alone_is_the_plain_key(make_key):
     """A key whose basis is its direction and a key without any basis give the same scores; so does writing it out."""
     key = make_key(dim=16, beta=0.3, gamma=8.0)
     rng = np.random.default_rng(1)
-    y, q = torch.from_numpy(rng.standard_normal((4, 16))), torch.from_numpy(rng.standard_normal((3, 16)))
+    y, q = (
+        torch.from_numpy(rng.standard_normal((4, 16))),
+        torch.from_numpy(rng.standard_normal((3, 16))),
+    )
     r = y[:, None] - q
     x = r @ torch.from_numpy(np.array(key.direction))
     gaussian = -(r.square().sum(-1) - x.square()) / 2 - 15 * math.log(2 * math.pi) / 2
@@ -135,13 +146,24 @@ def test_a_made_key_with_three_directions(make_key, stream):
     attack = LikelihoodRatio(key=key, sigma=2.0)
     assert attack.directions.shape == (3, 64)
     zero = torch.zeros(1, 64, dtype=torch.float64)
-    assert sum(attack.evidence(y, zero, torch.zeros(200, dtype=torch.long))["phases"]["counts"][15:17]) > 590
+    assert (
+        sum(attack.evidence(y, zero, torch.zeros(200, dtype=torch.long))["phases"]["counts"][15:17])
+        > 590
+    )
     assert float(attack.posterior(y[:1], torch.cat([zero, zero + 0.01]))[0]) > 0.99
 
 
 def test_bad_input(make_key):
-    attack, y, q = LikelihoodRatio(key=make_key(), sigma=1.0), torch.zeros(2, 64), torch.zeros(3, 64)
-    for prior, say in ((torch.ones(2), "one value"), (torch.tensor([1, -1, 1.0]), "≥ 0"), (torch.zeros(3), "above 0")):
+    attack, y, q = (
+        LikelihoodRatio(key=make_key(), sigma=1.0),
+        torch.zeros(2, 64),
+        torch.zeros(3, 64),
+    )
+    for prior, say in (
+        (torch.ones(2), "one value"),
+        (torch.tensor([1, -1, 1.0]), "≥ 0"),
+        (torch.zeros(3), "above 0"),
+    ):
         with pytest.raises(UsageError, match=say):
             attack.posterior(y, q, prior)
     with pytest.raises(UsageError, match="one of each"):

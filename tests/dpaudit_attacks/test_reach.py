@@ -46,7 +46,13 @@ def test_every_half_against_every_noise(divisor):
 
 @pytest.mark.parametrize(
     ("kind", "told"),
-    [("float16", True), ("float32", True), ("float32", False), ("float64", True), ("float64", False)],
+    [
+        ("float16", True),
+        ("float32", True),
+        ("float32", False),
+        ("float64", True),
+        ("float64", False),
+    ],
 )
 @pytest.mark.parametrize("divisor", [1.0, 7.0])
 def test_truth_is_never_ruled_out(kind, divisor, told):
@@ -77,11 +83,17 @@ def test_zeros_are_one_number():
 def test_by_hand():
     """Next to 1 floats are 2⁻⁵³ apart: 1 + n cannot end finer, and 2^53 + 2 needs the missing n = 2^53 + 1."""
     wide = Reach()
-    assert list(feasible(wide, [2.0**-53, 3 * 2.0**-54, 2.0**-60 + 2.0**-100, 0.75], 1.0)) == [True, False, False, True]
+    assert list(feasible(wide, [2.0**-53, 3 * 2.0**-54, 2.0**-60 + 2.0**-100, 0.75], 1.0)) == [
+        True,
+        False,
+        False,
+        True,
+    ]
     assert feasible(wide, [2.0**-53, 3 * 2.0**-54, 5e-324], 0.0).all()
     assert list(feasible(wide, [2.0**53 + 2, 2.0**53, 2.0**53 - 1], 1.0)) == [False, True, True]
     assert list(feasible(wide, [2.0**53 + 2, 2.0**53 + 4], 2.0)) == [True, True]
-    odd = (2**23 + 1) * 2.0**-56  # a float32, and 0.1 + n in float64, but not fl32(0.1) + n in float32
+    # a float32, and 0.1 + n in float64, but not fl32(0.1) + n in float32
+    odd = (2**23 + 1) * 2.0**-56
     assert feasible(wide, [odd], 0.1).all()
     assert not feasible(Reach(dtype="float32"), [odd], 0.1).any()
     largest = np.finfo(np.float64).max
@@ -91,7 +103,9 @@ def test_by_hand():
 
 def test_integers_below_two_to_the_53_are_feasible_from_each_other():
     rng, top = np.random.default_rng(3), 2**53
-    edge = np.array([top - 1, top - 2, top - 3, 1 - top, 2 - top, 2**24 + 1, 2**30 + 128, 0, 1, 2, 3])
+    edge = np.array(
+        [top - 1, top - 2, top - 3, 1 - top, 2 - top, 2**24 + 1, 2**30 + 128, 0, 1, 2, 3]
+    )
     scales = 2 ** rng.integers(1, 53, 400)
     y = np.concatenate([edge, rng.integers(-scales, scales)]).astype(np.float64)
     for v in y[:15]:
@@ -117,7 +131,9 @@ def test_naive_noise_gives_an_epsilon_of_seven_and_the_law_alone_does_not():
     shares = []
     for v in (0.0, 1.0):
         z = rng.standard_normal(200_000).astype(np.longdouble)
-        z += np.longdouble(2) ** -50 * rng.random(len(z)) + np.longdouble(2) ** -63 * rng.integers(0, 999, len(z))
+        z += np.longdouble(2) ** -50 * rng.random(len(z)) + np.longdouble(2) ** -63 * rng.integers(
+            0, 999, len(z)
+        )
         y = (np.longdouble(v) + z).astype(np.float64)
         y = y[(y > 0.25) & (y < 0.375)]
         shares.append((~feasible(Reach(), y, 1.0)).mean())
@@ -145,7 +161,10 @@ def test_mean_reduction():
     gen = torch.Generator().manual_seed(7)
     noise = torch.randn(20_000, generator=gen)
     for batch in (60, 64):
-        release = (1.0 + noise).div_(batch).double().numpy(), noise.clone().div_(batch).double().numpy()
+        release = (
+            (1.0 + noise).div_(batch).double().numpy(),
+            noise.clone().div_(batch).double().numpy(),
+        )
         attack = Reach(divisor=batch)
         assert feasible(attack, release[0], 1.0).all()
         assert feasible(attack, release[1], 0.0).all()
@@ -287,7 +306,9 @@ def test_chunks_and_neighbours_are_read_in_one_format(monkeypatch):
     wide, narrow = settled(attack, given, mixed), settled(attack, given)
     one = np.array([1.0])
     np.testing.assert_array_equal(possible(wide, mixed, one)[:-1], possible(wide, given, one))
-    np.testing.assert_array_equal(possible(wide, given, one), possible(named_attack("reach:dtype=float64"), given, one))
+    np.testing.assert_array_equal(
+        possible(wide, given, one), possible(named_attack("reach:dtype=float64"), given, one)
+    )
     expected = possible(named_attack("reach:dtype=float32"), given, one)
     np.testing.assert_array_equal(possible(narrow, given, one), expected)
     np.testing.assert_array_equal(possible(narrow, mixed, one)[:-1], expected)

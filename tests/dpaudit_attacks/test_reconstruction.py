@@ -49,8 +49,12 @@ def test_phases_are_the_query_modulo_the_spacing(beta, releases):
     assert np.std(errors) == pytest.approx(1, abs=5 / math.sqrt(2 * 180))
     assert abs(np.mean(errors)) < 5 / math.sqrt(180)
     if beta < 0.01:
-        assert read.standard_error == pytest.approx(reader.source.width / math.sqrt(releases), rel=1e-3)
-        assert read.bits == pytest.approx(math.log2(math.sqrt(releases) / (beta * math.sqrt(math.e))), abs=0.01)
+        assert read.standard_error == pytest.approx(
+            reader.source.width / math.sqrt(releases), rel=1e-3
+        )
+        assert read.bits == pytest.approx(
+            math.log2(math.sqrt(releases) / (beta * math.sqrt(math.e))), abs=0.01
+        )
 
 
 @pytest.mark.parametrize(
@@ -113,7 +117,9 @@ def test_prior_range_replaces_the_bound():
     y = torch.from_numpy(q + draw(key, SIGMA, 1, rng))
     guess = torch.from_numpy(q[:6] + rng.integers(-3, 4, 6))
     known = torch.from_numpy(q)
-    found = PhaseReader(key=key, sigma=SIGMA).reconstruct_counts(y, known, index, bound=7, lowest=guess - 3)
+    found = PhaseReader(key=key, sigma=SIGMA).reconstruct_counts(
+        y, known, index, bound=7, lowest=guess - 3
+    )
     assert found.trusted
     assert found.counts.tolist() == q[:6].astype(int).tolist()
 
@@ -131,7 +137,8 @@ def test_without_fpylll(monkeypatch):
     y, known = torch.zeros(1, 64), torch.zeros(64)
     with pytest.raises(MissingExtraError, match=r"dpaudit\[lattice\]"):
         reader.reconstruct_counts(y, known, torch.arange(3), bound=1000)
-    assert reader.reconstruct_counts(y, known, torch.arange(3), bound=4).counts.shape == (3,)  # listed, no lattice
+    # listed, no lattice
+    assert reader.reconstruct_counts(y, known, torch.arange(3), bound=4).counts.shape == (3,)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +156,14 @@ def test_without_fpylll(monkeypatch):
 )
 def test_bad_input(change, say):
     reader = PhaseReader(key=key_of(2, dim=64, beta=1e-3, gamma=16.0), sigma=1.0)
-    given = {"releases": torch.zeros(1, 64), "known": torch.zeros(64), "unknown_index": torch.arange(2), "bound": 4}
+    given = {
+        "releases": torch.zeros(1, 64),
+        "known": torch.zeros(64),
+        "unknown_index": torch.arange(2),
+        "bound": 4,
+    }
     given |= change
     with pytest.raises(UsageError, match=say):
-        reader.reconstruct_counts(given.pop("releases"), given.pop("known"), given.pop("unknown_index"), **given)
+        reader.reconstruct_counts(
+            given.pop("releases"), given.pop("known"), given.pop("unknown_index"), **given
+        )

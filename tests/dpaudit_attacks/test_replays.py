@@ -45,12 +45,16 @@ def test_stdlib_gauss_bit_for_bit():
         assert got[:, 0].tolist() == [wanted.gauss(0.0, 0.3), wanted.gauss(0.0, 0.3)]
 
 
-@pytest.mark.parametrize(("dtype", "bits", "name"), [("float32", 24, "torch-f32"), ("float64", 53, "torch-f64")])
+@pytest.mark.parametrize(
+    ("dtype", "bits", "name"), [("float32", 24, "torch-f32"), ("float64", 53, "torch-f64")]
+)
 @pytest.mark.parametrize("std", [1.0, 0.1, 1e3])
 def test_torch_bit_for_bit(dtype, bits, name, std):
     """200 whole blocks and a tail that is drawn again, over the block before it."""
     kind, n = getattr(torch, dtype), 16 * 200 + 5
-    wanted = torch.normal(0.0, std, (n,), dtype=kind, generator=torch.Generator().manual_seed(9)).numpy()
+    wanted = torch.normal(
+        0.0, std, (n,), dtype=kind, generator=torch.Generator().manual_seed(9)
+    ).numpy()
     u = torch.rand(n + 16, dtype=kind, generator=torch.Generator().manual_seed(9)).numpy()
     whole = (u.astype(float) * 2.0**bits).astype(np.int64)
     replay = samplers.verified(name)
@@ -64,7 +68,10 @@ def test_torch_bit_for_bit(dtype, bits, name, std):
 def test_torch_normals_of_short_tensors_bit_for_bit():
     """Five at a time: the pairs go on from call to call."""
     generator = torch.Generator().manual_seed(2)
-    wanted = [torch.normal(0.0, 1.3, (5,), dtype=torch.float64, generator=generator).numpy() for _ in range(40)]
+    wanted = [
+        torch.normal(0.0, 1.3, (5,), dtype=torch.float64, generator=generator).numpy()
+        for _ in range(40)
+    ]
     u = torch.rand(100, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).numpy()
     whole = (u * 2.0**53).astype(np.int64)
     made = samplers.verified("torch-f64-short").outputs(2**53 - whole[:, 1], whole[:, 0], scale=1.3)
@@ -82,7 +89,11 @@ def test_torch_without_wider_vectors(capability):
     )
     run = subprocess.run(
         [sys.executable, "-c", code],
-        env={**os.environ, "ATEN_CPU_CAPABILITY": capability, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={
+            **os.environ,
+            "ATEN_CPU_CAPABILITY": capability,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -128,15 +139,20 @@ def coarse(bits):
     return BoxMuller(bits, np.dtype(np.float64), radius, turn)
 
 
-@pytest.mark.parametrize("value", [(0.0, 0.0), (3.0, -0.25), (2.0**43, -(2.0**44)), (2.0**46, 2.0**46)])
+@pytest.mark.parametrize(
+    "value", [(0.0, 0.0), (3.0, -0.25), (2.0**43, -(2.0**44)), (2.0**46, 2.0**46)]
+)
 def test_box_muller_search_agrees_with_a_list_of_all_pairs(value):
     """At 2^43 and above the sum keeps a few bits of the noise, so several pairs lead to one release."""
     replay = coarse(6)
-    k, t = (a.ravel() for a in np.meshgrid(np.arange(1, 64), np.arange(64)))  # without u = 1, where the noise is 0
+    # without u = 1, where the noise is 0
+    k, t = (a.ravel() for a in np.meshgrid(np.arange(1, 64), np.arange(64)))
     v = np.broadcast_to(np.array(value)[:, None], (2, k.size)).copy()
     possible = v + replay.outputs(k, t, scale=1.5)
     listed = set(map(tuple, possible.T.tolist()))
-    moved = np.nextafter(possible, np.random.default_rng(1).choice([-np.inf, np.inf], possible.shape))
+    moved = np.nextafter(
+        possible, np.random.default_rng(1).choice([-np.inf, np.inf], possible.shape)
+    )
     for y in (possible, moved):
         wanted = [pair in listed for pair in map(tuple, y.T.tolist())]
         got = replay.feasible(y, v, addition=PLAIN, scale=1.5)
@@ -200,8 +216,14 @@ VALUES = (0.0, 1.0, -0.1, 7.3, 1000.0, -123456.789, 1e-6)
 def never_excluded(name, n, *, divisors, seed, values=VALUES):
     """How many true pairs, none of them infeasible."""
     replay, rng, pairs = samplers.verified(name), np.random.default_rng(seed), 0
-    kinds = [np.float32, np.float64] if getattr(replay, "dtype", np.float64) == np.float32 else [np.float64]
-    for kind, scale, value, divisor in itertools.product(kinds, (1.0, 10.0, 0.37, 1e-4), values, divisors):
+    kinds = (
+        [np.float32, np.float64]
+        if getattr(replay, "dtype", np.float64) == np.float32
+        else [np.float64]
+    )
+    for kind, scale, value, divisor in itertools.product(
+        kinds, (1.0, 10.0, 0.37, 1e-4), values, divisors
+    ):
         addition = Addition(np.dtype(kind), divisor)
         noise = replay.outputs(*uniforms(replay, n, rng), scale=scale)
         v = addition.rounded(np.broadcast_to([[value], [0.7 * value]], noise.shape).astype(float))
@@ -214,7 +236,9 @@ def never_excluded(name, n, *, divisors, seed, values=VALUES):
 
 @pytest.mark.parametrize("name", list(samplers._TABLE))
 def test_the_truth_is_never_excluded(name):
-    assert never_excluded(name, 100, divisors=(1.0, 48.7), seed=5, values=(0.0, -0.1, 1000.0)) > 10_000
+    assert (
+        never_excluded(name, 100, divisors=(1.0, 48.7), seed=5, values=(0.0, -0.1, 1000.0)) > 10_000
+    )
 
 
 @pytest.mark.slow
@@ -236,7 +260,8 @@ def test_search_bounds_hold_for_every_float32_uniform(name):
             cosine, sine = (x.astype(float) for x in replay.turn(t))
             wanted = 2 * np.pi * (t * 2.0**-24)
             off = np.arctan2(
-                sine * np.cos(wanted) - cosine * np.sin(wanted), cosine * np.cos(wanted) + sine * np.sin(wanted)
+                sine * np.cos(wanted) - cosine * np.sin(wanted),
+                cosine * np.cos(wanted) + sine * np.sin(wanted),
             )
             assert np.abs(off).max() <= 1.25 * 2 * np.pi * 2.0**-24 + 2.0**-24
             assert np.abs(np.hypot(cosine, sine) - 1).max() <= 2 * 2.0**-24

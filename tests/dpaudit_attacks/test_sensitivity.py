@@ -70,21 +70,37 @@ def test_pairs_are_neighbours_within_the_bounds(lower, upper, size):
 def test_the_same_arguments_give_the_same_pairs():
     one, two = (SensitivityProbes(lower=1e6, upper=1e6 + 1).pairs() for _ in range(2))
     assert [n for n, _, _ in one] == [n for n, _, _ in two]
-    assert all(np.array_equal(x, y) for p, q in zip(one, two, strict=True) for x, y in zip(p[1:], q[1:], strict=True))
+    assert all(
+        np.array_equal(x, y)
+        for p, q in zip(one, two, strict=True)
+        for x, y in zip(p[1:], q[1:], strict=True)
+    )
 
 
 def test_integer_wrap_is_probed_at_every_width_within_reach():
     """From below 2^31 to 2^31 and so on, exactly; never where one record alone would not fit."""
-    found = {n: (exact(a), exact(b)) for n, a, b in SensitivityProbes(upper=2.0**22, kind="wrap-around").pairs()}
+    found = {
+        n: (exact(a), exact(b))
+        for n, a, b in SensitivityProbes(upper=2.0**22, kind="wrap-around").pairs()
+    }
     assert set(found) == {"one record replaced, past 2^31"}
     below, above = found["one record replaced, past 2^31"]
     assert below < 2**31 <= above
-    names = [n for n, _, _ in SensitivityProbes(lower=-100, upper=100, size=2000, kind="wrap-around").pairs()]
-    assert names == [f"one record replaced, past {s}2^{p}" for s in ("", "−") for p in (7, 8, 15, 16, 17)]
+    names = [
+        n
+        for n, _, _ in SensitivityProbes(
+            lower=-100, upper=100, size=2000, kind="wrap-around"
+        ).pairs()
+    ]
+    assert names == [
+        f"one record replaced, past {s}2^{p}" for s in ("", "−") for p in (7, 8, 15, 16, 17)
+    ]
 
 
 def test_wrap_without_whole_numbers_straddles_the_power():
-    [(_, a, b)] = SensitivityProbes(lower=0.25, upper=0.26, size=1000, kind="wrap-around").pairs()[-1:]
+    [(_, a, b)] = SensitivityProbes(lower=0.25, upper=0.26, size=1000, kind="wrap-around").pairs()[
+        -1:
+    ]
     assert exact(a) < 256 < exact(b)
 
 
@@ -97,7 +113,9 @@ def test_wrap_without_whole_numbers_straddles_the_power():
         (1.0, 1 + 2.0**-20, 1000, np.float32, 8),
     ],
 )
-def test_one_record_moves_a_running_sum_by_a_unit_in_its_last_place(lower, upper, size, dtype, factor):
+def test_one_record_moves_a_running_sum_by_a_unit_in_its_last_place(
+    lower, upper, size, dtype, factor
+):
     probes = SensitivityProbes(lower=lower, upper=upper, size=size, kind="rounding")
     assert max(r.factor for r in excess(running(dtype), probes) if r.claimed > 0) >= factor
 

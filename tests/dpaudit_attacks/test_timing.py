@@ -93,8 +93,12 @@ def test_a_leak_on_a_busy_machine_is_used_whichever_way_it_goes(slope):
     """Calls at 0 and at 5 in random turns on one machine: the first half to learn from, the second to be guessed."""
     rng = np.random.default_rng(3)
     noise, coins = laplace(rng, 40_000), rng.random(40_000) < 0.5
-    releases = np.column_stack([noise + 5 * coins, 1e-4 + busy(rng, 40_000) + slope * np.abs(noise)])
-    learn, test = ((x[~c], x[c]) for x, c in zip(np.split(releases, 2), np.split(coins, 2), strict=True))
+    releases = np.column_stack(
+        [noise + 5 * coins, 1e-4 + busy(rng, 40_000) + slope * np.abs(noise)]
+    )
+    learn, test = (
+        (x[~c], x[c]) for x, c in zip(np.split(releases, 2), np.split(coins, 2), strict=True)
+    )
     statistic = Timing().learn(*learn, neighbours=(np.zeros(1), np.full(1, 5.0)))
     assert success(statistic, *test) > success(lambda x: x[:, 0] - 2.5, *test) + 0.05
 
@@ -142,7 +146,9 @@ def test_permutation_p_value_is_the_exact_one():
     size, times = np.array([3.0, 1, 4, 1, 5, 9]), np.array([2.0, 7, 1, 8, 9, 9.5])
     ranks = [np.argsort(np.argsort(times)) - 2.5, np.array([2, 0.5, 3, 0.5, 4, 5]) - 2.5]
     seen = abs(ranks[0] @ ranks[1])
-    exact = np.mean([abs(ranks[0] @ ranks[1][list(o)]) >= seen - 1e-9 for o in itertools.permutations(range(6))])
+    exact = np.mean(
+        [abs(ranks[0] @ ranks[1][list(o)]) >= seen - 1e-9 for o in itertools.permutations(range(6))]
+    )
     rho, p = _permutation_test(size, times, 10_000, np.random.default_rng(7))
     assert abs(p - exact) < 5 * math.sqrt(exact * (1 - exact) / 10_000)
     assert abs(rho - np.corrcoef(ranks)[0, 1]) < 1e-12
@@ -151,7 +157,12 @@ def test_permutation_p_value_is_the_exact_one():
 def test_honest_noise_passes_on_a_simulated_busy_machine():
     """80 repeats: p is uniform, so 1 % fall below 0.01 and 20 % below 0.2."""
     rng = np.random.default_rng(8)
-    p = np.array([timing_leak(laplace(rng, 600), busy(rng, 600), rng=rng, permutations=99).p for _ in range(80)])
+    p = np.array(
+        [
+            timing_leak(laplace(rng, 600), busy(rng, 600), rng=rng, permutations=99).p
+            for _ in range(80)
+        ]
+    )
     assert (p > 0.01).sum() >= 74
     for level in (0.2, 0.5, 0.8):
         assert binomial_two_sided(int((p <= level).sum()), 80, level) > 1e-3
@@ -167,7 +178,9 @@ def test_a_planted_leak_is_found_on_the_same_machine(slope):
 
 
 def test_the_sequential_sampler_is_found_and_its_time_tells_the_value():
-    found = timing_leak(*timed(SequentialLaplace(), 10_000, "planted"), rng=np.random.default_rng(10), gap=20.0)
+    found = timing_leak(
+        *timed(SequentialLaplace(), 10_000, "planted"), rng=np.random.default_rng(10), gap=20.0
+    )
     assert found.p < 0.001
     assert found.rho > 0.1
     assert found.gain > 0
@@ -183,12 +196,16 @@ def test_inversion_passes_on_this_machine():
     passes = 0
     for i in range(100):
         noise, seconds = timed(GeometricInversion(), 2_000, f"control {i}")
-        passes += timing_leak(noise, seconds, rng=np.random.default_rng(i), permutations=999).p > 0.01
+        passes += (
+            timing_leak(noise, seconds, rng=np.random.default_rng(i), permutations=999).p > 0.01
+        )
     assert passes >= 95
 
 
 def test_constant_times_show_nothing():
-    found = timing_leak(laplace(np.random.default_rng(11), 1000), np.ones(1000), rng=np.random.default_rng(12))
+    found = timing_leak(
+        laplace(np.random.default_rng(11), 1000), np.ones(1000), rng=np.random.default_rng(12)
+    )
     assert (found.rho, found.p) == (0.0, 1.0)
 
 
@@ -205,6 +222,10 @@ def test_constant_times_show_nothing():
     ],
 )
 def test_bad_input(changes, message):
-    given = {"noise": np.arange(400.0), "seconds": np.ones(400), "rng": np.random.default_rng(0)} | changes
+    given = {
+        "noise": np.arange(400.0),
+        "seconds": np.ones(400),
+        "rng": np.random.default_rng(0),
+    } | changes
     with pytest.raises(UsageError, match=message):
         timing_leak(given.pop("noise"), given.pop("seconds"), **given)

@@ -202,12 +202,23 @@ def test_the_walks_limits_are_exact():
 
 
 def depth(value):
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    inner = (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    )
     return 0 if inner is None else 1 + max(map(depth, inner), default=0)
 
 
-LEAVES = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.binary(max_size=9) | st.text()
-VALUES = st.recursive(LEAVES, lambda x: st.lists(x, max_size=4) | st.dictionaries(st.text(), x), max_leaves=8)
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.binary(max_size=9)
+    | st.text()
+)
+VALUES = st.recursive(
+    LEAVES, lambda x: st.lists(x, max_size=4) | st.dictionaries(st.text(), x), max_leaves=8
+)
 
 
 @given(VALUES)
@@ -244,7 +255,8 @@ class Many(Message, frozen=True, kw_only=True, tag="many"):
 
 
 def test_no_message_has_more_values_than_the_limit():
-    fits = Many(items=(0,) * (MOST_ITEMS - 5))  # the map, two keys, the kind and the list are values too
+    # the map, two keys, the kind and the list are values too
+    fits = Many(items=(0,) * (MOST_ITEMS - 5))
     assert unpack(pack(fits), Many) == fits
     with pytest.raises(MessageError, match="more than 65,536 values"):
         unpack(pack(Many(items=(*fits.items, 0))), Many)
@@ -288,8 +300,14 @@ def test_json_there_and_back():
 @pytest.mark.parametrize(
     "data",
     [
-        *(text(GOOD | {"digest": bad}) for bad in ("0A" * 32, "0a" * 31, "0a" * 32 + "\n", 7, None, "é" * 64)),
-        *(text(GOOD | {"scale": bad}) for bad in ("0x1.8p+1", "3.0", 3.0, "0x" + "0" * 40, "1e999", None)),
+        *(
+            text(GOOD | {"digest": bad})
+            for bad in ("0A" * 32, "0a" * 31, "0a" * 32 + "\n", 7, None, "é" * 64)
+        ),
+        *(
+            text(GOOD | {"scale": bad})
+            for bad in ("0x1.8p+1", "3.0", 3.0, "0x" + "0" * 40, "1e999", None)
+        ),
         *(text(GOOD | {"count": bad}) for bad in (True, 3.0, "3", 10**400, None)),
         text({name: value for name, value in GOOD.items() if name != "signature"}),
         text(GOOD | {"more": 1}),

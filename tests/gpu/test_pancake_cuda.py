@@ -34,7 +34,9 @@ def along(source, n, stream):
 
 @pytest.mark.parametrize("dim", [16, 2 * BLOCK + 1001])
 def test_phase_has_the_width_the_law_says(make_key, stream, dim):
-    source = Pancake(key=make_key(dim=dim, beta=0.05, gamma="2sqrtd" if dim > 64 else 16.0), sigma=2.0)
+    source = Pancake(
+        key=make_key(dim=dim, beta=0.05, gamma="2sqrtd" if dim > 64 else 16.0), sigma=2.0
+    )
     u = along(source, 20_000 if dim == 16 else 2_000, stream) / source.spacing
     phase = u - np.rint(u)
     assert scipy.stats.kstest(phase / (source.width / source.spacing), "norm").pvalue > 1e-3
@@ -43,7 +45,12 @@ def test_phase_has_the_width_the_law_says(make_key, stream, dim):
 
 def test_across_the_key_it_is_gaussian(make_key, stream):
     source = Pancake(key=make_key(dim=16, beta=0.1, gamma=16.0), sigma=2.0)
-    x = source.sample(20_000, 16, stream=stream, dtype=torch.float32, device=CUDA).cpu().double().numpy()
+    x = (
+        source.sample(20_000, 16, stream=stream, dtype=torch.float32, device=CUDA)
+        .cpu()
+        .double()
+        .numpy()
+    )
     w = source.key.direction
     across = x - np.outer(x @ w, w)
     assert scipy.stats.kstest((across**2).sum(1) / 4, "chi2", args=(15,)).pvalue > 1e-3
@@ -53,7 +60,9 @@ def test_across_the_key_it_is_gaussian(make_key, stream):
 def test_the_numbers_are_the_interpreters(tmp_path):
     """Counters, polynomials and the GPU's approximate logarithm against NumPy, to a few float32 roundings."""
     path = tmp_path / "drawn.npz"
-    subprocess.run([sys.executable, ON_CPU, path], check=True, env={**os.environ, "TRITON_INTERPRET": "1"})
+    subprocess.run(
+        [sys.executable, ON_CPU, path], check=True, env={**os.environ, "TRITON_INTERPRET": "1"}
+    )
     got = runpy.run_path(str(ON_CPU))["draws"]("cuda")
     with np.load(path) as expected:
         for name, values in got.items():
@@ -68,14 +77,18 @@ def test_without_the_correction_it_is_gaussian_far_into_the_tail(make_key, strea
 
     source = Pancake(key=make_key(dim=BLOCK), sigma=1.0)
     n = 20_000
-    x = fused(source, 0, BLOCK, np.zeros((n, 1, 1)), seed=2**62 + 1, device=CUDA, correct=False).ravel()
+    x = fused(
+        source, 0, BLOCK, np.zeros((n, 1, 1)), seed=2**62 + 1, device=CUDA, correct=False
+    ).ravel()
     assert abs(x.double().mean().item()) < 4 / math.sqrt(x.numel())
     assert abs(x.double().square().mean().item() - 1) < 4 * math.sqrt(2 / x.numel())
     assert not (x == 0).any()
     for edge in [1e-6, 1e-3, 0.1, 1.0, 2.0, 3.0, 4.0, 5.0]:
         inside = 2 * scipy.stats.norm.cdf(edge) - 1
         count = (x.abs() < edge).sum().item()
-        assert abs(count - inside * x.numel()) < 4 * math.sqrt(inside * (1 - inside) * x.numel()) + 4
+        assert (
+            abs(count - inside * x.numel()) < 4 * math.sqrt(inside * (1 - inside) * x.numel()) + 4
+        )
 
 
 def test_equals_the_torch_oracle_on_the_same_noise(make_key, stream):
@@ -84,9 +97,12 @@ def test_equals_the_torch_oracle_on_the_same_noise(make_key, stream):
     source = Pancake(key=make_key(dim=40 * BLOCK + 77), sigma=2.0)
     shares = source.shares(5, stream=stream)
     raw, out = (
-        fused(source, 0, source.dim, shares, seed=9 << 55, device=CUDA, correct=correct) for correct in (False, True)
+        fused(source, 0, source.dim, shares, seed=9 << 55, device=CUDA, correct=correct)
+        for correct in (False, True)
     )
-    expected = condition_(raw, source.key.vectors, shares=shares, inverse=source.block_inverse(0, source.dim))
+    expected = condition_(
+        raw, source.key.vectors, shares=shares, inverse=source.block_inverse(0, source.dim)
+    )
     torch.testing.assert_close(out, expected, rtol=2e-6, atol=2e-7)
 
 

@@ -1,8 +1,9 @@
 """Samplers that mean harm: one table of (attack, what it tries, exit code, words), run at every level of the sandbox.
 
-Each attack is the body of ``f(n, d)``. Those of ``PRYING`` try one thing and end with ``kept_out`` or ``got_in``; nothing of
-what they reach is changed. ``python attacks.py LEVEL`` runs all of them in this process, in a folder of its own, and prints
-one JSON document: so the table can be run as another user.
+Each attack is the body of ``f(n, d)``. Those of ``PRYING`` try one thing and end with ``kept_out``
+or ``got_in``; nothing of what they reach is changed. ``python attacks.py LEVEL`` runs all of them
+in this process, in a folder of its own, and prints one JSON document: so the table can be run as
+another user.
 """
 
 from __future__ import annotations
@@ -83,29 +84,49 @@ answer(0, np.zeros((n, d)).tobytes())
         LATE,
         levels=EVERYWHERE,
     ),
-    "words where values are due": Attack(f"answer(1, b'{{}}')\n{SLEEP}", "something else wrote", levels=EVERYWHERE),
-    "nested words": Attack(f"answer(1, b'[' * 60000)\n{SLEEP}", "something else wrote", levels=EVERYWHERE),
-    "too few bytes": Attack(f"answer(0, bytes(8))\n{SLEEP}", "something else wrote", levels=EVERYWHERE),
+    "words where values are due": Attack(
+        f"answer(1, b'{{}}')\n{SLEEP}", "something else wrote", levels=EVERYWHERE
+    ),
+    "nested words": Attack(
+        f"answer(1, b'[' * 60000)\n{SLEEP}", "something else wrote", levels=EVERYWHERE
+    ),
+    "too few bytes": Attack(
+        f"answer(0, bytes(8))\n{SLEEP}", "something else wrote", levels=EVERYWHERE
+    ),
     "no bytes": Attack(f"answer(0, b'')\n{SLEEP}", "something else wrote", levels=EVERYWHERE),
     "an error that is no sampler's": Attack(
-        """answer(1, b'{"error": "CheatingError", "message": "x"}')\n""" + SLEEP, "x", levels=EVERYWHERE
+        """answer(1, b'{"error": "CheatingError", "message": "x"}')\n""" + SLEEP,
+        "x",
+        levels=EVERYWHERE,
     ),
     "a usage error": Attack(
-        """answer(1, b'{"error": "UsageError", "message": "y"}')\n""" + SLEEP, "y", levels=EVERYWHERE
+        """answer(1, b'{"error": "UsageError", "message": "y"}')\n""" + SLEEP,
+        "y",
+        levels=EVERYWHERE,
     ),
     "a name from the module of errors": Attack(
-        """answer(1, b'{"error": "annotations", "message": "z"}')\n""" + SLEEP, "z", levels=EVERYWHERE
+        """answer(1, b'{"error": "annotations", "message": "z"}')\n""" + SLEEP,
+        "z",
+        levels=EVERYWHERE,
     ),
     "an error of other types": Attack(
-        """answer(1, b'{"error": ["UsageError"], "message": {"a": 1}}')\n""" + SLEEP, "a", levels=EVERYWHERE
+        """answer(1, b'{"error": ["UsageError"], "message": {"a": 1}}')\n""" + SLEEP,
+        "a",
+        levels=EVERYWHERE,
     ),
     "escapes in an exception": Attack(
-        'raise ValueError("\\x1b[2JNo finding\\x1b]52;c;QUFBQQ==\\x07\\r\\x08\\u202e")', "No finding", levels=EVERYWHERE
+        'raise ValueError("\\x1b[2JNo finding\\x1b]52;c;QUFBQQ==\\x07\\r\\x08\\u202e")',
+        "No finding",
+        levels=EVERYWHERE,
     ),
     "escapes in an exception's name": Attack(
-        'raise type("\\x1b[31mRed", (Exception,), {"__str__": lambda s: 1 / 0})', "Red", levels=EVERYWHERE
+        'raise type("\\x1b[31mRed", (Exception,), {"__str__": lambda s: 1 / 0})',
+        "Red",
+        levels=EVERYWHERE,
     ),
-    "a hundred megabytes of message": Attack('raise ValueError("x" * (1 << 27))', "ValueError: x", levels=EVERYWHERE),
+    "a hundred megabytes of message": Attack(
+        'raise ValueError("x" * (1 << 27))', "ValueError: x", levels=EVERYWHERE
+    ),
 }
 _ERRNO = "Operation not permitted|Function not implemented"
 PRYING = {
@@ -138,7 +159,9 @@ for pid in others():
         got_in((pid, fd))
 kept_out()"""
     ),
-    "ptrace": Attack("libc.ptrace(16, TOLD['auditor'], 0, 0) and kept_out(ctypes.get_errno()); got_in()"),
+    "ptrace": Attack(
+        "libc.ptrace(16, TOLD['auditor'], 0, 0) and kept_out(ctypes.get_errno()); got_in()"
+    ),
     "another process' memory by a call": Attack("call(310, TOLD['auditor'], None, 0, None, 0, 0)"),
     "a signal to the auditor": Attack(
         """
@@ -200,7 +223,9 @@ held = [status[k] for k in ("CapInh", "CapPrm", "CapEff", "CapAmb", "NoNewPrivs"
 kept_out() if held == ["0" * 16] * 4 + ["1", "2"] else got_in(held)"""
     ),
     "new namespaces": Attack("call(272, 0x10000000)", f"{KEPT} ({_ERRNO})"),
-    "a child in new namespaces": Attack("call(56, 0x10000000 | 17, 0, 0, 0, 0)", f"{KEPT} ({_ERRNO})"),
+    "a child in new namespaces": Attack(
+        "call(56, 0x10000000 | 17, 0, 0, 0, 0)", f"{KEPT} ({_ERRNO})"
+    ),
     "mount": Attack("call(165, None, b'/', None, 0x1000, None)", f"{KEPT} ({_ERRNO})"),
     "keys": Attack("call(250, 0, -3, 0)", f"{KEPT} ({_ERRNO})"),
     "bpf": Attack("call(321, 0, None, 0)", f"{KEPT} ({_ERRNO})"),
@@ -267,7 +292,9 @@ def surroundings(folder: Path):
             with contextlib.chdir(folder / "vendor"):  # a path longer than a socket may have
                 door.bind("socket")
             door.listen()
-            (folder / "vendor" / "told.json").write_text(json.dumps(told(folder, server.getsockname()[1])))
+            (folder / "vendor" / "told.json").write_text(
+                json.dumps(told(folder, server.getsockname()[1]))
+            )
             yield folder / "vendor"
     finally:
         for name, value in before.items():
@@ -292,7 +319,9 @@ def attempt(attack: Attack, vendor: Path, *, level: str) -> tuple[int, str, str]
     """Its exit code (0: it gave numbers), what is said, and the level that was reached."""
     place = vendor / f"x{len(list(vendor.iterdir()))}.py"
     body = "\n".join(f"    {line}" for line in attack.body.strip("\n").splitlines())
-    place.write_text(f"{HEAD}def f(n, d):\n{body}\n    return np.random.default_rng().normal(size=(n, d))\n")
+    place.write_text(
+        f"{HEAD}def f(n, d):\n{body}\n    return np.random.default_rng().normal(size=(n, d))\n"
+    )
     with at(level) as asked:
         try:
             with open_sampler(f"python:{place}:f", seed="1") as sampler:

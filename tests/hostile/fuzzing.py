@@ -1,8 +1,8 @@
 """One rule for every door where foreign data comes in: a plain refusal, little memory, no hang.
 
-Each door has a property test that calls :func:`refuses_or_reads` on mutated and on made-up inputs. ``@fuzzed(n)`` gives
-it ``n`` inputs in ``make test`` and ``DPAUDIT_FUZZ`` inputs (10,000 in ``make slow``) where that is set. Inputs are
-derandomized: the same on every machine.
+Each door has a property test that calls :func:`refuses_or_reads` on mutated and on made-up inputs.
+``@fuzzed(n)`` gives it ``n`` inputs in ``make test`` and ``DPAUDIT_FUZZ`` inputs (10,000 in
+``make slow``) where that is set. Inputs are derandomized: the same on every machine.
 """
 
 from __future__ import annotations

@@ -10,7 +10,22 @@ from hypothesis import strategies as st
 __all__ = ["mutated", "mutations"]
 
 _LENGTHS = (0, 1, 2, 3, 4, 7, 8, 16, 63, 255, 4095, 65535)
-_NUMBERS = (0, 1, 2, 127, 128, 255, 65535, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
+_NUMBERS = (
+    0,
+    1,
+    2,
+    127,
+    128,
+    255,
+    65535,
+    2**31 - 1,
+    2**31,
+    2**32 - 1,
+    2**62,
+    2**63 - 1,
+    2**63,
+    2**64 - 1,
+)
 
 
 def mutations(valid: Sequence[bytes], *, words: Sequence[bytes] = ()) -> st.SearchStrategy[bytes]:
@@ -19,7 +34,9 @@ def mutations(valid: Sequence[bytes], *, words: Sequence[bytes] = ()) -> st.Sear
     return st.builds(lambda number: _made_up(random.Random(number), valid, words), numbers)
 
 
-def mutated(rng: random.Random, data: bytes, *, others: Sequence[bytes] = (), words: Sequence[bytes] = ()) -> bytes:
+def mutated(
+    rng: random.Random, data: bytes, *, others: Sequence[bytes] = (), words: Sequence[bytes] = ()
+) -> bytes:
     """``data`` with one to four changes: bits, bytes, numbers, cuts, repeats, ``words``, parts of ``others``."""
     for _ in range(rng.choice((1, 1, 1, 2, 2, 4))):
         at = rng.randrange(len(data) + 1)
@@ -36,7 +53,11 @@ def _made_up(rng: random.Random, valid: Sequence[bytes], words: Sequence[bytes])
 
 
 def _bit(rng: random.Random, data: bytes, at: int, *_: object) -> bytes:
-    return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :] if at < len(data) else data
+    return (
+        data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
+        if at < len(data)
+        else data
+    )
 
 
 def _number(rng: random.Random, data: bytes, at: int, *_: object) -> bytes:
@@ -59,7 +80,9 @@ def _digits(rng: random.Random, data: bytes, *_: object) -> bytes:
     return data[:start] + text.encode() + data[stop:]
 
 
-def _splice(rng: random.Random, data: bytes, at: int, end: int, others: Sequence[bytes], _: object) -> bytes:
+def _splice(
+    rng: random.Random, data: bytes, at: int, end: int, others: Sequence[bytes], _: object
+) -> bytes:
     other = rng.choice(others)
     start = rng.randrange(len(other) + 1)
     return data[:at] + other[start : start + rng.choice(_LENGTHS)] + data[end:]

@@ -25,13 +25,29 @@ from dpaudit.deployments.apple.reports.reading import read_reports
 
 DATA = Path(__file__).parents[1] / "data" / "apple"
 CONFIGURATION = read_configuration(DATA / "10.12.3")
-REPORTS = sorted(p for p in (DATA / "reports").rglob("*") if p.name.endswith((".dpsub", ".json.anon")))
-RECORDS = (b"818,165,+1", b"-1,-1,+2", b"1e9,1,+1", b"9" * 400, b",,,", b"19802,00FF", b"\\ud800", b"NaN", b"[" * 2000)
+REPORTS = sorted(
+    p for p in (DATA / "reports").rglob("*") if p.name.endswith((".dpsub", ".json.anon"))
+)
+RECORDS = (
+    b"818,165,+1",
+    b"-1,-1,+2",
+    b"1e9,1,+1",
+    b"9" * 400,
+    b",,,",
+    b"19802,00FF",
+    b"\\ud800",
+    b"NaN",
+    b"[" * 2000,
+)
 
 
 def reports_door(folder):
     """What ``dpaudit deployment apple --reports`` does; how many segments it took in."""
-    spending, estimates, segments = Spending(CONFIGURATION, database=None), Estimates(resolve(CONFIGURATION)), 0
+    spending, estimates, segments = (
+        Spending(CONFIGURATION, database=None),
+        Estimates(resolve(CONFIGURATION)),
+        0,
+    )
     for report in read_reports(folder):
         spending.add(report)
         segments += len(report.segments)
@@ -69,7 +85,9 @@ def test_mutated_reports(tmp_path):
 def database_door(path):
     found = read_database(path)
     check_balances(found, CONFIGURATION)
-    return sum(1 for _ in read_bits(path)) + sum(1 for _ in read_sketches(path)) + len(found.balances)
+    return (
+        sum(1 for _ in read_bits(path)) + sum(1 for _ in read_sketches(path)) + len(found.balances)
+    )
 
 
 def test_a_schema_that_sqlite_quotes_does_not_steer_the_terminal(tmp_path):
@@ -97,7 +115,9 @@ def test_mutated_databases(tmp_path):
             with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
                 table = rng.choice(["ZPRIVACYBUDGETRECORD", "ZOBHRECORD"])
                 columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
-                odd = rng.choice((None, 0.5, 1e308, -1, 2**62, "", "x", "1e999", b"\xff", b"", "\x1b[2J"))
+                odd = rng.choice(
+                    (None, 0.5, 1e308, -1, 2**62, "", "x", "1e999", b"\xff", b"", "\x1b[2J")
+                )
                 with contextlib.suppress(sqlite3.Error):
                     db.execute(f"UPDATE {table} SET {rng.choice(columns)} = ?", (odd,))
         else:

@@ -62,7 +62,9 @@ def cases(names):
 def workers(vendor):
     """``workers(level)`` → the worker that makes all attacks of that level which leave it alive."""
     with contextlib.ExitStack() as stack:
-        yield functools.cache(lambda level: stack.enter_context(attacks.one_worker(vendor, level=level)))
+        yield functools.cache(
+            lambda level: stack.enter_context(attacks.one_worker(vendor, level=level))
+        )
 
 
 def tried(attempted, name, level, best):
@@ -143,7 +145,9 @@ def test_what_is_required_or_nothing(vendor, monkeypatch):
     with (
         policy.asking("require"),
         open_sampler(f"command:touch {mark}", seed="1") as sampler,
-        pytest.raises(SamplerError, match=r"sandbox=require: only «partial: no namespaces .*» can be had here"),
+        pytest.raises(
+            SamplerError, match=r"sandbox=require: only «partial: no namespaces .*» can be had here"
+        ),
     ):
         sampler.draw(1, 1, timeout=30)
     assert not mark.exists()
@@ -151,9 +155,17 @@ def test_what_is_required_or_nothing(vendor, monkeypatch):
 
 def as_nobody(level: str) -> dict[str, tuple[int, str, str]]:
     """The table, run by a user without privileges."""
-    python = next((p for p in ("/usr/bin/python3", sys.executable) if Path(p).exists()), sys.executable)
-    paths = [p for p in sys.path if p and "lib/python" not in p] + [p for p in sys.path if "site-packages" in p]
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+    python = next(
+        (p for p in ("/usr/bin/python3", sys.executable) if Path(p).exists()), sys.executable
+    )
+    paths = [p for p in sys.path if p and "lib/python" not in p] + [
+        p for p in sys.path if "site-packages" in p
+    ]
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     user = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if ROOT else {}
     probe = subprocess.run(
         [python, "-c", "import numpy, dpaudit.samplers.sandbox.process"],
@@ -163,7 +175,9 @@ def as_nobody(level: str) -> dict[str, tuple[int, str, str]]:
         **user,
     )
     if probe.returncode:
-        pytest.skip(f"no Python that user {NOBODY} may run with our packages: {probe.stderr[-200:]!r}")
+        pytest.skip(
+            f"no Python that user {NOBODY} may run with our packages: {probe.stderr[-200:]!r}"
+        )
     done = subprocess.run(
         [python, str(Path(__file__).with_name("attacks.py")), level],
         env=environment,

@@ -62,14 +62,21 @@ def der(rng, pem):
 def test_introductions(number, identity):
     rng = random.Random(number)
     message = introduce(identity, signing=bytes(32), terms=bytes(32))
-    fields = {"certificate": odd_certificate(rng, message), "signature": b"s" * 70, "signing": bytes(32)}
+    fields = {
+        "certificate": odd_certificate(rng, message),
+        "signature": b"s" * 70,
+        "signing": bytes(32),
+    }
     data = (
         msgspec.msgpack.encode({"kind": "secagg introduction", **fields})
         if rng.randrange(2)
         else mutated(rng, message, words=WORDS)
     )
     refuses_or_reads(
-        lambda: check_introduction(data, name="alice", authority=identity.authority, terms=bytes(32)), size=len(data)
+        lambda: check_introduction(
+            data, name="alice", authority=identity.authority, terms=bytes(32)
+        ),
+        size=len(data),
     )
 
 
@@ -80,4 +87,6 @@ def odd_certificate(rng, message):
 def test_valid_ones_are_read(folder, identity):
     assert refuses_or_reads(lambda: load_identity(folder), size=5000)
     message = introduce(identity, signing=bytes(32), terms=bytes(32))
-    assert check_introduction(message, name="alice", authority=identity.authority, terms=bytes(32)) == bytes(32)
+    assert check_introduction(
+        message, name="alice", authority=identity.authority, terms=bytes(32)
+    ) == bytes(32)

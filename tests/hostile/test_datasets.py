@@ -32,7 +32,15 @@ def tarred(*files):
 
 IMAGES = [idx(2, 3, 3) + bytes(18), idx(4) + b"\0\1\2\3"]
 TAR = tarred(("cifar/a.bin", bytes(300)), ("cifar/readme", b"x" * 30), ("cifar/b.bin", bytes(300)))
-WORDS = [b"\0\0\x08\3", b"\xff" * 12, b"\x1f\x8b\x08", b"ustar", b"00000000000", b"77777777777", b"a.bin"]
+WORDS = [
+    b"\0\0\x08\3",
+    b"\xff" * 12,
+    b"\x1f\x8b\x08",
+    b"ustar",
+    b"00000000000",
+    b"77777777777",
+    b"a.bin",
+]
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +93,9 @@ def test_files_that_unpack_to_much_are_refused(folder):
     ):
         path = folder / name
         path.write_bytes(gzip.compress(data, 1))
-        assert not refuses_or_reads(lambda door=door, path=path: door(path), size=path.stat().st_size)
+        assert not refuses_or_reads(
+            lambda door=door, path=path: door(path), size=path.stat().st_size
+        )
         with pytest.raises(UsageError, match="unpacks to more than"):
             door(path)
 

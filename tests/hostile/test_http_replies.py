@@ -75,7 +75,8 @@ class Replies(HttpSampler):
     reply = b""
 
     def _connect(self, deadline):
-        ours, self.theirs = socket.socketpair()  # theirs stays open, so that the question can be sent
+        # theirs stays open, so that the question can be sent
+        ours, self.theirs = socket.socketpair()
         wire = http._Wire(ours)
         wire.send = self.answer
         return http._Reader(wire, buffer_size=1 << 16)

@@ -25,7 +25,9 @@ def saved(array, **options):
 
 def with_header(text, body=b"", version=b"\1\0"):
     width = 2 if version == b"\1\0" else 4
-    return b"\x93NUMPY" + version + len(text).to_bytes(width, "little") + text.encode("latin-1") + body
+    return (
+        b"\x93NUMPY" + version + len(text).to_bytes(width, "little") + text.encode("latin-1") + body
+    )
 
 
 ROWS = np.arange(6.0).reshape(3, 2)
@@ -37,7 +39,8 @@ VALID = [
     saved(ROWS, version=(2, 0)),
     saved(ROWS, version=(3, 0)),
     saved(np.float64(3)),
-    with_header('{"shape":(3L,),"descr":"<i1",  "fortran_order":False}', b"abc"),  # as other programs write
+    # as other programs write
+    with_header('{"shape":(3L,),"descr":"<i1",  "fortran_order":False}', b"abc"),
 ]
 WORDS = [
     b"\0",
@@ -54,7 +57,8 @@ WORDS = [
     b"\x1b[2J",
     b"\n",
 ]
-HEADERS = [  # what numpy's own reader answers with TokenError, TypeError, RecursionError, OverflowError, MemoryError, …
+# what numpy's own reader answers with TokenError, TypeError, RecursionError, OverflowError, MemoryError, …
+HEADERS = [
     "{'descr': '<f8', 'fortran_order': False, 'shape': (3,",
     "(" * 3000,
     "{'descr': " + "[" * 500 + "]" * 500 + ", 'fortran_order': False, 'shape': (3,)}",
@@ -118,7 +122,8 @@ def test_headers_that_are_none(header, version, folder):
         assert not refuses_or_reads(door, size=path.stat().st_size)
 
 
-@pytest.mark.filterwarnings("ignore:Reading `.npy`")  # numpy of its own reading: written by Python 2
+# numpy of its own reading: written by Python 2
+@pytest.mark.filterwarnings("ignore:Reading `.npy`")
 @pytest.mark.parametrize("data", VALID)
 def test_valid_files_are_read_as_numpy_reads_them(data, folder):
     path = folder / "v.npy"
@@ -142,7 +147,9 @@ def test_a_file_is_exactly_as_long_as_it_says(folder):
 
 def test_a_terabyte_that_is_not_there_is_not_allocated(folder):
     path = folder / "t.npy"
-    path.write_bytes(with_header("{'descr': '<f8', 'fortran_order': False, 'shape': (137438953472,)}", bytes(64)))
+    path.write_bytes(
+        with_header("{'descr': '<f8', 'fortran_order': False, 'shape': (137438953472,)}", bytes(64))
+    )
     for door in doors(path).values():
         assert not refuses_or_reads(door, size=200)
 

@@ -33,7 +33,10 @@ def zipped(*members, compression=zipfile.ZIP_DEFLATED):
     return file.getvalue()
 
 
-PIXELS = {"x_train": np.arange(784 * 2, dtype=np.uint8).reshape(2, 28, 28), "y_train": np.array([3, 4], np.uint8)}
+PIXELS = {
+    "x_train": np.arange(784 * 2, dtype=np.uint8).reshape(2, 28, 28),
+    "y_train": np.array([3, 4], np.uint8),
+}
 ARCHIVES = [
     packed({"samples": ROWS, "other": np.array(["a"])}),
     packed({"noise": ROWS.astype(">f4")}, save=np.savez),
@@ -64,7 +67,11 @@ def test_mutated_archives(data, path):
 @given(data=mutations(VALID, words=WORDS))
 @fuzzed(37)
 def test_mutated_arrays_in_whole_archives(data, path):
-    archive = zipped(("x_train.npy", data), ("y_train.npy", saved(np.arange(2, dtype=np.uint8))), ("samples.npy", data))
+    archive = zipped(
+        ("x_train.npy", data),
+        ("y_train.npy", saved(np.arange(2, dtype=np.uint8))),
+        ("samples.npy", data),
+    )
     path.write_bytes(archive)
     for door in doors(path):
         refuses_or_reads(door, size=len(archive))
@@ -97,7 +104,10 @@ def test_a_zip_bomb_unpacks_to_no_more_than_is_drawn(path):
     rows = 1 << 24  # 128 MiB of zeros in 128 KiB
     member = with_header(f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({rows},)}}")
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("x_train.npy", "w") as stream:
+    with (
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("x_train.npy", "w") as stream,
+    ):
         stream.write(member)
         for _ in range(rows >> 17):
             stream.write(bytes(1 << 20))
@@ -105,7 +115,10 @@ def test_a_zip_bomb_unpacks_to_no_more_than_is_drawn(path):
     size = path.stat().st_size
     assert refuses_or_reads(lambda: some(path), size=size)
     assert not refuses_or_reads(lambda: mnist("train", root=str(path.parent)), size=size)
-    with Archive(path) as archive, pytest.raises(ValueError, match="unpacks to 134,217,728 bytes, more than 1,000"):
+    with (
+        Archive(path) as archive,
+        pytest.raises(ValueError, match="unpacks to 134,217,728 bytes, more than 1,000"),
+    ):
         archive.read("x_train", most=1000)
 
 
@@ -119,16 +132,28 @@ def test_names_of_members(path):
     refused(path, twice, "two members have one name")
     loud = zipped(("a\x1b[2J.npy", VALID[0]), ("b\r\u202e.npy", VALID[0]))
     refused(path, loud, r"arrays=a.\[2J, b")
-    refused(path, zipped(("x" * 60_000 + ".npy", VALID[0]), ("y.npy", VALID[0])), "arrays=x{39}…, y, wanted one")
+    refused(
+        path,
+        zipped(("x" * 60_000 + ".npy", VALID[0]), ("y.npy", VALID[0])),
+        "arrays=x{39}…, y, wanted one",
+    )
 
 
 def test_a_directory_of_a_hundred_thousand_members(path):
-    refused(path, zipped(*((f"{i}.npy", b"") for i in range(30_000))), "directory has more than 1,048,576 bytes")
+    refused(
+        path,
+        zipped(*((f"{i}.npy", b"") for i in range(30_000))),
+        "directory has more than 1,048,576 bytes",
+    )
 
 
 def test_methods_that_are_not_numpys(path):
     for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
-        refused(path, zipped(("a.npy", VALID[0]), compression=method), r"compression 1[24], wanted 0 or 8")
+        refused(
+            path,
+            zipped(("a.npy", VALID[0]), compression=method),
+            r"compression 1[24], wanted 0 or 8",
+        )
     locked = bytearray(zipped(("a.npy", VALID[0])))
     for mark, at in ((b"PK\3\4", 6), (b"PK\1\2", 8)):  # the flag that says: encrypted
         locked[locked.index(mark) + at] |= 1

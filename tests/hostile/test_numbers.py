@@ -20,7 +20,21 @@ from dpaudit.noise.key import parse_gamma
 from dpaudit.types import Reference
 
 NUMBERS = (
-    *("0", "1", "-1", "1e-3", "1e-320", "1e308", "1e309", "1" + "0" * 400, "1" + "0" * 5000, "0x10", "1_000", "٣", "²"),
+    *(
+        "0",
+        "1",
+        "-1",
+        "1e-3",
+        "1e-320",
+        "1e308",
+        "1e309",
+        "1" + "0" * 400,
+        "1" + "0" * 5000,
+        "0x10",
+        "1_000",
+        "٣",
+        "²",
+    ),
     *(
         "nan",
         "inf",
@@ -58,7 +72,13 @@ OPTIONS = ("sigma", "scale", "key", "bound", "epsilon", "sensitivity", "dim", ""
 def text_of(rng):
     """A reference, mostly well formed."""
     options = ",".join(
-        rng.choice((f"{rng.choice(OPTIONS)}={rng.choice(NUMBERS)}", rng.choice(NUMBERS), rng.choice(OPTIONS)))
+        rng.choice(
+            (
+                f"{rng.choice(OPTIONS)}={rng.choice(NUMBERS)}",
+                rng.choice(NUMBERS),
+                rng.choice(OPTIONS),
+            )
+        )
         if rng.randrange(3) == 0
         else f"{rng.choice(OPTIONS[:6])}={rng.choice(NUMBERS)}"
         for _ in range(rng.choice((0, 1, 1, 1, 2, 3)))
@@ -68,14 +88,18 @@ def text_of(rng):
 
 def claim_of(rng):
     family = rng.choice(tuple(FAMILIES))
-    return f"{family}:{FAMILIES[family]}={rng.choice(NUMBERS)}" if rng.randrange(2) else text_of(rng)
+    return (
+        f"{family}:{FAMILIES[family]}={rng.choice(NUMBERS)}" if rng.randrange(2) else text_of(rng)
+    )
 
 
 def neighbours_of(rng):
     numbers = [
         n for n in NUMBERS if n.isprintable()
     ]  # messages quote the user's own words; the terminal's door cleans them
-    side = [",".join(rng.choice(numbers) for _ in range(rng.choice((1, 1, 2, 3)))) for _ in range(2)]
+    side = [
+        ",".join(rng.choice(numbers) for _ in range(rng.choice((1, 1, 2, 3)))) for _ in range(2)
+    ]
     return rng.choice((";", ",", ";", "")).join(side)
 
 
@@ -90,14 +114,18 @@ DOORS = {
     "source": (text_of, lambda text: registry.create("sources", text)),
     "attack": (attack_of, lambda text: registry.create("attacks", text)),
     "neighbours": (neighbours_of, parse_neighbours),
-    "gamma": (lambda rng: rng.choice(NUMBERS) + rng.choice(("", "d", "sqrtd")), lambda text: parse_gamma(text, dim=64)),
+    "gamma": (
+        lambda rng: rng.choice(NUMBERS) + rng.choice(("", "d", "sqrtd")),
+        lambda text: parse_gamma(text, dim=64),
+    ),
 }
 
 
 @pytest.mark.parametrize("name", DOORS)
 def test_made_up_texts(name):
     make, door = DOORS[name]
-    for text in ("gaussian:sigma=1", "sensitivity", "0,1", "2"):  # imports, before memory is limited
+    # imports, before memory is limited
+    for text in ("gaussian:sigma=1", "sensitivity", "0,1", "2"):
         with contextlib.suppress(UsageError):
             door(text)
     read = Counter()
@@ -129,13 +157,22 @@ def test_whole_numbers_beyond_any_float_are_infinite():
 
 @pytest.mark.parametrize("epsilon", ["1" + "0" * 500, "1" + "0" * 5000, "inf", "nan", "-1", "a"])
 def test_claims_of_epsilon(epsilon):
-    done = here("mechanism", "numpy:laplace:scale=1", "--neighbours", "0,1", "--claim-epsilon", epsilon)
+    done = here(
+        "mechanism", "numpy:laplace:scale=1", "--neighbours", "0,1", "--claim-epsilon", epsilon
+    )
     assert done.returncode == 2, done.stderr
 
 
 @pytest.mark.parametrize(
     "claim",
-    ["laplace:scale=1e308", "gaussian:sigma=1e309", "gaussian:sigma=" + "1" * 5000, "\x1b[2J:sigma=1", "", "gaussian"],
+    [
+        "laplace:scale=1e308",
+        "gaussian:sigma=1e309",
+        "gaussian:sigma=" + "1" * 5000,
+        "\x1b[2J:sigma=1",
+        "",
+        "gaussian",
+    ],
 )
 def test_claims_of_noise(claim):
     done = here("audit", "gaussian:sigma=1", "--claim", claim, "--dim", "2", "--samples", "2000")

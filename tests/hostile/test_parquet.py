@@ -27,7 +27,12 @@ VALID = [
     written(COLUMNS, use_dictionary=False, compression="none"),
     written(COLUMNS, row_group_size=50),
     written({"a": np.arange(300, dtype=np.int16) // 100}, compression="zstd"),
-    written({"a": ROWS[:, 0].astype(np.float32)}, compression="gzip", data_page_version="2.0", store_schema=False),
+    written(
+        {"a": ROWS[:, 0].astype(np.float32)},
+        compression="gzip",
+        data_page_version="2.0",
+        store_schema=False,
+    ),
 ]
 REFUSED = [
     written({"a": [1.0, None, 3.0]}),
@@ -35,7 +40,15 @@ REFUSED = [
     written({"a": [{"b": 1.0}]}),
     written({"a\x1b[2J": ["x"]}),
 ]
-WORDS = [b"PAR1", b"ARROW:schema", b"\x15\0", b"\xff" * 5, b"\xff" * 9 + b"\x01", b"\x19\xfc", b"\0" * 8]
+WORDS = [
+    b"PAR1",
+    b"ARROW:schema",
+    b"\x15\0",
+    b"\xff" * 5,
+    b"\xff" * 9 + b"\x01",
+    b"\x19\xfc",
+    b"\0" * 8,
+]
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,9 @@ from dpaudit.deployments.apple.ledger import make_ledger
 
 VALID = Path(__file__).parents[1] / "data" / "apple" / "10.12.3"
 PLAIN = tuple(
-    v for v in ODD if v is not None and not (isinstance(v, int) and abs(v) >= 2**63) and v not in ("\ud800", "\0")
+    v
+    for v in ODD
+    if v is not None and not (isinstance(v, int) and abs(v) >= 2**63) and v not in ("\ud800", "\0")
 )
 
 
@@ -29,7 +31,13 @@ def door(folder):
     """What ``dpaudit deployment apple --config`` does with it."""
     read = read_configuration(folder)
     valid = read_configuration(VALID)
-    resolve(read), unresolved(read), make_ledger(read, days=30), compare(valid, read), effect(valid, read)
+    (
+        resolve(read),
+        unresolved(read),
+        make_ledger(read, days=30),
+        compare(valid, read),
+        effect(valid, read),
+    )
 
 
 def test_mutated_configurations(tmp_path):
@@ -47,7 +55,10 @@ def test_mutated_configurations(tmp_path):
         how = rng.randrange(4)
         if how == 0:
             data = mutated(
-                rng, texts[name], others=list(texts.values()), words=(b"<dict>", b"<integer>", b"<!ENTITY", b"&x;")
+                rng,
+                texts[name],
+                others=list(texts.values()),
+                words=(b"<dict>", b"<integer>", b"<!ENTITY", b"&x;"),
             )
         else:
             value = (
@@ -58,11 +69,17 @@ def test_mutated_configurations(tmp_path):
             form = plistlib.FMT_BINARY if how == 3 or rng.randrange(2) else plistlib.FMT_XML
             try:
                 data = plistlib.dumps(value, fmt=form)
-            except (TypeError, ValueError, UnicodeEncodeError):  # keys that no property list has, control characters
+            except (
+                TypeError,
+                ValueError,
+                UnicodeEncodeError,
+            ):  # keys that no property list has, control characters
                 data = texts[name]
             data = mutated(rng, data) if how == 3 else data
         (tmp_path / name).write_bytes(data)
-        read[refuses_or_reads(lambda: door(tmp_path), size=sum(map(len, texts.values())) + len(data))] += 1
+        read[
+            refuses_or_reads(lambda: door(tmp_path), size=sum(map(len, texts.values())) + len(data))
+        ] += 1
 
     try_one()
     print("read", read[True], "refused", read[False])

@@ -55,7 +55,9 @@ def fewer(message):
         found = msgspec.msgpack.decode(frame)
         lists = {name: value for name, value in honest.items() if isinstance(value, list)}
         return all(
-            [item for item in lists[name] if item in value] == value if name in lists else value == honest[name]
+            [item for item in lists[name] if item in value] == value
+            if name in lists
+            else value == honest[name]
             for name, value in found.items()
         )
 
@@ -79,14 +81,22 @@ def aggregation(tag):
         length=4,
         bits=32,
     )
-    clients = {name: Client(plan, name, signing_key=signing[name], stream=stream.child(name)) for name in names}
+    clients = {
+        name: Client(plan, name, signing_key=signing[name], stream=stream.child(name))
+        for name in names
+    }
     server, steps = Aggregator(plan), []
 
     def to_server(take, message, who, *, late=never):
         for name in who:
             sent = message(name)
             if name == "b":
-                step = {"name": take, "party": snapshot(server), "deliver": call(take, name), "frames": [sent]}
+                step = {
+                    "name": take,
+                    "party": snapshot(server),
+                    "deliver": call(take, name),
+                    "frames": [sent],
+                }
                 steps.append({**step, "late": late, "secrets": secrets(clients)})
             getattr(server, take)(name, sent)
 
@@ -95,14 +105,22 @@ def aggregation(tag):
         for name in who:
             sent = answer[name] if isinstance(answer, dict) else answer
             if name == "a":
-                step = {"name": method, "party": snapshot(clients[name]), "deliver": call(method), "frames": [sent]}
-                steps.append({**step, "ends": emptied, "late": fewer(sent), "secrets": secrets(clients)})
+                step = {
+                    "name": method,
+                    "party": snapshot(clients[name]),
+                    "deliver": call(method),
+                    "frames": [sent],
+                }
+                steps.append(
+                    {**step, "ends": emptied, "late": fewer(sent), "secrets": secrets(clients)}
+                )
             answers[name] = getattr(clients[name], method)(sent)
         return answers
 
     to_server("take_advert", lambda name: clients[name].advertise(), names)
     shares = to_clients("share_keys", server.close_adverts(), names)
-    to_server("take_shares", shares.get, names, late=always)  # another ciphertext is noticed by whom it is for
+    # another ciphertext is noticed by whom it is for
+    to_server("take_shares", shares.get, names, late=always)
     to_clients("open_envelopes", server.close_shares(), names)
     vector = np.arange(4, dtype=plan.dtype)
     for name in "abc":
@@ -110,35 +128,72 @@ def aggregation(tag):
     signatures = to_clients("confirm", server.close_masked(), "abc")
     to_server("take_confirmation", signatures.get, "abc")
     unmaskings = to_clients("unmask", server.close_confirmations(), "abc")
-    to_server("take_unmasking", unmaskings.get, "abc", late=always)  # another share, by the commitments at the end
+    # another share, by the commitments at the end
+    to_server("take_unmasking", unmaskings.get, "abc", late=always)
     assert (server.finish().total == 3 * vector).all()
     return steps
 
 
 def secrets(clients):
     keys = [client._keys for client in clients.values() if client._keys is not None]
-    own = [part for k in keys for part in (k.seed, k.masking.private_bytes_raw(), k.sharing.private_bytes_raw())]
-    return own + [part for client in clients.values() for pair in client._held.values() for part in pair]
+    own = [
+        part
+        for k in keys
+        for part in (k.seed, k.masking.private_bytes_raw(), k.sharing.private_bytes_raw())
+    ]
+    return own + [
+        part for client in clients.values() for pair in client._held.values() for part in pair
+    ]
 
 
 def emptied(client):
-    return client.ended and client._keys is None and client._signing_key is None and not (client._held or client._masks)
+    return (
+        client.ended
+        and client._keys is None
+        and client._signing_key is None
+        and not (client._held or client._masks)
+    )
 
 
 def seeds(tag):
     """One session of joint seeds to its receipt."""
-    keys = [Ed25519PrivateKey.from_private_bytes(ROOT.child(name).bytes(32)) for name in ("server", "verifier")]
+    keys = [
+        Ed25519PrivateKey.from_private_bytes(ROOT.child(name).bytes(32))
+        for name in ("server", "verifier")
+    ]
     public = [key.public_key().public_bytes_raw() for key in keys]
-    terms = SessionTerms(candidates=3, dim=2, scale=2.0**24, granularity=2.0**-24, server=public[0], verifier=public[1])
+    terms = SessionTerms(
+        candidates=3,
+        dim=2,
+        scale=2.0**24,
+        granularity=2.0**-24,
+        server=public[0],
+        verifier=public[1],
+    )
     stream = ROOT.child(tag)
     server = SeedServer(np.arange(2) << 24, terms=terms, key=keys[0], stream=stream.child("s"))
     verifier = SeedVerifier(terms=terms, key=keys[1], stream=stream.child("v"))
     steps, frame = [], verifier.offer()
     party = server
     while frame is not None:
-        step = {"name": f"{party.record.last or 'start'} → {type(party).__name__}", "party": snapshot(party)}
-        known = [share for share in server._shares if server.record.last not in ("openings", "verdict", "release")]
-        steps.append({**step, "deliver": call("receive"), "frames": [frame], "form": "json", "secrets": known})
+        step = {
+            "name": f"{party.record.last or 'start'} → {type(party).__name__}",
+            "party": snapshot(party),
+        }
+        known = [
+            share
+            for share in server._shares
+            if server.record.last not in ("openings", "verdict", "release")
+        ]
+        steps.append(
+            {
+                **step,
+                "deliver": call("receive"),
+                "frames": [frame],
+                "form": "json",
+                "secrets": known,
+            }
+        )
         frame = party.receive(frame)
         if frame is None and party is verifier:
             frame = verifier.receipt(server.release)
@@ -150,18 +205,29 @@ def counts(tag):
     """One session of verifiable counts; a refusal ends it."""
     stream = ROOT.child(tag)
     terms = CountTerms.fresh(bins=2, coins=40, stream=stream.child("counts"))
-    prover = Prover(terms, open_counts([7, -3], stream=stream.child("openings")), stream=stream.child("prover"))
+    prover = Prover(
+        terms, open_counts([7, -3], stream=stream.child("openings")), stream=stream.child("prover")
+    )
     verifier, steps, frame = Verifier(terms, stream=stream.child("verifier")), [], prover.commit()
     for party, method in ((verifier, "challenge"), (prover, "respond"), (verifier, "check")):
-        step = {"name": method, "party": snapshot(party), "deliver": call(method), "frames": [frame]}
-        late = never if method == "check" else always  # another challenge is as good, other commitments will not open
+        step = {
+            "name": method,
+            "party": snapshot(party),
+            "deliver": call(method),
+            "frames": [frame],
+        }
+        # another challenge is as good, other commitments will not open
+        late = never if method == "check" else always
         ends = always if party is verifier else None
         steps.append({**step, "form": "bytes", "late": late, "ends": ends})
         frame = getattr(party, method)(frame)
     assert len(frame) == 2
     record, _ = make_record(1, terms, client=b"me", stream=stream.child("record"))
     check = lambda _, frames: check_record(*frames, terms, client=b"me")  # noqa: E731
-    return [*steps, {"name": "record", "party": None, "deliver": check, "frames": [record], "form": "bytes"}]
+    return [
+        *steps,
+        {"name": "record", "party": None, "deliver": check, "frames": [record], "form": "bytes"},
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +257,9 @@ def test_every_frame_in_the_place_of_every_other_is_refused(protocol, sessions):
 def spoil_each(steps, what, rng):
     for step in steps:
         frames = spoilt(what, rng, step)
-        if frames != list(step.frames) and not (step.form == "json" and frames[0] in step.foreign[:1]):
+        if frames != list(step.frames) and not (
+            step.form == "json" and frames[0] in step.foreign[:1]
+        ):
             refused(step, frames)
 
 
@@ -220,7 +288,9 @@ TERMS = ReleaseTerms(dim=40, bound=1000.0, sigma=2.0)
 
 
 def offered(name, **fields):
-    offer = Offer(**{f: getattr(OFFER, f) for f in Offer.__struct_fields__} | {"release": name} | fields)
+    offer = Offer(
+        **{f: getattr(OFFER, f) for f in Offer.__struct_fields__} | {"release": name} | fields
+    )
     steps = np.arange(40, dtype=np.int32)
     steps[7] = SECRET
     return [pack(offer), *vector_frames(VECTOR, steps, session=offer.session)]
@@ -229,8 +299,11 @@ def offered(name, **fields):
 @pytest.fixture(scope="module")
 def noise_side(tmp_path_factory):
     folder = tmp_path_factory.mktemp("noise")
-    side = NoiseSide(terms=TERMS, peer="answer", journal=folder, publish=folder / "published", log=Log("noise"))
-    assert list(side.publish("answer", iter(offered("first"))))  # whose imports need more memory than an input may take
+    side = NoiseSide(
+        terms=TERMS, peer="answer", journal=folder, publish=folder / "published", log=Log("noise")
+    )
+    # whose imports need more memory than an input may take
+    assert list(side.publish("answer", iter(offered("first"))))
     yield side, folder / "published"
     side.close()
 
@@ -250,7 +323,10 @@ def test_two_servers(spoil, noise_side):
         own=[*offered("first"), pack(TERMS)],
         foreign=[*offered(name, round=1), *offered(name, sigma=3.0)],
         secrets=[str(SECRET).encode()],
-        state=lambda _: (sorted(p.name for p in folder.glob("[!.]*")), list((folder / ".drafts").iterdir())),
+        state=lambda _: (
+            sorted(p.name for p in folder.glob("[!.]*")),
+            list((folder / ".drafts").iterdir()),
+        ),
         copies=False,
     )
     frames = spoilt(what, rng, step)
@@ -307,7 +383,9 @@ MESSAGES = [
 def test_any_bytes_as_a_message(spoil):
     """What is read is what would be written, byte for byte."""
     for message in MESSAGES:
-        step = Step(name="", party=None, deliver=len, frames=[message], own=MESSAGES, foreign=FRAMES)
+        step = Step(
+            name="", party=None, deliver=len, frames=[message], own=MESSAGES, foreign=FRAMES
+        )
         (data,) = spoilt(*spoil, step)
         for kind in KINDS:
             if refuses_or_reads(partial(unpack, data, kind), size=len(data)):

@@ -17,7 +17,9 @@ from dpaudit.audit.epsilon.one_run import read_scores
 from dpaudit.errors import UsageError
 
 SCORE, MEMBER = np.arange(60.0) / 7, np.arange(60) % 2
-TEXT = b"score,member,note\n" + b"".join(b"%f,%d,x\n" % pair for pair in zip(SCORE, MEMBER, strict=True))
+TEXT = b"score,member,note\n" + b"".join(
+    b"%f,%d,x\n" % pair for pair in zip(SCORE, MEMBER, strict=True)
+)
 ARCHIVES = [
     packed({"score": SCORE, "member": MEMBER.astype(bool)}),
     packed({"score": SCORE.astype(">f4"), "member": MEMBER, "other": np.array("x")}, save=np.savez),
@@ -75,7 +77,9 @@ def test_mutated_arrays_in_whole_archives(data, folder):
 @pytest.mark.parametrize("header", HEADERS)
 def test_headers_that_are_none(header, folder):
     path = folder / "h.npz"
-    path.write_bytes(zipped(("score.npy", with_header(header, bytes(24))), ("member.npy", saved(MEMBER[:3]))))
+    path.write_bytes(
+        zipped(("score.npy", with_header(header, bytes(24))), ("member.npy", saved(MEMBER[:3])))
+    )
     assert not refuses_or_reads(lambda: read_scores(path), size=path.stat().st_size)
 
 
@@ -95,7 +99,9 @@ def test_a_small_file_that_unpacks_to_much(folder):
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in ("score", "member"):
             with archive.open(f"{name}.npy", "w") as stream:
-                stream.write(with_header(f"{{'descr': '|b1', 'fortran_order': False, 'shape': ({rows},)}}"))
+                stream.write(
+                    with_header(f"{{'descr': '|b1', 'fortran_order': False, 'shape': ({rows},)}}")
+                )
                 for _ in range(rows >> 20):
                     stream.write(bytes(1 << 20))
     path = folder / "bomb.npz"
@@ -110,7 +116,9 @@ def test_many_short_rows_take_little_memory(folder):
     path.write_bytes(b"score,member\n" + b"1,0\n" * 500_000)
     assert refuses_or_reads(lambda: read_scores(path), size=path.stat().st_size)
     np.savez_compressed(folder / "zeros.npz", score=np.zeros(1 << 20), member=np.zeros(1 << 20))
-    assert refuses_or_reads(lambda: read_scores(folder / "zeros.npz"), size=(folder / "zeros.npz").stat().st_size)
+    assert refuses_or_reads(
+        lambda: read_scores(folder / "zeros.npz"), size=(folder / "zeros.npz").stat().st_size
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,7 +126,10 @@ def test_many_short_rows_take_little_memory(folder):
     [
         (b"score,score,member\n1,2,1\n", "two columns score"),
         (b"score,member\n" + b"1" * (1 << 21), "a line is longer than 1048576"),
-        (b"score,member\n" + b"1," * 500_000 + b"1\n" + b'"' + b"x\n" * 200_000, "neither 0 nor 1|field larger"),
+        (
+            b"score,member\n" + b"1," * 500_000 + b"1\n" + b'"' + b"x\n" * 200_000,
+            "neither 0 nor 1|field larger",
+        ),
         (b"score,member\n\x1b]52;c;AAAA\x07,1\n", "could not convert"),
         (b"score,member\n1,1\n\xff\n", "utf-8"),
     ],

@@ -60,9 +60,13 @@ def kinds(best: str) -> list[tuple[str, str, str, str, int]]:
     for name, (code, _) in rude.PYTHON.items():
         levels = ("full", "plain", "none") if name in rude.HARD else ("full",)
         found += [(name, level, "python", rude.HEAD + function(code), 3) for level in levels]
-    found += [(name, "full", "command", rude.HEAD + code, 3) for name, (code, _) in rude.COMMAND.items()]
+    found += [
+        (name, "full", "command", rude.HEAD + code, 3) for name, (code, _) in rude.COMMAND.items()
+    ]
     for name, (code, status) in CALM.items():
-        found += [(name, level, "python", function(code), status) for level in ("full", "plain", "none")]
+        found += [
+            (name, level, "python", function(code), status) for level in ("full", "plain", "none")
+        ]
     return [kind for kind in found if best == "full" or kind[1] != "full"]
 
 
@@ -70,7 +74,9 @@ def function(body: str) -> str:
     return f"import numpy as np\ndef f(n, d):\n{rude.indent(body)}\n    return np.random.default_rng().normal(size=(n, d))\n"
 
 
-def audit(number: int, kind: tuple[str, str, str, str, int], folder: Path, told: str, marker: str) -> str:
+def audit(
+    number: int, kind: tuple[str, str, str, str, int], folder: Path, told: str, marker: str
+) -> str:
     """Audit it as a user would; '' if it ended as it must, and otherwise what happened."""
     name, level, way, code, status = kind
     place = folder / f"{marker}-{number}"
@@ -81,7 +87,18 @@ def audit(number: int, kind: tuple[str, str, str, str, int], folder: Path, told:
     if way == "command":
         target = "command:" + shlex.join([sys.executable, "-c", code, marker])
     limit = PATIENCE if name in CALM else LIMIT
-    words = ["audit", target, "--claim", "gaussian:sigma=1", "--samples", "10000", "--seed", "1", "--alpha", "1e-9"]
+    words = [
+        "audit",
+        target,
+        "--claim",
+        "gaussian:sigma=1",
+        "--samples",
+        "10000",
+        "--seed",
+        "1",
+        "--alpha",
+        "1e-9",
+    ]
     words += ["--tests", "moments", "--format", "json", "--time-limit", str(limit)]
     command = [sys.executable, "-c", RUN, level, str(place / "told.json"), *words]
     environment = {
@@ -90,12 +107,17 @@ def audit(number: int, kind: tuple[str, str, str, str, int], folder: Path, told:
         "TMPDIR": str(folder / "tmp"),
     }
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, env=environment)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=LONGEST, env=environment
+        )
         document = json.loads(done.stdout) if done.stdout else {}
     except (subprocess.TimeoutExpired, ValueError) as error:
         return f"{number} {name} at {level}: {type(error).__name__}"
     verdict, reason = document.get("verdict"), document.get("reason", "")
-    as_expected = done.returncode == status and verdict == {0: "no-finding", 1: "finding", 3: "inconclusive"}[status]
+    as_expected = (
+        done.returncode == status
+        and verdict == {0: "no-finding", 1: "finding", 3: "inconclusive"}[status]
+    )
     if as_expected and "got in" not in reason and done.stderr.replace("\n", "").isprintable():
         return ""
     return f"{number} {name} at {level}: exit {done.returncode}, {verdict}, {reason[:200]!r}, {done.stderr[-300:]!r}"
@@ -121,14 +143,20 @@ def left(marker: str, folder: Path, known: set[int]) -> set[str]:
         table = Path("/proc/sysvipc") / kind
         rows = table.read_text().splitlines()[1:] if table.exists() else []
         found |= {f"{kind} {' '.join(row.split()[:2])}" for row in rows}
-    found |= {f"mount {line.split()[4]}" for line in Path("/proc/self/mountinfo").read_text().splitlines()}
+    found |= {
+        f"mount {line.split()[4]}" for line in Path("/proc/self/mountinfo").read_text().splitlines()
+    }
     for process in psutil.process_iter(["cmdline"]):
         if any(marker in word for word in process.info["cmdline"] or ()):
             found.add(f"process {process.pid} {process.info['cmdline'][:3]}")
     orphans = [p for p in psutil.Process().children(recursive=True) if p.pid not in known]
-    found |= {f"child {p.pid}" for p in orphans if p.is_running() and p.status() != psutil.STATUS_ZOMBIE}
+    found |= {
+        f"child {p.pid}" for p in orphans if p.is_running() and p.status() != psutil.STATUS_ZOMBIE
+    }
     groups = [p for p in Path("/sys/fs/cgroup").rglob("dpaudit-*") if p.is_dir()]
-    return found | {f"group {p}" for p in groups if not psutil.pid_exists(int(p.name.removeprefix("dpaudit-")))}
+    return found | {
+        f"group {p}" for p in groups if not psutil.pid_exists(int(p.name.removeprefix("dpaudit-")))
+    }
 
 
 @pytest.mark.slow
@@ -148,7 +176,10 @@ def test_after_many_hostile_audits_nothing_is_left(tmp_path, capsys):
                 choice += rng.sample(every, len(every))  # each at least once, in any order
             started = time.monotonic()
             with ThreadPoolExecutor(2) as pool:
-                tasks = [pool.submit(audit, k, kind, tmp_path, told, marker) for k, kind in enumerate(choice[:AUDITS])]
+                tasks = [
+                    pool.submit(audit, k, kind, tmp_path, told, marker)
+                    for k, kind in enumerate(choice[:AUDITS])
+                ]
                 wrong = [said for task in tasks if (said := task.result())]
         minutes = (time.monotonic() - started) / 60
         with capsys.disabled():

@@ -82,8 +82,22 @@ WORDS = tuple(
             "['x', 1]",
             "true",
         ),
-        *("2020-01-01", "07:32:00", '"\\u001b[2J"', '"\\u202e"', "''", "[" * 300, "{a=" * 40 + "1" + "}" * 40),
-        *("[[source]]", "[[exclude]]\nsource = [[1]]\n", "[grid]\n", "[published]\n", "[audit]\nalpha = 1e-400\n"),
+        *(
+            "2020-01-01",
+            "07:32:00",
+            '"\\u001b[2J"',
+            '"\\u202e"',
+            "''",
+            "[" * 300,
+            "{a=" * 40 + "1" + "}" * 40,
+        ),
+        *(
+            "[[source]]",
+            "[[exclude]]\nsource = [[1]]\n",
+            "[grid]\n",
+            "[published]\n",
+            "[audit]\nalpha = 1e-400\n",
+        ),
         *(
             "keep_trials = true\n",
             "measure = 'zoo'\n",
@@ -132,8 +146,13 @@ BY_HAND = {
     "key is a list": b"key = []\n" + GOOD.replace("[key]", "[grid]").encode(),
     "20,000 axes": (GOOD + LONG_AXES).encode(),
     "a key of 30,000 dots": b"a" + b".a" * 30_000 + b" = 1",
-    "a key of dots after a string of quotes": b'x = """a"""" # """"\n' + b"a" + b".a" * 30_000 + b" = 1",
-    "a billion combinations": (GOOD + MANY + MANY.replace("source", "mitigation").replace("gaussian", "none")).encode(),
+    "a key of dots after a string of quotes": b'x = """a"""" # """"\n'
+    + b"a"
+    + b".a" * 30_000
+    + b" = 1",
+    "a billion combinations": (
+        GOOD + MANY + MANY.replace("source", "mitigation").replace("gaussian", "none")
+    ).encode(),
     "exclusion of a table": GOOD.replace('source = "gaussian"\n', "source = {a = 1}\n").encode(),
     "exclusion of lists": GOOD.replace('source = "gaussian"\n', "source = [[1]]\n").encode(),
     "key of a column that is a list": TABLE.replace('key = "d"', "key = []").encode(),
@@ -142,7 +161,9 @@ BY_HAND = {
     "published value that is a list": TABLE.replace('"success_rate"', "[]")
     .replace('{ d = "num_bins" }', "{}")
     .encode(),
-    "published ratio of nothing": TABLE.replace('value = "success_rate"', 'value = "d"\nover = 3').encode(),
+    "published ratio of nothing": TABLE.replace(
+        'value = "success_rate"', 'value = "d"\nover = 3'
+    ).encode(),
     "escapes in a name": GOOD.replace("[host]", '[host]\n"\\u001b[2J" = 2020-01-01').encode(),
     "600 kB": b"#" * 600_000,
 }

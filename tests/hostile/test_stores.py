@@ -21,7 +21,14 @@ import dpaudit.studies.attack  # noqa: F401 torch, before memory is limited
 from dpaudit.errors import StoreError
 from dpaudit.experiments.spec_file import load_spec
 from dpaudit.experiments.store import FILE, Store
-from dpaudit.experiments.store.queries import attempts, invocations, progress, provenances, trial_columns, trial_success
+from dpaudit.experiments.store.queries import (
+    attempts,
+    invocations,
+    progress,
+    provenances,
+    trial_columns,
+    trial_success,
+)
 from dpaudit.experiments.stored import document_of, open_run, overviews
 from dpaudit.types import CellFailure, CellResult, to_dict
 
@@ -55,7 +62,15 @@ OUTCOME = {
 PROVENANCE = {
     "seed": "1",
     "versions": {"dpaudit": "0.1.0"},
-    "plugins": [{"kind": "sources", "name": "gaussian", "distribution": "d", "version": "1", "sha256": "a" * 64}],
+    "plugins": [
+        {
+            "kind": "sources",
+            "name": "gaussian",
+            "distribution": "d",
+            "version": "1",
+            "sha256": "a" * 64,
+        }
+    ],
     "hardware": "h",
     "started": "2025-01-01T00:00:00",
     "source": "b" * 64,
@@ -72,7 +87,18 @@ TABLES = {
     "trials": ("truth", "guess", "score"),
     "invocations": ("started", "command", "host", "process", "hardware", "versions"),
     "attempts": (
-        *("cell", "position", "kind", "status", "settings", "outcome", "error", "traceback", "worker", "seconds"),
+        *(
+            "cell",
+            "position",
+            "kind",
+            "status",
+            "settings",
+            "outcome",
+            "error",
+            "traceback",
+            "worker",
+            "seconds",
+        ),
         *("started", "finished", "provenance"),
     ),
 }
@@ -87,12 +113,16 @@ def spec(tmp_path_factory):
 
 def made(folder, spec):
     """A run with two results and a failure."""
-    with Store.create(folder, spec=to_dict(vars(spec)), command="dpaudit run s.toml", cells=3) as store:
+    with Store.create(
+        folder, spec=to_dict(vars(spec)), command="dpaudit run s.toml", cells=3
+    ) as store:
         for i, cell in enumerate(spec.cells()):
             known = {"cell": cell.id, "kind": "attack", "settings": cell.settings, "seconds": 1.0}
             trials = {"truth": [0, 1], "guess": [0, 0], "score": [-0.5, float("nan")]}
             done = CellResult(**known, outcome=OUTCOME, provenance=PROVENANCE, trials=trials)
-            failed = CellFailure(**known, error="ValueError: no", traceback="Traceback", provenance=PROVENANCE)
+            failed = CellFailure(
+                **known, error="ValueError: no", traceback="Traceback", provenance=PROVENANCE
+            )
             store.add(done if i < 2 else failed, position=i)
     return folder / FILE
 
@@ -102,8 +132,12 @@ def version_1(folder, spec):
     told = to_dict(vars(spec))
     with contextlib.closing(sqlite3.connect(folder / FILE)) as db:
         db.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
-        db.execute("CREATE TABLE cells (cell TEXT PRIMARY KEY, position INTEGER NOT NULL, result TEXT NOT NULL)")
-        db.executemany("INSERT INTO meta VALUES (?, ?)", [("spec", json.dumps(told)), ("version", "1")])
+        db.execute(
+            "CREATE TABLE cells (cell TEXT PRIMARY KEY, position INTEGER NOT NULL, result TEXT NOT NULL)"
+        )
+        db.executemany(
+            "INSERT INTO meta VALUES (?, ?)", [("spec", json.dumps(told)), ("version", "1")]
+        )
         for i, cell in enumerate(spec.cells()):
             known = {"cell": cell.id, "kind": "attack", "settings": cell.settings, "seconds": 1.0}
             result = to_dict(CellResult(**known, outcome=OUTCOME, provenance=PROVENANCE))
@@ -116,7 +150,13 @@ def read_all(folder):
     """Everything that the command line asks of a store."""
     with Store.read(folder) as store:
         found = document_of(store)
-        attempts(store), invocations(store), progress(store), provenances(store), trial_success(store)
+        (
+            attempts(store),
+            invocations(store),
+            progress(store),
+            provenances(store),
+            trial_success(store),
+        )
         trial_columns(store), store.failures(), store.cells, store.run_id
     return found
 
@@ -132,7 +172,9 @@ def harm(*statements, size=0):
     def do(path):
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
             db.execute("PRAGMA ignore_check_constraints = ON")
-            for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            for (name,) in db.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+            ).fetchall():
                 db.execute(f"DROP TRIGGER {name}")
             for statement in statements:
                 db.execute(statement)
@@ -152,7 +194,9 @@ def as_view(table, select):
 ATTEMPT = "'c', 1, 'attack', 'done', '{}', '{}', NULL, NULL, '', 1.0, NULL, NULL, 1, 1"
 BY_HAND = {
     "endless view": as_view("attempts", f"{ENDLESS} SELECT i AS id, {ATTEMPT} FROM n"),
-    "endless view of meta": as_view("meta", f"{ENDLESS} SELECT 'spec' AS key, '{{}}' AS value FROM n WHERE i < 0"),
+    "endless view of meta": as_view(
+        "meta", f"{ENDLESS} SELECT 'spec' AS key, '{{}}' AS value FROM n WHERE i < 0"
+    ),
     "view of zero blobs": as_view(
         "attempts",
         "SELECT 1 AS id, zeroblob(900000000) AS cell, 1 AS position, 'a' AS kind, 'done' AS status, '{}' AS settings, "
@@ -179,9 +223,13 @@ BY_HAND = {
     "infinite seconds": harm("UPDATE attempts SET seconds = 9e999"),
     "no provenance": harm("PRAGMA foreign_keys = OFF", "DELETE FROM provenance"),
     "provenance that is a list": harm("UPDATE provenance SET content = '[]'"),
-    "provenance of many keys": harm(f"UPDATE provenance SET content = '{json.dumps({str(i): i for i in range(200)})}'"),
+    "provenance of many keys": harm(
+        f"UPDATE provenance SET content = '{json.dumps({str(i): i for i in range(200)})}'"
+    ),
     "versions that are a list": harm("UPDATE invocations SET versions = '[]'"),
-    "other types inside": harm("UPDATE attempts SET settings = '{\"source\": 3}', outcome = '{\"interval\": []}'"),
+    "other types inside": harm(
+        "UPDATE attempts SET settings = '{\"source\": 3}', outcome = '{\"interval\": []}'"
+    ),
 }
 
 
@@ -195,7 +243,9 @@ def test_a_store_made_by_hand_is_refused_in_a_line_by_every_command(tmp_path, sp
     refuses_or_reads(lambda: open_run(path.parent).columns(), size=size)
     refuses_or_reads(lambda: Store.resume(path.parent, spec=to_dict(vars(spec))).close(), size=size)
     listed = {}
-    assert refuses_or_reads(lambda: listed.update({r.folder: r for r in overviews(tmp_path)}), size=2 * size)
+    assert refuses_or_reads(
+        lambda: listed.update({r.folder: r for r in overviews(tmp_path)}), size=2 * size
+    )
     assert listed[str(tmp_path / "good")].done == 2, "a broken store does not stop the list"
     for args in (
         ("runs", "list", tmp_path),
@@ -227,9 +277,13 @@ KINDS = {
         (path.parent.parent / "victim").touch(),
         linked(path, path.parent.parent / "victim"),
     ),
-    "log that is a link": lambda path: path.with_name(FILE + "-wal").symlink_to(path.parent.parent / "victim"),
+    "log that is a link": lambda path: path.with_name(FILE + "-wal").symlink_to(
+        path.parent.parent / "victim"
+    ),
     "log that is a pipe": lambda path: os.mkfifo(path.with_name(FILE + "-wal")),
-    "index that is a link": lambda path: path.with_name(FILE + "-shm").symlink_to(path.parent.parent / "victim"),
+    "index that is a link": lambda path: path.with_name(FILE + "-shm").symlink_to(
+        path.parent.parent / "victim"
+    ),
     "journal that is a folder": lambda path: path.with_name(FILE + "-journal").mkdir(),
 }
 
@@ -273,9 +327,20 @@ def test_pages_that_are_used_twice_are_noticed_before_they_are_followed(tmp_path
     """Interior pages whose children are one page, in twenty levels, would hold 10^50 rows."""
     path = made(tmp_path / "run", spec)
     with Store.resume(path.parent, spec=to_dict(vars(spec))) as store:
-        known = {"kind": "attack", "settings": {"x": "y" * 3000}, "seconds": 1.0, "provenance": PROVENANCE}
-        store.add_all([(i, CellFailure(cell=f"x{i}", error="e", traceback="t", **known)) for i in range(500)])
-        (page,) = (n for n, name in store.query("SELECT rootpage, name FROM sqlite_master") if name == "attempts")
+        known = {
+            "kind": "attack",
+            "settings": {"x": "y" * 3000},
+            "seconds": 1.0,
+            "provenance": PROVENANCE,
+        }
+        store.add_all(
+            [(i, CellFailure(cell=f"x{i}", error="e", traceback="t", **known)) for i in range(500)]
+        )
+        (page,) = (
+            n
+            for n, name in store.query("SELECT rootpage, name FROM sqlite_master")
+            if name == "attempts"
+        )
     data = bytearray(path.read_bytes())
     start = (page - 1) * 4096
     assert data[start] == 5, "an interior page"
@@ -316,7 +381,9 @@ def test_mutated_pages(valid, tmp_path):
     @given(number=st.integers(0, 2**48))
     def try_one(number):
         rng = random.Random(number)
-        data = mutated(rng, rng.choice(valid), others=valid, words=(b"VIEW", b"\0" * 100, b"TRIGGER"))
+        data = mutated(
+            rng, rng.choice(valid), others=valid, words=(b"VIEW", b"\0" * 100, b"TRIGGER")
+        )
         _replace(path, data)
         read[refuses_or_reads(lambda: read_all(tmp_path), size=len(data))] += 1
         assert refuses_or_reads(lambda: overviews(tmp_path), size=len(data))
@@ -338,7 +405,9 @@ def test_mutated_values(valid, tmp_path):
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
             db.execute("PRAGMA synchronous = OFF")
             db.execute("PRAGMA ignore_check_constraints = ON")
-            for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            for (name,) in db.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+            ).fetchall():
                 db.execute(f"DROP TRIGGER {name}")
             for _ in range(rng.choice((1, 1, 2))):
                 _change(rng, db)
@@ -374,7 +443,10 @@ def _change(rng, db):
         db.execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (new, old))
         return
     column = rng.choice(TABLES[table])
-    odd = rng.choice([v for v in ODD if isinstance(v, (str, float, type(None))) or v in (0, 1, -1)] + [b"\xff", b""])
+    odd = rng.choice(
+        [v for v in ODD if isinstance(v, (str, float, type(None))) or v in (0, 1, -1)]
+        + [b"\xff", b""]
+    )
     odd = odd.encode("utf-8", "replace").decode() if isinstance(odd, str) else odd
     with contextlib.suppress(sqlite3.IntegrityError):
         db.execute(f"UPDATE {table} SET {column} = ?", (odd,))

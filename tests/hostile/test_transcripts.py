@@ -32,7 +32,10 @@ from dpaudit_mitigations.verifiable_counts.messages import sign_session
 from dpaudit_mitigations.verifiable_counts.session import run_session as run_verifiable_counts
 
 ROOT = KeyedStream.from_seed("hostile transcripts")
-KEYS = {name: Ed25519PrivateKey.from_private_bytes(ROOT.child(name).bytes(32)) for name in ("server", "verifier")}
+KEYS = {
+    name: Ed25519PrivateKey.from_private_bytes(ROOT.child(name).bytes(32))
+    for name in ("server", "verifier")
+}
 PUBLIC = {name: key.public_key().public_bytes_raw() for name, key in KEYS.items()}
 COUNTS = run_verifiable_counts([7, -3], coins=40, stream=ROOT.child("counts")).transcript
 MESSAGES = ("commitments", "challenge", "response")
@@ -68,12 +71,20 @@ def seeds(tmp_path_factory):
 
 
 def doors(path):
-    return lambda: command(path), lambda: joint_seeds.verify(path, threads=1), lambda: verifiable_counts.verify(path)
+    return (
+        lambda: command(path),
+        lambda: joint_seeds.verify(path, threads=1),
+        lambda: verifiable_counts.verify(path),
+    )
 
 
 def command(path):
     aside = io.StringIO()
-    with contextlib.redirect_stdout(aside), contextlib.redirect_stderr(aside), contextlib.suppress(typer.Exit):
+    with (
+        contextlib.redirect_stdout(aside),
+        contextlib.redirect_stderr(aside),
+        contextlib.suppress(typer.Exit),
+    ):
         verifying.transcript(path, "json")
 
 
@@ -123,7 +134,9 @@ def signed(messages, rng):
         with contextlib.suppress(ValueError):
             unsigned = {**message, "body": body}
             del unsigned["signature"]
-            signature = KEYS[message["sender"]].sign(labelled_hash("signature", head, canonical(unsigned)))
+            signature = KEYS[message["sender"]].sign(
+                labelled_hash("signature", head, canonical(unsigned))
+            )
             out.append({**unsigned, "signature": signature.hex()})
             head = labelled_hash("link", head, canonical(out[-1]))
     return out
@@ -134,11 +147,17 @@ def signed(messages, rng):
 def test_verifiable_counts_by_a_prover_with_a_key(number, seeds):
     path, rng = seeds / "x.json", random.Random(number)
     said = {name: getattr(COUNTS, name) for name in MESSAGES}
-    said[rng.choice(MESSAGES)] = mutated(rng, said[rng.choice(MESSAGES)], others=list(said.values()))
+    said[rng.choice(MESSAGES)] = mutated(
+        rng, said[rng.choice(MESSAGES)], others=list(said.values())
+    )
     more = rng.choice(({}, {"bins": 1 << 16, "coins": 1 << 10}, {"coins": 1 << 24}))
     terms = replace(COUNTS.terms, **more)
     signature = sign_session(terms, **said, key=KEYS["verifier"])
-    path.write_bytes(replace(COUNTS, terms=terms, **said, verifier=PUBLIC["verifier"], signature=signature).encode())
+    path.write_bytes(
+        replace(
+            COUNTS, terms=terms, **said, verifier=PUBLIC["verifier"], signature=signature
+        ).encode()
+    )
     refuses_or_reads(lambda: verifiable_counts.verify(path), size=path.stat().st_size)
 
 
@@ -153,7 +172,9 @@ def test_openings_and_releases(number, seeds):
     (seeds / given[name]).touch(mode=0o600)
     (seeds / given[name]).write_bytes(data)
     paths = {key: seeds / value for key, value in given.items()}
-    refuses_or_reads(lambda: joint_seeds.verify(seeds / "seeds.json", **paths, threads=1), size=len(data))
+    refuses_or_reads(
+        lambda: joint_seeds.verify(seeds / "seeds.json", **paths, threads=1), size=len(data)
+    )
 
 
 def test_valid_transcripts_hold(seeds):

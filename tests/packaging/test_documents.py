@@ -14,14 +14,20 @@ WITH_BLOCKS = [name for name in PAGES if fences((ROOT / name).read_text(encoding
 
 
 def test_there_is_something_to_follow():
-    assert {"README.md", "docs/audit-your-sampler.md", "docs/write-your-own/attack.md"} <= set(WITH_BLOCKS)
+    assert {"README.md", "docs/audit-your-sampler.md", "docs/write-your-own/attack.md"} <= set(
+        WITH_BLOCKS
+    )
 
 
 @pytest.mark.parametrize("name", WITH_BLOCKS)
 def test_page(name, tmp_path):
     with Reader(tmp_path) as reader:
         steps = list(reader.follow((ROOT / name).read_text(encoding="utf-8")))
-    wrong = [f"{name}:{line}: {what}\n{message}" for line, what, _, message in steps if message is not None]
+    wrong = [
+        f"{name}:{line}: {what}\n{message}"
+        for line, what, _, message in steps
+        if message is not None
+    ]
     assert not wrong, "\n\n".join(wrong)
     if name == "README.md":
         assert len(steps) >= 15

@@ -39,14 +39,26 @@ WRONG = {
     "a command that is none": ("```console\n$ dpaudit audti\n```", "exits 2"),
     "a pipe that breaks": ("```console\n$ false | cat\n```", "exits 1"),
     "output that is another": ("```console\n$ echo one\ntwo\n```", "not printed: two"),
-    "output in another order": ("```console\n$ printf 'one\\ntwo\\n'\ntwo\none\n```", "not printed: one"),
-    "a number that is another": ("```console\n$ echo 'p = 0.12'\np = 0.13\n```", "not printed: p = 0.13"),
+    "output in another order": (
+        "```console\n$ printf 'one\\ntwo\\n'\ntwo\none\n```",
+        "not printed: one",
+    ),
+    "a number that is another": (
+        "```console\n$ echo 'p = 0.12'\np = 0.13\n```",
+        "not printed: p = 0.13",
+    ),
     "a script that raises": ("```python\nimport dpaudit.nothing\n```", "ModuleNotFoundError"),
     "a test that fails": ("```python\ndef test_it():\n    assert 1 + 1 == 3\n```", "exits 1"),
-    "a script that prints something else": ("```python\nprint(1)\n```\n\n```text\n2\n```", "not printed: 2"),
+    "a script that prints something else": (
+        "```python\nprint(1)\n```\n\n```text\n2\n```",
+        "not printed: 2",
+    ),
     "a file that is no Python": ("```python\n# own.py\ndef\n```", "SyntaxError"),
     "a doctest that fails": ("```pycon\n>>> 1 + 1\n3\n```", "Expected"),
-    "an experiment with a typo": ('```toml\nname = "own"\nmeasure = "precison"\n```', "did you mean"),
+    "an experiment with a typo": (
+        '```toml\nname = "own"\nmeasure = "precison"\n```',
+        "did you mean",
+    ),
     "data that are none": ("```toml\nname =\n```", "TOMLDecodeError"),
     "a document that is none": ('```json\n{"a": }\n```', "JSONDecodeError"),
     "a language that nobody runs": ("```fish\ntrue\n```", "write text"),
@@ -83,5 +95,7 @@ def test_every_block_of_the_readme_is_seen():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     blocks = fences(readme)
     assert sum(line.startswith("```") for line in readme.splitlines()) == 2 * len(blocks)
-    typed = [command for block in blocks if block.language == "console" for command in commands(block)]
+    typed = [
+        command for block in blocks if block.language == "console" for command in commands(block)
+    ]
     assert len(typed) == sum(line.startswith("$ ") for line in readme.splitlines())

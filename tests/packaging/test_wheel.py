@@ -13,7 +13,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(*args, **options):
-    return subprocess.run([str(a) for a in args], check=True, capture_output=True, text=True, **options).stdout
+    return subprocess.run(
+        [str(a) for a in args], check=True, capture_output=True, text=True, **options
+    ).stdout
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,11 @@ def installed(clean):
 
 def test_top_level_names_are_the_three_packages(wheel):
     names = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
-    assert {n for n in names if not n.endswith(".dist-info")} == {"dpaudit", "dpaudit_attacks", "dpaudit_mitigations"}
+    assert {n for n in names if not n.endswith(".dist-info")} == {
+        "dpaudit",
+        "dpaudit_attacks",
+        "dpaudit_mitigations",
+    }
     inside = zipfile.ZipFile(wheel).namelist()
     for needed in (
         "dpaudit/py.typed",
@@ -76,7 +82,9 @@ def test_it_audits_without_torch(clean, installed, tmp_path):
 
 def test_what_needs_torch_says_so(clean, tmp_path):
     for args in (("demo",), ("audit", "gaussian", "--claim", "gaussian:sigma=1")):
-        done = subprocess.run([clean / "dpaudit", *args], capture_output=True, text=True, cwd=tmp_path)
+        done = subprocess.run(
+            [clean / "dpaudit", *args], capture_output=True, text=True, cwd=tmp_path
+        )
         assert done.returncode == 2
         assert "pip install 'dpaudit[torch]'" in done.stderr
         assert "Traceback" not in done.stderr
@@ -88,18 +96,40 @@ def test_a_strangers_plugin_is_found_and_runs(tmp_path):
 
     site = tmp_path / "site"
     own = ROOT / "examples" / "own_attack"
-    run(sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", site, own)
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "--target",
+        site,
+        own,
+    )
     env = {**os.environ, "PYTHONPATH": str(site)}
     dpaudit = [sys.executable, "-m", "dpaudit"]
     assert "own-attack 1.0" in run(*dpaudit, "list", "attacks", env=env)
     out = run(*dpaudit, "run", own / "experiment.toml", "--out", tmp_path / "out", env=env)
     assert "nearest-candidate" in out
-    run(sys.executable, "-m", "pytest", "-q", "-c", os.devnull, own / "tests", env=env, cwd=tmp_path)
+    run(
+        sys.executable, "-m", "pytest", "-q", "-c", os.devnull, own / "tests", env=env, cwd=tmp_path
+    )
 
 
 def test_it_reads_apples_files_without_torch_or_numba(clean, installed, tmp_path):
     assert "numba" not in installed
     data = ROOT / "tests" / "data" / "apple"
-    out = run(clean / "dpaudit", "deployment", "apple", "--config", data / "10.12.3", "--out", "out", cwd=tmp_path)
+    out = run(
+        clean / "dpaudit",
+        "deployment",
+        "apple",
+        "--config",
+        data / "10.12.3",
+        "--out",
+        "out",
+        cwd=tmp_path,
+    )
     assert out.rstrip().splitlines()[-1].startswith("Permitted privacy loss: ε = 16 a day")
     assert (tmp_path / "out" / "report.html").is_file()

@@ -1,7 +1,7 @@
 """The tables of measured results in the documents, built from `docs/results/`.
 
-A table between `<!-- NAME -->` and `<!-- end -->` on a page has the rows that `TABLES[NAME]()` yields, under a head of its
-own. `PYTHONPATH=tests python -m result_tables` writes them all anew.
+A table between `<!-- NAME -->` and `<!-- end -->` on a page has the rows that `TABLES[NAME]()`
+yields, under a head of its own. `PYTHONPATH=tests python -m result_tables` writes them all anew.
 """
 
 from __future__ import annotations
@@ -47,4 +47,6 @@ def wrong_rows(page: str) -> list[str]:
 
 def written(page: str) -> str:
     """The page with every marked table as the results have it."""
-    return MARKED.sub(lambda found: found[1] + "".join(f"{row}\n" for row in TABLES[found[2]]()) + found[4], page)
+    return MARKED.sub(
+        lambda found: found[1] + "".join(f"{row}\n" for row in TABLES[found[2]]()) + found[4], page
+    )

@@ -22,7 +22,11 @@ FAMILIES = {
 ESSENCE = {
     "a wrong law of single values: σ off by 0.3 %, cut tails, gaps": ("law", "other claim"),
     "missing digits: 16-bit uniforms, rounding, float16": ("digits",),
-    "dependence: in draw order, between coordinates, on the value it is added to": ("dependence", "geometry", "value"),
+    "dependence: in draw order, between coordinates, on the value it is added to": (
+        "dependence",
+        "geometry",
+        "value",
+    ),
     "hidden non-Gaussian directions, Gaussian pancakes among them": ("direction",),
     "calls and generators: seeds reused, replays, drift, RANDU": ("running", "generator"),
 }
@@ -87,7 +91,9 @@ def libraries() -> Iterator[str]:
     kept: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows("libraries"):
         by_time = "time" if row["attack"] == "timing" else ""
-        kept.setdefault((row["library"], row["mechanism"].split(":scale=10")[0] + by_time), []).append(row)
+        kept.setdefault(
+            (row["library"], row["mechanism"].split(":scale=10")[0] + by_time), []
+        ).append(row)
     for found in kept.values():
         row = max(found, key=lambda one: float(one["epsilon"]))
         bad = row["verdict"] not in ("not broken", "inconclusive")
@@ -126,7 +132,10 @@ def peers_short() -> Iterator[str]:
     for name in ("laplace-10", "gaussian-20", "low-bits", "one-sided", "laplace"):
         row = named[name]
         answers = row["jax_privacy"]
-        bounds = [row["dpaudit"]["epsilon"], *(_best(answers[how]) for how in ("release", "told") if how in answers)]
+        bounds = [
+            row["dpaudit"]["epsilon"],
+            *(_best(answers[how]) for how in ("release", "told") if how in answers),
+        ]
         cells = [f"**{bound:.2f}**" if bound > row["claim"] else f"{bound:.2f}" for bound in bounds]
         true = "∞" if row["truth"] is None else f"{row['truth']:.2f}"
         yield line([row["says"], true, *cells]) + ("" if "told" in answers else "  |")
@@ -134,4 +143,8 @@ def peers_short() -> Iterator[str]:
 
 def _best(answers: Mapping[str, Mapping[str, float]]) -> float:
     """The largest bound of those that hold at the confidence asked for, however the threshold was chosen."""
-    return max(answer["epsilon"] for method, answer in answers.items() if method.startswith("clopper-pearson/"))
+    return max(
+        answer["epsilon"]
+        for method, answer in answers.items()
+        if method.startswith("clopper-pearson/")
+    )

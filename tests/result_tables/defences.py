@@ -24,7 +24,10 @@ def training() -> Iterator[str]:
                 key["audit"],
                 interval(key["right"]),
                 interval(none["right"]),
-                *(f"{who['auc_wrong']['value']:.3f}, {who['auc_real']['value']:.3f}" for who in (key, none)),
+                *(
+                    f"{who['auc_wrong']['value']:.3f}, {who['auc_real']['value']:.3f}"
+                    for who in (key, none)
+                ),
                 interval(key["tpr_wrong"]),
                 f"{key['epsilon_shown']:.2f}",
             ]
@@ -35,7 +38,9 @@ def mitigations() -> Iterator[str]:
     """One line an arm: what its strongest attack wins of each host, named where it is more than from honest noise."""
     arms: dict[tuple[str, str], dict[str, list[Mapping[str, Any]]]] = {}
     for row in rows("mitigations"):
-        arms.setdefault((row["source"], row["mitigation"]), {}).setdefault(row["host"], []).append(row)
+        arms.setdefault((row["source"], row["mitigation"]), {}).setdefault(row["host"], []).append(
+            row
+        )
     for (source, mitigation), hosts in arms.items():
         last = hosts[next(host for host in reversed(HOSTS) if host in hosts)][0]
         yield line(
@@ -45,7 +50,9 @@ def mitigations() -> Iterator[str]:
                 *(_won(hosts[host]) if host in hosts else "" for host in HOSTS),
                 measured(last["epsilon_holder"], "epsilon"),
                 f"{last['error']:.4f}" if last["error"] < 1.01 else f"{last['error']:.2f}",
-                f"{1000 * last['seconds']:.2g} ms" if last["seconds"] < 0.1 else f"{last['seconds']:.2f} s",
+                f"{1000 * last['seconds']:.2g} ms"
+                if last["seconds"] < 0.1
+                else f"{last['seconds']:.2f} s",
                 f"{last['wire']:,}" if last["wire"] else "",
             ]
         )
@@ -53,7 +60,10 @@ def mitigations() -> Iterator[str]:
 
 def _won(attacks: Sequence[Mapping[str, Any]]) -> str:
     """Of the attacks that name one of two."""
-    best = max((row for row in attacks if row["chance"] == 0.5), key=lambda row: float(row["success"]["value"]))
+    best = max(
+        (row for row in attacks if row["chance"] == 0.5),
+        key=lambda row: float(row["success"]["value"]),
+    )
     won = f"{100 * best['success']['value']:.1f} %"
     return f"**{won}** ({best['attack']})" if any(row["beats_honest"] for row in attacks) else won
 
@@ -62,7 +72,11 @@ def submissions() -> Iterator[str]:
     """What devices can do, the strongest adversary's AUC-PN and the curator's error, on the same submissions."""
     found = rows("bpia-mitigations")
     for at in dict.fromkeys((row["setting"], row["epsilon"], row["submissions"]) for row in found):
-        own = {row["adversary"]: row for row in found if (row["setting"], row["epsilon"], row["submissions"]) == at}
+        own = {
+            row["adversary"]: row
+            for row in found
+            if (row["setting"], row["epsilon"], row["submissions"]) == at
+        }
         one = own["strong"]
         yield line(
             [

@@ -10,7 +10,10 @@ from result_tables.reading import interval, line, results, rows
 
 def pools() -> Iterator[str]:
     """AUC-PN of Tables 2 and 3: ours, and the published value in brackets."""
-    for name, setting in (("bpia-table2", "emoji skin tones, ε = 4"), ("bpia-table3", "news websites, ε = 8")):
+    for name, setting in (
+        ("bpia-table2", "emoji skin tones, ε = 4"),
+        ("bpia-table3", "news websites, ε = 8"),
+    ):
         found = rows(name)
         for adversary in dict.fromkeys(row["adversary"] for row in found):
             own = [row for row in found if row["adversary"] == adversary]
@@ -35,7 +38,13 @@ def bpia() -> Iterator[str]:
             else "40 servers"
         )
         yield line(
-            [f"`dpaudit run {name}`", what, values, found["provenance"]["seed"], found["summary"].removesuffix(".")]
+            [
+                f"`dpaudit run {name}`",
+                what,
+                values,
+                found["provenance"]["seed"],
+                found["summary"].removesuffix("."),
+            ]
         )
 
 
@@ -52,7 +61,8 @@ def table3() -> Iterator[str]:
         ours = [row["l2_median"], row["l2_diff_median"]]
         published = [row["published_l2_median"], row["published_l2_diff_median"]]
         cells = [
-            f"{'not trained' if a is None else f'{a:.3g}'} ({b:.3g})" for a, b in zip(ours, published, strict=True)
+            f"{'not trained' if a is None else f'{a:.3g}'} ({b:.3g})"
+            for a, b in zip(ours, published, strict=True)
         ]
         ratio = "" if row["ratio"] is None else f"{row['ratio']:.2g}"
         yield line([row["model"], row["weights"], *cells, ratio])
@@ -67,7 +77,12 @@ def gpm() -> Iterator[str]:
         _table3(),
         _fig4(),
         _table4(),
-        ("fig7", "sampling time", 0.1, "1.09 to 1.14 × the Gaussian's (published: 1.34 to 2.35 by d)"),
+        (
+            "fig7",
+            "sampling time",
+            0.1,
+            "1.09 to 1.14 × the Gaussian's (published: 1.34 to 2.35 by d)",
+        ),
         _lr_gain(),
         _which_bin(),
         _precision(),
@@ -90,7 +105,9 @@ def _agreeing(name: str) -> tuple[int, int]:
 
 
 def _outwards(share: Mapping[str, float]) -> str:
-    return f"[{math.floor(1000 * share['low']) / 10:.1f}, {math.ceil(1000 * share['high']) / 10:.1f}]"
+    return (
+        f"[{math.floor(1000 * share['low']) / 10:.1f}, {math.ceil(1000 * share['high']) / 10:.1f}]"
+    )
 
 
 def _fig5() -> _Line:
@@ -108,7 +125,11 @@ def _fig6() -> _Line:
     found = rows("gpm-fig6")
     accuracy = interval(next(row["accuracy"] for row in found if row["accuracy"]), digits=2)
     agree, of = _agreeing("gpm-fig6")
-    least = min(row["success"]["value"] for row in found if row["weights"] == "untrained" and row["beta"] <= 2**-14)
+    least = min(
+        row["success"]["value"]
+        for row in found
+        if row["weights"] == "untrained" and row["beta"] <= 2**-14
+    )
     return (
         "fig6",
         f"success on DP-SGD, MNIST, LeNet-5 untrained and trained ({accuracy}), {_cells('gpm-fig6')}",
@@ -122,7 +143,11 @@ def _table2() -> _Line:
     small = [row for row in rows("gpm-table2-small") if row["beta"] <= 1e-4]
     untrained = min(row["success"]["value"] for row in small if row["weights"] == "untrained")
     record = min(row["success"]["value"] for row in small if row["norm"] == "record")
-    frozen = [row["success"]["value"] for row in small if row["norm"] == "frozen" and row["weights"] == "trained"]
+    frozen = [
+        row["success"]["value"]
+        for row in small
+        if row["norm"] == "frozen" and row["weights"] == "trained"
+    ]
     return (
         "table2-small",
         f"success on DP-SGD, CIFAR-10, ResNet-20 and ResNet-56, {_cells('gpm-table2-small')}",
@@ -157,12 +182,20 @@ def _fig4() -> _Line:
 
 def _table4() -> _Line:
     agree, of = _agreeing("gpm-table4")
-    return "table4", "L2 error", 0.1, f"{agree} of {of} cells within 1 % of the published expectation"
+    return (
+        "table4",
+        "L2 error",
+        0.1,
+        f"{agree} of {of} cells within 1 % of the published expectation",
+    )
 
 
 def _lr_gain() -> _Line:
     found = rows("gpm-lr-gain")
-    better, worse = (sum(s * row["difference"][end] > 0 for row in found) for s, end in ((1, "low"), (-1, "high")))
+    better, worse = (
+        sum(s * row["difference"][end] > 0 for row in found)
+        for s, end in ((1, "low"), (-1, "high"))
+    )
     most = max(found, key=lambda row: float(row["difference"]["value"]))
     return (
         "lr-gain",
@@ -182,7 +215,11 @@ def _which_bin() -> _Line:
 
 
 def _precision() -> _Line:
-    by = {(row["dtype"], row["gamma_as"]): row["success"] for row in rows("gpm-precision") if row["beta"] == 1e-5}
+    by = {
+        (row["dtype"], row["gamma_as"]): row["success"]
+        for row in rows("gpm-precision")
+        if row["beta"] == 1e-5
+    }
     kept = by["float32", "2sqrtd"]
     lost = (
         by["float32", "2d"],
@@ -198,7 +235,13 @@ def _reconstruction() -> _Line:
     setting = {"directions": 8, "beta": 1e-6, "unknown": 16}
     row = next(row for row in rows("gpm-reconstruction") if setting.items() <= row.items())
     rounds = f"{round(row['success']['value'] * row['trials'])} of {row['trials']} rounds"
-    assert all(not other["wrongly_trusted"] for other in rows("gpm-reconstruction"))  # "then it says so"
+    # "then it says so"
+    assert all(not other["wrongly_trusted"] for other in rows("gpm-reconstruction"))
     result = f"8 directions, β = 1e-6: all 16 of 16 unknown counts in {rounds}"
     what = "unknown counts read out of one release"
-    return "reconstruction", what, 0.4, f"{result}; nothing beyond the phases' bits, and then it says so"
+    return (
+        "reconstruction",
+        what,
+        0.4,
+        f"{result}; nothing beyond the phases' bits, and then it says so",
+    )

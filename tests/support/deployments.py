@@ -8,7 +8,13 @@ from support.documents import provenance
 
 
 def spent(budget, records, claimed, high="inf"):
-    return {"budget": budget, "records": records, "claimed": claimed, "shown_low": claimed, "shown_high": high}
+    return {
+        "budget": budget,
+        "records": records,
+        "claimed": claimed,
+        "shown_low": claimed,
+        "shown_high": high,
+    }
 
 
 def shown(key, verdict, low, high, *claims):
@@ -18,7 +24,10 @@ def shown(key, verdict, low, high, *claims):
         "algorithm": "CountMedianSketch",
         "coin": None,
         "method": "exact",
-        "claims": [{"by": by, "epsilon": e} for by, e in zip(("configuration", "report"), claims, strict=False)],
+        "claims": [
+            {"by": by, "epsilon": e}
+            for by, e in zip(("configuration", "report"), claims, strict=False)
+        ],
         "records": 10,
         "used": 5,
         "flip": {**interval, "low": 0.093, "high": 0.1416},
@@ -32,7 +41,12 @@ def shown(key, verdict, low, high, *claims):
 
 
 def total(name, per_day, *, over_days=480.0):
-    sums = {"per_day": per_day, "over_days": over_days, "coin_per_day": 38.0, "coin_over_days": 1140.0}
+    sums = {
+        "per_day": per_day,
+        "over_days": over_days,
+        "coin_per_day": 38.0,
+        "coin_over_days": 1140.0,
+    }
     return {"name": name, "budgets": ["a"], **sums}
 
 
@@ -117,7 +131,9 @@ def document():
         "shown": [
             shown("com.apple.lookup.DomainMatch", "agrees", 0.6, 3.4, 1.0),
             shown("com.apple.parsec.Nothing", "not identified", 0, 0, 1.0),
-            shown("com.apple.keyboard.Emoji.ru_RU.EmojiKeyboard", "shows more", 3.604, "inf", 1.0, 2.0),
+            shown(
+                "com.apple.keyboard.Emoji.ru_RU.EmojiKeyboard", "shows more", 3.604, "inf", 1.0, 2.0
+            ),
         ],
         "differences": [
             {
@@ -130,7 +146,8 @@ def document():
                 "note": "",
             }
         ],
-        "against": whole["configuration"] | {"effect": "The ε permitted in a day rises from 14 to 16 (+2)."},
+        "against": whole["configuration"]
+        | {"effect": "The ε permitted in a day rises from 14 to 16 (+2)."},
         "database": {
             "balances": [
                 {

@@ -23,11 +23,19 @@ def attack(
         "interval": {"low": low, "high": high, "confidence": 0.95, "method": "Clopper-Pearson"},
         "chance": 0.5,
         "epsilon_lower_bound": 6.1 if spike else 0.0,
-        "details": {"phases": {"edges": EDGES, "counts": counts, "what": "phase of the release along the key"}},
+        "details": {
+            "phases": {
+                "edges": EDGES,
+                "counts": counts,
+                "what": "phase of the release along the key",
+            }
+        },
     }
 
 
-def row(source: str, mitigation: str, found: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+def row(
+    source: str, mitigation: str, found: list[dict[str, Any]], **changes: Any
+) -> dict[str, Any]:
     return {
         "label": source if mitigation == "none" else f"{source} + {mitigation}",
         "source": source,
@@ -52,9 +60,16 @@ def experiment() -> dict[str, Any]:
         "story": "First paragraph.\n\nSecond paragraph.",
         "command": "dpaudit run demo",
         "rows": [
-            row("gaussian", "none", [attack(0.501, low=0.479, high=0.524)], epsilon_key_holder=equal),
+            row(
+                "gaussian", "none", [attack(0.501, low=0.479, high=0.524)], epsilon_key_holder=equal
+            ),
             row("pancake", "none", [attack(0.999, low=0.9964, high=0.99988, spike=True)]),
-            row("pancake", "rotation", [attack(0.495, low=0.472, high=0.518)], epsilon_key_holder=capped),
+            row(
+                "pancake",
+                "rotation",
+                [attack(0.495, low=0.472, high=0.518)],
+                epsilon_key_holder=capped,
+            ),
             row("pancake", "smoothing", [attack(0.51, low=0.488, high=0.533)], l2_error=1522.9),
         ],
         "cells": [
@@ -72,13 +87,22 @@ def experiment() -> dict[str, Any]:
 
 
 def grid(size: int) -> dict[str, Any]:
-    arms = [("gaussian", "none"), ("pancake", "none"), ("pancake", "rotation"), ("pancake", "smoothing")]
+    arms = [
+        ("gaussian", "none"),
+        ("pancake", "none"),
+        ("pancake", "rotation"),
+        ("pancake", "smoothing"),
+    ]
     rows = []
     for i in range(size):
         source, mitigation = arms[i % 4]
         high = 0.95 if (source, mitigation) == ("pancake", "none") else 0.5
         found = [attack(high, low=high - 0.02, high=high + 0.02)]
-        changes = {"label": "", "settings": {"epsilon": 0.1 * (1 + i // 4)}, "l2_error": 100.0 * (1 + i)}
+        changes = {
+            "label": "",
+            "settings": {"epsilon": 0.1 * (1 + i // 4)},
+            "l2_error": 100.0 * (1 + i),
+        }
         rows.append(row(source, mitigation, found, **changes))
     return experiment() | {"rows": rows}
 
@@ -111,8 +135,20 @@ def audit(verdict: str) -> dict[str, Any]:
         if verdict != "inconclusive"
     ]
     spots = [
-        {"test": "moments", "flaw": "wrong scale", "size": 0.00091, "unit": "of σ", "says": "0.091 % would pass"},
-        {"test": "projections", "flaw": "a secret direction", "size": None, "unit": "", "says": "no sample size helps"},
+        {
+            "test": "moments",
+            "flaw": "wrong scale",
+            "size": 0.00091,
+            "unit": "of σ",
+            "says": "0.091 % would pass",
+        },
+        {
+            "test": "projections",
+            "flaw": "a secret direction",
+            "size": None,
+            "unit": "",
+            "says": "no sample size helps",
+        },
     ]
     return {
         "kind": "audit",
@@ -141,7 +177,8 @@ FREE = {"settings", "provenance", "outcome", "versions"}
 def made_hostile(value: Any, *, text: str = HOSTILE) -> Any:
     """The same document with the text in place of every other, also among the keys of mappings whose keys are free.
 
-    What dpaudit itself chooses stays: verdicts and the like, times, and the keys that columns and figures have.
+    What dpaudit itself chooses stays: verdicts and the like, times, and the keys that columns and
+    figures have.
     """
     if isinstance(value, list):
         return [made_hostile(v, text=text) for v in value]

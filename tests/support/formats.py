@@ -34,13 +34,19 @@ HOSTILE = (
 
 
 def mechanism(verdict: str = "finding") -> dict[str, Any]:
-    found, again = verdict == "finding", "dpaudit mechanism numpy:laplace:scale=0.5 --neighbours 0,1 --claim-epsilon 1"
+    found, again = (
+        verdict == "finding",
+        "dpaudit mechanism numpy:laplace:scale=0.5 --neighbours 0,1 --claim-epsilon 1",
+    )
     changes = {
         "p": 1e-9 if found else 0.4, "p_adjusted": 1e-8 if found else 0.8, "looks_at": "the last bits of releases",
         "effect": "5,827 of 9,985 against 0 of 10,015", "interval": mechanisms.bound(6.7 if found else 0.2),
         "details": {}, "reproduce": again if found else "",
     }  # fmt: skip
-    tests = [mechanisms.line(f"low bits, {n} neighbour", finding=found) | changes for n in ("first", "second")]
+    tests = [
+        mechanisms.line(f"low bits, {n} neighbour", finding=found) | changes
+        for n in ("first", "second")
+    ]
     result = mechanisms.result(
         verdict, reason="", mechanism="python:./noise.py:release", claim_epsilon=1.0, claim_delta=0.0,
         epsilon=changes["interval"], delta=None, mu=None, curve=[[0.0, 1.8]], samples=1000, samples_requested=1000,
@@ -95,7 +101,9 @@ def validator(cls: type | None = None, *, exactly: bool = False) -> Draft202012V
 
 @functools.cache
 def sarif() -> Draft202012Validator:
-    return Draft202012Validator(json.loads((SCHEMAS / "sarif-2.1.0.json").read_text(encoding="utf-8")))
+    return Draft202012Validator(
+        json.loads((SCHEMAS / "sarif-2.1.0.json").read_text(encoding="utf-8"))
+    )
 
 
 # --- random documents
@@ -112,7 +120,11 @@ PLAIN = {
 def random(cls: type) -> st.SearchStrategy[Any]:
     """Random instances of a class of documents: any text, infinities and NaN where a number may be that."""
     hints = typing.get_type_hints(cls, include_extras=True)
-    names = cls.__struct_fields__ if issubclass(cls, msgspec.Struct) else [f.name for f in dataclasses.fields(cls)]
+    names = (
+        cls.__struct_fields__
+        if issubclass(cls, msgspec.Struct)
+        else [f.name for f in dataclasses.fields(cls)]
+    )
     left_out = {"trials"} if cls is CellResult else set()  # in the store only
     return st.builds(cls, **{name: _values(hints[name]) for name in names if name not in left_out})
 
@@ -144,7 +156,9 @@ def _numbers(rule: msgspec.Meta) -> st.SearchStrategy[float]:
     if rule.gt is not None:
         return st.floats(0.001, 0.5)
     more = rule.extra_json_schema or {}
-    within = st.floats(more.get("minimum"), more.get("maximum"), width=32, allow_nan=False, allow_infinity=False)
+    within = st.floats(
+        more.get("minimum"), more.get("maximum"), width=32, allow_nan=False, allow_infinity=False
+    )
     return within | st.sampled_from([float(word) for word in more["words"]])
 
 
@@ -157,7 +171,8 @@ class Xsd:
     def __init__(self, path: Path) -> None:
         self.root = ElementTree.parse(path).getroot()
         self.patterns = {
-            t.get("name"): t.find(".//{*}pattern").get("value") for t in self.root.findall("{*}simpleType")
+            t.get("name"): t.find(".//{*}pattern").get("value")
+            for t in self.root.findall("{*}simpleType")
         }
         self.types = {t.get("name"): t for t in self.root.findall("{*}complexType")}
         self.elements = {e.get("name"): e for e in self.root.findall("{*}element")}
@@ -169,18 +184,34 @@ class Xsd:
         kind = found.find("{*}complexType")
         kind = kind if kind is not None else self.types.get(found.get("type"))
         if kind is None:
-            return [f"<{element.tag}> has children or attributes"] if len(element) or element.attrib else []
-        attributes = {a.get("name"): a for a in kind.findall("{*}attribute") + kind.findall(".//{*}attribute")}
-        children = {c.get("ref") or c.get("name") for c in kind.iter() if c.tag.endswith("}element")}
-        wrong = [f"<{element.tag} {name}> unknown" for name in element.attrib if name not in attributes]
+            return (
+                [f"<{element.tag}> has children or attributes"]
+                if len(element) or element.attrib
+                else []
+            )
+        attributes = {
+            a.get("name"): a for a in kind.findall("{*}attribute") + kind.findall(".//{*}attribute")
+        }
+        children = {
+            c.get("ref") or c.get("name") for c in kind.iter() if c.tag.endswith("}element")
+        }
+        wrong = [
+            f"<{element.tag} {name}> unknown" for name in element.attrib if name not in attributes
+        ]
         wrong += [f"<{element.tag}> lacks {n}" for n, a in attributes.items()
                   if a.get("use") == "required" and n not in element.attrib]  # fmt: skip
         for name, value in element.attrib.items():
-            pattern = self.patterns.get(attributes[name].get("type")) if name in attributes else None
+            pattern = (
+                self.patterns.get(attributes[name].get("type")) if name in attributes else None
+            )
             if pattern is not None and not re.fullmatch(pattern, value):
                 wrong.append(f"<{element.tag} {name}={value!r}> does not fit {pattern}")
         wrong += [f"<{c.tag}> in <{element.tag}>" for c in element if c.tag not in children]
-        if kind.get("mixed") != "true" and kind.find(".//{*}extension") is None and (element.text or "").strip():
+        if (
+            kind.get("mixed") != "true"
+            and kind.find(".//{*}extension") is None
+            and (element.text or "").strip()
+        ):
             wrong.append(f"text in <{element.tag}>")
         return wrong + [error for child in element for error in self.errors(child)]
 

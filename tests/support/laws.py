@@ -1,7 +1,7 @@
 """Differential privacy by its definition, for laws whose outcomes can be listed: what every accounting here must equal.
 
-A law gives each outcome its probability, as a mapping or as a sequence in the order of outcomes; probabilities are
-floats, fractions, or numbers of mpmath, and results are of the same kind.
+A law gives each outcome its probability, as a mapping or as a sequence in the order of outcomes;
+probabilities are floats, fractions, or numbers of mpmath, and results are of the same kind.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import numpy as np
 def largest_ratio(laws):
     """e^ε of a release with one of these ``laws``: the largest likelihood ratio between any two, over all outcomes."""
     listed = [law if isinstance(law, Mapping) else dict(enumerate(law)) for law in laws]
-    chances = [[law.get(outcome, 0) for law in listed] for outcome in {o for law in listed for o in law}]
+    chances = [
+        [law.get(outcome, 0) for law in listed] for outcome in {o for law in listed for o in law}
+    ]
     return max(max(p) / min(p) if min(p) else math.inf for p in chances if max(p))
 
 

@@ -7,7 +7,11 @@ from typing import Any
 
 from support import documents
 
-GAMMAS = {256: (2.0, 4.0, 8.0, 16.0), 4096: (8.0, 16.0, 32.0, 64.0), 65536: (32.0, 64.0, 128.0, 256.0)}
+GAMMAS = {
+    256: (2.0, 4.0, 8.0, 16.0),
+    4096: (8.0, 16.0, 32.0, 64.0),
+    65536: (32.0, 64.0, 128.0, 256.0),
+}
 COLUMNS = [
     {"key": "d", "label": "d", "format": "setting"},
     {"key": "epsilon", "label": "ε", "format": "setting"},
@@ -104,15 +108,50 @@ def many_forms() -> dict[str, Any]:
         }
         for i, v in enumerate(values)
     ]
-    plain = {"panels": [], "series": None, "published": None, "reference": None, "label_x": None, "label_y": None}
+    plain = {
+        "panels": [],
+        "series": None,
+        "published": None,
+        "reference": None,
+        "label_x": None,
+        "label_y": None,
+    }
     figures = [
-        figure(**plain | {"title": title, "x": x, "y": y, "log_x": log_x, "log_y": log_y, "kind": kind} | more)
+        figure(
+            **plain
+            | {"title": title, "x": x, "y": y, "log_x": log_x, "log_y": log_y, "kind": kind}
+            | more
+        )
         for title, x, y, log_x, log_y, kind, more in (
             ("lines", "setting", "number", True, True, "line", {"band": ["lower", "upper"]}),
-            ("linear", "setting", "ratio", False, False, "line", {"series": "flag", "reference": 1.0}),
+            (
+                "linear",
+                "setting",
+                "ratio",
+                False,
+                False,
+                "line",
+                {"series": "flag", "reference": 1.0},
+            ),
             ("words", "text", "seconds", True, True, "line", {"published": "upper"}),
-            ("bars", "text", "seconds", False, True, "bars", {"series": "flag", "published": "upper"}),
-            ("more bars", "text", "number", False, False, "bars", {"band": ["lower", "upper"], "panels": ["flag"]}),
+            (
+                "bars",
+                "text",
+                "seconds",
+                False,
+                True,
+                "bars",
+                {"series": "flag", "published": "upper"},
+            ),
+            (
+                "more bars",
+                "text",
+                "number",
+                False,
+                False,
+                "bars",
+                {"band": ["lower", "upper"], "panels": ["flag"]},
+            ),
             ("one x", "flag", "proportion", False, False, "line", {"series": "text"}),
         )
     ]
@@ -122,7 +161,12 @@ def many_forms() -> dict[str, Any]:
 def bars() -> dict[str, Any]:
     """A small comparison of defences, as bars."""
     rows = [
-        {"defence": m, "epsilon": e, "error": {"value": v, "low": v * 0.95, "high": v * 1.06}, "published": v * 1.02}
+        {
+            "defence": m,
+            "epsilon": e,
+            "error": {"value": v, "low": v * 0.95, "high": v * 1.06},
+            "published": v * 1.02,
+        }
         for m, base in (("none", 1.0), ("rotation", 1.0), ("smoothing", 1.06), ("both", 1.1))
         for e in (0.25, 0.5, 1.0)
         for v in (base * 358 / e,)

@@ -27,7 +27,13 @@ def line(name, *, finding=False, advisory=False):
 
 
 def result(verdict, *, mu=None, name="event, second neighbour over first", **changes):
-    spot = {"test": "events", "flaw": "how large ε really is", "size": None, "unit": "", "says": "at most 9.7"}
+    spot = {
+        "test": "events",
+        "flaw": "how large ε really is",
+        "size": None,
+        "unit": "",
+        "says": "at most 9.7",
+    }
     return {
         "verdict": verdict,
         "reason": "it hung" if verdict == "inconclusive" else "",
@@ -54,7 +60,13 @@ def result(verdict, *, mu=None, name="event, second neighbour over first", **cha
 
 def one_run():
     return result(
-        "no-finding", method="one run", neighbours=[], curve=[], delta=None, samples=500, samples_requested=500
+        "no-finding",
+        method="one run",
+        neighbours=[],
+        curve=[],
+        delta=None,
+        samples=500,
+        samples_requested=500,
     )
 
 

@@ -1,8 +1,9 @@
 """One refusal harness for all protocols: a frame that does not belong is refused, changes nothing and releases nothing.
 
-A protocol's test gives :class:`Step`: a party just before frames that an honest run would deliver to it. :func:`spoilt`
-drops, repeats, swaps, replays, cuts, stretches, flips, retypes or replaces one of them; :func:`refused` delivers the result
-and looks at everything that must hold then. ``spoils`` is the strategy over what to do.
+A protocol's test gives :class:`Step`: a party just before frames that an honest run would deliver
+to it. :func:`spoilt` drops, repeats, swaps, replays, cuts, stretches, flips, retypes or replaces
+one of them; :func:`refused` delivers the result and looks at everything that must hold then.
+``spoils`` is the strategy over what to do.
 """
 
 from __future__ import annotations
@@ -39,10 +40,39 @@ SPOILS = (
     "garbage",
 )
 WORDS = [
-    *(b"\xc0", b"\xc1", b"\xc7\x01\x01", b"\xd4\x01\0", b"\xdd\xff\xff\xff\xff", b"\xdf\x7f\xff\xff\xff", b"\x91" * 40),
-    *(b"\xc6\xff\xff\xff\xff", b"\xdb\x7f\xff\xff\xff", b"\xcb\x7f\xf8" + bytes(6), b"\xa4kind", b"null", b"[", b'"'),
+    *(
+        b"\xc0",
+        b"\xc1",
+        b"\xc7\x01\x01",
+        b"\xd4\x01\0",
+        b"\xdd\xff\xff\xff\xff",
+        b"\xdf\x7f\xff\xff\xff",
+        b"\x91" * 40,
+    ),
+    *(
+        b"\xc6\xff\xff\xff\xff",
+        b"\xdb\x7f\xff\xff\xff",
+        b"\xcb\x7f\xf8" + bytes(6),
+        b"\xa4kind",
+        b"null",
+        b"[",
+        b'"',
+    ),
 ]
-ODDER = (*ODD, b"", b"x", bytes(32), bytes(33), bytes(64), bytes(82), "a", "zz", ["a"], float("inf"), [None] * 2000)
+ODDER = (
+    *ODD,
+    b"",
+    b"x",
+    bytes(32),
+    bytes(33),
+    bytes(64),
+    bytes(82),
+    "a",
+    "zz",
+    ["a"],
+    float("inf"),
+    [None] * 2000,
+)
 
 
 def never(_: bytes) -> bool:
@@ -54,10 +84,11 @@ def never(_: bytes) -> bool:
 class Step:
     """``party`` takes ``frames`` next; ``deliver(party, frames)`` gives them to it.
 
-    ``own`` and ``foreign`` are further frames of this and of another session. ``ends(party)``: after a refusal the party
-    takes nothing more, and this holds of it (its secrets are gone, say); without it the party is as it was. ``late``:
-    whether another frame may be taken here, because what is wrong with it is noticed later. ``state`` is what must not
-    change; ``secrets`` must not be in an error. ``copies``: a copy of the party is used each time.
+    ``own`` and ``foreign`` are further frames of this and of another session. ``ends(party)``:
+    after a refusal the party takes nothing more, and this holds of it (its secrets are gone, say);
+    without it the party is as it was. ``late``: whether another frame may be taken here, because
+    what is wrong with it is noticed later. ``state`` is what must not change; ``secrets`` must not
+    be in an error. ``copies``: a copy of the party is used each time.
     """
 
     name: str
@@ -102,7 +133,9 @@ def spoilt(what: str, rng: random.Random, step: Step) -> list[bytes]:
         "stretch": lambda: frame + rng.choice((b"\0", b" ", b"\n", b"x" * 9, bytes((4 << 20) + 1))),
         "flip": lambda: mutated(rng, frame, others=[*step.own, *step.foreign], words=WORDS),
         "retype": lambda: _retyped(rng, frame, step.form),
-        "garbage": lambda: rng.choice((rng.randbytes(rng.randrange(300)), *(w * 1000 for w in WORDS))),
+        "garbage": lambda: rng.choice(
+            (rng.randbytes(rng.randrange(300)), *(w * 1000 for w in WORDS))
+        ),
     }
     frames[at] = odd.get(what, lambda: frame)()
     return frames
@@ -121,7 +154,9 @@ def refused(step: Step, frames: Sequence[bytes]) -> bool:
         assert step.late(frames[0]), f"{step.name} took {[f[:200] for f in frames]}"
         return False
     text = str(error)
-    assert isinstance(error, MessageError | CheatingError) or "below the threshold" in text, repr(error)
+    assert isinstance(error, MessageError | CheatingError) or "below the threshold" in text, repr(
+        error
+    )
     assert text.isprintable(), text
     assert 0 < len(text) < 400, text
     for secret in step.secrets:
@@ -185,8 +220,12 @@ def _retyped(rng: random.Random, frame: bytes, form: str) -> bytes:
     try:
         if form == "json":
             odd = tuple(o for o in ODDER if not isinstance(o, bytes))
-            document = _reordered(rng, json.loads(frame)) if not rng.randrange(4) else json.loads(frame)
-            return json.dumps(with_odd_fields(rng, document, odd=odd), sort_keys=True, separators=(",", ":")).encode()
+            document = (
+                _reordered(rng, json.loads(frame)) if not rng.randrange(4) else json.loads(frame)
+            )
+            return json.dumps(
+                with_odd_fields(rng, document, odd=odd), sort_keys=True, separators=(",", ":")
+            ).encode()
         if form == "msgpack":
             document = msgspec.msgpack.decode(frame)
             if not rng.randrange(3):
@@ -203,7 +242,14 @@ def _reordered(rng: random.Random, document: Any) -> Any:
     if places:
         key = rng.choice(places)
         items = list(document[key])
-        rng.choice((items.reverse, lambda: items.append(items[0]), lambda: items.insert(0, items[0]), items.pop))()
+        rng.choice(
+            (
+                items.reverse,
+                lambda: items.append(items[0]),
+                lambda: items.insert(0, items[0]),
+                items.pop,
+            )
+        )()
         document = {**document, key: items}
     return document
 

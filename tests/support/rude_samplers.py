@@ -45,7 +45,10 @@ PYTHON = {
     "ignores SIGTERM": (f"signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{SLEEP}", LATE),
     "escapes": (f"{ESCAPE}\n{SLEEP}", LATE),
     "escapes and dies": (f"{ESCAPE}\ntime.sleep(0.2)\nos._exit(3)", "exit status 3"),
-    "fork bomb": (BOMB, rf"{LATE}|it had \d+ processes and all were killed, above the limit of 256|closed the channel"),
+    "fork bomb": (
+        BOMB,
+        rf"{LATE}|it had \d+ processes and all were killed, above the limit of 256|closed the channel",
+    ),
     "closes its channels": (f"os.closerange(0, 100)\n{SLEEP}", "closed the channel|was killed"),
     "floods standard error": ("while True: os.write(2, b'x' * 10000)", LATE),
     "kills its parent": (f"os.kill(os.getppid(), signal.SIGKILL)\n{SLEEP}", f"{LATE}|was killed"),

@@ -1,8 +1,9 @@
 """What the attacks on support share: checked arrays, work in pieces, and feasibility turned into scores.
 
-The lemma they rest on. Let y be a release, v a value and T any set of numbers that the noise can take. The reals n
-with fl(v + n) = y form an interval that holds r = y − v, because rounding is monotone and leaves y where it is. So if
-any n of T leads from v to y, then the nearest one to r on one of its two sides does: two numbers to try, whatever T is.
+The lemma they rest on. Let y be a release, v a value and T any set of numbers that the noise can
+take. The reals n with fl(v + n) = y form an interval that holds r = y − v, because rounding is
+monotone and leaves y where it is. So if any n of T leads from v to y, then the nearest one to r on
+one of its two sides does: two numbers to try, whatever T is.
 """
 
 from __future__ import annotations
@@ -36,9 +37,13 @@ def finite(name: str, numbers: npt.ArrayLike, *, axes: int) -> Array:
     """
     array = np.asarray(numbers, np.float64)
     if array.ndim != axes:
-        raise UsageError(f"{name} of shape {array.shape}: needs {axes} axes, one row a release; reshape it")
+        raise UsageError(
+            f"{name} of shape {array.shape}: needs {axes} axes, one row a release; reshape it"
+        )
     if not np.isfinite(array).all():
-        raise UsageError(f"{name}: contain NaN or infinity; an attack needs finite values, drop those rows")
+        raise UsageError(
+            f"{name}: contain NaN or infinity; an attack needs finite values, drop those rows"
+        )
     return array
 
 
@@ -61,7 +66,9 @@ def checked(releases: npt.ArrayLike, value: npt.ArrayLike) -> tuple[Array, Array
     """
     y, v = finite("releases", releases, axes=2), finite("value", value, axes=1)
     if y.shape[1] != len(v):
-        raise UsageError(f"value of {len(v)} numbers: the releases have {y.shape[1]} coordinates; give one for each")
+        raise UsageError(
+            f"value of {len(v)} numbers: the releases have {y.shape[1]} coordinates; give one for each"
+        )
     return y, v[None]
 
 
@@ -86,7 +93,9 @@ def single(y: Array, kind: type[np.floating[Any]], why: str) -> npt.NDArray[Any]
         narrow = y.astype(kind)
     if not np.array_equal(narrow, y):
         bad = float(y[narrow != y][0])
-        raise UsageError(f"releases: {bad!r} is no {np.dtype(kind).name} number, but {why}; choose another")
+        raise UsageError(
+            f"releases: {bad!r} is no {np.dtype(kind).name} number, but {why}; choose another"
+        )
     return narrow
 
 
@@ -101,7 +110,8 @@ class Scored(ABC):
         """Whether each unit of releases (t, k) can have come from ``value`` (k,), shape (t, u).
 
         Raises:
-            UsageError: shapes that do not fit, numbers that are not finite, or releases that such a mechanism cannot make.
+            UsageError: shapes that do not fit, numbers that are not finite, or releases that such a
+                mechanism cannot make.
         """
         return self._feasible(*checked(releases, value))
 
@@ -119,7 +129,9 @@ class Scored(ABC):
             out[:, i] -= torch.from_numpy((~self._feasible(y, q[:, i])).sum(axis=1))
         return out.to(releases.device)
 
-    def evidence(self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor) -> Mapping[str, Any]:
+    def evidence(
+        self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor
+    ) -> Mapping[str, Any]:
         """How many releases rule out the truth (0 if the mechanism is the one meant), and how many another candidate.
 
         Raises:

@@ -22,14 +22,16 @@ _WORD = 19
 class BitFeatures:
     """Learns how often each pattern of bits comes from either neighbour, and weighs other releases by it.
 
-    The pattern of a number is its sign, its binary exponent and the trailing zeros of its 53-bit significand (0 has one of
-    its own, with its sign). A release's is that of y and of fl(y − v) for both neighbours v, jointly: noise that was drawn
-    around zero and then added leaves bits that are too coarse near 0 for one neighbour and too fine for the other.
+    The pattern of a number is its sign, its binary exponent and the trailing zeros of its 53-bit
+    significand (0 has one of its own, with its sign). A release's is that of y and of fl(y − v) for
+    both neighbours v, jointly: noise that was drawn around zero and then added leaves bits that are
+    too coarse near 0 for one neighbour and too fine for the other.
 
-    Formal guarantee: none is needed. Whatever the map, the numbers that it gives for OTHER releases than those it was
-    learned from are post-processing, so an ε lower bound from them is valid.
-    Not claimed: that it finds what replaying a sampler finds; that it sees anything in ziggurat noise beyond the law.
-    Source: Mironov 2012 (which floats occur at all); the learned table is ours.
+    Formal guarantee: none is needed. Whatever the map, the numbers that it gives for OTHER releases
+    than those it was learned from are post-processing, so an ε lower bound from them is valid.
+    Not claimed: that it finds what replaying a sampler finds; that it sees anything in ziggurat
+    noise beyond the law. Source: Mironov 2012 (which floats occur at all); the learned table is
+    ours.
 
     Raises:
         UsageError: smoothing not a finite number > 0.
@@ -54,8 +56,8 @@ class BitFeatures:
     ) -> Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]:
         """The sum over the coordinates of log P(pattern | second) / P(pattern | first), as a map (t, k) to (t,).
 
-        ``first`` and ``second`` (t, k) were released at the two ``neighbours``, query results (m,). With m = 1 its value is
-        taken off every coordinate; with m neither 1 nor k, off none.
+        ``first`` and ``second`` (t, k) were released at the two ``neighbours``, query results (m,).
+        With m = 1 its value is taken off every coordinate; with m neither 1 nor k, off none.
 
         Raises:
             UsageError: shapes that do not fit, no release, or numbers that are not finite.
@@ -63,15 +65,24 @@ class BitFeatures:
         x0, x1 = finite("first", first, axes=2), finite("second", second, axes=2)
         k = x0.shape[1]
         if x1.shape[1] != k or not len(x0) or not len(x1) or not k:
-            raise UsageError(f"releases of shapes {x0.shape} and {x1.shape}: need rows on both sides, of equal length")
+            raise UsageError(
+                f"releases of shapes {x0.shape} and {x1.shape}: need rows on both sides, of equal length"
+            )
         values = [finite("neighbours", v, axes=1) for v in neighbours]
         if len({len(v) for v in values}) != 1:
-            raise UsageError(f"neighbours of {len(values[0])} and {len(values[1])} values: must be of equal length")
-        taken = np.stack([np.broadcast_to(v, k) for v in values]) if len(values[0]) in (1, k) else np.empty((0, k))
+            raise UsageError(
+                f"neighbours of {len(values[0])} and {len(values[1])} values: must be of equal length"
+            )
+        taken = (
+            np.stack([np.broadcast_to(v, k) for v in values])
+            if len(values[0]) in (1, k)
+            else np.empty((0, k))
+        )
         return _Table(
             taken=taken,
             columns=[
-                _weigh(_code(x0[:, j], taken[:, j]), _code(x1[:, j], taken[:, j]), self.smoothing) for j in range(k)
+                _weigh(_code(x0[:, j], taken[:, j]), _code(x1[:, j], taken[:, j]), self.smoothing)
+                for j in range(k)
             ],
         )
 
@@ -86,7 +97,9 @@ class _Table:
     def __call__(self, releases: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         x = finite("releases", releases, axes=2)
         if x.shape[1] != len(self.columns):
-            raise UsageError(f"releases of {x.shape[1]} coordinates: learned from {len(self.columns)}; give as many")
+            raise UsageError(
+                f"releases of {x.shape[1]} coordinates: learned from {len(self.columns)}; give as many"
+            )
         total = np.zeros(len(x))
         for j, (known, ratio, unknown) in enumerate(self.columns):
             code = _code(x[:, j], self.taken[:, j])
@@ -120,4 +133,6 @@ def _pattern(x: Array) -> Codes:
     mantissa, exponent = np.frexp(np.clip(x, -largest, largest))
     whole = np.abs(mantissa * 2.0**53).astype(np.int64)
     zeros = np.where(whole == 0, 63, np.frexp((whole & -whole).astype(np.float64))[1] - 1)
-    return (np.signbit(x).astype(np.int64) << 18) | ((exponent.astype(np.int64) + 2000) << 6) | zeros
+    return (
+        (np.signbit(x).astype(np.int64) << 18) | ((exponent.astype(np.int64) + 2000) << 6) | zeros
+    )

@@ -1,9 +1,10 @@
 """Pairs of normals give their uniforms away: which values no uniforms of a known sampler can lead to a release from.
 
-Polar and Box-Muller samplers turn two uniforms on a grid of 2^−24 or 2^−53 into two outputs. Both outputs, less the
-candidate value, give the uniforms back; if no grid point there leads, through the sampler's own arithmetic and the
-addition, to exactly these two releases, the candidate is impossible (Mironov 2012; Jin, McMurtry, Rubinstein and
-Ohrimenko 2022, arXiv 2112.05307, Section 4).
+Polar and Box-Muller samplers turn two uniforms on a grid of 2^−24 or 2^−53 into two outputs. Both
+outputs, less the candidate value, give the uniforms back; if no grid point there leads, through the
+sampler's own arithmetic and the addition, to exactly these two releases, the candidate is
+impossible (Mironov 2012; Jin, McMurtry, Rubinstein and Ohrimenko 2022, arXiv 2112.05307, Section
+4).
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class Layout:
     @property
     def order(self) -> Indices:
         """Puts ``pairs``, ``short`` and ``alone``, one after the other, into the order of their first coordinates."""
-        return np.argsort(np.concatenate([self.pairs[:, 0], self.short[:, 0], self.alone]), kind="stable")
+        return np.argsort(
+            np.concatenate([self.pairs[:, 0], self.short[:, 0], self.alone]), kind="stable"
+        )
 
     @property
     def units(self) -> tuple[tuple[int, ...], ...]:
@@ -59,8 +62,9 @@ def in_order(k: int, *, offset: int) -> Layout:
 def in_tensors(sizes: Sequence[int], *, offset: int, short_pairs: bool) -> Layout:
     """Tensors of ``sizes`` values, joined, each filled by one call of torch's ``normal_``.
 
-    From 16 values on, blocks of 16 in which lane j goes with lane j + 8. Shorter ones take from one row of pairs, which
-    goes on from tensor to tensor, ``offset`` numbers into a pair; without ``short_pairs`` theirs count as alone.
+    From 16 values on, blocks of 16 in which lane j goes with lane j + 8. Shorter ones take from one
+    row of pairs, which goes on from tensor to tensor, ``offset`` numbers into a pair; without
+    ``short_pairs`` theirs count as alone.
     """
     starts = np.cumsum([0, *sizes[:-1]])
     long = [_lanes(int(a), n) for a, n in zip(starts, sizes, strict=True) if n >= BLOCK]
@@ -83,8 +87,8 @@ def _consecutive(where: Indices, offset: int) -> tuple[Indices, Indices]:
 def _lanes(start: int, size: int) -> tuple[Indices, Indices]:
     """Pairs and leftovers of one tensor of ``size`` ≥ 16 values, the first at ``start``.
 
-    Where 16 does not divide ``size`` the last 16 values are drawn again, over what was there, so the block before them
-    loses lanes.
+    Where 16 does not divide ``size`` the last 16 values are drawn again, over what was there, so
+    the block before them loses lanes.
     """
     index = np.arange(size)
     block, lane = np.divmod(index, BLOCK)
@@ -122,20 +126,23 @@ class PairInversion(Scored):
 
     ``sampler`` is whose noise it is:
 
-    - ``numpy-legacy``: ``RandomState.normal`` and ``np.random.normal``, polar, consecutive outputs in pairs;
+    - ``numpy-legacy``: ``RandomState.normal`` and ``np.random.normal``, polar, consecutive outputs
+      in pairs;
     - ``stdlib-gauss``: ``random.gauss``, Box-Muller, consecutive outputs in pairs;
-    - ``torch-f32``, ``torch-f64``: ``normal_``, ``torch.normal`` and ``torch.randn`` on the CPU, so Opacus' noise without
-      ``secure_mode``: Box-Muller in blocks of 16, lane j with lane j + 8;
+    - ``torch-f32``, ``torch-f64``: ``normal_``, ``torch.normal`` and ``torch.randn`` on the CPU, so
+      Opacus' noise without ``secure_mode``: Box-Muller in blocks of 16, lane j with lane j + 8;
     - ``box-muller-f32``, ``box-muller-f64``, ``polar``: dpaudit's own specimens.
 
-    Formal guarantee: a value that led to the releases is feasible in every unit, if the sampler is this one on this kind
-    of processor, drew its noise before the value was added, and the release is fl(fl(value + noise)/divisor) in the
-    number type ``dtype``. The replay is compared bit for bit with the library installed here before it is used; search
-    bounds are rounding bounds, and too many candidates count as feasible.
-    Not claimed: that a false value is found out. Addition to a value above the noise loses the bits that the attack
-    reads: with one pair it tells 0 from scale with 98 %, scale from 2·scale with 90 %, 4·scale from 5·scale with 70 %,
-    1000·scale from 1001·scale not at all. Nor anything about noise that another sampler made: that is "infeasible"
-    whatever the value. torch's replay was verified on x86 with AVX2 and AVX-512, and its plain loop without either.
+    Formal guarantee: a value that led to the releases is feasible in every unit, if the sampler is
+    this one on this kind of processor, drew its noise before the value was added, and the release
+    is fl(fl(value + noise)/divisor) in the number type ``dtype``. The replay is compared bit for
+    bit with the library installed here before it is used; search bounds are rounding bounds, and
+    too many candidates count as feasible. Not claimed: that a false value is found out. Addition to
+    a value above the noise loses the bits that the attack reads: with one pair it tells 0 from
+    scale with 98 %, scale from 2·scale with 90 %, 4·scale from 5·scale with 70 %, 1000·scale from
+    1001·scale not at all. Nor anything about noise that another sampler made: that is "infeasible"
+    whatever the value. torch's replay was verified on x86 with AVX2 and AVX-512, and its plain loop
+    without either.
     """
 
     games = ("support", "scoring")
@@ -152,16 +159,18 @@ class PairInversion(Scored):
     ) -> None:
         """Take noise of nominal standard deviation ``scale``, one release a row.
 
-        ``offset``: 0 if each release begins with the first output of a pair (a fresh generator, always an even number of
-        draws), 1 if with the second, ``unknown`` for either; then a release is one unit. ``sizes`` (torch only): the
-        sizes of the tensors that a release joins, each with noise of a call of its own, in order; text such as
-        ``400+120+84`` or one number will do. Left out: one tensor, whose size is a multiple of 16. ``divisor``: what the
-        noisy sum is divided by (DP-SGD with a mean). ``dtype``: float32 or float64, the type in which value and noise
-        are added; ``auto`` is float32 for ``torch-f32`` and float64 for the rest.
+        ``offset``: 0 if each release begins with the first output of a pair (a fresh generator,
+        always an even number of draws), 1 if with the second, ``unknown`` for either; then a
+        release is one unit. ``sizes`` (torch only): the sizes of the tensors that a release joins,
+        each with noise of a call of its own, in order; text such as ``400+120+84`` or one number
+        will do. Left out: one tensor, whose size is a multiple of 16. ``divisor``: what the noisy
+        sum is divided by (DP-SGD with a mean). ``dtype``: float32 or float64, the type in which
+        value and noise are added; ``auto`` is float32 for ``torch-f32`` and float64 for the rest.
 
         Raises:
-            UsageError: an unknown sampler or option value, a scale or divisor that is not a finite number above 0, sizes
-                with no pair of outputs that could tell anything, or a library that the replay does not match.
+            UsageError: an unknown sampler or option value, a scale or divisor that is not a finite
+                number above 0, sizes with no pair of outputs that could tell anything, or a library
+                that the replay does not match.
             MissingExtraError: the library, or numba, is not installed.
         """
         if sampler not in _SAMPLERS:
@@ -180,7 +189,9 @@ class PairInversion(Scored):
         self.scale = _positive("scale", scale, noise)
         self.sizes = None if sizes is None else _sizes(sizes)
         if self.sizes is not None and not sampler.startswith("torch-"):
-            raise UsageError(f"sizes={sizes}: only torch's samplers pair within tensors; leave it out for {sampler}")
+            raise UsageError(
+                f"sizes={sizes}: only torch's samplers pair within tensors; leave it out for {sampler}"
+            )
         if sampler == "torch-f32" and self.sizes is not None and max(self.sizes) < BLOCK:
             raise UsageError(
                 f"sizes={sizes}: below {BLOCK} values torch draws from 53-bit uniforms, of which float32 shows nothing; "
@@ -208,7 +219,9 @@ class PairInversion(Scored):
         found = [self._of(layout, released, value) for layout in layouts]
         if len(found) == 1:
             return found[0]
-        return np.asarray(np.stack([one.all(1) for one in found], axis=1).any(1, keepdims=True), bool)
+        return np.asarray(
+            np.stack([one.all(1) for one in found], axis=1).any(1, keepdims=True), bool
+        )
 
     def _of(self, layout: Layout, y: npt.NDArray[Any], v: npt.NDArray[Any]) -> Bools:
         """The units of one layout, of releases (t, k) and values (1, k) or (t, k)."""
@@ -266,7 +279,9 @@ class PairInversion(Scored):
         sizes = self.sizes or (k,)
         said = f"sizes={'+'.join(map(str, sizes))}"
         if sum(sizes) != k:
-            raise UsageError(f"{said}: add up to {sum(sizes)}, but releases have {k} numbers; name every tensor")
+            raise UsageError(
+                f"{said}: add up to {sum(sizes)}, but releases have {k} numbers; name every tensor"
+            )
         pairing, few = self._short is not None, short(sizes)
         if pairing and few % 2 and len(offsets) == 1:
             raise UsageError(
@@ -279,7 +294,9 @@ class PairInversion(Scored):
 
 def _positive(name: str, given: float, dtype: str) -> float:
     with np.errstate(all="ignore"):
-        if isinstance(given, (str, bool)) or not (given > 0 and np.isfinite(_FORMATS[dtype](given))):
+        if isinstance(given, (str, bool)) or not (
+            given > 0 and np.isfinite(_FORMATS[dtype](given))
+        ):
             raise UsageError(f"{name}={given}: must be a finite {dtype} number above 0")
         if not _FORMATS[dtype](given) > 0:
             raise UsageError(f"{name}={given}: is 0 as a {dtype} number; choose a larger one")
@@ -287,12 +304,20 @@ def _positive(name: str, given: float, dtype: str) -> float:
 
 
 def _sizes(given: Sequence[int] | int | str) -> tuple[int, ...]:
-    parts = given.split("+") if isinstance(given, str) else [given] if isinstance(given, int) else list(given)
+    parts = (
+        given.split("+")
+        if isinstance(given, str)
+        else [given]
+        if isinstance(given, int)
+        else list(given)
+    )
     try:
         found = tuple(int(part) for part in parts)
     except (TypeError, ValueError):
         found = ()
     whole = isinstance(given, str) or all(isinstance(part, (int, np.integer)) for part in parts)
     if not found or min(found) < 1 or not whole or isinstance(given, bool):
-        raise UsageError(f"sizes={given}: must be whole numbers above 0, one a tensor, e.g. sizes=400+120")
+        raise UsageError(
+            f"sizes={given}: must be whole numbers above 0, one a tensor, e.g. sizes=400+120"
+        )
     return found

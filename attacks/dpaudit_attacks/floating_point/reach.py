@@ -22,8 +22,16 @@ from dpaudit_attacks.floating_point._support import (
 
 __all__ = ["Reach"]
 
-_FORMATS: dict[str, type[np.floating[Any]]] = {"float16": np.float16, "float32": np.float32, "float64": np.float64}
-_INTEGERS: dict[str, type[np.signedinteger[Any]]] = {"float16": np.int16, "float32": np.int32, "float64": np.int64}
+_FORMATS: dict[str, type[np.floating[Any]]] = {
+    "float16": np.float16,
+    "float32": np.float32,
+    "float64": np.float64,
+}
+_INTEGERS: dict[str, type[np.signedinteger[Any]]] = {
+    "float16": np.int16,
+    "float32": np.int32,
+    "float64": np.int64,
+}
 _WHOLE = 2.0**53
 """Below it every whole number is a float64, and so is what an integer mechanism does with them."""
 
@@ -32,34 +40,38 @@ _WHOLE = 2.0**53
 class Reach(Scored):
     """Which values cannot lead to a release by adding a float to them, whatever sampler made that float.
 
-    The mechanism is release = fl(fl(v + n) / divisor), rounded to nearest even at each step, in the format ``dtype``;
-    v is rounded to that format first, as the mechanism's own array does.
+    The mechanism is release = fl(fl(v + n) / divisor), rounded to nearest even at each step, in the
+    format ``dtype``; v is rounded to that format first, as the mechanism's own array does.
 
-    Two floats suffice. The reals n with fl(v + n) = y form an interval that holds r = y − v (rounding is monotone, and
-    y is a float). If a float lies in it on the side below r, so does the greatest float ≤ r; above, the least float
-    ≥ r. One of the two is fl(y − v), the other its neighbour on the far side of r; trying both neighbours spares the
-    question which. Only the order of floats is used, so it holds at binade edges, among subnormals (where sums are
-    exact) and where y − v overflows (then fl(y − v) = ±∞, whose neighbour is the largest float). Numbers are
-    compared as numbers: −0.0 and 0.0 are the same release and the same value, so neither rules the truth out. With a
-    divisor, n ↦ fl(fl(v + n) / divisor) is monotone too, and the least n that gives at least y is found by bisection
-    over all floats: no list of z with fl(z / divisor) = y has to be complete, and there is none where y is subnormal. A power
-    of two divides normal numbers exactly, so there y·divisor takes the place of y.
+    Two floats suffice. The reals n with fl(v + n) = y form an interval that holds r = y − v
+    (rounding is monotone, and y is a float). If a float lies in it on the side below r, so does the
+    greatest float ≤ r; above, the least float ≥ r. One of the two is fl(y − v), the other its
+    neighbour on the far side of r; trying both neighbours spares the question which. Only the order
+    of floats is used, so it holds at binade edges, among subnormals (where sums are exact) and
+    where y − v overflows (then fl(y − v) = ±∞, whose neighbour is the largest float). Numbers are
+    compared as numbers: −0.0 and 0.0 are the same release and the same value, so neither rules the
+    truth out. With a divisor, n ↦ fl(fl(v + n) / divisor) is monotone too, and the least n that
+    gives at least y is found by bisection over all floats: no list of z with fl(z / divisor) = y
+    has to be complete, and there is none where y is subnormal. A power of two divides normal
+    numbers exactly, so there y·divisor takes the place of y.
 
-    ``dtype="auto"`` takes releases for float32 if all that are given are float32 numbers, and for float64 otherwise; so give
-    all of a mechanism's releases at once, or ask :meth:`settled`, as an audit does, which decides that once. Where more
-    than one reading is likely one suffices: whole numbers below 2^53 are feasible from each other (integer noise), and
-    of float32 releases that are whole, or where v is no float32 (0.1, which a float32 mechanism rounds), both formats
-    are tried.
-    A mechanism that clamps to [lower, upper] can release a bound from any value.
+    ``dtype="auto"`` takes releases for float32 if all that are given are float32 numbers, and for
+    float64 otherwise; so give all of a mechanism's releases at once, or ask :meth:`settled`, as an
+    audit does, which decides that once. Where more than one reading is likely one suffices: whole
+    numbers below 2^53 are feasible from each other (integer noise), and of float32 releases that
+    are whole, or where v is no float32 (0.1, which a float32 mechanism rounds), both formats are
+    tried. A mechanism that clamps to [lower, upper] can release a bound from any value.
 
-    Formal guarantee: False means that no n exists, so for a mechanism of this form the true value is never ruled out.
-    Not claimed: anything about a mechanism that does something else to the sum (multiplies by 1/divisor, snaps, adds
-    twice); nor, with "auto", about few releases of a float64 lattice so coarse that all of
-    them happen to be float32 numbers. Any event is still a valid one for an ε lower bound.
-    Source: Mironov 2012; Jin et al. 2022 (arXiv 2112.05307); the proof and the divisor are ours.
+    Formal guarantee: False means that no n exists, so for a mechanism of this form the true value
+    is never ruled out. Not claimed: anything about a mechanism that does something else to the sum
+    (multiplies by 1/divisor, snaps, adds twice); nor, with "auto", about few releases of a float64
+    lattice so coarse that all of them happen to be float32 numbers. Any event is still a valid one
+    for an ε lower bound. Source: Mironov 2012; Jin et al. 2022 (arXiv 2112.05307); the proof and
+    the divisor are ours.
 
     Raises:
-        UsageError: an unknown dtype, a divisor that is not finite and > 0 in that format, or bounds out of order.
+        UsageError: an unknown dtype, a divisor that is not finite and > 0 in that format, or bounds
+            out of order.
     """
 
     games = ("support", "scoring")
@@ -72,21 +84,28 @@ class Reach(Scored):
 
     def __post_init__(self) -> None:
         if self.dtype != "auto" and self.dtype not in _FORMATS:
-            raise UsageError(f"dtype={self.dtype}: no such format; choose auto, {', '.join(_FORMATS)}")
+            raise UsageError(
+                f"dtype={self.dtype}: no such format; choose auto, {', '.join(_FORMATS)}"
+            )
         with np.errstate(over="ignore", under="ignore"):
-            divisors = [float(_FORMATS[name](number("divisor", self.divisor))) for name in self._formats]
+            divisors = [
+                float(_FORMATS[name](number("divisor", self.divisor))) for name in self._formats
+            ]
         if not all(d > 0 and math.isfinite(d) for d in divisors):
             raise UsageError(f"divisor={self.divisor}: must be a finite number > 0 in {self.dtype}")
         for name, bound in (("lower", self.lower), ("upper", self.upper)):
             if bound is not None and not math.isfinite(number(name, bound)):
                 raise UsageError(f"{name}={bound}: must be a finite number; leave it out for none")
         if self.lower is not None and self.upper is not None and not self.lower < self.upper:
-            raise UsageError(f"lower={self.lower}, upper={self.upper}: lower must be below upper; swap them")
+            raise UsageError(
+                f"lower={self.lower}, upper={self.upper}: lower must be below upper; swap them"
+            )
 
     def settled(self, *releases: npt.NDArray[np.float64]) -> Reach:
         """The same attack with "auto" decided once for all, by these parts of ``releases`` (t, k) together.
 
-        From then on each release is read by itself; one that is no float32 number, where these all were, as float64.
+        From then on each release is read by itself; one that is no float32 number, where these all
+        were, as float64.
         """
         if self.dtype != "auto":
             return self
@@ -114,7 +133,9 @@ class Reach(Scored):
         whole = np.rint(y) == y
         narrow = _narrow(y) & np.isfinite(v32) if all_narrow else np.zeros(y.shape, np.bool_)
         wide = ~narrow | (v32 != v) | whole
-        out: npt.NDArray[np.bool_] = whole & (np.rint(v) == v) & (np.maximum(np.abs(y), np.abs(v)) < _WHOLE)
+        out: npt.NDArray[np.bool_] = (
+            whole & (np.rint(v) == v) & (np.maximum(np.abs(y), np.abs(v)) < _WHOLE)
+        )
         for name, chosen in (("float32", narrow), ("float64", wide)):
             at = np.flatnonzero(chosen & ~out)
             out[at] = self._reached(y[at], v[at], name)
@@ -130,7 +151,11 @@ class Reach(Scored):
             if divisor == 1:
                 return _added(given, value)
             sums = given * divisor
-            exact = np.isfinite(sums) & (np.abs(given) > np.finfo(kind).tiny) & (math.frexp(divisor)[0] == 0.5)
+            exact = (
+                np.isfinite(sums)
+                & (np.abs(given) > np.finfo(kind).tiny)
+                & (math.frexp(divisor)[0] == 0.5)
+            )
             out = np.empty(y.shape, np.bool_)
             out[exact] = _added(sums[exact], value[exact])
             out[~exact] = _added_and_divided(given[~exact], value[~exact], divisor, _INTEGERS[name])
@@ -139,7 +164,10 @@ class Reach(Scored):
     def _at_bound(self, y: Array) -> npt.NDArray[np.bool_]:
         """Where releases sit at a bound, as each format writes it."""
         out = np.zeros(y.shape, np.bool_)
-        for bound, beyond, pick, word in ((self.lower, np.less, min, "below"), (self.upper, np.greater, max, "above")):
+        for bound, beyond, pick, word in (
+            (self.lower, np.less, min, "below"),
+            (self.upper, np.greater, max, "above"),
+        ):
             if bound is None:
                 continue
             with np.errstate(over="ignore"):
@@ -170,11 +198,15 @@ def _added(y: npt.NDArray[Any], v: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def _added_and_divided(
-    y: npt.NDArray[Any], v: npt.NDArray[Any], divisor: np.floating[Any], integer: type[np.signedinteger[Any]]
+    y: npt.NDArray[Any],
+    v: npt.NDArray[Any],
+    divisor: np.floating[Any],
+    integer: type[np.signedinteger[Any]],
 ) -> npt.NDArray[np.bool_]:
     """Whether fl(fl(v + n) / divisor) = y for some n: bisection for the least n that gives at least y.
 
-    Floats are numbered in their order: their bits as an integer, with the bits of negative ones below the sign flipped.
+    Floats are numbered in their order: their bits as an integer, with the bits of negative ones
+    below the sign flipped.
     """
     width = np.dtype(integer).itemsize * 8
     most = integer(np.iinfo(integer).max)

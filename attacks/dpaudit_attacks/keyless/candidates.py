@@ -1,8 +1,8 @@
 """Proposing hidden vectors u = f·w where numpy alone finds them, and judging any on rows that had no part in it.
 
-Rows are normalised to σ = 1. Along the true w a pancake's peaks lie 1/f apart, f = r²/(γ√(2π)), r² = β² + γ², so ⟨x, u⟩
-is a whole number up to a normal error of standard deviation β·r/(√(2π)·γ) (arXiv 2509.23834, worked out in
-:mod:`dpaudit.noise.pancake`).
+Rows are normalised to σ = 1. Along the true w a pancake's peaks lie 1/f apart, f = r²/(γ√(2π)), r²
+= β² + γ², so ⟨x, u⟩ is a whole number up to a normal error of standard deviation β·r/(√(2π)·γ)
+(arXiv 2509.23834, worked out in :mod:`dpaudit.noise.pancake`).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ Array = npt.NDArray[np.float64]
 def resonance(x: Array, u: Array) -> Array:
     """|mean exp(2πi⟨x, u⟩) − its expectation under N(0, I)| for vectors u (m, d) or (d,), rows x (n, d); shape (m,).
 
-    The expectation is exp(−2π²|u|²): it matters for |u| < 1 only. About √(π/4n) on honest noise, exp(−πβ²r²/γ²) at a
-    pancake's own u.
+    The expectation is exp(−2π²|u|²): it matters for |u| < 1 only. About √(π/4n) on honest noise,
+    exp(−πβ²r²/γ²) at a pancake's own u.
     """
     u = np.atleast_2d(u)
     turns = 2 * np.pi * (x @ u.T)
@@ -53,9 +53,10 @@ def resonance(x: Array, u: Array) -> Array:
 def confirm(x: Array, u: Array) -> float:
     """p-value of one candidate u (d,) on held-out rows x (n, d): P(resonance at least this) ≤ 4·exp(−n·R²/4).
 
-    Formal guarantee: super-uniform if the rows are independent N(0, I) and independent of u. Hoeffding's inequality for
-    the means of cosine and sine, each bounded by 1, at R/√2, and the union bound. 1 where |u| is outside 0.25…1024:
-    there the law is either too broad to tell or below the grid of float32.
+    Formal guarantee: super-uniform if the rows are independent N(0, I) and independent of u.
+    Hoeffding's inequality for the means of cosine and sine, each bounded by 1, at R/√2, and the
+    union bound. 1 where |u| is outside 0.25…1024: there the law is either too broad to tell or
+    below the grid of float32.
     """
     length = float(np.linalg.norm(u))
     if not SHORTEST <= length <= _LONGEST or not len(x):
@@ -72,8 +73,8 @@ def _phases(x: Array, u: Array) -> Array:
 def refine(x: Array, u: Array) -> Array:
     """The u near ``u`` with the least squared phases over rows x (n, d): Gauss and Newton, a few steps.
 
-    The resonance is 1 − 2π² times the mean squared phase to second order, so this maximises it. Returns ``u`` itself
-    where a step makes things worse (no pancake there).
+    The resonance is 1 − 2π² times the mean squared phase to second order, so this maximises it.
+    Returns ``u`` itself where a step makes things worse (no pancake there).
     """
     best, least = u, float(np.square(_phases(x, u)).mean())
     for _ in range(_STEPS):
@@ -89,9 +90,9 @@ def refine(x: Array, u: Array) -> Array:
 def fundamental(x: Array, u: Array) -> Array:
     """The shortest u/k, k = 1, 2, …, that resonates on rows x (n, d) as strongly as ``u`` (d,); refined there.
 
-    With R at a pancake's own u, k·u has R^(k²) ≤ R: a search may well find such a harmonic, whose γ is k times too large.
-    u/k of a pancake's own u has phases spread evenly over k values, whose resonance is about 0. Not below |u| = 0.25,
-    where nothing is confirmed.
+    With R at a pancake's own u, k·u has R^(k²) ≤ R: a search may well find such a harmonic, whose γ
+    is k times too large. u/k of a pancake's own u has phases spread evenly over k values, whose
+    resonance is about 0. Not below |u| = 0.25, where nothing is confirmed.
     """
     strong, found = _AS_STRONG * float(resonance(x, u)[0]), u
     for k in range(2, min(_MOST_PARTS, int(np.linalg.norm(u) / SHORTEST)) + 1):
@@ -120,9 +121,9 @@ class Estimate:
 def estimate(fitted: Array, held: Array, u: Array) -> Estimate:
     """β, γ and w from u as fitted (least squares) on rows ``fitted`` (n, d), and its phases on fresh rows ``held``.
 
-    The phases on held-out rows have variance v·(1 + d/(n − d − 1)), v = β²r²/(2πγ²): χ² gives the interval for v. |u| = f =
-    r²/(γ√(2π)) has standard error √(v/n). Both are then solved for β and γ. Not claimed: accuracy above β = 0.5, where
-    phases wrap round.
+    The phases on held-out rows have variance v·(1 + d/(n − d − 1)), v = β²r²/(2πγ²): χ² gives the
+    interval for v. |u| = f = r²/(γ√(2π)) has standard error √(v/n). Both are then solved for β and
+    γ. Not claimed: accuracy above β = 0.5, where phases wrap round.
     """
     d = len(u)
     length = float(np.linalg.norm(u))
@@ -159,7 +160,8 @@ def estimate(fitted: Array, held: Array, u: Array) -> Estimate:
 SCANNED_DIM = 3
 _REACH = {2: 6.0, 3: 3.0}  # |u| up to here
 _STEP = (
-    0.12  # of the grid in u: the resonance falls off as exp(−2π²|Δu|²), and the nearest point is within 0.104 at d = 3
+    # of the grid in u: the resonance falls off as exp(−2π²|Δu|²), and the nearest point is within 0.104 at d = 3
+    0.12
 )
 _CHUNK = 4096
 _SCAN_ROWS = 400
@@ -168,8 +170,8 @@ _SCAN_ROWS = 400
 def from_covariance(x: Array) -> Array:
     """Vectors u (m, d) along the covariance's outermost eigenvectors, at the frequency that resonates most.
 
-    A pancake's variance along w differs from 1 by about 4πγ²·exp(−πγ²), so this finds γ below about 1.5 from
-    d·(2/deviation)² rows and nothing above 2, at any d.
+    A pancake's variance along w differs from 1 by about 4πγ²·exp(−πγ²), so this finds γ below about
+    1.5 from d·(2/deviation)² rows and nothing above 2, at any d.
     """
     n, d = x.shape
     _, vectors = np.linalg.eigh(x.T @ x / n)
@@ -191,5 +193,7 @@ def from_scan(x: Array) -> Array:
     length = np.linalg.norm(grid, axis=1)
     grid = grid[(length >= SHORTEST) & (length <= reach)]
     rows = x[:_SCAN_ROWS]
-    score = np.concatenate([resonance(rows, grid[i : i + _CHUNK]) for i in range(0, len(grid), _CHUNK)])
+    score = np.concatenate(
+        [resonance(rows, grid[i : i + _CHUNK]) for i in range(0, len(grid), _CHUNK)]
+    )
     return np.asarray(grid[np.argsort(score)[-3:][::-1]])

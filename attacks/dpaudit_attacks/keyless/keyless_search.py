@@ -31,13 +31,16 @@ _SWEPT = (8, 12, 16, 24, 32, 48, 64, 96)  # of the dimensions that an auditor wh
 class KeylessSearch:
     """Looks for a Gaussian pancake without its key: easy cases by numpy, the rest by lattice reduction.
 
-    Null: the rows are independent N(0, I). Formal guarantee: p is super-uniform then (Hoeffding's bound on held-out rows,
-    summed over every candidate; :class:`~dpaudit_attacks.keyless.search.Search`). Gaussian claims only; for others p = 1.
-    ``update`` keeps at most 1,024 rows and 4d + 64 more of each d in 2…128 (of the auditor's first process), looks at the
-    first 2^20 rows of each d, and starts nothing; ``search`` runs child processes until its deadline.
+    Null: the rows are independent N(0, I). Formal guarantee: p is super-uniform then (Hoeffding's
+    bound on held-out rows, summed over every candidate;
+    :class:`~dpaudit_attacks.keyless.search.Search`). Gaussian claims only; for others p = 1.
+    ``update`` keeps at most 1,024 rows and 4d + 64 more of each d in 2…128 (of the auditor's first
+    process), looks at the first 2^20 rows of each d, and starts nothing; ``search`` runs child
+    processes until its deadline.
 
-    Not claimed: anything where one w is not kept over the calls, where values are rounded or noise was added (both blind
-    this search before they blind the holder of the key), or beyond the (d, β) that the evidence names.
+    Not claimed: anything where one w is not kept over the calls, where values are rounded or noise
+    was added (both blind this search before they blind the holder of the key), or beyond the (d, β)
+    that the evidence names.
     """
 
     looks_at = "a secret direction with evenly spaced peaks (the Gaussian pancake), without its key"
@@ -75,8 +78,9 @@ class KeylessSearch:
     def reach(*, dim: int | None, seconds: float) -> tuple[BlindSpot, ...]:
         """What a search of ``seconds`` on two cores completes at γ = 2√d, in dimension ``dim`` or those the auditor sweeps.
 
-        From measured thresholds and costs to a factor of two (:mod:`~dpaudit_attacks.keyless.plan`); of pancakes at a
-        threshold nine in ten or more were found. One entry a dimension: the largest β.
+        From measured thresholds and costs to a factor of two
+        (:mod:`~dpaudit_attacks.keyless.plan`); of pancakes at a threshold nine in ten or more were
+        found. One entry a dimension: the largest β.
         """
         spent, best = 0.0, dict[int, float]()
         for job in jobs(dict.fromkeys([dim] if dim else _SWEPT, 1.0), easy=False):
@@ -115,13 +119,16 @@ class KeylessSearch:
     def evidence(self, *, alpha: float) -> Evidence:
         del alpha  # a hit's p-value is below any share that a battery gives out
         if not self._applies:
-            return Evidence(p=1.0, statistic=0.0, effect="not applicable: the search is for Gaussian claims")
+            return Evidence(
+                p=1.0, statistic=0.0, effect="not applicable: the search is for Gaussian claims"
+            )
         search = self._search
         if search is None or not (search.completed or search.unfinished or search.best):
             return Evidence(
                 p=1.0,
                 statistic=0.0,
-                effect="not searched: " + ("no time was given" if self._rows else "no rows of 2 to 128 values"),
+                effect="not searched: "
+                + ("no time was given" if self._rows else "no rows of 2 to 128 values"),
                 blind_spots=(self._blind([]),),
             )
         if search.best is not None and search.p <= CONFIRMED:
@@ -171,7 +178,9 @@ class KeylessSearch:
                 f"γ = {e.gamma:.4g}, its direction to {e.angle:.1g} radians, by {found.reduction} in {found.seconds:.1f} s; "
                 f"whoever holds it reads the releases{reads}"
             ),
-            interval=Interval(low=e.beta_low, high=e.beta_high, confidence=0.95, method="χ² of the phases"),
+            interval=Interval(
+                low=e.beta_low, high=e.beta_high, confidence=0.95, method="χ² of the phases"
+            ),
             unit="β",
             details=details,
         )
@@ -194,7 +203,11 @@ class KeylessSearch:
             size=None,
             unit="",
             says=(
-                (f"beyond {reached}, or with a fresh direction at each call" if reached else "at any d and β")
+                (
+                    f"beyond {reached}, or with a fresh direction at each call"
+                    if reached
+                    else "at any d and β"
+                )
                 + ("" if self._library else f"; fpylll is missing ({_REMEDY})")
                 + "; rounded releases hide it too"
             ),
@@ -204,8 +217,8 @@ class KeylessSearch:
 def _proof(details: Mapping[str, Any], held: npt.NDArray[np.float64]) -> tuple[int, float] | None:
     """How many held-out rows the recovered direction tells from the same a shift away, and the shift; None without torch.
 
-    The shift is half the spacing of the peaks along the direction, in σ; honest noise lets nobody be right in more than
-    Φ(shift/2) of such rows, 53 % at γ = 8.
+    The shift is half the spacing of the peaks along the direction, in σ; honest noise lets nobody
+    be right in more than Φ(shift/2) of such rows, 53 % at γ = 8.
     """
     try:
         import torch
@@ -217,6 +230,7 @@ def _proof(details: Mapping[str, Any], held: npt.NDArray[np.float64]) -> tuple[i
     length = math.sqrt(2 * math.pi) * details["gamma"] / square / 2
     shift = length * np.asarray(details["w"], dtype=np.float64)
     scores = RecoveredDirection(recovered=details, sigma=1.0).score(
-        torch.from_numpy(np.ascontiguousarray(held)), torch.from_numpy(np.stack([np.zeros_like(shift), shift]))
+        torch.from_numpy(np.ascontiguousarray(held)),
+        torch.from_numpy(np.stack([np.zeros_like(shift), shift])),
     )
     return int((scores[:, 0] > scores[:, 1]).sum()), length

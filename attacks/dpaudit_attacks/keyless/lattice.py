@@ -1,17 +1,18 @@
 """The primal lattice attack: a short vector of a quadratic form on Z^n gives away the hidden direction. Needs ``fpylll``.
 
-With σ = 1 and rows X (n, d), the whole numbers k_i = round(⟨x_i, u⟩) of a pancake are k = Xu + e, u = f·w of length
-f = r²/(γ√(2π)) and e of standard deviation β·r/(√(2π)·γ). Taken as if normal, k has covariance
-C = (f²/d)·XXᵀ + (β²/2π)·I, so it is short, |k|² ≈ n, in the form kᵀC⁻¹k, whose other vectors are longer than
-(det C)^(−1/2n)·√(n/2πe) or so. C⁻¹ has the eigenvectors of XXᵀ: γ⁻² on the rows' span and β⁻² off it, up to constants,
-each direction of the span with its own weight.
+With σ = 1 and rows X (n, d), the whole numbers k_i = round(⟨x_i, u⟩) of a pancake are k = Xu + e, u
+= f·w of length f = r²/(γ√(2π)) and e of standard deviation β·r/(√(2π)·γ). Taken as if normal, k has
+covariance C = (f²/d)·XXᵀ + (β²/2π)·I, so it is short, |k|² ≈ n, in the form kᵀC⁻¹k, whose other
+vectors are longer than (det C)^(−1/2n)·√(n/2πe) or so. C⁻¹ has the eigenvectors of XXᵀ: γ⁻² on the
+rows' span and β⁻² off it, up to constants, each direction of the span with its own weight.
 
-Two choices make it cheap. The n rows of *least norm* of all that were drawn go in: det C shrinks with them, at no cost in
-e, since e does not depend on the row (a hundred rows of 10^5 at d = 24 are 0.6 times as long). Rows shorter than 2 stay
-out: at γ = 2√d their ⟨x, u⟩ would round to 0 (that matters for d < 10). And n is no larger
-than it must be (:func:`rows_for`).
+Two choices make it cheap. The n rows of *least norm* of all that were drawn go in: det C shrinks
+with them, at no cost in e, since e does not depend on the row (a hundred rows of 10^5 at d = 24 are
+0.6 times as long). Rows shorter than 2 stay out: at γ = 2√d their ⟨x, u⟩ would round to 0 (that
+matters for d < 10). And n is no larger than it must be (:func:`rows_for`).
 
-A β̂ above the true β is no loss (k only gets shorter), so one search covers all β up to its own; the same for γ̂.
+A β̂ above the true β is no loss (k only gets shorter), so one search covers all β up to its own;
+the same for γ̂.
 """
 
 from __future__ import annotations
@@ -43,9 +44,11 @@ __all__ = [
 
 BLOCKS = (20, 30, 36, 40, 44, 48, 50, 52, 54, 56, 58, 60, 62, 64)
 SHORTEST_ROW = 2.0
-_TOURS, _TOURS_LARGE, _LARGE = 3, 6, 150  # of each block size; a basis of more rows takes longer to level out
+# of each block size; a basis of more rows takes longer to level out
+_TOURS, _TOURS_LARGE, _LARGE = 3, 6, 150
 MOST_ROWS = 230  # above, long double loses its way (seen at n = 240, d = 96, β = 1e-4)
-_WEAK, _STRONG = 0.0165, 0.0129  # ln of the root-Hermite factor of a few tours of BKZ-20, of BKZ-30 and more
+# ln of the root-Hermite factor of a few tours of BKZ-20, of BKZ-30 and more
+_WEAK, _STRONG = 0.0165, 0.0129
 _MARGIN = 0.2
 _SCALE_BITS = 12  # rounding the basis moves a vector by 2^-12 × |k|, against a length of √n
 _SHORT = 10  # basis vectors looked at, with the sums and differences of the first few
@@ -64,12 +67,17 @@ Whole = npt.NDArray[np.int64]
 def rows_for(d: int, *, beta: float, gamma: float, shrink: float = 1.0) -> int:
     """How many rows n for dimension d.
 
-    k stands out by n·ln δ ≤ ln(1/β) − (d/n)·ln(γ'/β), γ' = γ·shrink·√(n/d), if reduction reaches δ. The smallest n at
-    which a weak one does, as LLL takes n^4.5; where none does, the best n for a strong one.
+    k stands out by n·ln δ ≤ ln(1/β) − (d/n)·ln(γ'/β), γ' = γ·shrink·√(n/d), if reduction reaches δ.
+    The smallest n at which a weak one does, as LLL takes n^4.5; where none does, the best n for a
+    strong one.
     """
 
     def left(n: int, log_delta: float) -> float:
-        return -math.log(beta) - d / n * math.log(gamma * shrink * math.sqrt(n / d) / beta) - n * log_delta
+        return (
+            -math.log(beta)
+            - d / n * math.log(gamma * shrink * math.sqrt(n / d) / beta)
+            - n * log_delta
+        )
 
     spans = range(d + 6, 8 * d + 64)
     enough = next((n for n in spans if left(n, _WEAK) >= _MARGIN), None)
@@ -95,8 +103,8 @@ class _Form:
 def _first_reduction(form: _Form, n: int, beta: float) -> tuple[Any, Any, Array]:
     """LLL for ever smaller β down to the wanted one: the reduced matrix, its LLL object, and the map back to Z^n.
 
-    Each step starts from the last one's vectors k. All at once, floating point loses its way earlier; step by
-    step double is mostly enough.
+    Each step starts from the last one's vectors k. All at once, floating point loses its way
+    earlier; step by step double is mostly enough.
     """
     fpylll = lattice_library("keyless search")
     k = np.eye(n, dtype=np.int64)
@@ -118,7 +126,9 @@ def _first_reduction(form: _Form, n: int, beta: float) -> tuple[Any, Any, Array]
 
 
 def _rows(matrix: Any, most: int) -> Array:
-    return np.array([[matrix[i, j] for j in range(matrix.ncols)] for i in range(most)], dtype=np.float64)
+    return np.array(
+        [[matrix[i, j] for j in range(matrix.ncols)] for i in range(most)], dtype=np.float64
+    )
 
 
 @functools.cache
@@ -128,7 +138,9 @@ def _strategy(size: int) -> Any:
     strategy = importlib.import_module("fpylll.fplll.bkz_param").Strategy
     if size < _PRUNED_FROM:
         return strategy(size)
-    unit = ((math.pi * size) ** (1 / size) * size / (2 * math.pi * math.e)) ** (1 / (2 * (size - 1)))
+    unit = ((math.pi * size) ** (1 / size) * size / (2 * math.pi * math.e)) ** (
+        1 / (2 * (size - 1))
+    )
     delta = unit if size >= 45 else 1.0128
     profile = [delta ** (2 * (size - 1 - 2 * i)) for i in range(size)]
     ball = 2 / size * math.lgamma(size / 2 + 1) - math.log(math.pi)
@@ -142,8 +154,8 @@ def _strategy(size: int) -> Any:
 def stages(x: Array, *, beta: float, gamma: float, block: int) -> Iterator[tuple[str, Whole]]:
     """Reduce the form of rows x (n, d) further and further: LLL, then tours of BKZ up to ``block`` (0: LLL only).
 
-    Yields after each the name of the reduction and short whole-number vectors k, shape (m, n). In double precision, in
-    long double where that fails.
+    Yields after each the name of the reduction and short whole-number vectors k, shape (m, n). In
+    double precision, in long double where that fails.
 
     Raises:
         MissingExtraError: fpylll is not installed.
@@ -166,7 +178,8 @@ def stages(x: Array, *, beta: float, gamma: float, block: int) -> Iterator[tuple
             flags=fpylll.BKZ.MAX_LOOPS | fpylll.BKZ.GH_BND,
             gh_factor=1.1,
             max_loops=1,
-            min_success_probability=1e-3,  # one try a block: another tour does more than another try
+            # one try a block: another tour does more than another try
+            min_success_probability=1e-3,
         )
         reduction = bkz(lll.M, lll, parameters)
         for tour in range(_TOURS if n < _LARGE else _TOURS_LARGE):
@@ -191,15 +204,22 @@ class Candidate:
 
 
 def find_direction(
-    x: Array, *, beta: float, gamma: float, samples: int | None = None, reduction: int = 40, check: Array | None = None
+    x: Array,
+    *,
+    beta: float,
+    gamma: float,
+    samples: int | None = None,
+    reduction: int = 40,
+    check: Array | None = None,
 ) -> Iterator[Candidate]:
     """Search the hidden direction in normalised rows x (N, d); yields the best candidate of each stage of reduction.
 
-    The ``samples`` rows of least norm enter the lattice (None: the best number for β and γ, or all there are), reduced up
-    to BKZ-``reduction``. Candidates are ranked by their resonance on ``check`` (m, d), or on x without it, and
-    refined there; |u| < 1 scores 0 (see :mod:`~dpaudit_attacks.keyless.candidates`). Nothing is confirmed: for that see
-    :func:`~dpaudit_attacks.keyless.candidates.confirm` and rows that are in neither x nor ``check``. Stop reading when
-    satisfied.
+    The ``samples`` rows of least norm enter the lattice (None: the best number for β and γ, or all
+    there are), reduced up to BKZ-``reduction``. Candidates are ranked by their resonance on
+    ``check`` (m, d), or on x without it, and refined there; |u| < 1 scores 0 (see
+    :mod:`~dpaudit_attacks.keyless.candidates`). Nothing is confirmed: for that see
+    :func:`~dpaudit_attacks.keyless.candidates.confirm` and rows that are in neither x nor
+    ``check``. Stop reading when satisfied.
 
     Raises:
         UsageError: fewer rows than the lattice needs (d + 2), or β, γ not above 0.
@@ -228,4 +248,6 @@ def find_direction(
         u = vectors_u(rows, k)
         score = np.where(np.linalg.norm(u, axis=1) >= 1, resonance(judge, u), 0.0)
         best = int(score.argmax())
-        yield Candidate(refine(judge, u[best]), float(score[best]), name, samples, time.monotonic() - began)
+        yield Candidate(
+            refine(judge, u[best]), float(score[best]), name, samples, time.monotonic() - began
+        )

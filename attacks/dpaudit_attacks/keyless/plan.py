@@ -10,9 +10,10 @@ from dpaudit_attacks.keyless.lattice import MOST_ROWS, rows_for
 
 __all__ = ["Job", "beta_reached", "jobs"]
 
-# BKZ block → hardness ln²(1/β)/(4·d·ln(γ'/β)), about the ln of the root-Hermite factor that is needed. Of specimens just at
-# the threshold the search found, from 20,000 rows each, 11 of 11 (block 30; d = 24, 32) and 48 of 48 (10 at block 30, d = 8;
-# 38 at block 40, d = 12 … 32). Block 54 was measured at BKZ-50: 15 of 16 (d = 12, 16, 24), and d = 64 once.
+# BKZ block → hardness ln²(1/β)/(4·d·ln(γ'/β)), about the ln of the root-Hermite factor that is
+# needed. Of specimens just at the threshold the search found, from 20,000 rows each, 11 of 11
+# (block 30; d = 24, 32) and 48 of 48 (10 at block 30, d = 8; 38 at block 40, d = 12 … 32). Block 54
+# was measured at BKZ-50: 15 of 16 (d = 12, 16, 24), and d = 64 once.
 _HARDNESS = {30: 0.0150, 40: 0.0122, 54: 0.0104}
 _LARGEST_BETA = 0.25
 _SMALLEST_BETA = 1e-6
@@ -23,7 +24,8 @@ _WORTH = 1.1  # a larger block must reach this much more β
 class Job:
     """One child process: dimension d, all β up to ``beta`` and γ up to ``gamma``, reduced up to BKZ-``block``.
 
-    ``kind`` is "easy" (numpy alone; β, γ and block are then 0) or "lattice". ``cost`` is about its seconds on a core.
+    ``kind`` is "easy" (numpy alone; β, γ and block are then 0) or "lattice". ``cost`` is about its
+    seconds on a core.
     """
 
     kind: str
@@ -61,13 +63,18 @@ def beta_reached(d: int, *, gamma: float, block: int, shrink: float = 1.0) -> fl
 
 def _cost(n: int, block: int) -> float:
     """Seconds on one core (2026), to a factor of two: LLL, then tours of BKZ."""
-    return 0.4 + 0.4 * math.pow(n / 100, 4.5) + 0.8 * math.pow(n / 100, 3) * math.pow(2, (block - 30) / 6)
+    return (
+        0.4
+        + 0.4 * math.pow(n / 100, 4.5)
+        + 0.8 * math.pow(n / 100, 3) * math.pow(2, (block - 30) / 6)
+    )
 
 
 def jobs(dims: dict[int, float], *, easy: bool = True, lattice: bool = True) -> list[Job]:
     """All jobs for dimensions d with their ``shrink``, cheapest first.
 
-    γ̂ is 2√d, the least that the pancake's own guarantee allows, which covers smaller ones; then 20√d.
+    γ̂ is 2√d, the least that the pancake's own guarantee allows, which covers smaller ones; then
+    20√d.
     """
     planned = [Job("easy", d, cost=0.3 + d / 1000 + (d <= SCANNED_DIM)) for d in dims if easy]
     for d, shrink in dims.items() if lattice else ():
@@ -80,6 +87,15 @@ def jobs(dims: dict[int, float], *, easy: bool = True, lattice: bool = True) -> 
                 n = rows_for(d, beta=beta, gamma=gamma, shrink=shrink)
                 if n > MOST_ROWS:
                     continue
-                planned.append(Job("lattice", d, beta, gamma, block, _cost(n, block) * (1.0 if times == 2 else 2.0)))
+                planned.append(
+                    Job(
+                        "lattice",
+                        d,
+                        beta,
+                        gamma,
+                        block,
+                        _cost(n, block) * (1.0 if times == 2 else 2.0),
+                    )
+                )
                 before = beta
     return sorted(planned, key=lambda job: job.cost)

@@ -32,7 +32,9 @@ def _checked(details: Mapping[str, Any]) -> _Recovered:
         raise UsageError(f"recovered: needs w, beta and gamma as numbers ({error})") from error
     length = float(torch.linalg.vector_norm(w))
     if w.ndim != 1 or not (length > 0 and math.isfinite(length)) or not (beta > 0 and gamma > 0):
-        raise UsageError(f"recovered: |w|={length}, beta={beta}, gamma={gamma}: must be finite and above 0")
+        raise UsageError(
+            f"recovered: |w|={length}, beta={beta}, gamma={gamma}: must be finite and above 0"
+        )
     return _Recovered(w / length, beta, gamma)
 
 
@@ -40,16 +42,16 @@ class RecoveredDirection:
     """The likelihood-ratio attack with a direction that the keyless search recovered, in place of the key.
 
     Scores are the pancake's log-densities at the recovered (w, β, γ), as
-    :class:`~dpaudit_attacks.keyed_distinguisher.LikelihoodRatio` computes them from the key. Not claimed: its optimality;
-    that holds to the precision of what was recovered.
+    :class:`~dpaudit_attacks.keyed_distinguisher.LikelihoodRatio` computes them from the key. Not
+    claimed: its optimality; that holds to the precision of what was recovered.
     """
 
     games = ("scoring",)
     holds = "a direction that keyless-search found"
 
     def __init__(self, *, recovered: Mapping[str, Any] | str | Path, sigma: float) -> None:
-        """Hold what was recovered, for noise of scale ``sigma``: the evidence's ``details``, or the file that
-        :func:`~dpaudit_attacks.keyless.recovered.save` wrote.
+        """Hold what was recovered, for noise of scale ``sigma``: the evidence's ``details``, or the
+        file that :func:`~dpaudit_attacks.keyless.recovered.save` wrote.
 
         Raises:
             UsageError: w, β or γ missing or not usable.
@@ -77,7 +79,9 @@ class RecoveredDirection:
             gamma=self._key.gamma,
         )
 
-    def evidence(self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor) -> Mapping[str, Any]:
+    def evidence(
+        self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor
+    ) -> Mapping[str, Any]:
         """Nothing beyond the scores."""
         del releases, candidates, truth
         return {}

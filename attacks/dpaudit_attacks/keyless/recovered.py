@@ -27,9 +27,13 @@ def save(details: Mapping[str, Any], path: str | Path) -> None:
     try:
         write_file(Path(path), json.dumps(kept), mode=0o600, replace=False)
     except FileExistsError as error:
-        raise KeyFileError(f"recovered={path}: exists already and is never overwritten; choose another name") from error
+        raise KeyFileError(
+            f"recovered={path}: exists already and is never overwritten; choose another name"
+        ) from error
     except OSError as error:
-        raise KeyFileError(f"recovered={path}: cannot be written ({error.strerror}); choose another name") from error
+        raise KeyFileError(
+            f"recovered={path}: cannot be written ({error.strerror}); choose another name"
+        ) from error
 
 
 def load(path: str | Path) -> Mapping[str, Any]:
@@ -42,13 +46,21 @@ def load(path: str | Path) -> Mapping[str, Any]:
         with open(path, encoding="utf-8") as file:
             mode, text = stat.S_IMODE(os.fstat(file.fileno()).st_mode), file.read()
     except OSError as error:
-        raise KeyFileError(f"recovered={path}: cannot be read ({error.strerror}); check the name") from error
+        raise KeyFileError(
+            f"recovered={path}: cannot be read ({error.strerror}); check the name"
+        ) from error
     if mode & 0o077:
-        raise KeyFileError(f"recovered={path}: mode={mode:04o} lets others in, must be 0600; run chmod 600 {path}")
+        raise KeyFileError(
+            f"recovered={path}: mode={mode:04o} lets others in, must be 0600; run chmod 600 {path}"
+        )
     try:
         data = json.loads(text)
     except ValueError as error:
-        raise KeyFileError(f"recovered={path}: is not JSON; write it with the keyless search's details") from error
+        raise KeyFileError(
+            f"recovered={path}: is not JSON; write it with the keyless search's details"
+        ) from error
     if not isinstance(data, dict) or data.get("format") != _FORMAT:
-        raise KeyFileError(f"recovered={path}: is not a {_FORMAT}; write it with the keyless search's details")
+        raise KeyFileError(
+            f"recovered={path}: is not a {_FORMAT}; write it with the keyless search's details"
+        )
     return data

@@ -36,9 +36,9 @@ Array = npt.NDArray[np.float64]
 class Rows:
     """Normalised rows of one dimension d: which part a row plays depends on its place in the stream, not on its values.
 
-    In turns of four: one held out, one that ranks candidates, two to search in, until the first two are full. Of those to
-    search in, the 4d + 64 of least norm (2 at least) are kept. Held-out rows are thus
-    independent of all others that are kept.
+    In turns of four: one held out, one that ranks candidates, two to search in, until the first two
+    are full. Of those to search in, the 4d + 64 of least norm (2 at least) are kept. Held-out rows
+    are thus independent of all others that are kept.
     """
 
     def __init__(self, d: int) -> None:
@@ -159,9 +159,10 @@ _SHORTEST = 1e-6  # of a candidate: peaks a million σ apart; its phases are nea
 class Search:
     """Runs jobs in order and keeps the best candidate.
 
-    Formal guarantee: :attr:`p` is super-uniform if the rows of each d are independent N(0, I) and each
-    :class:`~dpaudit_attacks.keyless.search.Rows` held out its own: the i-th candidate of all, over dimensions, cells and
-    stages, counts with p·i·(i+1), whose weights 1/(i(i+1)) sum to 1, so neither their number nor stopping early matters.
+    Formal guarantee: :attr:`p` is super-uniform if the rows of each d are independent N(0, I) and
+    each :class:`~dpaudit_attacks.keyless.search.Rows` held out its own: the i-th candidate of all,
+    over dimensions, cells and stages, counts with p·i·(i+1), whose weights 1/(i(i+1)) sum to 1, so
+    neither their number nor stopping early matters.
     """
 
     def __init__(self, rows: Mapping[int, Rows]) -> None:
@@ -183,7 +184,9 @@ class Search:
         left = list(jobs)
         try:
             with selectors.DefaultSelector() as selector:
-                while self.p > CONFIRMED and (left or self._running) and time.monotonic() < deadline:
+                while (
+                    self.p > CONFIRMED and (left or self._running) and time.monotonic() < deadline
+                ):
                     while left and len(self._running) < _PARALLEL:
                         job = left.pop(0)
                         child = _Child(job, self._rows[job.d])

@@ -1,8 +1,9 @@
 """The child process of a search: ``python -m dpaudit_attacks.keyless.worker PARENT``, rows in, candidates out.
 
-Standard input: one line of JSON (a :class:`~dpaudit_attacks.keyless.plan.Job`'s fields, and how many rows of each kind),
-then the rows as raw float64: first those to search in, then those to rank candidates on. Standard output: a line of JSON
-for each candidate worth a look at the held-out rows, which this process never sees, and one for each finished stage.
+Standard input: one line of JSON (a :class:`~dpaudit_attacks.keyless.plan.Job`'s fields, and how
+many rows of each kind), then the rows as raw float64: first those to search in, then those to rank
+candidates on. Standard output: a line of JSON for each candidate worth a look at the held-out rows,
+which this process never sees, and one for each finished stage.
 """
 
 from __future__ import annotations
@@ -19,12 +20,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit_attacks.keyless.candidates import SCANNED_DIM, from_covariance, from_scan, refine, resonance
+from dpaudit_attacks.keyless.candidates import (
+    SCANNED_DIM,
+    from_covariance,
+    from_scan,
+    refine,
+    resonance,
+)
 from dpaudit_attacks.keyless.lattice import find_direction
 
 __all__ = ["WORTH_A_LOOK"]
 
-WORTH_A_LOOK = 24.0  # n·R²/4 on the ranking rows from which a candidate is passed on; noise reaches it once in 10^9
+# n·R²/4 on the ranking rows from which a candidate is passed on; noise reaches it once in 10^9
+WORTH_A_LOOK = 24.0
 _PR_SET_PDEATHSIG = 1
 
 Array = npt.NDArray[np.float64]
@@ -48,12 +56,20 @@ def _easy(rows: Array, check: Array) -> None:
         u = refine(everything, start)
         score = float(resonance(everything, u)[0])
         if _passes(everything, score):
-            _say(u=u.tolist(), score=score, reduction=method, rows=len(everything), seconds=time.monotonic() - began)
+            _say(
+                u=u.tolist(),
+                score=score,
+                reduction=method,
+                rows=len(everything),
+                seconds=time.monotonic() - began,
+            )
 
 
 def _lattice(job: dict[str, Any], rows: Array, check: Array) -> None:
     known = -1.0
-    for found in find_direction(rows, beta=job["beta"], gamma=job["gamma"], reduction=job["block"], check=check):
+    for found in find_direction(
+        rows, beta=job["beta"], gamma=job["gamma"], reduction=job["block"], check=check
+    ):
         _say(stage=found.reduction, rows=found.rows, seconds=found.seconds)
         if _passes(check, found.score) and found.score > known:
             known = found.score

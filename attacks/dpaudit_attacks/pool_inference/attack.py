@@ -20,7 +20,11 @@ from dpaudit_attacks.pool_inference.game import People, make_mechanism, people
 from dpaudit_attacks.pool_inference.memoised import memoised_posterior
 from dpaudit_attacks.pool_inference.metrics import Outcome
 from dpaudit_attacks.pool_inference.popularity import NON_PRIVATE, check_adversaries, popularities
-from dpaudit_attacks.pool_inference.posterior import count_posterior, pool_posterior, unlinked_posterior
+from dpaudit_attacks.pool_inference.posterior import (
+    count_posterior,
+    pool_posterior,
+    unlinked_posterior,
+)
 from dpaudit_attacks.pool_inference.settings import load_setting
 
 __all__ = ["PoolInference"]
@@ -42,22 +46,27 @@ class _Game:
 class PoolInference:
     """BPIA, the Bayesian pool inference attack of Gadotti et al. (2022), against any local mechanism and submission policy.
 
-    Threat model: a server that follows the protocol and keeps what each device submits (under its policy, see
-    ``dpaudit.submissions``). It knows mechanism, policy, hash functions, universe and pools; nothing of the person.
+    Threat model: a server that follows the protocol and keeps what each device submits (under its
+    policy, see ``dpaudit.submissions``). It knows mechanism, policy, hash functions, universe and
+    pools; nothing of the person.
 
-    Each person prefers one of k pools, with relevant interest γ and polarisation δ as in equation 6; each adversary gives
-    the posterior probability of each pool after the first n submissions (``posterior``), names the likeliest one (among
-    equals one at random) and takes its probability as confidence. All adversaries see the same submissions.
+    Each person prefers one of k pools, with relevant interest γ and polarisation δ as in equation
+    6; each adversary gives the posterior probability of each pool after the first n submissions
+    (``posterior``), names the likeliest one (among equals one at random) and takes its probability
+    as confidence. All adversaries see the same submissions.
 
-    Against a policy that links submissions the posterior is of all of them together, where equal reports count as one
-    object's if ``memoised``; against one that does not, of one submission alone, whatever n (``unlinked_posterior``). A
-    policy that stops after fewer than n submissions leaves the adversary with those.
+    Against a policy that links submissions the posterior is of all of them together, where equal
+    reports count as one object's if ``memoised``; against one that does not, of one submission
+    alone, whatever n (``unlinked_posterior``). A policy that stops after fewer than n submissions
+    leaves the adversary with those.
 
-    Cost, for a Count Mean Sketch of m = 1024 at ε = 4 and six pools, CPU time of one core: 1 µs an observation for the
-    evidence of an adversary, whatever the universe, and 0.3 ms a person with n = 7, 30, 90, 180 for the posterior. Memory
-    below 2 GiB: a batch, ``PoolTables`` for each adversary, and 9 doubles a user for each adversary and n.
+    Cost, for a Count Mean Sketch of m = 1024 at ε = 4 and six pools, CPU time of one core: 1 µs an
+    observation for the evidence of an adversary, whatever the universe, and 0.3 ms a person with n
+    = 7, 30, 90, 180 for the posterior. Memory below 2 GiB: a batch, ``PoolTables`` for each
+    adversary, and 9 doubles a user for each adversary and n.
 
-    Not claimed: that real people behave as the game's do (``setting=real-emoji`` only has their popularity).
+    Not claimed: that real people behave as the game's do (``setting=real-emoji`` only has their
+    popularity).
     """
 
     games = ("population",)
@@ -92,9 +101,12 @@ class PoolInference:
             adversaries: of ``popularity.ADVERSARIES``.
             observations: after how many submissions adversaries are asked, rising.
             submissions: a policy with its options, e.g. ``capped:limit=30``.
-            popularity_submissions: other people's submissions that a strong adversary estimates popularity from.
-            pool_size_prior: multiply scores by p̂(P_i), each pool's size or estimated mass, as the authors' published code.
-            memoised: whether adversaries take equal reports as one object's; None: if the policy is ``memoised``.
+            popularity_submissions: other people's submissions that a strong adversary estimates
+                popularity from.
+            pool_size_prior: multiply scores by p̂(P_i), each pool's size or estimated mass, as the
+                authors' published code.
+            memoised: whether adversaries take equal reports as one object's; None: if the policy is
+                ``memoised``.
             gamma: everybody's relevant interest; None: uniform.
             delta: everybody's polarisation; None: uniform.
             nodes: of the quadrature, a side; None: ``posterior.default_nodes``.
@@ -110,13 +122,19 @@ class PoolInference:
         self.mechanism, self.epsilon, self.m, self.functions = mechanism, epsilon, m, functions
         self.adversaries = check_adversaries(adversaries)
         if isinstance(observations, (int, str)) or not len(observations):
-            raise UsageError(f"observations={observations!r}: a list of whole numbers, at least one")
+            raise UsageError(
+                f"observations={observations!r}: a list of whole numbers, at least one"
+            )
         self.observations = tuple(whole_number("observations", n, 1) for n in observations)
         if any(a >= b for a, b in itertools.pairwise(self.observations)):
             raise UsageError(f"observations={self.observations}: whole numbers from 1 that rise")
         self.policy: SubmissionPolicy = registry.create("submissions", submissions)
-        self.memoised = Reference.parse(submissions).name == "memoised" if memoised is None else memoised
-        self.popularity_submissions = whole_number("popularity_submissions", popularity_submissions, 1)
+        self.memoised = (
+            Reference.parse(submissions).name == "memoised" if memoised is None else memoised
+        )
+        self.popularity_submissions = whole_number(
+            "popularity_submissions", popularity_submissions, 1
+        )
         self.pool_size_prior = pool_size_prior
         self.gamma, self.delta = gamma, delta
         self.nodes = None if nodes is None else whole_number("nodes", nodes, 1)
@@ -127,8 +145,8 @@ class PoolInference:
     ) -> dict[str, dict[str, Any]]:
         """Each adversary's outcomes after each number of observations: ``{adversary: {"7": Outcome.to_dict(), …}}``.
 
-        The same stream gives the same game. ``progress(done, users)`` is called after each batch; batches have a size
-        that depends on ``observations`` alone, and a stream of their own each.
+        The same stream gives the same game. ``progress(done, users)`` is called after each batch;
+        batches have a size that depends on ``observations`` alone, and a stream of their own each.
 
         Raises:
             UsageError: no users, or options that do not fit each other.
@@ -172,7 +190,13 @@ class PoolInference:
                 progress(here.stop, users)
         return {
             a: {
-                n: Outcome(confidence[a][:, i].copy(), correct[a][:, i].copy(), gamma, delta, self.setting.k)
+                n: Outcome(
+                    confidence[a][:, i].copy(),
+                    correct[a][:, i].copy(),
+                    gamma,
+                    delta,
+                    self.setting.k,
+                )
                 for i, n in enumerate(self.observations)
             }
             for a in self.adversaries
@@ -198,12 +222,18 @@ class PoolInference:
         evidence: dict[str, PoolEvidence] = {}
         if not (self.memoised and self.policy.linked):
             shared = evidence_for(mechanism, pools)
-            evidence = {adversary: shared.against(popularity) for adversary, popularity in held.items()}
+            evidence = {
+                adversary: shared.against(popularity) for adversary, popularity in held.items()
+            }
         masses = {**held, NON_PRIVATE: None}
-        priors = {a: pools.masses(p)[1:] if self.pool_size_prior else None for a, p in masses.items()}
+        priors = {
+            a: pools.masses(p)[1:] if self.pool_size_prior else None for a, p in masses.items()
+        }
         return _Game(mechanism, held, evidence, priors)
 
-    def _posteriors(self, game: _Game, crowd: People, stream: Stream) -> dict[str, npt.NDArray[np.float64]]:
+    def _posteriors(
+        self, game: _Game, crowd: People, stream: Stream
+    ) -> dict[str, npt.NDArray[np.float64]]:
         """Each adversary's posteriors (users, observations, k) of one batch."""
         found = {}
         if game.held:
@@ -213,7 +243,9 @@ class PoolInference:
             order = np.argsort(owner, kind="stable")
             each = np.bincount(owner, minlength=len(crowd))
             if not each.all() or (self.policy.linked and (each != each[0]).any()):
-                raise UsageError("submissions: the policy must submit for every user, and if linked equally often")
+                raise UsageError(
+                    "submissions: the policy must submit for every user, and if linked equally often"
+                )
             if not self.policy.linked:
                 order = order[np.cumsum(each) - each]  # of each user the first one, all alike
             if len(order) < len(reports) or (order[1:] < order[:-1]).any():
@@ -222,12 +254,16 @@ class PoolInference:
                 found[adversary] = self._posterior(game, adversary, reports, len(crowd))
         if NON_PRIVATE in self.adversaries:
             seen = self.setting.pools.labels[crowd.objects]
-            counts = np.stack([(seen == i).cumsum(axis=1) for i in range(self.setting.k + 1)], axis=2)
+            counts = np.stack(
+                [(seen == i).cumsum(axis=1) for i in range(self.setting.k + 1)], axis=2
+            )
             taken = counts[:, np.array(self.observations) - 1]
             found[NON_PRIVATE] = count_posterior(taken, pool_prior=game.priors[NON_PRIVATE])
         return {adversary: found[adversary] for adversary in self.adversaries}
 
-    def _posterior(self, game: _Game, adversary: str, reports: Any, users: int) -> npt.NDArray[np.float64]:
+    def _posterior(
+        self, game: _Game, adversary: str, reports: Any, users: int
+    ) -> npt.NDArray[np.float64]:
         prior, n = game.priors[adversary], len(reports) // users
         prefixes = sorted({min(n, asked) for asked in self.observations})
         column = [prefixes.index(min(n, asked)) for asked in self.observations]
@@ -244,7 +280,9 @@ class PoolInference:
             return posterior[:, column]
         evidence = game.evidence[adversary](reports, threads=self.threads)
         if not self.policy.linked:
-            return np.repeat(unlinked_posterior(evidence, pool_prior=prior)[:, None], len(column), axis=1)
+            return np.repeat(
+                unlinked_posterior(evidence, pool_prior=prior)[:, None], len(column), axis=1
+            )
         posterior = pool_posterior(
             evidence.reshape(users, n, -1),
             prefixes=prefixes,

@@ -31,11 +31,12 @@ def make_mechanism(
 ) -> LocalMechanism:
     """A local mechanism as people write it, ``NAME[:option=value,…]``, with ``epsilon`` a report, for a universe of objects.
 
-    ``text`` is a plug-in's name (``dpaudit.local``) with options of its own, which come first. What it takes of the rest is
-    filled in: ``epsilon``; for sketches ``functions`` fully random hash functions of the ``stream`` to ``m`` positions (as
-    the paper's experiments); ``categories`` or ``universe``, the number of objects; a Count Median Sketch's
-    ``privacy_parameter``, half of ``epsilon``. RAPPOR has no ε of its own: without f,
-    p and q it is the one-time RAPPOR of that ε, f = 2/(1 + e^(ε/2h)), p = 0, q = 1.
+    ``text`` is a plug-in's name (``dpaudit.local``) with options of its own, which come first. What
+    it takes of the rest is filled in: ``epsilon``; for sketches ``functions`` fully random hash
+    functions of the ``stream`` to ``m`` positions (as the paper's experiments); ``categories`` or
+    ``universe``, the number of objects; a Count Median Sketch's ``privacy_parameter``, half of
+    ``epsilon``. RAPPOR has no ε of its own: without f, p and q it is the one-time RAPPOR of that ε,
+    f = 2/(1 + e^(ε/2h)), p = 0, q = 1.
 
     Raises:
         UsageError: no such mechanism or option, or ``epsilon`` missing where it is needed.
@@ -46,14 +47,18 @@ def make_mechanism(
     options: dict[str, Any] = dict(reference.options)
     for option in options:
         if option not in takes:
-            raise UsageError(f"{option}={options[option]}: {reference.name} has no such option{nearest(option, takes)}")
+            raise UsageError(
+                f"{option}={options[option]}: {reference.name} has no such option{nearest(option, takes)}"
+            )
     if "epsilon" in takes:
         if epsilon is None and "epsilon" not in options:
             raise UsageError(f"epsilon: {reference.name} needs the ε of one report")
         options.setdefault("epsilon", epsilon)
     elif "privacy_parameter" in takes and "privacy_parameter" not in options:
         if epsilon is None:
-            raise UsageError(f"epsilon: {reference.name} needs the ε of one report, or privacy_parameter")
+            raise UsageError(
+                f"epsilon: {reference.name} needs the ε of one report, or privacy_parameter"
+            )
         options["privacy_parameter"] = epsilon / 2
     elif reference.name == "rappor" and not _RAPPOR_LAW & options.keys():
         if epsilon is None:
@@ -63,7 +68,11 @@ def make_mechanism(
     for option, value in (("categories", universe), ("universe", universe)):
         if option in takes:
             options.setdefault(option, value)
-    if "hashes" in takes and {"m", "functions"} <= takes.keys() and not {"hashes", "seed"} & options.keys():
+    if (
+        "hashes" in takes
+        and {"m", "functions"} <= takes.keys()
+        and not {"hashes", "seed"} & options.keys()
+    ):
         size, count = options.pop("m", m), options.pop("functions", functions)
         options["hashes"] = RandomHashes(count, size, stream=stream.child("hashes"))
     made: LocalMechanism = factory(**options)
@@ -101,10 +110,10 @@ def people(
 ) -> People:
     """``users`` people who choose ``n`` objects each, independently, as in equation 6 of the paper.
 
-    The preferred pool is uniform; γ ~ U(0, 1] and δ ~ U(1/k, 1] unless given. An object is of the preferred pool with
-    probability γδ, of each other pool with γ(1−δ)/(k−1), neutral with 1−γ; within a pool it follows the true popularity.
-    Statistical randomness, in multiples of 2⁻⁵³: an object of popularity p within a pool of s comes with probability p to
-    within s·2⁻⁵³.
+    The preferred pool is uniform; γ ~ U(0, 1] and δ ~ U(1/k, 1] unless given. An object is of the
+    preferred pool with probability γδ, of each other pool with γ(1−δ)/(k−1), neutral with 1−γ;
+    within a pool it follows the true popularity. Statistical randomness, in multiples of 2⁻⁵³: an
+    object of popularity p within a pool of s comes with probability p to within s·2⁻⁵³.
 
     Raises:
         UsageError: no users, no objects, or a γ or δ outside its range.
@@ -119,14 +128,26 @@ def people(
     random = stream.child("behaviour").numpy()
     preferred = random.integers(0, k, users)
     own_gamma = 1 - random.random(users) if gamma is None else np.full(users, float(gamma))
-    own_delta = 1 - (1 - 1 / k) * random.random(users) if delta is None else np.full(users, float(delta))
+    own_delta = (
+        1 - (1 - 1 / k) * random.random(users) if delta is None else np.full(users, float(delta))
+    )
     order = np.concatenate(setting.groups)
     starts = np.cumsum([0, *(len(group) for group in setting.groups)])
     stays, other = np.empty(len(order)), np.empty(len(order), np.int64)
     for i, (a, b) in enumerate(itertools.pairwise(starts)):
         _alias(setting.within(i), stays[a:b], other[a:b])
     objects = np.empty((users, n), np.int32)
-    _choose(objects, preferred, own_gamma, own_delta, order, starts, stays, other, stream.child("objects").numpy())
+    _choose(
+        objects,
+        preferred,
+        own_gamma,
+        own_delta,
+        order,
+        starts,
+        stays,
+        other,
+        stream.child("objects").numpy(),
+    )
     return People(objects, preferred, own_gamma, own_delta)
 
 

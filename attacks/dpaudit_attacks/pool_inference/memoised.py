@@ -22,11 +22,13 @@ __all__ = ["equal_reports", "memoised_posterior"]
 _CELLS = 1 << 22  # report-object pairs at a time: 32 MiB
 
 
-def equal_reports(reports: Reports, users: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def equal_reports(
+    reports: Reports, users: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Which reports of each user are equal: a number for each report (users·n,), and the first report of each number.
 
-    Reports are in the order of ``users``, each user's n reports together; numbers rise with users, so that a user's numbers
-    are consecutive.
+    Reports are in the order of ``users``, each user's n reports together; numbers rise with users,
+    so that a user's numbers are consecutive.
 
     Raises:
         UsageError: reports that do not divide among the users.
@@ -34,7 +36,8 @@ def equal_reports(reports: Reports, users: int) -> tuple[npt.NDArray[np.int64], 
     if users < 1 or not len(reports) or len(reports) % users:
         raise UsageError(f"users={users}: {len(reports)} reports do not divide among them")
     owner = np.repeat(np.arange(users, dtype=np.int64), len(reports) // users)
-    columns = [owner.astype(">i8").view(np.uint8).reshape(len(reports), 8)]  # big-endian sorts as the number does
+    # big-endian sorts as the number does
+    columns = [owner.astype(">i8").view(np.uint8).reshape(len(reports), 8)]
     for name in type(reports).__dataclass_fields__:
         values = np.ascontiguousarray(getattr(reports, name))
         columns.append(values.reshape(len(reports), -1).view(np.uint8))
@@ -57,32 +60,42 @@ def memoised_posterior(
 ) -> npt.NDArray[np.float64]:
     """Pr[preferred pool = i | the first n reports], shape (users, prefixes, k), where equal reports are one object's.
 
-    ``reports`` (users·n) are in the order of users, each user's together in the order of time. The object z of a report that
-    came c times was chosen c times and privatised once; no other report is about z. With a_i = γδ for the preferred pool,
-    a_j = γ(1 − δ)/(k − 1) for the others, a_0 = 1 − γ, the mean of an object's count is λ_z = n·a_j·w_z, and the score of
-    pool i is the integral over (γ, δ) of
+    ``reports`` (users·n) are in the order of users, each user's together in the order of time. The
+    object z of a report that came c times was chosen c times and privatised once; no other report
+    is about z. With a_i = γδ for the preferred pool, a_j = γ(1 − δ)/(k − 1) for the others, a_0 = 1
+    − γ, the mean of an object's count is λ_z = n·a_j·w_z, and the score of pool i is the integral
+    over (γ, δ) of
 
         exp(−Σ_z (1 − e^(−λ_z))) · Π over distinct reports x̃ of Σ_z e^(−λ_z) λ_z^c Pr[x̃ | z]:
 
-    counts as independent Poisson numbers, and reports as a Poisson process over objects and counts. Without e^(−λ_z), which
-    says that a popular object is chosen often or not at all, each frequent report is taken for each pool's most popular
-    object, and the adversary does worse than one who knows nothing of memoisation.
+    counts as independent Poisson numbers, and reports as a Poisson process over objects and counts.
+    Without e^(−λ_z), which says that a popular object is chosen often or not at all, each frequent
+    report is taken for each pool's most popular object, and the adversary does worse than one who
+    knows nothing of memoisation.
 
-    Approximations: the Poisson process (that distinct reports have distinct objects holds in the mean only), and the
-    integral by the midpoint rule on ``cells`` cells a side of (a_0, a_i). Equal reports of different objects are as
-    improbable as equal noise. In a mechanism of few reports they are not; randomised response over 12 objects, ε = 1 and 2,
-    n = 90, makes the adversary too sure by 0.04, where one who takes copies for fresh reports is by 0.4.
-    Each distinct report costs its likelihood of every object of the universe, times ``cells`` twice.
+    Approximations: the Poisson process (that distinct reports have distinct objects holds in the
+    mean only), and the integral by the midpoint rule on ``cells`` cells a side of (a_0, a_i). Equal
+    reports of different objects are as improbable as equal noise. In a mechanism of few reports
+    they are not; randomised response over 12 objects, ε = 1 and 2, n = 90, makes the adversary too
+    sure by 0.04, where one who takes copies for fresh reports is by 0.4. Each distinct report costs
+    its likelihood of every object of the universe, times ``cells`` twice.
 
     Raises:
-        UsageError: reports that do not divide among users, prefixes that do not rise within 1 … n, or impossible reports.
+        UsageError: reports that do not divide among users, prefixes that do not rise within 1 … n,
+            or impossible reports.
     """
     number, first = equal_reports(reports, users)
     n = len(reports) // users
-    if not prefixes or any(a >= b for a, b in itertools.pairwise((0, *prefixes))) or prefixes[-1] > n:
+    if (
+        not prefixes
+        or any(a >= b for a, b in itertools.pairwise((0, *prefixes)))
+        or prefixes[-1] > n
+    ):
         raise UsageError(f"prefixes={tuple(prefixes)}: must rise, from 1 at least to {n} at most")
     time = np.arange(len(reports)) % n
-    copies = np.stack([np.bincount(number[time < p], minlength=len(first)) for p in prefixes], axis=1)
+    copies = np.stack(
+        [np.bincount(number[time < p], minlength=len(first)) for p in prefixes], axis=1
+    )
     starts = np.searchsorted(first // n, np.arange(users + 1))
     weights = pools.weights(popularity)
     shares = [weights[group] for group in (pools.neutral, *pools.members)]
@@ -109,14 +122,18 @@ def _tables(
 ) -> tuple[list[npt.NDArray[np.float64]], list[npt.NDArray[np.float64]]]:
     """Σ_z Poisson(c; n·a·w_z)·P(report | z) at each a of a grid, and Σ_z (1 − e^(−n·a·w_z)).
 
-    For the neutral pool at (u + ½)/cells, for each pool preferred at the same, and not preferred at s/(cells·(k − 1)):
-    shapes (reports, 1 or k, cells or cells + 1). Each report's largest is scaled to 1.
+    For the neutral pool at (u + ½)/cells, for each pool preferred at the same, and not preferred at
+    s/(cells·(k − 1)): shapes (reports, 1 or k, cells or cells + 1). Each report's largest is scaled
+    to 1.
     """
     k = len(parts) - 1
     middles, edges = (np.arange(cells) + 0.5) / cells, np.arange(cells + 1) / (cells * (k - 1))
     roles = [(middles, [0]), (middles, range(1, k + 1)), (edges, range(1, k + 1))]
     tables = [np.zeros((len(copies), len(js), len(grid))) for grid, js in roles]
-    quiet = [np.stack([-np.expm1(-n * np.outer(grid, shares[j])).sum(axis=1) for j in js]) for grid, js in roles]
+    quiet = [
+        np.stack([-np.expm1(-n * np.outer(grid, shares[j])).sum(axis=1) for j in js])
+        for grid, js in roles
+    ]
     for c in np.unique(copies[copies > 0]).tolist():
         rows = np.flatnonzero(copies == c)
         for table, (grid, js) in zip(tables, roles, strict=True):
@@ -166,7 +183,8 @@ def _fill(neutral, own, other, quiet_neutral, quiet_own, quiet_other, copies, st
                         bits[v] -= e << 52
                 for v in range(count):
                     s = count - 1 - v
-                    inside = min(max((v + 0.5 - s / (k - 1)) * (k - 1) / k + 0.5, 0.0), 1.0)  # of the cell, δ > 1/k
+                    # of the cell, δ > 1/k
+                    inside = min(max((v + 0.5 - s / (k - 1)) * (k - 1) / k + 0.5, 0.0), 1.0)
                     if s == 0:
                         inside *= 0.5  # the edge δ = 1 cuts it in two
                     expected = quiet_neutral[0, u] + quiet_own[i, v]
@@ -175,7 +193,10 @@ def _fill(neutral, own, other, quiet_neutral, quiet_own, quiet_other, copies, st
                             expected += quiet_other[j, s]
                     gamma = 1.0 - (u + 0.5) / cells  # dδ = da_i/γ
                     logs[u, v] = (
-                        np.log(product[v]) + 0.6931471805599453 * exponent[v] - expected + np.log(inside / gamma)
+                        np.log(product[v])
+                        + 0.6931471805599453 * exponent[v]
+                        - expected
+                        + np.log(inside / gamma)
                     )
                     top = max(top, logs[u, v])
             mass = 0.0

@@ -1,7 +1,7 @@
 """How well the adversary does: precision against null rate, its area, calibration, and who is at risk.
 
-Users are ranked by confidence; a null rate is the share of users, the least confident ones, about whom nothing is said.
-``Outcome`` is one adversary's game: everything here is a function of it.
+Users are ranked by confidence; a null rate is the share of users, the least confident ones, about
+whom nothing is said. ``Outcome`` is one adversary's game: everything here is a function of it.
 """
 
 from __future__ import annotations
@@ -45,8 +45,14 @@ class Outcome:
             UsageError: nobody, arrays of different lengths, or a confidence that is no probability.
         """
         shape = self.confidence.shape
-        if len(shape) != 1 or not shape[0] or any(a.shape != shape for a in (self.correct, self.gamma, self.delta)):
-            raise UsageError(f"confidence of shape {shape}: an outcome has four arrays of one length, at least 1")
+        if (
+            len(shape) != 1
+            or not shape[0]
+            or any(a.shape != shape for a in (self.correct, self.gamma, self.delta))
+        ):
+            raise UsageError(
+                f"confidence of shape {shape}: an outcome has four arrays of one length, at least 1"
+            )
         if not ((self.confidence >= 0) & (self.confidence <= 1 + 1e-9)).all():
             raise UsageError("confidence: must lie in [0, 1]; the posterior behind it is broken")
 
@@ -85,7 +91,9 @@ class Outcome:
         """Pairs [null rate, precision] at the 101 null rates 0, 0.01 … 1; where nobody is left, the last precision stays."""
         precision = self.precision_at(NULL_RATES)
         last = precision[np.flatnonzero(np.isfinite(precision))[-1]]
-        pairs: list[list[float]] = np.stack([NULL_RATES, np.where(np.isfinite(precision), precision, last)], 1).tolist()
+        pairs: list[list[float]] = np.stack(
+            [NULL_RATES, np.where(np.isfinite(precision), precision, last)], 1
+        ).tolist()
         return pairs
 
     def auc_pn(self) -> float:
@@ -100,9 +108,10 @@ class Outcome:
     def standard_error(self) -> float:
         """The standard error of AUC-PN over the choice of users, by the delta method.
 
-        With r(s) the chance to be right at the share s of ranks, the area is ∫ r(s)·(−ln s) ds, and a user at rank u moves
-        it by −c·ln u − ∫_u^1 r(s)/s ds + ∫ r − area over N, c being whether the user is named right. What all users share
-        (the setting's popularity, the adversary's estimate of it, hash functions) is not in it.
+        With r(s) the chance to be right at the share s of ranks, the area is ∫ r(s)·(−ln s) ds, and
+        a user at rank u moves it by −c·ln u − ∫_u^1 r(s)/s ds + ∫ r − area over N, c being whether
+        the user is named right. What all users share (the setting's popularity, the adversary's
+        estimate of it, hash functions) is not in it.
         """
         n = len(self._ranked)
         ranks = np.arange(1, n + 1)
@@ -119,8 +128,8 @@ class Outcome:
     def calibration(self, bins: int = 20) -> list[dict[str, float]]:
         """Success among users of like confidence, in ``bins`` of equal width over [1/k, 1]; empty bins are left out.
 
-        Each has ``confidence`` (its mean), ``users``, and ``success`` with its Clopper-Pearson ends ``low`` and ``high``
-        (95 % a bin).
+        Each has ``confidence`` (its mean), ``users``, and ``success`` with its Clopper-Pearson ends
+        ``low`` and ``high`` (95 % a bin).
         """
         low = 1 / self.pools
         place = np.clip(((self.confidence - low) / (1 - low) * bins).astype(np.int64), 0, bins - 1)
@@ -140,7 +149,9 @@ class Outcome:
         Even a perfect confidence has some, of the order of √(bins/N), by chance.
         """
         some = self.calibration(bins)
-        return sum(b["users"] * abs(b["success"] - b["confidence"]) for b in some) / len(self.correct)
+        return sum(b["users"] * abs(b["success"] - b["confidence"]) for b in some) / len(
+            self.correct
+        )
 
     def behaviour_map(self, bins: int = 10) -> list[list[float]]:
         """Triples [γ, δ, precision] at the middle of ``bins`` × ``bins`` cells of (0, 1] × (1/k, 1]; empty ones left out."""
@@ -151,7 +162,11 @@ class Outcome:
         users = np.bincount(place, minlength=bins * bins)
         right = np.bincount(place, self.correct, bins * bins)
         return [
-            [(i // bins + 0.5) / bins, low + (1 - low) * (i % bins + 0.5) / bins, float(right[i] / users[i])]
+            [
+                (i // bins + 0.5) / bins,
+                low + (1 - low) * (i % bins + 0.5) / bins,
+                float(right[i] / users[i]),
+            ]
             for i in np.flatnonzero(users).tolist()
         ]
 

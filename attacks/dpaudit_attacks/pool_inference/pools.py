@@ -29,15 +29,20 @@ class Pools:
         """Check them.
 
         Raises:
-            UsageError: fewer than two pools, an empty one, an object outside the universe or in two places.
+            UsageError: fewer than two pools, an empty one, an object outside the universe or in two
+                places.
         """
         if len(self.members) < 2 or not all(len(m) for m in self.members):
-            raise UsageError(f"pools={len(self.members)}: there must be at least two, and no pool may be empty")
+            raise UsageError(
+                f"pools={len(self.members)}: there must be at least two, and no pool may be empty"
+            )
         every = np.concatenate(self.members)
         if not np.issubdtype(every.dtype, np.integer):
             raise UsageError(f"pools of type {every.dtype}: objects are whole numbers")
         if every.min() < 0 or every.max() >= self.universe:
-            raise UsageError(f"pools of {every.min()} … {every.max()}: the universe is 0 … {self.universe - 1}")
+            raise UsageError(
+                f"pools of {every.min()} … {every.max()}: the universe is 0 … {self.universe - 1}"
+            )
         if len(np.unique(every)) < len(every):
             raise UsageError("pools: an object lies in two pools; pools of interest are disjoint")
 
@@ -75,7 +80,8 @@ class Pools:
     def weights(self, popularity: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
         """p̂(z)/p̂(P_i) of each object z, where P_i is its pool, shape (universe,); None: a uniform popularity.
 
-        A pool to which the popularity gives nothing at all is taken as uniform (0/0 says nothing of its objects).
+        A pool to which the popularity gives nothing at all is taken as uniform (0/0 says nothing of
+        its objects).
 
         Raises:
             UsageError: a popularity of another length, below 0 or not finite.
@@ -91,8 +97,14 @@ class Pools:
         if popularity is None:
             return np.ones(self.universe)
         popularity = np.asarray(popularity, np.float64)
-        if popularity.shape != (self.universe,) or not np.isfinite(popularity).all() or popularity.min() < 0:
-            raise UsageError(f"popularity of shape {popularity.shape}: needs {self.universe} finite numbers ≥ 0")
+        if (
+            popularity.shape != (self.universe,)
+            or not np.isfinite(popularity).all()
+            or popularity.min() < 0
+        ):
+            raise UsageError(
+                f"popularity of shape {popularity.shape}: needs {self.universe} finite numbers ≥ 0"
+            )
         return popularity
 
 
@@ -100,8 +112,8 @@ class Pools:
 class Setting:
     """A universe with its pools of interest, and the true popularity p_Ω of its objects.
 
-    Between pools the popularity says nothing of a person (equation 6 normalises it within each pool); it says from what
-    an adversary's other people draw who estimates it from them.
+    Between pools the popularity says nothing of a person (equation 6 normalises it within each
+    pool); it says from what an adversary's other people draw who estimates it from them.
     """
 
     name: str
@@ -115,11 +127,14 @@ class Setting:
         """Check it.
 
         Raises:
-            UsageError: a popularity of another length, below 0 or not finite, or a pool (or the rest) with none at all.
+            UsageError: a popularity of another length, below 0 or not finite, or a pool (or the
+                rest) with none at all.
         """
         p = self.popularity
         if p.shape != (self.pools.universe,) or not np.isfinite(p).all() or (p < 0).any():
-            raise UsageError(f"setting={self.name}: a popularity is {self.pools.universe} finite numbers ≥ 0")
+            raise UsageError(
+                f"setting={self.name}: a popularity is {self.pools.universe} finite numbers ≥ 0"
+            )
         if len(self.labels) != self.k:
             raise UsageError(f"setting={self.name}: {self.k} pools have {len(self.labels)} labels")
         for label, group in zip(("the neutral rest", *self.labels), self.groups, strict=True):
@@ -163,4 +178,6 @@ def whole(setting: str, *, least: int = 1, **options: object) -> None:
     """
     for name, value in options.items():
         if type(value) is not int or value < least:
-            raise UsageError(f"setting={setting}: {name}={value!r} must be a whole number of at least {least}")
+            raise UsageError(
+                f"setting={setting}: {name}={value!r} must be a whole number of at least {least}"
+            )

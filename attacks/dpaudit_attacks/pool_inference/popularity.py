@@ -38,8 +38,8 @@ __all__ = [
 def project(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """The point of the simplex nearest to ``values`` (n,) in Euclidean distance, exact up to rounding.
 
-    max(v − θ, 0) with the one θ for which that adds up to 1, found by sorting (Duchi, Shalev-Shwartz, Singer and Chandra
-    2008, Figure 1).
+    max(v − θ, 0) with the one θ for which that adds up to 1, found by sorting (Duchi,
+    Shalev-Shwartz, Singer and Chandra 2008, Figure 1).
 
     Raises:
         UsageError: no values, or one that is not finite.
@@ -48,7 +48,8 @@ def project(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     [0.4, 0.6, 0.0]
     """
     values = _checked(values)
-    values = values - values.max()  # the same projection, and the 1 of the sum is not lost beside huge values
+    # the same projection, and the 1 of the sum is not lost beside huge values
+    values = values - values.max()
     falling = np.sort(values)[::-1]
     thetas = (np.cumsum(falling) - 1) / np.arange(1, len(values) + 1)
     last = np.flatnonzero(falling > thetas)[-1]
@@ -62,9 +63,10 @@ def average_projections(
 ) -> npt.NDArray[np.float64]:
     """A point of the simplex by averaged projections, as the authors of pool inference find theirs; not the nearest one.
 
-    Each step is the mean of the projections onto {Σ = 1} and onto {all ≥ 0} (Bauschke and Borwein 1993, "On the
-    convergence of von Neumann's alternating projection algorithm"), until a step's root mean square is at most
-    ``tolerance``, or for ``steps``; what is left below 0 is then cut off and the rest scaled to 1.
+    Each step is the mean of the projections onto {Σ = 1} and onto {all ≥ 0} (Bauschke and Borwein
+    1993, "On the convergence of von Neumann's alternating projection algorithm"), until a step's
+    root mean square is at most ``tolerance``, or for ``steps``; what is left below 0 is then cut
+    off and the rest scaled to 1.
 
     Raises:
         UsageError: no values, one that is not finite, or no step.
@@ -86,7 +88,9 @@ def average_projections(
 def _checked(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     values = np.asarray(values, np.float64)
     if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
-        raise UsageError(f"values of shape {values.shape}: a projection needs one axis of finite numbers")
+        raise UsageError(
+            f"values of shape {values.shape}: a projection needs one axis of finite numbers"
+        )
     return values
 
 
@@ -135,27 +139,35 @@ def estimate_popularity(
 ) -> npt.NDArray[np.float64]:
     """p̂ (universe,) from privatised ``submissions`` of other people, who choose by the true ``popularity`` (universe,).
 
-    Their objects are drawn independently, privatised by ``mechanism`` itself, counted by its own server, divided by their
-    number and projected onto the simplex: exactly (``project``) or as ``projection`` says
-    (``average_projections`` is the paper's). RAPPOR's decoding gives 0 to objects that it does not select.
+    Their objects are drawn independently, privatised by ``mechanism`` itself, counted by its own
+    server, divided by their number and projected onto the simplex: exactly (``project``) or as
+    ``projection`` says (``average_projections`` is the paper's). RAPPOR's decoding gives 0 to
+    objects that it does not select.
 
-    Not claimed: calibration of an adversary who takes p̂ for the truth. The noise of p̂ makes objects popular that nobody
-    chooses, and a strong adversary too modest where there are many rare objects. ``PoolInference(adversaries=("strong",
-    "informed"), observations=(180,), popularity_submissions=N).outcomes(15000, …)``, mean confidence less share of right
-    answers (± 0.003): strong −0.03 with N = 10^6 and −0.02 with 10^7 (two streams each), informed −0.002. The truth with
-    Gaussian noise of the sketch's variance, projected, is as far off at 10^6, and not at 10^8: it is the noise alone.
+    Not claimed: calibration of an adversary who takes p̂ for the truth. The noise of p̂ makes
+    objects popular that nobody chooses, and a strong adversary too modest where there are many rare
+    objects. ``PoolInference(adversaries=("strong", "informed"), observations=(180,),
+    popularity_submissions=N).outcomes(15000,
+    …)``, mean confidence less share of right answers (± 0.003): strong −0.03 with N = 10^6 and
+    −0.02 with 10^7 (two streams each), informed −0.002. The truth with Gaussian noise of the
+    sketch's variance, projected, is as far off at 10^6, and not at 10^8: it is the noise alone.
 
     Raises:
-        UsageError: a mechanism without a server here, no submissions, or a popularity that is negative or all 0.
+        UsageError: a mechanism without a server here, no submissions, or a popularity that is
+            negative or all 0.
     """
     p = np.asarray(popularity, np.float64)
     if p.ndim != 1 or not np.isfinite(p).all() or p.min() < 0 or not p.sum() > 0:
-        raise UsageError(f"popularity of shape {p.shape}: one finite weight ≥ 0 for each object, not all 0")
+        raise UsageError(
+            f"popularity of shape {p.shape}: one finite weight ≥ 0 for each object, not all 0"
+        )
     if submissions < 1:
         raise UsageError(f"submissions={submissions}: an estimate needs at least 1")
     if type(mechanism) not in SERVERS:
         names = ", ".join(sorted(t.__name__ for t in SERVERS))
-        raise UsageError(f"mechanism={type(mechanism).__name__}: popularity can be estimated for {names}")
+        raise UsageError(
+            f"mechanism={type(mechanism).__name__}: popularity can be estimated for {names}"
+        )
     server = SERVERS[type(mechanism)](mechanism)
     ends = np.cumsum(p) / p.sum()
     ends[np.flatnonzero(p)[-1] :] = 1.0
@@ -191,7 +203,12 @@ def check_adversaries(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def popularities(
-    names: Sequence[str], setting: Setting, mechanism: LocalMechanism, *, submissions: int, stream: Stream
+    names: Sequence[str],
+    setting: Setting,
+    mechanism: LocalMechanism,
+    *,
+    submissions: int,
+    stream: Stream,
 ) -> dict[str, npt.NDArray[np.float64] | None]:
     """The popularity (universe,) that each adversary but the non-private one holds; None is uniform.
 
@@ -203,7 +220,9 @@ def popularities(
         if name == "weak":
             held[name] = None
         elif name == "strong":
-            held[name] = estimate_popularity(mechanism, setting.popularity, stream=stream, submissions=submissions)
+            held[name] = estimate_popularity(
+                mechanism, setting.popularity, stream=stream, submissions=submissions
+            )
         elif name == "informed":
             held[name] = setting.popularity
     return held

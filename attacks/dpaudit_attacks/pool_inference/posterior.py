@@ -67,10 +67,11 @@ def exact_nodes(observations: int) -> int:
 def default_nodes(observations: int) -> int:
     """2.9·√n rounded up to a multiple of 8, or :func:`exact_nodes` where that is less.
 
-    The integrand is as wide as 1/√n. Largest errors of a posterior, 20 to 40 people of uniform γ and δ each, against exact
-    nodes, for evidence of a Count Mean Sketch (ε = 4, six pools of 228, weak and strong; ε = 8, three pools of 5; ε = 4,
-    six pools of 10 with Zipf exponent 4) and for objects in the clear: n = 7 and 30 (exact); n = 90 (32 nodes) 2e-14;
-    n = 180 (40 nodes) 2e-13; there 32 nodes give 2e-9, 24 nodes 2e-6.
+    The integrand is as wide as 1/√n. Largest errors of a posterior, 20 to 40 people of uniform γ
+    and δ each, against exact nodes, for evidence of a Count Mean Sketch (ε = 4, six pools of 228,
+    weak and strong; ε = 8, three pools of 5; ε = 4, six pools of 10 with Zipf exponent 4) and for
+    objects in the clear: n = 7 and 30 (exact); n = 90 (32 nodes) 2e-14; n = 180 (40 nodes) 2e-13;
+    there 32 nodes give 2e-9, 24 nodes 2e-6.
     """
     return min(exact_nodes(observations), 8 * math.ceil(2.9 * math.sqrt(observations) / 8))
 
@@ -88,7 +89,9 @@ def unit_rule(nodes: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float
     return (x + 1) / 2, w / 2
 
 
-def rule(observations: int, nodes: int | None) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def rule(
+    observations: int, nodes: int | None
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """The nodes in (0, 1) and weights for so many observations; ``nodes`` a side where given.
 
     Raises:
@@ -98,7 +101,11 @@ def rule(observations: int, nodes: int | None) -> tuple[npt.NDArray[np.float64],
 
 
 def weighed(
-    weights: npt.NDArray[np.float64], prior: Prior | None, values: npt.NDArray[np.float64], *, name: str
+    weights: npt.NDArray[np.float64],
+    prior: Prior | None,
+    values: npt.NDArray[np.float64],
+    *,
+    name: str,
 ) -> npt.NDArray[np.float64]:
     """Quadrature weights times a prior's density at the nodes ``values``; uniform where there is no prior.
 
@@ -109,7 +116,9 @@ def weighed(
         return weights
     density = np.broadcast_to(np.asarray(prior(values), np.float64), values.shape)
     if not np.isfinite(density).all() or density.min() < 0 or not density.max() > 0:
-        raise UsageError(f"{name}: a prior is a density, finite and ≥ 0, not 0 at all of the quadrature's nodes")
+        raise UsageError(
+            f"{name}: a prior is a density, finite and ≥ 0, not 0 at all of the quadrature's nodes"
+        )
     return weights * density
 
 
@@ -121,13 +130,14 @@ def count_posterior(
 ) -> npt.NDArray[np.float64]:
     """Pr[preferred pool = i | how many objects of each pool], (…, k), for ``counts`` (…, k + 1), the neutral pool first.
 
-    With objects in the clear the score of ``pool_posterior`` separates: γ integrates to the same for all pools, and with
-    n_i objects of pool i and N of all pools of interest
+    With objects in the clear the score of ``pool_posterior`` separates: γ integrates to the same
+    for all pools, and with n_i objects of pool i and N of all pools of interest
 
         score_i ∝ (k − 1)^(n_i) ∫_{1/k}^1 δ^(n_i) (1 − δ)^(N − n_i) dδ,
 
-    an upper incomplete beta function, taken in logarithms (where it is below 1e-280, by its power series of positive terms).
-    The objects' popularity drops out (the paper's footnote 4), so weak and strong are one.
+    an upper incomplete beta function, taken in logarithms (where it is below 1e-280, by its power
+    series of positive terms). The objects' popularity drops out (the paper's footnote 4), so weak
+    and strong are one.
 
     Raises:
         UsageError: no whole numbers ≥ 0, or fewer than two pools of interest.
@@ -136,8 +146,15 @@ def count_posterior(
     [0.333, 0.333, 0.333]
     """
     counts = np.asarray(counts)
-    if counts.ndim < 1 or counts.shape[-1] < 3 or not np.issubdtype(counts.dtype, np.integer) or (counts < 0).any():
-        raise UsageError(f"counts of shape {counts.shape}: whole numbers ≥ 0, of neutral and two or more pools")
+    if (
+        counts.ndim < 1
+        or counts.shape[-1] < 3
+        or not np.issubdtype(counts.dtype, np.integer)
+        or (counts < 0).any()
+    ):
+        raise UsageError(
+            f"counts of shape {counts.shape}: whole numbers ≥ 0, of neutral and two or more pools"
+        )
     k = counts.shape[-1] - 1
     here = counts[..., 1:].astype(np.float64)
     others = here.sum(axis=-1, keepdims=True) - here
@@ -146,13 +163,16 @@ def count_posterior(
         log_upper = np.log(upper)
     for at in np.argwhere(upper < _TINY):
         log_upper[tuple(at)] = _log_tail(here[tuple(at)], others[tuple(at)], k)
-    return normalized(here * np.log(k - 1) + scipy.special.betaln(here + 1, others + 1) + log_upper, pool_prior)
+    return normalized(
+        here * np.log(k - 1) + scipy.special.betaln(here + 1, others + 1) + log_upper, pool_prior
+    )
 
 
 def _log_tail(here: float, others: float, k: int) -> float:
     """The logarithm of I_x(b, a) at x = 1 − 1/k, b = others + 1, a = here + 1: a power series.
 
-    I_x(b, a) = x^b (1 − x)^a/(b·B(a, b))·Σ_j (a + b)_j/(b + 1)_j·x^j (DLMF 8.17.8), all terms positive.
+    I_x(b, a) = x^b (1 − x)^a/(b·B(a, b))·Σ_j (a + b)_j/(b + 1)_j·x^j (DLMF 8.17.8), all terms
+    positive.
     """
     a, b, x = here + 1, others + 1, 1 - 1 / k
     term = total = 1.0
@@ -161,7 +181,9 @@ def _log_tail(here: float, others: float, k: int) -> float:
         term *= x * (a + b + j) / (b + 1 + j)
         total += term
         j += 1
-    return float(b * np.log(x) + a * np.log1p(-x) - np.log(b) - scipy.special.betaln(a, b) + np.log(total))
+    return float(
+        b * np.log(x) + a * np.log1p(-x) - np.log(b) - scipy.special.betaln(a, b) + np.log(total)
+    )
 
 
 _CHUNK = 256  # users a task
@@ -179,49 +201,62 @@ def pool_posterior(
 ) -> npt.NDArray[np.float64]:
     """Pr[preferred pool = i | the first n submissions], for each n of ``prefixes``: (users, prefixes, k), rows add to 1.
 
-    ``evidence`` (users, n, k + 1) is, for a submission and a pool (0 is the neutral one), Σ_{z∈P_i} p̂(z)/p̂(P_i)·Pr[x̃ | z]
-    up to a constant of each submission, as ``evidence.evidence_for`` computes it.
+    ``evidence`` (users, n, k + 1) is, for a submission and a pool (0 is the neutral one), Σ_{z∈P_i}
+    p̂(z)/p̂(P_i)·Pr[x̃ | z] up to a constant of each submission, as ``evidence.evidence_for``
+    computes it.
 
-    Model (Gadotti et al. 2022, equations 2 to 4): the person picks the neutral pool with probability 1 − γ, the preferred
-    one with γδ, each other with γ(1 − δ)/(k − 1), then an object by popularity, n times independently. The score
+    Model (Gadotti et al. 2022, equations 2 to 4): the person picks the neutral pool with
+    probability 1 − γ, the preferred one with γδ, each other with γ(1 − δ)/(k − 1), then an object
+    by popularity, n times independently. The score
 
-        score_i = ∫_0^1 ∫_{1/k}^1 Π_t [γδ·E_i + γ(1 − δ)/(k − 1)·(Σ_{j≥1} E_j − E_i) + (1 − γ)·E_0] dδ dγ
+        score_i = ∫_0^1 ∫_{1/k}^1 Π_t [γδ·E_i + γ(1 − δ)/(k − 1)·(Σ_{j≥1} E_j − E_i) + (1 − γ)·E_0]
+        dδ dγ
 
-    is an integral over (γ, δ) themselves, so it has no Jacobian; the integrand is a polynomial of degree n in each, exact
-    with ``exact_nodes(n)`` Gauss–Legendre nodes a side. ``nodes`` (default ``default_nodes``, far below
-    1e-10 off where measured) serves all prefixes. Products are kept with integer exponents of their own for each
-    node, so nothing under- or overflows, whatever n.
+    is an integral over (γ, δ) themselves, so it has no Jacobian; the integrand is a polynomial of
+    degree n in each, exact with ``exact_nodes(n)`` Gauss–Legendre nodes a side. ``nodes`` (default
+    ``default_nodes``, far below 1e-10 off where measured) serves all prefixes. Products are kept
+    with integer exponents of their own for each node, so nothing under- or overflows, whatever n.
 
-    Priors (Appendix A.6): ``gamma_prior`` and ``delta_prior`` are densities at arrays of γ in (0, 1) and δ in (1/k, 1), up
-    to a constant (exactness is then the quadrature's for that density), ``pool_prior`` (k,) weighs the pools; all uniform
-    by default. ``threads`` changes no number.
+    Priors (Appendix A.6): ``gamma_prior`` and ``delta_prior`` are densities at arrays of γ in (0,
+    1) and δ in (1/k, 1), up to a constant (exactness is then the quadrature's for that density),
+    ``pool_prior`` (k,) weighs the pools; all uniform by default. ``threads`` changes no number.
 
-    Not claimed: that people behave as the model says; the posterior is calibrated only for those who do.
+    Not claimed: that people behave as the model says; the posterior is calibrated only for those
+    who do.
 
     Raises:
-        UsageError: shapes that do not fit, prefixes that do not rise within 1 … n, evidence that is negative, not finite or
-            all 0 for a submission, or a prior that is no density.
+        UsageError: shapes that do not fit, prefixes that do not rise within 1 … n, evidence that is
+            negative, not finite or all 0 for a submission, or a prior that is no density.
     """
     evidence = np.ascontiguousarray(evidence, np.float64)
     if evidence.ndim != 3 or evidence.shape[2] < 3:
-        raise UsageError(f"evidence of shape {evidence.shape}: must be (users, n, k + 1), two pools or more")
+        raise UsageError(
+            f"evidence of shape {evidence.shape}: must be (users, n, k + 1), two pools or more"
+        )
     users, n, width = evidence.shape
     _check_prefixes(prefixes, n)
     evidence = evidence[:, : prefixes[-1]]
-    if evidence.size and not (np.isfinite(evidence).all() and evidence.min() >= 0 and evidence.max(axis=2).min() > 0):
-        raise UsageError("evidence: must be finite and ≥ 0, and above 0 for some pool at every submission")
+    if evidence.size and not (
+        np.isfinite(evidence).all() and evidence.min() >= 0 and evidence.max(axis=2).min() > 0
+    ):
+        raise UsageError(
+            "evidence: must be finite and ≥ 0, and above 0 for some pool at every submission"
+        )
     k = width - 1
     x, w = rule(prefixes[-1], nodes)
     about_gamma = weighed(w, gamma_prior, x, name="gamma_prior")
     about_delta = weighed(w, delta_prior, (1 + (k - 1) * x) / k, name="delta_prior")
-    g, a = about_gamma > 0, about_delta > 0  # where a prior is 0, products could outgrow all that count
+    # where a prior is 0, products could outgrow all that count
+    g, a = about_gamma > 0, about_delta > 0
     gamma, polarisation, weights = x[g], x[a], np.outer(about_gamma[g], about_delta[a])
     slots, ends = _layout(prefixes)
     scores = np.empty((users, len(prefixes), k))
 
     def work(start: int) -> None:
         rows = slice(start, start + _CHUNK)
-        fill_log_scores(evidence[rows], slots, ends, gamma, polarisation, weights, HALVES, scores[rows])
+        fill_log_scores(
+            evidence[rows], slots, ends, gamma, polarisation, weights, HALVES, scores[rows]
+        )
 
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(work, range(0, users, _CHUNK)))
@@ -233,8 +268,9 @@ def unlinked_posterior(
 ) -> npt.NDArray[np.float64]:
     """What single submissions say of their senders, (n, k), for ``evidence`` (n, k + 1) of submissions that nobody can link.
 
-    Each submission is a person of its own to an adversary who cannot tell which submissions come from one device (a
-    shuffler's outputs): :func:`pool_posterior` with n = 1. The integral is E_0/2 + M/4 + E_i/4, M the mean of E_1 … E_k.
+    Each submission is a person of its own to an adversary who cannot tell which submissions come
+    from one device (a shuffler's outputs): :func:`pool_posterior` with n = 1. The integral is E_0/2
+    + M/4 + E_i/4, M the mean of E_1 … E_k.
 
     Raises:
         UsageError: as :func:`pool_posterior`.

@@ -14,21 +14,25 @@ BLOCK = 8
 
 HALVES = 2.0 ** -np.arange(1100.0)
 
-_jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False, error_model="numpy", fastmath={"contract"})
+_jit: Any = numba.njit(
+    nogil=True, cache=True, boundscheck=False, error_model="numpy", fastmath={"contract"}
+)
 
 
 @_jit
 def fill_log_scores(evidence, slots, ends, gamma, a, weights, halves, out):  # type: ignore[no-untyped-def]
     """Logarithms of scores into ``out`` (users, prefixes, k), from ``evidence`` (users, n, k + 1).
 
-    A factor is E_0 + γ(M − E_0) + γa(E_i − M), where M is the mean of E_1 … E_k and a = (kδ − 1)/(k − 1). Rows of
-    evidence are first divided by their largest entry, so that a factor is at most 1 and at least (1 − γ)(1 − a)γ/k at a
-    node: far above 2^-127 for any number of nodes one would use, and a block of 8 stays a normal double. After each
-    block the exponents go into integers, one for each node.
+    A factor is E_0 + γ(M − E_0) + γa(E_i − M), where M is the mean of E_1 … E_k and a = (kδ − 1)/(k
+    − 1). Rows of evidence are first divided by their largest entry, so that a factor is at most 1
+    and at least (1 − γ)(1 − a)γ/k at a node: far above 2^-127 for any number of nodes one would
+    use, and a block of 8 stays a normal double. After each block the exponents go into integers,
+    one for each node.
 
-    ``slots[t]`` is where observation t goes when every prefix is filled up to whole blocks with factors of 1, ``ends``
-    the prefixes' ends in that layout; ``weights`` (nodes of γ, nodes of a). ``contract`` alone of fast mathematics is
-    allowed: a product and a sum may be rounded once instead of twice.
+    ``slots[t]`` is where observation t goes when every prefix is filled up to whole blocks with
+    factors of 1, ``ends`` the prefixes' ends in that layout; ``weights`` (nodes of γ, nodes of a).
+    ``contract`` alone of fast mathematics is allowed: a product and a sum may be rounded once
+    instead of twice.
     """
     users, n, width = evidence.shape
     k = width - 1
@@ -69,8 +73,12 @@ def fill_log_scores(evidence, slots, ends, gamma, a, weights, halves, out):  # t
                         d4, d5, d6, d7 = d[s + 4], d[s + 5], d[s + 6], d[s + 7]
                         for q in range(nodes):
                             x = step[q]
-                            first = ((c0 + x * d0) * (c1 + x * d1)) * ((c2 + x * d2) * (c3 + x * d3))
-                            second = ((c4 + x * d4) * (c5 + x * d5)) * ((c6 + x * d6) * (c7 + x * d7))
+                            first = ((c0 + x * d0) * (c1 + x * d1)) * (
+                                (c2 + x * d2) * (c3 + x * d3)
+                            )
+                            second = ((c4 + x * d4) * (c5 + x * d5)) * (
+                                (c6 + x * d6) * (c7 + x * d7)
+                            )
                             product[q] *= first * second
                         for q in range(nodes):
                             e = (bits[q] >> 52) - 1023
@@ -80,7 +88,11 @@ def fill_log_scores(evidence, slots, ends, gamma, a, weights, halves, out):  # t
                     here = exponent.max()
                     part = 0.0
                     for q in range(nodes):
-                        part += weights[p, q] * product[q] * halves[min(here - exponent[q], halves.size - 1)]
+                        part += (
+                            weights[p, q]
+                            * product[q]
+                            * halves[min(here - exponent[q], halves.size - 1)]
+                        )
                     if here > top[b, i]:
                         total[b, i] *= halves[min(here - top[b, i], halves.size - 1)]
                         top[b, i] = here

@@ -55,14 +55,20 @@ def _in_a_row(universe: int, sizes: Sequence[int]) -> Pools:
         raise UsageError(
             f"universe={universe}: must leave a neutral object beside pools of {', '.join(map(str, sizes))}"
         )
-    return Pools(universe=universe, members=tuple(np.arange(a, b) for a, b in itertools.pairwise(ends)))
+    return Pools(
+        universe=universe, members=tuple(np.arange(a, b) for a, b in itertools.pairwise(ends))
+    )
 
 
-def _zipfian(name: str, universe: int, sizes: Sequence[int], exponent: float, labels: tuple[str, ...]) -> Setting:
+def _zipfian(
+    name: str, universe: int, sizes: Sequence[int], exponent: float, labels: tuple[str, ...]
+) -> Setting:
     """Equations 7 and 8: Zipf's law within each pool and within the rest, k + 1 groups of equal mass."""
     whole(name, universe=universe, size=min(sizes))
     if isinstance(exponent, (bool, str)) or not 0 <= exponent <= 100:
-        raise UsageError(f"setting={name}: zipf={exponent!r} must be a number from 0 (all alike) to 100")
+        raise UsageError(
+            f"setting={name}: zipf={exponent!r} must be a number from 0 (all alike) to 100"
+        )
     pools = _in_a_row(universe, sizes)
     groups = [zipf_shares(size, exponent) for size in (*sizes, universe - sum(sizes))]
     return Setting(name, pools, np.concatenate(groups) / len(groups), labels)
@@ -84,18 +90,21 @@ def equal_pools(*, size: int, zipf: float, universe: int = 2600, pools: int = 6)
         UsageError: fewer than two pools, or they do not fit.
     """
     whole("equal-pools", least=2, pools=pools)
-    return _zipfian("equal-pools", universe, (size,) * pools, zipf, tuple(f"pool {i + 1}" for i in range(pools)))
+    return _zipfian(
+        "equal-pools", universe, (size,) * pools, zipf, tuple(f"pool {i + 1}" for i in range(pools))
+    )
 
 
 def news(*, universe: int = 2000, seed: int = 0, masses: str = "equal") -> Setting:
     """Setting 2: five pools of 14, 13, 13, 10 and 10 websites; each website's popularity is uniform in [0, 1], then scaled.
 
-    ``seed`` draws the popularity (the paper drew it once). Apple's universe has 250,000 websites, the paper's tables 2,000.
-    ``masses`` says how it is scaled. ``drawn``, as the paper's text has it: all at once, so that a pool's share is about
-    that of its websites. ``equal``, as in the program that made the paper's tables: each pool and the rest to the same
-    share, 1/6. Users and the weak adversary are the same in both (equation 6 scales within each pool). The strong one
-    estimates pools far better in the second, and a sketch's estimates are worse there, since hash collisions with a
-    website count in proportion to its share.
+    ``seed`` draws the popularity (the paper drew it once). Apple's universe has 250,000 websites,
+    the paper's tables 2,000. ``masses`` says how it is scaled. ``drawn``, as the paper's text has
+    it: all at once, so that a pool's share is about that of its websites. ``equal``, as in the
+    program that made the paper's tables: each pool and the rest to the same share, 1/6. Users and
+    the weak adversary are the same in both (equation 6 scales within each pool). The strong one
+    estimates pools far better in the second, and a sketch's estimates are worse there, since hash
+    collisions with a website count in proportion to its share.
 
     Raises:
         UsageError: nothing is left beside the pools, or other ``masses``.
@@ -112,7 +121,8 @@ def news(*, universe: int = 2000, seed: int = 0, masses: str = "equal") -> Setti
 
 
 _MODIFIERS = ("1f3fb", "1f3fc", "1f3fd", "1f3fe", "1f3ff")
-_STYLE = "fe0f"  # asks for the picture rather than the letter; the tracker leaves it out, and a tone takes its place
+# asks for the picture rather than the letter; the tracker leaves it out, and a tone takes its place
+_STYLE = "fe0f"
 
 
 def _lines(name: str) -> list[str]:
@@ -141,11 +151,12 @@ def tones_of() -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
 def real_emoji(*, floor: float = 1.0) -> Setting:
     """All 2,780 fully qualified emoji of Unicode 11.0; the pools are the six tones of the 228 that have tones.
 
-    The popularity is a model on real counts. Emojitracker counted 26,248,765,803 uses of 845 emoji on Twitter up to
-    2 July 2019. It does not tell tones apart, so the count of an emoji that has tones is split evenly among its six: the
-    same popularity in each pool, and no pool more popular than another. Emoji that it does not list (sequences such as a
-    profession, and newer ones; 170 of the 228 with tones) are taken to be used ``floor`` times as often as the least used
-    one it lists. What people do with tones (γ, δ, the preferred one) is the game's, as in all settings.
+    The popularity is a model on real counts. Emojitracker counted 26,248,765,803 uses of 845 emoji
+    on Twitter up to 2 July 2019. It does not tell tones apart, so the count of an emoji that has
+    tones is split evenly among its six: the same popularity in each pool, and no pool more popular
+    than another. Emoji that it does not list (sequences such as a profession, and newer ones; 170
+    of the 228 with tones) are taken to be used ``floor`` times as often as the least used one it
+    lists. What people do with tones (γ, δ, the preferred one) is the game's, as in all settings.
 
     Raises:
         UsageError: ``floor`` is not a number above 0.
@@ -154,7 +165,8 @@ def real_emoji(*, floor: float = 1.0) -> Setting:
         raise UsageError(f"setting=real-emoji: floor={floor!r} must be a number above 0")
     emoji, toned = tones_of()
     counted = {
-        _split(code)[0]: float(n) for code, n in (line.split("\t") for line in _lines("emojitracker_2019-07-02.tsv"))
+        _split(code)[0]: float(n)
+        for code, n in (line.split("\t") for line in _lines("emojitracker_2019-07-02.tsv"))
     }
     unlisted = floor * min(counted.values())
     popularity = np.array([counted.get(_split(codepoints)[0], unlisted) for codepoints in emoji])
@@ -168,8 +180,8 @@ def real_emoji(*, floor: float = 1.0) -> Setting:
 def rated_domains() -> tuple[tuple[str, str], ...]:
     """News domains with AllSides' rating of April 2020, in the order of the file.
 
-    A device reports domains: of ``mtv.com/news`` that is ``mtv.com``. Where several entries share a domain, the one
-    without a path stands, as the paper keeps the news entry of a site that has two.
+    A device reports domains: of ``mtv.com/news`` that is ``mtv.com``. Where several entries share a
+    domain, the one without a path stands, as the paper keeps the news entry of a site that has two.
     """
     entries = [line.rsplit(",", 1) for line in _lines("allsides_2020-04.csv")]
     found: dict[str, str] = {}
@@ -181,9 +193,10 @@ def rated_domains() -> tuple[tuple[str, str], ...]:
 def real_news(*, universe: int = 250_000, popularity: str = "uniform", seed: int = 0) -> Setting:
     """329 news websites as AllSides rated them: left, lean left, center, lean right, right; those rated mixed are neutral.
 
-    The rest of the ``universe`` (Apple's has 250,000 domains) are websites without a name. Popularity is not in the data
-    and is made up: ``uniform``, the paper's, draws each website's from [0, 1]; ``zipf`` gives the c-th of a random order,
-    in each pool and in the rest, a share in proportion to 1/c, the groups weighing as many websites as they have.
+    The rest of the ``universe`` (Apple's has 250,000 domains) are websites without a name.
+    Popularity is not in the data and is made up: ``uniform``, the paper's, draws each website's
+    from [0, 1]; ``zipf`` gives the c-th of a random order, in each pool and in the rest, a share in
+    proportion to 1/c, the groups weighing as many websites as they have.
 
     Raises:
         UsageError: a universe too small, or another ``popularity``.
@@ -191,9 +204,13 @@ def real_news(*, universe: int = 250_000, popularity: str = "uniform", seed: int
     whole("real-news", universe=universe)
     domains = rated_domains()
     if universe < len(domains):
-        raise UsageError(f"setting=real-news: universe={universe} must hold the {len(domains)} rated domains")
+        raise UsageError(
+            f"setting=real-news: universe={universe} must hold the {len(domains)} rated domains"
+        )
     ratings = np.array([rating.lower() for _, rating in domains])
-    pools = Pools(universe=universe, members=tuple(np.flatnonzero(ratings == rating) for rating in RATINGS))
+    pools = Pools(
+        universe=universe, members=tuple(np.flatnonzero(ratings == rating) for rating in RATINGS)
+    )
     random = KeyedStream.from_seed(f"real news {seed}").numpy()
     if popularity == "uniform":
         p = random.random(universe)
@@ -220,7 +237,8 @@ def load_setting(text: str) -> Setting:
     """A setting as people write it: ``emojis``, ``news:universe=250000``, ``equal-pools:size=50,zipf=0.5``.
 
     Raises:
-        UsageError: no such setting, an option that it does not take or lacks, or one that makes no sense.
+        UsageError: no such setting, an option that it does not take or lacks, or one that makes no
+            sense.
 
     >>> round(load_setting("equal-pools:size=10,zipf=0").entropies()[0], 2)
     3.32
@@ -233,5 +251,7 @@ def load_setting(text: str) -> Setting:
     try:
         takes.bind(**reference.options)
     except TypeError as error:
-        raise UsageError(f"setting={name}: {error}; it takes {', '.join(takes.parameters)}") from error
+        raise UsageError(
+            f"setting={name}: {error}; it takes {', '.join(takes.parameters)}"
+        ) from error
     return SETTINGS[name](**reference.options)

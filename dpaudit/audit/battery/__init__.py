@@ -1,7 +1,8 @@
 """The black-box tests, one family a file, and the battery of those that one audit runs.
 
-Each test takes the claim and a stream, sees blocks of values mapped to independent N(0, 1) under the claim, and ends with
-one p-value that is valid for everything the family tried. α is split over the families once, by the audit.
+Each test takes the claim and a stream, sees blocks of values mapped to independent N(0, 1) under
+the claim, and ends with one p-value that is valid for everything the family tried. α is split over
+the families once, by the audit.
 """
 
 from __future__ import annotations
@@ -28,17 +29,22 @@ class Battery:
 
     ``complete``: whether these are all that are registered, the keyless search apart.
 
-    ``seen_after`` maps a test to how many values had been drawn when its p-value was first seen below its share of α;
-    this is looked at when the number of values has grown fourfold, and nothing is decided by it; tests that search, or say
-    ``costly = True``, are heard at the end only.
+    ``seen_after`` maps a test to how many values had been drawn when its p-value was first seen
+    below its share of α; this is looked at when the number of values has grown fourfold, and
+    nothing is decided by it; tests that search, or say ``costly = True``, are heard at the end
+    only.
     """
 
-    def __init__(self, names: Sequence[str] | None, claim: Claim, stream: KeyedStream, *, alpha: float) -> None:
+    def __init__(
+        self, names: Sequence[str] | None, claim: Claim, stream: KeyedStream, *, alpha: float
+    ) -> None:
         chosen = list(registry.plugins("tests")) if names is None else list(dict.fromkeys(names))
         self._tests: dict[str, Test] = {
             name: registry.load("tests", name)(claim, stream.child("test", name)) for name in chosen
         }
-        self._searching = {name: test for name, test in self._tests.items() if isinstance(test, SearchingTest)}
+        self._searching = {
+            name: test for name, test in self._tests.items() if isinstance(test, SearchingTest)
+        }
         self.origins = [registry.plugin("tests", name).origin for name in chosen]
         counted = sum(not getattr(test, "advisory", False) for test in self._tests.values())
         self._share = alpha / max(1, counted)
@@ -61,20 +67,26 @@ class Battery:
         if drawn >= self._look_at:
             self._look_at = 4 * drawn
             for name, test in self._tests.items():
-                looked = name in self.seen_after or name in self._searching or getattr(test, "costly", False)
+                looked = (
+                    name in self.seen_after
+                    or name in self._searching
+                    or getattr(test, "costly", False)
+                )
                 if not looked and test.evidence(alpha=self._share).p <= self._share:
                     self.seen_after[name] = drawn
 
     def conclude(self, patience: Callable[[bool], float]) -> dict[str, tuple[Test, Evidence]]:
         """What each test says, by name; called once, when all is drawn.
 
-        Searching tests come last, one after the other, until ``patience(certain)`` (of ``time.monotonic``), where
-        ``certain`` says whether the others are enough for a finding.
+        Searching tests come last, one after the other, until ``patience(certain)`` (of
+        ``time.monotonic``), where ``certain`` says whether the others are enough for a finding.
         """
         others = [name for name in self._tests if name not in self._searching]
         heard = {name: self._tests[name].evidence(alpha=self._share) for name in others}
         certain = any(
-            heard[name].p <= self._share for name in others if not getattr(self._tests[name], "advisory", False)
+            heard[name].p <= self._share
+            for name in others
+            if not getattr(self._tests[name], "advisory", False)
         )
         if self._searching:
             deadline = patience(certain)

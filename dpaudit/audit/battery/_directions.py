@@ -7,7 +7,14 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["best_frequencies", "climb", "covariance_directions", "fourth_moment_directions", "pursue", "scan"]
+__all__ = [
+    "best_frequencies",
+    "climb",
+    "covariance_directions",
+    "fourth_moment_directions",
+    "pursue",
+    "scan",
+]
 
 Array = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.float32]
@@ -25,20 +32,29 @@ def _unit(w: Array) -> Array:
 def covariance_directions(x: Rows, *, count: int) -> Array:
     """The ``count`` strongest and weakest eigenvectors of XᵀX, shape (d, ≤ 2·count)."""
     _, vectors = np.linalg.eigh((x.T @ x).astype(np.float64))
-    return vectors if vectors.shape[1] <= 2 * count else np.hstack([vectors[:, :count], vectors[:, -count:]])
+    return (
+        vectors
+        if vectors.shape[1] <= 2 * count
+        else np.hstack([vectors[:, :count], vectors[:, -count:]])
+    )
 
 
 def fourth_moment_directions(x: Rows, *, count: int) -> Array:
     """The same for Σ(|x|² − d − 2)·xxᵀ, 0 on average for N(0, I) (FOBI: Cardoso 1989), shape (d, ≤ 2·count)."""
     weight = np.einsum("ij,ij->i", x, x) - (x.shape[1] + 2)
     _, vectors = np.linalg.eigh((x.T @ (x * weight[:, None])).astype(np.float64))
-    return vectors if vectors.shape[1] <= 2 * count else np.hstack([vectors[:, :count], vectors[:, -count:]])
+    return (
+        vectors
+        if vectors.shape[1] <= 2 * count
+        else np.hstack([vectors[:, :count], vectors[:, -count:]])
+    )
 
 
 def pursue(x: Rows, start: Array, *, steps: int) -> tuple[Array, Array]:
     """FastICA's fixed point for the fourth cumulant, w ← E[x⟨x,w⟩³] − 3w (Hyvärinen and Oja 1997).
 
-    From the columns of ``start`` (d, k); returns unit vectors (d, k) and their projections' fourth cumulants (k,).
+    From the columns of ``start`` (d, k); returns unit vectors (d, k) and their projections' fourth
+    cumulants (k,).
     """
     w = _unit(start)
     size = np.ones(w.shape[1])
@@ -54,12 +70,15 @@ def pursue(x: Rows, start: Array, *, steps: int) -> tuple[Array, Array]:
 def best_frequencies(x: Rows, w: Array) -> tuple[Array, Array]:
     """Per unit vector of ``w`` (d, k), the f ≥ ½ with the largest |mean exp(2πif⟨x,w⟩)|, and that size: both (k,).
 
-    In steps of 1/16, by the FFT of a histogram wrapped to [−8, 8): wrapping changes no frequency that is a multiple.
+    In steps of 1/16, by the FFT of a histogram wrapped to [−8, 8): wrapping changes no frequency
+    that is a multiple.
     """
     y = x @ w.astype(np.float32)
     cell = np.floor(y * (_PROJECTION_CELLS / (2 * _REACH))).astype(np.int64) % _PROJECTION_CELLS
     cell += np.arange(w.shape[1]) * _PROJECTION_CELLS
-    counts = np.bincount(cell.ravel(), minlength=_PROJECTION_CELLS * w.shape[1]).reshape(w.shape[1], -1)
+    counts = np.bincount(cell.ravel(), minlength=_PROJECTION_CELLS * w.shape[1]).reshape(
+        w.shape[1], -1
+    )
     size = np.abs(np.fft.rfft(counts, axis=1)) / len(x)
     first = int(_LOWEST * 2 * _REACH)
     best = first + size[:, first:].argmax(1)
@@ -78,7 +97,9 @@ def scan(x: Rows, *, count: int) -> Array:
     counts = np.bincount(flat, minlength=cells**d).reshape((cells,) * d)
     size = np.abs(np.fft.rfftn(counts))
     axes = [np.fft.fftfreq(cells, span / cells)] * (d - 1) + [np.fft.rfftfreq(cells, span / cells)]
-    square = sum(np.reshape(a * a, [-1 if i == j else 1 for j in range(d)]) for i, a in enumerate(axes))
+    square = sum(
+        np.reshape(a * a, [-1 if i == j else 1 for j in range(d)]) for i, a in enumerate(axes)
+    )
     size[square < _LOWEST**2] = 0.0
     best = np.unravel_index(np.argpartition(size.ravel(), -count)[-count:], size.shape)
     return np.stack([axis[i] for axis, i in zip(axes, best, strict=True)])
@@ -87,7 +108,8 @@ def scan(x: Rows, *, count: int) -> Array:
 def climb(x: Rows, start: Array, *, steps: int) -> tuple[Array, Array]:
     """Maximise |mean exp(2πi⟨x,u⟩) − exp(−2π²|u|²)| from the columns of ``start`` (d, k); returns u and that size.
 
-    One step adds ∇log|·|²/(8π²), which is Newton's on the peak of a pancake (|·| ∝ exp(−2π²|u − u*|²)), cut at ¼.
+    One step adds ∇log|·|²/(8π²), which is Newton's on the peak of a pancake (|·| ∝ exp(−2π²|u −
+    u*|²)), cut at ¼.
     """
     u = start.copy()
     size = np.zeros(u.shape[1])
@@ -102,6 +124,10 @@ def climb(x: Rows, start: Array, *, steps: int) -> tuple[Array, Array]:
         best[:, better], found[better] = u[:, better], size[better]
         d_real = -2 * math.pi * (x.T @ s).astype(np.float64) / len(x) + 4 * math.pi**2 * gauss * u
         d_imaginary = 2 * math.pi * (x.T @ c).astype(np.float64) / len(x)
-        move = (real * d_real + imaginary * d_imaginary) / np.maximum(size, 1e-12) ** 2 / (4 * math.pi**2)
+        move = (
+            (real * d_real + imaginary * d_imaginary)
+            / np.maximum(size, 1e-12) ** 2
+            / (4 * math.pi**2)
+        )
         u = u + move * np.minimum(1.0, 0.25 / np.maximum(np.linalg.norm(move, axis=0), 1e-12))
     return best, found

@@ -1,15 +1,16 @@
 """Exact tails of the extreme eigenvalues of a white Wishart matrix, for every shape: no limit theorem.
 
-Let W = XᵀX with X an n × p matrix of independent N(0, 1), p ≤ n, and N(x) the number of eigenvalues above x. Fixing one
-eigenvalue in the joint density leaves a white Wishart matrix W′ of one row and one column less (Muirhead 1982, Theorem
-3.2.18), so the signed density
+Let W = XᵀX with X an n × p matrix of independent N(0, 1), p ≤ n, and N(x) the number of eigenvalues
+above x. Fixing one eigenvalue in the joint density leaves a white Wishart matrix W′ of one row and
+one column less (Muirhead 1982, Theorem 3.2.18), so the signed density
 
     √π / (2^((n+p−1)/2) Γ(n/2) Γ(p/2)) · y^((n−p−1)/2) · e^(−y/2) · E det(y − W′)
 
-integrates over y > x to E Σ_{λᵢ>x} (−1)^#{λⱼ>λᵢ} = P(N(x) is odd); and E det(y − W′) is the monic Laguerre polynomial of
-degree p − 1 with parameter n − p, exactly (its zeros' neighbourhood is where Tracy and Widom's law comes from, as both
-numbers grow). P(N odd) = P(largest > x) − P(N = 2, 4, …), and by eigenvalue repulsion the last term is below 2 % of the
-first wherever that is below 0.1. The smallest eigenvalue is the same thing seen from below.
+integrates over y > x to E Σ_{λᵢ>x} (−1)^#{λⱼ>λᵢ} = P(N(x) is odd); and E det(y − W′) is the monic
+Laguerre polynomial of degree p − 1 with parameter n − p, exactly (its zeros' neighbourhood is where
+Tracy and Widom's law comes from, as both numbers grow). P(N odd) = P(largest > x) − P(N = 2, 4, …),
+and by eigenvalue repulsion the last term is below 2 % of the first wherever that is below 0.1. The
+smallest eigenvalue is the same thing seen from below.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ _EVEN = 1.02  # for the odd count's missing even ones
 def _log_density(t: Array, *, n: int, p: int, side: int) -> Array:
     """Log of the signed density of t = √eigenvalue, −inf at and within the outermost zero (``side`` +1 above, −1 below).
 
-    Outside all zeros the ratios of neighbouring monic polynomials have the sign of ``side`` (Sturm), and forward
-    recurrence is stable there because the polynomials are its dominant solution.
+    Outside all zeros the ratios of neighbouring monic polynomials have the sign of ``side``
+    (Sturm), and forward recurrence is stable there because the polynomials are its dominant
+    solution.
     """
     y = t * t
     a = n - p
@@ -46,7 +48,12 @@ def _log_density(t: Array, *, n: int, p: int, side: int) -> Array:
         outside &= ratio > 0
         ratio = np.where(outside, ratio, 1.0)
         total += np.log(ratio)
-    constant = 0.5 * math.log(math.pi) - 0.5 * (n + p - 1) * math.log(2) - math.lgamma(n / 2) - math.lgamma(p / 2)
+    constant = (
+        0.5 * math.log(math.pi)
+        - 0.5 * (n + p - 1) * math.log(2)
+        - math.lgamma(n / 2)
+        - math.lgamma(p / 2)
+    )
     total += constant + math.log(2) + scipy.special.xlogy(a, t) - y / 2
     return np.where(outside, total, -np.inf)
 
@@ -84,7 +91,8 @@ def _tail(x: float, *, rows: int, columns: int, side: int) -> float:
 def largest_eigenvalue_p(x: float, *, rows: int, columns: int) -> float:
     """P(largest eigenvalue of XᵀX ≥ ``x``) for X (rows, columns) of independent N(0, 1); 1 above 0.1.
 
-    Formal guarantee: a super-uniform p-value, up to the repulsion bound in the module's text (checked by simulation).
+    Formal guarantee: a super-uniform p-value, up to the repulsion bound in the module's text
+    (checked by simulation).
     """
     return _tail(x, rows=rows, columns=columns, side=1)
 

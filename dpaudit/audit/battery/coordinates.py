@@ -53,9 +53,9 @@ def _column_sums(z: Array) -> tuple[Array, Array]:
 class Coordinates:
     """Mean and variance of each coordinate over the rows of its d.
 
-    Null, exact for any number n of rows: Σz ~ N(0, n) and Σz² ~ χ²_n, two-sided. Bonferroni over a dimension's
-    coordinates first, then over both statistics of all dimensions, so that d = 1 does not pay for d = 4096. Not looked
-    at: coordinates beyond the first 2^20 in all.
+    Null, exact for any number n of rows: Σz ~ N(0, n) and Σz² ~ χ²_n, two-sided. Bonferroni over a
+    dimension's coordinates first, then over both statistics of all dimensions, so that d = 1 does
+    not pay for d = 4096. Not looked at: coordinates beyond the first 2^20 in all.
     """
 
     looks_at = "mean and variance of each coordinate"
@@ -88,10 +88,14 @@ class Coordinates:
         for d, sums in self._sums.items():
             mean = int(np.abs(sums.total).argmax())
             low, high = int(sums.square.argmin()), int(sums.square.argmax())
-            p_low, p_high = (chi_square_two_sided(float(sums.square[j]), sums.rows) for j in (low, high))
+            p_low, p_high = (
+                chi_square_two_sided(float(sums.square[j]), sums.rows) for j in (low, high)
+            )
             width = len(sums.total)
             name = f"d={d}, means"
-            parts[name] = min(1.0, width * float(normal_two_sided(sums.total[mean] / math.sqrt(sums.rows))))
+            parts[name] = min(
+                1.0, width * float(normal_two_sided(sums.total[mean] / math.sqrt(sums.rows)))
+            )
             place[name] = d, mean, False
             name = f"d={d}, scales"
             parts[name] = min(1.0, width * min(p_low, p_high))
@@ -100,10 +104,13 @@ class Coordinates:
         d, j, scale = place[worst]
         return self._describe(d, j, scale=scale, parts=parts, alpha=alpha)
 
-    def _describe(self, d: int, j: int, *, scale: bool, parts: dict[str, float], alpha: float) -> Evidence:
+    def _describe(
+        self, d: int, j: int, *, scale: bool, parts: dict[str, float], alpha: float
+    ) -> Evidence:
         sums = self._sums[d]
         n, width = sums.rows, len(sums.total)
-        tail = (1 - _CONFIDENCE) / (2 * len(parts) * width)  # simultaneous: this coordinate was chosen for its look
+        # simultaneous: this coordinate was chosen for its look
+        tail = (1 - _CONFIDENCE) / (2 * len(parts) * width)
         if scale:
             square = float(sums.square[j])
             value, unit = math.sqrt(square / n), "× the claimed scale"
@@ -122,7 +129,10 @@ class Coordinates:
             BlindSpot(
                 test="coordinates",
                 flaw="one wrong coordinate",
-                size=100 * detectable_effect(1 / math.sqrt(2 * thin.rows), alpha=min(1.0, share / len(thin.total))),
+                size=100
+                * detectable_effect(
+                    1 / math.sqrt(2 * thin.rows), alpha=min(1.0, share / len(thin.total))
+                ),
                 unit=f"% of the claimed scale of one coordinate of {largest}",
                 says="a single coordinate whose scale is off by less than this",
             )
@@ -143,7 +153,12 @@ class Coordinates:
             effect=effect,
             parts=parts,
             blind_spots=tuple(blind),
-            interval=Interval(low=low, high=high, confidence=_CONFIDENCE, method="exact, Bonferroni over coordinates"),
+            interval=Interval(
+                low=low,
+                high=high,
+                confidence=_CONFIDENCE,
+                method="exact, Bonferroni over coordinates",
+            ),
             unit=unit,
             details={"d": d, "coordinate": j},
         )

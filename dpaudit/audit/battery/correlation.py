@@ -23,9 +23,9 @@ Array = npt.NDArray[np.float64]
 class Correlation:
     """Products of z with z a lag away in draw order (1…32), a row away, and at the same place of the call before.
 
-    The same for |z| less its mean (the first 2^16 values of a block), which sees shared magnitudes without shared signs.
-    Null: each sum of N products of independent variables of unit variance has mean 0 and variance N; taken as normal.
-    Different lags are uncorrelated; combined by Bonferroni.
+    The same for |z| less its mean (the first 2^16 values of a block), which sees shared magnitudes
+    without shared signs. Null: each sum of N products of independent variables of unit variance has
+    mean 0 and variance N; taken as normal. Different lags are uncorrelated; combined by Bonferroni.
     """
 
     looks_at = "correlation across coordinates, rows and calls"
@@ -55,7 +55,9 @@ class Correlation:
             name = f"lag {lag}"
             total = float(np.trace(within, lag)) + float(np.trace(across, lag - _LAGS))
             self._sums[name] = self._sums.get(name, 0.0) + total
-            self._numbers[name] = self._numbers.get(name, 0) + rows * (_LAGS - lag) + (rows - 1) * lag
+            self._numbers[name] = (
+                self._numbers.get(name, 0) + rows * (_LAGS - lag) + (rows - 1) * lag
+            )
 
     def update(self, block: Block) -> None:
         z = block.z.ravel()
@@ -75,7 +77,10 @@ class Correlation:
 
     def evidence(self, *, alpha: float) -> Evidence:
         rho = {name: self._sums[name] / n for name, n in self._numbers.items()}
-        parts = {name: float(normal_two_sided(rho[name] * math.sqrt(n))) for name, n in self._numbers.items()}
+        parts = {
+            name: float(normal_two_sided(rho[name] * math.sqrt(n)))
+            for name, n in self._numbers.items()
+        }
         if not parts:
             return Evidence(p=1.0, statistic=0.0, effect="too few values to correlate")
         worst = min(parts, key=lambda name: parts[name])

@@ -10,7 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from dpaudit.audit.battery._wishart import largest_eigenvalue_p, largest_eigenvalue_quantile, smallest_eigenvalue_p
+from dpaudit.audit.battery._wishart import (
+    largest_eigenvalue_p,
+    largest_eigenvalue_quantile,
+    smallest_eigenvalue_p,
+)
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Block, Stream
 from dpaudit.stats import bonferroni
@@ -34,11 +38,12 @@ Array = npt.NDArray[np.float64]
 def off_diagonal_p(square: float, *, rows: int, columns: int) -> float:
     """Two-sided p-value of T = Σ_{i<j} n·r_ij², r_ij the cosine between columns i and j of X (n = rows, columns).
 
-    Under independent N(0, 1) entries the columns' directions are independent and uniform, so any acyclic set of r_ij is
-    independent and the first three cumulants are exact: with M pairs and C triangles κ₁ = M, κ₂ = 2M(n−1)/(n+2),
-    κ₃ = M·κ₃(n·r²) + 24C(n−1)/(n+2)², r² ~ Beta(½, (n−1)/2). For two columns that law itself is used. For more, the
-    tails are Pearson's type III with these three (χ²_M in the limit n ≫ columns³); simulation finds up to twice as many
-    values below 1e-4 where n is 32, so p^0.9 is returned, and 1 where n < 32.
+    Under independent N(0, 1) entries the columns' directions are independent and uniform, so any
+    acyclic set of r_ij is independent and the first three cumulants are exact: with M pairs and C
+    triangles κ₁ = M, κ₂ = 2M(n−1)/(n+2), κ₃ = M·κ₃(n·r²) + 24C(n−1)/(n+2)², r² ~ Beta(½, (n−1)/2).
+    For two columns that law itself is used. For more, the tails are Pearson's type III with these
+    three (χ²_M in the limit n ≫ columns³); simulation finds up to twice as many values below 1e-4
+    where n is 32, so p^0.9 is returned, and 1 where n < 32.
     """
     n, pairs = rows, math.comb(columns, 2)
     if pairs == 0 or n < _FEWEST:
@@ -54,14 +59,21 @@ def off_diagonal_p(square: float, *, rows: int, columns: int) -> float:
     k3 = pairs * skew + 24 * math.comb(columns, 3) * (n - 1) / (n + 2) ** 2
     shape = 4 * k2**3 / k3**2
     x = max(0.0, shape + (square - pairs) / math.sqrt(k2) * math.sqrt(shape))
-    return float(min(1.0, 2 * min(scipy.special.gammainc(shape, x), scipy.special.gammaincc(shape, x))) ** _MARGIN)
+    return float(
+        min(1.0, 2 * min(scipy.special.gammainc(shape, x), scipy.special.gammaincc(shape, x)))
+        ** _MARGIN
+    )
 
 
 def _largest_cosine_p(square: float, *, rows: int, columns: int) -> float:
     """p-value of the largest r_ij²: exact and Bonferroni over pairs; 1 where rows < 32, whose largest rounds to 1."""
     if rows < _FEWEST:
         return 1.0
-    return min(1.0, math.comb(columns, 2) * float(scipy.special.betaincc(0.5, (rows - 1) / 2, min(1.0, square))))
+    return min(
+        1.0,
+        math.comb(columns, 2)
+        * float(scipy.special.betaincc(0.5, (rows - 1) / 2, min(1.0, square))),
+    )
 
 
 @dataclass(slots=True)
@@ -84,15 +96,16 @@ class Covariance:
     """Largest and smallest eigenvalue of each dimension's second moments, the sum of squared correlations and the largest.
 
     Null of the eigenvalues (mean 0 and variance 1 are known): exact for every shape, see
-    :mod:`dpaudit.audit.battery._wishart`; in the limit Tracy and Widom's law (Johnstone 2001). Null of the correlations'
-    sum: :func:`off_diagonal_p`; of the largest: each squared correlation is exactly Beta(½, (n−1)/2), looked at from
-    32 rows on. Bonferroni over all.
-    For d ≤ 256 from XᵀX of the first rows (6·2^20 values for d ≤ 32, fewer in proportion beyond, 3·2^20 at d = 64), for
-    larger d from the scalar products of the first 256 rows (2^22 values over all such d). Rounded to float32 before they
-    are multiplied where d > 64: an error of 1e-6 against noise of 1e-2.
+    :mod:`dpaudit.audit.battery._wishart`; in the limit Tracy and Widom's law (Johnstone 2001). Null
+    of the correlations' sum: :func:`off_diagonal_p`; of the largest: each squared correlation is
+    exactly Beta(½, (n−1)/2), looked at from 32 rows on. Bonferroni over all.
+    For d ≤ 256 from XᵀX of the first rows (6·2^20 values for d ≤ 32, fewer in proportion beyond,
+    3·2^20 at d = 64), for larger d from the scalar products of the first 256 rows (2^22 values over
+    all such d). Rounded to float32 before they are multiplied where d > 64: an error of 1e-6
+    against noise of 1e-2.
 
-    Formal guarantee of the interval: for Gaussian rows of any covariance Σ it holds the variance along Σ's strongest
-    direction, for all d at once, since λ₁(Σ)·λ₁(W) ≥ λ₁(Σ^½WΣ^½) ≥ λ₁(Σ)·χ²_n.
+    Formal guarantee of the interval: for Gaussian rows of any covariance Σ it holds the variance
+    along Σ's strongest direction, for all d at once, since λ₁(Σ)·λ₁(W) ≥ λ₁(Σ^½WΣ^½) ≥ λ₁(Σ)·χ²_n.
     """
 
     looks_at = "covariance of whole rows"
@@ -144,15 +157,24 @@ class Covariance:
             parts[f"d={d}, smallest"] = smallest_eigenvalue_p(low, rows=rows, columns=columns)
             size = np.maximum(np.diag(gram), np.finfo(np.float64).tiny)
             cosine = np.triu(gram, 1) ** 2 / np.outer(size, size)
-            parts[f"d={d}, correlations"] = off_diagonal_p(rows * float(cosine.sum()), rows=rows, columns=columns)
-            parts[f"d={d}, one pair"] = _largest_cosine_p(float(cosine.max()), rows=rows, columns=columns)
+            parts[f"d={d}, correlations"] = off_diagonal_p(
+                rows * float(cosine.sum()), rows=rows, columns=columns
+            )
+            parts[f"d={d}, one pair"] = _largest_cosine_p(
+                float(cosine.max()), rows=rows, columns=columns
+            )
             if columns == d <= _SHOWN_COLUMNS:
-                for side, p in ((-1, parts[f"d={d}, largest"]), (d - kept, parts[f"d={d}, smallest"])):
+                for side, p in (
+                    (-1, parts[f"d={d}, largest"]),
+                    (d - kept, parts[f"d={d}, smallest"]),
+                ):
                     if p < _SHOWN:
                         name = f"d={d}, {'strongest' if side == -1 else 'weakest'} direction"
                         details[name] = [float(v) for v in vectors[:, side]]
         if not parts:
-            return Evidence(p=1.0, statistic=1.0, effect="one value or one row a dimension: no covariance")
+            return Evidence(
+                p=1.0, statistic=1.0, effect="one value or one row a dimension: no covariance"
+            )
         worst = min(parts, key=lambda name: parts[name])
         d = int(worst[2 : worst.index(",")])
         low, high, _, _ = found[d]
@@ -170,7 +192,9 @@ class Covariance:
             effect=f"most unusual: {worst} ({rows:,} rows, variances along eigenvectors {low / rows:.4f} to "
             f"{high / rows:.4f} × claimed)",
             parts=parts,
-            blind_spots=_blind(max(found.values(), key=lambda f: f[2] * f[3])[2:], alpha / len(parts)),
+            blind_spots=_blind(
+                max(found.values(), key=lambda f: f[2] * f[3])[2:], alpha / len(parts)
+            ),
             interval=interval,
             unit=f"× the claimed variance, along the strongest direction of {d}",
             details=details,

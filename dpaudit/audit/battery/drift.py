@@ -28,12 +28,13 @@ Array = npt.NDArray[np.float64]
 class Drift:
     """Partial sums over the run of z, z² and [|z| > 2], against their own straight line.
 
-    Time is the number of values drawn. Every block (neighbours are merged beyond 4096 of them) gives Σz, Σz² and the
-    number beyond 2, each turned into an exact normal score by its own law: N(0, n), χ²_n, binomial (spread by a keyed
-    uniform), times √n. Null, exact for any block sizes: the partial sums are then a Brownian motion seen at the ends of
-    the segments, less its line a Brownian bridge, whose largest excursion there is at most Kolmogorov's; the linear trend
-    is normal. Six parts, combined by Bonferroni. Not claimed: changes within a block, or ones that the line swallows
-    (a wrong scale throughout is for the moments test).
+    Time is the number of values drawn. Every block (neighbours are merged beyond 4096 of them)
+    gives Σz, Σz² and the number beyond 2, each turned into an exact normal score by its own law:
+    N(0, n), χ²_n, binomial (spread by a keyed uniform), times √n. Null, exact for any block sizes:
+    the partial sums are then a Brownian motion seen at the ends of the segments, less its line a
+    Brownian bridge, whose largest excursion there is at most Kolmogorov's; the linear trend is
+    normal. Six parts, combined by Bonferroni. Not claimed: changes within a block, or ones that the
+    line swallows (a wrong scale throughout is for the moments test).
     """
 
     looks_at = "drift of mean, scale and tails over the run"
@@ -47,21 +48,30 @@ class Drift:
 
     def update(self, block: Block) -> None:
         z = block.z.ravel()
-        new = (len(z), float(z.sum()), float(np.einsum("i,i->", z, z)), len(z) - int(block.cells[_INSIDE].sum()))
+        new = (
+            len(z),
+            float(z.sum()),
+            float(np.einsum("i,i->", z, z)),
+            len(z) - int(block.cells[_INSIDE].sum()),
+        )
         if self._blocks % self._merged:
             self._segments[-1] = _joined(self._segments[-1], new)
         else:
             self._segments.append(new)
         self._blocks += 1
         if len(self._segments) > _MOST:
-            pairs = zip(self._segments[::2], [*self._segments[1::2], (0, 0.0, 0.0, 0)], strict=False)
+            pairs = zip(
+                self._segments[::2], [*self._segments[1::2], (0, 0.0, 0.0, 0)], strict=False
+            )
             self._segments = [_joined(a, b) for a, b in pairs]
             self._merged *= 2
 
     def evidence(self, *, alpha: float) -> Evidence:
         if len(self._segments) < _LEAST:
             return Evidence(p=1.0, statistic=0.0, effect="too few blocks to see a drift")
-        n, sums, squares, beyond = (np.array(column) for column in zip(*self._segments, strict=True))
+        n, sums, squares, beyond = (
+            np.array(column) for column in zip(*self._segments, strict=True)
+        )
         spread = self._stream.numpy().random(len(n))
         scores = (
             sums,
@@ -101,20 +111,28 @@ class Drift:
             parts=parts,
             blind_spots=(blind,),
             interval=Interval(
-                low=100 * (slope - 1.96 * error), high=100 * (slope + 1.96 * error), confidence=0.95, method="normal"
+                low=100 * (slope - 1.96 * error),
+                high=100 * (slope + 1.96 * error),
+                confidence=0.95,
+                method="normal",
             ),
             unit="% change of scale over the run (linear)",
         )
 
 
-def _joined(a: tuple[int, float, float, int], b: tuple[int, float, float, int]) -> tuple[int, float, float, int]:
+def _joined(
+    a: tuple[int, float, float, int], b: tuple[int, float, float, int]
+) -> tuple[int, float, float, int]:
     return a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]
 
 
 def _two_sided_score(lower: Array, upper: Array) -> Array:
     """The normal score of a probability known from both of its tails; finite."""
     least = 1e-300
-    low, high = scipy.special.ndtri(np.maximum(lower, least)), -scipy.special.ndtri(np.maximum(upper, least))
+    low, high = (
+        scipy.special.ndtri(np.maximum(lower, least)),
+        -scipy.special.ndtri(np.maximum(upper, least)),
+    )
     return np.asarray(np.where(lower < upper, low, high))
 
 

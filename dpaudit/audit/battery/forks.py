@@ -16,10 +16,11 @@ CHILD = -1
 class Forks:
     """Compares what a forked child drew (blocks of process −1) with what its parent drew next (process 0, same call).
 
-    Null: the child draws noise of its own; the number of windows seen on both sides is at most Poisson as in
-    :class:`~dpaudit.audit.battery.repeats.WindowTable`. Advisory, because a generator kept in memory is copied by every
-    fork and the caller may be the one who has to see to it: not a finding about the law. Not claimed: anything about
-    forks at other moments than the first 16 that were tried.
+    Null: the child draws noise of its own; the number of windows seen on both sides is at most
+    Poisson as in :class:`~dpaudit.audit.battery.repeats.WindowTable`. Advisory, because a generator
+    kept in memory is copied by every fork and the caller may be the one who has to see to it: not a
+    finding about the law. Not claimed: anything about forks at other moments than the first 16 that
+    were tried.
     """
 
     looks_at = "state shared over fork"
@@ -59,5 +60,7 @@ class Forks:
             p=poisson_tail(len(shared), expected),
             statistic=float(len(shared)),
             effect=effect,
-            details={"first": dict(shared[0].first), "again": dict(shared[0].again)} if shared else {},
+            details={"first": dict(shared[0].first), "again": dict(shared[0].again)}
+            if shared
+            else {},
         )

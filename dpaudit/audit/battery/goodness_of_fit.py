@@ -19,7 +19,8 @@ from dpaudit.types import BlindSpot, Evidence
 __all__ = ["GoodnessOfFit"]
 
 _GROUPS = 256
-_TAIL_GROUPS = 1e-3, 1e-4, 1e-5, 1e-6  # one-sided: what the outermost groups are split at, where enough is expected
+# one-sided: what the outermost groups are split at, where enough is expected
+_TAIL_GROUPS = 1e-3, 1e-4, 1e-5, 1e-6
 _EXPECTED = 10
 _ORDERS = 8
 _LIKE = ("mean", "scale", "skewness", "tails", *["shape"] * (_ORDERS - 4))
@@ -29,12 +30,13 @@ Array = npt.NDArray[np.float64]
 class GoodnessOfFit:
     """Five views of z in 2^14 cells: Kolmogorov-Smirnov, Anderson-Darling, χ² with tails apart, smooth, single cells.
 
-    Null: the counts are multinomial with the exact cell probabilities of N(0, 1). Kolmogorov-Smirnov errs towards no
-    finding (the cells' edges only). Anderson-Darling sums over cells, its p errs upwards (see
-    :func:`~dpaudit.stats.anderson_darling_p`). χ² has 256 groups of like probability, the outer ones split at 10^-3 …
-    10^-6 where 10 values are expected, and uses its asymptotic law. Each of the 8 smooth components (Legendre
-    polynomials of Φ(z), Neyman 1937) is a sum of bounded variables with exactly known variance, taken as normal. Each
-    single cell's count is exactly binomial: that sees gaps and atoms. Combined by Bonferroni.
+    Null: the counts are multinomial with the exact cell probabilities of N(0, 1).
+    Kolmogorov-Smirnov errs towards no finding (the cells' edges only). Anderson-Darling sums over
+    cells, its p errs upwards (see :func:`~dpaudit.stats.anderson_darling_p`). χ² has 256 groups of
+    like probability, the outer ones split at 10^-3 … 10^-6 where 10 values are expected, and uses
+    its asymptotic law. Each of the 8 smooth components (Legendre polynomials of Φ(z), Neyman 1937)
+    is a sum of bounded variables with exactly known variance, taken as normal. Each single cell's
+    count is exactly binomial: that sees gaps and atoms. Combined by Bonferroni.
     """
 
     looks_at = "the whole distribution of single values"
@@ -58,12 +60,15 @@ class GoodnessOfFit:
             components = _smooth() @ self._counts / math.sqrt(n)
             parts["smooth"] = bonferroni(normal_two_sided(components).tolist())
             order = int(np.argmax(np.abs(components)))
-            says["smooth"] = f"component {order + 1} ({_LIKE[order]}) off by {components[order]:+.1f} standard errors"
+            says["smooth"] = (
+                f"component {order + 1} ({_LIKE[order]}) off by {components[order]:+.1f} standard errors"
+            )
         if n >= _EXPECTED * _GROUPS:
             parts["chi-square"], says["chi-square"] = self._chi_square(n)
         parts["single cells"], says["single cells"] = _single_cells(self._counts, n)
         worst = min(parts, key=lambda name: parts[name])
-        width = math.sqrt(-math.log(alpha / 10) / 2 / n)  # where KS at α/5 starts, by Dvoretzky, Kiefer and Wolfowitz
+        # where KS at α/5 starts, by Dvoretzky, Kiefer and Wolfowitz
+        width = math.sqrt(-math.log(alpha / 10) / 2 / n)
         blind = BlindSpot(
             test="goodness-of-fit",
             flaw="difference of distribution functions",
@@ -99,11 +104,16 @@ class GoodnessOfFit:
         edges = _group_edges()
         expected = np.add.reduceat(cell_probabilities(), edges) * n
         counts = np.add.reduceat(self._counts, edges)
-        while expected[0] < _EXPECTED or expected[-1] < _EXPECTED:  # outermost groups into their neighbours
+        # outermost groups into their neighbours
+        while expected[0] < _EXPECTED or expected[-1] < _EXPECTED:
             for values in (expected, counts):
                 values[1] += values[0]
                 values[-2] += values[-1]
-            expected, counts, edges = expected[1:-1], counts[1:-1], np.concatenate([edges[:1], edges[2:-1]])
+            expected, counts, edges = (
+                expected[1:-1],
+                counts[1:-1],
+                np.concatenate([edges[:1], edges[2:-1]]),
+            )
         off = (counts - expected) ** 2 / expected
         worst = int(np.argmax(off))
         ends = [-np.inf, *cell_edges()[edges[1:]], np.inf][worst : worst + 2]

@@ -24,7 +24,8 @@ _STRIPS = 16
 _DIGITS = 1e9
 _LATTICE = 2.0**-24  # coarsest step that passes, in claimed standard deviations
 _LATTICE_VALUES = 1 << 15
-_NEIGHBOURS = 1 << 16  # values of a block that are compared with the one before, the second before, and the row before
+# values of a block that are compared with the one before, the second before, and the row before
+_NEIGHBOURS = 1 << 16
 _FARTHEST = 1e8  # beyond anything of the claimed law; squares stay finite
 
 Array = npt.NDArray[np.float64]
@@ -34,23 +35,26 @@ Bins = npt.NDArray[np.int64]
 class Granularity:
     """Duplicates among magnitudes, and among lengths and angles of pairs; lattices. For continuous claims only.
 
-    Looks at up to 2^17 values, in stretches of at most 2^13 at keyed places over the whole run: half from the first
-    half of a call, half from the same places of its second half, so that the two layouts of Box and Muller's pairs
-    (neighbours; two halves) can be put together again.
+    Looks at up to 2^17 values, in stretches of at most 2^13 at keyed places over the whole run:
+    half from the first half of a call, half from the same places of its second half, so that the
+    two layouts of Box and Muller's pairs (neighbours; two halves) can be put together again.
 
-    Composite null, "at least as fine as float32 with uniforms of 20 bits": no |value| has probability above 2^-20, no
-    squared length or angle of a pair (to 9 digits, Gaussian claims) above 2^-24, whatever the law. float32 normals from
-    uniforms of 24 bits are finer than both: their values by a factor 2^4, and for pairs rounding to float32 blurs the 9th
-    digit. Given the values before, the i-th repeats one of them with probability at most (i − 1)/M, M = 2^20 or 2^24, so
-    the number of repeats is at most a sum of independent Bernoulli((i − 1)/M), and as Bernoulli(q) is stochastically at
-    most Poisson(−ln(1 − q)), at most Poisson(−Σ ln(1 − (i − 1)/M)): exact at any sample size and in any tail. The same in
-    16 strips of equal claimed probability (M = 2^16), where a porous support shows. A lattice: with uniforms of float32,
-    the last of its 24 digits is 0 at most half the time, so all m values below σ/2 are multiples of a step above
-    2^-24 σ with probability at most 2^-m. And of a block's first 2^16 values, how many are in magnitude the one before, the
-    second before or the one a row before: binomial. Combined by Bonferroni.
+    Composite null, "at least as fine as float32 with uniforms of 20 bits": no |value| has
+    probability above 2^-20, no squared length or angle of a pair (to 9 digits, Gaussian claims)
+    above 2^-24, whatever the law. float32 normals from uniforms of 24 bits are finer than both:
+    their values by a factor 2^4, and for pairs rounding to float32 blurs the 9th digit. Given the
+    values before, the i-th repeats one of them with probability at most (i − 1)/M, M = 2^20 or
+    2^24, so the number of repeats is at most a sum of independent Bernoulli((i − 1)/M), and as
+    Bernoulli(q) is stochastically at most Poisson(−ln(1 − q)), at most Poisson(−Σ ln(1 − (i −
+    1)/M)): exact at any sample size and in any tail. The same in 16 strips of equal claimed
+    probability (M = 2^16), where a porous support shows. A lattice: with uniforms of float32, the
+    last of its 24 digits is 0 at most half the time, so all m values below σ/2 are multiples of a
+    step above 2^-24 σ with probability at most 2^-m. And of a block's first 2^16 values, how many
+    are in magnitude the one before, the second before or the one a row before: binomial. Combined
+    by Bonferroni.
 
-    Not claimed: anything finer than that, e.g. normals by inversion of a 21-bit uniform; that noise fits in float32 is
-    reported, not held against it.
+    Not claimed: anything finer than that, e.g. normals by inversion of a 21-bit uniform; that noise
+    fits in float32 is reported, not held against it.
     """
 
     looks_at = "coarse values: short uniforms, rounding, lattices, gaps"
@@ -58,10 +62,12 @@ class Granularity:
     def __init__(self, claim: Claim, stream: Stream) -> None:
         self._claim = claim
         self._rng = stream.numpy()
-        self._stretches: list[tuple[Array, Array]] = []  # (calls, w) of the first halves, and of the second
+        # (calls, w) of the first halves, and of the second
+        self._stretches: list[tuple[Array, Array]] = []
         self._size = self._seen = 0
         self._stride = 1
-        self._near, self._equal = [0, 0, 0], [0, 0, 0]  # pairs compared, and equal: 1 apart, 2 apart, a row apart
+        # pairs compared, and equal: 1 apart, 2 apart, a row apart
+        self._near, self._equal = [0, 0, 0], [0, 0, 0]
 
     def update(self, block: Block) -> None:
         if self._claim.discrete:
@@ -80,12 +86,16 @@ class Granularity:
         if not half:
             return
         width = min(half, max(1, _STRETCH // 2 // len(calls)))
-        start = int(self._rng.integers((half - width) // 2 + 1)) * 2  # even, so that neighbours stay pairs
+        # even, so that neighbours stay pairs
+        start = int(self._rng.integers((half - width) // 2 + 1)) * 2
         start = min(start, half - width)
         other = calls.shape[1] - half + start
-        self._stretches.append((calls[:, start : start + width].copy(), calls[:, other : other + width].copy()))
+        self._stretches.append(
+            (calls[:, start : start + width].copy(), calls[:, other : other + width].copy())
+        )
         self._size += 2 * self._stretches[-1][0].size
-        while self._size > _SAMPLE:  # every second stretch goes, and of what comes every second is left out
+        # every second stretch goes, and of what comes every second is left out
+        while self._size > _SAMPLE:
             self._stretches = self._stretches[1::2]
             self._size = 2 * sum(a.size for a, _ in self._stretches)
             self._stride *= 2
@@ -93,7 +103,9 @@ class Granularity:
     def evidence(self, *, alpha: float) -> Evidence:
         del alpha
         if self._claim.discrete:
-            return Evidence(p=1.0, statistic=0.0, effect="not applicable: the claimed law is discrete")
+            return Evidence(
+                p=1.0, statistic=0.0, effect="not applicable: the claimed law is discrete"
+            )
         if not self._stretches:
             return Evidence(p=1.0, statistic=0.0, effect="too few values")
         x = np.concatenate([half.ravel() for pair in self._stretches for half in pair])
@@ -104,7 +116,10 @@ class Granularity:
         near = list(zip(self._equal, self._near, strict=True))
         # whatever the values before it did, a value is in magnitude the one so far before with probability 2^-20 at most
         parts["equal neighbours"] = bonferroni(
-            [float(scipy.special.bdtrc(equal - 1, pairs, 2.0**-_VALUE_BITS)) if equal else 1.0 for equal, pairs in near]
+            [
+                float(scipy.special.bdtrc(equal - 1, pairs, 2.0**-_VALUE_BITS)) if equal else 1.0
+                for equal, pairs in near
+            ]
         )
         if compared := [
             math.log2(pairs / max(equal, 1)) for equal, pairs in near if pairs
@@ -146,23 +161,32 @@ class Granularity:
     def _strips(self, ordered: Array) -> list[tuple[float, float]]:
         """Duplicates in each of 16 strips of |value| that the claimed law hits equally often."""
         q = np.arange(1, _STRIPS) / _STRIPS
-        edges = scipy.special.ndtri((1 + q) / 2) if self._claim.family == "gaussian" else -np.log1p(-q)
+        edges = (
+            scipy.special.ndtri((1 + q) / 2) if self._claim.family == "gaussian" else -np.log1p(-q)
+        )
         places = np.searchsorted(ordered, edges * self._claim.scale)
         # Given how many fall into it, a strip's values are independent with atoms of at most 2^-20 over its probability.
-        found = [_duplicates(part, 2.0**_VALUE_BITS / _STRIPS) for part in np.split(ordered, places)]
+        found = [
+            _duplicates(part, 2.0**_VALUE_BITS / _STRIPS) for part in np.split(ordered, places)
+        ]
         return [(p, b + math.log2(_STRIPS)) for p, b in found]
 
     def _pairs(self) -> dict[str, Bins]:
         """Squared lengths and angles to 9 digits, of neighbours and of a call's two halves."""
         near = [h for pair in self._stretches for h in pair if h.shape[1] > 1]
         layouts = {
-            "neighbours": [(h[:, 0 : h.shape[1] // 2 * 2 : 2].ravel(), h[:, 1::2].ravel()) for h in near],
+            "neighbours": [
+                (h[:, 0 : h.shape[1] // 2 * 2 : 2].ravel(), h[:, 1::2].ravel()) for h in near
+            ],
             "halves": [(a.ravel(), b.ravel()) for a, b in self._stretches],
         }
         bins = {}
         for name, stretches in layouts.items():
             if stretches:
-                sides = (np.concatenate(side) / self._claim.scale for side in zip(*stretches, strict=True))
+                sides = (
+                    np.concatenate(side) / self._claim.scale
+                    for side in zip(*stretches, strict=True)
+                )
                 a, b = (np.clip(side, -_FARTHEST, _FARTHEST) for side in sides)
                 bins[f"lengths of {name}"] = _rounded(np.log(np.maximum(a * a + b * b, 1e-300)))
                 bins[f"angles of {name}"] = _rounded(np.arctan2(b, a))
@@ -176,7 +200,10 @@ class Granularity:
         for base in (10.0, 2.0) if m else ():
             k = math.ceil(-math.log(finest, base)) - 1  # base^-k is the finest step above the limit
             if _multiples(x, base**-k):
-                while _multiples(x, base ** -(k - 1)) and base ** -(k - 1) < self._claim.standard_deviation:
+                while (
+                    _multiples(x, base ** -(k - 1))
+                    and base ** -(k - 1) < self._claim.standard_deviation
+                ):
                     k -= 1
                 return base**-k, min(1.0, 2 * 2.0 ** -min(m, 1000))
         return None, 1.0

@@ -48,9 +48,11 @@ _FOURTH = 3 / 8 * (35 * _MIDDLE**4 - 30 * _MIDDLE**2 + 3)  # Legendre's P₄ on 
 def fourth_order_p(counts: npt.NDArray[np.int64]) -> float:
     """Neyman's smooth test of order 4 of ``counts`` in 4096 equal cells of (0, 1): flat-topped, peaked or two-humped?
 
-    Chernoff's bound at s = the observed mean t, P(mean ≥ t) ≤ exp(−n(st − log E exp(s·P₄))), for either sign.
+    Chernoff's bound at s = the observed mean t, P(mean ≥ t) ≤ exp(−n(st − log E exp(s·P₄))), for
+    either sign.
 
-    Formal guarantee: super-uniform for every n; about 5 times the true tail at 1e-3, 12 times at 1e-6.
+    Formal guarantee: super-uniform for every n; about 5 times the true tail at 1e-3, 12 times at
+    1e-6.
     """
     n = int(counts.sum())
     t = float(counts @ _FOURTH) / n
@@ -62,12 +64,12 @@ def fourth_order_p(counts: npt.NDArray[np.int64]) -> float:
 def phase_p(real: float, imaginary: float, *, n: int, frequency: float) -> float:
     """P-value of R = |mean exp(2πify) − exp(−2π²f²)| for n values y ~ N(0, 1), ``real`` and ``imaginary`` before the −.
 
-    Some of 16 directions of the plane lies within π/16 of the difference, so R ≥ r needs a mean of at least r·cos(π/16)
-    along one of them; each is bounded by Chernoff with s = 2r and the exact E exp(s·cos(2πfy − θ)) =
-    I₀(s) + 2Σ I_k(s)·cos(kθ)·exp(−2π²f²k²).
+    Some of 16 directions of the plane lies within π/16 of the difference, so R ≥ r needs a mean of
+    at least r·cos(π/16) along one of them; each is bounded by Chernoff with s = 2r and the exact E
+    exp(s·cos(2πfy − θ)) = I₀(s) + 2Σ I_k(s)·cos(kθ)·exp(−2π²f²k²).
 
-    Formal guarantee: super-uniform for every n and f. Sharper than the union of Hoeffding's, 4·exp(−nR²/4): about
-    16·exp(−0.96·nR²).
+    Formal guarantee: super-uniform for every n and f. Sharper than the union of Hoeffding's,
+    4·exp(−nR²/4): about 16·exp(−0.96·nR²).
     """
     k = np.arange(1, 40)
     rho = np.exp(-2 * math.pi**2 * frequency**2 * k**2)
@@ -76,7 +78,9 @@ def phase_p(real: float, imaginary: float, *, n: int, frequency: float) -> float
         return 1.0
     s = min(2 * r, 20.0)
     theta = 2 * math.pi * np.arange(_NET) / _NET
-    moment = scipy.special.iv(0, s) + 2 * np.cos(np.outer(theta, k)) @ (scipy.special.iv(k, s) * rho)
+    moment = scipy.special.iv(0, s) + 2 * np.cos(np.outer(theta, k)) @ (
+        scipy.special.iv(k, s) * rho
+    )
     exponent = s * (r * math.cos(math.pi / _NET) + rho[0] * np.cos(theta)) - np.log(moment)
     return min(1.0, float(np.exp(-n * np.maximum(exponent, 0.0)).sum()))
 
@@ -111,16 +115,19 @@ class _Halves:
 class HiddenDirection:
     """Non-Gaussian component search in rows of d ≤ 64, for the first 12 such d.
 
-    Half of each block (up to 2^20 values and 2^16 rows of each d) is for training: eigenvectors of the second and of
-    weighted fourth moments, a few steps of FastICA from those and from random starts, and vectors u with a large
-    characteristic function |E exp(2πi⟨x,u⟩)|: for d ≤ 4 by a scan of all frequencies up to about 2 (d = 4), 3 (d = 3)
-    and 8 (d = 2), for larger d by gradient ascent from those directions and from random ones. The search only happens
-    in :meth:`evidence`, for a fraction of a second.
+    Half of each block (up to 2^20 values and 2^16 rows of each d) is for training: eigenvectors of
+    the second and of weighted fourth moments, a few steps of FastICA from those and from random
+    starts, and vectors u with a large characteristic function |E exp(2πi⟨x,u⟩)|: for d ≤ 4 by a
+    scan of all frequencies up to about 2 (d = 4), 3 (d = 3) and 8 (d = 2), for larger d by gradient
+    ascent from those directions and from random ones. The search only happens in :meth:`evidence`,
+    for a fraction of a second.
 
-    Null, given the training half: the other half's projections y on a candidate are independent N(0, 1). Judged by the
-    exact χ² law of Σy², Kolmogorov-Smirnov, :func:`fourth_order_p` and :func:`phase_p`; Bonferroni over all of them.
+    Null, given the training half: the other half's projections y on a candidate are independent
+    N(0, 1). Judged by the exact χ² law of Σy², Kolmogorov-Smirnov, :func:`fourth_order_p` and
+    :func:`phase_p`; Bonferroni over all of them.
 
-    Not claimed: finding what training misses, above all a pancake with γ ≥ 2√d in d > 4, which is as hard as lattices.
+    Not claimed: finding what training misses, above all a pancake with γ ≥ 2√d in d > 4, which is
+    as hard as lattices.
     """
 
     looks_at = "hidden directions in rows of up to 64"
@@ -159,7 +166,9 @@ class HiddenDirection:
                 most_unusual[name] = min(alike, key=lambda v: v.p)
                 rows[name] = halves.judged
         if not parts:
-            return Evidence(p=1.0, statistic=0.0, effect="too few rows of up to 64 values to search")
+            return Evidence(
+                p=1.0, statistic=0.0, effect="too few rows of up to 64 values to search"
+            )
         worst = min(parts, key=lambda name: parts[name])
         view, n = most_unusual[worst], rows[worst]
         p = bonferroni(list(parts.values()))
@@ -170,7 +179,9 @@ class HiddenDirection:
             statistic=view.statistic,
             effect=f"most unusual: {worst} {view.statistic:.4f} ({view.meaning}) along one direction, {n:,} held-out rows",
             parts=parts,
-            blind_spots=_blind(d, self._halves[d].judged, alpha / (len(parts) * _EACH)) if d > 1 else (),
+            blind_spots=_blind(d, self._halves[d].judged, alpha / (len(parts) * _EACH))
+            if d > 1
+            else (),
             interval=Interval(
                 low=view.variance * n / float(scipy.special.chdtri(n, tail)),
                 high=view.variance * n / float(scipy.special.chdtri(n, 1 - tail)),
@@ -178,7 +189,9 @@ class HiddenDirection:
                 method="exact for Gaussian projections, Bonferroni over candidates",
             ),
             unit="× the claimed variance, along that direction",
-            details={"direction": view.direction, "frequency": view.frequency} if p < _SHOWN else {},
+            details={"direction": view.direction, "frequency": view.frequency}
+            if p < _SHOWN
+            else {},
         )
 
 

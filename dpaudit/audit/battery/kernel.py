@@ -26,7 +26,8 @@ _ALWAYS = 1 << 14  # vectors of each length
 _CHUNK = 1 << 10  # vectors at a time, so that their features stay in the cache
 _STEP = 64
 _FEWEST = 1000
-_SMALLEST = 0.02  # of the covariance's largest eigenvalue: what lies below would magnify rounding and skewness
+# of the covariance's largest eigenvalue: what lies below would magnify rounding and skewness
+_SMALLEST = 0.02
 Array = npt.NDArray[np.float64]
 
 
@@ -61,16 +62,17 @@ def _law(w: Array) -> tuple[Array, Array]:
 class Kernel:
     """Random Fourier features of 8 and 3 consecutive values, and of rows of 2, 3, 4, 12 and 16 values.
 
-    A Gaussian kernel is the mean of cos⟨ω, x − y⟩ over random ω (Rahimi and Recht 2007), so the kernel distance (MMD,
-    Gretton et al. 2012) between the drawn values and a second sample compares their mean features. The second sample
-    here is exact noise, infinitely much of it: N(0, I)'s characteristic function gives each feature's mean, and all
-    features' covariance Σ, in closed form. So with δ the mean features less their exact means, n·δᵀΣ⁻¹δ is the
-    two-sample test (in its Hotelling form, Chwialkowski et al. 2015) without a second sample's error.
+    A Gaussian kernel is the mean of cos⟨ω, x − y⟩ over random ω (Rahimi and Recht 2007), so the
+    kernel distance (MMD, Gretton et al. 2012) between the drawn values and a second sample compares
+    their mean features. The second sample here is exact noise, infinitely much of it: N(0, I)'s
+    characteristic function gives each feature's mean, and all features' covariance Σ, in closed
+    form. So with δ the mean features less their exact means, n·δᵀΣ⁻¹δ is the two-sample test (in
+    its Hotelling form, Chwialkowski et al. 2015) without a second sample's error.
 
-    Null: χ² with up to 32 degrees of freedom for each bandwidth (Σ's eigenvectors with at least 2 % of its largest
-    eigenvalue), by the central limit theorem for n ≥ 1000 bounded features; simulated to 2e-4.
-    Frequencies come from the auditor's stream. Bonferroni over bandwidths and lengths. Looks at the first 2^14 vectors
-    of each length and then at every 64th block.
+    Null: χ² with up to 32 degrees of freedom for each bandwidth (Σ's eigenvectors with at least 2 %
+    of its largest eigenvalue), by the central limit theorem for n ≥ 1000 bounded features;
+    simulated to 2e-4. Frequencies come from the auditor's stream. Bonferroni over bandwidths and
+    lengths. Looks at the first 2^14 vectors of each length and then at every 64th block.
     """
 
     looks_at = "kernel distance of windows and short rows to exact noise"
@@ -138,7 +140,8 @@ class Kernel:
         blind = BlindSpot(
             test="kernel",
             flaw="any joint law of few values",
-            size=detectable_effect(1 / math.sqrt(most), alpha=alpha / len(parts)) * (2 * _FREQUENCIES) ** 0.25,
+            size=detectable_effect(1 / math.sqrt(most), alpha=alpha / len(parts))
+            * (2 * _FREQUENCIES) ** 0.25,
             unit="standard deviations of the features' means, together",
             says="dependence within 8 consecutive values that moves the features less than this, and what lies farther "
             "apart or between the blocks that were looked at",

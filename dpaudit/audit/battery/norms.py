@@ -16,7 +16,8 @@ from dpaudit.types import Evidence
 __all__ = ["Norms"]
 
 _CELLS = 4096
-_REACH = 5.0  # cells lie over √d ± this; a χ_d variable has standard deviation below 0.71 and a mean just below √d
+# cells lie over √d ± this; a χ_d variable has standard deviation below 0.71 and a mean just below √d
+_REACH = 5.0
 _MOST_DIMS = 64
 _FEWEST_ROWS = 100
 
@@ -24,8 +25,9 @@ _FEWEST_ROWS = 100
 class Norms:
     """Kolmogorov-Smirnov of the rows' |z| in 4096 cells against the exact χ_d distribution, for each d.
 
-    The cells' edges only are compared, which errs towards no finding. The first 64 dimensions of which there are at least
-    100 rows; d = 1 repeats what other tests see and is left out. Combined by Bonferroni.
+    The cells' edges only are compared, which errs towards no finding. The first 64 dimensions of
+    which there are at least 100 rows; d = 1 repeats what other tests see and is left out. Combined
+    by Bonferroni.
     """
 
     looks_at = "lengths of whole vectors"

@@ -25,9 +25,9 @@ _ROWS = 1 << 14  # of a block, at most: vectors of few dimensions are other test
 class Projections:
     """Each row on 8 random unit vectors a dimension and on the diagonal: exactly N(0, 1) under the claim.
 
-    Two views of each direction: the variance (exact χ²) and Kolmogorov-Smirnov. Combined by Bonferroni. Directions are
-    drawn from the auditor's stream before anything is seen. Not claimed: finding a direction that hides among d
-    dimensions; a random one has only 1/√d of it.
+    Two views of each direction: the variance (exact χ²) and Kolmogorov-Smirnov. Combined by
+    Bonferroni. Directions are drawn from the auditor's stream before anything is seen. Not claimed:
+    finding a direction that hides among d dimensions; a random one has only 1/√d of it.
     """
 
     looks_at = "linear combinations of coordinates"
@@ -75,7 +75,9 @@ class Projections:
                 name = f"d={d}, {'diagonal' if j == _DIRECTIONS else f'direction {j + 1}'}"
                 square = float(self._squares[d][j])
                 scale[name] = math.sqrt(square / rows)
-                parts[name] = bonferroni([chi_square_two_sided(square, rows), kolmogorov_p(counts[j], upto)[1]])
+                parts[name] = bonferroni(
+                    [chi_square_two_sided(square, rows), kolmogorov_p(counts[j], upto)[1]]
+                )
         if not parts:
             return Evidence(p=1.0, statistic=1.0, effect="one value a call: nothing to project")
         worst = min(parts, key=lambda name: parts[name])
@@ -84,7 +86,10 @@ class Projections:
         blind = BlindSpot(
             test="projections",
             flaw="a hidden direction",
-            size=100 * d * 2 * detectable_effect(1 / math.sqrt(2 * rows), alpha=alpha / (2 * len(parts))),
+            size=100
+            * d
+            * 2
+            * detectable_effect(1 / math.sqrt(2 * rows), alpha=alpha / (2 * len(parts))),
             unit=f"% more variance along one direction of {d}",
             says="a direction whose variance differs by less than about this, unless it is the diagonal",
         )

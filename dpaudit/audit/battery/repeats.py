@@ -20,7 +20,8 @@ __all__ = ["Repeat", "Repeats", "WindowTable", "poisson_tail"]
 
 _WINDOW_BITS = 96.0  # collision entropy that a long window has at least
 _LEAST_BITS = 32.0  # shorter calls are not looked at one by one
-_REAL_BITS = 12.0  # collision entropy of one |value| of a real law, as coarse as it may be and count as honest here
+# collision entropy of one |value| of a real law, as coarse as it may be and count as honest here
+_REAL_BITS = 12.0
 _HASH_BITS = 62.0
 _LONGEST = 4096
 _TABLE = 1 << 21
@@ -57,11 +58,14 @@ class _Law:
     def of(cls, claim: Claim) -> _Law:
         """For a discrete law the exact −log2 Σ P(|X| = k)², and a length by its min-entropy.
 
-        Two windows that overlap, shifted by s, agree with probability Σ P(|X| = k)^(L/s + 1) and so on, which only the
-        min-entropy bounds: 2^-(L·H∞).
+        Two windows that overlap, shifted by s, agree with probability Σ P(|X| = k)^(L/s + 1) and so
+        on, which only the min-entropy bounds: 2^-(L·H∞).
         """
         if not claim.discrete:
-            low, high = 1.5 * claim.standard_deviation, (1.5 + 4 / _ANCHORS) * claim.standard_deviation
+            low, high = (
+                1.5 * claim.standard_deviation,
+                (1.5 + 4 / _ANCHORS) * claim.standard_deviation,
+            )
             length = math.ceil(_WINDOW_BITS / _REAL_BITS)
             return cls(length, _REAL_BITS, low, 0.5 * (low + high), 1 / _ANCHORS)
         k = np.arange(math.ceil(40 * claim.scale) + 2, dtype=np.float64)
@@ -80,15 +84,17 @@ class _Law:
 class WindowTable:
     """Hashes of runs of magnitudes and where they lay: at most 2^21 of them, however long the run.
 
-    Two kinds of window. *Runs* are L values long; they begin with each call (and go on into the next ones of its block)
-    and wherever the magnitude of a value falls into a fixed narrow strip (about one place in 128): the content chooses
-    the places, so a replay is met whatever its offset. *Calls* shorter than L are looked at whole instead, where they
-    have 32 bits. When the table
-    is full, every second hash goes, by a bit of its own (consistent sampling: equal windows stay or go together).
+    Two kinds of window. *Runs* are L values long; they begin with each call (and go on into the
+    next ones of its block) and wherever the magnitude of a value falls into a fixed narrow strip
+    (about one place in 128): the content chooses the places, so a replay is met whatever its
+    offset. *Calls* shorter than L are looked at whole instead, where they have 32 bits. When the
+    table is full, every second hash goes, by a bit of its own (consistent sampling: equal windows
+    stay or go together).
 
-    Null: two windows of independent noise agree with probability at most 2^-bits, exactly for an exact discrete law,
-    with 12 bits a value for a real one (float32 has 24), and their hashes with 2^-62 more: a sum of mixed 64-bit words
-    times random odd factors collides with 2^-63 if the words differ in one lowest bit (Dietzfelbinger et al. 1997).
+    Null: two windows of independent noise agree with probability at most 2^-bits, exactly for an
+    exact discrete law, with 12 bits a value for a real one (float32 has 24), and their hashes with
+    2^-62 more: a sum of mixed 64-bit words times random odd factors collides with 2^-63 if the
+    words differ in one lowest bit (Dietzfelbinger et al. 1997).
     """
 
     def __init__(self, claim: Claim, stream: Stream) -> None:
@@ -100,7 +106,8 @@ class WindowTable:
         self._places: list[Hashes] = []
         self._kept = self._dropped = 0
         self._modulus = 1
-        self.windows: dict[int, int] = {}  # how many of each length were seen; whole calls count as negative lengths
+        # how many of each length were seen; whole calls count as negative lengths
+        self.windows: dict[int, int] = {}
 
     def add(self, block: Block) -> None:
         """Take in one block of calls."""
@@ -132,7 +139,13 @@ class WindowTable:
         return np.concatenate(found)
 
     def _take(
-        self, block: Block, x: npt.NDArray[np.float64], begins: npt.NDArray[np.int64], length: int, *, calls: bool
+        self,
+        block: Block,
+        x: npt.NDArray[np.float64],
+        begins: npt.NDArray[np.int64],
+        length: int,
+        *,
+        calls: bool,
     ) -> None:
         if not len(begins):
             return
@@ -145,11 +158,15 @@ class WindowTable:
                 hashes ^= self._call_key + np.uint64(length)
             self._keep(hashes, _pack(block, part, calls=calls))
 
-    def _hash(self, x: npt.NDArray[np.float64], begins: npt.NDArray[np.int64], length: int) -> Hashes:
+    def _hash(
+        self, x: npt.NDArray[np.float64], begins: npt.NDArray[np.int64], length: int
+    ) -> Hashes:
         first, last = int(begins[0]), int(begins[-1]) + length
         # calls one after the other need no gathering
         dense = last - first == length * len(begins) and bool((np.diff(begins) == length).all())
-        runs = x[first:last].reshape(-1, length) if dense else x[begins[:, None] + np.arange(length)]
+        runs = (
+            x[first:last].reshape(-1, length) if dense else x[begins[:, None] + np.arange(length)]
+        )
         words = np.abs(runs).view(np.uint64)
         words ^= words >> np.uint64(32)  # so that trailing zeros do not stay zeros
         words *= np.uint64(0x9E3779B97F4A7C15)
@@ -223,21 +240,31 @@ def _pack(block: Block, begins: npt.NDArray[np.int64], *, calls: bool) -> Hashes
     row = begins // d
     each = rows // block.calls
     call = (block.call + row // each) & 0xFFFFFFFF
-    word = ((block.process + 1) & 0x7F) << 57 | call << 25 | np.minimum(row % each, 0xFFFFFF) << 1 | int(calls)
+    word = (
+        ((block.process + 1) & 0x7F) << 57
+        | call << 25
+        | np.minimum(row % each, 0xFFFFFF) << 1
+        | int(calls)
+    )
     return np.asarray(word, np.int64).astype(np.uint64)
 
 
 def _unpack(word: int) -> dict[str, int]:
-    return {"process": (word >> 57) - 1, "call": word >> 25 & 0xFFFFFFFF, "row": word >> 1 & 0xFFFFFF}
+    return {
+        "process": (word >> 57) - 1,
+        "call": word >> 25 & 0xFFFFFFFF,
+        "row": word >> 1 & 0xFFFFFF,
+    }
 
 
 class Repeats:
     """Looks for the same run of magnitudes twice: in one call, in two, in two processes, with or without the signs flipped.
 
-    Memory is bounded (see :class:`WindowTable`). Null: the number of windows that repeat an earlier one is at most Poisson
-    with the expected number of colliding pairs, for whole short calls and for long runs apart; combined by Bonferroni.
-    The Poisson tail is used where collisions are so rare that they do not cluster (windows of 32 bits or more). Not
-    claimed: replays shorter than the blind spot says, and runs in noise that hardly ever leaves 0.
+    Memory is bounded (see :class:`WindowTable`). Null: the number of windows that repeat an earlier
+    one is at most Poisson with the expected number of colliding pairs, for whole short calls and
+    for long runs apart; combined by Bonferroni. The Poisson tail is used where collisions are so
+    rare that they do not cluster (windows of 32 bits or more). Not claimed: replays shorter than
+    the blind spot says, and runs in noise that hardly ever leaves 0.
     """
 
     looks_at = "repeated or replayed noise, within and across processes"

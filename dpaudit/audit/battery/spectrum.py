@@ -15,7 +15,8 @@ from dpaudit.types import BlindSpot, Evidence
 __all__ = ["Spectrum"]
 
 _LENGTH = 1 << 14
-_DENSE = 128  # stretches that are filled from whole blocks; later ones take 2^14 values of every eighth block
+# stretches that are filled from whole blocks; later ones take 2^14 values of every eighth block
+_DENSE = 128
 _NARROW = 7  # bands of 1, 2, …, 64 ordinates at each end
 _WIDE = 13  # octaves of z, up to half the Nyquist frequency
 _MEAN = math.sqrt(2 / math.pi)
@@ -25,15 +26,16 @@ _SPREAD = math.sqrt(1 - 2 / math.pi)
 class Spectrum:
     """The averaged periodogram of z and of |z| less its mean, over stretches of 2^14 values in draw order.
 
-    Stretches are filled one after the other with the first quarter of each block, later with 2^14 values of every eighth.
-    Null: the ordinates
-    of Gaussian white noise at the Fourier frequencies strictly between 0 and ½ are independent and exponential, so sums
-    of them over K stretches and m frequencies are exactly Gamma(K·m); the largest of 8191 by Bonferroni, octave bands
-    from the low end, bands of up to 64 ordinates at the high end. |z| is not Gaussian: its ordinates are exponential by
-    the central limit theorem, and a band of m has its variance raised by a factor 1 + 0.87·m/2^14 (its kurtosis), so only
-    bands of up to 64 are used. The correlations of z at all lags up to 2^13 (circular in a stretch, from the averaged
-    periodogram) are means of K·2^14 products with unit variance, taken as normal. Combined by Bonferroni. Not claimed:
-    periods longer than 2^14 values, and anything outside the stretches.
+    Stretches are filled one after the other with the first quarter of each block, later with 2^14
+    values of every eighth. Null: the ordinates
+    of Gaussian white noise at the Fourier frequencies strictly between 0 and ½ are independent and
+    exponential, so sums of them over K stretches and m frequencies are exactly Gamma(K·m); the
+    largest of 8191 by Bonferroni, octave bands from the low end, bands of up to 64 ordinates at the
+    high end. |z| is not Gaussian: its ordinates are exponential by the central limit theorem, and a
+    band of m has its variance raised by a factor 1 + 0.87·m/2^14 (its kurtosis), so only bands of
+    up to 64 are used. The correlations of z at all lags up to 2^13 (circular in a stretch, from the
+    averaged periodogram) are means of K·2^14 products with unit variance, taken as normal. Combined
+    by Bonferroni. Not claimed: periods longer than 2^14 values, and anything outside the stretches.
     """
 
     looks_at = "periods and long-range correlation in draw order"
@@ -74,7 +76,9 @@ class Spectrum:
     def evidence(self, *, alpha: float) -> Evidence:
         k = self._stretches
         if not k:
-            return Evidence(p=1.0, statistic=0.0, effect=f"fewer than {_LENGTH:,} values: no spectrum")
+            return Evidence(
+                p=1.0, statistic=0.0, effect=f"fewer than {_LENGTH:,} values: no spectrum"
+            )
         parts: dict[str, float] = {}
         lines: dict[str, str] = {}
         inner = self._power[:, 1:-1]
@@ -118,4 +122,6 @@ class Spectrum:
 
 
 def _gamma_two_sided(x: float, shape: float) -> float:
-    return min(1.0, 2 * float(min(scipy.special.gammainc(shape, x), scipy.special.gammaincc(shape, x))))
+    return min(
+        1.0, 2 * float(min(scipy.special.gammainc(shape, x), scipy.special.gammaincc(shape, x)))
+    )

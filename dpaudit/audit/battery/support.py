@@ -15,8 +15,9 @@ __all__ = ["Support"]
 class Support:
     """A discrete law never leaves the integers; a continuous one is (almost) never exactly zero.
 
-    Null: for an integer law p = 0 if any value is off the integers. For a continuous law the number of exact zeros is
-    at most Poisson with 2^-20 a value: float samplers that count as honest (24-bit uniforms in float32) stay below 2^-23.
+    Null: for an integer law p = 0 if any value is off the integers. For a continuous law the number
+    of exact zeros is at most Poisson with 2^-20 a value: float samplers that count as honest
+    (24-bit uniforms in float32) stay below 2^-23.
     """
 
     looks_at = "values the claimed law cannot take"
@@ -43,4 +44,8 @@ class Support:
                 effect=f"{self._off:,} of {self._n:,} values are not whole numbers",
             )
         p = float(scipy.special.pdtrc(self._off - 1, self._n * 2.0**-20)) if self._off else 1.0
-        return Evidence(p=p, statistic=float(self._off), effect=f"{self._off:,} of {self._n:,} values are exactly 0")
+        return Evidence(
+            p=p,
+            statistic=float(self._off),
+            effect=f"{self._off:,} of {self._n:,} values are exactly 0",
+        )

@@ -32,8 +32,9 @@ def _thresholds() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
 class Tails:
     """Counts of |z| beyond thresholds of probability about 10^-1 … 10^-12, of z on either side, and the extremes.
 
-    Null, exact: each count is binomial; P(max ≤ m) = (1 − P(|z| > m))^n, and so for the largest and the smallest z.
-    Thresholds with an expected count below 10^-3 are left to the extremes. Combined by Bonferroni.
+    Null, exact: each count is binomial; P(max ≤ m) = (1 − P(|z| > m))^n, and so for the largest and
+    the smallest z. Thresholds with an expected count below 10^-3 are left to the extremes. Combined
+    by Bonferroni.
     """
 
     looks_at = "rare large values: heavy, light or truncated tails"
@@ -64,16 +65,21 @@ class Tails:
                     (f"above {t:.2f} sigma", above, side),
                 ):
                     parts[name] = binomial_two_sided(count, n, share)
-                    says[name] = f"{name.replace('sigma', 'σ').replace('-', '−')}: {count:,}, expected {n * share:,.4g}"
+                    says[name] = (
+                        f"{name.replace('sigma', 'σ').replace('-', '−')}: {count:,}, expected {n * share:,.4g}"
+                    )
         for name, most, sign, sides in (
             ("largest |z|", max(self._largest, -self._smallest), 1, 2),
             ("largest z", self._largest, 1, 1),
             ("smallest z", -self._smallest, -1, 1),
         ):
             parts[name] = _extreme_p(most, n, sides=sides)
-            says[name] = f"{name} {sign * most:.2f}, expected about {sign * _median_extreme(n, sides=sides):.2f}"
+            says[name] = (
+                f"{name} {sign * most:.2f}, expected about {sign * _median_extreme(n, sides=sides):.2f}"
+            )
         worst = min(parts, key=lambda name: parts[name])
-        cut = -math.log(alpha / (2 * len(parts))) / n  # an absent tail of this probability would have been missed
+        # an absent tail of this probability would have been missed
+        cut = -math.log(alpha / (2 * len(parts))) / n
         return Evidence(
             p=bonferroni(list(parts.values())),
             statistic=max(self._largest, -self._smallest),

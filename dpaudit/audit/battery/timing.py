@@ -24,11 +24,12 @@ Array = npt.NDArray[np.float64]
 class Timing:
     """Rank correlation of a call's seconds with its Σ|z|, over the short calls of each block.
 
-    Ranks are taken within a block of calls, so that neither outliers nor a machine that gets busier matter; ties get their
-    middle rank. Null: the noise of a block's calls is exchangeable, whatever the seconds; by permutation Spearman's r over
-    m calls has mean 0 and variance exactly 1/(m − 1), ties or not. Σ r·(m − 1) over blocks, divided by the root of its
-    variance Σ (m − 1), is taken as normal from 1000 calls on. Advisory: seconds are measured from outside, on a machine
-    that others use. Not claimed: leaks through anything but the order of Σ|z|.
+    Ranks are taken within a block of calls, so that neither outliers nor a machine that gets busier
+    matter; ties get their middle rank. Null: the noise of a block's calls is exchangeable, whatever
+    the seconds; by permutation Spearman's r over m calls has mean 0 and variance exactly 1/(m − 1),
+    ties or not. Σ r·(m − 1) over blocks, divided by the root of its variance Σ (m − 1), is taken as
+    normal from 1000 calls on. Advisory: seconds are measured from outside, on a machine that others
+    use. Not claimed: leaks through anything but the order of Σ|z|.
     """
 
     looks_at = "calls that take longer for larger noise"
@@ -42,7 +43,10 @@ class Timing:
     def update(self, block: Block) -> None:
         if block.seconds is None or block.calls < 3 or block.z.size > _LARGEST * block.calls:
             return
-        seconds, size = _ranks(block.seconds), _ranks(np.abs(block.z.reshape(block.calls, -1)).sum(1))
+        seconds, size = (
+            _ranks(block.seconds),
+            _ranks(np.abs(block.z.reshape(block.calls, -1)).sum(1)),
+        )
         both = math.sqrt(float(seconds @ seconds) * float(size @ size))
         if both > 0:
             self._sum += float(seconds @ size) / both * (block.calls - 1)
@@ -55,7 +59,11 @@ class Timing:
         r, error = self._sum / self._weight, 1 / math.sqrt(self._weight)
         low, high = max(-1.0, r - 1.96 * error), min(1.0, r + 1.96 * error)
         p = float(normal_two_sided(r / error))
-        says = f"calls with larger noise take {'longer' if r > 0 else 'less time'}" if p < 1e-3 else "no order seen"
+        says = (
+            f"calls with larger noise take {'longer' if r > 0 else 'less time'}"
+            if p < 1e-3
+            else "no order seen"
+        )
         blind = BlindSpot(
             test="timing",
             flaw="time that depends on the noise",
@@ -68,7 +76,9 @@ class Timing:
             statistic=r,
             effect=f"{says}: rank correlation {r:+.4f} [{low:+.4f}, {high:+.4f}] over {self._calls:,} calls",
             blind_spots=(blind,),
-            interval=Interval(low=low, high=high, confidence=0.95, method="permutation variance, normal"),
+            interval=Interval(
+                low=low, high=high, confidence=0.95, method="permutation variance, normal"
+            ),
             unit="rank correlation of seconds with Σ|z|",
         )
 

@@ -16,7 +16,24 @@ from dpaudit.types import BlindSpot, Evidence
 
 __all__ = ["Triggers"]
 
-_PERIODS = (*range(2, 65), 100, 128, 200, 256, 500, 512, 1000, 1024, 2000, 2048, 4096, 5000, 8192, 10_000, 16_384)
+_PERIODS = (
+    *range(2, 65),
+    100,
+    128,
+    200,
+    256,
+    500,
+    512,
+    1000,
+    1024,
+    2000,
+    2048,
+    4096,
+    5000,
+    8192,
+    10_000,
+    16_384,
+)
 _SHORT = 256  # values in a call that counts as short
 _CALLS = 1 << 17  # call numbers whose sums are kept
 
@@ -38,7 +55,10 @@ class _Sums:
 
     def p(self) -> float:
         return bonferroni(
-            [float(normal_two_sided(self.total / math.sqrt(self.n))), chi_square_two_sided(self.square, self.n)]
+            [
+                float(normal_two_sided(self.total / math.sqrt(self.n))),
+                chi_square_two_sided(self.square, self.n),
+            ]
         )
 
     @property
@@ -81,13 +101,14 @@ class _Extremes:
 class Triggers:
     """Sums of z and z² by call, by call number modulo k, by dimension and by place within the call.
 
-    Null, exact: Σz ~ N(0, n), Σz² ~ χ²_n and, independent of Σz, Σ(z − z̄)² ~ χ²_(n−1), for every group that is chosen
-    without a look at the noise. Looked at: each call by itself (a constant answer has no spread within it); the residue
-    classes of the call's number modulo 2…64, 100, 128, 200, … 16,384, for short calls (up to 256 values) and long ones
-    apart; each dimension d; the first and last row of the calls with several; the first and last value of every call.
-    Bonferroni within each part over all its groups, then over the parts. Memory is bounded: the sums of the first 2^17
-    calls of process 0 are kept, later ones count for the other parts only. Not claimed: rare events that are not
-    periodic, unless a single call shows them.
+    Null, exact: Σz ~ N(0, n), Σz² ~ χ²_n and, independent of Σz, Σ(z − z̄)² ~ χ²_(n−1), for every
+    group that is chosen without a look at the noise. Looked at: each call by itself (a constant
+    answer has no spread within it); the residue classes of the call's number modulo 2…64, 100, 128,
+    200, … 16,384, for short calls (up to 256 values) and long ones apart; each dimension d; the
+    first and last row of the calls with several; the first and last value of every call. Bonferroni
+    within each part over all its groups, then over the parts. Memory is bounded: the sums of the
+    first 2^17 calls of process 0 are kept, later ones count for the other parts only. Not claimed:
+    rare events that are not periodic, unless a single call shows them.
     """
 
     looks_at = "calls, dimensions and places where the noise is different"
@@ -96,8 +117,11 @@ class Triggers:
         del claim, stream
         self._extremes: dict[int, _Extremes] = {}
         self._dims: dict[int, _Sums] = {}
-        self._places = {name: _Sums() for name in ("first row", "last row", "first value", "last value")}
-        self._by_call = {kind: np.zeros((3, 0)) for kind in ("short calls", "long calls")}  # n, Σz, Σz² by number
+        self._places = {
+            name: _Sums() for name in ("first row", "last row", "first value", "last value")
+        }
+        # n, Σz, Σz² by number
+        self._by_call = {kind: np.zeros((3, 0)) for kind in ("short calls", "long calls")}
 
     def update(self, block: Block) -> None:
         calls = block.z.reshape(block.calls, -1)
@@ -120,7 +144,9 @@ class Triggers:
             self._places["first value"].add(calls[:, :1])
             self._places["last value"].add(calls[:, -1:])
         if block.process == 0 and block.call < _CALLS:
-            self._remember("short calls" if size <= _SHORT else "long calls", block.call, size, total, square)
+            self._remember(
+                "short calls" if size <= _SHORT else "long calls", block.call, size, total, square
+            )
 
     def _remember(self, kind: str, first: int, size: int, total: Array, square: Array) -> None:
         end = min(first + len(total), _CALLS)
@@ -140,22 +166,35 @@ class Triggers:
         effects: dict[str, str] = {}
         tried = 4 * sum(e.calls for e in self._extremes.values())
         size, which, least = min(
-            ((s, i, p) for s, e in self._extremes.items() for i, p in enumerate(e.tails(s))), key=lambda x: x[2]
+            ((s, i, p) for s, e in self._extremes.items() for i, p in enumerate(e.tails(s))),
+            key=lambda x: x[2],
         )
         parts["single calls"] = min(1.0, tried * least)
         effects["single calls"] = (
             f"call {int(self._extremes[size].where[which])} of {size} values: its "
-            + ("size is too small", "size is too large", "spread is too small", "mean is too large")[which]
+            + (
+                "size is too small",
+                "size is too large",
+                "spread is too small",
+                "mean is too large",
+            )[which]
         )
         for kind, table in self._by_call.items():
             if table[0].any():
-                parts[kind], effects[kind] = _residues(table[:, np.flatnonzero(table[0])[0] :], kind, _first(table))
-        for name, groups in (("dimensions", {f"d={d}": s for d, s in self._dims.items()}), ("places", self._places)):
+                parts[kind], effects[kind] = _residues(
+                    table[:, np.flatnonzero(table[0])[0] :], kind, _first(table)
+                )
+        for name, groups in (
+            ("dimensions", {f"d={d}": s for d, s in self._dims.items()}),
+            ("places", self._places),
+        ):
             p = {group: sums.p() for group, sums in groups.items() if sums.n}
             if p:
                 group = min(p, key=lambda g: p[g])
                 parts[name] = bonferroni(list(p.values()))
-                effects[name] = f"{group}: scale {groups[group].scale:.4f} × claimed over {groups[group].n:,} values"
+                effects[name] = (
+                    f"{group}: scale {groups[group].scale:.4f} × claimed over {groups[group].n:,} values"
+                )
         worst = min(parts, key=lambda name: parts[name])
         values = sum(sums.n for sums in self._dims.values())
         blind = BlindSpot(
@@ -192,7 +231,10 @@ def _residues(table: Array, kind: str, first: int) -> tuple[float, str]:
         n = np.maximum(n, 1)
         # Wilson and Hilferty's score finds the oddest class; its own p-value is exact.
         score = (np.cbrt(square / n) - (1 - 2 / (9 * n))) * np.sqrt(4.5 * n)
-        odd, shifted = int(np.argmax(np.abs(score) * here)), int(np.argmax(np.abs(total) / np.sqrt(n)))
+        odd, shifted = (
+            int(np.argmax(np.abs(score) * here)),
+            int(np.argmax(np.abs(total) / np.sqrt(n))),
+        )
         for residue, p in (
             (odd, chi_square_two_sided(square[odd], n[odd])),
             (shifted, float(normal_two_sided(total[shifted] / math.sqrt(n[shifted])))),
@@ -211,7 +253,8 @@ def _residues(table: Array, kind: str, first: int) -> tuple[float, str]:
 
 def _folded(table: Array, period: int) -> Array:
     """Sums of ``table`` (3, calls) over columns equal modulo ``period``, shape (3, period)."""
-    wide = period * -(-2048 // period)  # adding long rows is many times faster than adding short ones
+    # adding long rows is many times faster than adding short ones
+    wide = period * -(-2048 // period)
     whole = table.shape[1] // wide * wide
     rest = np.zeros((3, wide))
     rest[:, : table.shape[1] - whole] = table[:, whole:]

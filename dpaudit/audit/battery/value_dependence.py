@@ -23,7 +23,8 @@ __all__ = ["ValueDependence"]
 _CELLS = 64
 _EXPECTED = 20  # least expected count of a cell
 _VALUES = 64
-_ENOUGH = 1 << 21  # values of one group: no more are needed to compare it with others that are mostly smaller
+# values of one group: no more are needed to compare it with others that are mostly smaller
+_ENOUGH = 1 << 21
 _LOOKED_AT = 4096  # values of a block whose lattice is read off
 
 
@@ -45,12 +46,14 @@ class _Group:
 class ValueDependence:
     """Compares the noise made for one value with the noise made for all the others.
 
-    Null: z is N(0, 1) whatever the value. For each value, exact: the difference of means is normal with known variance,
-    the ratio of mean squares has Snedecor's F law (two-sided). The counts in 64 cells of about equal probability are
-    compared over all values by Pearson's χ² of homogeneity (asymptotic; values with fewer than 20 expected a cell are
-    left out). Combined by Bonferroni. Of the lattice that each value's noise lies on (the finest power of two among its
-    last digits) the details tell, the p-value does not: adding in floating point alone changes it (Mironov 2012).
-    At most 64 different values are told apart, later ones are left out, and about 2^21 noise values of each are looked at.
+    Null: z is N(0, 1) whatever the value. For each value, exact: the difference of means is normal
+    with known variance, the ratio of mean squares has Snedecor's F law (two-sided). The counts in
+    64 cells of about equal probability are compared over all values by Pearson's χ² of homogeneity
+    (asymptotic; values with fewer than 20 expected a cell are left out). Combined by Bonferroni. Of
+    the lattice that each value's noise lies on (the finest power of two among its last digits) the
+    details tell, the p-value does not: adding in floating point alone changes it (Mironov 2012). At
+    most 64 different values are told apart, later ones are left out, and about 2^21 noise values of
+    each are looked at.
     """
 
     looks_at = "dependence of the noise on the value it is added to"
@@ -77,13 +80,20 @@ class ValueDependence:
         if len(groups) < 2:
             return Evidence(p=1.0, statistic=0.0, effect="the sampler is not told a value")
         n = sum(g.n for g in groups.values())
-        total, square = sum(g.total for g in groups.values()), sum(g.square for g in groups.values())
+        total, square = (
+            sum(g.total for g in groups.values()),
+            sum(g.square for g in groups.values()),
+        )
         parts: dict[str, float] = {}
         for value, g in groups.items():
             rest = n - g.n
             gap = g.total / g.n - (total - g.total) / rest
-            parts[f"mean at {value:g}"] = float(normal_two_sided(gap / math.sqrt(1 / g.n + 1 / rest)))
-            ratio = (g.square / g.n) / ((square - g.square) / rest) if square > g.square else math.inf
+            parts[f"mean at {value:g}"] = float(
+                normal_two_sided(gap / math.sqrt(1 / g.n + 1 / rest))
+            )
+            ratio = (
+                (g.square / g.n) / ((square - g.square) / rest) if square > g.square else math.inf
+            )
             parts[f"scale at {value:g}"] = _f_two_sided(ratio, g.n, rest)
         parts["cells"] = _homogeneity(np.stack([g.counts for g in groups.values()]))
         worst = min(parts, key=lambda name: parts[name])
@@ -108,7 +118,11 @@ class ValueDependence:
             "dependence on other values",
         )
         details: dict[str, Any] = {
-            f"value {v:g}": {"samples": g.n, "scale": math.sqrt(g.square / g.n), "lattice": f"2^{g.exponent}"}
+            f"value {v:g}": {
+                "samples": g.n,
+                "scale": math.sqrt(g.square / g.n),
+                "lattice": f"2^{g.exponent}",
+            }
             for v, g in groups.items()
         }
         return Evidence(
@@ -124,12 +138,15 @@ class ValueDependence:
 
 
 def _f_two_sided(ratio: float, a: int, b: int) -> float:
-    return min(1.0, 2 * float(min(scipy.special.fdtr(a, b, ratio), scipy.special.fdtrc(a, b, ratio))))
+    return min(
+        1.0, 2 * float(min(scipy.special.fdtr(a, b, ratio), scipy.special.fdtrc(a, b, ratio)))
+    )
 
 
 def _homogeneity(counts: npt.NDArray[np.int64]) -> float:
     """Pearson's χ² that all rows have the same law; rows with few expected a cell are left out."""
-    counts = counts[counts.sum(1) >= 2 * _CELLS * _EXPECTED]  # cells may have half of their share under the null
+    # cells may have half of their share under the null
+    counts = counts[counts.sum(1) >= 2 * _CELLS * _EXPECTED]
     counts = counts[:, counts.sum(0) > 0]
     if len(counts) < 2 or counts.shape[1] < 2:
         return 1.0

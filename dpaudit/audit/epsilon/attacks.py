@@ -61,8 +61,8 @@ class NamedAttack:
 def named_attack(text: str, *, mechanism: str = "") -> NamedAttack:
     """The attack ``NAME[:option=value,…]``, if it is one on whole mechanisms.
 
-    An attack with options ``lower`` and ``upper`` has the bounds of the library's ``mechanism`` (``LIB:MECH:…``, as users
-    write it), where ``text`` does not say them.
+    An attack with options ``lower`` and ``upper`` has the bounds of the library's ``mechanism``
+    (``LIB:MECH:…``, as users write it), where ``text`` does not say them.
 
     Raises:
         UnknownNameError: no such attack or option.
@@ -73,8 +73,12 @@ def named_attack(text: str, *, mechanism: str = "") -> NamedAttack:
     known = registry.plugins("attacks")
     if name not in known:
         near = registry.nearest(name, _FITTING)
-        raise UnknownNameError(f"attack={name}: not known{near if 'did you mean' in near else ''}; {those}")
-    other = UsageError(f"attack={name}: is no attack on a whole mechanism (dpaudit attack may take it); {those}")
+        raise UnknownNameError(
+            f"attack={name}: not known{near if 'did you mean' in near else ''}; {those}"
+        )
+    other = UsageError(
+        f"attack={name}: is no attack on a whole mechanism (dpaudit attack may take it); {those}"
+    )
     factory = registry.load("attacks", name)
     if isinstance(factory, type) and not any(hasattr(factory, method) for method in _METHODS):
         raise other  # before it asks for options
@@ -91,10 +95,17 @@ def _within_bounds(text: str, factory: Any, mechanism: str) -> str:
     if library not in registry.plugins("samplers") or not callable(factory):
         return text
     adapter = registry.load("samplers", library)
-    if not isinstance(adapter, Adapter) or not set(_BOUNDS) <= set(inspect.signature(factory).parameters):
+    if not isinstance(adapter, Adapter) or not set(_BOUNDS) <= set(
+        inspect.signature(factory).parameters
+    ):
         return text
     options = adapter.find(target)[1]
-    known = {bound: options[name] for bound, names in _BOUNDS.items() for name in names if name in options}
+    known = {
+        bound: options[name]
+        for bound, names in _BOUNDS.items()
+        for name in names
+        if name in options
+    }
     ref = Reference.parse(text)
     return str(replace(ref, options={**known, **ref.options}))
 
@@ -119,7 +130,10 @@ def feasible(attack: NamedAttack, releases: Array, value: Array) -> Bools:
         rows = releases[start : start + step]
         units = np.asarray(_asked(attack, support.feasible, rows, value))
         if units.dtype != bool or units.ndim != 2 or len(units) != len(rows) or not units.shape[1]:
-            raise _wrong(attack, f"gave {units.dtype} of shape {units.shape}, wanted bool ({len(rows)}, units)")
+            raise _wrong(
+                attack,
+                f"gave {units.dtype} of shape {units.shape}, wanted bool ({len(rows)}, units)",
+            )
         found[start : start + step] = units.all(axis=1)
     return found
 
@@ -127,8 +141,9 @@ def feasible(attack: NamedAttack, releases: Array, value: Array) -> Bools:
 def settled(attack: NamedAttack, *releases: Array) -> NamedAttack:
     """The attack that reads each release by itself, where it has a method ``settled`` that makes it so from ``releases``.
 
-    Otherwise what it decides from all the releases of one call may differ between the neighbours, or between parts of
-    one neighbour's, and its events would be no fixed ones. Parts have shape (t, k).
+    Otherwise what it decides from all the releases of one call may differ between the neighbours,
+    or between parts of one neighbour's, and its events would be no fixed ones. Parts have shape (t,
+    k).
 
     Raises:
         UsageError, DpauditError: as in :func:`feasible`.
@@ -158,7 +173,8 @@ def scorer(
         found = np.asarray(_asked(attack, learned, releases))
         if found.dtype.kind not in "iufb" or found.shape != (len(releases),):
             raise _wrong(
-                attack, f"gave {found.dtype} of shape {found.shape}, wanted one number for {len(releases)} rows"
+                attack,
+                f"gave {found.dtype} of shape {found.shape}, wanted one number for {len(releases)} rows",
             )
         if not np.isfinite(found).all():
             raise _wrong(attack, "gave a score that is not finite")
@@ -171,16 +187,26 @@ def probes(attack: NamedAttack) -> Sequence[tuple[str, Array, Array]]:
     """The neighbours that a probing attack brings, with words for each.
 
     Raises:
-        UsageError, DpauditError: as in :func:`feasible`; and for neighbours of different lengths, or equal ones.
+        UsageError, DpauditError: as in :func:`feasible`; and for neighbours of different lengths,
+            or equal ones.
     """
     prober = attack.does
     assert isinstance(prober, ProbingAttack)  # noqa: S101 the caller has looked
     found = [
-        (str(says), np.asarray(a, np.float64), np.asarray(b, np.float64)) for says, a, b in _asked(attack, prober.pairs)
+        (str(says), np.asarray(a, np.float64), np.asarray(b, np.float64))
+        for says, a, b in _asked(attack, prober.pairs)
     ]
     for says, a, b in found:
-        if a.ndim != 1 or a.shape != b.shape or not np.isfinite([a, b]).all() or np.array_equal(a, b):
-            raise _wrong(attack, f"brought neighbours ({says}) that are not two different rows of finite numbers")
+        if (
+            a.ndim != 1
+            or a.shape != b.shape
+            or not np.isfinite([a, b]).all()
+            or np.array_equal(a, b)
+        ):
+            raise _wrong(
+                attack,
+                f"brought neighbours ({says}) that are not two different rows of finite numbers",
+            )
     if not found:
         raise _wrong(attack, "brought no neighbours")
     return found
@@ -207,7 +233,8 @@ ATTACK_SHARE = (EVENT_SHARE + LOW_BITS_SHARE) / 2
 class Reduced:
     """What an attack made of the counted releases: numbers (n, 1) at each neighbour, and the events in them.
 
-    ``guesses`` (n,) are above 0 for the second neighbour, below for the first, 0 where the attack cannot say.
+    ``guesses`` (n,) are above 0 for the second neighbour, below for the first, 0 where the attack
+    cannot say.
     """
 
     learned: Learned
@@ -217,7 +244,12 @@ class Reduced:
 
 
 def reduced(
-    attack: NamedAttack, drawn: Releases, neighbours: tuple[Array, Array], *, delta: float, alpha: float
+    attack: NamedAttack,
+    drawn: Releases,
+    neighbours: tuple[Array, Array],
+    *,
+    delta: float,
+    alpha: float,
 ) -> Reduced:
     """What the attack makes of releases (n, k) at the two ``neighbours`` (m,); see the two below.
 
@@ -232,14 +264,15 @@ def reduced(
 def _by_support(attack: NamedAttack, drawn: Releases, neighbours: tuple[Array, Array]) -> Reduced:
     """Two events that were fixed beforehand: a release is feasible from one neighbour, and not from the other.
 
-    Where the attack fits the mechanism, that is "infeasible from the other"; where it does not quite fit, releases that
-    are infeasible from both speak for neither.
+    Where the attack fits the mechanism, that is "infeasible from the other"; where it does not
+    quite fit, releases that are infeasible from both speak for neither.
 
-    What an attack decides from many releases (:func:`~dpaudit.audit.epsilon.attacks.settled`) it decides once, from all
-    of both neighbours together, blind to whose they are. The bounds for ε by the two events still hold: given
-    all releases, fair coins still decide whose each is, so the proof of ``epsilon_bounds`` goes through for any event
-    that depends on the unlabelled releases alone. Not claimed: as much of the curve's share of α, which is doubled where
-    the attack would have chosen between two readings by chance.
+    What an attack decides from many releases (:func:`~dpaudit.audit.epsilon.attacks.settled`) it
+    decides once, from all of both neighbours together, blind to whose they are. The bounds for ε by
+    the two events still hold: given all releases, fair coins still decide whose each is, so the
+    proof of ``epsilon_bounds`` goes through for any event that depends on the unlabelled releases
+    alone. Not claimed: as much of the curve's share of α, which is doubled where the attack would
+    have chosen between two readings by chance.
     """
     attack = settled(attack, *drawn.count)
     both = [[feasible(attack, y, v) for v in neighbours] for y in drawn.count]
@@ -248,11 +281,17 @@ def _by_support(attack: NamedAttack, drawn: Releases, neighbours: tuple[Array, A
     cells = Cells(np.array([-0.5, 0.5]))
     events = [
         Event(
-            statistic, cells, np.arange(3) == 2 * side, side, says=f"feasible from the {_ORDINAL[side]} neighbour only"
+            statistic,
+            cells,
+            np.arange(3) == 2 * side,
+            side,
+            says=f"feasible from the {_ORDINAL[side]} neighbour only",
         )
         for side in (0, 1)
     ]
-    truth = {_ORDINAL[side]: [int(both[side][side].sum()), len(drawn.count[side])] for side in (0, 1)}
+    truth = {
+        _ORDINAL[side]: [int(both[side][side].sum()), len(drawn.count[side])] for side in (0, 1)
+    }
     return Reduced(
         Learned(
             tuple((event, ATTACK_SHARE, attack.text, False) for event in events),
@@ -265,7 +304,12 @@ def _by_support(attack: NamedAttack, drawn: Releases, neighbours: tuple[Array, A
 
 
 def _by_learning(
-    attack: NamedAttack, drawn: Releases, neighbours: tuple[Array, Array], *, delta: float, alpha: float
+    attack: NamedAttack,
+    drawn: Releases,
+    neighbours: tuple[Array, Array],
+    *,
+    delta: float,
+    alpha: float,
 ) -> Reduced:
     """Events of a learned score: a quarter of all releases teaches the attack, another one chooses the events."""
     x0, x1 = drawn.learn
@@ -273,7 +317,9 @@ def _by_learning(
     score = scorer(attack, x0[: half[0]], x1[: half[1]], neighbours=neighbours)
     s0, s1 = score(x0[half[0] :]), score(x1[half[1] :])
     statistic = Statistic(f"score of {attack.text}", _only_column)
-    events, nested = choose([statistic], s0[:, None], s1[:, None], delta=delta, alpha=ATTACK_SHARE * alpha)
+    events, nested = choose(
+        [statistic], s0[:, None], s1[:, None], delta=delta, alpha=ATTACK_SHARE * alpha
+    )
     above = _threshold(s0, s1)
     counted = score(drawn.count[0]), score(drawn.count[1])
     guesses = [np.where(s >= above, 1.0, -1.0) for s in counted]
@@ -287,18 +333,23 @@ def _by_learning(
 
 def guessed(guesses: tuple[Array, Array], *, rng: np.random.Generator) -> dict[str, Any]:
     """How many guesses (n,) are right, with a 95 % interval; where there is none, a fair coin guesses."""
-    right = sum(int(np.count_nonzero(sign * g > 0)) for sign, g in zip((-1, 1), guesses, strict=True))
+    right = sum(
+        int(np.count_nonzero(sign * g > 0)) for sign, g in zip((-1, 1), guesses, strict=True)
+    )
     unsaid = sum(int(np.count_nonzero(g == 0)) for g in guesses)
     right += int(rng.binomial(unsaid, 0.5))
     of = sum(map(len, guesses))
     return {"right": right, "of": of, "by_coin": unsaid, "interval": clopper_pearson(right, of)}
 
 
-def support_statistic(attack: NamedAttack, neighbours: tuple[Array, Array], *, learn: tuple[Array, Array]) -> Statistic:
+def support_statistic(
+    attack: NamedAttack, neighbours: tuple[Array, Array], *, learn: tuple[Array, Array]
+) -> Statistic:
     """Which neighbours a release (k,) cannot have come from: 2·(not the first) + (not the second).
 
-    Only coordinates that differ between the ``neighbours`` (k,) are looked at; in the others they are alike. What the
-    attack decides from many releases it decides from ``learn`` (n, k), which are not counted.
+    Only coordinates that differ between the ``neighbours`` (k,) are looked at; in the others they
+    are alike. What the attack decides from many releases it decides from ``learn`` (n, k), which
+    are not counted.
     """
     differ = neighbours[0] != neighbours[1]
     attack = settled(attack, *(x[:, differ] for x in learn))
@@ -306,9 +357,13 @@ def support_statistic(attack: NamedAttack, neighbours: tuple[Array, Array], *, l
 
     def of(releases: Array) -> Array:
         seen = releases[:, differ]
-        return np.where(feasible(attack, seen, first), 0.0, 2.0) + np.where(feasible(attack, seen, second), 0.0, 1.0)
+        return np.where(feasible(attack, seen, first), 0.0, 2.0) + np.where(
+            feasible(attack, seen, second), 0.0, 1.0
+        )
 
-    return Statistic(f"impossible by {attack.text} (1: from the second, 2: from the first, 3: from both)", of)
+    return Statistic(
+        f"impossible by {attack.text} (1: from the second, 2: from the first, 3: from both)", of
+    )
 
 
 _ORDINAL = ("first", "second")

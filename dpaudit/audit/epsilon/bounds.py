@@ -37,15 +37,17 @@ def epsilon_bounds(
     """Lower bounds for ε at δ from events that were seen ``inside`` times at one neighbour and ``outside`` at the other.
 
     ``draws`` releases were made in all, each at a neighbour chosen by a fair coin. Under (ε, δ)-DP,
-    P₁(E) ≤ e^ε·P₀(E) + δ, so each draw is an occurrence of E at neighbour 1 *in excess of* e^ε·P₀(E) with probability
-    at most δ/2; such excess is at most b = :func:`excess_allowed` but with a tenth of the error. Of the other
-    occurrences of E, given their number, those at neighbour 1 are binomial with a share of at most e^ε/(1 + e^ε);
-    Clopper and Pearson's (1934) one-sided bound for that share uses the rest of the error.
+    P₁(E) ≤ e^ε·P₀(E) + δ, so each draw is an occurrence of E at neighbour 1 *in excess of*
+    e^ε·P₀(E) with probability at most δ/2; such excess is at most b = :func:`excess_allowed` but
+    with a tenth of the error. Of the other occurrences of E, given their number, those at neighbour
+    1 are binomial with a share of at most e^ε/(1 + e^ε); Clopper and Pearson's (1934) one-sided
+    bound for that share uses the rest of the error.
 
-    Formal guarantee: each entry is at most the true ε with probability ≥ 1 − ``alpha``, if its event was fixed before
-    the counts were seen. One binomial instead of two (as in :func:`dpaudit.stats.epsilon_lower_bound`) makes the gap to
-    the truth up to √2 smaller. Not claimed: tightness; it cannot exceed about ln(draws/2). ``-inf`` where all
-    occurrences may be excess.
+    Formal guarantee: each entry is at most the true ε with probability ≥ 1 − ``alpha``, if its
+    event was fixed before the counts were seen. One binomial instead of two (as in
+    :func:`dpaudit.stats.epsilon_lower_bound`) makes the gap to the truth up to √2 smaller. Not
+    claimed: tightness; it cannot exceed about ln(draws/2). ``-inf`` where all occurrences may be
+    excess.
     """
     k1, k0 = np.broadcast_arrays(np.asarray(inside, np.float64), np.asarray(outside, np.float64))
     spent = 0.0 if delta == 0 else _FOR_EXCESS * alpha
@@ -62,8 +64,8 @@ def epsilon_bounds(
 def hockey_stick_p(inside: int, outside: int, *, draws: int, epsilon: float, delta: float) -> float:
     """p-value of P₁(E) ≤ e^ε·P₀(E) + δ: the least level at which :func:`epsilon_bounds` exceeds ``epsilon``.
 
-    Formal guarantee: super-uniform for an event that was fixed beforehand (the tests at all levels are nested). Without
-    δ it is the exact binomial tail.
+    Formal guarantee: super-uniform for an event that was fixed beforehand (the tests at all levels
+    are nested). Without δ it is the exact binomial tail.
     """
     if inside == 0:
         return 1.0
@@ -71,7 +73,9 @@ def hockey_stick_p(inside: int, outside: int, *, draws: int, epsilon: float, del
         return float(scipy.special.betainc(inside, outside + 1, scipy.special.expit(epsilon)))
 
     def rejects(alpha: float) -> bool:
-        return float(epsilon_bounds(inside, outside, draws=draws, delta=delta, alpha=alpha)) > epsilon
+        return (
+            float(epsilon_bounds(inside, outside, draws=draws, delta=delta, alpha=alpha)) > epsilon
+        )
 
     return least_level(rejects)
 
@@ -80,9 +84,9 @@ def hockey_stick_p(inside: int, outside: int, *, draws: int, epsilon: float, del
 class Band:
     """Bounds for P₀(E) and P₁(E) of several events (events,), all true at once with the stated probability.
 
-    From them follow, all at once, lower bounds for ε at every δ, for δ at every ε, and for the μ of Gaussian
-    differential privacy (Dong, Roth and Su 2022, Definition 2.6: the trade-off curve lies above that of N(0, 1) against
-    N(μ, 1), so that Φ⁻¹(P₁(E)) − Φ⁻¹(P₀(E)) ≤ μ).
+    From them follow, all at once, lower bounds for ε at every δ, for δ at every ε, and for the μ of
+    Gaussian differential privacy (Dong, Roth and Su 2022, Definition 2.6: the trade-off curve lies
+    above that of N(0, 1) against N(μ, 1), so that Φ⁻¹(P₁(E)) − Φ⁻¹(P₀(E)) ≤ μ).
     """
 
     low0: Array
@@ -116,7 +120,9 @@ class Band:
     def delta(self, epsilon: float) -> float:
         """A lower bound for δ at ``epsilon``: the hockey-stick divergence of what the events show."""
         with np.errstate(over="ignore", invalid="ignore"):
-            gaps = [low - np.where(high > 0, np.exp(epsilon) * high, 0.0) for low, high in self._pairs()]
+            gaps = [
+                low - np.where(high > 0, np.exp(epsilon) * high, 0.0) for low, high in self._pairs()
+            ]
         return max(0.0, max(float(gap.max()) for gap in gaps))
 
     def mu(self) -> float:
@@ -125,13 +131,17 @@ class Band:
         return max(0.0, max(float(np.max(gap[np.isfinite(gap)], initial=0.0)) for gap in gaps))
 
 
-def band(k0: npt.NDArray[np.int64], n0: int, k1: npt.NDArray[np.int64], n1: int, *, alpha: float) -> Band:
+def band(
+    k0: npt.NDArray[np.int64], n0: int, k1: npt.NDArray[np.int64], n1: int, *, alpha: float
+) -> Band:
     """The band from counts (events,) among ``n0`` and ``n1`` releases at the two neighbours.
 
-    Clopper and Pearson's intervals with the error divided equally among all of them. Against a band of constant width
-    (Dvoretzky, Kiefer and Wolfowitz) it is far narrower where probabilities are small, and that is where ε shows.
+    Clopper and Pearson's intervals with the error divided equally among all of them. Against a band
+    of constant width (Dvoretzky, Kiefer and Wolfowitz) it is far narrower where probabilities are
+    small, and that is where ε shows.
 
-    Formal guarantee: all bounds hold at once with probability ≥ 1 − ``alpha``, if the events were fixed beforehand.
+    Formal guarantee: all bounds hold at once with probability ≥ 1 − ``alpha``, if the events were
+    fixed beforehand.
     """
     a = alpha / (4 * len(k0))
     return Band(*_interval(k0, n0, a), *_interval(k1, n1, a))

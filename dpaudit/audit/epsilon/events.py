@@ -1,6 +1,7 @@
 """Which events to count, chosen by the first half of the releases only.
 
-A *statistic* reduces a release to one number, the line of its values is cut into *cells*, and an *event* is a set of them.
+A *statistic* reduces a release to one number, the line of its values is cut into *cells*, and an
+*event* is a set of them.
 """
 
 from __future__ import annotations
@@ -57,9 +58,10 @@ class Statistic:
 def coarse_statistics(x0: Array, x1: Array, rng: np.random.Generator) -> list[Statistic]:
     """Candidates that see a release as real numbers, learned from ``x0`` and ``x1`` (n, k) at the two neighbours.
 
-    For k = 1 the release itself. Otherwise a linear and a quadratic discriminant (log-ratio of two fitted normal laws),
-    the coordinates that differ most, a random projection, which keeps apart the vectors of a discrete law, and the
-    smallest and the largest magnitude of a row, where an exact zero or an outlier shows in whichever coordinate it is.
+    For k = 1 the release itself. Otherwise a linear and a quadratic discriminant (log-ratio of two
+    fitted normal laws), the coordinates that differ most, a random projection, which keeps apart
+    the vectors of a discrete law, and the smallest and the largest magnitude of a row, where an
+    exact zero or an outlier shows in whichever coordinate it is.
     """
     k = x0.shape[1]
     if k == 1:
@@ -79,11 +81,14 @@ def coarse_statistics(x0: Array, x1: Array, rng: np.random.Generator) -> list[St
         c0, c1 = np.cov(x0.T) + ridge, np.cov(x1.T) + ridge
         p0, p1 = (np.linalg.inv(c).astype(np.float64) for c in (c0, c1))
         weights = np.asarray(np.linalg.solve(c0 + c1, m1 - m0), np.float64)
-        quadratic = Statistic("quadratic discriminant", lambda x: _mahalanobis(x - m0, p0) - _mahalanobis(x - m1, p1))
+        quadratic = Statistic(
+            "quadratic discriminant", lambda x: _mahalanobis(x - m0, p0) - _mahalanobis(x - m1, p1)
+        )
     else:
         weights = np.asarray((m1 - m0) / (v0 + v1), np.float64)
         quadratic = Statistic(
-            "diagonal quadratic discriminant", lambda x: ((x - m0) ** 2 / v0 - (x - m1) ** 2 / v1).sum(axis=1)
+            "diagonal quadratic discriminant",
+            lambda x: ((x - m0) ** 2 / v0 - (x - m1) ** 2 / v1).sum(axis=1),
         )
     found = [_linear("linear discriminant ⟨w, x⟩", weights), quadratic]
     differ = np.abs(m1 - m0) / np.sqrt(v0 + v1) + np.abs(np.log(v1 / v0))
@@ -97,9 +102,10 @@ def coarse_statistics(x0: Array, x1: Array, rng: np.random.Generator) -> list[St
 def low_bit_statistics(x0: Array, x1: Array, v0: Array, v1: Array) -> list[Statistic]:
     """Candidates that see how many bits a float64 release uses (Mironov 2012), for queries ``v0`` and ``v1`` (m,).
 
-    The place of the lowest set bit, of the release and of what is left when either query value is taken off, and the
-    number of trailing zeros together with the binary exponent: in the coordinate where the query values differ most, and
-    in the few where ``x0`` and ``x1`` (n, k), releases at the two neighbours, differ most in these.
+    The place of the lowest set bit, of the release and of what is left when either query value is
+    taken off, and the number of trailing zeros together with the binary exponent: in the coordinate
+    where the query values differ most, and in the few where ``x0`` and ``x1`` (n, k), releases at
+    the two neighbours, differ most in these.
     """
     k = x0.shape[1]
     as_long = len(v0) == k
@@ -111,11 +117,16 @@ def low_bit_statistics(x0: Array, x1: Array, v0: Array, v1: Array) -> list[Stati
         name = "x" if k == 1 else f"x[{j}]"
         found += [
             Statistic(f"lowest set bit of {name}", partial(_lowest_bit_of, j=j)),
-            Statistic(f"exponent and trailing zeros of {name}", partial(_exponent_and_zeros_of, j=j)),
+            Statistic(
+                f"exponent and trailing zeros of {name}", partial(_exponent_and_zeros_of, j=j)
+            ),
         ]
         if as_long:
             values = sorted({float(v0[j]), float(v1[j])} - {0.0})
-            found += [Statistic(f"lowest set bit of {name} − {v:g}", partial(_less, j=j, value=v)) for v in values]
+            found += [
+                Statistic(f"lowest set bit of {name} − {v:g}", partial(_less, j=j, value=v))
+                for v in values
+            ]
     return found
 
 
@@ -133,7 +144,9 @@ def _differing_low_bits(x0: Array, x1: Array) -> list[int]:
 
 
 def _rescaled(statistic: Statistic, scale: float) -> Statistic:
-    return Statistic(statistic.says, lambda x: statistic.of(x * scale), {**statistic.details, "scaled_by": scale})
+    return Statistic(
+        statistic.says, lambda x: statistic.of(x * scale), {**statistic.details, "scaled_by": scale}
+    )
 
 
 def _lowest_bit_of(x: Array, *, j: int) -> Array:
@@ -176,7 +189,8 @@ def _lowest_bit(x: Array) -> Array:
 
 def _exponent_and_zeros(x: Array) -> Array:
     exponent, zeros = _parts(x)
-    return np.where(x == 0, np.copysign(64 * _ZERO, x), 64 * exponent + zeros)  # −0.0 is another float than 0.0
+    # −0.0 is another float than 0.0
+    return np.where(x == 0, np.copysign(64 * _ZERO, x), 64 * exponent + zeros)
 
 
 _MOST_ATOMS = 4096
@@ -212,7 +226,11 @@ def cut(values: Array) -> Cells:
     places: Array = np.array([])
     if n:
         middle = np.linspace(0, 1, max(2, min(_MOST_CELLS, n // _PER_CELL)) + 1)[1:-1]
-        tail = _REPEATS * 2.0 ** np.arange(max(1, int(np.log2(max(2, n / (_PER_CELL * _REPEATS)))))) / n
+        tail = (
+            _REPEATS
+            * 2.0 ** np.arange(max(1, int(np.log2(max(2, n / (_PER_CELL * _REPEATS))))))
+            / n
+        )
         tail = tail[tail < 0.5]
         places = np.quantile(rest, np.concatenate([middle, tail, 1 - tail]))
     return Cells(np.unique(np.concatenate([places, atoms, np.nextafter(atoms, np.inf)])))
@@ -223,7 +241,8 @@ def intervals(cells: Cells, chosen: npt.NDArray[np.bool_]) -> list[tuple[float, 
     edges = np.concatenate([[-np.inf], cells.edges, [np.inf]])
     step = np.diff(np.concatenate([[0], chosen.astype(np.int8), [0]]))
     return [
-        (float(edges[a]), float(edges[b])) for a, b in zip(*(np.flatnonzero(step == s) for s in (1, -1)), strict=True)
+        (float(edges[a]), float(edges[b]))
+        for a, b in zip(*(np.flatnonzero(step == s) for s in (1, -1)), strict=True)
     ]
 
 
@@ -264,7 +283,11 @@ class Event:
         pieces = self.intervals()
         if len(pieces) > 3:
             edges = np.concatenate([[-np.inf], self.cells.edges, [np.inf]])
-            example = f", most of all {_piece(*edges[self.telling : self.telling + 2])}" if self.telling >= 0 else ""
+            example = (
+                f", most of all {_piece(*edges[self.telling : self.telling + 2])}"
+                if self.telling >= 0
+                else ""
+            )
             return (
                 f"{self.statistic.says} in {len(pieces):,} learned intervals from {_least(pieces[0][0])} to "
                 f"{_most(pieces[-1][1])}{example} (all in details)"
@@ -321,10 +344,10 @@ def choose(
 ) -> tuple[list[Event], NestedEvents | None]:
     """The most promising event in favour of each neighbour, and nested ones for the curve.
 
-    Releases ``x0``, ``x1`` (n, k): the first half of them fits likelihood ratios, the second tries events of a large
-    one; half-lines, which need no fit, are tried on all. The event with the largest bound is chosen, at a hundredth of
-    ``alpha``: among many, a small event with lucky counts must not win. Nothing is claimed for what is chosen until new
-    releases are counted.
+    Releases ``x0``, ``x1`` (n, k): the first half of them fits likelihood ratios, the second tries
+    events of a large one; half-lines, which need no fit, are tried on all. The event with the
+    largest bound is chosen, at a hundredth of ``alpha``: among many, a small event with lucky
+    counts must not win. Nothing is claimed for what is chosen until new releases are counted.
     """
     half0, half1 = len(x0) // 2, len(x1) // 2
     best: dict[int, tuple[float, Event]] = {}
@@ -339,14 +362,20 @@ def choose(
         counts = cells.counts(s0[half0:]), cells.counts(s1[half1:])
         shares = counts[0] / (len(s0) - half0), counts[1] / (len(s1) - half1)
         lines = [np.arange(len(cells)), np.arange(len(cells))[::-1]]
-        for likelier, by_ratio in ((1, np.argsort(-ratio, kind="stable")), (0, np.argsort(ratio, kind="stable"))):
+        for likelier, by_ratio in (
+            (1, np.argsort(-ratio, kind="stable")),
+            (0, np.argsort(ratio, kind="stable")),
+        ):
             telling = int(by_ratio[0])
             for order, seen in ((by_ratio, counts), *((line, everything) for line in lines)):
                 bound, end = _promise(order, seen, likelier, delta=delta, alpha=_STRICTER * alpha)
                 if likelier not in best or bound > best[likelier][0]:
                     inside = np.zeros(len(cells), dtype=bool)
                     inside[order[: end + 1]] = True
-                    best[likelier] = bound, Event(statistic, cells, inside, likelier, telling=telling)
+                    best[likelier] = (
+                        bound,
+                        Event(statistic, cells, inside, likelier, telling=telling),
+                    )
         promise = _gap(shares)
         if nested is None or promise > nested[0]:
             order = np.argsort(-ratio, kind="stable")
@@ -361,7 +390,10 @@ def _gap(shares: tuple[Array, Array]) -> float:
 
 def _log_ratio(c0: Counts, c1: Counts) -> Array:
     """Smoothed log-ratio of two histograms on the same cells."""
-    return np.asarray(np.log((c1 + _SMOOTH) / (c1.sum() + _SMOOTH)) - np.log((c0 + _SMOOTH) / (c0.sum() + _SMOOTH)))
+    return np.asarray(
+        np.log((c1 + _SMOOTH) / (c1.sum() + _SMOOTH))
+        - np.log((c0 + _SMOOTH) / (c0.sum() + _SMOOTH))
+    )
 
 
 def _promise(
@@ -379,7 +411,9 @@ def _promise(
     with np.errstate(divide="ignore", invalid="ignore"):
         quick = np.log(left / (outside + 1)) - _DEVIATIONS * np.sqrt(1 / left + 1 / (outside + 1))
     promising = np.argsort(-np.where(left > 0, quick, -np.inf), kind="stable")[:_MOST_TRIED]
-    bounds = epsilon_bounds(inside[promising], outside[promising], draws=draws, delta=delta, alpha=alpha)
+    bounds = epsilon_bounds(
+        inside[promising], outside[promising], draws=draws, delta=delta, alpha=alpha
+    )
     at = int(np.argmax(bounds))
     return float(bounds[at]), int(promising[at])
 

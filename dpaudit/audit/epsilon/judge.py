@@ -10,7 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.audit.epsilon.bounds import Band, band, epsilon_bounds, hockey_stick_p, least_level
-from dpaudit.audit.epsilon.events import Event, NestedEvents, Statistic, choose, coarse_statistics, low_bit_statistics
+from dpaudit.audit.epsilon.events import (
+    Event,
+    NestedEvents,
+    Statistic,
+    choose,
+    coarse_statistics,
+    low_bit_statistics,
+)
 from dpaudit.audit.options import PrivacyClaim
 from dpaudit.types import Interval, TestResult
 
@@ -58,19 +65,29 @@ def learn(
 ) -> Learned:
     """Choose events from releases (n, k) at the two neighbours; these must not be counted again.
 
-    ``real_numbers``: what the last bits of a release show is advice, no finding. They, and ``more`` statistics beside
-    them, are not looked at where releases have few values, each of which is an event of its own already.
+    ``real_numbers``: what the last bits of a release show is advice, no finding. They, and ``more``
+    statistics beside them, are not looked at where releases have few values, each of which is an
+    event of its own already.
     """
     half = len(x0) // 2, len(x1) // 2
     few = all(_few_values(x[:, j]) for x in (x0, x1) for j in range(x.shape[1]))
     share = (EVENT_SHARE + (LOW_BITS_SHARE if real_numbers or few else 0)) / 2
     coarse, nested = choose(
-        coarse_statistics(x0[: half[0]], x1[: half[1]], rng), x0, x1, delta=delta, alpha=share * alpha
+        coarse_statistics(x0[: half[0]], x1[: half[1]], rng),
+        x0,
+        x1,
+        delta=delta,
+        alpha=share * alpha,
     )
-    statistics = [] if few else [*low_bit_statistics(x0[: half[0]], x1[: half[1]], *neighbours), *more]
+    statistics = (
+        [] if few else [*low_bit_statistics(x0[: half[0]], x1[: half[1]], *neighbours), *more]
+    )
     bits, _ = choose(statistics, x0, x1, delta=delta, alpha=LOW_BITS_SHARE / 2 * alpha)
     events = [(event, share, "event", False) for event in coarse]
-    events += [(event, 1 / 2 if real_numbers else LOW_BITS_SHARE / 2, "low bits", real_numbers) for event in bits]
+    events += [
+        (event, 1 / 2 if real_numbers else LOW_BITS_SHARE / 2, "low bits", real_numbers)
+        for event in bits
+    ]
     return Learned(tuple(events), nested)
 
 
@@ -84,9 +101,10 @@ def _few_values(x: Array) -> bool:
 def judge(learned: Learned, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha: float) -> Judged:
     """Count the chosen events in new releases (n₀, k) and (n₁, k), where fair coins decided which were made at which.
 
-    Formal guarantee: with probability ≥ 1 − ``alpha`` all bounds are below the truth, and no test that is not advisory
-    is a finding unless the claim is false (α is divided by fixed shares over events, directions and the curve;
-    ``p_adjusted`` is p over its share). An advisory event's own bound has confidence 1 − ``alpha``/2.
+    Formal guarantee: with probability ≥ 1 − ``alpha`` all bounds are below the truth, and no test
+    that is not advisory is a finding unless the claim is false (α is divided by fixed shares over
+    events, directions and the curve; ``p_adjusted`` is p over its share). An advisory event's own
+    bound has confidence 1 − ``alpha``/2.
     """
     tests, bounds = [], [0.0]
     for event, share, kind, advisory in learned.events:
@@ -101,7 +119,11 @@ def judge(learned: Learned, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha:
         return band(counts[0], len(y0), counts[1], len(y1), alpha=level)
 
     found = at(CURVE_SHARE * alpha)
-    tests.append(_curve_test(learned.nested, found, claim, alpha, least_level(lambda a: _contradicted(at(a), claim))))
+    tests.append(
+        _curve_test(
+            learned.nested, found, claim, alpha, least_level(lambda a: _contradicted(at(a), claim))
+        )
+    )
     deltas = sorted({*_DELTAS.tolist(), claim.delta})
     curve = tuple(zip(deltas, found.epsilons(deltas).tolist(), strict=True))
     bounds.append(found.epsilon(claim.delta))
@@ -110,11 +132,21 @@ def judge(learned: Learned, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha:
 
 
 def _event_test(
-    event: Event, y0: Array, y1: Array, claim: PrivacyClaim, alpha: float, share: float, *, kind: str, advisory: bool
+    event: Event,
+    y0: Array,
+    y1: Array,
+    claim: PrivacyClaim,
+    alpha: float,
+    share: float,
+    *,
+    kind: str,
+    advisory: bool,
 ) -> tuple[TestResult, float]:
     draws = len(y0) + len(y1)
     inside, outside = event.counts(y0, y1)
-    bound = float(epsilon_bounds(inside, outside, draws=draws, delta=claim.delta, alpha=share * alpha))
+    bound = float(
+        epsilon_bounds(inside, outside, draws=draws, delta=claim.delta, alpha=share * alpha)
+    )
     bound = max(0.0, bound)
     p = hockey_stick_p(inside, outside, draws=draws, epsilon=claim.epsilon, delta=claim.delta)
     adjusted = min(1.0, p / share)
@@ -130,7 +162,9 @@ def _event_test(
         finding=not advisory and adjusted <= alpha,
         parts={},
         advisory=advisory,
-        interval=Interval(low=bound, high=math.inf, confidence=1 - share * alpha, method="Clopper-Pearson"),
+        interval=Interval(
+            low=bound, high=math.inf, confidence=1 - share * alpha, method="Clopper-Pearson"
+        ),
         unit="ε",
         details={
             "statistic": event.statistic.says,
@@ -145,14 +179,21 @@ def _event_test(
 
 
 _ORDINAL = ("first", "second")
-_LOOKS_AT = {"event": "values of a release, as real numbers", "low bits": "which bits of a float a release uses"}
+_LOOKS_AT = {
+    "event": "values of a release, as real numbers",
+    "low bits": "which bits of a float a release uses",
+}
 
 
 def _contradicted(found: Band, claim: PrivacyClaim) -> bool:
-    return found.epsilon(claim.delta) > claim.epsilon or (claim.mu is not None and found.mu() > claim.mu)
+    return found.epsilon(claim.delta) > claim.epsilon or (
+        claim.mu is not None and found.mu() > claim.mu
+    )
 
 
-def _curve_test(nested: NestedEvents, found: Band, claim: PrivacyClaim, alpha: float, p: float) -> TestResult:
+def _curve_test(
+    nested: NestedEvents, found: Band, claim: PrivacyClaim, alpha: float, p: float
+) -> TestResult:
     bound, mu = found.epsilon(claim.delta), found.mu()
     return TestResult(
         name="trade-off curve",
@@ -164,8 +205,15 @@ def _curve_test(nested: NestedEvents, found: Band, claim: PrivacyClaim, alpha: f
         finding=p <= CURVE_SHARE * alpha,
         parts={},
         interval=Interval(
-            low=bound, high=math.inf, confidence=1 - CURVE_SHARE * alpha, method="Clopper-Pearson, simultaneous"
+            low=bound,
+            high=math.inf,
+            confidence=1 - CURVE_SHARE * alpha,
+            method="Clopper-Pearson, simultaneous",
         ),
         unit="ε",
-        details={"statistic": nested.statistic.says, "events": len(nested.ends), "share_of_alpha": CURVE_SHARE},
+        details={
+            "statistic": nested.statistic.says,
+            "events": len(nested.ends),
+            "share_of_alpha": CURVE_SHARE,
+        },
     )

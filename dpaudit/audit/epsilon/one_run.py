@@ -64,7 +64,11 @@ class Guesses:
         return self.top + self.bottom
 
     def __str__(self) -> str:
-        sides = [f"{n} {what}" for n, what in ((self.top, "highest in"), (self.bottom, "lowest out")) if n]
+        sides = [
+            f"{n} {what}"
+            for n, what in ((self.top, "highest in"), (self.bottom, "lowest out"))
+            if n
+        ]
         return f"{' and '.join(sides)}: {self.right} of {self.made} right"
 
 
@@ -95,24 +99,29 @@ def one_run(
 ) -> OneRun:
     """What the scores (m,) of m canaries show, ``member`` (m,) being the fair coins that put each in or left it out.
 
-    A score may depend on all that the mechanism released and on no coin. Guesses are the ``guesses``/2 highest in and as
-    many lowest out (rounded up to the top); where ``guesses`` is None all of m, m/2, m/4, … with both sides, the top
-    or the bottom alone are tried, and α is divided among them.
-    Half of α is for ε, by :func:`one_run_p`, or by :func:`one_run_p_tradeoff` where m·δ is so large that the former's
-    term for δ would hide all (that depends on m, δ and α only); half is for μ, by the latter.
+    A score may depend on all that the mechanism released and on no coin. Guesses are the
+    ``guesses``/2 highest in and as many lowest out (rounded up to the top); where ``guesses`` is
+    None all of m, m/2, m/4, … with both sides, the top or the bottom alone are tried, and α is
+    divided among them. Half of α is for ε, by :func:`one_run_p`, or by :func:`one_run_p_tradeoff`
+    where m·δ is so large that the former's term for δ would hide all (that depends on m, δ and α
+    only); half is for μ, by the latter.
 
-    Formal guarantee: P(ε bound above the true ε at ``delta``, or μ bound above the true μ, or p ≤ x under the claim
-    for x ≤ α) ≤ α. Not claimed: tightness; one run shows less than the truth where canaries disturb each other.
+    Formal guarantee: P(ε bound above the true ε at ``delta``, or μ bound above the true μ, or p ≤ x
+    under the claim for x ≤ α) ≤ α. Not claimed: tightness; one run shows less than the truth where
+    canaries disturb each other.
 
     Raises:
         UsageError: fewer than 8 canaries, or ``guesses`` outside 1…m.
     """
     m = len(scores)
     if m < _FEWEST:
-        raise UsageError(f"canaries={m}: a one-run audit needs at least {_FEWEST}; record more scores")
+        raise UsageError(
+            f"canaries={m}: a one-run audit needs at least {_FEWEST}; record more scores"
+        )
     if guesses is not None and not 1 <= guesses <= m:
         raise UsageError(f"guesses={guesses}: must lie in 1…{m}, the number of canaries")
-    shuffled = ties.permutation(m)  # equal scores in file order would guess by the file's order, often the coins' own
+    # equal scores in file order would guess by the file's order, often the coins' own
+    shuffled = ties.permutation(m)
     order = shuffled[np.argsort(scores[shuffled], kind="stable")]
     right_out = np.concatenate([[0], np.cumsum(~member[order])])
     right_in = np.concatenate([[0], np.cumsum(member[order[::-1]])])
@@ -146,7 +155,14 @@ def one_run(
     at = int(np.argmin(p_values))
     spread = 2 * len(made)
     return OneRun(
-        eps, by_eps, best_mu, by_mu, min(1.0, spread * p_values[at]), min(1.0, spread * p_mu), made[at], len(made)
+        eps,
+        by_eps,
+        best_mu,
+        by_mu,
+        min(1.0, spread * p_values[at]),
+        min(1.0, spread * p_mu),
+        made[at],
+        len(made),
     )
 
 
@@ -176,8 +192,8 @@ def _largest(rejected: Callable[[float], bool], least: float) -> float:
 def one_run_p(m: int, guesses: Guesses, *, epsilon: float, delta: float) -> float:
     """P(so many right guesses) under (ε, δ)-DP, at most (Steinke, Nasr and Jagielski 2023, Theorem 5.2).
 
-    In the form for guesses with abstentions: f(v) + 2mδ·max_i (f(v − i) − f(v))/i with f(v) = P(Bin(r, q) ≥ v),
-    q = e^ε/(1 + e^ε), r guesses of which v are right, and i = 1…v.
+    In the form for guesses with abstentions: f(v) + 2mδ·max_i (f(v − i) − f(v))/i with f(v) =
+    P(Bin(r, q) ≥ v), q = e^ε/(1 + e^ε), r guesses of which v are right, and i = 1…v.
 
     >>> round(one_run_p(100, Guesses(50, 50, 75), epsilon=math.log(3), delta=0.0), 4)
     0.5535
@@ -203,7 +219,9 @@ def tradeoff_of_epsilon(epsilon: float, delta: float) -> Inverse:
 
 def tradeoff_of_mu(mu: float) -> Inverse:
     """The least P₀(E) that μ-GDP allows for an event with P₁(E) = y, as a function of y: Φ(Φ⁻¹(y) − μ)."""
-    return lambda y: 0.0 if y <= 0 else float(scipy.special.ndtr(scipy.special.ndtri(min(1.0, y)) - mu))
+    return lambda y: (
+        0.0 if y <= 0 else float(scipy.special.ndtr(scipy.special.ndtri(min(1.0, y)) - mu))
+    )
 
 
 def one_run_p_tradeoff(m: int, guesses: Guesses, inverse: Inverse) -> float:
@@ -214,12 +232,13 @@ def one_run_p_tradeoff(m: int, guesses: Guesses, inverse: Inverse) -> float:
 def _rejects(m: int, guesses: Guesses, inverse: Inverse, tail: float) -> bool:
     """Whether no mechanism under the curve has P(at least so many right) ≥ ``tail``.
 
-    The argument of Mahloujifar, Melis and Chaudhuri (2024), in short. Let p_t be the probability of t right guesses
-    out of r, R_j = Σ_{t≥j} t·p_t/m and H_j = Σ_{t≥j} (r − t)·p_t/m. Turning canary i's coin turns a right guess about
-    it into a wrong one; so the event "guess i right, t ≥ j right" becomes "guess i wrong, t ≥ j − 1 right", and the
-    curve bounds the one by the other. Averaged over i (``inverse`` is convex): inverse(R_j) ≤ H_{j−1}. Given
-    P(t ≥ v) = ``tail``, the demands are least if all of it is at v; then each p_{j−1} must be at least
-    m·(inverse(R_j) − H_j)/(r − j + 1), and no less is asked later if it is more. A total above 1 is impossible.
+    The argument of Mahloujifar, Melis and Chaudhuri (2024), in short. Let p_t be the probability of
+    t right guesses out of r, R_j = Σ_{t≥j} t·p_t/m and H_j = Σ_{t≥j} (r − t)·p_t/m. Turning canary
+    i's coin turns a right guess about it into a wrong one; so the event "guess i right, t ≥ j
+    right" becomes "guess i wrong, t ≥ j − 1 right", and the curve bounds the one by the other.
+    Averaged over i (``inverse`` is convex): inverse(R_j) ≤ H_{j−1}. Given P(t ≥ v) = ``tail``, the
+    demands are least if all of it is at v; then each p_{j−1} must be at least m·(inverse(R_j) −
+    H_j)/(r − j + 1), and no less is asked later if it is more. A total above 1 is impossible.
     """
     v, r = guesses.right, guesses.made
     right, wrong = tail * v / m, tail * (r - v) / m
@@ -241,10 +260,11 @@ def audit_scores(
 ) -> MechanismResult:
     """A one-run audit of recorded scores (columns ``score``, ``member``) against the claim.
 
-    Formal guarantee: that of :func:`~dpaudit.audit.epsilon.one_run.one_run`, if the coins were fair and independent and
-    a score depends on them only through what the mechanism released. Where the number of members contradicts fair coins
-    (exact two-sided binomial test, p ≤ 10^-3) nothing would hold: the verdict is *inconclusive*, without tests. Fair coins
-    end so with probability at most 10^-3. Not claimed: that a coin too little biased to be seen so costs nothing.
+    Formal guarantee: that of :func:`~dpaudit.audit.epsilon.one_run.one_run`, if the coins were fair
+    and independent and a score depends on them only through what the mechanism released. Where the
+    number of members contradicts fair coins (exact two-sided binomial test, p ≤ 10^-3) nothing
+    would hold: the verdict is *inconclusive*, without tests. Fair coins end so with probability at
+    most 10^-3. Not claimed: that a coin too little biased to be seen so costs nothing.
     """
     started = time.monotonic()
     scores, member = read_scores(path)
@@ -292,7 +312,9 @@ def audit_scores(
         samples_requested=len(scores),
         seconds=time.monotonic() - started,
         advice=(),
-        cannot_rule_out=one_run_blind_spots(canaries=len(scores), claim=claim, alpha=alpha / (2 * found.tried))
+        cannot_rule_out=one_run_blind_spots(
+            canaries=len(scores), claim=claim, alpha=alpha / (2 * found.tried)
+        )
         if verdict == "no-finding"
         else (),
         provenance=collect(seed=seed, plugins=()),
@@ -300,7 +322,9 @@ def audit_scores(
 
 
 def _one_run_tests(found: OneRun, claim: PrivacyClaim, alpha: float) -> tuple[TestResult, ...]:
-    def line(name: str, p: float, low: float, unit: str, by: Guesses, looks_at: str, finding: bool) -> TestResult:
+    def line(
+        name: str, p: float, low: float, unit: str, by: Guesses, looks_at: str, finding: bool
+    ) -> TestResult:
         return TestResult(
             name=name,
             p=p,
@@ -312,7 +336,12 @@ def _one_run_tests(found: OneRun, claim: PrivacyClaim, alpha: float) -> tuple[Te
             parts={},
             interval=at_least(low, alpha, "one run"),
             unit=unit,
-            details={"top": by.top, "bottom": by.bottom, "right": by.right, "families_tried": found.tried},
+            details={
+                "top": by.top,
+                "bottom": by.bottom,
+                "right": by.right,
+                "families_tried": found.tried,
+            },
         )
 
     tests = [
@@ -341,12 +370,12 @@ Columns = tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]
 def read_scores(path: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """Scores (m,), higher meaning likelier in, and whether each canary was in (m,). Nothing is unpickled.
 
-    An ``.npz`` may hold at most 2^20 scores and one more for each four bytes of the file. Memory: ten times the file and
-    64 MiB at most.
+    An ``.npz`` may hold at most 2^20 scores and one more for each four bytes of the file. Memory:
+    ten times the file and 64 MiB at most.
 
     Raises:
-        UsageError: no such file, another ending, a missing column, a score that is not finite, a member other than 0
-            or 1, columns of different lengths, or more scores than that.
+        UsageError: no such file, another ending, a missing column, a score that is not finite, a
+            member other than 0 or 1, columns of different lengths, or more scores than that.
     """
     readers = {".csv": _csv, ".npz": _npz}
     if path.suffix.lower() not in readers:
@@ -358,9 +387,13 @@ def read_scores(path: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.boo
     except KeyError as error:
         raise UsageError(f"scores={path}: has no column {error}; {_HOW}") from None
     except (ValueError, csv.Error) as error:
-        raise UsageError(f"scores={path}: holds something else than numbers ({one_line(error)}); {_HOW}") from None
+        raise UsageError(
+            f"scores={path}: holds something else than numbers ({one_line(error)}); {_HOW}"
+        ) from None
     if score.ndim != 1 or score.shape != member.shape:
-        raise UsageError(f"scores={path}: score has shape {score.shape}, member {member.shape}; {_HOW}")
+        raise UsageError(
+            f"scores={path}: score has shape {score.shape}, member {member.shape}; {_HOW}"
+        )
     values = score.astype(np.float64, copy=False)
     bad = np.flatnonzero(~np.isfinite(values))
     if bad.size:
@@ -369,7 +402,9 @@ def read_scores(path: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.boo
         )
     odd = np.flatnonzero((member != 0) & (member != 1))
     if odd.size:
-        raise UsageError(f"scores={path}: member {member[odd[0]]} in row {odd[0] + 1} is neither 0 nor 1; fix it")
+        raise UsageError(
+            f"scores={path}: member {member[odd[0]]} in row {odd[0] + 1} is neither 0 nor 1; fix it"
+        )
     return values, member.astype(bool)
 
 

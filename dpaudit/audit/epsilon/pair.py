@@ -50,13 +50,15 @@ def audit_pair(
 ) -> MechanismResult:
     """Audit an opened mechanism at ``neighbours``, two query results (m,), by learned events or by an ``attack``.
 
-    A support attack's events are fixed, so that all releases are counted; a learning attack's are chosen in the first
-    half. ``reach`` is a support attack whose view of a release is one more statistic that events may be learned from.
+    A support attack's events are fixed, so that all releases are counted; a learning attack's are
+    chosen in the first half. ``reach`` is a support attack whose view of a release is one more
+    statistic that events may be learned from.
 
     Where the time limit comes first, what was counted is still judged: a finding stands, a pass is
-    *inconclusive*. How much was drawn then depends on the mechanism's speed but not on its releases. Where releases of
-    one call depend on each other (:func:`~dpaudit.audit.epsilon.releases.dependence`), or all are the same number, no
-    bound holds or says anything: the verdict is *inconclusive*, without tests.
+    *inconclusive*. How much was drawn then depends on the mechanism's speed but not on its
+    releases. Where releases of one call depend on each other
+    (:func:`~dpaudit.audit.epsilon.releases.dependence`), or all are the same number, no bound holds
+    or says anything: the verdict is *inconclusive*, without tests.
 
     Formal guarantee: see :class:`~dpaudit.types.MechanismResult`.
 
@@ -66,7 +68,9 @@ def audit_pair(
         DpauditError: the attack failed.
     """
     if attack is not None and options.real_numbers:
-        raise UsageError("real-numbers: an attack sees releases as it likes; leave --real-numbers or --attack out")
+        raise UsageError(
+            "real-numbers: an attack sees releases as it likes; leave --real-numbers or --attack out"
+        )
     started = time.monotonic()
     alpha, samples, limit = options.alpha, options.samples, options.time_limit
     root = KeyedStream.from_seed(options.seed).child("mechanism")
@@ -89,7 +93,11 @@ def audit_pair(
     elif attack is None:
         rng = root.child("statistics").numpy()
         looks = reach is not None and _as_long(drawn, neighbours)
-        more = [support_statistic(reach, neighbours, learn=drawn.learn)] if reach is not None and looks else []
+        more = (
+            [support_statistic(reach, neighbours, learn=drawn.learn)]
+            if reach is not None and looks
+            else []
+        )
         learned = learn(
             *drawn.learn,
             neighbours=neighbours,
@@ -103,7 +111,10 @@ def audit_pair(
     else:
         seen = reduced(attack, drawn, neighbours, delta=claim.delta, alpha=alpha)
         judged = judge(seen.learned, *seen.counted, claim=claim, alpha=alpha)
-        details = {**seen.details, "success": guessed(seen.guesses, rng=root.child("guesses").numpy())}
+        details = {
+            **seen.details,
+            "success": guessed(seen.guesses, rng=root.child("guesses").numpy()),
+        }
     verdict, reason = verdict_of(judged.tests, drawn.late)
     if unfit:
         verdict, reason = "inconclusive", unfit
@@ -114,7 +125,11 @@ def audit_pair(
         misfit_advice(details),
         str(getattr(mechanism, "advice", "")),
     ]
-    events = "learned events" if attack is None or isinstance(attack.does, LearningAttack) else "fixed events"
+    events = (
+        "learned events"
+        if attack is None or isinstance(attack.does, LearningAttack)
+        else "fixed events"
+    )
     return MechanismResult(
         verdict=verdict,
         reason=reason,
@@ -151,8 +166,12 @@ def audit_pair(
 def _unfit(drawn: Releases) -> str:
     """Why these releases cannot be judged; nothing where they can."""
     rows = [x for half in (drawn.learn, drawn.count) for x in half if len(x)]
-    if all((x == rows[0][0]).all() and (np.signbit(x) == np.signbit(rows[0][0])).all() for x in rows):
-        number = ", ".join(f"{x:.6g}" for x in rows[0][0][:3]) + (", …" if rows[0].shape[1] > 3 else "")
+    if all(
+        (x == rows[0][0]).all() and (np.signbit(x) == np.signbit(rows[0][0])).all() for x in rows
+    ):
+        number = ", ".join(f"{x:.6g}" for x in rows[0][0][:3]) + (
+            ", …" if rows[0].shape[1] > 3 else ""
+        )
         return (
             f"every release at both neighbours is {number}: there is nothing to compare; choose neighbours whose releases "
             "vary, and for --attack sensitivity the mechanism's own bounds"
@@ -187,9 +206,10 @@ def run_probes(
 ) -> MechanismResult:
     """Audit an opened mechanism at each pair that the ``attack`` brings: ``samples`` releases at each of its values.
 
-    Every pair gets an equal share of α and of what is left of the time limit. The neighbours and the curve are those of
-    the pair with the largest ε; the bounds are the largest and the tests all there are, each with what it probes in
-    brackets. A pair that the mechanism refuses is reported as advice, and a pass is then *inconclusive*.
+    Every pair gets an equal share of α and of what is left of the time limit. The neighbours and
+    the curve are those of the pair with the largest ε; the bounds are the largest and the tests all
+    there are, each with what it probes in brackets. A pair that the mechanism refuses is reported
+    as advice, and a pass is then *inconclusive*.
 
     Formal guarantee: see :class:`~dpaudit.types.MechanismResult`; over all pairs together.
 
@@ -251,7 +271,12 @@ def run_probes(
         seconds=time.monotonic() - started,
         advice=tuple(
             [*filter(None, [own])]
-            + [f"{says}: {advice}" for says, result in done for advice in result.advice if advice != own]
+            + [
+                f"{says}: {advice}"
+                for says, result in done
+                for advice in result.advice
+                if advice != own
+            ]
             + [f"{says}: not audited ({error})" for says, error in refused]
         ),
         cannot_rule_out=best.cannot_rule_out if verdict == "no-finding" else (),

@@ -30,9 +30,9 @@ Array = npt.NDArray[np.float64]
 class Releases:
     """Releases at the two neighbours: to learn from, and to be counted; ``late`` says why there are fewer than asked.
 
-    Shape (n, k) each; where they were timed, one more column, the last: the seconds that the call took. ``sizes`` says how
-    many came from each call, in order: those to learn from and those to count, at each neighbour; none where each
-    release took a call of its own.
+    Shape (n, k) each; where they were timed, one more column, the last: the seconds that the call
+    took. ``sizes`` says how many came from each call, in order: those to learn from and those to
+    count, at each neighbour; none where each release took a call of its own.
     """
 
     learn: tuple[Array, Array]
@@ -65,20 +65,22 @@ def draw_releases(
 ) -> Releases:
     """About ``samples`` releases at each neighbour, in blocks at one and the other in random order.
 
-    The first half, to learn from, has as many at each (none without ``learning``: all are counted). In the second half
-    a fair coin decides for every release at which neighbour it is made; after every pair of blocks that is exactly so,
-    and the time limit (``deadline`` of ``time.monotonic``, ``limit`` seconds) ends drawing only there. A block takes
-    the mechanism one call.
+    The first half, to learn from, has as many at each (none without ``learning``: all are counted).
+    In the second half a fair coin decides for every release at which neighbour it is made; after
+    every pair of blocks that is exactly so, and the time limit (``deadline`` of ``time.monotonic``,
+    ``limit`` seconds) ends drawing only there. A block takes the mechanism one call.
 
-    ``timed`` releases take a call each, in an order that is as random: whatever else slows a machine down, and for
-    however long, then falls on both neighbours alike.
+    ``timed`` releases take a call each, in an order that is as random: whatever else slows a
+    machine down, and for however long, then falls on both neighbours alike.
 
     Raises:
         UsageError: more numbers than fit into 2 GiB, or calls of this mechanism cannot be timed.
         SamplerError: the mechanism failed, or the first half was not finished in time.
     """
     if timed and not isinstance(mechanism, TimedMechanism):
-        raise UsageError(f"mechanism={mechanism.name}: its calls cannot be timed; choose an attack on releases alone")
+        raise UsageError(
+            f"mechanism={mechanism.name}: its calls cannot be timed; choose an attack on releases alone"
+        )
     half = samples // 2 if learning else samples
     pairs = max(_PAIRS, -(-half // (_LARGEST_TIMED if timed else _LARGEST_BLOCK)))
     blocks = [b for b in np.diff(np.linspace(0, half, pairs + 1).round().astype(int)).tolist() if b]
@@ -93,7 +95,9 @@ def draw_releases(
             pair: list[list[Array]] = [[], []]
             try:
                 for side, n in _turns(sizes, rng=rng, timed=timed):
-                    got = _release(mechanism, neighbours[side], n, deadline=deadline, limit=limit, timed=timed)
+                    got = _release(
+                        mechanism, neighbours[side], n, deadline=deadline, limit=limit, timed=timed
+                    )
                     width = _same_width(mechanism, got, width, samples=samples)
                     pair[side].append(got)
             except SamplerTimeoutError as error:
@@ -111,7 +115,9 @@ def draw_releases(
     return Releases(learn, count, late, (by_call[0], by_call[1]))
 
 
-def _turns(sizes: tuple[int, int], *, rng: np.random.Generator, timed: bool) -> Iterable[tuple[int, int]]:
+def _turns(
+    sizes: tuple[int, int], *, rng: np.random.Generator, timed: bool
+) -> Iterable[tuple[int, int]]:
     """Which neighbour's turn it is, and for how many releases: both blocks in random order, or one by one."""
     if timed:
         return ((int(side), 1) for side in rng.permutation(np.repeat([0, 1], sizes)))
@@ -123,7 +129,9 @@ def _joined(blocks: list[Array], width: int) -> Array:
     return np.concatenate([np.empty((0, width)), *blocks])
 
 
-def _release(mechanism: Mechanism, value: Array, n: int, *, deadline: float, limit: float, timed: bool) -> Array:
+def _release(
+    mechanism: Mechanism, value: Array, n: int, *, deadline: float, limit: float, timed: bool
+) -> Array:
     left = deadline - time.monotonic()
     if left <= 0:
         raise SamplerTimeoutError(f"{mechanism.name}: the time limit of {limit:g} s was reached")
@@ -160,19 +168,21 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 def dependence(calls: tuple[Sequence[Array], Sequence[Array]]) -> str:
     """How releases of one call depend on each other, in words; nothing where no dependence is seen.
 
-    ``calls`` has for each neighbour the releases (n, k) of each call; the i-th calls of both were made one after the
-    other. Three things are looked at:
+    ``calls`` has for each neighbour the releases (n, k) of each call; the i-th calls of both were
+    made one after the other. Three things are looked at:
 
-    - at each neighbour, are releases that occur more than once within one call more often than across calls;
-    - are equal releases at the same place of two successive calls more often than at places next to each other, as from
-      a generator that is seeded anew in every call;
-    - do the two neighbours' i-th calls differ in location or spread by more than independent releases would (mean ranks
-      of the first columns and of the row means, and of their distances from the median). Slow drift, which moves both
-      calls alike, is no dependence.
+    - at each neighbour, are releases that occur more than once within one call more often than
+      across calls;
+    - are equal releases at the same place of two successive calls more often than at places next to
+      each other, as from a generator that is seeded anew in every call;
+    - do the two neighbours' i-th calls differ in location or spread by more than independent
+      releases would (mean ranks of the first columns and of the row means, and of their distances
+      from the median). Slow drift, which moves both calls alike, is no dependence.
 
-    Null: releases are independent, with one law at each neighbour. Guarantee: something is said with probability at most
-    10^-3 then (binomial tails; χ² where it is a good approximation, not looked at elsewhere; Bonferroni). Not claimed:
-    dependence within a call that leaves calls alike, or one too weak to be seen.
+    Null: releases are independent, with one law at each neighbour. Guarantee: something is said
+    with probability at most 10^-3 then (binomial tails; χ² where it is a good approximation, not
+    looked at elsewhere; Bonferroni). Not claimed: dependence within a call that leaves calls alike,
+    or one too weak to be seen.
     """
     level = ASSUMPTION_LEVEL / _CHECKS
     pairs = [(a, b) for a, b in zip(*calls, strict=True) if len(a) and len(b)]
@@ -186,7 +196,13 @@ def dependence(calls: tuple[Sequence[Array], Sequence[Array]]) -> str:
         same, beside = _aligned(blocks)
         if _binomial_tail(same, same + beside, 0.5) <= level:
             return f"{same:,} releases are those at the same place of the call before"
-    if min(_calls_differ(a, b, sides) for a, b in zip(_columns(sides[0]), _columns(sides[1]), strict=True)) <= level:
+    if (
+        min(
+            _calls_differ(a, b, sides)
+            for a, b in zip(_columns(sides[0]), _columns(sides[1]), strict=True)
+        )
+        <= level
+    ):
         return "releases of one call are more alike than releases of different calls"
     return ""
 
@@ -260,7 +276,9 @@ def _calls_differ(first: Array, second: Array, sides: Sequence[Sequence[Array]])
         variances.append(untied / 12 / sizes)
     difference, weight = means[1] - means[0], 1 / (variances[0] + variances[1])
     centre = float((weight * difference).sum() / weight.sum())
-    return float(scipy.special.chdtrc(len(weight) - 1, float((weight * (difference - centre) ** 2).sum())))
+    return float(
+        scipy.special.chdtrc(len(weight) - 1, float((weight * (difference - centre) ** 2).sum()))
+    )
 
 
 def _ranks(values: Array) -> tuple[Array, float]:

@@ -13,7 +13,13 @@ from dpaudit import registry
 from dpaudit.audit.epsilon.attacks import NamedAttack, named_attack
 from dpaudit.audit.epsilon.one_run import SCORES, audit_scores
 from dpaudit.audit.epsilon.pair import audit_pair, run_probes
-from dpaudit.audit.options import DEFAULT_RELEASES, MechanismOptions, PrivacyClaim, Progress, fresh_seed
+from dpaudit.audit.options import (
+    DEFAULT_RELEASES,
+    MechanismOptions,
+    PrivacyClaim,
+    Progress,
+    fresh_seed,
+)
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Mechanism, ProbingAttack
 from dpaudit.results.arrays import read_npy
@@ -47,26 +53,38 @@ def audit_mechanism(
 ) -> MechanismResult:
     """Audit a whole mechanism, named as on the command line (``numpy:laplace:scale=1``, ``scores:FILE``, …).
 
-    ``samples`` releases are drawn at each of the two ``neighbours`` (see :func:`parse_neighbours`), half to learn events
-    from, half to count them in. ``attack``, ``NAME[:option=value,…]``, says instead what to look at: a support attack has
-    fixed events, counted in all releases; a learning attack learns from the first half; a probing attack brings the
-    neighbours itself. ``real_numbers``: what the last bits of releases show is reported, but is no finding.
-    ``scores:FILE`` is a one-run audit (:func:`~dpaudit.audit.epsilon.one_run.audit_scores`), which may make so many
-    ``guesses``, chosen beforehand.
+    ``samples`` releases are drawn at each of the two ``neighbours`` (see :func:`parse_neighbours`),
+    half to learn events from, half to count them in. ``attack``, ``NAME[:option=value,…]``, says
+    instead what to look at: a support attack has fixed events, counted in all releases; a learning
+    attack learns from the first half; a probing attack brings the neighbours itself.
+    ``real_numbers``: what the last bits of releases show is reported, but is no finding.
+    ``scores:FILE`` is a one-run audit (:func:`~dpaudit.audit.epsilon.one_run.audit_scores`), which
+    may make so many ``guesses``, chosen beforehand.
 
     Formal guarantee: see :class:`~dpaudit.types.MechanismResult`.
 
     Raises:
-        UsageError: an unknown name, or a claim, neighbours, attack, α, time limit or sample size that does not fit.
+        UsageError: an unknown name, or a claim, neighbours, attack, α, time limit or sample size
+            that does not fit.
         SamplerError: the mechanism died, did not respond, or released something that is no number.
         DpauditError: the attack failed.
     """
     claim = PrivacyClaim(claim_epsilon, claim_delta, claim_mu)
     options = MechanismOptions(
-        samples=samples, alpha=alpha, time_limit=time_limit, seed=fresh_seed(seed), real_numbers=real_numbers
+        samples=samples,
+        alpha=alpha,
+        time_limit=time_limit,
+        seed=fresh_seed(seed),
+        real_numbers=real_numbers,
     )
     return audit_named(
-        name, claim=claim, neighbours=neighbours, attack=attack, options=options, guesses=guesses, progress=progress
+        name,
+        claim=claim,
+        neighbours=neighbours,
+        attack=attack,
+        options=options,
+        guesses=guesses,
+        progress=progress,
     )
 
 
@@ -82,26 +100,47 @@ def audit_named(
 ) -> MechanismResult:
     """Open a mechanism by its name, audit it, close it; see :func:`audit_mechanism`, and its errors."""
     alpha, seed = options.alpha, options.seed
-    words = ["dpaudit", "mechanism", name, "--claim-epsilon", f"{claim.epsilon!r}", *_option("--claim-mu", claim.mu)]
+    words = [
+        "dpaudit",
+        "mechanism",
+        name,
+        "--claim-epsilon",
+        f"{claim.epsilon!r}",
+        *_option("--claim-mu", claim.mu),
+    ]
     words += ["--claim-delta", f"{claim.delta!r}", "--alpha", f"{alpha!r}", "--seed", seed]
     if name.startswith(SCORES):
         for option, given in (("neighbours", neighbours), ("attack", attack)):
             if given is not None:
-                raise UsageError(f"{option}={given}: recorded scores have none; leave --{option} out")
+                raise UsageError(
+                    f"{option}={given}: recorded scores have none; leave --{option} out"
+                )
         path = Path(name.removeprefix(SCORES))
         result = audit_scores(path, claim=claim, alpha=alpha, seed=seed, guesses=guesses)
         return _reproducible(result, [*words, *_option("--guesses", guesses)])
     if guesses is not None:
-        raise UsageError(f"guesses={guesses}: belongs to a one-run audit of scores:FILE; leave --guesses out")
+        raise UsageError(
+            f"guesses={guesses}: belongs to a one-run audit of scores:FILE; leave --guesses out"
+        )
     named = None if attack is None else named_attack(attack, mechanism=name)
     pair = None if neighbours is None else parse_neighbours(neighbours)
     _check_neighbours(pair, named, shown=str(neighbours), name=name)
     with joined() as sandbox, open_mechanism(name, seed=seed) as mechanism:
         result = run_mechanism_audit(
-            mechanism, claim=claim, neighbours=pair, attack=named, options=options, progress=progress
+            mechanism,
+            claim=claim,
+            neighbours=pair,
+            attack=named,
+            options=options,
+            progress=progress,
         )
     result = dataclasses.replace(result, sandbox=sandbox.reached)
-    words += [*_option("--neighbours", neighbours), *_option("--attack", attack), "--samples", str(options.samples)]
+    words += [
+        *_option("--neighbours", neighbours),
+        *_option("--attack", attack),
+        "--samples",
+        str(options.samples),
+    ]
     return _reproducible(result, [*words, *(["--real-numbers"] if options.real_numbers else [])])
 
 
@@ -112,7 +151,9 @@ def _option(name: str, value: object) -> list[str]:
 def _reproducible(result: MechanismResult, words: list[str]) -> MechanismResult:
     """The same with the command that shows its findings again: the whole audit, whose α they share."""
     command = shlex.join(words)
-    tests = tuple(dataclasses.replace(t, reproduce=command) if t.finding else t for t in result.tests)
+    tests = tuple(
+        dataclasses.replace(t, reproduce=command) if t.finding else t for t in result.tests
+    )
     return dataclasses.replace(result, tests=tests)
 
 
@@ -127,8 +168,8 @@ def run_mechanism_audit(
 ) -> MechanismResult:
     """Audit an opened mechanism at ``neighbours``, two query results (m,), or at those that a probing attack brings.
 
-    Otherwise as :func:`audit_mechanism`; see :func:`~dpaudit.audit.epsilon.pair.audit_pair` for what happens at the time
-    limit.
+    Otherwise as :func:`audit_mechanism`; see :func:`~dpaudit.audit.epsilon.pair.audit_pair` for
+    what happens at the time limit.
     """
     named = named_attack(attack, mechanism=mechanism.name) if isinstance(attack, str) else attack
     _check_neighbours(neighbours, named, shown=str(neighbours), name=mechanism.name)
@@ -144,15 +185,21 @@ def run_mechanism_audit(
             progress=progress,
         )
     assert named is not None  # noqa: S101 checked above
-    return run_probes(mechanism, attack=named, claim=claim, options=options, reach=_reach(), progress=progress)
+    return run_probes(
+        mechanism, attack=named, claim=claim, options=options, reach=_reach(), progress=progress
+    )
 
 
 def _check_neighbours(pair: object, attack: NamedAttack | None, *, shown: str, name: str) -> None:
     probing = attack is not None and isinstance(attack.does, ProbingAttack)
     if probing and pair is not None and attack is not None:
-        raise UsageError(f"neighbours={shown}: {attack.text} brings its own; leave --neighbours out")
+        raise UsageError(
+            f"neighbours={shown}: {attack.text} brings its own; leave --neighbours out"
+        )
     if not probing and pair is None:
-        raise UsageError(f"neighbours=None: {name} is compared at two query results; write e.g. --neighbours 0,1")
+        raise UsageError(
+            f"neighbours=None: {name} is compared at two query results; write e.g. --neighbours 0,1"
+        )
 
 
 def _reach() -> NamedAttack | None:
@@ -162,7 +209,8 @@ def _reach() -> NamedAttack | None:
 def parse_neighbours(text: str) -> tuple[Vector, Vector]:
     """Two query results of equal length (m,): ``0,1``, or vectors ``0,0,0;1,0,0``, or files ``a.npy;b.npy``.
 
-    A semicolon divides the two, commas the coordinates; without one, just two numbers (or files) are meant.
+    A semicolon divides the two, commas the coordinates; without one, just two numbers (or files)
+    are meant.
 
     Raises:
         UsageError: not two, different lengths, not finite numbers, or equal to each other.
@@ -175,9 +223,13 @@ def parse_neighbours(text: str) -> tuple[Vector, Vector]:
         raise UsageError(f"neighbours={text}: {len(parts)} were given, wanted two; {_HOW}")
     first, second = (_vector(part.strip(), text) for part in parts)
     if len(first) != len(second):
-        raise UsageError(f"neighbours={text}: lengths {len(first)} and {len(second)} differ; {_HOW}")
+        raise UsageError(
+            f"neighbours={text}: lengths {len(first)} and {len(second)} differ; {_HOW}"
+        )
     if np.array_equal(first, second):
-        raise UsageError(f"neighbours={text}: they are equal (as float64), so nothing could tell them apart; {_HOW}")
+        raise UsageError(
+            f"neighbours={text}: they are equal (as float64), so nothing could tell them apart; {_HOW}"
+        )
     return first, second
 
 

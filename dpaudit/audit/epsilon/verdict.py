@@ -37,7 +37,10 @@ def verdict_of(tests: tuple[TestResult, ...], late: str) -> tuple[Verdict, str]:
     """The verdict and its reason; ``late`` says why less was drawn than asked for, if so."""
     found = [t.name for t in tests if t.finding]
     if found:
-        return "finding", f"{'; '.join(found)}: contradict{'s' if len(found) == 1 else ''} the claim"
+        return (
+            "finding",
+            f"{'; '.join(found)}: contradict{'s' if len(found) == 1 else ''} the claim",
+        )
     if late:
         return "inconclusive", f"{late}; what was counted until then shows nothing"
     return "no-finding", "nothing that was looked at contradicts the claim"
@@ -47,7 +50,9 @@ def low_bits_advice(tests: tuple[TestResult, ...]) -> str:
     """What to do where only the last bits tell the neighbours apart; else nothing."""
     bits = [t for t in tests if t.name.startswith("low bits")]
     others = max((t.statistic for t in tests if t not in bits and t.unit == "ε"), default=0.0)
-    shown = max((t.statistic for t in bits if t.finding or (t.advisory and t.p <= 1e-6)), default=0.0)
+    shown = max(
+        (t.statistic for t in bits if t.finding or (t.advisory and t.p <= 1e-6)), default=0.0
+    )
     if shown <= others + _CLEARLY_MORE:
         return ""
     return (
@@ -81,10 +86,11 @@ Array = npt.NDArray[np.float64]
 def shape_advice(y0: Array, y1: Array, v0: Array, v1: Array) -> str:
     """One sentence where releases less the query value, (n, k) at each neighbour, have different laws; else nothing.
 
-    Two-sample Kolmogorov-Smirnov for each of the first 64 coordinates (asymptotic p-value, conservative for discrete
-    laws), Bonferroni over them, said where p < 1e-4. Additive noise of one law passes; clamping, snapping that depends
-    on the value, and randomized response do not. Nothing where releases are not as long as the query, or in a coordinate
-    where they do not lie around the query value (median further away than three median deviations): there the value is a
+    Two-sample Kolmogorov-Smirnov for each of the first 64 coordinates (asymptotic p-value,
+    conservative for discrete laws), Bonferroni over them, said where p < 1e-4. Additive noise of
+    one law passes; clamping, snapping that depends on the value, and randomized response do not.
+    Nothing where releases are not as long as the query, or in a coordinate where they do not lie
+    around the query value (median further away than three median deviations): there the value is a
     name for a data set, and releases less the value are no noise.
     """
     if y0.shape[1] != len(v0):
@@ -131,7 +137,8 @@ def two_neighbour_blind_spots(
 
     By an ``attack``, whatever it does not look at is left open besides.
 
-    Sizes are of a flaw found nine times in ten where the right event was learned; by normal and Poisson approximation.
+    Sizes are of a flaw found nine times in ten where the right event was learned; by normal and
+    Poisson approximation.
     """
 
     def bound(inside: float, outside: float) -> float:
@@ -228,7 +235,9 @@ _ALWAYS = (
 )
 
 
-def one_run_blind_spots(*, canaries: int, claim: PrivacyClaim, alpha: float) -> tuple[BlindSpot, ...]:
+def one_run_blind_spots(
+    *, canaries: int, claim: PrivacyClaim, alpha: float
+) -> tuple[BlindSpot, ...]:
     """What ``canaries`` scores leave open when the best guesses get ``alpha`` (their share)."""
     wrong = -math.expm1(math.log(alpha) / canaries)  # all right: q^m = α
     ceiling = math.log1p(-wrong) - math.log(wrong) if wrong < 0.5 else 0.0

@@ -17,7 +17,9 @@ __all__ = ["audit", "mechanism"]
 def audit(
     sampler: Annotated[
         str,
-        typer.Argument(help="What to audit; see above.", show_default=False, autocompletion=completion.samplers),
+        typer.Argument(
+            help="What to audit; see above.", show_default=False, autocompletion=completion.samplers
+        ),
     ],
     claim: Annotated[
         str | None,
@@ -28,11 +30,15 @@ def audit(
         ),
     ] = None,
     dim: Annotated[
-        int | None, typer.Option(help="Values per vector; without it the auditor chooses.", show_default=False)
+        int | None,
+        typer.Option(help="Values per vector; without it the auditor chooses.", show_default=False),
     ] = None,
-    samples: Annotated[float, typer.Option(help="Values to draw in all.", show_default="1e7")] = 1e7,
+    samples: Annotated[
+        float, typer.Option(help="Values to draw in all.", show_default="1e7")
+    ] = 1e7,
     alpha: Annotated[
-        float, typer.Option(help="Chance of a finding against an honest sampler, all tests together.")
+        float,
+        typer.Option(help="Chance of a finding against an honest sampler, all tests together."),
     ] = 0.01,
     time_limit: Annotated[
         float | None,
@@ -50,7 +56,10 @@ def audit(
         ),
     ] = None,
     sequential: Annotated[
-        bool, typer.Option("--sequential", help="Stop at the first clear finding; valid whenever it stops.")
+        bool,
+        typer.Option(
+            "--sequential", help="Stop at the first clear finding; valid whenever it stops."
+        ),
     ] = False,
     bits: Annotated[
         Path | None,
@@ -59,7 +68,9 @@ def audit(
             show_default=False,
         ),
     ] = None,
-    dtype: Annotated[Literal["f64", "f32"], typer.Option(help="What command:, http: and .bin write.")] = "f64",
+    dtype: Annotated[
+        Literal["f64", "f32"], typer.Option(help="What command:, http: and .bin write.")
+    ] = "f64",
     text: Annotated[bool, typer.Option("--text", help="command: prints decimal numbers.")] = False,
     mitigation: Annotated[
         str | None,
@@ -86,12 +97,13 @@ def audit(
 
     file:samples.npy — also .npz .csv .parquet .bin
 
-    LIB:MECHANISM[:opt=value,…] — as the library ships it: numpy scipy torch opacus opendp diffprivlib stdlib, e.g. numpy:laplace:scale=2
+    LIB:MECHANISM[:opt=value,…] — as the library ships it: numpy scipy torch opacus opendp
+    diffprivlib stdlib, e.g. numpy:laplace:scale=2
 
     NAME — a registered source with options as NAME:opt=value,… ; see dpaudit list sources
 
-    Exit code 0: nothing contradicts the claim (and you are told what that cannot exclude). 1: a finding. 3: the sampler died,
-    did not respond, or returned too few values.
+    Exit code 0: nothing contradicts the claim (and you are told what that cannot exclude). 1: a
+    finding. 3: the sampler died, did not respond, or returned too few values.
 
     Example: dpaudit audit library:./libnoise.so:gauss --claim gaussian:sigma=1
     """
@@ -135,7 +147,8 @@ def mechanism(
     neighbours: Annotated[
         str | None,
         typer.Option(
-            help="Query results to hide from each other: 0,1 or '0,0,0;1,0,0' or a.npy;b.npy", show_default=False
+            help="Query results to hide from each other: 0,1 or '0,0,0;1,0,0' or a.npy;b.npy",
+            show_default=False,
         ),
     ] = None,
     attack: Annotated[
@@ -146,11 +159,19 @@ def mechanism(
             autocompletion=completion.attacks,
         ),
     ] = None,
-    samples: Annotated[float, typer.Option(help="Releases to draw at each neighbour.", show_default="2e5")] = 2e5,
-    alpha: Annotated[float, typer.Option(help="Chance of a false finding, or of any bound being wrong.")] = 0.01,
+    samples: Annotated[
+        float, typer.Option(help="Releases to draw at each neighbour.", show_default="2e5")
+    ] = 2e5,
+    alpha: Annotated[
+        float, typer.Option(help="Chance of a false finding, or of any bound being wrong.")
+    ] = 0.01,
     time_limit: Annotated[float, typer.Option(help="Seconds for the whole audit.")] = 600,
     real_numbers: Annotated[
-        bool, typer.Option("--real-numbers", help="What the last bits of releases show is reported, but is no finding.")
+        bool,
+        typer.Option(
+            "--real-numbers",
+            help="What the last bits of releases show is reported, but is no finding.",
+        ),
     ] = False,
     guesses: Annotated[
         int | None,
@@ -164,36 +185,42 @@ def mechanism(
 ) -> None:
     """Is this whole mechanism as private as it claims to be?
 
-    Draws releases at two neighbouring query results, learns from one half which events tell them apart, and counts
-    these in the other half: a lower bound for ε at δ that holds with confidence 1 − α. Whatever tells them apart counts,
-    the last bits of a release as well.
+    Draws releases at two neighbouring query results, learns from one half which events tell them
+    apart, and counts these in the other half: a lower bound for ε at δ that holds with confidence 1
+    − α. Whatever tells them apart counts, the last bits of a release as well.
 
     [bold]MECHANISM[/bold] is one of
 
-    LIB:MECH — a library's mechanism with options, e.g. numpy:laplace:scale=1, opendp:laplace:scale=1
+    LIB:MECH — a library's mechanism with options, e.g. numpy:laplace:scale=1,
+    opendp:laplace:scale=1
 
-    NAME — a registered source, which releases the value itself or is added to it, e.g. secure-gaussian:sigma=1
+    NAME — a registered source, which releases the value itself or is added to it, e.g.
+    secure-gaussian:sigma=1
 
     python:MODULE:FUNCTION — f(value, n) -> n releases
 
     command:'./mechanism --value={value} {n}' — n releases as little-endian float64 on stdout
 
-    scores:FILE — scores of canaries from one run: .csv or .npz with score and member (0 or 1, by fair coins)
+    scores:FILE — scores of canaries from one run: .csv or .npz with score and member (0 or 1, by
+    fair coins)
 
-    Exit code 0: nothing contradicts the claim. 1: a finding. 3: the mechanism died, did not respond, or returned too
-    few values.
+    Exit code 0: nothing contradicts the claim. 1: a finding. 3: the mechanism died, did not
+    respond, or returned too few values.
 
     [bold]--attack[/bold] is one of
 
-    reach, laplace-support, pair-inversion — which value can have led to a release, down to the last bit; all is counted
+    reach, laplace-support, pair-inversion — which value can have led to a release, down to the last
+    bit; all is counted
 
-    bit-features, timing — learns from one half of the releases what tells the neighbours apart (timing: one call each, timed)
+    bit-features, timing — learns from one half of the releases what tells the neighbours apart
+    (timing: one call each, timed)
 
     sensitivity — brings the neighbours itself (leave --neighbours out)
 
     Example: dpaudit mechanism numpy:laplace:scale=1 --neighbours 0,1 --claim-epsilon 1
 
-    Example: dpaudit mechanism numpy:legacy-normal --neighbours '0,0;1,1' --claim-epsilon 1 --attack pair-inversion:sampler=numpy-legacy
+    Example: dpaudit mechanism numpy:legacy-normal --neighbours '0,0;1,1' --claim-epsilon 1 --attack
+    pair-inversion:sampler=numpy-legacy
     """
     from dpaudit.audit.options import MechanismOptions, PrivacyClaim, fresh_seed
     from dpaudit.cli import mechanisms
@@ -208,5 +235,11 @@ def mechanism(
         real_numbers=real_numbers,
     )
     mechanisms.mechanism(
-        name, claim=claim, neighbours=neighbours, attack=attack, options=options, guesses=guesses, common=common
+        name,
+        claim=claim,
+        neighbours=neighbours,
+        attack=attack,
+        options=options,
+        guesses=guesses,
+        common=common,
     )

@@ -15,19 +15,35 @@ __all__ = ["deployment_apple", "deployment_apple_scenario"]
 def deployment_apple(
     config: Annotated[
         Path,
-        typer.Option(metavar="DIR", help="Folder with the four com.apple.dprivacyd.*.plist files.", show_default=False),
+        typer.Option(
+            metavar="DIR",
+            help="Folder with the four com.apple.dprivacyd.*.plist files.",
+            show_default=False,
+        ),
     ],
     database: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The budget database (SQLite); it is only read.", show_default=False),
+        typer.Option(
+            metavar="FILE",
+            help="The budget database (SQLite); it is only read.",
+            show_default=False,
+        ),
     ] = None,
     reports: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder with .dpsub and .json.anon report files.", show_default=False),
+        typer.Option(
+            metavar="DIR",
+            help="Folder with .dpsub and .json.anon report files.",
+            show_default=False,
+        ),
     ] = None,
     against: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="An older configuration: what has changed since.", show_default=False),
+        typer.Option(
+            metavar="DIR",
+            help="An older configuration: what has changed since.",
+            show_default=False,
+        ),
     ] = None,
     days: Annotated[int, typer.Option(min=1, help="Over how many days to add up.")] = 30,
     out: OutOption = None,
@@ -36,29 +52,45 @@ def deployment_apple(
 ) -> None:
     """Apple's differential privacy, from its own files: ε per datum, per day and over time.
 
-    The last line is the privacy loss that the configuration permits in a day. With --reports it is set beside what was
-    really submitted, and beside the ε that the reports' bits themselves show.
+    The last line is the privacy loss that the configuration permits in a day. With --reports it is
+    set beside what was really submitted, and beside the ε that the reports' bits themselves show.
 
-    Exit 1 means a finding against the people whose data it is, such as reports whose bits show more ε than is claimed.
+    Exit 1 means a finding against the people whose data it is, such as reports whose bits show more
+    ε than is claimed.
     """
     from dpaudit.cli import deployments
 
     deployments.apple(
-        config, database=database, reports=reports, against=against, days=days, out=out, also=also, output=output
+        config,
+        database=database,
+        reports=reports,
+        against=against,
+        days=days,
+        out=out,
+        also=also,
+        output=output,
     )
 
 
 def deployment_apple_scenario(
     config: Annotated[
         Path,
-        typer.Option(metavar="DIR", help="Folder with the four com.apple.dprivacyd.*.plist files.", show_default=False),
+        typer.Option(
+            metavar="DIR",
+            help="Folder with the four com.apple.dprivacyd.*.plist files.",
+            show_default=False,
+        ),
     ],
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="A new folder: database.sqlite and Reports/.", show_default=False)
+        Path,
+        typer.Option(
+            metavar="DIR", help="A new folder: database.sqlite and Reports/.", show_default=False
+        ),
     ],
     days: Annotated[int, typer.Option(min=1, help="Simulated days.")] = 30,
     platform: Annotated[
-        Literal["macos", "ios"], typer.Option(help="Which report files, and how long they are kept.")
+        Literal["macos", "ios"],
+        typer.Option(help="Which report files, and how long they are kept."),
     ] = "macos",
     seed: SeedOption = None,
 ) -> None:

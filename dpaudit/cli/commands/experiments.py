@@ -15,13 +15,16 @@ __all__ = ["demo", "frontier", "list_", "report", "run", "train"]
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for report.html and the results.")] = Path("dpaudit-demo"),
+    out: Annotated[Path, typer.Option(help="Folder for report.html and the results.")] = Path(
+        "dpaudit-demo"
+    ),
     also: AlsoOption = None,
     output: FormatOption = "text",
 ) -> None:
     """The whole story on real data, offline, in a minute.
 
-    One DP histogram of 3,143 US counties from four samplers: honest, backdoored, and the backdoor behind two defences.
+    One DP histogram of 3,143 US counties from four samplers: honest, backdoored, and the backdoor
+    behind two defences.
     """
     from dpaudit.cli import experiments
 
@@ -38,10 +41,12 @@ def run(
         ),
     ],
     out: Annotated[
-        Path | None, typer.Option(help="Folder for results; runs/NAME if not given.", show_default=False)
+        Path | None,
+        typer.Option(help="Folder for results; runs/NAME if not given.", show_default=False),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an interrupted run; finished cells are kept.")
+        bool,
+        typer.Option("--resume", help="Go on with an interrupted run; finished cells are kept."),
     ] = False,
     trials: Annotated[
         int | None, typer.Option(help="Trials a cell, instead of the spec's.", show_default=False)
@@ -55,23 +60,30 @@ def run(
         ),
     ] = None,
     where: Annotated[
-        str, typer.Option(help="local, or a Dask scheduler: tcp://host:8786 or tls://… (a network you trust).")
+        str,
+        typer.Option(
+            help="local, or a Dask scheduler: tcp://host:8786 or tls://… (a network you trust)."
+        ),
     ] = "local",
-    jobs: Annotated[str, typer.Option(metavar="N|all", help="Processes on this machine; 1 is this one.")] = "1",
+    jobs: Annotated[
+        str, typer.Option(metavar="N|all", help="Processes on this machine; 1 is this one.")
+    ] = "1",
     device: DeviceOption = "cpu",
     data_root: DataRootOption = None,
     also: Annotated[
         str | None,
         typer.Option(
-            help="Also write for other programs, into --out: junit, sarif, markdown, with commas.", show_default=False
+            help="Also write for other programs, into --out: junit, sarif, markdown, with commas.",
+            show_default=False,
         ),
     ] = None,
     output: FormatOption = "text",
 ) -> None:
     """Run an experiment: a grid of host × source × mitigation × attack.
 
-    Finished cells are on disk at once; a cell that fails does not stop the others. The numbers do not depend on where
-    cells run. Exit code 0 says that all have a result, whatever they found; 3 that some failed.
+    Finished cells are on disk at once; a cell that fails does not stop the others. The numbers do
+    not depend on where cells run. Exit code 0 says that all have a result, whatever they found; 3
+    that some failed.
     """
     from dpaudit.cli import experiments
     from dpaudit.experiments.options import RunOptions
@@ -99,7 +111,9 @@ def train(
     ],
     epochs: Annotated[
         int | None,
-        typer.Option(help="Times through the data; the model's own number if not given.", show_default=False),
+        typer.Option(
+            help="Times through the data; the model's own number if not given.", show_default=False
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Of weights, order, crops and dropout.")] = 0,
     device: DeviceOption = "cpu",
@@ -107,56 +121,86 @@ def train(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="File to write, replaced if there; if not given, where experiments look.", show_default=False
+            help="File to write, replaced if there; if not given, where experiments look.",
+            show_default=False,
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an interrupted training; finished epochs are kept.")
+        bool,
+        typer.Option(
+            "--resume", help="Go on with an interrupted training; finished epochs are kept."
+        ),
     ] = False,
     output: FormatOption = "text",
 ) -> None:
     """Train a network without privacy, to attack its gradients later, and measure its accuracy on the test images.
 
-    Experiments with weights = "trained" read the checkpoint: MODEL.pt in the folder that DPAUDIT_CHECKPOINTS names, else in
-    the user's cache. The MNIST networks take minutes of a CPU core (lenet5-tanh, 20 epochs: three) and are trained on the
-    spot where they are missing; the CIFAR-10 networks want a GPU (--device cuda) and must be trained first, except resnet20
-    and resnet56, whose published weights are used instead.
+    Experiments with weights = "trained" read the checkpoint: MODEL.pt in the folder that
+    DPAUDIT_CHECKPOINTS names, else in the user's cache. The MNIST networks take minutes of a CPU
+    core (lenet5-tanh, 20 epochs: three) and are trained on the spot where they are missing; the
+    CIFAR-10 networks want a GPU (--device cuda) and must be trained first, except resnet20 and
+    resnet56, whose published weights are used instead.
 
-    Every finished epoch is on disk before the next begins. This is no private training: that is dpaudit run dpsgd-training.
+    Every finished epoch is on disk before the next begins. This is no private training: that is
+    dpaudit run dpsgd-training.
     """
     from dpaudit.cli import training
 
     training.train(
-        model, epochs=epochs, seed=seed, device=device, data_root=data_root, out=out, resume=resume, output=output
+        model,
+        epochs=epochs,
+        seed=seed,
+        device=device,
+        data_root=data_root,
+        out=out,
+        resume=resume,
+        output=output,
     )
 
 
 def frontier(
     dim: Annotated[
-        int | None, typer.Option(help="Values a vector; without it the auditor chooses.", show_default=False)
+        int | None,
+        typer.Option(help="Values a vector; without it the auditor chooses.", show_default=False),
     ] = None,
-    samples: Annotated[float, typer.Option(help="Values that the audit draws.", show_default="1e7")] = 1e7,
-    seconds: Annotated[float, typer.Option(help="Seconds that the search for hidden directions has.")] = 15,
+    samples: Annotated[
+        float, typer.Option(help="Values that the audit draws.", show_default="1e7")
+    ] = 1e7,
+    seconds: Annotated[
+        float, typer.Option(help="Seconds that the search for hidden directions has.")
+    ] = 15,
     table: Annotated[
         Path | None,
         typer.Option(
-            help="Read the map from this folder of dpaudit run frontier, not from the package.", show_default=False
+            help="Read the map from this folder of dpaudit run frontier, not from the package.",
+            show_default=False,
         ),
     ] = None,
     write: Annotated[
         Path | None,
-        typer.Option(help="Also write the whole map as CSV, as the package carries it.", show_default=False),
+        typer.Option(
+            help="Also write the whole map as CSV, as the package carries it.", show_default=False
+        ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Also write report.html (with the figure) and result.json here.", show_default=False),
+        typer.Option(
+            help="Also write report.html (with the figure) and result.json here.",
+            show_default=False,
+        ),
     ] = None,
     calibrate: Annotated[
-        bool, typer.Option("--calibrate", help="Propose smoothing for the pancakes that such an audit may miss.")
+        bool,
+        typer.Option(
+            "--calibrate", help="Propose smoothing for the pancakes that such an audit may miss."
+        ),
     ] = False,
     eta: Annotated[
         float | None,
-        typer.Option(help="With --calibrate: how near the Gaussian smoothing is to come.", show_default="1e-6"),
+        typer.Option(
+            help="With --calibrate: how near the Gaussian smoothing is to come.",
+            show_default="1e-6",
+        ),
     ] = None,
     output: FormatOption = "text",
 ) -> None:
@@ -186,14 +230,24 @@ def frontier(
 def report(
     folder: Annotated[
         Path | None,
-        typer.Argument(metavar="DIR", help="Where an audit, a run or the demo left its results.", show_default=False),
+        typer.Argument(
+            metavar="DIR",
+            help="Where an audit, a run or the demo left its results.",
+            show_default=False,
+        ),
     ] = None,
     also: Annotated[
         str | None,
-        typer.Option(help="Also write for other programs: junit, sarif, markdown, with commas.", show_default=False),
+        typer.Option(
+            help="Also write for other programs: junit, sarif, markdown, with commas.",
+            show_default=False,
+        ),
     ] = None,
     schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON Schema of all documents instead; needs no DIR.")
+        bool,
+        typer.Option(
+            "--schema", help="Print the JSON Schema of all documents instead; needs no DIR."
+        ),
     ] = False,
 ) -> None:
     """Write DIR/report.html from the results in DIR: one self-contained page."""

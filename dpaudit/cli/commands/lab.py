@@ -23,15 +23,22 @@ def attack(
         ),
     ],
     releases: Annotated[
-        Path, typer.Option(help=".npy of shape (t, d) or (d,): what was released.", show_default=False)
+        Path,
+        typer.Option(help=".npy of shape (t, d) or (d,): what was released.", show_default=False),
     ],
     candidates: Annotated[
         Path,
-        typer.Option(help=".npy of shape (m, d) or (t, m, d): query results it may have been.", show_default=False),
+        typer.Option(
+            help=".npy of shape (m, d) or (t, m, d): query results it may have been.",
+            show_default=False,
+        ),
     ],
     truth: Annotated[
         Path | None,
-        typer.Option(help=".npy of t numbers in 0…m−1: which it was; then the success is counted.", show_default=False),
+        typer.Option(
+            help=".npy of t numbers in 0…m−1: which it was; then the success is counted.",
+            show_default=False,
+        ),
     ] = None,
     output: FormatOption = "text",
 ) -> None:
@@ -45,19 +52,38 @@ def attack(
 
 
 def key_new(
-    dim: Annotated[int, typer.Option(help="Dimension of the noise vectors it serves.", show_default=False)],
-    beta: Annotated[float, typer.Option(help="Thinness of the pancakes; smaller leaks more.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="File to write, mode 0600; never overwritten.")] = Path("key.json"),
-    gamma: Annotated[str, typer.Option(help="Their number: 2sqrtd, 20sqrtd, 2d, 20d or a number.")] = "2sqrtd",
+    dim: Annotated[
+        int, typer.Option(help="Dimension of the noise vectors it serves.", show_default=False)
+    ],
+    beta: Annotated[
+        float,
+        typer.Option(help="Thinness of the pancakes; smaller leaks more.", show_default=False),
+    ],
+    out: Annotated[Path, typer.Option(help="File to write, mode 0600; never overwritten.")] = Path(
+        "key.json"
+    ),
+    gamma: Annotated[
+        str, typer.Option(help="Their number: 2sqrtd, 20sqrtd, 2d, 20d or a number.")
+    ] = "2sqrtd",
     directions: Annotated[int, typer.Option(help="Secret directions, mutually orthogonal.")] = 1,
     allow_small_gamma: Annotated[
-        bool, typer.Option("--allow-small-gamma", help="Allow γ < 2√d, which can be found without the key.")
+        bool,
+        typer.Option(
+            "--allow-small-gamma", help="Allow γ < 2√d, which can be found without the key."
+        ),
     ] = False,
 ) -> None:
     """Make a pancake key: the secret of a backdoored lab specimen."""
     from dpaudit.cli import keys
 
-    keys.new(dim=dim, beta=beta, gamma=gamma, out=out, directions=directions, allow_small_gamma=allow_small_gamma)
+    keys.new(
+        dim=dim,
+        beta=beta,
+        gamma=gamma,
+        out=out,
+        directions=directions,
+        allow_small_gamma=allow_small_gamma,
+    )
 
 
 def key_show(

@@ -53,9 +53,10 @@ class Difference:
 def compare(old: Configuration, new: Configuration) -> tuple[Difference, ...]:
     """Every difference between two configurations, sorted by table (budgets first), name and field.
 
-    Two kinds of difference are told once, where a row an entry would say the same again and again: a field that all
-    entries of properties in one version have and none in the other (SubmissionPriority), and the KeyNames that come or
-    go together with their properties (a note counts them).
+    Two kinds of difference are told once, where a row an entry would say the same again and again:
+    a field that all entries of properties in one version have and none in the other
+    (SubmissionPriority), and the KeyNames that come or go together with their properties (a note
+    counts them).
     """
     found = (
         *_entries("BudgetName", old.budgets, new.budgets, _budget_fields),
@@ -89,8 +90,14 @@ def _budget_fields(budget: Budget) -> dict[str, Any]:
 
 
 def _property_fields(properties: Properties) -> dict[str, Any]:
-    named = {_FIELDS[f.name]: getattr(properties, f.name) for f in fields(properties) if f.name in _FIELDS}
-    return {name: value for name, value in {**named, **properties.others}.items() if value is not None}
+    named = {
+        _FIELDS[f.name]: getattr(properties, f.name)
+        for f in fields(properties)
+        if f.name in _FIELDS
+    }
+    return {
+        name: value for name, value in {**named, **properties.others}.items() if value is not None
+    }
 
 
 def _key_fields(key: Key) -> dict[str, Any]:
@@ -104,13 +111,23 @@ def _properties(old: Configuration, new: Configuration) -> Iterator[Difference]:
     for field in told:
         there = field in everywhere[0], field in everywhere[1]
         yield Difference("PropertiesName", "", field, *(PRESENT if t else ABSENT for t in there))
-    keys = Counter(k.properties for k in old.keys.values()), Counter(k.properties for k in new.keys.values())
+    keys = (
+        Counter(k.properties for k in old.keys.values()),
+        Counter(k.properties for k in new.keys.values()),
+    )
     for difference in _entries("PropertiesName", old.properties, new.properties, _property_fields):
         if difference.field in told:
             continue
         count = keys[difference.new == PRESENT][difference.name] if not difference.field else 0
         note = f"with {count} KeyName{'s' if count > 1 else ''}" if count else ""
-        yield Difference(difference.table, difference.name, difference.field, difference.old, difference.new, note)
+        yield Difference(
+            difference.table,
+            difference.name,
+            difference.field,
+            difference.old,
+            difference.new,
+            note,
+        )
 
 
 def _fields_of_all(configuration: Configuration) -> set[str]:
@@ -134,11 +151,16 @@ def _keys(old: Configuration, new: Configuration) -> Iterator[Difference]:
 
 
 def _entries(
-    table: str, old: Mapping[str, Any], new: Mapping[str, Any], fields_of: Callable[[Any], Mapping[str, Any]]
+    table: str,
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    fields_of: Callable[[Any], Mapping[str, Any]],
 ) -> Iterator[Difference]:
     for name in old.keys() | new.keys():
         if (name in old) != (name in new):
-            yield Difference(table, name, "", *(PRESENT if name in side else ABSENT for side in (old, new)))
+            yield Difference(
+                table, name, "", *(PRESENT if name in side else ABSENT for side in (old, new))
+            )
             continue
         before, after = fields_of(old[name]), fields_of(new[name])
         for field in before.keys() | after.keys():

@@ -45,7 +45,8 @@ class Stored:
 class AppleDocument:
     """The configuration's ledger and, where they were given, an older one, the database, and what reports submitted.
 
-    ``differences`` are to ``against``; ``shown`` is what the bits of ``observed`` records show, key by key.
+    ``differences`` are to ``against``; ``shown`` is what the bits of ``observed`` records show, key
+    by key.
     """
 
     schema: Schema = SCHEMA

@@ -130,15 +130,16 @@ class Total:
 class Ledger:
     """A configuration's budgets and their sums.
 
-    ``permitted`` sums the four initially announced applications (16 a day for macOS 10.12.3); ``platforms`` those of them
-    that were seen to work on macOS and on iOS (6 on macOS 10.12.3, 14 on iOS 10.1.1); ``configured`` everything.
+    ``permitted`` sums the four initially announced applications (16 a day for macOS 10.12.3);
+    ``platforms`` those of them that were seen to work on macOS and on iOS (6 on macOS 10.12.3, 14
+    on iOS 10.1.1); ``configured`` everything.
 
-    Formal guarantee: a device that follows the configuration and the daemon's known rules submits no records whose
-    claimed ε sum to more than ``over_days`` within so many days of its opt-in. Not claimed: that the claimed ε is the
-    true one (see ``coin``), nor anything of keys that were left out or of balances that were changed
-    from outside; nor that every budget does grow: on macOS 10.12 the authors saw those of default and AppDeepLink stay
-    as they were (footnote 5), and Figure 2's health has not grown in 80 days either. The ledger takes the files at
-    their word.
+    Formal guarantee: a device that follows the configuration and the daemon's known rules submits
+    no records whose claimed ε sum to more than ``over_days`` within so many days of its opt-in. Not
+    claimed: that the claimed ε is the true one (see ``coin``), nor anything of keys that were left
+    out or of balances that were changed from outside; nor that every budget does grow: on macOS
+    10.12 the authors saw those of default and AppDeepLink stay as they were (footnote 5), and
+    Figure 2's health has not grown in 80 days either. The ledger takes the files at their word.
     """
 
     days: int
@@ -159,11 +160,12 @@ class Ledger:
 def make_ledger(configuration: Configuration, *, days: int = 30) -> Ledger:
     """Add up what ``configuration`` permits over ``days`` days.
 
-    Announced applications first, then the other budgets by name; a budget without any key that may submit permits
-    nothing and has a line with zeros.
+    Announced applications first, then the other budgets by name; a budget without any key that may
+    submit permits nothing and has a line with zeros.
 
-    Source: Tang et al. 2017, section 4.2: PrivacyParameter · SessionAmount every SessionSeconds, a report every 18 hours
-    with at most min(SessionAmount, 40) records a KeyName, balances that roll over.
+    Source: Tang et al. 2017, section 4.2: PrivacyParameter · SessionAmount every SessionSeconds, a
+    report every 18 hours with at most min(SessionAmount, 40) records a KeyName, balances that roll
+    over.
 
     Raises:
         UsageError: days below 1, or more than a century of them.
@@ -175,7 +177,9 @@ def make_ledger(configuration: Configuration, *, days: int = 30) -> Ledger:
     for key in resolved:
         by_budget[key.budget.name].append(key)
     order = {application.budget: place for place, application in enumerate(ANNOUNCED)}
-    budgets = sorted(configuration.budgets.values(), key=lambda b: (order.get(b.name, len(order)), b.name))
+    budgets = sorted(
+        configuration.budgets.values(), key=lambda b: (order.get(b.name, len(order)), b.name)
+    )
     lines = tuple(_line(budget, by_budget[budget.name], days) for budget in budgets)
     announced = [line for line in lines if line.application is not None]
     return Ledger(
@@ -185,7 +189,8 @@ def make_ledger(configuration: Configuration, *, days: int = 30) -> Ledger:
         lines=lines,
         permitted=_total("initially announced applications", announced),
         platforms=tuple(
-            _total(platform, [line for line in announced if _works_on(platform, line)]) for platform in PLATFORMS
+            _total(platform, [line for line in announced if _works_on(platform, line)])
+            for platform in PLATFORMS
         ),
         configured=_total("everything configured", lines),
     )
@@ -217,7 +222,9 @@ def _line(budget: Budget, keys: Sequence[ResolvedKey], days: int) -> Line:
         session_seconds=budget.session_seconds,
         records_per_day=records_per_day,
         claimed=_loss(claimed, records_per_day, records),
-        coin=_loss(max(known, default=0.0), records_per_day, records) if len(known) == len(coins) else None,
+        coin=_loss(max(known, default=0.0), records_per_day, records)
+        if len(known) == len(coins)
+        else None,
         burst=_burst(budget, in_report, claimed, days),
     )
 

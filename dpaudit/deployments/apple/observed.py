@@ -8,7 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 
-from dpaudit.deployments.apple.bits.shown import MOST_GROUPS, Group, Shown, group_of, reported_epsilon
+from dpaudit.deployments.apple.bits.shown import (
+    MOST_GROUPS,
+    Group,
+    Shown,
+    group_of,
+    reported_epsilon,
+)
 from dpaudit.deployments.apple.configuration.resolving import resolve
 from dpaudit.deployments.apple.model import Configuration, Database, Finding, Report
 from dpaudit.deployments.apple.report_limits import ReportLimits
@@ -49,9 +55,10 @@ class Day:
 class Observed:
     """What the reports that are still there hold.
 
-    Not claimed: that they are all there were (the daemon deletes them after a month, iOS after a week), or that files whose
-    names were changed are of the day that they say. ε is pure and added up record by record; that bounds the loss whatever
-    the records are about, and needs no more than each record's own ε.
+    Not claimed: that they are all there were (the daemon deletes them after a month, iOS after a
+    week), or that files whose names were changed are of the day that they say. ε is pure and added
+    up record by record; that bounds the loss whatever the records are about, and needs no more than
+    each record's own ε.
     """
 
     reports: int
@@ -118,9 +125,13 @@ class Spending:
             if day is not None:
                 by_day.setdefault(day, []).append(amount)
         dates = sorted(by_day)
-        days = tuple(Day(day.isoformat(), _by_budget(by_day[day]), _sum("", by_day[day])) for day in dates)
+        days = tuple(
+            Day(day.isoformat(), _by_budget(by_day[day]), _sum("", by_day[day])) for day in dates
+        )
         span = (dates[-1] - dates[0]).days + 1 if dates else 0
-        unclaimed = sum(n for (_, _, group), n in self._records.items() if self._claims[group] is None)
+        unclaimed = sum(
+            n for (_, _, group), n in self._records.items() if self._claims[group] is None
+        )
         rate = _sum("", [a for amounts in by_day.values() for a in amounts])
         return Observed(
             reports=self._reports,
@@ -152,7 +163,9 @@ class Spending:
     def _not_counted(self, unclaimed: int) -> Iterator[Finding]:
         if unclaimed:
             yield Finding(
-                "reports", f"{unclaimed} records have no stated ε; they count as 0 in what is claimed", serious=True
+                "reports",
+                f"{unclaimed} records have no stated ε; they count as 0 in what is claimed",
+                serious=True,
             )
         if self._beyond:
             yield Finding(

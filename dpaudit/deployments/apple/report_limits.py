@@ -7,7 +7,14 @@ from collections.abc import Iterator, Mapping
 from datetime import date, datetime, timedelta
 from itertools import accumulate
 
-from dpaudit.deployments.apple.model import Budget, Configuration, Database, Finding, Report, ResolvedKey
+from dpaudit.deployments.apple.model import (
+    Budget,
+    Configuration,
+    Database,
+    Finding,
+    Report,
+    ResolvedKey,
+)
 from dpaudit.deployments.apple.quoting import quoted
 from dpaudit.deployments.apple.rules import DAY, MOST_RECORDS, NEVER_SUBMITTED, sessions_within
 
@@ -22,7 +29,11 @@ class ReportLimits:
     """Takes in reports and collects what they break."""
 
     def __init__(
-        self, configuration: Configuration, resolved: Mapping[str, ResolvedKey], *, database: Database | None
+        self,
+        configuration: Configuration,
+        resolved: Mapping[str, ResolvedKey],
+        *,
+        database: Database | None,
     ) -> None:
         """``resolved`` by key; the database's ZCREATIONDATE bounds what a budget can have grown to."""
         self._budgets, self._resolved = configuration.budgets, resolved
@@ -87,10 +98,14 @@ class ReportLimits:
         if created is None:
             yield from _crowded(budget, days)
             return
-        start = created.date() - _DAY if created.date() > date.min else date.min  # a name may be of another time zone
+        # a name may be of another time zone
+        start = created.date() - _DAY if created.date() > date.min else date.min
         since = sorted(day for day in days if day >= start)
         for day, total in zip(since, accumulate(days[d] for d in since), strict=True):
-            most = sessions_within((day - start).days * DAY + 2 * DAY, budget.session_seconds) * budget.session_amount
+            most = (
+                sessions_within((day - start).days * DAY + 2 * DAY, budget.session_seconds)
+                * budget.session_amount
+            )
             if total > most:
                 yield Finding(
                     budget.name,
@@ -102,12 +117,16 @@ class ReportLimits:
         before = sum(days.values()) - sum(days[d] for d in since)
         if before:
             yield Finding(
-                budget.name, f"{before} records are older than the budget ({created.date()}): an earlier opt-in"
+                budget.name,
+                f"{before} records are older than the budget ({created.date()}): an earlier opt-in",
             )
 
     def _algorithm(self, name: str, algorithm: str) -> None:
         key = self._resolved.get(name)
-        if key is not None and algorithm not in (key.properties.algorithm, key.properties.server_algorithm):
+        if key is not None and algorithm not in (
+            key.properties.algorithm,
+            key.properties.server_algorithm,
+        ):
             self._once(
                 "algorithm",
                 name,
@@ -116,9 +135,15 @@ class ReportLimits:
 
     def _unknown(self, name: str) -> None:
         if self._patterns:
-            self._once("unknown", name, "not among the configuration's keys; a key pattern may stand for it")
+            self._once(
+                "unknown",
+                name,
+                "not among the configuration's keys; a key pattern may stand for it",
+            )
         else:
-            self._once("unknown", name, "submitted, but the configuration does not have it", serious=True)
+            self._once(
+                "unknown", name, "submitted, but the configuration does not have it", serious=True
+            )
 
     def _once(self, kind: str, name: str, message: str, *, serious: bool = False) -> None:
         if len(self._told) < _MOST * 100 and (kind, name) not in self._told:
@@ -135,7 +160,8 @@ class ReportLimits:
 def _crowded(budget: Budget, days: Counter[date]) -> Iterator[Finding]:
     """That more was submitted within SessionSeconds than two grants, and when most of all.
 
-    Two may fall together in honest use: a report before the day's grant spends the one before, the next report the new one.
+    Two may fall together in honest use: a report before the day's grant spends the one before, the
+    next report the new one.
     """
     period, recent, within = max(1.0, budget.session_seconds / DAY), deque[date](), 0
     most, first, last, times = 2 * budget.session_amount, date.min, date.min, 0

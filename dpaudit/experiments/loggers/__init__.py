@@ -30,7 +30,8 @@ def open_loggers(references: Sequence[str], *, trouble: Trouble) -> Relay:
     """Loggers by reference, ``NAME[:option=value,…]``; ``trouble`` is told of each that fails, once.
 
     Raises:
-        UsageError: an unknown name or option, a missing one, or one name twice; loggers fail the run only here.
+        UsageError: an unknown name or option, a missing one, or one name twice; loggers fail the
+            run only here.
     """
     made: dict[str, RunLogger] = {}
     for text in references:
@@ -38,7 +39,9 @@ def open_loggers(references: Sequence[str], *, trouble: Trouble) -> Relay:
             raise UsageError(f"log={text}: given twice; keep one")
         logger = registry.create("loggers", Reference.parse(text))
         if not isinstance(logger, RunLogger):
-            raise UsageError(f"log={text}: the plug-in is no RunLogger; see dpaudit.interfaces and check_run_logger")
+            raise UsageError(
+                f"log={text}: the plug-in is no RunLogger; see dpaudit.interfaces and check_run_logger"
+            )
         made[text] = logger
     return Relay(made, trouble=trouble)
 
@@ -61,7 +64,8 @@ def run_start(store: Store, *, cells: int, command: str) -> RunStart:
 class Relay:
     """Passes a run's events on; used as a context manager. None of its methods raises or waits for a logger, but the end.
 
-    Leaving it waits for what loggers have still to do, ``PATIENCE`` seconds at most; later ones are left behind.
+    Leaving it waits for what loggers have still to do, ``PATIENCE`` seconds at most; later ones are
+    left behind.
     """
 
     def __init__(self, loggers: Mapping[str, RunLogger], *, trouble: Trouble) -> None:
@@ -101,7 +105,9 @@ class _Lane:
         self._name, self._logger, self._trouble = name, logger, trouble
         self._waiting: queue.SimpleQueue[tuple[str, Any] | None] = queue.SimpleQueue()
         self._failed = self._left = False
-        self._thread = threading.Thread(target=self._work, name=f"dpaudit logger {name}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._work, name=f"dpaudit logger {name}", daemon=True
+        )
         self._thread.start()
 
     def tell(self, what: str, about: Any) -> None:
@@ -115,7 +121,9 @@ class _Lane:
         self._thread.join(max(0.0, until - time.monotonic()))
         if self._thread.is_alive():
             self._left = True
-            self._report("is still busy after the run's end and was left behind; what it did not pass on")
+            self._report(
+                "is still busy after the run's end and was left behind; what it did not pass on"
+            )
 
     def _work(self) -> None:
         while (told := self._waiting.get()) is not None:
@@ -127,7 +135,9 @@ class _Lane:
         try:
             getattr(self._logger, what)(*about)
         except BaseException as error:  # noqa: BLE001 (a plug-in; whatever it raises is its own affair)
-            self._report(f"failed at {what} ({error_text(error)}) and is told no more; what it missed")
+            self._report(
+                f"failed at {what} ({error_text(error)}) and is told no more; what it missed"
+            )
 
     def _report(self, problem: str) -> None:
         if not self._failed and (not self._left or self._thread.is_alive()):

@@ -17,8 +17,8 @@ __all__ = ["JsonLines"]
 class JsonLines:
     """``jsonl:path=FILE``: each line has ``event`` (start, result, failure, end), ``time`` (UTC) and ``run``.
 
-    A resumed run appends; cells that were finished before are not written again. Half a line, which a killed run may leave,
-    stays a line by itself.
+    A resumed run appends; cells that were finished before are not written again. Half a line, which
+    a killed run may leave, stays a line by itself.
     """
 
     def __init__(self, *, path: str) -> None:
@@ -46,7 +46,9 @@ class JsonLines:
 
     def end(self, document: Mapping[str, Any]) -> None:
         """What the document says in a sentence, where it does, and how many cells there are."""
-        self._write("end", {"cells": len(document.get("cells", ())), "summary": document.get("summary", "")})
+        self._write(
+            "end", {"cells": len(document.get("cells", ())), "summary": document.get("summary", "")}
+        )
 
     def close(self) -> None:
         """Close the file, if it was opened."""
@@ -56,7 +58,12 @@ class JsonLines:
     def _write(self, event: str, what: Mapping[str, Any]) -> None:
         if self._file is None:
             return
-        line = {"event": event, "time": datetime.now(UTC).isoformat(timespec="seconds"), "run": self._run, **what}
+        line = {
+            "event": event,
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            "run": self._run,
+            **what,
+        }
         self._file.write(json.dumps(line, allow_nan=False) + "\n")
         self._file.flush()
 

@@ -29,12 +29,14 @@ _OTHER = re.compile(r"[^\w\-. /]")
 class Mlflow:
     """``mlflow:uri=http://server:5000[,experiment=dpaudit]``.
 
-    The parent run has the spec's parameters and, at the end, ``results.json`` and ``report.html``; each cell is a nested
-    run with its settings as parameters and its numbers as metrics (``success`` with ``success_low`` and ``success_high``),
-    so that MLflow's table and plots compare cells. Provenance (versions, hashes, hardware, seed) are tags. What is not
-    finite becomes a tag. A resumed run goes on in the same runs, found by the tag ``dpaudit.run``, and what was not passed
-    on before is now. A server that does not answer is given up after some 10 seconds a call, unless MLflow's own
-    ``MLFLOW_HTTP_REQUEST_TIMEOUT`` and ``MLFLOW_HTTP_REQUEST_MAX_RETRIES`` say otherwise.
+    The parent run has the spec's parameters and, at the end, ``results.json`` and ``report.html``;
+    each cell is a nested run with its settings as parameters and its numbers as metrics
+    (``success`` with ``success_low`` and ``success_high``), so that MLflow's table and plots
+    compare cells. Provenance (versions, hashes, hardware, seed) are tags. What is not finite
+    becomes a tag. A resumed run goes on in the same runs, found by the tag ``dpaudit.run``, and
+    what was not passed on before is now. A server that does not answer is given up after some 10
+    seconds a call, unless MLflow's own ``MLFLOW_HTTP_REQUEST_TIMEOUT`` and
+    ``MLFLOW_HTTP_REQUEST_MAX_RETRIES`` say otherwise.
     """
 
     def __init__(self, *, uri: str, experiment: str = "dpaudit") -> None:
@@ -42,8 +44,12 @@ class Mlflow:
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
         try:
             self._client = MlflowClient(tracking_uri=str(uri))
-        except MlflowException as error:  # a scheme it does not know, a store it no longer writes: nobody was asked yet
-            raise UsageError(f"uri={uri}: MLflow cannot use it ({error}); give its server's address") from error
+        except (
+            MlflowException
+        ) as error:  # a scheme it does not know, a store it no longer writes: nobody was asked yet
+            raise UsageError(
+                f"uri={uri}: MLflow cannot use it ({error}); give its server's address"
+            ) from error
         self._name = str(experiment)
         self._experiment = self._parent = self._folder = ""
         self._children: dict[str, tuple[str, str]] = {}  # cell: MLflow's run, status
@@ -52,22 +58,33 @@ class Mlflow:
     def start(self, run: RunStart) -> None:
         """Find or make the experiment and the parent run; pass on what was finished before and is not there yet."""
         found = self._client.get_experiment_by_name(self._name)
-        self._experiment = self._client.create_experiment(self._name) if found is None else found.experiment_id
+        self._experiment = (
+            self._client.create_experiment(self._name) if found is None else found.experiment_id
+        )
         self._folder = run.folder
         ours = self._tagged("dpaudit.run", run.run_id) if run.run_id else []
         if ours:
             self._parent = ours[0].info.run_id
             self._client.update_run(self._parent, status="RUNNING")
         else:
-            about = {"dpaudit.run": run.run_id, "dpaudit.command": run.command, "dpaudit.title": run.title}
+            about = {
+                "dpaudit.run": run.run_id,
+                "dpaudit.command": run.command,
+                "dpaudit.title": run.title,
+            }
             made = self._client.create_run(self._experiment, run_name=run.name, tags=_short(about))
             self._parent = made.info.run_id
             told = {
-                k: v for k, v in flatten(run.spec).items() if k not in ("name", "title", "story", "columns", "figures")
+                k: v
+                for k, v in flatten(run.spec).items()
+                if k not in ("name", "title", "story", "columns", "figures")
             }
             self._log(self._parent, params={**told, "cells": run.cells})
         for child in self._tagged("mlflow.parentRunId", self._parent):
-            self._children[child.data.tags.get("dpaudit.cell", "")] = (child.info.run_id, child.info.status)
+            self._children[child.data.tags.get("dpaudit.cell", "")] = (
+                child.info.run_id,
+                child.info.status,
+            )
         for result in run.earlier:
             if self._children.get(result.cell, ("", ""))[1] != "FINISHED":
                 self.result(result)
@@ -88,11 +105,23 @@ class Mlflow:
         """A finished child run."""
         run = self._child(cell)
         columns = typed(
-            [flatten({k: v for k, v in cell.outcome.items() if k not in ("details", "provenance", "tests")})]
+            [
+                flatten(
+                    {
+                        k: v
+                        for k, v in cell.outcome.items()
+                        if k not in ("details", "provenance", "tests")
+                    }
+                )
+            ]
         )
         numbers = {k: v[0] for k, v in columns.items() if isinstance(v[0], (bool, int, float))}
         metrics = {k: float(v) for k, v in numbers.items() if math.isfinite(v)}
-        words = {f"outcome.{k}": v[0] for k, v in columns.items() if k not in metrics and v[0] is not None}
+        words = {
+            f"outcome.{k}": v[0]
+            for k, v in columns.items()
+            if k not in metrics and v[0] is not None
+        }
         self._log(run, metrics={**metrics, "seconds": cell.seconds}, tags=words)
         self._client.set_terminated(run, status="FINISHED")
         self._children[cell.cell] = (run, "FINISHED")
@@ -107,9 +136,14 @@ class Mlflow:
     def _child(self, cell: CellResult | CellFailure) -> str:
         known = self._children.get(cell.cell)
         if known is not None:
-            self._log(known[0], params=flatten(cell.settings))  # a run that died may have left it without
+            # a run that died may have left it without
+            self._log(known[0], params=flatten(cell.settings))
             return known[0]
-        about = {"mlflow.parentRunId": self._parent, "dpaudit.cell": cell.cell, "dpaudit.kind": cell.kind}
+        about = {
+            "mlflow.parentRunId": self._parent,
+            "dpaudit.cell": cell.cell,
+            "dpaudit.kind": cell.kind,
+        }
         label = Cell(cell.kind, cell.settings).label[:250]
         made = self._client.create_run(
             self._experiment, run_name=label, tags=_short({**about, **_facts(cell.provenance)})
@@ -122,8 +156,14 @@ class Mlflow:
     def end(self, document: Mapping[str, Any]) -> None:
         """The parent's summary and artifacts."""
         statuses = [status for _, status in self._children.values()]
-        counts = {"cells_done": statuses.count("FINISHED"), "cells_failed": statuses.count("FAILED")}
-        told = {"dpaudit.summary": document.get("summary") or "", **_facts(document.get("provenance", {}))}
+        counts = {
+            "cells_done": statuses.count("FINISHED"),
+            "cells_failed": statuses.count("FAILED"),
+        }
+        told = {
+            "dpaudit.summary": document.get("summary") or "",
+            **_facts(document.get("provenance", {})),
+        }
         self._log(self._parent, metrics={k: float(v) for k, v in counts.items()}, tags=told)
         for name in ("results.json", "report.html"):
             if (Path(self._folder) / name).is_file():
@@ -144,7 +184,9 @@ class Mlflow:
         params: Mapping[str, Any] | None = None,
         tags: Mapping[str, Any] | None = None,
     ) -> None:
-        measured = [Metric(key, value, 0, 0) for key, value in _short(metrics or {}, words=False).items()]
+        measured = [
+            Metric(key, value, 0, 0) for key, value in _short(metrics or {}, words=False).items()
+        ]
         settings = [Param(key, value) for key, value in _short(params or {}).items()]
         words = [RunTag(key, value) for key, value in _short(tags or {}).items()]
         for batch in _batches(measured):
@@ -156,15 +198,25 @@ class Mlflow:
 
 
 def _facts(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    facts = {f"dpaudit.{k}": provenance[k] for k in ("seed", "hardware", "source", "started") if provenance.get(k)}
-    facts |= {f"version.{name}": version for name, version in provenance.get("versions", {}).items()}
+    facts = {
+        f"dpaudit.{k}": provenance[k]
+        for k in ("seed", "hardware", "source", "started")
+        if provenance.get(k)
+    }
+    facts |= {
+        f"version.{name}": version for name, version in provenance.get("versions", {}).items()
+    }
     for p in provenance.get("plugins", ()):
-        facts[f"plugin.{p['kind']}.{p['name']}"] = f"{p['distribution']} {p['version']} {p.get('sha256', '')}".strip()
+        facts[f"plugin.{p['kind']}.{p['name']}"] = (
+            f"{p['distribution']} {p['version']} {p.get('sha256', '')}".strip()
+        )
     return facts
 
 
 def _short(values: Mapping[str, Any], *, words: bool = True) -> dict[str, Any]:
-    return {_OTHER.sub("_", str(k))[:250]: str(v)[:_LONGEST] if words else v for k, v in values.items()}
+    return {
+        _OTHER.sub("_", str(k))[:250]: str(v)[:_LONGEST] if words else v for k, v in values.items()
+    }
 
 
 def _batches(entities: list[Any]) -> Iterable[list[Any]]:

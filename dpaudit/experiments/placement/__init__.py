@@ -27,22 +27,29 @@ class Placement(Protocol):
     def __enter__(self) -> Self: ...
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
     ) -> None: ...
 
     def run(self, cells: Iterator[Item]) -> Iterator[tuple[int, Outcome]]:
         """Each cell's position and outcome, in the order in which they end.
 
-        ``cells`` is read as workers become free, a bounded number ahead; the next is taken when the caller, having kept
-        the last outcome, asks for another. Every cell ends in an outcome, also if its worker dies.
+        ``cells`` is read as workers become free, a bounded number ahead; the next is taken when the
+        caller, having kept the last outcome, asks for another. Every cell ends in an outcome, also
+        if its worker dies.
 
         Raises:
-            UsageError: the workers cannot be had, or are gone; the cells that were not yielded are not done.
+            UsageError: the workers cannot be had, or are gone; the cells that were not yielded are
+                not done.
         """
         ...
 
 
-def place(where: str = "local", *, jobs: int | str = 1, device: str = "cpu", wait: float = 30.0) -> Placement:
+def place(
+    where: str = "local", *, jobs: int | str = 1, device: str = "cpu", wait: float = 30.0
+) -> Placement:
     """The placement that people mean: ``local`` with so many ``jobs`` (or ``all`` cores), or a Dask scheduler's address.
 
     ``wait`` is how many seconds a cluster without workers may take until it has some.
@@ -52,9 +59,13 @@ def place(where: str = "local", *, jobs: int | str = 1, device: str = "cpu", wai
     """
     if where != "local":
         if not where.startswith(("tcp://", "tls://")):
-            raise UsageError(f"where={where}: must be local, or a Dask scheduler's address, tcp://host:8786 or tls://…")
+            raise UsageError(
+                f"where={where}: must be local, or a Dask scheduler's address, tcp://host:8786 or tls://…"
+            )
         if jobs != 1:
-            raise UsageError(f"jobs={jobs}: a cluster has the workers that were started for it; leave --jobs out")
+            raise UsageError(
+                f"jobs={jobs}: a cluster has the workers that were started for it; leave --jobs out"
+            )
         from dpaudit.experiments.placement.cluster import Cluster
 
         return Cluster(where, gpu=device != "cpu", wait=wait)
@@ -66,5 +77,7 @@ def place(where: str = "local", *, jobs: int | str = 1, device: str = "cpu", wai
         raise UsageError(f"jobs={jobs}: must be a whole number from 1 on, or all")
     check_device(device)
     if number > 1 and device != "cpu":
-        raise UsageError(f"jobs={jobs}: cells on device={device} take turns on it; leave --jobs out")
+        raise UsageError(
+            f"jobs={jobs}: cells on device={device} take turns on it; leave --jobs out"
+        )
     return Here() if jobs == 1 else Cores(number)

@@ -1,6 +1,7 @@
 """Cells on a Dask cluster that somebody started: its scheduler balances the load, finds dead workers and tries again.
 
-A Dask scheduler runs whatever it is sent, for whoever reaches it: networks you trust only, or ``tls://``.
+A Dask scheduler runs whatever it is sent, for whoever reaches it: networks you trust only, or
+``tls://``.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ _GO_ON = "what is finished is kept; the same command with --resume goes on"
 class Cluster:
     """A placement on the workers of the scheduler at ``address``, each of one thread, all with this very dpaudit.
 
-    Workers may join and leave at any time. A cell whose worker dies is done again elsewhere, until the scheduler's
-    ``distributed.scheduler.allowed-failures`` (3) is exceeded; then it is a failure. With ``gpu`` cells go to workers that
-    offer the resource GPU, one each.
+    Workers may join and leave at any time. A cell whose worker dies is done again elsewhere, until
+    the scheduler's ``distributed.scheduler.allowed-failures`` (3) is exceeded; then it is a
+    failure. With ``gpu`` cells go to workers that offer the resource GPU, one each.
     """
 
     def __init__(self, address: str, *, gpu: bool = False, wait: float = 30.0) -> None:
@@ -85,7 +86,10 @@ class Cluster:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._closing.close()
 
@@ -106,7 +110,10 @@ class Cluster:
         try:
             while True:
                 self._look()
-                while len(here) < _AHEAD * max(1, self.workers) and (item := next(cells, None)) is not None:
+                while (
+                    len(here) < _AHEAD * max(1, self.workers)
+                    and (item := next(cells, None)) is not None
+                ):
                     position, cell = item
                     key = f"dpaudit-{token}-{position}"
                     here[key] = (position, cell, self._submit(key, cell), time.monotonic())
@@ -145,7 +152,9 @@ class Cluster:
         except CancelledError as error:
             raise PeerError(f"where={self.address}: the scheduler went away; {_GO_ON}") from error
         except ModuleNotFoundError as error:
-            raise UsageError(f"where={self.address}: a worker lacks {error.name}; pip install dpaudit there") from error
+            raise UsageError(
+                f"where={self.address}: a worker lacks {error.name}; pip install dpaudit there"
+            ) from error
 
     def _look(self) -> None:
         """Look, now and then, whether scheduler and workers are still there and how many."""
@@ -158,15 +167,21 @@ class Cluster:
                 self.workers = self._count()
                 self._heard = now
         if now - self._heard > _CONNECT_SECONDS or self._client.status == "closed":
-            raise PeerError(f"where={self.address}: the scheduler does not answer any more; {_GO_ON}")
+            raise PeerError(
+                f"where={self.address}: the scheduler does not answer any more; {_GO_ON}"
+            )
         if self.workers:
             self._seen = now
         elif now - self._seen > self._wait:
-            raise PeerError(f"where={self.address}: all workers have gone for {self._wait:g} s; {_GO_ON}")
+            raise PeerError(
+                f"where={self.address}: all workers have gone for {self._wait:g} s; {_GO_ON}"
+            )
 
     def _count(self) -> int:
         workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
-        return sum(int(w["resources"].get("GPU", 0)) if self._gpu else int(w["nthreads"]) for w in workers)
+        return sum(
+            int(w["resources"].get("GPU", 0)) if self._gpu else int(w["nthreads"]) for w in workers
+        )
 
     def _await_workers(self) -> None:
         until = time.monotonic() + self._wait
@@ -195,7 +210,9 @@ class WorkersDiedError(Exception):
 def _short(error: BaseException) -> WorkersDiedError:
     """Dask's KilledWorker without its advice."""
     workers = getattr(error, "allowed_failures", 3) + 1
-    return WorkersDiedError(f"{workers} workers died with this cell on them; out of memory, or a crash in a plug-in")
+    return WorkersDiedError(
+        f"{workers} workers died with this cell on them; out of memory, or a crash in a plug-in"
+    )
 
 
 _LOGGERS = ("distributed", "tornado", "asyncio")
@@ -210,7 +227,8 @@ def check_workers(client: Any, address: str, *, gpu: bool) -> None:
     """Look at every worker of a cluster.
 
     Raises:
-        UsageError: one has several threads, no dpaudit or another one; or none offers a GPU where ``gpu`` needs one.
+        UsageError: one has several threads, no dpaudit or another one; or none offers a GPU where
+            ``gpu`` needs one.
     """
     workers = client.scheduler_info(n_workers=-1)["workers"]
     many = next((name for name, worker in workers.items() if worker["nthreads"] != 1), None)
@@ -229,9 +247,13 @@ def check_workers(client: Any, address: str, *, gpu: bool) -> None:
         if isinstance(said, OSError):
             continue  # it left while we asked; whoever comes is checked with its first cell
         if isinstance(said, ModuleNotFoundError):
-            raise UsageError(f"where={address}: worker {name} lacks {said.name}; install the same dpaudit there")
+            raise UsageError(
+                f"where={address}: worker {name} lacks {said.name}; install the same dpaudit there"
+            )
         if not isinstance(said, str):
-            raise UsageError(f"where={address}: worker {name} does not say which dpaudit it has ({said!r})")
+            raise UsageError(
+                f"where={address}: worker {name} does not say which dpaudit it has ({said!r})"
+            )
         unlike = difference(identity(), json.loads(said))
         if unlike:
             raise UsageError(f"where={address}: worker {name} {unlike}")
@@ -242,7 +264,11 @@ def silence() -> Iterator[None]:
     """Keep Dask's chatter from stderr; what matters of it comes as an exception of ours."""
     import distributed  # noqa: F401  # sets its loggers' levels when imported
 
-    loggers = [logging.getLogger(name) for name in logging.root.manager.loggerDict if name.split(".")[0] in _LOGGERS]
+    loggers = [
+        logging.getLogger(name)
+        for name in logging.root.manager.loggerDict
+        if name.split(".")[0] in _LOGGERS
+    ]
     before = [(logger, logger.level) for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)

@@ -1,7 +1,8 @@
 """Cells in processes of their own on this machine, each behind a loky pool of one process.
 
-One pool a process, because the death of a process breaks its pool: so it is known which cell it died under, and the
-others go on. Whoever is free gets the next cell; a second one waits with it, so that no process waits for the disk.
+One pool a process, because the death of a process breaks its pool: so it is known which cell it
+died under, and the others go on. Whoever is free gets the next cell; a second one waits with it, so
+that no process waits for the disk.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def _loky() -> Any:
     try:
         import loky
     except ModuleNotFoundError as error:
-        raise MissingExtraError("jobs: needs loky, which is not installed; pip install 'dpaudit[scale]'") from error
+        raise MissingExtraError(
+            "jobs: needs loky, which is not installed; pip install 'dpaudit[scale]'"
+        ) from error
     return loky
 
 
@@ -72,7 +75,8 @@ class _Worker:
 class Cores:
     """A placement of ``jobs`` processes. A cell under which a process dies three times in a row is a failure.
 
-    The processes end with this one, however it ends (they look for it twice a second), and leave SIGINT to it.
+    The processes end with this one, however it ends (they look for it twice a second), and leave
+    SIGINT to it.
     """
 
     def __init__(self, jobs: int) -> None:
@@ -86,7 +90,10 @@ class Cores:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         for worker in self._all:
             worker.tasks.clear()
@@ -127,7 +134,9 @@ class Cores:
 
     def _submit(self, worker: _Worker, task: _Task) -> None:
         if worker.pool is None:
-            worker.pool = self._loky.ProcessPoolExecutor(max_workers=1, initializer=_begin, initargs=(os.getpid(),))
+            worker.pool = self._loky.ProcessPoolExecutor(
+                max_workers=1, initializer=_begin, initargs=(os.getpid(),)
+            )
         task.began = time.monotonic()
         try:
             with _deaf():

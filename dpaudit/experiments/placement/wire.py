@@ -1,7 +1,8 @@
 """A cell on its way to a worker and back: JSON text both ways, checked where it arrives. No object of ours is pickled.
 
-Floats survive exactly (``repr`` and back); NaN and infinities are written as Python's ``json`` does. A cell's numbers are
-those of the code that made them, so a worker must have the very same dpaudit.
+Floats survive exactly (``repr`` and back); NaN and infinities are written as Python's ``json``
+does. A cell's numbers are those of the code that made them, so a worker must have the very same
+dpaudit.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ _PACKAGES = ("dpaudit", "dpaudit_attacks", "dpaudit_mitigations")
 @functools.cache
 def identity() -> dict[str, str]:
     """The version of dpaudit, and the SHA-256 of the Python sources of it and of its two plug-in packages."""
-    return {"version": version("dpaudit"), **{package: source_hash(package) for package in _PACKAGES}}
+    return {
+        "version": version("dpaudit"),
+        **{package: source_hash(package) for package in _PACKAGES},
+    }
 
 
 def difference(wanted: Mapping[str, str], found: Mapping[str, str]) -> str:
@@ -95,7 +99,9 @@ def parse(text: object, cell: Cell) -> Outcome:
     try:
         told = typed(json.loads(text) if isinstance(text, str) else None, _Answer, words=False)
     except (ValueError, RefusedError) as error:
-        raise MessageError(f"cell={cell.id}: a worker's answer is not as dpaudit writes it ({error})") from error
+        raise MessageError(
+            f"cell={cell.id}: a worker's answer is not as dpaudit writes it ({error})"
+        ) from error
     if told.refused:
         raise UsageError(f"a worker {told.refused}")
     outcome = told.failed if told.done is None else told.done
@@ -119,7 +125,11 @@ def to_plain(value: Any) -> Any:
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    added = {name: value for name, value in values.items() if name in _ENVIRONMENT and name not in os.environ}
+    added = {
+        name: value
+        for name, value in values.items()
+        if name in _ENVIRONMENT and name not in os.environ
+    }
     os.environ.update(added)
     try:
         yield

@@ -32,9 +32,9 @@ _LONGEST_TRACE = 100_000
 def run_cell(cell: Cell) -> CellResult:
     """Run one cell and return its result, without storing it.
 
-    Formal guarantee: with the same versions on the same kind of processor, the outcome is a function of the cell's
-    settings (the seed is one) but for what it measures of time. The number of threads is fixed; see
-    :mod:`~dpaudit.experiments.threads`.
+    Formal guarantee: with the same versions on the same kind of processor, the outcome is a
+    function of the cell's settings (the seed is one) but for what it measures of time. The number
+    of threads is fixed; see :mod:`~dpaudit.experiments.threads`.
     """
     began = time.monotonic()
     settings = cell.settings
@@ -44,11 +44,17 @@ def run_cell(cell: Cell) -> CellResult:
         outcome = dict(measure.run(cell, arm))
     if arm is not None:
         if cell.kind in ("attack", "audit"):
-            outcome["epsilon_key_holder"] = arm.mitigation.epsilon(arm.source, settings["delta"], host=arm.host)
+            outcome["epsilon_key_holder"] = arm.mitigation.epsilon(
+                arm.source, settings["delta"], host=arm.host
+            )
         outcome["sigma"] = arm.sigma
         outcome["dim"] = arm.host.dim
         if arm.key is not None:
-            outcome["key"] = {"beta": arm.key.beta, "gamma": arm.key.gamma, "fingerprint": arm.key.fingerprint}
+            outcome["key"] = {
+                "beta": arm.key.beta,
+                "gamma": arm.key.gamma,
+                "fingerprint": arm.key.fingerprint,
+            }
     trials = outcome.pop("each_trial", {})
     own = () if measure.origins is None else tuple(measure.origins(cell))
     return CellResult(
@@ -57,7 +63,9 @@ def run_cell(cell: Cell) -> CellResult:
         settings=to_dict(cell.written),
         outcome=to_dict(outcome),
         seconds=time.monotonic() - began,
-        provenance=to_dict(collect(seed=settings["seed"], plugins=own if arm is None else arm.origins)),
+        provenance=to_dict(
+            collect(seed=settings["seed"], plugins=own if arm is None else arm.origins)
+        ),
         trials=trials,
     )
 
@@ -65,7 +73,8 @@ def run_cell(cell: Cell) -> CellResult:
 def attempt(cell: Cell) -> Outcome:
     """Run one cell; whatever it raises becomes a :class:`~dpaudit.types.CellFailure`, memory that ran out too.
 
-    A plug-in's ``SystemExit`` or ``KeyboardInterrupt`` fails its cell; Ctrl-C (SIGINT) goes through.
+    A plug-in's ``SystemExit`` or ``KeyboardInterrupt`` fails its cell; Ctrl-C (SIGINT) goes
+    through.
     """
     began = time.monotonic()
     with _interrupts() as interrupted:
@@ -136,7 +145,10 @@ class Here:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         return None
 

@@ -5,4 +5,14 @@ from dpaudit.experiments.store.queries import Attempt, Invocation, Progress
 from dpaudit.experiments.store.schema import FILE, TRIAL_COLUMNS, VERSION
 from dpaudit.experiments.store.store import Store
 
-__all__ = ["FILE", "TRIAL_COLUMNS", "VERSION", "Attempt", "Invocation", "Progress", "Store", "as_written", "is_running"]
+__all__ = [
+    "FILE",
+    "TRIAL_COLUMNS",
+    "VERSION",
+    "Attempt",
+    "Invocation",
+    "Progress",
+    "Store",
+    "as_written",
+    "is_running",
+]

@@ -12,13 +12,29 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dpaudit.errors import DpauditError, StoreError
-from dpaudit.experiments.store.schema import FILE, LONGEST_VALUE, check_tables, found_version, migrate
+from dpaudit.experiments.store.schema import (
+    FILE,
+    LONGEST_VALUE,
+    check_tables,
+    found_version,
+    migrate,
+)
 from dpaudit.results.foreign import RefusedError
 from dpaudit.results.locks import HeldError, Lock, is_held
 from dpaudit.results.sqlite import DAMAGE, beside, check_pages, guard, header, size_of, why
 from dpaudit.results.text import error_text
 
-__all__ = ["Lock", "acquire", "as_written", "is_running", "reading", "telling", "transaction", "trust", "writing"]
+__all__ = [
+    "Lock",
+    "acquire",
+    "as_written",
+    "is_running",
+    "reading",
+    "telling",
+    "transaction",
+    "trust",
+    "writing",
+]
 
 _LOCK = ".lock"
 _PATIENCE = 0.2  # seconds; `dpaudit runs list` holds a lock for microseconds while it looks
@@ -29,20 +45,28 @@ def acquire(folder: Path) -> Lock:
     """The folder's lock, held until it is closed; the folder is made if need be.
 
     Raises:
-        StoreError: another process holds it, the folder cannot be written, its file system has no locks, or its ``.lock`` is
-            something else, such as a symbolic link.
+        StoreError: another process holds it, the folder cannot be written, its file system has no
+            locks, or its ``.lock`` is something else, such as a symbolic link.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return Lock(folder / _LOCK, patience=_PATIENCE)
     except HeldError as error:
         by = f" ({error})" if str(error) else ""
-        raise StoreError(f"out={folder}: another run is using it{by}; wait for it or choose another --out") from error
+        raise StoreError(
+            f"out={folder}: another run is using it{by}; wait for it or choose another --out"
+        ) from error
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EEXIST) and os.path.lexists(folder / _LOCK):
-            rule = f"its {_LOCK} is not a lock file of dpaudit; move that away or choose another --out"
-        elif error.errno in _NO_LOCKS:  # a network file system: SQLite could not keep its word there either
-            rule = f"its file system has no locks ({error.strerror}); choose an --out on a local disk"
+            rule = (
+                f"its {_LOCK} is not a lock file of dpaudit; move that away or choose another --out"
+            )
+        elif (
+            error.errno in _NO_LOCKS
+        ):  # a network file system: SQLite could not keep its word there either
+            rule = (
+                f"its file system has no locks ({error.strerror}); choose an --out on a local disk"
+            )
         else:
             rule = f"cannot be written ({error.strerror}); choose another --out"
         raise StoreError(f"out={folder}: {rule}") from error
@@ -71,15 +95,21 @@ def telling(where: str) -> Iterator[None]:
         if isinstance(error, RefusedError):  # its words may quote the file
             raise damaged from error
         if "append-only" in text:
-            raise StoreError(f"{where}: {text}: what is in a store stays; start a new run in another folder") from error
+            raise StoreError(
+                f"{where}: {text}: what is in a store stays; start a new run in another folder"
+            ) from error
         if "full" in text or "disk I/O" in text or "File too large" in text or "No space" in text:
             raise StoreError(
                 f"{where}: {FILE} cannot be written ({text}); what was there is kept: make room, then go on with --resume"
             ) from error
         if "readonly" in text or "unable to open" in text or isinstance(error, OSError):
-            raise StoreError(f"{where}: {FILE} cannot be opened ({text}); check its permissions") from error
+            raise StoreError(
+                f"{where}: {FILE} cannot be opened ({text}); check its permissions"
+            ) from error
         if "locked" in text or "busy" in text or "locking protocol" in text:
-            raise StoreError(f"{where}: {FILE} is in use by another program ({text}); close that one") from error
+            raise StoreError(
+                f"{where}: {FILE} is in use by another program ({text}); close that one"
+            ) from error
         raise damaged from error
 
 
@@ -90,7 +120,15 @@ def as_written(*folders: Path) -> Iterator[None]:
         yield
     except DpauditError:
         raise
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, RefusedError, TypeError, ValueError) as error:
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        RefusedError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise StoreError(
             f"dir={' or '.join(map(str, folders))}: {FILE} is not as dpaudit wrote it ({error_text(error, limit=200)}); "
             "restore it, or start anew in another folder"
@@ -138,8 +176,8 @@ def trust(db: sqlite3.Connection) -> None:
 def reading(path: Path, *, where: str) -> sqlite3.Connection:
     """A connection that only reads, in our version: a file of an older one is brought there in memory.
 
-    Works while a runner writes, and where neither file nor folder can be written. The file may be anybody's: only plain
-    tables are read, and queries end (:mod:`dpaudit.results.sqlite`).
+    Works while a runner writes, and where neither file nor folder can be written. The file may be
+    anybody's: only plain tables are read, and queries end (:mod:`dpaudit.results.sqlite`).
 
     Raises:
         StoreError: it is no store, or of a version above ours.
@@ -151,7 +189,9 @@ def reading(path: Path, *, where: str) -> sqlite3.Connection:
         check_pages(db)
         version = found_version(db, where=where)
         if version == 0:
-            raise StoreError(f"{where}: holds no results yet; its run has only begun, or died at once")
+            raise StoreError(
+                f"{where}: holds no results yet; its run has only begun, or died at once"
+            )
         check_tables(db, version, where=where)
         if version == 1:
             copy = _in_memory(db)
@@ -180,12 +220,15 @@ def _opened(path: Path) -> sqlite3.Connection:
     else:
         return db
     log = beside(path, "-wal")
-    if not log.exists() or log.stat().st_size == 0:  # nobody can write here, and all is in the one file
+    # nobody can write here, and all is in the one file
+    if not log.exists() or log.stat().st_size == 0:
         db = sqlite3.connect(f"{address}?mode=ro&immutable=1", uri=True, isolation_level=None)
         guard(db, size=size_of(path), longest=LONGEST_VALUE)
         return db
-    with tempfile.TemporaryDirectory(prefix="dpaudit-") as folder:  # SQLite must write beside it to read its log
-        for _ in range(_TRIES):  # a writer that moves its log into the file meanwhile leaves us half of each
+    # SQLite must write beside it to read its log
+    with tempfile.TemporaryDirectory(prefix="dpaudit-") as folder:
+        # a writer that moves its log into the file meanwhile leaves us half of each
+        for _ in range(_TRIES):
             before = path.stat()
             for file in (path, log):
                 shutil.copyfile(file, Path(folder) / file.name)
@@ -199,6 +242,8 @@ def _in_memory(db: sqlite3.Connection) -> sqlite3.Connection:
     copy = sqlite3.connect(":memory:", isolation_level=None)
     with contextlib.closing(db):
         db.backup(copy)
-    pages, size = (int(copy.execute(f"PRAGMA {what}").fetchone()[0]) for what in ("page_count", "page_size"))
+    pages, size = (
+        int(copy.execute(f"PRAGMA {what}").fetchone()[0]) for what in ("page_count", "page_size")
+    )
     guard(copy, size=pages * size, longest=LONGEST_VALUE, writes=True)
     return copy

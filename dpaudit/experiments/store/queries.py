@@ -83,7 +83,18 @@ def attempts(store: Rows, *, cell: str = "") -> list[Attempt]:
         "provenance, (SELECT count(*) FROM trials WHERE attempt = attempts.id) FROM attempts "
         "WHERE cell >= ? AND substr(cell, 1, ?) = ? ORDER BY id",
         (
-            *("number", "cell", "position", "kind", "status", "settings", "outcome?", "error?", "traceback?", "worker"),
+            *(
+                "number",
+                "cell",
+                "position",
+                "kind",
+                "status",
+                "settings",
+                "outcome?",
+                "error?",
+                "traceback?",
+                "worker",
+            ),
             *("seconds", "started?", "finished?", "provenance", "trials"),
         ),
         (cell, len(cell), cell),
@@ -102,7 +113,9 @@ def invocations(store: Rows) -> list[Invocation]:
 
 def progress(store: Rows) -> Progress:
     """How far the run is."""
-    (done,) = store.rows("SELECT count(DISTINCT cell) FROM attempts WHERE status = 'done'", ("done",))
+    (done,) = store.rows(
+        "SELECT count(DISTINCT cell) FROM attempts WHERE status = 'done'", ("done",)
+    )
     (far,) = store.rows(
         "SELECT count(DISTINCT cell), count(*), total(seconds), max(coalesce(finished, started)) FROM attempts",
         ("cells", "number", "seconds", "last?"),
@@ -120,7 +133,10 @@ def progress(store: Rows) -> Progress:
 
 def provenances(store: Rows) -> list[dict[str, Any]]:
     """The different provenances of the run, times apart."""
-    return [row["content"] for row in store.rows("SELECT content FROM provenance ORDER BY id", ("content",))]
+    return [
+        row["content"]
+        for row in store.rows("SELECT content FROM provenance ORDER BY id", ("content",))
+    ]
 
 
 def trial_columns(store: Rows) -> dict[str, list[Any]]:
@@ -131,7 +147,10 @@ def trial_columns(store: Rows) -> dict[str, list[Any]]:
         "AND id IN (SELECT DISTINCT attempt FROM trials) ORDER BY position, id",
         ("number", "cell"),
     )
-    sql, names = "SELECT trial, truth, guess, score FROM trials WHERE attempt = ? ORDER BY trial", tuple(found)[1:]
+    sql, names = (
+        "SELECT trial, truth, guess, score FROM trials WHERE attempt = ? ORDER BY trial",
+        tuple(found)[1:],
+    )
     for attempt in kept:
         for row in store.rows(sql, ("trial", "truth", "guess", "score?"), (attempt["number"],)):
             found["cell"].append(attempt["cell"])

@@ -12,7 +12,18 @@ __all__ = ["Budget", "Provenances", "object_of", "typed"]
 
 _OBJECTS = frozenset({"settings", "outcome", "versions", "content"})
 _WHOLE = frozenset(
-    {"number", "position", "process", "provenance", "trial", "truth", "guess", "trials", "done", "cells"}
+    {
+        "number",
+        "position",
+        "process",
+        "provenance",
+        "trial",
+        "truth",
+        "guess",
+        "trials",
+        "done",
+        "cells",
+    }
 )
 _REAL = frozenset({"seconds", "score"})
 _MOST_FACTS = 100  # keys of a provenance, which every result has a dict of
@@ -48,7 +59,8 @@ class Provenances:
         """That of one attempt, with its own start in its place; its text counts against ``budget``.
 
         Raises:
-            RefusedError: there is none, it is no JSON object, or larger than any that dpaudit writes.
+            RefusedError: there is none, it is no JSON object, or larger than any that dpaudit
+                writes.
         """
         text = self._texts.get(number)
         if number not in self._read:
@@ -74,7 +86,9 @@ def object_of(name: str, text: Any) -> dict[str, Any]:
         raise RefusedError(f"{name}: {error}") from error
     if not isinstance(found, dict):
         raise RefusedError(f"{name}={shown(found)} is not a JSON object")
-    versions = found if name == "versions" else found.get("versions", {}) if name == "content" else {}
+    versions = (
+        found if name == "versions" else found.get("versions", {}) if name == "content" else {}
+    )
     if not isinstance(versions, dict) or not all(isinstance(v, str) for v in versions.values()):
         raise RefusedError(f"{name} has versions that are no object of texts")
     return found
@@ -84,7 +98,8 @@ def typed(names: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
     """The values of ``row`` by name, JSON read; a name that ends with ``?`` may have none.
 
     Raises:
-        RefusedError: a value of another type than the store's own schema gives the column of that name.
+        RefusedError: a value of another type than the store's own schema gives the column of that
+            name.
     """
     values: dict[str, Any] = {}
     for told, value in zip(names, row, strict=True):
@@ -93,7 +108,11 @@ def typed(names: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
             values[name] = None
         elif name in _OBJECTS:
             values[name] = object_of(name, value)
-        elif name in _REAL and isinstance(value, (int, float)) and (name == "score" or math.isfinite(value)):
+        elif (
+            name in _REAL
+            and isinstance(value, (int, float))
+            and (name == "score" or math.isfinite(value))
+        ):
             values[name] = float(value)
         elif isinstance(value, int if name in _WHOLE else str) and name not in _REAL:
             values[name] = value

@@ -1,7 +1,7 @@
 """The tables of a store, version 2, which version a file is of, and how an older one becomes ours: whole or not at all.
 
-What is in the four tables of records stays: triggers abort UPDATE and DELETE. ``docs/store.md`` describes every column, for
-people with a ``sqlite3`` prompt.
+What is in the four tables of records stays: triggers abort UPDATE and DELETE. ``docs/store.md``
+describes every column, for people with a ``sqlite3`` prompt.
 """
 
 from __future__ import annotations
@@ -85,7 +85,18 @@ COLUMNS = {
         "invocations": {"id", "started", "command", "host", "process", "hardware", "versions"},
         "provenance": {"id", "content"},
         "attempts": {
-            *("id", "cell", "position", "kind", "status", "settings", "outcome", "error", "traceback", "worker"),
+            *(
+                "id",
+                "cell",
+                "position",
+                "kind",
+                "status",
+                "settings",
+                "outcome",
+                "error",
+                "traceback",
+                "worker",
+            ),
             *("seconds", "started", "finished", "provenance"),
         },
         "trials": {"attempt", "trial", *TRIAL_COLUMNS},
@@ -107,10 +118,14 @@ def create_tables(db: sqlite3.Connection) -> None:
         stop = f"BEGIN SELECT RAISE(ABORT, '{table} is append-only'); END"
         db.execute(f"CREATE TRIGGER {table}_stay BEFORE DELETE ON {table} {stop}")
         db.execute(f"CREATE TRIGGER {table}_never_change BEFORE UPDATE ON {table} {stop}")
-        if table in _SAME:  # INSERT OR REPLACE deletes without asking; for trials the question would double their time
+        # INSERT OR REPLACE deletes without asking; for trials the question would double their time
+        if table in _SAME:
             when = f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {_SAME[table]})"  # noqa: S608 (our own names)
-            db.execute(f"CREATE TRIGGER {table}_never_replace BEFORE INSERT ON {table} {when} {stop}")
-    pairs = {"version": str(VERSION), "run": uuid.uuid4().hex}  # a dpaudit of version 1 looks for its version here
+            db.execute(
+                f"CREATE TRIGGER {table}_never_replace BEFORE INSERT ON {table} {when} {stop}"
+            )
+    # a dpaudit of version 1 looks for its version here
+    pairs = {"version": str(VERSION), "run": uuid.uuid4().hex}
     db.executemany("INSERT INTO meta VALUES (?, ?)", pairs.items())
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute(f"PRAGMA user_version = {VERSION}")
@@ -118,7 +133,9 @@ def create_tables(db: sqlite3.Connection) -> None:
 
 def objects(db: sqlite3.Connection) -> set[tuple[str, ...]]:
     """Tables, indices, triggers and views as the file defines them, without SQLite's own."""
-    rows = db.execute("SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite|_%' ESCAPE '|'")
+    rows = db.execute(
+        "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite|_%' ESCAPE '|'"
+    )
     return {tuple(map(str, row)) for row in rows}
 
 
@@ -133,35 +150,49 @@ def found_version(db: sqlite3.Connection, *, where: str) -> int:
     tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if application == 0 and not tables:
         return 0
-    if application == 0 and tables <= {"meta", "cells"}:  # version 1 came before stamps, and was made table by table
+    # version 1 came before stamps, and was made table by table
+    if application == 0 and tables <= {"meta", "cells"}:
         check_tables(db, 1, where=where, tables=tables)
-        row = db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone() if "meta" in tables else None
+        row = (
+            db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()
+            if "meta" in tables
+            else None
+        )
         if row is None:
             return 0
         version = int(row[0]) if re.fullmatch("[0-9]{1,9}", str(row[0])) else -1
     elif application != APPLICATION_ID:
-        raise StoreError(f"{where}: results.sqlite is another application's database; choose another folder")
+        raise StoreError(
+            f"{where}: results.sqlite is another application's database; choose another folder"
+        )
     if version > VERSION:
         raise StoreError(
             f"{where}: results of version {version}; this dpaudit reads up to {VERSION}: pip install --upgrade dpaudit"
         )
     if version < 1:
-        raise StoreError(f"{where}: results.sqlite is not a dpaudit store (version={version}); choose another folder")
+        raise StoreError(
+            f"{where}: results.sqlite is not a dpaudit store (version={version}); choose another folder"
+        )
     return version
 
 
-def check_tables(db: sqlite3.Connection, version: int, *, where: str, tables: Collection[str] | None = None) -> None:
+def check_tables(
+    db: sqlite3.Connection, version: int, *, where: str, tables: Collection[str] | None = None
+) -> None:
     """Whether the tables of a store of ``version`` (those of ``tables``) are plain ones with our columns.
 
     Raises:
-        StoreError: one is missing, lacks a column, or is a view, virtual or has computed columns: it is not read.
+        StoreError: one is missing, lacks a column, or is a view, virtual or has computed columns:
+            it is not read.
     """
     for table, wanted in COLUMNS[version].items():
         if tables is not None and table not in tables:
             continue
         columns = plain_columns(db, table)
         if columns is None:
-            raise StoreError(f"{where}: {table} is not a plain table; it is not read: restore {FILE}")
+            raise StoreError(
+                f"{where}: {table} is not a plain table; it is not read: restore {FILE}"
+            )
         if missing := wanted - set(columns):
             raise StoreError(f"{where}: {table} has no column {min(missing)}; restore {FILE}")
 
@@ -195,7 +226,9 @@ def _from_1(db: sqlite3.Connection) -> None:
     create_tables(db)
     db.execute("INSERT INTO meta SELECT key, value FROM old_meta WHERE key <> 'version'")
     known: dict[str, int] = {}
-    for position, text in db.execute("SELECT position, result FROM cells ORDER BY rowid").fetchall():
+    for position, text in db.execute(
+        "SELECT position, result FROM cells ORDER BY rowid"
+    ).fetchall():
         result = _old_result(text)
         started = result["provenance"].get("started")
         db.execute(
@@ -226,17 +259,24 @@ def _old_result(text: Any) -> dict[str, Any]:
         "seconds": (int, float),
         "provenance": dict,
     }
-    if not isinstance(result, dict) or not all(isinstance(result.get(k), kind) for k, kind in needed.items()):
+    if not isinstance(result, dict) or not all(
+        isinstance(result.get(k), kind) for k, kind in needed.items()
+    ):
         raise RefusedError("cells has a result that is none")
     return result
 
 
 def put_provenance(db: sqlite3.Connection, provenance: Any, known: dict[str, int]) -> int:
     """The row of ``provenance``, its ``started`` apart, in the table of them; each is there once. ``known`` is a cache."""
-    text = json.dumps({**provenance, "started": None} if "started" in provenance else dict(provenance), allow_nan=False)
+    text = json.dumps(
+        {**provenance, "started": None} if "started" in provenance else dict(provenance),
+        allow_nan=False,
+    )
     if text not in known:
         row = db.execute("SELECT id FROM provenance WHERE content = ?", (text,)).fetchone()
         if row is None:
-            row = db.execute("INSERT INTO provenance (content) VALUES (?) RETURNING id", (text,)).fetchone()
+            row = db.execute(
+                "INSERT INTO provenance (content) VALUES (?) RETURNING id", (text,)
+            ).fetchone()
         known[text] = int(row[0])
     return known[text]

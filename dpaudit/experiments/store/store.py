@@ -16,7 +16,15 @@ from typing import Any
 
 from dpaudit.errors import StoreError
 from dpaudit.experiments.grid import written_spec
-from dpaudit.experiments.store.connecting import Lock, acquire, reading, telling, transaction, trust, writing
+from dpaudit.experiments.store.connecting import (
+    Lock,
+    acquire,
+    reading,
+    telling,
+    transaction,
+    trust,
+    writing,
+)
 from dpaudit.experiments.store.rows import Budget, Provenances, object_of, typed
 from dpaudit.experiments.store.schema import (
     FILE,
@@ -54,12 +62,19 @@ _FAILURES = (
 class Store:
     """Results of one experiment in ``folder/results.sqlite``. Used by one thread, as a context manager.
 
-    Formal guarantee: after :meth:`add` or :meth:`add_all` returns, what was added survives ``kill -9`` and power loss
-    (SQLite's WAL with ``synchronous=FULL``), as far as the disk keeps what it said it has; it is there whole or not at
-    all; one process at a time holds the folder. Records are only ever added.
+    Formal guarantee: after :meth:`add` or :meth:`add_all` returns, what was added survives
+    ``kill -9`` and power loss (SQLite's WAL with ``synchronous=FULL``), as far as the disk keeps
+    what it said it has; it is there whole or not at all; one process at a time holds the folder.
+    Records are only ever added.
     """
 
-    def __init__(self, folder: Path, connection: sqlite3.Connection, lock: Lock | None, invocation: int | None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        connection: sqlite3.Connection,
+        lock: Lock | None,
+        invocation: int | None,
+    ) -> None:
         """Use :meth:`create`, :meth:`resume` or :meth:`read`."""
         self.folder = folder
         self._db = connection
@@ -68,7 +83,9 @@ class Store:
         self._provenances: dict[str, int] = {}
 
     @classmethod
-    def create(cls, folder: Path, *, spec: dict[str, Any], command: str = "", cells: int | None = None) -> Store:
+    def create(
+        cls, folder: Path, *, spec: dict[str, Any], command: str = "", cells: int | None = None
+    ) -> Store:
         """A new store for ``spec``, which has ``cells`` cells, opened by ``command``.
 
         Raises:
@@ -77,7 +94,9 @@ class Store:
         return cls._open(folder, spec, command, cells, resume=False)
 
     @classmethod
-    def resume(cls, folder: Path, *, spec: dict[str, Any], command: str = "", cells: int | None = None) -> Store:
+    def resume(
+        cls, folder: Path, *, spec: dict[str, Any], command: str = "", cells: int | None = None
+    ) -> Store:
         """The store of an interrupted run of the same ``spec``, or a new one if there is none.
 
         One of an older version is brought to ours first.
@@ -88,7 +107,9 @@ class Store:
         return cls._open(folder, spec, command, cells, resume=True)
 
     @classmethod
-    def _open(cls, folder: Path, spec: dict[str, Any], command: str, cells: int | None, *, resume: bool) -> Store:
+    def _open(
+        cls, folder: Path, spec: dict[str, Any], command: str, cells: int | None, *, resume: bool
+    ) -> Store:
         lock = acquire(folder)
         where = f"out={folder}"
         db = None
@@ -130,14 +151,17 @@ class Store:
         path, where = folder / FILE, f"dir={folder}"
         with telling(where):
             if not os.path.lexists(path):
-                raise StoreError(f"{where}: holds no results; dpaudit run NAME --out {folder} makes some")
+                raise StoreError(
+                    f"{where}: holds no results; dpaudit run NAME --out {folder} makes some"
+                )
             return cls(folder, reading(path, where=where), None, None)
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a SELECT on the tables that ``docs/store.md`` describes.
 
         Raises:
-            StoreError: the file is damaged, or gone; or the rows hold more than eight times the file's bytes and 32 MiB.
+            StoreError: the file is damaged, or gone; or the rows hold more than eight times the
+                file's bytes and 32 MiB.
         """
         with telling(f"dir={self.folder}"):
             size = self._size()
@@ -146,10 +170,13 @@ class Store:
             budget = Budget(size)
             return [budget.take(row) for row in self._db.execute(sql, parameters)]
 
-    def rows(self, sql: str, names: Sequence[str], parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
+    def rows(
+        self, sql: str, names: Sequence[str], parameters: Sequence[Any] = ()
+    ) -> list[dict[str, Any]]:
         """The rows of a SELECT by the ``names`` of its columns, of the types that dpaudit writes; JSON is read.
 
-        ``provenance``, which needs ``started?`` beside it, becomes the whole one. A name with ``?`` may have no value.
+        ``provenance``, which needs ``started?`` beside it, becomes the whole one. A name with ``?``
+        may have no value.
 
         Raises:
             StoreError: as :meth:`query`, or a value is of another type.
@@ -160,11 +187,16 @@ class Store:
         with telling(f"dir={self.folder}"):
             found = [typed(names, row) for row in rows]
             for values in found if told else ():
-                values["provenance"] = provenances.at(values["provenance"], values["started"], budget=budget)
+                values["provenance"] = provenances.at(
+                    values["provenance"], values["started"], budget=budget
+                )
         return found
 
     def _size(self) -> int:
-        pages, size = (int(self._db.execute(f"PRAGMA {what}").fetchone()[0]) for what in ("page_count", "page_size"))
+        pages, size = (
+            int(self._db.execute(f"PRAGMA {what}").fetchone()[0])
+            for what in ("page_count", "page_size")
+        )
         return pages * size
 
     @property
@@ -196,12 +228,14 @@ class Store:
         """
         self.add_all([(position, result)], worker=worker)
 
-    def add_all(self, items: Sequence[tuple[int, CellResult | CellFailure]], *, worker: str = "") -> None:
+    def add_all(
+        self, items: Sequence[tuple[int, CellResult | CellFailure]], *, worker: str = ""
+    ) -> None:
         """Keep cells with their positions in the experiment, in one transaction; returns when they are on disk.
 
         Raises:
-            StoreError: the disk is full or broken (none of them is kept, all before is), or ``trials`` has other columns
-                than ``truth``, ``guess``, ``score``, of equal length.
+            StoreError: the disk is full or broken (none of them is kept, all before is), or
+                ``trials`` has other columns than ``truth``, ``guess``, ``score``, of equal length.
         """
         now = datetime.now(UTC).isoformat(timespec="seconds")
         known = dict(self._provenances)
@@ -211,7 +245,12 @@ class Store:
         self._provenances = known  # only now: a transaction that failed took its provenance with it
 
     def _insert(
-        self, position: int, item: CellResult | CellFailure, worker: str, now: str, known: dict[str, int]
+        self,
+        position: int,
+        item: CellResult | CellFailure,
+        worker: str,
+        now: str,
+        known: dict[str, int],
     ) -> None:
         done = isinstance(item, CellResult)
         row = (
@@ -232,11 +271,16 @@ class Store:
         )
         attempt = self._db.execute(_INSERT, row).fetchone()[0]
         if isinstance(item, CellResult) and item.trials:
-            self._db.executemany("INSERT INTO trials VALUES (?, ?, ?, ?, ?)", _trial_rows(attempt, item))
+            self._db.executemany(
+                "INSERT INTO trials VALUES (?, ?, ?, ?, ?)", _trial_rows(attempt, item)
+            )
 
     def finished(self) -> set[str]:
         """Ids of the cells that are done."""
-        return {row["cell"] for row in self.rows("SELECT cell FROM attempts WHERE status = 'done'", ("cell",))}
+        return {
+            row["cell"]
+            for row in self.rows("SELECT cell FROM attempts WHERE status = 'done'", ("cell",))
+        }
 
     def results(self, *, most: int | None = None) -> list[CellResult]:
         """Finished cells in the experiment's order, without their trials, ``most`` at most; a cell's first success counts."""
@@ -246,8 +290,20 @@ class Store:
 
     def failures(self) -> list[CellFailure]:
         """The last failure of each cell that never succeeded, in the experiment's order."""
-        names = ("cell", "kind", "settings", "error", "traceback", "seconds", "started?", "provenance")
-        return [CellFailure(**{k: v for k, v in row.items() if k != "started"}) for row in self.rows(_FAILURES, names)]
+        names = (
+            "cell",
+            "kind",
+            "settings",
+            "error",
+            "traceback",
+            "seconds",
+            "started?",
+            "provenance",
+        )
+        return [
+            CellFailure(**{k: v for k, v in row.items() if k != "started"})
+            for row in self.rows(_FAILURES, names)
+        ]
 
     def close(self) -> None:
         """Let go of the folder."""
@@ -259,7 +315,10 @@ class Store:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -271,12 +330,20 @@ def _begin(db: sqlite3.Connection, spec: Mapping[str, Any]) -> None:
     db.execute("INSERT INTO meta VALUES ('spec', ?)", (json.dumps(spec, sort_keys=True),))
 
 
-def _check_same(db: sqlite3.Connection, spec: Mapping[str, Any], *, where: str, resume: bool) -> None:
+def _check_same(
+    db: sqlite3.Connection, spec: Mapping[str, Any], *, where: str, resume: bool
+) -> None:
     row = db.execute("SELECT value FROM meta WHERE key = 'spec'").fetchone()
-    if row is None or _spanned(object_of("meta.spec", row[0])) != _spanned(json.loads(json.dumps(spec))):
-        raise StoreError(f"{where}: holds another experiment or other settings; choose another --out")
+    if row is None or _spanned(object_of("meta.spec", row[0])) != _spanned(
+        json.loads(json.dumps(spec))
+    ):
+        raise StoreError(
+            f"{where}: holds another experiment or other settings; choose another --out"
+        )
     if not resume:
-        raise StoreError(f"{where}: holds a run already; add --resume to go on, or choose another --out")
+        raise StoreError(
+            f"{where}: holds a run already; add --resume to go on, or choose another --out"
+        )
 
 
 def _spanned(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -285,7 +352,9 @@ def _spanned(spec: Mapping[str, Any]) -> dict[str, Any]:
         plain = written_spec(spec)
     except (AttributeError, TypeError, ValueError) as error:
         raise RefusedError("meta.spec has axes that dpaudit does not write") from error
-    return {k: v for k, v in plain.items() if v not in (None, False, "", [], {}) or isinstance(v, float)}
+    return {
+        k: v for k, v in plain.items() if v not in (None, False, "", [], {}) or isinstance(v, float)
+    }
 
 
 def _note_invocation(db: sqlite3.Connection, command: str) -> int:
@@ -308,7 +377,9 @@ def _trial_rows(attempt: int, result: CellResult) -> Iterable[tuple[Any, ...]]:
     columns = result.trials
     if set(columns) != set(TRIAL_COLUMNS) or len({len(c) for c in columns.values()}) != 1:
         shapes = ", ".join(f"{k}: {len(v)}" for k, v in columns.items())
-        raise StoreError(f"cell={result.cell}: trials have {shapes}; wanted truth, guess and score of equal length")
+        raise StoreError(
+            f"cell={result.cell}: trials have {shapes}; wanted truth, guess and score of equal length"
+        )
     values = zip(*(columns[name] for name in TRIAL_COLUMNS), strict=True)
     for number, (truth, guess, score) in enumerate(values):
         yield attempt, number, int(truth), int(guess), None if math.isnan(score) else float(score)

@@ -13,7 +13,8 @@ __all__ = ["Exchange", "GradientBlock", "clip_factors"]
 
 Gradients = Callable[[Sequence[int]], Iterator[torch.Tensor]]
 
-_VECTORS = 8  # float64 vectors that one pair takes while it is attacked: gradients, candidates, noise, differences
+# float64 vectors that one pair takes while it is attacked: gradients, candidates, noise, differences
+_VECTORS = 8
 
 
 def clip_factors(gradients: torch.Tensor, clip: float) -> torch.Tensor:
@@ -26,7 +27,8 @@ def clip_factors(gradients: torch.Tensor, clip: float) -> torch.Tensor:
 class Exchange:
     """Some pairs: in each one record's gradient goes and another's, or nothing, comes.
 
-    ``gone`` and ``come`` have shape (g, d) and are not clipped; ``first`` is the number of the first pair in its block.
+    ``gone`` and ``come`` have shape (g, d) and are not clipped; ``first`` is the number of the
+    first pair in its block.
     """
 
     block: GradientBlock
@@ -39,7 +41,11 @@ class Exchange:
 
     def changes(self, clip: float, *, out: torch.Tensor | None = None) -> torch.Tensor:
         """q(D′) − q(D) of each pair under ``clip`` (``inf``: none), shape (g, d), float64, into ``out`` if given."""
-        out = torch.empty(self.gone.shape, dtype=torch.float64, device=self.gone.device) if out is None else out
+        out = (
+            torch.empty(self.gone.shape, dtype=torch.float64, device=self.gone.device)
+            if out is None
+            else out
+        )
         if self.come is None:
             out.zero_()
         else:
@@ -48,7 +54,9 @@ class Exchange:
 
     def candidates(self, clip: float) -> torch.Tensor:
         """Both query results of each pair, q(D) and q(D′), shape (g, 2, d), float64. ``clip`` is one of the block's."""
-        out = torch.empty((len(self), 2, self.gone.shape[1]), dtype=torch.float64, device=self.gone.device)
+        out = torch.empty(
+            (len(self), 2, self.gone.shape[1]), dtype=torch.float64, device=self.gone.device
+        )
         query = self.block.query(clip)
         self.changes(clip, out=out[:, 1]).add_(query)
         out[:, 0] = query
@@ -62,9 +70,10 @@ class Exchange:
 class GradientBlock:
     """A batch D of records, and a neighbour D′ for each of its first ``pairs`` records, which is replaced or removed.
 
-    All pairs have the batch but one record in common; their differences come from distinct records. One pass over the
-    batch serves all ``clips`` and any noise. Where gradients are few and short they are kept, elsewhere those of a pair
-    are computed again when it is its turn (the same up to the rounding of another chunk).
+    All pairs have the batch but one record in common; their differences come from distinct records.
+    One pass over the batch serves all ``clips`` and any noise. Where gradients are few and short
+    they are kept, elsewhere those of a pair are computed again when it is its turn (the same up to
+    the rounding of another chunk).
 
     Attributes:
         records: the batch, in random order.
@@ -120,7 +129,9 @@ class GradientBlock:
             come = self._kept["come"][first:last] if self.others else None
             return Exchange(self, first, self._kept["gone"][first:last], come)
         gone = self._rows(self.records[first:last])
-        return Exchange(self, first, gone, self._rows(self.others[first:last]) if self.others else None)
+        return Exchange(
+            self, first, gone, self._rows(self.others[first:last]) if self.others else None
+        )
 
     def _rows(self, records: Sequence[int]) -> torch.Tensor:
         chunks = list(self.gradients(records))

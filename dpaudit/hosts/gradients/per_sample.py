@@ -25,18 +25,23 @@ _CHUNK = 128
 
 def room(device: torch.device, *, cpu: int, part: int) -> int:
     """Bytes that some work may take: ``cpu`` on the CPU, one ``part``-th of the memory that a CUDA device has."""
-    return cpu if device.type == "cpu" else int(torch.cuda.get_device_properties(device).total_memory) // part
+    return (
+        cpu
+        if device.type == "cpu"
+        else int(torch.cuda.get_device_properties(device).total_memory) // part
+    )
 
 
 class PerSampleGradients:
     """The gradient of each record's loss by all trainable parameters, flattened and joined in the model's order.
 
-    Records go through ``vmap(grad(...))`` in chunks; where not even two fit in ``memory``, one by one through plain
-    autograd, which writes into one flat vector: then nothing is held but the weights, the gradient, and the activations
-    of one record. The model given is left as it is.
+    Records go through ``vmap(grad(...))`` in chunks; where not even two fit in ``memory``, one by
+    one through plain autograd, which writes into one flat vector: then nothing is held but the
+    weights, the gradient, and the activations of one record. The model given is left as it is.
 
-    Formal guarantee: chunks depend on the model, the shape of a record and ``memory`` only, so a machine repeats itself.
-    Not claimed: equal last bits for other chunks or on other hardware; in float64 they agree to about 1e-15 of the norm.
+    Formal guarantee: chunks depend on the model, the shape of a record and ``memory`` only, so a
+    machine repeats itself. Not claimed: equal last bits for other chunks or on other hardware; in
+    float64 they agree to about 1e-15 of the norm.
     """
 
     def __init__(
@@ -50,12 +55,12 @@ class PerSampleGradients:
     ) -> None:
         """Works on a copy of ``model`` in ``dtype`` on ``device``; ``loss`` takes logits (1, c) and classes (1,).
 
-        ``memory`` in bytes is what a chunk may take, by default an eighth of a CUDA device, and on the CPU,
-        where only small networks gain by it, 32 MiB.
+        ``memory`` in bytes is what a chunk may take, by default an eighth of a CUDA device, and on
+        the CPU, where only small networks gain by it, 32 MiB.
 
         Raises:
-            UsageError: no parameter to train, or a layer in which records are not alone (BatchNorm) or not a function of
-                the record (dropout) as the model stands.
+            UsageError: no parameter to train, or a layer in which records are not alone (BatchNorm)
+                or not a function of the record (dropout) as the model stands.
         """
         for name, layer in model.named_modules():
             if isinstance(layer, (_BatchNorm, _DropoutNd)) and layer.training:
@@ -69,7 +74,9 @@ class PerSampleGradients:
         self._model = copy.deepcopy(model).to(device=self.device, dtype=dtype)
         self._parameters = {k: p for k, p in self._model.named_parameters() if p.requires_grad}
         if not self._parameters:
-            raise UsageError("model: has no parameter with requires_grad; unfreeze what shall be trained")
+            raise UsageError(
+                "model: has no parameter with requires_grad; unfreeze what shall be trained"
+            )
         self.dim = sum(p.numel() for p in self._parameters.values())
 
     def chunks(self, x: torch.Tensor, y: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -80,7 +87,9 @@ class PerSampleGradients:
         size = self._size(x[:1], y[:1])
         for rows in (slice(low, low + size) for low in range(0, len(x), size)):
             with self._exact():
-                found = self._one(x[rows], y[rows]) if size == 1 else self._several(x[rows], y[rows])
+                found = (
+                    self._one(x[rows], y[rows]) if size == 1 else self._several(x[rows], y[rows])
+                )
             yield found
 
     def all(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -117,8 +126,12 @@ class PerSampleGradients:
     def _several(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         weights = {k: p.detach() for k, p in self._parameters.items()}
 
-        def loss(weights: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-            return self._loss(functional_call(self._model, weights, (x.unsqueeze(0),)), y.unsqueeze(0))
+        def loss(
+            weights: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor
+        ) -> torch.Tensor:
+            return self._loss(
+                functional_call(self._model, weights, (x.unsqueeze(0),)), y.unsqueeze(0)
+            )
 
         found = vmap(grad(loss), in_dims=(None, 0, 0))(weights, x, y)
         return torch.cat([found[name].reshape(len(x), -1) for name in self._parameters], 1)

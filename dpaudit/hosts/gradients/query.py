@@ -27,13 +27,13 @@ _DTYPES = {"float64": torch.float64, "float32": torch.float32}
 class GradientQuery:
     """q(D) = Σ_i g_i·min(1, clip/‖g_i‖) / batch, with g_i the gradient of record i's cross-entropy by all weights.
 
-    Neighbours: one record of the batch replaced by another (``replace``, Δ = 2·clip/batch, as in arXiv 2509.23834,
-    Section 6) or removed, the divisor kept (``remove``, Δ = clip/batch).
+    Neighbours: one record of the batch replaced by another (``replace``, Δ = 2·clip/batch, as in
+    arXiv 2509.23834, Section 6) or removed, the divisor kept (``remove``, Δ = clip/batch).
 
-    Formal guarantee: Δ is the L2 sensitivity, whatever the network, as long as the record changes no other record's
-    gradient; ``norm`` sees to that. q(D′) is worked out as q(D) plus the change; it equals the neighbour's own sum but for
-    float64 rounding (about 1e-16 of its norm). Not claimed: privacy of what the weights or frozen statistics have learned
-    from the data before.
+    Formal guarantee: Δ is the L2 sensitivity, whatever the network, as long as the record changes
+    no other record's gradient; ``norm`` sees to that. q(D′) is worked out as q(D) plus the change;
+    it equals the neighbour's own sum but for float64 rounding (about 1e-16 of its norm). Not
+    claimed: privacy of what the weights or frozen statistics have learned from the data before.
     """
 
     def __init__(
@@ -53,18 +53,23 @@ class GradientQuery:
     ) -> None:
         """The network ``model`` with ``weights`` ("untrained": from ``seed``; "trained"; or a checkpoint's path).
 
-        ``data`` is by default what the network is for. ``norm`` replaces BatchNorm: ``frozen`` statistics, ``group``
-        norm, or the ``record``'s own statistics (the published experiments', whose BatchNorm saw batches of one).
-        ``dtype`` is that of forward and backward pass; clipping, sums and results are float64 in any case.
+        ``data`` is by default what the network is for. ``norm`` replaces BatchNorm: ``frozen``
+        statistics, ``group`` norm, or the ``record``'s own statistics (the published experiments',
+        whose BatchNorm saw batches of one). ``dtype`` is that of forward and backward pass;
+        clipping, sums and results are float64 in any case.
 
         Raises:
-            UsageError: an unknown model, data set, norm, neighbour or dtype; data of another shape than the network's, or
-                that is not there; weights that are not there; fewer than two records a batch, or more than half of what
-                there are; a clip that is not a finite number above 0; a device that is not there.
+            UsageError: an unknown model, data set, norm, neighbour or dtype; data of another shape
+                than the network's, or that is not there; weights that are not there; fewer than two
+                records a batch, or more than half of what there are; a clip that is not a finite
+                number above 0; a device that is not there.
         """
         if model not in MODELS:
             raise UsageError(f"model={model}: not known; there are: {', '.join(sorted(MODELS))}")
-        for name, value, known in (("neighbour", neighbour, ("replace", "remove")), ("dtype", dtype, _DTYPES)):
+        for name, value, known in (
+            ("neighbour", neighbour, ("replace", "remove")),
+            ("dtype", dtype, _DTYPES),
+        ):
             if value not in known:
                 raise UsageError(f"{name}={value}: must be {' or '.join(known)}")
         if isinstance(clip, (str, bool)) or not (clip > 0 and math.isfinite(clip)):
@@ -76,10 +81,17 @@ class GradientQuery:
             raise UsageError(
                 f"data={data}: has images of shape {self.images.shape}, {model} takes {MODELS[model].shape}; take data={kind}"
             )
-        if isinstance(batch, bool) or not isinstance(batch, int) or not 2 <= batch <= len(self.images) // 2:
-            raise UsageError(f"batch={batch}: must lie in 2 … {len(self.images) // 2}, half the records that there are")
+        if (
+            isinstance(batch, bool)
+            or not isinstance(batch, int)
+            or not 2 <= batch <= len(self.images) // 2
+        ):
+            raise UsageError(
+                f"batch={batch}: must lie in 2 … {len(self.images) // 2}, half the records that there are"
+            )
         network = trained_network(model, weights=weights, root=data_root, seed=seed)
-        self.accuracy = network.accuracy if network.data == (data or kind) else None  # measured on other images
+        # measured on other images
+        self.accuracy = network.accuracy if network.data == (data or kind) else None
         self.batch, self.clip, self.neighbour = batch, float(clip), neighbour
         self._module = with_norm(network.module, norm)
         self._gradients = self._per_sample(_DTYPES[dtype])
@@ -99,8 +111,8 @@ class GradientQuery:
     def block(self, pairs: int, *, stream: Stream, clips: Sequence[float] = ()) -> GradientBlock:
         """A random batch and ``pairs`` neighbours of it, under each of ``clips`` (by default the host's own).
 
-        Pair i replaces (or removes) record i of the batch: batch + pairs gradients serve for all pairs and clips, not
-        twice batch for each.
+        Pair i replaces (or removes) record i of the batch: batch + pairs gradients serve for all
+        pairs and clips, not twice batch for each.
 
         Raises:
             UsageError: pairs outside 1 … batch.
@@ -148,10 +160,13 @@ class GradientQuery:
     def rounding(self, pairs: int, *, stream: Stream) -> float:
         """How far float32 gradients move a neighbour's change: median of ‖change₃₂ − change₆₄‖ / ‖change₆₄‖ over ``pairs``.
 
-        Clipped by the host's own clip and subtracted in float64 in both cases. Pairs that do not differ count as 0.
+        Clipped by the host's own clip and subtracted in float64 in both cases. Pairs that do not
+        differ count as 0.
         """
         replaced = self.neighbour == "replace"
-        chosen = stream.numpy().choice(len(self.images), (pairs, 1 + replaced), replace=False).tolist()
+        chosen = (
+            stream.numpy().choice(len(self.images), (pairs, 1 + replaced), replace=False).tolist()
+        )
         both = [
             self._gradients if self._gradients.dtype == dtype else self._per_sample(dtype)
             for dtype in (torch.float32, torch.float64)
@@ -173,9 +188,13 @@ class GradientQuery:
 
     def _along(self, records: Sequence[int], direction: torch.Tensor) -> torch.Tensor:
         direction = direction.to(self.device)
-        return torch.cat([(c.double() @ direction) * clip_factors(c, self.clip) for c in self.gradients(records)])
+        return torch.cat(
+            [(c.double() @ direction) * clip_factors(c, self.clip) for c in self.gradients(records)]
+        )
 
-    def _chunks(self, gradients: PerSampleGradients, records: Sequence[int]) -> Iterator[torch.Tensor]:
+    def _chunks(
+        self, gradients: PerSampleGradients, records: Sequence[int]
+    ) -> Iterator[torch.Tensor]:
         x, y = self.images.batch(records, dtype=gradients.dtype, device=self.device)
         return gradients.chunks(x, y)
 

@@ -38,21 +38,24 @@ class BatchPair:
 class DpSgdStep:
     """The sum (or mean) of a batch's clipped per-sample gradients, released through Opacus' optimizer.
 
-    A step takes ``batch`` records, computes their gradients (``GradSampleModule``), clips each to L2 norm ``clip``, adds
-    them up, adds N(0, (noise multiplier · clip)²) in float32 and, under ``reduction="mean"``, divides by ``batch``. The
-    release is ``p.grad`` of every parameter after ``DPOptimizer.pre_step()``, flattened and joined in the model's order.
-    Neighbours: ``remove`` (one record fewer, what Opacus accounts for; Δ = clip) or ``replace`` (Δ = 2·clip), over
+    A step takes ``batch`` records, computes their gradients (``GradSampleModule``), clips each to
+    L2 norm ``clip``, adds them up, adds N(0, (noise multiplier · clip)²) in float32 and, under
+    ``reduction="mean"``, divides by ``batch``. The release is ``p.grad`` of every parameter after
+    ``DPOptimizer.pre_step()``, flattened and joined in the model's order. Neighbours: ``remove``
+    (one record fewer, what Opacus accounts for; Δ = clip) or ``replace`` (Δ = 2·clip), over
     ``batch`` for a mean.
 
-    Threat model. The attacker knows the weights, ``clip``, the noise multiplier, ``batch`` and ``reduction``, all records
-    of the batch and their order but one record, and two candidates for that one (or whether it is there), and sees the
-    noisy gradient of every parameter: what a client of distributed or federated training shares. It computes both
-    candidate sums by :meth:`value`, the same code on the same kind of machine with the same number of threads: bit for
-    bit what the step adds its noise to. In another order of the batch about half of LeNet-5's coordinates, a quarter of
-    the small network's, still agree in every bit.
+    Threat model. The attacker knows the weights, ``clip``, the noise multiplier, ``batch`` and
+    ``reduction``, all records of the batch and their order but one record, and two candidates for
+    that one (or whether it is there), and sees the noisy gradient of every parameter: what a client
+    of distributed or federated training shares. It computes both candidate sums by :meth:`value`,
+    the same code on the same kind of machine with the same number of threads: bit for bit what the
+    step adds its noise to. In another order of the batch about half of LeNet-5's coordinates, a
+    quarter of the small network's, still agree in every bit.
 
-    Who sees updated weights only (:meth:`updates`) sees ``w − lr·g`` rounded to the weights' grid: the low bits of g are
-    gone wherever |w| is well above |lr·g|, and all there where it is not (:meth:`gradients_of`).
+    Who sees updated weights only (:meth:`updates`) sees ``w − lr·g`` rounded to the weights' grid:
+    the low bits of g are gone wherever |w| is well above |lr·g|, and all there where it is not
+    (:meth:`gradients_of`).
 
     Not claimed: anything about other hardware or a Poisson batch of unknown records.
     """
@@ -73,8 +76,9 @@ class DpSgdStep:
         """Weights from ``seed``, then ``steps`` steps of plain SGD on the same data (0: an untrained network).
 
         Raises:
-            UsageError: an unknown model, data set, neighbour or reduction, data that is not there, a batch of fewer than
-                two records or more than there are less one, a clip that is not a finite number above 0.
+            UsageError: an unknown model, data set, neighbour or reduction, data that is not there,
+                a batch of fewer than two records or more than there are less one, a clip that is
+                not a finite number above 0.
         """
         if neighbour not in ("remove", "replace"):
             raise UsageError(f"neighbour={neighbour}: must be remove or replace")
@@ -83,7 +87,9 @@ class DpSgdStep:
         _positive(clip=clip)
         self.images = load_images(data, root=data_root)
         if not 2 <= batch < len(self.images):
-            raise UsageError(f"batch={batch}: must lie in 2 … {len(self.images) - 1}, the records of {data} less one")
+            raise UsageError(
+                f"batch={batch}: must lie in 2 … {len(self.images) - 1}, the records of {data} less one"
+            )
         network = make_model(model, seed=seed)
         train(network, self.images, steps=steps, seed=seed)
         self.batch, self.clip, self.neighbour, self.reduction = batch, clip, neighbour, reduction
@@ -109,15 +115,17 @@ class DpSgdStep:
     def sensitivity(self) -> float:
         """Δ and 10⁻⁵ of it: clipping and summing in float32 may overstep the real-number bound a little.
 
-        Measured, not proven: of 1,000 pairs of the small network and 500 of LeNet-5 none was further apart than Δ by
-        more than 2.5·10⁻⁶ of it.
+        Measured, not proven: of 1,000 pairs of the small network and 500 of LeNet-5 none was
+        further apart than Δ by more than 2.5·10⁻⁶ of it.
         """
         return (1 if self.neighbour == "remove" else 2) * self.clip / self.divisor * (1 + _ROUNDING)
 
     def pair(self, *, stream: Stream) -> BatchPair:
         """A random batch and its neighbour, which has another record in one place, or lacks it."""
         rng = stream.numpy()
-        *first, other = (int(i) for i in rng.choice(len(self.images), self.batch + 1, replace=False))
+        *first, other = (
+            int(i) for i in rng.choice(len(self.images), self.batch + 1, replace=False)
+        )
         place = int(rng.integers(self.batch))
         instead = [other] if self.neighbour == "replace" else []
         return BatchPair(tuple(first), (*first[:place], *instead, *first[place + 1 :]))
@@ -135,14 +143,21 @@ class DpSgdStep:
         return found
 
     def releases(
-        self, records: Sequence[int], n: int, *, noise_multiplier: float, secure_mode: bool, stream: Stream
+        self,
+        records: Sequence[int],
+        n: int,
+        *,
+        noise_multiplier: float,
+        secure_mode: bool,
+        stream: Stream,
     ) -> npt.NDArray[np.float64]:
         """``n`` noisy gradients of one batch, shape (n, d), float32 values: ``n`` times ``DPOptimizer.pre_step()``.
 
-        Per-sample gradients are computed once, everything after them in each step. Noise comes from one torch generator,
-        seeded with 32 bits of ``stream`` (it keeps no more) and run on, as in training. ``secure_mode`` is the
-        optimizer's own: half the sum of four normals. Under it Opacus asks the user for a cryptographic generator, which
-        changes neither the sum nor its rounding; here both modes use torch's.
+        Per-sample gradients are computed once, everything after them in each step. Noise comes from
+        one torch generator, seeded with 32 bits of ``stream`` (it keeps no more) and run on, as in
+        training. ``secure_mode`` is the optimizer's own: half the sum of four normals. Under it
+        Opacus asks the user for a cryptographic generator, which changes neither the sum nor its
+        rounding; here both modes use torch's.
 
         Raises:
             UsageError: n below 1, or a noise multiplier that is not a finite number above 0.
@@ -158,16 +173,26 @@ class DpSgdStep:
         return out
 
     def updates(
-        self, records: Sequence[int], n: int, *, lr: float, noise_multiplier: float, secure_mode: bool, stream: Stream
+        self,
+        records: Sequence[int],
+        n: int,
+        *,
+        lr: float,
+        noise_multiplier: float,
+        secure_mode: bool,
+        stream: Stream,
     ) -> npt.NDArray[np.float64]:
         """The weights after ``DPOptimizer.step()`` over plain SGD, ``n`` times from the same weights, shape (n, d).
 
-        For an attacker who sees no gradient; the weights here are left as they were. Otherwise as :meth:`releases`.
+        For an attacker who sees no gradient; the weights here are left as they were. Otherwise as
+        :meth:`releases`.
 
         Raises:
             UsageError: as there, or a learning rate that is not a finite number above 0.
         """
-        optimizer = self._optimizer(noise_multiplier, secure_mode=secure_mode, stream=stream, lr=_positive(lr=lr))
+        optimizer = self._optimizer(
+            noise_multiplier, secure_mode=secure_mode, stream=stream, lr=_positive(lr=lr)
+        )
         out = np.empty((_at_least_one(n), self.dim))
         gradients = self._gradients(records)
         before = [p.detach().clone() for p in self._parameters]
@@ -188,7 +213,9 @@ class DpSgdStep:
         See :func:`~dpaudit.hosts.gradients.step.recover_gradients`.
         """
         before = [p.detach() for p in self._parameters]
-        found = [recover_gradients(before, row, lr=lr) for row in np.asarray(updated, dtype=np.float32)]
+        found = [
+            recover_gradients(before, row, lr=lr) for row in np.asarray(updated, dtype=np.float32)
+        ]
         return np.stack([g for g, _ in found]), np.stack([certain for _, certain in found])
 
     def neighbours(self, n: int, *, stream: Stream) -> torch.Tensor:
@@ -204,9 +231,13 @@ class DpSgdStep:
         pair = self.pair(stream=KeyedStream.from_seed("dpsgd-step").child("differences"))
         known = set(pair.first)
         other = next(i for i in range(len(self.images)) if i not in known)
-        rows = torch.cat([g.reshape(len(g), -1) for g in self._gradients((*pair.first, other))], 1).double()
+        rows = torch.cat(
+            [g.reshape(len(g), -1) for g in self._gradients((*pair.first, other))], 1
+        ).double()
         norms = torch.linalg.vector_norm(rows, dim=1)
-        along: torch.Tensor = (rows @ direction) * (self.clip / (norms + 1e-6)).clamp(max=1.0) / self.divisor
+        along: torch.Tensor = (
+            (rows @ direction) * (self.clip / (norms + 1e-6)).clamp(max=1.0) / self.divisor
+        )
         return along[:-1] - along[-1] if self.neighbour == "replace" else along[:-1]
 
     def slack(self, _: torch.Tensor, /) -> float:
@@ -217,7 +248,8 @@ class DpSgdStep:
         """Per-sample gradients of each parameter, shapes (b, …)."""
         x, y = self.images.batch(records)
         self._model.zero_grad(set_to_none=True)
-        with warnings.catch_warnings():  # torch remarks on every backward hook of a first layer; Opacus lives by them
+        # torch remarks on every backward hook of a first layer; Opacus lives by them
+        with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Full backward hook is firing")
             self._loss(self._model(x), y).backward()
         found = [p.grad_sample for p in self._parameters]
@@ -230,7 +262,12 @@ class DpSgdStep:
             p.grad_sample = None if g is None else g.detach()
 
     def _optimizer(
-        self, noise_multiplier: float, *, secure_mode: bool = False, stream: Stream | None = None, lr: float = 1.0
+        self,
+        noise_multiplier: float,
+        *,
+        secure_mode: bool = False,
+        stream: Stream | None = None,
+        lr: float = 1.0,
     ) -> DPOptimizer:
         """Opacus' own; without a ``stream`` only for clipping and summing."""
         _positive(noise_multiplier=noise_multiplier)
@@ -272,10 +309,11 @@ def recover_gradients(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """The float32 gradient (d,) that one step of plain SGD went by, and where it is certain, (d,).
 
-    ``before`` are the weights, tensor by tensor, ``after`` (d,) all of them afterwards. Each of the nine floats around
-    (before − after) / lr is put through torch's own update. The update never increases as the gradient increases, so the
-    gradients that lead to one weight are neighbours on the grid: a single hit inside the nine is the only one there is.
-    Elsewhere, where the weight's rounding has swallowed low bits, the value means nothing.
+    ``before`` are the weights, tensor by tensor, ``after`` (d,) all of them afterwards. Each of the
+    nine floats around (before − after) / lr is put through torch's own update. The update never
+    increases as the gradient increases, so the gradients that lead to one weight are neighbours on
+    the grid: a single hit inside the nine is the only one there is. Elsewhere, where the weight's
+    rounding has swallowed low bits, the value means nothing.
     """
     gradients, certain = [], []
     start = 0

@@ -7,7 +7,9 @@ from typing import Any
 
 from opacus.optimizers import AdaClipDPOptimizer, DPOptimizer, DPOptimizerFastGradientClipping
 from opacus.optimizers.ddpoptimizer import DistributedDPOptimizer
-from opacus.optimizers.ddpoptimizer_fast_gradient_clipping import DistributedDPOptimizerFastGradientClipping
+from opacus.optimizers.ddpoptimizer_fast_gradient_clipping import (
+    DistributedDPOptimizerFastGradientClipping,
+)
 from opacus.optimizers.fsdpoptimizer_fast_gradient_clipping import FSDPOptimizerFastGradientClipping
 from opacus.validators import ModuleValidator
 from torch import nn
@@ -50,33 +52,37 @@ def use_noise_source(
 
         optimizer = use_noise_source(optimizer, "secure-gaussian")
 
-    At each logical step the sums of clipped gradients of all trainable parameters are flattened, joined in the optimizer's
-    order into one vector (d,) and released through ``mitigation`` with noise of σ = noise_multiplier × max_grad_norm as
-    they are then (so schedulers and adaptive clipping work): one key serves the whole gradient. The optimizer is changed
-    in place. Its hooks, the engine's accountant, clipping, accumulation, virtual steps, division and the reduction over
+    At each logical step the sums of clipped gradients of all trainable parameters are flattened,
+    joined in the optimizer's order into one vector (d,) and released through ``mitigation`` with
+    noise of σ = noise_multiplier × max_grad_norm as they are then (so schedulers and adaptive
+    clipping work): one key serves the whole gradient. The optimizer is changed in place. Its hooks,
+    the engine's accountant, clipping, accumulation, virtual steps, division and the reduction over
     processes stay Opacus'; a second ``make_private`` takes the façade off.
 
-    ``source`` is a source's name with its options (``pancake:key=key.json``, ``gaussian``), or a function of σ that makes
-    one. A ``ReleasingSource`` sees the gradient itself, in the parameters' dtype. ``observe`` is called with each
-    :class:`Release`; without it none is made.
+    ``source`` is a source's name with its options (``pancake:key=key.json``, ``gaussian``), or a
+    function of σ that makes one. A ``ReleasingSource`` sees the gradient itself, in the parameters'
+    dtype. ``observe`` is called with each :class:`Release`; without it none is made.
 
-    Randomness: each step's stream comes from the operating system, or follows from ``seed``, which ``secure_mode`` refuses.
-    A seed gives each run the same noise again: for experiments only, and never for a run that is resumed, nor for a façade
-    that is put on again (its steps count from 0). A ``noise_generator`` given to Opacus serves only what is left to Opacus,
-    AdaClip's noise on the unclipped count.
+    Randomness: each step's stream comes from the operating system, or follows from ``seed``, which
+    ``secure_mode`` refuses. A seed gives each run the same noise again: for experiments only, and
+    never for a run that is resumed, nor for a façade that is put on again (its steps count from 0).
+    A ``noise_generator`` given to Opacus serves only what is left to Opacus, AdaClip's noise on the
+    unclipped count.
 
-    Last bits: Opacus' ``secure_mode`` sums four normals to hide the floating-point grid (the registered specimen
-    ``four-sum-gaussian`` is that sum). Here the source alone answers for the last bits and for how hard its noise is to
-    predict: ``gaussian`` promises neither, ``secure-gaussian`` both, with mitigation ``none``.
+    Last bits: Opacus' ``secure_mode`` sums four normals to hide the floating-point grid (the
+    registered specimen ``four-sum-gaussian`` is that sum). Here the source alone answers for the
+    last bits and for how hard its noise is to predict: ``gaussian`` promises neither,
+    ``secure-gaussian`` both, with mitigation ``none``.
 
-    Not claimed: any privacy beyond the source's own (``source.epsilon``), whatever the accountant says. With a pancake it
-    reports the ε that its victim believes in.
+    Not claimed: any privacy beyond the source's own (``source.epsilon``), whatever the accountant
+    says. With a pancake it reports the ε that its victim believes in.
 
     Raises:
-        UsageError: not an Opacus optimizer, or one whose noise is not drawn by Opacus' own code; sharded parameters (FSDP);
-            the façade is on already; noise_multiplier 0; no trainable parameter; different dtypes or devices among them; a
-            key for another number of them; a source without the option ``sigma``; a seed under secure_mode. And, at a
-            step: parameters frozen or added since.
+        UsageError: not an Opacus optimizer, or one whose noise is not drawn by Opacus' own code;
+            sharded parameters (FSDP); the façade is on already; noise_multiplier 0; no trainable
+            parameter; different dtypes or devices among them; a key for another number of them; a
+            source without the option ``sigma``; a seed under secure_mode. And, at a step:
+            parameters frozen or added since.
         UnknownNameError: no such source or mitigation, or no such option.
     """
     _check_optimizer(optimizer)
@@ -132,14 +138,18 @@ def _check_optimizer(optimizer: Any) -> None:
 def check_model(model: nn.Module) -> None:
     """Refuse a network whose per-record gradients do not exist, or that Opacus has no rule for.
 
-    Opacus' own validator, with the layers' names, and one thing more: a BatchNorm without trainable parameters, which
-    Opacus lets pass, mixes records just the same as long as it takes its statistics from the batch.
+    Opacus' own validator, with the layers' names, and one thing more: a BatchNorm without trainable
+    parameters, which Opacus lets pass, mixes records just the same as long as it takes its
+    statistics from the batch.
 
     Raises:
-        UsageError: BatchNorm layers, by name; a network in evaluation mode; anything else that Opacus refuses.
+        UsageError: BatchNorm layers, by name; a network in evaluation mode; anything else that
+            Opacus refuses.
     """
     if not model.training:
-        raise UsageError("model: is in evaluation mode, and Opacus wants it in training mode; call model.train()")
+        raise UsageError(
+            "model: is in evaluation mode, and Opacus wants it in training mode; call model.train()"
+        )
     mixing = list(_mixing(model))
     if mixing:
         more = f" and {len(mixing) - 3} more" if len(mixing) > 3 else ""
@@ -160,7 +170,10 @@ def check_model(model: nn.Module) -> None:
 def _mixing(model: nn.Module) -> Iterator[str]:
     for name, module in model.named_modules():
         if isinstance(module, _BatchNorm) and (
-            _trainable(module) or module.training or module.running_mean is None or module.running_var is None
+            _trainable(module)
+            or module.training
+            or module.running_mean is None
+            or module.running_var is None
         ):
             yield name or "the model itself"
 

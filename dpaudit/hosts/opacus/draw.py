@@ -25,10 +25,12 @@ class Release:
 
     Attributes:
         step: how many draws the façade made before this one.
-        sigma: what the source was asked for, noise multiplier × clipping bound, in the gradient's unit; a mitigation may
-            add to it (``mitigation.scale(sigma)``).
-        query: this process's sum of clipped gradients, flattened and joined in the optimizer's order, shape (d,).
-        noisy: ``query`` as released, shape (d,). Both are copies of their own, and no part of a graph.
+        sigma: what the source was asked for, noise multiplier × clipping bound, in the gradient's
+            unit; a mitigation may add to it (``mitigation.scale(sigma)``).
+        query: this process's sum of clipped gradients, flattened and joined in the optimizer's
+            order, shape (d,).
+        noisy: ``query`` as released, shape (d,). Both are copies of their own, and no part of a
+            graph.
     """
 
     step: int
@@ -40,8 +42,9 @@ class Release:
 def noise_scale(optimizer: Any) -> float:
     """Noise multiplier × clipping bound as they are now, in the gradient's unit.
 
-    AdaClip's multiplier is the adjusted one, (z⁻² − (2·σ_u)⁻²)^(−1/2) (arXiv 1905.03871, Theorem 1), σ_u the deviation of its
-    unclipped count's noise; so is that of ghost clipping under ``PrivacyEngineAdaptiveClipping``.
+    AdaClip's multiplier is the adjusted one, (z⁻² − (2·σ_u)⁻²)^(−1/2) (arXiv 1905.03871, Theorem
+    1), σ_u the deviation of its unclipped count's noise; so is that of ghost clipping under
+    ``PrivacyEngineAdaptiveClipping``.
 
     Raises:
         UsageError: a multiplier or a bound that is not a finite number above 0.
@@ -57,7 +60,8 @@ def noise_scale(optimizer: Any) -> float:
         multiplier = rest**-0.5
     elif isinstance(optimizer, DPOptimizerFastGradientClipping):
         multiplier = _above_zero(
-            "_adjusted_noise_multiplier", getattr(optimizer, "_adjusted_noise_multiplier", multiplier)
+            "_adjusted_noise_multiplier",
+            getattr(optimizer, "_adjusted_noise_multiplier", multiplier),
         )
     return multiplier * _above_zero("max_grad_norm", optimizer.max_grad_norm)
 
@@ -65,7 +69,9 @@ def noise_scale(optimizer: Any) -> float:
 def _above_zero(name: str, value: Any) -> float:
     """The value as a float: a number, or a tensor of one (AdaClip's bound becomes one)."""
     if not (float(value) > 0 and math.isfinite(value)):
-        raise UsageError(f"{name}={float(value)}: there is noise to draw only for a finite number above 0; give one")
+        raise UsageError(
+            f"{name}={float(value)}: there is noise to draw only for a finite number above 0; give one"
+        )
     return float(value)
 
 
@@ -76,8 +82,16 @@ def check_alike(parameters: Sequence[nn.Parameter]) -> None:
         UsageError: different dtypes, or different devices.
     """
     for name, kinds, remedy in (
-        ("dtype", {str(p.dtype) for p in parameters}, "convert the model to one, e.g. model.float()"),
-        ("device", {str(p.device) for p in parameters}, "move the model to one, e.g. model.to('cuda:0')"),
+        (
+            "dtype",
+            {str(p.dtype) for p in parameters},
+            "convert the model to one, e.g. model.float()",
+        ),
+        (
+            "device",
+            {str(p.device) for p in parameters},
+            "move the model to one, e.g. model.to('cuda:0')",
+        ),
     ):
         if len(kinds) > 1:
             raise UsageError(
@@ -107,15 +121,26 @@ class JointDraw:
         """Refuse a step over other parameters than the façade was made for.
 
         Raises:
-            UsageError: one was frozen, made trainable, added or removed since; or they have come apart in dtype or device.
+            UsageError: one was frozen, made trainable, added or removed since; or they have come
+                apart in dtype or device.
         """
-        if len(now) != len(self.parameters) or any(a is not b for a, b in zip(now, self.parameters, strict=True)):
+        if len(now) != len(self.parameters) or any(
+            a is not b for a, b in zip(now, self.parameters, strict=True)
+        ):
             before, after = (sum(p.numel() for p in some) for some in (self.parameters, now))
             held = {id(p) for p in now}
-            gone = [f"number {i}, shape {tuple(p.shape)}" for i, p in enumerate(self.parameters) if id(p) not in held]
+            gone = [
+                f"number {i}, shape {tuple(p.shape)}"
+                for i, p in enumerate(self.parameters)
+                if id(p) not in held
+            ]
             raise UsageError(
                 f"parameters={after}: the façade was put on for {before}"
-                + (f", and parameter {gone[0]}, was frozen or removed since" if gone else ", and others came in since")
+                + (
+                    f", and parameter {gone[0]}, was frozen or removed since"
+                    if gone
+                    else ", and others came in since"
+                )
                 + "; freeze first, then make_private, then use_noise_source"
             )
         check_alike(now)
@@ -136,11 +161,13 @@ class JointDraw:
         return KeyedStream.from_seed(self.seed).child("release", self.step)
 
     @torch.no_grad()
-    def release(self, summed: Sequence[torch.Tensor], *, sigma: float, secure: bool) -> list[torch.Tensor]:
+    def release(
+        self, summed: Sequence[torch.Tensor], *, sigma: float, secure: bool
+    ) -> list[torch.Tensor]:
         """The noisy sums, each flat and in memory of its own, from one draw over all of them joined.
 
-        At most three vectors of that length are held beside the sums at any time. A draw counts as made whatever becomes of
-        it: where an observer fails, the next one is another.
+        At most three vectors of that length are held beside the sums at any time. A draw counts as
+        made whatever becomes of it: where an observer fails, the next one is another.
         """
         step, stream = self.step, self.stream(secure=secure)
         self.step += 1

@@ -7,7 +7,9 @@ from typing import Any
 
 from opacus.optimizers import DPOptimizer
 from opacus.optimizers.ddpoptimizer import DistributedDPOptimizer
-from opacus.optimizers.ddpoptimizer_fast_gradient_clipping import DistributedDPOptimizerFastGradientClipping
+from opacus.optimizers.ddpoptimizer_fast_gradient_clipping import (
+    DistributedDPOptimizerFastGradientClipping,
+)
 from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 
 from dpaudit.hosts.opacus.draw import JointDraw, noise_scale
@@ -28,12 +30,13 @@ class JointNoise(DPOptimizer):  # type: ignore[misc]
     def add_noise(self) -> None:
         """Set every ``p.grad`` to its part of one release of all ``p.summed_grad`` joined.
 
-        In distributed training the first process alone draws, as in Opacus. AdaClip's noise on its unclipped count stays
-        Opacus' own.
+        In distributed training the first process alone draws, as in Opacus. AdaClip's noise on its
+        unclipped count stays Opacus' own.
 
         Raises:
-            UsageError: other parameters than the façade was made for; no σ above 0; a seed under secure_mode; or what the
-                source or the mitigation refuses (a gradient that is NaN or infinite, for one).
+            UsageError: other parameters than the façade was made for; no σ above 0; a seed under
+                secure_mode; or what the source or the mitigation refuses (a gradient that is NaN or
+                infinite, for one).
             ValueError: gradients of an earlier step, by Opacus: ``zero_grad`` was not called.
         """
         draw, parameters = self.joint_draw, self.params
@@ -44,7 +47,9 @@ class JointNoise(DPOptimizer):  # type: ignore[misc]
         for p in parameters:
             _check_processed_flag(p.summed_grad)
         pieces = draw.release(
-            [p.summed_grad for p in parameters], sigma=noise_scale(self), secure=bool(self.secure_mode)
+            [p.summed_grad for p in parameters],
+            sigma=noise_scale(self),
+            secure=bool(self.secure_mode),
         )
         for p, piece in zip(parameters, pieces, strict=True):
             p.grad = piece.view_as(p)
@@ -57,11 +62,17 @@ class JointNoise(DPOptimizer):  # type: ignore[misc]
 
 
 def _draws(optimizer: Any) -> bool:
-    distributed = isinstance(optimizer, (DistributedDPOptimizer, DistributedDPOptimizerFastGradientClipping))
+    distributed = isinstance(
+        optimizer, (DistributedDPOptimizer, DistributedDPOptimizerFastGradientClipping)
+    )
     return not distributed or optimizer.rank == 0
 
 
 @cache
 def joint_class(cls: Any) -> type:
     """``cls`` with its draw replaced: a subclass of both, one for each class."""
-    return type(f"{cls.__name__}WithJointNoise", (JointNoise, cls), {"__module__": __name__, "__doc__": cls.__doc__})
+    return type(
+        f"{cls.__name__}WithJointNoise",
+        (JointNoise, cls),
+        {"__module__": __name__, "__doc__": cls.__doc__},
+    )

@@ -17,7 +17,8 @@ __all__ = ["SourceLike", "Supply", "make_mitigation"]
 
 SourceLike = Reference | str | Callable[[float], NoiseSource]
 
-_SAME = 1e-6  # relative; a discrete law's standard deviation is its parameter but for less than that
+# relative; a discrete law's standard deviation is its parameter but for less than that
+_SAME = 1e-6
 
 
 class Supply:
@@ -27,15 +28,20 @@ class Supply:
         """Sources named or made by ``source`` for ``dim`` parameters.
 
         Raises:
-            UsageError: neither a name nor a function of σ; a source without the option ``sigma``, or with it given.
+            UsageError: neither a name nor a function of σ; a source without the option ``sigma``,
+                or with it given.
             UnknownNameError: no such source.
         """
         self._dim = dim
         self._last: NoiseSource | None = None
         self._asked = math.nan
         if isinstance(source, (str, Reference)):
-            self._reference: Reference | None = Reference.parse(source) if isinstance(source, str) else source
-            self._options: Mapping[str, Any] = registry.offered("sources", self._reference, dim=dim).options
+            self._reference: Reference | None = (
+                Reference.parse(source) if isinstance(source, str) else source
+            )
+            self._options: Mapping[str, Any] = registry.offered(
+                "sources", self._reference, dim=dim
+            ).options
             self.name = str(self._reference)
             self._check_sigma_is_ours(self._reference)
         elif callable(source):
@@ -51,8 +57,8 @@ class Supply:
         """The source of standard deviation ``sigma``.
 
         Raises:
-            UsageError: it is no noise source, has another σ, or serves another number of parameters; or what the source
-                itself refuses.
+            UsageError: it is no noise source, has another σ, or serves another number of
+                parameters; or what the source itself refuses.
         """
         if self._last is None or sigma != self._asked:
             made = self._create(sigma)
@@ -82,7 +88,9 @@ class Supply:
 
     def _check(self, made: NoiseSource, sigma: float) -> None:
         if not isinstance(made, NoiseSource):
-            raise UsageError(f"source={self.name}: made a {type(made).__name__}, which is no noise source")
+            raise UsageError(
+                f"source={self.name}: made a {type(made).__name__}, which is no noise source"
+            )
         if made.dim not in (None, self._dim):
             raise UsageError(
                 f"source={self.name}: its key serves dim={made.dim}, and the optimizer has {self._dim} trainable "
@@ -103,7 +111,9 @@ def make_mitigation(mitigation: Mitigation | Reference | str, *, dim: int) -> Mi
     """
     if isinstance(mitigation, (str, Reference)):
         reference = Reference.parse(mitigation) if isinstance(mitigation, str) else mitigation
-        made: Mitigation = registry.create("mitigations", registry.offered("mitigations", reference, dim=dim))
+        made: Mitigation = registry.create(
+            "mitigations", registry.offered("mitigations", reference, dim=dim)
+        )
         return made
     if not isinstance(mitigation, Mitigation) or isinstance(mitigation, type):
         raise UsageError(

@@ -27,6 +27,15 @@ __all__ = [
 
 GAMES = {
     game.name: game
-    for game in (SUPPORT, LEARNING, PROBING, SCORING, IDENTIFICATION, RECONSTRUCTION, MEMBERSHIP, POPULATION)
+    for game in (
+        SUPPORT,
+        LEARNING,
+        PROBING,
+        SCORING,
+        IDENTIFICATION,
+        RECONSTRUCTION,
+        MEMBERSHIP,
+        POPULATION,
+    )
 }
 """All games by name."""

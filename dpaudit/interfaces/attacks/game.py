@@ -11,8 +11,9 @@ __all__ = ["Game"]
 class Game:
     """One game between an attacker and a mechanism; ``dpaudit list attacks`` prints it.
 
-    An attack names its games in the class attribute ``games`` and what it holds beyond what the game gives it (a key, a
-    file) in ``holds``. Both are literals: they are read from its source, and nothing is imported.
+    An attack names its games in the class attribute ``games`` and what it holds beyond what the
+    game gives it (a key, a file) in ``holds``. Both are literals: they are read from its source,
+    and nothing is imported.
     """
 
     name: str

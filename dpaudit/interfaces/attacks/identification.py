@@ -16,7 +16,9 @@ __all__ = ["IDENTIFICATION", "IdentificationAttack"]
 class IdentificationAttack(Protocol):
     """Ranks all d bins of a histogram at once by how likely one record is missing from each."""
 
-    def scores(self, releases: torch.Tensor, base: torch.Tensor, *, include_none: bool = False) -> torch.Tensor:
+    def scores(
+        self, releases: torch.Tensor, base: torch.Tensor, *, include_none: bool = False
+    ) -> torch.Tensor:
         """Scores (t, d) of "a record of bin j is missing" from ``base`` (d,), for ``releases`` (t, d).
 
         ``include_none`` adds a column for "none is".

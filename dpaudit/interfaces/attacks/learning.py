@@ -18,7 +18,8 @@ __all__ = ["LEARNING", "LearningAttack"]
 class LearningAttack(Protocol):
     """Learns from releases at two known values what tells such releases apart.
 
-    With the class attribute ``timed = True`` releases have one more column, the last: the seconds that the call took.
+    With the class attribute ``timed = True`` releases have one more column, the last: the seconds
+    that the call took.
     """
 
     timed: bool

@@ -19,10 +19,13 @@ class MembershipAttack(Protocol):
     def look(self, gradients: torch.Tensor) -> Any:
         """What the other methods need of the canaries' clipped ``gradients`` (K, d) at a step."""
 
-    def informed(self, residual: torch.Tensor, gradients: Any, present: torch.Tensor) -> torch.Tensor:
+    def informed(
+        self, residual: torch.Tensor, gradients: Any, present: torch.Tensor
+    ) -> torch.Tensor:
         """One step's evidence for an attacker who knows of all other canaries whether they are in the batch.
 
-        ``residual`` (d,) is the release less the batch's sum, ``present`` (K,) says which canaries are in it.
+        ``residual`` (d,) is the release less the batch's sum, ``present`` (K,) says which canaries
+        are in it.
         """
 
     def blind(self, rest: torch.Tensor, gradients: Any) -> torch.Tensor:

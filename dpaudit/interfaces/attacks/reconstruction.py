@@ -27,7 +27,8 @@ class ReconstructionAttack(Protocol):
     ) -> Any:
         """The counts at ``unknown_index`` (m,), and whether to trust them, from ``releases`` (t, d) of one query result.
 
-        ``known`` (d,) holds the other counts; each unknown one is one of ``bound`` whole numbers from ``lowest`` on.
+        ``known`` (d,) holds the other counts; each unknown one is one of ``bound`` whole numbers
+        from ``lowest`` on.
         """
 
 

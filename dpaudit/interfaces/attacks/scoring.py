@@ -20,7 +20,9 @@ class Attack(Protocol):
     def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
         """Scores (t, m), higher is likelier, of ``candidates`` (t, m, d) or (m, d) for ``releases`` (t, d)."""
 
-    def evidence(self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor) -> Mapping[str, Any]:
+    def evidence(
+        self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor
+    ) -> Mapping[str, Any]:
         """JSON-ready material for a picture of how the attack sees these releases; may be empty."""
 
 

@@ -42,7 +42,13 @@ class CpuSpecimen(ABC):
         return f"gaussian:sigma={self.sigma!r}"
 
     def sample(
-        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype | None = None, device: torch.device | None = None
+        self,
+        n: int,
+        d: int,
+        *,
+        stream: Stream,
+        dtype: torch.dtype | None = None,
+        device: torch.device | None = None,
     ) -> torch.Tensor:
         """``n`` vectors, shape (n, d); CPU only, computed as the class says and then cast to ``dtype`` (float64 by default).
 

@@ -25,14 +25,16 @@ _WIDTHS: dict[str, tuple[torch.dtype, type[np.floating[Any]]]] = {
 class FourSumGaussian(CpuSpecimen):
     """LAB SPECIMEN. Half the sum of four Box-Muller normals, as Opacus draws noise in ``secure_mode``.
 
-    Four independent draws of the whole block, of standard deviation σ each, are added one after the other to zeros in
-    ``dtype`` and halved; the base draws are those of ``box-muller-f32`` or ``box-muller-f64``.
+    Four independent draws of the whole block, of standard deviation σ each, are added one after the
+    other to zeros in ``dtype`` and halved; the base draws are those of ``box-muller-f32`` or
+    ``box-muller-f64``.
 
-    The flaw: it hides the sampler, not the addition. To solve for the uniforms of four normals costs too much (Holohan
-    and Braghin 2021, arXiv 2107.10138, section 5.1: about 2^(3p) tries for p bits of a uniform), but the sum is still a
-    float drawn around 0 that is then added to the value in floating point: reach needs no sampler and still excludes
-    values. Draw f32 noise as float32 and add it to float32 values, as DP-SGD does; a float64 sum keeps all its bits,
-    and then shows by release − value being a float32 or not.
+    The flaw: it hides the sampler, not the addition. To solve for the uniforms of four normals
+    costs too much (Holohan and Braghin 2021, arXiv 2107.10138, section 5.1: about 2^(3p) tries for
+    p bits of a uniform), but the sum is still a float drawn around 0 that is then added to the
+    value in floating point: reach needs no sampler and still excludes values. Draw f32 noise as
+    float32 and add it to float32 values, as DP-SGD does; a float64 sum keeps all its bits, and then
+    shows by release − value being a float32 or not.
     """
 
     _name = "four-sum-gaussian"
@@ -47,10 +49,14 @@ class FourSumGaussian(CpuSpecimen):
             raise UsageError(f"dtype={dtype}: must be f32 or f64")
         self.sigma, self.dtype = check_sigma(sigma), dtype
         self._wide, self._compute = _WIDTHS[dtype]
-        self._base: NoiseSource = (BoxMullerF32 if dtype == "f32" else BoxMullerF64)(sigma=self.sigma)
+        self._base: NoiseSource = (BoxMullerF32 if dtype == "f32" else BoxMullerF64)(
+            sigma=self.sigma
+        )
 
     def _fill(self, out: npt.NDArray[Any], stream: Stream) -> None:
         out[:] = 0
         for i in range(4):
-            out += self._base.sample(1, out.size, stream=stream.child("four-sum", i), dtype=self._wide).numpy()[0]
+            out += self._base.sample(
+                1, out.size, stream=stream.child("four-sum", i), dtype=self._wide
+            ).numpy()[0]
         out /= 2

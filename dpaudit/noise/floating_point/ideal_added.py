@@ -19,12 +19,14 @@ __all__ = ["IdealAddedGaussian", "fill_ideal_normal"]
 class IdealAddedGaussian(CpuSpecimen):
     """LAB SPECIMEN. Real numbers from N(0, σ²), each rounded once to the nearest float64: a sampler without a grid.
 
-    The flaw: only in what follows. Noise is rounded on the grid of *its own* magnitude, then added to a value and rounded
-    again: releases finer than the ulp of release − value cannot come from that value (Mironov 2012; Haney et al. 2022),
-    so reach excludes values although nothing is wrong with the sampler.
+    The flaw: only in what follows. Noise is rounded on the grid of *its own* magnitude, then added
+    to a value and rounded again: releases finer than the ulp of release − value cannot come from
+    that value (Mironov 2012; Haney et al. 2022), so reach excludes values although nothing is wrong
+    with the sampler.
 
-    How close to ideal: see :func:`fill_ideal_normal`; total variation below 2^−49 a value from the correctly rounded
-    N(0, σ²). Not claimed: cryptographic unpredictability, or ideal rounding of results that are subnormal.
+    How close to ideal: see :func:`fill_ideal_normal`; total variation below 2^−49 a value from the
+    correctly rounded N(0, σ²). Not claimed: cryptographic unpredictability, or ideal rounding of
+    results that are subnormal.
     """
 
     _name = "ideal-added-gaussian"
@@ -40,20 +42,26 @@ class IdealAddedGaussian(CpuSpecimen):
 def fill_ideal_normal(out: npt.NDArray[np.float64], *, sigma: float, stream: Stream) -> None:
     """Fill ``out`` (n,) with real N(0, σ²) numbers, each rounded to the nearest float64.
 
-    A magnitude in units of σ is k + F: k = 0, 1, … with P(k) ∝ exp(−k²/2), F uniform in [0, 1) with 106 bits, accepted
-    with probability exp(−F·(2k + F)/2), which makes the density of k + F exactly normal (in the manner of Karney 2016,
-    arXiv 1303.6257). σ·(k + F) is then carried to about 106 bits and rounded once. So every float64 from 2^−53·σ up gets
-    its share to 53 bits, and magnitudes below have probability under 2^−53 in all.
+    A magnitude in units of σ is k + F: k = 0, 1, … with P(k) ∝ exp(−k²/2), F uniform in [0, 1) with
+    106 bits, accepted with probability exp(−F·(2k + F)/2), which makes the density of k + F exactly
+    normal (in the manner of Karney 2016, arXiv 1303.6257). σ·(k + F) is then carried to about 106
+    bits and rounded once. So every float64 from 2^−53·σ up gets its share to 53 bits, and
+    magnitudes below have probability under 2^−53 in all.
 
-    Off the ideal, each in total variation: P(k), by 2^−56; the acceptance, decided with 53 bits and a double-precision
-    exponential, by 2^−50; magnitudes above 10σ, never drawn, 2^−75; the final rounding, wrong for one value in 2^50.
+    Off the ideal, each in total variation: P(k), by 2^−56; the acceptance, decided with 53 bits and
+    a double-precision exponential, by 2^−50; magnitudes above 10σ, never drawn, 2^−75; the final
+    rounding, wrong for one value in 2^50.
     """
     mantissa, exponent = math.frexp(sigma)
-    _ideal(out, 2 * mantissa, math.ldexp(1.0, exponent - 1), seed_words(stream.child("ideal-normal")))
+    _ideal(
+        out, 2 * mantissa, math.ldexp(1.0, exponent - 1), seed_words(stream.child("ideal-normal"))
+    )
 
 
 _WEIGHTS = [math.exp(-k * k / 2) for k in range(40)]
-_AT_LEAST = np.array([int(2**64 * (math.fsum(_WEIGHTS[k:]) / math.fsum(_WEIGHTS))) for k in range(1, 11)], np.uint64)
+_AT_LEAST = np.array(
+    [int(2**64 * (math.fsum(_WEIGHTS[k:]) / math.fsum(_WEIGHTS))) for k in range(1, 11)], np.uint64
+)
 _U = np.uint64
 
 

@@ -19,14 +19,15 @@ __all__ = ["NaiveLaplace"]
 class NaiveLaplace(CpuSpecimen):
     """LAB SPECIMEN. Laplace noise of density ∝ exp(−|x|/b) from the logarithm of one uniform in float64.
 
-    ``form="log"``: ±b·ln U with U = k·2^−bits, k from 1 to 2^bits, and a fair sign. ``form="numpy"``: numpy's own
-    expression, −b·ln(2 − U − U) where U ≥ ½ and b·ln(U + U) below, U = k·2^−bits with k from 1 to 2^bits − 1 (numpy
-    draws again at 0); with ``bits=53`` that is ``Generator.laplace`` and ``RandomState.laplace``, bit for bit. The
-    logarithm is the C library's: numpy's vectorised one differs in the last bit now and then.
+    ``form="log"``: ±b·ln U with U = k·2^−bits, k from 1 to 2^bits, and a fair sign.
+    ``form="numpy"``: numpy's own expression, −b·ln(2 − U − U) where U ≥ ½ and b·ln(U + U) below, U
+    = k·2^−bits with k from 1 to 2^bits − 1 (numpy draws again at 0); with ``bits=53`` that is
+    ``Generator.laplace`` and ``RandomState.laplace``, bit for bit. The logarithm is the C
+    library's: numpy's vectorised one differs in the last bit now and then.
 
-    The flaw: noise takes at most 2^bits magnitudes, spaced unlike floats, so each value has its own set of reachable
-    releases; trying the few k around exp(−|y − v|/b)·2^bits tells which values a release excludes (Mironov 2012). No
-    magnitude exceeds b·bits·ln 2.
+    The flaw: noise takes at most 2^bits magnitudes, spaced unlike floats, so each value has its own
+    set of reachable releases; trying the few k around exp(−|y − v|/b)·2^bits tells which values a
+    release excludes (Mironov 2012). No magnitude exceeds b·bits·ln 2.
     """
 
     _name = "naive-laplace"
@@ -52,9 +53,16 @@ class NaiveLaplace(CpuSpecimen):
         grid = 2**self.bits
         rng = stream.numpy()
         if self.form == "numpy":
-            _numpy_form(out, rng.integers(1, grid, size=out.size, dtype=np.int64), self.scale, 1 / grid)
+            _numpy_form(
+                out, rng.integers(1, grid, size=out.size, dtype=np.int64), self.scale, 1 / grid
+            )
         else:  # k above, the sign in the last bit
-            _log_form(out, rng.integers(2, 2 * grid + 2, size=out.size, dtype=np.int64), self.scale, 1 / grid)
+            _log_form(
+                out,
+                rng.integers(2, 2 * grid + 2, size=out.size, dtype=np.int64),
+                self.scale,
+                1 / grid,
+            )
 
 
 @jit

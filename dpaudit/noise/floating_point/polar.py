@@ -18,13 +18,14 @@ __all__ = ["Polar"]
 class Polar(CpuSpecimen):
     """LAB SPECIMEN. Marsaglia's polar method in float64: numpy's ``RandomState.normal``, bit for bit.
 
-    The flaw: outputs 2i and 2i+1 of the flattened block are σ·(f·x₂) and σ·(f·x₁) with x = 2U − 1, U multiples of 2^−53
-    in [0, 1), r² = x₁² + x₂² inside the unit disc without its centre, f = √(−2·ln r²/r²). Both outputs of a pair give
-    r² = exp(−(a² + b²)/2σ²), then x₁ and x₂, which must lie on the grid; at a wrong value they do not (Jin et al. 2022,
-    arXiv 2112.05307). Each operation is rounded to float64, the logarithm is the C library's.
+    The flaw: outputs 2i and 2i+1 of the flattened block are σ·(f·x₂) and σ·(f·x₁) with x = 2U − 1,
+    U multiples of 2^−53 in [0, 1), r² = x₁² + x₂² inside the unit disc without its centre, f =
+    √(−2·ln r²/r²). Both outputs of a pair give r² = exp(−(a² + b²)/2σ²), then x₁ and x₂, which must
+    lie on the grid; at a wrong value they do not (Jin et al. 2022, arXiv 2112.05307). Each
+    operation is rounded to float64, the logarithm is the C library's.
 
-    Source: Marsaglia and Bray 1964; numpy's ``legacy_gauss``. Not claimed: that numpy built with fused multiply-add (some
-    non-x86 builds) gives the same bits.
+    Source: Marsaglia and Bray 1964; numpy's ``legacy_gauss``. Not claimed: that numpy built with
+    fused multiply-add (some non-x86 builds) gives the same bits.
     """
 
     _name = "polar"

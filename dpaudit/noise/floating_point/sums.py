@@ -1,10 +1,11 @@
 """LAB SPECIMENS: sums and means that move by more than the sensitivity they claim, and clean ones; each as a whole mechanism.
 
-The flaws are those of Casacuberta, Shoemate, Vadhan and Wagaman 2022 ("Widespread underestimation of sensitivity in
-differentially private libraries and how to fix it", arXiv 2207.10635): rounding, order, wrap-around, saturation, and a
-count that is itself private. A plain function takes records (m,) and returns their sum as its arithmetic has it; a
-:class:`BoundedSum` releases it, e.g. ``dpaudit mechanism python:dpaudit.noise.floating_point.sums:float32_sum``. Datasets
-are multisets of a public number of records: neighbours differ in one record, and their order does not count.
+The flaws are those of Casacuberta, Shoemate, Vadhan and Wagaman 2022 ("Widespread underestimation
+of sensitivity in differentially private libraries and how to fix it", arXiv 2207.10635): rounding,
+order, wrap-around, saturation, and a count that is itself private. A plain function takes records
+(m,) and returns their sum as its arithmetic has it; a :class:`BoundedSum` releases it, e.g.
+``dpaudit mechanism python:dpaudit.noise.floating_point.sums:float32_sum``. Datasets are multisets
+of a public number of records: neighbours differ in one record, and their order does not count.
 """
 
 from __future__ import annotations
@@ -71,13 +72,16 @@ def int32_wrapping(records: Array) -> float:
 
 def fixed_point_wrapping(records: Array) -> float:
     """LAB SPECIMEN. In units of 2^-54, added up in int64, modulo 2^64 units = 1024; claimed sensitivity: upper − lower."""
-    return float(np.rint(records * 2.0**_WRAPPING_BITS).astype(np.int64).sum()) * 2.0**-_WRAPPING_BITS
+    return (
+        float(np.rint(records * 2.0**_WRAPPING_BITS).astype(np.int64).sum()) * 2.0**-_WRAPPING_BITS
+    )
 
 
 def int32_saturating(records: Array) -> float:
     """LAB SPECIMEN. Rounded to integers, added up in order, held within int32; claimed sensitivity: upper − lower.
 
-    For records of one sign, or in a known order, the claim is true; reordered records of both signs break it.
+    For records of one sign, or in a known order, the claim is true; reordered records of both signs
+    break it.
     """
     total = 0
     for record in np.rint(records).astype(np.int64).tolist():
@@ -88,7 +92,8 @@ def int32_saturating(records: Array) -> float:
 def mean_of_nonzero(records: Array) -> float:
     """LAB SPECIMEN. The mean of the records other than 0, 0 if there is none; claimed sensitivity: (upper − lower)/m.
 
-    Zeros stand for rows that a filter leaves out: how many are left is private, the claim divides by all m.
+    Zeros stand for rows that a filter leaves out: how many are left is private, the claim divides
+    by all m.
     """
     left = records[records != 0]
     return math.fsum(left) / len(left) if len(left) else 0.0
@@ -121,9 +126,10 @@ def pairwise(records: Array) -> float:
 def rounding_bound(*, depth: int, size: int, lower: float, upper: float) -> Fraction:
     """What rounding adds at most to the sensitivity of a float64 sum of ``size`` records within the bounds.
 
-    Each record passes at most ``depth`` roundings: |fl(Σx) − Σx| ≤ γ·Σ|x| with γ = depth·u/(1 − depth·u), u = 2^-53
-    (Higham 2002, *Accuracy and Stability of Numerical Algorithms*, Section 4.2); twice that, for two datasets. A
-    correctly rounded sum has depth 1, a running one size − 1. Formal guarantee: holds for any order, without overflow.
+    Each record passes at most ``depth`` roundings: |fl(Σx) − Σx| ≤ γ·Σ|x| with γ = depth·u/(1 −
+    depth·u), u = 2^-53 (Higham 2002, *Accuracy and Stability of Numerical Algorithms*, Section
+    4.2); twice that, for two datasets. A correctly rounded sum has depth 1, a running one size − 1.
+    Formal guarantee: holds for any order, without overflow.
     """
     unit = Fraction(depth, 2**53)
     return 2 * unit / (1 - unit) * size * max(abs(Fraction(lower)), abs(Fraction(upper)))
@@ -133,12 +139,14 @@ def rounding_bound(*, depth: int, size: int, lower: float, upper: float) -> Frac
 class BoundedSum:
     """A mechanism ``f(records, n)``: records clipped to the bounds, their total, discrete Laplace noise for ε = 1.
 
-    The total less ``origin`` (public) is rounded to a lattice of a power of two g, and discrete Laplace noise is added in
-    whole multiples of g, so that no flaw but the total's is left. Randomness comes from the operating system.
+    The total less ``origin`` (public) is rounded to a lattice of a power of two g, and discrete
+    Laplace noise is added in whole multiples of g, so that no flaw but the total's is left.
+    Randomness comes from the operating system.
 
-    Formal guarantee: 1-DP, but for δ of about 1e-11 (see :class:`~dpaudit.noise.geometric.GeometricInversion`), if
-    ``total`` has ``sensitivity``: totals at most Δ apart are rounded at most ⌈Δ/g⌉ ≤ 512 multiples apart, the noise's scale.
-    Not claimed: that it has; flawed specimens do not.
+    Formal guarantee: 1-DP, but for δ of about 1e-11 (see
+    :class:`~dpaudit.noise.geometric.GeometricInversion`), if ``total`` has ``sensitivity``: totals
+    at most Δ apart are rounded at most ⌈Δ/g⌉ ≤ 512 multiples apart, the noise's scale. Not claimed:
+    that it has; flawed specimens do not.
     """
 
     total: Callable[[Array], float]
@@ -153,16 +161,21 @@ class BoundedSum:
         """``n`` releases, shape (n,), of the ``size`` records ``value`` (m,).
 
         Raises:
-            UsageError: another number of records than ``size``, or a total too large for the lattice.
+            UsageError: another number of records than ``size``, or a total too large for the
+                lattice.
         """
         records = np.atleast_1d(np.asarray(value, dtype=np.float64))
         if records.shape != (self.size,):
-            raise UsageError(f"value of shape {records.shape}: this sum has size={self.size} records, a public number")
+            raise UsageError(
+                f"value of shape {records.shape}: this sum has size={self.size} records, a public number"
+            )
         total = self.total(np.clip(records, self.lower, self.upper))
         spacing = Fraction(2) ** (math.frexp(self.sensitivity)[1] - 1 - _FINER)
         centre = math.floor((Fraction(total) - self.origin) / spacing + Fraction(1, 2))
         if abs(centre) > 2**52:
-            raise UsageError(f"value: a total of {total} is too large for noise in steps of {float(spacing)}")
+            raise UsageError(
+                f"value: a total of {total} is too large for noise in steps of {float(spacing)}"
+            )
         scale = math.ceil(self.sensitivity / spacing) / EPSILON
         steps = centre + GeometricInversion(scale=scale).integers(n, stream=KeyedStream.fresh())
         return np.asarray(steps * float(spacing))

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from dpaudit.documents import Arm
 from dpaudit.report.figures.frame import DASHED, chance_line, colours, name_rows, one, share_range
 from dpaudit.report.figures.readout import Mark, belongs, read_out, series_of
-from dpaudit.report.figures.svg import ALARM, CALM, INK, PAPER, QUIET, Picture, inline_svg, short, superscript
+from dpaudit.report.figures.svg import (
+    ALARM,
+    CALM,
+    INK,
+    PAPER,
+    QUIET,
+    Picture,
+    inline_svg,
+    short,
+    superscript,
+)
 from dpaudit.report.format import count, p_value
 from dpaudit.report.rows import arm_labels, attacks_of, best_attack, ends, group_of, rate_of
 from dpaudit.report.tables import sorted_tests
@@ -44,7 +54,9 @@ def p_value_ladder(result: AuditResult, *, prefix: str) -> Picture | None:
             value = max(step.p, LEAST_P)
             colour, fill = (ALARM, ALARM) if step.finding else (CALM, PAPER)
             axes.plot([value, 1], [y, y], color=colour, linewidth=1)
-            axes.plot([value], [y], "o", color=colour, markerfacecolor=fill, markersize=6, clip_on=False)
+            axes.plot(
+                [value], [y], "o", color=colour, markerfacecolor=fill, markersize=6, clip_on=False
+            )
             told = f"adjusted p {p_value(step.p)}" + ("; a finding" if step.finding else "")
             marks.append(Mark(axes, value, y, step.name, told, to=step.row))
         axes.axvline(alpha, color=QUIET, linewidth=1, linestyle=DASHED)
@@ -64,12 +76,21 @@ def p_value_ladder(result: AuditResult, *, prefix: str) -> Picture | None:
     rest = len(steps) - len(shown)
     listed = "; ".join(f"{step.name} {p_value(step.p)}" for step in shown[:12])
     notes = [f"The {rest} largest are in the table only."] if rest else []
-    notes += [f"Values below {p_value(LEAST_P)} are drawn there."] if min(s.p for s in shown) < LEAST_P else []
+    notes += (
+        [f"Values below {p_value(LEAST_P)} are drawn there."]
+        if min(s.p for s in shown) < LEAST_P
+        else []
+    )
     svg = inline_svg(draw, prefix=prefix)
     return Picture(
         svg,
         f"Adjusted p-values of {sum(s.tests for s in shown)} tests on a logarithmic axis, smallest first: {listed}.",
-        " ".join(["Adjusted p-value of each test; filled marks left of the dashed line (α) are findings.", *notes]),
+        " ".join(
+            [
+                "Adjusted p-value of each test; filled marks left of the dashed line (α) are findings.",
+                *notes,
+            ]
+        ),
         title="The ladder of p-values",
         name=prefix,
         points=read_out(marks),
@@ -93,15 +114,25 @@ def _steps(result: AuditResult) -> list[_Step]:
         for i, t in enumerate(sorted_tests(result.tests), 1)
         if 0 <= t.p_adjusted <= 1
     ]
-    below, top = [s for s in steps if s.p < 1 or s.finding], [s for s in steps if s.p == 1 and not s.finding]
+    below, top = (
+        [s for s in steps if s.p < 1 or s.finding],
+        [s for s in steps if s.p == 1 and not s.finding],
+    )
     if len(top) <= FEW_AT_ONE:
         return steps
-    return [*below, _Step(f"{'the other ' if below else 'all '}{len(top)} tests", 1.0, False, top[0].row, len(top))]
+    return [
+        *below,
+        _Step(
+            f"{'the other ' if below else 'all '}{len(top)} tests", 1.0, False, top[0].row, len(top)
+        ),
+    ]
 
 
 def successes(rows: Sequence[Arm], *, prefix: str) -> Picture | None:
     """Success with its interval for each arm; a grid of many arms is drawn as one strip a source and mitigation."""
-    attacked = [(label, row) for label, row in zip(arm_labels(rows), rows, strict=True) if attacks_of(row)]
+    attacked = [
+        (label, row) for label, row in zip(arm_labels(rows), rows, strict=True) if attacks_of(row)
+    ]
     if not attacked:
         return None
     strips = len(attacked) > MOST_ARMS
@@ -121,34 +152,58 @@ def successes(rows: Sequence[Arm], *, prefix: str) -> Picture | None:
                 k = attacks.index(attack.attack)
                 at = y + (k - (len(attacks) - 1) / 2) * 0.5 / max(1, len(attacks))
                 colour, fill = colours(attack)
-                bar = axes.plot(ends(attack), [at, at], color=colour, linewidth=1.4, alpha=0.3 if strips else 1)
+                bar = axes.plot(
+                    ends(attack), [at, at], color=colour, linewidth=1.4, alpha=0.3 if strips else 1
+                )
                 mark = axes.plot([attack.success], [at], _MARKERS[k % len(_MARKERS)], color=colour,
                                  markerfacecolor=fill, markersize=4 if strips else 6, alpha=0.8 if strips else 1,
                                  clip_on=False)  # fmt: skip
                 name = told[id(row)] + (f", {attack.attack}" if len(attacks) > 1 else "")
                 value = rate_of(attack)
-                marks.append(Mark(axes, attack.success, at, name, value, k if len(attacks) > 1 else None))
+                marks.append(
+                    Mark(axes, attack.success, at, name, value, k if len(attacks) > 1 else None)
+                )
                 if len(attacks) > 1:
                     belongs([*bar, *mark], k)
-        chance_line(axes, [a for line in drawn for row in line for a in attacks_of(row)], vertical=True)
-        axes.set_xlim(*share_range([e for line in drawn for row in line for a in attacks_of(row) for e in ends(a)]))
+        chance_line(
+            axes, [a for line in drawn for row in line for a in attacks_of(row)], vertical=True
+        )
+        axes.set_xlim(
+            *share_range(
+                [e for line in drawn for row in line for a in attacks_of(row) for e in ends(a)]
+            )
+        )
         axes.xaxis.set_major_formatter(lambda x, _: f"{100 * x:g} %")
         axes.set_xlabel("key holder’s success: right candidate named")
         name_rows(axes, [short(n) for n in names])
         if len(attacks) > 1:
             signs = [axes.plot([], [], _MARKERS[k % len(_MARKERS)], color=INK, markerfacecolor="none")[0]
                      for k in range(len(attacks))]  # fmt: skip
-            figure.legend(signs, [short(a) for a in attacks], loc="outside upper right", ncols=3, handletextpad=0.2)
+            figure.legend(
+                signs,
+                [short(a) for a in attacks],
+                loc="outside upper right",
+                ncols=3,
+                handletextpad=0.2,
+            )
         return figure
 
-    told_of = [f"{label} {rate_of(a)}" for label, row in attacked[:12] if (a := best_attack(row)) is not None]
+    told_of = [
+        f"{label} {rate_of(a)}"
+        for label, row in attacked[:12]
+        if (a := best_attack(row)) is not None
+    ]
     listed = "; ".join(told_of)
     more = f"; and {len(attacked) - 12} more arms, in the table" if len(attacked) > 12 else ""
     caption = "Success with its interval. Filled: the whole interval lies above chance (dashed). Hollow: it does not."
     if strips:
-        caption += f" Each mark is one of {count(len(attacked))} arms, gathered by source and mitigation."
+        caption += (
+            f" Each mark is one of {count(len(attacked))} arms, gathered by source and mitigation."
+        )
     if len(lines) > len(drawn):
-        caption += f" The first {MOST_ARMS} of {count(len(lines))} groups are drawn; all are in the table."
+        caption += (
+            f" The first {MOST_ARMS} of {count(len(lines))} groups are drawn; all are in the table."
+        )
     svg = inline_svg(draw, prefix=prefix)
     return Picture(
         svg,

@@ -70,12 +70,16 @@ def set_ticks(axis: Axis, scale: Scale, *, inches: float, upright: bool = False)
     from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
     if not scale.log:
-        axis.set_major_locator(MaxNLocator(nbins=max(2, min(5, int(inches / (0.35 if upright else 0.6))))))
+        axis.set_major_locator(
+            MaxNLocator(nbins=max(2, min(5, int(inches / (0.35 if upright else 0.6)))))
+        )
         axis.set_major_formatter(FuncFormatter(lambda x, _: _label(x, scale)))
         return
     places = _log_ticks(scale, exact=not upright)
     powers = all(_is_power(at) for at in places) and not all(0.01 <= at <= 1000 for at in places)
-    ticks = [(at, superscript(round(math.log10(at))) if powers else _label(at, scale)) for at in places]
+    ticks = [
+        (at, superscript(round(math.log10(at))) if powers else _label(at, scale)) for at in places
+    ]
     while len(ticks) > 2 and not _fits(ticks, scale, inches, upright=upright):
         ticks = ticks[::2]
     axis.set_ticks([at for at, _ in ticks], [label for _, label in ticks])
@@ -94,7 +98,9 @@ def _log_ticks(scale: Scale, *, exact: bool) -> list[float]:
     return [t for t in finer if scale.low <= t <= scale.high] or [scale.values[0], scale.values[-1]]
 
 
-def _fits(ticks: Sequence[tuple[float, str]], scale: Scale, inches: float, *, upright: bool) -> bool:
+def _fits(
+    ticks: Sequence[tuple[float, str]], scale: Scale, inches: float, *, upright: bool
+) -> bool:
     """Whether no label touches the next one."""
     unit = inches / (math.log10(scale.high) - math.log10(scale.low))
     for (a, left), (b, right) in pairwise(ticks):
@@ -114,7 +120,9 @@ def _label(x: float, scale: Scale) -> str:
         return f"{100 * x:g} %"
     if scale.log and _is_power(x) and not 0.01 <= x <= 1000:
         return superscript(round(math.log10(x)))
-    return quantity(0.0 if abs(x) < 1e-12 * (scale.high - scale.low) else x) + ("×" if scale.format == "ratio" else "")
+    return quantity(0.0 if abs(x) < 1e-12 * (scale.high - scale.low) else x) + (
+        "×" if scale.format == "ratio" else ""
+    )
 
 
 def _is_power(x: float) -> bool:

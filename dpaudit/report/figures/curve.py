@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 from dpaudit.report.figures.frame import DASHED, one
 from dpaudit.report.figures.readout import Mark, belongs, read_out, series_of
-from dpaudit.report.figures.svg import ALARM, CALM, INK, PAPER, QUIET, Picture, inline_svg, superscript
+from dpaudit.report.figures.svg import (
+    ALARM,
+    CALM,
+    INK,
+    PAPER,
+    QUIET,
+    Picture,
+    inline_svg,
+    superscript,
+)
 from dpaudit.report.format import bounds as bounds_text
 from dpaudit.report.format import quantity
 from dpaudit.types import MechanismResult
@@ -18,8 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["shown_and_claimed"]
 
 CUT = 2.5
-"""A bound so many times higher than the claim and the curve is drawn at the upper edge, with an arrow: a scale that held
-it would press the others flat."""
+"""A bound so many times higher than the claim and the curve is drawn at the upper edge, with an
+arrow: a scale that held it would press the others flat."""
 
 
 def shown_and_claimed(result: MechanismResult, *, prefix: str) -> Picture | None:
@@ -43,12 +52,26 @@ def shown_and_claimed(result: MechanismResult, *, prefix: str) -> Picture | None
         colour, fill = (ALARM, ALARM) if finding else (CALM, PAPER)
         belongs(axes.fill_between(deltas, bounds, color=QUIET, alpha=0.25, linewidth=0), 1)
         belongs(axes.plot(deltas, bounds, color=INK, linewidth=1.2), 1)
-        belongs(axes.plot([place, 1], [claimed, claimed], color=colour, linewidth=1, linestyle=DASHED), 0)
+        belongs(
+            axes.plot([place, 1], [claimed, claimed], color=colour, linewidth=1, linestyle=DASHED),
+            0,
+        )
         belongs(axes.plot([place], [drawn], "^", color=INK, markersize=7, clip_on=False), 1)
         if above:
             belongs(axes.annotate("", (place, 1.06 * top), (place, drawn), annotation_clip=False,
                                   arrowprops={"arrowstyle": "->", "color": INK, "linewidth": 1}), 1)  # fmt: skip
-        belongs(axes.plot([place], [claimed], "o", color=colour, markerfacecolor=fill, markersize=7, clip_on=False), 0)
+        belongs(
+            axes.plot(
+                [place],
+                [claimed],
+                "o",
+                color=colour,
+                markerfacecolor=fill,
+                markersize=7,
+                clip_on=False,
+            ),
+            0,
+        )
         apart = abs(drawn - claimed) > 0.2 * top
         said = (
             quantity(claimed, digits=3),
@@ -67,8 +90,12 @@ def shown_and_claimed(result: MechanismResult, *, prefix: str) -> Picture | None
             )  # fmt: skip
         marks.extend(Mark(axes, d, e, f"δ = {quantity(d, digits=3)}",
                           f"shown ε {bounds_text(e)} by the curve", 1) for d, e in curve)  # fmt: skip
-        marks.append(Mark(axes, place, drawn, f"δ = {quantity(at)}", f"shown ε {bounds_text(shown)}", 1))
-        marks.append(Mark(axes, place, claimed, f"δ = {quantity(at)}", f"claimed ε {quantity(claimed)}", 0))
+        marks.append(
+            Mark(axes, place, drawn, f"δ = {quantity(at)}", f"shown ε {bounds_text(shown)}", 1)
+        )
+        marks.append(
+            Mark(axes, place, claimed, f"δ = {quantity(at)}", f"claimed ε {quantity(claimed)}", 0)
+        )
         axes.set_xscale("log")
         axes.set_xlim(left, 1)
         axes.set_ylim(0, top)
@@ -76,7 +103,9 @@ def shown_and_claimed(result: MechanismResult, *, prefix: str) -> Picture | None
         ticks = list(range(lowest, 1, max(1, -lowest // 5)))
         axes.set_xticks([10.0**t for t in ticks], [superscript(t) for t in ticks])
         axes.set_xticks([], minor=True)
-        axes.set_xlabel("δ" + ("; the claim is for δ = 0, drawn at the left end" if at == 0 else ""))
+        axes.set_xlabel(
+            "δ" + ("; the claim is for δ = 0, drawn at the left end" if at == 0 else "")
+        )
         axes.set_ylabel("ε")
         return figure
 

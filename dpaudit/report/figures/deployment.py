@@ -13,7 +13,17 @@ from dpaudit.deployments.apple.observed import Day
 from dpaudit.report.deployment import claim_of, ranked
 from dpaudit.report.figures.frame import DASHED, name_rows, one
 from dpaudit.report.figures.readout import Mark, read_out
-from dpaudit.report.figures.svg import ALARM, CALM, INK, PAPER, QUIET, SERIES, Picture, inline_svg, short
+from dpaudit.report.figures.svg import (
+    ALARM,
+    CALM,
+    INK,
+    PAPER,
+    QUIET,
+    SERIES,
+    Picture,
+    inline_svg,
+    short,
+)
 from dpaudit.report.format import bounds, quantity
 from dpaudit.results.text import printable
 
@@ -35,9 +45,14 @@ def claimed_and_shown(document: AppleDocument, *, prefix: str) -> Picture | None
     drawn = rows[:MOST_KEYS]
     if not drawn:
         return None
-    claims = [[c for by in ("configuration", "report") if (c := _claim(s, by)) is not None] for s, _ in drawn]
+    claims = [
+        [c for by in ("configuration", "report") if (c := _claim(s, by)) is not None]
+        for s, _ in drawn
+    ]
     values = [
-        v for v in [*(x for _, ends in drawn for x in ends), *(c for some in claims for c in some)] if v < math.inf
+        v
+        for v in [*(x for _, ends in drawn for x in ends), *(c for some in claims for c in some)]
+        if v < math.inf
     ]
     top = 1.15 * max([*values, 1.0])
     marks: list[Mark] = []
@@ -47,7 +62,9 @@ def claimed_and_shown(document: AppleDocument, *, prefix: str) -> Picture | None
         for y, ((s, (low, high)), _) in enumerate(zip(drawn, claims, strict=True)):
             colour, fill = (ALARM, ALARM) if s.verdict == "shows more" else (CALM, PAPER)
             if high == math.inf:
-                axes.annotate("", (top, y), xytext=(low, y), arrowprops={"arrowstyle": "->", "color": colour})
+                axes.annotate(
+                    "", (top, y), xytext=(low, y), arrowprops={"arrowstyle": "->", "color": colour}
+                )
                 axes.plot([low], [y], "|", color=colour, markersize=9)
             else:
                 axes.plot([low, high], [y, y], "-", color=colour, linewidth=2)
@@ -57,8 +74,18 @@ def claimed_and_shown(document: AppleDocument, *, prefix: str) -> Picture | None
             for by, mark in (("configuration", "o"), ("report", "D")):
                 claimed = _claim(s, by)
                 if claimed is not None:
-                    axes.plot([claimed], [y], mark, color=colour, markerfacecolor=fill, markersize=6, clip_on=False)
-                    marks.append(Mark(axes, claimed, y, key, f"claimed {quantity(claimed)} by the {by}"))
+                    axes.plot(
+                        [claimed],
+                        [y],
+                        mark,
+                        color=colour,
+                        markerfacecolor=fill,
+                        markersize=6,
+                        clip_on=False,
+                    )
+                    marks.append(
+                        Mark(axes, claimed, y, key, f"claimed {quantity(claimed)} by the {by}")
+                    )
         axes.set_xlim(0, top)
         axes.set_xlabel("ε of one record")
         name_rows(axes, [_tail(s.key) for s, _ in drawn])
@@ -79,7 +106,14 @@ def claimed_and_shown(document: AppleDocument, *, prefix: str) -> Picture | None
         caption += f" {len(rows) - len(drawn)} more are in the table only."
     svg = inline_svg(draw, prefix=prefix)
     alt = f"ε of one record, claimed and shown. {told}."
-    return Picture(svg, alt, caption, title="Claimed and shown, key by key", name=prefix, points=read_out(marks))
+    return Picture(
+        svg,
+        alt,
+        caption,
+        title="Claimed and shown, key by key",
+        name=prefix,
+        points=read_out(marks),
+    )
 
 
 def spent_by_day(document: AppleDocument, *, prefix: str) -> Picture | None:
@@ -99,7 +133,9 @@ def spent_by_day(document: AppleDocument, *, prefix: str) -> Picture | None:
         return None
     order = sorted(amounts, key=lambda name: -sum(amounts[name].values()))
     groups = [*order[: len(SERIES) - 1], *([""] if len(order) >= len(SERIES) else [])]
-    stacks = [_merged([amounts[n] for n in (order[len(SERIES) - 1 :] if not g else [g])]) for g in groups]
+    stacks = [
+        _merged([amounts[n] for n in (order[len(SERIES) - 1 :] if not g else [g])]) for g in groups
+    ]
     marks: list[Mark] = []
     permitted = document.ledger.configured.per_day
 
@@ -123,11 +159,15 @@ def spent_by_day(document: AppleDocument, *, prefix: str) -> Picture | None:
                 )
                 base[x] = base.get(x, 0.0) + stack[x]
         if 0 < permitted < _LARGEST:
-            axes.axhline(permitted, color=QUIET, linewidth=1, linestyle=DASHED, label="permitted a day")
+            axes.axhline(
+                permitted, color=QUIET, linewidth=1, linestyle=DASHED, label="permitted a day"
+            )
         last = (days[-1][1] - first).days
         step = max(1, math.ceil((last + 1) / 5))
         ticks = range(0, last + 1, step)
-        axes.set_xticks(list(ticks), [date.fromordinal(first.toordinal() + t).isoformat() for t in ticks])
+        axes.set_xticks(
+            list(ticks), [date.fromordinal(first.toordinal() + t).isoformat() for t in ticks]
+        )
         axes.set_xlim(-0.6, last + 0.6)
         axes.set_ylabel("claimed ε")
         figure.legend(loc="outside upper left", ncols=2, handlelength=1)
@@ -190,4 +230,10 @@ def _legend(figure: Figure, axes: Axes) -> None:
         axes.plot([], [], "o", color=INK, markerfacecolor="none")[0],
         axes.plot([], [], "D", color=INK, markerfacecolor="none")[0],
     ]
-    figure.legend(marks, ["shown", "configuration", "report"], loc="outside upper right", ncols=3, handletextpad=0.4)
+    figure.legend(
+        marks,
+        ["shown", "configuration", "report"],
+        loc="outside upper right",
+        ncols=3,
+        handletextpad=0.4,
+    )

@@ -25,7 +25,9 @@ def protection_against_error(rows: Sequence[Arm], *, prefix: str) -> Picture | N
     points = [
         (label, error, attack)
         for label, row in zip(arm_labels(rows), rows, strict=True)
-        if (error := number(row.l2_error)) is not None and 0 < error < math.inf and (attack := best_attack(row))
+        if (error := number(row.l2_error)) is not None
+        and 0 < error < math.inf
+        and (attack := best_attack(row))
     ]
     if len(points) < 3:
         return None
@@ -50,21 +52,34 @@ def protection_against_error(rows: Sequence[Arm], *, prefix: str) -> Picture | N
         for k, (label, error, attack) in enumerate(points):
             colour, fill = colours(attack)
             mark = axes.plot(
-                [error], [attack.success], "o", color=colour, markerfacecolor=fill, markersize=6, clip_on=False
+                [error],
+                [attack.success],
+                "o",
+                color=colour,
+                markerfacecolor=fill,
+                markersize=6,
+                clip_on=False,
             )
             told = f"error {quantity(error)}, success {rate_of(attack)}"
             marks.append(Mark(axes, error, attack.success, label, told, k if named else None))
             if named:
                 belongs(mark, k)
         if named:
-            _label_at_right(axes, [(short(n, limit=26), e, a.success) for n, e, a in points], span=high - low, low=low)
+            _label_at_right(
+                axes,
+                [(short(n, limit=26), e, a.success) for n, e, a in points],
+                span=high - low,
+                low=low,
+            )
         axes.yaxis.set_major_formatter(lambda y, _: f"{100 * y:g} %")
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:,g}")
         axes.set_xlabel("L2 error of the release (left is better)")
         axes.set_ylabel("key holder’s success")
         return figure
 
-    listed = "; ".join(f"{n} error {e:,.4g}, success {percent(a.success)}" for n, e, a in points[:12])
+    listed = "; ".join(
+        f"{n} error {e:,.4g}, success {percent(a.success)}" for n, e, a in points[:12]
+    )
     more = f"; and {len(points) - 12} more arms, in the table" if len(points) > 12 else ""
     svg = inline_svg(draw, prefix=prefix)
     return Picture(
@@ -78,7 +93,9 @@ def protection_against_error(rows: Sequence[Arm], *, prefix: str) -> Picture | N
     )
 
 
-def _label_at_right(axes: Axes, points: Sequence[tuple[str, float, float]], *, span: float, low: float) -> None:
+def _label_at_right(
+    axes: Axes, points: Sequence[tuple[str, float, float]], *, span: float, low: float
+) -> None:
     """Names in the right margin, spread so that none overlaps, each tied to its point by a thin line."""
     gap = min(0.085, 1 / len(points))
     at = -math.inf
@@ -98,6 +115,12 @@ def _label_at_right(axes: Axes, points: Sequence[tuple[str, float, float]], *, s
             textcoords="axes fraction",
             va="center",
             annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "relpos": (0, 0.5), "color": QUIET, "linewidth": 0.6, "shrinkB": 4},
+            arrowprops={
+                "arrowstyle": "-",
+                "relpos": (0, 0.5),
+                "color": QUIET,
+                "linewidth": 0.6,
+                "shrinkB": 4,
+            },
         )
         belongs([written, *([written.arrow_patch] if written.arrow_patch else [])], k)

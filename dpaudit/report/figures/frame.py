@@ -52,4 +52,6 @@ def colours(attack: ArmAttack) -> tuple[str, str]:
 def chance_line(axes: Axes, attacks: Sequence[ArmAttack], *, vertical: bool) -> None:
     """What guessing gets, dashed."""
     for chance in sorted({chance_of(a) for a in attacks})[:5]:
-        (axes.axvline if vertical else axes.axhline)(chance, color=QUIET, linewidth=1, linestyle=DASHED, zorder=1)
+        (axes.axvline if vertical else axes.axhline)(
+            chance, color=QUIET, linewidth=1, linestyle=DASHED, zorder=1
+        )

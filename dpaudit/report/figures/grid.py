@@ -28,9 +28,11 @@ WIDE = 9.2
 """Inches, for three panels side by side or more; a phone scrolls along these."""
 
 _MARKERS = "osD^vPX*"
-_MARKS = 13  # of a line of many points every second, third, … is marked, so that lines of one figure stay apart
+# of a line of many points every second, third, … is marked, so that lines of one figure stay apart
+_MARKS = 13
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1.3)))
-_HATCHES = ("", "///", "\\\\\\", "---", "|||", "xxx", "+++", "//---")  # of straight lines: dots take 100 kB of SVG
+# of straight lines: dots take 100 kB of SVG
+_HATCHES = ("", "///", "\\\\\\", "---", "|||", "xxx", "+++", "//---")
 
 
 class _Frame(NamedTuple):
@@ -58,7 +60,9 @@ def measured_grid(plot: Plot, rows: Sequence[Row], *, prefix: str) -> Picture | 
     frame = _Frame(
         plot,
         grid,
-        scale_of([p.x for p in grid.points], log=plot.log_x and not grid.categories, form=plot.x.format),
+        scale_of(
+            [p.x for p in grid.points], log=plot.log_x and not grid.categories, form=plot.x.format
+        ),
         scale_of(ys, log=plot.log_y, form=plot.y.format, from_zero=plot.bars),
         ((width - 0.9) / grid.columns - 0.15, height - 0.45),
     )
@@ -86,7 +90,9 @@ def measured_grid(plot: Plot, rows: Sequence[Row], *, prefix: str) -> Picture | 
                     belongs([a for a in axes.get_children() if a not in before], k)
                 marks.extend(_marks(axes, frame, panel, k, line))
             below = grid.panels[i + grid.columns :: grid.columns]
-            axes.tick_params(labelbottom=not any(below), labelleft=not any(grid.panels[i - i % grid.columns : i]))
+            axes.tick_params(
+                labelbottom=not any(below), labelleft=not any(grid.panels[i - i % grid.columns : i])
+            )
         figure.supxlabel(short(plot.x.label, limit=90 if wide else 60), fontsize=9.5)
         figure.supylabel(short(plot.y.label, limit=60), fontsize=9.5)
         if len(legend) > 1:
@@ -127,7 +133,9 @@ def _marks(axes: Axes, frame: _Frame, panel: Panel, k: int, line: Sequence[Point
     for p in line:
         at = grid.categories[int(p.x)] if grid.categories else measured(p.x, plot.x.format)
         name = ", ".join(filter(None, (panel.title, who, f"{plot.x.label} = {at}")))
-        ends = {"low": p.low, "high": p.high} if math.isfinite(p.low) and math.isfinite(p.high) else {}
+        ends = (
+            {"low": p.low, "high": p.high} if math.isfinite(p.low) and math.isfinite(p.high) else {}
+        )
         value = f"{plot.y.label} {measured({'value': p.y, **ends}, plot.y.format)}"
         if plot.published and math.isfinite(p.published):
             value += f" ({plot.published.label} {measured(p.published, plot.y.format)})"
@@ -141,7 +149,13 @@ def _set_axes(axes: Axes, frame: _Frame, panel: Panel) -> None:
     for axis, scale, inches in (("x", frame.x, frame.size[0]), ("y", frame.y, frame.size[1])):
         if axis == "x" and grid.categories:
             labels = [_two_lines(c) for c in grid.categories]
-            most = max(1, int(inches / (0.075 * max(len(line) for c in labels for line in c.split("\n")) + 0.1)))
+            most = max(
+                1,
+                int(
+                    inches
+                    / (0.075 * max(len(line) for c in labels for line in c.split("\n")) + 0.1)
+                ),
+            )
             step = math.ceil(len(grid.categories) / most)
             shown = range(0, len(grid.categories), step)
             axes.set_xticks(list(shown), [labels[i] for i in shown])
@@ -149,11 +163,15 @@ def _set_axes(axes: Axes, frame: _Frame, panel: Panel) -> None:
             continue
         if scale.log:
             axes.set(**{f"{axis}scale": "log"})
-        set_ticks(axes.xaxis if axis == "x" else axes.yaxis, scale, inches=inches, upright=axis == "y")
+        set_ticks(
+            axes.xaxis if axis == "x" else axes.yaxis, scale, inches=inches, upright=axis == "y"
+        )
         axes.set(**{f"{axis}lim": (scale.low, scale.high)})
     axes.grid(axis="y", color=QUIET, linewidth=0.4, alpha=0.5)
     axes.set_axisbelow(True)
-    axes.set_title(short(panel.title, limit=max(8, int(frame.size[0] / 0.05))), loc="left", fontsize=7.5)
+    axes.set_title(
+        short(panel.title, limit=max(8, int(frame.size[0] / 0.05))), loc="left", fontsize=7.5
+    )
     if plot.reference is not None and frame.y.low <= plot.reference <= frame.y.high:
         axes.axhline(plot.reference, color=QUIET, linewidth=1, linestyle=DASHED, zorder=1)
     if plot.diagonal and not (frame.x.log or frame.y.log or grid.categories):
@@ -169,7 +187,8 @@ def _two_lines(text: str, *, limit: int = 14) -> str:
 def _draw_line(axes: Axes, frame: _Frame, k: int, line: Sequence[Point]) -> None:
     colour, mark = SERIES[k % len(SERIES)], _MARKERS[k % len(_MARKERS)]
     xs = [p.x for p in line]
-    once = all(a < b for a, b in pairwise(xs))  # several rows at one x: marks only, no line zigzags through them
+    # several rows at one x: marks only, no line zigzags through them
+    once = all(a < b for a, b in pairwise(xs))
     if frame.plot.band:
         axes.fill_between(
             xs,
@@ -202,21 +221,43 @@ def _draw_bars(axes: Axes, frame: _Frame, k: int, line: Sequence[Point]) -> None
     for x, p in spots:
         ends = frame.y.clamped(p.lower), frame.y.clamped(p.upper)
         if frame.plot.band and not any(math.isnan(e) for e in ends):
-            axes.fill_between([x - width / 2, x + width / 2], *ends, color=QUIET, alpha=0.3, linewidth=0, zorder=2.5)
+            axes.fill_between(
+                [x - width / 2, x + width / 2],
+                *ends,
+                color=QUIET,
+                alpha=0.3,
+                linewidth=0,
+                zorder=2.5,
+            )
     _draw_ends(axes, frame, spots, INK)
     _draw_published(axes, spots, INK, "D")
 
 
-def _draw_ends(axes: Axes, frame: _Frame, spots: Sequence[tuple[float, Point]], colour: str) -> None:
+def _draw_ends(
+    axes: Axes, frame: _Frame, spots: Sequence[tuple[float, Point]], colour: str
+) -> None:
     """Intervals as bars; an end without a place on the axis stops at the frame."""
     kept = [(x, p) for x, p in spots if not math.isnan(p.low) and not math.isnan(p.high)]
-    lows, highs = [frame.y.clamped(p.low) for _, p in kept], [frame.y.clamped(p.high) for _, p in kept]
+    lows, highs = (
+        [frame.y.clamped(p.low) for _, p in kept],
+        [frame.y.clamped(p.high) for _, p in kept],
+    )
     axes.vlines([x for x, _ in kept], lows, highs, color=colour, linewidth=1, zorder=3)
     for ends in (lows, highs):
-        axes.plot([x for x, _ in kept], ends, "_", color=colour, markersize=4, markeredgewidth=0.9, zorder=3)
+        axes.plot(
+            [x for x, _ in kept],
+            ends,
+            "_",
+            color=colour,
+            markersize=4,
+            markeredgewidth=0.9,
+            zorder=3,
+        )
 
 
-def _draw_published(axes: Axes, spots: Sequence[tuple[float, Point]], colour: str, mark: str) -> None:
+def _draw_published(
+    axes: Axes, spots: Sequence[tuple[float, Point]], colour: str, mark: str
+) -> None:
     kept = [(x, p) for x, p in spots if math.isfinite(p.published)]
     axes.plot(
         [x for x, _ in kept], [p.published for _, p in kept], mark, color=colour, markerfacecolor="none",
@@ -243,7 +284,9 @@ def _legend(frame: _Frame) -> list[tuple[Artist, str]]:
         label = short(f"{plot.series.label} = {name}", limit=40) if plot.series else "ours"
         if plot.bars:
             hatch = _HATCHES[k % len(_HATCHES)]
-            found.append((Patch(facecolor="none", edgecolor=colour, hatch=hatch, linewidth=0.9), label))
+            found.append(
+                (Patch(facecolor="none", edgecolor=colour, hatch=hatch, linewidth=0.9), label)
+            )
         else:
             mark, dashes = _MARKERS[k % len(_MARKERS)], _DASHES[k % len(_DASHES)]
             line = Line2D([], [], color=colour, marker=mark, linestyle=dashes, linewidth=1.2)
@@ -251,7 +294,9 @@ def _legend(frame: _Frame) -> list[tuple[Artist, str]]:
             found.append((line, label))
     if plot.published:
         mark = "D" if plot.bars else "o" if plot.series else _MARKERS[0]
-        hollow = Line2D([], [], color=INK, marker=mark, markerfacecolor="none", linestyle="none", markersize=7)
+        hollow = Line2D(
+            [], [], color=INK, marker=mark, markerfacecolor="none", linestyle="none", markersize=7
+        )
         found.append((hollow, short(plot.published.label, limit=40)))
     if plot.band:
         label = short(f"{plot.band[0].label} to {plot.band[1].label}", limit=50)

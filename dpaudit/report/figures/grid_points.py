@@ -58,7 +58,8 @@ def laid_out(plot: Plot, rows: Sequence[Row]) -> Grid:
     rows = plot.spread(rows)
     xs = [number(reading(row.get(plot.x.key)).value) for row in rows]
     named = plot.bars or any(
-        x is None and reading(row.get(plot.x.key)).value is not None for x, row in zip(xs, rows, strict=True)
+        x is None and reading(row.get(plot.x.key)).value is not None
+        for x, row in zip(xs, rows, strict=True)
     )
     categories = _values(rows, plot.x) if named else []
     series = _values(rows, plot.series) if plot.series else [""]

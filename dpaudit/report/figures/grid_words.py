@@ -16,8 +16,16 @@ def alt_text(plot: Plot, grid: Grid) -> str:
     """The axes, the range of each series, and how far the published values are from ours."""
     panels = [p for p in grid.panels if p]
     kind = "Bars" if plot.bars else "Lines"
-    over = f", in {len(panels)} panels by {' and '.join(m.label for m in plot.panels)}" if plot.panels else ""
-    logs = [m.label for m, log in ((plot.x, plot.log_x and not grid.categories), (plot.y, plot.log_y)) if log]
+    over = (
+        f", in {len(panels)} panels by {' and '.join(m.label for m in plot.panels)}"
+        if plot.panels
+        else ""
+    )
+    logs = [
+        m.label
+        for m, log in ((plot.x, plot.log_x and not grid.categories), (plot.y, plot.log_y))
+        if log
+    ]
     on_log = f" {' and '.join(logs)} on a logarithmic axis." if logs else ""
     ranges = []
     for k, name in enumerate(grid.series):
@@ -35,7 +43,9 @@ def caption(plot: Plot, grid: Grid) -> str:
     parts = []
     if plot.published:
         hollow = "hollow diamonds" if plot.bars else "hollow marks"
-        parts.append(f"{'Bars' if plot.bars else 'Filled marks'}: ours; {hollow}: {plot.published.label}.")
+        parts.append(
+            f"{'Bars' if plot.bars else 'Filled marks'}: ours; {hollow}: {plot.published.label}."
+        )
     if any(math.isfinite(p.low) or math.isfinite(p.high) for p in grid.points):
         parts.append("Thin vertical lines: intervals.")
     if plot.band:
@@ -46,7 +56,11 @@ def caption(plot: Plot, grid: Grid) -> str:
         parts.append(f"Dashed: where {plot.y.label} and {plot.x.label} are equal.")
     if grid.unplaced:
         why = ", or not positive on a logarithmic axis," if plot.log_x or plot.log_y else ""
-        verb = "value that is infinite{} is" if grid.unplaced == 1 else "values that are infinite{} are"
+        verb = (
+            "value that is infinite{} is"
+            if grid.unplaced == 1
+            else "values that are infinite{} are"
+        )
         parts.append(f"{count(grid.unplaced)} {verb.format(why)} in the table only.")
     for left, what in ((grid.panels_left_out, "panels"), (grid.series_left_out, "series")):
         if left:
@@ -56,7 +70,11 @@ def caption(plot: Plot, grid: Grid) -> str:
 
 def _apart(grid: Grid) -> str:
     """The largest difference between ours and the published, in numbers."""
-    apart = [abs(p.y - p.published) for p in grid.points if math.isfinite(p.y) and math.isfinite(p.published)]
+    apart = [
+        abs(p.y - p.published)
+        for p in grid.points
+        if math.isfinite(p.y) and math.isfinite(p.published)
+    ]
     if not apart:
         return ""
     return f" Published for {count(len(apart))} of these points; the largest difference is {quantity(max(apart))}."

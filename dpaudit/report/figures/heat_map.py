@@ -30,8 +30,8 @@ _TICKS = 5
 def measured_map(plot: Plot, rows: Sequence[Row], *, prefix: str) -> Picture | None:
     """Draw one map a panel; None where no value has a place on it.
 
-    Shades are ten steps from the least to the largest value, of a proportion from 0 to 100 %. Places are evenly spaced
-    in the order of their numbers, whatever their distances.
+    Shades are ten steps from the least to the largest value, of a proportion from 0 to 100 %.
+    Places are evenly spaced in the order of their numbers, whatever their distances.
     """
     value = plot.value
     if value is None:
@@ -64,14 +64,20 @@ def measured_map(plot: Plot, rows: Sequence[Row], *, prefix: str) -> Picture | N
             _draw(axes, found, xs, low, high)
             for row, line in found.lines.items():
                 for p in line:
-                    spot = f"{plot.x.label} = {_place(p.x, grid)}, {plot.y.label} = {grid.series[row]}"
+                    spot = (
+                        f"{plot.x.label} = {_place(p.x, grid)}, {plot.y.label} = {grid.series[row]}"
+                    )
                     name = ", ".join(filter(None, (found.title, spot)))
                     told = f"{value.label} {measured(p.y, value.format)}"
                     marks.append(Mark(axes, float(at.get(p.x, p.x)), float(row), name, told))
-            axes.set_title(short(found.title, limit=max(8, int(panel / 0.05))), loc="left", fontsize=7.5)
+            axes.set_title(
+                short(found.title, limit=max(8, int(panel / 0.05))), loc="left", fontsize=7.5
+            )
             _ticks(axes, grid, xs)
             below = grid.panels[i + grid.columns :: grid.columns]
-            axes.tick_params(labelbottom=not any(below), labelleft=not any(grid.panels[i - i % grid.columns : i]))
+            axes.tick_params(
+                labelbottom=not any(below), labelleft=not any(grid.panels[i - i % grid.columns : i])
+            )
         figure.supxlabel(short(plot.x.label, limit=90 if wide else 60), fontsize=9.5)
         figure.supylabel(short(plot.y.label, limit=60), fontsize=9.5)
         _legend(figure, value, low, high)
@@ -95,7 +101,11 @@ def _place(x: float, grid: Grid) -> str:
 
 def _shade(value: float, low: float, high: float) -> int:
     """0 to 9."""
-    return min(_SHADES - 1, max(0, int((value - low) / (high - low) * _SHADES))) if high > low else _SHADES - 1
+    return (
+        min(_SHADES - 1, max(0, int((value - low) / (high - low) * _SHADES)))
+        if high > low
+        else _SHADES - 1
+    )
 
 
 def _opacity(shade: int) -> float:
@@ -116,10 +126,14 @@ def _draw(axes: Axes, panel: Panel, xs: Sequence[object], low: float, high: floa
                 shades.setdefault(_shade(point.y, low, high), []).append((column, float(row)))
     for shade, cells in sorted(shades.items()):
         corners = [
-            (x + a, y + b) for x, y in cells for a, b in ((-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5), (0, 0))
+            (x + a, y + b)
+            for x, y in cells
+            for a, b in ((-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5), (0, 0))
         ]
         codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(cells)
-        axes.add_patch(PathPatch(Path(corners, codes), facecolor=CALM, alpha=_opacity(shade), linewidth=0))
+        axes.add_patch(
+            PathPatch(Path(corners, codes), facecolor=CALM, alpha=_opacity(shade), linewidth=0)
+        )
 
 
 def _ticks(axes: Axes, grid: Grid, xs: Sequence[object]) -> None:
@@ -157,14 +171,20 @@ def _short(x: float, value: Measure) -> str:
 def _alt(plot: Plot, grid: Grid, value: Measure) -> str:
     """The axes and, for each panel, from where to where the value goes along the longest way: its corners."""
     panels = [p for p in grid.panels if p]
-    over = f", in {len(panels)} panels by {' and '.join(m.label for m in plot.panels)}" if plot.panels else ""
+    over = (
+        f", in {len(panels)} panels by {' and '.join(m.label for m in plot.panels)}"
+        if plot.panels
+        else ""
+    )
     told = "; ".join(filter(None, (_told(p, value) for p in panels)))
     title = f"{plot.title.rstrip('.')}. " if plot.title else ""
     return f"{title}Maps of {value.label} by {plot.x.label} (across) and {plot.y.label} (up){over}. {told}."
 
 
 def _told(panel: Panel, value: Measure) -> str:
-    cells = [(p.x, row, p.y) for row, line in panel.lines.items() for p in line if math.isfinite(p.y)]
+    cells = [
+        (p.x, row, p.y) for row, line in panel.lines.items() for p in line if math.isfinite(p.y)
+    ]
     if not cells:
         return ""
     first, last = (pick(cells, key=lambda cell: (cell[0], cell[1])) for pick in (min, max))
@@ -181,7 +201,10 @@ def _caption(plot: Plot, grid: Grid, value: Measure) -> str:
     parts = [f"Darker: more {value.label}, in ten steps from {scale}. Empty: no such rows."]
     if not _evenly(grid):
         parts.append("Places are evenly spaced, whatever their distances.")
-    for left, what in ((grid.panels_left_out, "panels"), (grid.series_left_out, f"values of {plot.y.label}")):
+    for left, what in (
+        (grid.panels_left_out, "panels"),
+        (grid.series_left_out, f"values of {plot.y.label}"),
+    ):
         if left:
             parts.append(f"{count(left)} more {what} are in the table only.")
     return " ".join(parts)

@@ -30,7 +30,8 @@ MOST_NUMBERS = 64
 class _Phases(NamedTuple):
     """Edges of the bins, density in each as a multiple of the uniform one, and what is on the axis.
 
-    ``without`` is the density along a direction that someone without the key guessed; empty where it was not measured.
+    ``without`` is the density along a direction that someone without the key guessed; empty where
+    it was not measured.
     """
 
     edges: list[float]
@@ -41,7 +42,11 @@ class _Phases(NamedTuple):
 
 def phases(rows: Sequence[Arm], *, prefix: str) -> Picture | None:
     """Where releases fall along the key: flat for honest noise, one spike a peak spacing for pancakes."""
-    found = [(label, p, row) for label, row in zip(arm_labels(rows), rows, strict=True) if (p := _phases(row))]
+    found = [
+        (label, p, row)
+        for label, row in zip(arm_labels(rows), rows, strict=True)
+        if (p := _phases(row))
+    ]
     if not found:
         return None
     kept = found
@@ -69,7 +74,9 @@ def phases(rows: Sequence[Arm], *, prefix: str) -> Picture | None:
             belongs(axes.stairs(heights, edges, color=colour, linewidth=1.2), 0)
             if without:
                 belongs(axes.stairs(without, edges, color=INK, linewidth=0.9), 1)
-            for k, (kind, shown) in enumerate((("with the key", heights), ("without the key", without))):
+            for k, (kind, shown) in enumerate(
+                (("with the key", heights), ("without the key", without))
+            ):
                 marks.extend(
                     Mark(axes, (a + b) / 2, y, f"{label}, {kind if blind else ''} {_bin(a, b)}".replace(",  ", ", "),
                          f"{quantity(y, digits=3)} times uniform", k if blind else None)
@@ -86,17 +93,24 @@ def phases(rows: Sequence[Arm], *, prefix: str) -> Picture | None:
             from matplotlib.patches import Patch
 
             boxes = [Patch(facecolor=ALARM, alpha=0.4), Patch(facecolor="none", edgecolor=INK)]
-            figure.legend(boxes, ["with the key", "without the key"], loc="outside upper left", ncols=2)
+            figure.legend(
+                boxes, ["with the key", "without the key"], loc="outside upper left", ncols=2
+            )
         return figure
 
-    listed = "; ".join(f"{label} at most {top:.2g} times uniform" for (label, *_), top in zip(kept, tops, strict=True))
+    listed = "; ".join(
+        f"{label} at most {top:.2g} times uniform"
+        for (label, *_), top in zip(kept, tops, strict=True)
+    )
     caption = "Density of releases along the key, as a multiple of the uniform density (dashed). Honest noise is flat."
     if len(kept) < len(found):
         caption += f" {len(kept)} of {count(len(found))} arms: the most successful of each source and mitigation."
     if blind:
         caption += " Dark outline: along a direction guessed without the key."
         told = [(label, max(p.without)) for label, p, _ in kept if p.without]
-        listed += "; without the key " + ", ".join(f"{label} at most {top:.2g}" for label, top in told)
+        listed += "; without the key " + ", ".join(
+            f"{label} at most {top:.2g}" for label, top in told
+        )
     svg = inline_svg(draw, prefix=prefix)
     return Picture(
         svg,
@@ -121,7 +135,9 @@ def _numbers_of(arms: Sequence[tuple[str, _Phases]]) -> list[Column]:
         return []
     columns = [Column(short(arms[0][1].what, limit=60), [_bin(a, b) for a, b in pairwise(edges)])]
     for label, p in arms:
-        columns.append(Column(printable(label, limit=60), [quantity(y, digits=3) for y in p.heights], True))
+        columns.append(
+            Column(printable(label, limit=60), [quantity(y, digits=3) for y in p.heights], True)
+        )
         if p.without:
             without = [quantity(y, digits=3) for y in p.without]
             columns.append(Column(f"{printable(label, limit=60)}\nwithout the key", without, True))
@@ -135,7 +151,11 @@ def _phases(row: Arm) -> _Phases | None:
         if not isinstance(found, Mapping):
             continue
         edges, counts = _numbers(found.get("edges")), _numbers(found.get("counts"))
-        if not 0 < len(counts) == len(edges) - 1 <= MOST_BINS or min(counts) < 0 or sum(counts) <= 0:
+        if (
+            not 0 < len(counts) == len(edges) - 1 <= MOST_BINS
+            or min(counts) < 0
+            or sum(counts) <= 0
+        ):
             continue
         widths = [b - a for a, b in pairwise(edges)]
         if min(widths) > 0:

@@ -97,13 +97,17 @@ def _panel(axes: Axes, flaw: str, points: Points, here: Sequence[int]) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     xs, ys = [n for n, _ in curve], [s for _, s in curve]
-    axes.fill_between(xs, ys, high if flaw in _HARDER_ABOVE else low, color=QUIET, alpha=0.18, linewidth=0)
+    axes.fill_between(
+        xs, ys, high if flaw in _HARDER_ABOVE else low, color=QUIET, alpha=0.18, linewidth=0
+    )
     axes.plot(xs, ys, "o-", color=CALM, linewidth=1.2, markersize=3.5)
     for n, size in own:
         axes.plot([n], [size], "o", color=CALM, markerfacecolor=PAPER, markersize=7, clip_on=False)
     for n in here:
         axes.axvline(n, color=QUIET, linewidth=0.8, linestyle=DASHED, zorder=0)
-    exponents = range(math.floor(math.log10(min(xs + [n for n, _ in own]))), math.ceil(math.log10(max(xs))) + 1)
+    exponents = range(
+        math.floor(math.log10(min(xs + [n for n, _ in own]))), math.ceil(math.log10(max(xs))) + 1
+    )
     axes.set_xticks([10.0**e for e in exponents], [superscript(e) for e in exponents])
     axes.set_xticks([], minor=True)
     ticks = sorted({min(ys), max(ys)} if max(ys) > 1.05 * min(ys) else {max(ys)})

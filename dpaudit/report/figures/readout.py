@@ -1,7 +1,8 @@
 """The marks of a figure that the page's script can read out: where each is drawn, what it is, and its exact value.
 
-Places are worked out when the figure is drawn, from matplotlib's own transforms, so that the script needs no library and
-knows nothing of axes. Without script the figure, its alternative text and the tables say the same.
+Places are worked out when the figure is drawn, from matplotlib's own transforms, so that the script
+needs no library and knows nothing of axes. Without script the figure, its alternative text and the
+tables say the same.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ def _placed(mark: Mark) -> str:
     figure = mark.axes.get_figure(root=True)
     if figure is None or not (math.isfinite(mark.x) and math.isfinite(mark.y)):
         return ""
-    left, bottom = figure.transFigure.inverted().transform(mark.axes.transData.transform((mark.x, mark.y)))
+    left, bottom = figure.transFigure.inverted().transform(
+        mark.axes.transData.transform((mark.x, mark.y))
+    )
     if not (0 <= left <= 1 and 0 <= bottom <= 1):
         return ""
     places = f"{100 * float(left):.2f}\t{100 * (1 - float(bottom)):.2f}"

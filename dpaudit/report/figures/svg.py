@@ -36,7 +36,13 @@ INK, CALM, ALARM, QUIET, PAPER = "#010203", "#040506", "#070809", "#0a0b0c", "#0
 SERIES = ("#111213", "#141516", "#171819", "#1a1b1c", "#1d1e1f", "#202122")
 """Sentinels for series that are told apart; marks and line styles differ too."""
 
-_CSS = {INK: "currentColor", CALM: "var(--calm)", ALARM: "var(--alarm)", QUIET: "var(--quiet)", PAPER: "var(--paper)"}
+_CSS = {
+    INK: "currentColor",
+    CALM: "var(--calm)",
+    ALARM: "var(--alarm)",
+    QUIET: "var(--quiet)",
+    PAPER: "var(--paper)",
+}
 _CSS |= {sentinel: f"var(--series-{k})" for k, sentinel in enumerate(SERIES, 1)}
 _TAG = re.compile(r"<[^>]*>")
 
@@ -44,8 +50,9 @@ _TAG = re.compile(r"<[^>]*>")
 class Picture(NamedTuple):
     """A figure for the page: its SVG, what it shows in words, and its caption; a wide one scrolls on a phone.
 
-    ``name`` is its id on the page. ``points`` and ``series`` are for the script (:mod:`dpaudit.report.figures.readout`), and
-    ``numbers`` a table of what is drawn, where no other table of the page has it.
+    ``name`` is its id on the page. ``points`` and ``series`` are for the script
+    (:mod:`dpaudit.report.figures.readout`), and ``numbers`` a table of what is drawn, where no
+    other table of the page has it.
     """
 
     svg: str
@@ -79,7 +86,10 @@ def style() -> AbstractContextManager[None]:
             "ytick.labelsize": 9,
             "legend.frameon": False,
             "legend.fontsize": 9,
-            **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
+            **dict.fromkeys(
+                ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"),
+                INK,
+            ),
         }
     )
 
@@ -95,16 +105,20 @@ def inline_svg(draw: Callable[[], Figure], *, prefix: str) -> str:
         figure.savefig(out, format="svg", transparent=True, metadata=nothing)
     text = out.getvalue()
     text = text[text.index("<svg") :]
-    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.DOTALL)
+    text = re.sub(
+        r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.DOTALL
+    )
     return _TAG.sub(lambda tag: _adapted(tag.group(), prefix), re.sub(r">\s+<", "><", text)).strip()
 
 
 def _adapted(tag: str, prefix: str) -> str:
     """One tag: prefix ids and what refers to them, swap the sentinel colours, size by CSS. Text is left alone."""
     tag = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", tag)
-    tag = re.sub(r'\bid="class-(\w+)"', r'class="\1"', tag)  # belongs(): several things are of one series
+    # belongs(): several things are of one series
+    tag = re.sub(r'\bid="class-(\w+)"', r'class="\1"', tag)
     tag = re.sub(r'\bid="', f'id="{prefix}-', tag)
-    if tag.startswith("<a "):  # a link into this page, for the mouse; the tables and the read-out serve the keyboard
+    # a link into this page, for the mouse; the tables and the read-out serve the keyboard
+    if tag.startswith("<a "):
         return re.sub(r'\s(xlink:href|target)="([^"]*)"', lambda m: f' href="{m[2]}"' if m[1] != "target" else "",
                       tag).replace("<a ", '<a tabindex="-1" ')  # fmt: skip
     tag = tag.replace("url(#", f"url(#{prefix}-").replace('xlink:href="#', f'href="#{prefix}-')

@@ -1,8 +1,9 @@
 """A document of any kind as a list of checks with outcomes: what JUnit and SARIF know of it.
 
-The verdict of an audit is never lost: a finding is at least one check that failed, and where it is inconclusive none passed.
-What an experiment's attacks achieve is its result, in a sentence, and no failure of a check.
-All texts are printable: whatever a sampler calls itself, no control character or lone surrogate comes through.
+The verdict of an audit is never lost: a finding is at least one check that failed, and where it is
+inconclusive none passed. What an experiment's attacks achieve is its result, in a sentence, and no
+failure of a check. All texts are printable: whatever a sampler calls itself, no control character
+or lone surrogate comes through.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dpaudit.deployments.apple.document import AppleDocument
-from dpaudit.documents import AuditDocument, Column, ExperimentDocument, MeasurementsDocument, MechanismDocument
+from dpaudit.documents import (
+    AuditDocument,
+    Column,
+    ExperimentDocument,
+    MeasurementsDocument,
+    MechanismDocument,
+)
 from dpaudit.report import format as fmt
 from dpaudit.report.deployment import deployment_sentence, deployment_title
 from dpaudit.report.measurements import Row, reading
@@ -22,7 +29,15 @@ from dpaudit.report.rows import above_chance, attacks_of
 from dpaudit.report.sentences import audit_sentence, experiment_sentence, measurements_sentence
 from dpaudit.report.tables import blind_spots_table
 from dpaudit.results.text import printable
-from dpaudit.types import AuditResult, CellFailure, CellResult, MechanismResult, TestResult, Verdict, to_dict
+from dpaudit.types import (
+    AuditResult,
+    CellFailure,
+    CellResult,
+    MechanismResult,
+    TestResult,
+    Verdict,
+    to_dict,
+)
 
 __all__ = ["Check", "Checked", "Outcome", "checked"]
 
@@ -35,8 +50,8 @@ _BOUNDS = ("claim_epsilon", "claim_delta", "claim_mu", "epsilon", "delta", "mu",
 class Check:
     """One thing that was looked at: a test, an experiment's cell, a number beside the published one, an odd file.
 
-    ``group`` says which of these; ``facts`` are JSON-ready numbers; ``undecided`` means that the audit came to no verdict,
-    so that not having found anything says nothing.
+    ``group`` says which of these; ``facts`` are JSON-ready numbers; ``undecided`` means that the
+    audit came to no verdict, so that not having found anything says nothing.
     """
 
     group: str
@@ -73,7 +88,11 @@ class Checked:
     def version(self) -> str:
         """The dpaudit that made the document, which need not be this one; empty where it is not said."""
         versions = self.provenance.get("versions")
-        return printable(versions.get("dpaudit") or "", limit=60) if isinstance(versions, Mapping) else ""
+        return (
+            printable(versions.get("dpaudit") or "", limit=60)
+            if isinstance(versions, Mapping)
+            else ""
+        )
 
 
 def checked(document: Document) -> Checked:
@@ -86,7 +105,12 @@ def checked(document: Document) -> Checked:
 def _audited(result: AuditResult | MechanismResult) -> Checked:
     told = []
     if isinstance(result, AuditResult):
-        kind, target, claim, sentence = "audit", result.sampler, result.claim, audit_sentence(result)
+        kind, target, claim, sentence = (
+            "audit",
+            result.sampler,
+            result.claim,
+            audit_sentence(result),
+        )
         names: tuple[str, ...] = ("dims", "sequential")
     else:
         kind, target, claim, sentence = (
@@ -96,7 +120,10 @@ def _audited(result: AuditResult | MechanismResult) -> Checked:
             mechanism_sentence(result),
         )
         names = _BOUNDS
-        told = [Check(group="advice", name="advice", outcome="advice", message=_text(a)) for a in result.advice]
+        told = [
+            Check(group="advice", name="advice", outcome="advice", message=_text(a))
+            for a in result.advice
+        ]
     target = _text(target or f"a {kind}", 400)
     names = ("samples", "samples_requested", "alpha", "sandbox", *names)
     checks = [_test(test, result.alpha, result.verdict) for test in result.tests]
@@ -122,7 +149,11 @@ def _epsilon_claim(result: MechanismResult) -> str:
 
 def _facts(result: object, names: Sequence[str]) -> dict[str, Any]:
     """Fields that are there, JSON-ready and printable."""
-    return {name: _plain(to_dict(value)) for name in names if (value := getattr(result, name)) is not None}
+    return {
+        name: _plain(to_dict(value))
+        for name in names
+        if (value := getattr(result, name)) is not None
+    }
 
 
 def _test(test: TestResult, alpha: float, verdict: Verdict) -> Check:
@@ -173,12 +204,22 @@ def _experiment(document: ExperimentDocument | MeasurementsDocument) -> Checked:
     misses: Sequence[Row] = ()
     checks = [*map(_failed, failures), *map(_cell, document.cells)]
     if isinstance(document, MeasurementsDocument):
-        misses, sentence, found = document.misses, measurements_sentence(document), bool(document.misses)
-        checks += [_published(row, document.columns) for row in document.rows if isinstance(row.get("agrees"), bool)]
+        misses, sentence, found = (
+            document.misses,
+            measurements_sentence(document),
+            bool(document.misses),
+        )
+        checks += [
+            _published(row, document.columns)
+            for row in document.rows
+            if isinstance(row.get("agrees"), bool)
+        ]
     else:
         sentence = experiment_sentence(document.rows, failures=failures)
         found = any(above_chance(a) for row in document.rows for a in attacks_of(row))
-    verdict: Verdict = "finding" if found else "inconclusive" if failures or not rows else "no-finding"
+    verdict: Verdict = (
+        "finding" if found else "inconclusive" if failures or not rows else "no-finding"
+    )
     name = _text(document.name or document.kind, 200)
     return Checked(
         kind=document.kind,
@@ -197,7 +238,9 @@ def _experiment(document: ExperimentDocument | MeasurementsDocument) -> Checked:
 
 
 def _cell(cell: CellResult) -> Check:
-    return Check(group="cells", name=_cell_name(cell), outcome="pass", seconds=fmt.number(cell.seconds))
+    return Check(
+        group="cells", name=_cell_name(cell), outcome="pass", seconds=fmt.number(cell.seconds)
+    )
 
 
 def _failed(failure: CellFailure) -> Check:
@@ -225,7 +268,9 @@ def _cell_name(cell: CellResult | CellFailure) -> str:
 def _published(row: Row, columns: Sequence[Column]) -> Check:
     """A measured number beside the published one."""
     keys = [c.key for c in columns if c.format in ("setting", "text")]
-    words = ", ".join(f"{_text(k, 60)}={_text(fmt.setting(row[k]), 60)}" for k in keys if row.get(k) is not None)
+    words = ", ".join(
+        f"{_text(k, 60)}={_text(fmt.setting(row[k]), 60)}" for k in keys if row.get(k) is not None
+    )
     values = [c.key for c in columns if isinstance(row.get(c.key), Mapping)]
     found = "; ".join(f"{_text(k, 60)} {_measured(row[k])}" for k in values)
     beside = f"published {_text(fmt.setting(row.get('published')), 60)}"

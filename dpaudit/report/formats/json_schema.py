@@ -1,9 +1,10 @@
 """The JSON Schema of dpaudit's documents, draft 2020-12, made from their types.
 
-``python -m dpaudit.report.formats.json_schema`` writes ``schemas/dpaudit-1.json`` into the package; a test compares. Within a
-major version documents only gain keys. So a field with a default is optional in the schema (documents of before it existed
-stay valid), one without is required, and a consumer must accept keys it does not know. What dpaudit itself writes has all
-fields and no others: :func:`closed` makes the schema that says so.
+``python -m dpaudit.report.formats.json_schema`` writes ``schemas/dpaudit-1.json`` into the package;
+a test compares. Within a major version documents only gain keys. So a field with a default is
+optional in the schema (documents of before it existed stay valid), one without is required, and a
+consumer must accept keys it does not know. What dpaudit itself writes has all fields and no others:
+:func:`closed` makes the schema that says so.
 """
 
 from __future__ import annotations
@@ -66,7 +67,10 @@ def closed() -> Schema:
     schema = schema_of()
     known: Schema = schema["$defs"]
     for cls in _classes(*KINDS.values(), *_RESULTS):
-        own, optional = known[cls.__name__], {name for name, rule in _rules(cls).items() if rule == "if any"}
+        own, optional = (
+            known[cls.__name__],
+            {name for name, rule in _rules(cls).items() if rule == "if any"},
+        )
         if issubclass(cls, msgspec.Struct) and cls.__struct_config__.omit_defaults:
             optional = set(own["properties"]) - set(own["required"])
         also: Schema = {name: {} for name in getattr(cls, "in_documents", ())}
@@ -108,12 +112,18 @@ def _as_written(schema: Any) -> Any:
         return [_as_written(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {key: _as_written(value) for key, value in schema.items() if key not in ("words", "title", "default")}
+    made = {
+        key: _as_written(value)
+        for key, value in schema.items()
+        if key not in ("words", "title", "default")
+    }
     # a consumer accepts what it does not know, even where dpaudit does not
     if made.get("additionalProperties") is False:
         del made["additionalProperties"]
     if "properties" in schema:  # a property may be called like one of these
-        made["properties"] = {name: _as_written(value) for name, value in schema["properties"].items()}
+        made["properties"] = {
+            name: _as_written(value) for name, value in schema["properties"].items()
+        }
     if isinstance(made.get("description"), str):
         made["description"] = inspect.cleandoc(made["description"]).partition("\n")[0]
     words = _WORDS if schema.get("type") == "number" and len(schema) == 1 else schema.get("words")

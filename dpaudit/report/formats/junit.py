@@ -1,7 +1,8 @@
 """JUnit XML, as Jenkins, GitLab and most CI systems read it: a suite a document, a case a check.
 
-A finding is a ``failure``, a sampler that failed or a cell that died an ``error``, an advisory test ``skipped`` with
-what it saw; in an inconclusive audit no case passes. XML 1.0 only: what it has no character for is ``�``.
+A finding is a ``failure``, a sampler that failed or a cell that died an ``error``, an advisory test
+``skipped`` with what it saw; in an inconclusive audit no case passes. XML 1.0 only: what it has no
+character for is ``�``.
 """
 
 from __future__ import annotations
@@ -55,12 +56,18 @@ def junit_xml(document: Document) -> str:
 def _case(suite: ElementTree.Element, told: Checked, check: Check, *, number: int) -> None:
     name = check.name if number == 1 else f"{check.name} ({number})"
     case = ElementTree.SubElement(
-        suite, "testcase", name=name, classname=f"dpaudit.{told.kind}.{check.group}", time=_time(check.seconds)
+        suite,
+        "testcase",
+        name=name,
+        classname=f"dpaudit.{told.kind}.{check.group}",
+        time=_time(check.seconds),
     )
     message = check.message or check.looks_at or check.name
     match check.outcome:
         case "finding":
-            ElementTree.SubElement(case, "failure", type="finding", message=message).text = _details(check)
+            ElementTree.SubElement(
+                case, "failure", type="finding", message=message
+            ).text = _details(check)
         case "error":
             kind = "inconclusive" if check.group == "verdict" else "failed"
             ElementTree.SubElement(case, "error", type=kind, message=message).text = _details(check)
@@ -79,10 +86,14 @@ def _details(check: Check) -> str:
     lines = [check.message, f"looks at: {check.looks_at}" if check.looks_at else ""]
     if isinstance(interval, Mapping):
         low, high = (fmt.quantity(interval.get(end), digits=6) for end in ("low", "high"))
-        confidence = f"{fmt.percent(interval.get('confidence'))} confidence, {interval.get('method')}"
+        confidence = (
+            f"{fmt.percent(interval.get('confidence'))} confidence, {interval.get('method')}"
+        )
         lines.append(f"interval: [{low}, {high}] {facts.get('unit', '')} ({confidence})")
     if "p" in facts:
-        lines.append(f"p: {fmt.p_value(facts['p'])}, adjusted: {fmt.p_value(facts.get('p_adjusted'))}")
+        lines.append(
+            f"p: {fmt.p_value(facts['p'])}, adjusted: {fmt.p_value(facts.get('p_adjusted'))}"
+        )
     lines.append(f"reproduce: {check.reproduce}" if check.reproduce else "")
     lines.append(str(facts.get("traceback", "")))
     return "\n".join(filter(None, lines))
@@ -97,9 +108,17 @@ def _properties(told: Checked) -> dict[str, str]:
         "seed": told.provenance.get("seed"),
         "hardware": told.provenance.get("hardware"),
         "command": told.command,
-        **{name: value for name, value in told.facts.items() if isinstance(value, (str, int, float))},
+        **{
+            name: value
+            for name, value in told.facts.items()
+            if isinstance(value, (str, int, float))
+        },
     }
-    return {name: printable(value, limit=1000) for name, value in plain.items() if value not in (None, "")}
+    return {
+        name: printable(value, limit=1000)
+        for name, value in plain.items()
+        if value not in (None, "")
+    }
 
 
 def _started(told: Checked) -> dict[str, str]:
@@ -108,4 +127,8 @@ def _started(told: Checked) -> dict[str, str]:
 
 
 def _time(seconds: float | None) -> str:
-    return f"{seconds:.3f}" if seconds is not None and math.isfinite(seconds) and seconds >= 0 else "0.000"
+    return (
+        f"{seconds:.3f}"
+        if seconds is not None and math.isfinite(seconds) and seconds >= 0
+        else "0.000"
+    )

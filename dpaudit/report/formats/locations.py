@@ -15,11 +15,14 @@ _FILE = re.compile(r"(file):(.+)|(library):(.+):[^:]*|(python):(.+\.py):[^:]*", 
 def location_of(target: str) -> dict[str, Any]:
     """SARIF's location of a sampler or mechanism: always a logical one, and a physical one where it is in a file.
 
-    ``file:PATH``, ``library:PATH:SYMBOL`` and ``python:PATH.py:FUNCTION`` are in a file. Its URI is relative to
-    ``%SRCROOT%``, the folder that dpaudit was started in. An absolute path is a ``file:`` URI, and one that leads out of
-    the folder (``../``) stays a name only: SARIF permits no such URI.
+    ``file:PATH``, ``library:PATH:SYMBOL`` and ``python:PATH.py:FUNCTION`` are in a file. Its URI is
+    relative to ``%SRCROOT%``, the folder that dpaudit was started in. An absolute path is a
+    ``file:`` URI, and one that leads out of the folder (``../``) stays a name only: SARIF permits
+    no such URI.
     """
-    location: dict[str, Any] = {"logicalLocations": [{"fullyQualifiedName": target, "kind": "module"}]}
+    location: dict[str, Any] = {
+        "logicalLocations": [{"fullyQualifiedName": target, "kind": "module"}]
+    }
     found = _FILE.fullmatch(target)
     if found is None:
         return location

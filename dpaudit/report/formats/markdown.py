@@ -1,7 +1,8 @@
 """A summary for a pull request or a job's page, in GitHub's Markdown: verdict, table, reproducers, blind spots.
 
-Whatever came from a sampler is text and nothing else: every mark of punctuation in it is an entity, so that it is no
-markup, no HTML, no table, no link, and names and numbers after ``@`` and ``#`` are kept from being mentions.
+Whatever came from a sampler is text and nothing else: every mark of punctuation in it is an entity,
+so that it is no markup, no HTML, no table, no link, and names and numbers after ``@`` and ``#`` are
+kept from being mentions.
 """
 
 from __future__ import annotations
@@ -10,7 +11,12 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from dpaudit.documents import AuditDocument, ExperimentDocument, MeasurementsDocument, MechanismDocument
+from dpaudit.documents import (
+    AuditDocument,
+    ExperimentDocument,
+    MeasurementsDocument,
+    MechanismDocument,
+)
 from dpaudit.report import format as fmt
 from dpaudit.report.deployment import deployment_findings_table
 from dpaudit.report.formats.checks import Checked, checked
@@ -82,7 +88,9 @@ def _verdict(told: Checked) -> str:
 
 def _table(document: Document) -> str:
     """The lines that matter most, at most MOST_ROWS; those that are findings first."""
-    columns = [column for column in _columns(document) if any(cell != fmt.NOTHING for cell in column.cells)]
+    columns = [
+        column for column in _columns(document) if any(cell != fmt.NOTHING for cell in column.cells)
+    ]
     if not columns:
         return ""
     lines = zip(*(column.cells[:MOST_ROWS] for column in columns), strict=True)
@@ -104,7 +112,11 @@ def _columns(document: Document) -> Sequence[Column]:
         case MechanismDocument():
             tests = sorted(sorted_tests(document.result.tests), key=lambda test: not test.finding)
             kept = {"Test", "Shown", "Adjusted p", "Counted", "Finding"}
-            return [c for c in bounds_table(replace(document.result, tests=tuple(tests))) if c.header in kept]
+            return [
+                c
+                for c in bounds_table(replace(document.result, tests=tuple(tests)))
+                if c.header in kept
+            ]
         case ExperimentDocument():
             return summary_table(document.rows)
         case MeasurementsDocument():
@@ -116,9 +128,13 @@ def _columns(document: Document) -> Sequence[Column]:
 
 
 def _commands(told: Checked) -> str:
-    commands = [check.reproduce for check in told.checks if check.outcome == "finding" and check.reproduce]
+    commands = [
+        check.reproduce for check in told.checks if check.outcome == "finding" and check.reproduce
+    ]
     commands = list(dict.fromkeys([*commands, *filter(None, [told.command])]))
-    kept = _fitting((printable(command, limit=2000) for command in commands[:MOST_ROWS]), room=_COMMANDS)
+    kept = _fitting(
+        (printable(command, limit=2000) for command in commands[:MOST_ROWS]), room=_COMMANDS
+    )
     return f"To see it again:\n\n{code_block(chr(10).join(kept))}" if kept else ""
 
 
@@ -127,7 +143,9 @@ def _blind_spots(told: Checked) -> str:
         return ""
     lines = [f"- {prose(spot, limit=600)}" for spot in told.blind_spots]
     kept = _fitting(lines, room=_BLIND)
-    more = [f"- …and {len(lines) - len(kept):,} more in the report."] if len(kept) < len(lines) else []
+    more = (
+        [f"- …and {len(lines) - len(kept):,} more in the report."] if len(kept) < len(lines) else []
+    )
     summary = "<details><summary>What a pass cannot exclude</summary>"
     return "\n".join([summary, "", *kept, *more, "", "</details>"])
 
@@ -136,7 +154,9 @@ def _provenance(told: Checked) -> str:
     seconds = fmt.seconds(told.seconds)
     words = [
         f"dpaudit {prose(told.version, limit=40)}" if told.version else "dpaudit",
-        f"seed {prose(told.provenance.get('seed'), limit=100)}" if told.provenance.get("seed") else "",
+        f"seed {prose(told.provenance.get('seed'), limit=100)}"
+        if told.provenance.get("seed")
+        else "",
         seconds if seconds != fmt.NOTHING else "",
         prose(told.provenance.get("started") or "", limit=40),
         f"sandbox {prose(told.facts['sandbox'], limit=500)}" if told.facts.get("sandbox") else "",

@@ -1,8 +1,9 @@
 """SARIF 2.1.0, as code scanning and editors read it: one run, a rule a test, a result a finding.
 
-A finding is of level ``error``, advice a ``note``. An inconclusive audit has ``executionSuccessful: false`` and says why in a
-notification: no results then does not mean nothing to find. What a pass cannot exclude is in the run's ``properties``.
-Fingerprints depend on what was audited, the claim and the test, never on numbers, so that a finding is the same tomorrow.
+A finding is of level ``error``, advice a ``note``. An inconclusive audit has
+``executionSuccessful: false`` and says why in a notification: no results then does not mean nothing
+to find. What a pass cannot exclude is in the run's ``properties``. Fingerprints depend on what was
+audited, the claim and the test, never on numbers, so that a finding is the same tomorrow.
 """
 
 from __future__ import annotations
@@ -21,9 +22,15 @@ from dpaudit.report.reading import Document
 
 __all__ = ["sarif_json"]
 
-_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
 _LEVELS = {"finding": "error", "advice": "note"}
-_EXITS = {"no-finding": (0, "no finding"), "finding": (1, "a finding"), "inconclusive": (3, "inconclusive")}
+_EXITS = {
+    "no-finding": (0, "no finding"),
+    "finding": (1, "a finding"),
+    "inconclusive": (3, "inconclusive"),
+}
 _WITH_EXIT = ("audit", "mechanism", "deployment")
 _MOST_RESULTS = 1000
 
@@ -45,7 +52,8 @@ def _log(told: Checked) -> Json:
         "columnKind": "unicodeCodePoints",
         "invocations": [_invocation(told)],
         "results": [_result(told, check, places) for check in shown[:_MOST_RESULTS]],
-        "properties": _about(told) | ({"resultsLeftOut": left} if (left := len(shown) - _MOST_RESULTS) > 0 else {}),
+        "properties": _about(told)
+        | ({"resultsLeftOut": left} if (left := len(shown) - _MOST_RESULTS) > 0 else {}),
     }
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
 
@@ -63,7 +71,9 @@ def _rules(told: Checked) -> list[Json]:
         name = _rule(told, check)
         rule = {
             "id": name,
-            "shortDescription": _message(f"{check.name if check.group == 'tests' else check.group}: {about}"),
+            "shortDescription": _message(
+                f"{check.name if check.group == 'tests' else check.group}: {about}"
+            ),
             "fullDescription": _message(f"{about}. {_MEANS['advice' if advisory else 'finding']}"),
             "help": _message(_HELP[told.kind]),
             "defaultConfiguration": {"level": "note" if advisory else "error"},
@@ -104,7 +114,9 @@ def _result(told: Checked, check: Check, places: Mapping[str, int]) -> Json:
         "ruleId": rule,
         "ruleIndex": places[rule],
         "level": _LEVELS[check.outcome],
-        "message": _message("\n".join(filter(None, lines)), markdown="\n\n".join(filter(None, markdown))),
+        "message": _message(
+            "\n".join(filter(None, lines)), markdown="\n\n".join(filter(None, markdown))
+        ),
         "locations": [location_of(told.target)],
         "partialFingerprints": {"dpaudit/v1": _fingerprint(told, check)},
         "properties": {
@@ -136,7 +148,10 @@ def _invocation(told: Checked) -> Json:
         invocation["startTimeUtc"] = started
     if went_wrong:
         invocation["toolExecutionNotifications"] = [
-            {"level": "error", "message": _message(f"{c.name}: {c.message}" if c.group == "cells" else c.message)}
+            {
+                "level": "error",
+                "message": _message(f"{c.name}: {c.message}" if c.group == "cells" else c.message),
+            }
             for c in went_wrong[:_MOST_RESULTS]
         ]
     return invocation

@@ -6,4 +6,10 @@ from dpaudit.report.pages.audits import audit_page, mechanism_page
 from dpaudit.report.pages.deployments import deployment_page
 from dpaudit.report.pages.experiments import experiment_page, measurements_page
 
-__all__ = ["audit_page", "deployment_page", "experiment_page", "measurements_page", "mechanism_page"]
+__all__ = [
+    "audit_page",
+    "deployment_page",
+    "experiment_page",
+    "measurements_page",
+    "mechanism_page",
+]

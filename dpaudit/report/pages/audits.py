@@ -61,7 +61,11 @@ def _reason(result: AuditResult) -> str:
         return ""
     if not judged:
         return printable(result.reason)
-    none = "The one test does not contradict" if len(judged) == 1 else f"None of {len(judged)} tests contradicts"
+    none = (
+        "The one test does not contradict"
+        if len(judged) == 1
+        else f"None of {len(judged)} tests contradicts"
+    )
     more = f" {len(tests) - len(judged)} more only advise." if len(tests) > len(judged) else ""
     return f"{none} the claim, at α = {fmt.quantity(result.alpha)} for all of them together.{more}"
 

@@ -17,7 +17,11 @@ def deployment_page(document: AppleDocument) -> dict[str, Any]:
     from dpaudit.report import deployment as told
     from dpaudit.report.figures.deployment import claimed_and_shown, spent_by_day
 
-    findings, shown, ledger = told.deployment_findings_table(document), told.shown_table(document), document.ledger
+    findings, shown, ledger = (
+        told.deployment_findings_table(document),
+        told.shown_table(document),
+        document.ledger,
+    )
     observed, against = document.observed, document.against
     lengths = {
         "findings": document.findings,
@@ -49,5 +53,8 @@ def deployment_page(document: AppleDocument) -> dict[str, Any]:
         "effect": printable(against.effect if against else "", limit=600),
         "differences": told.differences_table(document),
         "provenance": facts_table(document.provenance),
-        **{f"{name}_left_out": max(0, len(rows) - told.MOST_LINES) for name, rows in lengths.items()},
+        **{
+            f"{name}_left_out": max(0, len(rows) - told.MOST_LINES)
+            for name, rows in lengths.items()
+        },
     }

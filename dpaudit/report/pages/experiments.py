@@ -36,7 +36,11 @@ def experiment_page(document: ExperimentDocument) -> dict[str, Any]:
     failed = bool(told["failures"])
     attacked = any(attacks_of(row) for row in rows)
     return told | {
-        "verdict": "finding" if any(beaten) else "no-finding" if attacked and not failed else "inconclusive",
+        "verdict": "finding"
+        if any(beaten)
+        else "no-finding"
+        if attacked and not failed
+        else "inconclusive",
         "word": _word(
             rows,
             failed=failed,
@@ -65,7 +69,10 @@ def measurements_page(document: MeasurementsDocument) -> dict[str, Any]:
     from dpaudit.report.measurements import read_measurements
 
     read = read_measurements(document)
-    plots = [(measured_map if p.value else measured_grid, p, f"figure-{i}") for i, p in enumerate(read.plots, 1)]
+    plots = [
+        (measured_map if p.value else measured_grid, p, f"figure-{i}")
+        for i, p in enumerate(read.plots, 1)
+    ]
     told = _told(document)
     failed, differ = bool(told["failures"]), len(read.misses)
     words = (f"{differ:,} {'differs' if differ == 1 else 'differ'}", "Measured")
@@ -79,9 +86,13 @@ def measurements_page(document: MeasurementsDocument) -> dict[str, Any]:
             *(draw(plot, read.rows, prefix=prefix) for draw, plot, prefix in plots),
             power_map(document.power, prefix="power"),
         ),
-        "misses": measured_table(read.columns, read.misses[:MOST_CELLS], of=read.rows) if read.misses else [],
+        "misses": measured_table(read.columns, read.misses[:MOST_CELLS], of=read.rows)
+        if read.misses
+        else [],
         "misses_left_out": max(0, len(read.misses) - MOST_CELLS),
-        "table": measured_table(read.columns, read.rows[:MOST_CELLS], of=read.rows) if read.rows else [],
+        "table": measured_table(read.columns, read.rows[:MOST_CELLS], of=read.rows)
+        if read.rows
+        else [],
         "marked": [row in read.misses for row in read.rows[:MOST_CELLS]],
         "rows_left_out": max(0, len(read.rows) - MOST_CELLS),
     }

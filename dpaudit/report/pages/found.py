@@ -32,7 +32,9 @@ def _found(test: TestResult) -> Found:
     facts = [("Adjusted p", fmt.p_value(test.p_adjusted))]
     unit, interval = printable(test.unit, limit=60), test.interval
     if interval is not None:
-        low, high, sure = (fmt.number(x) for x in (interval.low, interval.high, interval.confidence))
+        low, high, sure = (
+            fmt.number(x) for x in (interval.low, interval.high, interval.confidence)
+        )
         level = f"{100 * sure:.4g} % interval" if sure is not None and 0 < sure < 1 else "Interval"
         if high is None or high == float("inf"):
             facts.append(("At least", f"{unit} {fmt.bounds(low)}".strip()))

@@ -52,7 +52,10 @@ def deployment_text(document: AppleDocument, *, width: int = 140) -> RenderableT
     ledger, sizes = document.ledger, document.configuration
     short = width < _WIDE
     parts: list[RenderableType] = [
-        Text(deployment_sentence(document), style="bold dark_orange" if document.verdict == "finding" else "bold"),
+        Text(
+            deployment_sentence(document),
+            style="bold dark_orange" if document.verdict == "finding" else "bold",
+        ),
         Text(
             f"\n{printable(sizes.folder, limit=_LETTERS)}: {count(sizes.keys)} KeyNames with "
             f"{count(sizes.properties)} PropertiesNames spend {count(sizes.budgets)} budgets. A report is made every "
@@ -67,7 +70,10 @@ def deployment_text(document: AppleDocument, *, width: int = 140) -> RenderableT
         Text(coin_sentence(ledger)),
     ]
     if document.differences is not None and document.against is not None:
-        parts += [Text(), *_differences(document, printable(document.against.folder, limit=_LETTERS))]
+        parts += [
+            Text(),
+            *_differences(document, printable(document.against.folder, limit=_LETTERS)),
+        ]
         parts += [Text(printable(document.against.effect))] if document.differences else []
     if document.observed is not None:
         parts += [Text(), *_observed(document, document.observed)]
@@ -98,7 +104,9 @@ def _observed(document: AppleDocument, observed: Observed) -> Iterable[Renderabl
     yield drawn(columns, title=title, lines_after={last - 1}, bold={last})
     if observed.busiest is not None:
         day, total = observed.busiest.date, observed.busiest.total
-        yield Text(f"Busiest day: {day}, {count(total.records)} records, ε = {quantity(total.claimed)}.")
+        yield Text(
+            f"Busiest day: {day}, {count(total.records)} records, ε = {quantity(total.claimed)}."
+        )
     yield Text(printable(observed.says))
     if not document.shown:
         return
@@ -121,11 +129,17 @@ def _findings(findings: Sequence[Finding]) -> Iterable[RenderableType]:
         yield Text("Nothing odd in the files.")
         return
     serious = sum(f.serious for f in findings)
-    yield Text(f"Findings: {count(len(findings))}, of which {count(serious)} against the user", style="bold")
+    yield Text(
+        f"Findings: {count(len(findings))}, of which {count(serious)} against the user",
+        style="bold",
+    )
     shown = sorted(findings, key=lambda f: not f.serious)[:_MOST]
     for finding in shown:
         text = f"{printable(finding.where, limit=_LETTERS)}: {printable(finding.message)}"
-        yield Text(f"{'!' if finding.serious else '·'} {text}", style="bold dark_orange" if finding.serious else "")
+        yield Text(
+            f"{'!' if finding.serious else '·'} {text}",
+            style="bold dark_orange" if finding.serious else "",
+        )
     yield from _more(len(findings) - len(shown), "findings")
 
 
@@ -140,14 +154,20 @@ def _last(ledger: Ledger) -> Iterable[RenderableType]:
     from rich.text import Text
 
     permitted = ledger.permitted
-    seen = ", ".join(f"{upwards(total.per_day)} a day on {total.name}" for total in ledger.platforms)
+    seen = ", ".join(
+        f"{upwards(total.per_day)} a day on {total.name}" for total in ledger.platforms
+    )
     yield Text(
         f"In {days_words(ledger)} this is ε = {upwards(permitted.over_days)}; the budget is renewed without end. "
         f"Where only the applications that were seen to work there count, this configuration permits {seen}."
     )
     if ledger.left_out:
         keys = f"{count(ledger.left_out)} KeyName{'s' if ledger.left_out > 1 else ''}"
-        yield Text(f"Not counted: {keys} that could not be followed to a budget; see the findings.", style="bold")
+        yield Text(
+            f"Not counted: {keys} that could not be followed to a budget; see the findings.",
+            style="bold",
+        )
     yield Text(
-        f"Permitted privacy loss: ε = {upwards(permitted.per_day)} a day ({announced_words(ledger)})", style="bold"
+        f"Permitted privacy loss: ε = {upwards(permitted.per_day)} a day ({announced_words(ledger)})",
+        style="bold",
     )

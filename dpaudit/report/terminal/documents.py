@@ -16,7 +16,14 @@ from dpaudit.report.sentences import (
     measurements_sentence,
     sandbox_level,
 )
-from dpaudit.report.tables import Column, blind_spots_table, measured_table, sorted_tests, summary_table, tests_table
+from dpaudit.report.tables import (
+    Column,
+    blind_spots_table,
+    measured_table,
+    sorted_tests,
+    summary_table,
+    tests_table,
+)
 from dpaudit.report.terminal.drawn import FLAGGED, drawn
 from dpaudit.results.text import printable
 from dpaudit.types import AuditResult, MechanismResult
@@ -38,11 +45,18 @@ _STYLES = {"finding": FLAGGED, "no-finding": "bold", "inconclusive": "bold dim"}
 def experiment_table(document: ExperimentDocument, *, width: int = 100) -> Table:
     """The arms of an experiment; its title above, what they show together in one sentence below.
 
-    On a terminal narrower than 100 columns the ends of intervals go under each other; it then fits 80.
+    On a terminal narrower than 100 columns the ends of intervals go under each other; it then fits
+    80.
     """
     title = printable(document.title or document.name or "Experiment", limit=200)
-    columns = [_narrow(c, split=width < 100) for c in summary_table(document.rows) if c.header != "ε shown by attack"]
-    return drawn(columns, title=title, caption=experiment_sentence(document.rows, failures=document.failures))
+    columns = [
+        _narrow(c, split=width < 100)
+        for c in summary_table(document.rows)
+        if c.header != "ε shown by attack"
+    ]
+    return drawn(
+        columns, title=title, caption=experiment_sentence(document.rows, failures=document.failures)
+    )
 
 
 def audit_table(result: AuditResult) -> RenderableType:
@@ -61,7 +75,11 @@ def audit_table(result: AuditResult) -> RenderableType:
         more = f" (and {len(again) - 1} more in the report)" if len(again) > 1 else ""
         parts += [Text(), Text(f"To see it again{more}:"), Text(f"  {command}", style="bold")]
     if result.cannot_rule_out and result.verdict != "finding":
-        spots = [c for c in blind_spots_table(result.cannot_rule_out) if c.header in {"Flaw", "Missed up to", "Test"}]
+        spots = [
+            c
+            for c in blind_spots_table(result.cannot_rule_out)
+            if c.header in {"Flaw", "Missed up to", "Test"}
+        ]
         parts += [Text(), drawn(spots, title="What a pass cannot exclude")]
     return Group(*parts, *_held(result))
 
@@ -74,11 +92,18 @@ def mechanism_table(result: MechanismResult) -> RenderableType:
     parts: list[RenderableType] = [Text(mechanism_sentence(result), style=_STYLES[result.verdict])]
     if result.tests:
         columns = bounds_table(result)
-        parts += [Text(), drawn(columns, title="What was counted", marked=[c == "yes" for c in columns[-1].cells])]
+        parts += [
+            Text(),
+            drawn(
+                columns, title="What was counted", marked=[c == "yes" for c in columns[-1].cells]
+            ),
+        ]
     parts += [Text("\n" + printable(a)) for a in result.advice]
     if result.cannot_rule_out and result.verdict != "finding":
         spots = [
-            c for c in blind_spots_table(result.cannot_rule_out) if c.header in {"Flaw", "Missed up to", "In words"}
+            c
+            for c in blind_spots_table(result.cannot_rule_out)
+            if c.header in {"Flaw", "Missed up to", "In words"}
         ]
         parts += [Text(), drawn(spots, title="What a pass cannot exclude")]
     return Group(*parts, *_held(result))
@@ -95,7 +120,8 @@ def _held(result: AuditResult | MechanismResult) -> list[RenderableType]:
 def measurements_table(document: MeasurementsDocument, *, width: int = 100) -> RenderableType:
     """What measurements show together, those that differ from the published value, and the first of them all.
 
-    Where the columns do not fit ``width``, the ends of intervals go under their numbers; then the last columns go.
+    Where the columns do not fit ``width``, the ends of intervals go under their numbers; then the
+    last columns go.
 
     Raises:
         UsageError: a figure of an unknown key.
@@ -107,16 +133,23 @@ def measurements_table(document: MeasurementsDocument, *, width: int = 100) -> R
     title = printable(document.title or document.name or "Measurements", limit=200)
     verdict = "finding" if read.misses else "no-finding"
     parts: list[RenderableType] = [Text(measurements_sentence(document), style=_STYLES[verdict])]
-    for rows, name in ((read.misses, "Where ours differs from the published value"), (read.rows, title)):
+    for rows, name in (
+        (read.misses, "Where ours differs from the published value"),
+        (read.rows, title),
+    ):
         if rows:
-            columns, left_out = _fitting(measured_table(read.columns, rows[:MOST_LINES], of=read.rows), width=width)
+            columns, left_out = _fitting(
+                measured_table(read.columns, rows[:MOST_LINES], of=read.rows), width=width
+            )
             marked = [rows is not read.misses and row in read.misses for row in rows[:MOST_LINES]]
             parts += [Text(), drawn(columns, title=name, marked=marked)]
             more = [(len(rows) - MOST_LINES, "row"), (len(left_out), "column")]
             notes = [f"{count(n)} more {what}{'s' if n > 1 else ''}" for n, what in more if n > 0]
             if notes:
                 names = f" ({', '.join(left_out)})" if left_out else ""
-                parts.append(Text(f"Only in results.json: {' and '.join(notes)}{names}.", style="dim"))
+                parts.append(
+                    Text(f"Only in results.json: {' and '.join(notes)}{names}.", style="dim")
+                )
     return Group(*parts)
 
 
@@ -137,7 +170,10 @@ def _fitting(columns: Sequence[Column], *, width: int) -> tuple[list[Column], li
 
 def _room(columns: Sequence[Column]) -> int:
     """The width of a table of these columns, drawn without folding."""
-    return 2 + sum(2 + max(len(line) for text in (c.header, *c.cells) for line in text.split("\n")) for c in columns)
+    return 2 + sum(
+        2 + max(len(line) for text in (c.header, *c.cells) for line in text.split("\n"))
+        for c in columns
+    )
 
 
 def _wrapped(column: Column, width: int) -> Column:
@@ -149,5 +185,7 @@ def _narrow(column: Column, *, split: bool) -> Column:
     if column.header in {"Black-box audit", "L2 error"}:
         return column._replace(cells=[cell.split("\n")[0] for cell in column.cells])
     if split and column.numeric:
-        return column._replace(cells=[cell.replace(" [", "\n[").replace(" … ", " …\n") for cell in column.cells])
+        return column._replace(
+            cells=[cell.replace(" [", "\n[").replace(" … ", " …\n") for cell in column.cells]
+        )
     return column

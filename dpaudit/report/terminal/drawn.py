@@ -39,7 +39,11 @@ def drawn(
     )
     table.title_justify = table.caption_justify = "left"
     for column in columns:
-        lines = [len(line) for cell in column.cells for line in cell.splitlines()] if column.numeric else []
+        lines = (
+            [len(line) for cell in column.cells for line in cell.splitlines()]
+            if column.numeric
+            else []
+        )
         table.add_column(
             Text(column.header),
             justify="right" if column.numeric else "left",

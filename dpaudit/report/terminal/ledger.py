@@ -15,7 +15,14 @@ from dpaudit.results.text import printable
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["announced_words", "bursts_table", "coin_sentence", "days_words", "implied_table", "permitted_table"]
+__all__ = [
+    "announced_words",
+    "bursts_table",
+    "coin_sentence",
+    "days_words",
+    "implied_table",
+    "permitted_table",
+]
 
 _PREFIX = "com.apple."
 _LETTERS = 300
@@ -34,11 +41,24 @@ def permitted_table(ledger: Ledger, *, short: bool) -> Table:
     rows += [_permitted_row(line, short=short) for line in others]
     sums.add(len(rows) - 1)
     rows.append(_sum_row(ledger.configured, "everything configured"))
-    headers = ("Budget", "For", "Keys", "Records", "ε a record", "ε a day", f"ε in {days_words(ledger)}")
+    headers = (
+        "Budget",
+        "For",
+        "Keys",
+        "Records",
+        "ε a record",
+        "ε a day",
+        f"ε in {days_words(ledger)}",
+    )
     columns = [Column(h, [row[i] for row in rows], i > 1) for i, h in enumerate(headers)]
     if short:
         del columns[1]
-    return drawn(columns, title="What the budgets permit, by the PrivacyParameters", lines_after=sums, bold=marked)
+    return drawn(
+        columns,
+        title="What the budgets permit, by the PrivacyParameters",
+        lines_after=sums,
+        bold=marked,
+    )
 
 
 def _permitted_row(line: Line, *, short: bool) -> tuple[str, ...]:
@@ -76,7 +96,9 @@ def implied_table(ledger: Ledger, *, short: bool) -> Table:
     lines = [line for line in ledger.lines if line.keys]
     columns = [
         Column("Budget", [_name(line, short=short) for line in lines]),
-        Column("Algorithms", [printable(", ".join(line.algorithms), limit=_LETTERS) for line in lines]),
+        Column(
+            "Algorithms", [printable(", ".join(line.algorithms), limit=_LETTERS) for line in lines]
+        ),
         Column("ε a record", [upwards(line.claimed.per_record) for line in lines], True),
         Column("by coin", [_coin(line, "per_record") for line in lines], True),
         Column("ε a day", [upwards(line.claimed.per_day) for line in lines], True),
@@ -95,14 +117,17 @@ def coin_sentence(ledger: Ledger) -> str:
     if permitted is None:
         sums = "The sum is not known, since not every algorithm is."
     else:
-        all_of_it = "" if everything is None else f"; with everything configured, {upwards(everything)}"
+        all_of_it = (
+            "" if everything is None else f"; with everything configured, {upwards(everything)}"
+        )
         sums = (
             f"By the coin the announced applications may lose ε = {upwards(permitted)} in a day instead of "
             f"{upwards(ledger.permitted.per_day)}{all_of_it}."
         )
     return (
         "A sketch turns every bit over with probability 1/(e^P + 1), P the PrivacyParameter, and two words differ in two "
-        "bits: its ε is 2·P, and a new word’s record holds two sketches. A one-bit record’s ε is P. " + sums
+        "bits: its ε is 2·P, and a new word’s record holds two sketches. A one-bit record’s ε is P. "
+        + sums
     )
 
 

@@ -80,11 +80,13 @@ Release = Callable[[Array, int], Any]
 class LibraryMechanism:
     """One mechanism of a library.
 
-    ``make(module, **options)`` builds the release (None for a library in another interpreter); ``options`` are its names
-    and defaults, None where one must be given, and ``choices`` the words that an option may have. ``claim(**options)`` is
-    the law of its noise, where it has a name. ``told`` says that the library itself adds the noise, so that it could
-    depend on the value; elsewhere the adapter adds. ``whole`` mechanisms take whole numbers only. ``data`` says that the
-    value is a data set of m numbers, of which an aggregate is released; there is no noise to be had apart from it.
+    ``make(module, **options)`` builds the release (None for a library in another interpreter);
+    ``options`` are its names and defaults, None where one must be given, and ``choices`` the words
+    that an option may have. ``claim(**options)`` is the law of its noise, where it has a name.
+    ``told`` says that the library itself adds the noise, so that it could depend on the value;
+    elsewhere the adapter adds. ``whole`` mechanisms take whole numbers only. ``data`` says that the
+    value is a data set of m numbers, of which an aggregate is released; there is no noise to be had
+    apart from it.
     """
 
     make: Callable[..., Release] | None = None
@@ -162,16 +164,22 @@ class KnownLibrary:
             known = ", ".join(self.table)
             near = nearest(ref.name, self.table)
             near = near if "did you mean" in near else ""
-            raise UnknownNameError(f"mechanism={ref.name}: not in {self.name}{near}; {self.name} has: {known}")
+            raise UnknownNameError(
+                f"mechanism={ref.name}: not in {self.name}{near}; {self.name} has: {known}"
+            )
         mechanism = self.table[ref.name]
         for option, given in ref.options.items():
             if option not in mechanism.options:
                 near = nearest(option, mechanism.options)
-                raise UnknownNameError(f"{option}={given}: {self.name}:{ref.name} has no such option{near}")
+                raise UnknownNameError(
+                    f"{option}={given}: {self.name}:{ref.name} has no such option{near}"
+                )
         options = {**mechanism.options, **ref.options}
         for option, value in options.items():
             if value is None:
-                raise UsageError(f"{option}: {self.name}:{ref.name} needs it; write {self.name}:{ref.name}:{option}=1")
+                raise UsageError(
+                    f"{option}: {self.name}:{ref.name} needs it; write {self.name}:{ref.name}:{option}=1"
+                )
             _check(option, value, mechanism)
         return mechanism, options
 
@@ -180,18 +188,22 @@ class KnownLibrary:
 class Library(KnownLibrary):
     """A library of this Python; ``module`` is what ``make`` gets, ``install`` how to install it.
 
-    Calling it makes a closed sampler, as every sampler kind does; :meth:`mechanism` makes a whole mechanism.
+    Calling it makes a closed sampler, as every sampler kind does; :meth:`mechanism` makes a whole
+    mechanism.
     """
 
     module: str
     install: str
 
-    def __call__(self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False) -> LibraryNoise:
+    def __call__(
+        self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False
+    ) -> LibraryNoise:
         """The noise of ``MECH[:option=value,…]``; ``seed`` is not passed on: the library draws as it ships.
 
         Raises:
             UnknownNameError: no such mechanism or option.
-            UsageError: an option of the wrong kind, a mechanism of data sets, a ``dtype`` or ``text_mode``.
+            UsageError: an option of the wrong kind, a mechanism of data sets, a ``dtype`` or
+                ``text_mode``.
         """
         del seed
         plain_f64(f"{self.name}:{target}", dtype, text_mode)
@@ -221,7 +233,9 @@ def _check(option: str, value: Option, mechanism: LibraryMechanism) -> None:
             raise UsageError(f"{option}={value}: is true or false; choose one of them")
     elif isinstance(default, str):
         if value not in mechanism.choices[option]:
-            raise UsageError(f"{option}={value}: is {' or '.join(mechanism.choices[option])}; choose one of them")
+            raise UsageError(
+                f"{option}={value}: is {' or '.join(mechanism.choices[option])}; choose one of them"
+            )
     elif isinstance(value, (bool, str)) or not math.isfinite(value):
         raise UsageError(f"{option}={value}: must be a finite number, e.g. {option}=1")
     elif option in {"scale", "sigma", "std"} and value <= 0:
@@ -234,7 +248,9 @@ class LibraryNoise(Worker):
     def __init__(self, library: Library, target: str) -> None:
         mechanism, options = library.find(target)
         refuse_data(mechanism, f"{library.name}:{target}")
-        super().__init__(f"{library.name}:{target}", {"kind": "adapter", "place": library.name, "member": target})
+        super().__init__(
+            f"{library.name}:{target}", {"kind": "adapter", "place": library.name, "member": target}
+        )
         self._library, self._target = library, target
         self.version, self.advice = library.version, library.advice
         self.takes_value = mechanism.told and not mechanism.whole
@@ -253,10 +269,13 @@ class LibraryNoise(Worker):
         """``n`` noise vectors (n, d) made for ``value``: what the library released, less ``value``.
 
         Raises:
-            UsageError: the library is not told the value, or ``value`` is not finite; otherwise as :meth:`draw`.
+            UsageError: the library is not told the value, or ``value`` is not finite; otherwise as
+                :meth:`draw`.
         """
         if not self.takes_value or not math.isfinite(value):
-            raise UsageError(f"value={value}: {self.name} takes {'finite values' if self.takes_value else 'none'}")
+            raise UsageError(
+                f"value={value}: {self.name} takes {'finite values' if self.takes_value else 'none'}"
+            )
         values = np.empty((n, d)) if n > 0 and d > 0 else np.empty(0)
         self._draw(values, n, d, timeout, value=value)
         return finite(values, self.name)
@@ -316,7 +335,9 @@ def each(randomise: Callable[[Any], float], *, whole: bool = False) -> Release:
 
 def of_data(aggregate: Callable[[Any], Any], *, whole: bool = False) -> Release:
     """A release of what ``aggregate`` says of a list of numbers, whole ones or floats."""
-    return Aggregate(aggregate, lambda value: [int(x) for x in value.tolist()] if whole else value.tolist())
+    return Aggregate(
+        aggregate, lambda value: [int(x) for x in value.tolist()] if whole else value.tolist()
+    )
 
 
 def one_release(release: Release, value: Array) -> Callable[[], Any]:

@@ -1,10 +1,11 @@
 """``diffprivlib:MECH``: IBM's mechanisms, named and parametrised as the classes of ``diffprivlib.mechanisms``.
 
-They release one number at a time, 8 to 20 µs each, so ask for 1e6 values rather than 1e7. diffprivlib 0.6.6 needs
-scikit-learn below 1.8. Those with bounds do not add noise to a value, but release one near it.
+They release one number at a time, 8 to 20 µs each, so ask for 1e6 values rather than 1e7.
+diffprivlib 0.6.6 needs scikit-learn below 1.8. Those with bounds do not add noise to a value, but
+release one near it.
 
-``sum``, ``mean`` and ``count_nonzero`` are those of ``diffprivlib.tools``, about 100 µs a release: the value is the data set,
-``lower`` and ``upper`` are the bounds on each number.
+``sum``, ``mean`` and ``count_nonzero`` are those of ``diffprivlib.tools``, about 100 µs a release:
+the value is the data set, ``lower`` and ``upper`` are the bounds on each number.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.samplers.adapters.base import Aggregate, Library, LibraryMechanism, Option, Release, each, law
+from dpaudit.samplers.adapters.base import (
+    Aggregate,
+    Library,
+    LibraryMechanism,
+    Option,
+    Release,
+    each,
+    law,
+)
 
 __all__ = ["LIBRARY"]
 
@@ -49,12 +58,18 @@ def _geometric(*, epsilon: float, sensitivity: float) -> str:
 
 
 def _one(
-    name: str, options: Mapping[str, Option | None], *, claim: Callable[..., str] | None = None, whole: bool = False
+    name: str,
+    options: Mapping[str, Option | None],
+    *,
+    claim: Callable[..., str] | None = None,
+    whole: bool = False,
 ) -> tuple[str, LibraryMechanism]:
     def make(mechanisms: Any, **options: Any) -> Release:
         return each(getattr(mechanisms, name)(**options).randomise, whole=whole)
 
-    return name, LibraryMechanism(make=make, options=options, claim=claim, told="lower" not in options, whole=whole)
+    return name, LibraryMechanism(
+        make=make, options=options, claim=claim, told="lower" not in options, whole=whole
+    )
 
 
 def _tool(name: str, options: Mapping[str, Option | None]) -> tuple[str, LibraryMechanism]:
@@ -64,7 +79,10 @@ def _tool(name: str, options: Mapping[str, Option | None]) -> tuple[str, Library
         given = {"bounds": (bounds["lower"], bounds["upper"])} if bounds else {}
         # an accountant of its own for each release: the library's default one would add up all of them
         return Aggregate(
-            lambda data: tool(data, epsilon=epsilon, accountant=library.BudgetAccountant(), **given), np.array
+            lambda data: tool(
+                data, epsilon=epsilon, accountant=library.BudgetAccountant(), **given
+            ),
+            np.array,
         )
 
     return name, LibraryMechanism(make=make, options=options, data=True)

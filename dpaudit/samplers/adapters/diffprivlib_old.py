@@ -1,7 +1,8 @@
 """``diffprivlib-old:MECH``: IBM's mechanisms as they were in 0.4.1, from an environment of their own.
 
-Named and parametrised as the classes of ``diffprivlib.mechanisms``; 5 to 20 µs a number, after a second for the start. Known
-to be flawed and kept for that: Laplace noise of one uniform, Gaussian noise by Box–Muller, sine and cosine both used.
+Named and parametrised as the classes of ``diffprivlib.mechanisms``; 5 to 20 µs a number, after a
+second for the start. Known to be flawed and kept for that: Laplace noise of one uniform, Gaussian
+noise by Box–Muller, sine and cosine both used.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Libraries that cannot live in the auditor's own Python: each has an environment, and a small program that runs in it.
 
-``$DPAUDIT_ENVS`` (``.envs`` in the working directory unless set) holds an environment for each; ``make envs`` makes them. The
-programs are in ``environments/``; they import the library and numpy, nothing of dpaudit. Every call is a process of its own,
-which imports the library first: ask for many releases at once.
+``$DPAUDIT_ENVS`` (``.envs`` in the working directory unless set) holds an environment for each;
+``make envs`` makes them. The programs are in ``environments/``; they import the library and numpy,
+nothing of dpaudit. Every call is a process of its own, which imports the library first: ask for
+many releases at once.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ Array = npt.NDArray[np.float64]
 class OwnEnvironment(KnownLibrary):
     """A library in an environment of its own.
 
-    ``program`` is its file in ``environments/``; the pinned versions of what is installed are beside it, ``.txt``. Calling it
-    makes a closed sampler, :meth:`mechanism` makes a whole mechanism.
+    ``program`` is its file in ``environments/``; the pinned versions of what is installed are
+    beside it, ``.txt``. Calling it makes a closed sampler, :meth:`mechanism` makes a whole
+    mechanism.
     """
 
     program: str
@@ -55,7 +57,9 @@ class OwnEnvironment(KnownLibrary):
     @property
     def version(self) -> str | None:
         """The version in the environment, read from its metadata; None if it is not there."""
-        return installed(self.distribution, path=[str(p) for p in self.folder.glob("lib/python3*/site-packages")])
+        return installed(
+            self.distribution, path=[str(p) for p in self.folder.glob("lib/python3*/site-packages")]
+        )
 
     @property
     def remedy(self) -> str:
@@ -66,7 +70,9 @@ class OwnEnvironment(KnownLibrary):
             "(DPAUDIT_ENVS says where environments are)"
         )
 
-    def __call__(self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False) -> EnvironmentNoise:
+    def __call__(
+        self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False
+    ) -> EnvironmentNoise:
         """The noise of ``MECH[:option=value,…]``; ``seed`` is not passed on: the library draws as it ships.
 
         Raises:
@@ -132,10 +138,11 @@ class EnvironmentMechanism:
         """``n`` independent releases of the query result ``value`` (m,), shape (n, k), finite.
 
         Raises:
-            UsageError: ``value`` is not 1 to 4096 finite numbers, or not whole where whole numbers are asked for; the
-                library cannot be imported, or refuses the options.
+            UsageError: ``value`` is not 1 to 4096 finite numbers, or not whole where whole numbers
+                are asked for; the library cannot be imported, or refuses the options.
             SamplerTimeoutError: the program had not ended after ``timeout`` seconds.
-            SamplerCrashError: it ended with a status other than 0; its last words are the library's.
+            SamplerCrashError: it ended with a status other than 0; its last words are the
+                library's.
             SamplerOutputError: its answer is not ``n`` rows of finite numbers.
         """
         return finite(self._run(value, n, timeout, timed=False), self.name)
@@ -143,7 +150,8 @@ class EnvironmentMechanism:
     def release_timed(self, value: Array, n: int, *, timeout: float) -> tuple[Array, Array]:
         """``n`` releases of ``value`` (m,) in as many calls: releases (n, k), and each call's seconds (n,).
 
-        The program times each call of the library, not its own start. Raises as :meth:`release` does.
+        The program times each call of the library, not its own start. Raises as :meth:`release`
+        does.
         """
         both = self._run(value, n, timeout, timed=True)
         return finite(both[:, :-1], self.name), np.ascontiguousarray(both[:, -1])
@@ -164,10 +172,15 @@ class EnvironmentMechanism:
         }
         library = self._library
         means = {
-            3: (f"{library.distribution} {self.version} cannot be imported in {library.folder}", library.remedy),
+            3: (
+                f"{library.distribution} {self.version} cannot be imported in {library.folder}",
+                library.remedy,
+            ),
             4: (f"{library.name} refuses the options", "change them"),
         }
-        return doubles([*self._command, json.dumps(asked)], n, name=self.name, timeout=timeout, means=means)
+        return doubles(
+            [*self._command, json.dumps(asked)], n, name=self.name, timeout=timeout, means=means
+        )
 
 
 class EnvironmentNoise:
@@ -220,11 +233,14 @@ class EnvironmentNoise:
         """``n`` noise vectors (n, d) made for ``value``: what the library released, less ``value``.
 
         Raises:
-            UsageError: the library is not told the value, or ``value`` is not finite; otherwise as :meth:`draw`.
+            UsageError: the library is not told the value, or ``value`` is not finite; otherwise as
+                :meth:`draw`.
         """
         request(n, d, timeout)
         if not self.takes_value or not math.isfinite(value):
-            raise UsageError(f"value={value}: {self.name} takes {'finite values' if self.takes_value else 'none'}")
+            raise UsageError(
+                f"value={value}: {self.name} takes {'finite values' if self.takes_value else 'none'}"
+            )
         return self._mechanism.release(np.full(d, float(value)), n, timeout=timeout) - value
 
     def draw_calls(self, calls: int, n: int, d: int, *, timeout: float) -> tuple[Array, Array]:

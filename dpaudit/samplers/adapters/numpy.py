@@ -1,6 +1,7 @@
 """``numpy:MECH``: numpy.random as it ships, ``default_rng()`` (PCG64) and the legacy ``RandomState()`` (MT19937).
 
-Unseeded: the operating system's entropy. About 10 ns a normal. numpy adds nothing to a value, so the adapter does.
+Unseeded: the operating system's entropy. About 10 ns a normal. numpy adds nothing to a value, so
+the adapter does.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ def _normal(random: Any, *, scale: float, dtype: str) -> Release:
     if dtype == "f64":
         return added(lambda size: rng.normal(0.0, scale, size))
     single = np.float32(scale)
-    return lambda value, n: value.astype(np.float32) + single * rng.standard_normal((n, len(value)), np.float32)
+    return lambda value, n: (
+        value.astype(np.float32) + single * rng.standard_normal((n, len(value)), np.float32)
+    )
 
 
 def _laplace(random: Any, *, scale: float) -> Release:
@@ -47,10 +50,16 @@ LIBRARY = Library(
     tested="2.4.6",
     table={
         "normal": LibraryMechanism(
-            make=_normal, options={**_SCALE, "dtype": "f64"}, claim=claims("gaussian:sigma", "scale")
+            make=_normal,
+            options={**_SCALE, "dtype": "f64"},
+            claim=claims("gaussian:sigma", "scale"),
         ),
-        "laplace": LibraryMechanism(make=_laplace, options=_SCALE, claim=claims("laplace:scale", "scale")),
-        "legacy-normal": LibraryMechanism(make=_legacy_normal, options=_SCALE, claim=claims("gaussian:sigma", "scale")),
+        "laplace": LibraryMechanism(
+            make=_laplace, options=_SCALE, claim=claims("laplace:scale", "scale")
+        ),
+        "legacy-normal": LibraryMechanism(
+            make=_legacy_normal, options=_SCALE, claim=claims("gaussian:sigma", "scale")
+        ),
         "legacy-laplace": LibraryMechanism(
             make=_legacy_laplace, options=_SCALE, claim=claims("laplace:scale", "scale")
         ),

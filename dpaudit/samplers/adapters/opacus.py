@@ -1,9 +1,10 @@
 """``opacus:MECH``: the noise that opacus' ``DPOptimizer`` adds to a summed gradient, float32 as models are.
 
-``noise`` is the function that the optimizer itself calls, and ``step`` a whole step of a real optimizer, up to the gradient
-that it hands on. Both draw from torch's default generator (what ``make_private`` leaves to the user in place of
-``torchcsprng``). ``secure_mode=true`` sums four normals and halves them (Holohan and Braghin 2021). A ``step`` takes about
-100 µs, 120 µs in secure mode.
+``noise`` is the function that the optimizer itself calls, and ``step`` a whole step of a real
+optimizer, up to the gradient that it hands on. Both draw from torch's default generator (what
+``make_private`` leaves to the user in place of ``torchcsprng``). ``secure_mode=true`` sums four
+normals and halves them (Holohan and Braghin 2021). A ``step`` takes about 100 µs, 120 µs in secure
+mode.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def _noise(optimizer: Any, *, std: float, secure_mode: bool, dtype: str) -> Rele
 
     def release(value: Any, n: int) -> Any:
         gradients = torch.from_numpy(value).to(kind).expand(n, -1)
-        noise = optimizer._generate_noise(std=std, reference=gradients, generator=None, secure_mode=secure_mode)
+        noise = optimizer._generate_noise(
+            std=std, reference=gradients, generator=None, secure_mode=secure_mode
+        )
         return (gradients + noise).numpy()
 
     return release
@@ -43,13 +46,14 @@ def _noise(optimizer: Any, *, std: float, secure_mode: bool, dtype: str) -> Rele
 class _Step:
     """Releases ``p.grad`` after the optimizer's own ``pre_step``: clip, sum, add noise, scale.
 
-    The per-sample gradients are 2^i equal parts of the value, so many that none is clipped; that they add up to the value
-    exactly is checked at each step.
+    The per-sample gradients are 2^i equal parts of the value, so many that none is clipped; that
+    they add up to the value exactly is checked at each step.
     """
 
     def __init__(self, optimizer: Any, **options: Any) -> None:
         self._torch = importlib.import_module("torch")
-        self._torch.set_num_threads(1)  # a step is too small to share: threads would only wait for each other
+        # a step is too small to share: threads would only wait for each other
+        self._torch.set_num_threads(1)
         self._optimizer = optimizer
         self._options = options
         self._made([0.0])  # opacus refuses wrong options here
@@ -85,7 +89,9 @@ class _Step:
     def _made(self, value: Any) -> tuple[Any, Any]:
         torch = self._torch
         parameter = torch.nn.Parameter(torch.zeros(len(value)))
-        return parameter, self._optimizer.DPOptimizer(torch.optim.SGD([parameter], lr=1.0), **self._options)
+        return parameter, self._optimizer.DPOptimizer(
+            torch.optim.SGD([parameter], lr=1.0), **self._options
+        )
 
 
 def _parts(gradient: Any, max_grad_norm: float) -> Any:
@@ -94,7 +100,13 @@ def _parts(gradient: Any, max_grad_norm: float) -> Any:
     if not math.isfinite(norm):
         raise UsageError("value: too large for the float32 of a gradient; choose a smaller one")
     room = max_grad_norm - 2 * _PAD
-    count = 1 if norm <= room else 2 ** math.ceil(math.log2(norm / room)) if room > 0 else _MOST_SAMPLES + 1
+    count = (
+        1
+        if norm <= room
+        else 2 ** math.ceil(math.log2(norm / room))
+        if room > 0
+        else _MOST_SAMPLES + 1
+    )
     if count > _MOST_SAMPLES:
         raise UsageError(
             f"value of norm {norm:g}: more than {_MOST_SAMPLES} gradients of norm max_grad_norm={max_grad_norm:g} would "
@@ -104,7 +116,12 @@ def _parts(gradient: Any, max_grad_norm: float) -> Any:
 
 
 def _step_law(
-    *, noise_multiplier: float, max_grad_norm: float, expected_batch_size: float, loss_reduction: str, secure_mode: bool
+    *,
+    noise_multiplier: float,
+    max_grad_norm: float,
+    expected_batch_size: float,
+    loss_reduction: str,
+    secure_mode: bool,
 ) -> str:
     del secure_mode
     scale = noise_multiplier * max_grad_norm

@@ -1,9 +1,10 @@
 """``opendp:MECH``: OpenDP's measurements, which add noise from exact samplers themselves.
 
-A call releases all its vectors as one vector. On one core a ``gaussian`` value takes about 62 µs and a ``laplace`` value
-25 µs at OpenDP's own granularity 2^-1074 (so ask for 1e6 values rather than 1e7); with ``k=-40``, granularity 2^-40, 11 and
-7 µs; a discrete one 6 to 10 µs. ``bounded-sum`` takes the value as the data set: clamped, summed and Laplace noise added for
-ε under adding or removing one number, the rounding of the sum included; about 100 µs a release.
+A call releases all its vectors as one vector. On one core a ``gaussian`` value takes about 62 µs
+and a ``laplace`` value 25 µs at OpenDP's own granularity 2^-1074 (so ask for 1e6 values rather than
+1e7); with ``k=-40``, granularity 2^-40, 11 and 7 µs; a discrete one 6 to 10 µs. ``bounded-sum``
+takes the value as the data set: clamped, summed and Laplace noise added for ε under adding or
+removing one number, the rounding of the sum included; about 100 µs a release.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ def _real(make: str, distance: str) -> Any:
 
         @lru_cache(maxsize=8)
         def measurement(size: int) -> Any:
-            return getattr(dp.m, make)(dp.vector_domain(atom, size=size), metric, scale=float(scale), k=int(k))
+            return getattr(dp.m, make)(
+                dp.vector_domain(atom, size=size), metric, scale=float(scale), k=int(k)
+            )
 
         return lambda value, n: _rows(measurement(n * len(value)), value.tolist(), n)
 
@@ -43,7 +46,9 @@ def _whole(make: str, distance: str, distance_type: str) -> Any:
     def build(dp: Any, *, scale: float) -> Release:
         dp.enable_features("contrib")
         domain = dp.vector_domain(dp.atom_domain(T="i64"))
-        measurement = getattr(dp.m, make)(domain, getattr(dp, distance)(T=distance_type), scale=float(scale))
+        measurement = getattr(dp.m, make)(
+            domain, getattr(dp, distance)(T=distance_type), scale=float(scale)
+        )
         return lambda value, n: _rows(measurement, [int(x) for x in value.tolist()], n)
 
     return build
@@ -54,7 +59,9 @@ def _bounded_sum(dp: Any, *, epsilon: float, lower: float, upper: float) -> Rele
     space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.symmetric_distance()
     summed = space >> dp.t.then_clamp((float(lower), float(upper))) >> dp.t.then_sum()
     return of_data(
-        dp.binary_search_chain(lambda scale: summed >> dp.m.then_laplace(scale), d_in=1, d_out=float(epsilon))
+        dp.binary_search_chain(
+            lambda scale: summed >> dp.m.then_laplace(scale), d_in=1, d_out=float(epsilon)
+        )
     )
 
 

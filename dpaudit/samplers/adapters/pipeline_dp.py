@@ -1,8 +1,9 @@
 """``pipeline-dp:MECH``: PipelineDP's additive mechanisms, set up as its own combiners do; its noise is PyDP's.
 
-``count``, ``sum`` and ``vector-sum`` add noise to the value (an exact count or sum: PipelineDP adds it up and bounds it
-before), with ``noise_kind=laplace`` or ``gaussian``; ``mean`` takes the value as the data set of one partition, each number
-one person's, and halves ε and δ between its count and its sum. Options are those of its ``AggregateParams``.
+``count``, ``sum`` and ``vector-sum`` add noise to the value (an exact count or sum: PipelineDP adds
+it up and bounds it before), with ``noise_kind=laplace`` or ``gaussian``; ``mean`` takes the value
+as the data set of one partition, each number one person's, and halves ε and δ between its count and
+its sum. Options are those of its ``AggregateParams``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from dpaudit.samplers.adapters.base import Aggregate, Library, LibraryMechanism, Option, Release, each, law
+from dpaudit.samplers.adapters.base import (
+    Aggregate,
+    Library,
+    LibraryMechanism,
+    Option,
+    Release,
+    each,
+    law,
+)
 from dpaudit.samplers.adapters.python_dp import gaussian_std
 
 __all__ = ["LIBRARY"]
@@ -48,7 +57,11 @@ def _additive(metric: str, combiner: str) -> Callable[..., Release]:
     def make(dp: Any, *, epsilon: float, delta: float, noise_kind: str, **options: Any) -> Release:
         params = _params(dp, metric, noise_kind, options)
         combiners = importlib.import_module("pipeline_dp.combiners")
-        return each(getattr(combiners, combiner)(_spec(params, epsilon, delta), params).get_mechanism().add_noise)
+        return each(
+            getattr(combiners, combiner)(_spec(params, epsilon, delta), params)
+            .get_mechanism()
+            .add_noise
+        )
 
     return make
 
@@ -56,8 +69,13 @@ def _additive(metric: str, combiner: str) -> Callable[..., Release]:
 def _mean(dp: Any, *, epsilon: float, delta: float, noise_kind: str, **options: Any) -> Release:
     params = _params(dp, "MEAN", noise_kind, options)
     half = _spec(params, epsilon / 2, delta / 2)
-    combiner = importlib.import_module("pipeline_dp.combiners").MeanCombiner(half, half, params, ["mean"])
-    return Aggregate(lambda accumulator: combiner.compute_metrics(accumulator)["mean"], combiner.create_accumulator)
+    combiner = importlib.import_module("pipeline_dp.combiners").MeanCombiner(
+        half, half, params, ["mean"]
+    )
+    return Aggregate(
+        lambda accumulator: combiner.compute_metrics(accumulator)["mean"],
+        combiner.create_accumulator,
+    )
 
 
 def _vector(
@@ -87,12 +105,19 @@ def _vector(
 
 def _additive_law(linf: Callable[..., float]) -> Callable[..., str]:
     def claim(
-        *, epsilon: float, delta: float, noise_kind: str, max_partitions_contributed: float, **options: float
+        *,
+        epsilon: float,
+        delta: float,
+        noise_kind: str,
+        max_partitions_contributed: float,
+        **options: float,
     ) -> str:
         size = linf(**options)
         if noise_kind == "laplace":
             return law("laplace:scale", max_partitions_contributed * size / epsilon)
-        return law("gaussian:sigma", gaussian_std(epsilon, delta, max_partitions_contributed**0.5 * size))
+        return law(
+            "gaussian:sigma", gaussian_std(epsilon, delta, max_partitions_contributed**0.5 * size)
+        )
 
     return claim
 
@@ -110,7 +135,9 @@ LIBRARY = Library(
             make=_additive("COUNT", "CountCombiner"),
             options=_COUNT,
             choices=_CHOICES,
-            claim=_additive_law(lambda *, max_contributions_per_partition: max_contributions_per_partition),
+            claim=_additive_law(
+                lambda *, max_contributions_per_partition: max_contributions_per_partition
+            ),
             told=True,
         ),
         "sum": LibraryMechanism(

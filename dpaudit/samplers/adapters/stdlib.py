@@ -1,7 +1,7 @@
 """``stdlib:MECH``: Python's own :mod:`random` as it ships, one number at a time (about 0.3 µs; ``system-gauss`` 2 µs).
 
-``gauss`` and ``normalvariate`` draw from an unseeded MT19937, ``system-gauss`` from the operating system. Python adds
-nothing to a value, so the adapter does.
+``gauss`` and ``normalvariate`` draw from an unseeded MT19937, ``system-gauss`` from the operating
+system. Python adds nothing to a value, so the adapter does.
 """
 
 from __future__ import annotations
@@ -35,10 +35,14 @@ LIBRARY = Library(
             make=_normal("Random", "gauss"), options=_SIGMA, claim=claims("gaussian:sigma", "sigma")
         ),
         "normalvariate": LibraryMechanism(
-            make=_normal("Random", "normalvariate"), options=_SIGMA, claim=claims("gaussian:sigma", "sigma")
+            make=_normal("Random", "normalvariate"),
+            options=_SIGMA,
+            claim=claims("gaussian:sigma", "sigma"),
         ),
         "system-gauss": LibraryMechanism(
-            make=_normal("SystemRandom", "gauss"), options=_SIGMA, claim=claims("gaussian:sigma", "sigma")
+            make=_normal("SystemRandom", "gauss"),
+            options=_SIGMA,
+            claim=claims("gaussian:sigma", "sigma"),
         ),
     },
 )

@@ -1,7 +1,8 @@
 """``tmlt-core:MECH``: the noise of Tumult Core's ``noise_mechanisms``, from an environment of its own (it pins numpy 1.26).
 
-Options are named as the classes name them: ``scale``, ``alpha``, ``sigma_squared``. The library adds the noise itself, 70 µs
-a ``laplace`` or ``gaussian`` number and 100 to 250 µs a whole one, after 3 s for its start. Spark is not started.
+Options are named as the classes name them: ``scale``, ``alpha``, ``sigma_squared``. The library
+adds the noise itself, 70 µs a ``laplace`` or ``gaussian`` number and 100 to 250 µs a whole one,
+after 3 s for its start. Spark is not started.
 """
 
 from __future__ import annotations
@@ -19,14 +20,19 @@ LIBRARY = OwnEnvironment(
     distribution="tmlt.core",
     tested="0.20.0",
     table={
-        "laplace": LibraryMechanism(options={"scale": 1.0}, claim=claims("laplace:scale", "scale"), told=True),
+        "laplace": LibraryMechanism(
+            options={"scale": 1.0}, claim=claims("laplace:scale", "scale"), told=True
+        ),
         "gaussian": LibraryMechanism(
             options={"sigma_squared": 1.0},
             claim=lambda *, sigma_squared: law("gaussian:sigma", math.sqrt(sigma_squared)),
             told=True,
         ),
         "geometric": LibraryMechanism(
-            options={"alpha": 1.0}, claim=claims("discrete-laplace:scale", "alpha"), told=True, whole=True
+            options={"alpha": 1.0},
+            claim=claims("discrete-laplace:scale", "alpha"),
+            told=True,
+            whole=True,
         ),
         "discrete-gaussian": LibraryMechanism(
             options={"sigma_squared": 100.0},

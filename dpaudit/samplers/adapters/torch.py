@@ -1,7 +1,7 @@
 """``torch:MECH``: torch on the CPU as it ships, its default generator (MT19937) and its default number type, float32.
 
-Unseeded: each process begins with a seed from the operating system. torch adds nothing to a value, so the adapter does,
-in the same number type.
+Unseeded: each process begins with a seed from the operating system. torch adds nothing to a value,
+so the adapter does, in the same number type.
 """
 
 from __future__ import annotations
@@ -38,10 +38,14 @@ LIBRARY = Library(
     tested="2.13.0",
     table={
         "normal": LibraryMechanism(
-            make=_normal, options={"std": 1.0, "dtype": "f32"}, claim=claims("gaussian:sigma", "std")
+            make=_normal,
+            options={"std": 1.0, "dtype": "f32"},
+            claim=claims("gaussian:sigma", "std"),
         ),
         "laplace": LibraryMechanism(
-            make=_laplace, options={"scale": 1.0, "dtype": "f32"}, claim=claims("laplace:scale", "scale")
+            make=_laplace,
+            options={"scale": 1.0, "dtype": "f32"},
+            claim=claims("laplace:scale", "scale"),
         ),
     },
 )

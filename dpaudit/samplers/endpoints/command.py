@@ -38,10 +38,16 @@ def program(target: str) -> list[str]:
         if len(words) == 1 and " " in words[0] and not shutil.which(words[0]):
             words = shlex.split(words[0])  # the quotes of command:'…' came through
     except ValueError as error:
-        raise UsageError(f"command={target}: cannot be split into words ({error}); fix the quotes") from None
+        raise UsageError(
+            f"command={target}: cannot be split into words ({error}); fix the quotes"
+        ) from None
     if not words or not shutil.which(words[0]):
         name = words[0] if words else ""
-        rule = "is not executable; chmod +x it" if os.path.isfile(name) else "no such program; give its path"
+        rule = (
+            "is not executable; chmod +x it"
+            if os.path.isfile(name)
+            else "no such program; give its path"
+        )
         raise UsageError(f"command={name}: {rule} (from {os.getcwd()})")
     return words
 
@@ -49,14 +55,17 @@ def program(target: str) -> list[str]:
 class CommandSampler:
     """``command:./sampler {n} {d}``: n·d values on stdout, row by row, and then the end.
 
-    The text is split as a shell would (no shell runs) and ``{n}`` and ``{d}`` are filled in. Values are little-endian
-    float64, float32 (``dtype="f32"``), or decimal numbers between white space (``text_mode``).
+    The text is split as a shell would (no shell runs) and ``{n}`` and ``{d}`` are filled in. Values
+    are little-endian float64, float32 (``dtype="f32"``), or decimal numbers between white space
+    (``text_mode``).
     """
 
     dim: int | None = None
     available: int | None = None
 
-    def __init__(self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False) -> None:
+    def __init__(
+        self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False
+    ) -> None:
         """Find the program; it runs at the first draw. ``seed`` is not passed on: the program is closed.
 
         Raises:
@@ -67,7 +76,9 @@ class CommandSampler:
         if dtype not in _TYPES:
             raise UsageError(f"dtype={dtype}: a command writes f64 or f32; choose one of them")
         if text_mode and dtype != "f64":
-            raise UsageError(f"dtype={dtype}: numbers written as text have no dtype; leave out one of the two")
+            raise UsageError(
+                f"dtype={dtype}: numbers written as text have no dtype; leave out one of the two"
+            )
         self._argv = program(target)
         self._type = np.dtype(_TYPES[dtype])
         self._text = text_mode
@@ -95,7 +106,9 @@ class CommandSampler:
         argv = [word.replace("{n}", str(n)).replace("{d}", str(d)) for word in self._argv]
         process = Process(argv, seconds=timeout, needs=files_of_command(argv))
         try:
-            values, short = (self._read_text if self._text else self._read_binary)(process, n, d, deadline)
+            values, short = (self._read_text if self._text else self._read_binary)(
+                process, n, d, deadline
+            )
             code, how = process.ending(deadline=deadline)
         except TimeoutError:
             raise SamplerTimeoutError(
@@ -106,7 +119,9 @@ class CommandSampler:
             process.close()
         if code:
             gave = f" gave {short}:" if short else ":"
-            raise SamplerCrashError(f"sampler {self.name}{gave} {how} (call n={n}, d={d}); it must end with status 0")
+            raise SamplerCrashError(
+                f"sampler {self.name}{gave} {how} (call n={n}, d={d}); it must end with status 0"
+            )
         if short:
             raise self._wrong(short, n, d)
         return finite(values.reshape(n, d), self.name)
@@ -125,7 +140,11 @@ class CommandSampler:
         return other
 
     def _wrong(self, gave: str, n: int, d: int) -> SamplerOutputError:
-        remedy = "write that many" if self._text else "write that many, or say its type with dtype (f64 or f32)"
+        remedy = (
+            "write that many"
+            if self._text
+            else "write that many, or say its type with dtype (f64 or f32)"
+        )
         return SamplerOutputError(
             f"sampler {self.name} gave {gave}, wanted exactly n*d={n * d} values (call n={n}, d={d}); {remedy}"
         )
@@ -171,7 +190,9 @@ class CommandSampler:
         )
 
 
-def timed_draws(draw: Callable[..., Array], calls: int, n: int, d: int, *, timeout: float) -> tuple[Array, Array]:
+def timed_draws(
+    draw: Callable[..., Array], calls: int, n: int, d: int, *, timeout: float
+) -> tuple[Array, Array]:
     """``draw(n, d, timeout=…)``, ``calls`` times within ``timeout`` seconds: values (calls·n, d), and each call's seconds.
 
     Raises:

@@ -28,11 +28,12 @@ Array = npt.NDArray[np.float64]
 class CommandMechanism:
     """``command:./mechanism --value={value} {n}``: ``n`` releases of ``value``, row by row, and then the end.
 
-    The text is split as a shell would (no shell runs). ``{value}`` is the query result's numbers joined by commas, each
-    with as many digits as tell it from all others (Python's ``repr``); ``{n}`` is how many releases are wanted. A
-    negative number begins with a minus sign, so write ``--value={value}``, which no program takes for an option. Releases
-    are little-endian float64, n·k numbers for a release of k. Every call is a process of its own, within the same limits as
-    a sampler's. There are no timed releases: most of the time of a call is the program's start.
+    The text is split as a shell would (no shell runs). ``{value}`` is the query result's numbers
+    joined by commas, each with as many digits as tell it from all others (Python's ``repr``);
+    ``{n}`` is how many releases are wanted. A negative number begins with a minus sign, so write
+    ``--value={value}``, which no program takes for an option. Releases are little-endian float64,
+    n·k numbers for a release of k. Every call is a process of its own, within the same limits as a
+    sampler's. There are no timed releases: most of the time of a call is the program's start.
     """
 
     version: str | None = None
@@ -42,7 +43,8 @@ class CommandMechanism:
         """Find the program; it runs at the first release.
 
         Raises:
-            UsageError: the text cannot be split, there is no such program, or it is not told the value and the number.
+            UsageError: the text cannot be split, there is no such program, or it is not told the
+                value and the number.
         """
         self.name = f"command:{target}"
         self._argv = program(target)
@@ -75,7 +77,10 @@ class CommandMechanism:
         if not self._open:
             raise UsageError(f"mechanism {self.name}: not open; release inside `with`")
         told = ",".join(map(repr, value.tolist()))
-        argv = [self._argv[0], *(word.replace("{value}", told).replace("{n}", str(n)) for word in self._argv[1:])]
+        argv = [
+            self._argv[0],
+            *(word.replace("{value}", told).replace("{n}", str(n)) for word in self._argv[1:]),
+        ]
         return finite(doubles(argv, n, name=self.name, timeout=timeout), self.name)
 
 
@@ -93,7 +98,8 @@ def doubles(
 
     Raises:
         UsageError: it ended with one of them.
-        SamplerTimeoutError, SamplerOutputError, SamplerCrashError: as :meth:`CommandMechanism.release` says.
+        SamplerTimeoutError, SamplerOutputError, SamplerCrashError: as
+            :meth:`CommandMechanism.release` says.
     """
     deadline = time.monotonic() + timeout
     process = Process(argv, seconds=timeout, needs=files_of_command(argv))
@@ -134,5 +140,7 @@ def _all(process: Process, deadline: float, name: str, asked: str) -> bytearray:
         got = process.read(memoryview(chunk), deadline=deadline)
         written += memoryview(chunk)[:got]
         if len(written) > MOST * _F64.itemsize:
-            raise SamplerOutputError(f"mechanism {name} wrote more than {MOST} numbers {asked}; ask for fewer releases")
+            raise SamplerOutputError(
+                f"mechanism {name} wrote more than {MOST} numbers {asked}; ask for fewer releases"
+            )
     return written

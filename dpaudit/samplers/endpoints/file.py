@@ -22,14 +22,17 @@ _UNREADABLE = (RefusedError, OSError, ValueError, NotImplementedError)
 class FileSampler:
     """``file:samples.npy``, ``.npz``, ``.csv``, ``.parquet`` or ``.bin``: rows of noise, handed out once each, in order.
 
-    ``.npy`` holds numbers, shape (rows,) or (rows, dim), and is mapped, not loaded; ``.npz`` holds one such array, or
-    one called ``samples``; ``.csv`` has comma-separated numbers, one row a line, no header (it is read through once when
-    it is opened, to count); ``.parquet`` has numeric columns only (``pip install 'dpaudit[parquet]'``); ``.bin`` is
-    little-endian float64 (or ``dtype="f32"``), dim 1, mapped. Memory does not grow with the file, and nothing is ever
+    ``.npy`` holds numbers, shape (rows,) or (rows, dim), and is mapped, not loaded; ``.npz`` holds
+    one such array, or one called ``samples``; ``.csv`` has comma-separated numbers, one row a line,
+    no header (it is read through once when it is opened, to count); ``.parquet`` has numeric
+    columns only (``pip install 'dpaudit[parquet]'``); ``.bin`` is little-endian float64 (or
+    ``dtype="f32"``), dim 1, mapped. Memory does not grow with the file, and nothing is ever
     unpickled. Not claimed: that the file may change while it is read.
     """
 
-    def __init__(self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False) -> None:
+    def __init__(
+        self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False
+    ) -> None:
         """Open the file.
 
         Raises:
@@ -43,10 +46,14 @@ class FileSampler:
         ending = path.suffix.lower()
         if ending not in READERS:
             *most, last = READERS
-            raise self._refuse(f"a recorded file ends in {', '.join(most)} or {last}; rename or convert it")
+            raise self._refuse(
+                f"a recorded file ends in {', '.join(most)} or {last}; rename or convert it"
+            )
         plain_f64(self.name, "f64" if ending == ".bin" and dtype in TYPES else dtype, text_mode)
         if not path.is_file():
-            raise self._refuse(f"{'not a plain file' if path.exists() else 'no such file'}; check the path")
+            raise self._refuse(
+                f"{'not a plain file' if path.exists() else 'no such file'}; check the path"
+            )
         self._path, self._dtype = path, dtype
         self._recording = self._read()
         self._next = 0
@@ -91,7 +98,8 @@ class FileSampler:
 
         Raises:
             UsageError: ``d`` is not :attr:`dim`.
-            SamplerOutputError: fewer rows are left, they cannot be read, or some values are not finite.
+            SamplerOutputError: fewer rows are left, they cannot be read, or some values are not
+                finite.
         """
         request(n, d, timeout)
         if not self._open:

@@ -17,7 +17,13 @@ from urllib.parse import urlsplit
 import numpy as np
 import numpy.typing as npt
 
-from dpaudit.errors import SamplerCrashError, SamplerError, SamplerOutputError, SamplerTimeoutError, UsageError
+from dpaudit.errors import (
+    SamplerCrashError,
+    SamplerError,
+    SamplerOutputError,
+    SamplerTimeoutError,
+    UsageError,
+)
 from dpaudit.results.text import error_text, one_line
 from dpaudit.samplers.check import finite, request
 
@@ -101,18 +107,21 @@ def _left(deadline: float) -> float:
 class HttpSampler:
     """``http://HOST:PORT/PATH``: POST of ``{"n": n, "d": d}`` as JSON, answered by n·d values, row by row, and no more.
 
-    Values are little-endian float64 or float32 (``dtype="f32"``); the answer's Content-Type is not looked at. Status
-    200, a Content-Length, chunks or the end of the connection: all are taken, redirects and compression are not. The
-    connection is kept where the server keeps it. No proxy and no password is taken from the environment, and no request
-    says who asks. Memory is n·d·8 bytes and a little, whatever the server sends. Not claimed: that the server makes the
-    noise anew for each request; that is for the tests to find.
+    Values are little-endian float64 or float32 (``dtype="f32"``); the answer's Content-Type is not
+    looked at. Status 200, a Content-Length, chunks or the end of the connection: all are taken,
+    redirects and compression are not. The connection is kept where the server keeps it. No proxy
+    and no password is taken from the environment, and no request says who asks. Memory is n·d·8
+    bytes and a little, whatever the server sends. Not claimed: that the server makes the noise anew
+    for each request; that is for the tests to find.
     """
 
     scheme = "http"
     dim: int | None = None
     available: int | None = None
 
-    def __init__(self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False) -> None:
+    def __init__(
+        self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False
+    ) -> None:
         """Read the address; it is connected to at the first draw. ``seed`` is not sent: the endpoint is closed.
 
         Raises:
@@ -120,9 +129,13 @@ class HttpSampler:
         """
         self.name = f"{self.scheme}:{target}"
         if dtype not in _TYPES:
-            raise UsageError(f"dtype={dtype}: an endpoint answers in f64 or f32; choose one of them")
+            raise UsageError(
+                f"dtype={dtype}: an endpoint answers in f64 or f32; choose one of them"
+            )
         if text_mode:
-            raise UsageError(f"text_mode={text_mode}: only command: is read as text; leave it out of {self.name}")
+            raise UsageError(
+                f"text_mode={text_mode}: only command: is read as text; leave it out of {self.name}"
+            )
         self._host, self._port, self._head = self._address()
         self._made_from = (target, seed, dtype)
         self._type = np.dtype(_TYPES[dtype])
@@ -139,11 +152,15 @@ class HttpSampler:
             url = urlsplit(self.name)
             host, port = url.hostname, url.port or {"http": 80, "https": 443}[self.scheme]
         except ValueError as error:
-            raise UsageError(f"sampler={self.name}: not an address ({error_text(error)}); {example}") from None
+            raise UsageError(
+                f"sampler={self.name}: not an address ({error_text(error)}); {example}"
+            ) from None
         if not host:
             raise UsageError(f"sampler={self.name}: names no host; {example}")
         if url.username is not None or url.password is not None or url.fragment:
-            raise UsageError(f"sampler={self.scheme}://…@{host}: no user, password or #fragment is sent; leave it out")
+            raise UsageError(
+                f"sampler={self.scheme}://…@{host}: no user, password or #fragment is sent; leave it out"
+            )
         path = (url.path or "/") + (f"?{url.query}" if url.query else "")
         head = f"POST {path} HTTP/1.1\r\nHost: {url.netloc}\r\nAccept-Encoding: identity\r\n"
         return host, port, f"{head}Content-Type: application/json\r\nContent-Length: "
@@ -272,7 +289,9 @@ class HttpSampler:
 
     def _take(self, response: http.client.HTTPResponse, out: Array, call: str) -> None:
         size = out.size * self._type.itemsize
-        wanted = f"wanted exactly {size} bytes, {out.size} values of {self._type.itemsize} bytes {call}"
+        wanted = (
+            f"wanted exactly {size} bytes, {out.size} values of {self._type.itemsize} bytes {call}"
+        )
         if response.status != http.HTTPStatus.OK:
             raise self._refusal(response, call)
         coding = response.headers.get("Content-Encoding", "identity")
@@ -282,7 +301,8 @@ class HttpSampler:
                 "send the values as they are"
             )
         lengths = {length.strip() for length in response.headers.get_all("Content-Length", ())}
-        if len(lengths) > 1 or not all(_LENGTH.fullmatch(length) for length in lengths):  # http.client would ignore it
+        # http.client would ignore it
+        if len(lengths) > 1 or not all(_LENGTH.fullmatch(length) for length in lengths):
             given = one_line(", ".join(sorted(lengths)), limit=_QUOTED)
             raise SamplerOutputError(
                 f"sampler {self.name} answered with Content-Length={given}, {wanted}; send one whole number"
@@ -302,7 +322,9 @@ class HttpSampler:
                 if view:
                     break
                 out[start : start + piece.size] = piece
-        except http.client.IncompleteRead as error:  # in the middle of a chunk, which does not count
+        except (
+            http.client.IncompleteRead
+        ) as error:  # in the middle of a chunk, which does not count
             got, least = got + len(error.partial), "at least "
         if got < size:
             raise SamplerOutputError(
@@ -310,7 +332,9 @@ class HttpSampler:
             )
         assert self._reader is not None  # noqa: S101 for mypy: connected
         if response.read(1) or self._reader.surplus():
-            raise SamplerOutputError(f"sampler {self.name} gave at least {size + 1} bytes, {wanted}; send that many")
+            raise SamplerOutputError(
+                f"sampler {self.name} gave at least {size + 1} bytes, {wanted}; send that many"
+            )
 
     def _refusal(self, response: http.client.HTTPResponse, call: str) -> SamplerError:
         status = f"{response.status} {one_line(response.reason, limit=_QUOTED)}".strip()
@@ -325,7 +349,9 @@ class HttpSampler:
         words = b""
         with contextlib.suppress(OSError, http.client.HTTPException):
             words = response.read(_QUOTED)
-        line = next((line for line in words.decode(errors="replace").split("\n") if line.strip()), "")
+        line = next(
+            (line for line in words.decode(errors="replace").split("\n") if line.strip()), ""
+        )
         says = f"; it says {one_line(line, limit=_QUOTED)!r}" if line else ""
         kind = SamplerCrashError if response.status >= 400 else SamplerOutputError
         return kind(

@@ -13,7 +13,13 @@ import numpy.typing as npt
 from dpaudit import registry
 from dpaudit.errors import MissingExtraError, SamplerOutputError, UsageError
 from dpaudit.results.text import error_text
-from dpaudit.samplers.adapters.base import Library, LibraryMechanism, Release, one_release, whole_numbers
+from dpaudit.samplers.adapters.base import (
+    Library,
+    LibraryMechanism,
+    Release,
+    one_release,
+    whole_numbers,
+)
 from dpaudit.samplers.endpoints.targets import Target, named_function, numbers
 
 __all__ = ["adapter", "whole_mechanism"]
@@ -54,7 +60,8 @@ class _SourceRelease:
     """``(value, n)`` → releases (n, m); made in the worker from what :class:`~.releases.SourceMechanism` says.
 
     Raises:
-        UnknownNameError, UsageError, MissingExtraError: the source or the mitigation cannot be made, or refuses a value.
+        UnknownNameError, UsageError, MissingExtraError: the source or the mitigation cannot be
+            made, or refuses a value.
     """
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
@@ -63,7 +70,8 @@ class _SourceRelease:
         self._name = spec["place"]
         self._source = registry.create("sources", spec["place"])
         self._mitigation = registry.create("mitigations", spec["member"])
-        self._torch = importlib.import_module("torch")  # by name: this package is imported where torch may be missing
+        # by name: this package is imported where torch may be missing
+        self._torch = importlib.import_module("torch")
         self._root = KeyedStream.from_seed(spec["seed"])
         self._calls = 0
 
@@ -78,13 +86,17 @@ class _SourceRelease:
     def _query(self, value: Array, n: int) -> Any:
         dim = self._source.dim
         if dim is not None and dim != len(value):
-            raise UsageError(f"value of {len(value)} numbers: source {self._name} has dim={dim}; give it {dim}")
+            raise UsageError(
+                f"value of {len(value)} numbers: source {self._name} has dim={dim}; give it {dim}"
+            )
         return self._torch.from_numpy(np.tile(value, (n, 1)))
 
     def _released(self, query: Any) -> Array:
         stream = self._root.child("release", self._calls)
         self._calls += 1
-        released: Array = self._mitigation.release(query, self._source, stream=stream).detach().cpu().numpy()
+        released: Array = (
+            self._mitigation.release(query, self._source, stream=stream).detach().cpu().numpy()
+        )
         return released
 
 
@@ -121,14 +133,20 @@ class _Held:
     def _numbers(self, given: Any, n: int, m: int) -> npt.NDArray[Any]:
         if isinstance(given, (str, bytes)):  # no matter of what was drawn: it will never be numbers
             kind = type(given).__name__
-            raise UsageError(f"mechanism {self._name} returned type={kind}, which is not numbers {self._call(n, m)}")
+            raise UsageError(
+                f"mechanism {self._name} returned type={kind}, which is not numbers {self._call(n, m)}"
+            )
         return numbers(given, f"mechanism {self._name} returned", self._call(n, m))
 
     def _shape(self, shape: tuple[int, ...], n: int, m: int) -> SamplerOutputError:
-        return SamplerOutputError(f"mechanism {self._name} returned shape {shape} {self._call(n, m)}")
+        return SamplerOutputError(
+            f"mechanism {self._name} returned shape {shape} {self._call(n, m)}"
+        )
 
     def _call(self, n: int, m: int) -> str:
-        return f"(release n={n} of m={m} numbers); return an array of numbers of shape (n,) or (n, k)"
+        return (
+            f"(release n={n} of m={m} numbers); return an array of numbers of shape (n,) or (n, k)"
+        )
 
     def draw(self, *_: int) -> Any:
         held, self._held = self._held, None
@@ -173,7 +191,9 @@ def _imported(library: Library, name: str) -> Any:
         return importlib.import_module(library.module)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        raise MissingExtraError(f"sampler={name}: needs {missing}, which is not installed; {library.install}") from None
+        raise MissingExtraError(
+            f"sampler={name}: needs {missing}, which is not installed; {library.install}"
+        ) from None
     except BaseException as error:  # noqa: BLE001 importing runs foreign code
         raise UsageError(
             f"sampler={name}: {library.module} cannot be imported ({error_text(error)}); {library.install}"

@@ -38,7 +38,8 @@ class Recording(Protocol):
         """The next ``n`` rows, shape (n, dim), in memory of their own.
 
         Raises:
-            OSError, ValueError, NotImplementedError: the file is not what it said when it was opened.
+            OSError, ValueError, NotImplementedError: the file is not what it said when it was
+                opened.
         """
 
     def close(self) -> None:
@@ -92,7 +93,9 @@ class _Npz:
             name = "samples" if "samples" in names else names[0] if len(names) == 1 else None
             if name is None:
                 shown = ", ".join(one_line(n, limit=40) for n in names[:8]) or "none"
-                raise ValueError(f"arrays={shown}, wanted one, or one called samples: numpy.savez(file, samples=x)")
+                raise ValueError(
+                    f"arrays={shown}, wanted one, or one called samples: numpy.savez(file, samples=x)"
+                )
             header, self._file = self._archive.open(name)
             self._type = header.dtype
             self.rows, self.dim = _shape(header.shape, header.dtype)
@@ -117,7 +120,9 @@ class _Csv:
     def __init__(self, path: Path, _: str) -> None:
         with open_text(path) as lines:
             first = np.loadtxt(
-                (line for line, _ in zip(_data(lines), range(_TRIED), strict=False)), delimiter=",", ndmin=2
+                (line for line, _ in zip(_data(lines), range(_TRIED), strict=False)),
+                delimiter=",",
+                ndmin=2,
             )
         with open_text(path) as lines:
             rows = sum(1 for _ in _data(lines))
@@ -183,8 +188,12 @@ class _Parquet:
                 )
         if not self.rows or not self.dim:
             self.close()
-            raise ValueError(f"shape={(self.rows, self.dim)}, wanted (rows, columns) and not empty: record some")
-        self._batches = self._file.iter_batches(batch_size=max(1, _BATCH // self.dim), use_threads=False)
+            raise ValueError(
+                f"shape={(self.rows, self.dim)}, wanted (rows, columns) and not empty: record some"
+            )
+        self._batches = self._file.iter_batches(
+            batch_size=max(1, _BATCH // self.dim), use_threads=False
+        )
         self._batch: Any = None
 
     def take(self, n: int) -> Array:

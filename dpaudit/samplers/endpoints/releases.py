@@ -33,11 +33,19 @@ class ReleasingWorker(Worker):
     """
 
     def __init__(
-        self, name: str, *, place: str, member: str, of: str, version: str | None = None, advice: str = ""
+        self,
+        name: str,
+        *,
+        place: str,
+        member: str,
+        of: str,
+        version: str | None = None,
+        advice: str = "",
     ) -> None:
         """``of`` is ``library`` (``place`` is its name, ``member`` MECH with options) or ``python``.
 
-        ``version`` is the installed version of the library, ``advice`` what to know of it; they are only kept.
+        ``version`` is the installed version of the library, ``advice`` what to know of it; they are
+        only kept.
         """
         super().__init__(name, {"kind": "mechanism", "place": place, "member": member, "of": of})
         self.version = version
@@ -52,7 +60,8 @@ class ReleasingWorker(Worker):
         The first release waits for the start of the process as well.
 
         Raises:
-            UsageError: ``value`` is not 1 to 4096 finite numbers, the mechanism refuses it, or cannot be opened.
+            UsageError: ``value`` is not 1 to 4096 finite numbers, the mechanism refuses it, or
+                cannot be opened.
             SamplerTimeoutError: no answer after ``timeout`` seconds; the process is killed.
             SamplerCrashError: it raised, or its process died.
             SamplerOutputError: its answer is not ``n`` rows of finite numbers.
@@ -62,8 +71,9 @@ class ReleasingWorker(Worker):
     def release_timed(self, value: Array, n: int, *, timeout: float) -> tuple[Array, Array]:
         """``n`` releases of ``value`` (m,) in as many calls: releases (n, k), and each call's seconds (n,).
 
-        The worker calls the mechanism for one release at a time and times each call alone, with the clock of
-        ``time.perf_counter_ns``; a library that is asked for one number at a time is called m times a release.
+        The worker calls the mechanism for one release at a time and times each call alone, with the
+        clock of ``time.perf_counter_ns``; a library that is asked for one number at a time is
+        called m times a release.
 
         Not claimed: that the seconds are those of the noise alone. Raises as :meth:`release` does.
         """
@@ -74,7 +84,10 @@ class ReleasingWorker(Worker):
         """Releases (n, k); with ``timed`` the seconds are a last column."""
         value = query_result(value)
         deadline = time.monotonic() + timeout
-        told: dict[str, Any] = {"release": base64.b64encode(value.tobytes()).decode(), "timed": timed}
+        told: dict[str, Any] = {
+            "release": base64.b64encode(value.tobytes()).decode(),
+            "timed": timed,
+        }
         answer = self._draw(np.empty(0), n, value.size, timeout, **told)
         width = answer.get("width") if isinstance(answer, dict) else None
         if not isinstance(width, int) or not 0 < width <= MOST // n:
@@ -90,8 +103,8 @@ class ReleasingWorker(Worker):
 class SourceMechanism(ReleasingWorker):
     """``NAME[:opt=value,…]`` behind ``mitigation`` (``none`` unless told otherwise): value in, release out.
 
-    Call i draws from ``KeyedStream.from_seed(seed).child("release", i)``, so the same seed and calls give the same
-    releases, and no two calls share randomness.
+    Call i draws from ``KeyedStream.from_seed(seed).child("release", i)``, so the same seed and
+    calls give the same releases, and no two calls share randomness.
     """
 
     def __init__(self, text: str, *, seed: str, mitigation: str | None = None) -> None:
@@ -123,7 +136,11 @@ def query_result(value: Array) -> Array:
     """
     value = np.asarray(value, dtype=np.float64)
     if value.ndim != 1 or not 0 < value.size <= _LONGEST_VALUE:
-        raise UsageError(f"value of shape {value.shape}: a query result has 1 to {_LONGEST_VALUE} numbers, shape (m,)")
+        raise UsageError(
+            f"value of shape {value.shape}: a query result has 1 to {_LONGEST_VALUE} numbers, shape (m,)"
+        )
     if not np.isfinite(value).all():
-        raise UsageError(f"value={value[~np.isfinite(value)][0]}: a query result is finite; choose another")
+        raise UsageError(
+            f"value={value[~np.isfinite(value)][0]}: a query result is finite; choose another"
+        )
     return value

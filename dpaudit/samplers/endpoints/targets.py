@@ -32,9 +32,10 @@ _UNWRITTEN = np.uint64(0x7FF8_6470_6175_6469)  # a NaN that no sampler writes by
 class Target:
     """Something to call as ``draw(n, d, call)``; ``ours`` if the errors it raises are dpaudit's own.
 
-    ``draw_at(value, n, d, call)`` returns ``value`` + noise, where the target is told what its noise is for.
-    ``release(value, n)``, of a whole mechanism, makes ``n`` releases of ``value`` (m,), holds them for the next draw, and
-    says how long one is. ``release_timed`` does so one call a release; its next draw has the seconds as a last column.
+    ``draw_at(value, n, d, call)`` returns ``value`` + noise, where the target is told what its
+    noise is for. ``release(value, n)``, of a whole mechanism, makes ``n`` releases of ``value``
+    (m,), holds them for the next draw, and says how long one is. ``release_timed`` does so one call
+    a release; its next draw has the seconds as a last column.
     """
 
     draw: Callable[[int, int, int], Any]
@@ -64,7 +65,9 @@ def answered(given: Any, n: int, d: int, name: str) -> npt.NDArray[np.float64]:
     call = f"(call n={n}, d={d}); return an array of numbers of shape (n, d)"
     array = numbers(given, f"sampler {name} returned", call)
     if array.shape != (n, d) and not (d == 1 and array.shape == (n,)):
-        raise SamplerOutputError(f"sampler {name} returned shape {array.shape}, wanted (n={n}, d={d}) {call}")
+        raise SamplerOutputError(
+            f"sampler {name} returned shape {array.shape}, wanted (n={n}, d={d}) {call}"
+        )
     return np.ascontiguousarray(array, dtype=np.float64).reshape(n, d)
 
 
@@ -72,7 +75,8 @@ def numbers(given: Any, who: str, call: str) -> npt.NDArray[Any]:
     """An answer as an array of real numbers that float64 holds exactly; ``who`` and ``call`` are for the message.
 
     Raises:
-        SamplerOutputError: it is no array of real numbers, or rounding them to float64 would change them.
+        SamplerOutputError: it is no array of real numbers, or rounding them to float64 would change
+            them.
     """
     try:
         array = np.asarray(given)
@@ -122,7 +126,9 @@ def _import(place: str) -> ModuleType:
         spec.loader.exec_module(module)
         return module
     except BaseException as error:  # noqa: BLE001 importing runs foreign code; SystemExit too
-        raise UsageError(f"module={place}: cannot be imported ({error_text(error)}); {remedy}") from None
+        raise UsageError(
+            f"module={place}: cannot be imported ({error_text(error)}); {remedy}"
+        ) from None
 
 
 def named_function(place: str, member: str) -> Callable[..., Any]:
@@ -135,8 +141,13 @@ def named_function(place: str, member: str) -> Callable[..., Any]:
     try:
         function = attrgetter(member)(module)
     except AttributeError:
-        names = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
-        from dpaudit import registry  # late: most workers never need it, and it is a sixth of their start
+        names = [
+            name
+            for name, value in vars(module).items()
+            if callable(value) and not name.startswith("_")
+        ]
+        # late: most workers never need it, and it is a sixth of their start
+        from dpaudit import registry
 
         near = registry.nearest(member, names[:50]) if names else "; it has no functions"
         raise UsageError(f"function={member}: not in {place}{near}") from None
@@ -164,7 +175,10 @@ def _python(spec: Mapping[str, Any]) -> Target:
 def _parameters(function: Callable[..., Any]) -> Collection[str]:
     try:
         return inspect.signature(function).parameters
-    except (TypeError, ValueError):  # compiled, without a signature: numpy writes it first in the docstring
+    except (
+        TypeError,
+        ValueError,
+    ):  # compiled, without a signature: numpy writes it first in the docstring
         first = (getattr(function, "__doc__", None) or "").lstrip().split("\n")[0]
         return ["size"] if "size=None" in first else []
 
@@ -174,11 +188,15 @@ def _library(spec: Mapping[str, Any]) -> Target:
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
-        raise UsageError(f"library={path}: cannot be loaded ({error_text(error)}); build it for this machine") from None
+        raise UsageError(
+            f"library={path}: cannot be loaded ({error_text(error)}); build it for this machine"
+        ) from None
     try:
         function = library[symbol]
     except AttributeError:
-        raise UsageError(f'symbol={symbol}: not in {path}; export it (in C++ as extern "C")') from None
+        raise UsageError(
+            f'symbol={symbol}: not in {path}; export it (in C++ as extern "C")'
+        ) from None
     function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)
     function.restype = None
 
@@ -217,7 +235,8 @@ def _source(spec: Mapping[str, Any]) -> Target:
         if defence is None:
             noise = source.sample(n, d, stream=stream)
         else:
-            torch = importlib.import_module("torch")  # by name: this package is imported where torch may be missing
+            # by name: this package is imported where torch may be missing
+            torch = importlib.import_module("torch")
             noise = defence.release(torch.zeros((n, d), dtype=torch.float64), source, stream=stream)
         values: npt.NDArray[Any] = noise.detach().cpu().numpy()
         return values
@@ -228,7 +247,9 @@ def _source(spec: Mapping[str, Any]) -> Target:
 def _elsewhere(spec: Mapping[str, Any]) -> Target:
     from dpaudit.samplers.endpoints import mechanism_targets  # late: it makes a Target
 
-    return {"adapter": mechanism_targets.adapter, "mechanism": mechanism_targets.whole_mechanism}[spec["kind"]](spec)
+    return {"adapter": mechanism_targets.adapter, "mechanism": mechanism_targets.whole_mechanism}[
+        spec["kind"]
+    ](spec)
 
 
 _OPENERS: dict[str, Callable[[Mapping[str, Any]], Target]] = {

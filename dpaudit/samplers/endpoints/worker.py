@@ -16,7 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit import errors
-from dpaudit.errors import SamplerCrashError, SamplerError, SamplerOutputError, SamplerTimeoutError, UsageError
+from dpaudit.errors import (
+    SamplerCrashError,
+    SamplerError,
+    SamplerOutputError,
+    SamplerTimeoutError,
+    UsageError,
+)
 from dpaudit.results.text import one_line
 from dpaudit.samplers.check import finite, plain_f64, request
 from dpaudit.samplers.sandbox.process import Process
@@ -30,11 +36,14 @@ _LONGEST_REPLY = 1 << 16
 _LONGEST_MESSAGE = 2000  # characters of an error from the worker
 _FIRST_LINES = 10.0  # seconds for a fresh worker's pipe to take what it is to call
 _START_LIMIT = 60.0  # seconds to import a source, when its dimension is asked before the first draw
-_START_PATIENCE = 2.0  # seconds to import foreign Python, when it is asked before the first draw what it takes
+# seconds to import foreign Python, when it is asked before the first draw what it takes
+_START_PATIENCE = 2.0
 _FORK_SECONDS = 5.0  # what a forked child may take, and half of the time limit at most
-_DYING = 2.0  # seconds between closing the channel and the end of the process with all that it started
+# seconds between closing the channel and the end of the process with all that it started
+_DYING = 2.0
 
-_OURS = {"source", "adapter", "mechanism"}  # kinds whose worker calls our code, which may refuse what is asked
+# kinds whose worker calls our code, which may refuse what is asked
+_OURS = {"source", "adapter", "mechanism"}
 _NO_END = 1e9  # seconds, in JSON, for a time limit that is infinite
 
 Array = npt.NDArray[np.float64]
@@ -44,7 +53,8 @@ Spec = Mapping[str, str | None]
 class Worker:
     """One worker process: it starts at ``with``, gets requests as lines of JSON, and is killed at the end of the block.
 
-    After a time-out or a crash it stays dead; after an exception or a wrong answer it may be asked again.
+    After a time-out or a crash it stays dead; after an exception or a wrong answer it may be asked
+    again.
     """
 
     available: int | None = None
@@ -69,10 +79,14 @@ class Worker:
             self._calls = 0
             self._owed = True
             argv = [sys.executable, "-P", "-m", f"{__package__}.worker_main", self.name]
-            self._process = Process(argv, talks=True, needs=self._needed_paths(), shared=self._shared())
+            self._process = Process(
+                argv, talks=True, needs=self._needed_paths(), shared=self._shared()
+            )
             until = time.monotonic() + _FIRST_LINES
             try:
-                self._process.send(json.dumps({"name": self.name, **self._spec}).encode(), deadline=until)
+                self._process.send(
+                    json.dumps({"name": self.name, **self._spec}).encode(), deadline=until
+                )
                 self._process.send(b"{}", deadline=until)
             except TimeoutError:
                 self._dead = f"it did not start within {_FIRST_LINES:g} s"
@@ -120,8 +134,8 @@ class Worker:
     def draw_calls(self, calls: int, n: int, d: int, *, timeout: float) -> tuple[Array, Array]:
         """``calls`` calls of ``n`` vectors each, one after the other: values (calls·n, d) and each call's seconds.
 
-        The worker makes them in a loop and times the target alone, with the clock of ``time.perf_counter_ns``; one
-        message brings all. Raises as :meth:`draw` does.
+        The worker makes them in a loop and times the target alone, with the clock of
+        ``time.perf_counter_ns``; one message brings all. Raises as :meth:`draw` does.
         """
         size = calls * n * d
         both = np.empty(size + calls) if min(calls, n, d) > 0 else np.empty(0)
@@ -131,9 +145,10 @@ class Worker:
     def draw_forked(self, n: int, d: int, *, timeout: float) -> tuple[Array, Array] | None:
         """The worker forks; its child draws ``n`` vectors, then it draws ``n`` itself: two arrays (n, d), or None.
 
-        State that both share gives the same noise twice. It draws once before the fork if it has not drawn yet, so that
-        a generator seeded at the first call is seeded. None if the child gave nothing in half of the time, or a few
-        seconds: not every program survives a fork. Raises as :meth:`draw` does.
+        State that both share gives the same noise twice. It draws once before the fork if it has
+        not drawn yet, so that a generator seeded at the first call is seeded. None if the child
+        gave nothing in half of the time, or a few seconds: not every program survives a fork.
+        Raises as :meth:`draw` does.
         """
         deadline = time.monotonic() + timeout
         if not self._calls:
@@ -145,7 +160,9 @@ class Worker:
             return None
         return finite(both[0], self.name), finite(both[1], self.name)
 
-    def _draw(self, into: Array, n: int, d: int, timeout: float, *, used: int = 1, **more: float) -> Any:
+    def _draw(
+        self, into: Array, n: int, d: int, timeout: float, *, used: int = 1, **more: float
+    ) -> Any:
         """Ask for a draw whose values go ``into`` an array, or, where that is empty, for an answer in JSON.
 
         ``used`` of the worker's call numbers are spent.
@@ -156,13 +173,17 @@ class Worker:
         question = {"n": n, "d": d, "call": call, "seconds": seconds, **more}
         return self._ask(question, into.data.cast("B"), timeout, f" (call n={n}, d={d})")
 
-    def _ask(self, question: Mapping[str, float] | None, view: memoryview, timeout: float, call: str) -> Any:
+    def _ask(
+        self, question: Mapping[str, float] | None, view: memoryview, timeout: float, call: str
+    ) -> Any:
         """Send a question; values arrive in ``view`` (then None is returned), or a JSON answer. None waits for the start."""
         process = self._process
         if process is None:
             raise UsageError(f"sampler {self.name}: not open; draw inside `with`")
         if self._dead:
-            raise SamplerCrashError(f"sampler {self.name}: stopped earlier ({self._dead}); open it again")
+            raise SamplerCrashError(
+                f"sampler {self.name}: stopped earlier ({self._dead}); open it again"
+            )
         deadline = time.monotonic() + timeout
         try:
             if self._owed:
@@ -172,7 +193,12 @@ class Worker:
             if question is not None and not _is_error(answer):
                 process.send(json.dumps(question).encode(), deadline=deadline)
                 answer = self._answer(process, view, deadline, call)
-                if answer is not None and view and not _is_error(answer) and "fork_seconds" not in question:
+                if (
+                    answer is not None
+                    and view
+                    and not _is_error(answer)
+                    and "fork_seconds" not in question
+                ):
                     raise self._foreign(call)  # words where values are due
         except TimeoutError:
             self._dead = f"no answer within {timeout:g} s"
@@ -185,7 +211,9 @@ class Worker:
             self._dead = str(error)
             process.close()
             raise
-        except BaseException:  # interrupted between a question and its answer: the channel is out of step
+        except (
+            BaseException
+        ):  # interrupted between a question and its answer: the channel is out of step
             self._dead = "interrupted"
             process.close()
             raise
@@ -232,7 +260,8 @@ class Worker:
     def _error(self, answer: Mapping[str, Any], *, opening: bool) -> errors.DpauditError:
         """The error that a worker reports; foreign code can write the report, so it is one of a sampler at most.
 
-        Usage errors are taken while it opens (no such module or symbol) and from our own code in the worker.
+        Usage errors are taken while it opens (no such module or symbol) and from our own code in
+        the worker.
         """
         kind = getattr(errors, str(answer["error"]), None)
         allowed: tuple[type[errors.DpauditError], ...] = (SamplerCrashError, SamplerOutputError)
@@ -252,7 +281,9 @@ class _Function(Worker):
 
     _kind, _form, _file, _name = "", "", "", ""
 
-    def __init__(self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False) -> None:
+    def __init__(
+        self, target: str, *, seed: str, dtype: str = "f64", text_mode: bool = False
+    ) -> None:
         """Read the target; it is opened in the worker. ``seed`` is not passed on: the function is closed.
 
         Raises:
@@ -263,9 +294,13 @@ class _Function(Worker):
         plain_f64(name, dtype, text_mode)
         place, _, member = target.rpartition(":")
         if not place or not member:
-            raise UsageError(f"sampler={name}: needs a {self._name}; write {self._kind}:{self._form}")
+            raise UsageError(
+                f"sampler={name}: needs a {self._name}; write {self._kind}:{self._form}"
+            )
         if self._is_path(place) and not Path(place).is_file():
-            raise UsageError(f"{self._file}={place}: no such file (from {Path.cwd()}); check the path")
+            raise UsageError(
+                f"{self._file}={place}: no such file (from {Path.cwd()}); check the path"
+            )
         super().__init__(name, {"kind": self._kind, "place": self._place(place), "member": member})
         self._target = target
 
@@ -283,9 +318,10 @@ class _Function(Worker):
 class PythonSampler(_Function):
     """``python:MODULE:FUNCTION``: ``f(n, d)`` → array (n, d), or (n,) when d = 1.
 
-    MODULE is dotted (the working directory is searched first) or the path of a ``.py`` file. A function with a
-    parameter ``size`` and none called ``n`` is called as ``f(size=(n, d))``, which fits most of ``numpy.random``. One
-    with a parameter ``value`` is called as ``f(n, d, value=value)`` and returns value + noise.
+    MODULE is dotted (the working directory is searched first) or the path of a ``.py`` file. A
+    function with a parameter ``size`` and none called ``n`` is called as ``f(size=(n, d))``, which
+    fits most of ``numpy.random``. One with a parameter ``value`` is called as
+    ``f(n, d, value=value)`` and returns value + noise.
     """
 
     _kind, _form, _file, _name = "python", "MODULE:FUNCTION", "module", "function"
@@ -300,8 +336,8 @@ class PythonSampler(_Function):
     def takes_value(self) -> bool:
         """Whether the function has a parameter ``value``; False outside ``with``.
 
-        It is known once the module is imported: asked earlier, this waits a few seconds for that, and then says False.
-        Not claimed: that the function tells the value apart from others.
+        It is known once the module is imported: asked earlier, this waits a few seconds for that,
+        and then says False. Not claimed: that the function tells the value apart from others.
 
         Raises:
             UsageError: the function cannot be found or imported.
@@ -320,13 +356,16 @@ class PythonSampler(_Function):
         The difference carries the rounding of value + noise, as the release itself does.
 
         Raises:
-            UsageError: the function takes no value, or ``value`` is not finite; otherwise as :meth:`draw`.
+            UsageError: the function takes no value, or ``value`` is not finite; otherwise as
+                :meth:`draw`.
         """
         if not math.isfinite(value):
             raise UsageError(f"value={value}: noise is added to a finite number; choose one")
         self.start(timeout=timeout)
         if not self._about.get("takes_value"):
-            raise UsageError(f"value={value}: {self.name} has no parameter `value`; write f(n, d, value)")
+            raise UsageError(
+                f"value={value}: {self.name} has no parameter `value`; write f(n, d, value)"
+            )
         values = np.empty((n, d)) if n > 0 and d > 0 else np.empty(0)
         self._draw(values, n, d, timeout, value=value)
         return finite(values, self.name)
@@ -335,7 +374,8 @@ class PythonSampler(_Function):
 class LibrarySampler(_Function):
     """``library:./libnoise.so:SYMBOL``: ``void f(double *out, size_t n, size_t d)`` fills out[n][d].
 
-    Values it leaves unwritten and (near) writes past the end are found; a segmentation fault ends the worker only.
+    Values it leaves unwritten and (near) writes past the end are found; a segmentation fault ends
+    the worker only.
     """
 
     _kind, _form, _file, _name = "library", "PATH:SYMBOL", "library", "symbol"
@@ -351,12 +391,18 @@ class LibrarySampler(_Function):
 class SourceSampler(Worker):
     """``NAME[:opt=value,…]``: a registered noise source, behind a registered mitigation or none, run in the worker.
 
-    Call i draws from ``KeyedStream.from_seed(seed).child("call", i)``, so the same seed and calls give the same
-    numbers.
+    Call i draws from ``KeyedStream.from_seed(seed).child("call", i)``, so the same seed and calls
+    give the same numbers.
     """
 
     def __init__(
-        self, text: str, *, seed: str, dtype: str = "f64", text_mode: bool = False, mitigation: str | None = None
+        self,
+        text: str,
+        *,
+        seed: str,
+        dtype: str = "f64",
+        text_mode: bool = False,
+        mitigation: str | None = None,
     ) -> None:
         """Look the names up; nothing is imported here.
 
@@ -370,7 +416,9 @@ class SourceSampler(Worker):
         registry.plugin("sources", Reference.parse(text).name)
         if mitigation is not None:
             registry.plugin("mitigations", Reference.parse(mitigation).name)
-        super().__init__(text, {"kind": "source", "place": text, "member": mitigation, "seed": seed})
+        super().__init__(
+            text, {"kind": "source", "place": text, "member": mitigation, "seed": seed}
+        )
         self._given = (text, seed, mitigation)
         self._others = 0
         self._prepared: deque[SourceSampler] = deque()
@@ -381,20 +429,23 @@ class SourceSampler(Worker):
     def _shared(self) -> Path | None:
         from dpaudit import registry
 
-        return compiled_code(registry.plugin("sources", Reference.parse(self._given[0]).name).origin.distribution)
+        return compiled_code(
+            registry.plugin("sources", Reference.parse(self._given[0]).name).origin.distribution
+        )
 
     def again(self) -> SourceSampler:
         """The same source for a process of its own, with a seed of its own that follows from this one's.
 
-        An honest source has no randomness but its stream, so the same seed would give the same noise by our own doing.
+        An honest source has no randomness but its stream, so the same seed would give the same
+        noise by our own doing.
         """
         return self._prepared.popleft() if self._prepared else self._next()
 
     def prepare(self, others: int) -> None:
         """Start the processes of the next ``others`` calls of :meth:`again` now, all at once; inside ``with``.
 
-        It saves the wait for each, and changes no number: a source's noise follows from its seed, not from when it began.
-        Those that nobody asked for end with this sampler.
+        It saves the wait for each, and changes no number: a source's noise follows from its seed,
+        not from when it began. Those that nobody asked for end with this sampler.
         """
         for _ in range(others):
             self._prepared.append(self._next().__enter__())

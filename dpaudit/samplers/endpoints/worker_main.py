@@ -1,7 +1,8 @@
 """The worker process: ``python -P -m dpaudit.samplers.endpoints.worker_main NAME``. Foreign code runs here and nowhere else.
 
-Standard input brings one line of JSON that says what to call, then one line a question; answers leave on a private copy
-of standard output. The foreign code gets an empty standard input, and its standard output goes to standard error.
+Standard input brings one line of JSON that says what to call, then one line a question; answers
+leave on a private copy of standard output. The foreign code gets an empty standard input, and its
+standard output goes to standard error.
 """
 
 from __future__ import annotations
@@ -53,10 +54,14 @@ def _raised(error: BaseException, name: str, call: str) -> DpauditError:
     """What foreign code raised, as one of ours; with the limit that it ran into, where that is plain."""
     limit = ""
     if isinstance(error, MemoryError):
-        limit = f"; one process may reserve {resource.getrlimit(resource.RLIMIT_DATA)[0] / 2**30:g} GiB"
+        limit = (
+            f"; one process may reserve {resource.getrlimit(resource.RLIMIT_DATA)[0] / 2**30:g} GiB"
+        )
     elif isinstance(error, OSError) and error.errno == errno.EFBIG:
         limit = f"; a file may have {resource.getrlimit(resource.RLIMIT_FSIZE)[0] >> 20} MiB"
-    return SamplerCrashError(f"sampler {name} raised {error_text(error)}{call}{limit}; fix the sampler")
+    return SamplerCrashError(
+        f"sampler {name} raised {error_text(error)}{call}{limit}; fix the sampler"
+    )
 
 
 class Dispatcher:
@@ -77,7 +82,9 @@ class Dispatcher:
         n, d, call = question["n"], question["d"], question["call"]
         _allow(question["seconds"])
         if "release" in question:
-            return {"width": self._release(question["release"], n, timed=question.get("timed", False))}
+            return {
+                "width": self._release(question["release"], n, timed=question.get("timed", False))
+            }
         if "calls" in question:
             return self._calls(question["calls"], n, d, call)
         if "fork_seconds" in question:
@@ -105,7 +112,9 @@ class Dispatcher:
         told = np.frombuffer(base64.b64decode(value)).copy()
         release = self._target.release_timed if timed else self._target.release
         if release is None:
-            raise UsageError(f"mechanism {self._name}: has no {'timed ' if timed else ''}releases; leave them out")
+            raise UsageError(
+                f"mechanism {self._name}: has no {'timed ' if timed else ''}releases; leave them out"
+            )
         try:
             return release(told, n)
         except BaseException as error:  # noqa: BLE001 as above
@@ -176,7 +185,9 @@ def _allow(seconds: float) -> None:
         soft = (
             math.ceil(_SPARE * spent) + cpu_seconds(seconds) + _SLACK
         )  # the kernel's own count may run ahead of this one
-        resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
+        resource.setrlimit(
+            resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard)
+        )
 
 
 def _open(spec: Mapping[str, Any]) -> Dispatcher | DpauditError:
@@ -206,7 +217,13 @@ def _main() -> NoReturn:
             _say(answers, {"error": type(error).__name__, "message": str(error)})
             continue
         except BaseException as error:  # noqa: BLE001 an answer's own __array__ is foreign code
-            _say(answers, {"error": SamplerCrashError.__name__, "message": str(_raised(error, spec["name"], ""))})
+            _say(
+                answers,
+                {
+                    "error": SamplerCrashError.__name__,
+                    "message": str(_raised(error, spec["name"], "")),
+                },
+            )
             continue
         if isinstance(answer, dict):
             _say(answers, answer)

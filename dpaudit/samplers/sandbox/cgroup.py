@@ -1,8 +1,9 @@
 """A control group (version 2) for one foreign program: limits that the kernel keeps, and an end that nobody escapes.
 
-Made below the auditor's own group, where that may be done (as root, or in a group that was delegated). Limits on memory and
-processes need their controllers; without these the group still ends all processes at once. Source: the kernel's
-``admin-guide/cgroup-v2``. Not claimed: that one can be had; the level that a result reports does not hang on it.
+Made below the auditor's own group, where that may be done (as root, or in a group that was
+delegated). Limits on memory and processes need their controllers; without these the group still
+ends all processes at once. Source: the kernel's ``admin-guide/cgroup-v2``. Not claimed: that one
+can be had; the level that a result reports does not hang on it.
 """
 
 from __future__ import annotations
@@ -38,19 +39,26 @@ class Group:
             "pids.max": limits["tasks"],
         }
         for name, value in bounds.items():
-            with contextlib.suppress(OSError):  # no such controller here: the supervisor's own looks remain
+            # no such controller here: the supervisor's own looks remain
+            with contextlib.suppress(OSError):
                 self._write(name, str(value))
 
     @classmethod
-    def below_ours(cls, limits: Mapping[str, int], *, to_limit: bool = False, proc: str = "/proc/self") -> Group | None:
+    def below_ours(
+        cls, limits: Mapping[str, int], *, to_limit: bool = False, proc: str = "/proc/self"
+    ) -> Group | None:
         """A group below this process' own; None where there is no hierarchy of version 2, or nothing may be made.
 
-        ``to_limit``: nor where it would limit nothing, for want of controllers; entering one takes some 15 ms. Groups of
-        supervisors that were killed are taken away first.
+        ``to_limit``: nor where it would limit nothing, for want of controllers; entering one takes
+        some 15 ms. Groups of supervisors that were killed are taken away first.
         """
         try:
             place = _ours(proc)
-            offered = (place / "cgroup.subtree_control").read_text(encoding="ascii").split() if to_limit else []
+            offered = (
+                (place / "cgroup.subtree_control").read_text(encoding="ascii").split()
+                if to_limit
+                else []
+            )
             if to_limit and not {"memory", "pids"} & set(offered):
                 return None
             for folder in place.glob(f"{_NAME}*"):

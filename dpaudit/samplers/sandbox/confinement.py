@@ -1,8 +1,9 @@
 """What a process gives up for good before it starts a foreign program: capabilities, new privileges, system calls, files.
 
-Each piece holds without namespaces, too. Sources: capabilities(7), seccomp(2), landlock(7); the numbers of system calls are
-those of ``asm/unistd_64.h`` (x86-64) and ``asm-generic/unistd.h`` (aarch64). Not claimed: anything about a fault in the
-kernel behind a system call that stays allowed.
+Each piece holds without namespaces, too. Sources: capabilities(7), seccomp(2), landlock(7); the
+numbers of system calls are those of ``asm/unistd_64.h`` (x86-64) and ``asm-generic/unistd.h``
+(aarch64). Not claimed: anything about a fault in the kernel behind a system call that stays
+allowed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ DEVICES = ("null", "zero", "full", "random", "urandom")
 """The devices that a program gets, below ``/dev``; those of NVIDIA as well, where there are some."""
 
 _SET_DUMPABLE, _CAPBSET_DROP, _SET_SECUREBITS, _SET_NO_NEW_PRIVS, _CAP_AMBIENT = 4, 24, 28, 38, 47
-_NO_ROOT = 0xEF  # SECBIT_NOROOT, _NO_SETUID_FIXUP, _KEEP_CAPS off, _NO_CAP_AMBIENT_RAISE, all locked
+# SECBIT_NOROOT, _NO_SETUID_FIXUP, _KEEP_CAPS off, _NO_CAP_AMBIENT_RAISE, all locked
+_NO_ROOT = 0xEF
 _LAST_CAPABILITY = 63
 
 
@@ -39,7 +41,8 @@ def drop_privileges() -> None:
     Raises:
         OSError: the kernel refused.
     """
-    with contextlib.suppress(OSError):  # an old kernel; nothing is ambient unless somebody raised it
+    # an old kernel; nothing is ambient unless somebody raised it
+    with contextlib.suppress(OSError):
         prctl(_CAP_AMBIENT, 4)
     for capability in range(_LAST_CAPABILITY + 1):
         try:
@@ -47,9 +50,11 @@ def drop_privileges() -> None:
         except OSError as error:
             if error.errno == errno.EINVAL:  # one past the last that this kernel knows
                 break
-            if error.errno != errno.EPERM:  # not ours to drop: a user without privileges has none to lose
+            # not ours to drop: a user without privileges has none to lose
+            if error.errno != errno.EPERM:
                 raise
-    with contextlib.suppress(OSError):  # needs CAP_SETPCAP, which only root, here or in a namespace, had
+    # needs CAP_SETPCAP, which only root, here or in a namespace, had
+    with contextlib.suppress(OSError):
         prctl(_SET_SECUREBITS, _NO_ROOT)
     header = struct.pack("Ii", 0x20080522, 0)  # version 3, this thread
     call("capset", ctypes.c_char_p(header), ctypes.c_char_p(bytes(24)))
@@ -151,9 +156,9 @@ _SECCOMP = (317, 277)
 def filter_system_calls(*, network: bool) -> None:
     """Refuse, from now on and in all descendants, what a sampler has no use for; sockets but those of the internet, too.
 
-    Unix sockets are refused by kind, so no path leads to one (``socketpair`` stays). ``network`` False refuses those of the
-    internet as well. ``fallocate`` is answered as by a file system that has none: space is then taken by writing, which is
-    counted.
+    Unix sockets are refused by kind, so no path leads to one (``socketpair`` stays). ``network``
+    False refuses those of the internet as well. ``fallocate`` is answered as by a file system that
+    has none: space is then taken by writing, which is counted.
 
     Raises:
         OSError: the kernel has no seccomp, or this processor's system calls are not known here.
@@ -232,15 +237,16 @@ _BENEATH = 1
 _FILE_RIGHTS = 1 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15  # execute, write, read, truncate, ioctl
 _READ = 1 | 1 << 2 | 1 << 3  # execute, read, list
 _USE = 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
-_ALL = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}  # by the kernel's version of Landlock
+# by the kernel's version of Landlock
+_ALL = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}
 _SCOPES = 3  # abstract Unix sockets, signals; since version 6
 
 
 def keep_files(*, hidden: Sequence[str], kept: Iterable[str], written: Iterable[str]) -> list[str]:
     """Without a view of its own: read nothing below ``hidden`` but ``kept``, write below ``written`` only (Landlock).
 
-    Signals to processes outside are refused as well, from version 6 of Landlock (Linux 6.12) on. What is still lacking is
-    returned, in words.
+    Signals to processes outside are refused as well, from version 6 of Landlock (Linux 6.12) on.
+    What is still lacking is returned, in words.
 
     Raises:
         OSError: the kernel has no Landlock.
@@ -252,7 +258,11 @@ def keep_files(*, hidden: Sequence[str], kept: Iterable[str], written: Iterable[
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     rules = syscall(_CREATE_RULESET, ctypes.c_char_p(attributes), size, 0)
     try:
-        devices = [f"/dev/{name}" for name in os.listdir("/dev") if name in DEVICES or name.startswith("nvidia")]
+        devices = [
+            f"/dev/{name}"
+            for name in os.listdir("/dev")
+            if name in DEVICES or name.startswith("nvidia")
+        ]
         allowed = {**dict.fromkeys(written, handled), **dict.fromkeys(devices, _USE)}
         for path in (*_outside(hidden), *kept):
             allowed.setdefault(path, _READ)
@@ -273,7 +283,9 @@ def _rule(rules: int, path: str, rights: int) -> None:
         if not stat.S_ISDIR(os.fstat(place).st_mode):
             rights &= _FILE_RIGHTS
         if rights:
-            syscall(_ADD_RULE, rules, _BENEATH, ctypes.c_char_p(struct.pack("=Qi", rights, place)), 0)
+            syscall(
+                _ADD_RULE, rules, _BENEATH, ctypes.c_char_p(struct.pack("=Qi", rights, place)), 0
+            )
     finally:
         os.close(place)
 

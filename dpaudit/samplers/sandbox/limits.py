@@ -15,12 +15,14 @@ _CORES = os.cpu_count() or 1
 class Limits:
     """Limits on one sampler and everything it starts; sizes are in bytes.
 
-    The kernel keeps ``reserved``, ``file_size`` and ``open_files`` for each process (``RLIMIT_DATA``, ``RLIMIT_FSIZE``,
-    ``RLIMIT_NOFILE``), and ``tasks`` for all together inside a user namespace of a user who is not root
-    (``RLIMIT_NPROC``), or in a control group. ``written`` is kept by the kernel where the sampler has a scratch of its own
-    (sandbox ``full``: a tmpfs of that size and a sixteenth). ``memory``, ``written`` and ``processes`` are looked at up to
-    twenty times a second, and at least about once, over all processes together (Linux); past one of them, or where they
-    cannot be looked at, all are killed, and the message says which. Not claimed: what happens between two looks.
+    The kernel keeps ``reserved``, ``file_size`` and ``open_files`` for each process
+    (``RLIMIT_DATA``, ``RLIMIT_FSIZE``, ``RLIMIT_NOFILE``), and ``tasks`` for all together inside a
+    user namespace of a user who is not root (``RLIMIT_NPROC``), or in a control group. ``written``
+    is kept by the kernel where the sampler has a scratch of its own (sandbox ``full``: a tmpfs of
+    that size and a sixteenth). ``memory``, ``written`` and ``processes`` are looked at up to twenty
+    times a second, and at least about once, over all processes together (Linux); past one of them,
+    or where they cannot be looked at, all are killed, and the message says which. Not claimed: what
+    happens between two looks.
     """
 
     memory: int = 4 << 30

@@ -1,8 +1,9 @@
 """The mounts in which a foreign program finds itself: everything read-only, home and working tree empty, a private scratch.
 
-Runs in the first process of new namespaces, with the standard library alone. One tmpfs of a limited size holds all that the
-program can write: ``/tmp``, ``/var/tmp``, ``/dev/shm`` and the folders that are hidden. ``/dev`` has the harmless devices
-and those of NVIDIA. Sources: mount_namespaces(7), mount_setattr(2), open_tree(2).
+Runs in the first process of new namespaces, with the standard library alone. One tmpfs of a limited
+size holds all that the program can write: ``/tmp``, ``/var/tmp``, ``/dev/shm`` and the folders that
+are hidden. ``/dev`` has the harmless devices and those of NVIDIA. Sources: mount_namespaces(7),
+mount_setattr(2), open_tree(2).
 """
 
 from __future__ import annotations
@@ -34,24 +35,35 @@ _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 
 
 def set_up(
-    *, hidden: Sequence[str], kept: Sequence[str], home: str, cwd: str, shared: str | None, size: int
+    *,
+    hidden: Sequence[str],
+    kept: Sequence[str],
+    home: str,
+    cwd: str,
+    shared: str | None,
+    size: int,
 ) -> list[str]:
     """Put all mounts in place and enter ``cwd``; what is lacking on this kernel, in words.
 
-    ``hidden`` are folders to be empty (none inside another), ``kept`` what stays to be seen inside them, read-only;
-    ``shared`` is a folder that can be written.
+    ``hidden`` are folders to be empty (none inside another), ``kept`` what stays to be seen inside
+    them, read-only; ``shared`` is a folder that can be written.
     ``size`` in bytes bounds all that can be written.
 
     Raises:
-        OSError: /proc or the scratch cannot be mounted (a container masks parts of it, or a rule forbids it).
+        OSError: /proc or the scratch cannot be mounted (a container masks parts of it, or a rule
+            forbids it).
     """
     call("mount", None, b"/", None, _PRIVATE_ALL, None)
     hidden = [path for path in hidden if path != SCRATCH and not path.startswith("/dev/")]
     shown = [*kept, *([shared] if shared else [])]
-    places = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in shown if os.path.exists(path)]
+    places = [
+        (path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in shown if os.path.exists(path)
+    ]
     names = [n for n in os.listdir("/dev") if n in DEVICES or n.startswith("nvidia")]
     devices = [(name, os.open(f"/dev/{name}", os.O_PATH | os.O_CLOEXEC)) for name in names]
-    _mount(b"scratch", SCRATCH, b"tmpfs", _NOSUID_NODEV, f"size={size},nr_inodes={_INODES},mode=700")
+    _mount(
+        b"scratch", SCRATCH, b"tmpfs", _NOSUID_NODEV, f"size={size},nr_inodes={_INODES},mode=700"
+    )
     writable, tops = [], {}
     for number, path in enumerate([SCRATCH, *hidden, "/dev"]):
         tops[path] = f"{SCRATCH}/{number}"
@@ -101,7 +113,14 @@ def _mount(what: bytes, where: str, kind: bytes, flags: int, options: str | None
 
 def _bind(place: int, target: str) -> None:
     """The file or folder behind a descriptor, at ``target``."""
-    call("mount", f"/proc/self/fd/{place}".encode(), os.fsencode(target), None, ctypes.c_ulong(_BIND_ALL), None)
+    call(
+        "mount",
+        f"/proc/self/fd/{place}".encode(),
+        os.fsencode(target),
+        None,
+        ctypes.c_ulong(_BIND_ALL),
+        None,
+    )
 
 
 def _show(place: int, target: str) -> None:
@@ -126,7 +145,9 @@ def _devices(folder: str, devices: Sequence[tuple[str, int]]) -> None:
 def _attributes(path: str, *, set_: int = 0, clear: int = 0, recursive: bool = False) -> None:
     wanted = struct.pack("QQQQ", set_, clear, 0, 0)
     flags = _AT_RECURSIVE if recursive else 0
-    syscall(_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(path), flags, ctypes.c_char_p(wanted), len(wanted))
+    syscall(
+        _MOUNT_SETATTR, _AT_FDCWD, os.fsencode(path), flags, ctypes.c_char_p(wanted), len(wanted)
+    )
 
 
 def loopback() -> None:

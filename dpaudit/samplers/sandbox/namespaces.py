@@ -1,8 +1,9 @@
 """Linux namespaces for a foreign program: its own process numbers, mounts, network and shared memory, without privileges.
 
-Made of system calls alone, because the supervisor starts with the standard library and nothing else. The user namespace maps
-every user to itself where the auditor may do so (root), and otherwise only the auditor, so that files are read as before.
-Not claimed: that a namespace keeps code in which exploits a fault in the kernel.
+Made of system calls alone, because the supervisor starts with the standard library and nothing
+else. The user namespace maps every user to itself where the auditor may do so (root), and otherwise
+only the auditor, so that files are read as before. Not claimed: that a namespace keeps code in
+which exploits a fault in the kernel.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ from dpaudit.samplers.sandbox.system_calls import call, prctl
 
 __all__ = ["become_subreaper", "die_with_parent", "leave", "map_users", "number_from"]
 
-_NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000
+_NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = (
+    0x20000,
+    0x0800_0000,
+    0x1000_0000,
+    0x2000_0000,
+    0x4000_0000,
+)
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _LAST_PID = "/proc/sys/kernel/ns_last_pid"
 _HIGHEST_PID = 30_000

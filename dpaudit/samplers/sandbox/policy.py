@@ -38,7 +38,8 @@ class Policy:
     def reached(self) -> str:
         """The weakest level of all processes: ``full``, ``partial: …`` with what is lacking, or ``none``.
 
-        ``not needed`` if none was started: no code of the sampler ran on this machine under the auditor.
+        ``not needed`` if none was started: no code of the sampler ran on this machine under the
+        auditor.
         """
         for kind in ("none", "partial"):
             found = sorted(level for level in self._reached if level.startswith(kind))
@@ -63,12 +64,15 @@ def current() -> Policy:
 
 
 @contextlib.contextmanager
-def asking(level: str | None = None, *, visible: Sequence[str] = (), passed: Sequence[str] = ()) -> Iterator[Policy]:
+def asking(
+    level: str | None = None, *, visible: Sequence[str] = (), passed: Sequence[str] = ()
+) -> Iterator[Policy]:
     """Foreign programs started in this block are held so; ``level`` None means ``DPAUDIT_SANDBOX``, or ``full``.
 
-    ``full``: with all that this kernel gives, less where it refuses; results say what was reached. ``require``: a program
-    that cannot be held fully is not started, a :class:`~dpaudit.errors.SamplerError`. ``network``: fully, but with the
-    network. ``none``: limits only. ``visible`` are files and folders that the program also needs, shown read-only;
+    ``full``: with all that this kernel gives, less where it refuses; results say what was reached.
+    ``require``: a program that cannot be held fully is not started, a
+    :class:`~dpaudit.errors.SamplerError`. ``network``: fully, but with the network. ``none``:
+    limits only. ``visible`` are files and folders that the program also needs, shown read-only;
     ``passed`` are names of environment variables to pass on besides those of the allow-list.
 
     Raises:
@@ -98,5 +102,7 @@ def _of(level: str | None, visible: Sequence[str], passed: Sequence[str]) -> Pol
         raise UsageError(f"sandbox={asked}: must be one of {', '.join(LEVELS)}; choose one")
     for path in visible:
         if not os.path.exists(path):
-            raise UsageError(f"visible={path}: no such file or folder (from {os.getcwd()}); check the path")
+            raise UsageError(
+                f"visible={path}: no such file or folder (from {os.getcwd()}); check the path"
+            )
     return Policy(asked, tuple(visible), tuple(passed))

@@ -45,10 +45,11 @@ _GIB = 1 << 30
 class Process:
     """Runs ``argv`` (no shell) in the sandbox until closed; nothing that it started is left after :meth:`close`.
 
-    How it is held is asked for by the surrounding :func:`~dpaudit.samplers.sandbox.policy.asking`; what was reached is
-    noted there. If this process dies, however it dies, so does all that it started. Every wait has a deadline. This
-    process becomes undumpable when it starts the first program: debuggers of the same user cannot attach to it any more,
-    and neither can the program. Not claimed: that a program held without namespaces which hunts for its supervisor leaves
+    How it is held is asked for by the surrounding :func:`~dpaudit.samplers.sandbox.policy.asking`;
+    what was reached is noted there. If this process dies, however it dies, so does all that it
+    started. Every wait has a deadline. This process becomes undumpable when it starts the first
+    program: debuggers of the same user cannot attach to it any more, and neither can the program.
+    Not claimed: that a program held without namespaces which hunts for its supervisor leaves
     nothing behind.
     """
 
@@ -64,11 +65,13 @@ class Process:
     ) -> None:
         """Start; ``talks`` opens a pipe to the program's standard input, which is empty otherwise.
 
-        ``seconds`` is the wall time that it may take, if it is known: its CPU time is limited by it. ``needs`` are the
-        files and folders that it needs to see: its code. ``shared`` is a folder for compiled code that it may write.
+        ``seconds`` is the wall time that it may take, if it is known: its CPU time is limited by
+        it. ``needs`` are the files and folders that it needs to see: its code. ``shared`` is a
+        folder for compiled code that it may write.
 
         Raises:
-            UsageError: this system has no ``fcntl``, ``fork`` and ``poll`` to hold a program with (Windows).
+            UsageError: this system has no ``fcntl``, ``fork`` and ``poll`` to hold a program with
+                (Windows).
         """
         if fcntl is None:
             raise UsageError(
@@ -125,7 +128,8 @@ class Process:
         if sys.platform == "linux":
             with contextlib.suppress(OSError):  # only speed is lost
                 fcntl.fcntl(self._out, fcntl.F_SETPIPE_SZ, _PIPE)
-            with contextlib.suppress(OSError):  # an old kernel: the end of the pipe says the same, mostly
+            # an old kernel: the end of the pipe says the same, mostly
+            with contextlib.suppress(OSError):
                 self._ended = os.pidfd_open(self._popen.pid)
                 self._poll.register(self._ended, select.POLLIN)
         self._poll.register(self._out, select.POLLIN)
@@ -173,7 +177,9 @@ class Process:
                 if not more:
                     break
                 got += more
-            elif self._ended in ready:  # ended, and its pipe is empty, though a child of it may hold the pipe open
+            elif (
+                self._ended in ready
+            ):  # ended, and its pipe is empty, though a child of it may hold the pipe open
                 break
         return got
 
@@ -204,7 +210,8 @@ class Process:
 
         Raises:
             TimeoutError: it did not end before ``deadline``.
-            SamplerError: it was not started, because the sandbox that is required cannot be had here.
+            SamplerError: it was not started, because the sandbox that is required cannot be had
+                here.
         """
         if self._end is None:
             if not self._wait(deadline - time.monotonic()):
@@ -216,7 +223,9 @@ class Process:
                 code, how = self._fate(*words)
             except (TypeError, ValueError):  # the supervisor was killed before it could say
                 code, how = -int(signal.SIGKILL), "the process that held it was killed"
-            tail = [line for line in self._tail.decode(errors="replace").splitlines() if line.strip()]
+            tail = [
+                line for line in self._tail.decode(errors="replace").splitlines() if line.strip()
+            ]
             last = one_line(tail[-1], limit=_QUOTED) if tail else ""
             self._end = code, how + (f"; its last words: {last!r}" if last else "")
         self._note_level()
@@ -228,7 +237,9 @@ class Process:
             ended = select.poll()
             ended.register(self._ended, select.POLLIN)
             until = time.monotonic() + seconds
-            while not ended.poll(math.ceil(1000 * max(0.0, min(until - time.monotonic(), _LONGEST_POLL)))):
+            while not ended.poll(
+                math.ceil(1000 * max(0.0, min(until - time.monotonic(), _LONGEST_POLL)))
+            ):
                 if time.monotonic() >= until:
                     return False
         try:
@@ -241,7 +252,8 @@ class Process:
         """Note in the policy how the program is held, which the supervisor reports before the program starts.
 
         Raises:
-            SamplerError: it was not started, because the sandbox that is required cannot be had here.
+            SamplerError: it was not started, because the sandbox that is required cannot be had
+                here.
         """
         if not self._noted and self._popen.stdout is not None and not self._popen.stdout.closed:
             self._hear()
@@ -266,7 +278,9 @@ class Process:
             while len(self._said) < _REPORT and (new := os.read(self._report, _REPORT)):
                 self._said += new
 
-    def _fate(self, status: str, peak: str, cpu: str, blocks: str, passed: str, amount: str) -> tuple[int, str]:
+    def _fate(
+        self, status: str, peak: str, cpu: str, blocks: str, passed: str, amount: str
+    ) -> tuple[int, str]:
         """From the supervisor's line: status, peak in KiB, CPU seconds, blocks written, the limit passed, and by how much."""
         del blocks
         limits = self._limits
@@ -275,21 +289,40 @@ class Process:
         if passed == "files":
             return -9, f"it had {amount} files in its scratch and was killed"
         if passed == "memory":
-            size = f"{int(amount) / _GIB:.3g} GiB of memory" if int(amount) else "more memory than is allowed"
-            return -9, f"its processes held {size} and were killed, above the limit of {limits.memory / _GIB:g} GiB"
+            size = (
+                f"{int(amount) / _GIB:.3g} GiB of memory"
+                if int(amount)
+                else "more memory than is allowed"
+            )
+            return (
+                -9,
+                f"its processes held {size} and were killed, above the limit of {limits.memory / _GIB:g} GiB",
+            )
         if passed == "written":
             size = f"{int(amount) / _GIB:.3g} GiB"
-            return -9, f"it wrote {size} and was killed, above the limit of {limits.written / _GIB:g} GiB"
+            return (
+                -9,
+                f"it wrote {size} and was killed, above the limit of {limits.written / _GIB:g} GiB",
+            )
         if passed == "processes":
-            return -9, f"it had {amount} processes and all were killed, above the limit of {limits.processes}"
+            return (
+                -9,
+                f"it had {amount} processes and all were killed, above the limit of {limits.processes}",
+            )
         if status == "-":
             return -9, "it, or the process that held it, was killed"
         code = int(status)
         if code == -signal.SIGXFSZ:
-            return code, f"it wrote a file longer than the limit of {limits.file_size >> 20} MiB (signal SIGXFSZ)"
+            return (
+                code,
+                f"it wrote a file longer than the limit of {limits.file_size >> 20} MiB (signal SIGXFSZ)",
+            )
         used = f"after {float(cpu):.2g} s of CPU time, {int(peak) >> 10} MiB at its peak"
         if code == -signal.SIGXCPU:
-            return code, f"it ran longer than its time limit allows on all cores (signal SIGXCPU {used})"
+            return (
+                code,
+                f"it ran longer than its time limit allows on all cores (signal SIGXCPU {used})",
+            )
         if code >= 0:
             return code, f"its process ended with exit status {code}"
         try:
@@ -306,9 +339,11 @@ class Process:
         if not self._wait(_PATIENCE):  # it is stopped, or cannot keep up
             if sys.platform == "linux":
                 process_tree.end_below(self._popen.pid, patience=1.0)
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # all gone; macOS says so with the latter
+            # all gone; macOS says so with the latter
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._popen.pid, signal.SIGKILL)
-            with contextlib.suppress(subprocess.TimeoutExpired):  # the kernel holds it; it is killed all the same
+            # the kernel holds it; it is killed all the same
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 self._popen.wait(_LAST_PATIENCE)
         if sys.platform == "linux":
             Group.forget(self._popen.pid)

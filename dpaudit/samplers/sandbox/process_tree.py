@@ -1,7 +1,8 @@
 """The processes below one process: who they are, what they use, and how all of them are ended.
 
-Everything is read from a /proc held open as a directory, so that nothing mounted over it later misleads. With ``root``
-None it is the /proc of a namespace and all in it but the first are meant; otherwise those below the process ``root``.
+Everything is read from a /proc held open as a directory, so that nothing mounted over it later
+misleads. With ``root`` None it is the /proc of a namespace and all in it but the first are meant;
+otherwise those below the process ``root``.
 """
 
 from __future__ import annotations
@@ -77,11 +78,14 @@ def _sum(proc: int, pid: int, name: str, *fields: bytes) -> int:
     return total
 
 
-def over_limit(proc: int, pids: Sequence[int], limits: Mapping[str, int], *, disk: bool) -> tuple[str, int] | None:
+def over_limit(
+    proc: int, pids: Sequence[int], limits: Mapping[str, int], *, disk: bool
+) -> tuple[str, int] | None:
     """The first of ``processes``, ``memory``, ``written`` that ``pids`` together are past, and how much it is.
 
-    ``disk`` counts what they wrote to file systems on disk. A process whose counters are kept from us (it made itself
-    undumpable) is past the limit ``unreadable``: a limit that cannot be checked counts as passed.
+    ``disk`` counts what they wrote to file systems on disk. A process whose counters are kept from
+    us (it made itself undumpable) is past the limit ``unreadable``: a limit that cannot be checked
+    counts as passed.
     """
     if len(pids) > limits["processes"]:
         return "processes", len(pids)
@@ -98,9 +102,12 @@ def over_limit(proc: int, pids: Sequence[int], limits: Mapping[str, int], *, dis
                 if _stat(proc, pid)[0] not in _DEAD:
                     return "unreadable", pid
     held = 1024 * sums["status"]
-    if held > limits["memory"] and len(pids) > 1:  # pages shared by forks were counted often; this look is dear
+    # pages shared by forks were counted often; this look is dear
+    if held > limits["memory"] and len(pids) > 1:
         with contextlib.suppress(PermissionError):  # then the larger number stands
-            held = 1024 * sum(_sum(proc, pid, "smaps_rollup", b"Pss_Anon", b"Pss_Shmem") for pid in pids)
+            held = 1024 * sum(
+                _sum(proc, pid, "smaps_rollup", b"Pss_Anon", b"Pss_Shmem") for pid in pids
+            )
     if held > limits["memory"]:
         return "memory", held
     if sums.get("io", 0) > limits["written"]:
@@ -111,15 +118,17 @@ def over_limit(proc: int, pids: Sequence[int], limits: Mapping[str, int], *, dis
 def end_below(root: int, *, patience: float) -> bool:
     """Stop, then kill, every process below the subreaper ``root``; whether none is left after ``patience`` seconds.
 
-    Stopped first, because what is stopped starts no others: so a crowd that starts new ones faster than they can be
-    killed is ended too. If ``root`` is this process, it waits for them as well.
+    Stopped first, because what is stopped starts no others: so a crowd that starts new ones faster
+    than they can be killed is ended too. If ``root`` is this process, it waits for them as well.
     """
     deadline = time.monotonic() + patience
     proc = os.open(_PROC, os.O_RDONLY | os.O_DIRECTORY)
     try:
         while (crowd := members(proc, root)) and time.monotonic() < deadline:
             stopped: set[int] = set()
-            while (new := [pid for pid in crowd if pid not in stopped]) and time.monotonic() < deadline:
+            while (
+                new := [pid for pid in crowd if pid not in stopped]
+            ) and time.monotonic() < deadline:
                 _signal(new, signal.SIGSTOP)
                 stopped.update(new)
                 crowd = members(proc, root)

@@ -1,21 +1,24 @@
 """A small process between the auditor and a foreign program, so that nothing outlives the auditor or the program.
 
-``python -I -S supervisor.py CONFIGURATION PROGRAM ARGUMENT…``, the configuration in JSON (see :mod:`.process`). Four
-processes in a row::
+``python -I -S supervisor.py CONFIGURATION PROGRAM ARGUMENT…``, the configuration in JSON (see
+:mod:`.process`). Four processes in a row::
 
-    supervisor     outside; checks what the processes use, ends all of them, writes two lines to the descriptor REPORT
-    └─ holder      enters new namespaces if it may
-       └─ first        first process of the namespaces; confines itself, starts the program and waits for orphans
+    supervisor     outside; checks what the processes use, ends all of them, writes two lines to the
+    descriptor REPORT └─ holder      enters new namespaces if it may
+       └─ first        first process of the namespaces; confines itself, starts the program and
+       waits for orphans
           └─ program
 
-With namespaces (user, process, mount, network and IPC, where the kernel allows them) the program sees nothing outside, and
-the end of ``first`` is the end of everything that it ever started, by the kernel's word. Without them the supervisor is a
-subreaper: whoever leaves its group or its parent lands below the supervisor, which stops and kills all until none is left.
-Either way it does so once the program has ended, a limit is passed, PARENT is gone or a SIGTERM comes.
+With namespaces (user, process, mount, network and IPC, where the kernel allows them) the program
+sees nothing outside, and the end of ``first`` is the end of everything that it ever started, by the
+kernel's word. Without them the supervisor is a subreaper: whoever leaves its group or its parent
+lands below the supervisor, which stops and kills all until none is left. Either way it does so once
+the program has ended, a limit is passed, PARENT is gone or a SIGTERM comes.
 
-The first line of the report says which level was reached (``full``, ``partial: …``, ``none``, or ``refused: …`` where
-another was required, and then nothing was started); the second how it ended. Supervisor, holder and first make themselves
-undumpable before the program starts, so that it cannot write to their memory or take their descriptors.
+The first line of the report says which level was reached (``full``, ``partial: …``, ``none``, or
+``refused: …`` where another was required, and then nothing was started); the second how it ended.
+Supervisor, holder and first make themselves undumpable before the program starts, so that it cannot
+write to their memory or take their descriptors.
 
 It starts with the standard library alone, so that it costs milliseconds.
 """
@@ -34,7 +37,8 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import NamedTuple, NoReturn
 
-if __name__ == "__main__":  # the packages around this file import much that is not needed here: half of a start
+# the packages around this file import much that is not needed here: half of a start
+if __name__ == "__main__":
     _place = os.path.dirname(os.path.abspath(__file__))
     for _name in ("dpaudit.samplers.sandbox", "dpaudit.samplers", "dpaudit"):
         sys.modules[_name] = ModuleType(_name)
@@ -55,7 +59,12 @@ _AGAIN = 0.01  # seconds until counters that could not be read are tried again
 _PATIENCE = 3.0  # seconds to end a process tree without namespaces
 _START = 20.0  # seconds for the namespaces to be set up
 _MOST_FILES = 10_000  # in a scratch on disk; more cannot be counted twenty times a second
-_KEPT = {"reserved": "RLIMIT_DATA", "file_size": "RLIMIT_FSIZE", "open_files": "RLIMIT_NOFILE", "cpu": "RLIMIT_CPU"}
+_KEPT = {
+    "reserved": "RLIMIT_DATA",
+    "file_size": "RLIMIT_FSIZE",
+    "open_files": "RLIMIT_NOFILE",
+    "cpu": "RLIMIT_CPU",
+}
 _WATCHED = {signal.SIGCHLD, signal.SIGTERM}
 
 
@@ -76,7 +85,8 @@ class _Configuration(NamedTuple):
     home: str
     cwd: str
     shared: str | None  # a folder that may be written
-    scratch: str  # a folder on disk in which one is made, where there are no namespaces; then that one
+    # a folder on disk in which one is made, where there are no namespaces; then that one
+    scratch: str
 
     @property
     def network(self) -> bool:
@@ -86,13 +96,17 @@ class _Configuration(NamedTuple):
 def _lower(name: str, value: int) -> None:
     kind = getattr(resource, name)
     hard = resource.getrlimit(kind)[1]
-    spare = int(name == "RLIMIT_CPU")  # a second between the signal that names the limit and the one that kills
+    # a second between the signal that names the limit and the one that kills
+    spare = int(name == "RLIMIT_CPU")
     most = value + spare if hard == resource.RLIM_INFINITY else min(value + spare, hard)
     resource.setrlimit(kind, (min(value, most), most))
 
 
 def _offer_to_the_oom_killer() -> None:
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+    with (
+        contextlib.suppress(OSError),
+        open("/proc/self/oom_score_adj", "w", encoding="ascii") as file,
+    ):
         file.write("1000")  # not Linux, or forbidden: the machine is emptied in another order
 
 
@@ -100,8 +114,10 @@ def _program(
     argv: list[str], limits: Mapping[str, int], mask: set[int], parent: int, *, go: int, apart: bool
 ) -> NoReturn:
     try:
-        os.read(go, 1)  # until its parent is undumpable; itself it is not, so that its counters can be read
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them; programs expect the default
+        # until its parent is undumpable; itself it is not, so that its counters can be read
+        os.read(go, 1)
+        # Python ignores them; programs expect the default
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         namespaces.die_with_parent(signal.SIGKILL)
@@ -132,7 +148,9 @@ def _confine(config: _Configuration, *, apart: bool) -> list[str]:
         if not apart:
             try:
                 lacking += confinement.keep_files(
-                    hidden=config.hidden, kept=config.kept, written=[p for p in (config.scratch, config.shared) if p]
+                    hidden=config.hidden,
+                    kept=config.kept,
+                    written=[p for p in (config.scratch, config.shared) if p],
                 )
             except OSError:
                 lacking.append("files of the same user can be read and written (no Landlock)")
@@ -148,7 +166,14 @@ def _confine(config: _Configuration, *, apart: bool) -> list[str]:
 
 
 def _first(
-    config: _Configuration, argv: list[str], mask: set[int], *, said: int, heard: int, status: int, apart: bool
+    config: _Configuration,
+    argv: list[str],
+    mask: set[int],
+    *,
+    said: int,
+    heard: int,
+    status: int,
+    apart: bool,
 ) -> NoReturn:
     lacking = []
     _offer_to_the_oom_killer()
@@ -161,7 +186,12 @@ def _first(
             config.limits["written"] + config.limits["written"] // 16 + (1 << 20)
         )  # so that it can be seen to be passed
         lacking += mounts.set_up(
-            hidden=config.hidden, kept=config.kept, home=config.home, cwd=config.cwd, shared=config.shared, size=size
+            hidden=config.hidden,
+            kept=config.kept,
+            home=config.home,
+            cwd=config.cwd,
+            shared=config.shared,
+            size=size,
         )
     if _LINUX and config.level != "none":
         lacking += _confine(config, apart=apart)
@@ -186,15 +216,20 @@ def _first(
         ended, how = os.waitpid(-1, 0)
         if ended == program:
             used = resource.getrusage(resource.RUSAGE_CHILDREN)
-            words = (
-                f"{os.waitstatus_to_exitcode(how)} {used.ru_maxrss} {used.ru_utime + used.ru_stime} {used.ru_oublock}"
-            )
+            words = f"{os.waitstatus_to_exitcode(how)} {used.ru_maxrss} {used.ru_utime + used.ru_stime} {used.ru_oublock}"
             os.write(status, words.encode())
             os._exit(0)
 
 
 def _holder(
-    config: _Configuration, argv: list[str], mask: set[int], *, said: int, heard: int, status: int, apart: bool
+    config: _Configuration,
+    argv: list[str],
+    mask: set[int],
+    *,
+    said: int,
+    heard: int,
+    status: int,
+    apart: bool,
 ) -> NoReturn:
     """Says ``.`` when it has left, hears ``.`` when its users are mapped; then ``first`` talks."""
     try:
@@ -212,7 +247,8 @@ def _holder(
             _first(config, argv, mask, said=said, heard=heard, status=status, apart=apart)
         for fd in (said, heard, status):
             os.close(fd)
-        if _LINUX and not apart:  # inside namespaces nobody sees it, and the supervisor must look through it
+        # inside namespaces nobody sees it, and the supervisor must look through it
+        if _LINUX and not apart:
             confinement.undumpable()
         _silent()
         os.waitpid(first, 0)
@@ -298,12 +334,15 @@ class _Counters:
             top = f"/proc/{held.holder}/root" if apart else ""
             self._proc = os.open(f"{top}/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             if apart:
-                self._scratch_fd = os.open(f"{top}{mounts.SCRATCH}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                self._scratch_fd = os.open(
+                    f"{top}{mounts.SCRATCH}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+                )
 
     def passed(self) -> tuple[str, int] | None:
         """The first limit that is passed, and what is used; None if there is none."""
         over = self._over()
-        if over is not None and over[0] == "unreadable":  # it may have been about to start or to end
+        # it may have been about to start or to end
+        if over is not None and over[0] == "unreadable":
             time.sleep(_AGAIN)
             over = self._over()
         return over or self.written()
@@ -346,7 +385,9 @@ def _size(folder: str) -> tuple[int, int]:
     return entries, used
 
 
-def _watch(parent: int, holder: int, counters: _Counters, group: Group | None) -> tuple[str, int] | None:
+def _watch(
+    parent: int, holder: int, counters: _Counters, group: Group | None
+) -> tuple[str, int] | None:
     """Until the program ends, the parent goes or a SIGTERM comes; the limit that was passed, if that ended it."""
     due = time.monotonic() + _LOOK_EVERY
     while os.getppid() == parent:
@@ -382,7 +423,8 @@ def _pause(took: float) -> float:
 
 
 def _end(holder: int, group: Group | None, *, apart: bool) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # gone; macOS says so with the latter
+    # gone; macOS says so with the latter
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(holder, signal.SIGKILL)
     if group is not None:
         group.end()
@@ -471,7 +513,8 @@ def _main(config: _Configuration, argv: list[str]) -> NoReturn:
 
 
 def _say(config: _Configuration, line: str) -> None:
-    with contextlib.suppress(BrokenPipeError):  # the auditor is gone; what it started is still to be ended
+    # the auditor is gone; what it started is still to be ended
+    with contextlib.suppress(BrokenPipeError):
         os.write(config.report, f"{line}\n".encode())
 
 

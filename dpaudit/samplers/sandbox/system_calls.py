@@ -29,7 +29,11 @@ def syscall(number: int, *arguments: object) -> int:
     Raises:
         OSError: it failed.
     """
-    return call("syscall", ctypes.c_long(number), *(ctypes.c_long(a) if isinstance(a, int) else a for a in arguments))
+    return call(
+        "syscall",
+        ctypes.c_long(number),
+        *(ctypes.c_long(a) if isinstance(a, int) else a for a in arguments),
+    )
 
 
 def prctl(option: int, *arguments: int) -> int:

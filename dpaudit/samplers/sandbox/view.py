@@ -1,9 +1,10 @@
 """Which folders and which environment variables a foreign program gets to see. The auditor's side: plans, does nothing.
 
-Hidden are the home directory and all others, the auditor's working tree (the Git checkout around the working directory, or
-that directory alone), ``/run`` with its sockets, and the temporary folders. What the program needs of them stays, read-only:
-the folder where it lives, the Python that runs, and what the user names. Not claimed: that other folders hold no secret;
-what its user may read elsewhere (``/etc``, ``/srv``, ``/opt`` …) the program may read.
+Hidden are the home directory and all others, the auditor's working tree (the Git checkout around
+the working directory, or that directory alone), ``/run`` with its sockets, and the temporary
+folders. What the program needs of them stays, read-only: the folder where it lives, the Python that
+runs, and what the user names. Not claimed: that other folders hold no secret; what its user may
+read elsewhere (``/etc``, ``/srv``, ``/opt`` …) the program may read.
 """
 
 from __future__ import annotations
@@ -31,7 +32,21 @@ __all__ = [
 _HOMES = ("/home", "/root")
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 hidden, not used
 _ALWAYS = (*_HOMES, "/run", *_TEMPORARY)
-_SYSTEM = ("/bin", "/sbin", "/usr", "/lib", "/lib64", "/etc", "/opt", "/nix", "/proc", "/sys", "/dev", "/var", "/boot")
+_SYSTEM = (
+    "/bin",
+    "/sbin",
+    "/usr",
+    "/lib",
+    "/lib64",
+    "/etc",
+    "/opt",
+    "/nix",
+    "/proc",
+    "/sys",
+    "/dev",
+    "/var",
+    "/boot",
+)
 _RUN_ON = ("/bin", "/sbin", "/usr", "/lib", "/lib64", "/nix", "/proc", "/sys", "/dev")
 _OURS = ("dpaudit", "dpaudit_attacks", "dpaudit_mitigations")
 _FOLDERS_OF_PROGRAMS = {"bin", "sbin"}
@@ -60,14 +75,18 @@ class View:
 def plan(needs: Iterable[str], visible: Iterable[str] = ()) -> View:
     """The view of a program that needs the files and folders ``needs`` (where its code is) and ``visible`` (also asked for).
 
-    A file brings the folder that it lies in, unless that is a hidden folder itself, or the home directory or one around it:
-    then the file alone. The working tree stays whole if the program lives in it, unless it is the home directory. What is
-    asked for is shown, whatever it is.
+    A file brings the folder that it lies in, unless that is a hidden folder itself, or the home
+    directory or one around it: then the file alone. The working tree stays whole if the program
+    lives in it, unless it is the home directory. What is asked for is shown, whatever it is.
     """
     cwd = os.getcwd()
     home = os.path.expanduser("~")
     tree = _tree(cwd, os.path.realpath(home))
-    needed = [p for path in needs if os.path.exists(p := os.path.abspath(path)) and not _below_any(p, _prefixes())]
+    needed = [
+        p
+        for path in needs
+        if os.path.exists(p := os.path.abspath(path)) and not _below_any(p, _prefixes())
+    ]
     inside = any(_within(os.path.realpath(path), tree) for path in needed)
     hidden = _outermost(
         os.path.realpath(path)
@@ -79,10 +98,17 @@ def plan(needs: Iterable[str], visible: Iterable[str] = ()) -> View:
         if os.path.isdir(path) and os.path.realpath(path) != "/"
     )
     never = {*hidden, *_upwards(os.path.realpath(home))}  # shown whole only if they are asked for
-    wanted = [*(p for path in needed for p in _with_neighbours(path, never)), *([tree] if inside else []), *_python()]
+    wanted = [
+        *(p for path in needed for p in _with_neighbours(path, never)),
+        *([tree] if inside else []),
+        *_python(),
+    ]
     kept = dict.fromkeys(
         path
-        for path in (*(p for p in wanted if os.path.realpath(p) not in never), *map(os.path.abspath, visible))
+        for path in (
+            *(p for p in wanted if os.path.realpath(p) not in never),
+            *map(os.path.abspath, visible),
+        )
         if os.path.exists(path) and _below_any(os.path.realpath(path), hidden)
     )
     return View(hidden=hidden, kept=_outermost(kept), home=home, cwd=cwd)
@@ -103,7 +129,9 @@ def environment(given: Mapping[str, str], passed: Sequence[str] = ()) -> dict[st
 
 def _tree(cwd: str, home: str) -> str:
     """The Git checkout around ``cwd`` that is not the home directory, or ``cwd``; resolved."""
-    checkouts = (folder for folder in _upwards(os.path.realpath(cwd)) if os.path.exists(f"{folder}/.git"))
+    checkouts = (
+        folder for folder in _upwards(os.path.realpath(cwd)) if os.path.exists(f"{folder}/.git")
+    )
     return next((folder for folder in checkouts if folder != home), os.path.realpath(cwd))
 
 
@@ -119,7 +147,9 @@ def _of_the_system(tree: str) -> bool:
 
 def _of_all(home: str) -> bool:
     """Whether a home cannot be hidden: some users' is ``/``, or a folder of the system such as ``/usr/games``."""
-    return any(_within(folder, home) for folder in _SYSTEM) or any(_within(home, folder) for folder in _RUN_ON)
+    return any(_within(folder, home) for folder in _SYSTEM) or any(
+        _within(home, folder) for folder in _RUN_ON
+    )
 
 
 def _with_neighbours(path: str, never: Collection[str]) -> list[str]:
@@ -128,7 +158,10 @@ def _with_neighbours(path: str, never: Collection[str]) -> list[str]:
     for p in dict.fromkeys((path, os.path.realpath(path))):
         folder = p if os.path.isdir(p) else os.path.dirname(p)
         above = os.path.dirname(folder)
-        if os.path.basename(folder) in _FOLDERS_OF_PROGRAMS and os.path.realpath(above) not in never:
+        if (
+            os.path.basename(folder) in _FOLDERS_OF_PROGRAMS
+            and os.path.realpath(above) not in never
+        ):
             folder = above
         found.append(p if os.path.realpath(folder) in never else folder)
     return found
@@ -142,7 +175,10 @@ def _python() -> tuple[str, ...]:
     """Where this Python, and what it imports, lies."""
     places = [*_prefixes(), *sys.path]
     places += os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    places += [os.path.dirname(os.path.realpath(sys.executable)), *([site.USER_SITE] if site.USER_SITE else [])]
+    places += [
+        os.path.dirname(os.path.realpath(sys.executable)),
+        *([site.USER_SITE] if site.USER_SITE else []),
+    ]
     for name in _OURS:
         spec = importlib.util.find_spec(name)
         places += [] if spec is None else spec.submodule_search_locations or []
@@ -190,8 +226,8 @@ def files_of_options(*references: str | None) -> list[str]:
 def compiled_code(distribution: str) -> Path | None:
     """A folder that a distribution's registered sources share for compiled code; None if none can be made.
 
-    It is the one place outside the scratch that a sandboxed source may write, and the auditor never reads it: compiling
-    takes many seconds, and a sandbox that forgets would do it in every process.
+    It is the one place outside the scratch that a sandboxed source may write, and the auditor never
+    reads it: compiling takes many seconds, and a sandbox that forgets would do it in every process.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "dpaudit" / "compiled" / f"{distribution}-{sys.implementation.cache_tag}"

@@ -11,7 +11,9 @@ from dpaudit.studies.libraries.case import Case
 
 __all__ = ["CASES", "Case", "case"]
 
-CASES: Mapping[str, Case] = {found.name: found for group in (generators, private, specimens) for found in group.CASES}
+CASES: Mapping[str, Case] = {
+    found.name: found for group in (generators, private, specimens) for found in group.CASES
+}
 
 
 def case(name: str) -> Case:

@@ -20,9 +20,10 @@ Promise = Literal["DP", "none", "specimen"]
 class Case:
     """``mechanism``, ``attack`` and ``neighbours`` as on the command line; ``claim`` is the (ε, δ) that is claimed.
 
-    ``promise`` is "DP" where the library itself promises differential privacy of this mechanism; "none" where it is a
-    generator of random numbers to which people add the value themselves (then the claim is that of the law in real
-    arithmetic); "specimen" for dpaudit's own. ``samples`` releases are made at each neighbour.
+    ``promise`` is "DP" where the library itself promises differential privacy of this mechanism;
+    "none" where it is a generator of random numbers to which people add the value themselves (then
+    the claim is that of the law in real arithmetic); "specimen" for dpaudit's own. ``samples``
+    releases are made at each neighbour.
     """
 
     library: str
@@ -46,14 +47,20 @@ class Case:
     @property
     def name(self) -> str:
         """How a specification calls it."""
-        apart = f" {self.neighbours}" if self.neighbours not in ("0,1", None) and len(str(self.neighbours)) < 12 else ""
+        apart = (
+            f" {self.neighbours}"
+            if self.neighbours not in ("0,1", None) and len(str(self.neighbours)) < 12
+            else ""
+        )
         return f"{self.mechanism} {self.attack}{apart}"
 
     @property
     def command(self) -> str:
         """What a user types to see it again."""
         where = f" --neighbours '{self.neighbours}'" if self.neighbours is not None else ""
-        claim = f"--claim-epsilon {self.epsilon:.6g}" + (f" --claim-delta {self.delta:g}" if self.delta else "")
+        claim = f"--claim-epsilon {self.epsilon:.6g}" + (
+            f" --claim-delta {self.delta:g}" if self.delta else ""
+        )
         return f"dpaudit mechanism {self.mechanism}{where} {claim} --attack {self.attack} --samples {self.samples}"
 
 

@@ -6,7 +6,12 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, parse_neighbours, run_mechanism_audit
+from dpaudit.audit.epsilon import (
+    MechanismOptions,
+    PrivacyClaim,
+    parse_neighbours,
+    run_mechanism_audit,
+)
 from dpaudit.errors import MissingExtraError
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid
@@ -29,8 +34,9 @@ class ControlsGrid(Grid, frozen=True):
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """``trials`` audits of a case (:class:`ControlsGrid`).
 
-    Counted are those whose lower bound for ε is at most the claim. One process of the mechanism serves all, so the
-    audits are of one running sampler. A library that is not installed is a line that says so.
+    Counted are those whose lower bound for ε is at most the claim. One process of the mechanism
+    serves all, so the audits are of one running sampler. A library that is not installed is a line
+    that says so.
     """
     del arm
     grid, trials = cell.grid(ControlsGrid), cell.settings["trials"]
@@ -39,7 +45,9 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     about = {"library": subject.library, "mechanism": subject.mechanism, "attack": subject.attack}
     bounds = []
     try:
-        with open_mechanism(subject.mechanism, seed=f"{cell.settings['seed']}/{cell.id}") as mechanism:
+        with open_mechanism(
+            subject.mechanism, seed=f"{cell.settings['seed']}/{cell.id}"
+        ) as mechanism:
             for i in range(trials):
                 result = run_mechanism_audit(
                     mechanism,
@@ -47,7 +55,9 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
                     claim=PrivacyClaim(subject.epsilon, subject.delta),
                     attack=subject.attack,
                     options=MechanismOptions(
-                        samples=grid.samples, alpha=grid.alpha, seed=f"{cell.settings['seed']}/{cell.id}/{i}"
+                        samples=grid.samples,
+                        alpha=grid.alpha,
+                        seed=f"{cell.settings['seed']}/{cell.id}/{i}",
                     ),
                 )
                 bounds.append(result.epsilon.low if result.epsilon is not None else 0.0)

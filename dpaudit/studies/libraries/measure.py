@@ -6,7 +6,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, parse_neighbours, run_mechanism_audit
+from dpaudit.audit.epsilon import (
+    MechanismOptions,
+    PrivacyClaim,
+    parse_neighbours,
+    run_mechanism_audit,
+)
 from dpaudit.errors import MissingExtraError, SamplerError, UsageError
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.grid import Grid
@@ -32,22 +37,25 @@ class LibrariesGrid(Grid, frozen=True):
 def measure(cell: Cell, arm: None) -> dict[str, Any]:
     """One audit of a case (:class:`LibrariesGrid`) by its attack.
 
-    A library that is not installed is a line that says so, with the remedy in ``failed``; so is one that cannot be
-    imported or refuses what it is asked. Errors of our own are not caught.
+    A library that is not installed is a line that says so, with the remedy in ``failed``; so is one
+    that cannot be imported or refuses what it is asked. Errors of our own are not caught.
     """
     del arm
     grid = cell.grid(LibrariesGrid)
     subject = case(grid.case)
     row: dict[str, Any] = {
         "library": subject.library,
-        "mechanism": subject.mechanism.removeprefix(f"{subject.library}:").removeprefix("python:dpaudit.noise."),
+        "mechanism": subject.mechanism.removeprefix(f"{subject.library}:").removeprefix(
+            "python:dpaudit.noise."
+        ),
         "attack": subject.attack,
         "kind": subject.attack.partition(":")[0],
         "neighbours": _short(subject.neighbours),
         "promise": subject.promise,
         "epsilon_claimed": subject.epsilon,
         "delta_claimed": subject.delta,
-        "claimed": f"{subject.epsilon:.3g}" + (f" at δ = {subject.delta:g}" if subject.delta else ""),
+        "claimed": f"{subject.epsilon:.3g}"
+        + (f" at δ = {subject.delta:g}" if subject.delta else ""),
         "draft": subject.draft or None,
         "reproduce": subject.command,
     }
@@ -75,7 +83,9 @@ def _audit(subject: Case, grid: LibrariesGrid, *, seed: str) -> tuple[str | None
             claim=PrivacyClaim(subject.epsilon, subject.delta),
             attack=subject.attack,
             options=MechanismOptions(
-                samples=subject.samples if grid.samples is None else grid.samples, alpha=grid.alpha, seed=seed
+                samples=subject.samples if grid.samples is None else grid.samples,
+                alpha=grid.alpha,
+                seed=seed,
             ),
         )
         return getattr(mechanism, "version", None), result
@@ -84,7 +94,11 @@ def _audit(subject: Case, grid: LibrariesGrid, *, seed: str) -> tuple[str | None
 def _short(neighbours: str | None) -> str:
     if neighbours is None:
         return "the attack's"
-    return neighbours if len(neighbours) < 12 else " and ".join(_ends(part) for part in neighbours.split(";"))
+    return (
+        neighbours
+        if len(neighbours) < 12
+        else " and ".join(_ends(part) for part in neighbours.split(";"))
+    )
 
 
 def _ends(vector: str) -> str:
@@ -94,10 +108,14 @@ def _ends(vector: str) -> str:
 
 
 def _shown(result: MechanismResult) -> dict[str, Any]:
-    best = max((t for t in result.tests if t.unit == "ε"), key=lambda t: (t.statistic, -t.p), default=None)
+    best = max(
+        (t for t in result.tests if t.unit == "ε"), key=lambda t: (t.statistic, -t.p), default=None
+    )
     p0, p1 = _probabilities(best)
     return {
-        "verdict": _LEAKS if result.verdict == "finding" and _timed(result.attack) else _VERDICTS[result.verdict],
+        "verdict": _LEAKS
+        if result.verdict == "finding" and _timed(result.attack)
+        else _VERDICTS[result.verdict],
         "p0": p0,
         "p1": p1,
         "epsilon": None if result.epsilon is None else result.epsilon.low,
@@ -119,7 +137,11 @@ def _success(result: MechanismResult) -> dict[str, Any] | None:
     found = result.details.get("success")
     if not found:
         return None
-    return {"value": found["right"] / found["of"], "low": found["interval"].low, "high": found["interval"].high}
+    return {
+        "value": found["right"] / found["of"],
+        "low": found["interval"].low,
+        "high": found["interval"].high,
+    }
 
 
 def _probabilities(test: TestResult | None) -> tuple[float | None, float | None]:
@@ -127,17 +149,30 @@ def _probabilities(test: TestResult | None) -> tuple[float | None, float | None]
         return None, None
     counts = test.details["counts"]
     shares = [counts[key][0] / max(1, counts[key][1]) for key in ("likelier", "other")]
-    return (shares[0], shares[1]) if test.details.get("likelier_at", 0) == 0 else (shares[1], shares[0])
+    return (
+        (shares[0], shares[1])
+        if test.details.get("likelier_at", 0) == 0
+        else (shares[1], shares[0])
+    )
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """Which of the mechanisms that promise differential privacy are broken, which leak by time, what could not be tried."""
-    promised = [row for row in rows if row["promise"] == "DP" and row["verdict"] in (*_VERDICTS.values(), _LEAKS)]
+    promised = [
+        row
+        for row in rows
+        if row["promise"] == "DP" and row["verdict"] in (*_VERDICTS.values(), _LEAKS)
+    ]
     tried = {_subject(row) for row in promised}
     broken, leaking = (
-        sorted({_subject(row) for row in promised if row["verdict"] == verdict}) for verdict in ("broken", _LEAKS)
+        sorted({_subject(row) for row in promised if row["verdict"] == verdict})
+        for verdict in ("broken", _LEAKS)
     )
-    others = [row for row in rows if row["promise"] != "DP" and row["verdict"] in (*_VERDICTS.values(), _LEAKS)]
+    others = [
+        row
+        for row in rows
+        if row["promise"] != "DP" and row["verdict"] in (*_VERDICTS.values(), _LEAKS)
+    ]
     text = ""
     if tried:
         text = f"Of {len(tried)} mechanisms that promise differential privacy {len(broken)} broke: {_listed(broken)}."

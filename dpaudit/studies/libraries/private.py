@@ -10,12 +10,23 @@ from dpaudit.studies.libraries.generators import LANES
 
 __all__ = ["CASES"]
 
-_NARROW = "lower=1,upper=1.0000000000000009"  # four steps of a double wide: sums of 1,000 cannot resolve it
-_OTHERS = ("diffprivlib", "diffprivlib-old", "opacus", "opendp", "pipeline-dp", "python-dp", "tmlt-core")
+# four steps of a double wide: sums of 1,000 cannot resolve it
+_NARROW = "lower=1,upper=1.0000000000000009"
+_OTHERS = (
+    "diffprivlib",
+    "diffprivlib-old",
+    "opacus",
+    "opendp",
+    "pipeline-dp",
+    "python-dp",
+    "tmlt-core",
+)
 _PURE, _APPROXIMATE = (1.0, 0.0), (1.0, DELTA)
 
 
-def _case(mechanism: str, attack: str, neighbours: str | None, claim: tuple[float, float], **more: Any) -> Case:
+def _case(
+    mechanism: str, attack: str, neighbours: str | None, claim: tuple[float, float], **more: Any
+) -> Case:
     name = mechanism.partition(":")[0]
     return Case(
         library=name if name in _OTHERS else "dpaudit",
@@ -76,7 +87,13 @@ _OPENDP = (
 _PYTHON_DP = (
     _case("python-dp:laplace:epsilon=1", "reach", "0,1", _PURE),
     _case("python-dp:laplace:epsilon=1", "bit-features", "0,1", _PURE),
-    _case("python-dp:gaussian:epsilon=1,delta=1e-5", "reach", "0,1", _APPROXIMATE, draft="python_dp_gaussian"),
+    _case(
+        "python-dp:gaussian:epsilon=1,delta=1e-5",
+        "reach",
+        "0,1",
+        _APPROXIMATE,
+        draft="python_dp_gaussian",
+    ),
     _case("python-dp:gaussian-int:epsilon=1,delta=1e-5", "reach", "0,1", _APPROXIMATE),
     _case("python-dp:laplace-int:epsilon=1", "reach", "0,1", _PURE),
     _case("python-dp:laplace-int:epsilon=0.1", "timing", "0,10", _PURE, samples=10_000),
@@ -96,7 +113,13 @@ _PIPELINE_DP = (
 _TMLT = (
     _case("tmlt-core:laplace:scale=1", "reach", "0,1", laplace(1)),
     _case("tmlt-core:laplace:scale=1", "bit-features", "0,1", laplace(1)),
-    _case("tmlt-core:gaussian:sigma_squared=1", "reach", "0,1", gaussian(1), draft="tmlt_core_gaussian"),
+    _case(
+        "tmlt-core:gaussian:sigma_squared=1",
+        "reach",
+        "0,1",
+        gaussian(1),
+        draft="tmlt_core_gaussian",
+    ),
     _case("tmlt-core:geometric:alpha=1", "reach", "0,1", laplace(1)),
     _case("tmlt-core:discrete-gaussian:sigma_squared=100", "reach", "0,1", gaussian(10)),
 )
@@ -122,4 +145,14 @@ _SUMS = (
     ),
 )  # fmt: skip
 
-CASES = (*_DIFFPRIVLIB, *_OLD, *_OPACUS, *_OPENDP, *_PYTHON_DP, *_PIPELINE_DP, *_TMLT, *_OURS, *_SUMS)
+CASES = (
+    *_DIFFPRIVLIB,
+    *_OLD,
+    *_OPACUS,
+    *_OPENDP,
+    *_PYTHON_DP,
+    *_PIPELINE_DP,
+    *_TMLT,
+    *_OURS,
+    *_SUMS,
+)

@@ -9,12 +9,30 @@ from collections.abc import Mapping
 
 from dpaudit.errors import UnknownNameError
 from dpaudit.registry import nearest
-from dpaudit.studies.zoo import claims, dependence, digits, directions, generators, geometry, laws, running, values
+from dpaudit.studies.zoo import (
+    claims,
+    dependence,
+    digits,
+    directions,
+    generators,
+    geometry,
+    laws,
+    running,
+    values,
+)
 from dpaudit.studies.zoo.honest import HONEST, honest
 from dpaudit.studies.zoo.inprocess import InProcessSampler, specimen_sampler
 from dpaudit.studies.zoo.specimen import Specimen
 
-__all__ = ["HONEST", "SPECIMENS", "InProcessSampler", "Specimen", "honest", "specimen", "specimen_sampler"]
+__all__ = [
+    "HONEST",
+    "SPECIMENS",
+    "InProcessSampler",
+    "Specimen",
+    "honest",
+    "specimen",
+    "specimen_sampler",
+]
 
 _FAMILIES = (laws, digits, dependence, geometry, directions, running, generators, values, claims)
 

@@ -44,7 +44,9 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     claim, make = Claim.parse(GAUSSIAN), honest(grid.sampler)
     findings, by, inconclusive = 0, Counter[str](), 0
     for i in range(trials):
-        with InProcessSampler(make, name=grid.sampler, stream=stream.child("sampler", i)) as sampler:
+        with InProcessSampler(
+            make, name=grid.sampler, stream=stream.child("sampler", i)
+        ) as sampler:
             options = AuditOptions(
                 samples=grid.samples,
                 alpha=grid.alpha,
@@ -55,7 +57,10 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         findings += result.verdict == "finding"
         inconclusive += result.verdict == "inconclusive"
         by.update(test.name for test in result.tests if test.finding)
-    return _counted(findings, trials, by, grid.alpha) | {"inconclusive": inconclusive, "tests": len(tests)}
+    return _counted(findings, trials, by, grid.alpha) | {
+        "inconclusive": inconclusive,
+        "tests": len(tests),
+    }
 
 
 def _counted(findings: int, audits: int, by: Mapping[str, int], alpha: float) -> dict[str, Any]:
@@ -65,7 +70,9 @@ def _counted(findings: int, audits: int, by: Mapping[str, int], alpha: float) ->
         "findings": findings,
         "share": share,
         "by": dict(sorted(by.items())),
-        "found_by": ", ".join(f"{name} {k}" for name, k in sorted(by.items(), key=lambda item: (-item[1], item[0])))
+        "found_by": ", ".join(
+            f"{name} {k}" for name, k in sorted(by.items(), key=lambda item: (-item[1], item[0]))
+        )
         or None,
         "within": share["low"] <= alpha,
     }
@@ -76,7 +83,8 @@ def gather(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     if not rows:
         return []
     groups = {
-        name: [row for row in rows if row["sampler"] == name] for name in dict.fromkeys(r["sampler"] for r in rows)
+        name: [row for row in rows if row["sampler"] == name]
+        for name in dict.fromkeys(r["sampler"] for r in rows)
     }
     return [_joined(name, some) for name, some in (*groups.items(), (_ALL, list(rows)))]
 
@@ -85,7 +93,9 @@ def _joined(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     by = Counter[str]()
     for row in rows:
         by.update(row["by"])
-    counted = _counted(sum(r["findings"] for r in rows), sum(r["audits"] for r in rows), by, rows[0]["alpha"])
+    counted = _counted(
+        sum(r["findings"] for r in rows), sum(r["audits"] for r in rows), by, rows[0]["alpha"]
+    )
     return {
         **rows[0],
         **counted,
@@ -111,4 +121,6 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     return text + (f" By itself above: {', '.join(single)}." if single else "")
 
 
-MEASURE = Measure(run=measure, grid=CalibrationGrid, needs_arm=False, gather=gather, summary=summary)
+MEASURE = Measure(
+    run=measure, grid=CalibrationGrid, needs_arm=False, gather=gather, summary=summary
+)

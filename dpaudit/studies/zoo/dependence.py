@@ -59,7 +59,11 @@ def _rows_autoregressive(rho: float) -> Make:
             if last.shape[1] != d:
                 last = rng.standard_normal((1, d))
             out, _ = scipy.signal.lfilter(
-                [math.sqrt(1 - rho * rho)], [1.0, -rho], rng.standard_normal((n, d)), axis=0, zi=rho * last
+                [math.sqrt(1 - rho * rho)],
+                [1.0, -rho],
+                rng.standard_normal((n, d)),
+                axis=0,
+                zi=rho * last,
             )
             last = out[-1:].copy()
             return np.asarray(out)
@@ -70,7 +74,9 @@ def _rows_autoregressive(rho: float) -> Make:
 
 
 def _equicorrelated(rho: float) -> Make:
-    return each(lambda rng, z: math.sqrt(1 - rho) * z + math.sqrt(rho) * rng.standard_normal((len(z), 1)))
+    return each(
+        lambda rng, z: math.sqrt(1 - rho) * z + math.sqrt(rho) * rng.standard_normal((len(z), 1))
+    )
 
 
 def _volatile(phi: float, spread: float) -> Make:

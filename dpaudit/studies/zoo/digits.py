@@ -81,7 +81,9 @@ def _ziggurat(rng: np.random.Generator, z: Array) -> Array:
         tail = (layer == 0) & ~inner
         if tail.any():
             a, b = -np.log(1 - rng.random((2, int(tail.sum()))))
-            far = np.where(2 * b > (a / _RIGHT) ** 2, np.copysign(_RIGHT + a / _RIGHT, value[tail]), np.nan)
+            far = np.where(
+                2 * b > (a / _RIGHT) ** 2, np.copysign(_RIGHT + a / _RIGHT, value[tail]), np.nan
+            )
             value[tail] = far
         good = (inner | wedge | tail) & ~np.isnan(value)
         out[todo[good]] = value[good]

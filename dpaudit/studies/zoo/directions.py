@@ -53,13 +53,13 @@ def _along(law: Callable[[np.random.Generator, int], Array]) -> Make:
     return make
 
 
-def _specimen(name: str, says: str, dim: int, beta: float, gamma: float | str, **rest: str) -> Specimen:
+def _specimen(
+    name: str, says: str, dim: int, beta: float, gamma: float | str, **rest: str
+) -> Specimen:
     return Specimen(name, "direction", says, _pancake(name, dim, beta, gamma), dim, **rest)  # type: ignore[arg-type]
 
 
-_NOBODY = (
-    "the keyless search does not reach it: at d = 256 and β = 1e-5 lattice reduction is estimated at 2^58 operations"
-)
+_NOBODY = "the keyless search does not reach it: at d = 256 and β = 1e-5 lattice reduction is estimated at 2^58 operations"
 
 SPECIMENS = (
     _specimen("pancake-gamma-1", "pancake of γ = 1, β = 0.1, d = 64", 64, 0.1, 1.0),

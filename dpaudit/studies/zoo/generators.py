@@ -37,7 +37,9 @@ def _uniform_to_normal(words: npt.NDArray[np.generic], bits: int) -> Array:
     return np.asarray(scipy.special.ndtri((words.astype(np.float64) + 0.5) * 2.0**-bits))
 
 
-def _congruential(multiplier: int, increment: int, bits: int, *, top: int, odd: bool = False) -> Make:
+def _congruential(
+    multiplier: int, increment: int, bits: int, *, top: int, odd: bool = False
+) -> Make:
     """Φ⁻¹ of the ``top`` leading bits of each state."""
 
     def begin(rng: np.random.Generator) -> Series:
@@ -73,7 +75,9 @@ def _middle_square(rng: np.random.Generator) -> Series:
         nonlocal at
         index = np.arange(at, at + m)
         at += m
-        return np.asarray(path[np.where(index < len(path), index, loop + (index - loop) % (len(path) - loop))])
+        return np.asarray(
+            path[np.where(index < len(path), index, loop + (index - loop) % (len(path) - loop))]
+        )
 
     return following
 
@@ -99,7 +103,9 @@ class _Xorshift32:
                 before = self._jumps[-1]
                 self._jumps.append(self._apply(before, before))
             else:
-                places = np.arange(256, dtype=np.uint32)[None] << (8 * np.arange(4, dtype=np.uint32)[:, None])
+                places = np.arange(256, dtype=np.uint32)[None] << (
+                    8 * np.arange(4, dtype=np.uint32)[:, None]
+                )
                 self._jumps.append(_step(places))
         return self._jumps[k]
 
@@ -162,7 +168,11 @@ def _c_rand(stream: KeyedStream) -> Draw:
         nonlocal ready
         parts, have = [ready], len(ready)
         while have < n * d:
-            u = ((generator.words(2 * n * d + 64) >> np.uint64(16)) & np.uint64(32_767)) / 16_384.0 - 1 + 2.0**-15
+            u = (
+                ((generator.words(2 * n * d + 64) >> np.uint64(16)) & np.uint64(32_767)) / 16_384.0
+                - 1
+                + 2.0**-15
+            )
             pairs = u.reshape(-1, 2)
             square = (pairs * pairs).sum(1)
             kept = square < 1

@@ -92,7 +92,9 @@ def _radial_gap(rng: np.random.Generator, z: Array) -> Array:
     d = z.shape[1]
     u = rng.random((len(z), 1))
     u = np.where(np.abs(u - 0.5) < 0.01, u + np.copysign(0.01, u - 0.5), u)
-    return np.asarray(z * np.sqrt(2 * scipy.special.gammaincinv(d / 2, u) / (z * z).sum(1, keepdims=True)))
+    return np.asarray(
+        z * np.sqrt(2 * scipy.special.gammaincinv(d / 2, u) / (z * z).sum(1, keepdims=True))
+    )
 
 
 def _geometry(name: str, says: str, make: Make, *, dim: int | None = None) -> Specimen:
@@ -102,13 +104,24 @@ def _geometry(name: str, says: str, make: Make, *, dim: int | None = None) -> Sp
 SPECIMENS = (
     _geometry("low-rank", "two hidden directions have variance 1.1", _stretched((1.1, 1.1))),
     _geometry("one-direction-flat", "one hidden direction has variance 0.9", _stretched((0.9,))),
-    _geometry("one-direction-halved", "one hidden direction of 1,024 has variance 0.5", _stretched((0.5,)), dim=1024),
-    _geometry("one-of-4096", "one coordinate in 4,096 has σ = 1.2", _one_wrong(4096, 1234, 1.2), dim=4096),
+    _geometry(
+        "one-direction-halved",
+        "one hidden direction of 1,024 has variance 0.5",
+        _stretched((0.5,)),
+        dim=1024,
+    ),
+    _geometry(
+        "one-of-4096", "one coordinate in 4,096 has σ = 1.2", _one_wrong(4096, 1234, 1.2), dim=4096
+    ),
     _geometry("one-of-64", "one coordinate in 64 has σ = 1.02", _one_wrong(64, 17, 1.02), dim=64),
     _geometry("parity-2pc", "even coordinates have variance 1.02, odd ones 0.98", _by_parity(0.02)),
-    _geometry("one-pair-0.03", "two coordinates of 64 have correlation 0.03", _pair(5, 41, 0.03), dim=64),
+    _geometry(
+        "one-pair-0.03", "two coordinates of 64 have correlation 0.03", _pair(5, 41, 0.03), dim=64
+    ),
     _geometry("sphere", "every row of 64 has norm 8", each(_sphere), dim=64),
-    _geometry("tight-norms", "squared norms vary by 95 % of what they should", _tight_norms(0.95), dim=64),
+    _geometry(
+        "tight-norms", "squared norms vary by 95 % of what they should", _tight_norms(0.95), dim=64
+    ),
     _geometry("radial-gap", "the middle 2 % of row norms are missing", each(_radial_gap), dim=16),
     _geometry("orthogonal-rows", "rows of a call are orthogonal", each(_orthogonal)),
 )

@@ -1,6 +1,7 @@
 """Honest samplers of N(0, 1) from five makers: what an audit must leave in peace.
 
-All give what their makers give, in float64; float32 noise stays on the float32 grid, as it does in use.
+All give what their makers give, in float64; float32 noise stays on the float32 grid, as it does in
+use.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def _torch(dtype: str) -> Make:
 
         generator = torch.Generator().manual_seed(int.from_bytes(stream.entropy()[:8], "big") >> 1)
         kind = getattr(torch, dtype)
-        return lambda n, d: np.asarray(torch.randn((n, d), dtype=kind, generator=generator).double().numpy())
+        return lambda n, d: np.asarray(
+            torch.randn((n, d), dtype=kind, generator=generator).double().numpy()
+        )
 
     return make
 

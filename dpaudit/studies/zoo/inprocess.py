@@ -16,8 +16,9 @@ __all__ = ["InProcessSampler", "specimen_sampler"]
 class InProcessSampler:
     """A :class:`~dpaudit.interfaces.RepeatableSampler` and :class:`~dpaudit.interfaces.ValueSampler` without a sandbox.
 
-    ``again`` starts afresh with the randomness of a next process, as an operating system's seed would be another one.
-    Not claimed: any protection from what it draws from. ``timeout`` is not kept: only for samplers known to answer.
+    ``again`` starts afresh with the randomness of a next process, as an operating system's seed
+    would be another one. Not claimed: any protection from what it draws from. ``timeout`` is not
+    kept: only for samplers known to answer.
     """
 
     available = None
@@ -80,7 +81,9 @@ class InProcessSampler:
         told = {"value": value} if self.takes_value else {}
         out: Array = self._draw(n, d, **told)
         if out.shape != (n, d) or not np.isfinite(out).all():
-            raise SamplerOutputError(f"{self.name}: gave shape {out.shape} for n={n}, d={d}, or values not finite")
+            raise SamplerOutputError(
+                f"{self.name}: gave shape {out.shape} for n={n}, d={d}, or values not finite"
+            )
         return out
 
     def draw_calls(self, calls: int, n: int, d: int, *, timeout: float) -> tuple[Array, Array]:

@@ -25,7 +25,12 @@ __all__ = ["MEASURE", "measure", "summary"]
 
 _ROW = 64  # values in a row for the peers, where the specimen serves any dimension
 _BLOCK = 1 << 19
-_PEER_NAMES = {"ks": "scipy's KS", "ad": "Anderson-Darling", "ad_fitted": "scipy's anderson", "sp800_22": "SP 800-22"}
+_PEER_NAMES = {
+    "ks": "scipy's KS",
+    "ad": "Anderson-Darling",
+    "ad_fitted": "scipy's anderson",
+    "sp800_22": "SP 800-22",
+}
 
 
 class ZooGrid(Grid, frozen=True):
@@ -47,7 +52,9 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
         SpecError: ``trials`` is not 1.
     """
     if cell.settings["trials"] != 1:
-        raise SpecError(f"trials={cell.settings['trials']}: each specimen is audited once; change samples under [grid]")
+        raise SpecError(
+            f"trials={cell.settings['trials']}: each specimen is audited once; change samples under [grid]"
+        )
     del arm
     grid = cell.grid(ZooGrid)
     stream = KeyedStream.from_seed(cell.settings["seed"]).child("cell", cell.id)
@@ -56,7 +63,9 @@ def measure(cell: Cell, arm: None) -> dict[str, Any]:
     began = time.monotonic()
     audited = _tried("audit", failures, lambda: _audit(subject, grid, stream, cell))
     seconds = time.monotonic() - began
-    z = _tried("peers", failures, lambda: _normal_values(subject, grid.samples, stream.child("peers")))
+    z = _tried(
+        "peers", failures, lambda: _normal_values(subject, grid.samples, stream.child("peers"))
+    )
     peers = {
         name: None if z is None else _tried(name, failures, lambda peer=peer: peer(z, grid.alpha))  # type: ignore[misc]
         for name, peer in PEERS.items()
@@ -109,7 +118,9 @@ def _found(result: AuditResult) -> dict[str, Any]:
     }
 
 
-def _normal_values(subject: Specimen, samples: int, stream: KeyedStream) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _normal_values(
+    subject: Specimen, samples: int, stream: KeyedStream
+) -> np.ndarray[Any, np.dtype[np.float64]]:
     """``samples`` values (or a little fewer: whole rows) in the order drawn, mapped to N(0, 1) under the claim."""
     d = subject.dim or _ROW
     rows, step = max(1, samples // d), max(1, _BLOCK // d)
@@ -125,7 +136,11 @@ def _normal_values(subject: Specimen, samples: int, stream: KeyedStream) -> np.n
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """How many were found, of those that could be expected and of the others; the peers; what was missed."""
     parts = [f"The audit finds {_share(rows)} flawed samplers"]
-    for expected, words in (("found", "should show"), ("borderline", "are borderline"), ("missed", "cannot show")):
+    for expected, words in (
+        ("found", "should show"),
+        ("borderline", "are borderline"),
+        ("missed", "cannot show"),
+    ):
         some = [row for row in rows if row["expected"] == expected]
         if some:
             parts.append(f"{sum(map(_is_found, some))} of {len(some)} that {words}")

@@ -45,12 +45,14 @@ def kolmogorov_smirnov(z: Array, alpha: float) -> bool:
 def anderson_darling(z: Array, alpha: float) -> bool:
     """Anderson and Darling's A² against exactly N(0, 1).
 
-    p from the limit law (Marsaglia and Marsaglia 2004, their adinf, off by less than 2e-6), which is close enough for
-    n ≥ 1,000. ``z`` is sorted.
+    p from the limit law (Marsaglia and Marsaglia 2004, their adinf, off by less than 2e-6), which
+    is close enough for n ≥ 1,000. ``z`` is sorted.
     """
     n = len(z)
     weights = np.arange(1, 2 * n, 2, dtype=np.float64)
-    square = -n - float(weights @ (scipy.special.log_ndtr(z) + scipy.special.log_ndtr(-z[::-1]))) / n
+    square = (
+        -n - float(weights @ (scipy.special.log_ndtr(z) + scipy.special.log_ndtr(-z[::-1]))) / n
+    )
     return 1 - _adinf(square) <= alpha
 
 
@@ -68,7 +70,8 @@ def _adinf(x: float) -> float:
 def anderson_darling_fitted(z: Array, alpha: float) -> bool | None:
     """``scipy.stats.anderson``, which fits mean and σ first and so sees neither; None if it has no such level."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # about the form of its answer in versions to come
+        # about the form of its answer in versions to come
+        warnings.simplefilter("ignore", FutureWarning)
         result = scipy.stats.anderson(z, "norm")
     for level, critical in zip(result.significance_level, result.critical_values, strict=True):
         if math.isclose(level / 100, alpha):
@@ -79,10 +82,10 @@ def anderson_darling_fitted(z: Array, alpha: float) -> bool | None:
 def sp800_22(z: Array, alpha: float) -> bool | str:
     """NIST's SP 800-22 (the package sp80022suite, NIST's own C code) on the leading 8 bits of each Φ(z).
 
-    Twelve of its tests on up to two sequences of 10^6 bits from the beginning (250,000 values), Bonferroni over them
-    all. Left out: non-overlapping templates, which wants files that the package lacks, and the random excursions, whose
-    answer there is the least of several p-values. ``z`` is in the order drawn. A test that refuses a sequence counts as
-    passed.
+    Twelve of its tests on up to two sequences of 10^6 bits from the beginning (250,000 values),
+    Bonferroni over them all. Left out: non-overlapping templates, which wants files that the
+    package lacks, and the random excursions, whose answer there is the least of several p-values.
+    ``z`` is in the order drawn. A test that refuses a sequence counts as passed.
     """
     try:
         suite: Any = importlib.import_module("sp80022suite")

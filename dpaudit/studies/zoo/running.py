@@ -94,7 +94,9 @@ def _reseeded(seed: Callable[[int, np.random.Generator], int]) -> Make:
         def draw(n: int, d: int) -> Array:
             nonlocal call
             call += 1
-            return np.random.Generator(np.random.Philox(key=secret | seed(call, rng))).standard_normal((n, d))
+            return np.random.Generator(
+                np.random.Philox(key=secret | seed(call, rng))
+            ).standard_normal((n, d))
 
         return draw
 

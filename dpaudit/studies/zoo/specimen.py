@@ -28,8 +28,9 @@ Series = Callable[[int], Array]
 class Specimen:
     """A flawed sampler, what it claims to be, and whether an audit of 10^7 values can be expected to find it.
 
-    ``expected`` is "found"; "borderline" where chance decides; or "missed", where no battery of this size at this α can
-    see it, or nobody could. ``why`` says so in numbers for the latter two. It was written before the zoo was first run.
+    ``expected`` is "found"; "borderline" where chance decides; or "missed", where no battery of
+    this size at this α can see it, or nobody could. ``why`` says so in numbers for the latter two.
+    It was written before the zoo was first run.
     """
 
     name: str

@@ -29,9 +29,15 @@ def _value(name: str, says: str, change: Callable[[Array, float], Array]) -> Spe
 
 
 SPECIMENS = (
-    _value("wider-above-0", "σ is 3 % larger for values above 0", lambda z, v: z * (1.03 if v > 0 else 1.0)),
     _value(
-        "drawn-to-0", "noise is drawn towards 0 by 0.03 where the value is not 0", lambda z, v: z - 0.03 * np.sign(v)
+        "wider-above-0",
+        "σ is 3 % larger for values above 0",
+        lambda z, v: z * (1.03 if v > 0 else 1.0),
+    ),
+    _value(
+        "drawn-to-0",
+        "noise is drawn towards 0 by 0.03 where the value is not 0",
+        lambda z, v: z - 0.03 * np.sign(v),
     ),
     _value("float32-release", "value and noise are added in single precision", _single),
 )

@@ -15,7 +15,8 @@ from dpaudit.training.data.places import data_folder, fetch_file
 
 __all__ = ["MEAN", "STD", "cifar10"]
 
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, with which the published ResNets were trained
+# ImageNet's, with which the published ResNets were trained
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 ARCHIVE = "cifar-10-binary.tar.gz"
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 SHA256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
@@ -30,11 +31,12 @@ _FILES = {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("
 def cifar10(split: str, *, root: str = "") -> Images:
     """One split, from the folder or from the cache.
 
-    In the folder the first of these that is there: ``cifar10.npz``, the ``.bin`` files of the binary version in
-    ``cifar-10-batches-bin`` or in the folder itself, ``cifar-10-binary.tar.gz``.
+    In the folder the first of these that is there: ``cifar10.npz``, the ``.bin`` files of the
+    binary version in ``cifar-10-batches-bin`` or in the folder itself, ``cifar-10-binary.tar.gz``.
 
     Raises:
-        UsageError: no such file in the folder that was named, or one that is not CIFAR-10; a download that failed.
+        UsageError: no such file in the folder that was named, or one that is not CIFAR-10; a
+            download that failed.
     """
     folder = data_folder(root)
     if folder is None:
@@ -77,7 +79,9 @@ def _contents(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, bytes]]
     for name in names:
         path = folder / name
         if not os.path.isfile(path):
-            raise UsageError(f"data=cifar10: {folder} has no file {name} beside the others; put it there")
+            raise UsageError(
+                f"data=cifar10: {folder} has no file {name} beside the others; put it there"
+            )
         with reading("cifar10", path):
             raw = path.read_bytes()
             if len(raw) != RECORDS * _RECORD:
@@ -93,7 +97,9 @@ def _joined(parts: Iterable[tuple[str, bytes]], split: str, path: Path) -> Image
         records = np.frombuffer(raw, np.uint8).reshape(RECORDS, _RECORD)
         i = names.index(name)
         labels[i], pixels[i] = records[:, 0], records[:, 1:].reshape(RECORDS, *_SHAPE)
-    return _checked(pixels.reshape(-1, *_SHAPE), labels.reshape(-1), path, ("the images", "the classes"))
+    return _checked(
+        pixels.reshape(-1, *_SHAPE), labels.reshape(-1), path, ("the images", "the classes")
+    )
 
 
 def _checked(
@@ -103,4 +109,6 @@ def _checked(
     names: tuple[str, str],
 ) -> Images:
     where = f"data=cifar10: {path}"
-    return checked_images(pixels, labels, shape=_SHAPE, mean=MEAN, std=STD, where=where, names=names)
+    return checked_images(
+        pixels, labels, shape=_SHAPE, mean=MEAN, std=STD, where=where, names=names
+    )

@@ -36,14 +36,16 @@ def reading(data: str, path: Path) -> Iterator[None]:
     except UsageError:
         raise
     except _BROKEN as error:
-        raise UsageError(f"data={data}: {path} cannot be read as {data} ({error}); fetch it again") from error
+        raise UsageError(
+            f"data={data}: {path} cannot be read as {data} ({error}); fetch it again"
+        ) from error
 
 
 def read_idx(path: Path) -> npt.NDArray[np.uint8]:
     """The array of an IDX file of bytes, plain or (``.gz``) compressed.
 
-    A zero, a zero, 8 for unsigned bytes, the number of dimensions; each dimension as a big-endian 32-bit number; then
-    the values, and nothing after them (http://yann.lecun.com/exdb/mnist/).
+    A zero, a zero, 8 for unsigned bytes, the number of dimensions; each dimension as a big-endian
+    32-bit number; then the values, and nothing after them (http://yann.lecun.com/exdb/mnist/).
 
     Raises:
         OSError, EOFError, ValueError, zlib.error: unreadable, or not that format to the last byte.
@@ -51,13 +53,17 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
     with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as stream:
         raw = _Bounded(stream, path).read()
     if raw[:3] != _IDX_UINT8 or len(raw) < 4:
-        raise ValueError(f"it begins with {raw[:4].hex() or 'nothing'}, an IDX file of bytes with 000008")
+        raise ValueError(
+            f"it begins with {raw[:4].hex() or 'nothing'}, an IDX file of bytes with 000008"
+        )
     start = 4 + 4 * raw[3]
     if len(raw) < start:
         raise ValueError(f"it ends within its header of {start} bytes")
     shape = struct.unpack(f">{raw[3]}I", raw[4:start])
     if len(raw) - start != math.prod(shape):
-        raise ValueError(f"its header says {shape}, {math.prod(shape)} values; it holds {len(raw) - start}")
+        raise ValueError(
+            f"its header says {shape}, {math.prod(shape)} values; it holds {len(raw) - start}"
+        )
     return np.frombuffer(raw, np.uint8, offset=start).reshape(shape).copy()
 
 
@@ -81,7 +87,8 @@ def read_npz(path: Path, *names: str) -> tuple[npt.NDArray[np.generic], ...]:
 
     Raises:
         KeyError: one is not there.
-        RefusedError, OSError, ValueError: unreadable, damaged, not numbers, or more than eight times the file and 32 MiB.
+        RefusedError, OSError, ValueError: unreadable, damaged, not numbers, or more than eight
+            times the file and 32 MiB.
     """
     with Archive(path) as archive:
         return tuple(archive.read(name, most=8 * archive.size + (32 << 20)) for name in names)

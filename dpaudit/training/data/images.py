@@ -20,7 +20,8 @@ _CLASSES = 10
 class Images:
     """Images (n, 28, 28) grey or (n, 3, 32, 32) in colour, uint8, and their classes (n,), whole numbers 0 to 9.
 
-    ``mean`` and ``std`` have one number a channel, in units of the full intensity 255: what batches are normalised by.
+    ``mean`` and ``std`` have one number a channel, in units of the full intensity 255: what batches
+    are normalised by.
     """
 
     pixels: npt.NDArray[np.uint8]
@@ -51,11 +52,14 @@ class Images:
         pixels = torch.from_numpy(self.pixels[index]).to(device)
         return self.normalised(pixels, dtype=dtype), torch.from_numpy(self.labels[index]).to(device)
 
-    def normalised(self, pixels: torch.Tensor, *, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    def normalised(
+        self, pixels: torch.Tensor, *, dtype: torch.dtype = torch.float32
+    ) -> torch.Tensor:
         """``(pixels / 255 - mean) / std`` as (b, c, h, w), for uint8 of this kind, where they lie.
 
-        Computed in ``dtype``, or in float32 and rounded once if that is narrower. The divisors are tensors, not Python
-        numbers, for which CUDA would multiply by a rounded reciprocal: every step is one correctly rounded operation.
+        Computed in ``dtype``, or in float32 and rounded once if that is narrower. The divisors are
+        tensors, not Python numbers, for which CUDA would multiply by a rounded reciprocal: every
+        step is one correctly rounded operation.
         """
         wide = torch.promote_types(dtype, torch.float32)
         full, mean, std = (
@@ -79,10 +83,12 @@ def checked_images(
     """What was read, as :class:`Images`; ``where`` (``data=mnist: FILE``) and ``names`` are for the error's text.
 
     Raises:
-        UsageError: other dtypes or shapes, as many labels as images is not what there are, none at all, or a class
-            outside 0 to 9.
+        UsageError: other dtypes or shapes, as many labels as images is not what there are, none at
+            all, or a class outside 0 to 9.
     """
-    right = pixels.dtype == np.uint8 and pixels.shape[1:] == shape and labels.shape == pixels.shape[:1]
+    right = (
+        pixels.dtype == np.uint8 and pixels.shape[1:] == shape and labels.shape == pixels.shape[:1]
+    )
     if not right or not np.issubdtype(labels.dtype, np.integer) or labels.size == 0:
         raise UsageError(
             f"{where} holds {names[0]} {pixels.dtype} {pixels.shape} and {names[1]} {labels.dtype} {labels.shape}; "

@@ -35,7 +35,9 @@ def synthetic_colour(split: str) -> Images:
 
 def _make(
     stream: KeyedStream, split: str, *, channels: int, side: int, level: float, contrast: float
-) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.uint8]], np.ndarray[tuple[int, ...], np.dtype[np.int64]]]:
+) -> tuple[
+    np.ndarray[tuple[int, ...], np.dtype[np.uint8]], np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+]:
     """Each image is one of ten shapes, shifted and noisy; both splits have the same shapes."""
     rng = stream.numpy()
     wave = 2 * np.pi * np.arange(side) / side
@@ -46,7 +48,9 @@ def _make(
         rng = stream.child("test").numpy()
     labels = rng.integers(0, 10, _COUNT[split])
     shifts = rng.integers(-3, 4, (len(labels), 2))
-    moved = np.stack([np.roll(shapes[c], s, (1, 2)) for c, s in zip(labels, shifts.tolist(), strict=True)])
+    moved = np.stack(
+        [np.roll(shapes[c], s, (1, 2)) for c, s in zip(labels, shifts.tolist(), strict=True)]
+    )
     pixels = level + contrast * moved + 20 * rng.standard_normal(moved.shape)
     return np.clip(pixels, 0, 255).astype(np.uint8), labels
 
@@ -69,14 +73,14 @@ def load_images(name: str, *, root: str = "", split: str = "train") -> Images:
     ``synthetic-colour``  3×32×32 colour   2,048   512    a fixed seed, likewise
     ====================  ===============  ======  =====  =================================
 
-    Files are looked for in the folder ``root``; without it in the one that the environment variable ``DPAUDIT_DATA``
-    names; without that they are downloaded once, from where they are published, into the user's cache folder
-    (``DPAUDIT_CACHE`` names another) and their SHA-256 is compared on each load. Nothing is downloaded behind a folder
-    that was named.
+    Files are looked for in the folder ``root``; without it in the one that the environment variable
+    ``DPAUDIT_DATA`` names; without that they are downloaded once, from where they are published,
+    into the user's cache folder (``DPAUDIT_CACHE`` names another) and their SHA-256 is compared on
+    each load. Nothing is downloaded behind a folder that was named.
 
     Raises:
-        UsageError: an unknown name or split; files that are missing, corrupt, cut short or of another kind; a download
-            that failed.
+        UsageError: an unknown name or split; files that are missing, corrupt, cut short or of
+            another kind; a download that failed.
         MissingExtraError: a download without pooch.
     """
     if split not in ("train", "test"):

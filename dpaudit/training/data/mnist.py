@@ -31,7 +31,8 @@ def mnist(split: str, *, root: str = "") -> Images:
     """One split, from ``mnist.npz`` or else the two IDX files (plain, or else ``.gz``) of the folder, or the cache.
 
     Raises:
-        UsageError: no such file in the folder that was named, or one that is not MNIST; a download that failed.
+        UsageError: no such file in the folder that was named, or one that is not MNIST; a download
+            that failed.
     """
     folder = data_folder(root)
     if folder is None:
@@ -51,14 +52,19 @@ def mnist(split: str, *, root: str = "") -> Images:
 
 
 def _either(plain: Path) -> Path | None:
-    return next((path for path in (plain, plain.with_name(f"{plain.name}.gz")) if os.path.isfile(path)), None)
+    return next(
+        (path for path in (plain, plain.with_name(f"{plain.name}.gz")) if os.path.isfile(path)),
+        None,
+    )
 
 
 def _from_npz(path: Path, split: str) -> Images:
     names = (f"x_{split}", f"y_{split}")
     with reading("mnist", path):
         pixels, labels = read_npz(path, *names)
-    return checked_images(pixels, labels, shape=(28, 28), mean=MEAN, std=STD, where=f"data=mnist: {path}", names=names)
+    return checked_images(
+        pixels, labels, shape=(28, 28), mean=MEAN, std=STD, where=f"data=mnist: {path}", names=names
+    )
 
 
 def _from_idx(images: Path, labels: Path) -> Images:

@@ -8,7 +8,14 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 from dpaudit.errors import MissingExtraError, UsageError
 from dpaudit.results.text import one_line
@@ -59,7 +66,10 @@ class DownloadBar:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -74,7 +84,9 @@ def data_folder(root: str = "") -> Path | None:
         if value:
             folder = Path(value).expanduser()
             if not os.path.isdir(folder):
-                raise UsageError(f"{name}={value}: is no folder; name one that is there, or leave it out to download")
+                raise UsageError(
+                    f"{name}={value}: is no folder; name one that is there, or leave it out to download"
+                )
             return folder
     return None
 
@@ -83,7 +95,8 @@ def cache_folder() -> Path:
     """Where downloads are kept: ``DPAUDIT_CACHE``, else the user's cache folder for dpaudit. It need not exist.
 
     Raises:
-        MissingExtraError: no ``DPAUDIT_CACHE``, and pooch, which knows where users' caches are, is not installed.
+        MissingExtraError: no ``DPAUDIT_CACHE``, and pooch, which knows where users' caches are, is
+            not installed.
     """
     named = os.environ.get("DPAUDIT_CACHE", "")
     return Path(named).expanduser() if named else Path(_pooch().os_cache("dpaudit"))
@@ -92,7 +105,8 @@ def cache_folder() -> Path:
 def find_file(relative: str, *, root: str = "") -> Path | None:
     """The file ``relative`` (``weights/resnet20-12fca82f.th``) where data is kept, or None.
 
-    One place is searched: ``root``, without it ``DPAUDIT_DATA``, without that the cache. The content is not looked at.
+    One place is searched: ``root``, without it ``DPAUDIT_DATA``, without that the cache. The
+    content is not looked at.
 
     Raises:
         UsageError: ``root`` or ``DPAUDIT_DATA`` is no folder.
@@ -105,12 +119,14 @@ def find_file(relative: str, *, root: str = "") -> Path | None:
 def fetch_file(relative: str, *, url: str, sha256: str) -> Path:
     """The file ``relative`` of the cache, downloaded from ``url`` unless it is there with the right checksum.
 
-    The checksum (``sha256``, hex) is compared on every call. A download goes to a file of another name, which takes its
-    place only when the checksum is right: one that was cut short is never taken for the whole. What is downloaded is
-    said on stderr, with a progress bar where that is a terminal.
+    The checksum (``sha256``, hex) is compared on every call. A download goes to a file of another
+    name, which takes its place only when the checksum is right: one that was cut short is never
+    taken for the whole. What is downloaded is said on stderr, with a progress bar where that is a
+    terminal.
 
     Raises:
-        UsageError: the host cannot be reached or refuses, the cache cannot be written, or the checksum is wrong.
+        UsageError: the host cannot be reached or refuses, the cache cannot be written, or the
+            checksum is wrong.
         MissingExtraError: pooch is not installed.
     """
     pooch = _pooch()

@@ -21,9 +21,10 @@ class Model:
     """One network's recipe.
 
     Attributes:
-        make: builds the network, its weights drawn from torch's global generator (call `make_model` instead, which seeds
-            that generator and puts it back).
-        data: the kind of record it takes: ``"mnist"`` is 1 × 28 × 28, ``"cifar10"`` is 3 × 32 × 32; ten classes either way.
+        make: builds the network, its weights drawn from torch's global generator (call `make_model`
+            instead, which seeds that generator and puts it back).
+        data: the kind of record it takes: ``"mnist"`` is 1 × 28 × 28, ``"cifar10"`` is 3 × 32 × 32;
+            ten classes either way.
         parameters: how many trainable numbers it has: the length of its flat gradient.
     """
 
@@ -56,7 +57,8 @@ def make_model(name: str, *, seed: int = 0) -> nn.Module:
     """A new network, in training mode, its weights drawn from ``seed``; torch's global generator is left as it was.
 
     Raises:
-        UsageError: an unknown name, or a seed outside 0 … 2^32 − 1 (torch's CPU generator keeps 32 bits).
+        UsageError: an unknown name, or a seed outside 0 … 2^32 − 1 (torch's CPU generator keeps 32
+            bits).
     """
     if name not in MODELS:
         raise UsageError(f"model={name}: not known; there are: {', '.join(sorted(MODELS))}")

@@ -70,8 +70,9 @@ class _Block(nn.Module):
 class CifarResNet(nn.Module):
     """A network of 6·``blocks`` + 2 layers, three stages of 16, 32 and 64 channels, (b, 3, 32, 32) → (b, 10).
 
-    Parameters have the names of Idelbayev's published weights (``akamaster/pytorch_resnet_cifar10``), less ``module.``.
-    First weights as in He et al. 2015: N(0, 2/fan_in), biases 0.
+    Parameters have the names of Idelbayev's published weights
+    (``akamaster/pytorch_resnet_cifar10``), less ``module.``. First weights as in He et al. 2015:
+    N(0, 2/fan_in), biases 0.
     """
 
     def __init__(self, blocks: int) -> None:
@@ -117,9 +118,9 @@ _VGG_STAGES = ((64, 2), (128, 2), (256, 4), (512, 4), (512, 4))
 def vgg19_bn() -> nn.Module:
     """VGG-19 with batch normalisation, (b, 3, 32, 32) → (b, 10): 38,958,922 parameters.
 
-    Five stages of 3×3 convolutions, each with a max-pool after it; the last leaves 1×1, so the classifier's first layer
-    takes 512 values, not the 25,088 of a 224×224 image. First weights: N(0, 2/fan_out) for convolutions, N(0, 0.01²) for
-    linear layers, biases 0.
+    Five stages of 3×3 convolutions, each with a max-pool after it; the last leaves 1×1, so the
+    classifier's first layer takes 512 values, not the 25,088 of a 224×224 image. First weights:
+    N(0, 2/fan_out) for convolutions, N(0, 0.01²) for linear layers, biases 0.
     """
     features: list[nn.Module] = []
     channels = 3
@@ -170,7 +171,9 @@ class _Bottleneck(nn.Module):
         self.bn3 = nn.BatchNorm2d(out)
         self.downsample: nn.Module = nn.Identity()
         if stride != 1 or channels != out:
-            self.downsample = nn.Sequential(nn.Conv2d(channels, out, 1, stride=stride, bias=False), nn.BatchNorm2d(out))
+            self.downsample = nn.Sequential(
+                nn.Conv2d(channels, out, 1, stride=stride, bias=False), nn.BatchNorm2d(out)
+            )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = torch.relu(self.bn1(self.conv1(x)))
@@ -181,9 +184,9 @@ class _Bottleneck(nn.Module):
 class ResNet50(nn.Module):
     """ResNet-50 for ten classes, (b, 3, 32, 32) → (b, 10).
 
-    The first convolution is 3×3 with stride 1; the 3×3 max-pool with stride 2 after it stays, so the last stage's maps are
-    2×2. Parameters have the names of torch's model zoo. First weights: N(0, 2/fan_out) for convolutions, torch's own for
-    the linear layer.
+    The first convolution is 3×3 with stride 1; the 3×3 max-pool with stride 2 after it stays, so
+    the last stage's maps are 2×2. Parameters have the names of torch's model zoo. First weights:
+    N(0, 2/fan_out) for convolutions, torch's own for the linear layer.
     """
 
     def __init__(self) -> None:
@@ -196,7 +199,9 @@ class ResNet50(nn.Module):
         for width, stride, blocks in _RESNET_STAGES:
             first = _Bottleneck(channels, width, stride)
             channels = _WIDER * width
-            stages.append(nn.Sequential(first, *(_Bottleneck(channels, width, 1) for _ in range(blocks - 1))))
+            stages.append(
+                nn.Sequential(first, *(_Bottleneck(channels, width, 1) for _ in range(blocks - 1)))
+            )
         self.layer1, self.layer2, self.layer3, self.layer4 = stages
         self.avgpool = nn.AdaptiveAvgPool2d(1)
         self.flatten = nn.Flatten()
@@ -226,7 +231,9 @@ _MOBILE_STAGES = (  # the table's t, c, n, s; the second stage's stride is 1 the
 )
 
 
-def _convolution(channels: int, out: int, size: int, *, stride: int = 1, groups: int = 1) -> nn.Sequential:
+def _convolution(
+    channels: int, out: int, size: int, *, stride: int = 1, groups: int = 1
+) -> nn.Sequential:
     return nn.Sequential(
         nn.Conv2d(channels, out, size, stride=stride, padding=size // 2, groups=groups, bias=False),
         nn.BatchNorm2d(out),
@@ -257,14 +264,17 @@ class _InvertedResidual(nn.Module):
 def mobilenet_v2() -> nn.Module:
     """MobileNetV2, (b, 3, 32, 32) → (b, 10): 2,236,682 parameters.
 
-    The first convolution and the second stage have stride 1 in place of 2, so the last maps are 4×4. Parameters have the
-    names of torch's model zoo. First weights: N(0, 2/fan_out) for convolutions, N(0, 0.01²) for the linear layer, bias 0.
+    The first convolution and the second stage have stride 1 in place of 2, so the last maps are
+    4×4. Parameters have the names of torch's model zoo. First weights: N(0, 2/fan_out) for
+    convolutions, N(0, 0.01²) for the linear layer, bias 0.
     """
     features: list[nn.Module] = [_convolution(3, 32, 3)]
     channels = 32
     for expansion, out, blocks, stride in _MOBILE_STAGES:
         for block in range(blocks):
-            features.append(_InvertedResidual(channels, out, stride if block == 0 else 1, expansion))
+            features.append(
+                _InvertedResidual(channels, out, stride if block == 0 else 1, expansion)
+            )
             channels = out
     features.append(_convolution(channels, 1280, 1))
     network = nn.Sequential()

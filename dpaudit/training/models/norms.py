@@ -47,9 +47,10 @@ class _Affine(nn.Module):
 class FrozenNorm2d(nn.Sequential):
     """What a BatchNorm2d computes in evaluation mode, in every mode; ``weight`` and ``bias`` are trained, nothing else.
 
-    Two modules, since Opacus refuses one that has both parameters and buffers, for fear that the buffers follow the
-    records (these never change): ``constants`` with buffers ``mean`` and ``var``, shape (C,), and ``affine`` with
-    ``weight`` and ``bias``, shape (C,). Input and output (b, C, h, w).
+    Two modules, since Opacus refuses one that has both parameters and buffers, for fear that the
+    buffers follow the records (these never change): ``constants`` with buffers ``mean`` and
+    ``var``, shape (C,), and ``affine`` with ``weight`` and ``bias``, shape (C,). Input and output
+    (b, C, h, w).
     """
 
     def __init__(self, norm: nn.BatchNorm2d) -> None:
@@ -60,7 +61,9 @@ class FrozenNorm2d(nn.Sequential):
         """
         super().__init__()
         if norm.running_mean is None or norm.running_var is None:
-            raise UsageError("norm=frozen: needs running statistics; take group or record, or track_running_stats=True")
+            raise UsageError(
+                "norm=frozen: needs running statistics; take group or record, or track_running_stats=True"
+            )
         self.add_module("constants", _Constants(norm.running_mean, norm.running_var, norm.eps))
         if norm.affine:
             self.add_module("affine", _Affine(norm.weight, norm.bias))
@@ -71,24 +74,27 @@ def with_norm(model: nn.Module, norm: str) -> nn.Module:
 
     Every BatchNorm2d becomes, with its ``weight`` and ``bias`` kept:
 
-    - ``frozen``: itself in evaluation mode, its running statistics constants (`FrozenNorm2d`). As private as the data
-      these statistics come from. For trained networks: in an untrained one they are 0 and 1, and nothing is normalised.
-    - ``group``: nn.GroupNorm with gcd(32, C) groups, Opacus' replacement (``ModuleValidator.fix``). Another function, so
-      weights trained with BatchNorm lose their accuracy.
-    - ``record``: the statistics of the one record (nn.InstanceNorm2d without running ones). What BatchNorm computes in
-      training mode on a batch of one, and so the per-sample gradient of the published experiments. Ill-conditioned where
-      maps are small (2×2 in ResNet-50): four values that nearly agree are divided by their own spread.
+    - ``frozen``: itself in evaluation mode, its running statistics constants (`FrozenNorm2d`). As
+      private as the data these statistics come from. For trained networks: in an untrained one they
+      are 0 and 1, and nothing is normalised.
+    - ``group``: nn.GroupNorm with gcd(32, C) groups, Opacus' replacement (``ModuleValidator.fix``).
+      Another function, so weights trained with BatchNorm lose their accuracy.
+    - ``record``: the statistics of the one record (nn.InstanceNorm2d without running ones). What
+      BatchNorm computes in training mode on a batch of one, and so the per-sample gradient of the
+      published experiments. Ill-conditioned where maps are small (2×2 in ResNet-50): four values
+      that nearly agree are divided by their own spread.
 
-    Every dropout module becomes nn.Identity: a query is a function of its batch. The copy is in training mode, where
-    alone Opacus takes gradients, and computes the same in either mode. Parameters keep their number, order, shapes and
-    values, so a flat gradient means the same coordinates; names stay except under ``frozen`` (``bn1.weight`` is then
-    ``bn1.affine.weight``). A model without BatchNorm and dropout is copied.
+    Every dropout module becomes nn.Identity: a query is a function of its batch. The copy is in
+    training mode, where alone Opacus takes gradients, and computes the same in either mode.
+    Parameters keep their number, order, shapes and values, so a flat gradient means the same
+    coordinates; names stay except under ``frozen`` (``bn1.weight`` is then ``bn1.affine.weight``).
+    A model without BatchNorm and dropout is copied.
 
     Not claimed: dropout called as a function in ``forward`` is not seen.
 
     Raises:
-        UsageError: a norm not in ``NORMS``; a batch normalisation that is no nn.BatchNorm2d, or under ``frozen`` one
-            without running statistics.
+        UsageError: a norm not in ``NORMS``; a batch normalisation that is no nn.BatchNorm2d, or
+            under ``frozen`` one without running statistics.
     """
     if norm not in NORMS:
         raise UsageError(f"norm={norm}: not known; there are: {', '.join(NORMS)}")
@@ -104,7 +110,8 @@ def _converted(module: nn.Module, norm: str) -> nn.Module:
         raise UsageError(
             f"norm={norm}: replaces BatchNorm2d only, and the model has a {type(module).__name__}; change it"
         )
-    for name, child in module._modules.items():  # named_children() passes over a module's second name
+    # named_children() passes over a module's second name
+    for name, child in module._modules.items():
         if child is not None:
             module._modules[name] = _converted(child, norm)
     return module

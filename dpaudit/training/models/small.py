@@ -17,7 +17,8 @@ def lenet5() -> nn.Module:
 def lenet5_tanh() -> nn.Module:
     """LeNet-5 with its first authors' tanh and average pooling (LeCun et al. 1998, section II.B): 61,706 parameters.
 
-    Simplified as usual: the second convolution sees all six maps, pooling has no coefficients, the output is linear.
+    Simplified as usual: the second convolution sees all six maps, pooling has no coefficients, the
+    output is linear.
     """
     return _lenet5(nn.Tanh, nn.AvgPool2d)
 

@@ -33,7 +33,9 @@ class Canaries:
         if not 0 <= number <= of // 2:
             raise UsageError(f"canaries={number}: must lie in 0 … {of // 2}, half the records")
         rng = stream.numpy()
-        return cls(rng.choice(of, number, replace=False).astype(np.int64), rng.integers(0, 2, number) == 1)
+        return cls(
+            rng.choice(of, number, replace=False).astype(np.int64), rng.integers(0, 2, number) == 1
+        )
 
     @classmethod
     def none(cls) -> Canaries:
@@ -50,5 +52,7 @@ class Canaries:
 def mislabelled(images: Images, records: npt.NDArray[np.int64], *, stream: Stream) -> Images:
     """``images`` with a random wrong class for each of ``records`` (m,): such a record stays hard, and its gradient long."""
     labels = images.labels.copy()
-    labels[records] = (labels[records] + stream.numpy().integers(1, _CLASSES, len(records))) % _CLASSES
+    labels[records] = (
+        labels[records] + stream.numpy().integers(1, _CLASSES, len(records))
+    ) % _CLASSES
     return replace(images, labels=labels)

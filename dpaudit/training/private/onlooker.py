@@ -29,9 +29,11 @@ class Sight:
     Attributes:
         step: from 0.
         sigma: noise multiplier · clip, of one coordinate of ``noisy``.
-        query: the sum of the batch's clipped gradients (d,). No attacker knows it: it knows candidates for it.
+        query: the sum of the batch's clipped gradients (d,). No attacker knows it: it knows
+            candidates for it.
         noisy: what was released (d,): Opacus' ``p.grad`` but for the division, which is public.
-        gradients: each canary's clipped gradient (K, d) at the weights of this step, known to all from earlier releases.
+        gradients: each canary's clipped gradient (K, d) at the weights of this step, known to all
+            from earlier releases.
         present: which canaries are in the batch (K,), bool.
         pair: two candidate sums (2, d) whose batches differ in one record; None at steps without.
         truth: which of them is the true one.
@@ -50,10 +52,12 @@ class Sight:
 class Onlooker:
     """Works out :class:`Sight` of a step: ``before`` its backward pass, ``after_backward``, and once it is released.
 
-    Canaries get a backward pass of their own. Both candidate sums are computed by Opacus' own ``clip_and_accumulate``, one
-    from the batch's per-sample gradients, one from the same with a random record's replaced by that of a record which is
-    not in the batch. So the true one is bit for bit what the step adds its noise to, as for an attacker who runs the same
-    code on the same kind of machine; the other is what it would have been, but for the last bits of one record's gradient.
+    Canaries get a backward pass of their own. Both candidate sums are computed by Opacus' own
+    ``clip_and_accumulate``, one from the batch's per-sample gradients, one from the same with a
+    random record's replaced by that of a record which is not in the batch. So the true one is bit
+    for bit what the step adds its noise to, as for an attacker who runs the same code on the same
+    kind of machine; the other is what it would have been, but for the last bits of one record's
+    gradient.
     """
 
     def __init__(
@@ -73,7 +77,10 @@ class Onlooker:
         self._records, self._canaries, self._rng = records, canaries, stream.numpy()
         # Opacus' own sum on the same parameters; it never takes a step
         self._adder = DPOptimizer(
-            torch.optim.SGD(self._parameters, lr=1.0), noise_multiplier=1.0, max_grad_norm=clip, expected_batch_size=1
+            torch.optim.SGD(self._parameters, lr=1.0),
+            noise_multiplier=1.0,
+            max_grad_norm=clip,
+            expected_batch_size=1,
         )
         self._numbers = np.empty(0, np.int64)
         self._gradients = torch.empty(0)
@@ -115,7 +122,9 @@ class Onlooker:
             query=release.query,
             noisy=release.noisy,
             gradients=self._gradients,
-            present=torch.from_numpy(np.isin(self._canaries.records, self._numbers)).to(self._gradients.device),
+            present=torch.from_numpy(np.isin(self._canaries.records, self._numbers)).to(
+                self._gradients.device
+            ),
             pair=self._pair,
             truth=self._truth,
         )
@@ -130,7 +139,8 @@ class Onlooker:
         if not records:
             return [p.new_empty((0, *p.shape)) for p in self._parameters]
         x, y = self._images.batch(records, device=self._parameters[0].device)
-        with warnings.catch_warnings():  # torch remarks on every backward hook of a first layer; Opacus lives by them
+        # torch remarks on every backward hook of a first layer; Opacus lives by them
+        with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Full backward hook is firing")
             self._loss(self._model(x), y).backward()
         found = [p.grad_sample for p in self._parameters]
@@ -154,4 +164,5 @@ class Onlooker:
 
     def _attach(self, gradients: Sequence[torch.Tensor]) -> None:
         for p, g in zip(self._parameters, gradients, strict=True):
-            p.grad_sample = g.detach()  # a new tensor over the same memory: the optimizer marks those that it has used
+            # a new tensor over the same memory: the optimizer marks those that it has used
+            p.grad_sample = g.detach()

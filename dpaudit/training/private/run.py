@@ -74,9 +74,10 @@ class Recipe:
 class TrainedRun:
     """A trained network and what its run was.
 
-    ``epsilon`` is what Opacus' accountant reports at the recipe's δ when the last step is done: of the noise it believes
-    in. ``sigma`` is the noise's standard deviation a coordinate on the summed gradient (noise multiplier · clip), before
-    a mitigation adds its own; ``rate`` the probability with which a record is in a batch.
+    ``epsilon`` is what Opacus' accountant reports at the recipe's δ when the last step is done: of
+    the noise it believes in. ``sigma`` is the noise's standard deviation a coordinate on the summed
+    gradient (noise multiplier · clip), before a mitigation adds its own; ``rate`` the probability
+    with which a record is in a batch.
     """
 
     network: nn.Module
@@ -105,26 +106,28 @@ def train_privately(
 ) -> TrainedRun:
     """Train ``recipe.model`` on ``train`` (without the canaries that are no members) under DP-SGD by Opacus' engine.
 
-    ``PrivacyEngine.make_private_with_epsilon`` sets everything up: its Poisson loader, its accountant, its per-sample
-    gradients, its optimizer; :func:`~dpaudit.hosts.opacus.use_noise_source` then puts ``source`` (a function of σ)
-    behind ``mitigation`` in the place of its noise. ``watch`` is shown a
-    :class:`~dpaudit.training.private.onlooker.Sight` of every step, with a pair of candidate sums at every
-    ``pair_every``-th.
+    ``PrivacyEngine.make_private_with_epsilon`` sets everything up: its Poisson loader, its
+    accountant, its per-sample gradients, its optimizer;
+    :func:`~dpaudit.hosts.opacus.use_noise_source` then puts ``source`` (a function of σ) behind
+    ``mitigation`` in the place of its noise. ``watch`` is shown a
+    :class:`~dpaudit.training.private.onlooker.Sight` of every step, with a pair of candidate sums
+    at every ``pair_every``-th.
 
-    Weights and batches come from ``stream``, noise from ``noise_seed``: so runs that share a stream differ in their noise
-    alone. torch's global generator is left as it was. A run repeats itself bit for bit on one CPU with one number of threads.
+    Weights and batches come from ``stream``, noise from ``noise_seed``: so runs that share a stream
+    differ in their noise alone. torch's global generator is left as it was. A run repeats itself
+    bit for bit on one CPU with one number of threads.
 
-    Nothing but the batches may tell who is a member: the number of steps, the rate and the divisor of the mean are set from
-    all of ``train``, and stay what they are when a canary is left out.
+    Nothing but the batches may tell who is a member: the number of steps, the rate and the divisor
+    of the mean are set from all of ``train``, and stay what they are when a canary is left out.
 
-    Formal guarantee: the run's noisy sums are (ε, δ)-DP towards adding or removing a record, if Opacus' accountant is right
-    and the source is Gaussian noise in real arithmetic. Not claimed: that a source keeps that promise, or that weights or
-    gradients in floating point do.
+    Formal guarantee: the run's noisy sums are (ε, δ)-DP towards adding or removing a record, if
+    Opacus' accountant is right and the source is Gaussian noise in real arithmetic. Not claimed:
+    that a source keeps that promise, or that weights or gradients in floating point do.
 
     Raises:
-        UsageError: a model that Opacus cannot train, images of another shape than it takes, fewer records than the square of
-            the steps an epoch, an ε or δ that no noise reaches, a ``pair_every`` below 1, a device that is not there, a
-            source for another dimension or σ.
+        UsageError: a model that Opacus cannot train, images of another shape than it takes, fewer
+            records than the square of the steps an epoch, an ε or δ that no noise reaches, a
+            ``pair_every`` below 1, a device that is not there, a source for another dimension or σ.
     """
     if pair_every < 1:
         raise UsageError(f"pair_every={pair_every}: must be at least 1")
@@ -148,7 +151,11 @@ def train_privately(
     )
     seen: list[Release] = []
     use_noise_source(
-        optimizer, source, mitigation=mitigation, seed=noise_seed, observe=None if watch is None else seen.append
+        optimizer,
+        source,
+        mitigation=mitigation,
+        seed=noise_seed,
+        observe=None if watch is None else seen.append,
     )
     loss = nn.CrossEntropyLoss()
     onlooker = Onlooker(
@@ -201,7 +208,9 @@ def _private(
         try:
             model, optimizer, loader = engine.make_private_with_epsilon(
                 module=network,
-                optimizer=torch.optim.SGD(network.parameters(), lr=recipe.lr, momentum=recipe.momentum),
+                optimizer=torch.optim.SGD(
+                    network.parameters(), lr=recipe.lr, momentum=recipe.momentum
+                ),
                 data_loader=DataLoader(
                     TensorDataset(records),
                     batch_size=math.ceil(len(records) / steps),
@@ -218,15 +227,19 @@ def _private(
                 f"epsilon={recipe.epsilon}, delta={recipe.delta}: Opacus finds no noise for them: {error}; ask for more"
             ) from error
     if len(loader) != steps:
-        raise UsageError(f"batch={recipe.batch}: Opacus' loader makes {len(loader)} steps an epoch and not {steps}")
-    optimizer.expected_batch_size = recipe.batch  # Opacus' own divides by the members: it would tell how many there are
+        raise UsageError(
+            f"batch={recipe.batch}: Opacus' loader makes {len(loader)} steps an epoch and not {steps}"
+        )
+    # Opacus' own divides by the members: it would tell how many there are
+    optimizer.expected_batch_size = recipe.batch
     return engine, model, optimizer, loader
 
 
 def epoch_steps(records: int, batch: int) -> int:
     """Steps of an epoch with ``batch`` of ``records`` at a time on average; a record's rate is one over them.
 
-    The nearest whole number, or the next: Opacus' loader makes int(1/(1/steps)), one too few for 93, 99, 105, 117 and others.
+    The nearest whole number, or the next: Opacus' loader makes int(1/(1/steps)), one too few for
+    93, 99, 105, 117 and others.
     """
     steps = round(records / batch)
     while steps and int(1 / (1 / steps)) != steps:
@@ -242,7 +255,8 @@ def _seed(stream: KeyedStream) -> int:
 def _quiet() -> Iterator[None]:
     """Opacus recommends ``secure_mode``, torch remarks on hooks that Opacus lives by, and the accountant on a rough bound.
 
-    That is where the accountant by privacy random variables asks the one by Rényi orders how far it has to look.
+    That is where the accountant by privacy random variables asks the one by Rényi orders how far it
+    has to look.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Optimal order is the (largest|smallest) alpha")

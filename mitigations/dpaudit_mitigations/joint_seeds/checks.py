@@ -29,14 +29,19 @@ def noise_commitment(
 ) -> Digest:
     """Commitment to a candidate's noise, salted by its key.
 
-    A bare digest would confirm a guess of the query: release − guess is the noise, if the guess is right. The salt takes
-    both shares, so that not even somebody who knows the server's (a backdoored server's vendor) can do that.
+    A bare digest would confirm a guess of the query: release − guess is the noise, if the guess is
+    right. The salt takes both shares, so that not even somebody who knows the server's (a
+    backdoored server's vendor) can do that.
     """
     digest = vector_digest("noise", blocks, dim=terms.dim, threads=threads)
-    return labelled_hash("noise commitment", session, index.to_bytes(4, "big"), labelled_hash("salt", key), digest)
+    return labelled_hash(
+        "noise commitment", session, index.to_bytes(4, "big"), labelled_hash("salt", key), digest
+    )
 
 
-def query_commitment(offered: bytes, opening: bytes, blocks: Blocks, terms: SessionTerms, *, threads: int) -> Digest:
+def query_commitment(
+    offered: bytes, opening: bytes, blocks: Blocks, terms: SessionTerms, *, threads: int
+) -> Digest:
     """Commitment to the query result in steps; ``opening`` is the verifier's salt ‖ the server's, 32 bytes each."""
     digest = vector_digest("query", blocks, dim=terms.dim, threads=threads)
     return labelled_hash("query commitment", offered, opening, digest)
@@ -47,7 +52,9 @@ def release_digest(blocks: Blocks, terms: SessionTerms, *, threads: int) -> Dige
     return vector_digest("release", blocks, dim=terms.dim, threads=threads)
 
 
-def candidate_holds(record: SignedChain, index: int, server: bytes, verifier: bytes, *, threads: int) -> bool:
+def candidate_holds(
+    record: SignedChain, index: int, server: bytes, verifier: bytes, *, threads: int
+) -> bool:
     """Whether these two openings (share ‖ nonce) fit the commitments to them, and their noise the commitment to it."""
     offer, commit = record.body(Offer), record.body(Commit)
     if share_commitment("server share", record.offered, index, server) != commit.shares[index]:
@@ -65,6 +72,12 @@ def wrong_candidates(record: SignedChain, *, threads: int = 1) -> tuple[bool, ..
     openings = record.body(Openings)
     return tuple(
         index != record.used
-        and not (server and verifier and candidate_holds(record, index, server, verifier, threads=threads))
-        for index, (server, verifier) in enumerate(zip(openings.server, openings.verifier, strict=True))
+        and not (
+            server
+            and verifier
+            and candidate_holds(record, index, server, verifier, threads=threads)
+        )
+        for index, (server, verifier) in enumerate(
+            zip(openings.server, openings.verifier, strict=True)
+        )
     )

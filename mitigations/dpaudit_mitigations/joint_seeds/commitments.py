@@ -33,8 +33,11 @@ def share_commitment(label: str, context: bytes, index: int, opening: bytes) -> 
 def joint_key(session: bytes, index: int, server: bytes, verifier: bytes) -> bytes:
     """The 32-byte key of candidate ``index``: HKDF-SHA256 of both shares, with the session as salt.
 
-    As long as one share is uniform, secret, and independent of the other when that is fixed, the key is
-    indistinguishable from uniform to whoever lacks that share (HKDF with SHA-256 as a random oracle).
+    As long as one share is uniform, secret, and independent of the other when that is fixed, the
+    key is indistinguishable from uniform to whoever lacks that share (HKDF with SHA-256 as a random
+    oracle).
     """
     info = _PROTOCOL + b" candidate" + index.to_bytes(4, "big")
-    return HKDF(SHA256(), 32, salt=session, info=info).derive(server[:SHARE_BYTES] + verifier[:SHARE_BYTES])
+    return HKDF(SHA256(), 32, salt=session, info=info).derive(
+        server[:SHARE_BYTES] + verifier[:SHARE_BYTES]
+    )

@@ -1,16 +1,19 @@
 """From a candidate's key to its noise, bit for bit the same everywhere, and from a vector to its digest, block by block.
 
-The noise of a key is, for each block of 2^18 coordinates, ``draw_integers`` from the child stream ("block", number) of
-``KeyedStream(key)``: so a party holds one block a thread, threads share the work, and neither their number nor their order
-matters. A digest is over the blocks' SHA-256, each of little-endian int64.
+The noise of a key is, for each block of 2^18 coordinates, ``draw_integers`` from the child stream
+("block", number) of ``KeyedStream(key)``: so a party holds one block a thread, threads share the
+work, and neither their number nor their order matters. A digest is over the blocks' SHA-256, each
+of little-endian int64.
 
-**Why no machine differs.** Keys are HKDF, bytes ChaCha20, tables exact integers and correctly rounded fractions. Floating
-point is used only in ``exact_integers``' compiled loop, to compare 36 bits of a uniform number with exp(−y), and every
-comparison has a slack (2^-44) far above what contraction, another order or another width of registers can do to it. An
-answer it gives is the real numbers' answer. If it gives none, exact arithmetic looks at the same 36 bits; that draws further
-bytes only if no answer follows from these bits in exact arithmetic, and then the loop cannot have had one either: its slack
-asks for more. So which bytes make which integer does not depend on the processor, only the time does. What the numbers do
-depend on is ``exact_integers``' reading order; a change there is another protocol (a known answer in the tests).
+**Why no machine differs.** Keys are HKDF, bytes ChaCha20, tables exact integers and correctly
+rounded fractions. Floating point is used only in ``exact_integers``' compiled loop, to compare 36
+bits of a uniform number with exp(−y), and every comparison has a slack (2^-44) far above what
+contraction, another order or another width of registers can do to it. An answer it gives is the
+real numbers' answer. If it gives none, exact arithmetic looks at the same 36 bits; that draws
+further bytes only if no answer follows from these bits in exact arithmetic, and then the loop
+cannot have had one either: its slack asks for more. So which bytes make which integer does not
+depend on the processor, only the time does. What the numbers do depend on is ``exact_integers``'
+reading order; a change there is another protocol (a known answer in the tests).
 """
 
 from __future__ import annotations
@@ -29,7 +32,16 @@ from dpaudit.vectors.exact_law import IntegerLaw
 from dpaudit_mitigations.codec import Digest
 from dpaudit_mitigations.joint_seeds.commitments import labelled_hash
 
-__all__ = ["BLOCK", "Blocks", "Integers", "block_count", "cores", "derived_noise", "vector_blocks", "vector_digest"]
+__all__ = [
+    "BLOCK",
+    "Blocks",
+    "Integers",
+    "block_count",
+    "cores",
+    "derived_noise",
+    "vector_blocks",
+    "vector_digest",
+]
 
 BLOCK = 1 << 18
 
@@ -77,4 +89,6 @@ def vector_digest(label: str, blocks: Blocks, *, dim: int, threads: int = 1) -> 
 
 def cores() -> int:
     """How many threads to use where nobody says: the cores that this process may run on, at most 8."""
-    return min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    return min(
+        8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )

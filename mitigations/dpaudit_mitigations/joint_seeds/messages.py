@@ -2,9 +2,9 @@
 
 ::
 
-    offer      verifier   terms, its nonce, commitments to its share of every candidate and to its coin; sealed: a salt
-    commit     server     its nonce, commitments to its shares, and to the query result
-    shares     verifier   sealed: its shares
+    offer      verifier   terms, its nonce, commitments to its share of every candidate and to its
+    coin; sealed: a salt commit     server     its nonce, commitments to its shares, and to the
+    query result shares     verifier   sealed: its shares
     noises     server     commitments to every candidate's noise
     choice     verifier   its coin, and which candidate is used
     openings   server     both shares of all the others
@@ -13,8 +13,9 @@
     receipt    verifier   the same, seen published
     abort      verifier   instead of what the server owes after the shares
 
-Every message is signed over all before it. Of a *sealed* part only the digest is signed and kept; it must travel by a
-channel that nobody else reads. A tuple holds one value a candidate, in their order.
+Every message is signed over all before it. Of a *sealed* part only the digest is signed and kept;
+it must travel by a channel that nobody else reads. A tuple holds one value a candidate, in their
+order.
 """
 
 from __future__ import annotations
@@ -59,7 +60,16 @@ LARGEST_MESSAGE = 1 << 18  # bytes; 256 candidates need 70,000
 NOT_SEALED = b"null"
 
 KindName = Literal[
-    "offer", "commit", "shares", "noises", "choice", "openings", "verdict", "release", "receipt", "abort"
+    "offer",
+    "commit",
+    "shares",
+    "noises",
+    "choice",
+    "openings",
+    "verdict",
+    "release",
+    "receipt",
+    "abort",
 ]
 Owed = Literal["noises", "openings", "release", "vector"]
 Party = Literal["server", "verifier"]
@@ -153,7 +163,12 @@ class Kind:
     sealed: type[Record] | None = None
 
 
-OWED: Mapping[KindName, Owed] = {"shares": "noises", "choice": "openings", "verdict": "release", "release": "vector"}
+OWED: Mapping[KindName, Owed] = {
+    "shares": "noises",
+    "choice": "openings",
+    "verdict": "release",
+    "release": "vector",
+}
 """What the server owes after each kind of message once it knows the shares."""
 
 KINDS: Mapping[KindName, Kind] = {
@@ -184,7 +199,9 @@ class Message(_Unsigned, frozen=True, kw_only=True):
 
     def unsigned(self) -> bytes:
         """What the signature is over, together with all before it."""
-        return write_json(_Unsigned(body=self.body, kind=self.kind, sealed=self.sealed, sender=self.sender))
+        return write_json(
+            _Unsigned(body=self.body, kind=self.kind, sealed=self.sealed, sender=self.sender)
+        )
 
 
 class Frame(Record, frozen=True, kw_only=True):
@@ -203,7 +220,8 @@ def open_frame(data: bytes) -> tuple[Message, bytes]:
     """A message as it travels, and its sealed part.
 
     Raises:
-        MessageError: too long, not canonical, fields too many or missing, or a sealed part that is not the one signed.
+        MessageError: too long, not canonical, fields too many or missing, or a sealed part that is
+            not the one signed.
     """
     frame = read_json(data, Frame, most=LARGEST_MESSAGE, what="frame")
     sealed = bytes(memoryview(frame.sealed))

@@ -21,18 +21,26 @@ from dpaudit_mitigations.codec import Digest, ExactFloat
 from dpaudit_mitigations.joint_seeds.derivation import Blocks, Integers, cores, vector_blocks
 from dpaudit_mitigations.joint_seeds.server import SeedServer
 from dpaudit_mitigations.joint_seeds.session import Session, run_session
-from dpaudit_mitigations.joint_seeds.terms import LARGEST_WORK, MOST_CANDIDATES, SessionTerms, nearest_steps
+from dpaudit_mitigations.joint_seeds.terms import (
+    LARGEST_WORK,
+    MOST_CANDIDATES,
+    SessionTerms,
+    nearest_steps,
+)
 from dpaudit_mitigations.joint_seeds.verifier import Verifier
 
 __all__ = ["JointSeeds", "SubstitutingServer"]
 
 
 class SubstitutingServer(SeedServer):
-    """LAB SPECIMEN. Commits to ``substitute`` (dim,) int64, in steps, as the noise of ``candidate``, and hopes that the coin
-    chooses it: with probability 1/k it releases the query plus that; else it is caught.
+    """LAB SPECIMEN. Commits to ``substitute`` (dim,) int64, in steps, as the noise of
+    ``candidate``, and hopes that the coin chooses it: with probability 1/k it releases the query
+    plus that; else it is caught.
     """
 
-    def __init__(self, steps: Integers, *, candidate: int, substitute: Integers, **options: Any) -> None:
+    def __init__(
+        self, steps: Integers, *, candidate: int, substitute: Integers, **options: Any
+    ) -> None:
         super().__init__(steps, **options)
         self._candidate, self._substitute = candidate, substitute
 
@@ -44,34 +52,37 @@ class SubstitutingServer(SeedServer):
 class JointSeeds:
     """Verifiable noise (arXiv 2509.23834, Section 6.3) by joint seeds and cut-and-choose.
 
-    Server and verifier commit to shares of k seeds; both shares of a seed make, by HKDF and ChaCha20, an exact discrete
-    Gaussian vector on the lattice g·Z (g = σ·2^-24 rounded down to a power of two). The server commits to all k vectors,
-    and to the query result before it knows any; then a coin of the verifier's, committed to at the start, chooses the one
-    that is used. All others are opened and derived again, bit for bit. Both sign everything; ``transcript.verify`` checks
-    it offline.
+    Server and verifier commit to shares of k seeds; both shares of a seed make, by HKDF and
+    ChaCha20, an exact discrete Gaussian vector on the lattice g·Z (g = σ·2^-24 rounded down to a
+    power of two). The server commits to all k vectors, and to the query result before it knows any;
+    then a coin of the verifier's, committed to at the start, chooses the one that is used. All
+    others are opened and derived again, bit for bit. Both sign everything; ``transcript.verify``
+    checks it offline.
 
-    Threat model: one of the two parties may be dishonest, with any code; a key holder (the vendor of a backdoored server)
-    sees releases and transcripts. Private channel between the two. The verifier's generator is its own: a server that can
-    guess the coin is never caught.
+    Threat model: one of the two parties may be dishonest, with any code; a key holder (the vendor
+    of a backdoored server) sees releases and transcripts. Private channel between the two. The
+    verifier's generator is its own: a server that can guess the coin is never caught.
 
-    Formal guarantee: nobody chose the noise. A server that commits to anything but the seeds' noise in one candidate is
-    caught with probability 1 − 1/k, in more than one always; it cannot bend its share after it saw the other's (hash
-    commitments); going silent once it knows the candidates is on record as cheating. The used candidate's noise is
-    pseudorandom to everyone who lacks one of its shares: to the verifier, and to a vendor who knows all of the server's
-    randomness. The commitments in a transcript are salted by both shares, so they confirm no guess of the query. If nothing
-    deviates, the release is the discrete Gaussian mechanism's (:meth:`epsilon`).
+    Formal guarantee: nobody chose the noise. A server that commits to anything but the seeds' noise
+    in one candidate is caught with probability 1 − 1/k, in more than one always; it cannot bend its
+    share after it saw the other's (hash commitments); going silent once it knows the candidates is
+    on record as cheating. The used candidate's noise is pseudorandom to everyone who lacks one of
+    its shares: to the verifier, and to a vendor who knows all of the server's randomness. The
+    commitments in a transcript are salted by both shares, so they confirm no guess of the query. If
+    nothing deviates, the release is the discrete Gaussian mechanism's (:meth:`epsilon`).
 
-    Not claimed: that the released vector is query + committed noise: the server could deviate at the very end. The
-    transcript binds query, noise and release, and only the server's sealed opening shows an auditor the sum, bit for bit.
-    Nor that the query is right; nor anything if both parties cheat; nor that signatures and nonces hide no message to a
-    vendor (show transcripts to whom they are for). An aborted or caught session is public: c of them mean c + 1 tries.
+    Not claimed: that the released vector is query + committed noise: the server could deviate at
+    the very end. The transcript binds query, noise and release, and only the server's sealed
+    opening shows an auditor the sum, bit for bit. Nor that the query is right; nor anything if both
+    parties cheat; nor that signatures and nonces hide no message to a vendor (show transcripts to
+    whom they are for). An aborted or caught session is public: c of them mean c + 1 tries.
 
-    LAB SPECIMEN: with ``deviate`` the server puts ``source``'s noise (rounded to the lattice) in the candidate it hopes for.
-    With probability 1/k that is released; else it is caught, nothing is published, and the protocol is run again with honest
-    noise.
+    LAB SPECIMEN: with ``deviate`` the server puts ``source``'s noise (rounded to the lattice) in
+    the candidate it hopes for. With probability 1/k that is released; else it is caught, nothing is
+    published, and the protocol is run again with honest noise.
 
-    Cost: server k + 1 draws of d exact integers, verifier k − 1; a block of memory a thread (no vector is stored but query
-    and release); 800 bytes a candidate on the wire. Error as without.
+    Cost: server k + 1 draws of d exact integers, verifier k − 1; a block of memory a thread (no
+    vector is stored but query and release); 800 bytes a candidate on the wire. Error as without.
     """
 
     trusts = "server or verifier (not both cheating), for the noise; the server, for adding it, until an audit"
@@ -82,16 +93,22 @@ class JointSeeds:
         Raises:
             UsageError: not a whole number of 2 to 256.
         """
-        if isinstance(candidates, bool) or not isinstance(candidates, int) or not 2 <= candidates <= MOST_CANDIDATES:
-            raise UsageError(f"candidates={candidates}: must be a whole number of 2 to {MOST_CANDIDATES}; 10 is usual")
+        if (
+            isinstance(candidates, bool)
+            or not isinstance(candidates, int)
+            or not 2 <= candidates <= MOST_CANDIDATES
+        ):
+            raise UsageError(
+                f"candidates={candidates}: must be a whole number of 2 to {MOST_CANDIDATES}; 10 is usual"
+            )
         self.candidates = candidates
         self.deviate = bool(deviate)
 
     def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
         """Each row of ``query`` (n, d) on the lattice plus noise of the derived law; of ``source`` only σ is used.
 
-        With ``deviate`` each row has ``source``'s noise with probability 1/k instead. The law alone, for many rows;
-        :meth:`rehearse` runs the protocol.
+        With ``deviate`` each row has ``source``'s noise with probability 1/k instead. The law
+        alone, for many rows; :meth:`rehearse` runs the protocol.
 
         Raises:
             UsageError: as ``SecureGaussian.release``.
@@ -100,12 +117,18 @@ class JointSeeds:
         out = SecureGaussian(sigma=source.sigma).release(query, stream=stream.child("seeds"))
         if not self.deviate:
             return out
-        lucky = torch.from_numpy(stream.child("coin").numpy().integers(self.candidates, size=n) == 0).to(query.device)
+        lucky = torch.from_numpy(
+            stream.child("coin").numpy().integers(self.candidates, size=n) == 0
+        ).to(query.device)
         count = int(lucky.sum())
         if count:
-            own = source.sample(count, d, stream=stream.child("source"), dtype=torch.float64, device=query.device)
+            own = source.sample(
+                count, d, stream=stream.child("source"), dtype=torch.float64, device=query.device
+            )
             step = lattice_step(source.sigma)
-            summed = add_on_lattice(query[lucky].double(), own, granularity=ExactFloat(step), name="joint-seeds")
+            summed = add_on_lattice(
+                query[lucky].double(), own, granularity=ExactFloat(step), name="joint-seeds"
+            )
             out[lucky] = in_dtype(summed, query.dtype, query.device)
         return out
 
@@ -119,10 +142,11 @@ class JointSeeds:
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
         """The discrete Gaussian's bounds at sensitivity Δ + g√d, whatever ``source`` is.
 
-        With ``deviate``, a mixture of which the key holder knows the part (caught sessions are on record): its profile is
-        δ_source/k + (1 − 1/k)·δ_honest. Hence at most the larger ε of the two at δ, and at least the source's at kδ and the
-        honest one's at δ·k/(k − 1). The source's counts from below only where the lattice is finer than a tenth of its
-        own fine structure (``width``), and then numerically: rounding to the lattice is neglected.
+        With ``deviate``, a mixture of which the key holder knows the part (caught sessions are on
+        record): its profile is δ_source/k + (1 − 1/k)·δ_honest. Hence at most the larger ε of the
+        two at δ, and at least the source's at kδ and the honest one's at δ·k/(k − 1). The source's
+        counts from below only where the lattice is finer than a tenth of its own fine structure
+        (``width``), and then numerically: rounding to the lattice is neglected.
         """
         k, step = self.candidates, lattice_step(source.sigma)
 
@@ -143,7 +167,9 @@ class JointSeeds:
         if fine and k * delta < 1:
             low = max(low, source.epsilon(k * delta, host=host).low)
         high = max(own.high, source.epsilon(delta, host=RoundedHost(host, step)).high)
-        return EpsilonBounds(low=min(low, high), high=high, says=f"mixture: the source's with probability 1/{k}")
+        return EpsilonBounds(
+            low=min(low, high), high=high, says=f"mixture: the source's with probability 1/{k}"
+        )
 
     def rehearse(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> Rehearsal:
         """The protocol on ``query`` (1, d), both parties here; with ``deviate`` a caught session and its honest successor.
@@ -154,10 +180,14 @@ class JointSeeds:
             UsageError: more than one row; candidates·d too large; a value beyond the lattice.
         """
         sessions = self.sessions(query, source, stream=stream)
-        seconds = {name: sum(s.seconds[name] for s in sessions) for name in ("server", "verifier", "total")}
+        seconds = {
+            name: sum(s.seconds[name] for s in sessions) for name in ("server", "verifier", "total")
+        }
         return Rehearsal(seconds=seconds, wire=sum(session.wire for session in sessions))
 
-    def sessions(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> list[Session]:
+    def sessions(
+        self, query: torch.Tensor, source: NoiseSource, *, stream: Stream
+    ) -> list[Session]:
         """The sessions that :meth:`rehearse` runs, in order; the last one is complete and has the release (d,)."""
         n, d = check_query(query)
         if n != 1 or d * self.candidates > LARGEST_WORK:
@@ -181,8 +211,15 @@ class JointSeeds:
         run = _Run(keys["server"], keys["verifier"], nearest_steps(values, terms), cores())
         if not self.deviate:
             return [run.honest(terms, stream.child("session", 0))]
-        noise = source.sample(1, d, stream=stream.child("source"), dtype=torch.float64).cpu().numpy().reshape(-1)
-        first = run.deviating(terms, stream.child("session", 0), np.rint(noise / step).astype(np.int64))
+        noise = (
+            source.sample(1, d, stream=stream.child("source"), dtype=torch.float64)
+            .cpu()
+            .numpy()
+            .reshape(-1)
+        )
+        first = run.deviating(
+            terms, stream.child("session", 0), np.rint(noise / step).astype(np.int64)
+        )
         if first.outcome == "complete":
             return [first]
         return [first, run.honest(terms.after(first.record.head), stream.child("session", 1))]
@@ -199,12 +236,19 @@ class _Run:
 
     def honest(self, terms: SessionTerms, stream: Stream) -> Session:
         server = SeedServer(
-            self.steps, terms=terms, key=self.server, stream=stream.child("server"), threads=self.threads
+            self.steps,
+            terms=terms,
+            key=self.server,
+            stream=stream.child("server"),
+            threads=self.threads,
         )
         return self._run(server, terms, stream)
 
     def deviating(
-        self, terms: SessionTerms, stream: Stream, noise: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+        self,
+        terms: SessionTerms,
+        stream: Stream,
+        noise: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
     ) -> Session:
         """The server hopes for candidate 0: as good as any, the coin is not its own."""
         server = SubstitutingServer(
@@ -219,5 +263,7 @@ class _Run:
         return self._run(server, terms, stream)
 
     def _run(self, server: SeedServer, terms: SessionTerms, stream: Stream) -> Session:
-        verifier = Verifier(terms=terms, key=self.verifier, stream=stream.child("verifier"), threads=self.threads)
+        verifier = Verifier(
+            terms=terms, key=self.verifier, stream=stream.child("verifier"), threads=self.threads
+        )
         return run_session(server, verifier)

@@ -18,8 +18,9 @@ _LARGEST = 4096
 class Opening(Record, frozen=True, kw_only=True):
     """Of the used candidate: the server's and the verifier's share ‖ nonce; of the query's commitment: both salts.
 
-    ``session`` names the session (``Record.session``). Together with the release this is the query result
-    itself, bit for bit: to be handed to an auditor as one would hand over the data, or never.
+    ``session`` names the session (``Record.session``). Together with the release this is the query
+    result itself, bit for bit: to be handed to an auditor as one would hand over the data, or
+    never.
     """
 
     opening: Literal["joint-seeds"] = "joint-seeds"
@@ -41,7 +42,9 @@ class Opening(Record, frozen=True, kw_only=True):
         try:
             write_file(path, write_json(self) + b"\n", mode=0o600, replace=False)
         except OSError as error:
-            raise KeyFileError(f"opening={path}: cannot be made ({error.strerror}); give a new path") from error
+            raise KeyFileError(
+                f"opening={path}: cannot be made ({error.strerror}); give a new path"
+            ) from error
 
     @classmethod
     def load(cls, path: Path) -> Opening:
@@ -59,4 +62,6 @@ class Opening(Record, frozen=True, kw_only=True):
         except OSError as error:
             raise KeyFileError(f"opening={path}: cannot be read ({error.strerror})") from error
         except MessageError as error:
-            raise KeyFileError(f"opening={path}: {error}; give the file that the server saved") from error
+            raise KeyFileError(
+                f"opening={path}: {error}; give the file that the server saved"
+            ) from error

@@ -39,8 +39,9 @@ B = TypeVar("B", bound=Record)
 
 
 class SignedChain:
-    """Messages in order, each checked as it is added: sender, order, fields, signature over all before it, and what can be
-    checked at once (the coin and its choice, which candidates are opened, whether a verdict fits its list).
+    """Messages in order, each checked as it is added: sender, order, fields, signature over all
+    before it, and what can be checked at once (the coin and its choice, which candidates are
+    opened, whether a verdict fits its list).
 
     Whether openings are right is :mod:`~dpaudit_mitigations.joint_seeds.checks`' question.
     """
@@ -100,7 +101,9 @@ class SignedChain:
     @property
     def finished(self) -> bool:
         """Whether nothing may follow."""
-        return self.last in ("receipt", "abort") or (self.last == "verdict" and self.body(Verdict).outcome == "caught")
+        return self.last in ("receipt", "abort") or (
+            self.last == "verdict" and self.body(Verdict).outcome == "caught"
+        )
 
     @property
     def used(self) -> int:
@@ -113,10 +116,16 @@ class SignedChain:
 
     def sign(self, body: Record, *, key: Ed25519PrivateKey, sealed: Record | None = None) -> bytes:
         """Add an own message; return it as it travels."""
-        kind, sender = next((name, spec.sender) for name, spec in KINDS.items() if spec.body is type(body))
+        kind, sender = next(
+            (name, spec.sender) for name, spec in KINDS.items() if spec.body is type(body)
+        )
         secret = NOT_SEALED if sealed is None else write_json(sealed)
         unsigned = Message(
-            body=Raw(write_json(body)), kind=kind, sealed=seal_digest(secret), sender=sender, signature=Hex64(64)
+            body=Raw(write_json(body)),
+            kind=kind,
+            sealed=seal_digest(secret),
+            sender=sender,
+            signature=Hex64(64),
         )
         message = replace(unsigned, signature=Hex64(key.sign(self._to_sign(unsigned))))
         self.add(message)
@@ -126,7 +135,8 @@ class SignedChain:
         """Add a message of the other party's; return its kind, and its sealed part if it is of a kind that has one.
 
         Raises:
-            MessageError: anything that :meth:`add` or ``open_frame`` refuses, or a message of another sender's.
+            MessageError: anything that :meth:`add` or ``open_frame`` refuses, or a message of
+                another sender's.
         """
         message, sealed = open_frame(frame)
         if message.sender != sender:
@@ -137,7 +147,9 @@ class SignedChain:
         if (
             spec.sealed is not None and sealed != NOT_SEALED
         ):  # the sealed part first: it was not signed for us otherwise
-            secret = read_json(sealed, spec.sealed, most=LARGEST_MESSAGE, what=f"{message.kind}.sealed")
+            secret = read_json(
+                sealed, spec.sealed, most=LARGEST_MESSAGE, what=f"{message.kind}.sealed"
+            )
             _one_a_candidate(secret, self._terms, f"{message.kind}.sealed")
         self.add(message)
         return message.kind, secret
@@ -146,14 +158,17 @@ class SignedChain:
         """Check a message and add it.
 
         Raises:
-            MessageError: out of order, of another sender, a field too many, missing or wrong, a signature that is not the
-                sender's over all before it, or a choice that is not the coin's.
+            MessageError: out of order, of another sender, a field too many, missing or wrong, a
+                signature that is not the sender's over all before it, or a choice that is not the
+                coin's.
         """
         spec = KINDS[message.kind]
         if self.finished or (self.last not in spec.follows if self.last else spec.follows):
             raise MessageError(f"message {message.kind}: cannot follow {self.last or 'nothing'}")
         if message.sender != spec.sender or (message.sealed is None) != (spec.sealed is None):
-            raise MessageError(f"message {message.kind}: is the {spec.sender}'s, or its sealed part is amiss")
+            raise MessageError(
+                f"message {message.kind}: is the {spec.sender}'s, or its sealed part is amiss"
+            )
         body = read_json(message.body, spec.body, most=LARGEST_MESSAGE, what=message.kind)
         terms = body.terms if isinstance(body, Offer) else self.terms
         _one_a_candidate(body, terms, message.kind)
@@ -184,13 +199,17 @@ class SignedChain:
             case Openings():
                 for name, shares in (("server", body.server), ("verifier", body.verifier)):
                     if [i for i, share in enumerate(shares) if share is None] != [self.used]:
-                        raise MessageError(f"message openings.{name}: all candidates but the one used must be opened")
+                        raise MessageError(
+                            f"message openings.{name}: all candidates but the one used must be opened"
+                        )
             case Verdict():
                 if (body.outcome == "caught") != any(body.wrong) or body.wrong[self.used]:
                     raise MessageError("message verdict: does not fit its list of wrong candidates")
             case Release():
                 if self.body(Verdict).outcome != "accepted":
-                    raise MessageError("message release: nothing is released from a session that was not accepted")
+                    raise MessageError(
+                        "message release: nothing is released from a session that was not accepted"
+                    )
             case Receipt():
                 if body.digest != self.body(Release).digest:
                     raise MessageError("message receipt: is for another release")

@@ -11,7 +11,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from dpaudit.errors import CheatingError, MessageError, UsageError
 from dpaudit.interfaces import Stream
 from dpaudit_mitigations.codec import Digest, Hex64, Record
-from dpaudit_mitigations.joint_seeds.checks import candidate_noise, noise_commitment, query_commitment, release_digest
+from dpaudit_mitigations.joint_seeds.checks import (
+    candidate_noise,
+    noise_commitment,
+    query_commitment,
+    release_digest,
+)
 from dpaudit_mitigations.joint_seeds.commitments import joint_key, share_commitment
 from dpaudit_mitigations.joint_seeds.derivation import BLOCK, Blocks, Integers, vector_blocks
 from dpaudit_mitigations.joint_seeds.messages import (
@@ -36,27 +41,47 @@ Array = npt.NDArray[np.float64]
 class SeedServer:
     """One session of the server's side: message in, message out (:meth:`receive`); afterwards :attr:`release`.
 
-    ``steps`` (dim,) int64 is the query result rounded to the lattice, in steps of ``terms.granularity``; it is read again
-    when the release is made and must not change. All secrets come from ``stream``, which must be fresh, secret and never used
-    again (``KeyedStream.fresh()``; with one stream two sessions would share shares). No noise is stored: the used
-    candidate's is derived once more for the release. ``key`` signs.
+    ``steps`` (dim,) int64 is the query result rounded to the lattice, in steps of
+    ``terms.granularity``; it is read again when the release is made and must not change. All
+    secrets come from ``stream``, which must be fresh, secret and never used again
+    (``KeyedStream.fresh()``; with one stream two sessions would share shares). No noise is stored:
+    the used candidate's is derived once more for the release. ``key`` signs.
 
     Raises:
-        UsageError: steps of another shape or type, or beyond ±``terms.most``; a key that is not the terms'.
+        UsageError: steps of another shape or type, or beyond ±``terms.most``; a key that is not the
+            terms'.
     """
 
     def __init__(
-        self, steps: Integers, *, terms: SessionTerms, key: Ed25519PrivateKey, stream: Stream, threads: int = 1
+        self,
+        steps: Integers,
+        *,
+        terms: SessionTerms,
+        key: Ed25519PrivateKey,
+        stream: Stream,
+        threads: int = 1,
     ) -> None:
         if steps.shape != (terms.dim,) or steps.dtype != np.int64:
-            raise UsageError(f"steps of shape {steps.shape}, {steps.dtype}: need int64 of shape ({terms.dim},)")
+            raise UsageError(
+                f"steps of shape {steps.shape}, {steps.dtype}: need int64 of shape ({terms.dim},)"
+            )
         if max(int(steps.max()), -int(steps.min())) > terms.most:
-            raise UsageError(f"steps: must lie within ±{terms.most:,}; clip the query to public bounds first")
+            raise UsageError(
+                f"steps: must lie within ±{terms.most:,}; clip the query to public bounds first"
+            )
         if key.public_key().public_bytes_raw() != terms.server:
-            raise UsageError("key: is not the one that the terms name as the server's; give the matching private key")
+            raise UsageError(
+                "key: is not the one that the terms name as the server's; give the matching private key"
+            )
         self.record = SignedChain()
         self.release: Array | None = None
-        self._steps, self._terms, self._key, self._stream, self._threads = steps, terms, key, stream, threads
+        self._steps, self._terms, self._key, self._stream, self._threads = (
+            steps,
+            terms,
+            key,
+            stream,
+            threads,
+        )
         self._shares: list[Hex64] = []
         self._theirs: Sequence[Hex64] = ()
         self._query = Hex64()
@@ -65,7 +90,8 @@ class SeedServer:
         """The answer to the verifier's next message; None to the receipt, and to an abort.
 
         Raises:
-            MessageError: a message refused. If it was signed (other terms, other shares than committed to) that is the end.
+            MessageError: a message refused. If it was signed (other terms, other shares than
+                committed to) that is the end.
             CheatingError: the verifier says that it caught this server.
         """
         kind, sealed = self.record.receive(frame, sender="verifier")
@@ -89,7 +115,10 @@ class SeedServer:
             raise MessageError("opening: there is none before the coin has chosen a candidate")
         used = self.record.used
         return Opening(
-            session=self.record.session, server=self._shares[used], verifier=self._theirs[used], query=self._query
+            session=self.record.session,
+            server=self._shares[used],
+            verifier=self._theirs[used],
+            query=self._query,
         )
 
     def share(self, index: int) -> Hex64:
@@ -123,7 +152,10 @@ class SeedServer:
         body = Commit(
             nonce=Digest(self._secret("session")),
             query=query_commitment(offered, self._query, steps, self._terms, threads=self._threads),
-            shares=tuple(share_commitment("server share", offered, i, share) for i, share in enumerate(self._shares)),
+            shares=tuple(
+                share_commitment("server share", offered, i, share)
+                for i, share in enumerate(self._shares)
+            ),
         )
         return self._send(body)
 
@@ -138,11 +170,15 @@ class SeedServer:
 
     def _committed(self, index: int) -> Digest:
         key, noise = self.candidate_key(index), self.noise(index)
-        return noise_commitment(self.record.session, index, key, noise, self._terms, threads=self._threads)
+        return noise_commitment(
+            self.record.session, index, key, noise, self._terms, threads=self._threads
+        )
 
     def _verdict(self) -> bytes:
         if self.record.body(Verdict).outcome != "accepted":
-            raise CheatingError("verdict: the verifier says that candidates are not what their seeds give; no release")
+            raise CheatingError(
+                "verdict: the verifier says that candidates are not what their seeds give; no release"
+            )
         noise = self.noise(self.record.used)
         out = np.empty(self._terms.dim)
 

@@ -28,7 +28,8 @@ Link = Callable[[str, bytes], bytes | None]
 class Session:
     """How a session ended: ``complete``, ``caught`` or ``aborted``; only a complete one has a ``release``, float64 (d,).
 
-    ``record`` is the verifier's; ``seconds`` by party, ``wire`` bytes of all messages and of the release once.
+    ``record`` is the verifier's; ``seconds`` by party, ``wire`` bytes of all messages and of the
+    release once.
     """
 
     outcome: str
@@ -41,11 +42,13 @@ class Session:
 def run_session(server: SeedServer, verifier: Verifier, *, link: Link | None = None) -> Session:
     """Run one session to its end.
 
-    If the server, or the link, keeps back or spoils what is owed after the verifier's shares, the verifier aborts and the
-    record says so: by then the server knows all candidates, so going silent is a way to choose.
+    If the server, or the link, keeps back or spoils what is owed after the verifier's shares, the
+    verifier aborts and the record says so: by then the server knows all candidates, so going silent
+    is a way to choose.
 
     Raises:
-        ProtocolError: refused by either party before the shares were sent; nothing is at stake then.
+        ProtocolError: refused by either party before the shares were sent; nothing is at stake
+            then.
     """
     trip = _Trip(link or (lambda _, frame: frame))
     frame: bytes | None = trip.timed("verifier", verifier.offer)
@@ -64,11 +67,15 @@ def run_session(server: SeedServer, verifier: Verifier, *, link: Link | None = N
             if verifier.record.owed() is None:
                 raise
             trip.timed("verifier", verifier.abort)
-    outcome = {"receipt": "complete", "verdict": "caught"}.get(verifier.record.last or "", "aborted")
+    outcome = {"receipt": "complete", "verdict": "caught"}.get(
+        verifier.record.last or "", "aborted"
+    )
     release = server.release if outcome == "complete" else None
     seconds = {**trip.seconds, "total": sum(trip.seconds.values())}
     wire = trip.wire + (release.nbytes if release is not None else 0)
-    return Session(outcome=outcome, release=release, record=verifier.record, seconds=seconds, wire=wire)
+    return Session(
+        outcome=outcome, release=release, record=verifier.record, seconds=seconds, wire=wire
+    )
 
 
 def _published(server: SeedServer) -> npt.NDArray[np.float64]:

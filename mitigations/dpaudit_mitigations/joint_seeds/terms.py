@@ -40,13 +40,14 @@ Array = npt.NDArray[np.float64]
 class SessionTerms(Record, frozen=True, kw_only=True):
     """A release of ``dim`` multiples of ``granularity``, noise ``granularity`` times the discrete Gaussian of ``scale``.
 
-    ``server`` and ``verifier`` are raw Ed25519 public keys (32 bytes). ``sequence`` counts the sessions of the two, 0 the
-    first; ``previous`` is the last head of the session before it (:data:`FIRST` for none), so that a session left out,
-    an aborted one above all, is missed by whoever holds the next.
+    ``server`` and ``verifier`` are raw Ed25519 public keys (32 bytes). ``sequence`` counts the
+    sessions of the two, 0 the first; ``previous`` is the last head of the session before it
+    (:data:`FIRST` for none), so that a session left out, an aborted one above all, is missed by
+    whoever holds the next.
 
     Raises:
-        UsageError: a value out of its range; candidates·dim above :data:`LARGEST_WORK`; granularity no power of two; the
-            two keys equal.
+        UsageError: a value out of its range; candidates·dim above :data:`LARGEST_WORK`; granularity
+            no power of two; the two keys equal.
     """
 
     candidates: _Count
@@ -61,8 +62,14 @@ class SessionTerms(Record, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name, (kind, low, high) in _RANGES.items():
             value = getattr(self, name)
-            if type(value) is bool or not isinstance(value, int | float) or not low <= value <= high:
-                raise UsageError(f"terms.{name}={value}: must be from {low!r} to {high!r}; change the terms")
+            if (
+                type(value) is bool
+                or not isinstance(value, int | float)
+                or not low <= value <= high
+            ):
+                raise UsageError(
+                    f"terms.{name}={value}: must be from {low!r} to {high!r}; change the terms"
+                )
             if kind is ExactFloat:
                 force_setattr(self, name, ExactFloat(value))
         for name in ("previous", "server", "verifier"):
@@ -70,13 +77,19 @@ class SessionTerms(Record, frozen=True, kw_only=True):
             if len(getattr(self, name)) != Digest.size:
                 raise UsageError(f"terms.{name}: must be {Digest.size} bytes; change the terms")
         if self.candidates * self.dim > LARGEST_WORK:
-            raise UsageError(f"terms: candidates times dim is at most {LARGEST_WORK:,}; change the terms")
+            raise UsageError(
+                f"terms: candidates times dim is at most {LARGEST_WORK:,}; change the terms"
+            )
         if math.frexp(self.granularity)[0] != 0.5:
-            raise UsageError(f"terms.granularity={self.granularity}: must be a power of two; change the terms")
+            raise UsageError(
+                f"terms.granularity={self.granularity}: must be a power of two; change the terms"
+            )
         if self.server == self.verifier:
             raise UsageError("terms: server and verifier have one key; two parties are needed")
         if (self.sequence == 0) != (self.previous == FIRST):
-            raise UsageError("terms: the first session, and no other, has no previous one; change the terms")
+            raise UsageError(
+                "terms: the first session, and no other, has no previous one; change the terms"
+            )
 
     @property
     def most(self) -> int:
@@ -92,17 +105,22 @@ def in_steps(values: Array, terms: SessionTerms) -> Blocks:
     """A published release, float64 (dim,) or (1, dim), as blocks of steps.
 
     Raises:
-        MessageError: another shape or type; and, when a block is taken, a value that is no whole multiple below 2^53.
+        MessageError: another shape or type; and, when a block is taken, a value that is no whole
+            multiple below 2^53.
     """
     if values.dtype != np.float64 or values.shape not in ((terms.dim,), (1, terms.dim)):
-        raise MessageError(f"release of shape {values.shape}, {values.dtype}: must be float64 of shape ({terms.dim},)")
+        raise MessageError(
+            f"release of shape {values.shape}, {values.dtype}: must be float64 of shape ({terms.dim},)"
+        )
     flat = values.reshape(-1)
 
     def block(number: int) -> Integers:
         with np.errstate(over="ignore", invalid="ignore"):
             steps = flat[number * BLOCK : (number + 1) * BLOCK] / terms.granularity
             if not ((np.abs(steps) < _WHOLE) & (steps == np.rint(steps))).all():
-                raise MessageError("release: holds a value that is no multiple of the granularity, or too large")
+                raise MessageError(
+                    "release: holds a value that is no multiple of the granularity, or too large"
+                )
         return steps.astype(np.int64)
 
     return block
@@ -120,6 +138,8 @@ def nearest_steps(values: Array, terms: SessionTerms) -> Integers:
             steps = np.rint(values[at : at + BLOCK] / terms.granularity)
         if not (np.abs(steps) <= terms.most).all():
             most = terms.most * terms.granularity
-            raise UsageError(f"query: values must lie within ±{most!r}; clip the query to that or change its unit")
+            raise UsageError(
+                f"query: values must lie within ±{most!r}; clip the query to that or change its unit"
+            )
         out[at : at + BLOCK] = steps
     return out

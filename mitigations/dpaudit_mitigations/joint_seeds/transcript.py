@@ -24,7 +24,15 @@ from dpaudit_mitigations.joint_seeds.checks import (
 )
 from dpaudit_mitigations.joint_seeds.commitments import joint_key
 from dpaudit_mitigations.joint_seeds.derivation import Integers, cores
-from dpaudit_mitigations.joint_seeds.messages import KINDS, Abort, Choice, Commit, Message, Release, Verdict
+from dpaudit_mitigations.joint_seeds.messages import (
+    KINDS,
+    Abort,
+    Choice,
+    Commit,
+    Message,
+    Release,
+    Verdict,
+)
 from dpaudit_mitigations.joint_seeds.opening import Opening
 from dpaudit_mitigations.joint_seeds.record import SignedChain
 from dpaudit_mitigations.joint_seeds.terms import in_steps
@@ -59,9 +67,13 @@ def write(record: SignedChain, path: Path) -> None:
         UsageError: the file exists, or cannot be written.
     """
     try:
-        write_file(path, write_json(_Transcript(messages=tuple(record.messages))) + b"\n", replace=False)
+        write_file(
+            path, write_json(_Transcript(messages=tuple(record.messages))) + b"\n", replace=False
+        )
     except OSError as error:
-        raise UsageError(f"transcript={path}: cannot be written ({error.strerror}); give a new path") from error
+        raise UsageError(
+            f"transcript={path}: cannot be written ({error.strerror}); give a new path"
+        ) from error
 
 
 def verify(
@@ -75,17 +87,20 @@ def verify(
 ) -> TranscriptVerdict:
     """Check signatures, order, commitments and the choice, and derive every opened candidate again, bit for bit.
 
-    ``server`` and ``verifier`` are the public keys (32 bytes) that must have signed; without them the verdict names those
-    that did. With the server's sealed ``opening`` the used candidate is checked too, and with the ``release`` (.npy,
-    float64, (dim,)) also that it is the committed query result plus the committed noise, bit for bit.
-    Takes (candidates − 1)·dim draws (below 2^34 in all), 40 million a second and core; memory: a block a thread.
+    ``server`` and ``verifier`` are the public keys (32 bytes) that must have signed; without them
+    the verdict names those that did. With the server's sealed ``opening`` the used candidate is
+    checked too, and with the ``release`` (.npy, float64, (dim,)) also that it is the committed
+    query result plus the committed noise, bit for bit. Takes (candidates − 1)·dim draws (below 2^34
+    in all), 40 million a second and core; memory: a block a thread.
 
     Raises:
         UsageError: a file that cannot be read; a release without an opening, or that is no array.
         KeyFileError: an opening that is not one.
     """
     if release is not None and opening is None:
-        raise UsageError(f"release={release}: needs opening=…, the server's sealed opening, to be told from noise")
+        raise UsageError(
+            f"release={release}: needs opening=…, the server's sealed opening, to be told from noise"
+        )
     sealed = Opening.load(opening) if opening is not None else None
     values = _load_release(release) if release is not None else None
     data = _read(path)
@@ -102,9 +117,16 @@ def verify(
         if outcome == "complete" and sealed is not None:
             audit = audited(record, sealed, values, threads=threads)
     except MessageError as error:
-        return _verdict(False, f"not a record of a session: {error}", details | {"outcome": "invalid"})
-    details |= {"outcome": outcome, "audited": ("noise" if release is None else "release") if audit else None}
-    keys = f"signed by server {record.terms.server.hex()} and verifier {record.terms.verifier.hex()}"
+        return _verdict(
+            False, f"not a record of a session: {error}", details | {"outcome": "invalid"}
+        )
+    details |= {
+        "outcome": outcome,
+        "audited": ("noise" if release is None else "release") if audit else None,
+    }
+    keys = (
+        f"signed by server {record.terms.server.hex()} and verifier {record.terms.verifier.hex()}"
+    )
     return _verdict(outcome == "complete", "; ".join(x for x in (says, audit, keys) if x), details)
 
 
@@ -113,7 +135,11 @@ def _verdict(holds: bool, says: str, details: dict[str, Any]) -> TranscriptVerdi
     lucky = "" if audit else _LUCKY.format(k=details.get("candidates", "candidates"))
     deviated = "" if audit == "release" else _DEVIATED
     return TranscriptVerdict(
-        kind=KIND, holds=holds, says=says, cannot_rule_out=lucky + deviated + _LIMITS, details=details
+        kind=KIND,
+        holds=holds,
+        says=says,
+        cannot_rule_out=lucky + deviated + _LIMITS,
+        details=details,
     )
 
 
@@ -124,15 +150,22 @@ def _outcome(record: SignedChain, *, threads: int) -> tuple[str, str]:
         MessageError: it does not end, or its verdict is not what the openings show.
     """
     if not record.finished:
-        raise MessageError(f"it ends with {record.last}; a session ends with a receipt, an abort or a caught server")
+        raise MessageError(
+            f"it ends with {record.last}; a session ends with a receipt, an abort or a caught server"
+        )
     if record.has(Verdict):
         wrong, claimed = wrong_candidates(record, threads=threads), record.body(Verdict).wrong
         if wrong != claimed:
             listed, found = ([i for i, w in enumerate(which) if w] for which in (claimed, wrong))
-            raise MessageError(f"the verifier found candidates {listed} wrong, and derived again it is {found}")
+            raise MessageError(
+                f"the verifier found candidates {listed} wrong, and derived again it is {found}"
+            )
         if any(wrong):
             numbers = ", ".join(str(i) for i, w in enumerate(wrong) if w)
-            return "caught", f"the server was caught: candidates {numbers} are not what they were committed to be"
+            return (
+                "caught",
+                f"the server was caught: candidates {numbers} are not what they were committed to be",
+            )
     if record.last == "abort":
         missing = record.body(Abort).missing
         return "aborted", (
@@ -140,7 +173,10 @@ def _outcome(record: SignedChain, *, threads: int) -> tuple[str, str]:
             "this counts as cheating"
         )
     opened = record.terms.candidates - 1
-    return "complete", f"{opened} of {opened + 1} candidates derived again bit for bit, number {record.used} was used"
+    return (
+        "complete",
+        f"{opened} of {opened + 1} candidates derived again bit for bit, number {record.used} was used",
+    )
 
 
 def _details(record: SignedChain) -> dict[str, Any]:
@@ -166,7 +202,9 @@ def _details(record: SignedChain) -> dict[str, Any]:
 
 
 def _record(data: bytes) -> SignedChain:
-    transcript = read_json(data.removesuffix(b"\n"), _Transcript, most=LARGEST_TRANSCRIPT, what="transcript")
+    transcript = read_json(
+        data.removesuffix(b"\n"), _Transcript, most=LARGEST_TRANSCRIPT, what="transcript"
+    )
     if not data.endswith(b"\n"):
         raise MessageError("transcript: is cut off")
     record = SignedChain()
@@ -180,22 +218,28 @@ def _read(path: Path) -> bytes:
         with open_plain(path) as file:
             return file.read(LARGEST_TRANSCRIPT + 2)
     except (RefusedError, OSError) as error:
-        raise UsageError(f"transcript={path}: {one_line(error)}; give a transcript's file") from error
+        raise UsageError(
+            f"transcript={path}: {one_line(error)}; give a transcript's file"
+        ) from error
 
 
 def _load_release(path: Path) -> np.ndarray[Any, Any]:
     try:
         return map_npy(path)
     except (RefusedError, OSError, ValueError) as error:
-        raise UsageError(f"release={path}: cannot be read as an array ({one_line(error)}); give an .npy file") from None
+        raise UsageError(
+            f"release={path}: cannot be read as an array ({one_line(error)}); give an .npy file"
+        ) from None
 
 
-def audited(record: SignedChain, opening: Opening, release: np.ndarray[Any, Any] | None, *, threads: int) -> str:
+def audited(
+    record: SignedChain, opening: Opening, release: np.ndarray[Any, Any] | None, *, threads: int
+) -> str:
     """What the opening shows of a complete session, in words; with the ``release``, float64 (dim,), of the sum too.
 
     Raises:
-        MessageError: it does not show that: another session's opening, noise that is not the seeds', a release or a query
-            that is not the one committed to.
+        MessageError: it does not show that: another session's opening, noise that is not the
+            seeds', a release or a query that is not the one committed to.
     """
     if opening.session != record.session:
         raise MessageError("opening: is another session's")
@@ -206,7 +250,9 @@ def audited(record: SignedChain, opening: Opening, release: np.ndarray[Any, Any]
     steps = in_steps(release, record.terms)
     if release_digest(steps, record.terms, threads=threads) != record.body(Release).digest:
         raise MessageError("release: is not the one that was signed")
-    noise = candidate_noise(joint_key(record.session, record.used, opening.server, opening.verifier), record.terms)
+    noise = candidate_noise(
+        joint_key(record.session, record.used, opening.server, opening.verifier), record.terms
+    )
 
     def query(number: int) -> Integers:
         return steps(number) - noise(number)

@@ -31,17 +31,22 @@ __all__ = ["Verifier"]
 class Verifier:
     """One session of the verifier's side: :meth:`offer`, message in, message out (:meth:`receive`), :meth:`receipt`.
 
-    It learns neither the query nor the noise: of the used candidate it knows its own share only. All secrets come from
-    ``stream``, which must be fresh, secret and never used again; above all the server must not be able to guess its coin.
-    ``key`` signs. ``record`` is what becomes the transcript.
+    It learns neither the query nor the noise: of the used candidate it knows its own share only.
+    All secrets come from ``stream``, which must be fresh, secret and never used again; above all
+    the server must not be able to guess its coin. ``key`` signs. ``record`` is what becomes the
+    transcript.
 
     Raises:
         UsageError: a key that is not the terms'.
     """
 
-    def __init__(self, *, terms: SessionTerms, key: Ed25519PrivateKey, stream: Stream, threads: int = 1) -> None:
+    def __init__(
+        self, *, terms: SessionTerms, key: Ed25519PrivateKey, stream: Stream, threads: int = 1
+    ) -> None:
         if key.public_key().public_bytes_raw() != terms.verifier:
-            raise UsageError("key: is not the one that the terms name as the verifier's; give the matching private key")
+            raise UsageError(
+                "key: is not the one that the terms name as the verifier's; give the matching private key"
+            )
         self.record = SignedChain()
         self._terms, self._key, self._stream, self._threads = terms, key, stream, threads
 
@@ -60,7 +65,8 @@ class Verifier:
         """The answer to the server's next message; None to the release, whose receipt needs the values.
 
         Raises:
-            MessageError: a message refused. Nothing is published; after the shares, :meth:`abort` says so for good.
+            MessageError: a message refused. Nothing is published; after the shares, :meth:`abort`
+                says so for good.
         """
         kind, _ = self.record.receive(frame, sender="server")
         if kind == "commit":
@@ -100,7 +106,9 @@ class Verifier:
         """
         missing = self.record.owed()
         if missing is None:
-            raise MessageError("abort: the server has not seen the verifier's shares, or the session is over")
+            raise MessageError(
+                "abort: the server has not seen the verifier's shares, or the session is over"
+            )
         return self._send(Abort(missing=missing))
 
     def _share(self, index: int) -> Hex64:

@@ -19,13 +19,14 @@ MOST = 2000
 class DenseRotation:
     """Noise times a uniformly random orthogonal matrix, d×d, as the paper has it (arXiv 2509.23834, Section 6.1).
 
-    The matrix is Q of the QR of a Gaussian matrix with R's diagonal made positive, which is Haar on O(d) (Mezzadri 2007,
-    arXiv math-ph/0609050); reflections are among them, which no release of fewer than d vectors can tell. ``shared``: one
-    matrix for all vectors of a call instead of one each.
+    The matrix is Q of the QR of a Gaussian matrix with R's diagonal made positive, which is Haar on
+    O(d) (Mezzadri 2007, arXiv math-ph/0609050); reflections are among them, which no release of
+    fewer than d vectors can tell. ``shared``: one matrix for all vectors of a call instead of one
+    each.
 
-    Threat model, formal guarantee, not claimed: those of ``rotation``, or of ``shared-rotation`` if shared, whose laws are
-    the same. It is the oracle that they are tested against. Cost: O(d³) a matrix and d² numbers of memory; dimensions up to
-    2,000 only.
+    Threat model, formal guarantee, not claimed: those of ``rotation``, or of ``shared-rotation`` if
+    shared, whose laws are the same. It is the oracle that they are tested against. Cost: O(d³) a
+    matrix and d² numbers of memory; dimensions up to 2,000 only.
     """
 
     trusts = "the defender's generator, and that its rotation stays secret"
@@ -44,16 +45,22 @@ class DenseRotation:
         """``query`` plus rotated noise on the lattice, shape (n, d).
 
         Raises:
-            UsageError: d above 2,000, no query (see ``check_query``), or values beyond σ·2^28 or the dtype.
+            UsageError: d above 2,000, no query (see ``check_query``), or values beyond σ·2^28 or
+                the dtype.
         """
         n, d = check_query(query)
         if d > MOST:
-            raise UsageError(f"d={d}: a dense rotation takes {MOST} at most; take rotation or shared-rotation")
+            raise UsageError(
+                f"d={d}: a dense rotation takes {MOST} at most; take rotation or shared-rotation"
+            )
         noise, own = draw(query, source, stream=stream), stream.child("rotation")
         if self.shared:
             turned = noise @ haar_matrix(d, stream=own, device=noise.device).T
         else:
-            rows = [haar_matrix(d, stream=own.child(i), device=noise.device) @ noise[i] for i in range(n)]
+            rows = [
+                haar_matrix(d, stream=own.child(i), device=noise.device) @ noise[i]
+                for i in range(n)
+            ]
             turned = torch.stack(rows)
         return publish(query, turned, sigma=source.sigma)
 

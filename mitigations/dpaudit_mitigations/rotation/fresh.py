@@ -23,23 +23,29 @@ __all__ = ["Rotation"]
 class Rotation:
     """Each noise vector under its own uniformly random rotation (arXiv 2509.23834, Section 6.1), in O(d).
 
-    A Haar rotation applied to one vector is, exactly, its norm times an independent uniform direction; no matrix. The turned
-    noise and the query are then each rounded to a lattice of g = σ·2^-24 (down to a power of two) and added there.
+    A Haar rotation applied to one vector is, exactly, its norm times an independent uniform
+    direction; no matrix. The turned noise and the query are then each rounded to a lattice of g =
+    σ·2^-24 (down to a power of two) and added there.
 
-    ``renorm="keep"`` is that. ``renorm="chi"`` redraws the norm from σ·χ_d, from the defender's own randomness too: the
-    release is then plain fresh Gaussian noise, nothing of the source's noise is in it, and it is not even drawn.
+    ``renorm="keep"`` is that. ``renorm="chi"`` redraws the norm from σ·χ_d, from the defender's own
+    randomness too: the release is then plain fresh Gaussian noise, nothing of the source's noise is
+    in it, and it is not even drawn.
 
-    Threat model: the source may hide anything in the direction of its noise; the defender's generator is trusted and its
-    rotation stays secret (never stored). See ``Randomness`` for what the generators give, and for two parties.
+    Threat model: the source may hide anything in the direction of its noise; the defender's
+    generator is trusted and its rotation stays secret (never stored). See ``Randomness`` for what
+    the generators give, and for two parties.
 
-    Formal guarantee: given its norm, the released noise is uniform on the sphere but for the lattice, so nothing but the norm
-    of the source's noise passes; with ``chi`` not even that, and ε is the Gaussian mechanism's at sensitivity Δ + g√d. What
-    is released is a function of the query's multiple of g and of noise that does not depend on it: the low bits say nothing
-    more of the query. Not claimed: anything about that norm, which a source may use as a channel of its own
-    (``norm-channel``); the shared rotation of several releases, which is another defence (``shared-rotation``).
+    Formal guarantee: given its norm, the released noise is uniform on the sphere but for the
+    lattice, so nothing but the norm of the source's noise passes; with ``chi`` not even that, and ε
+    is the Gaussian mechanism's at sensitivity Δ + g√d. What is released is a function of the
+    query's multiple of g and of noise that does not depend on it: the low bits say nothing more of
+    the query. Not claimed: anything about that norm, which a source may use as a channel of its own
+    (``norm-channel``); the shared rotation of several releases, which is another defence
+    (``shared-rotation``).
 
-    Cost: one Gaussian draw and two passes beyond the source's draw, and the memory of one more float64 vector at most, also
-    for narrower queries (float32 noise has too few values for the lattice: ``add_on_lattice``); the error stays what it was.
+    Cost: one Gaussian draw and two passes beyond the source's draw, and the memory of one more
+    float64 vector at most, also for narrower queries (float32 noise has too few values for the
+    lattice: ``add_on_lattice``); the error stays what it was.
     """
 
     trusts = "the defender's generator, and that its rotation stays secret"
@@ -65,13 +71,16 @@ class Rotation:
         """``query`` plus rotated noise on the lattice, shape (n, d).
 
         Raises:
-            UsageError: no query (see ``check_query``), values beyond σ·2^28, or that the dtype cannot hold.
+            UsageError: no query (see ``check_query``), values beyond σ·2^28, or that the dtype
+                cannot hold.
         """
         n, d = check_query(query)
         keep, unit = self.renorm == "keep", 2.0**24 * lattice_step(source.sigma)
         length = None
         if keep:
-            length = row_norms(draw(query, source, stream=stream, dtype=narrow(query.dtype)), unit=unit)
+            length = row_norms(
+                draw(query, source, stream=stream, dtype=narrow(query.dtype)), unit=unit
+            )
         turned = self._randomness.normal(
             n,
             d,

@@ -19,24 +19,32 @@ _SHELLS = 64
 Array = npt.NDArray[np.float64]
 
 
-def norm_deviation(*, dim: int, beta: float, gamma: float, outside: float, directions: int = 1) -> float:
+def norm_deviation(
+    *, dim: int, beta: float, gamma: float, outside: float, directions: int = 1
+) -> float:
     """η: the density of a rotated pancake lies within 1 ± η of the Gaussian's wherever the noise is not very short.
 
-    "Very short" is a squared length below a·σ², with P(χ²_{d−k} < a) = ``outside``, k the ``directions``. Both the Gaussian
-    (χ²_d) and the pancake (χ²_{d−k} and more) are that short with probability ``outside`` at most. inf where nothing is
-    proven.
+    "Very short" is a squared length below a·σ², with P(χ²_{d−k} < a) = ``outside``, k the
+    ``directions``. Both the Gaussian (χ²_d) and the pancake (χ²_{d−k} and more) are that short with
+    probability ``outside`` at most. inf where nothing is proven.
 
-    Proof. By Poisson summation (smoothing/PROOF.md, Sections 1 and 3, τ = 0) a pancake's density over the Gaussian's is
-    Σ_m exp(−π|m|²β²)·exp(i⟨a_m, v⟩)/(1+L)^k, m over Z^k, |a_m| = √(2π)·γ|m|/σ, L = 2Σ exp(−πj²r²). A Haar rotation averages
-    that over the sphere of radius |v|, where exp(i⟨a, v⟩) has the mean Λ(|a||v|), Λ(x) = Γ(ν+1)(2/x)^ν·J_ν(x), ν = d/2 − 1.
-    So the ratio is (1 + Σ_{m≠0} exp(−π|m|²β²)·Λ(√(2π)γ|m||v|/σ))/(1+L)^k, exactly. And |Λ(x)| is at most 1; at most
-    Γ(ν+1)(2/x)^ν, as |J_ν| ≤ 1; and below Λ's first zero, which is above ν, at most exp(−x²/4(ν+1)) (Euler's product,
-    and Rayleigh's sum of the inverse squares of its zeros). Together these bounds fall with x, so with W the sum of
-    their terms at |v|² = aσ² the ratio lies within (1 ± W)/(1+L)^k. Of the (2t+1)^k − (2t−1)^k integer points with largest
-    coordinate t none is shorter than t.
+    Proof. By Poisson summation (smoothing/PROOF.md, Sections 1 and 3, τ = 0) a pancake's density
+    over the Gaussian's is Σ_m exp(−π|m|²β²)·exp(i⟨a_m, v⟩)/(1+L)^k, m over Z^k, |a_m| =
+    √(2π)·γ|m|/σ, L = 2Σ exp(−πj²r²). A Haar rotation averages that over the sphere of radius |v|,
+    where exp(i⟨a, v⟩) has the mean Λ(|a||v|), Λ(x) = Γ(ν+1)(2/x)^ν·J_ν(x), ν = d/2 − 1. So the
+    ratio is (1 + Σ_{m≠0} exp(−π|m|²β²)·Λ(√(2π)γ|m||v|/σ))/(1+L)^k, exactly. And |Λ(x)| is at most
+    1; at most Γ(ν+1)(2/x)^ν, as |J_ν| ≤ 1; and below Λ's first zero, which is above ν, at most
+    exp(−x²/4(ν+1)) (Euler's product, and Rayleigh's sum of the inverse squares of its zeros).
+    Together these bounds fall with x, so with W the sum of their terms at |v|² = aσ² the ratio lies
+    within (1 ± W)/(1+L)^k. Of the (2t+1)^k − (2t−1)^k integer points with largest coordinate t none
+    is shorter than t.
     """
     nu, count = dim / 2 - 1, directions
-    low = 2 * float(scipy.special.gammaincinv((dim - count) / 2, outside)) * (1 - 1e-6) if dim > count else 0.0
+    low = (
+        2 * float(scipy.special.gammaincinv((dim - count) / 2, outside)) * (1 - 1e-6)
+        if dim > count
+        else 0.0
+    )
     if not (nu > count and low > 0):
         return math.inf
     one = math.sqrt(2 * math.pi * low) * gamma
@@ -50,7 +58,9 @@ def norm_deviation(*, dim: int, beta: float, gamma: float, outside: float, direc
     wave = float((points * np.exp(-math.pi * (beta * t) ** 2) * most).sum()) + rest
     r2 = beta * beta + gamma * gamma
     lattice = (
-        1 + 2 * float(np.exp(-math.pi * r2 * np.arange(1, 2 + math.ceil(4 / math.sqrt(r2))) ** 2).sum())
+        1
+        + 2
+        * float(np.exp(-math.pi * r2 * np.arange(1, 2 + math.ceil(4 / math.sqrt(r2))) ** 2).sum())
     ) ** count - 1
     return (wave + lattice) / (1 + lattice) if wave < 1 else math.inf
 
@@ -75,23 +85,35 @@ def rotated_epsilon(
     """ε at ``delta`` of one release with a pancake's noise under a secret Haar rotation, at two queries Δ apart.
 
     The rotated noise has the density φ_σ(v)·w(|v|/σ), with w of :func:`radial_ratio`. So
-    ``δ(ε) = ∫∫ φ(x)·χ_{d−1}(y)·w(r)·(1 − e^{ε−l})₊ dy dx``, ``r² = x²+y²``, ``l = ln w(r) − ln w(r′) + (t² − 2tx)/2``,
-    ``r′² = (x−t)²+y²``, ``t = Δ/σ``: x along the queries' difference, y across.
+    ``δ(ε) = ∫∫ φ(x)·χ_{d−1}(y)·w(r)·(1 − e^{ε−l})₊ dy dx``, ``r² = x²+y²``,
+    ``l = ln w(r) − ln w(r′) + (t² − 2tx)/2``, ``r′² = (x−t)²+y²``, ``t = Δ/σ``: x along the
+    queries' difference, y across.
 
-    ``error`` is an estimate: twice the change on doubling the grid's steps (the trapezoid rule, extrapolated), and what is
-    left out. For one secret direction. Not claimed: distances below Δ, whose ε need not be smaller where w is far from 1;
-    the lattice.
+    ``error`` is an estimate: twice the change on doubling the grid's steps (the trapezoid rule,
+    extrapolated), and what is left out. For one secret direction. Not claimed: distances below Δ,
+    whose ε need not be smaller where w is far from 1; the lattice.
     """
     t = sensitivity / sigma
     lost = _LOST * delta
-    far = float(scipy.special.ndtri(1 - lost)) if lost > 1e-16 else -float(scipy.special.ndtri(lost))
+    far = (
+        float(scipy.special.ndtri(1 - lost)) if lost > 1e-16 else -float(scipy.special.ndtri(lost))
+    )
     step = np.geomspace(1e-5, 1.0, _FINE)
     x = _axis(-far - t, far + t, _ALONG, -step, step, t - step, t + step)
-    low, high = (2 * f((dim - 1) / 2, lost) for f in (scipy.special.gammaincinv, scipy.special.gammainccinv))
-    y = _axis(math.sqrt(low), math.sqrt(high), _ACROSS, np.geomspace(math.sqrt(low), math.sqrt(high), _FINE))
+    low, high = (
+        2 * f((dim - 1) / 2, lost) for f in (scipy.special.gammaincinv, scipy.special.gammainccinv)
+    )
+    y = _axis(
+        math.sqrt(low),
+        math.sqrt(high),
+        _ACROSS,
+        np.geomspace(math.sqrt(low), math.sqrt(high), _FINE),
+    )
     reach = math.hypot(far + 2 * t, y[-1]) * 1.001
     shells = reach * gamma / math.sqrt(2 * math.pi)
-    radius = _axis(0.0, reach, min(20_000, max(1000, math.ceil(24 * shells))), np.geomspace(1e-7, 1.0, _FINE))
+    radius = _axis(
+        0.0, reach, min(20_000, max(1000, math.ceil(24 * shells))), np.geomspace(1e-7, 1.0, _FINE)
+    )
     ratio, left_out = radial_ratio(radius, dim=dim, beta=beta, gamma=gamma)
     if not np.isfinite(ratio).all():  # Λ overflows in hundreds of dimensions
         return ProfileValue(0.0, math.inf)
@@ -101,7 +123,9 @@ def rotated_epsilon(
     near = log_ratio(here)
     loss = near - log_ratio(there) + (t * t - 2 * t * x[:, None]) / 2
     unsure = np.interp(here, radius, doubt) + np.interp(there, radius, doubt)
-    log_chi = (dim - 2) * np.log(y) - y * y / 2 - math.lgamma((dim - 1) / 2) - (dim - 3) / 2 * math.log(2)
+    log_chi = (
+        (dim - 2) * np.log(y) - y * y / 2 - math.lgamma((dim - 1) / 2) - (dim - 3) / 2 * math.log(2)
+    )
     mass = np.exp(near + log_chi - x[:, None] ** 2 / 2) / math.sqrt(2 * math.pi)
 
     possible = mass * unsure
@@ -119,10 +143,15 @@ def rotated_epsilon(
         lost_here = loss[rows]
         inside = mass[rows] * -np.expm1(np.minimum(0.0, epsilon - lost_here))
         fine, coarse = over(inside, rows, 1), over(inside, rows, 2)
-        missing = over(np.where(lost_here > epsilon - unsure[rows], possible[rows], 0.0), rows, 1) + 4 * lost
+        missing = (
+            over(np.where(lost_here > epsilon - unsure[rows], possible[rows], 0.0), rows, 1)
+            + 4 * lost
+        )
         return ProfileValue(max(0.0, fine + (fine - coarse) / 3), 2 * abs(fine - coarse) + missing)
 
-    return invert(profile, delta, start=gaussian_epsilon(delta, sigma=sigma, sensitivity=sensitivity) + 1e-3)
+    return invert(
+        profile, delta, start=gaussian_epsilon(delta, sigma=sigma, sensitivity=sensitivity) + 1e-3
+    )
 
 
 def _axis(low: float, high: float, points: int, *more: Array) -> Array:
@@ -134,8 +163,8 @@ def _axis(low: float, high: float, points: int, *more: Array) -> Array:
 def radial_ratio(radius: Array, *, dim: int, beta: float, gamma: float) -> tuple[Array, Array]:
     """A rotated pancake's density over the Gaussian's at each |v|/σ (n,), w; and a bound on the waves left out (n,).
 
-    ``w(r) = (1 + 2Σ_m exp(−πm²β²)·Λ(√(2π)γmr))/(1 + 2Σ exp(−πm²(β²+γ²)))``, Λ the sphere's transform: the identity
-    that :func:`~dpaudit_mitigations.rotation.radial.norm_deviation` proves.
+    ``w(r) = (1 + 2Σ_m exp(−πm²β²)·Λ(√(2π)γmr))/(1 + 2Σ exp(−πm²(β²+γ²)))``, Λ the sphere's
+    transform: the identity that :func:`~dpaudit_mitigations.rotation.radial.norm_deviation` proves.
     """
     nu, total, left = dim / 2 - 1, np.ones(len(radius)), np.zeros(len(radius))
     active = np.arange(len(radius))
@@ -153,5 +182,7 @@ def radial_ratio(radius: Array, *, dim: int, beta: float, gamma: float) -> tuple
         if weight < 1e-17 or not active.size:
             break
     r2 = beta * beta + gamma * gamma
-    lattice = 1 + 2 * sum(math.exp(-math.pi * r2 * j * j) for j in range(1, 2 + math.ceil(4 / math.sqrt(r2))))
+    lattice = 1 + 2 * sum(
+        math.exp(-math.pi * r2 * j * j) for j in range(1, 2 + math.ceil(4 / math.sqrt(r2)))
+    )
     return total / lattice, left / lattice

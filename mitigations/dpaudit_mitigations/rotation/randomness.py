@@ -30,27 +30,33 @@ class Randomness:
 
     ``kind``:
 
-    - ``stream``: the compiled ziggurat, seeded from the release's stream with 192 bits (CUDA: torch's Philox, 64 bits). Right
-      in law, and fast; but its SFC64 is no cryptographic generator. Noise that a known generator can make is a small set:
-      who could find a generator's state from the noise that a candidate leaves over would know that candidate for the
+    - ``stream``: the compiled ziggurat, seeded from the release's stream with 192 bits (CUDA:
+      torch's Philox, 64 bits). Right in law, and fast; but its SFC64 is no cryptographic generator.
+      Noise that a known generator can make is a small set: who could find a generator's state from
+          the noise that a candidate leaves over would know that candidate for the
       truth. No such attack on this arrangement is known to us, and nothing rules one out.
-    - ``csprng``: ChaCha20 (``Stream.bytes``) through Φ⁻¹, 64 bits a value and as many again in the tails, so that there, too,
-      values lie far closer together than a release's lattice: as above only for who breaks ChaCha20. Drawn on the CPU, and
-      several times slower.
+    - ``csprng``: ChaCha20 (``Stream.bytes``) through Φ⁻¹, 64 bits a value and as many again in the
+      tails, so that there, too, values lie far closer together than a release's lattice: as above
+      only for who breaks ChaCha20. Drawn on the CPU, and several times slower.
 
-    ``second_party``: 32 bytes from another party, or a file of mode 0600 that holds them as 64 hex digits. The rotation's
-    seed is then HKDF-SHA256 of both parties' shares, ours taken from the release's stream. Guarantee: if either share is
-    secret and uniform, given the other, so is the seed (HKDF as a random oracle). That assumes that neither chose its share
-    knowing the other's: nothing is committed here, so who moves last can try 2^k shares and settle k bits of the seed. A
-    share that was fixed before our stream was keyed leaves us to move last; ``joint-seeds`` has commitments.
+    ``second_party``: 32 bytes from another party, or a file of mode 0600 that holds them as 64 hex
+    digits. The rotation's seed is then HKDF-SHA256 of both parties' shares, ours taken from the
+    release's stream. Guarantee: if either share is secret and uniform, given the other, so is the
+    seed (HKDF as a random oracle). That assumes that neither chose its share knowing the other's:
+    nothing is committed here, so who moves last can try 2^k shares and settle k bits of the seed. A
+    share that was fixed before our stream was keyed leaves us to move last; ``joint-seeds`` has
+    commitments.
     """
 
-    def __init__(self, *, kind: str = "stream", second_party: bytes | str | Path | None = None) -> None:
+    def __init__(
+        self, *, kind: str = "stream", second_party: bytes | str | Path | None = None
+    ) -> None:
         """Hold the choice, and the second party's share.
 
         Raises:
             UsageError: another kind, or a share of other than 32 bytes.
-            KeyFileError: a share's file that cannot be read, is open to others, or holds something else.
+            KeyFileError: a share's file that cannot be read, is open to others, or holds something
+                else.
         """
         if kind not in _KINDS:
             raise UsageError(f"randomness={kind}: must be stream or csprng")
@@ -64,11 +70,20 @@ class Randomness:
         mine = stream.child("rotation")
         if self._share is None:
             return mine
-        both = HKDF(SHA256(), KEY_BYTES, salt=b"dpaudit rotation", info=b"two parties' seed, version 1")
+        both = HKDF(
+            SHA256(), KEY_BYTES, salt=b"dpaudit rotation", info=b"two parties' seed, version 1"
+        )
         return KeyedStream(both.derive(mine.entropy() + self._share))
 
     def normal(
-        self, n: int, d: int, *, stream: Stream, dtype: torch.dtype, device: torch.device, sigma: float = 1.0
+        self,
+        n: int,
+        d: int,
+        *,
+        stream: Stream,
+        dtype: torch.dtype,
+        device: torch.device,
+        sigma: float = 1.0,
     ) -> torch.Tensor:
         """``sigma`` times independent N(0, 1), shape (n, d), from ``stream`` (what :meth:`own` gives); float32 or float64."""
         if self.kind == "stream":
@@ -89,7 +104,8 @@ class Randomness:
 def _quantiles(count: int, stream: Stream) -> npt.NDArray[np.float64]:
     """N(0, 1) from ``stream.bytes``: a sign, 63 bits of a tail probability below 1/2, and 64 more after 24 zeros.
 
-    A grid of 2^-52 would leave values beyond six standard deviations further apart than a lattice of 2^-24.
+    A grid of 2^-52 would leave values beyond six standard deviations further apart than a lattice
+    of 2^-24.
     """
     words = np.frombuffer(stream.bytes(8 * count), dtype="<u8")
     tail = (words >> np.uint64(1)).astype(np.float64)
@@ -97,7 +113,9 @@ def _quantiles(count: int, stream: Stream) -> npt.NDArray[np.float64]:
     if len(far):
         more = np.frombuffer(stream.bytes(8 * len(far)), dtype="<u8")
         tail[far] += more.astype(np.float64) * 2.0**-64
-    values: npt.NDArray[np.float64] = scipy.special.ndtri((tail + np.where(tail < 2.0**39, 2.0**-65, 0.5)) * 2.0**-64)
+    values: npt.NDArray[np.float64] = scipy.special.ndtri(
+        (tail + np.where(tail < 2.0**39, 2.0**-65, 0.5)) * 2.0**-64
+    )
     return np.where(words & np.uint64(1), -values, values)
 
 
@@ -110,7 +128,9 @@ def read_share(path: str | Path) -> bytes:
     try:
         fd = os.open(path, os.O_RDONLY)
     except OSError as error:
-        raise KeyFileError(f"second_party={path}: cannot be read ({error.strerror}); give the share's file") from error
+        raise KeyFileError(
+            f"second_party={path}: cannot be read ({error.strerror}); give the share's file"
+        ) from error
     with os.fdopen(fd, "rb") as file:
         mode = stat.S_IMODE(os.fstat(fd).st_mode)
         if mode & 0o077:
@@ -119,5 +139,7 @@ def read_share(path: str | Path) -> bytes:
             )
         text = file.read(4 * KEY_BYTES).strip()
     if len(text) != 2 * KEY_BYTES or set(text) - set(b"0123456789abcdef"):
-        raise KeyFileError(f"second_party={path}: must hold {2 * KEY_BYTES} lower-case hex digits and nothing else")
+        raise KeyFileError(
+            f"second_party={path}: must hold {2 * KEY_BYTES} lower-case hex digits and nothing else"
+        )
     return bytes.fromhex(text.decode())

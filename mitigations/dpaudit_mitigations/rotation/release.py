@@ -15,7 +15,9 @@ WIDE = torch.float64
 """What is released is turned in float64 whatever the query's type: see ``add_on_lattice`` on narrower noise."""
 
 
-def draw(query: torch.Tensor, source: NoiseSource, *, stream: Stream, dtype: torch.dtype = WIDE) -> torch.Tensor:
+def draw(
+    query: torch.Tensor, source: NoiseSource, *, stream: Stream, dtype: torch.dtype = WIDE
+) -> torch.Tensor:
     """The source's noise for ``query`` (n, d), not turned yet."""
     n, d = query.shape
     return source.sample(n, d, stream=stream.child("source"), dtype=dtype, device=query.device)
@@ -27,7 +29,11 @@ def narrow(dtype: torch.dtype) -> torch.dtype:
 
 
 def publish(
-    query: torch.Tensor, turned: torch.Tensor, *, sigma: float, factors: npt.NDArray[np.float64] | None = None
+    query: torch.Tensor,
+    turned: torch.Tensor,
+    *,
+    sigma: float,
+    factors: npt.NDArray[np.float64] | None = None,
 ) -> torch.Tensor:
     """g·(K + Z) in ``query``'s dtype, with g = ``lattice_step(sigma)``, Z the nearest integers to factor·turned/g.
 
@@ -38,4 +44,6 @@ def publish(
     """
     fitting = query if query.dtype in (torch.float32, WIDE) else query.float()
     step = lattice_step(sigma)
-    return add_on_lattice(fitting, turned, granularity=step, name="a rotation", factors=factors, dtype=query.dtype)
+    return add_on_lattice(
+        fitting, turned, granularity=step, name="a rotation", factors=factors, dtype=query.dtype
+    )

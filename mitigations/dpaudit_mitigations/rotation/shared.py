@@ -23,30 +23,33 @@ _VALUES = 1 << 16  # of a chunk of all rows: in cache
 class SharedRotation:
     """All n noise vectors of a call under ONE uniformly random rotation (arXiv 2509.23834, Section 6.1), in O(n²d).
 
-    A Haar rotation acts on the span of n vectors through a Haar m-frame, m = min(n, d): if V = L·Q with orthonormal rows Q,
-    then V·Rᵀ = L·(Q·Rᵀ), and Q·Rᵀ is a uniformly random m-frame whatever Q is. L comes from a QR of V, the frame from a QR
-    (with positive diagonal) of a Gaussian m×d matrix; no d×d matrix is formed, nor Q. Another call has another rotation.
+    A Haar rotation acts on the span of n vectors through a Haar m-frame, m = min(n, d): if V = L·Q
+    with orthonormal rows Q, then V·Rᵀ = L·(Q·Rᵀ), and Q·Rᵀ is a uniformly random m-frame whatever Q
+    is. L comes from a QR of V, the frame from a QR (with positive diagonal) of a Gaussian m×d
+    matrix; no d×d matrix is formed, nor Q. Another call has another rotation.
 
-    Threat model: as for ``rotation``, for one release. Formal guarantee: the law of the n turned vectors given the source's
-    is exactly that of one Haar rotation of them (tested against ``dense-rotation``), so lengths, distances and angles between
-    them are kept and nothing else is; each by itself is what ``rotation`` makes of it. Released on the same lattice.
+    Threat model: as for ``rotation``, for one release. Formal guarantee: the law of the n turned
+    vectors given the source's is exactly that of one Haar rotation of them (tested against
+    ``dense-rotation``), so lengths, distances and angles between them are kept and nothing else is;
+    each by itself is what ``rotation`` makes of it. Released on the same lattice.
 
-    Not claimed: what ``rotation`` gives several releases. Under one rotation all n(n+1)/2 inner products of the noise vectors
-    pass, known to the source, and ⟨y_i − q_i, y_j − q_j⟩ shows them to whoever has the right candidates: a source that
-    gives the same noise twice gives away q_i − q_j whole. And a secret direction is one direction again: whoever can find a
-    source's without its key, from releases that it knows the truth of, can find the turned one in one call and read the
-    call's other releases (``dpaudit run mitigations`` does, in 32 dimensions). Take ``rotation`` unless the geometry is
-    wanted.
+    Not claimed: what ``rotation`` gives several releases. Under one rotation all n(n+1)/2 inner
+    products of the noise vectors pass, known to the source, and ⟨y_i − q_i, y_j − q_j⟩ shows them
+    to whoever has the right candidates: a source that gives the same noise twice gives away q_i −
+    q_j whole. And a secret direction is one direction again: whoever can find a source's without
+    its key, from releases that it knows the truth of, can find the turned one in one call and read
+    the call's other releases (``dpaudit run mitigations`` does, in 32 dimensions). Take
+    ``rotation`` unless the geometry is wanted.
 
-    Cost: one Gaussian draw, three passes of n multiplications a value, one more float64 array (n, d); the error stays what
-    it was.
+    Cost: one Gaussian draw, three passes of n multiplications a value, one more float64 array (n,
+    d); the error stays what it was.
     """
 
-    trusts = (
-        "the defender's generator, that its rotation stays secret, and the source for all inner products within a call"
-    )
+    trusts = "the defender's generator, that its rotation stays secret, and the source for all inner products within a call"
 
-    def __init__(self, *, randomness: str = "stream", second_party: bytes | str | Path | None = None) -> None:
+    def __init__(
+        self, *, randomness: str = "stream", second_party: bytes | str | Path | None = None
+    ) -> None:
         """``randomness`` is ``stream`` or ``csprng``; see ``Randomness``, also for a second party's share.
 
         Raises:
@@ -58,7 +61,8 @@ class SharedRotation:
         """``query`` plus noise rotated together, on the lattice, shape (n, d).
 
         Raises:
-            UsageError: no query (see ``check_query``), values beyond σ·2^28, or that the dtype cannot hold.
+            UsageError: no query (see ``check_query``), values beyond σ·2^28, or that the dtype
+                cannot hold.
         """
         n, d = check_query(query)
         noise = draw(query, source, stream=stream, dtype=narrow(query.dtype))
@@ -98,8 +102,8 @@ def _one_thread() -> Iterator[None]:
 def triangle(rows: torch.Tensor) -> torch.Tensor:
     """R (m, n) with RᵀR = V·Vᵀ for ``rows`` V (n, d), m = min(n, d): of the QR of Vᵀ, float64, diagonal not negative.
 
-    By Householder reflections on one chunk of coordinates after the other, so distances far smaller than the lengths
-    come out right, as do rows that are zero, repeated or linearly dependent.
+    By Householder reflections on one chunk of coordinates after the other, so distances far smaller
+    than the lengths come out right, as do rows that are zero, repeated or linearly dependent.
     """
     n, d = rows.shape
     upper = rows.new_zeros((0, n), dtype=torch.float64)
@@ -116,7 +120,8 @@ def rotate_together(inner: torch.Tensor, frame: torch.Tensor) -> torch.Tensor:
     ``frame`` is used up; where m = n the result is written over it.
     """
     m, n = inner.shape
-    mix = torch.linalg.solve_triangular(triangle(frame), inner, upper=True).T  # frame → orthonormal rows → L times them
+    # frame → orthonormal rows → L times them
+    mix = torch.linalg.solve_triangular(triangle(frame), inner, upper=True).T
     out = frame if m == n else frame.new_empty((n, frame.shape[1]))
     step = max(1, _VALUES // n)
     for at in range(0, frame.shape[1], step):

@@ -25,27 +25,28 @@ _PART = 1 << 20
 class StructuredRotation:
     """Each noise vector through ``rounds`` of fresh random signs and an orthonormal transform, in O(d log d).
 
-    ``transform``: ``dct`` (type II, any d, no padding) or ``hadamard`` (d a power of two). After Ailon and Chazelle 2009 and
-    Yu et al. 2016 (arXiv 1610.09072), who use such products where a random projection is only needed to be nearly one.
+    ``transform``: ``dct`` (type II, any d, no padding) or ``hadamard`` (d a power of two). After
+    Ailon and Chazelle 2009 and Yu et al. 2016 (arXiv 1610.09072), who use such products where a
+    random projection is only needed to be nearly one.
 
-    Threat model: a source whose backdoor is one fixed direction that the attacker cannot adapt to this mitigation; the
-    defender's generator is trusted and its signs stay secret (rounds·d bits of ``Stream.bytes`` a vector).
+    Threat model: a source whose backdoor is one fixed direction that the attacker cannot adapt to
+    this mitigation; the defender's generator is trusted and its signs stay secret (rounds·d bits of
+    ``Stream.bytes`` a vector).
 
-    Formal guarantee: every vector keeps its norm (orthogonal), and Gaussian noise stays exactly that. Not claimed: a Haar
-    rotation, nor anything towards a source that knows of it. The map is one of 2^(rounds·d) in a fixed set. One round takes
-    a vector with one coordinate to d known magnitudes (all equal under Hadamard): undoing the transform shows it. r rounds of
-    Hadamard take σ√d·e_j onto the grid 2σ·d^−((r−1)/2)·Z, so that a release tells the candidates apart while that is well
-    above the release's own lattice: for three rounds up to d of some 2^20. Both are read with certainty in our tests, at
-    d = 64. Three rounds of ``dct`` were not read by us, which proves nothing. The norm passes too. Take ``rotation``: it is
-    exact, and cheaper.
+    Formal guarantee: every vector keeps its norm (orthogonal), and Gaussian noise stays exactly
+    that. Not claimed: a Haar rotation, nor anything towards a source that knows of it. The map is
+    one of 2^(rounds·d) in a fixed set. One round takes a vector with one coordinate to d known
+    magnitudes (all equal under Hadamard): undoing the transform shows it. r rounds of Hadamard take
+    σ√d·e_j onto the grid 2σ·d^−((r−1)/2)·Z, so that a release tells the candidates apart while that
+    is well above the release's own lattice: for three rounds up to d of some 2^20. Both are read
+    with certainty in our tests, at d = 64. Three rounds of ``dct`` were not read by us, which
+    proves nothing. The norm passes too. Take ``rotation``: it is exact, and cheaper.
 
-    Cost: ``rounds`` transforms (d with large prime factors are slower under ``dct``), up to four more vectors of memory; the
-    error stays what it was.
+    Cost: ``rounds`` transforms (d with large prime factors are slower under ``dct``), up to four
+    more vectors of memory; the error stays what it was.
     """
 
-    trusts = (
-        "the defender's generator, that its signs stay secret, and that the source was not made for this scrambling"
-    )
+    trusts = "the defender's generator, that its signs stay secret, and that the source was not made for this scrambling"
 
     def __init__(self, *, rounds: int = 3, transform: str = "dct") -> None:
         """``rounds`` (1…64) of signs and ``transform`` (dct or hadamard).
@@ -53,7 +54,11 @@ class StructuredRotation:
         Raises:
             UsageError: one of them is something else.
         """
-        if isinstance(rounds, bool) or not isinstance(rounds, int) or not 1 <= rounds <= _MOST_ROUNDS:
+        if (
+            isinstance(rounds, bool)
+            or not isinstance(rounds, int)
+            or not 1 <= rounds <= _MOST_ROUNDS
+        ):
             raise UsageError(f"rounds={rounds}: must be a whole number in 1…{_MOST_ROUNDS}, e.g. 3")
         if transform not in _TRANSFORMS:
             raise UsageError(f"transform={transform}: must be dct or hadamard")
@@ -63,7 +68,8 @@ class StructuredRotation:
         """``query`` plus scrambled noise on the lattice, shape (n, d). The scrambling runs on the CPU.
 
         Raises:
-            UsageError: hadamard with d no power of two, no query (see ``check_query``), or values beyond σ·2^28 or the dtype.
+            UsageError: hadamard with d no power of two, no query (see ``check_query``), or values
+                beyond σ·2^28 or the dtype.
         """
         n, d = check_query(query)
         if self.transform == "hadamard" and d & (d - 1):
@@ -94,14 +100,18 @@ class StructuredRotation:
 
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
         """The Gaussian's for Gaussian noise; unknown for any other."""
-        return orthogonally_turned(source, delta, host=host, says="unknown: no Haar rotation, nothing is proven of it")
+        return orthogonally_turned(
+            source, delta, host=host, says="unknown: no Haar rotation, nothing is proven of it"
+        )
 
 
 def _flip(row: npt.NDArray[np.float64], stream: Stream) -> None:
     """Random signs, one bit of the stream each, in place."""
     for at in range(0, len(row), _PART):
         part = row[at : at + _PART]
-        bits = np.unpackbits(np.frombuffer(stream.bytes(-(-len(part) // 8)), np.uint8), count=len(part))
+        bits = np.unpackbits(
+            np.frombuffer(stream.bytes(-(-len(part) // 8)), np.uint8), count=len(part)
+        )
         np.negative(part, out=part, where=bits.view(np.bool_))
 
 

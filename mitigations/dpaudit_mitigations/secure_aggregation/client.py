@@ -41,29 +41,38 @@ class _Stage(IntEnum):
 class Client:
     """One party of one round (Bonawitz et al. 2017, figure 4, with the consistency check; the names of rounds are theirs).
 
-    Call :meth:`advertise`, :meth:`share_keys`, :meth:`open_envelopes`, :meth:`masked_input`, :meth:`confirm`, :meth:`unmask`,
-    each once and in that order, each but the first on what the aggregator answered to the one before. Any refusal ends
-    the round for this party: its keys are let go of and every further call is refused, so an aggregator gets one answer
-    to each step and cannot try again with another list.
+    Call :meth:`advertise`, :meth:`share_keys`, :meth:`open_envelopes`, :meth:`masked_input`,
+    :meth:`confirm`, :meth:`unmask`, each once and in that order, each but the first on what the
+    aggregator answered to the one before. Any refusal ends the round for this party: its keys are
+    let go of and every further call is refused, so an aggregator gets one answer to each step and
+    cannot try again with another list.
 
-    Threat model: the aggregator, together with fewer than ``plan.threshold`` parties, up to ``plan.colluding`` of which
-    sign whatever it likes, may deviate at will. It learns at most the sum over one list of survivors with at least
-    ``plan.threshold`` names. Not claimed: that the sum is right if somebody deviates, or that the round ends at all.
+    Threat model: the aggregator, together with fewer than ``plan.threshold`` parties, up to
+    ``plan.colluding`` of which sign whatever it likes, may deviate at will. It learns at most the
+    sum over one list of survivors with at least ``plan.threshold`` names. Not claimed: that the sum
+    is right if somebody deviates, or that the round ends at all.
 
-    ``stream`` must be fresh and secret (``KeyedStream.fresh()``), and ``plan.round`` never used before; who runs rounds keeps
-    a record of them.
+    ``stream`` must be fresh and secret (``KeyedStream.fresh()``), and ``plan.round`` never used
+    before; who runs rounds keeps a record of them.
     """
 
-    def __init__(self, plan: Plan, name: str, *, signing_key: Ed25519PrivateKey, stream: Stream) -> None:
+    def __init__(
+        self, plan: Plan, name: str, *, signing_key: Ed25519PrivateKey, stream: Stream
+    ) -> None:
         """Take part as ``name``.
 
         Raises:
-            UsageError: the name is not in the roster, or its key there is not that of ``signing_key``.
+            UsageError: the name is not in the roster, or its key there is not that of
+                ``signing_key``.
         """
         if name not in plan.roster:
-            raise UsageError(f"name={name}: not in the roster ({', '.join(plan.parties[:8])}, …); add it for everybody")
+            raise UsageError(
+                f"name={name}: not in the roster ({', '.join(plan.parties[:8])}, …); add it for everybody"
+            )
         if public_bytes(signing_key) != plan.roster[name]:
-            raise UsageError(f"signing_key of {name}: the roster has another public key for it; give both the same")
+            raise UsageError(
+                f"signing_key of {name}: the roster has another public key for it; give both the same"
+            )
         self.plan, self.name = plan, name
         self._signing_key: Ed25519PrivateKey | None = signing_key
         self._keys: RoundKeys | None = RoundKeys.draw(stream)
@@ -136,7 +145,9 @@ class Client:
                     sender=self.name,
                     recipient=name,
                 )
-            return pack(wire.Shares(party=self.name, sealed=wire.entries(sealed), session=self.plan.digest))
+            return pack(
+                wire.Shares(party=self.name, sealed=wire.entries(sealed), session=self.plan.digest)
+            )
 
     def open_envelopes(self, envelopes: bytes) -> None:
         """Round 2, first half: the others' shares in; from here on it is settled against whom this party masks.
@@ -147,7 +158,9 @@ class Client:
             ProtocolError: fewer parties than the threshold.
         """
         with self._step(_Stage.SHARED, _Stage.OPENED) as keys:
-            found = wire.by_name(wire.read(self.plan, envelopes, wire.Envelopes, party=self.name).sealed)
+            found = wire.by_name(
+                wire.read(self.plan, envelopes, wire.Envelopes, party=self.name).sealed
+            )
             if self.name in found or not found.keys() <= self._adverts.keys():
                 raise MessageError(
                     "message envelopes: from a party without keys in this round, or from this one itself"
@@ -166,15 +179,22 @@ class Client:
             self._masks = [own_mask(keys.seed, agreed=self._agreed, party=self.name)]
             for name in sorted(found):
                 other = self._adverts[name].masking
-                self._masks.append(pair_mask(keys.masking, other, agreed=self._agreed, party=self.name, peer=name))
+                self._masks.append(
+                    pair_mask(keys.masking, other, agreed=self._agreed, party=self.name, peer=name)
+                )
 
     def masked_input(self, vector: RingArray) -> RingArray:
         """Round 2, second half: ``vector`` (length,), of the plan's ring, masked IN PLACE and returned; no copy is made.
 
         Raises:
-            UsageError: another dtype, shape or layout than the plan's; then nothing has happened to it.
+            UsageError: another dtype, shape or layout than the plan's; then nothing has happened to
+                it.
         """
-        if vector.dtype != self.plan.dtype or vector.shape != (self.plan.length,) or not vector.flags.c_contiguous:
+        if (
+            vector.dtype != self.plan.dtype
+            or vector.shape != (self.plan.length,)
+            or not vector.flags.c_contiguous
+        ):
             raise UsageError(
                 f"vector of {vector.dtype} {vector.shape}: takes contiguous {self.plan.dtype} ({self.plan.length},)"
             )
@@ -189,7 +209,8 @@ class Client:
         """Round 3: the list of whose vectors arrived in, this party's signature on it out.
 
         Raises:
-            MessageError: lists that overlap, leave someone out or name someone new, or leave out this party.
+            MessageError: lists that overlap, leave someone out or name someone new, or leave out
+                this party.
             ProtocolError: fewer survivors than the threshold.
         """
         with self._step(_Stage.MASKED, _Stage.CONFIRMED):
@@ -198,17 +219,25 @@ class Client:
             if agreed != self._agreed:
                 raise MessageError("message survivors: of a round in which others sent shares")
             if set(alive) & set(dropped):
-                raise MessageError("message survivors: a party is in both lists; nobody gives away both of its secrets")
+                raise MessageError(
+                    "message survivors: a party is in both lists; nobody gives away both of its secrets"
+                )
             if set(alive) | set(dropped) != self._held.keys():
-                raise MessageError("message survivors: not the parties that sent shares, each in one list")
+                raise MessageError(
+                    "message survivors: not the parties that sent shares, each in one list"
+                )
             if self.name not in alive:
-                raise MessageError(f"message survivors: {self.name} masked its vector and is not among them")
+                raise MessageError(
+                    f"message survivors: {self.name} masked its vector and is not among them"
+                )
             self._enough(len(alive), "sent masked vectors")
             self._survivors, self._dropped = alive, dropped
             self._statement = survivors_statement(agreed, alive, dropped)
             assert self._signing_key is not None  # noqa: S101 - held until the end
             signature = sign(self._signing_key, "survivors", *self._statement)
-            return pack(wire.Confirmation(name=self.name, session=self.plan.digest, signature=signature))
+            return pack(
+                wire.Confirmation(name=self.name, session=self.plan.digest, signature=signature)
+            )
 
     def unmask(self, confirmations: bytes) -> bytes:
         """Round 4: others' signatures on the same list in; out, of each survivor the seed's share, of each other the key's.
@@ -221,7 +250,9 @@ class Client:
             ProtocolError: fewer signatures than the threshold.
         """
         with self._step(_Stage.CONFIRMED, _Stage.ENDED):
-            signatures = wire.by_name(wire.read(self.plan, confirmations, wire.Confirmations).signatures)
+            signatures = wire.by_name(
+                wire.read(self.plan, confirmations, wire.Confirmations).signatures
+            )
             if not signatures.keys() <= set(self._survivors):
                 raise MessageError("message confirmations: signatures of others than survivors")
             self._enough(len(signatures), "signed the list of survivors")
@@ -230,13 +261,17 @@ class Client:
             seeds = wire.entries({name: self._held[name][0] for name in self._survivors})
             keys = wire.entries({name: self._held[name][1] for name in self._dropped})
             self.abandon()
-            return pack(wire.Unmasking(keys=keys, name=self.name, seeds=seeds, session=self.plan.digest))
+            return pack(
+                wire.Unmasking(keys=keys, name=self.name, seeds=seeds, session=self.plan.digest)
+            )
 
     @contextmanager
     def _step(self, expected: _Stage, following: _Stage) -> Iterator[RoundKeys]:
         if self._stage is not expected or self._keys is None:
             self.abandon()
-            raise MessageError(f"{self.name}: asked for a step out of order or twice; the round is over for it")
+            raise MessageError(
+                f"{self.name}: asked for a step out of order or twice; the round is over for it"
+            )
         try:
             yield self._keys
         except BaseException:
@@ -253,7 +288,9 @@ class Client:
             signature=b"",
         )
         assert self._signing_key is not None  # noqa: S101 - held until the end
-        return replace(unsigned, signature=sign(self._signing_key, "advert", *unsigned.signed(self.plan)))
+        return replace(
+            unsigned, signature=sign(self._signing_key, "advert", *unsigned.signed(self.plan))
+        )
 
     def _enough(self, count: int, what: str) -> None:
         if count < self.plan.threshold:

@@ -10,7 +10,10 @@ import typer
 __all__ = ["aggregate", "contribute"]
 
 _Parties = Annotated[
-    str, typer.Option(help="All contributors' names, with commas; the same for everybody.", show_default=False)
+    str,
+    typer.Option(
+        help="All contributors' names, with commas; the same for everybody.", show_default=False
+    ),
 ]
 _Threshold = Annotated[
     int,
@@ -21,7 +24,9 @@ _Threshold = Annotated[
 ]
 _Bound = Annotated[
     float,
-    typer.Option(help="Largest |value| of an input; a public number, nothing is clipped.", show_default=False),
+    typer.Option(
+        help="Largest |value| of an input; a public number, nothing is clipped.", show_default=False
+    ),
 ]
 _Sigma = Annotated[
     float,
@@ -31,41 +36,62 @@ _Sigma = Annotated[
     ),
 ]
 _Colluding = Annotated[
-    int, typer.Option(help="Contributors that may work with the aggregator, read the sum or have bad noise.")
+    int,
+    typer.Option(
+        help="Contributors that may work with the aggregator, read the sum or have bad noise."
+    ),
 ]
 _Bits = Annotated[int, typer.Option(help="Of an integer on the wire: 16, 32 or 64.")]
 _Law = Annotated[str, typer.Option("--noise", help="discrete-gaussian or skellam.")]
 
 
 def aggregate(
-    identity: Annotated[Path, typer.Option(help="This party's folder of dpaudit serve init.", show_default=False)],
+    identity: Annotated[
+        Path, typer.Option(help="This party's folder of dpaudit serve init.", show_default=False)
+    ],
     parties: _Parties,
     threshold: _Threshold,
     dim: Annotated[int, typer.Option(help="Values of an input.", show_default=False)],
     bound: _Bound,
     sigma: _Sigma,
-    journal: Annotated[Path, typer.Option(help="Folder of its journal; made if missing.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="New .npy file for the sum, float64.", show_default=False)],
+    journal: Annotated[
+        Path, typer.Option(help="Folder of its journal; made if missing.", show_default=False)
+    ],
+    out: Annotated[
+        Path, typer.Option(help="New .npy file for the sum, float64.", show_default=False)
+    ],
     number: Annotated[
-        str | None, typer.Option("--round", help="Name of the round, never used twice.", show_default="a random one")
+        str | None,
+        typer.Option(
+            "--round", help="Name of the round, never used twice.", show_default="a random one"
+        ),
     ] = None,
-    listen: Annotated[str, typer.Option(help="HOST:PORT; port 0 takes a free one.")] = "127.0.0.1:0",
+    listen: Annotated[
+        str, typer.Option(help="HOST:PORT; port 0 takes a free one.")
+    ] = "127.0.0.1:0",
     colluding: _Colluding = 0,
     bits: _Bits = 32,
     noise: _Law = "discrete-gaussian",
-    join_timeout: Annotated[float, typer.Option(help="Seconds to wait for all contributors to come.")] = 300.0,
-    stage_timeout: Annotated[float, typer.Option(help="Seconds for each later stage; who is late is out.")] = 60.0,
+    join_timeout: Annotated[
+        float, typer.Option(help="Seconds to wait for all contributors to come.")
+    ] = 300.0,
+    stage_timeout: Annotated[
+        float, typer.Option(help="Seconds for each later stage; who is late is out.")
+    ] = 60.0,
 ) -> None:
     """Add up the contributors' masked vectors in one round, publish the noisy sum once, and exit.
 
-    [bold]dpaudit serve init --out certificates --party aggregator --party alice --party bob --party carol[/bold]
+    [bold]dpaudit serve init --out certificates --party aggregator --party alice --party bob --party
+    carol[/bold]
 
-    [bold]dpaudit serve aggregate --identity certificates/aggregator --parties alice,bob,carol --threshold 2 --dim 256
-    --bound 1000 --sigma 2 --round week-7 --journal aggregator.journal --out sum.npy[/bold]
+    [bold]dpaudit serve aggregate --identity certificates/aggregator --parties alice,bob,carol
+    --threshold 2 --dim 256 --bound 1000 --sigma 2 --round week-7 --journal aggregator.journal --out
+    sum.npy[/bold]
 
-    Prints a line of JSON with address and round, then one with the file, its SHA-256 and whose vectors are in it. The
-    aggregator sees masked vectors and their sum, never an input. A contributor that dies, is late or sends something broken
-    is dropped; below the threshold nothing is published (exit 3). A round that was broken off is gone: take a new name.
+    Prints a line of JSON with address and round, then one with the file, its SHA-256 and whose
+    vectors are in it. The aggregator sees masked vectors and their sum, never an input. A
+    contributor that dies, is late or sends something broken is dropped; below the threshold nothing
+    is published (exit 3). A round that was broken off is gone: take a new name.
     """
     import secrets
 
@@ -87,38 +113,53 @@ def aggregate(
             out=out,
             join_timeout=join_timeout,
             stage_timeout=stage_timeout,
-            listening=lambda address: _say(address=address, round=chosen, granularity=terms.ring.granularity),
+            listening=lambda address: _say(
+                address=address, round=chosen, granularity=terms.ring.granularity
+            ),
         )
     _say(round=chosen, file=str(done.path), sha256=done.sha256, survivors=list(done.survivors))
 
 
 def contribute(
-    identity: Annotated[Path, typer.Option(help="Our folder of dpaudit serve init.", show_default=False)],
+    identity: Annotated[
+        Path, typer.Option(help="Our folder of dpaudit serve init.", show_default=False)
+    ],
     peer: Annotated[str, typer.Option(help="HOST:PORT of the aggregator.", show_default=False)],
-    source: Annotated[Path, typer.Option("--input", help="Our vector: an .npy file of numbers.", show_default=False)],
-    number: Annotated[str, typer.Option("--round", help="The round, as everybody was told.", show_default=False)],
+    source: Annotated[
+        Path,
+        typer.Option("--input", help="Our vector: an .npy file of numbers.", show_default=False),
+    ],
+    number: Annotated[
+        str, typer.Option("--round", help="The round, as everybody was told.", show_default=False)
+    ],
     parties: _Parties,
     threshold: _Threshold,
     bound: _Bound,
     sigma: _Sigma,
-    journal: Annotated[Path, typer.Option(help="Folder of our journal; made if missing.", show_default=False)],
+    journal: Annotated[
+        Path, typer.Option(help="Folder of our journal; made if missing.", show_default=False)
+    ],
     colluding: _Colluding = 0,
     bits: _Bits = 32,
     noise: _Law = "discrete-gaussian",
-    peer_name: Annotated[str, typer.Option(help="Name in the aggregator's certificate.")] = "aggregator",
+    peer_name: Annotated[
+        str, typer.Option(help="Name in the aggregator's certificate.")
+    ] = "aggregator",
     patience: Annotated[
         float, typer.Option(help="Seconds to wait for a stage, the other contributors included.")
     ] = 600.0,
 ) -> None:
     """Add our share of the noise to our vector, mask it, send it, and stay until the sum can be unmasked.
 
-    [bold]dpaudit serve contribute --identity certificates/alice --peer 127.0.0.1:5001 --input counts.npy --round week-7
-    --parties alice,bob,carol --threshold 2 --bound 1000 --sigma 2 --journal alice.journal[/bold]
+    [bold]dpaudit serve contribute --identity certificates/alice --peer 127.0.0.1:5001 --input
+    counts.npy --round week-7 --parties alice,bob,carol --threshold 2 --bound 1000 --sigma 2
+    --journal alice.journal[/bold]
 
-    Prints a line of JSON with whose vectors are in the sum and its file's SHA-256. The terms must come from people you
-    trust and not from the aggregator: contributors who were told different ones refuse each other. Keys are held in memory
-    only. Killed after it joined, a contributor is a drop-out: the journal makes it refuse the same round again, because a
-    second sum over the same vector would give away more than one was meant to.
+    Prints a line of JSON with whose vectors are in the sum and its file's SHA-256. The terms must
+    come from people you trust and not from the aggregator: contributors who were told different
+    ones refuse each other. Keys are held in memory only. Killed after it joined, a contributor is a
+    drop-out: the journal makes it refuse the same round again, because a second sum over the same
+    vector would give away more than one was meant to.
     """
     from dpaudit.errors import UsageError
     from dpaudit.randomness import KeyedStream
@@ -176,7 +217,9 @@ def _journal(folder: Path, kind: str) -> Any:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"journal={folder}: cannot be made ({error.strerror}); choose another folder") from error
+        raise UsageError(
+            f"journal={folder}: cannot be made ({error.strerror}); choose another folder"
+        ) from error
     return Journal(folder / "rounds.sqlite", kind=kind)
 
 
@@ -186,7 +229,9 @@ def _vector(path: Path) -> Any:
 
     values = read_npy(path, name="input")
     if values.dtype.kind not in "iuf" or values.ndim != 1:
-        raise UsageError(f"input={path}: holds no vector of numbers; save one, of shape (d,), with numpy.save")
+        raise UsageError(
+            f"input={path}: holds no vector of numbers; save one, of shape (d,), with numpy.save"
+        )
     return values
 
 

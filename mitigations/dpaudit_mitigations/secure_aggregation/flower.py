@@ -2,14 +2,16 @@
 
 The server's side::
 
-    DefaultWorkflow(fit_workflow=MaskedMeanWorkflow(terms, roster=roster))(grid, LegacyContext(context, config, strategy))
+    DefaultWorkflow(fit_workflow=MaskedMeanWorkflow(terms, roster=roster))(grid,
+    LegacyContext(context, config, strategy))
 
 Each node's::
 
-    ClientApp(client_fn, mods=[MaskingMod(lambda context: Member(name=…, signing_key=…, roster=roster, terms=terms))])
+    ClientApp(client_fn, mods=[MaskingMod(lambda context: Member(name=…, signing_key=…,
+    roster=roster, terms=terms))])
 
-``terms`` and ``roster`` are the same for all and come from people, not from the server. The round's name in ``terms`` is a
-prefix; run and round are put behind it.
+``terms`` and ``roster`` are the same for all and come from people, not from the server. The round's
+name in ``terms`` is a prefix; run and round are put behind it.
 """
 
 from __future__ import annotations
@@ -34,7 +36,14 @@ from dpaudit_mitigations.transport.logs import logger
 
 try:
     from flwr.app import ConfigRecord, Message, RecordDict
-    from flwr.common import Code, FitRes, Parameters, Status, ndarrays_to_parameters, parameters_to_ndarrays
+    from flwr.common import (
+        Code,
+        FitRes,
+        Parameters,
+        Status,
+        ndarrays_to_parameters,
+        parameters_to_ndarrays,
+    )
     from flwr.compat.common import recorddict_compat as compat
     from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD, Key
 except ModuleNotFoundError as error:
@@ -64,17 +73,21 @@ class Member:
 class MaskingMod:
     """A Flower mod: the node's update leaves it masked, with its share of the noise, or not at all.
 
-    The update is the concatenation of ``fit``'s arrays, of ``terms.length`` values of at most ``terms.bound`` in size; a
-    larger one is refused, so put a clipping mod behind this one. Each client weighs the same; its ``num_examples`` and
-    metrics stay with it. Every ``train`` message goes through the protocol; one without its record is refused.
+    The update is the concatenation of ``fit``'s arrays, of ``terms.length`` values of at most
+    ``terms.bound`` in size; a larger one is refused, so put a clipping mod behind this one. Each
+    client weighs the same; its ``num_examples`` and metrics stay with it. Every ``train`` message
+    goes through the protocol; one without its record is refused.
 
-    Threat model and guarantee: those of :class:`.client.Client`; the server and SuperLink are trusted with nothing but the
-    sum of each round. Not claimed: a limit to the number of rounds, which the server chooses, so that each further one costs
-    its ε again; anything about what other message types of the app give away; nor if the node's runtime hands one saved
-    context to two messages (a SuperNode keeps the context, our round keys in it, between messages).
+    Threat model and guarantee: those of :class:`.client.Client`; the server and SuperLink are
+    trusted with nothing but the sum of each round. Not claimed: a limit to the number of rounds,
+    which the server chooses, so that each further one costs its ε again; anything about what other
+    message types of the app give away; nor if the node's runtime hands one saved context to two
+    messages (a SuperNode keeps the context, our round keys in it, between messages).
     """
 
-    def __init__(self, member: Callable[[Any], Member], *, stream: Callable[[], Stream] = KeyedStream.fresh) -> None:
+    def __init__(
+        self, member: Callable[[Any], Member], *, stream: Callable[[], Stream] = KeyedStream.fresh
+    ) -> None:
         """``member(context)`` says who this node is; ``stream()`` is fresh and secret."""
         self._member, self._stream = member, stream
 
@@ -82,7 +95,8 @@ class MaskingMod:
         """Handle one message of the server.
 
         Raises:
-            ProtocolError: a message that this stage does not allow; the round is over for this node.
+            ProtocolError: a message that this stage does not allow; the round is over for this
+                node.
             UsageError: an update beyond the terms, or settings that do not fit.
         """
         kind = message.metadata.message_type
@@ -93,7 +107,9 @@ class MaskingMod:
         if kind.partition(".")[0] != _TRAIN:
             return call_next(message, context)
         if _RECORD not in message.content.config_records:
-            raise MessageError("message train: without the protocol's record; nothing leaves this node unmasked")
+            raise MessageError(
+                "message train: without the protocol's record; nothing leaves this node unmasked"
+            )
         stage, number, given = _open(message.content.config_records[_RECORD])
         member = self._member(context)
         terms = _at(member.terms, number)
@@ -103,47 +119,70 @@ class MaskingMod:
         answer = {
             "advertise": lambda _: client.advertise(),
             "share": client.share_keys,
-            "mask": lambda data: self._masked(client, terms, data, lambda: call_next(message, context)),
+            "mask": lambda data: self._masked(
+                client, terms, data, lambda: call_next(message, context)
+            ),
             "confirm": client.confirm,
             "unmask": client.unmask,
         }[stage](given)
         if not client.ended:
-            done = state[_STATE]["rounds"] if stage != "advertise" else [*_rounds(state), terms.round]
-            state[_STATE] = ConfigRecord({"client": suspend(client), "stage": stage, "rounds": done})
-        reply = RecordDict({_RECORD: ConfigRecord({"name": member.name, "stage": stage, "message": answer})})
+            done = (
+                state[_STATE]["rounds"] if stage != "advertise" else [*_rounds(state), terms.round]
+            )
+            state[_STATE] = ConfigRecord(
+                {"client": suspend(client), "stage": stage, "rounds": done}
+            )
+        reply = RecordDict(
+            {_RECORD: ConfigRecord({"name": member.name, "stage": stage, "message": answer})}
+        )
         return Message(reply, reply_to=message)
 
-    def _enter(self, stage: str, terms: RoundTerms, plan: Plan, member: Member, state: Any) -> Client:
+    def _enter(
+        self, stage: str, terms: RoundTerms, plan: Plan, member: Member, state: Any
+    ) -> Client:
         """The client that answers this stage. What was saved of it is gone before it answers."""
         if stage == "advertise":
             if terms.round in _rounds(state):
                 raise MessageError(f"round {terms.round}: {member.name} took part in it already")
             return Client(plan, member.name, signing_key=member.signing_key, stream=self._stream())
         saved = state.get(_STATE)
-        if saved is None or not saved["client"] or _STAGES.index(stage) != _STAGES.index(saved["stage"]) + 1:
+        if (
+            saved is None
+            or not saved["client"]
+            or _STAGES.index(stage) != _STAGES.index(saved["stage"]) + 1
+        ):
             raise MessageError(f"stage {stage}: is not the one that {member.name} is at")
         client = resume(plan, signing_key=member.signing_key, data=saved["client"])
-        state[_STATE] = ConfigRecord({"client": b"", "stage": saved["stage"], "rounds": saved["rounds"]})
+        state[_STATE] = ConfigRecord(
+            {"client": b"", "stage": saved["stage"], "rounds": saved["rounds"]}
+        )
         return client
 
-    def _masked(self, client: Client, terms: RoundTerms, envelopes: bytes, fit: Callable[[], Any]) -> bytes:
+    def _masked(
+        self, client: Client, terms: RoundTerms, envelopes: bytes, fit: Callable[[], Any]
+    ) -> bytes:
         client.open_envelopes(envelopes)
         found = compat.recorddict_to_fitres(fit().content, keep_input=False)
         if found.status.code != Code.OK:
             raise ProtocolError("fit: did not succeed on this node; it leaves the round")
         flat = [np.asarray(x).reshape(-1) for x in parameters_to_ndarrays(found.parameters)]
-        vector = terms.encode(np.concatenate(flat) if flat else np.zeros(0), stream=self._stream().child("noise"))
+        vector = terms.encode(
+            np.concatenate(flat) if flat else np.zeros(0), stream=self._stream().child("noise")
+        )
         return client.masked_input(vector).tobytes()
 
 
 class MaskedMeanWorkflow:
     """A Flower fit workflow: the nodes' noisy mean, of which the server sees the masked vectors and the sum.
 
-    The strategy gets, for each node in the sum, a result with the mean as its parameters and one example. A node
-    that does not answer within ``timeout`` seconds, or wrongly, is out; below ``terms.threshold`` the model stays as it was.
+    The strategy gets, for each node in the sum, a result with the mean as its parameters and one
+    example. A node that does not answer within ``timeout`` seconds, or wrongly, is out; below
+    ``terms.threshold`` the model stays as it was.
     """
 
-    def __init__(self, terms: RoundTerms, *, roster: Mapping[str, bytes], timeout: float = 600.0) -> None:
+    def __init__(
+        self, terms: RoundTerms, *, roster: Mapping[str, bytes], timeout: float = 600.0
+    ) -> None:
         """``terms`` and ``roster`` as all nodes have them.
 
         Raises:
@@ -156,7 +195,9 @@ class MaskedMeanWorkflow:
     def __call__(self, grid: Any, context: Any) -> None:
         """Run one round and give its result to the strategy."""
         number = int(context.state.config_records[MAIN_CONFIGS_RECORD][Key.CURRENT_ROUND])
-        current = compat.arrayrecord_to_parameters(context.state.array_records[MAIN_PARAMS_RECORD], keep_input=True)
+        current = compat.arrayrecord_to_parameters(
+            context.state.array_records[MAIN_PARAMS_RECORD], keep_input=True
+        )
         chosen = context.strategy.configure_fit(number, current, context.client_manager)
         nodes = {proxy.node_id: (proxy, instructions) for proxy, instructions in chosen}
         try:
@@ -165,17 +206,23 @@ class MaskedMeanWorkflow:
             self._log("lost", release=str(number), reason=str(error))
             return
         parameters = _shaped(mean, current)
-        results = [(nodes[node][0], FitRes(Status(Code.OK, ""), parameters, 1, {})) for node in survivors]
+        results = [
+            (nodes[node][0], FitRes(Status(Code.OK, ""), parameters, 1, {})) for node in survivors
+        ]
         new, metrics = context.strategy.aggregate_fit(number, results, [])
         if new:
-            context.state.array_records[MAIN_PARAMS_RECORD] = compat.parameters_to_arrayrecord(new, True)
+            context.state.array_records[MAIN_PARAMS_RECORD] = compat.parameters_to_arrayrecord(
+                new, True
+            )
             context.history.add_metrics_distributed_fit(server_round=number, metrics=metrics)
 
 
 class _Round:
     """One round on the server's side."""
 
-    def __init__(self, workflow: MaskedMeanWorkflow, grid: Any, number: str, nodes: Mapping[int, Any]) -> None:
+    def __init__(
+        self, workflow: MaskedMeanWorkflow, grid: Any, number: str, nodes: Mapping[int, Any]
+    ) -> None:
         self._grid, self._number, self._nodes = grid, number, nodes
         self._timeout, self._log = workflow._timeout, workflow._log
         self._terms = _at(workflow._terms, number)
@@ -197,28 +244,45 @@ class _Round:
 
     def _to(self, answers: bytes | Mapping[str, bytes]) -> dict[int, bytes]:
         asked = [node for node, name in self._names.items() if name in self._server.expected]
-        return {node: answers if isinstance(answers, bytes) else answers[self._names[node]] for node in asked}
+        return {
+            node: answers if isinstance(answers, bytes) else answers[self._names[node]]
+            for node in asked
+        }
 
-    def _ask(self, stage: str, told: Mapping[int, bytes], take: Callable[[str, bytes], None]) -> None:
+    def _ask(
+        self, stage: str, told: Mapping[int, bytes], take: Callable[[str, bytes], None]
+    ) -> None:
         out = []
         for node, data in told.items():
             instructions = self._nodes[node][1]
-            content = compat.fitins_to_recorddict(instructions, True) if stage == "mask" else RecordDict()
-            content.config_records[_RECORD] = ConfigRecord({"stage": stage, "round": self._number, "message": data})
-            out.append(Message(content, dst_node_id=node, message_type=_TRAIN, group_id=self._number))
+            content = (
+                compat.fitins_to_recorddict(instructions, True) if stage == "mask" else RecordDict()
+            )
+            content.config_records[_RECORD] = ConfigRecord(
+                {"stage": stage, "round": self._number, "message": data}
+            )
+            out.append(
+                Message(content, dst_node_id=node, message_type=_TRAIN, group_id=self._number)
+            )
         for reply in self._grid.send_and_receive(out, timeout=self._timeout):
             node = reply.metadata.src_node_id
             try:
                 self._take(stage, node, reply, take)
             except ProtocolError as error:
-                self._log("refused", peer=str(node), method=stage, release=self._number, reason=str(error))
+                self._log(
+                    "refused", peer=str(node), method=stage, release=self._number, reason=str(error)
+                )
 
     def _take(self, stage: str, node: int, reply: Any, take: Callable[[str, bytes], None]) -> None:
         if reply.has_error() or _RECORD not in reply.content.config_records:
             raise MessageError("the node answered with an error, or without the protocol's record")
         record = reply.content.config_records[_RECORD]
         name, message = record.get("name"), record.get("message")
-        if record.get("stage") != stage or not isinstance(name, str) or not isinstance(message, bytes):
+        if (
+            record.get("stage") != stage
+            or not isinstance(name, str)
+            or not isinstance(message, bytes)
+        ):
             raise MessageError("not an answer of this stage")
         known = self._names.get(node)
         if node not in self._nodes or (known is not None and known != name):
@@ -245,7 +309,9 @@ def _open(record: Any) -> tuple[str, str, bytes]:
         or not _ROUND.fullmatch(number)
         or not isinstance(given, bytes)
     ):
-        raise MessageError("message train: its record says no stage, round and message of the protocol")
+        raise MessageError(
+            "message train: its record says no stage, round and message of the protocol"
+        )
     return stage, number, given
 
 
@@ -265,5 +331,7 @@ def _shaped(mean: np.ndarray[Any, Any], like: Parameters) -> Parameters:
         out.append(mean[at : at + array.size].reshape(array.shape).astype(array.dtype))
         at += array.size
     if at != mean.size:
-        raise UsageError(f"length={mean.size}: the model has {at} parameters; give the terms its number of them")
+        raise UsageError(
+            f"length={mean.size}: the model has {at} parameters; give the terms its number of them"
+        )
     return ndarrays_to_parameters(out)

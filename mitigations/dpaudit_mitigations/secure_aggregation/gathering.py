@@ -13,17 +13,21 @@ from dpaudit_mitigations.transport.server import Handler
 
 __all__ = ["Gathering", "Stage"]
 
-_MARGIN = 300.0  # seconds past a stage's deadline in which the sum is made and written; then the waiting give up
+# seconds past a stage's deadline in which the sum is made and written; then the waiting give up
+_MARGIN = 300.0
 
 
 class Stage:
     """One stage: ``asked`` are the parties of whom a message is due, each once, before it closes.
 
-    A party that sends something broken, or breaks off, is out of this stage and of all that follow; one that sends a second
-    time while or after its first was taken is refused, and the first stands.
+    A party that sends something broken, or breaks off, is out of this stage and of all that follow;
+    one that sends a second time while or after its first was taken is refused, and the first
+    stands.
     """
 
-    def __init__(self, name: str, asked: Collection[str], *, take: Callable[[str, Any], None], seconds: float) -> None:
+    def __init__(
+        self, name: str, asked: Collection[str], *, take: Callable[[str, Any], None], seconds: float
+    ) -> None:
         """``take(party, message)`` is called by one thread at a time; what it raises is the sender's answer."""
         self.name = name
         self._take = take
@@ -42,7 +46,9 @@ class Stage:
         """
         with self._changed:
             if self._closed or party not in self._due:
-                second = "a second time" if party in self._begun | self._came else "too late or unasked"
+                second = (
+                    "a second time" if party in self._begun | self._came else "too late or unasked"
+                )
                 raise MessageError(f"stage {self.name}: {party} sends {second}")
             self._due.remove(party)
             self._begun.add(party)
@@ -62,7 +68,9 @@ class Stage:
         """
         with self._changed:
             if self._closed:
-                raise MessageError(f"stage {self.name}: {party} came too late, and is dropped from the round")
+                raise MessageError(
+                    f"stage {self.name}: {party} came too late, and is dropped from the round"
+                )
             try:
                 self._take(party, message)
                 self._came.add(party)
@@ -77,7 +85,9 @@ class Stage:
             ProtocolError: why the round ended.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._answers is not None or self._error is not None, self._left() + _MARGIN)
+            self._changed.wait_for(
+                lambda: self._answers is not None or self._error is not None, self._left() + _MARGIN
+            )
             if self._error is not None:
                 raise type(self._error)(str(self._error))
             if self._answers is None or party not in self._answers:

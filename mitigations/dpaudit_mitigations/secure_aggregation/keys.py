@@ -29,7 +29,8 @@ __all__ = [
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 
-_ANY = X25519PrivateKey.from_private_bytes(bytes([1]) * KEY_BYTES)  # no secret: with it every small-order point shows
+# no secret: with it every small-order point shows
+_ANY = X25519PrivateKey.from_private_bytes(bytes([1]) * KEY_BYTES)
 
 
 def new_signing_key(stream: Stream) -> Ed25519PrivateKey:
@@ -46,9 +47,9 @@ def public_bytes(key: Ed25519PrivateKey | X25519PrivateKey) -> bytes:
 class RoundKeys:
     """One party's secrets of one round; nothing of them is ever printed.
 
-    ``masking`` makes the masks with each other party (and is what the others can rebuild if this party drops out),
-    ``sharing`` encrypts the shares (and is never shared: who rebuilds a mask must not read envelopes), ``seed`` makes the
-    mask of its own.
+    ``masking`` makes the masks with each other party (and is what the others can rebuild if this
+    party drops out), ``sharing`` encrypts the shares (and is never shared: who rebuilds a mask must
+    not read envelopes), ``seed`` makes the mask of its own.
     """
 
     masking: X25519PrivateKey = field(repr=False)
@@ -85,7 +86,9 @@ def verify(public: bytes, signature: bytes, what: str, *parts: bytes, signer: st
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, transcript(what, *parts))
     except (InvalidSignature, ValueError):
-        raise CheatingError(f"{what} of {signer}: the signature is not {signer}'s over this") from None
+        raise CheatingError(
+            f"{what} of {signer}: the signature is not {signer}'s over this"
+        ) from None
 
 
 def derive(own: X25519PrivateKey, other: bytes, purpose: str, *parts: bytes, peer: str) -> bytes:
@@ -111,4 +114,6 @@ def _exchange(own: X25519PrivateKey, other: bytes, peer: str) -> bytes:
     try:
         return own.exchange(X25519PublicKey.from_public_bytes(other))
     except ValueError:
-        raise CheatingError(f"public key of {peer}: not one that a party following the protocol would send") from None
+        raise CheatingError(
+            f"public key of {peer}: not one that a party following the protocol would send"
+        ) from None

@@ -41,8 +41,9 @@ def own_mask(seed: bytes, *, agreed: bytes, party: str) -> Mask:
 def pair_mask(own: X25519PrivateKey, other: bytes, *, agreed: bytes, party: str, peer: str) -> Mask:
     """What ``party`` (private key ``own``) puts on against ``peer``: added by the first in order, subtracted by the other.
 
-    Both come to the same key: HKDF over X25519 with the purpose, ``agreed`` (the transcript so far, hence the round, all keys
-    and all parties) and both names in its info. So no key serves two rounds, pairs or purposes, and counters start at 0.
+    Both come to the same key: HKDF over X25519 with the purpose, ``agreed`` (the transcript so far,
+    hence the round, all keys and all parties) and both names in its info. So no key serves two
+    rounds, pairs or purposes, and counters start at 0.
 
     Raises:
         CheatingError: the peer's public key is a point of small order.
@@ -55,10 +56,12 @@ def pair_mask(own: X25519PrivateKey, other: bytes, *, agreed: bytes, party: str,
 def apply_masks(vector: RingArray, masks: Sequence[Mask]) -> None:
     """Put all masks on ``vector`` (d,), contiguous, of a ring's dtype, in place and modulo 2^b.
 
-    Each mask is the AES-256-CTR key stream from counter 0, as little-endian integers of b bits: as many bytes of key
-    stream as the vector has, nothing stretched or repeated.
+    Each mask is the AES-256-CTR key stream from counter 0, as little-endian integers of b bits: as
+    many bytes of key stream as the vector has, nothing stretched or repeated.
     """
-    ciphers = [Cipher(algorithms.AES256(m.key), modes.CTR(bytes(_BLOCK))).encryptor() for m in masks]
+    ciphers = [
+        Cipher(algorithms.AES256(m.key), modes.CTR(bytes(_BLOCK))).encryptor() for m in masks
+    ]
     buffer = bytearray(_CHUNK + _BLOCK - 1)
     size = vector.dtype.itemsize
     step = _CHUNK // size

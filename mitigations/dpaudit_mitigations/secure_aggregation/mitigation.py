@@ -16,7 +16,12 @@ from dpaudit.interfaces import Host, NoiseSource, Stream
 from dpaudit.types import EpsilonBounds, Rehearsal
 from dpaudit.vectors.lattice import in_dtype
 from dpaudit.vectors.normal import check_query, check_sigma
-from dpaudit_mitigations.secure_aggregation.noise import Law, NoiseShare, finest_granularity, least_honest
+from dpaudit_mitigations.secure_aggregation.noise import (
+    Law,
+    NoiseShare,
+    finest_granularity,
+    least_honest,
+)
 from dpaudit_mitigations.secure_aggregation.plan import RingArray, least_threshold
 from dpaudit_mitigations.secure_aggregation.ring import FixedPoint
 from dpaudit_mitigations.secure_aggregation.simulation import Outcome, simulate
@@ -31,36 +36,43 @@ Integers = npt.NDArray[np.int64]
 class DistributedGaussian:
     """Each of n servers adds a share of the noise to its own part of the query; secure aggregation shows only the sum.
 
-    arXiv 2509.23834, Section 6.2, with the secure aggregation of Bonawitz et al. 2017 (double masking, Shamir, consistency
-    check) and noise in whole steps (Kairouz, Liu and Steinke 2021, or Skellam: Agarwal, Kairouz and Liu 2021). Of n
-    ``servers``, ``backdoored`` k draw their share from the source under study, scaled to it; ``colluding`` c others tell the
-    attacker their own noise; at most ``dropouts`` may leave during the round: the threshold is the other t = n − dropouts,
-    below which no sum comes out. Each share is σ/√h, h = t − c − k: whichever t servers stay, and whoever chose them, the
-    honest among them add σ together.
+    arXiv 2509.23834, Section 6.2, with the secure aggregation of Bonawitz et al. 2017 (double
+    masking, Shamir, consistency check) and noise in whole steps (Kairouz, Liu and Steinke 2021, or
+    Skellam: Agarwal, Kairouz and Liu 2021). Of n ``servers``, ``backdoored`` k draw their share
+    from the source under study, scaled to it; ``colluding`` c others tell the attacker their own
+    noise; at most ``dropouts`` may leave during the round: the threshold is the other t = n −
+    dropouts, below which no sum comes out. Each share is σ/√h, h = t − c − k: whichever t servers
+    stay, and whoever chose them, the honest among them add σ together.
 
-    Model, for experiments: the first server holds the query and the others zero; the backdoored come first, then the
-    colluding, and the ``dropouts`` (honest ones, the worst case) really leave, right before they would send their vectors.
-    LAB OPTION: with ``colluding`` above 0 what :meth:`release` gives is not what is published but the COALITION'S VIEW of it:
-    the published sum less the colluders' own noise.
+    Model, for experiments: the first server holds the query and the others zero; the backdoored
+    come first, then the colluding, and the ``dropouts`` (honest ones, the worst case) really leave,
+    right before they would send their vectors. LAB OPTION: with ``colluding`` above 0 what
+    :meth:`release` gives is not what is published but the COALITION'S VIEW of it: the published sum
+    less the colluders' own noise.
 
-    Threat model: the source in k servers may hide anything (these follow the protocol otherwise); c servers and the
-    aggregator work with the attacker; messages may be changed or held back, and honest servers so left out of the sum. The
-    other servers follow the protocol and their generators are secure.
+    Threat model: the source in k servers may hide anything (these follow the protocol otherwise); c
+    servers and the aggregator work with the attacker; messages may be changed or held back, and
+    honest servers so left out of the sum. The other servers follow the protocol and their
+    generators are secure.
 
-    Formal guarantee: towards all of these together the release has at least the privacy of the h honest shares
-    (:meth:`epsilon`): the rest is added independently of them. Rests on X25519, AES-256, HKDF and Ed25519 for what is hidden
-    from the aggregator (computational), and on a threshold above (n + c)/2 against two lists of survivors. The sum is exact:
-    no value is clipped and no sum wraps around (``FixedPoint``); that a server sends nothing because its noise left its room
-    is seen, has probability 2^-40 at most in a round, and adds at most (1 + e^ε)·2^-40 to δ.
+    Formal guarantee: towards all of these together the release has at least the privacy of the h
+    honest shares (:meth:`epsilon`): the rest is added independently of them. Rests on X25519,
+    AES-256, HKDF and Ed25519 for what is hidden from the aggregator (computational), and on a
+    threshold above (n + c)/2 against two lists of survivors. The sum is exact: no value is clipped
+    and no sum wraps around (``FixedPoint``); that a server sends nothing because its noise left its
+    room is seen, has probability 2^-40 at most in a round, and adds at most (1 + e^ε)·2^-40 to δ.
 
-    Not claimed: that a deviating server cannot spoil the sum or stop the round; that other servers' data are hidden from
-    who knows the sum; protection with fewer honest servers than planned for; anything of the source's noise itself.
+    Not claimed: that a deviating server cannot spoil the sum or stop the round; that other servers'
+    data are hidden from who knows the sum; protection with fewer honest servers than planned for;
+    anything of the source's noise itself.
 
-    Cost: error √((h + k)/h) times the source's in the coalition's view, √((n − dropouts)/h) as published; n noise draws,
-    n(n−1)/2 key agreements, b/8 bytes a coordinate and server.
+    Cost: error √((h + k)/h) times the source's in the coalition's view, √((n − dropouts)/h) as
+    published; n noise draws, n(n−1)/2 key agreements, b/8 bytes a coordinate and server.
     """
 
-    trusts = "each server counted as honest, for secret noise of its own; the aggregator for nothing"
+    trusts = (
+        "each server counted as honest, for secret noise of its own; the aggregator for nothing"
+    )
 
     def __init__(
         self,
@@ -75,18 +87,26 @@ class DistributedGaussian:
     ) -> None:
         """Of ``servers`` so many of each kind (see above).
 
-        ``bits`` (16, 32, 64) of a ring element. |query value| ≤ ``bound``, a public number in the query's unit; without it
-        64 bits have room for some 10^8·σ/n at a granularity of σ·2^-24 (2^-12 for Skellam), and for as much noise of a
-        source. Narrower rings need it, and have room for little more than 8.5σ of noise.
+        ``bits`` (16, 32, 64) of a ring element. |query value| ≤ ``bound``, a public number in the
+        query's unit; without it 64 bits have room for some 10^8·σ/n at a granularity of σ·2^-24
+        (2^-12 for Skellam), and for as much noise of a source. Narrower rings need it, and have
+        room for little more than 8.5σ of noise.
 
         Raises:
-            UsageError: fewer than 3 servers, no honest one left, so many drop-outs that the threshold is too low, an unknown
-                noise or ring, or a narrow ring without ``bound``.
+            UsageError: fewer than 3 servers, no honest one left, so many drop-outs that the
+                threshold is too low, an unknown noise or ring, or a narrow ring without ``bound``.
         """
         if isinstance(servers, bool) or not isinstance(servers, int) or servers < 3:
             raise UsageError(f"servers={servers}: takes 3 or more")
-        self.servers, self.colluding, self.backdoored, self.dropouts = servers, colluding, backdoored, dropouts
-        self.honest = least_honest(servers, dropouts=dropouts, colluding=colluding, backdoored=backdoored)
+        self.servers, self.colluding, self.backdoored, self.dropouts = (
+            servers,
+            colluding,
+            backdoored,
+            dropouts,
+        )
+        self.honest = least_honest(
+            servers, dropouts=dropouts, colluding=colluding, backdoored=backdoored
+        )
         least = least_threshold(servers, colluding=colluding)
         self.threshold = servers - dropouts
         if self.threshold < least:
@@ -100,7 +120,11 @@ class DistributedGaussian:
             raise UsageError(
                 f"bits={bits}: needs bound=…, the largest |value| of the query, publicly known; or bits=64"
             )
-        self.bits, self.bound, self.noise = bits, None if bound is None else check_bound(bound), noise
+        self.bits, self.bound, self.noise = (
+            bits,
+            None if bound is None else check_bound(bound),
+            noise,
+        )
         finest_granularity(noise, 1.0)
 
     def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
@@ -140,14 +164,16 @@ class DistributedGaussian:
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
         """Towards who knows the source's secrets and all that the colluders know: the h honest shares' own.
 
-        The rounding to the granularity is included. ``low`` is 0 while a source adds noise as well: how much that protects
-        is not looked at.
+        The rounding to the granularity is included. ``low`` is 0 while a source adds noise as well:
+        how much that protects is not looked at.
         """
         _, share = self._form(source.sigma, host.dim)
         own = share.epsilon(delta, honest=self.honest, sensitivity=host.sensitivity, dim=host.dim)
         if not self.backdoored:
             return own
-        return EpsilonBounds(low=0.0, high=own.high, says=f"{self.honest} honest shares alone: {own.says}")
+        return EpsilonBounds(
+            low=0.0, high=own.high, says=f"{self.honest} honest shares alone: {own.says}"
+        )
 
     def rehearse(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> Rehearsal:
         """The whole round on ``query`` (1, d), with the state machines that processes run; ``seconds`` by party and total.
@@ -157,16 +183,23 @@ class DistributedGaussian:
         """
         start = time.perf_counter()
         outcome = self.run(query, source, stream=stream)[1]
-        return Rehearsal(seconds={**outcome.seconds, "total": time.perf_counter() - start}, wire=outcome.wire)
+        return Rehearsal(
+            seconds={**outcome.seconds, "total": time.perf_counter() - start}, wire=outcome.wire
+        )
 
-    def run(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> tuple[torch.Tensor, Outcome]:
+    def run(
+        self, query: torch.Tensor, source: NoiseSource, *, stream: Stream
+    ) -> tuple[torch.Tensor, Outcome]:
         """One round on ``query`` (1, d): the published sum (1, d), float64, and what it took.
 
-        With the same stream it is the sum that :meth:`release` gives for that row, colluders' noise added.
+        With the same stream it is the sum that :meth:`release` gives for that row, colluders' noise
+        added.
         """
         n, d = check_query(query)
         if n != 1:
-            raise UsageError(f"query of {n} rows: one round carries one vector; rehearse rows one by one")
+            raise UsageError(
+                f"query of {n} rows: one round carries one vector; rehearse rows one by one"
+            )
         form, share = self._form(source.sigma, d)
         values = query.detach().to("cpu", torch.float64).numpy()[0]
         drawn = self._sources(n, d, source, stream=stream)
@@ -203,11 +236,16 @@ class DistributedGaussian:
         first = self.backdoored + self.colluding
         return range(first, first + self.honest)
 
-    def _sources(self, n: int, d: int, source: NoiseSource, *, stream: Stream) -> list[npt.NDArray[np.float64]]:
+    def _sources(
+        self, n: int, d: int, source: NoiseSource, *, stream: Stream
+    ) -> list[npt.NDArray[np.float64]]:
         """The backdoored servers' noise, scaled to a share, each (n, d)."""
         each = math.sqrt(self.honest)
         return [
-            (source.sample(n, d, stream=stream.child("source", i), dtype=torch.float64).cpu() / each).numpy()
+            (
+                source.sample(n, d, stream=stream.child("source", i), dtype=torch.float64).cpu()
+                / each
+            ).numpy()
             for i in range(self.backdoored)
         ]
 
@@ -215,7 +253,9 @@ class DistributedGaussian:
         """A source's noise in steps, refused where it leaves its room in the ring, whatever the query is."""
         steps = np.rint(noise / form.granularity)
         if not (np.abs(steps) <= form.room).all():
-            raise UsageError("source: noise beyond the room that the ring has for it; take bits=64 or a smaller bound")
+            raise UsageError(
+                "source: noise beyond the room that the ring has for it; take bits=64 or a smaller bound"
+            )
         return steps.astype(np.int64)
 
     def _form(self, sigma: float, dim: int) -> tuple[FixedPoint, NoiseShare]:
@@ -225,10 +265,13 @@ class DistributedGaussian:
         room = {"bits": self.bits, "parties": self.servers, "sigma": each, "length": dim}
         if self.bound is None:
             most = FixedPoint.widest(granularity=finest, **room)  # type: ignore[arg-type]
-            form = replace(most, bound=most.bound / 2)  # the other half is for the source, whose tails may be anything
+            # the other half is for the source, whose tails may be anything
+            form = replace(most, bound=most.bound / 2)
         else:
             form = FixedPoint.finest(bound=self.bound, finest=finest, **room)  # type: ignore[arg-type]
-        return form, NoiseShare.calibrated(self.noise, sigma=sigma, honest=self.honest, granularity=form.granularity)
+        return form, NoiseShare.calibrated(
+            self.noise, sigma=sigma, honest=self.honest, granularity=form.granularity
+        )
 
 
 def check_bound(bound: float) -> float:

@@ -1,9 +1,10 @@
 """A round among processes: the aggregator as a server, contributors as its callers, mutual TLS between them.
 
-Each stage is one call: a contributor sends its message and is answered when the stage closes, which is when all have come or
-the stage's time is over. Who dies, is late or sends something broken is out of the round; it goes on while the threshold
-is met. The aggregator is believed about nothing: the contributors know the terms from their own operators, each other's
-keys from the authority in their own folders, and check every list that they are given.
+Each stage is one call: a contributor sends its message and is answered when the stage closes, which
+is when all have come or the stage's time is over. Who dies, is late or sends something broken is
+out of the round; it goes on while the threshold is met. The aggregator is believed about nothing:
+the contributors know the terms from their own operators, each other's keys from the authority in
+their own folders, and check every list that they are given.
 """
 
 from __future__ import annotations
@@ -26,7 +27,11 @@ from dpaudit_mitigations.codec import Message, Record, pack, unpack
 from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.gathering import Gathering, Stage
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
-from dpaudit_mitigations.secure_aggregation.roster import LARGEST_INTRODUCTION, check_introduction, introduce
+from dpaudit_mitigations.secure_aggregation.roster import (
+    LARGEST_INTRODUCTION,
+    check_introduction,
+    introduce,
+)
 from dpaudit_mitigations.secure_aggregation.server import Aggregator
 from dpaudit_mitigations.secure_aggregation.simulation import VECTOR_KIND
 from dpaudit_mitigations.secure_aggregation.terms import MOST_PARTIES, RoundTerms
@@ -38,7 +43,14 @@ from dpaudit_mitigations.transport.logs import Log, logger
 from dpaudit_mitigations.transport.server import serve
 from dpaudit_mitigations.transport.vectors import read_vector, vector_frames
 
-__all__ = ["AGGREGATOR_JOURNAL", "CONTRIBUTOR_JOURNAL", "Published", "Receipt", "aggregate_round", "contribute_round"]
+__all__ = [
+    "AGGREGATOR_JOURNAL",
+    "CONTRIBUTOR_JOURNAL",
+    "Published",
+    "Receipt",
+    "aggregate_round",
+    "contribute_round",
+]
 
 AGGREGATOR_JOURNAL = "secure-aggregation/aggregator"
 CONTRIBUTOR_JOURNAL = "secure-aggregation/contributor"
@@ -82,8 +94,8 @@ class Published:
 
 @dataclass(frozen=True, kw_only=True)
 class Receipt:
-    """What a contributor knows at the end: whose vectors are in the sum (it signed that list and checked t signatures on it),
-    and the SHA-256 of the file that the aggregator says it published.
+    """What a contributor knows at the end: whose vectors are in the sum (it signed that list and
+    checked t signatures on it), and the SHA-256 of the file that the aggregator says it published.
     """
 
     survivors: tuple[str, ...]
@@ -103,12 +115,14 @@ def aggregate_round(
 ) -> Published:
     """Serve one round at ``address`` and publish the sum, float64 (length,), as ``out`` (.npy), once.
 
-    ``listening`` is told the address as soon as contributors may call. ``join_timeout`` seconds are the time to wait for
-    all parties to come, ``stage_timeout`` for each stage after that. ``journal`` is of kind ``AGGREGATOR_JOURNAL``: a round
-    that it knows as published is returned again, one that was broken off is refused.
+    ``listening`` is told the address as soon as contributors may call. ``join_timeout`` seconds are
+    the time to wait for all parties to come, ``stage_timeout`` for each stage after that.
+    ``journal`` is of kind ``AGGREGATOR_JOURNAL``: a round that it knows as published is returned
+    again, one that was broken off is refused.
 
     Raises:
-        ProtocolError: fewer than the threshold, or than 3, stayed; or what was sent gives no sum. Nothing is published.
+        ProtocolError: fewer than the threshold, or than 3, stayed; or what was sent gives no sum.
+            Nothing is published.
         UsageError: the round was broken off before, or the address, journal or file cannot be used.
     """
     done = _before(journal, terms.round, out)
@@ -154,14 +168,17 @@ def contribute_round(
 ) -> Receipt:
     """Take part in a round with ``values`` (length,) plus this party's noise; wait for its end.
 
-    ``stream`` must be fresh and secret (``KeyedStream.fresh()``): noise and keys come from it. They are held in memory only,
-    so a contributor that is restarted is a drop-out; ``journal``, of kind ``CONTRIBUTOR_JOURNAL``, makes it refuse a round
-    that it took part in before: two sums over the same values give away more than one.
-    ``patience`` is the most seconds that one stage may take, waiting for the others included.
+    ``stream`` must be fresh and secret (``KeyedStream.fresh()``): noise and keys come from it. They
+    are held in memory only, so a contributor that is restarted is a drop-out; ``journal``, of kind
+    ``CONTRIBUTOR_JOURNAL``, makes it refuse a round that it took part in before: two sums over the
+    same values give away more than one. ``patience`` is the most seconds that one stage may take,
+    waiting for the others included.
 
     Raises:
-        UsageError: values that do not fit, a party not of this round, or a round taken part in before.
-        ProtocolError: the aggregator or another party did not keep to the protocol, died, or too few stayed.
+        UsageError: values that do not fit, a party not of this round, or a round taken part in
+            before.
+        ProtocolError: the aggregator or another party did not keep to the protocol, died, or too
+            few stayed.
     """
     name = identity.name
     if name not in terms.parties:
@@ -170,11 +187,21 @@ def contribute_round(
         )
     known = journal.state(terms.round)
     if known is not None:
-        raise UsageError(f"round={terms.round}: {name} took part in it already ({known}); agree on a new round")
+        raise UsageError(
+            f"round={terms.round}: {name} took part in it already ({known}); agree on a new round"
+        )
     vector = terms.encode(values, stream=stream.child("noise"))
 
     def stage(method: str, messages: Iterable[bytes]) -> bytes:
-        return ask(address, method, messages, identity=identity, peer=aggregator, timeout=patience, idle=patience)
+        return ask(
+            address,
+            method,
+            messages,
+            identity=identity,
+            peer=aggregator,
+            timeout=patience,
+            idle=patience,
+        )
 
     signing = new_signing_key(stream.child("signing"))
     own = introduce(identity, signing=public_bytes(signing), terms=terms.digest)
@@ -194,8 +221,16 @@ def contribute_round(
 class _Aggregation:
     """One round on the aggregator's side."""
 
-    def __init__(self, identity: Identity, terms: RoundTerms, journal: Journal, out: Path, log: Log) -> None:
-        self._identity, self._terms, self._journal, self._out, self._log = identity, terms, journal, out, log
+    def __init__(
+        self, identity: Identity, terms: RoundTerms, journal: Journal, out: Path, log: Log
+    ) -> None:
+        self._identity, self._terms, self._journal, self._out, self._log = (
+            identity,
+            terms,
+            journal,
+            out,
+            log,
+        )
         self._introductions: dict[str, bytes] = {}
         self._server: Aggregator | None = None
         small = dict.fromkeys(("join", "advertise", "share"), _one)
@@ -212,9 +247,17 @@ class _Aggregation:
         def finish() -> bytes:
             aggregate = server.finish()
             published.append(self._publish(aggregate.total, aggregate.survivors))
-            return pack(Done(session=server.plan.digest, sha256=published[0].sha256, survivors=aggregate.survivors))
+            return pack(
+                Done(
+                    session=server.plan.digest,
+                    sha256=published[0].sha256,
+                    survivors=aggregate.survivors,
+                )
+            )
 
-        steps: list[tuple[str, Callable[[str, Any], None], Callable[[], bytes | Mapping[str, bytes]]]] = [
+        steps: list[
+            tuple[str, Callable[[str, Any], None], Callable[[], bytes | Mapping[str, bytes]]]
+        ] = [
             ("advertise", server.take_advert, server.close_adverts),
             ("share", server.take_shares, server.close_shares),
             ("mask", server.take_masked, server.close_masked),
@@ -241,7 +284,9 @@ class _Aggregation:
             )
         keys = {name: self._key(name, self._introductions[name]) for name in came}
         self._server = Aggregator(self._terms.plan(keys))
-        listed = tuple(Introduced(introduction=self._introductions[name], name=name) for name in came)
+        listed = tuple(
+            Introduced(introduction=self._introductions[name], name=name) for name in came
+        )
         return self._server, pack(Roster(roster=listed, session=self._terms.digest))
 
     def _take_introduction(self, party: str, message: bytes) -> None:
@@ -249,13 +294,20 @@ class _Aggregation:
         self._introductions[party] = message
 
     def _key(self, party: str, message: bytes) -> bytes:
-        return check_introduction(message, name=party, authority=self._identity.authority, terms=self._terms.digest)
+        return check_introduction(
+            message, name=party, authority=self._identity.authority, terms=self._terms.digest
+        )
 
     def _vector(self, request: Iterator[bytes]) -> npt.NDArray[Any]:
         assert self._server is not None  # noqa: S101 - the stage is open
         plan = self._server.plan
         return read_vector(
-            request, kind=VECTOR_KIND, session=plan.digest, count=plan.length, dtype=plan.dtype.name, bound=None
+            request,
+            kind=VECTOR_KIND,
+            session=plan.digest,
+            count=plan.length,
+            dtype=plan.dtype.name,
+            bound=None,
         )
 
     def _closing(self, stage: Stage, asked: Iterable[str]) -> AbstractContextManager[None]:
@@ -281,12 +333,19 @@ class _Aggregation:
         result = Published(path=self._out, survivors=survivors, sha256=digest.hexdigest())
         name = self._terms.round
         self._journal.advance(
-            name, "open", "publishing", sha256=result.sha256, survivors=list(survivors), out=str(self._out)
+            name,
+            "open",
+            "publishing",
+            sha256=result.sha256,
+            survivors=list(survivors),
+            out=str(self._out),
         )
         durable_write(self._out, [head.getbuffer(), values], replace=False)
         self._journal.advance(name, "publishing", "published")
         self._log(
-            "published", release=name, reason=f"{len(survivors)} of {len(self._terms.parties)} parties are in the sum"
+            "published",
+            release=name,
+            reason=f"{len(survivors)} of {len(self._terms.parties)} parties are in the sum",
         )
         return result
 
@@ -296,17 +355,23 @@ def _before(journal: Journal, name: str, out: Path) -> Published | None:
     state, facts = journal.state(name), journal.facts(name)
     if state is None:
         if out.exists():
-            raise UsageError(f"out={out}: is there already, and nothing is overwritten; choose another file")
+            raise UsageError(
+                f"out={out}: is there already, and nothing is overwritten; choose another file"
+            )
         return None
     if state == "publishing":  # killed right before or after the file got its name
         there = _sha256(Path(facts["out"])) == facts["sha256"]
         journal.advance(name, state, "published" if there else "lost")
         state = "published" if there else "lost"
     if state == "published":
-        return Published(path=Path(facts["out"]), survivors=tuple(facts["survivors"]), sha256=facts["sha256"])
+        return Published(
+            path=Path(facts["out"]), survivors=tuple(facts["survivors"]), sha256=facts["sha256"]
+        )
     if state == "open":
         journal.advance(name, state, "lost")
-    raise UsageError(f"round={name}: was broken off, and nothing of it was published; agree on a new round")
+    raise UsageError(
+        f"round={name}: was broken off, and nothing of it was published; agree on a new round"
+    )
 
 
 def _sha256(path: Path) -> str | None:
@@ -320,18 +385,28 @@ def _sha256(path: Path) -> str | None:
     return digest.hexdigest()
 
 
-def _check_roster(message: bytes, *, own: bytes, identity: Identity, terms: RoundTerms) -> dict[str, bytes]:
+def _check_roster(
+    message: bytes, *, own: bytes, identity: Identity, terms: RoundTerms
+) -> dict[str, bytes]:
     """Names and signing keys of those who came, each vouched for by its certificate for exactly our terms."""
     found = unpack(message, Roster)
     given = {item.name: item.introduction for item in found.roster}
-    if found.session != terms.digest or len(given) < len(found.roster) or not given.keys() <= set(terms.parties):
-        raise MessageError("roster: of another round, with a party twice, or one that is not of this round")
+    if (
+        found.session != terms.digest
+        or len(given) < len(found.roster)
+        or not given.keys() <= set(terms.parties)
+    ):
+        raise MessageError(
+            "roster: of another round, with a party twice, or one that is not of this round"
+        )
     if given.get(identity.name) != own:
         raise MessageError("roster: without our own introduction as it was sent")
     if len(given) < max(_LEAST, terms.threshold):
         raise ProtocolError(f"{len(given)} parties came, too few; nothing was sent to them")
     return {
-        name: check_introduction(given[name], name=name, authority=identity.authority, terms=terms.digest)
+        name: check_introduction(
+            given[name], name=name, authority=identity.authority, terms=terms.digest
+        )
         for name in given
     }
 

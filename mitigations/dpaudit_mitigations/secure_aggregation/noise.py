@@ -28,13 +28,17 @@ _FINENESS: dict[Law, int] = {"discrete-gaussian": 24, "skellam": 12}
 def least_honest(servers: int, *, dropouts: int, colluding: int, backdoored: int = 0) -> int:
     """Servers less dropouts, colluding and backdoored ones: whose noise is surely in the sum and unknown to others.
 
-    Surely, if the threshold is servers − dropouts: an aggregator may leave out as many as the threshold allows, and does not
-    choose those that help it.
+    Surely, if the threshold is servers − dropouts: an aggregator may leave out as many as the
+    threshold allows, and does not choose those that help it.
 
     Raises:
         UsageError: a negative number, or none is left.
     """
-    for name, value in (("dropouts", dropouts), ("colluding", colluding), ("backdoored", backdoored)):
+    for name, value in (
+        ("dropouts", dropouts),
+        ("colluding", colluding),
+        ("backdoored", backdoored),
+    ):
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise UsageError(f"{name}={value}: must be a whole number ≥ 0")
     left = servers - dropouts - colluding - backdoored
@@ -60,12 +64,13 @@ def finest_granularity(law: Law, sigma: float) -> float:
 class NoiseShare:
     """What one server adds: whole steps of ``granularity``, of standard deviation ``sigma`` in the values' unit.
 
-    ``discrete-gaussian``: exact (``dpaudit.vectors.exact_integers``); a sum of such shares is only nearly discrete Gaussian,
-    and the accounting says how nearly. ``skellam``: within 2^-188 (:mod:`.skellam`), and a sum of shares is Skellam again.
+    ``discrete-gaussian``: exact (``dpaudit.vectors.exact_integers``); a sum of such shares is only
+    nearly discrete Gaussian, and the accounting says how nearly. ``skellam``: within 2^-188
+    (:mod:`.skellam`), and a sum of shares is Skellam again.
 
     Raises:
-        UsageError: no such law, sigma not a finite number > 0, or a granularity too fine or too coarse for the sampler
-            (half a step of standard deviation, at least).
+        UsageError: no such law, sigma not a finite number > 0, or a granularity too fine or too
+            coarse for the sampler (half a step of standard deviation, at least).
     """
 
     law: Law
@@ -103,11 +108,14 @@ class NoiseShare:
     def epsilon(self, delta: float, *, honest: int, sensitivity: float, dim: int) -> EpsilonBounds:
         """ε at ``delta`` of ``honest`` such shares together, towards everybody else; ``sensitivity`` in the values' unit.
 
-        Values are rounded to the granularity before, which can carry neighbours g√dim further apart: that is included.
+        Values are rounded to the granularity before, which can carry neighbours g√dim further
+        apart: that is included.
         """
         far = sensitivity / self.granularity
         if self.law == "skellam":
-            return skellam_bounds(delta, variance=honest * self.scale**2, sensitivity=far, dim=dim, rounded=True)
+            return skellam_bounds(
+                delta, variance=honest * self.scale**2, sensitivity=far, dim=dim, rounded=True
+            )
         return discrete_gaussian_sum_bounds(
             delta, scale=self.scale, parties=honest, sensitivity=far, dim=dim, rounded=True
         )

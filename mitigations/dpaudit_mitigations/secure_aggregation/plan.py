@@ -42,7 +42,9 @@ def ring_dtype(bits: int) -> np.dtype[Any]:
         UsageError: bits not 16, 32 or 64.
     """
     if bits not in _DTYPES or isinstance(bits, bool):
-        raise UsageError(f"bits={bits}: the ring is that of 16-, 32- or 64-bit integers; take one of these")
+        raise UsageError(
+            f"bits={bits}: the ring is that of 16-, 32- or 64-bit integers; take one of these"
+        )
     return np.dtype(_DTYPES[bits])
 
 
@@ -64,14 +66,15 @@ def transcript(label: str, *parts: bytes) -> bytes:
 class Plan:
     """One round, as agreed beforehand and over a channel that the aggregator does not control.
 
-    ``round`` is 16 bytes that are never used again (take ``secrets.token_bytes(16)``). ``roster`` maps names to raw Ed25519
-    public keys (32 bytes each). ``threshold`` t parties must stay to the end, at least and so that up to n − t may drop
-    out; it exceeds (n + ``colluding``)/2, where ``colluding`` parties may work with the aggregator. ``length`` values of
-    ``bits`` bits are summed. ``context`` is anything else that must be the same for all (see ``FixedPoint.context``).
+    ``round`` is 16 bytes that are never used again (take ``secrets.token_bytes(16)``). ``roster``
+    maps names to raw Ed25519 public keys (32 bytes each). ``threshold`` t parties must stay to the
+    end, at least and so that up to n − t may drop out; it exceeds (n + ``colluding``)/2, where
+    ``colluding`` parties may work with the aggregator. ``length`` values of ``bits`` bits are
+    summed. ``context`` is anything else that must be the same for all (see ``FixedPoint.context``).
 
     Raises:
-        UsageError: a field that breaks one of these rules, fewer than 3 parties, names that are not [A-Za-z0-9._-], or two
-            parties with one key.
+        UsageError: a field that breaks one of these rules, fewer than 3 parties, names that are not
+            [A-Za-z0-9._-], or two parties with one key.
     """
 
     round: bytes
@@ -98,7 +101,9 @@ class Plan:
                     f"roster name={name!r}: takes 1 to 64 of A-Z a-z 0-9 . _ -, not first a sign; rename it"
                 )
             if len(key) != 32:
-                raise UsageError(f"roster key of {name}: {len(key)} bytes; a raw Ed25519 public key has 32")
+                raise UsageError(
+                    f"roster key of {name}: {len(key)} bytes; a raw Ed25519 public key has 32"
+                )
         if len(set(self.roster.values())) < n:
             raise UsageError("roster: two parties have the same public key; give each its own")
         if not 0 <= self.colluding <= n - 2:
@@ -114,7 +119,9 @@ class Plan:
         if not 1 <= self.length <= LARGEST_LENGTH:
             raise UsageError(f"length={self.length}: takes 1 to {LARGEST_LENGTH} values")
         if len(self.context) > 1024:
-            raise UsageError(f"context of {len(self.context)} bytes: takes at most 1024; give a digest")
+            raise UsageError(
+                f"context of {len(self.context)} bytes: takes at most 1024; give a digest"
+            )
         ring_dtype(self.bits)
 
     @cached_property
@@ -133,7 +140,11 @@ class Plan:
         numbers = (self.threshold, self.length, self.bits, self.colluding)
         keys = [part for name in self.parties for part in (name.encode(), bytes(self.roster[name]))]
         return transcript(
-            "plan", bytes(self.round), *(x.to_bytes(8, "big") for x in numbers), bytes(self.context), *keys
+            "plan",
+            bytes(self.round),
+            *(x.to_bytes(8, "big") for x in numbers),
+            bytes(self.context),
+            *keys,
         )
 
     @property

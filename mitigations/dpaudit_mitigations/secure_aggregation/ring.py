@@ -31,9 +31,10 @@ Integers = npt.NDArray[np.int64]
 def noise_reach(scale: float, values: int) -> int:
     """What none of ``values`` draws of noise of standard deviation ``scale`` exceeds in size, but with probability 2^-40.
 
-    k·scale with k ≥ 8.5, by Bernstein's P(|X| ≥ x) ≤ 2·exp(−x²/2(scale² + x/3)): it holds for Skellam noise, whose
-    jumps are ±1, and all the more for the discrete Gaussian, which is sub-Gaussian: E exp(tX) is exp(t²s²/2) times
-    Σ exp(−(n − ts²)²/2s²)/Σ exp(−n²/2s²), and a sum of Gaussians over the integers is largest when it is centred.
+    k·scale with k ≥ 8.5, by Bernstein's P(|X| ≥ x) ≤ 2·exp(−x²/2(scale² + x/3)): it holds for
+    Skellam noise, whose jumps are ±1, and all the more for the discrete Gaussian, which is
+    sub-Gaussian: E exp(tX) is exp(t²s²/2) times Σ exp(−(n − ts²)²/2s²)/Σ exp(−n²/2s²), and a sum of
+    Gaussians over the integers is largest when it is centred.
     """
     if scale == 0:
         return 0
@@ -41,22 +42,25 @@ def noise_reach(scale: float, values: int) -> int:
         return _FAR
     need = math.log(2 * values) + _BEYOND
     third = need / 3
-    return math.ceil(max(LEAST_HEADROOM * scale, third + math.sqrt(third * third + 2 * need * scale * scale)))
+    return math.ceil(
+        max(LEAST_HEADROOM * scale, third + math.sqrt(third * third + 2 * need * scale * scale))
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class FixedPoint:
     """How ``parties`` vectors of ``length`` values, |value| ≤ ``bound``, each with noise of scale ``sigma``, are encoded.
 
-    A value becomes its nearest multiple of ``granularity`` (a power of two), counted. One party may contribute at most
-    :attr:`limit` in size: a share of the half ring (and of 2^53, so that a decoded sum is an exact double). So the sum of
-    all parties cannot wrap around. Values have room up to the bound and noise up to :attr:`room`; each is refused beyond its
-    own before anything is sent, so whether noise is refused says nothing of the values, and nothing is ever clipped. All
+    A value becomes its nearest multiple of ``granularity`` (a power of two), counted. One party may
+    contribute at most :attr:`limit` in size: a share of the half ring (and of 2^53, so that a
+    decoded sum is an exact double). So the sum of all parties cannot wrap around. Values have room
+    up to the bound and noise up to :attr:`room`; each is refused beyond its own before anything is
+    sent, so whether noise is refused says nothing of the values, and nothing is ever clipped. All
     fields must come from public knowledge, never from the data.
 
     Raises:
-        UsageError: the bound and 8.5σ of noise or more (see :func:`noise_reach`) exceed the limit; a granularity that is no
-            power of two; other fields out of range.
+        UsageError: the bound and 8.5σ of noise or more (see :func:`noise_reach`) exceed the limit;
+            a granularity that is no power of two; other fields out of range.
     """
 
     bits: int
@@ -89,7 +93,14 @@ class FixedPoint:
 
     @classmethod
     def finest(
-        cls, *, bits: int, parties: int, bound: float, sigma: float, length: int, finest: float = 0.0
+        cls,
+        *,
+        bits: int,
+        parties: int,
+        bound: float,
+        sigma: float,
+        length: int,
+        finest: float = 0.0,
     ) -> FixedPoint:
         """The least granularity that fits, but none below ``finest``.
 
@@ -98,7 +109,9 @@ class FixedPoint:
         """
         largest = max(bound, sigma)
         if not 0 < largest < math.inf:
-            raise UsageError(f"bound={bound}, sigma={sigma}: must be finite numbers ≥ 0, one of them above")
+            raise UsageError(
+                f"bound={bound}, sigma={sigma}: must be finite numbers ≥ 0, one of them above"
+            )
         exponent = max(math.frexp(largest)[1] - 56, -960)
         if finest > 0:
             exponent = max(exponent, math.frexp(finest)[1] - 1)
@@ -106,16 +119,27 @@ class FixedPoint:
             g = math.ldexp(1.0, e)
             if _steps(bound, g) + noise_reach(sigma / g, parties * length) <= _limit(bits, parties):
                 break
-        return cls(bits=bits, granularity=g, parties=parties, bound=bound, sigma=sigma, length=length)
+        return cls(
+            bits=bits, granularity=g, parties=parties, bound=bound, sigma=sigma, length=length
+        )
 
     @classmethod
-    def widest(cls, *, bits: int, granularity: float, parties: int, sigma: float, length: int) -> FixedPoint:
+    def widest(
+        cls, *, bits: int, granularity: float, parties: int, sigma: float, length: int
+    ) -> FixedPoint:
         """The largest bound that fits that granularity.
 
         Raises:
             UsageError: as for the class; the noise alone does not fit.
         """
-        none = cls(bits=bits, granularity=granularity, parties=parties, bound=0.0, sigma=sigma, length=length)
+        none = cls(
+            bits=bits,
+            granularity=granularity,
+            parties=parties,
+            bound=0.0,
+            sigma=sigma,
+            length=length,
+        )
         return replace(none, bound=(none.limit - none.reach) * granularity)
 
     @cached_property
@@ -142,13 +166,16 @@ class FixedPoint:
     def context(self) -> bytes:
         """32 bytes that stand for these fields: part of a plan, so that all parties encode alike."""
         floats = struct.pack("<3d", self.granularity, self.bound, self.sigma)
-        return transcript("fixed point", struct.pack("<3Q", self.bits, self.parties, self.length), floats)
+        return transcript(
+            "fixed point", struct.pack("<3Q", self.bits, self.parties, self.length), floats
+        )
 
     def steps(self, values: npt.NDArray[Any]) -> Integers:
         """The nearest multiples of the granularity, counted (ties to even).
 
         Raises:
-            UsageError: a value that is no real number, or whose multiple is beyond the bound's; the text does not say which.
+            UsageError: a value that is no real number, or whose multiple is beyond the bound's; the
+                text does not say which.
         """
         if values.dtype.kind not in "biuf":
             raise UsageError(f"values of {values.dtype}: takes real numbers")
@@ -161,7 +188,9 @@ class FixedPoint:
                 )
         return nearest.astype(np.int64)
 
-    def encode(self, values: npt.NDArray[Any], *, noise: Callable[[int], Integers] | None = None) -> RingArray:
+    def encode(
+        self, values: npt.NDArray[Any], *, noise: Callable[[int], Integers] | None = None
+    ) -> RingArray:
         """``values`` (d,) in steps plus ``noise`` (a function from a count to that many steps), in the ring, shape (d,).
 
         Raises:
@@ -183,10 +212,13 @@ class FixedPoint:
         """Refuse noise that values of any allowed size would not leave room for.
 
         Raises:
-            UsageError: beyond :attr:`room`; with probability below 2^-40 in a round, for noise of the form's scale.
+            UsageError: beyond :attr:`room`; with probability below 2^-40 in a round, for noise of
+                the form's scale.
         """
         if not -self.room <= int(noise.min(initial=0)) <= int(noise.max(initial=0)) <= self.room:
-            raise UsageError("noise beyond the room made for it: nothing was sent; begin a new round with fresh noise")
+            raise UsageError(
+                "noise beyond the room made for it: nothing was sent; begin a new round with fresh noise"
+            )
 
     def decode(self, total: RingArray) -> npt.NDArray[np.float64]:
         """The sum, signed and in the values' unit, float64 (d,): exact.
@@ -202,7 +234,9 @@ class FixedPoint:
         for at in range(0, len(total), _CHUNK):
             part = signed[at : at + _CHUNK]
             if not -most <= int(part.min()) <= int(part.max()) <= most:
-                raise CheatingError("sum: beyond what all parties together may add; somebody did not keep to the plan")
+                raise CheatingError(
+                    "sum: beyond what all parties together may add; somebody did not keep to the plan"
+                )
             np.multiply(part, self.granularity, out=out[at : at + _CHUNK])
         return out
 

@@ -1,8 +1,9 @@
 """Who takes part in a round: each contributor's signing key for this round, vouched for by its certificate.
 
-The aggregator hands the introductions round, so it must not be believed about them: every contributor checks each one
-against the authority in its *own* folder, and against its *own* idea of the round's terms. An aggregator that invents a
-contributor, or tells two of them different terms, finds nobody who goes on.
+The aggregator hands the introductions round, so it must not be believed about them: every
+contributor checks each one against the authority in its *own* folder, and against its *own* idea of
+the round's terms. An aggregator that invents a contributor, or tells two of them different terms,
+finds nobody who goes on.
 """
 
 from __future__ import annotations
@@ -44,15 +45,18 @@ class _Statement(Message, frozen=True, kw_only=True, tag="secagg introduction st
 def introduce(identity: Identity, *, signing: bytes, terms: bytes) -> bytes:
     """The message by which ``identity`` says: my Ed25519 key for the round with ``terms`` is ``signing``.
 
-    ``signing`` is the raw public key, 32 bytes; ``terms`` a digest of everything the contributors must agree on, 32 bytes.
-    Signed by the certificate's key (ECDSA on P-256), the certificate enclosed.
+    ``signing`` is the raw public key, 32 bytes; ``terms`` a digest of everything the contributors
+    must agree on, 32 bytes. Signed by the certificate's key (ECDSA on P-256), the certificate
+    enclosed.
 
     Raises:
         KeyFileError: the identity's key is not on P-256.
     """
     key = load_pem_private_key(identity.key, password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise KeyFileError("key=key.pem: not an elliptic-curve key; make the certificates with dpaudit serve init")
+        raise KeyFileError(
+            "key=key.pem: not an elliptic-curve key; make the certificates with dpaudit serve init"
+        )
     certificate = x509.load_pem_x509_certificate(identity.certificate)
     signature = key.sign(_statement(identity.name, signing, terms), ec.ECDSA(SHA256()))
     enclosed = certificate.public_bytes(Encoding.DER)
@@ -66,8 +70,8 @@ def check_introduction(data: bytes, *, name: str, authority: bytes, terms: bytes
 
     Raises:
         MessageError: not an introduction.
-        PeerError: the certificate is not the authority's, not valid now, or not ``name``'s; or its key did not sign this
-            key for these terms.
+        PeerError: the certificate is not the authority's, not valid now, or not ``name``'s; or its
+            key did not sign this key for these terms.
     """
     found = unpack(data, _Introduction)
     try:
@@ -75,10 +79,17 @@ def check_introduction(data: bytes, *, name: str, authority: bytes, terms: bytes
         certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
         named, public = party_of(certificate), certificate.public_key()
     except (*BROKEN, InvalidSignature) as error:
-        raise PeerError(f"{name}: its introduction's certificate is not one of our authority's") from error
+        raise PeerError(
+            f"{name}: its introduction's certificate is not one of our authority's"
+        ) from error
     now = datetime.datetime.now(datetime.UTC)
-    if named != name or not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
-        raise PeerError(f"{name}: its introduction's certificate is another party's, or not valid now")
+    if (
+        named != name
+        or not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc
+    ):
+        raise PeerError(
+            f"{name}: its introduction's certificate is another party's, or not valid now"
+        )
     if not isinstance(public, ec.EllipticCurvePublicKey):
         raise PeerError(f"{name}: its certificate's key is not on an elliptic curve")
     try:

@@ -49,10 +49,11 @@ class Aggregate:
 class Aggregator:
     """One round seen from the middle: takes each party's message of a stage, then closes the stage.
 
-    ``take_*`` refuses a message (unknown or repeated sender, other round, broken) and is unchanged by it, so one bad party
-    does not end the round; the caller must know from whom a message comes (mTLS) and passes the name. ``close_*`` goes on
-    with those that answered, or ends the round with a :class:`ProtocolError` if they are fewer than the threshold. The
-    order: adverts, shares, masked vectors, confirmations, unmaskings. Not made for several threads at once.
+    ``take_*`` refuses a message (unknown or repeated sender, other round, broken) and is unchanged
+    by it, so one bad party does not end the round; the caller must know from whom a message comes
+    (mTLS) and passes the name. ``close_*`` goes on with those that answered, or ends the round with
+    a :class:`ProtocolError` if they are fewer than the threshold. The order: adverts, shares,
+    masked vectors, confirmations, unmaskings. Not made for several threads at once.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -88,12 +89,16 @@ class Aggregator:
 
         Raises:
             MessageError: not from a party that is asked now, twice, broken, or in another's name.
-            CheatingError: the signature is not the sender's, or the keys would make the other parties leave the round.
+            CheatingError: the signature is not the sender's, or the keys would make the other
+                parties leave the round.
         """
         self._from(sender, Stage.ADVERTISE)
         advert = wire.read(self.plan, message, wire.AdvertMessage, party=sender).advert
         check_advert(self.plan, advert)
-        if any({advert.masking, advert.sharing} & {other.masking, other.sharing} for other in self._adverts.values()):
+        if any(
+            {advert.masking, advert.sharing} & {other.masking, other.sharing}
+            for other in self._adverts.values()
+        ):
             raise CheatingError(f"advert of {sender}: has a key of another party's")
         self._adverts[sender] = advert
 
@@ -113,7 +118,8 @@ class Aggregator:
         """Round 1: a party's sealed shares, one for each other party with keys.
 
         Raises:
-            MessageError: not from a party that is asked now, twice, broken, or for others than these.
+            MessageError: not from a party that is asked now, twice, broken, or for others than
+                these.
         """
         self._from(sender, Stage.SHARE)
         sealed = wire.by_name(wire.read(self.plan, message, wire.Shares, party=sender).sealed)
@@ -136,15 +142,18 @@ class Aggregator:
     def take_masked(self, sender: str, vector: RingArray) -> None:
         """Round 2: a party's whole masked vector (length,), of the plan's dtype; added to the one sum, not kept.
 
-        A sum cannot give back half a vector, so a stream is read whole (``transport.vectors.read_vector``) before it comes
-        here: memory is the sum and the vectors being received.
+        A sum cannot give back half a vector, so a stream is read whole
+        (``transport.vectors.read_vector``) before it comes here: memory is the sum and the vectors
+        being received.
 
         Raises:
             MessageError: not from a party that is asked now, twice, or of another dtype or shape.
         """
         self._from(sender, Stage.MASK)
         if vector.dtype != self.plan.dtype or vector.shape != (self.plan.length,):
-            raise MessageError(f"masked vector of {sender}: {vector.dtype} {vector.shape}, not of this plan")
+            raise MessageError(
+                f"masked vector of {sender}: {vector.dtype} {vector.shape}, not of this plan"
+            )
         total = self._sum
         np.add(total, vector, out=total)
         self._masked.add(sender)
@@ -162,7 +171,10 @@ class Aggregator:
         self.stage = Stage.CONFIRM
         return pack(
             wire.Survivors(
-                agreed=self._agreed, dropped=self._dropped, session=self.plan.digest, survivors=self._survivors
+                agreed=self._agreed,
+                dropped=self._dropped,
+                session=self.plan.digest,
+                survivors=self._survivors,
             )
         )
 
@@ -186,19 +198,24 @@ class Aggregator:
         """
         self._close(Stage.CONFIRM, len(self._signatures), "signed the list of survivors")
         self.stage = Stage.UNMASK
-        return pack(wire.Confirmations(session=self.plan.digest, signatures=wire.entries(self._signatures)))
+        return pack(
+            wire.Confirmations(session=self.plan.digest, signatures=wire.entries(self._signatures))
+        )
 
     def take_unmasking(self, sender: str, message: bytes) -> None:
         """Round 4: the shares that a party gives away.
 
         Raises:
-            MessageError: not from a party that is asked now, twice, broken, or other shares than those needed.
+            MessageError: not from a party that is asked now, twice, broken, or other shares than
+                those needed.
         """
         self._from(sender, Stage.UNMASK)
         given = wire.read(self.plan, message, wire.Unmasking, party=sender)
         seeds, keys = wire.by_name(given.seeds), wire.by_name(given.keys)
         if seeds.keys() != set(self._survivors) or keys.keys() != set(self._dropped):
-            raise MessageError(f"message unmasking: {sender}'s shares are not of survivors' seeds and the others' keys")
+            raise MessageError(
+                f"message unmasking: {sender}'s shares are not of survivors' seeds and the others' keys"
+            )
         self._shares[sender] = seeds, keys
 
     def finish(self) -> Aggregate:
@@ -223,7 +240,9 @@ class Aggregator:
     @property
     def _sum(self) -> RingArray:
         if self._total is None:
-            raise UsageError("aggregate: there is no sum at this stage; close the stages in their order")
+            raise UsageError(
+                "aggregate: there is no sum at this stage; close the stages in their order"
+            )
         return self._total
 
     def _own_masks(self) -> list[Mask]:
@@ -231,7 +250,9 @@ class Aggregator:
         for name in self._survivors:
             seed = self._rebuild(name, 0)
             if transcript("seed", seed) != self._adverts[name].commitment:
-                raise CheatingError(f"seed of {name}: the shares of it are wrong, or were never right")
+                raise CheatingError(
+                    f"seed of {name}: the shares of it are wrong, or were never right"
+                )
             out.append(own_mask(seed, agreed=self._agreed, party=name))
         return out
 
@@ -240,25 +261,38 @@ class Aggregator:
         for gone in self._dropped:
             key = X25519PrivateKey.from_private_bytes(self._rebuild(gone, 1))
             if public_bytes(key) != self._adverts[gone].masking:
-                raise CheatingError(f"masking key of {gone}: the shares of it are wrong, or were never right")
-            for name in self._survivors:  # what the survivor put on is the negative of what the dropped one would have
-                mask = pair_mask(key, self._adverts[name].masking, agreed=self._agreed, party=gone, peer=name)
+                raise CheatingError(
+                    f"masking key of {gone}: the shares of it are wrong, or were never right"
+                )
+            # what the survivor put on is the negative of what the dropped one would have
+            for name in self._survivors:
+                mask = pair_mask(
+                    key, self._adverts[name].masking, agreed=self._agreed, party=gone, peer=name
+                )
                 out.append(-mask)
         return out
 
     def _rebuild(self, owner: str, which: int) -> bytes:
-        shares = {self.plan.places[name]: given[which][owner] for name, given in self._shares.items()}
+        shares = {
+            self.plan.places[name]: given[which][owner] for name, given in self._shares.items()
+        }
         return recombine(shares, threshold=self.plan.threshold)
 
     def _from(self, sender: str, stage: Stage) -> None:
         if self.stage is not stage:
-            raise MessageError(f"message of {sender} for stage {stage}: the round is at {self.stage}")
+            raise MessageError(
+                f"message of {sender} for stage {stage}: the round is at {self.stage}"
+            )
         if sender not in self.expected:
-            raise MessageError(f"message of {sender} for stage {stage}: came already, or is not asked of it")
+            raise MessageError(
+                f"message of {sender} for stage {stage}: came already, or is not asked of it"
+            )
 
     def _close(self, stage: Stage, count: int, what: str) -> None:
         if self.stage is not stage:
-            raise UsageError(f"aggregate: stage {stage} cannot be closed, the round is at {self.stage}")
+            raise UsageError(
+                f"aggregate: stage {stage} cannot be closed, the round is at {self.stage}"
+            )
         if count < self.plan.threshold:
             self.stage, self._total = Stage.ENDED, None
             raise ProtocolError(

@@ -36,7 +36,9 @@ def _load_mpyc() -> tuple[Any, Any]:
         import mpyc.finfields as fields
         import mpyc.thresha as sharing
     except ModuleNotFoundError as e:
-        raise MissingExtraError("secure aggregation: needs mpyc; pip install 'dpaudit[protocols]'") from e
+        raise MissingExtraError(
+            "secure aggregation: needs mpyc; pip install 'dpaudit[protocols]'"
+        ) from e
     finally:
         sys.argv = arguments
         root.removeHandler(silence)
@@ -56,7 +58,8 @@ _NONCE = bytes(12)  # each key seals one envelope
 def split(secret: bytes, *, parties: int, threshold: int) -> list[bytes]:
     """Shares of 32 bytes for places 1 to ``parties``: any ``threshold`` of them give it back, fewer say nothing of it.
 
-    Perfect secrecy below the threshold; the polynomial's coefficients come from the operating system's generator.
+    Perfect secrecy below the threshold; the polynomial's coefficients come from the operating
+    system's generator.
 
     Raises:
         UsageError: a secret of another length, or not 1 ≤ threshold ≤ parties.
@@ -65,7 +68,9 @@ def split(secret: bytes, *, parties: int, threshold: int) -> list[bytes]:
         raise UsageError(
             f"secret of {len(secret)} bytes, threshold={threshold} of {parties}: takes 32 bytes, 1 ≤ t ≤ n"
         )
-    rows = thresha.random_split(_FIELD, [_FIELD(int.from_bytes(secret, "big"))], threshold - 1, parties)
+    rows = thresha.random_split(
+        _FIELD, [_FIELD(int.from_bytes(secret, "big"))], threshold - 1, parties
+    )
     return [int(row[0]).to_bytes(SHARE_BYTES, "big") for row in rows]
 
 
@@ -102,14 +107,21 @@ def seal_shares(
 ) -> bytes:
     """Both shares for one recipient under AES-256-GCM, 82 bytes; the key serves this one envelope.
 
-    Key and associated data are bound to ``agreed`` (the round and all its public keys), the sender and the recipient.
+    Key and associated data are bound to ``agreed`` (the round and all its public keys), the sender
+    and the recipient.
     """
     key, bound = _envelope(own, other, agreed, sender, recipient, peer=recipient)
     return AESGCM(key).encrypt(_NONCE, seed_share + key_share, bound)
 
 
 def open_shares(
-    sealed: bytes, *, own: X25519PrivateKey, other: bytes, agreed: bytes, sender: str, recipient: str
+    sealed: bytes,
+    *,
+    own: X25519PrivateKey,
+    other: bytes,
+    agreed: bytes,
+    sender: str,
+    recipient: str,
 ) -> tuple[bytes, bytes]:
     """(share of the seed, share of the masking key) of ``sender``.
 
@@ -120,7 +132,9 @@ def open_shares(
     try:
         plain = AESGCM(key).decrypt(_NONCE, sealed, bound)
     except InvalidTag:
-        raise CheatingError(f"shares from {sender} for {recipient}: not what {sender} sealed for this round") from None
+        raise CheatingError(
+            f"shares from {sender} for {recipient}: not what {sender} sealed for this round"
+        ) from None
     if len(plain) != 2 * SHARE_BYTES:
         raise MessageError(f"shares from {sender}: {len(plain)} bytes, takes {2 * SHARE_BYTES}")
     return plain[:SHARE_BYTES], plain[SHARE_BYTES:]
@@ -130,4 +144,6 @@ def _envelope(
     own: X25519PrivateKey, other: bytes, agreed: bytes, sender: str, recipient: str, *, peer: str
 ) -> tuple[bytes, bytes]:
     ends = sender.encode(), recipient.encode()
-    return derive(own, other, "envelope", agreed, *ends, peer=peer), transcript("envelope", agreed, *ends)
+    return derive(own, other, "envelope", agreed, *ends, peer=peer), transcript(
+        "envelope", agreed, *ends
+    )

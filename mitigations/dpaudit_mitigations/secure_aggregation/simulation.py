@@ -13,7 +13,12 @@ from dpaudit.errors import UsageError
 from dpaudit.interfaces import Stream
 from dpaudit_mitigations.secure_aggregation.client import Client
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
-from dpaudit_mitigations.secure_aggregation.plan import ROUND_BYTES, Plan, RingArray, least_threshold
+from dpaudit_mitigations.secure_aggregation.plan import (
+    ROUND_BYTES,
+    Plan,
+    RingArray,
+    least_threshold,
+)
 from dpaudit_mitigations.secure_aggregation.server import Aggregator, Stage
 from dpaudit_mitigations.transport.vectors import VectorReader, vector_frames
 
@@ -34,8 +39,9 @@ T = TypeVar("T")
 class Outcome:
     """What came of a round.
 
-    ``total`` (length,) is the ring sum of the ``survivors``' vectors. ``sent`` are the bytes that each party and the
-    aggregator sent, ``seconds`` what each worked (framing and hashing included; one after the other in this process).
+    ``total`` (length,) is the ring sum of the ``survivors``' vectors. ``sent`` are the bytes that
+    each party and the aggregator sent, ``seconds`` what each worked (framing and hashing included;
+    one after the other in this process).
     """
 
     total: RingArray = field(repr=False)
@@ -67,9 +73,10 @@ def simulate(
 ) -> Outcome:
     """One round with ``inputs[i]`` as party i's vector (length,), or a function that makes it; vectors are masked in place.
 
-    ``dropouts`` maps a stage (``advertise``, ``share``, ``mask``, ``confirm``, ``unmask``) to the parties, counted from 0,
-    that fall silent before they send anything of it. ``threshold`` is the least allowed unless given. Keys come from
-    ``stream`` (the coefficients of Shamir's polynomials from the operating system, whatever it is).
+    ``dropouts`` maps a stage (``advertise``, ``share``, ``mask``, ``confirm``, ``unmask``) to the
+    parties, counted from 0, that fall silent before they send anything of it. ``threshold`` is the
+    least allowed unless given. Keys come from ``stream`` (the coefficients of Shamir's polynomials
+    from the operating system, whatever it is).
 
     Raises:
         UsageError: vectors that do not fit, an unknown stage or party, or a plan that cannot be.
@@ -80,21 +87,33 @@ def simulate(
     plan = Plan(
         round=stream.child("round").bytes(ROUND_BYTES),
         roster={name: public_bytes(key) for name, key in signing.items()},
-        threshold=least_threshold(len(names), colluding=colluding) if threshold is None else threshold,
+        threshold=least_threshold(len(names), colluding=colluding)
+        if threshold is None
+        else threshold,
         length=length,
         bits=bits,
         colluding=colluding,
         context=context,
     )
-    clients = {n: Client(plan, n, signing_key=signing[n], stream=stream.child("party", n)) for n in names}
+    clients = {
+        n: Client(plan, n, signing_key=signing[n], stream=stream.child("party", n)) for n in names
+    }
     return _Round(
-        plan, clients, inputs=dict(zip(names, inputs, strict=True)), silent=_silent(dropouts or {}, names)
+        plan,
+        clients,
+        inputs=dict(zip(names, inputs, strict=True)),
+        silent=_silent(dropouts or {}, names),
     ).run()
 
 
 class _Round:
     def __init__(
-        self, plan: Plan, clients: Mapping[str, Client], *, inputs: Mapping[str, Made], silent: Mapping[str, Stage]
+        self,
+        plan: Plan,
+        clients: Mapping[str, Client],
+        *,
+        inputs: Mapping[str, Made],
+        silent: Mapping[str, Stage],
     ) -> None:
         self.plan, self.clients, self.inputs, self.silent = plan, clients, inputs, silent
         self.server = Aggregator(plan)
@@ -114,11 +133,17 @@ class _Round:
         self._ask(Client.unmask, lambda _: confirmations, server.take_unmasking)
         aggregate = self._close(server.finish)
         return Outcome(
-            total=aggregate.total, survivors=aggregate.survivors, sent=dict(self.sent), seconds=dict(self.seconds)
+            total=aggregate.total,
+            survivors=aggregate.survivors,
+            sent=dict(self.sent),
+            seconds=dict(self.seconds),
         )
 
     def _ask(
-        self, answer: Callable[[Client, bytes], bytes], told: Callable[[str], bytes], take: Callable[[str, bytes], None]
+        self,
+        answer: Callable[[Client, bytes], bytes],
+        told: Callable[[str], bytes],
+        take: Callable[[str, bytes], None],
     ) -> None:
         """The stage's message goes to everybody asked, and the answers come back from those that are still there."""
         for name in self._asked(told):
@@ -132,7 +157,11 @@ class _Round:
         dtype = self.plan.dtype.name
         for name in self._asked(envelopes.__getitem__):
             reader = VectorReader(
-                kind=VECTOR_KIND, session=self.plan.digest, count=self.plan.length, dtype=dtype, bound=None
+                kind=VECTOR_KIND,
+                session=self.plan.digest,
+                count=self.plan.length,
+                dtype=dtype,
+                bound=None,
             )
             with self._work(name):
                 self.clients[name].open_envelopes(envelopes[name])

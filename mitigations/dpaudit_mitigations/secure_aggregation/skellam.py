@@ -50,8 +50,9 @@ def _invert(words, tops, guide, shift, sign, out):  # type: ignore[no-untyped-de
 class _Poisson:
     """P(X ≤ k) for k from the first of its rows on, as integers over 2^192 and, rounded down, over 2^``bits``.
 
-    Weights relative to the mode's, in 256-bit fixed point: λ/(k+1) or k/λ times the last one, never above 1, so errors
-    do not grow. With the tails that fall below 2^-256 all is off by less than (rows + 2)²·2^-256 in total variation.
+    Weights relative to the mode's, in 256-bit fixed point: λ/(k+1) or k/λ times the last one, never
+    above 1, so errors do not grow. With the tails that fall below 2^-256 all is off by less than
+    (rows + 2)²·2^-256 in total variation.
     """
 
     def __init__(self, mean: Fraction, bits: int) -> None:
@@ -73,14 +74,21 @@ class _Poisson:
             below += weight
             self.borders.append((below << _EXACT) // total)
         self.bits, most = bits, (1 << bits) - 1
-        self.tops = np.array([min(b >> (_EXACT - bits), most) << (64 - bits) for b in self.borders], dtype=np.uint64)
+        self.tops = np.array(
+            [min(b >> (_EXACT - bits), most) << (64 - bits) for b in self.borders], dtype=np.uint64
+        )
         self.mask = _U(most << (64 - bits))
         edges = np.arange(1 << _GUIDE, dtype=np.uint64) << _U(64 - _GUIDE)
-        self.guide = np.append(np.searchsorted(self.tops, edges), len(self.tops) - 1).astype(np.int64)
+        self.guide = np.append(np.searchsorted(self.tops, edges), len(self.tops) - 1).astype(
+            np.int64
+        )
 
     def add(self, out: npt.NDArray[np.int64], sign: int, stream: Stream) -> None:
         """Add ``sign`` times X, counted from the first row, to each value of ``out``."""
-        words = np.frombuffer(stream.bytes(8 * len(out)), dtype="<u8").astype(np.uint64, copy=False) & self.mask
+        words = (
+            np.frombuffer(stream.bytes(8 * len(out)), dtype="<u8").astype(np.uint64, copy=False)
+            & self.mask
+        )
         at = 0
         while at < len(out):
             at += _invert(words[at:], self.tops, self.guide, _U(64 - _GUIDE), sign, out[at:])
@@ -99,10 +107,11 @@ def _table(scale: float, bits: int) -> _Poisson:
 def draw_skellam(n: int, *, scale: float, stream: Stream, bits: int = 64) -> npt.NDArray[np.int64]:
     """``n`` independent Skellam numbers of mean 0 and standard deviation ``scale`` (variance μ = scale²), shape (n,).
 
-    Each is X − Y, X and Y Poisson of mean μ/2, by inversion of 64 uniform bits each, of 192 where these lie on a border
-    (``bits`` is the former number; it changes speed and numbers, not the law, and tests use few).
-    Guarantee: given uniform bytes, each number's law is within 2^-188 of Skellam's in total variation (the tables have 192
-    bits); no floating point is involved. Not claimed: constant time; the look-up's time varies a little with the number.
+    Each is X − Y, X and Y Poisson of mean μ/2, by inversion of 64 uniform bits each, of 192 where
+    these lie on a border (``bits`` is the former number; it changes speed and numbers, not the law,
+    and tests use few). Guarantee: given uniform bytes, each number's law is within 2^-188 of
+    Skellam's in total variation (the tables have 192 bits); no floating point is involved. Not
+    claimed: constant time; the look-up's time varies a little with the number.
 
     Raises:
         UsageError: scale not a number > 0, or above 2^14.

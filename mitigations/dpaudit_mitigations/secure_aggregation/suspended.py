@@ -1,7 +1,8 @@
 """A client between two messages as bytes, for hosts that run each message in a process of its own (Flower's SuperNode).
 
-The bytes are as secret as the client, and whoever can go back to older ones can make a party answer one stage twice, with
-two different lists. Processes of our own never do this: they keep their client in memory, and lose it when they die.
+The bytes are as secret as the client, and whoever can go back to older ones can make a party answer
+one stage twice, with two different lists. Processes of our own never do this: they keep their
+client in memory, and lose it when they die.
 """
 
 from __future__ import annotations
@@ -61,7 +62,10 @@ def suspend(client: Client) -> bytes:
             adverts=pack(wire.Adverts(adverts=adverts, session=client.plan.digest)),
             agreed=client._agreed,
             dropped=client._dropped,
-            held=tuple(_Held(name=name, shares=b"".join(client._held[name])) for name in sorted(client._held)),
+            held=tuple(
+                _Held(name=name, shares=b"".join(client._held[name]))
+                for name in sorted(client._held)
+            ),
             keys=keys.masking.private_bytes_raw() + keys.sharing.private_bytes_raw() + keys.seed,
             name=client.name,
             plan=client.plan.digest,
@@ -83,12 +87,19 @@ def resume(plan: Plan, *, signing_key: Ed25519PrivateKey, data: bytes) -> Client
     found = unpack(data, _Suspended)
     if found.stage not in _BETWEEN:
         raise MessageError("message secagg suspended: of a stage at which nobody is put to sleep")
-    if not plan.roster.keys() >= {*found.survivors, *found.dropped, *(x.name for x in found.held), found.name}:
+    if not plan.roster.keys() >= {
+        *found.survivors,
+        *found.dropped,
+        *(x.name for x in found.held),
+        found.name,
+    }:
         raise MessageError("message secagg suspended: a name that is not in the roster")
     if found.plan != plan.digest:
         raise UsageError("client: was suspended in another round, or with another plan")
     client = Client(plan, found.name, signing_key=signing_key, stream=KeyedStream.fresh())
-    masking, sharing, seed = (found.keys[at : at + KEY_BYTES] for at in range(0, 3 * KEY_BYTES, KEY_BYTES))
+    masking, sharing, seed = (
+        found.keys[at : at + KEY_BYTES] for at in range(0, 3 * KEY_BYTES, KEY_BYTES)
+    )
     client._keys = RoundKeys(
         masking=X25519PrivateKey.from_private_bytes(masking),
         sharing=X25519PrivateKey.from_private_bytes(sharing),

@@ -29,15 +29,17 @@ _ROUND = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 class RoundTerms:
     """One round: ``round`` is a name never used again, ``parties`` the contributors (as in their certificates).
 
-    ``threshold`` of them must stay to the end; up to ``colluding`` of them may work with the aggregator. Count among these
-    whoever reads the sum and might take away noise of its own, alone or with others, and whoever's generator may be bad.
-    Each contributes ``length`` values of at most ``bound`` in size, summed in integers of ``bits`` bits. ``sigma`` is the
-    standard deviation of the noise in the sum that nobody who colludes can take away: each adds σ/√(threshold −
-    colluding), whoever of the honest the aggregator leaves out; 0 means no noise.
-    Every field is hashed into :attr:`digest`, which all introductions, keys and signatures are bound to.
+    ``threshold`` of them must stay to the end; up to ``colluding`` of them may work with the
+    aggregator. Count among these whoever reads the sum and might take away noise of its own, alone
+    or with others, and whoever's generator may be bad. Each contributes ``length`` values of at
+    most ``bound`` in size, summed in integers of ``bits`` bits. ``sigma`` is the standard deviation
+    of the noise in the sum that nobody who colludes can take away: each adds σ/√(threshold −
+    colluding), whoever of the honest the aggregator leaves out; 0 means no noise. Every field is
+    hashed into :attr:`digest`, which all introductions, keys and signatures are bound to.
 
     Raises:
-        UsageError: a field that breaks its rule, or a bound and noise that the ring has no room for.
+        UsageError: a field that breaks its rule, or a bound and noise that the ring has no room
+            for.
     """
 
     round: str
@@ -55,8 +57,13 @@ class RoundTerms:
             raise UsageError(
                 f"round={self.round!r}: takes 1 to 64 of A-Z a-z 0-9 . _ -, not first a sign; and a new one each time"
             )
-        if len(set(map(check_party, self.parties))) != len(self.parties) or len(self.parties) > MOST_PARTIES:
-            raise UsageError(f"parties: {len(self.parties)} of them; name at most {MOST_PARTIES}, none twice")
+        if (
+            len(set(map(check_party, self.parties))) != len(self.parties)
+            or len(self.parties) > MOST_PARTIES
+        ):
+            raise UsageError(
+                f"parties: {len(self.parties)} of them; name at most {MOST_PARTIES}, none twice"
+            )
         nobody = {name: transcript("nobody's key", name.encode()) for name in self.parties}
         self._plan(nobody, b"")  # whose rules are ours, and come first
         _ = self.share  # and the ring: both refuse what does not fit
@@ -85,16 +92,26 @@ class RoundTerms:
         granularity = self.ring.granularity
         if not self.sigma:
             return None
-        return NoiseShare.calibrated(self.law, sigma=self.sigma, honest=self.honest, granularity=granularity)
+        return NoiseShare.calibrated(
+            self.law, sigma=self.sigma, honest=self.honest, granularity=granularity
+        )
 
     @cached_property
     def digest(self) -> bytes:
         """32 bytes that stand for all fields."""
         numbers = struct.pack(
-            "<5Qd", self.threshold, self.length, self.bits, self.colluding, len(self.parties), self.sigma
+            "<5Qd",
+            self.threshold,
+            self.length,
+            self.bits,
+            self.colluding,
+            len(self.parties),
+            self.sigma,
         )
         names = (name.encode() for name in sorted(self.parties))
-        return transcript("terms", self.round.encode(), numbers, self.law.encode(), self.ring.context, *names)
+        return transcript(
+            "terms", self.round.encode(), numbers, self.law.encode(), self.ring.context, *names
+        )
 
     def plan(self, roster: Mapping[str, bytes]) -> Plan:
         """The plan of the round with those who have come: their names and raw Ed25519 public keys.
@@ -111,7 +128,9 @@ class RoundTerms:
             UsageError: another shape; a value beyond the bound or no number.
         """
         if values.shape != (self.length,):
-            raise UsageError(f"input of shape {values.shape}: this round takes one vector ({self.length},)")
+            raise UsageError(
+                f"input of shape {values.shape}: this round takes one vector ({self.length},)"
+            )
         return self.ring.encode(values, noise=self.share.drawer(stream) if self.share else None)
 
     def _plan(self, roster: Mapping[str, bytes], context: bytes) -> Plan:

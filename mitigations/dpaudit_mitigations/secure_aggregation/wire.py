@@ -2,8 +2,8 @@
 
 Every message names the plan (its digest, hence the round), or is refused.
 
-All names are the roster's. Lists are in the order of names, none twice: another order would be a second message of the same
-meaning, and a name given twice could hide another.
+All names are the roster's. Lists are in the order of names, none twice: another order would be a
+second message of the same meaning, and a name given twice could hide another.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ from msgspec import Meta
 
 from dpaudit.errors import CheatingError, MessageError
 from dpaudit_mitigations.codec import Message, Record, unpack
-from dpaudit_mitigations.secure_aggregation.keys import KEY_BYTES, SIGNATURE_BYTES, check_public, verify
+from dpaudit_mitigations.secure_aggregation.keys import (
+    KEY_BYTES,
+    SIGNATURE_BYTES,
+    check_public,
+    verify,
+)
 from dpaudit_mitigations.secure_aggregation.plan import Plan, transcript
 from dpaudit_mitigations.secure_aggregation.shares import SEALED_BYTES, SHARE_BYTES
 
@@ -95,7 +100,10 @@ class AdvertMessage(RoundMessage, frozen=True, kw_only=True, tag="advert"):
     @classmethod
     def of(cls, advert: Advert, plan: Plan) -> AdvertMessage:
         """The message that says ``advert``."""
-        return cls(session=plan.digest, **{field: getattr(advert, field) for field in Advert.__struct_fields__})
+        return cls(
+            session=plan.digest,
+            **{field: getattr(advert, field) for field in Advert.__struct_fields__},
+        )
 
     @property
     def advert(self) -> Advert:
@@ -179,7 +187,9 @@ def read(plan: Plan, data: bytes, kind: type[M], *, party: str | None = None) ->
         if any(a >= b for a, b in pairwise(names)):
             raise MessageError(f"{what}: names out of order, or one twice")
     if party is not None and own != [party]:
-        raise MessageError(f"{what}: says another name than the party that it comes from or goes to")
+        raise MessageError(
+            f"{what}: says another name than the party that it comes from or goes to"
+        )
     return found
 
 
@@ -202,7 +212,9 @@ def _lists(message: RoundMessage) -> Iterator[list[str]]:
 
 def after_adverts(plan: Plan, adverts: Mapping[str, Advert]) -> bytes:
     """The transcript once all keys are known: what envelopes are bound to."""
-    return transcript("adverts", plan.digest, *(adverts[name].encoded() for name in sorted(adverts)))
+    return transcript(
+        "adverts", plan.digest, *(adverts[name].encoded() for name in sorted(adverts))
+    )
 
 
 def after_shares(agreed: bytes, sharers: Iterable[str]) -> bytes:
@@ -210,7 +222,9 @@ def after_shares(agreed: bytes, sharers: Iterable[str]) -> bytes:
     return transcript("sharers", agreed, *(name.encode() for name in sorted(sharers)))
 
 
-def survivors_statement(agreed: bytes, survivors: Sequence[str], dropped: Sequence[str]) -> tuple[bytes, ...]:
+def survivors_statement(
+    agreed: bytes, survivors: Sequence[str], dropped: Sequence[str]
+) -> tuple[bytes, ...]:
     """The byte strings that a party signs (label ``survivors``): whose vectors are in the sum and whose are not."""
     return (
         agreed,
@@ -223,9 +237,16 @@ def check_advert(plan: Plan, advert: Advert) -> None:
     """Check the signature with the roster's key, and that the keys are such that others can go on with them.
 
     Raises:
-        CheatingError: other keys than those that the party signed, of another round, equal, or of small order.
+        CheatingError: other keys than those that the party signed, of another round, equal, or of
+            small order.
     """
-    verify(plan.roster[advert.name], advert.signature, "advert", *advert.signed(plan), signer=advert.name)
+    verify(
+        plan.roster[advert.name],
+        advert.signature,
+        "advert",
+        *advert.signed(plan),
+        signer=advert.name,
+    )
     if advert.masking == advert.sharing:
         raise CheatingError(f"advert of {advert.name}: one key for two purposes")
     for key in (advert.masking, advert.sharing):

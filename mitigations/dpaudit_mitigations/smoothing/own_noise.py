@@ -20,7 +20,8 @@ from dpaudit.vectors.normal import standard_normal
 
 __all__ = ["OwnNoise", "check_own", "own_noise"]
 
-_SECURE_TAU = (1e-5, 90.0)  # in steps of the lattice 167 at least (the proof's Section 5 needs 64), 2^32 at most
+# in steps of the lattice 167 at least (the proof's Section 5 needs 64), 2^32 at most
+_SECURE_TAU = (1e-5, 90.0)
 
 
 class OwnNoise(Protocol):
@@ -47,10 +48,14 @@ def check_own(own: str, tau: float) -> str:
         UsageError: no such generator, or a τ that it cannot serve.
     """
     if own not in ("fast", "secure"):
-        raise UsageError(f"own={own}: must be fast (floating point, statistical) or secure (exact, from the CSPRNG)")
+        raise UsageError(
+            f"own={own}: must be fast (floating point, statistical) or secure (exact, from the CSPRNG)"
+        )
     low, high = _SECURE_TAU
     if own == "secure" and not low <= tau <= high:
-        raise UsageError(f"tau={tau}: own=secure draws on a lattice of σ·2^-24, so tau must lie in [{low}, {high:g}]")
+        raise UsageError(
+            f"tau={tau}: own=secure draws on a lattice of σ·2^-24, so tau must lie in [{low}, {high:g}]"
+        )
     return own
 
 
@@ -96,12 +101,16 @@ class _Secure:
     def added_to(self, noise: torch.Tensor, *, stream: Stream) -> torch.Tensor:
         n, d = noise.shape
         law = IntegerLaw.gaussian(self._scale)
-        own = lattice_noise(n, d, law=law, granularity=self.step, stream=stream, dtype=None, device=noise.device)
+        own = lattice_noise(
+            n, d, law=law, granularity=self.step, stream=stream, dtype=None, device=noise.device
+        )
         return own.add_(noise.double().div_(self.step).round_().mul_(self.step))
 
     def alone(self, delta: float, *, host: Host) -> float:
         in_steps = host.sensitivity / self.step
-        return discrete_gaussian_bounds(delta, scale=self._scale, sensitivity=in_steps, dim=host.dim, rounded=True).high
+        return discrete_gaussian_bounds(
+            delta, scale=self._scale, sensitivity=in_steps, dim=host.dim, rounded=True
+        ).high
 
     def waves(self, key: PancakeKey, /) -> float | None:
         """Those whose frequency is at most a quarter of the lattice's in every coordinate (PROOF.md, Section 5)."""

@@ -22,21 +22,24 @@ _BF16_BITS = 7  # after the point
 class Rounding:
     """Rounds the noisy release to a ``grid``, to whole numbers or to bfloat16, too coarse for the peaks' phase.
 
-    Threat model: the source may be a pancake with a key that is spread over many coordinates (a random one is), and the grid
-    is at least about two peak spacings wide: ``peaks=2`` at the smallest γ to defend against. ``to=integers`` (grid 1) is
-    that for counts only if 2P ≤ 1, that is γ ≥ 5σ; ``to=bf16``, whose steps are 2^-8 to 2^-7 of each value (about
-    0.004σ), only for γ above about 1,000.
+    Threat model: the source may be a pancake with a key that is spread over many coordinates (a
+    random one is), and the grid is at least about two peak spacings wide: ``peaks=2`` at the
+    smallest γ to defend against. ``to=integers`` (grid 1) is that for counts only if 2P ≤ 1, that
+    is γ ≥ 5σ; ``to=bf16``, whose steps are 2^-8 to 2^-7 of each value (about 0.004σ), only for γ
+    above about 1,000.
 
-    Formal guarantee: none against the key holder, in the sense of a number. It is post-processing, so the release is no less
-    private than the source's own (at sensitivity Δ + g√d for the lattice, where the source does not release itself).
-    The reason to expect more: the d rounding errors add up along the key to about N(0, grid²/12), which at grid = 2P is
-    smoothing with τ = 0.58P, η = 3e-3. Measured only: at grid = 2P the keyed attacks are back to coin tossing in 10,000
-    trials (tests). Not claimed: that the errors are independent of the noise or of each other; anything for a key along a
-    few coordinates, whose errors add up to no such noise, or for peaks further apart; that many releases together stay
-    safe. A black-box audit sees the grid and says so.
+    Formal guarantee: none against the key holder, in the sense of a number. It is post-processing,
+    so the release is no less private than the source's own (at sensitivity Δ + g√d for the lattice,
+    where the source does not release itself). The reason to expect more: the d rounding errors add
+    up along the key to about N(0, grid²/12), which at grid = 2P is smoothing with τ = 0.58P, η =
+    3e-3. Measured only: at grid = 2P the keyed attacks are back to coin tossing in 10,000 trials
+    (tests). Not claimed: that the errors are independent of the noise or of each other; anything
+    for a key along a few coordinates, whose errors add up to no such noise, or for peaks further
+    apart; that many releases together stay safe. A black-box audit sees the grid and says so.
 
-    Post-processing must have something to process: the sum of query and noise is first made exactly, on the lattice of
-    ``lattice_step(σ)``, or by a source that releases on its own; rounding a floating-point sum would round twice.
+    Post-processing must have something to process: the sum of query and noise is first made
+    exactly, on the lattice of ``lattice_step(σ)``, or by a source that releases on its own;
+    rounding a floating-point sum would round twice.
 
     Cost: the error grows to √(σ² + grid²/12); one pass. The release is no longer Gaussian.
     """
@@ -54,11 +57,12 @@ class Rounding:
     ) -> None:
         """Rounding to multiples of ``grid`` (in the query's unit), or of ``peaks`` spacings, or ``to`` integers or bf16.
 
-        ``peaks`` counts spacings of the pancakes at the source's σ and ``gamma_min`` (2√dim where it is not given).
+        ``peaks`` counts spacings of the pancakes at the source's σ and ``gamma_min`` (2√dim where
+        it is not given).
 
         Raises:
-            UsageError: not exactly one of grid, peaks and to; one of the numbers not finite and > 0; peaks without
-                gamma_min or dim; another ``to``.
+            UsageError: not exactly one of grid, peaks and to; one of the numbers not finite and >
+                0; peaks without gamma_min or dim; another ``to``.
         """
         steps = {k: v for k, v in {"grid": grid, "peaks": peaks}.items() if v is not None}
         if len(steps) + (to is not None) != 1:
@@ -67,12 +71,16 @@ class Rounding:
             )
         check_positive(**steps)
         if to is not None and to not in _FORMS:
-            raise UsageError(f"to={to}: must be {' or '.join(_FORMS)}; for another step write grid=…")
+            raise UsageError(
+                f"to={to}: must be {' or '.join(_FORMS)}; for another step write grid=…"
+            )
         self.to, self.peaks = to, peaks
         self._grid = 1.0 if to == "integers" else grid
         self._gamma = least_gamma(gamma_min=gamma_min, dim=dim)
         if peaks is not None and self._gamma is None:
-            raise UsageError(f"peaks={peaks}: needs gamma_min=… or dim=… (γ ≥ 2√dim) to know how far apart they are")
+            raise UsageError(
+                f"peaks={peaks}: needs gamma_min=… or dim=… (γ ≥ 2√dim) to know how far apart they are"
+            )
 
     def grid(self, sigma: float) -> float | None:
         """The grid beside a source of scale ``sigma``, in the query's unit; None for bfloat16, whose steps vary."""
@@ -84,12 +92,15 @@ class Rounding:
         """The source's release of ``query`` (n, d), made exactly on a lattice, then rounded (half to even).
 
         Raises:
-            UsageError: no query (see ``check_query``); a grid finer than the lattice, or a value beyond its range.
+            UsageError: no query (see ``check_query``); a grid finer than the lattice, or a value
+                beyond its range.
         """
         n, d = check_query(query)
         grid, step = self.grid(source.sigma), lattice_step(source.sigma)
         if grid is not None and grid < step:
-            raise UsageError(f"grid={grid}: finer than the lattice that sums are made on, {step}; it would do nothing")
+            raise UsageError(
+                f"grid={grid}: finer than the lattice that sums are made on, {step}; it would do nothing"
+            )
         if isinstance(source, ReleasingSource):
             exact = source.release(query, stream=stream)
         else:
@@ -102,7 +113,8 @@ class Rounding:
     def scale(self, sigma: float) -> float:
         """√(σ² + grid²/12); for a query spread over the grid's cells, or a grid up to about 2σ, whatever the query.
 
-        For bfloat16 it takes the released values to be mostly noise; larger ones have larger errors (0.17 % of a value).
+        For bfloat16 it takes the released values to be mostly noise; larger ones have larger errors
+        (0.17 % of a value).
         """
         return math.hypot(sigma, self._error(sigma))
 
@@ -117,8 +129,12 @@ class Rounding:
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
         """From 0 to the source's own on the lattice: post-processing; where in between is not known."""
         releases = isinstance(source, ReleasingSource)
-        own = source.epsilon(delta, host=host if releases else RoundedHost(host, lattice_step(source.sigma)))
-        return EpsilonBounds(low=0.0, high=own.high, says=f"no proof of less than the source's own: {own.says}")
+        own = source.epsilon(
+            delta, host=host if releases else RoundedHost(host, lattice_step(source.sigma))
+        )
+        return EpsilonBounds(
+            low=0.0, high=own.high, says=f"no proof of less than the source's own: {own.says}"
+        )
 
 
 def _bf16_error(sigma: float) -> float:
@@ -126,6 +142,8 @@ def _bf16_error(sigma: float) -> float:
     middle = math.frexp(sigma)[1]
     total = 0.0
     for e in range(middle - 30, middle + 5):
-        share = math.erf(2.0 ** (e + 1) / sigma * math.sqrt(0.5)) - math.erf(2.0**e / sigma * math.sqrt(0.5))
+        share = math.erf(2.0 ** (e + 1) / sigma * math.sqrt(0.5)) - math.erf(
+            2.0**e / sigma * math.sqrt(0.5)
+        )
         total += share * 4.0 ** (e - _BF16_BITS) / 12
     return math.sqrt(total)

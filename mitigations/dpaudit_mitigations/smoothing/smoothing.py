@@ -33,30 +33,36 @@ _DEFAULT_ETA = 1e-6
 class Smoothing:
     """Adds the defender's own N(0, τ²I), τ much smaller than σ, to the untrusted noise.
 
-    Threat model: the source may be a pancake with any key and any β, and γ at least ``gamma_min``; it does not see the
-    query. The defender's own generator is trusted, and its noise stays secret. ``tau`` is in units of the source's σ;
-    without it the least τ is taken that reaches ``eta``, or the ``ratio`` R of
-    :func:`dpaudit.accounting.smoothing_ratio` (1.5 leaves η = 1e-19), at ``gamma_min``.
+    Threat model: the source may be a pancake with any key and any β, and γ at least ``gamma_min``;
+    it does not see the query. The defender's own generator is trusted, and its noise stays secret.
+    ``tau`` is in units of the source's σ; without it the least τ is taken that reaches ``eta``, or
+    the ``ratio`` R of :func:`dpaudit.accounting.smoothing_ratio` (1.5 leaves η = 1e-19), at
+    ``gamma_min``.
 
-    Formal guarantee: towards the key holder the release is (ε + ln((1+η)/(1−η)), (1+η)·δ)-DP wherever the Gaussian with
-    variance σ²+τ² is (ε, δ)-DP at sensitivity Δ + g√d; for k secret directions k times that ln, and (1+η)^k. Proof:
-    ``PROOF.md`` beside this file (Poisson summation over the peaks; ours). The g√d is for the release itself: the query and
-    the sum of both noises are each rounded once to multiples of g = ``lattice_step(σ)``, so no bit of the query below g
-    is in the release. Against any source that does not see the query, a pancake with γ < ``gamma_min`` or no pancake at
-    all, what remains is what the defender's own noise gives alone. Both hold in real arithmetic; the generators:
+    Formal guarantee: towards the key holder the release is (ε + ln((1+η)/(1−η)), (1+η)·δ)-DP
+    wherever the Gaussian with variance σ²+τ² is (ε, δ)-DP at sensitivity Δ + g√d; for k secret
+    directions k times that ln, and (1+η)^k. Proof: ``PROOF.md`` beside this file (Poisson summation
+    over the peaks; ours). The g√d is for the release itself: the query and the sum of both noises
+    are each rounded once to multiples of g = ``lattice_step(σ)``, so no bit of the query below g is
+    in the release. Against any source that does not see the query, a pancake with γ < ``gamma_min``
+    or no pancake at all, what remains is what the defender's own noise gives alone. Both hold in
+    real arithmetic; the generators:
 
-    - ``own="fast"``: N(0, τ²) in floating point from a statistical generator that the stream seeds. In real arithmetic the
-      above; not claimed: an exact law, or unpredictability towards someone who sees much of its raw output.
-    - ``own="secure"``: exact discrete Gaussians on the lattice, from the stream's bytes (``draw_integers``; ChaCha20). What
-      it gives alone is then exact, whatever the source. The theorem holds with a few more terms in η: those of
-      PROOF.md, Section 5, which come to nothing for β above about 5e-6 under a random key; below that, and for several
-      directions, :meth:`epsilon` counts own noise alone.
+    - ``own="fast"``: N(0, τ²) in floating point from a statistical generator that the stream seeds.
+      In real arithmetic the above; not claimed: an exact law, or unpredictability towards someone
+      who sees much of its raw output.
+    - ``own="secure"``: exact discrete Gaussians on the lattice, from the stream's bytes
+      (``draw_integers``; ChaCha20). What it gives alone is then exact, whatever the source. The
+      theorem holds with a few more terms in η: those of PROOF.md, Section 5, which come to nothing
+      for β above about 5e-6 under a random key; below that, and for several directions,
+      :meth:`epsilon` counts own noise alone.
 
-    Not claimed: anything beyond own noise against a source with γ < ``gamma_min``, or one that is not a pancake; that the
-    source does not see the query; constant time.
+    Not claimed: anything beyond own noise against a source with γ < ``gamma_min``, or one that is
+    not a pancake; that the source does not see the query; constant time.
 
-    Cost: the L2 error grows by :attr:`l2_factor` = √(1 + τ²), at most 1 + 2/d at R = 1.5 and γ ≥ 2√d (from d = 24 on; two
-    servers cost √2). One more Gaussian draw, and a pass for the lattice; ``secure`` draws about 20 million values a second.
+    Cost: the L2 error grows by :attr:`l2_factor` = √(1 + τ²), at most 1 + 2/d at R = 1.5 and γ ≥
+    2√d (from d = 24 on; two servers cost √2). One more Gaussian draw, and a pass for the lattice;
+    ``secure`` draws about 20 million values a second.
     """
 
     trusts = "the defender's generator, and that the pancakes are no further apart than assumed"
@@ -73,11 +79,13 @@ class Smoothing:
     ) -> None:
         """Smoothing of ``tau``·σ, or as much as ``eta`` (default 1e-6) or ``ratio`` asks for at ``gamma_min``.
 
-        ``gamma_min`` is 2√dim where it is not given; ``dim`` is for nothing else. ``own`` is ``fast`` or ``secure``.
+        ``gamma_min`` is 2√dim where it is not given; ``dim`` is for nothing else. ``own`` is
+        ``fast`` or ``secure``.
 
         Raises:
-            UsageError: neither tau, gamma_min nor dim given, or τ stated twice; one of them not a finite number > 0; no
-                τ ≤ σ reaches eta or ratio; another ``own``, or a τ that it cannot serve.
+            UsageError: neither tau, gamma_min nor dim given, or τ stated twice; one of them not a
+                finite number > 0; no τ ≤ σ reaches eta or ratio; another ``own``, or a τ that it
+                cannot serve.
         """
         self.tau = _tau(tau=tau, gamma_min=gamma_min, eta=eta, ratio=ratio, dim=dim)
         self.own = check_own(own, self.tau)
@@ -90,17 +98,22 @@ class Smoothing:
     def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
         """``query`` plus the source's noise plus N(0, (τσ)²), shape (n, d), on the lattice of ``lattice_step(σ)``.
 
-        Both noises are drawn and added in float64, whatever the query's dtype: float32 noise has too few values for the
-        lattice (``add_on_lattice``).
+        Both noises are drawn and added in float64, whatever the query's dtype: float32 noise has
+        too few values for the lattice (``add_on_lattice``).
 
         Raises:
-            UsageError: no query (see ``check_query``), a value beyond the lattice's range, or one that the dtype cannot hold.
+            UsageError: no query (see ``check_query``), a value beyond the lattice's range, or one
+                that the dtype cannot hold.
         """
         n, d = check_query(query)
-        noise = source.sample(n, d, stream=stream.child("source"), dtype=torch.float64, device=query.device)
+        noise = source.sample(
+            n, d, stream=stream.child("source"), dtype=torch.float64, device=query.device
+        )
         own = self._own(source)
         both = own.added_to(noise, stream=stream.child("own"))
-        return add_on_lattice(query, both, granularity=own.step, name="smoothing", dtype=query.dtype)
+        return add_on_lattice(
+            query, both, granularity=own.step, name="smoothing", dtype=query.dtype
+        )
 
     def scale(self, sigma: float) -> float:
         """√(σ² + τ²)."""
@@ -113,35 +126,54 @@ class Smoothing:
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
         """For a pancake the theorem above, from both sides; for honest Gaussian noise the same with η = 0.
 
-        For any other source, and where η ≥ 1, what the defender's own noise gives alone, or the source's own ``high``
-        where this release is post-processing of its. ``low`` takes the host's Δ to be attained.
+        For any other source, and where η ≥ 1, what the defender's own noise gives alone, or the
+        source's own ``high`` where this release is post-processing of its. ``low`` takes the host's
+        Δ to be attained.
         """
         own = self._own(source)
         alone = own.alone(delta, host=host)
         if isinstance(source, Gaussian):
-            return self._around_gaussian(source, delta, host=host, eta=0.0, alone=alone, says="Gaussian on a lattice")
+            return self._around_gaussian(
+                source, delta, host=host, eta=0.0, alone=alone, says="Gaussian on a lattice"
+            )
         if not isinstance(source, Pancake):
             promised = _as_postprocessing(source, delta, host=host, step=own.step)
-            says = "the defender's own noise alone" if alone <= promised else "the source's own, post-processed"
+            says = (
+                "the defender's own noise alone"
+                if alone <= promised
+                else "the source's own, post-processed"
+            )
             return EpsilonBounds(low=0.0, high=min(alone, promised), says=says)
         eta = self._eta(source)
         if eta < 1:
             says, k = f"smoothing theorem (Poisson), η = {eta:.2g}", source.key.directions
-            return self._around_gaussian(source, delta, host=host, eta=eta, alone=alone, says=says, directions=k)
+            return self._around_gaussian(
+                source, delta, host=host, eta=eta, alone=alone, says=says, directions=k
+            )
         promised = _as_postprocessing(source, delta, host=host, step=own.step)
-        low, high = _exact_low(source, delta, host=host, tau=self.tau * source.sigma), min(alone, promised)
-        by = "the defender's own noise alone" if alone <= promised else "the source's own, post-processed"
+        low, high = (
+            _exact_low(source, delta, host=host, tau=self.tau * source.sigma),
+            min(alone, promised),
+        )
+        by = (
+            "the defender's own noise alone"
+            if alone <= promised
+            else "the source's own, post-processed"
+        )
         says = f"unknown beyond {by} (η ≥ 1); low: exact profile, the lattice neglected"
         return EpsilonBounds(low=min(low, high), high=high, says=says)
 
-    def epsilon_after(self, source: NoiseSource, delta: float, *, host: Host, releases: int) -> EpsilonBounds:
+    def epsilon_after(
+        self, source: NoiseSource, delta: float, *, host: Host, releases: int
+    ) -> EpsilonBounds:
         """What ``releases`` releases of the host's query give together, all through one ``source`` with one key.
 
-        Noise is independent between releases, so Gaussian noise composes as one release at √n·Δ. A pancake of one direction
-        smoothed by N(0, τ²I) is the pancake (σ′, β′, γ′), so ``high`` is its exact composition at the most exposed
-        neighbour, rounded up to a grid, with the lattice's g√d and g‖w‖₁; ``low`` is the same without the lattice, less the
-        grid's estimated share. Where no such composition is known both come from ratios of densities within (1 ± η)^n, and
-        without these ``high`` is basic composition, n times the ε at δ/n.
+        Noise is independent between releases, so Gaussian noise composes as one release at √n·Δ. A
+        pancake of one direction smoothed by N(0, τ²I) is the pancake (σ′, β′, γ′), so ``high`` is
+        its exact composition at the most exposed neighbour, rounded up to a grid, with the
+        lattice's g√d and g‖w‖₁; ``low`` is the same without the lattice, less the grid's estimated
+        share. Where no such composition is known both come from ratios of densities within (1 ±
+        η)^n, and without these ``high`` is basic composition, n times the ε at δ/n.
 
         Raises:
             UsageError: fewer than one release.
@@ -151,14 +183,18 @@ class Smoothing:
         one = self.epsilon(source, delta, host=host)
         if releases == 1:
             return one
-        if isinstance(source, Pancake) and (found := self._composed(source, delta, host=host, releases=releases)):
+        if isinstance(source, Pancake) and (
+            found := self._composed(source, delta, host=host, releases=releases)
+        ):
             return found
         basic = releases * self.epsilon(source, delta / releases, host=host).high
         eta, k = 0.0 if isinstance(source, Gaussian) else math.inf, 1
         if isinstance(source, Pancake):
             eta, k = self._eta(source), source.key.directions
         if not eta < 1:
-            return EpsilonBounds(low=one.low, high=basic, says=f"basic composition of {releases} releases")
+            return EpsilonBounds(
+                low=one.low, high=basic, says=f"basic composition of {releases} releases"
+            )
         return self._around_gaussian(
             source,
             delta,
@@ -170,11 +206,14 @@ class Smoothing:
             releases=releases,
         )
 
-    def _composed(self, source: Pancake, delta: float, *, host: Host, releases: int) -> EpsilonBounds | None:
+    def _composed(
+        self, source: Pancake, delta: float, *, host: Host, releases: int
+    ) -> EpsilonBounds | None:
         key, waves = source.key, self._own(source).waves(source.key)
         if key.directions > 1 or waves is None:
             return None
-        if math.erfc(math.sqrt(math.pi) * key.beta * waves) / key.beta > 1e-15 / releases:  # PROOF.md, Section 5
+        # PROOF.md, Section 5
+        if math.erfc(math.sqrt(math.pi) * key.beta * waves) / key.beta > 1e-15 / releases:
             return None
         total, beta, gamma = smoothed_pancake(
             self.tau * source.sigma, sigma=source.sigma, beta=key.beta, gamma=key.gamma
@@ -184,10 +223,15 @@ class Smoothing:
         try:
             above = key_holder_profile(key, delta, host=on_lattice, releases=releases, **law)
             below = key_holder_profile(key, delta, host=host, releases=releases, **law)
-        except (UsageError, MissingExtraError):  # losses too large for the grid, one key's whole ball, no dp-accounting
+        except (
+            UsageError,
+            MissingExtraError,
+        ):  # losses too large for the grid, one key's whole ball, no dp-accounting
             return None
         low = max(0.0, min(below.value - 2 * below.error, above.value))
-        return EpsilonBounds(low=low, high=above.value, says=f"exact composition of {releases} smoothed pancakes")
+        return EpsilonBounds(
+            low=low, high=above.value, says=f"exact composition of {releases} smoothed pancakes"
+        )
 
     def _own(self, source: NoiseSource) -> OwnNoise:
         return own_noise(self.own, tau=self.tau, sigma=source.sigma)
@@ -198,7 +242,9 @@ class Smoothing:
         if waves is None:
             return math.inf
         tau = self.tau * source.sigma
-        return smoothing_eta(tau=tau, sigma=source.sigma, beta=key.beta, gamma=key.gamma, waves=waves)
+        return smoothing_eta(
+            tau=tau, sigma=source.sigma, beta=key.beta, gamma=key.gamma, waves=waves
+        )
 
     def _around_gaussian(
         self,
@@ -217,31 +263,51 @@ class Smoothing:
         sigma = self.scale(source.sigma) / math.sqrt(releases)  # n releases at Δ are one at √n·Δ
         more = smoothing_epsilon(eta, directions=directions)
         most = RoundedHost(host, step).sensitivity
-        high = more + gaussian_epsilon(delta / (1 + eta) ** directions, sigma=sigma, sensitivity=most)
+        high = more + gaussian_epsilon(
+            delta / (1 + eta) ** directions, sigma=sigma, sensitivity=most
+        )
         least = host.sensitivity - 2 * step * math.sqrt(host.dim)
         raised = delta / (1 - eta) ** directions
-        low = gaussian_epsilon(raised, sigma=sigma, sensitivity=least) - more if least > 0 and raised < 1 else 0.0
+        low = (
+            gaussian_epsilon(raised, sigma=sigma, sensitivity=least) - more
+            if least > 0 and raised < 1
+            else 0.0
+        )
         if alone < high:
-            high, says = alone, "the defender's own noise alone" if releases == 1 else "basic composition"
+            high, says = (
+                alone,
+                "the defender's own noise alone" if releases == 1 else "basic composition",
+            )
         return EpsilonBounds(low=max(0.0, min(low, high)), high=high, says=says)
 
 
 def _tau(
-    *, tau: float | None, gamma_min: float | None, eta: float | None, ratio: float | None, dim: int | None
+    *,
+    tau: float | None,
+    gamma_min: float | None,
+    eta: float | None,
+    ratio: float | None,
+    dim: int | None,
 ) -> float:
     """τ in units of σ, as stated or as asked for."""
     if tau is not None:
         check_positive(tau=tau)
         others = {"gamma_min": gamma_min, "eta": eta, "ratio": ratio}
         if twice := [f"{name}={value}" for name, value in others.items() if value is not None]:
-            raise UsageError(f"tau={tau} beside {', '.join(twice)}: tau says it all; leave out one or the other")
+            raise UsageError(
+                f"tau={tau} beside {', '.join(twice)}: tau says it all; leave out one or the other"
+            )
         return float(tau)
     gamma = least_gamma(gamma_min=gamma_min, dim=dim)
     if gamma is None:
-        raise UsageError("smoothing: needs tau=…, gamma_min=… or dim=… (γ ≥ 2√dim), e.g. smoothing:tau=0.05")
+        raise UsageError(
+            "smoothing: needs tau=…, gamma_min=… or dim=… (γ ≥ 2√dim), e.g. smoothing:tau=0.05"
+        )
     if ratio is not None:
         if eta is not None:
-            raise UsageError(f"ratio={ratio} beside eta={eta}: each says how much smoothing; leave out one of them")
+            raise UsageError(
+                f"ratio={ratio} beside eta={eta}: each says how much smoothing; leave out one of them"
+            )
         check_positive(ratio=ratio)
         return smoothing_tau_at_ratio(ratio, sigma=1.0, gamma=gamma)
     if eta is not None:
@@ -251,7 +317,8 @@ def _tau(
 
 def _as_postprocessing(source: NoiseSource, delta: float, *, host: Host, step: float) -> float:
     """The source's own ε where independent noise and the lattice only post-process its release; infinite elsewhere."""
-    if not isinstance(source, ReleasingSource):  # noise that is added to any query: here to the rounded one
+    # noise that is added to any query: here to the rounded one
+    if not isinstance(source, ReleasingSource):
         return source.epsilon(delta, host=RoundedHost(host, step)).high
     if getattr(source, "granularity", None) == step:  # rounds the query to the same lattice itself
         return source.epsilon(delta, host=host).high
@@ -261,11 +328,14 @@ def _as_postprocessing(source: NoiseSource, delta: float, *, host: Host, step: f
 def _exact_low(source: Pancake, delta: float, *, host: Host, tau: float) -> float:
     """The exact ε of the smoothed pancake, less its numerical error; 0 for several directions or without a number.
 
-    The lattice, which blurs the peaks by about its step, is neglected, so 0 also where that is above a tenth of their width.
+    The lattice, which blurs the peaks by about its step, is neglected, so 0 also where that is
+    above a tenth of their width.
     """
     width = peak_width(sigma=source.sigma, beta=source.key.beta, gamma=source.key.gamma)
     if source.key.directions > 1 or lattice_step(source.sigma) > math.hypot(width, tau) / 10:
         return 0.0
-    sigma, beta, gamma = smoothed_pancake(tau, sigma=source.sigma, beta=source.key.beta, gamma=source.key.gamma)
+    sigma, beta, gamma = smoothed_pancake(
+        tau, sigma=source.sigma, beta=source.key.beta, gamma=source.key.gamma
+    )
     exact = key_holder_profile(source.key, delta, host=host, sigma=sigma, beta=beta, gamma=gamma)
     return max(0.0, exact.value - exact.error)

@@ -18,9 +18,10 @@ class Capped:
     """Only the first ``limit`` objects of a person are ever submitted.
 
     Threat model: as for ``every``.
-    Formal guarantee: composition over at most ``limit`` reports, whatever the person does later: the total loss is bounded.
-    Not claimed: that the first objects stand for the later ones.
-    Cost: fewer reports, so an error of the server's estimate that is √(n/limit) times as large for the same people.
+    Formal guarantee: composition over at most ``limit`` reports, whatever the person does later:
+    the total loss is bounded. Not claimed: that the first objects stand for the later ones.
+    Cost: fewer reports, so an error of the server's estimate that is √(n/limit) times as large for
+    the same people.
     """
 
     trusts = "nobody"
@@ -33,7 +34,9 @@ class Capped:
             UsageError: a limit below 1.
         """
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise UsageError(f"limit={limit}: must be a whole number ≥ 1, the reports of a person in all")
+            raise UsageError(
+                f"limit={limit}: must be a whole number ≥ 1, the reports of a person in all"
+            )
         self.limit = limit
 
     def submit(
@@ -46,10 +49,14 @@ class Capped:
         """
         users, _ = check_people(objects)
         kept = objects[:, : self.limit]
-        reports = mechanism.privatize(kept.reshape(-1).astype(np.int64), stream=stream.child("reports"))
+        reports = mechanism.privatize(
+            kept.reshape(-1).astype(np.int64), stream=stream.child("reports")
+        )
         return reports, np.repeat(np.arange(users), kept.shape[1])
 
-    def epsilon(self, mechanism: LocalMechanism, *, objects: int, users: int, delta: float) -> float:
+    def epsilon(
+        self, mechanism: LocalMechanism, *, objects: int, users: int, delta: float
+    ) -> float:
         """Of at most ``limit`` reports."""
         del users
         return composed_epsilon(mechanism.epsilon, reports=min(objects, self.limit), delta=delta)

@@ -17,8 +17,8 @@ class Every:
     """Each object is privatised afresh and submitted, linked to its sender.
 
     Threat model: the server sees all of a person's reports and knows that they are one person's.
-    Formal guarantee: (ε, δ) by composition of the mechanism's own ε over all objects of a person; δ = 0 gives n·ε.
-    Not claimed: any bound that does not grow with the number of objects.
+    Formal guarantee: (ε, δ) by composition of the mechanism's own ε over all objects of a person; δ
+    = 0 gives n·ε. Not claimed: any bound that does not grow with the number of objects.
     Cost: none.
     """
 
@@ -34,10 +34,14 @@ class Every:
             UsageError: ``objects`` is no table of whole numbers ≥ 0.
         """
         users, n = check_people(objects)
-        reports = mechanism.privatize(objects.reshape(-1).astype(np.int64), stream=stream.child("reports"))
+        reports = mechanism.privatize(
+            objects.reshape(-1).astype(np.int64), stream=stream.child("reports")
+        )
         return reports, np.repeat(np.arange(users), n)
 
-    def epsilon(self, mechanism: LocalMechanism, *, objects: int, users: int, delta: float) -> float:
+    def epsilon(
+        self, mechanism: LocalMechanism, *, objects: int, users: int, delta: float
+    ) -> float:
         """Of ``objects`` reports; ``users`` does not matter."""
         del users
         return composed_epsilon(mechanism.epsilon, reports=objects, delta=delta)

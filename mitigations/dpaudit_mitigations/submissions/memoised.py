@@ -17,14 +17,15 @@ __all__ = ["Memoised"]
 class Memoised:
     """A device draws one report of each object that it meets and sends that same one again (RAPPOR's permanent response).
 
-    Threat model: as for ``every``. Averaging over many reports of one object gives the server nothing.
-    Formal guarantee: none towards all neighbours. Equal reports show which submissions had equal objects, with
-    certainty but for a chance repetition; a sequence with another pattern is ruled out, so :meth:`epsilon` is infinite
-    from two objects on. Between two sequences with the same pattern of repetition the loss is that of one report for each
-    distinct object (basic composition).
-    Not claimed: that the pattern is harmless. RAPPOR hides it under a second, instantaneous randomisation (``rappor``).
-    Cost: a memory on the device; the server's estimate of one person's frequent objects no longer improves with time.
-    Source: Erlingsson, Pihur and Korolova, CCS 2014, Section 2; Ding, Kulkarni and Yekhanin, NeurIPS 2017, Section 4.
+    Threat model: as for ``every``. Averaging over many reports of one object gives the server
+    nothing. Formal guarantee: none towards all neighbours. Equal reports show which submissions had
+    equal objects, with certainty but for a chance repetition; a sequence with another pattern is
+    ruled out, so :meth:`epsilon` is infinite from two objects on. Between two sequences with the
+    same pattern of repetition the loss is that of one report for each distinct object (basic
+    composition). Not claimed: that the pattern is harmless. RAPPOR hides it under a second,
+    instantaneous randomisation (``rappor``). Cost: a memory on the device; the server's estimate of
+    one person's frequent objects no longer improves with time. Source: Erlingsson, Pihur and
+    Korolova, CCS 2014, Section 2; Ding, Kulkarni and Yekhanin, NeurIPS 2017, Section 4.
     """
 
     trusts = "nobody"
@@ -45,7 +46,9 @@ class Memoised:
         reports = mechanism.privatize(known[distinct % len(known)], stream=stream.child("reports"))
         return reports[which], owner
 
-    def epsilon(self, mechanism: LocalMechanism, *, objects: int, users: int, delta: float) -> float:
+    def epsilon(
+        self, mechanism: LocalMechanism, *, objects: int, users: int, delta: float
+    ) -> float:
         """That of one report for one object; infinite for more, for the pattern of repetition is shown."""
         del users, delta
         return mechanism.epsilon if objects == 1 else math.inf

@@ -17,16 +17,27 @@ def check_people(objects: npt.NDArray[np.integer]) -> tuple[int, int]:
     """How many users, and how many objects of each.
 
     Raises:
-        UsageError: not a table (users, n) of whole numbers from 0 to 2^63 − 1 with at least one user and one object.
+        UsageError: not a table (users, n) of whole numbers from 0 to 2^63 − 1 with at least one
+            user and one object.
     """
     if objects.ndim != 2 or 0 in objects.shape:
-        raise UsageError(f"objects of shape {objects.shape}: one row a user, one column a submission, neither empty")
-    if not np.issubdtype(objects.dtype, np.integer) or int(objects.min()) < 0 or int(objects.max()) >= 1 << 63:
-        raise UsageError(f"objects of type {objects.dtype}: objects are whole numbers from 0 to 2^63 − 1")
+        raise UsageError(
+            f"objects of shape {objects.shape}: one row a user, one column a submission, neither empty"
+        )
+    if (
+        not np.issubdtype(objects.dtype, np.integer)
+        or int(objects.min()) < 0
+        or int(objects.max()) >= 1 << 63
+    ):
+        raise UsageError(
+            f"objects of type {objects.dtype}: objects are whole numbers from 0 to 2^63 − 1"
+        )
     return objects.shape[0], objects.shape[1]
 
 
-def composed_epsilon(epsilon: float, *, reports: int, delta: float, delta_each: float = 0.0) -> float:
+def composed_epsilon(
+    epsilon: float, *, reports: int, delta: float, delta_each: float = 0.0
+) -> float:
     """An ε at ``delta`` of so many reports, each (``epsilon``, ``delta_each``)-DP; infinite if one alone is.
 
     Raises:

@@ -18,15 +18,16 @@ __all__ = ["Shuffled"]
 class Shuffled:
     """Round by round (the t-th object of everybody), reports reach the server in a random order and without identity.
 
-    Threat model: the server sees the shuffled reports of each round. The shuffler does not collude with it, and sees only
-    which device sends, not what (the reports are encrypted for the server).
-    Formal guarantee: each round is (ε', δ')-DP with ε' amplified by shuffling (Feldman, McMillan and Talwar 2021); the
-    rounds of a person compose. Half of δ goes to the rounds, half to their composition. Neighbours differ in all objects
-    of one person.
-    Not claimed: anything if shuffler and server collude, where the mechanism's own ε composes as for ``every``; or where
-    a report has something of its device's own in it (a fixed cohort, a name, a time). Reports that the server sent itself
-    or sees by other means hide nobody: ``users`` counts the others. That it knows people's objects does no harm.
-    Cost: a party that must be trusted not to collude; the server can no longer tell a returning device.
+    Threat model: the server sees the shuffled reports of each round. The shuffler does not collude
+    with it, and sees only which device sends, not what (the reports are encrypted for the server).
+    Formal guarantee: each round is (ε', δ')-DP with ε' amplified by shuffling (Feldman, McMillan
+    and Talwar 2021); the rounds of a person compose. Half of δ goes to the rounds, half to their
+    composition. Neighbours differ in all objects of one person.
+    Not claimed: anything if shuffler and server collude, where the mechanism's own ε composes as
+    for ``every``; or where a report has something of its device's own in it (a fixed cohort, a
+    name, a time). Reports that the server sent itself or sees by other means hide nobody: ``users``
+    counts the others. That it knows people's objects does no harm. Cost: a party that must be
+    trusted not to collude; the server can no longer tell a returning device.
     """
 
     trusts = "the shuffler, not to collude with the server"
@@ -44,14 +45,20 @@ class Shuffled:
         rng = stream.child("shuffler").numpy()
         order = np.concatenate([rng.permutation(users) for _ in range(n)])
         rounds = np.repeat(np.arange(n), users)
-        reports = mechanism.privatize(objects[order, rounds].astype(np.int64), stream=stream.child("reports"))
+        reports = mechanism.privatize(
+            objects[order, rounds].astype(np.int64), stream=stream.child("reports")
+        )
         return reports, order
 
-    def epsilon(self, mechanism: LocalMechanism, *, objects: int, users: int, delta: float) -> float:
+    def epsilon(
+        self, mechanism: LocalMechanism, *, objects: int, users: int, delta: float
+    ) -> float:
         """Towards a server that does not collude; the mechanism's own composition where that is smaller or δ = 0."""
         alone = composed_epsilon(mechanism.epsilon, reports=objects, delta=delta)
         if delta == 0 or not math.isfinite(mechanism.epsilon):
             return alone
         each = delta / (2 * objects)
         one_round = shuffled_epsilon(mechanism.epsilon, each, users=users)
-        return min(alone, composed_epsilon(one_round, reports=objects, delta=delta, delta_each=each))
+        return min(
+            alone, composed_epsilon(one_round, reports=objects, delta=delta, delta_each=each)
+        )

@@ -23,9 +23,10 @@ __all__ = ["Calls", "Handler"]
 class Handler(Protocol):
     """Serves one call. ``peer`` is the name in the caller's certificate, ``request`` its messages (raw bytes, bounded).
 
-    Waiting for the next message of ``request`` raises ``PeerError`` when the peer is silent for too long or breaks off. A
-    ``ProtocolError`` that the handler raises reaches the caller with its class and text, so its text must hold no
-    value; of any other exception the caller only hears "internal error".
+    Waiting for the next message of ``request`` raises ``PeerError`` when the peer is silent for too
+    long or breaks off. A ``ProtocolError`` that the handler raises reaches the caller with its
+    class and text, so its text must hold no value; of any other exception the caller only hears
+    "internal error".
     """
 
     def __call__(self, peer: str, request: Iterator[bytes]) -> Iterator[bytes]: ...
@@ -57,15 +58,23 @@ class Calls:
         peer = _name(context)
         if peer not in self.peers:
             self._refuse(
-                context, method, peer, grpc.StatusCode.PERMISSION_DENIED, "this certificate's party is not let in here"
+                context,
+                method,
+                peer,
+                grpc.StatusCode.PERMISSION_DENIED,
+                "this certificate's party is not let in here",
             )
         if method not in self.handlers:
-            self._refuse(context, method, peer, grpc.StatusCode.UNIMPLEMENTED, "there is no such method here")
+            self._refuse(
+                context, method, peer, grpc.StatusCode.UNIMPLEMENTED, "there is no such method here"
+            )
         watch = _Watch(peer, context.cancel, started + self._timeout)
         full = self._enter(watch)
         if full is not None:
             self._refuse(context, method, peer, grpc.StatusCode.RESOURCE_EXHAUSTED, full)
-        pump = Pump(request, too_long=lambda waited: waited >= self._idle, tick=min(TICK, self._idle))
+        pump = Pump(
+            request, too_long=lambda waited: waited >= self._idle, tick=min(TICK, self._idle)
+        )
         try:
             for answer in self.handlers[method](peer, _Request(pump, self._idle)):
                 watch.sending(self._idle)
@@ -83,7 +92,12 @@ class Calls:
             )
             raise
         except Exception as error:  # noqa: BLE001  told as "internal error", and logged
-            self.log("failed", peer=peer, method=method, reason=f"internal error ({type(error).__name__})")
+            self.log(
+                "failed",
+                peer=peer,
+                method=method,
+                reason=f"internal error ({type(error).__name__})",
+            )
             _abort(context, grpc.StatusCode.INTERNAL, "internal error", ProtocolError)
         finally:
             with self._watching:
@@ -94,14 +108,22 @@ class Calls:
         """Take a place for a call; what the caller is told if there is none."""
         with self._watching:
             if len(self._watched) >= self._most:
-                return f"{self._most} calls are running, which is the most at a time; try again later"
+                return (
+                    f"{self._most} calls are running, which is the most at a time; try again later"
+                )
             if sum(w.peer == watch.peer for w in self._watched) >= self._most_each:
                 return f"{self._most_each} calls of {watch.peer} are running, the most of one peer; try again later"
             self._watched.append(watch)
         return None
 
     def _refuse(
-        self, context: Any, method: str, peer: str, code: Any, text: str, error: type[ProtocolError] = PeerError
+        self,
+        context: Any,
+        method: str,
+        peer: str,
+        code: Any,
+        text: str,
+        error: type[ProtocolError] = PeerError,
     ) -> None:
         self.log("refused", peer=peer, method=method, reason=text)
         _abort(context, code, text, error)
@@ -172,7 +194,11 @@ def _name(context: Any) -> str:
 
 
 def _code(error: ProtocolError) -> Any:
-    return grpc.StatusCode.DEADLINE_EXCEEDED if isinstance(error, PeerError) else grpc.StatusCode.INVALID_ARGUMENT
+    return (
+        grpc.StatusCode.DEADLINE_EXCEEDED
+        if isinstance(error, PeerError)
+        else grpc.StatusCode.INVALID_ARGUMENT
+    )
 
 
 def _abort(context: Any, code: Any, text: str, error: type[ProtocolError]) -> None:

@@ -1,8 +1,8 @@
 """Certificates of the parties of a protocol: one throw-away authority signs them all, and every party has a name.
 
-A party's name is in its certificate twice: as the subject's common name and as the DNS name ``NAME.dpaudit.internal``
-(no such domain is public), which the other side of a connection must find there. Who is allowed is a list of names;
-that the authority signed a certificate is never enough.
+A party's name is in its certificate twice: as the subject's common name and as the DNS name
+``NAME.dpaudit.internal`` (no such domain is public), which the other side of a connection must find
+there. Who is allowed is a list of names; that the authority signed a certificate is never enough.
 """
 
 from __future__ import annotations
@@ -35,7 +35,15 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from dpaudit.errors import KeyFileError, UsageError
 from dpaudit.results.files import sync_folder, write_file
 
-__all__ = ["BROKEN", "Identity", "check_party", "dns_name", "load_identity", "make_authority", "party_of"]
+__all__ = [
+    "BROKEN",
+    "Identity",
+    "check_party",
+    "dns_name",
+    "load_identity",
+    "make_authority",
+    "party_of",
+]
 
 BROKEN = (
     *(ValueError, TypeError, UnsupportedAlgorithm),
@@ -78,15 +86,19 @@ def dns_name(party: str) -> str:
     return check_party(party) + _DOMAIN
 
 
-def make_authority(folder: Path, parties: Sequence[str], *, hosts: Sequence[str] = (), days: int = 365) -> None:
+def make_authority(
+    folder: Path, parties: Sequence[str], *, hosts: Sequence[str] = (), days: int = 365
+) -> None:
     """Make ``folder`` with ``ca.pem`` and, for each party, ``NAME/{cert.pem,key.pem,ca.pem}``; whole or not at all.
 
-    ECDSA on P-256 (BoringSSL, which gRPC uses, does not take Ed25519 certificates). Certificates carry localhost,
-    127.0.0.1, ::1 and ``hosts`` besides the party's name. The authority's key is never written anywhere and is gone when
-    this returns: nobody can sign one more party, and a new party means a new authority.
+    ECDSA on P-256 (BoringSSL, which gRPC uses, does not take Ed25519 certificates). Certificates
+    carry localhost, 127.0.0.1, ::1 and ``hosts`` besides the party's name. The authority's key is
+    never written anywhere and is gone when this returns: nobody can sign one more party, and a new
+    party means a new authority.
 
     Raises:
-        UsageError: ``folder`` is not empty, cannot be written, or a name, a host or ``days`` is not valid.
+        UsageError: ``folder`` is not empty, cannot be written, or a name, a host or ``days`` is not
+            valid.
     """
     if not 1 <= days <= _LONGEST_DAYS:
         raise UsageError(f"days={days}: certificates hold for 1 to {_LONGEST_DAYS} days")
@@ -98,14 +110,18 @@ def make_authority(folder: Path, parties: Sequence[str], *, hosts: Sequence[str]
     start = datetime.datetime.now(datetime.UTC) - _BACKDATED
     end = start + _BACKDATED + datetime.timedelta(days=days)
     signing = ec.generate_private_key(ec.SECP256R1())
-    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"dpaudit authority {os.urandom(8).hex()}")])
+    issuer = x509.Name(
+        [x509.NameAttribute(NameOID.COMMON_NAME, f"dpaudit authority {os.urandom(8).hex()}")]
+    )
     authority = _authority(signing, issuer, start, end)
     target = folder.absolute()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     except OSError as error:
-        raise UsageError(f"out={folder}: cannot be written ({error.strerror}); choose another folder") from error
+        raise UsageError(
+            f"out={folder}: cannot be written ({error.strerror}); choose another folder"
+        ) from error
     try:
         pem = authority.public_bytes(Encoding.PEM)
         write_file(made / "ca.pem", pem, mode=0o644)
@@ -115,7 +131,9 @@ def make_authority(folder: Path, parties: Sequence[str], *, hosts: Sequence[str]
             home = made / party
             home.mkdir(mode=0o700)
             write_file(
-                home / "key.pem", key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), mode=0o600
+                home / "key.pem",
+                key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+                mode=0o600,
             )
             write_file(home / "cert.pem", certificate.public_bytes(Encoding.PEM), mode=0o644)
             write_file(home / "ca.pem", pem, mode=0o644)
@@ -124,8 +142,12 @@ def make_authority(folder: Path, parties: Sequence[str], *, hosts: Sequence[str]
         sync_folder(target.parent)
     except OSError as error:
         if target.exists():
-            raise UsageError(f"out={folder}: not empty, and nothing is overwritten; choose a new folder") from error
-        raise UsageError(f"out={folder}: cannot be written ({error.strerror}); choose another folder") from error
+            raise UsageError(
+                f"out={folder}: not empty, and nothing is overwritten; choose a new folder"
+            ) from error
+        raise UsageError(
+            f"out={folder}: cannot be written ({error.strerror}); choose another folder"
+        ) from error
     finally:
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(made)
@@ -135,8 +157,9 @@ def load_identity(folder: Path) -> Identity:
     """The party whose ``cert.pem``, ``key.pem`` and ``ca.pem`` are in ``folder``.
 
     Raises:
-        KeyFileError: a file is missing, broken or too large; others may read the key; the certificate is not valid now,
-            is not the authority's, names no party, or is not this key's.
+        KeyFileError: a file is missing, broken or too large; others may read the key; the
+            certificate is not valid now, is not the authority's, names no party, or is not this
+            key's.
     """
     certificate_pem, authority_pem = _read(folder / "cert.pem"), _read(folder / "ca.pem")
     key_pem = _read(folder / "key.pem", secret=True)
@@ -146,12 +169,16 @@ def load_identity(folder: Path) -> Identity:
     try:
         own = load_pem_private_key(key_pem, password=None).public_key().public_bytes(*spki)
     except BROKEN as error:
-        raise KeyFileError(f"key={folder / 'key.pem'}: not a PEM private key without a password") from error
+        raise KeyFileError(
+            f"key={folder / 'key.pem'}: not a PEM private key without a password"
+        ) from error
     try:
         certified = certificate.public_key().public_bytes(*spki)
         party = party_of(certificate)
     except BROKEN as error:
-        raise KeyFileError(f"certificate={folder / 'cert.pem'}: broken; make it with dpaudit serve init") from error
+        raise KeyFileError(
+            f"certificate={folder / 'cert.pem'}: broken; make it with dpaudit serve init"
+        ) from error
     if own != certified:
         raise KeyFileError(
             f"key={folder / 'key.pem'}: is not the key of cert.pem beside it; keep a party's files together"
@@ -159,7 +186,9 @@ def load_identity(folder: Path) -> Identity:
     try:
         certificate.verify_directly_issued_by(authority)
     except (*BROKEN, InvalidSignature) as error:
-        raise KeyFileError(f"certificate={folder / 'cert.pem'}: ca.pem beside it did not sign it") from error
+        raise KeyFileError(
+            f"certificate={folder / 'cert.pem'}: ca.pem beside it did not sign it"
+        ) from error
     now = datetime.datetime.now(datetime.UTC)
     for name, one in (("cert.pem", certificate), ("ca.pem", authority)):
         if not one.not_valid_before_utc <= now <= one.not_valid_after_utc:
@@ -168,7 +197,9 @@ def load_identity(folder: Path) -> Identity:
                 f"{one.not_valid_after_utc:%F %R} UTC, not now; make new ones with dpaudit serve init"
             )
     if party is None:
-        raise KeyFileError(f"certificate={folder / 'cert.pem'}: names no party; make it with dpaudit serve init")
+        raise KeyFileError(
+            f"certificate={folder / 'cert.pem'}: names no party; make it with dpaudit serve init"
+        )
     return Identity(party, certificate_pem, key_pem, authority_pem)
 
 
@@ -179,7 +210,11 @@ def party_of(certificate: x509.Certificate) -> str | None:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):
         return None
-    parties = [n.removesuffix(_DOMAIN) for n in names.get_values_for_type(x509.DNSName) if n.endswith(_DOMAIN)]
+    parties = [
+        n.removesuffix(_DOMAIN)
+        for n in names.get_values_for_type(x509.DNSName)
+        if n.endswith(_DOMAIN)
+    ]
     if len(common) != 1 or parties != [common[0].value] or not _PARTY.fullmatch(parties[0]):
         return None
     return parties[0]
@@ -193,16 +228,21 @@ def _host_names(hosts: Sequence[str]) -> list[x509.GeneralName]:
             continue
         except ValueError:
             pass
-        if not re.fullmatch(r"(?!-)[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,8}", host) or host.lower().endswith(
-            _DOMAIN
-        ):
-            raise UsageError(f"host={host}: not an IP address or a host name; e.g. 10.0.0.7 or noise.example.org")
+        if not re.fullmatch(
+            r"(?!-)[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,8}", host
+        ) or host.lower().endswith(_DOMAIN):
+            raise UsageError(
+                f"host={host}: not an IP address or a host name; e.g. 10.0.0.7 or noise.example.org"
+            )
         names.append(x509.DNSName(host))
     return names
 
 
 def _authority(
-    key: ec.EllipticCurvePrivateKey, name: x509.Name, start: datetime.datetime, end: datetime.datetime
+    key: ec.EllipticCurvePrivateKey,
+    name: x509.Name,
+    start: datetime.datetime,
+    end: datetime.datetime,
 ) -> x509.Certificate:
     return (
         _builder(name, name, key.public_key(), start, end)
@@ -229,9 +269,13 @@ def _certificate(
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(both, critical=False)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(dns_name(party)), *hosts]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.DNSName(dns_name(party)), *hosts]), critical=False
+        )
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key()), critical=False
+        )
         .sign(signing, SHA256())
     )
 

@@ -29,21 +29,28 @@ def call(
 ) -> Iterator[bytes]:
     """Send ``messages`` to ``method`` of the party ``peer`` at ``address`` and yield its answers as they come.
 
-    The call starts at the first ``next``. ``messages`` (none of them empty) is iterated in another thread, and may itself
-    wait for answers; what it raises is raised here. ``timeout`` bounds the whole call in seconds; ``idle`` how long
-    neither a message goes out nor an answer comes in (time that ``messages`` takes to make its next one does not count).
+    The call starts at the first ``next``. ``messages`` (none of them empty) is iterated in another
+    thread, and may itself wait for answers; what it raises is raised here. ``timeout`` bounds the
+    whole call in seconds; ``idle`` how long neither a message goes out nor an answer comes in (time
+    that ``messages`` takes to make its next one does not count).
 
     Raises:
-        PeerError: nobody there, not ``peer``, refuses our certificate, dead, silent for too long, too busy.
-        ProtocolError: what the server raised, in its class (``MessageError``, ``CheatingError``, …).
+        PeerError: nobody there, not ``peer``, refuses our certificate, dead, silent for too long,
+            too busy.
+        ProtocolError: what the server raised, in its class (``MessageError``, ``CheatingError``,
+            …).
         UsageError: an argument is not valid.
     """
     wire.check_address(address)
     if not method.isidentifier():
         raise UsageError(f"method={clean(method)}: a method's name is an identifier")
     if not (idle > 0 and 0 < timeout < 1e6):
-        raise UsageError(f"timeout={timeout:g}, idle={idle:g}: both are positive numbers of seconds, timeout below 1e6")
-    return _call(address, method, messages, identity, peer, dns_name(peer), timeout, idle, message_limit)
+        raise UsageError(
+            f"timeout={timeout:g}, idle={idle:g}: both are positive numbers of seconds, timeout below 1e6"
+        )
+    return _call(
+        address, method, messages, identity, peer, dns_name(peer), timeout, idle, message_limit
+    )
 
 
 def ask(address: str, method: str, messages: Iterable[bytes], **options: Any) -> bytes:
@@ -55,7 +62,9 @@ def ask(address: str, method: str, messages: Iterable[bytes], **options: Any) ->
     """
     answers = list(_at_most_two(call(address, method, messages, **options)))
     if len(answers) != 1:
-        raise MessageError(f"{method}: {'no answer' if not answers else 'more than one answer'} where one is due")
+        raise MessageError(
+            f"{method}: {'no answer' if not answers else 'more than one answer'} where one is due"
+        )
     return answers[0]
 
 
@@ -78,13 +87,19 @@ def _call(
     message_limit: int,
 ) -> Iterator[bytes]:
     who = f"{peer} at {clean(address, 100)}"
-    credentials = grpc.ssl_channel_credentials(identity.authority, identity.key, identity.certificate)
+    credentials = grpc.ssl_channel_credentials(
+        identity.authority, identity.key, identity.certificate
+    )
     named = ("grpc.ssl_target_name_override", server_name)
     sending = _Sending(messages)
-    with grpc.secure_channel(address, credentials, options=[*wire.options(message_limit), named]) as channel:
+    with grpc.secure_channel(
+        address, credentials, options=[*wire.options(message_limit), named]
+    ) as channel:
         rpc = channel.stream_stream(f"/{wire.SERVICE}/{method}")(sending, timeout=timeout)
         sending.runs(rpc)
-        pump = Pump(rpc, too_long=lambda waited: sending.still() >= idle <= waited, tick=min(TICK, idle))
+        pump = Pump(
+            rpc, too_long=lambda waited: sending.still() >= idle <= waited, tick=min(TICK, idle)
+        )
         try:
             yield from pump
         except Silence:

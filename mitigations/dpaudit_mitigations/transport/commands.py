@@ -11,7 +11,9 @@ __all__ = ["init"]
 
 
 def init(
-    out: Annotated[Path, typer.Option(help="New folder for the certificates; an existing one must be empty.")],
+    out: Annotated[
+        Path, typer.Option(help="New folder for the certificates; an existing one must be empty.")
+    ],
     party: Annotated[
         list[str] | None,
         typer.Option(help="A party's name; once for each.", show_default="answer and noise"),
@@ -19,7 +21,8 @@ def init(
     host: Annotated[
         list[str] | None,
         typer.Option(
-            help="A further host name or IP address of the servers.", show_default="localhost, 127.0.0.1, ::1"
+            help="A further host name or IP address of the servers.",
+            show_default="localhost, 127.0.0.1, ::1",
         ),
     ] = None,
     days: Annotated[int, typer.Option(help="How long the certificates hold.")] = 365,
@@ -28,7 +31,8 @@ def init(
 
     [bold]dpaudit serve init --out certificates[/bold]
 
-    [bold]dpaudit serve init --out certificates --party aggregator --party alice --party bob --party carol[/bold]
+    [bold]dpaudit serve init --out certificates --party aggregator --party alice --party bob --party
+    carol[/bold]
 
     [bold]certificates/NAME/[/bold] holds cert.pem, key.pem (mode 0600) and ca.pem for NAME.
     Move it to that party's machine over a channel you trust, and delete it here.
@@ -43,4 +47,7 @@ def init(
     make_authority(out, parties, hosts=host or (), days=days)
     for name in parties:
         typer.echo(f"{out / name}: cert.pem, key.pem, ca.pem for {name}, {days} days")
-    typer.echo("\nEach party needs its own folder and no other; nobody can sign another with this authority.", err=True)
+    typer.echo(
+        "\nEach party needs its own folder and no other; nobody can sign another with this authority.",
+        err=True,
+    )

@@ -24,8 +24,9 @@ _PIECE = 8 << 20
 def durable_write(path: Path, data: Any | Iterable[Any], *, replace: bool = True) -> None:
     """Write ``data``, a buffer (bytes, a contiguous array: not copied) or an iterable of buffers, to ``path``; mode 0600.
 
-    As :func:`~dpaudit.results.files.write_file`: when this returns the file survives power loss, and until then ``path`` is
-    what it was. With ``replace=False`` a file that is there already is left alone.
+    As :func:`~dpaudit.results.files.write_file`: when this returns the file survives power loss,
+    and until then ``path`` is what it was. With ``replace=False`` a file that is there already is
+    left alone.
 
     Raises:
         UsageError: it cannot be written, or is there already and ``replace`` is false.
@@ -68,10 +69,11 @@ _LARGEST_FACTS = 1 << 20
 class Journal:
     """States of releases in one SQLite file.
 
-    Formal guarantee: when :meth:`advance` returns, the new state survives ``kill -9`` and power loss (write-ahead log,
-    ``synchronous=FULL``, given a disk that keeps what it has synced); it moves from exactly the state named, once, whoever
-    else tries; one process at a time has the journal, and a killed one lets go of it. Not claimed: anything about files
-    beside it, which are to be written (:func:`durable_write`) before the state that needs them.
+    Formal guarantee: when :meth:`advance` returns, the new state survives ``kill -9`` and power
+    loss (write-ahead log, ``synchronous=FULL``, given a disk that keeps what it has synced); it
+    moves from exactly the state named, once, whoever else tries; one process at a time has the
+    journal, and a killed one lets go of it. Not claimed: anything about files beside it, which are
+    to be written (:func:`durable_write`) before the state that needs them.
 
     Threads may share one; each call is a transaction of its own.
     """
@@ -90,12 +92,16 @@ class Journal:
         try:
             clear_leftovers(path.parent)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
+            self._db = sqlite3.connect(
+                path, isolation_level=None, check_same_thread=False, timeout=5
+            )
             self._prepare(kind)
             sync_folder(path.parent)
         except (sqlite3.Error, OSError) as error:
             self.close()
-            raise UsageError(f"journal={path}: cannot be used ({error}); not a journal, or no room") from error
+            raise UsageError(
+                f"journal={path}: cannot be used ({error}); not a journal, or no room"
+            ) from error
         except BaseException:
             self.close()
             raise
@@ -126,13 +132,19 @@ class Journal:
             UsageError: a name or fact that cannot be kept, or the disk is full.
         """
         if not 1 <= len(release) <= _LONGEST_ID or not release.isprintable() or not new:
-            raise UsageError(f"release: 1 to {_LONGEST_ID} printable characters name a release, and a state has a name")
+            raise UsageError(
+                f"release: 1 to {_LONGEST_ID} printable characters name a release, and a state has a name"
+            )
         try:
             added = json.dumps(facts, allow_nan=False, sort_keys=True)
         except (TypeError, ValueError) as error:
-            raise UsageError(f"journal: a fact of {release} is no JSON value; write bytes as hex") from error
+            raise UsageError(
+                f"journal: a fact of {release} is no JSON value; write bytes as hex"
+            ) from error
         if len(added) > _LARGEST_FACTS:
-            raise UsageError(f"journal: facts of {release} take more than {_LARGEST_FACTS:,} bytes; write a file")
+            raise UsageError(
+                f"journal: facts of {release} take more than {_LARGEST_FACTS:,} bytes; write a file"
+            )
         with self._mutex:
             try:
                 self._db.execute("BEGIN IMMEDIATE")
@@ -159,7 +171,10 @@ class Journal:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -168,7 +183,9 @@ class Journal:
             return self._db.execute(query, (release,)).fetchone()
 
     def _move(self, release: str, old: str | None, new: str, facts: dict[str, Any]) -> None:
-        row = self._db.execute("SELECT state, facts FROM releases WHERE id = ?", (release,)).fetchone()
+        row = self._db.execute(
+            "SELECT state, facts FROM releases WHERE id = ?", (release,)
+        ).fetchone()
         current = None if row is None else row[0]
         if current != old:
             raise MessageError(
@@ -177,31 +194,45 @@ class Journal:
         now = time.time()
         if row is None:
             text = json.dumps(facts, sort_keys=True)
-            self._db.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?)", (release, new, text, now, now))
+            self._db.execute(
+                "INSERT INTO releases VALUES (?, ?, ?, ?, ?)", (release, new, text, now, now)
+            )
             return
         text = json.dumps(json.loads(row[1]) | facts, sort_keys=True)
         if len(text) > _LARGEST_FACTS:
-            raise UsageError(f"journal: facts of {release} take more than {_LARGEST_FACTS:,} bytes; write a file")
+            raise UsageError(
+                f"journal: facts of {release} take more than {_LARGEST_FACTS:,} bytes; write a file"
+            )
         self._db.execute(
-            "UPDATE releases SET state = ?, facts = ?, changed = ? WHERE id = ?", (new, text, now, release)
+            "UPDATE releases SET state = ?, facts = ?, changed = ? WHERE id = ?",
+            (new, text, now, release),
         )
 
     def _prepare(self, kind: str) -> None:
         mode = self._db.execute("PRAGMA journal_mode=WAL").fetchone()[0]
         if mode != "wal":
-            raise UsageError(f"journal={self.path}: this file system has no write-ahead log; choose a local disk")
+            raise UsageError(
+                f"journal={self.path}: this file system has no write-ahead log; choose a local disk"
+            )
         self._db.execute("PRAGMA synchronous=FULL")
         self._db.execute("BEGIN IMMEDIATE")
-        tables = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        tables = {
+            row[0]
+            for row in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        }
         if not tables:
             self._db.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
             self._db.execute(
                 "CREATE TABLE releases (id TEXT PRIMARY KEY, state TEXT NOT NULL, facts TEXT NOT NULL, "
                 "created REAL NOT NULL, changed REAL NOT NULL)"
             )
-            self._db.executemany("INSERT INTO meta VALUES (?, ?)", [("schema", str(_SCHEMA)), ("kind", kind)])
+            self._db.executemany(
+                "INSERT INTO meta VALUES (?, ?)", [("schema", str(_SCHEMA)), ("kind", kind)]
+            )
         elif "meta" not in tables or "releases" not in tables:
-            raise UsageError(f"journal={self.path}: another program's database; choose another file")
+            raise UsageError(
+                f"journal={self.path}: another program's database; choose another file"
+            )
         meta = dict(self._db.execute("SELECT key, value FROM meta").fetchall())
         self._db.execute("COMMIT")
         if meta.get("schema") != str(_SCHEMA):
@@ -219,6 +250,10 @@ def _exclusive(path: Path) -> Lock:
     try:
         return Lock(path.with_name(path.name + ".lock"), mode=0o600)
     except HeldError as error:
-        raise UsageError(f"journal={path}: another process has it; stop that one, or choose another file") from error
+        raise UsageError(
+            f"journal={path}: another process has it; stop that one, or choose another file"
+        ) from error
     except OSError as error:
-        raise UsageError(f"journal={path}: its folder cannot be used ({error.strerror}); make it first") from error
+        raise UsageError(
+            f"journal={path}: its folder cannot be used ({error.strerror}); make it first"
+        ) from error

@@ -38,7 +38,13 @@ class Log:
     ) -> None:
         """One line. ``outcome`` is a word (served, refused, failed, started, stopped); ``reason`` our own sentence."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-        facts = {"peer": peer, "method": method, "release": release, "outcome": outcome, "reason": reason}
+        facts = {
+            "peer": peer,
+            "method": method,
+            "release": release,
+            "outcome": outcome,
+            "reason": reason,
+        }
         line = {"time": now, "service": self.service} | {k: clean(v) for k, v in facts.items() if v}
         with _WRITING:
             sys.stderr.write(json.dumps(line, ensure_ascii=True) + "\n")

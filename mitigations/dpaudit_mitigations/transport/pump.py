@@ -27,12 +27,14 @@ class _End:
 class Pump:
     """Iterates over ``source`` in a thread, at most four messages ahead.
 
-    ``next(pump)`` gives the next message, or raises what ``source`` raised, or :class:`Silence` once ``too_long(waited)``
-    says that ``waited`` seconds were enough; it is asked every ``tick``. After ``close`` the thread ends as soon as
-    ``source`` does.
+    ``next(pump)`` gives the next message, or raises what ``source`` raised, or :class:`Silence`
+    once ``too_long(waited)`` says that ``waited`` seconds were enough; it is asked every ``tick``.
+    After ``close`` the thread ends as soon as ``source`` does.
     """
 
-    def __init__(self, source: Iterator[bytes], *, too_long: Callable[[float], bool], tick: float) -> None:
+    def __init__(
+        self, source: Iterator[bytes], *, too_long: Callable[[float], bool], tick: float
+    ) -> None:
         self._source, self._too_long, self._tick = source, too_long, tick
         self._queue: queue.Queue[bytes | _End] = queue.Queue(_AHEAD)
         self._closed = threading.Event()

@@ -36,14 +36,15 @@ def serve(
 ) -> Server:
     """Start serving ``handlers`` (by method name) to the parties in ``peers`` and to nobody else.
 
-    Formal guarantee (under TLS 1.3, and that keys are kept): a handler runs only for a caller that holds the key of a
-    certificate signed by ``identity.authority`` for one of the names in ``peers``. ``message_limit`` is the most bytes of
-    one message, ``concurrent`` the most calls at a time and ``each`` the most of one peer (more are refused, not
-    queued; without ``each`` one peer may take them all); a peer may keep silent, or not read, for ``idle`` seconds, and a
-    call may last ``timeout``.
+    Formal guarantee (under TLS 1.3, and that keys are kept): a handler runs only for a caller that
+    holds the key of a certificate signed by ``identity.authority`` for one of the names in
+    ``peers``. ``message_limit`` is the most bytes of one message, ``concurrent`` the most calls at
+    a time and ``each`` the most of one peer (more are refused, not queued; without ``each`` one
+    peer may take them all); a peer may keep silent, or not read, for ``idle`` seconds, and a call
+    may last ``timeout``.
 
-    Every call leaves one line in ``log``. A handshake that fails never becomes a call: gRPC itself reports it on stderr,
-    in its own format (``Handshake failed with error …``).
+    Every call leaves one line in ``log``. A handshake that fails never becomes a call: gRPC itself
+    reports it on stderr, in its own format (``Handshake failed with error …``).
 
     Raises:
         UsageError: the address cannot be used, or another argument is not valid.
@@ -52,7 +53,12 @@ def serve(
     for name in handlers:
         if not name.isidentifier():
             raise UsageError(f"method={clean(name)}: a method's name is an identifier")
-    if not peers or not 1 <= message_limit <= _LARGEST_LIMIT or not 1 <= concurrent <= 1000 or not 0 < idle <= timeout:
+    if (
+        not peers
+        or not 1 <= message_limit <= _LARGEST_LIMIT
+        or not 1 <= concurrent <= 1000
+        or not 0 < idle <= timeout
+    ):
         raise UsageError(
             f"serve: peers={sorted(peers)}, message_limit={message_limit}, concurrent={concurrent}, idle={idle:g}, "
             f"timeout={timeout:g}: name a peer; 1 to {_LARGEST_LIMIT} bytes; 1 to 1000 calls; 0 < idle ≤ timeout"
@@ -61,7 +67,12 @@ def serve(
         raise UsageError(f"each={each}: a peer has 1 to concurrent={concurrent} calls at a time")
     allowed = frozenset(map(check_party, peers))
     calls = Calls(
-        dict(handlers), allowed, (concurrent, each or concurrent), idle, timeout, log or logger(identity.name)
+        dict(handlers),
+        allowed,
+        (concurrent, each or concurrent),
+        idle,
+        timeout,
+        log or logger(identity.name),
     )
     return Server(calls, identity, address, message_limit, concurrent)
 
@@ -69,7 +80,9 @@ def serve(
 class Server:
     """A running server; ``address`` is where it listens. Use as a context manager, or call :meth:`stop`."""
 
-    def __init__(self, calls: Calls, identity: Identity, address: str, message_limit: int, concurrent: int) -> None:
+    def __init__(
+        self, calls: Calls, identity: Identity, address: str, message_limit: int, concurrent: int
+    ) -> None:
         """Use :func:`serve`."""
         self._calls = calls
         self._pool = ThreadPoolExecutor(concurrent + _SPARE, thread_name_prefix="dpaudit-call")
@@ -85,7 +98,9 @@ class Server:
             ],
         )
         credentials = grpc.ssl_server_credentials(
-            [(identity.key, identity.certificate)], root_certificates=identity.authority, require_client_auth=True
+            [(identity.key, identity.certificate)],
+            root_certificates=identity.authority,
+            require_client_auth=True,
         )
         host = address.rpartition(":")[0]
         try:
@@ -98,19 +113,29 @@ class Server:
             ) from error
         self.address = f"{host}:{port}"
         self._server.start()
-        versions = "TLS 1.3 only" if wire.only_tls13 else "TLS 1.3 or 1.2 (gRPC was imported before dpaudit)"
-        calls.log("started", reason=f"listens on {self.address} for {', '.join(sorted(calls.peers))}, {versions}")
+        versions = (
+            "TLS 1.3 only"
+            if wire.only_tls13
+            else "TLS 1.3 or 1.2 (gRPC was imported before dpaudit)"
+        )
+        calls.log(
+            "started",
+            reason=f"listens on {self.address} for {', '.join(sorted(calls.peers))}, {versions}",
+        )
 
     def stop(self, grace: float = 1.0) -> None:
         """Refuse new calls, give running ones ``grace`` seconds, then break them off; returns when no handler runs.
 
-        Waits at most ``grace`` and ten seconds for a handler that computes and does not look up. May be called again.
+        Waits at most ``grace`` and ten seconds for a handler that computes and does not look up.
+        May be called again.
         """
         if self._calls.stopping.is_set():
             return
         self._calls.stopping.set()
         self._server.stop(grace).wait(grace + 5)
-        closing = threading.Thread(target=self._pool.shutdown, kwargs={"cancel_futures": True}, daemon=True)
+        closing = threading.Thread(
+            target=self._pool.shutdown, kwargs={"cancel_futures": True}, daemon=True
+        )
         closing.start()
         closing.join(5)
         self._calls.log("stopped")
@@ -123,7 +148,10 @@ class Server:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()
 
@@ -134,4 +162,6 @@ class _Methods(grpc.GenericRpcHandler):  # type: ignore[misc]
 
     def service(self, handler_call_details: Any) -> Any:
         method = str(handler_call_details.method).removeprefix(f"/{wire.SERVICE}/")
-        return grpc.stream_stream_rpc_method_handler(lambda request, context: self._calls.run(method, request, context))
+        return grpc.stream_stream_rpc_method_handler(
+            lambda request, context: self._calls.run(method, request, context)
+        )

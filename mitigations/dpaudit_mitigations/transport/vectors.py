@@ -1,9 +1,10 @@
 """Vectors in numbered frames of about a mebibyte, checked and hashed while they stream into an array of our own size.
 
-``head`` (type, count and values a frame), the numbered ``body`` frames, ``end`` (SHA-256 over the head frame and every
-value). Each frame names the protocol's kind and the session. The encoding is canonical and the reader knows everything but
-the values beforehand, so it compares each frame's first bytes with those it expects and takes the rest as values, in place:
-nothing is parsed, and nothing is allocated by a peer's word. The digest finds accidents and mix-ups; that nobody on the
+``head`` (type, count and values a frame), the numbered ``body`` frames, ``end`` (SHA-256 over the
+head frame and every value). Each frame names the protocol's kind and the session. The encoding is
+canonical and the reader knows everything but the values beforehand, so it compares each frame's
+first bytes with those it expects and takes the rest as values, in place: nothing is parsed, and
+nothing is allocated by a peer's word. The digest finds accidents and mix-ups; that nobody on the
 way changed anything is TLS's work.
 """
 
@@ -27,17 +28,31 @@ CHUNK = 1 << 18
 """Values a frame, unless said otherwise; the reader takes only what it expects itself."""
 MOST_VALUES = 1 << 32
 """Values of a vector, at most."""
-DTYPES = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+DTYPES = (
+    "float32",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+)
 """What a vector's values can be; little-endian on the wire."""
 _LARGEST_FRAME = (4 << 20) - (1 << 10)
 _LONGEST_SESSION = 64
 
 
-def vector_frames(kind: str, array: npt.NDArray[Any], *, session: bytes, chunk: int = CHUNK) -> Iterator[bytes]:
+def vector_frames(
+    kind: str, array: npt.NDArray[Any], *, session: bytes, chunk: int = CHUNK
+) -> Iterator[bytes]:
     """The frames of a one-dimensional ``array``; each is made when it is asked for, one copy of its values.
 
     Raises:
-        UsageError: not a vector of one of ``DTYPES``, a session that is not 1 to 64 bytes, or a chunk that does not fit.
+        UsageError: not a vector of one of ``DTYPES``, a session that is not 1 to 64 bytes, or a
+            chunk that does not fit.
     """
     name = array.dtype.name
     if array.ndim != 1 or name not in DTYPES:
@@ -60,19 +75,25 @@ def read_vector(
 ) -> npt.NDArray[Any]:
     """The vector of ``count`` values of ``dtype`` in ``frames``: all finite and, unless ``bound`` is None, |x| ≤ ``bound``.
 
-    Takes exactly the vector's frames from an iterator and leaves what follows. ``count``, ``dtype`` and ``chunk`` are what
-    this side expects; a peer's say on them is compared, never used.
+    Takes exactly the vector's frames from an iterator and leaves what follows. ``count``, ``dtype``
+    and ``chunk`` are what this side expects; a peer's say on them is compared, never used.
 
     Raises:
-        MessageError: anything but the frames of such a vector of this kind and session, in order, each once.
-        UsageError: ``count``, ``dtype``, ``bound``, ``session`` or ``chunk`` is not one that a vector can have.
+        MessageError: anything but the frames of such a vector of this kind and session, in order,
+            each once.
+        UsageError: ``count``, ``dtype``, ``bound``, ``session`` or ``chunk`` is not one that a
+            vector can have.
     """
-    reader = VectorReader(kind=kind, session=session, count=count, dtype=dtype, bound=bound, chunk=chunk)
+    reader = VectorReader(
+        kind=kind, session=session, count=count, dtype=dtype, bound=bound, chunk=chunk
+    )
     source = iter(frames)
     while not reader.done:
         frame = next(source, None)
         if frame is None:
-            raise MessageError(f"vector {kind}: cut short: {reader.taken} of {reader.expected} frames came")
+            raise MessageError(
+                f"vector {kind}: cut short: {reader.taken} of {reader.expected} frames came"
+            )
         reader.take(frame)
     return reader.array
 
@@ -80,7 +101,8 @@ def read_vector(
 class VectorReader:
     """Takes a vector frame by frame; see :func:`read_vector`. ``array`` and ``digest`` hold once ``done`` is true.
 
-    With ``keep=False`` there is no array: whoever can use each frame's values as they come needs no memory for all.
+    With ``keep=False`` there is no array: whoever can use each frame's values as they come needs no
+    memory for all.
     """
 
     def __init__(
@@ -97,7 +119,9 @@ class VectorReader:
         self._keep = keep
         self._layout = _Layout(kind, session, count, dtype, chunk)
         if bound is not None and not bound >= 0:
-            raise UsageError(f"bound={bound}: |x| ≤ bound needs a bound of at least 0, or None for none")
+            raise UsageError(
+                f"bound={bound}: |x| ≤ bound needs a bound of at least 0, or None for none"
+            )
         self._bound = bound
         self._array: npt.NDArray[Any] = np.empty(0, dtype=self._layout.wire)
         self._hash = hashlib.sha256()
@@ -119,9 +143,13 @@ class VectorReader:
             UsageError: it was not kept.
         """
         if not self._keep:
-            raise UsageError(f"vector {self._layout.kind}: keep=False keeps no array; use what take returns")
+            raise UsageError(
+                f"vector {self._layout.kind}: keep=False keeps no array; use what take returns"
+            )
         if not self.done:
-            raise MessageError(f"vector {self._layout.kind}: cut short: {self.taken} of {self.expected} frames came")
+            raise MessageError(
+                f"vector {self._layout.kind}: cut short: {self.taken} of {self.expected} frames came"
+            )
         return self._array
 
     def take(self, frame: bytes) -> npt.NDArray[Any]:
@@ -153,7 +181,9 @@ class VectorReader:
             prefix = layout.end()
             self._expect(frame, prefix, whole=False, length=len(digest))
             if frame[len(prefix) :] != digest:
-                raise MessageError(f"vector {layout.kind}: the digest at its end is not that of its values")
+                raise MessageError(
+                    f"vector {layout.kind}: the digest at its end is not that of its values"
+                )
             self.digest = digest
         self.taken += 1
         return values
@@ -163,13 +193,19 @@ class VectorReader:
             raise MessageError(f"vector {self._layout.kind}: a frame that is not bytes")
         if frame.startswith(prefix) and len(frame) == len(prefix) + (0 if whole else length):
             return
-        raise MessageError(f"vector {self._layout.kind}, frame {self.taken}: {self._layout.why_not(frame, self.taken)}")
+        raise MessageError(
+            f"vector {self._layout.kind}, frame {self.taken}: {self._layout.why_not(frame, self.taken)}"
+        )
 
     def _check(self, values: npt.NDArray[Any], index: int) -> None:
         low, high = values.min(), values.max()  # a NaN among them makes both NaN
         if values.dtype.kind == "f" and not (math.isfinite(low) and math.isfinite(high)):
-            raise MessageError(f"vector {self._layout.kind}, frame {index + 1}: a value that is not finite")
-        if self._bound is not None and not (-self._bound <= low.item() and high.item() <= self._bound):
+            raise MessageError(
+                f"vector {self._layout.kind}, frame {index + 1}: a value that is not finite"
+            )
+        if self._bound is not None and not (
+            -self._bound <= low.item() and high.item() <= self._bound
+        ):
             raise MessageError(
                 f"vector {self._layout.kind}, frame {index + 1}: a value beyond the bound {self._bound:g}"
             )
@@ -182,7 +218,9 @@ class _Layout:
         if dtype not in DTYPES:
             raise UsageError(f"dtype={dtype}: a vector's is one of {', '.join(DTYPES)}")
         if not 1 <= len(session) <= _LONGEST_SESSION:
-            raise UsageError(f"session of {len(session)} bytes: 1 to {_LONGEST_SESSION} name a session")
+            raise UsageError(
+                f"session of {len(session)} bytes: 1 to {_LONGEST_SESSION} name a session"
+            )
         if not 1 <= count <= MOST_VALUES:
             raise UsageError(f"count={count}: a vector has 1 to {MOST_VALUES:,} values")
         self.wire = np.dtype(dtype).newbyteorder("<")
@@ -190,7 +228,13 @@ class _Layout:
             raise UsageError(
                 f"chunk={chunk}: 1 to {_LARGEST_FRAME // self.wire.itemsize:,} values of {dtype} fit a frame"
             )
-        self.kind, self.session, self.count, self.dtype, self.chunk = kind, session, count, dtype, chunk
+        self.kind, self.session, self.count, self.dtype, self.chunk = (
+            kind,
+            session,
+            count,
+            dtype,
+            chunk,
+        )
         self.chunks = -(-count // chunk)
 
     def part(self, index: int) -> tuple[int, int]:
@@ -198,16 +242,25 @@ class _Layout:
 
     def head(self) -> bytes:
         return _map(
-            kind=self.kind, chunk=self.chunk, count=self.count, dtype=self.dtype, part="head", session=self.session
+            kind=self.kind,
+            chunk=self.chunk,
+            count=self.count,
+            dtype=self.dtype,
+            part="head",
+            session=self.session,
         )
 
     def body(self, index: int) -> bytes:
         start, stop = self.part(index)
         size = (stop - start) * self.wire.itemsize
-        return _map(kind=self.kind, index=index, part="body", session=self.session, values=b"")[:-2] + _bin_header(size)
+        return _map(kind=self.kind, index=index, part="body", session=self.session, values=b"")[
+            :-2
+        ] + _bin_header(size)
 
     def end(self) -> bytes:
-        return _map(kind=self.kind, part="end", session=self.session, sha256=b"")[:-2] + _bin_header(32)
+        return _map(kind=self.kind, part="end", session=self.session, sha256=b"")[
+            :-2
+        ] + _bin_header(32)
 
     def why_not(self, frame: bytes, position: int) -> str:
         """What is wrong with a frame that is not the one at ``position``; by its rule, never by its values."""
@@ -225,7 +278,11 @@ class _Layout:
             return f"not the {part} frame that must come now (cut short, repeated or out of order)"
         if part == "head":
             wrong = [k for k in ("count", "dtype", "chunk") if found.get(k) != getattr(self, k)]
-            return f"another {' and '.join(wrong)} than this side expects" if wrong else "not in canonical encoding"
+            return (
+                f"another {' and '.join(wrong)} than this side expects"
+                if wrong
+                else "not in canonical encoding"
+            )
         if part == "body" and found.get("index") != position - 1:
             return "out of order or repeated"
         return "too short, too long, or not in canonical encoding"

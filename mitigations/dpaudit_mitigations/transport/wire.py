@@ -1,13 +1,16 @@
 """What client and server must agree on: gRPC's options, the cipher suites, a stream's end, and how an error's class travels.
 
-A client's last message is ``END``, which is empty; no other may be. A gRPC server cannot tell a client that has said all
-from one that died just then, so a stream that stops without it was broken off. (A server's stream ends with a status.)
+A client's last message is ``END``, which is empty; no other may be. A gRPC server cannot tell a
+client that has said all from one that died just then, so a stream that stops without it was broken
+off. (A server's stream ends with a status.)
 
-TLS 1.3 and nothing older: gRPC's Python API cannot say so, and by default both sides would also take TLS 1.2. But a TLS 1.2
-handshake needs a cipher suite that fits the certificate; ours are ECDSA certificates, and the only suite left to TLS 1.2
-here signs with RSA. So every TLS 1.2 handshake ends in ``no shared cipher``, while TLS 1.3's suites are not on that list and
-stay as they are. gRPC reads the list when it is imported: in a program that imported it before us (Flower, say) both
-sides still take TLS 1.2 with forward secrecy and AES-GCM or ChaCha20, and a server's first log line says so.
+TLS 1.3 and nothing older: gRPC's Python API cannot say so, and by default both sides would also
+take TLS 1.2. But a TLS 1.2 handshake needs a cipher suite that fits the certificate; ours are ECDSA
+certificates, and the only suite left to TLS 1.2 here signs with RSA. So every TLS 1.2 handshake
+ends in ``no shared cipher``, while TLS 1.3's suites are not on that list and stay as they are. gRPC
+reads the list when it is imported: in a program that imported it before us (Flower, say) both sides
+still take TLS 1.2 with forward secrecy and AES-GCM or ChaCha20, and a server's first log line says
+so.
 """
 
 from __future__ import annotations
@@ -20,7 +23,17 @@ from typing import Any
 
 from dpaudit.errors import CheatingError, MessageError, PeerError, ProtocolError, UsageError
 
-__all__ = ["END", "ERRORS", "ERROR_KEY", "SERVICE", "check_address", "class_name", "grpc", "only_tls13", "options"]
+__all__ = [
+    "END",
+    "ERRORS",
+    "ERROR_KEY",
+    "SERVICE",
+    "check_address",
+    "class_name",
+    "grpc",
+    "only_tls13",
+    "options",
+]
 
 SERVICE = "dpaudit"
 END = b""
@@ -80,7 +93,9 @@ def check_address(address: str) -> None:
     """
     host, _, port = address.rpartition(":")
     if not _HOST.fullmatch(host) or not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
-        raise UsageError(f"address={address[:100]!r}: HOST:PORT is an address, e.g. 127.0.0.1:7001 or [::1]:7001")
+        raise UsageError(
+            f"address={address[:100]!r}: HOST:PORT is an address, e.g. 127.0.0.1:7001 or [::1]:7001"
+        )
 
 
 def class_name(error: type[ProtocolError]) -> str:

@@ -33,7 +33,15 @@ from dpaudit_mitigations.two_servers.lattice import (
 )
 from dpaudit_mitigations.two_servers.seeds import Seeds
 from dpaudit_mitigations.two_servers.sums import add_query
-from dpaudit_mitigations.two_servers.words import PUBLISH, TERMS, VECTOR, Offer, Receipt, ReleaseTerms, check_release
+from dpaudit_mitigations.two_servers.words import (
+    PUBLISH,
+    TERMS,
+    VECTOR,
+    Offer,
+    Receipt,
+    ReleaseTerms,
+    check_release,
+)
 
 __all__ = ["DRAWN", "PUBLISHED", "SENT", "AnswerSide", "Contact", "Question", "check_values"]
 
@@ -59,9 +67,10 @@ class Contact:
 class Question:
     """A query result and the name under which it is released; ``source`` says in words what noise is added.
 
-    ``peer_sigma`` is the scale of the noise that server 2 must add, ``bound`` the bound that it must have; None takes the
-    one that server 2 says. The bound fixes the lattice's step g, and rounding to it adds up to g·√d to the query's
-    sensitivity (at most 2^-10·σ·√d): whoever does not trust server 2's word says the bound.
+    ``peer_sigma`` is the scale of the noise that server 2 must add, ``bound`` the bound that it
+    must have; None takes the one that server 2 says. The bound fixes the lattice's step g, and
+    rounding to it adds up to g·√d to the query's sensitivity (at most 2^-10·σ·√d): whoever does not
+    trust server 2's word says the bound.
     """
 
     values: npt.NDArray[np.floating]
@@ -84,16 +93,19 @@ class Question:
 class AnswerSide:
     """One release as server 1 sees it, and the journal of all of them.
 
-    A release is *drawn* once its seed and everything else that the noisy answer depends on are durable; *sent* once the
-    whole noisy answer has been made and its digest is durable, before the last frame goes out, without which server 2 can do
-    nothing with the others; *published* once server 2's receipt is durable, and the seed is erased. A process
-    that begins again makes the same noisy answer from the same seed, byte for byte, or refuses.
+    A release is *drawn* once its seed and everything else that the noisy answer depends on are
+    durable; *sent* once the whole noisy answer has been made and its digest is durable, before the
+    last frame goes out, without which server 2 can do nothing with the others; *published* once
+    server 2's receipt is durable, and the seed is erased. A process that begins again makes the
+    same noisy answer from the same seed, byte for byte, or refuses.
 
-    The journal keeps a SHA-256 of every query, to tell another one under the same name. It confirms a guess of the query, so
-    the folder is to be kept as the query is.
+    The journal keeps a SHA-256 of every query, to tell another one under the same name. It confirms
+    a guess of the query, so the folder is to be kept as the query is.
     """
 
-    def __init__(self, *, journal: Path, log: Log, draw: MakeDraw | None = None, threads: int = 2) -> None:
+    def __init__(
+        self, *, journal: Path, log: Log, draw: MakeDraw | None = None, threads: int = 2
+    ) -> None:
         """Open the journal; ``draw(step, stream)`` makes the noise, without it exact discrete Gaussian noise.
 
         ``draw`` must give the same numbers whenever it is asked with the same stream.
@@ -122,14 +134,15 @@ class AnswerSide:
     ) -> Receipt:
         """Release ``question`` through server 2, going on where an earlier process stopped; server 2's receipt.
 
-        ``patience`` is how many seconds to go on trying to reach server 2, ``timeout`` how long one try may take. ``seed``
-        (32 bytes) takes the place of a fresh one; it is for rehearsals.
+        ``patience`` is how many seconds to go on trying to reach server 2, ``timeout`` how long one
+        try may take. ``seed`` (32 bytes) takes the place of a fresh one; it is for rehearsals.
 
         Raises:
             PeerError: server 2 could not be reached in that time; the same call goes on later.
-            MessageError: the name stands for another release already at server 2, or what it answers is no receipt.
-            UsageError: a name that stands for another release here, a question that is none or that server 2's terms do
-                not allow, or one that cannot be finished.
+            MessageError: the name stands for another release already at server 2, or what it
+                answers is no receipt.
+            UsageError: a name that stands for another release here, a question that is none or that
+                server 2's terms do not allow, or one that cannot be finished.
         """
         check_release(question.release, question.round)
         check_values(question.values)
@@ -147,13 +160,17 @@ class AnswerSide:
                 round=question.round,
                 **{fact: facts[fact] for fact in ("sigma", "dim", "bound", "noise_sigma")},
             )
-            receipt = self._patiently(contact, end, lambda: self._send(offer, question, stream, contact, timeout))
+            receipt = self._patiently(
+                contact, end, lambda: self._send(offer, question, stream, contact, timeout)
+            )
             self._settle(name, receipt)
             self._log("published", peer=contact.peer, method=PUBLISH, release=name)
         self._seeds.erase(name)
         facts = self._journal.facts(name)
         payload, published = bytes.fromhex(facts["payload"]), bytes.fromhex(facts["published"])
-        return Receipt(release=question.release, round=question.round, payload=payload, published=published)
+        return Receipt(
+            release=question.release, round=question.round, payload=payload, published=published
+        )
 
     def _begin(self, question: Question, contact: Contact, end: float, seed: bytes | None) -> None:
         """Make the release *drawn*, or see that it is what was begun under this name."""
@@ -183,10 +200,20 @@ class AnswerSide:
             )
 
     def _terms(self, contact: Contact) -> ReleaseTerms:
-        answer = ask(contact.address, TERMS, [], identity=contact.identity, peer=contact.peer, timeout=10.0, idle=10.0)
+        answer = ask(
+            contact.address,
+            TERMS,
+            [],
+            identity=contact.identity,
+            peer=contact.peer,
+            timeout=10.0,
+            idle=10.0,
+        )
         return unpack(answer, ReleaseTerms)
 
-    def _send(self, offer: Offer, question: Question, stream: Stream, contact: Contact, timeout: float) -> Receipt:
+    def _send(
+        self, offer: Offer, question: Question, stream: Stream, contact: Contact, timeout: float
+    ) -> Receipt:
         answer = ask(
             contact.address,
             PUBLISH,
@@ -202,7 +229,11 @@ class AnswerSide:
         """The offer and the frames of the noisy answer, each chunk drawn while the ones before it are on their way."""
         step = granularity(offer.bound, sigma=min(offer.sigma, offer.noise_sigma))
         most = most_steps(offer.bound, step=step)
-        draw = self._draw(step, stream) if self._draw else secure_draw(sigma=offer.sigma, step=step, stream=stream)
+        draw = (
+            self._draw(step, stream)
+            if self._draw
+            else secure_draw(sigma=offer.sigma, step=step, stream=stream)
+        )
         steps = np.empty(offer.dim, "<i4")
 
         def fill(at: int, count: int) -> int:
@@ -235,8 +266,12 @@ class AnswerSide:
 
     def _settle(self, name: str, receipt: Receipt) -> None:
         facts = self._journal.facts(name)
-        if f"{receipt.release}@{receipt.round}" != name or receipt.payload.hex() != facts.get("payload"):
-            raise MessageError(f"release {name}: the receipt is for something else than what was sent")
+        if f"{receipt.release}@{receipt.round}" != name or receipt.payload.hex() != facts.get(
+            "payload"
+        ):
+            raise MessageError(
+                f"release {name}: the receipt is for something else than what was sent"
+            )
         self._journal.advance(name, SENT, PUBLISHED, published=receipt.published.hex())
 
     def _patiently(self, contact: Contact, end: float, work: Callable[[], Any]) -> Any:
@@ -260,7 +295,9 @@ def check_values(values: npt.NDArray[np.floating]) -> None:
         UsageError: not a vector of float32 or float64, or a value that is not finite.
     """
     if values.ndim != 1 or not values.size or values.dtype.name not in ("float32", "float64"):
-        raise UsageError(f"query of shape {values.shape} and {values.dtype}: give one vector of float32 or float64")
+        raise UsageError(
+            f"query of shape {values.shape} and {values.dtype}: give one vector of float32 or float64"
+        )
     if not np.isfinite(values).all():
         raise UsageError("query: contains NaN or infinity; noise cannot protect that")
 

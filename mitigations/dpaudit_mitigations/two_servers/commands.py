@@ -13,26 +13,43 @@ _DEFAULT = "secure-gaussian"
 
 
 def noise(
-    identity: Annotated[Path, typer.Option(help="This server's folder of dpaudit serve init.", show_default=False)],
-    journal: Annotated[Path, typer.Option(help="Folder of its journal; made if missing.", show_default=False)],
-    sigma: Annotated[float, typer.Option(help="Scale of the noise it adds, a coordinate.", show_default=False)],
+    identity: Annotated[
+        Path, typer.Option(help="This server's folder of dpaudit serve init.", show_default=False)
+    ],
+    journal: Annotated[
+        Path, typer.Option(help="Folder of its journal; made if missing.", show_default=False)
+    ],
+    sigma: Annotated[
+        float, typer.Option(help="Scale of the noise it adds, a coordinate.", show_default=False)
+    ],
     bound: Annotated[
-        float, typer.Option(help="Largest |value| of a noisy answer; a public number.", show_default=False)
+        float,
+        typer.Option(
+            help="Largest |value| of a noisy answer; a public number.", show_default=False
+        ),
     ],
     dim: Annotated[int, typer.Option(help="Values of a release.", show_default=False)],
-    listen: Annotated[str, typer.Option(help="HOST:PORT; port 0 takes a free one.")] = "127.0.0.1:0",
-    peer: Annotated[str, typer.Option(help="Name in the certificate of the server that answers.")] = "answer",
-    publish: Annotated[Path | None, typer.Option(help="Where releases go.", show_default="JOURNAL/published")] = None,
+    listen: Annotated[
+        str, typer.Option(help="HOST:PORT; port 0 takes a free one.")
+    ] = "127.0.0.1:0",
+    peer: Annotated[
+        str, typer.Option(help="Name in the certificate of the server that answers.")
+    ] = "answer",
+    publish: Annotated[
+        Path | None, typer.Option(help="Where releases go.", show_default="JOURNAL/published")
+    ] = None,
     dtype: Annotated[str, typer.Option(help="What is published: float32 or float64.")] = "float32",
     idle: Annotated[float, typer.Option(help="Seconds that a peer may keep silent.")] = 10.0,
 ) -> None:
     """Server 2: add noise of our own to another server's noisy answers, and publish each exactly once.
 
-    [bold]dpaudit serve noise --identity certificates/noise --journal noise.journal --sigma 2 --bound 1000 --dim 256[/bold]
+    [bold]dpaudit serve noise --identity certificates/noise --journal noise.journal --sigma 2
+    --bound 1000 --dim 256[/bold]
 
-    Prints one line of JSON with the address and serves until SIGTERM or Ctrl-C. A release RELEASE, round N, is published
-    as RELEASE@N.npy, whole or not at all. After a crash start it again with the same journal: what was received is
-    published, what was not comes again. Never share or restore a journal: it is what keeps noise from being drawn twice.
+    Prints one line of JSON with the address and serves until SIGTERM or Ctrl-C. A release RELEASE,
+    round N, is published as RELEASE@N.npy, whole or not at all. After a crash start it again with
+    the same journal: what was received is published, what was not comes again. Never share or
+    restore a journal: it is what keeps noise from being drawn twice.
     """
     import signal
     import threading
@@ -59,7 +76,9 @@ def noise(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
-        with serve(side.handlers, identity=me, address=listen, peers=[peer], idle=idle, log=log) as server:
+        with serve(
+            side.handlers, identity=me, address=listen, peers=[peer], idle=idle, log=log
+        ) as server:
             _say(address=server.address, party=me.name, publish=str(published))
             stop.wait()
     finally:
@@ -67,13 +86,28 @@ def noise(
 
 
 def answer(
-    identity: Annotated[Path, typer.Option(help="This server's folder of dpaudit serve init.", show_default=False)],
-    peer: Annotated[str, typer.Option(help="HOST:PORT of the server that adds noise.", show_default=False)],
-    query: Annotated[Path, typer.Option(help="The exact query result: an .npy vector of floats.", show_default=False)],
-    sigma: Annotated[float, typer.Option(help="Scale of our own noise, a coordinate.", show_default=False)],
-    release: Annotated[str, typer.Option(help="Name of this release; never used twice.", show_default=False)],
-    journal: Annotated[Path, typer.Option(help="Folder of our journal; made if missing.", show_default=False)],
-    number: Annotated[int, typer.Option("--round", help="Round of the release, if it has several.")] = 0,
+    identity: Annotated[
+        Path, typer.Option(help="This server's folder of dpaudit serve init.", show_default=False)
+    ],
+    peer: Annotated[
+        str, typer.Option(help="HOST:PORT of the server that adds noise.", show_default=False)
+    ],
+    query: Annotated[
+        Path,
+        typer.Option(help="The exact query result: an .npy vector of floats.", show_default=False),
+    ],
+    sigma: Annotated[
+        float, typer.Option(help="Scale of our own noise, a coordinate.", show_default=False)
+    ],
+    release: Annotated[
+        str, typer.Option(help="Name of this release; never used twice.", show_default=False)
+    ],
+    journal: Annotated[
+        Path, typer.Option(help="Folder of our journal; made if missing.", show_default=False)
+    ],
+    number: Annotated[
+        int, typer.Option("--round", help="Round of the release, if it has several.")
+    ] = 0,
     source: Annotated[
         str, typer.Option(help="NAME[:option=value,…] of a noise source; others are lab use.")
     ] = _DEFAULT,
@@ -82,19 +116,21 @@ def answer(
     ] = None,
     peer_name: Annotated[str, typer.Option(help="Name in that server's certificate.")] = "noise",
     bound: Annotated[
-        float | None, typer.Option(help="Refuse a server with another bound.", show_default="what it says")
+        float | None,
+        typer.Option(help="Refuse a server with another bound.", show_default="what it says"),
     ] = None,
     patience: Annotated[float, typer.Option(help="Seconds to go on trying to reach it.")] = 60.0,
 ) -> None:
     """Server 1: answer one query with our own noise, hand it to server 2, and exit 0 once that has published it.
 
-    [bold]dpaudit serve answer --identity certificates/answer --peer 127.0.0.1:5001 --query counts.npy --sigma 2
-    --release week-7 --journal answer.journal[/bold]
+    [bold]dpaudit serve answer --identity certificates/answer --peer 127.0.0.1:5001 --query
+    counts.npy --sigma 2 --release week-7 --journal answer.journal[/bold]
 
-    Prints one line of JSON with the publication's name and SHA-256. Interrupted, killed, or exit 3? Run the same command
-    again: it goes on with the same noise, and tells if the release is out already. A name stands for one query, one
-    sigma and one noise for ever; anything else under it is refused. Keep the journal as you keep the query: it holds the
-    noise's seed until the release is out, and a digest that confirms a guess of the query.
+    Prints one line of JSON with the publication's name and SHA-256. Interrupted, killed, or exit 3?
+    Run the same command again: it goes on with the same noise, and tells if the release is out
+    already. A name stands for one query, one sigma and one noise for ever; anything else under it
+    is refused. Keep the journal as you keep the query: it holds the noise's seed until the release
+    is out, and a digest that confirms a guess of the query.
     """
     from dpaudit_mitigations.transport.certificates import load_identity
     from dpaudit_mitigations.transport.logs import logger
@@ -121,7 +157,12 @@ def answer(
         receipt = side.release(question, Contact(peer, peer_name, me), patience=patience)
     finally:
         side.close()
-    _say(release=release, round=number, file=f"{release}@{number}.npy", sha256=receipt.published.hex())
+    _say(
+        release=release,
+        round=number,
+        file=f"{release}@{number}.npy",
+        sha256=receipt.published.hex(),
+    )
 
 
 def _folder(path: Path) -> Path:
@@ -133,9 +174,13 @@ def _folder(path: Path) -> Path:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         mode = path.stat().st_mode
     except OSError as error:
-        raise UsageError(f"journal={path}: cannot be made ({error.strerror}); choose another folder") from error
+        raise UsageError(
+            f"journal={path}: cannot be made ({error.strerror}); choose another folder"
+        ) from error
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise UsageError(f"journal={path}: others may write there, and could put their own noise in; chmod 700 {path}")
+        raise UsageError(
+            f"journal={path}: others may write there, and could put their own noise in; chmod 700 {path}"
+        )
     return path
 
 

@@ -16,7 +16,17 @@ from dpaudit.interfaces import Stream
 from dpaudit.vectors.exact_integers import draw_integers
 from dpaudit.vectors.exact_law import IntegerLaw
 
-__all__ = ["CHUNK", "REACH", "Draw", "ahead", "chunks", "granularity", "most_steps", "secure_draw", "to_steps"]
+__all__ = [
+    "CHUNK",
+    "REACH",
+    "Draw",
+    "ahead",
+    "chunks",
+    "granularity",
+    "most_steps",
+    "secure_draw",
+    "to_steps",
+]
 
 T = TypeVar("T")
 Steps = npt.NDArray[np.int64]
@@ -34,22 +44,27 @@ _FEWEST = 2.0**10  # steps in a standard deviation
 def granularity(bound: float, *, sigma: float) -> float:
     """The lattice's step g: the least power of two that is ≥ ``bound``, over 2^30.
 
-    So a noisy answer within ``bound`` is at most 2^30 steps, which an int32 holds. It depends on the bound alone, and the
-    two servers find it without asking each other; ``sigma`` is the smaller noise that is to be drawn on it.
+    So a noisy answer within ``bound`` is at most 2^30 steps, which an int32 holds. It depends on
+    the bound alone, and the two servers find it without asking each other; ``sigma`` is the smaller
+    noise that is to be drawn on it.
 
     Raises:
-        UsageError: bound or sigma not a finite number > 0, bound not above 16·sigma, or so far above it that sigma has fewer
-            than 2^10 steps.
+        UsageError: bound or sigma not a finite number > 0, bound not above 16·sigma, or so far
+            above it that sigma has fewer than 2^10 steps.
     """
     for name, value in (("bound", bound), ("sigma", sigma)):
         if not (value > 0 and math.isfinite(value)):
             raise UsageError(f"{name}={value}: must be a finite number > 0")
     if bound <= REACH * sigma:
-        raise UsageError(f"bound={bound}: must leave room for noise, above {REACH}·sigma={REACH * sigma}; raise it")
+        raise UsageError(
+            f"bound={bound}: must leave room for noise, above {REACH}·sigma={REACH * sigma}; raise it"
+        )
     fraction, exponent = math.frexp(bound)
     power = exponent - (fraction == 0.5) - _BITS
     if not -1000 <= power <= 900:
-        raise UsageError(f"bound={bound}: out of the range of doubles on a lattice; change the query's unit")
+        raise UsageError(
+            f"bound={bound}: out of the range of doubles on a lattice; change the query's unit"
+        )
     g = math.ldexp(1.0, power)
     if sigma / g < _FEWEST:
         raise UsageError(
@@ -71,7 +86,9 @@ def to_steps(values: npt.NDArray[np.floating], *, step: float) -> Steps:
     """
     steps = np.rint(values.astype(np.float64) / step)
     if not (np.abs(steps) < _WHOLE).all():  # a NaN neither
-        raise UsageError("noise: a value that is not finite, or beyond the lattice; take another noise source")
+        raise UsageError(
+            "noise: a value that is not finite, or beyond the lattice; take another noise source"
+        )
     return steps.astype(np.int64)
 
 
@@ -87,7 +104,9 @@ def secure_draw(*, sigma: float, step: float, stream: Stream) -> Draw:
     return lambda at, count: draw_integers(count, law, stream=stream.child("chunk", at))
 
 
-def ahead(work: Callable[[int, int], T], dim: int, *, threads: int = 2) -> Iterator[tuple[int, int, T]]:
+def ahead(
+    work: Callable[[int, int], T], dim: int, *, threads: int = 2
+) -> Iterator[tuple[int, int, T]]:
     """(start, count, ``work(start, count)``) of every chunk in order, a few chunks ahead of whoever asks, by threads."""
     pool = ThreadPoolExecutor(threads, thread_name_prefix="noise")
     waiting: deque[tuple[int, int, Future[T]]] = deque()

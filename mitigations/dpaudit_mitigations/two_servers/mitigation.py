@@ -21,29 +21,33 @@ __all__ = ["TwoServers"]
 class TwoServers:
     """Server 1 answers with its own noise; server 2 adds N(0, (ratio·σ)²I) of its own and publishes.
 
-    Source: arXiv 2509.23834, Section 6.2.1. ``backdoored`` says whose noise the untrusted source is: that of the server
-    that answers (the paper's case), that of the server that adds ``noise``, or that of ``both``, who then share the key; an
-    honest server's is exact discrete Gaussian noise from a CSPRNG.
+    Source: arXiv 2509.23834, Section 6.2.1. ``backdoored`` says whose noise the untrusted source
+    is: that of the server that answers (the paper's case), that of the server that adds ``noise``,
+    or that of ``both``, who then share the key; an honest server's is exact discrete Gaussian noise
+    from a CSPRNG.
 
-    Threat model: either server's noise may be backdoored in any way, and the adversary knows all its secrets and sees
-    everything that is published. The two do not work together: neither tells the adversary, or the other, its own noise.
-    In the processes, between them anyone may listen, drop, delay, change or replay: messages are authenticated (mTLS, TLS
-    1.3), bound to one release and round, and checked.
+    Threat model: either server's noise may be backdoored in any way, and the adversary knows all
+    its secrets and sees everything that is published. The two do not work together: neither tells
+    the adversary, or the other, its own noise. In the processes, between them anyone may listen,
+    drop, delay, change or replay: messages are authenticated (mTLS, TLS 1.3), bound to one release
+    and round, and checked.
 
-    Formal guarantee: the published vector is g·(K + Z₁ + Z₂), K the query in whole steps of a lattice that public numbers
-    fix, Z₁ and Z₂ the servers' noises, neither of which has seen the query. So towards someone who knows one of them
-    all, it is at least as private as the other's discrete Gaussian mechanism at sensitivity Δ + g√d (post-processing); if
-    both are honest, as a Gaussian of scale σ√(1+ratio²). Each release is published exactly once, with one noise of
-    each server, whatever process is killed when.
+    Formal guarantee: the published vector is g·(K + Z₁ + Z₂), K the query in whole steps of a
+    lattice that public numbers fix, Z₁ and Z₂ the servers' noises, neither of which has seen the
+    query. So towards someone who knows one of them all, it is at least as private as the other's
+    discrete Gaussian mechanism at sensitivity Δ + g√d (post-processing); if both are honest, as a
+    Gaussian of scale σ√(1+ratio²). Each release is published exactly once, with one noise of each
+    server, whatever process is killed when.
 
-    Not claimed: anything if both servers are backdoored and share a key, as ``backdoored=both`` shows. That server 1 is
-    otherwise honest: it has the query. That server 2 is, with its own noise: it sees server 1's answer, protected from it
-    by server 1's noise alone. That a release survives a disk that dies or an old journal put back: then a name
-    may be drawn for a second time, which the other server refuses if its own journal has it; should both be lost, take new
+    Not claimed: anything if both servers are backdoored and share a key, as ``backdoored=both``
+    shows. That server 1 is otherwise honest: it has the query. That server 2 is, with its own
+    noise: it sees server 1's answer, protected from it by server 1's noise alone. That a release
+    survives a disk that dies or an old journal put back: then a name may be drawn for a second
+    time, which the other server refuses if its own journal has it; should both be lost, take new
     names. Erasure of seeds and drafts from the disk's blocks; constant time.
 
-    Cost: the error grows by √(1 + ratio²), √2 at first. One more Gaussian draw, and each vector once over the network: 4
-    bytes a coordinate.
+    Cost: the error grows by √(1 + ratio²), √2 at first. One more Gaussian draw, and each vector
+    once over the network: 4 bytes a coordinate.
     """
 
     trusts = "that one of the two servers adds noise of its own and keeps it to itself; server 1, with the query"
@@ -64,7 +68,8 @@ class TwoServers:
     def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
         """``query`` (n, d) plus both servers' noise, all in whole steps of a lattice; same shape and dtype back.
 
-        The source is asked for noise alone, as a library in a server is: a ``ReleasingSource`` is not shown the query.
+        The source is asked for noise alone, as a library in a server is: a ``ReleasingSource`` is
+        not shown the query.
 
         Raises:
             UsageError: no query, or one beyond the lattice's range.
@@ -97,7 +102,12 @@ class TwoServers:
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
         """Towards someone who knows every secret in the backdoored noise; see ``key_holder_epsilon``."""
         return key_holder_epsilon(
-            source, delta, host=host, backdoored=self.backdoored, ratio=self.ratio, step=self._step(source.sigma)
+            source,
+            delta,
+            host=host,
+            backdoored=self.backdoored,
+            ratio=self.ratio,
+            step=self._step(source.sigma),
         )
 
     def rehearse(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> Rehearsal:
@@ -114,11 +124,17 @@ class TwoServers:
         if n != 1:
             raise UsageError(f"query of {n} rows: one release is rehearsed, shape (1, d)")
         return rehearse(
-            query[0].detach().cpu(), source, backdoored=self.backdoored, ratio=self.ratio, stream=stream
+            query[0].detach().cpu(),
+            source,
+            backdoored=self.backdoored,
+            ratio=self.ratio,
+            stream=stream,
         ).figures
 
     def _step(self, sigma: float) -> float:
         step = lattice_step(sigma * min(1.0, self.ratio))
         if sigma * max(1.0, self.ratio) / step > LARGEST_SCALE:
-            raise UsageError(f"ratio={self.ratio}: the larger noise has too many steps of the smaller one's lattice")
+            raise UsageError(
+                f"ratio={self.ratio}: the larger noise has too many steps of the smaller one's lattice"
+            )
         return step

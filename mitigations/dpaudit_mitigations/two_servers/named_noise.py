@@ -24,15 +24,23 @@ def named_source(text: str, *, sigma: float, dim: int) -> NoiseSource:
     Raises:
         UsageError: no such source, or one of another scale or dimension.
     """
-    source: NoiseSource = registry.create("sources", registry.offered("sources", Reference.parse(text), sigma=sigma))
+    source: NoiseSource = registry.create(
+        "sources", registry.offered("sources", Reference.parse(text), sigma=sigma)
+    )
     if source.sigma != sigma:
-        raise UsageError(f"source={text}: its noise has scale {source.sigma}, not sigma={sigma}; make them agree")
+        raise UsageError(
+            f"source={text}: its noise has scale {source.sigma}, not sigma={sigma}; make them agree"
+        )
     if source.dim not in (None, dim):
-        raise UsageError(f"source={text}: serves vectors of {source.dim} values, the query has {dim}")
+        raise UsageError(
+            f"source={text}: serves vectors of {source.dim} values, the query has {dim}"
+        )
     return source
 
 
-def draw_of(source: NoiseSource, *, dim: int, times: float = 1.0) -> Callable[[float, Stream], Draw]:
+def draw_of(
+    source: NoiseSource, *, dim: int, times: float = 1.0
+) -> Callable[[float, Stream], Draw]:
     """``times`` the source's noise in lattice steps, as ``AnswerSide`` and ``NoiseSide`` take it.
 
     The source is asked for noise alone and is never shown the query.

@@ -17,25 +17,41 @@ from dpaudit_mitigations.transport.journal import Journal
 from dpaudit_mitigations.transport.logs import Log
 from dpaudit_mitigations.transport.server import Handler
 from dpaudit_mitigations.transport.vectors import MOST_VALUES, VectorReader
-from dpaudit_mitigations.two_servers.lattice import CHUNK, Draw, ahead, granularity, most_steps, secure_draw
+from dpaudit_mitigations.two_servers.lattice import (
+    CHUNK,
+    Draw,
+    ahead,
+    granularity,
+    most_steps,
+    secure_draw,
+)
 from dpaudit_mitigations.two_servers.publication import Publications
 from dpaudit_mitigations.two_servers.sums import add_steps
-from dpaudit_mitigations.two_servers.words import PUBLISH, TERMS, VECTOR, Offer, Receipt, ReleaseTerms
+from dpaudit_mitigations.two_servers.words import (
+    PUBLISH,
+    TERMS,
+    VECTOR,
+    Offer,
+    Receipt,
+    ReleaseTerms,
+)
 
 __all__ = ["NOISED", "PUBLISHED", "RECEIVING", "NoiseSide"]
 
 RECEIVING, NOISED, PUBLISHED = "receiving", "noised", "published"
 
-_BUSY = 5.0  # seconds to wait for an earlier call about the same release, whose peer may just have died
+# seconds to wait for an earlier call about the same release, whose peer may just have died
+_BUSY = 5.0
 
 
 class NoiseSide:
     """The handlers of server 2, and what it remembers.
 
-    A release is *receiving* from its first offer on, which pins who offers it and every number that it depends on;
-    *noised* once the noisy answer has come whole and the sum with our noise is a durable private draft; *published* once
-    that draft has its public name. Noise is drawn once a call and leaves this process by the draft alone: what a call that
-    broke off had drawn is gone with its draft. A journal that says noised or published is never drawn for again.
+    A release is *receiving* from its first offer on, which pins who offers it and every number that
+    it depends on; *noised* once the noisy answer has come whole and the sum with our noise is a
+    durable private draft; *published* once that draft has its public name. Noise is drawn once a
+    call and leaves this process by the draft alone: what a call that broke off had drawn is gone
+    with its draft. A journal that says noised or published is never drawn for again.
     """
 
     def __init__(
@@ -51,13 +67,13 @@ class NoiseSide:
     ) -> None:
         """Open the journal and finish what an earlier process left noised.
 
-        ``draw(step)`` gives the noise for a call; without it, exact discrete Gaussian noise from a fresh CSPRNG.
-        ``dtype`` is the published files'; float32 is the sum rounded. A release whose durable draft is gone is logged as
-        failed and stays so: it is not drawn again.
+        ``draw(step)`` gives the noise for a call; without it, exact discrete Gaussian noise from a
+        fresh CSPRNG. ``dtype`` is the published files'; float32 is the sum rounded. A release whose
+        durable draft is gone is logged as failed and stays so: it is not drawn again.
 
         Raises:
-            UsageError: terms that no lattice or no ``dtype`` fits, a dtype other than float32 and float64, or folders that
-                cannot be used or are another process's.
+            UsageError: terms that no lattice or no ``dtype`` fits, a dtype other than float32 and
+                float64, or folders that cannot be used or are another process's.
         """
         if not 1 <= terms.dim <= MOST_VALUES:
             raise UsageError(f"dim={terms.dim}: a release has 1 to {MOST_VALUES:,} values")
@@ -101,7 +117,9 @@ class NoiseSide:
             except MessageError as error:
                 self._log("failed", release=name, reason=str(error))
             except OSError as error:
-                self._log("failed", release=name, reason=f"cannot be published now ({error.strerror})")
+                self._log(
+                    "failed", release=name, reason=f"cannot be published now ({error.strerror})"
+                )
         self._publications.discard_others(
             {self._journal.facts(name)["draft"] for name in self._journal.releases(NOISED)}
         )
@@ -116,9 +134,10 @@ class NoiseSide:
         """An offer and the frames of a noisy answer in, a receipt out once it is published.
 
         Raises:
-            MessageError: anything but the frames of one vector under these terms, or a name that stands for something else.
-            PeerError: another party than the one that answers, silence, another call about the same release, or a disk
-                that takes no more: nothing is lost, and the log says what it is.
+            MessageError: anything but the frames of one vector under these terms, or a name that
+                stands for something else.
+            PeerError: another party than the one that answers, silence, another call about the same
+                release, or a disk that takes no more: nothing is lost, and the log says what it is.
         """
         if peer != self._peer:
             raise PeerError(f"{peer} is not the party that answers here, {self._peer}")
@@ -136,12 +155,16 @@ class NoiseSide:
             if state == RECEIVING:
                 self._take(offer, frames)
             elif frames.digest_of_all().hex() != self._journal.facts(offer.name)["payload"]:
-                raise MessageError(f"release {offer.name}: replayed with another noisy answer; it was received before")
+                raise MessageError(
+                    f"release {offer.name}: replayed with another noisy answer; it was received before"
+                )
             facts = self._finish(offer.name, just_written=state == RECEIVING)
         if state != PUBLISHED:
             self._log("published", peer=peer, method=PUBLISH, release=offer.name)
         payload, published = bytes.fromhex(facts["payload"]), bytes.fromhex(facts["published"])
-        yield pack(Receipt(release=offer.release, round=offer.round, payload=payload, published=published))
+        yield pack(
+            Receipt(release=offer.release, round=offer.round, payload=payload, published=published)
+        )
 
     def _pin(self, offer: Offer, peer: str) -> str:
         """The release's state, *receiving* if it is new; every fact must be what it was."""
@@ -149,13 +172,17 @@ class NoiseSide:
         state = self._journal.state(offer.name)
         if state is None:
             if self._publications.taken(offer.name):
-                raise MessageError(f"release {offer.name}: published already, though not in this journal")
+                raise MessageError(
+                    f"release {offer.name}: published already, though not in this journal"
+                )
             self._journal.advance(offer.name, None, RECEIVING, **facts)
             return RECEIVING
         known = self._journal.facts(offer.name)
         changed = [name for name, value in facts.items() if known[name] != value]
         if changed:
-            raise MessageError(f"release {offer.name}: replayed with another {' and '.join(changed)}")
+            raise MessageError(
+                f"release {offer.name}: replayed with another {' and '.join(changed)}"
+            )
         return state
 
     def _take(self, offer: Offer, frames: _Frames) -> None:
@@ -170,7 +197,12 @@ class NoiseSide:
             payload = frames.end()
             published = draft.finish()
             self._journal.advance(
-                offer.name, RECEIVING, NOISED, payload=payload.hex(), published=published.hex(), draft=draft.name
+                offer.name,
+                RECEIVING,
+                NOISED,
+                payload=payload.hex(),
+                published=published.hex(),
+                draft=draft.name,
             )
             kept = True
         finally:
@@ -196,16 +228,24 @@ class NoiseSide:
         try:
             yield
         except (OSError, UsageError) as error:
-            reason = f"cannot be written ({error.strerror})" if isinstance(error, OSError) else str(error)
+            reason = (
+                f"cannot be written ({error.strerror})"
+                if isinstance(error, OSError)
+                else str(error)
+            )
             self._log("failed", peer=peer, method=PUBLISH, release=name, reason=reason)
-            raise PeerError(f"release {name}: this server cannot finish it now, and its log says why") from error
+            raise PeerError(
+                f"release {name}: this server cannot finish it now, and its log says why"
+            ) from error
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[None]:
         """One call a release at a time."""
         with self._guard:
             if not self._guard.wait_for(lambda: name not in self._active, timeout=_BUSY):
-                raise PeerError(f"release {name}: another call about it is not done; try again later")
+                raise PeerError(
+                    f"release {name}: another call about it is not done; try again later"
+                )
             self._active.add(name)
         try:
             yield

@@ -26,20 +26,24 @@ _DRAFT = re.compile(r".+@[0-9]+\.[0-9a-f]{16}")
 class Publications:
     """A folder of published vectors ``NAME.npy``. Drafts lie in ``.drafts`` beside them, mode 0700.
 
-    A draft must stay private: it holds noise that a later attempt would draw anew, and the mean of the two has less.
+    A draft must stay private: it holds noise that a later attempt would draw anew, and the mean of
+    the two has less.
     """
 
     def __init__(self, folder: Path) -> None:
         """Make the folders, if they are not there, keep other processes out, and see that something can be published.
 
         Raises:
-            UsageError: they cannot be made or written, have no hard links, are another user's, or another process's.
+            UsageError: they cannot be made or written, have no hard links, are another user's, or
+                another process's.
         """
         self._folder, self._drafts = folder, folder / ".drafts"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._drafts.mkdir(mode=0o700, exist_ok=True)
-            self._lock = os.open(self._drafts, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            self._lock = os.open(
+                self._drafts, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            )
         except OSError as error:
             raise UsageError(
                 f"publish={folder}: cannot be written ({error.strerror}); choose another folder"
@@ -58,7 +62,9 @@ class Publications:
                 f"publish={self._folder}: another process publishes there; choose another folder"
             ) from error
         if os.fstat(self._lock).st_uid != os.geteuid():
-            raise UsageError(f"publish={self._folder}: its .drafts is another user's; choose another folder")
+            raise UsageError(
+                f"publish={self._folder}: its .drafts is another user's; choose another folder"
+            )
         trial, public = self._drafts / "trial", self._folder / ".trial"
         try:
             os.fchmod(self._lock, 0o700)
@@ -86,16 +92,21 @@ class Publications:
         """Give the durable draft its public name; doing it again does nothing. The draft stays until :meth:`discard`.
 
         Raises:
-            MessageError: neither draft nor publication is there with this digest, or the name is another publication's.
+            MessageError: neither draft nor publication is there with this digest, or the name is
+                another publication's.
         """
         target, source = self.path(name), self._drafts / draft
         if not just_written and not target.exists() and _sha256(source) != digest:
-            raise MessageError(f"release {name}: its durable draft is gone or damaged; it is not drawn again")
+            raise MessageError(
+                f"release {name}: its durable draft is gone or damaged; it is not drawn again"
+            )
         try:
             os.link(source, target)  # never over another file, unlike a rename
         except (FileExistsError, FileNotFoundError) as error:
             if _sha256(target) != digest:
-                raise MessageError(f"release {name}: {target.name} is there already and is something else") from error
+                raise MessageError(
+                    f"release {name}: {target.name} is there already and is something else"
+                ) from error
         sync_folder(self._folder)
 
     def taken(self, name: str) -> bool:
@@ -128,7 +139,12 @@ class Draft:
         self._file: BinaryIO = path.open("xb", buffering=0)
         header = io.BytesIO()
         np.lib.format.write_array_header_1_0(
-            header, {"descr": np.dtype(dtype).newbyteorder("<").str, "fortran_order": False, "shape": (dim,)}
+            header,
+            {
+                "descr": np.dtype(dtype).newbyteorder("<").str,
+                "fortran_order": False,
+                "shape": (dim,),
+            },
         )
         try:
             self._write(header.getvalue())

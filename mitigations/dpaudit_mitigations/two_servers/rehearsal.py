@@ -38,22 +38,34 @@ class Rehearsed:
 
 
 def rehearse(
-    query: torch.Tensor, source: NoiseSource, *, backdoored: Backdoored, ratio: float, stream: Stream
+    query: torch.Tensor,
+    source: NoiseSource,
+    *,
+    backdoored: Backdoored,
+    ratio: float,
+    stream: Stream,
 ) -> Rehearsed:
-    """Release ``query`` (d,) once. The bound leaves twice the room that noise needs, and is the query's own: in earnest it
-    would be public.
+    """Release ``query`` (d,) once. The bound leaves twice the room that noise needs, and is the
+    query's own: in earnest it would be public.
 
-    ``seconds``: ``certificates`` and ``starting`` come once in a service's life, ``release`` is the whole of one release at
-    server 1; ``server 1's noise`` and ``server 2's noise`` are thread seconds of drawing within it, side by side with the
-    rest. ``wire`` is the bytes of all messages, without TLS's and HTTP/2's own (about 0.2 %).
+    ``seconds``: ``certificates`` and ``starting`` come once in a service's life, ``release`` is the
+    whole of one release at server 1; ``server 1's noise`` and ``server 2's noise`` are thread
+    seconds of drawing within it, side by side with the rest. ``wire`` is the bytes of all messages,
+    without TLS's and HTTP/2's own (about 0.2 %).
     """
-    values = query.numpy() if query.dtype in (torch.float32, torch.float64) else query.double().numpy()
+    values = (
+        query.numpy() if query.dtype in (torch.float32, torch.float64) else query.double().numpy()
+    )
     sigma, dim = source.sigma, len(values)
     largest = max(sigma, ratio * sigma)
-    terms = ReleaseTerms(dim=dim, bound=2 * REACH * largest + float(np.abs(values).max()), sigma=ratio * sigma)
+    terms = ReleaseTerms(
+        dim=dim, bound=2 * REACH * largest + float(np.abs(values).max()), sigma=ratio * sigma
+    )
     first, second, wire = _Clock(), _Clock(), _Wire()
     answer = first.timing(_noise(source, dim, sigma, 1.0, backdoored in ("answer", "both")))
-    noise = second.timing(_noise(source, dim, ratio * sigma, ratio, backdoored in ("noise", "both")))
+    noise = second.timing(
+        _noise(source, dim, ratio * sigma, ratio, backdoored in ("noise", "both"))
+    )
     log = _Quiet("rehearsal")
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="dpaudit-two-servers-") as name:

@@ -15,8 +15,8 @@ __all__ = ["Seeds"]
 class Seeds:
     """Files ``NAME.seed`` of mode 0600 in a folder.
 
-    A stream is bound to its release's name too: should two names ever come to the same file (on a disk that does not tell
-    upper from lower case, say), their noises are still independent.
+    A stream is bound to its release's name too: should two names ever come to the same file (on a
+    disk that does not tell upper from lower case, say), their noises are still independent.
     """
 
     def __init__(self, folder: Path) -> None:

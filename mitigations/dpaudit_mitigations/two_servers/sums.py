@@ -18,8 +18,8 @@ jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False)
 def add_query(noise, values, per_step, out):  # type: ignore[no-untyped-def]
     """``out`` = nearest integers to ``values``·``per_step`` (a power of two: exact in float64) + ``noise``.
 
-    Returns the largest |sum| (2^63 − 1 for one of −2^63, which has none); only where that is below 2^31 does the int32
-    ``out`` hold the sums.
+    Returns the largest |sum| (2^63 − 1 for one of −2^63, which has none); only where that is below
+    2^31 does the int32 ``out`` hold the sums.
     """
     most = np.int64(0)
     for i in range(noise.size):

@@ -34,7 +34,9 @@ def check_release(release: str, number: int) -> None:
         UsageError: not 1 to 64 letters, digits, - and _, or a round out of range.
     """
     if not re.search(_RELEASE, release):
-        raise UsageError(f"release={release}: 1 to 64 letters, digits, hyphens and underscores, e.g. 2025-week-7")
+        raise UsageError(
+            f"release={release}: 1 to 64 letters, digits, hyphens and underscores, e.g. 2025-week-7"
+        )
     if not 0 <= number <= _LAST_ROUND:
         raise UsageError(f"round={number}: must lie in 0 to {_LAST_ROUND}")
 
@@ -68,7 +70,12 @@ class Offer(Message, frozen=True, kw_only=True, tag="offer"):
 
     def facts(self) -> dict[str, Any]:
         """What must never change under this name."""
-        return {"sigma": self.sigma, "dim": self.dim, "bound": self.bound, "noise_sigma": self.noise_sigma}
+        return {
+            "sigma": self.sigma,
+            "dim": self.dim,
+            "bound": self.bound,
+            "noise_sigma": self.noise_sigma,
+        }
 
     @property
     def session(self) -> bytes:

@@ -1,22 +1,25 @@
 """A proof that a block of committed rows holds nothing but bits, and that a row's signed sum is what another commitment says.
 
-The batch argument of Bootle and Groth (Efficient Batch Zero-Knowledge Arguments for Low Degree Polynomials, PKC 2018) for
-one quadratic relation a row. Row j = 1…k is committed as V_j = Σ_i b_ji·H_i + ρ_j·B, its sum as S_j = s_j·G + σ_j·B; the
-signs u_ji ∈ {−1, 0, 1} are public. With a challenge y the claims of row j become one,
+The batch argument of Bootle and Groth (Efficient Batch Zero-Knowledge Arguments for Low Degree
+Polynomials, PKC 2018) for one quadratic relation a row. Row j = 1…k is committed as V_j = Σ_i
+b_ji·H_i + ρ_j·B, its sum as S_j = s_j·G + σ_j·B; the signs u_ji ∈ {−1, 0, 1} are public. With a
+challenge y the claims of row j become one,
 
     Σ_i y^i·b_ji(b_ji − 1) + y^(m+1)·(Σ_i u_ji·b_ji − s_j) = 0,
 
-and with Lagrange's ℓ_j for the points 0…k the rows become one polynomial row, f(X) = ℓ_0(X)·a + Σ_j ℓ_j(X)·b_j, a a
-random row; likewise the signs u(X) (0 at X = 0) and the sum s(X). Put into the relation they give p(X) of degree 2k,
-which vanishes at 1…k if and only if every row's relation holds: p = q·Π(X − j), q of degree k. The prover commits to a, to
-s's random value at 0, and to q at k+1 further points; at a challenge x it opens f(x), s(x) and q(x); the verifier
-checks them against the commitments, and that p(x) = q(x)·Π(x − j).
+and with Lagrange's ℓ_j for the points 0…k the rows become one polynomial row, f(X) = ℓ_0(X)·a + Σ_j
+ℓ_j(X)·b_j, a a random row; likewise the signs u(X) (0 at X = 0) and the sum s(X). Put into the
+relation they give p(X) of degree 2k, which vanishes at 1…k if and only if every row's relation
+holds: p = q·Π(X − j), q of degree k. The prover commits to a, to s's random value at 0, and to q at
+k+1 further points; at a challenge x it opens f(x), s(x) and q(x); the verifier checks them against
+the commitments, and that p(x) = q(x)·Π(x − j).
 
-Formal guarantees, in the random oracle model for the Fiat–Shamir challenges. Soundness: from 2k+1 accepted x for each of
-m+2 accepted y openings of all V_j and S_j can be computed that are bits and their signed sums (else a relation
-between the bases); a cheater passes with probability at most (2k + m + 1)/2^252 for each hash that it tries. Zero
-knowledge, perfect for honest challenges: f(x), s(x) and the blindings are uniform, q(x) follows from them, and
-the first quotient's and both masks' commitments from the equations (a test simulates proofs so).
+Formal guarantees, in the random oracle model for the Fiat–Shamir challenges. Soundness: from 2k+1
+accepted x for each of m+2 accepted y openings of all V_j and S_j can be computed that are bits and
+their signed sums (else a relation between the bases); a cheater passes with probability at most (2k
++ m + 1)/2^252 for each hash that it tries. Zero knowledge, perfect for honest challenges: f(x),
+s(x) and the blindings are uniform, q(x) follows from them, and the first quotient's and both masks'
+commitments from the equations (a test simulates proofs so).
 """
 
 from __future__ import annotations
@@ -55,7 +58,15 @@ from dpaudit_mitigations.verifiable_counts.interpolation import (
     weights_of,
 )
 
-__all__ = ["BlockProof", "BlockSecrets", "BlockStatement", "add_claims", "challenges_of", "prove", "relation_at"]
+__all__ = [
+    "BlockProof",
+    "BlockSecrets",
+    "BlockStatement",
+    "add_claims",
+    "challenges_of",
+    "prove",
+    "relation_at",
+]
 
 
 @dataclass(frozen=True)
@@ -97,7 +108,13 @@ class BlockProof:
 
     def encode(self) -> bytes:
         """Points, then scalars."""
-        scalars = [*self.row, self.total, self.row_blinding, self.sum_blinding, self.quotient_blinding]
+        scalars = [
+            *self.row,
+            self.total,
+            self.row_blinding,
+            self.sum_blinding,
+            self.quotient_blinding,
+        ]
         return self.row_mask + self.sum_mask + b"".join(self.quotients) + encode_scalars(scalars)
 
     @classmethod
@@ -108,19 +125,28 @@ class BlockProof:
             MessageError: another length, or a point or scalar that is not canonical.
         """
         if len(data) != cls.size(rows=rows, columns=columns):
-            raise MessageError(f"a block's proof: {cls.size(rows=rows, columns=columns)} bytes are wanted")
+            raise MessageError(
+                f"a block's proof: {cls.size(rows=rows, columns=columns)} bytes are wanted"
+            )
         cut = SIZE * (rows + 3)
         row_mask, sum_mask, *quotients = decode_points(data[:cut])
         scalars = decode_scalars(data[cut:])
         return cls(row_mask, sum_mask, quotients, scalars[:columns], *scalars[columns:])
 
 
-def prove(statement: BlockStatement, secrets: BlockSecrets, *, challenges: Challenges, stream: Stream) -> BlockProof:
+def prove(
+    statement: BlockStatement, secrets: BlockSecrets, *, challenges: Challenges, stream: Stream
+) -> BlockProof:
     """A proof of ``statement``; ``challenges`` has absorbed everything that it is about."""
     k, m = secrets.bits.shape
-    row_mask, (sum_mask, row_mask_blinding, sum_mask_blinding) = random_scalars(m, stream), random_scalars(3, stream)
+    row_mask, (sum_mask, row_mask_blinding, sum_mask_blinding) = (
+        random_scalars(m, stream),
+        random_scalars(3, stream),
+    )
     quotient_blindings = random_scalars(k + 1, stream)
-    row_point = add(sum_of_multiples(column_bases(m), row_mask), blinding_multiple(row_mask_blinding))
+    row_point = add(
+        sum_of_multiples(column_bases(m), row_mask), blinding_multiple(row_mask_blinding)
+    )
     sum_point = commit(sum_mask, sum_mask_blinding)
     y = _y(challenges, row_point, sum_point)
     quotients = _quotients(statement, secrets, row_mask, sum_mask, y)
@@ -143,7 +169,13 @@ def prove(statement: BlockStatement, secrets: BlockSecrets, *, challenges: Chall
 
 
 def add_claims(
-    statement: BlockStatement, proof: BlockProof, *, y: int, x: int, weights: Sequence[int], into: Relation
+    statement: BlockStatement,
+    proof: BlockProof,
+    *,
+    y: int,
+    x: int,
+    weights: Sequence[int],
+    into: Relation,
 ) -> None:
     """Add the three claims that an accepted proof makes at the challenges y and x, under three weights."""
     k, m = statement.signs.shape
@@ -160,7 +192,11 @@ def add_claims(
         into.add(point, of_quotients * scalar)
     quotient = relation_at(statement.signs, proof, y=y, x=x) * pow(vanishing_at(x, count=k), -1, L)
     into.add(VALUE_BASE, -of_sums * proof.total - of_quotients * quotient)
-    blinding = of_rows * proof.row_blinding + of_sums * proof.sum_blinding + of_quotients * proof.quotient_blinding
+    blinding = (
+        of_rows * proof.row_blinding
+        + of_sums * proof.sum_blinding
+        + of_quotients * proof.quotient_blinding
+    )
     into.add(BLINDING_BASE, -blinding)
 
 
@@ -197,7 +233,9 @@ def _powers(y: int, m: int) -> list[int]:
     return list(itertools.accumulate(range(m), lambda power, _: power * y % L, initial=y))
 
 
-def _relation(row: Sequence[int], raised: Sequence[int], offset: int, total: int, powers: Sequence[int]) -> int:
+def _relation(
+    row: Sequence[int], raised: Sequence[int], offset: int, total: int, powers: Sequence[int]
+) -> int:
     """Σ_i y^i·f_i(f_i − 1) + y^(m+1)·(Σ_i u_i·f_i − s), u_i = raised_i − offset."""
     *of_bits, of_sum = powers
     p = -of_sum * total
@@ -224,7 +262,14 @@ def _quotients(
     firsts, rests, weights, inverses = _further_points(k)
     powers = _powers(y, m)
     out = []
-    every = zip(firsts, rests, combine(weights, secrets.bits), combine(weights, statement.signs), inverses, strict=True)
+    every = zip(
+        firsts,
+        rests,
+        combine(weights, secrets.bits),
+        combine(weights, statement.signs),
+        inverses,
+        strict=True,
+    )
     for first, rest, bits, raised, inverse in every:
         row = [(first * a + b) % L for a, b in zip(row_mask, bits, strict=True)]
         total = first * sum_mask + _dot(rest, secrets.sums)

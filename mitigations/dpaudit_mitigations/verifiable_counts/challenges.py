@@ -16,8 +16,8 @@ _SMALL = 1 << 20  # challenges below it are skipped: the proofs interpolate at s
 class Challenges:
     """Absorbs labelled messages, each with its length, and gives scalars that depend on all of them in order.
 
-    The hash is SHA-512 and starts from a domain string. ``fork`` continues from here under another label, so that
-    several proofs about the same messages have challenges of their own.
+    The hash is SHA-512 and starts from a domain string. ``fork`` continues from here under another
+    label, so that several proofs about the same messages have challenges of their own.
     """
 
     def __init__(self, domain: bytes) -> None:
@@ -49,7 +49,9 @@ class Challenges:
         return copy
 
 
-def session_challenges(terms: CountTerms, *, commitments: bytes, challenge: bytes, sums: Sequence[bytes]) -> Challenges:
+def session_challenges(
+    terms: CountTerms, *, commitments: bytes, challenge: bytes, sums: Sequence[bytes]
+) -> Challenges:
     """What every block's challenges depend on: the terms, messages 1 and 2, and all commitments to sums."""
     challenges = Challenges(b"session")
     challenges.absorb(b"terms", terms.encode())

@@ -1,9 +1,9 @@
 """Clients that commit to their own records, so that the prover cannot invent or drop any: one-hot vectors of proved bits.
 
-A client sends its record (commitments, a proof a bin, the blinding that opens their sum to 1) to the verifier, and the
-openings to the prover over a private channel. The prover checks these against the record (a client that lies to it would
-have it refused as a cheat). Both add up the same clients' records, one of each; :class:`~.verifier.Verifier` then insists on
-the sums.
+A client sends its record (commitments, a proof a bin, the blinding that opens their sum to 1) to
+the verifier, and the openings to the prover over a private channel. The prover checks these against
+the record (a client that lies to it would have it refused as a cheat). Both add up the same
+clients' records, one of each; :class:`~.verifier.Verifier` then insists on the sums.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ def make_record(
 ) -> tuple[bytes, list[Opening]]:
     """The record of ``client`` (its authenticated name) in one bin, and its openings: for the prover alone.
 
-    Its randomness is the operating system's, or in simulations ``stream``'s. Blindings and nonces hang on the terms, the
-    client and the bin: two proofs with one nonce would give the blinding away.
+    Its randomness is the operating system's, or in simulations ``stream``'s. Blindings and nonces
+    hang on the terms, the client and the bin: two proofs with one nonce would give the blinding
+    away.
 
     Raises:
         UsageError: no such bin.
@@ -51,7 +52,12 @@ def make_record(
     points = [opening.commitment for opening in openings]
     challenges = _challenges(terms, client, points)
     proofs = [
-        prove_bit(point, opening, challenges=challenges.fork(b"bin %d" % at), stream=stream.child("proof", at))
+        prove_bit(
+            point,
+            opening,
+            challenges=challenges.fork(b"bin %d" % at),
+            stream=stream.child("proof", at),
+        )
         for at, (point, opening) in enumerate(zip(points, openings, strict=True))
     ]
     return b"".join([*points, *proofs, encode_scalar(sum(blindings))]), openings
@@ -85,7 +91,9 @@ def check_openings(openings: Sequence[Opening], points: Sequence[bytes]) -> None
         CheatingError: they do not.
     """
     if [opening.commitment for opening in openings] != list(points):
-        raise CheatingError("openings: a client's do not open its record's commitments; leave the client out")
+        raise CheatingError(
+            "openings: a client's do not open its record's commitments; leave the client out"
+        )
 
 
 def add_commitments(records: Sequence[Sequence[bytes]]) -> list[bytes]:
@@ -99,7 +107,9 @@ def add_commitments(records: Sequence[Sequence[bytes]]) -> list[bytes]:
 def add_openings(records: Sequence[Sequence[Opening]]) -> list[Opening]:
     """The sum of all clients' openings, bin by bin."""
     return [
-        Opening(sum(opening.value for opening in bins), sum(opening.blinding for opening in bins) % L)
+        Opening(
+            sum(opening.value for opening in bins), sum(opening.blinding for opening in bins) % L
+        )
         for bins in zip(*records, strict=True)
     ]
 

@@ -1,8 +1,8 @@
 """Pedersen commitments: one to a number, and one to a whole row of bits.
 
-``value·G + blinding·B`` and ``Σ bit_i·H_i + blinding·B``: perfectly hiding; binding as long as nobody knows a linear
-relation between B, G and the H_i (discrete logarithms in ristretto255). B is the group's base point, the others are hashes
-of their names.
+``value·G + blinding·B`` and ``Σ bit_i·H_i + blinding·B``: perfectly hiding; binding as long as
+nobody knows a linear relation between B, G and the H_i (discrete logarithms in ristretto255). B is
+the group's base point, the others are hashes of their names.
 """
 
 from __future__ import annotations
@@ -55,11 +55,13 @@ class Opening:
 def open_counts(counts: Sequence[int], *, stream: Stream | None = None) -> list[Opening]:
     """A curator's own openings of its counts.
 
-    Blindings are the operating system's, or in simulations the next of ``stream``: two counts under one blinding would show
-    their difference.
+    Blindings are the operating system's, or in simulations the next of ``stream``: two counts under
+    one blinding would show their difference.
     """
     blindings = random_scalars(len(counts), KeyedStream.fresh() if stream is None else stream)
-    return [Opening(int(value), blinding) for value, blinding in zip(counts, blindings, strict=True)]
+    return [
+        Opening(int(value), blinding) for value, blinding in zip(counts, blindings, strict=True)
+    ]
 
 
 @functools.lru_cache(maxsize=64)
@@ -80,8 +82,8 @@ def _sums(group: int) -> tuple[bytes, ...]:
 def commit_rows(bits: npt.NDArray[np.uint8], blindings: Sequence[int]) -> list[bytes]:
     """A commitment to each row of ``bits`` (rows, columns), columns a multiple of 4.
 
-    The same additions whatever the bits (a zero adds the identity), but which stored sum is read depends on them: see
-    the timing note in ``mitigation.py``.
+    The same additions whatever the bits (a zero adds the identity), but which stored sum is read
+    depends on them: see the timing note in ``mitigation.py``.
 
     Raises:
         UsageError: columns that are no multiple of 4.

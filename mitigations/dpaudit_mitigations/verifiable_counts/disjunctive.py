@@ -1,9 +1,10 @@
 """A proof that one commitment holds a bit: Schnorr's proof for 0 or for 1, one of the two simulated.
 
-Cramer, Damgård and Schoenmakers (Proofs of Partial Knowledge, CRYPTO 1994), made non-interactive. C is
-``blinding·B`` or C − G is. Formal guarantees (random oracle model): from two accepted proofs with the same first message
-and different challenges an opening to 0 or 1 follows; perfectly zero knowledge for honest challenges. For single commitments;
-the prover's coins, of which there are many, are proved in blocks (``bit_proofs.py``) at a tenth of the cost or less.
+Cramer, Damgård and Schoenmakers (Proofs of Partial Knowledge, CRYPTO 1994), made non-interactive. C
+is ``blinding·B`` or C − G is. Formal guarantees (random oracle model): from two accepted proofs
+with the same first message and different challenges an opening to 0 or 1 follows; perfectly zero
+knowledge for honest challenges. For single commitments; the prover's coins, of which there are
+many, are proved in blocks (``bit_proofs.py``) at a tenth of the cost or less.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def _announcement(commitment: bytes, value: int, *, challenge: int, answer: int)
     return add(blinding_multiple(answer), multiple(-challenge, claim))
 
 
-def prove_bit(commitment: bytes, opening: Opening, *, challenges: Challenges, stream: Stream) -> bytes:
+def prove_bit(
+    commitment: bytes, opening: Opening, *, challenges: Challenges, stream: Stream
+) -> bytes:
     """128 bytes: both challenges, both answers; ``challenges`` has absorbed what the commitment is part of.
 
     Raises:
@@ -73,7 +76,9 @@ def check_bit(commitment: bytes, proof: bytes, *, challenges: Challenges) -> Non
         raise CheatingError("a bit's proof does not hold")
 
 
-def _challenge(commitment: bytes, announcements: tuple[bytes, bytes], challenges: Challenges) -> int:
+def _challenge(
+    commitment: bytes, announcements: tuple[bytes, bytes], challenges: Challenges
+) -> int:
     own = challenges.fork(b"bit")
     own.absorb(b"commitment", commitment)
     own.absorb(b"announcements", b"".join(announcements))

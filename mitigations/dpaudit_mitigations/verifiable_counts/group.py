@@ -1,7 +1,8 @@
 """The group ristretto255 (RFC 9496) by libsodium: strict encodings, sums of multiples, generators nobody chose.
 
-Points and scalars travel as 32 bytes. Points stay encoded; scalars are Python integers modulo the order ``L``. libsodium's
-operations on points take the same time whatever the scalar; Python's integers do not.
+Points and scalars travel as 32 bytes. Points stay encoded; scalars are Python integers modulo the
+order ``L``. libsodium's operations on points take the same time whatever the scalar; Python's
+integers do not.
 """
 
 from __future__ import annotations
@@ -57,14 +58,17 @@ def decode_scalar(data: bytes) -> int:
 def decode_point(data: bytes) -> bytes:
     """``data`` if it is the canonical encoding of a point other than the identity.
 
-    The top bit is looked at here: libsodium 1.0.18 ignores it, so that each point would have two encodings.
+    The top bit is looked at here: libsodium 1.0.18 ignores it, so that each point would have two
+    encodings.
 
     Raises:
         MessageError: it is not.
     """
     valid = len(data) == SIZE and data != IDENTITY and data[-1] < 128
     if not (valid and rbcl.crypto_core_ristretto255_is_valid_point(data)):
-        raise MessageError("a point: the canonical encoding of a ristretto255 point but the identity is wanted")
+        raise MessageError(
+            "a point: the canonical encoding of a ristretto255 point but the identity is wanted"
+        )
     return data
 
 
@@ -112,7 +116,9 @@ def add(first: bytes, second: bytes) -> bytes:
 
 def multiple(scalar: int, point: bytes) -> bytes:
     """``scalar`` times a valid ``point``."""
-    return bytes(rbcl.crypto_scalarmult_ristretto255_allow_scalar_zero(encode_scalar(scalar), point))
+    return bytes(
+        rbcl.crypto_scalarmult_ristretto255_allow_scalar_zero(encode_scalar(scalar), point)
+    )
 
 
 def blinding_multiple(scalar: int) -> bytes:
@@ -144,8 +150,9 @@ BLINDING_BASE = blinding_multiple(1)
 class Relation:
     """A sum of multiples of points that should be the identity; terms with the same point are one.
 
-    Several claims go into one relation under random weights drawn after all of them were made: if any is false, the sum
-    vanishes with probability 1/L at most (it is a line in that claim's weight).
+    Several claims go into one relation under random weights drawn after all of them were made: if
+    any is false, the sum vanishes with probability 1/L at most (it is a line in that claim's
+    weight).
     """
 
     def __init__(self) -> None:

@@ -23,7 +23,8 @@ def _denominators(count: int) -> tuple[int, ...]:
     """1/Π_{i≠j}(j − i) over the points 0 … count−1, for each j."""
     last = count - 1
     return tuple(
-        (-1) ** (last - j) * pow(math.factorial(j) * math.factorial(last - j), -1, L) % L for j in range(count)
+        (-1) ** (last - j) * pow(math.factorial(j) * math.factorial(last - j), -1, L) % L
+        for j in range(count)
     )
 
 
@@ -47,14 +48,17 @@ def weights_of(table: list[list[int]]) -> Weights:
     """Scalars (t, rows) cut into 32-bit words for :func:`combine`, shape (t·8, rows)."""
     data = b"".join(value.to_bytes(SIZE, "little") for row in table for value in row)
     words = np.frombuffer(data, "<u4").reshape(len(table), -1, _WORDS)
-    return np.ascontiguousarray(words.transpose(0, 2, 1).reshape(len(table) * _WORDS, -1), dtype=np.float64)
+    return np.ascontiguousarray(
+        words.transpose(0, 2, 1).reshape(len(table) * _WORDS, -1), dtype=np.float64
+    )
 
 
 def combine(weights: Weights, small: npt.NDArray[np.uint8]) -> list[list[int]]:
     """Σ_j weight[t, j]·small[j, i] as whole numbers (not reduced), a list of columns for each t.
 
-    ``small`` (rows, columns) holds numbers up to 2. Exact: words times small numbers add up to below 2^53 for up to
-    2^19 rows. A matrix product, so it takes the same time whatever the small numbers are.
+    ``small`` (rows, columns) holds numbers up to 2. Exact: words times small numbers add up to
+    below 2^53 for up to 2^19 rows. A matrix product, so it takes the same time whatever the small
+    numbers are.
     """
     sums = (weights @ small.astype(np.float64)).astype(np.int64)
     sums = sums.reshape(-1, _WORDS, small.shape[1])

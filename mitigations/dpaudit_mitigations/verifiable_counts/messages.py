@@ -2,7 +2,8 @@
 
 1. prover: commitments to the counts and to the rows of private bits;
 2. verifier: 32 bytes that the public coins are expanded from;
-3. prover: commitments to the rows' signed sums, the released numbers, the blindings that open their commitments, and a
+3. prover: commitments to the rows' signed sums, the released numbers, the blindings that open their
+  commitments, and a
    proof a block.
 """
 
@@ -19,7 +20,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from dpaudit.errors import CheatingError, MessageError
 from dpaudit_mitigations.verifiable_counts.bit_proofs import BlockProof
-from dpaudit_mitigations.verifiable_counts.group import SIZE, decode_points, decode_scalars, encode_scalars
+from dpaudit_mitigations.verifiable_counts.group import (
+    SIZE,
+    decode_points,
+    decode_scalars,
+    encode_scalars,
+)
 from dpaudit_mitigations.verifiable_counts.terms import MOST_IN_ALL, SESSION_BYTES, CountTerms
 
 __all__ = [
@@ -94,12 +100,16 @@ def decode_seed(data: bytes, terms: CountTerms) -> bytes:
     return _unframe(2, terms, data, size=_SEED)
 
 
-def public_coins(terms: CountTerms, *, commitments: bytes, challenge: bytes) -> npt.NDArray[np.uint8]:
+def public_coins(
+    terms: CountTerms, *, commitments: bytes, challenge: bytes
+) -> npt.NDArray[np.uint8]:
     """The public coins, shape (bins, coins): SHAKE-256 of messages 1 and 2."""
     count = terms.bins * terms.coins
     digest = hashlib.sha512(commitments).digest() + challenge
     data = hashlib.shake_256(b"dpaudit verifiable-counts v1 coins " + digest).digest(-(-count // 8))
-    return np.unpackbits(np.frombuffer(data, np.uint8), count=count).reshape(terms.bins, terms.coins)
+    return np.unpackbits(np.frombuffer(data, np.uint8), count=count).reshape(
+        terms.bins, terms.coins
+    )
 
 
 @dataclass(frozen=True)
@@ -113,7 +123,9 @@ class Response:
 
     @staticmethod
     def _parts(terms: CountTerms) -> list[int]:
-        proofs = [BlockProof.size(rows=b.stop - b.start, columns=terms.columns) for b in terms.blocks]
+        proofs = [
+            BlockProof.size(rows=b.stop - b.start, columns=terms.columns) for b in terms.blocks
+        ]
         return [SIZE * terms.rows, 8 * terms.bins, SIZE * terms.bins, *proofs]
 
     @classmethod
@@ -124,14 +136,17 @@ class Response:
     def encode(self, terms: CountTerms) -> bytes:
         numbers = np.array(self.released, dtype="<i8").tobytes()
         proofs = [proof.encode() for proof in self.proofs]
-        return _frame(3, terms, b"".join([*self.sums, numbers, encode_scalars(self.blindings), *proofs]))
+        return _frame(
+            3, terms, b"".join([*self.sums, numbers, encode_scalars(self.blindings), *proofs])
+        )
 
     @classmethod
     def decode(cls, data: bytes, terms: CountTerms) -> Response:
         """The message.
 
         Raises:
-            MessageError: another length or header, a point or scalar that is not canonical, or a released number beyond 2^53.
+            MessageError: another length or header, a point or scalar that is not canonical, or a
+                released number beyond 2^53.
         """
         parts = cls._parts(terms)
         payload = _unframe(3, terms, data, size=sum(parts))
@@ -163,19 +178,32 @@ SIGNATURE_BYTES = 64
 
 
 def _signed(terms: CountTerms, commitments: bytes, challenge: bytes, response: bytes) -> bytes:
-    digests = b"".join(hashlib.sha512(part).digest() for part in (terms.encode(), commitments, challenge, response))
+    digests = b"".join(
+        hashlib.sha512(part).digest() for part in (terms.encode(), commitments, challenge, response)
+    )
     return b"dpaudit verifiable-counts v1 signature " + digests
 
 
 def sign_session(
-    terms: CountTerms, *, commitments: bytes, challenge: bytes, response: bytes, key: Ed25519PrivateKey
+    terms: CountTerms,
+    *,
+    commitments: bytes,
+    challenge: bytes,
+    response: bytes,
+    key: Ed25519PrivateKey,
 ) -> bytes:
     """64 bytes (Ed25519) over the terms and the three messages; for a verifier that drew the challenge and accepted."""
     return key.sign(_signed(terms, commitments, challenge, response))
 
 
 def check_signature(
-    signature: bytes, terms: CountTerms, *, commitments: bytes, challenge: bytes, response: bytes, verifier: bytes
+    signature: bytes,
+    terms: CountTerms,
+    *,
+    commitments: bytes,
+    challenge: bytes,
+    response: bytes,
+    verifier: bytes,
 ) -> None:
     """Accept ``signature`` by the public key ``verifier`` (32 bytes) or raise.
 
@@ -186,4 +214,6 @@ def check_signature(
         public = Ed25519PublicKey.from_public_bytes(verifier)
         public.verify(signature, _signed(terms, commitments, challenge, response))
     except (InvalidSignature, ValueError) as error:
-        raise CheatingError("the session is not signed by the verifier that the transcript names") from error
+        raise CheatingError(
+            "the session is not signed by the verifier that the transcript names"
+        ) from error

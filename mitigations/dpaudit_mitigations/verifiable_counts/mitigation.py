@@ -42,33 +42,38 @@ def draw_heads(count: int, *, coins: int, stream: Stream) -> npt.NDArray[np.int6
 class VerifiableCounts:
     """Counts with noise from coins that neither party chose (Biswas and Cormode, CCS 2023, the protocol ΠBin).
 
-    The prover commits (Pedersen, ristretto255) to each count and to n private bits a bin; then the verifier draws as many
-    public coins, and each private bit is flipped by its coin. Released is count + heads − n/2, with a proof that every
-    committed bit is 0 or 1 and that the release is what count, bits and coins give. The bits are proved in blocks
-    (``bit_proofs.py``: Bootle and Groth, PKC 2018) rather than one by one. The source's noise is not used, only its σ.
+    The prover commits (Pedersen, ristretto255) to each count and to n private bits a bin; then the
+    verifier draws as many public coins, and each private bit is flipped by its coin. Released is
+    count + heads − n/2, with a proof that every committed bit is 0 or 1 and that the release is
+    what count, bits and coins give. The bits are proved in blocks (``bit_proofs.py``: Bootle and
+    Groth, PKC 2018) rather than one by one. The source's noise is not used, only its σ.
 
-    Threat model: either prover or verifier may be dishonest, with any code, not both together. A key holder (the vendor
-    of a backdoored prover) sees releases.
+    Threat model: either prover or verifier may be dishonest, with any code, not both together. A
+    key holder (the vendor of a backdoored prover) sees releases.
 
-    Formal guarantee: if one of the two is honest, the noise is Binomial(n, 1/2) − n/2 whatever the other does, short of not
-    finishing: a prover that commits to no bit, to bits chosen after the coins, or that opens something else is refused (under
-    discrete logarithms in ristretto255 and SHA-512 as a random oracle); a verifier that chooses coins flips uniform bits.
-    What an honest prover sends is simulatable from the release. A vendor who knows every private bit but not the
-    verifier's coins sees Binomial noise too, as far as SHAKE-256 of 32 secret bytes, which these coins are, is random.
-    ε is the exact profile (``dpaudit.accounting.binomial``).
+    Formal guarantee: if one of the two is honest, the noise is Binomial(n, 1/2) − n/2 whatever the
+    other does, short of not finishing: a prover that commits to no bit, to bits chosen after the
+    coins, or that opens something else is refused (under discrete logarithms in ristretto255 and
+    SHA-512 as a random oracle); a verifier that chooses coins flips uniform bits. What an honest
+    prover sends is simulatable from the release. A vendor who knows every private bit but not the
+    verifier's coins sees Binomial noise too, as far as SHAKE-256 of 32 secret bytes, which these
+    coins are, is random. ε is the exact profile (``dpaudit.accounting.binomial``).
 
-    Not claimed: that the counts are true (a prover commits to what it likes, unless clients commit to their own records:
-    ``client_records.py``); anything towards somebody with the transcript *and* the prover's bits: together they are the
-    noise, so a transcript is not for the vendor of the prover, nor for somebody to whom a dishonest prover may have
-    hidden a message in its blindings; that a prover does not break a session off that it dislikes (it knows the
-    noise before it answers: count sessions that do not end as cheating), nor that a verifier does not ask again once it has
-    seen a release (each session that the prover answered has spent its ε); that a transcript had a verifier at all,
-    unless you know the key that signed it (``signatures.py``: a prover alone can draw coins and sign); constant time:
-    libsodium's multiplications are, Python's integers and the look-up of sums of four bases are not, so somebody who times
-    the prover's process on its machine may learn of its coins.
+    Not claimed: that the counts are true (a prover commits to what it likes, unless clients commit
+    to their own records: ``client_records.py``); anything towards somebody with the transcript
+    *and* the prover's bits: together they are the noise, so a transcript is not for the vendor of
+    the prover, nor for somebody to whom a dishonest prover may have hidden a message in its
+    blindings; that a prover does not break a session off that it dislikes (it knows the noise
+    before it answers: count sessions that do not end as cheating), nor that a verifier does not ask
+    again once it has seen a release (each session that the prover answered has spent its ε); that a
+    transcript had a verifier at all, unless you know the key that signed it (``signatures.py``: a
+    prover alone can draw coins and sign); constant time: libsodium's multiplications are, Python's
+    integers and the look-up of sums of four bases are not, so somebody who times the prover's
+    process on its machine may learn of its coins.
 
-    Cost: about 35 µs a coin, proved and verified, for one bin of 332 coins (ε = 0.65, δ = 1e-10), 10 to 12 µs for
-    thousands; 1.3 to 12 bytes a coin on the wire. n = 4σ² coins a bin: for counts and small histograms. Error that of σ.
+    Cost: about 35 µs a coin, proved and verified, for one bin of 332 coins (ε = 0.65, δ = 1e-10),
+    10 to 12 µs for thousands; 1.3 to 12 bytes a coin on the wire. n = 4σ² coins a bin: for counts
+    and small histograms. Error that of σ.
     """
 
     trusts = (
@@ -86,7 +91,8 @@ class VerifiableCounts:
     ) -> None:
         """``coins`` a bin; or as few as give (``epsilon``, ``delta``) when one bin changes by one; or 4σ² of the source.
 
-        The number is rounded up to an even one. :meth:`rehearse` proves at most ``rehearsed`` coins (but at least a bin).
+        The number is rounded up to an even one. :meth:`rehearse` proves at most ``rehearsed`` coins
+        (but at least a bin).
 
         Raises:
             UsageError: both coins and epsilon, or a number out of range.
@@ -108,13 +114,18 @@ class VerifiableCounts:
         Raises:
             UsageError: more than 2^24.
         """
-        return self._coins if self._coins is not None else _even(math.ceil(4 * check_sigma(sigma) ** 2))
+        return (
+            self._coins
+            if self._coins is not None
+            else _even(math.ceil(4 * check_sigma(sigma) ** 2))
+        )
 
     def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
         """``query`` (n, d), whole numbers, plus heads less their mean; the law alone, for many rows.
 
         Raises:
-            UsageError: a value that is not whole or beyond 2^52, or a release that the dtype cannot hold.
+            UsageError: a value that is not whole or beyond 2^52, or a release that the dtype cannot
+                hold.
         """
         counts = _counts(query)
         coins = self.coins(source.sigma)
@@ -134,7 +145,9 @@ class VerifiableCounts:
         """The exact profile of n coins where the host's Δ is 1: whole numbers a distance 1 apart differ in one bin by one."""
         if host.sensitivity != 1:
             return EpsilonBounds(
-                low=0.0, high=math.inf, says="unknown: the binomial profile is for Δ = 1, one bin that differs by one"
+                low=0.0,
+                high=math.inf,
+                says="unknown: the binomial profile is for Δ = 1, one bin that differs by one",
             )
         exact = binomial_epsilon(delta, coins=self.coins(source.sigma))
         return EpsilonBounds(low=exact, high=exact, says="exact: the binomial profile, summed")
@@ -142,25 +155,33 @@ class VerifiableCounts:
     def rehearse(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> Rehearsal:
         """Prove and verify one release of ``query`` (1, d), both parties' code, messages as bytes.
 
-        If its coins are more than ``rehearsed``, only the first bins are proved; a key then says how many were measured,
-        and ``prover``, ``verifier`` and ``total`` are theirs in proportion. ``wire`` is exact for all (by message formats).
+        If its coins are more than ``rehearsed``, only the first bins are proved; a key then says
+        how many were measured, and ``prover``, ``verifier`` and ``total`` are theirs in proportion.
+        ``wire`` is exact for all (by message formats).
 
         Raises:
-            UsageError: as :meth:`release`, or other than one row, or more bins than a session takes.
+            UsageError: as :meth:`release`, or other than one row, or more bins than a session
+                takes.
         """
         counts = _counts(query)
         if len(counts) != 1:
             raise UsageError(f"query of {len(counts)} rows: a rehearsal takes one")
         if counts.shape[1] > MOST_BINS:
-            raise UsageError(f"d={counts.shape[1]}: a session takes {MOST_BINS:,} bins at most; use joint-seeds")
+            raise UsageError(
+                f"d={counts.shape[1]}: a session takes {MOST_BINS:,} bins at most; use joint-seeds"
+            )
         coins, bins = self.coins(source.sigma), counts.shape[1]
         measured = min(bins, max(1, self._rehearsed // coins))
-        session = run_session(counts[0, :measured].tolist(), coins=coins, stream=stream.child("session"))
+        session = run_session(
+            counts[0, :measured].tolist(), coins=coins, stream=stream.child("session")
+        )
         times = bins / measured
         prover, verifier = session.prover_seconds * times, session.verifier_seconds * times
         seconds = {"prover": prover, "verifier": verifier, "total": prover + verifier}
         if measured < bins:
-            seconds[f"measured: {measured} of {bins} bins"] = session.prover_seconds + session.verifier_seconds
+            seconds[f"measured: {measured} of {bins} bins"] = (
+                session.prover_seconds + session.verifier_seconds
+            )
         return Rehearsal(seconds=seconds, wire=wire_bytes(bins=bins, coins=coins))
 
 

@@ -30,22 +30,26 @@ __all__ = ["Prover"]
 class Prover:
     """Holds the counts; one session, each step once and in order.
 
-    What it keeps is secret and never leaves memory: a prover that answered two challenges from one state would give its
-    coins away, so there is nothing to restart from.
+    What it keeps is secret and never leaves memory: a prover that answered two challenges from one
+    state would give its coins away, so there is nothing to restart from.
     """
 
-    def __init__(self, terms: CountTerms, openings: Sequence[Opening], *, stream: Stream | None = None) -> None:
+    def __init__(
+        self, terms: CountTerms, openings: Sequence[Opening], *, stream: Stream | None = None
+    ) -> None:
         """A prover of ``openings``, one a bin (:func:`~.commitments.open_counts`, or sums of clients').
 
-        Its randomness is the operating system's, or in simulations ``stream``: for one session only, since two answers
-        from the same bits give these away. (In case of a slip, bits and blindings hang on the terms and the counts'
-        commitments too, and masks on the challenge.)
+        Its randomness is the operating system's, or in simulations ``stream``: for one session
+        only, since two answers from the same bits give these away. (In case of a slip, bits and
+        blindings hang on the terms and the counts' commitments too, and masks on the challenge.)
 
         Raises:
             UsageError: another number of openings than bins, or a count beyond 2^52.
         """
         if len(openings) != terms.bins:
-            raise UsageError(f"openings: {len(openings)} for bins={terms.bins}; one a bin is wanted")
+            raise UsageError(
+                f"openings: {len(openings)} for bins={terms.bins}; one a bin is wanted"
+            )
         if any(abs(opening.value) > LARGEST_RELEASE // 2 for opening in openings):
             raise UsageError("counts: one is beyond 2^52; divide the counts")
         self._terms, self._openings = terms, openings
@@ -70,7 +74,9 @@ class Prover:
         bits = np.unpackbits(data, count=count).reshape(terms.bins, terms.coins)
         self._bits = terms.in_rows(bits, rest=0)
         self._blindings = random_scalars(terms.rows, self._stream.child("row blindings", about))
-        self._commitments = Commitments(counts, commit_rows(self._bits, self._blindings)).encode(terms)
+        self._commitments = Commitments(counts, commit_rows(self._bits, self._blindings)).encode(
+            terms
+        )
         return self._commitments
 
     def respond(self, challenge: bytes) -> bytes:
@@ -87,21 +93,36 @@ class Prover:
         signs = terms.in_rows(2 - 2 * public, rest=1)
         flipped = self._bits.astype(np.int64) * (signs.astype(np.int64) - 1)
         sums = flipped.sum(1).tolist()
-        of_bins = flipped.reshape(terms.bins, -1).sum(1) + public.sum(1, dtype=np.int64) - terms.coins // 2
-        masks = self._stream.child("masks", hashlib.sha512(self._commitments + challenge).hexdigest())
+        of_bins = (
+            flipped.reshape(terms.bins, -1).sum(1)
+            + public.sum(1, dtype=np.int64)
+            - terms.coins // 2
+        )
+        masks = self._stream.child(
+            "masks", hashlib.sha512(self._commitments + challenge).hexdigest()
+        )
         sum_blindings = random_scalars(terms.rows, masks.child("sum blindings"))
-        sum_points = [commit(value, blinding) for value, blinding in zip(sums, sum_blindings, strict=True)]
-        challenges = session_challenges(terms, commitments=self._commitments, challenge=challenge, sums=sum_points)
+        sum_points = [
+            commit(value, blinding) for value, blinding in zip(sums, sum_blindings, strict=True)
+        ]
+        challenges = session_challenges(
+            terms, commitments=self._commitments, challenge=challenge, sums=sum_points
+        )
         proofs = [
             prove(
                 BlockStatement(rows[block], sum_points[block], signs[block]),
-                BlockSecrets(self._bits[block], self._blindings[block], sums[block], sum_blindings[block]),
+                BlockSecrets(
+                    self._bits[block], self._blindings[block], sums[block], sum_blindings[block]
+                ),
                 challenges=challenges.fork(b"block %d" % number),
                 stream=masks.child("proof", number),
             )
             for number, block in enumerate(terms.blocks)
         ]
-        released = [opening.value + int(noise) for opening, noise in zip(self._openings, of_bins, strict=True)]
+        released = [
+            opening.value + int(noise)
+            for opening, noise in zip(self._openings, of_bins, strict=True)
+        ]
         each = terms.rows_a_bin
         blindings = [
             (opening.blinding + sum(sum_blindings[at * each : (at + 1) * each])) % L

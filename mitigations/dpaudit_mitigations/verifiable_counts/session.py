@@ -35,7 +35,9 @@ class Session:
         return len(t.commitments) + len(t.challenge) + len(t.response)
 
 
-def run_session(counts: Sequence[int], *, coins: int, stream: Stream, key: Ed25519PrivateKey | None = None) -> Session:
+def run_session(
+    counts: Sequence[int], *, coins: int, stream: Stream, key: Ed25519PrivateKey | None = None
+) -> Session:
     """Release ``counts`` with ``coins`` coins each; prover and verifier have streams of their own.
 
     The verifier signs with ``key``; without one, with a key made from its stream.
@@ -57,5 +59,7 @@ def run_session(counts: Sequence[int], *, coins: int, stream: Stream, key: Ed255
     times.append(time.perf_counter())
     committing, challenging, responding, checking = (b - a for a, b in itertools.pairwise(times))
     public = key.public_key().public_bytes_raw()
-    transcript = Transcript(terms, commitments, challenge, response, verifier=public, signature=verifier.sign(key))
+    transcript = Transcript(
+        terms, commitments, challenge, response, verifier=public, signature=verifier.sign(key)
+    )
     return Session(released, transcript, committing + responding, challenging + checking)

@@ -27,8 +27,9 @@ _BLOCK = 64
 class CountTerms:
     """One session: ``bins`` counts, each with ``coins`` fair coins (an even number) less their mean.
 
-    ``session`` is 32 bytes that the verifier never uses twice. The coins of a bin fill whole rows of ``columns`` bits, in
-    order; what is left of its last row counts for nothing. Blocks of up to 64 rows are proved together.
+    ``session`` is 32 bytes that the verifier never uses twice. The coins of a bin fill whole rows
+    of ``columns`` bits, in order; what is left of its last row counts for nothing. Blocks of up to
+    64 rows are proved together.
     """
 
     session: bytes
@@ -42,11 +43,15 @@ class CountTerms:
             UsageError: a number out of range, odd coins, or a session that is not 32 bytes.
         """
         if not (isinstance(self.session, bytes) and len(self.session) == SESSION_BYTES):
-            raise UsageError(f"session: must be {SESSION_BYTES} bytes; CountTerms.fresh(…) draws them")
+            raise UsageError(
+                f"session: must be {SESSION_BYTES} bytes; CountTerms.fresh(…) draws them"
+            )
         if type(self.bins) is not int or not 1 <= self.bins <= MOST_BINS:
             raise UsageError(f"bins={self.bins}: must be from 1 to {MOST_BINS:,}")
         if type(self.coins) is not int or not 2 <= self.coins <= MOST_COINS or self.coins % 2:
-            raise UsageError(f"coins={self.coins}: must be even, from 2 to {MOST_COINS:,}, so that their mean is whole")
+            raise UsageError(
+                f"coins={self.coins}: must be even, from 2 to {MOST_COINS:,}, so that their mean is whole"
+            )
         if self.bins * self.coins > MOST_IN_ALL:
             raise UsageError(
                 f"bins={self.bins}, coins={self.coins}: more than {MOST_IN_ALL:,} coins in all; this protocol is for counts "

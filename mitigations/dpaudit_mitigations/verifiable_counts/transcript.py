@@ -87,16 +87,21 @@ class Transcript:
         try:
             write_file(path, self.encode(), replace=False)
         except OSError as error:
-            raise UsageError(f"transcript={path}: cannot be written ({error.strerror}); give a new path") from error
+            raise UsageError(
+                f"transcript={path}: cannot be written ({error.strerror}); give a new path"
+            ) from error
 
     @classmethod
     def decode(cls, data: bytes) -> Transcript:
         """The transcript with this encoding; messages are decoded no further than base64.
 
         Raises:
-            MessageError: not one line of JSON with exactly these fields, or not written as :meth:`encode` writes it.
+            MessageError: not one line of JSON with exactly these fields, or not written as
+                :meth:`encode` writes it.
         """
-        found = read_json(data.removesuffix(b"\n"), _Document, most=LARGEST_TRANSCRIPT, what="transcript")
+        found = read_json(
+            data.removesuffix(b"\n"), _Document, most=LARGEST_TRANSCRIPT, what="transcript"
+        )
         try:
             terms = CountTerms(bytes(found.session), found.bins, found.coins)
         except UsageError as error:
@@ -107,16 +112,24 @@ class Transcript:
         if not data.endswith(b"\n"):
             raise MessageError("transcript: is cut off")
         key, signature = bytes(found.verifier), bytes(found.signature)
-        return cls(terms, found.commitments, found.challenge, found.response, verifier=key, signature=signature)
+        return cls(
+            terms,
+            found.commitments,
+            found.challenge,
+            found.response,
+            verifier=key,
+            signature=signature,
+        )
 
 
 def verify(path: Path, *, verifier: bytes | None = None) -> TranscriptVerdict:
     """Check the signature and every commitment, proof and opening of the transcript at ``path``; needs no secret.
 
-    ``verifier`` is the public key (32 bytes) that must have signed. Without it the verdict names the one that did, and it
-    is yours to know whose that is: a prover that signs with a key of its own has had no verifier.
-    Whatever it finds in the file, it answers with a verdict. ``details`` holds the terms, the released numbers and the exact
-    ε at δ = 1e-10 for neighbours of which one bin differs by one.
+    ``verifier`` is the public key (32 bytes) that must have signed. Without it the verdict names
+    the one that did, and it is yours to know whose that is: a prover that signs with a key of its
+    own has had no verifier. Whatever it finds in the file, it answers with a verdict. ``details``
+    holds the terms, the released numbers and the exact ε at δ = 1e-10 for neighbours of which one
+    bin differs by one.
 
     Raises:
         UsageError: the file cannot be read, or is larger than 256 MiB.
@@ -130,11 +143,15 @@ def verify(path: Path, *, verifier: bytes | None = None) -> TranscriptVerdict:
         details["verifier"] = transcript.verifier.hex()
         if verifier is not None and verifier != transcript.verifier:
             raise CheatingError("signed by another verifier than the one asked for")
-        messages = {name: getattr(transcript, name) for name in ("commitments", "challenge", "response")}
+        messages = {
+            name: getattr(transcript, name) for name in ("commitments", "challenge", "response")
+        }
         check_signature(transcript.signature, terms, **messages, verifier=transcript.verifier)
         released = check_session(terms, **messages, stream=KeyedStream.fresh())
     except (CheatingError, MessageError) as error:
-        return TranscriptVerdict(kind=KIND, holds=False, says=str(error), cannot_rule_out=_LIMITS, details=details)
+        return TranscriptVerdict(
+            kind=KIND, holds=False, says=str(error), cannot_rule_out=_LIMITS, details=details
+        )
     epsilon = binomial_epsilon(_DELTA, coins=terms.coins)
     details |= to_dict({"released": released, "delta": _DELTA, "epsilon": epsilon})
     says = (
@@ -142,7 +159,9 @@ def verify(path: Path, *, verifier: bytes | None = None) -> TranscriptVerdict:
         f"{terms.coins // 2:,}; every coin is a committed bit flipped by the verifier (session {terms.session.hex()}); "
         f"signed by verifier {transcript.verifier.hex()}"
     )
-    return TranscriptVerdict(kind=KIND, holds=True, says=says, cannot_rule_out=_LIMITS, details=details)
+    return TranscriptVerdict(
+        kind=KIND, holds=True, says=says, cannot_rule_out=_LIMITS, details=details
+    )
 
 
 def _read(path: Path) -> bytes:
@@ -150,4 +169,6 @@ def _read(path: Path) -> bytes:
         return read_plain(path, limit=min(LARGEST_TRANSCRIPT, path.stat().st_size))
     except (RefusedError, OSError) as error:
         why = one_line(getattr(error, "strerror", None) or error)
-        raise UsageError(f"transcript={path}: cannot be read ({why}); give a transcript's file") from error
+        raise UsageError(
+            f"transcript={path}: cannot be read ({why}); give a transcript's file"
+        ) from error

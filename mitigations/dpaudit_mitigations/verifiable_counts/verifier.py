@@ -10,7 +10,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from dpaudit.errors import CheatingError, MessageError, ProtocolError, UsageError
 from dpaudit.interfaces import Stream
 from dpaudit.randomness import KeyedStream
-from dpaudit_mitigations.verifiable_counts.bit_proofs import BlockStatement, add_claims, challenges_of
+from dpaudit_mitigations.verifiable_counts.bit_proofs import (
+    BlockStatement,
+    add_claims,
+    challenges_of,
+)
 from dpaudit_mitigations.verifiable_counts.challenges import session_challenges
 from dpaudit_mitigations.verifiable_counts.group import (
     BLINDING_BASE,
@@ -36,7 +40,11 @@ class Verifier:
     """Draws the public coins; one session, each step once and in order, and none after a refusal."""
 
     def __init__(
-        self, terms: CountTerms, *, stream: Stream | None = None, counts: Sequence[bytes] | None = None
+        self,
+        terms: CountTerms,
+        *,
+        stream: Stream | None = None,
+        counts: Sequence[bytes] | None = None,
     ) -> None:
         """A verifier; ``counts`` are the commitments that the counts must have where others than the prover made them.
 
@@ -46,7 +54,9 @@ class Verifier:
             UsageError: another number of them than bins.
         """
         if counts is not None and len(counts) != terms.bins:
-            raise UsageError(f"counts: {len(counts)} commitments for bins={terms.bins}; one a bin is wanted")
+            raise UsageError(
+                f"counts: {len(counts)} commitments for bins={terms.bins}; one a bin is wanted"
+            )
         self._terms, self._counts = terms, counts
         self._stream: Stream = KeyedStream.fresh() if stream is None else stream
         self._commitments = self._challenge = self._response = b""
@@ -77,7 +87,11 @@ class Verifier:
         """
         self._advance("challenged", "refused")
         released = check_session(
-            self._terms, self._commitments, self._challenge, response, stream=self._stream.child("weights")
+            self._terms,
+            self._commitments,
+            self._challenge,
+            response,
+            stream=self._stream.child("weights"),
         )
         self._response = response
         self._stage = "done"
@@ -91,7 +105,11 @@ class Verifier:
         """
         self._advance("done", "done")
         return sign_session(
-            self._terms, commitments=self._commitments, challenge=self._challenge, response=self._response, key=key
+            self._terms,
+            commitments=self._commitments,
+            challenge=self._challenge,
+            response=self._response,
+            key=key,
         )
 
     def _advance(self, expected: str, to: str) -> None:
@@ -105,11 +123,12 @@ def check_session(
 ) -> list[int]:
     """The released numbers if messages 1, 2 and 3 of a session are what honest parties would have sent.
 
-    All claims at once under random weights from ``stream``, which the prover must not know; only if that fails one by one,
-    to say which is false.
+    All claims at once under random weights from ``stream``, which the prover must not know; only if
+    that fails one by one, to say which is false.
 
     Raises:
-        MessageError: a message of another session, length, or with an encoding that is not canonical.
+        MessageError: a message of another session, length, or with an encoding that is not
+            canonical.
         CheatingError: a proof or an opening does not hold; says which.
     """
     first = Commitments.decode(commitments, terms)
@@ -117,22 +136,31 @@ def check_session(
     third = Response.decode(response, terms)
     public = public_coins(terms, commitments=commitments, challenge=challenge)
     signs = terms.in_rows(2 - 2 * public, rest=1)
-    challenges = session_challenges(terms, commitments=commitments, challenge=challenge, sums=third.sums)
+    challenges = session_challenges(
+        terms, commitments=commitments, challenge=challenge, sums=third.sums
+    )
     statements = [BlockStatement(first.rows[b], third.sums[b], signs[b]) for b in terms.blocks]
-    points = [challenges_of(proof, challenges.fork(b"block %d" % number)) for number, proof in enumerate(third.proofs)]
+    points = [
+        challenges_of(proof, challenges.fork(b"block %d" % number))
+        for number, proof in enumerate(third.proofs)
+    ]
     tails = public.sum(1, dtype=np.int64).tolist()
 
     def add_block(number: int, relation: Relation) -> None:
         y, x = points[number]
         weights = random_scalars(3, stream)
-        add_claims(statements[number], third.proofs[number], y=y, x=x, weights=weights, into=relation)
+        add_claims(
+            statements[number], third.proofs[number], y=y, x=x, weights=weights, into=relation
+        )
 
     def add_bin(number: int, relation: Relation) -> None:
         weight, each = random_scalar(stream), terms.rows_a_bin
         relation.add(first.counts[number], weight)
         for point in third.sums[number * each : (number + 1) * each]:
             relation.add(point, weight)
-        relation.add(VALUE_BASE, -weight * (third.released[number] + terms.coins // 2 - tails[number]))
+        relation.add(
+            VALUE_BASE, -weight * (third.released[number] + terms.coins // 2 - tails[number])
+        )
         relation.add(BLINDING_BASE, -weight * third.blindings[number])
 
     claims = [("block", add_block, len(statements)), ("bin", add_bin, terms.bins)]
@@ -147,6 +175,14 @@ def check_session(
             alone = Relation()
             add_claim(number, alone)
             if not alone.holds():
-                what = "coins are no bits or no such sums" if name == "block" else "the release does not open"
-                raise CheatingError(f"{name} {number + 1} of {count}: {what}: the proof does not hold")
-    raise ProtocolError("verification: all claims hold alone but not together; check the machine's memory")
+                what = (
+                    "coins are no bits or no such sums"
+                    if name == "block"
+                    else "the release does not open"
+                )
+                raise CheatingError(
+                    f"{name} {number + 1} of {count}: {what}: the proof does not hold"
+                )
+    raise ProtocolError(
+        "verification: all claims hold alone but not together; check the machine's memory"
+    )

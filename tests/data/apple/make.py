@@ -1,7 +1,7 @@
 """Writes the configurations beside it: ``python tests/data/apple/make.py [FOLDER]``; a test holds them to this script.
 
-Every entry keeps what Tang et al. (2017) print apart from what is filled in; in the XML files a comment before each dict
-names its filled-in fields. README.md says the same in words.
+Every entry keeps what Tang et al. (2017) print apart from what is filled in; in the XML files a
+comment before each dict names its filled-in fields. README.md says the same in words.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ class Entry(NamedTuple):
 
 
 def keys(pattern: str, properties: str, *words: str, paper: bool = False) -> list[Entry]:
-    found = [{"KeyName": pattern.format(word), "PropertiesName": properties} for word in words or ("",)]
+    found = [
+        {"KeyName": pattern.format(word), "PropertiesName": properties} for word in words or ("",)
+    ]
     return [Entry(fields, {}) if paper else Entry({}, fields) for fields in found]
 
 
@@ -41,7 +43,13 @@ PAPER_KEYS = [
     *keys(EMOJI, "TermFrequency", "en_US", "fr_FR", "ru_RU", paper=True),
     *keys("com.apple.parsec.AppDeepLink", "DeepLinks", paper=True),
     *keys("com.apple.health.datatypes", "HealthDataTypes", paper=True),
-    *keys("com.apple.lookup.{}", "Search", "QueryMatch.queryOnly.notHighlighted", "DomainMatch", paper=True),
+    *keys(
+        "com.apple.lookup.{}",
+        "Search",
+        "QueryMatch.queryOnly.notHighlighted",
+        "DomainMatch",
+        paper=True,
+    ),
 ]
 
 LANGUAGES = """
@@ -66,7 +74,9 @@ FILLED_KEYS = [
 
 def keys_alone(pattern: str, properties: str, *words: str) -> list[Entry]:
     """KeyNames of the paper whose properties it does not give."""
-    return [Entry({"KeyName": pattern.format(word)}, {"PropertiesName": properties}) for word in words]
+    return [
+        Entry({"KeyName": pattern.format(word)}, {"PropertiesName": properties}) for word in words
+    ]
 
 
 PHOTOS = keys_alone("apple.photos.search.miss.{}.en_US", "Search", "unnormalized", "normalized")
@@ -98,7 +108,9 @@ NEW_WORDS = Entry(  # Figure 5
 )
 
 
-def properties(name: str, algorithm: str, budget: str, parameter: int, server: str, *, paper: bool) -> Entry:
+def properties(
+    name: str, algorithm: str, budget: str, parameter: int, server: str, *, paper: bool
+) -> Entry:
     """Properties of which Table 1 has the algorithm, the budget and the PrivacyParameter, or nothing."""
     table = {
         "PropertiesName": name,
@@ -106,7 +118,11 @@ def properties(name: str, algorithm: str, budget: str, parameter: int, server: s
         "BudgetKeyName": budget,
         "PrivacyParameter": parameter,
     }
-    puzzle = {"DataAlgorithm": DATA_ALGORITHM, "FragmentWidth": 2, "FragmentCount": 5} if server == PUZZLE else {}
+    puzzle = (
+        {"DataAlgorithm": DATA_ALGORITHM, "FragmentWidth": 2, "FragmentCount": 5}
+        if server == PUZZLE
+        else {}
+    )
     rest = {
         **puzzle,
         "ServerAlgorithmString": server,
@@ -128,11 +144,26 @@ PROPERTIES = [
     properties("HealthDataTypes", BIT, "com.apple.health", 1, BIT, paper=True),
     properties("Search", BIT, "com.apple.parsec.Search", 1, BIT, paper=True),
     properties("FilledInLookup", BIT, "com.apple.parsec.Search", 1, BIT, paper=False),
-    properties("FilledInEmojiCategory", BIT, "com.apple.DifferentialPrivacy.default", 1, BIT, paper=False),
-    properties("FilledInWordLength", BIT, "com.apple.DifferentialPrivacy.default", 1, BIT, paper=False),
-    properties("FilledInTest", BIT, "com.apple.differentialprivacy.testBudget", 1, BIT, paper=False),
-    properties("FilledInTestSketch", SKETCH, "com.apple.differentialprivacy.testBudget", 1, SKETCH, paper=False),
-    properties("FilledInDefault", BIT, "com.apple.DifferentialPrivacy.default", 1, BIT, paper=False),
+    properties(
+        "FilledInEmojiCategory", BIT, "com.apple.DifferentialPrivacy.default", 1, BIT, paper=False
+    ),
+    properties(
+        "FilledInWordLength", BIT, "com.apple.DifferentialPrivacy.default", 1, BIT, paper=False
+    ),
+    properties(
+        "FilledInTest", BIT, "com.apple.differentialprivacy.testBudget", 1, BIT, paper=False
+    ),
+    properties(
+        "FilledInTestSketch",
+        SKETCH,
+        "com.apple.differentialprivacy.testBudget",
+        1,
+        SKETCH,
+        paper=False,
+    ),
+    properties(
+        "FilledInDefault", BIT, "com.apple.DifferentialPrivacy.default", 1, BIT, paper=False
+    ),
 ]
 
 
@@ -170,7 +201,11 @@ PARAMETERS_11 = [
 def budgets(amounts: dict[str, int]) -> list[Entry]:
     return [
         Entry(
-            {"BudgetName": name, "SessionSeconds": WEEK if name.endswith("health") else DAY, "SessionAmount": amount},
+            {
+                "BudgetName": name,
+                "SessionSeconds": WEEK if name.endswith("health") else DAY,
+                "SessionAmount": amount,
+            },
             {},
         )
         for name, amount in amounts.items()
@@ -186,12 +221,16 @@ TABLE_2 = {
     "com.apple.differentialprivacy.testBudget": 4,
     "com.apple.DifferentialPrivacy.default": 1,
 }
-TABLE_2_BEFORE = {name: amount for name, amount in TABLE_2.items() if name != "com.apple.health"} | {
+TABLE_2_BEFORE = {
+    name: amount for name, amount in TABLE_2.items() if name != "com.apple.health"
+} | {
     "com.apple.keyboard.NewWords": 1,
     "com.apple.differentialprivacy.testBudget": 1,
 }
 
-SAFARI = Entry({}, {"BudgetName": "com.apple.safari.FilledIn", "SessionSeconds": DAY, "SessionAmount": 10})
+SAFARI = Entry(
+    {}, {"BudgetName": "com.apple.safari.FilledIn", "SessionSeconds": DAY, "SessionAmount": 10}
+)
 """Section 6: ten records a report for the two Safari keys together; Figure 12 has 2 + 8. The budget's name is not given."""
 
 
@@ -228,7 +267,11 @@ def ios_11() -> dict[str, list[Entry]]:
     old = macos_10_12_1()
     emoji = properties("TermFrequency", SKETCH, "com.apple.keyboard.Emoji", 2, SKETCH, paper=True)
     safari = Entry(
-        {"PrivatizationAlgorithm": HADAMARD, "PrivacyParameter": 1, "ServerAlgorithmString": HADAMARD},
+        {
+            "PrivatizationAlgorithm": HADAMARD,
+            "PrivacyParameter": 1,
+            "ServerAlgorithmString": HADAMARD,
+        },
         {
             "PropertiesName": "FilledInDomains",
             "BudgetKeyName": "com.apple.safari.FilledIn",
@@ -236,9 +279,12 @@ def ios_11() -> dict[str, list[Entry]]:
             "KeyPatternsAllowed": False,
         },
     )
-    domains = keys_alone("com.apple.safari.{}", "FilledInDomains", "DomainVisited", "DomainCausingEnergyDrain")
+    domains = keys_alone(
+        "com.apple.safari.{}", "FilledInDomains", "DomainVisited", "DomainCausingEnergyDrain"
+    )
     changed = [
-        unprioritised(emoji) if p.fields["PropertiesName"] == "TermFrequency" else p for p in old["keyproperties"]
+        unprioritised(emoji) if p.fields["PropertiesName"] == "TermFrequency" else p
+        for p in old["keyproperties"]
     ]
     amounts = TABLE_2_BEFORE | {"com.apple.keyboard.Emoji": 10}
     return {
@@ -249,7 +295,12 @@ def ios_11() -> dict[str, list[Entry]]:
     }
 
 
-VERSIONS = {"10.12.1": macos_10_12_1, "10.12.3": macos_10_12_3, "ios-10.1.1": macos_10_12_1, "ios-11": ios_11}
+VERSIONS = {
+    "10.12.1": macos_10_12_1,
+    "10.12.3": macos_10_12_3,
+    "ios-10.1.1": macos_10_12_1,
+    "ios-11": ios_11,
+}
 BINARY = {"ios-11"}
 
 
@@ -270,7 +321,9 @@ def write(folder: Path) -> None:
         (folder / version).mkdir(parents=True, exist_ok=True)
         for table, entries in make().items():
             if version in BINARY:
-                content = plistlib.dumps([e.fields for e in entries], fmt=plistlib.FMT_BINARY, sort_keys=False)
+                content = plistlib.dumps(
+                    [e.fields for e in entries], fmt=plistlib.FMT_BINARY, sort_keys=False
+                )
             else:
                 content = xml(entries)
             (folder / version / f"com.apple.dprivacyd.{table}.plist").write_bytes(content)

@@ -72,13 +72,18 @@ def test_epsilon_inverts_delta():
 
 @pytest.mark.parametrize("coins", [10**5, 10**7, 10**9])
 def test_many_coins_come_near_the_gaussian(coins):
-    mine, gaussian = binomial_epsilon(1e-6, coins=coins), gaussian_epsilon(1e-6, sigma=math.sqrt(coins) / 2)
+    mine, gaussian = (
+        binomial_epsilon(1e-6, coins=coins),
+        gaussian_epsilon(1e-6, sigma=math.sqrt(coins) / 2),
+    )
     assert gaussian < mine * (1 + 1e-9)
     assert mine < gaussian * (1 + 40 / coins**0.5)
 
 
 def test_delta_falls_with_coins_and_epsilon():
-    table = np.array([[binomial_delta(e, coins=n) for n in range(1, 60)] for e in np.linspace(0, 4, 30)])
+    table = np.array(
+        [[binomial_delta(e, coins=n) for n in range(1, 60)] for e in np.linspace(0, 4, 30)]
+    )
     assert (np.diff(table, axis=0) <= 1e-13).all()
     assert (np.diff(table, axis=1) <= 1e-13).all()
 

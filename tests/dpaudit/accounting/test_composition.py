@@ -28,7 +28,9 @@ def library():
 
 @pytest.mark.parametrize("n", [1, 10, 300])
 def test_a_wide_pancake_composes_like_the_gaussian(library, n):
-    ours = compose_epsilon(1e-6, n=n, sigma=20.0, beta=3.0, gamma=32.0, along=0.1, across=math.sqrt(0.99))
+    ours = compose_epsilon(
+        1e-6, n=n, sigma=20.0, beta=3.0, gamma=32.0, along=0.1, across=math.sqrt(0.99)
+    )
     exact = gaussian_epsilon(1e-6, sigma=20.0, sensitivity=math.sqrt(n))
     assert exact * (1 - 1e-9) <= ours.value <= exact * 1.01
 
@@ -44,8 +46,11 @@ def test_a_small_phase_shift_composes_like_one_more_gaussian_coordinate(library,
 
 
 def test_the_smoothed_pancake_composes_like_the_gaussian(library):
-    sigma, beta, gamma = smoothed_pancake(2.0, sigma=20.0, beta=1e-3, gamma=32.0)  # R = 1.3: η about 1e-14
-    ours = compose_epsilon(1e-6, n=100, sigma=sigma, beta=beta, gamma=gamma, along=0.5, across=math.sqrt(0.75))
+    # R = 1.3: η about 1e-14
+    sigma, beta, gamma = smoothed_pancake(2.0, sigma=20.0, beta=1e-3, gamma=32.0)
+    ours = compose_epsilon(
+        1e-6, n=100, sigma=sigma, beta=beta, gamma=gamma, along=0.5, across=math.sqrt(0.75)
+    )
     exact = gaussian_epsilon(1e-6, sigma=sigma, sensitivity=10.0)
     assert exact * (1 - 1e-9) <= ours.value <= exact * 1.001
 
@@ -75,11 +80,15 @@ def test_two_releases_are_the_integral_over_both_phases(library):
     both = np.convolve(pmf, pmf)
     loss = (np.arange(len(both)) + 2 * cells.min()) * step
     kept = both > 0
-    ours = compose_epsilon(1e-3, n=2, sigma=sigma, beta=beta, gamma=gamma, along=along, across=across)
+    ours = compose_epsilon(
+        1e-3, n=2, sigma=sigma, beta=beta, gamma=gamma, along=along, across=across
+    )
 
     def delta(epsilon):
         t = math.sqrt(2) * math.hypot(along, across) / sigma
-        values = np.interp(loss[kept], grid, [gaussian_delta(epsilon - x, sigma=1 / t) for x in grid])
+        values = np.interp(
+            loss[kept], grid, [gaussian_delta(epsilon - x, sigma=1 / t) for x in grid]
+        )
         return float((both[kept] * values).sum())
 
     grid = np.linspace(loss.min(), loss.max(), 2000)
@@ -89,10 +98,16 @@ def test_two_releases_are_the_integral_over_both_phases(library):
 
 def test_the_grid_is_pessimistic_and_refining_it_helps(library):
     setting = {"n": 20, "sigma": 20.0, "beta": 0.5, "gamma": 32.0, "along": 0.5, "across": 0.8}
-    coarse, middle, fine = (compose_epsilon(1e-6, **setting, discretization=d).value for d in (0.05, 0.01, 0.002))
+    coarse, middle, fine = (
+        compose_epsilon(1e-6, **setting, discretization=d).value for d in (0.05, 0.01, 0.002)
+    )
     assert coarse > middle > fine
     trivial = compose_epsilon_trivial(1e-6, **setting)
-    assert pancake_epsilon(1e-6, **{k: v for k, v in setting.items() if k != "n"}).value < fine < trivial
+    assert (
+        pancake_epsilon(1e-6, **{k: v for k, v in setting.items() if k != "n"}).value
+        < fine
+        < trivial
+    )
 
 
 def test_impractical_losses_are_refused_with_the_way_out(library):
@@ -100,7 +115,9 @@ def test_impractical_losses_are_refused_with_the_way_out(library):
         compose_epsilon(1e-6, n=10, sigma=20.0, beta=1e-4, gamma=32.0, along=0.5, across=0.8)
     assert "discretization=" in str(refusal.value)
     one = pancake_epsilon(1e-7, sigma=20.0, beta=1e-4, gamma=32.0, along=0.5, across=0.8)
-    bound = compose_epsilon_trivial(1e-6, n=10, sigma=20.0, beta=1e-4, gamma=32.0, along=0.5, across=0.8)
+    bound = compose_epsilon_trivial(
+        1e-6, n=10, sigma=20.0, beta=1e-4, gamma=32.0, along=0.5, across=0.8
+    )
     assert bound == pytest.approx(10 * one.value, rel=1e-9)
     with pytest.raises(UsageError, match=r"gamma=0\.5"):
         compose_epsilon(1e-6, n=100, sigma=20.0, beta=1.0, gamma=0.5, along=0.9, across=0.1)

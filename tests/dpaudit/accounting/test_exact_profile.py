@@ -45,7 +45,13 @@ CASES = [
 def test_the_profile_is_the_integral_of_the_definition(beta, gamma, shift, across):
     sigma = 1.0 if gamma > 3 else 7.0
     along = shift * peak_spacing(sigma=sigma, beta=beta, gamma=gamma)
-    setting = {"sigma": sigma, "beta": beta, "gamma": gamma, "along": along, "across": across * sigma}
+    setting = {
+        "sigma": sigma,
+        "beta": beta,
+        "gamma": gamma,
+        "along": along,
+        "across": across * sigma,
+    }
     top = pancake_epsilon(1e-8, **setting).value
     points = (0.0, top / 4, top)
     for epsilon, expected in zip(points, by_definition(points, **setting), strict=True):
@@ -59,7 +65,10 @@ def test_six_digits_where_the_definition_is_integrated_by_mpmath():
     sigma, beta, gamma, along, across = 1.0, 0.5, 1.5, 0.6, 0.3
     with mpmath.workdps(15):
         r2 = mpmath.mpf(beta) ** 2 + mpmath.mpf(gamma) ** 2
-        spacing, width = mpmath.sqrt(2 * mpmath.pi) * sigma * gamma / r2, sigma * beta / mpmath.sqrt(r2)
+        spacing, width = (
+            mpmath.sqrt(2 * mpmath.pi) * sigma * gamma / r2,
+            sigma * beta / mpmath.sqrt(r2),
+        )
         weights = {k: mpmath.exp(-mpmath.pi * k * k / r2) for k in range(-5, 6)}
         total = sum(weights.values())
 
@@ -70,7 +79,9 @@ def test_six_digits_where_the_definition_is_integrated_by_mpmath():
             c, t = mpmath.mpf(0.8) - mpmath.log(f(x) / f(x - along)), mpmath.mpf(across) / sigma
             return f(x) * (mpmath.ncdf(t / 2 - c / t) - mpmath.exp(c) * mpmath.ncdf(-t / 2 - c / t))
 
-        expected = mpmath.quad(inner, list(np.linspace(-6, 6, 16)), method="gauss-legendre", maxdegree=4)
+        expected = mpmath.quad(
+            inner, list(np.linspace(-6, 6, 16)), method="gauss-legendre", maxdegree=4
+        )
     exact = pancake_delta(0.8, sigma=sigma, beta=beta, gamma=gamma, along=along, across=across)
     assert exact.value == pytest.approx(float(expected), rel=1e-8)
 
@@ -85,12 +96,16 @@ def test_six_digits_where_the_definition_is_integrated_by_mpmath():
         (0.4, 20.0, 0.8, False),
     ],
 )
-def test_averaging_over_periods_is_within_its_own_error_of_summing_them(beta, gamma, across, visible):
+def test_averaging_over_periods_is_within_its_own_error_of_summing_them(
+    beta, gamma, across, visible
+):
     along = math.sqrt(1 - across**2)
     for sigma, epsilon in ((1.0, 0.0), (1.0, 8.0), (5.0, 1.0)):
         pair = Pair(sigma, beta, gamma, along, across)
         summed, average = _by_period(epsilon, pair), averaged(epsilon, pair)
-        assert abs(summed.value - average.value) <= summed.error + average.error + 1e-12 * summed.value
+        assert (
+            abs(summed.value - average.value) <= summed.error + average.error + 1e-12 * summed.value
+        )
     pair = Pair(1.0, beta, gamma, along, across)
     gap = abs(_by_period(1.0, pair).value / averaged(1.0, pair).value - 1)
     assert (
@@ -103,14 +118,21 @@ def test_averaging_over_periods_is_within_its_own_error_of_summing_them(beta, ga
 GRID = [(0.0, 50.0, 1e-12), (0.5, 1.0, 1e-3)]  # fraction, sigma, delta
 
 
-@pytest.mark.parametrize(("beta", "gamma"), [(1e-6, 2e6), (1e-6, 32.0), (1e-3, 4.0), (0.1, 0.5), (1.0, 32.0)])
+@pytest.mark.parametrize(
+    ("beta", "gamma"), [(1e-6, 2e6), (1e-6, 32.0), (1e-3, 4.0), (0.1, 0.5), (1.0, 32.0)]
+)
 def test_the_exact_epsilon_lies_between_theorem_4_2_and_4_4(beta, gamma):
     for fraction, sigma, delta in GRID:
         spacing = peak_spacing(sigma=sigma, beta=beta, gamma=gamma)
         along = (math.floor(0.3 / spacing) + fraction) * spacing
         size = max(1.0, 1.2 * along)
         exact = pancake_epsilon(
-            delta, sigma=sigma, beta=beta, gamma=gamma, along=along, across=math.sqrt(size**2 - along**2)
+            delta,
+            sigma=sigma,
+            beta=beta,
+            gamma=gamma,
+            along=along,
+            across=math.sqrt(size**2 - along**2),
         )
         low = pancake_epsilon_lower(delta, beta=beta, gamma=gamma, fraction=fraction)
         high = pancake_epsilon_upper(delta, sigma=sigma, beta=beta, gamma=gamma, sensitivity=size)
@@ -127,15 +149,20 @@ def test_a_wide_pancake_is_the_gaussian():
     for sigma, delta, share in [(1.0, 1e-12, 0.1), (30.0, 1e-4, 0.9)]:
         along, across = share, math.sqrt(1 - share**2)
         for beta, gamma in ((3.0, 3.0), (8.0, 0.5)):
-            exact = pancake_epsilon(delta, sigma=sigma, beta=beta, gamma=gamma, along=along, across=across)
+            exact = pancake_epsilon(
+                delta, sigma=sigma, beta=beta, gamma=gamma, along=along, across=across
+            )
             assert exact.value == pytest.approx(gaussian_epsilon(delta, sigma=sigma), rel=1e-4)
 
 
 def test_without_a_component_on_the_key_it_is_the_gaussian():
     for epsilon in (0.0, 0.3, 4.0):
         exact = pancake_delta(epsilon, sigma=2.0, beta=1e-5, gamma=32.0, along=0.0, across=3.0)
-        assert exact.value == pytest.approx(gaussian_delta(epsilon, sigma=2.0, sensitivity=3.0), rel=1e-12)
-    whole = math.sqrt(2 * math.pi) * 2.0 / 32.0  # and, across a whole period, nearly so: the phase is only rounding
+        assert exact.value == pytest.approx(
+            gaussian_delta(epsilon, sigma=2.0, sensitivity=3.0), rel=1e-12
+        )
+    # and, across a whole period, nearly so: the phase is only rounding
+    whole = math.sqrt(2 * math.pi) * 2.0 / 32.0
     exact = pancake_delta(0.3, sigma=2.0, beta=1e-2, gamma=32.0, along=5 * whole, across=1.0)
     assert exact.value == pytest.approx(
         gaussian_delta(0.3, sigma=2.0, sensitivity=math.hypot(5 * whole, 1.0)), rel=1e-9
@@ -164,23 +191,34 @@ def test_the_smoothed_pancake_is_a_pancake():
 
 def test_the_profile_falls_grows_with_the_shift_and_forgets_its_sign():
     setting = {"sigma": 1.0, "beta": 0.3, "gamma": 8.0}
-    values = [pancake_delta(e, **setting, along=0.4, across=0.5).value for e in np.linspace(0, 20, 15)]
+    values = [
+        pancake_delta(e, **setting, along=0.4, across=0.5).value for e in np.linspace(0, 20, 15)
+    ]
     assert all(a > b for a, b in itertools.pairwise(values))
     assert pancake_delta(math.inf, **setting, along=0.4, across=0.5).value == 0
     assert pancake_delta(-3.0, **setting, along=0.4, across=0.5).value > 1 - math.exp(-3.0)
-    by_across = [pancake_delta(2.0, **setting, along=0.4, across=a).value for a in (0.0, 1e-3, 0.1, 1.0, 3.0)]
+    by_across = [
+        pancake_delta(2.0, **setting, along=0.4, across=a).value for a in (0.0, 1e-3, 0.1, 1.0, 3.0)
+    ]
     assert all(a <= b for a, b in itertools.pairwise(by_across))
     assert pancake_delta(2.0, **setting, along=-0.4, across=0.5).value == pytest.approx(
         pancake_delta(2.0, **setting, along=0.4, across=0.5).value, rel=1e-9
     )
-    for epsilon in (0.5, 2.0):  # both directions: δ(−ε) = 1 − e^−ε + e^−ε·δ(ε) of the other, which is the same
-        there, back = (pancake_delta(e, **setting, along=0.4, across=0.5).value for e in (epsilon, -epsilon))
+    # both directions: δ(−ε) = 1 − e^−ε + e^−ε·δ(ε) of the other, which is the same
+    for epsilon in (0.5, 2.0):
+        there, back = (
+            pancake_delta(e, **setting, along=0.4, across=0.5).value for e in (epsilon, -epsilon)
+        )
         assert back == pytest.approx(-math.expm1(-epsilon) + math.exp(-epsilon) * there, rel=1e-9)
 
 
 def test_the_phase_of_many_turns_keeps_its_digits():
     with mpmath.workdps(60):
-        turns = mpmath.mpf(0.987654321) * mpmath.mpf(2e6) / (mpmath.sqrt(2 * mpmath.pi) * mpmath.mpf(1.3))
+        turns = (
+            mpmath.mpf(0.987654321)
+            * mpmath.mpf(2e6)
+            / (mpmath.sqrt(2 * mpmath.pi) * mpmath.mpf(1.3))
+        )
         expected = float(turns - mpmath.nint(turns))
     assert phase_of(0.987654321, sigma=1.3, gamma=2e6) == pytest.approx(expected, rel=1e-14)
 
@@ -220,5 +258,7 @@ def test_importing_the_accounting_loads_no_scipy_parts_and_no_torch():
         "import sys, dpaudit.accounting; "
         "print([m for m in ('torch', 'dp_accounting', 'scipy.special', 'scipy.optimize', 'scipy.stats') if m in sys.modules])"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert out.strip() == "[]"

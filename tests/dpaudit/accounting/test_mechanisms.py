@@ -29,20 +29,28 @@ def test_the_laplace_profile_is_the_integral_over_the_positive_part(t, share):
     epsilon = share * t
 
     def gain(x):
-        return max(0.0, math.exp(-abs(x) / scale) - math.exp(epsilon - abs(x - t * scale) / scale)) / (2 * scale)
+        return max(
+            0.0, math.exp(-abs(x) / scale) - math.exp(epsilon - abs(x - t * scale) / scale)
+        ) / (2 * scale)
 
     kink = (t - epsilon) * scale / 2
     points = sorted({-60 * scale, 0.0, min(max(kink, 0.0), t * scale), t * scale, 60 * scale})
     integral = sum(scipy.integrate.quad(gain, a, b)[0] for a, b in itertools.pairwise(points))
-    assert laplace_delta(epsilon, scale=scale, sensitivity=t * scale) == pytest.approx(integral, abs=1e-9)
+    assert laplace_delta(epsilon, scale=scale, sensitivity=t * scale) == pytest.approx(
+        integral, abs=1e-9
+    )
 
 
 def test_laplace_calibration_and_profile_are_inverse():
     for epsilon in (0.01, 0.5, 3.0):
         for delta in (0.0, 1e-9, 0.01, 0.3):
             scale = laplace_scale(epsilon, delta, sensitivity=2.0)
-            assert laplace_delta(epsilon, scale=scale, sensitivity=2.0) == pytest.approx(delta, abs=1e-12)
-            assert laplace_epsilon(delta, scale=scale, sensitivity=2.0) == pytest.approx(epsilon, rel=1e-9)
+            assert laplace_delta(epsilon, scale=scale, sensitivity=2.0) == pytest.approx(
+                delta, abs=1e-12
+            )
+            assert laplace_epsilon(delta, scale=scale, sensitivity=2.0) == pytest.approx(
+                epsilon, rel=1e-9
+            )
     assert laplace_epsilon(0.5, scale=1.0) == 0.0
 
 
@@ -57,7 +65,9 @@ def test_no_exponential_mechanism_exceeds_the_profile():
         outcomes, eta = int(generator.integers(2, 8)), generator.uniform(0.05, 2)
         utilities = generator.uniform(-4, 4, outcomes)
         changes = (
-            generator.uniform(-1, 1, outcomes) if generator.random() < 0.5 else generator.choice([-1, 1], outcomes)
+            generator.uniform(-1, 1, outcomes)
+            if generator.random() < 0.5
+            else generator.choice([-1, 1], outcomes)
         )
         pair = _choice(utilities, eta), _choice(utilities + changes, eta)
         for share in (0.0, 0.2, 0.5, 0.9, 1.0):

@@ -25,7 +25,12 @@ def _listed_delta(epsilon, losses):
             e, kept = mpmath.exp(mpmath.mpf(one.epsilon)), 1 - mpmath.mpf(one.delta)
             leak = mpmath.mpf(one.delta)
             pairs.append(
-                ((leak, 0), (kept * e / (1 + e), kept / (1 + e)), (kept / (1 + e), kept * e / (1 + e)), (0, leak))
+                (
+                    (leak, 0),
+                    (kept * e / (1 + e), kept / (1 + e)),
+                    (kept / (1 + e), kept * e / (1 + e)),
+                    (0, leak),
+                )
             )
         total = mpmath.mpf(0)
         for outcome in itertools.product(*pairs):
@@ -47,7 +52,9 @@ LISTS = [
 @pytest.mark.parametrize("losses", LISTS)
 def test_the_optimal_profile_is_the_listed_one(losses):
     for epsilon in (0.0, 0.05, 0.4, 1.0, 2.2, 3.09, 9.0):
-        assert optimal_delta(epsilon, losses=losses) == pytest.approx(_listed_delta(epsilon, losses), abs=1e-14)
+        assert optimal_delta(epsilon, losses=losses) == pytest.approx(
+            _listed_delta(epsilon, losses), abs=1e-14
+        )
 
 
 @pytest.mark.parametrize("losses", LISTS)
@@ -58,21 +65,29 @@ def test_the_optimal_epsilon_is_the_least_with_the_listed_delta(losses):
             assert _listed_delta(1e3, losses) > delta
             continue
         assert _listed_delta(epsilon, losses) <= delta * (1 + 1e-9)
-        assert epsilon == 0 or _listed_delta(epsilon * (1 - 1e-6) - 1e-9, losses) > delta * (1 - 1e-12)
+        assert epsilon == 0 or _listed_delta(epsilon * (1 - 1e-6) - 1e-9, losses) > delta * (
+            1 - 1e-12
+        )
 
 
-@pytest.mark.parametrize(("k", "epsilon", "delta"), [(5, 0.4, 0.0), (20, 0.1, 1e-4), (9, 1.5, 1e-6)])
+@pytest.mark.parametrize(
+    ("k", "epsilon", "delta"), [(5, 0.4, 0.0), (20, 0.1, 1e-4), (9, 1.5, 1e-6)]
+)
 def test_the_points_of_kairouz_oh_and_viswanath(k, epsilon, delta):
     """Theorem 3.3 as printed."""
     for i in range(k // 2 + 1):
         inner = (
-            sum(math.comb(k, j) * (math.exp((k - j) * epsilon) - math.exp((k - 2 * i + j) * epsilon)) for j in range(i))
+            sum(
+                math.comb(k, j)
+                * (math.exp((k - j) * epsilon) - math.exp((k - 2 * i + j) * epsilon))
+                for j in range(i)
+            )
             / (1 + math.exp(epsilon)) ** k
         )
         printed = 1 - (1 - delta) ** k * (1 - inner)
-        assert optimal_delta((k - 2 * i) * epsilon, losses=[Loss(epsilon, delta)] * k) == pytest.approx(
-            printed, abs=1e-13
-        )
+        assert optimal_delta(
+            (k - 2 * i) * epsilon, losses=[Loss(epsilon, delta)] * k
+        ) == pytest.approx(printed, abs=1e-13)
 
 
 def _binomial_delta(epsilon, k, local):
@@ -87,12 +102,17 @@ def _binomial_delta(epsilon, k, local):
     return total
 
 
-@pytest.mark.parametrize(("ratio", "k"), [(Fraction(11, 10), 200), (Fraction(3, 1), 30), (Fraction(50, 1), 12)])
+@pytest.mark.parametrize(
+    ("ratio", "k"), [(Fraction(11, 10), 200), (Fraction(3, 1), 30), (Fraction(50, 1), 12)]
+)
 @pytest.mark.parametrize("delta", [1e-8, 1e-3])
 def test_every_bound_holds_for_randomised_response_and_the_optimal_one_is_tight(ratio, k, delta):
     pytest.importorskip("dp_accounting")
     losses = [Loss(math.log(ratio))] * k
-    found = {m: compose(losses, delta=delta, method=m) for m in ("basic", "advanced", "optimal", "pld", "best")}
+    found = {
+        m: compose(losses, delta=delta, method=m)
+        for m in ("basic", "advanced", "optimal", "pld", "best")
+    }
     for name, epsilon in found.items():
         factor = Fraction(math.exp(min(epsilon, 700.0)))  # beyond, δ = 0 whatever the ε
         assert float(_binomial_delta(factor, k, ratio)) <= delta * (1 + 1e-6), name
@@ -194,7 +214,11 @@ def test_noise_composes_by_its_own_profile():
     one = laplace_epsilon(0.01, scale=3.0)
     assert one <= compose([LaplaceLoss(3.0)], delta=0.01, method="pld") <= one * 1.001
     both = compose([GaussianLoss(3.0), LaplaceLoss(3.0)], delta=0.01, method="pld")
-    assert max(one, gaussian_epsilon(0.01, sigma=3.0)) < both < one + gaussian_epsilon(0.01, sigma=3.0) + 0.1
+    assert (
+        max(one, gaussian_epsilon(0.01, sigma=3.0))
+        < both
+        < one + gaussian_epsilon(0.01, sigma=3.0) + 0.1
+    )
 
 
 def test_what_cannot_be_had_is_infinite_or_refused():

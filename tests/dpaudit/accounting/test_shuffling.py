@@ -92,7 +92,12 @@ def _given(epsilon, local, c):
         truth, lie = 1 / (1 + mpmath.exp(-s)), 1 / (1 + mpmath.exp(s))
         near, far = truth - mpmath.exp(e) * lie, mpmath.exp(e) * truth - lie
         a = int(mpmath.floor((c + 1) * far / (near + far))) + 1
-        log_mass = mpmath.loggamma(c + 1) - mpmath.loggamma(a) - mpmath.loggamma(c - a + 2) - c * mpmath.log(2)
+        log_mass = (
+            mpmath.loggamma(c + 1)
+            - mpmath.loggamma(a)
+            - mpmath.loggamma(c - a + 2)
+            - c * mpmath.log(2)
+        )
         before, total = mpmath.exp(log_mass), mpmath.mpf(0)
         while a <= c + 1:
             here = before * (c + 1 - a) / a
@@ -110,7 +115,9 @@ def test_many_clones_and_small_epsilons_lose_no_digits(local, c, away):
     epsilon = local * min(0.7, away / math.sqrt(c + 1) * math.tanh(local / 2) / local * 2)
     clones = _Clones(local, c, 1.0, lost=1e-18)
     assert list(clones._starts) == [c]
-    assert float(clones._given(epsilon)[0] / _given(epsilon, local, c) - 1) == pytest.approx(0, abs=5e-10)
+    assert float(clones._given(epsilon)[0] / _given(epsilon, local, c) - 1) == pytest.approx(
+        0, abs=5e-10
+    )
 
 
 @pytest.mark.parametrize(("local", "users"), [(1.0, 101), (3.0, 60), (0.3, 40)])
@@ -119,7 +126,9 @@ def test_epsilon_is_the_least_with_that_delta(local, users):
         epsilon = shuffled_epsilon(local, delta, users=users)
         assert _pair_delta(epsilon, local=local, users=users, clone=math.exp(-local)) <= delta
         if epsilon > 0:
-            below = _pair_delta(epsilon * (1 - 1e-3), local=local, users=users, clone=math.exp(-local))
+            below = _pair_delta(
+                epsilon * (1 - 1e-3), local=local, users=users, clone=math.exp(-local)
+            )
             assert below > delta * (1 - 2e-4)
         binary = shuffled_response_epsilon(local, delta, users=users, categories=2)
         own = 2 / (math.exp(local) + 1)

@@ -63,12 +63,18 @@ def test_the_scale_mixture_is_a_likelihood_ratio():
 
     def mixed(b):
         return integrate.quad(
-            lambda t: t ** (len(z) / 2) * math.exp(-(t - 1) * square / 2) * stats.gamma.pdf(t, b, scale=1 / b),
+            lambda t: (
+                t ** (len(z) / 2)
+                * math.exp(-(t - 1) * square / 2)
+                * stats.gamma.pdf(t, b, scale=1 / b)
+            ),
             0,
             np.inf,
         )[0]
 
-    assert log_scale_mixture(len(z), square) == pytest.approx(math.log((mixed(2.0) + mixed(200.0)) / 2), abs=1e-6)
+    assert log_scale_mixture(len(z), square) == pytest.approx(
+        math.log((mixed(2.0) + mixed(200.0)) / 2), abs=1e-6
+    )
 
 
 FLAWS = {
@@ -111,13 +117,22 @@ def test_what_bets_do_not_see_the_battery_sees_at_the_end(function_sampler):
 
     def sphere(n, d):
         z = rng.standard_normal((n, d))
-        return z * np.sqrt(rng.chisquare(d, (n, 1)) * 0.5 + d * 0.5) / np.linalg.norm(z, axis=1, keepdims=True)
+        return (
+            z
+            * np.sqrt(rng.chisquare(d, (n, 1)) * 0.5 + d * 0.5)
+            / np.linalg.norm(z, axis=1, keepdims=True)
+        )
 
-    for draw, verdict in ((sphere, "finding"), (lambda n, d: rng.standard_normal((n, d)), "no-finding")):
+    for draw, verdict in (
+        (sphere, "finding"),
+        (lambda n, d: rng.standard_normal((n, d)), "no-finding"),
+    ):
         result = run_audit(
             function_sampler(draw),
             claim=GAUSSIAN,
-            options=AuditOptions(seed="1", sequential=True, samples=120_000, dim=64, tests=("norms", "moments")),
+            options=AuditOptions(
+                seed="1", sequential=True, samples=120_000, dim=64, tests=("norms", "moments")
+            ),
         )
         assert result.verdict == verdict
         assert result.sequential
@@ -142,5 +157,6 @@ def test_a_fork_that_repeats_its_parent_is_advice_and_no_bet():
         tests=["forks"],
     )
     assert result.verdict == "no-finding"
-    assert next(t for t in result.tests if t.name == "forks").statistic > 0  # the child was drawn, and did repeat
+    # the child was drawn, and did repeat
+    assert next(t for t in result.tests if t.name == "forks").statistic > 0
     assert not next(t for t in result.tests if t.name == "bet on repeats").finding

@@ -71,7 +71,9 @@ def test_a_pass_quotes_the_map_and_a_small_audit_does_not(function_sampler):
 
 def test_the_map_is_true_where_it_was_measured(function_sampler):
     """Audits by the whole battery of the very flaw that the map says is found nine times in ten at 10^5 values."""
-    size = next(p.size for p in read_table() if p.flaw == "wrong scale" and p.samples == 100_000) / 100
+    size = (
+        next(p.size for p in read_table() if p.flaw == "wrong scale" and p.samples == 100_000) / 100
+    )
     tests = tuple(sorted(set(registry.plugins("tests")) - {"keyless-search"}))
     found = 0
     for i in range(12):
@@ -105,7 +107,9 @@ def test_the_rest_is_covered_for_every_width():
     assert best.gamma_min == found.gamma_seen
     for beta in (1e-6, 1e-3, 0.5):
         for gamma in (6.0, 7.0, 40.0):
-            assert smoothing_eta(tau=best.tau, sigma=1.0, beta=beta, gamma=gamma) <= 1e-4 * (1 + 1e-6)
+            assert smoothing_eta(tau=best.tau, sigma=1.0, beta=beta, gamma=gamma) <= 1e-4 * (
+                1 + 1e-6
+            )
     assert smoothing_eta(tau=0.98 * best.tau, sigma=1.0, beta=1e-6, gamma=6.0) > 1e-4
     assert best.l2_factor == pytest.approx(math.sqrt(1 + best.tau**2))
     assert (hard.gamma_min, hard.tau) == (16.0, smoothing_tau(1e-4, sigma=1.0, gamma=16.0))

@@ -12,7 +12,8 @@ from dpaudit.claims import Claim
 from dpaudit.errors import SamplerCrashError, SamplerOutputError, SamplerTimeoutError, UsageError
 from dpaudit.stats import binomial_two_sided
 
-BATTERY = tuple(sorted(set(registry.plugins("tests")) - {"keyless-search"}))  # which has tests of its own
+# which has tests of its own
+BATTERY = tuple(sorted(set(registry.plugins("tests")) - {"keyless-search"}))
 GAUSSIAN = Claim.parse("gaussian:sigma=1")
 
 
@@ -24,7 +25,8 @@ def audit(function, *, claim="gaussian:sigma=1", sampler=None, **options):
 def test_family_wise_error(function_sampler):
     """20 audits of honest noise at α = 0.05: red from 6 findings on, which a level of 0.5 gives in 98 of 100 cases.
 
-    Without any correction for 19 tests the level is about 0.6. ``make calibrate`` makes 2,100 audits.
+    Without any correction for 19 tests the level is about 0.6. ``make calibrate`` makes 2,100
+    audits.
     """
     found = 0
     for i in range(20):
@@ -51,9 +53,18 @@ HONEST = {
 
 @pytest.mark.parametrize("claim", HONEST)
 def test_honest_laws_pass(claim, function_sampler):
-    result = audit(HONEST[claim](np.random.default_rng(5)), claim=claim, sampler=function_sampler, samples=120_000)
+    result = audit(
+        HONEST[claim](np.random.default_rng(5)),
+        claim=claim,
+        sampler=function_sampler,
+        samples=120_000,
+    )
     assert result.verdict == "no-finding"
-    assert {b.flaw for b in result.cannot_rule_out} >= {"wrong scale", "correlation", "truncated tails"}
+    assert {b.flaw for b in result.cannot_rule_out} >= {
+        "wrong scale",
+        "correlation",
+        "truncated tails",
+    }
 
 
 def test_a_pass_names_the_pancake_only_where_there_can_be_one(function_sampler):
@@ -76,7 +87,11 @@ def test_what_no_size_excludes_is_true_of_every_test(function_sampler):
 
 def test_a_scale_two_percent_off_is_found(function_sampler):
     rng = np.random.default_rng(5)
-    result = audit(lambda n, d: rng.standard_normal((n, d)), claim="gaussian:sigma=1.02", sampler=function_sampler)
+    result = audit(
+        lambda n, d: rng.standard_normal((n, d)),
+        claim="gaussian:sigma=1.02",
+        sampler=function_sampler,
+    )
     assert result.verdict == "finding"
     assert result.tests[0].finding
     assert result.cannot_rule_out == ()
@@ -84,11 +99,15 @@ def test_a_scale_two_percent_off_is_found(function_sampler):
 
 def test_absurdly_large_values_are_a_finding_not_an_overflow(function_sampler):
     for size in (1e12, 1e200, 1e308):
-        result = audit(lambda n, d, size=size: np.full((n, d), size), sampler=function_sampler, samples=10_000)
+        result = audit(
+            lambda n, d, size=size: np.full((n, d), size), sampler=function_sampler, samples=10_000
+        )
         assert result.verdict == "finding"
 
 
-def test_a_silent_sampler_after_some_values_is_inconclusive_and_a_flawed_one_still_a_finding(function_sampler):
+def test_a_silent_sampler_after_some_values_is_inconclusive_and_a_flawed_one_still_a_finding(
+    function_sampler,
+):
     for scale, verdict in ((1.0, "inconclusive"), (1.3, "finding")):
         rng, calls = np.random.default_rng(5), []
 
@@ -116,7 +135,11 @@ def ends(sampler, values, error):
     return draw
 
 
-ENDS = [SamplerCrashError("abort()"), SamplerOutputError("1 of 64 values is nan"), SamplerTimeoutError("silent")]
+ENDS = [
+    SamplerCrashError("abort()"),
+    SamplerOutputError("1 of 64 values is nan"),
+    SamplerTimeoutError("silent"),
+]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +177,11 @@ class Quitter:
         if n > 1 and self.n > 1000 and off:
             raise SamplerCrashError("enough")
         z = self.rng.standard_normal((n, d))
-        self.n, self.sum, self.square = self.n + z.size, self.sum + z.sum(), self.square + np.square(z).sum()
+        self.n, self.sum, self.square = (
+            self.n + z.size,
+            self.sum + z.sum(),
+            self.square + np.square(z).sum(),
+        )
         return z
 
 
@@ -166,7 +193,12 @@ def test_an_end_that_the_values_choose_keeps_the_error_rate(function_sampler):
     found = naive = 0
     for i in range(160):
         result = audit(
-            Quitter(i), sampler=function_sampler, seed=str(i), samples=10_000, alpha=0.05, tests=("moments",)
+            Quitter(i),
+            sampler=function_sampler,
+            seed=str(i),
+            samples=10_000,
+            alpha=0.05,
+            tests=("moments",),
         )
         found += result.verdict == "finding"
         naive += result.tests[0].p <= 0.05
@@ -188,7 +220,11 @@ def test_same_seed_same_verdict(function_sampler):
     for _ in range(2):
         rng = np.random.default_rng(5)
         runs.append(
-            audit(lambda n, d, rng=rng: rng.standard_normal((n, d)), sampler=function_sampler, samples=20_000).tests
+            audit(
+                lambda n, d, rng=rng: rng.standard_normal((n, d)),
+                sampler=function_sampler,
+                samples=20_000,
+            ).tests
         )
     assert runs[0] == runs[1]
 
@@ -227,7 +263,9 @@ def test_bad_options(options, function_sampler):
 
 def test_dim_against_a_sampler_of_fixed_dimension(function_sampler):
     with pytest.raises(UsageError, match="dim=5"):
-        run_audit(function_sampler(None, dim=4), claim=GAUSSIAN, options=AuditOptions(seed="1", dim=5))
+        run_audit(
+            function_sampler(None, dim=4), claim=GAUSSIAN, options=AuditOptions(seed="1", dim=5)
+        )
 
 
 def test_single_values_of_a_recording_are_read_as_rows_of_the_dimension_asked_for(function_sampler):
@@ -242,7 +280,9 @@ def test_single_values_of_a_recording_are_read_as_rows_of_the_dimension_asked_fo
         return recorded[start : start + n].reshape(n, d)
 
     sampler = function_sampler(draw, dim=1, available=len(recorded))
-    result = run_audit(sampler, claim=GAUSSIAN, options=AuditOptions(seed="1", dim=48, tests=("covariance",)))
+    result = run_audit(
+        sampler, claim=GAUSSIAN, options=AuditOptions(seed="1", dim=48, tests=("covariance",))
+    )
     assert result.dims == (48,)
     assert result.samples == 64_000 // 48 * 48
     assert {d for _, d in asked} == {1}
@@ -343,7 +383,9 @@ def test_a_sampler_that_slows_down_still_ends_in_time(function_sampler, monkeypa
     assert slow.now < 30
 
 
-def test_a_plan_that_hardly_fits_is_inconclusive_and_says_what_to_ask_for(function_sampler, monkeypatch):
+def test_a_plan_that_hardly_fits_is_inconclusive_and_says_what_to_ask_for(
+    function_sampler, monkeypatch
+):
     slow = SlowClock(monkeypatch, 1e-3)
     result = audit(slow.draw, sampler=function_sampler, samples=1_000_000, time_limit=60)
     assert result.verdict == "inconclusive"
@@ -376,10 +418,16 @@ class Repeatable(FunctionSampler):
         return Repeatable([self.seeds.pop(0)])
 
 
-@pytest.mark.parametrize(("seeds", "fixed"), [([0, 0, 0, 0], True), ([0, 1, 2, 3], False), ([0, 1, 2, 1], True)])
+@pytest.mark.parametrize(
+    ("seeds", "fixed"), [([0, 0, 0, 0], True), ([0, 1, 2, 3], False), ([0, 1, 2, 1], True)]
+)
 def test_a_seed_that_processes_share_is_found(seeds, fixed):
     """Three processes besides the first: a seed from a few bits (a process number, a second) may be shared by two of them."""
-    result = run_audit(Repeatable(seeds), claim=GAUSSIAN, options=AuditOptions(seed="1", samples=50_000, tests=BATTERY))
+    result = run_audit(
+        Repeatable(seeds),
+        claim=GAUSSIAN,
+        options=AuditOptions(seed="1", samples=50_000, tests=BATTERY),
+    )
     assert [t.name for t in result.tests if t.finding] == (["repeats"] if fixed else [])
 
 
@@ -412,7 +460,9 @@ def test_of_equal_p_values_the_likely_cause_is_first(function_sampler):
 
 def test_a_finding_says_when_it_was_seen_and_how_to_see_it_again(function_sampler):
     rng = np.random.default_rng(5)
-    result = audit(lambda n, d: 1.05 * rng.standard_normal((n, d)), sampler=function_sampler, dim=32)
+    result = audit(
+        lambda n, d: 1.05 * rng.standard_normal((n, d)), sampler=function_sampler, dim=32
+    )
     scale = next(t for t in result.tests if t.name == "moments")
     assert scale.finding
     assert scale.seen_after < 50_000
@@ -447,14 +497,22 @@ def test_a_sampler_that_can_starts_its_other_processes_ahead():
 
     for dim, asked in ((64, (3,)), (None, ())):
         sampler = Preparing([0, 1, 2, 3])
-        run_audit(sampler, claim=GAUSSIAN, options=AuditOptions(samples=50_000, tests=("moments",), dim=dim))
+        run_audit(
+            sampler,
+            claim=GAUSSIAN,
+            options=AuditOptions(samples=50_000, tests=("moments",), dim=dim),
+        )
         assert sampler.asked == asked
 
 
 def test_advice_is_never_a_finding_and_takes_no_alpha(function_sampler):
     """Two tests, one of them advisory: the other has all of α."""
     rng = np.random.default_rng(5)
-    result = audit(lambda n, d: rng.standard_normal((n, d)), sampler=function_sampler, tests=("moments", "timing"))
+    result = audit(
+        lambda n, d: rng.standard_normal((n, d)),
+        sampler=function_sampler,
+        tests=("moments", "timing"),
+    )
     moments, timing = sorted(result.tests, key=lambda t: t.advisory)
     assert timing.advisory
     assert not timing.finding
@@ -463,10 +521,16 @@ def test_advice_is_never_a_finding_and_takes_no_alpha(function_sampler):
 
 def test_bits_for_another_battery(function_sampler, tmp_path):
     rng = np.random.default_rng(5)
-    result = audit(lambda n, d: rng.standard_normal((n, d)), sampler=function_sampler, bits=tmp_path / "bits")
+    result = audit(
+        lambda n, d: rng.standard_normal((n, d)), sampler=function_sampler, bits=tmp_path / "bits"
+    )
     bits = np.fromfile(tmp_path / "bits", dtype="<u2")
     assert len(bits) == result.samples
     counts = np.bincount(bits >> 8, minlength=256)
     assert abs(counts - len(bits) / 256).max() < 6 * (len(bits) / 256) ** 0.5
     with pytest.raises(UsageError, match="bits="):
-        audit(lambda n, d: rng.standard_normal((n, d)), sampler=function_sampler, bits=tmp_path / "none" / "bits")
+        audit(
+            lambda n, d: rng.standard_normal((n, d)),
+            sampler=function_sampler,
+            bits=tmp_path / "none" / "bits",
+        )

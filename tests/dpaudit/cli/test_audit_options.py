@@ -64,7 +64,16 @@ def test_a_finding_is_reproduced_by_its_command(folder):
 
 
 def test_the_terminal_shows_the_command_and_the_page_the_findings(folder):
-    args = ("audit", "python:mine:wide", "--claim", "gaussian:sigma=1", "--samples", "2e4", "--out", "o")
+    args = (
+        "audit",
+        "python:mine:wide",
+        "--claim",
+        "gaussian:sigma=1",
+        "--samples",
+        "2e4",
+        "--out",
+        "o",
+    )
     result = dpaudit(*args, "--tests", "moments", cwd=folder)
     assert "To see it again:" in result.stdout
     page = (folder / "o" / "report.html").read_text()
@@ -73,7 +82,16 @@ def test_the_terminal_shows_the_command_and_the_page_the_findings(folder):
 
 
 def test_bits_are_written_for_another_battery(folder):
-    args = ("audit", "python:mine:good", "--claim", "gaussian:sigma=1", "--samples", "1e5", "--bits", "bits.bin")
+    args = (
+        "audit",
+        "python:mine:good",
+        "--claim",
+        "gaussian:sigma=1",
+        "--samples",
+        "1e5",
+        "--bits",
+        "bits.bin",
+    )
     assert dpaudit(*args, "--tests", "moments", cwd=folder).returncode in (0, 1)
     assert (folder / "bits.bin").stat().st_size > 150_000
 
@@ -82,11 +100,21 @@ def test_a_recovered_direction_goes_to_a_file_of_its_own(folder, make_key, strea
     pytest.importorskip("fpylll")
     key = make_key(dim=8, beta=1e-2)
     np.save(folder / "x.npy", Pancake(key=key).sample(6_000, 8, stream=stream).numpy())
-    args = ("audit", "file:x.npy", "--claim", "gaussian:sigma=1", "--samples", "5e4", "--time-limit", 200)
+    args = (
+        "audit",
+        "file:x.npy",
+        "--claim",
+        "gaussian:sigma=1",
+        "--samples",
+        "5e4",
+        "--time-limit",
+        200,
+    )
     result = dpaudit(*args, "--tests", "keyless-search", "--out", "o", cwd=folder)
     assert result.returncode == 1, result.stdout
     test = json.loads((folder / "o" / "result.json").read_text())["result"]["tests"][0]
-    assert test["details"]["proof"]["told_apart"] > 0.95 * test["details"]["proof"]["of"]  # honest noise: 52 %
+    # honest noise: 52 %
+    assert test["details"]["proof"]["told_apart"] > 0.95 * test["details"]["proof"]["of"]
     assert "w" not in test["details"]
     recovered = folder / "o" / "keyless-search.json"
     assert recovered.stat().st_mode & 0o777 == 0o600
@@ -100,7 +128,10 @@ def test_a_recovered_direction_goes_to_a_file_of_its_own(folder, make_key, strea
     ("args", "says"),
     [
         (("audit", "python:mine:good"), ["claim=None", "does not say what it claims"]),
-        (("audit", "python:mine:good", "--claim", "gaussian:sigma=1", "--tests", "momets"), ["did you mean 'moments'"]),
+        (
+            ("audit", "python:mine:good", "--claim", "gaussian:sigma=1", "--tests", "momets"),
+            ["did you mean 'moments'"],
+        ),
         (("frontier", "--dim", "0"), ["dim=0"]),
         (("frontier", "--samples", "1e3"), ["samples=1000", "begins at 100,000"]),
         (("frontier", "--seconds", "-1"), ["seconds=-1"]),
@@ -116,7 +147,9 @@ def test_usage_errors_are_2(folder, args, says):
 
 
 def test_the_frontier_as_table_document_and_page(folder):
-    document = json.loads(dpaudit("frontier", "--samples", "1e6", "--format", "json", cwd=folder).stdout)
+    document = json.loads(
+        dpaudit("frontier", "--samples", "1e6", "--format", "json", cwd=folder).stdout
+    )
     sizes = {row["flaw"]: row["size"] for row in document["rows"]}
     assert 0.2 < sizes["wrong scale"] < 1
     assert sizes["Gaussian pancake, γ = 2√d, d = 16"] > 0.05
@@ -129,7 +162,8 @@ def test_the_frontier_as_table_document_and_page(folder):
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "1e300"])
 @pytest.mark.parametrize(
-    "command", ["audit numpy:normal --claim gaussian:sigma=1", "mechanism numpy:normal --claim-epsilon 1"]
+    "command",
+    ["audit numpy:normal --claim gaussian:sigma=1", "mechanism numpy:normal --claim-epsilon 1"],
 )
 def test_a_time_limit_that_no_clock_keeps(command, seconds):
     done = dpaudit(*command.split(), f"--time-limit={seconds}")

@@ -8,7 +8,15 @@ from dpaudit.cli import frontiers
 from dpaudit.errors import UsageError
 from dpaudit_mitigations.smoothing.smoothing import Smoothing
 
-PLAIN = {"dim": 64, "samples": 1e6, "seconds": 15, "table": None, "write": None, "out": None, "output": "text"}
+PLAIN = {
+    "dim": 64,
+    "samples": 1e6,
+    "seconds": 15,
+    "table": None,
+    "write": None,
+    "out": None,
+    "output": "text",
+}
 
 
 def show(**options):
@@ -18,7 +26,10 @@ def show(**options):
 def test_the_sentence_and_the_caveats(capsys):
     show(calibrate=True)
     text = " ".join(capsys.readouterr().out.split())
-    assert "Pancakes with γ up to 1.154 are found; smoothing τ = 1 (L2 × 1.414) covers the rest" in text
+    assert (
+        "Pancakes with γ up to 1.154 are found; smoothing τ = 1 (L2 × 1.414) covers the rest"
+        in text
+    )
     assert "smoothing:tau=0.1356" in text  # under γ ≥ 2√d
     assert "what two servers cost" in text
 

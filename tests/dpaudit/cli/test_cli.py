@@ -37,7 +37,18 @@ def module(tmp_path):
 
 
 def test_honest_is_0_and_says_what_it_cannot_exclude():
-    args = ("gaussian", "--claim", "gaussian:sigma=1", "--samples", "5e4", "--seed", 1, "--format", "json", *ALONE)
+    args = (
+        "gaussian",
+        "--claim",
+        "gaussian:sigma=1",
+        "--samples",
+        "5e4",
+        "--seed",
+        1,
+        "--format",
+        "json",
+        *ALONE,
+    )
     result = apart("audit", *args)
     assert result.returncode == 0
     assert result.stderr == ""
@@ -53,17 +64,42 @@ def test_honest_is_0_and_says_what_it_cannot_exclude():
 def test_wrong_samplers_are_1():
     """2e4 values tell a scale that is off by 5 % by 10 standard errors."""
     few = ("--samples", "2e4", "--seed", 1)
-    assert dpaudit("audit", "python:numpy.random:standard_cauchy", "--claim", "gaussian:sigma=1", *few).returncode == 1
+    assert (
+        dpaudit(
+            "audit", "python:numpy.random:standard_cauchy", "--claim", "gaussian:sigma=1", *few
+        ).returncode
+        == 1
+    )
     assert dpaudit("audit", "numpy:normal", "--claim", "gaussian:sigma=1.05", *few).returncode == 1
 
 
 def test_the_battery_sees_smoothing_that_is_not_claimed():
     """τ = 0.3 makes the scale √1.09; 2e4 values see its 4.4 % by 8.8 standard errors."""
-    args = ("audit", "gaussian", "--mitigation", "smoothing:tau=0.3", "--samples", "2e4", "--seed", "1")
-    args = (*args, "--tests", "moments,tails", "--claim", "gaussian:sigma=1", "--format", "json", *ALONE)
+    args = (
+        "audit",
+        "gaussian",
+        "--mitigation",
+        "smoothing:tau=0.3",
+        "--samples",
+        "2e4",
+        "--seed",
+        "1",
+    )
+    args = (
+        *args,
+        "--tests",
+        "moments,tails",
+        "--claim",
+        "gaussian:sigma=1",
+        "--format",
+        "json",
+        *ALONE,
+    )
     found = dpaudit(*args)
     assert found.returncode == 1
-    scale = next(test["interval"] for test in json.loads(found.stdout)["tests"] if test["name"] == "moments")
+    scale = next(
+        test["interval"] for test in json.loads(found.stdout)["tests"] if test["name"] == "moments"
+    )
     assert 1 < scale["low"] < 1.09**0.5 < scale["high"]
 
 
@@ -79,7 +115,10 @@ def test_the_battery_sees_smoothing_that_is_not_claimed():
         (("gaussian", "--claim", "gaussian:sigma=1", "--alpha", "2"), ["alpha=2"]),
         (("gaussian", "--claim", "gaussian:sigma=1", "--samples", "12.5"), ["samples=12.5"]),
         (("gaussian", "--claim", "gaussian:sigma=1", "--time-limit", "0"), ["time-limit=0"]),
-        (("gaussian", "--claim", "gaussian:sigma=1", "--mitigation", "rotatoin"), ["did you mean 'rotation'"]),
+        (
+            ("gaussian", "--claim", "gaussian:sigma=1", "--mitigation", "rotatoin"),
+            ["did you mean 'rotation'"],
+        ),
         (("file:nowhere.npy", "--claim", "gaussian:sigma=1"), ["nowhere.npy"]),
         (("python:no_such_module:f", "--claim", "gaussian:sigma=1"), ["no_such_module"]),
     ],
@@ -108,7 +147,10 @@ def test_samplers_that_let_us_down_are_3(module, function, says):
     document = json.loads(done.stdout)
     assert (done.returncode, document["verdict"]) == (3, "inconclusive")
     assert says in document["reason"]
-    assert json.loads((module / "o" / "result.json").read_text())["result"]["reason"] == document["reason"]
+    assert (
+        json.loads((module / "o" / "result.json").read_text())["result"]["reason"]
+        == document["reason"]
+    )
 
 
 def test_keys(tmp_path):
@@ -119,14 +161,20 @@ def test_keys(tmp_path):
     shown = dpaudit("key", "show", "k.json", cwd=tmp_path)
     assert shown.returncode == 0
     assert "gamma" in shown.stdout
-    one_clear_line(dpaudit("key", "show", "nowhere.json", cwd=tmp_path), 2, "nowhere.json", "dpaudit key new")
+    one_clear_line(
+        dpaudit("key", "show", "nowhere.json", cwd=tmp_path), 2, "nowhere.json", "dpaudit key new"
+    )
     for text in (made.stdout, made.stderr, shown.stdout, shown.stderr):
         assert secret not in text
     one_clear_line(
-        dpaudit("key", "new", "--dim", 256, "--beta", 1e-3, "--out", "k.json", cwd=tmp_path), 2, "overwritten"
+        dpaudit("key", "new", "--dim", 256, "--beta", 1e-3, "--out", "k.json", cwd=tmp_path),
+        2,
+        "overwritten",
     )
     one_clear_line(
-        dpaudit("key", "new", "--dim", 256, "--beta", 1e-3, "--gamma", 3, "--out", "l", cwd=tmp_path),
+        dpaudit(
+            "key", "new", "--dim", 256, "--beta", 1e-3, "--gamma", 3, "--out", "l", cwd=tmp_path
+        ),
         2,
         "--allow-small-gamma",
     )
@@ -150,7 +198,14 @@ def test_attack_on_recorded_releases(tmp_path):
     releases = (torch.from_numpy(candidates[truth]) + noise).numpy()
     for name, array in (("q", candidates), ("y", releases), ("t", truth)):
         np.save(tmp_path / f"{name}.npy", array)
-    args = ("attack", "likelihood-ratio:key=k.json,sigma=20", "--releases", "y.npy", "--candidates", "q.npy")
+    args = (
+        "attack",
+        "likelihood-ratio:key=k.json,sigma=20",
+        "--releases",
+        "y.npy",
+        "--candidates",
+        "q.npy",
+    )
     plain = dpaudit(*args, "--format", "json", cwd=tmp_path)
     assert plain.returncode == 0
     assert json.loads(plain.stdout)["best"] == truth.tolist()
@@ -158,16 +213,22 @@ def test_attack_on_recorded_releases(tmp_path):
     assert known.returncode == 1
     assert "60 of 60" in known.stdout
     one_clear_line(
-        dpaudit(*args[:2], "--releases", "no.npy", "--candidates", "q.npy", cwd=tmp_path), 2, "releases=no.npy"
+        dpaudit(*args[:2], "--releases", "no.npy", "--candidates", "q.npy", cwd=tmp_path),
+        2,
+        "releases=no.npy",
     )
     one_clear_line(dpaudit("attack", "likelihood-ratio:sigma=1", *args[2:], cwd=tmp_path), 2, "key")
     np.save(tmp_path / "o.npy", np.array([{}], dtype=object), allow_pickle=True)
-    one_clear_line(dpaudit(*args[:2], "--releases", "o.npy", "--candidates", "q.npy", cwd=tmp_path), 2, "o.npy")
+    one_clear_line(
+        dpaudit(*args[:2], "--releases", "o.npy", "--candidates", "q.npy", cwd=tmp_path), 2, "o.npy"
+    )
 
 
 def test_attacks_that_score_no_candidates_say_so(tmp_path):
     assert (
-        dpaudit("key", "new", "--dim", 64, "--beta", 1e-3, "--directions", 3, "--out", "k", cwd=tmp_path).returncode
+        dpaudit(
+            "key", "new", "--dim", 64, "--beta", 1e-3, "--directions", 3, "--out", "k", cwd=tmp_path
+        ).returncode
         == 0
     )
     assert "directions             3" in dpaudit("key", "show", "k", cwd=tmp_path).stdout
@@ -175,13 +236,17 @@ def test_attacks_that_score_no_candidates_say_so(tmp_path):
     args = ("attack", "which-bin:key=k,sigma=1", "--releases", "y.npy", "--candidates", "y.npy")
     one_clear_line(dpaudit(*args, cwd=tmp_path), 2, "does not score candidates")
     one_clear_line(
-        dpaudit("key", "new", "--dim", 64, "--beta", 1, "--directions", 99, "--out", "l", cwd=tmp_path),
+        dpaudit(
+            "key", "new", "--dim", 64, "--beta", 1, "--directions", 99, "--out", "l", cwd=tmp_path
+        ),
         2,
         "directions=99",
     )
 
 
-@pytest.mark.parametrize("kind", ["sources", "samplers", "attacks", "mitigations", "tests", "hosts", "experiments"])
+@pytest.mark.parametrize(
+    "kind", ["sources", "samplers", "attacks", "mitigations", "tests", "hosts", "experiments"]
+)
 def test_lists(kind):
     rows = json.loads(dpaudit("list", kind, "--format", "json").stdout)
     assert rows
@@ -196,8 +261,12 @@ def test_help_version_and_unknown_commands():
 
 
 def test_starting_does_not_import_torch(tmp_path):
-    (tmp_path / "mine.py").write_text("import numpy as np\ndef f(n, d): return np.random.standard_normal((n, d))\n")
-    audit = "audit python:mine:f --claim gaussian:sigma=1 --samples 1000 --tests moments --alpha 1e-6"
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np\ndef f(n, d): return np.random.standard_normal((n, d))\n"
+    )
+    audit = (
+        "audit python:mine:f --claim gaussian:sigma=1 --samples 1000 --tests moments --alpha 1e-6"
+    )
     code = (
         "import sys\nfrom dpaudit.cli import main\n"
         f"for words in ('--help', 'list attacks', {audit!r}):\n"
@@ -205,13 +274,24 @@ def test_starting_does_not_import_torch(tmp_path):
         "    try:\n        main()\n    except SystemExit as end:\n        assert end.code == 0, (words, end.code)\n"
         "    heavy = {'torch', 'matplotlib', 'scipy.stats', 'pandas'} & set(sys.modules)\n    assert not heavy, heavy\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
 
 
 def test_audit_report(tmp_path):
     result = dpaudit(
-        *("audit", "numpy:normal", "--claim", "gaussian:sigma=1", "--samples", "2e4", "--tests", "moments"),
+        *(
+            "audit",
+            "numpy:normal",
+            "--claim",
+            "gaussian:sigma=1",
+            "--samples",
+            "2e4",
+            "--tests",
+            "moments",
+        ),
         *("--out", tmp_path / "o"),
     )
     assert result.returncode in (0, 1)

@@ -52,7 +52,9 @@ def test_names_are_offered(monkeypatch, shell, words, offered, not_offered):
 
 
 def test_claims_are_those_there_are():
-    assert sorted(completion.CLAIMS) == sorted(f"{family}:{scale}=" for family, scale in FAMILIES.items())
+    assert sorted(completion.CLAIMS) == sorted(
+        f"{family}:{scale}=" for family, scale in FAMILIES.items()
+    )
     assert all(Claim.parse(f"{begun}1").scale == 1 for begun in completion.CLAIMS)
 
 

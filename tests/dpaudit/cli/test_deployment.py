@@ -42,9 +42,15 @@ def test_the_ledger_ends_in_16_a_day():
 
 
 def test_json(tmp_path):
-    result = apple("--config", DATA / "10.12.3", "--against", DATA / "10.12.1", "--days", 7, "--format", "json")
+    result = apple(
+        "--config", DATA / "10.12.3", "--against", DATA / "10.12.1", "--days", 7, "--format", "json"
+    )
     document = json.loads(result.stdout)
-    assert (document["kind"], document["verdict"], document["findings"]) == ("deployment", "no-finding", [])
+    assert (document["kind"], document["verdict"], document["findings"]) == (
+        "deployment",
+        "no-finding",
+        [],
+    )
     assert document["ledger"]["permitted"]["per_day"] == 16
     assert document["ledger"]["permitted"]["over_days"] == 7 * 16
     assert len(document["differences"]) == 8
@@ -53,7 +59,10 @@ def test_json(tmp_path):
 
 def test_a_serious_finding_is_1(tmp_path):
     def negative(entries):
-        return [e | ({"PrivacyParameter": -9} if e["PropertiesName"] == "Search" else {}) for e in entries]
+        return [
+            e | ({"PrivacyParameter": -9} if e["PropertiesName"] == "Search" else {})
+            for e in entries
+        ]
 
     result = apple("--config", changed(tmp_path, PROPERTIES, negative), code=1)
     assert "! com.apple.dprivacyd.keyproperties.plist: Search: PrivacyParameter=-9" in result.stdout
@@ -62,14 +71,20 @@ def test_a_serious_finding_is_1(tmp_path):
 
 def test_a_budget_less_is_said_in_the_last_line(tmp_path):
     folder = changed(
-        tmp_path, BUDGETS, lambda entries: [e for e in entries if e["BudgetName"] != "com.apple.keyboard.Emoji"]
+        tmp_path,
+        BUDGETS,
+        lambda entries: [e for e in entries if e["BudgetName"] != "com.apple.keyboard.Emoji"],
     )
     result = apple("--config", folder)
-    assert result.stdout.splitlines()[-1].endswith("ε = 15 a day (3 of 4 initially announced applications)")
+    assert result.stdout.splitlines()[-1].endswith(
+        "ε = 15 a day (3 of 4 initially announced applications)"
+    )
     assert "no (understood) entry in budgetproperties" in result.stdout
 
 
-@pytest.mark.parametrize("content", [b"", b"bplist00", b"<!DOCTYPE plist [<!ENTITY a 'b'>]><plist>&a;</plist>"])
+@pytest.mark.parametrize(
+    "content", [b"", b"bplist00", b"<!DOCTYPE plist [<!ENTITY a 'b'>]><plist>&a;</plist>"]
+)
 def test_bad_files_are_2(tmp_path, content):
     folder = shutil.copytree(DATA / "10.12.3", tmp_path / "bad")
     (folder / BUDGETS).write_bytes(content)
@@ -97,7 +112,9 @@ def test_reports_of_the_figures():
     assert "shows more" in result.stdout
     assert result.stdout.splitlines()[-1].startswith("Permitted privacy loss: ε = 33 a day")
     document = json.loads(
-        apple("--config", DATA / "ios-11", "--reports", DATA / "reports", "--format", "json", code=1).stdout
+        apple(
+            "--config", DATA / "ios-11", "--reports", DATA / "reports", "--format", "json", code=1
+        ).stdout
     )
     assert document["observed"]["total"]["records"] == 22
     assert document["verdict"] == "finding"
@@ -105,7 +122,10 @@ def test_reports_of_the_figures():
 
 def test_strange_names_are_harmless(tmp_path):
     def strange(entries):
-        return [*entries, {"BudgetName": "com\x1b[2Jevil [bold]", "SessionSeconds": 86400, "SessionAmount": 1}]
+        return [
+            *entries,
+            {"BudgetName": "com\x1b[2Jevil [bold]", "SessionSeconds": 86400, "SessionAmount": 1},
+        ]
 
     folder = shutil.copytree(DATA / "10.12.3", tmp_path / "strange")
     entries = strange(plistlib.loads((folder / BUDGETS).read_bytes()))
@@ -117,9 +137,26 @@ def test_strange_names_are_harmless(tmp_path):
 
 @pytest.mark.parametrize("version", ["10.12.3", "ios-11"])
 def test_a_scenario_is_audited(tmp_path, version):
-    apple("--config", DATA / version, "--out", tmp_path / "made", "--days", 3, "--seed", 5, command="apple-scenario")
+    apple(
+        "--config",
+        DATA / version,
+        "--out",
+        tmp_path / "made",
+        "--days",
+        3,
+        "--seed",
+        5,
+        command="apple-scenario",
+    )
     made = tmp_path / "made"
-    args = ("--database", made / "database.sqlite", "--reports", made / "Reports", "--format", "json")
+    args = (
+        "--database",
+        made / "database.sqlite",
+        "--reports",
+        made / "Reports",
+        "--format",
+        "json",
+    )
     result = here("deployment", "apple", "--config", DATA / version, *args)
     assert result.returncode in (0, 1), result.stderr
     document = json.loads(result.stdout)
@@ -128,8 +165,15 @@ def test_a_scenario_is_audited(tmp_path, version):
 
 
 def test_out_writes_the_document_and_a_page(tmp_path):
-    result = apple("--config", DATA / "10.12.3", "--out", tmp_path / "page", "--against", DATA / "10.12.1")
-    assert json.loads((tmp_path / "page" / "result.json").read_text())["ledger"]["permitted"]["per_day"] == 16
+    result = apple(
+        "--config", DATA / "10.12.3", "--out", tmp_path / "page", "--against", DATA / "10.12.1"
+    )
+    assert (
+        json.loads((tmp_path / "page" / "result.json").read_text())["ledger"]["permitted"][
+            "per_day"
+        ]
+        == 16
+    )
     assert "16" in (tmp_path / "page" / "report.html").read_text()
     assert "report.html" in result.stderr
     again = here("report", tmp_path / "page")

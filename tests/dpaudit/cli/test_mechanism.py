@@ -25,11 +25,23 @@ def module(tmp_path):
 
 def test_honest_is_0_and_half_the_noise_is_1(module):
     common = ("--neighbours", "0,1", "--claim-epsilon", 1, "--samples", 20_000, "--seed", 1)
-    result = dpaudit("mechanism", "python:./mine.py:honest", *common, "--format", "json", cwd=module)
+    result = dpaudit(
+        "mechanism", "python:./mine.py:honest", *common, "--format", "json", cwd=module
+    )
     assert result.returncode == 0, result.stderr
     document = json.loads(result.stdout)
     assert document["verdict"] == "no-finding"
-    for key in ("alpha", "tests", "samples", "seconds", "provenance", "cannot_rule_out", "epsilon", "mu", "curve"):
+    for key in (
+        "alpha",
+        "tests",
+        "samples",
+        "seconds",
+        "provenance",
+        "cannot_rule_out",
+        "epsilon",
+        "mu",
+        "curve",
+    ):
         assert key in document
     assert {"name", "p", "p_adjusted", "statistic", "looks_at"} <= set(document["tests"][0])
     assert 0.7 < document["epsilon"]["low"] <= 1
@@ -55,8 +67,13 @@ def test_vectors(module):
 
 def test_crash_and_hang_are_3(module):
     common = ("--neighbours", "0,1", "--claim-epsilon", 1)
-    for name, more, says in (("raises", (), "no entropy left"), ("hangs", ("--time-limit", 1), "time limit")):
-        result = dpaudit("mechanism", f"python:./mine.py:{name}", *common, *more, "--format", "json", cwd=module)
+    for name, more, says in (
+        ("raises", (), "no entropy left"),
+        ("hangs", ("--time-limit", 1), "time limit"),
+    ):
+        result = dpaudit(
+            "mechanism", f"python:./mine.py:{name}", *common, *more, "--format", "json", cwd=module
+        )
         assert result.returncode == 3
         document = json.loads(result.stdout)
         assert document["verdict"] == "inconclusive"
@@ -84,17 +101,59 @@ def test_one_run(tmp_path):
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (("python:./mine.py:honest", "--claim-epsilon", 1), ["neighbours=None", "--neighbours 0,1"]),
-        (("python:./mine.py:honest", "--claim-epsilon", 1, "--neighbours", "0,0"), ["neighbours=0,0", "equal"]),
-        (("python:./mine.py:honest", "--claim-epsilon", -1, "--neighbours", "0,1"), ["claim-epsilon=-1"]),
         (
-            ("python:./mine.py:honest", "--claim-epsilon", 1, "--claim-delta", 2, "--neighbours", "0,1"),
+            ("python:./mine.py:honest", "--claim-epsilon", 1),
+            ["neighbours=None", "--neighbours 0,1"],
+        ),
+        (
+            ("python:./mine.py:honest", "--claim-epsilon", 1, "--neighbours", "0,0"),
+            ["neighbours=0,0", "equal"],
+        ),
+        (
+            ("python:./mine.py:honest", "--claim-epsilon", -1, "--neighbours", "0,1"),
+            ["claim-epsilon=-1"],
+        ),
+        (
+            (
+                "python:./mine.py:honest",
+                "--claim-epsilon",
+                1,
+                "--claim-delta",
+                2,
+                "--neighbours",
+                "0,1",
+            ),
             ["claim-delta=2"],
         ),
-        (("python:./mine.py:honest", "--claim-epsilon", 1, "--neighbours", "0,1", "--samples", 1.5), ["samples=1.5"]),
-        (("python:./mine.py:honest", "--claim-epsilon", 1, "--neighbours", "0,1", "--guesses", 5), ["guesses=5"]),
+        (
+            (
+                "python:./mine.py:honest",
+                "--claim-epsilon",
+                1,
+                "--neighbours",
+                "0,1",
+                "--samples",
+                1.5,
+            ),
+            ["samples=1.5"],
+        ),
+        (
+            (
+                "python:./mine.py:honest",
+                "--claim-epsilon",
+                1,
+                "--neighbours",
+                "0,1",
+                "--guesses",
+                5,
+            ),
+            ["guesses=5"],
+        ),
         (("scores:none.csv", "--claim-epsilon", 1), ["scores=none.csv", "check the path"]),
-        (("scores:none.csv", "--claim-epsilon", 1, "--neighbours", "0,1"), ["leave --neighbours out"]),
+        (
+            ("scores:none.csv", "--claim-epsilon", 1, "--neighbours", "0,1"),
+            ["leave --neighbours out"],
+        ),
     ],
 )
 def test_slips_are_2_and_one_line(module, args, says):

@@ -14,7 +14,9 @@ from dpaudit import registry
 def module(tmp_path, monkeypatch):
     """Mechanisms, and a distribution beside them that brings attacks of each kind; it is found while the test runs."""
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(registry, "entry_points", lambda **about: importlib.metadata.entry_points(**about))
+    monkeypatch.setattr(
+        registry, "entry_points", lambda **about: importlib.metadata.entry_points(**about)
+    )
     (tmp_path / "mine.py").write_text(
         "import numpy as np\n"
         "rng = np.random.default_rng(5)\n"
@@ -42,7 +44,9 @@ def module(tmp_path, monkeypatch):
     info = tmp_path / "theirs-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
-    lines = [f"{name.lower()} = theirs:{name}" for name in ("Telltale", "Pairs", "Broken", "Scores")]
+    lines = [
+        f"{name.lower()} = theirs:{name}" for name in ("Telltale", "Pairs", "Broken", "Scores")
+    ]
     (info / "entry_points.txt").write_text("\n".join(["[dpaudit.attacks]", *lines, ""]))
     yield tmp_path
     sys.modules.pop("theirs", None)
@@ -60,26 +64,43 @@ def test_a_named_attack(module):
     assert "by the attack telltale, which guesses the neighbour right in 6" in said
     assert "P(E | v0) P(E | v1)" in said
     page = (module / "there" / "report.html").read_text()
-    for words in ("P(E | v0)", "Neighbours guessed right", "Possible at their own value", "telltale"):
+    for words in (
+        "P(E | v0)",
+        "Neighbours guessed right",
+        "Possible at their own value",
+        "telltale",
+    ):
         assert words in page
     document = json.loads((module / "there" / "result.json").read_text())["result"]
     assert document["attack"] == "telltale"
     assert "feasible from the first neighbour only" in document["tests"][0]["effect"]
     assert document["epsilon"]["low"] >= 7
     assert document["details"]["success"]["interval"]["method"] == "Clopper-Pearson"
-    assert {(p["name"], p["distribution"]) for p in document["provenance"]["plugins"]} == {("telltale", "theirs")}
+    assert {(p["name"], p["distribution"]) for p in document["provenance"]["plugins"]} == {
+        ("telltale", "theirs")
+    }
     again = dpaudit("report", "there", cwd=module)
     assert again.returncode == 0, again.stderr
 
-    passed = dpaudit("mechanism", "python:./mine.py:clipped", *args[1:], "--format", "json", cwd=module)
+    passed = dpaudit(
+        "mechanism", "python:./mine.py:clipped", *args[1:], "--format", "json", cwd=module
+    )
     assert passed.returncode == 0
     document = json.loads(passed.stdout)
     assert document["details"]["success"]["of"] == 40_000
-    assert any("not made for this mechanism" in a for a in document["advice"])  # it does release 2 at 1
+    # it does release 2 at 1
+    assert any("not made for this mechanism" in a for a in document["advice"])
 
 
 def test_an_attack_that_brings_its_neighbours(module):
-    args = ("mechanism", "python:./mine.py:clipped", *COMMON, "--attack", "pairs:far=3", "--real-numbers")
+    args = (
+        "mechanism",
+        "python:./mine.py:clipped",
+        *COMMON,
+        "--attack",
+        "pairs:far=3",
+        "--real-numbers",
+    )
     found = dpaudit(*args, "--format", "json", cwd=module)
     assert found.returncode == 1, found.stderr
     document = json.loads(found.stdout)
@@ -94,20 +115,38 @@ def test_an_attack_that_brings_its_neighbours(module):
 @pytest.mark.parametrize(
     ("args", "code", "says"),
     [
-        (("clipped", "--attack", "tell-tale"), 2, ["attack=tell-tale: not known", "reach", "pair-inversion", "timing"]),
-        (("clipped", "--attack", "scores"), 2, ["attack=scores: is no attack on a whole mechanism", "sensitivity"]),
+        (
+            ("clipped", "--attack", "tell-tale"),
+            2,
+            ["attack=tell-tale: not known", "reach", "pair-inversion", "timing"],
+        ),
+        (
+            ("clipped", "--attack", "scores"),
+            2,
+            ["attack=scores: is no attack on a whole mechanism", "sensitivity"],
+        ),
         (("clipped", "--attack", "pairs:near=1"), 2, ["near=1", "far"]),
         (("clipped", "--attack", "telltale", "--real-numbers"), 2, ["real-numbers"]),
-        (("clipped", "--attack", "broken"), 4, ["attack=broken: raised KeyError: 'table'; fix the attack"]),
+        (
+            ("clipped", "--attack", "broken"),
+            4,
+            ["attack=broken: raised KeyError: 'table'; fix the attack"],
+        ),
         (("nan",), 3, ["not finite", "[0, 0]=nan"]),
         (("counts", "--neighbours", "-1,0"), 3, ["ValueError: a count cannot be negative"]),
-        (("counts", "--neighbours", "9007199254740992,9007199254740993"), 2, ["equal (as float64)"]),
+        (
+            ("counts", "--neighbours", "9007199254740992,9007199254740993"),
+            2,
+            ["equal (as float64)"],
+        ),
         (("counts", "--neighbours", "nan,1"), 2, ["finite"]),
     ],
 )
 def test_one_clear_line(module, args, code, says):
     neighbours = () if "--neighbours" in args or "pairs:near=1" in args else ("--neighbours", "0,1")
-    result = dpaudit("mechanism", f"python:./mine.py:{args[0]}", *args[1:], *neighbours, *COMMON, cwd=module)
+    result = dpaudit(
+        "mechanism", f"python:./mine.py:{args[0]}", *args[1:], *neighbours, *COMMON, cwd=module
+    )
     assert result.returncode == code
     assert result.stdout == ""
     lines = result.stderr.strip().splitlines()
@@ -125,7 +164,9 @@ def test_integers_and_large_values_are_fine(module):
 
 
 def test_recorded_scores_take_no_attack(tmp_path):
-    result = dpaudit("mechanism", "scores:s.csv", "--claim-epsilon", 1, "--attack", "reach", cwd=tmp_path)
+    result = dpaudit(
+        "mechanism", "scores:s.csv", "--claim-epsilon", 1, "--attack", "reach", cwd=tmp_path
+    )
     assert result.returncode == 2
     assert "leave --attack out" in result.stderr
 

@@ -69,7 +69,15 @@ CALLS = {
     "every format": ("audit", "python:../mine.py:wide", *NOISE, *ALL_FORMATS),
     # these once all is ready: does anything come late that is needed for them only?
     "no finding": ("audit", "python:../mine.py:good", *NOISE, *ALL_FORMATS),
-    "sequential": ("audit", "python:../mine.py:wide", *NOISE, "--sequential", *ALL_FORMATS, "--format", "json"),
+    "sequential": (
+        "audit",
+        "python:../mine.py:wide",
+        *NOISE,
+        "--sequential",
+        *ALL_FORMATS,
+        "--format",
+        "json",
+    ),
     "a command": ("audit", "command:head -c {bytes} /dev/urandom", *NOISE),
     "a mechanism": (
         *("mechanism", "python:../mine.py:release", "--neighbours", "0,1", "--claim-epsilon", "1"),
@@ -87,7 +95,11 @@ def seen(tmp_path_factory):
     folder = tmp_path_factory.mktemp("watched")
     (folder / "mine.py").write_text(SAMPLER)
     run = subprocess.run(
-        [sys.executable, "-c", WATCH], input=json.dumps(CALLS), cwd=folder, capture_output=True, text=True
+        [sys.executable, "-c", WATCH],
+        input=json.dumps(CALLS),
+        cwd=folder,
+        capture_output=True,
+        text=True,
     )
     assert run.returncode == 0, run.stderr
 

@@ -42,7 +42,8 @@ def test_cells_are_expected_to_take_what_cells_like_them_took():
             left.done("attack", host, seconds)
     assert left.seconds(workers=1) == pytest.approx((707.0, 707.0))
     assert left.seconds(workers=2) == pytest.approx((353.5, 353.5))
-    assert left.seconds(workers=100) == pytest.approx((100.0, 100.0))  # no shorter than the longest cell
+    # no shorter than the longest cell
+    assert left.seconds(workers=100) == pytest.approx((100.0, 100.0))
 
 
 def test_the_range_is_wide_while_little_is_known_and_narrows():
@@ -105,7 +106,9 @@ def test_a_line_every_half_minute_where_stderr_is_no_terminal(monkeypatch, capsy
 def planted(tmp_path, monkeypatch):
     """The planted attack, found while the test runs."""
     monkeypatch.syspath_prepend(install(tmp_path / "site"))
-    monkeypatch.setattr(registry, "entry_points", lambda **about: importlib.metadata.entry_points(**about))
+    monkeypatch.setattr(
+        registry, "entry_points", lambda **about: importlib.metadata.entry_points(**about)
+    )
     yield
     sys.modules.pop("planted_attack", None)
 

@@ -44,7 +44,9 @@ HOSTILE = "evil\x1b]0;owned\x07 [bold]x[/bold] \u202egnp.exe"
 
 def invoke(*args):
     result = CliRunner().invoke(app, ["runs", *map(str, args)])
-    if result.exception is not None and not isinstance(result.exception, (SystemExit, DpauditError)):
+    if result.exception is not None and not isinstance(
+        result.exception, (SystemExit, DpauditError)
+    ):
         raise result.exception
     return result
 
@@ -69,7 +71,13 @@ def outcome(value, *, wide=0.1, **more):
 
 
 def provenance(**more):
-    plugin = {"kind": "sources", "name": "gaussian", "distribution": "other", "version": "1", "sha256": "a" * 64}
+    plugin = {
+        "kind": "sources",
+        "name": "gaussian",
+        "distribution": "other",
+        "version": "1",
+        "sha256": "a" * 64,
+    }
     return {
         "seed": "1",
         "versions": {"dpaudit": "0.1.0", "numpy": "2.0"},
@@ -88,15 +96,24 @@ def make(folder, values=(0.5, 0.9), *, seed=1, failed=0, label="one", told=prove
     spec = load_spec(str(folder / "small.toml"))
     cells = spec.cells()
     trials = {"truth": [0, 1], "guess": [0, 0], "score": [-0.5, math.nan]}
-    with Store.create(folder, spec=to_dict(vars(spec)), command="dpaudit run small.toml", cells=len(cells)) as store:
+    with Store.create(
+        folder, spec=to_dict(vars(spec)), command="dpaudit run small.toml", cells=len(cells)
+    ) as store:
         for i, cell in enumerate(cells):
             known = {"cell": cell.id, "kind": "attack", "settings": cell.settings, "seconds": 1.0}
             if i < len(values):
-                made = CellResult(**known, outcome=outcome(values[i], **more), provenance=told(), trials=trials)
+                made = CellResult(
+                    **known, outcome=outcome(values[i], **more), provenance=told(), trials=trials
+                )
                 store.add(made, position=i)
             elif i < len(values) + failed:
                 store.add(
-                    CellFailure(**known, error=HOSTILE, traceback=f"Traceback\n  {HOSTILE}", provenance=told()),
+                    CellFailure(
+                        **known,
+                        error=HOSTILE,
+                        traceback=f"Traceback\n  {HOSTILE}",
+                        provenance=told(),
+                    ),
                     position=i,
                 )
     return folder
@@ -175,7 +192,9 @@ def test_show_one_cell_by_the_beginning_of_its_id(tmp_path):
     assert f"Cell {cell}, attempt 1: done" in shown.stdout
     assert '"successes": 5' in shown.stdout
     assert "2 trials kept" in shown.stdout
-    (attempt,) = json.loads(invoke("show", tmp_path / "a", "--cell", cell, "--format", "json").stdout)
+    (attempt,) = json.loads(
+        invoke("show", tmp_path / "a", "--cell", cell, "--format", "json").stdout
+    )
     assert attempt["provenance"] == provenance()
     for wrong in ("zz", ""):
         with pytest.raises(UsageError, match="no attempt at such a cell"):
@@ -211,7 +230,12 @@ def test_identical_runs_differ_in_nothing(tmp_path):
 def test_overlapping_intervals_agree_and_disjoint_ones_do_not(tmp_path):
     a = make(tmp_path / "a")
     code, found = diff(a, make(tmp_path / "b", (0.55, 0.9), seed=2))
-    assert (code, found["same_spec"], found["count"]["overlapping"], found["count"]["identical"]) == (0, False, 1, 1)
+    assert (
+        code,
+        found["same_spec"],
+        found["count"]["overlapping"],
+        found["count"]["identical"],
+    ) == (0, False, 1, 1)
     code, found = diff(a, make(tmp_path / "c", (0.75, 0.9), seed=2))
     assert (code, found["count"]["different"]) == (1, 1)
     (change,) = [c for c in found["cells"][0]["changes"] if c["disjoint"]]
@@ -266,7 +290,9 @@ def test_exports_hold_the_rows_of_the_document(tmp_path):
         assert (result.exit_code, "2 rows" in result.stdout) == (0, True)
     with (tmp_path / "x.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [(r["epsilon"], r["success"], r["success_low"], r["epsilon_lower_bound"]) for r in rows] == [
+    assert [
+        (r["epsilon"], r["success"], r["success_low"], r["epsilon_lower_bound"]) for r in rows
+    ] == [
         ("0.5", "0.5", "0.4", "inf"),
         ("1.0", "0.9", "0.8", "inf"),
     ]
@@ -283,15 +309,22 @@ def test_exports_hold_the_rows_of_the_document(tmp_path):
 def test_trials_are_exported_apart(tmp_path):
     pytest.importorskip("pandas")
     make(tmp_path / "a")
-    assert "4 trials" in invoke("export", tmp_path / "a", "--to", tmp_path / "t.csv", "--trials").stdout
+    assert (
+        "4 trials"
+        in invoke("export", tmp_path / "a", "--to", tmp_path / "t.csv", "--trials").stdout
+    )
     rows = (tmp_path / "t.csv").read_text().splitlines()
     assert rows[0] == "cell,trial,truth,guess,score"
     assert rows[1].split(",")[1:] == ["0", "0", "0", "-0.5"]
     assert rows[2].split(",")[1:] == ["1", "1", "0", "nan"]
     frame = open_run(tmp_path / "a").trials_frame()
-    assert frame.groupby("cell").apply(lambda t: (t.truth == t.guess).sum(), include_groups=False).tolist() == [1, 1]
+    assert frame.groupby("cell").apply(
+        lambda t: (t.truth == t.guess).sum(), include_groups=False
+    ).tolist() == [1, 1]
     with pytest.raises(UsageError, match="keep_trials = true"):
-        raise invoke("export", make(tmp_path / "b", ()), "--to", tmp_path / "t.csv", "--trials").exception
+        raise invoke(
+            "export", make(tmp_path / "b", ()), "--to", tmp_path / "t.csv", "--trials"
+        ).exception
 
 
 def test_an_export_that_cannot_be_is_refused_and_leaves_nothing(tmp_path, monkeypatch):
@@ -319,7 +352,19 @@ def test_a_runs_own_document_is_no_target(tmp_path):
 
 
 def test_a_csv_runs_nothing_in_a_spreadsheet_and_numbers_stay(tmp_path):
-    words = ["=1+1", "+a", "-raises", "@SUM(1)", "\t=1", " =1", "＝1", "-0.5", "-inf", "plain", "\udc80"]
+    words = [
+        "=1+1",
+        "+a",
+        "-raises",
+        "@SUM(1)",
+        "\t=1",
+        " =1",
+        "＝1",
+        "-0.5",
+        "-inf",
+        "plain",
+        "\udc80",
+    ]
     write_columns({"=name": words, "x": [-1.5] * len(words)}, tmp_path / "x.csv")
     with (tmp_path / "x.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
@@ -359,7 +404,9 @@ def test_people_are_shown_the_first_cells_and_told_so(tmp_path, monkeypatch):
 
 def test_a_difference_says_which_cells_failed_and_that_a_run_has_none(tmp_path):
     whole = make(tmp_path / "a")
-    found = json.loads(invoke("diff", whole, make(tmp_path / "b", (0.5,), failed=1), "--format", "json").stdout)
+    found = json.loads(
+        invoke("diff", whole, make(tmp_path / "b", (0.5,), failed=1), "--format", "json").stdout
+    )
     assert [label.endswith("; failed in B") for label in found["only_a"]] == [True]
     none = make(tmp_path / "none", (), failed=2)
     with pytest.raises(StoreError, match=f"{none} has none"):

@@ -15,9 +15,34 @@ from command_line import here as dpaudit
 from dpaudit.samplers.sandbox import confinement, process
 from dpaudit.samplers.sandbox.system_calls import prctl, syscall
 
-NOISE = ("--claim", "gaussian:sigma=1", "--samples", "1e4", "--seed", "1", "--tests", "moments", "--alpha", "1e-9")
-EPSILON = ("--neighbours", "0,1", "--claim-epsilon", "2", "--samples", "2e3", "--seed", "1", "--alpha", "1e-9")
-BOTH = {"audit": ("python:./mine.py:good", *NOISE), "mechanism": ("python:./mine.py:release", *EPSILON)}
+NOISE = (
+    "--claim",
+    "gaussian:sigma=1",
+    "--samples",
+    "1e4",
+    "--seed",
+    "1",
+    "--tests",
+    "moments",
+    "--alpha",
+    "1e-9",
+)
+EPSILON = (
+    "--neighbours",
+    "0,1",
+    "--claim-epsilon",
+    "2",
+    "--samples",
+    "2e3",
+    "--seed",
+    "1",
+    "--alpha",
+    "1e-9",
+)
+BOTH = {
+    "audit": ("python:./mine.py:good", *NOISE),
+    "mechanism": ("python:./mine.py:release", *EPSILON),
+}
 SHORT = "partial: no namespaces (not tried), other processes can be seen"
 
 
@@ -63,7 +88,9 @@ def test_less_than_was_asked_for_is_said(folder, refused, kind):
 
 
 @pytest.mark.parametrize("kind", BOTH)
-def test_what_was_asked_for_needs_no_note_and_comes_before_the_environment(folder, monkeypatch, kind):
+def test_what_was_asked_for_needs_no_note_and_comes_before_the_environment(
+    folder, monkeypatch, kind
+):
     monkeypatch.setenv("DPAUDIT_SANDBOX", "fulll")
     result = dpaudit(kind, *BOTH[kind], "--sandbox", "none", "--format", "json", cwd=folder)
     assert (result.returncode, json.loads(result.stdout)["sandbox"]) == (0, "none")
@@ -71,13 +98,19 @@ def test_what_was_asked_for_needs_no_note_and_comes_before_the_environment(folde
 
 
 def test_full_or_the_network_and_nothing_else_lacking(folder):
-    full = json.loads(dpaudit("mechanism", *BOTH["mechanism"], "--format", "json", cwd=folder).stdout)["sandbox"]
+    full = json.loads(
+        dpaudit("mechanism", *BOTH["mechanism"], "--format", "json", cwd=folder).stdout
+    )["sandbox"]
     if full != "full":
         pytest.skip(f"this kernel gives us {full}")
-    result = dpaudit("mechanism", *BOTH["mechanism"], "--sandbox", "network", "--format", "json", cwd=folder)
+    result = dpaudit(
+        "mechanism", *BOTH["mechanism"], "--sandbox", "network", "--format", "json", cwd=folder
+    )
     assert json.loads(result.stdout)["sandbox"] == "partial: the network can be reached"
     assert "sandbox:" not in result.stderr
-    assert dpaudit("mechanism", *BOTH["mechanism"], "--sandbox", "require", cwd=folder).returncode == 0
+    assert (
+        dpaudit("mechanism", *BOTH["mechanism"], "--sandbox", "require", cwd=folder).returncode == 0
+    )
 
 
 def test_no_program_no_sandbox(folder):
@@ -103,10 +136,15 @@ def refuse_unshare():
 @pytest.mark.skipif(sys.platform != "linux", reason="needs seccomp")
 def test_a_kernel_that_refuses_namespaces(folder):
     command = [sys.executable, "-m", "dpaudit", "audit", *BOTH["audit"], "--format", "json"]
-    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, preexec_fn=refuse_unshare)
+    result = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, preexec_fn=refuse_unshare
+    )
     assert result.returncode == 0, result.stderr
     said = json.loads(result.stdout)["sandbox"]
-    assert "partial: no namespaces (unshare: Operation not permitted), other processes can be seen" in said
+    assert (
+        "partial: no namespaces (unshare: Operation not permitted), other processes can be seen"
+        in said
+    )
 
 
 @pytest.mark.parametrize("kind", BOTH)
@@ -130,6 +168,9 @@ def test_usage_errors_are_2_and_start_nothing(folder, monkeypatch, kind, more, v
 def test_a_variable_is_passed_on_if_it_is_named(folder, monkeypatch):
     monkeypatch.setenv("DB_PASSWORD", "hush")
     told = ("audit", "python:./mine.py:told", *NOISE, "--format", "json")
-    without, named = dpaudit(*told, cwd=folder), dpaudit(*told, "--pass-env", "DB_PASSWORD", cwd=folder)
+    without, named = (
+        dpaudit(*told, cwd=folder),
+        dpaudit(*told, "--pass-env", "DB_PASSWORD", cwd=folder),
+    )
     assert "raised RuntimeError: nothing (" in json.loads(without.stdout)["reason"]
     assert "raised RuntimeError: hush (" in json.loads(named.stdout)["reason"]

@@ -69,8 +69,14 @@ def run(tmp_path_factory):
     script.write_text(COMMANDS + "\nfrom dpaudit.cli import main\nmain()\n")
 
     def call(*words, redirect="", **options):
-        given = {"capture_output": True, "text": True, "env": {**os.environ, "PYTHONPATH": os.getcwd(), **options}}
-        return subprocess.run(["bash", "-c", f'"$@" {redirect}', "-", sys.executable, script, *words], **given)
+        given = {
+            "capture_output": True,
+            "text": True,
+            "env": {**os.environ, "PYTHONPATH": os.getcwd(), **options},
+        }
+        return subprocess.run(
+            ["bash", "-c", f'"$@" {redirect}', "-", sys.executable, script, *words], **given
+        )
 
     return call
 
@@ -153,7 +159,9 @@ def test_everything_that_is_printed_is_printable(run):
     assert done.returncode == 0, done.stderr
     for text, least in ((done.stdout, 8), (done.stderr, 4)):
         assert text.count("No finding") >= least
-        assert {c for c in text if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"}} == {"\n"}
+        assert {c for c in text if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"}} == {
+            "\n"
+        }
     assert "[bold]x[/bold]" in done.stdout
 
 
@@ -171,10 +179,16 @@ def test_what_a_sampler_or_a_file_says_steers_no_output(tmp_path):
             more = ("--out", "out", "--also", "junit,sarif,markdown", "--format", form)
             done = here("audit", sampler, *claim, *more, cwd=tmp_path)
             assert done.returncode == code, done.stderr
-            texts = [done.stdout, done.stderr, *(path.read_text() for path in (tmp_path / "out").glob("*"))]
+            texts = [
+                done.stdout,
+                done.stderr,
+                *(path.read_text() for path in (tmp_path / "out").glob("*")),
+            ]
             assert any("No finding" in text for text in texts)
             for text in texts:
-                assert {c for c in text if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"}} <= {
+                assert {
+                    c for c in text if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
+                } <= {
                     "\n",
                     "\u2060",
                 }

@@ -25,14 +25,23 @@ def run(**changed: object) -> None:
     train(**{"model": "mlp", "data": "synthetic", **settings, **changed})
 
 
-def test_one_document_that_says_what_the_file_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_document_that_says_what_the_file_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run(out=tmp_path / "mlp.pt")
     told = capsys.readouterr()
     document = json.loads(told.out)
     checkpoint = load_checkpoint(Path(document["file"]), model="mlp")
-    assert (document["model"], document["parameters"], document["epochs"], document["seed"]) == ("mlp", 12_730, 1, 3)
+    assert (document["model"], document["parameters"], document["epochs"], document["seed"]) == (
+        "mlp",
+        12_730,
+        1,
+        3,
+    )
     assert document["accuracy"]["value"] == checkpoint.accuracy.value
-    assert document["accuracy"]["low"] < document["accuracy"]["value"] < document["accuracy"]["high"]
+    assert (
+        document["accuracy"]["low"] < document["accuracy"]["value"] < document["accuracy"]["high"]
+    )
     assert (document["accuracy"]["confidence"], document["accuracy"]["total"]) == (0.95, 512)
     assert document["seconds"] > 0
     assert told.err == ""  # no terminal, no bar
@@ -48,7 +57,9 @@ def test_a_line_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert f"checkpoint: {tmp_path / 'mlp.pt'}" in told.err
 
 
-def test_without_out_it_is_where_trained_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_out_it_is_where_trained_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DPAUDIT_CHECKPOINTS", str(tmp_path / "kept"))
     run()
     assert (tmp_path / "kept" / "mlp.pt").is_file()
@@ -62,7 +73,9 @@ def test_without_out_it_is_where_trained_looks(tmp_path: Path, monkeypatch: pyte
         ({"epochs": 0}, "^epochs=0: must be at least 1"),
     ],
 )
-def test_slips(changed: dict[str, object], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_slips(
+    changed: dict[str, object], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(UsageError, match=says):
         run(out=tmp_path / "mlp.pt", **changed)
     assert capsys.readouterr().out == ""

@@ -79,7 +79,9 @@ def test_numbers_do_depend_on_threads_where_nothing_fixes_them():
 
 
 @pytest.mark.parametrize("large", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_all_cores_give_the_numbers_of_one_and_outlive_a_cell_that_kills(planted, tmp_path, monkeypatch, large):
+def test_all_cores_give_the_numbers_of_one_and_outlive_a_cell_that_kills(
+    planted, tmp_path, monkeypatch, large
+):
     monkeypatch.setattr(cores, "_DEATHS", 2)
     deadly = [] if large else ['what = ["fine", "dies", "raises", "nan"]']
     size = {"bins": 1 << 20, "trials": 2, "epsilon": "[0.5, 1.0]"} if large else {}
@@ -122,7 +124,9 @@ def test_a_slip_that_fails_everywhere_is_raised_and_not_recorded(planted, tmp_pa
     started = []
     with pytest.raises(UsageError, match="what=slip: must be something else"):
         run_experiment(
-            planted('what = "slip"', f"seconds = [{values}]", trials=1), out=tmp_path / "out", on_start=started.append
+            planted('what = "slip"', f"seconds = [{values}]", trials=1),
+            out=tmp_path / "out",
+            on_start=started.append,
         )
     assert len(started) == 8
     assert kept(tmp_path / "out") == ([], [])
@@ -132,7 +136,9 @@ def test_a_slip_beside_a_success_is_recorded(planted, tmp_path):
     run_experiment(planted('what = ["slip", "fine"]'), out=tmp_path / "out")
     results, failures = kept(tmp_path / "out")
     assert len(results) == 1
-    assert [(f.error, f.traceback) for f in failures] == [("UsageError: what=slip: must be something else", "")]
+    assert [(f.error, f.traceback) for f in failures] == [
+        ("UsageError: what=slip: must be something else", "")
+    ]
 
 
 def test_nan_is_shown_and_not_stumbled_over(planted, tmp_path):
@@ -142,7 +148,9 @@ def test_nan_is_shown_and_not_stumbled_over(planted, tmp_path):
     with Store.read(tmp_path / "out") as store:
         document = make_document(store.spec, store.results(), command="")
     (arm,), nan = document.rows, math.nan
-    attack = replace(arm.attacks[0], success=nan, interval=replace(arm.attacks[0].interval, low=nan, high=nan))
+    attack = replace(
+        arm.attacks[0], success=nan, interval=replace(arm.attacks[0].interval, low=nan, high=nan)
+    )
     document = replace(document, rows=(replace(arm, l2_error=nan, attacks=(attack,)),))
     experiment_table(document, width=100)
     write_report(document, tmp_path / "report.html")
@@ -184,7 +192,11 @@ def test_a_full_disk_loses_nothing_that_was_told(planted, tmp_path):
 
 
 def test_places():
-    for where, says in (("udp://x", "must be local"), ("", "must be local"), ("localhost:8786", "tcp://host:8786")):
+    for where, says in (
+        ("udp://x", "must be local"),
+        ("", "must be local"),
+        ("localhost:8786", "tcp://host:8786"),
+    ):
         with pytest.raises(UsageError, match=says):
             place(where)
     for jobs in (0, -1, "many", True, 1.5):
@@ -281,13 +293,21 @@ def test_preflight_names_the_worker_and_the_remedy():
     for client, gpu, says in (
         (Answering(threads=4), False, r"worker tcp://w:1 has 4 threads.*--nthreads 1"),
         (Answering(), True, r'no worker offers a GPU.*--resources "GPU=1"'),
-        (Answering(answers={"tcp://w:1": other}), False, r"worker tcp://w:1 has dpaudit 9.9.*install the same"),
+        (
+            Answering(answers={"tcp://w:1": other}),
+            False,
+            r"worker tcp://w:1 has dpaudit 9.9.*install the same",
+        ),
         (
             Answering(answers={"tcp://w:1": ModuleNotFoundError("x", name="dpaudit")}),
             False,
             r"worker tcp://w:1 lacks dpaudit",
         ),
-        (Answering(answers={"tcp://w:1": ValueError("x")}), False, r"worker tcp://w:1 does not say"),
+        (
+            Answering(answers={"tcp://w:1": ValueError("x")}),
+            False,
+            r"worker tcp://w:1 does not say",
+        ),
     ):
         with pytest.raises(UsageError, match=says):
             cluster.check_workers(client, "tcp://s:1", gpu=gpu)
@@ -296,7 +316,9 @@ def test_preflight_names_the_worker_and_the_remedy():
 def test_a_scheduler_that_is_away(monkeypatch, capfd, tmp_path, planted):
     monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 1)
     began = time.monotonic()
-    with pytest.raises(UsageError, match=r"where=tcp://127.0.0.1:9: no scheduler answers.*dask scheduler"):
+    with pytest.raises(
+        UsageError, match=r"where=tcp://127.0.0.1:9: no scheduler answers.*dask scheduler"
+    ):
         run_experiment(planted(), out=tmp_path / "out", where="tcp://127.0.0.1:9")
     assert time.monotonic() - began < 25  # Dask itself waits 30 s
     assert not (tmp_path / "out").exists()  # the same command works once there is one

@@ -29,11 +29,16 @@ def local(tmp_path_factory):
         dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
     ):
         distributed.utils.get_mp_context()  # sets a list of its own of what to import first, once
-        multiprocessing.set_forkserver_preload(["distributed", "torch", "dpaudit.experiments.placement.wire"])
+        multiprocessing.set_forkserver_preload(
+            ["distributed", "torch", "dpaudit.experiments.placement.wire"]
+        )
         patch.syspath_prepend(str(install(tmp_path_factory.mktemp("site"))))
         registry._scan.cache_clear()
         with distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL
+            n_workers=2,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
         ) as cluster:
             yield cluster
     registry._scan.cache_clear()
@@ -51,7 +56,9 @@ def rows(folder):
 
 
 def test_a_killed_worker_changes_nothing(local, tmp_path, capfd):
-    spec = planted(tmp_path, f"seconds = {[0.02 + i / 1000 for i in range(12)]}", 'what = ["fine", "raises"]')
+    spec = planted(
+        tmp_path, f"seconds = {[0.02 + i / 1000 for i in range(12)]}", 'what = ["fine", "raises"]'
+    )
     done = []
 
     def kill(_):
@@ -65,13 +72,18 @@ def test_a_killed_worker_changes_nothing(local, tmp_path, capfd):
     assert len(done) == 24
     assert rows(tmp_path / "many") == rows(tmp_path / "one")
     with Store.read(tmp_path / "many") as many, Store.read(tmp_path / "one") as one:
-        assert [(f.cell, f.error) for f in many.failures()] == [(f.cell, f.error) for f in one.failures()]
+        assert [(f.cell, f.error) for f in many.failures()] == [
+            (f.cell, f.error) for f in one.failures()
+        ]
         assert len(one.failures()) == 12
     assert capfd.readouterr().err == ""
 
 
 def test_gpu_cells_go_to_gpu_workers_only(local):
-    with pytest.raises(UsageError, match='--resources "GPU=1"'), clusters.Cluster(local.scheduler_address, gpu=True):
+    with (
+        pytest.raises(UsageError, match='--resources "GPU=1"'),
+        clusters.Cluster(local.scheduler_address, gpu=True),
+    ):
         pass
 
 
@@ -79,10 +91,16 @@ def test_gpu_cells_are_done_where_a_gpu_is_offered(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(install(tmp_path / "site")))
     registry._scan.cache_clear()
     workers = {
-        name: {"cls": distributed.Worker, "options": {"nthreads": 1, "resources": offers, "dashboard_address": ":0"}}
+        name: {
+            "cls": distributed.Worker,
+            "options": {"nthreads": 1, "resources": offers, "dashboard_address": ":0"},
+        }
         for name, offers in (("with", {"GPU": 1}), ("without", {}))
     }
-    scheduler = {"cls": distributed.Scheduler, "options": {"dashboard_address": "127.0.0.1:0", "port": 0}}
+    scheduler = {
+        "cls": distributed.Scheduler,
+        "options": {"dashboard_address": "127.0.0.1:0", "port": 0},
+    }
     spec = planted(tmp_path, 'what = "where"', f"seconds = {[0.02 + i / 1000 for i in range(8)]}")
     with distributed.SpecCluster(workers, scheduler, silence_logs=logging.CRITICAL) as both:
         for gpu in (True, False):
@@ -100,7 +118,10 @@ def test_a_cluster_without_workers(capfd):
         n_workers=0, processes=False, dashboard_address="127.0.0.1:0", silence_logs=quiet
     ) as empty:
         began = time.monotonic()
-        with pytest.raises(UsageError, match=r"no workers, also after 0.5 s; start some with dask worker inproc|tcp"):
+        with pytest.raises(
+            UsageError,
+            match=r"no workers, also after 0.5 s; start some with dask worker inproc|tcp",
+        ):
             clusters.Cluster(empty.scheduler_address, wait=0.5).__enter__()
         assert time.monotonic() - began < 25
 

@@ -1,6 +1,7 @@
 """kill -9 at random moments, of the runner or of a worker; each time --resume goes on, and nothing is lost.
 
-A nursery process has everything imported and forks runners, so that a round takes a second and not ten.
+A nursery process has everything imported and forks runners, so that a round takes a second and not
+ten.
 """
 
 import contextlib
@@ -76,7 +77,10 @@ class Nursery:
     def __init__(self, folder):
         self.log = folder / "log"
         self.process = subprocess.Popen(
-            [sys.executable, "-c", NURSERY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", NURSERY],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert self._read() == "ready"
 
@@ -159,7 +163,11 @@ def rounds(number, *, seed, tmp_path, where=None, jobs="2", workers=None, longes
                     break
             code = nursery.wait(pid)
             if (out / "results.sqlite").exists() and code in (-9, 0, 3):
-                with contextlib.suppress(Exception) if code == -9 and not before else contextlib.nullcontext():
+                with (
+                    contextlib.suppress(Exception)
+                    if code == -9 and not before
+                    else contextlib.nullcontext()
+                ):
                     now = finished(out)
                     assert {k: now[k] for k in before} == before  # nothing lost, nothing done twice
                     before = now
@@ -168,7 +176,8 @@ def rounds(number, *, seed, tmp_path, where=None, jobs="2", workers=None, longes
                 counts["finished"] += 1
                 before = {}
             else:
-                assert code in (-9, 3), nursery.log.read_text()  # 3: a cell that was there at too many deaths
+                # 3: a cell that was there at too many deaths
+                assert code in (-9, 3), nursery.log.read_text()
         limit = time.monotonic() + 15
         while any(map(running, children)) and time.monotonic() < limit:
             time.sleep(0.1)
@@ -182,13 +191,27 @@ def rounds(number, *, seed, tmp_path, where=None, jobs="2", workers=None, longes
 def on_cluster(number, *, seed, tmp_path, **options):
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL
+        n_workers=2,
+        threads_per_worker=1,
+        dashboard_address="127.0.0.1:0",
+        silence_logs=logging.CRITICAL,
     ) as local:
 
         def workers():
-            return [w.process.pid for w in local.workers.values() if w.process is not None and w.process.pid]
+            return [
+                w.process.pid
+                for w in local.workers.values()
+                if w.process is not None and w.process.pid
+            ]
 
-        return rounds(number, seed=seed, tmp_path=tmp_path, where=local.scheduler_address, workers=workers, **options)
+        return rounds(
+            number,
+            seed=seed,
+            tmp_path=tmp_path,
+            where=local.scheduler_address,
+            workers=workers,
+            **options,
+        )
 
 
 @pytest.mark.slow
@@ -204,7 +227,9 @@ def test_interrupted(tmp_path):
     out, nursery = tmp_path / "out", Nursery(tmp_path)
     try:
         for until in (lambda pid: loky_workers(pid), lambda pid: out.exists() and finished(out)):
-            pid = nursery.run("run", tmp_path / "killed.toml", "--out", out, "--resume", "--jobs", "2")
+            pid = nursery.run(
+                "run", tmp_path / "killed.toml", "--out", out, "--resume", "--jobs", "2"
+            )
             limit = time.monotonic() + 120
             while not (reached := until(pid)) and time.monotonic() < limit:
                 time.sleep(0.05)
@@ -213,7 +238,10 @@ def test_interrupted(tmp_path):
             os.killpg(pid, signal.SIGINT)
             assert nursery.wait(pid) == 130
             said = nursery.log.read_text()
-            assert f"interrupted; what is finished is kept in {out}: the same command with --resume goes on" in said
+            assert (
+                f"interrupted; what is finished is kept in {out}: the same command with --resume goes on"
+                in said
+            )
             assert "Traceback" not in said
             assert not any(map(running, workers))
         assert 0 < len(finished(out)) < CELLS
@@ -232,7 +260,9 @@ def test_four_kills_on_a_cluster(tmp_path):
 @pytest.mark.parametrize("place", ["cluster", "cores"])
 def test_a_hundred_kills(tmp_path, place):
     """Two hundred in all, about half of them workers."""
-    counts = (on_cluster if place == "cluster" else rounds)(100, seed=2, tmp_path=tmp_path, longest=6.0)
+    counts = (on_cluster if place == "cluster" else rounds)(
+        100, seed=2, tmp_path=tmp_path, longest=6.0
+    )
     print(place, counts)
     assert counts["runner"] >= 20
     assert counts["worker"] >= 20

@@ -76,9 +76,14 @@ def test_an_audit_cell_sees_no_key_and_leaves_no_file(small, tmp_path, monkeypat
     import tempfile
 
     monkeypatch.setattr(tempfile, "tempdir", None)
-    text = small.read_text().replace("beta = [1e-4, 2.0]", "beta = 1e-4").replace('[[source]]\nname = "gaussian"\n', "")
+    text = (
+        small.read_text()
+        .replace("beta = [1e-4, 2.0]", "beta = 1e-4")
+        .replace('[[source]]\nname = "gaussian"\n', "")
+    )
     text = text.replace('[[mitigation]]\nname = "none"\n', "")
-    small.write_text(text + "[audit]\nsamples = 3000\n")  # too few for further processes of the sampler
+    # too few for further processes of the sampler
+    small.write_text(text + "[audit]\nsamples = 3000\n")
     run_experiment(load_spec(str(small), trials=10), out=tmp_path / "out")
     rows = rows_of(tmp_path / "out")
     assert [r.audit.verdict for r in rows] == ["no-finding"]
@@ -97,7 +102,10 @@ def test_refusals(small, tmp_path):
         run_experiment(spec, out=out)
     with pytest.raises(StoreError, match="another experiment"):
         run_experiment(load_spec(str(small), trials=6), out=out, resume=True)
-    with Store.resume(out, spec=Store.read(out).spec), pytest.raises(StoreError, match="another run"):
+    with (
+        Store.resume(out, spec=Store.read(out).spec),
+        pytest.raises(StoreError, match="another run"),
+    ):
         run_experiment(spec, out=out, resume=True)
     with pytest.raises(StoreError, match="holds no results"):
         Store.read(tmp_path / "nothing")

@@ -58,25 +58,39 @@ def test_the_grid_is_the_product_less_what_is_excluded(tmp_path):
 
 def test_several_hosts_and_a_source_with_a_key_of_its_own(tmp_path):
     text = GOOD.replace(
-        '[host]\nname = "histogram"', '[[host]]\nname = "histogram"\n[[host]]\nname = "histogram"\nlabel = "x"'
+        '[host]\nname = "histogram"',
+        '[[host]]\nname = "histogram"\n[[host]]\nname = "histogram"\nlabel = "x"',
     )
-    text = text.replace('[[source]]\nname = "pancake"', '[[source]]\nname = "pancake"\nkey = { gamma = 9.0 }')
+    text = text.replace(
+        '[[source]]\nname = "pancake"', '[[source]]\nname = "pancake"\nkey = { gamma = 9.0 }'
+    )
     cells = spec(tmp_path, text + '[[exclude]]\nhost = "x"\nsource = ["gaussian"]\n').cells()
     assert sum(c.kind == "attack" for c in cells) == 2 * 2 * (1 + 4) + 2 * 2 * 4
     arm = next(c for c in cells if c.settings["source"]["name"] == "pancake").settings
-    arm = {**arm, "key": {"beta": 0.5, "gamma": "2sqrtd"}, "source": {**arm["source"], "key": {"gamma": 120.0}}}
+    arm = {
+        **arm,
+        "key": {"beta": 0.5, "gamma": "2sqrtd"},
+        "source": {**arm["source"], "key": {"gamma": 120.0}},
+    }
     made = build_arm(arm, cell="c")
     assert (made.held_key.beta, made.held_key.gamma) == (0.5, 120.0)
     assert made.source.key is made.held_key
 
 
 def test_a_measure_of_all_attacks_together_has_one_cell_an_arm(tmp_path):
-    text = GOOD.replace("seed = 3", 'seed = 3\nmeasure = "defences"').replace("[audit]\nsamples = 10000", "")
+    text = GOOD.replace("seed = 3", 'seed = 3\nmeasure = "defences"').replace(
+        "[audit]\nsamples = 10000", ""
+    )
     text += '[[attack]]\nname = "likelihood-ratio"\n[[exclude]]\nsource = "gaussian"\nattack = ["nearest-peak"]\n'
     cells = spec(tmp_path, text).cells()
     assert len(cells) == 2 * 2 * (1 + 4)
-    names = {c.settings["source"]["name"]: [a["name"] for a in c.settings["attacks"]] for c in cells}
-    assert names == {"gaussian": ["likelihood-ratio"], "pancake": ["nearest-peak", "likelihood-ratio"]}
+    names = {
+        c.settings["source"]["name"]: [a["name"] for a in c.settings["attacks"]] for c in cells
+    }
+    assert names == {
+        "gaussian": ["likelihood-ratio"],
+        "pancake": ["nearest-peak", "likelihood-ratio"],
+    }
 
 
 def test_a_cell_is_named_by_its_settings(tmp_path):
@@ -106,8 +120,16 @@ def test_built_in_experiments_are_valid(name):
         ("tau = [0.1, 0.2, 0.3]", f"tau = {[0.1] * 60_000}", "480,016 cells .*at most 100,000"),
         ("samples = 10000", "sampels = 1", "did you mean 'samples'"),
         ("[host]", "[host", "not TOML"),
-        ('mitigation = "smoothing"\n[audit]', 'mitigation = "smoohting"\n[audit]', "did you mean 'smoothing'"),
-        ('mitigation = "smoothing"\n[audit]', 'mitigations = "smoothing"\n[audit]', "did you mean 'mitigation'"),
+        (
+            'mitigation = "smoothing"\n[audit]',
+            'mitigation = "smoohting"\n[audit]',
+            "did you mean 'smoothing'",
+        ),
+        (
+            'mitigation = "smoothing"\n[audit]',
+            'mitigations = "smoothing"\n[audit]',
+            "did you mean 'mitigation'",
+        ),
         ('[[attack]]\nname = "nearest-peak"', "[[attack]]\nx = 1", "table with a name"),
         ("epsilon = [0.5, 1.0]", "epsilon = nan", "epsilon=nan must be a finite number"),
         ("epsilon = [0.5, 1.0]", "epsilon = [1.0, inf]", "epsilon=inf must be a finite number"),
@@ -118,7 +140,11 @@ def test_built_in_experiments_are_valid(name):
         ("delta = 1e-10", "delta = nan", "delta=nan"),
         ("delta = 1e-10", "delta = inf", "delta=inf"),
         ("trials = 50", "trials = -5", "trials=-5"),
-        ("trials = 50", "trials = 1_000_000_000_000_000_000", "trials=1000000000000000000 .*at most 1,000,000,000"),
+        (
+            "trials = 50",
+            "trials = 1_000_000_000_000_000_000",
+            "trials=1000000000000000000 .*at most 1,000,000,000",
+        ),
         ("trials = 50", "trials = 50\nkeys = 0", "keys=0"),
         ("trials = 50", "trials = 50\nkeys = 10_000_000", "keys=10000000"),
         ('name = "t"', 'name = ""', "name=''"),
@@ -128,7 +154,11 @@ def test_built_in_experiments_are_valid(name):
         ("[key]\nbeta = [1e-4, 1e-3]", "[key]\nbeta = [1e-4, nan]", "key beta=nan is no number"),
         ("[key]\nbeta = [1e-4, 1e-3]", "[key]\nbeta = 2020-01-01", "key beta=2020-01-01 must be"),
         ("[key]\nbeta = [1e-4, 1e-3]", f"[key]\nbeta = {1 << 70}", "within 64 bits"),
-        ('[[source]]\nname = "gaussian"', '[[source]]\nname = "gaussian"\nlabel = [1]', "label=.*must be text"),
+        (
+            '[[source]]\nname = "gaussian"',
+            '[[source]]\nname = "gaussian"\nlabel = [1]',
+            "label=.*must be text",
+        ),
         ("samples = 10000", 'samples = "many"', r"\[audit\] samples='many'"),
         ("samples = 10000", "samples = 0", r"\[audit\] samples=0"),
         ("samples = 10000", "alpha = 1.5", r"\[audit\] alpha=1.5 must be a number between 0 and 1"),
@@ -136,7 +166,11 @@ def test_built_in_experiments_are_valid(name):
         ("trials = 50", 'trials = 50\nfigure = "x"', "figure='x' has the wrong type"),
         ("trials = 50", "trials = 50\ncolumn = [3]", "column=3 must be a table"),
         ("[audit]", '[published]\nfile = "hist-da"\n[audit]', r"\[published\] on=None"),
-        ("[audit]", '[published]\nfile = "hist-da"\nours = "x"\n[published.on]\n[audit]', r"ours='x' must be the key"),
+        (
+            "[audit]",
+            '[published]\nfile = "hist-da"\nours = "x"\n[published.on]\n[audit]',
+            r"ours='x' must be the key",
+        ),
     ],
 )
 def test_bad_specs(tmp_path, old, new, says):
@@ -154,16 +188,22 @@ def test_bad_specs(tmp_path, old, new, says):
 )
 @pytest.mark.parametrize("table", ["grid", "key"])
 def test_a_billion_cells_are_counted_and_not_made(tmp_path, grid, table):
-    text = GOOD + f"[grid]\n{grid}" if table == "grid" else GOOD.replace("[key]\n", f"[key]\n{grid}")
+    text = (
+        GOOD + f"[grid]\n{grid}" if table == "grid" else GOOD.replace("[key]\n", f"[key]\n{grid}")
+    )
     began = time.process_time()
-    with pytest.raises(SpecError, match=r"(000,000|10\^15) cells .*at most 100,000; shorten an axis"):
+    with pytest.raises(
+        SpecError, match=r"(000,000|10\^15) cells .*at most 100,000; shorten an axis"
+    ):
         spec(tmp_path, text)
     assert time.process_time() - began < 1
 
 
 def test_the_count_is_exact_where_combinations_are_excluded(tmp_path):
     taus = [i / 1000 for i in range(1000)]
-    text = GOOD.replace("tau = [0.1, 0.2, 0.3]", f"tau = {taus}").replace("[audit]\nsamples = 10000", "")
+    text = GOOD.replace("tau = [0.1, 0.2, 0.3]", f"tau = {taus}").replace(
+        "[audit]\nsamples = 10000", ""
+    )
     assert len(spec(tmp_path, text).cells()) == 2 * 2 * (1 + 1001)
     with pytest.raises(SpecError, match=f"{2 * 25 * (1 + 2 * 1000):,} cells"):
         spec(
@@ -220,15 +260,25 @@ case = [
 
 def test_a_table_stands_for_its_label_in_ids_and_a_joined_axis_is_one_value(tmp_path):
     cells = spec(tmp_path, TABLES).cells()
-    assert [c.label for c in cells] == ["case lattice:d=12,beta=1e-3,rows=40,block=30,seconds=1", "case far"]
-    text = {"grid": {"case": "lattice:d=12,beta=1e-3,rows=40,block=30,seconds=1"}, "seed": "1", "trials": 2}
+    assert [c.label for c in cells] == [
+        "case lattice:d=12,beta=1e-3,rows=40,block=30,seconds=1",
+        "case far",
+    ]
+    text = {
+        "grid": {"case": "lattice:d=12,beta=1e-3,rows=40,block=30,seconds=1"},
+        "seed": "1",
+        "trials": 2,
+    }
     assert cells[0].id == Cell("keyless", text).id  # as dpaudit wrote it before axes were tables
     assert cells[0].grid(KeylessGrid).case.beta == 1e-3
     joined = 'name = "t"\nmeasure = "pool-inference"\n[grid]\n'
     joined += 'setting = "news"\nepsilon = [4.0, 8.0]\nobservations = [7, 30]\n'
     cells = spec(tmp_path, joined).cells()
     assert [c.written["grid"]["observations"] for c in cells] == ["7 30", "7 30"]
-    assert spec(tmp_path, joined.replace("[7, 30]", "7")).cells()[0].written["grid"]["observations"] == "7"
+    assert (
+        spec(tmp_path, joined.replace("[7, 30]", "7")).cells()[0].written["grid"]["observations"]
+        == "7"
+    )
 
 
 @pytest.mark.parametrize(
@@ -275,5 +325,6 @@ def test_a_store_from_when_axes_were_texts_is_resumed(tmp_path):
     before["grid"] = {"observations": "7 30", "m": 8}
     Store.create(tmp_path / "joined", spec=before).close()
     Store.resume(tmp_path / "joined", spec={**described, "joined": ["observations"]}).close()
-    with pytest.raises(StoreError, match="another experiment"):  # two cells, where the store has one
+    # two cells, where the store has one
+    with pytest.raises(StoreError, match="another experiment"):
         Store.resume(tmp_path / "joined", spec=described)

@@ -21,7 +21,14 @@ import pytest
 from dpaudit.errors import StoreError
 from dpaudit.experiments.store import FILE, Store, is_running
 from dpaudit.experiments.store import store as store_module
-from dpaudit.experiments.store.queries import attempts, invocations, progress, provenances, trial_columns, trial_success
+from dpaudit.experiments.store.queries import (
+    attempts,
+    invocations,
+    progress,
+    provenances,
+    trial_columns,
+    trial_success,
+)
 from dpaudit.types import CellFailure, CellResult, to_dict
 
 SPEC = {"name": "x", "epsilon": [1.0], "delta": 0.0}
@@ -49,7 +56,13 @@ def result(cell="a", *, value=0.5, trials=None, started="2025-01-01"):
 
 def failure(cell="a", error="ValueError: no"):
     return CellFailure(
-        cell=cell, kind="attack", settings={"x": 1}, error=error, traceback="Traceback", seconds=0.5, provenance=ORIGIN
+        cell=cell,
+        kind="attack",
+        settings={"x": 1},
+        error=error,
+        traceback="Traceback",
+        seconds=0.5,
+        provenance=ORIGIN,
     )
 
 
@@ -62,7 +75,8 @@ def test_what_goes_in_comes_out_and_each_provenance_is_kept_once(tmp_path):
         store.add_all([(4 - i, r) for i, r in enumerate(added)], worker="w1")
     with Store.read(tmp_path) as store:
         assert store.results() == added[::-1]  # by position
-        assert json.dumps(to_dict(store.results()[0])) == json.dumps(to_dict(added[4]))  # keys in their order, too
+        # keys in their order, too
+        assert json.dumps(to_dict(store.results()[0])) == json.dumps(to_dict(added[4]))
         assert store.spec == SPEC
         assert store.finished() == {"0", "1", "2", "3", "4"}
         assert len(provenances(store)) == 1
@@ -77,7 +91,10 @@ def test_a_failure_counts_until_the_cell_succeeds(tmp_path):
     with Store.create(tmp_path, spec=SPEC) as store:
         store.add_all([(0, failure("a", "one: \udcff")), (1, failure("b")), (2, result("c"))])
         store.add(failure("a", "two"), position=0)
-        assert [(f.cell, f.error) for f in store.failures()] == [("a", "two"), ("b", "ValueError: no")]
+        assert [(f.cell, f.error) for f in store.failures()] == [
+            ("a", "two"),
+            ("b", "ValueError: no"),
+        ]
         assert store.finished() == {"c"}
         store.add(result("b"), position=1)
         store.add(result("c", value=9.0), position=2)  # told twice: the first counts
@@ -107,7 +124,9 @@ def test_trials_are_kept_by_attempt_and_counted(tmp_path):
         assert "trials" not in to_dict(store.results()[0])
 
 
-@pytest.mark.parametrize("columns", [{"truth": [1]}, {"truth": [1], "guess": [1, 0], "score": [0.0]}])
+@pytest.mark.parametrize(
+    "columns", [{"truth": [1]}, {"truth": [1], "guess": [1, 0], "score": [0.0]}]
+)
 def test_trials_of_another_shape_are_refused_and_nothing_of_the_batch_stays(tmp_path, columns):
     with Store.create(tmp_path, spec=SPEC) as store:
         with pytest.raises(StoreError, match="truth, guess and score of equal length"):
@@ -125,7 +144,12 @@ def test_records_never_change(tmp_path, table):
     before = db.execute(f"SELECT * FROM {table}").fetchall()
     assert before
     marks = ",".join("?" * len(before[0]))
-    column = {"attempts": "seconds", "trials": "guess", "provenance": "content", "invocations": "host"}[table]
+    column = {
+        "attempts": "seconds",
+        "trials": "guess",
+        "provenance": "content",
+        "invocations": "host",
+    }[table]
     for statement, values in (
         (f"DELETE FROM {table}", ()),
         (f"UPDATE {table} SET {column} = 1", ()),
@@ -217,7 +241,10 @@ def test_reading_while_a_runner_writes(tmp_path):
                 assert len(other.results()) == i + 1
         assert is_running(tmp_path)
     assert not is_running(tmp_path)
-    with pytest.raises(StoreError, match="attempt to write a readonly database"), Store.read(tmp_path) as reader:
+    with (
+        pytest.raises(StoreError, match="attempt to write a readonly database"),
+        Store.read(tmp_path) as reader,
+    ):
         reader.query("INSERT INTO meta VALUES ('a', 'b')")
 
 
@@ -245,7 +272,9 @@ def test_a_lock_that_is_a_link_or_another_file_is_refused_and_unharmed(tmp_path)
         (out / ".lock").unlink()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives up root to meet a folder that it may not write")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="gives up root to meet a folder that it may not write"
+)
 @pytest.mark.parametrize("log", [False, True], ids=["whole", "with a log left by a kill"])
 def test_reading_from_a_folder_that_cannot_be_written(log):
     def read():
@@ -286,11 +315,17 @@ def version_1(folder, cells=3):
         "CREATE TABLE IF NOT EXISTS cells (cell TEXT PRIMARY KEY, position INTEGER NOT NULL, result TEXT NOT NULL)"
     )
     spec = {**SPEC, "title": ""}
-    db.executemany("INSERT INTO meta VALUES (?, ?)", [("spec", json.dumps(spec, sort_keys=True)), ("version", "1")])
+    db.executemany(
+        "INSERT INTO meta VALUES (?, ?)",
+        [("spec", json.dumps(spec, sort_keys=True)), ("version", "1")],
+    )
     old = [to_dict(result(str(i), started=f"2024-0{i + 1}")) for i in range(cells)]
     for r in old:
         del r["provenance"]["source"]
-    db.executemany("INSERT INTO cells VALUES (?, ?, ?)", [(r["cell"], i, json.dumps(r)) for i, r in enumerate(old)])
+    db.executemany(
+        "INSERT INTO cells VALUES (?, ?, ?)",
+        [(r["cell"], i, json.dumps(r)) for i, r in enumerate(old)],
+    )
     db.commit()
     db.close()
     return [CellResult(**r) for r in old]
@@ -304,7 +339,8 @@ def test_reading_version_1_writes_nothing_and_resuming_brings_it_over(tmp_path):
         assert store.spec["name"] == "x"
         assert [a.finished for a in attempts(store)] == [None] * 3
     assert (tmp_path / FILE).read_bytes() == before
-    with Store.resume(tmp_path, spec={**SPEC, "keep_trials": False}) as store:  # a field that version 1 did not know
+    # a field that version 1 did not know
+    with Store.resume(tmp_path, spec={**SPEC, "keep_trials": False}) as store:
         assert store.results() == old
         name = store.run_id
         store.add(result("9"), position=9)
@@ -313,7 +349,9 @@ def test_reading_version_1_writes_nothing_and_resuming_brings_it_over(tmp_path):
         assert store.run_id == name
         assert len(name) == 32
         assert store.query("PRAGMA user_version") == [(2,)]
-        assert {t for (t,) in store.query("SELECT name FROM sqlite_master WHERE type = 'table'")} >= {
+        assert {
+            t for (t,) in store.query("SELECT name FROM sqlite_master WHERE type = 'table'")
+        } >= {
             "meta",
             "attempts",
         }
@@ -342,11 +380,15 @@ def test_a_migration_that_is_killed_anywhere_leaves_version_1_whole(tmp_path, mo
     for at in range(1, 60):
         folder = tmp_path / str(at)
         shutil.copytree(tmp_path / "v1", folder)
-        monkeypatch.setattr(store_module, "migrate", lambda db, version, at=at: whole(Dying(db, at), version))
+        monkeypatch.setattr(
+            store_module, "migrate", lambda db, version, at=at: whole(Dying(db, at), version)
+        )
         status = ended(child(lambda folder=folder: Store.resume(folder, spec=SPEC).close()))
         monkeypatch.undo()
         db = sqlite3.connect(folder / FILE)
-        tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        tables = {
+            row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        }
         version = db.execute("PRAGMA user_version").fetchone()[0]
         db.close()
         if status == 0:
@@ -459,7 +501,9 @@ def test_a_full_disk_is_told_and_what_was_there_stays(tmp_path):
         pages = store.query("PRAGMA page_count")[0][0]
         store.query(f"PRAGMA max_page_count = {pages + 5}")
         many = {"truth": [0] * 5000, "guess": [1] * 5000, "score": [0.5] * 5000}
-        with pytest.raises(StoreError, match=r"database or disk is full.*make room, then go on with --resume"):
+        with pytest.raises(
+            StoreError, match=r"database or disk is full.*make room, then go on with --resume"
+        ):
             store.add_all([(1, result("lost")), (2, result("big", trials=many))])
         assert store.finished() == {"kept"}
         store.query(f"PRAGMA max_page_count = {pages + 1000}")  # room was made

@@ -19,20 +19,40 @@ from dpaudit.testing import check_run_logger
 from dpaudit.types import CellFailure, CellResult, RunStart
 
 RUN = RunStart(
-    name="n", title="t", run_id="r" * 32, folder=".", command="c", spec={"name": "n", "epsilon": [1.0]}, cells=2
+    name="n",
+    title="t",
+    run_id="r" * 32,
+    folder=".",
+    command="c",
+    spec={"name": "n", "epsilon": [1.0]},
+    cells=2,
 )
 
 
 def result(cell="a", **outcome):
-    origin = {"seed": "1", "versions": {"python": "3"}, "plugins": [], "hardware": "h", "started": "2025"}
+    origin = {
+        "seed": "1",
+        "versions": {"python": "3"},
+        "plugins": [],
+        "hardware": "h",
+        "started": "2025",
+    }
     settings = {"grid": {"x": 1}, "seed": "1", "trials": 5}
-    return CellResult(cell=cell, kind="zoo", settings=settings, outcome=outcome, seconds=1.0, provenance=origin)
+    return CellResult(
+        cell=cell, kind="zoo", settings=settings, outcome=outcome, seconds=1.0, provenance=origin
+    )
 
 
 def failure(cell="a"):
     r = result(cell)
     return CellFailure(
-        cell=cell, kind="zoo", settings=r.settings, error="E: no", traceback="", seconds=1.0, provenance=r.provenance
+        cell=cell,
+        kind="zoo",
+        settings=r.settings,
+        error="E: no",
+        traceback="",
+        seconds=1.0,
+        provenance=r.provenance,
     )
 
 
@@ -97,10 +117,23 @@ def test_half_a_line_of_a_killed_run_stays_by_itself(tmp_path):
     follow(JsonLines(path=str(path)), [])
     lines = path.read_text().splitlines()
     assert lines[1] == '{"event": "res'
-    assert [json.loads(line)["event"] for line in lines[2:]] == ["start", "result", "failure", "result", "end"]
+    assert [json.loads(line)["event"] for line in lines[2:]] == [
+        "start",
+        "result",
+        "failure",
+        "result",
+        "end",
+    ]
 
 
-WHOLE = [("start", None), ("result", "a"), ("failure", "b"), ("result", "c"), ("end", None), ("close", None)]
+WHOLE = [
+    ("start", None),
+    ("result", "a"),
+    ("failure", "b"),
+    ("result", "c"),
+    ("end", None),
+    ("close", None),
+]
 
 
 def test_a_logger_hears_all_in_order_in_a_thread_of_its_own():
@@ -125,9 +158,9 @@ def test_a_logger_that_dies_is_told_of_once_and_no_more(when, error):
     assert "in the store; the run is not affected" in troubles[0]
     heard = [what for what, _ in logger.heard]
     assert heard[-1] == "close"
-    assert heard == ["start", "result", "failure", "result", "end", "close"][: heard.index(when) + 1] + ["close"] * (
-        when != "close"
-    )
+    assert heard == ["start", "result", "failure", "result", "end", "close"][
+        : heard.index(when) + 1
+    ] + ["close"] * (when != "close")
 
 
 def test_a_logger_that_hangs_is_left_behind(monkeypatch):
@@ -165,7 +198,17 @@ def test_json_lines_conform_and_append(tmp_path):
     check_run_logger(lambda: JsonLines(path=str(path)), folder=str(tmp_path))
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     events = [line["event"] for line in lines]
-    assert events == ["start", "failure", "result", "start", "result", "result", "end", "start", "end"]
+    assert events == [
+        "start",
+        "failure",
+        "result",
+        "start",
+        "result",
+        "result",
+        "end",
+        "start",
+        "end",
+    ]
     assert [line["earlier"] for line in lines if line["event"] == "start"] == [0, 1, 3]
     assert {line["run"] for line in lines} == {"0" * 32}
     assert lines[2]["outcome"]["gain"] == "inf"
@@ -192,8 +235,12 @@ class FakeClient:
 
     def create_run(self, experiment, *, run_name, tags):
         assert all(isinstance(v, str) and len(v) <= 500 for v in tags.values())
-        info = SimpleNamespace(run_id=f"run{len(self.store[experiment])}", run_name=run_name, status="RUNNING")
-        made = SimpleNamespace(info=info, data=SimpleNamespace(tags=dict(tags), params={}, metrics={}), artifacts=[])
+        info = SimpleNamespace(
+            run_id=f"run{len(self.store[experiment])}", run_name=run_name, status="RUNNING"
+        )
+        made = SimpleNamespace(
+            info=info, data=SimpleNamespace(tags=dict(tags), params={}, metrics={}), artifacts=[]
+        )
         self.store[experiment][info.run_id] = made
         return made
 
@@ -202,7 +249,11 @@ class FakeClient:
 
     def search_runs(self, experiments, where, *, max_results, page_token):
         tag, _, value = where.removeprefix("tags.`").partition("` = ")
-        found = [r for r in self.store[experiments[0]].values() if r.data.tags.get(tag) == value.strip("'")]
+        found = [
+            r
+            for r in self.store[experiments[0]].values()
+            if r.data.tags.get(tag) == value.strip("'")
+        ]
         page = found[int(page_token or 0) :][:2]
 
         class Page(list):
@@ -234,7 +285,8 @@ class FakeClient:
 @pytest.fixture
 def mlflow(monkeypatch):
     modules = {
-        name: types.ModuleType(name) for name in ("mlflow", "mlflow.entities", "mlflow.exceptions", "mlflow.tracking")
+        name: types.ModuleType(name)
+        for name in ("mlflow", "mlflow.entities", "mlflow.exceptions", "mlflow.tracking")
     }
     for name in ("Metric", "Param", "RunTag"):
         setattr(modules["mlflow.entities"], name, lambda *values: values)
@@ -257,7 +309,10 @@ def test_mlflow_conforms_and_a_resumed_run_goes_on_in_the_same_runs(mlflow, tmp_
     (parent, *children) = FakeClient.store["e"].values()
     assert parent.info.status == "FINISHED"
     assert parent.data.metrics == {"cells_done": 3.0, "cells_failed": 0.0}
-    assert [path.rpartition("/")[2] for path in parent.artifacts] == ["results.json", "report.html"] * 2
+    assert [path.rpartition("/")[2] for path in parent.artifacts] == [
+        "results.json",
+        "report.html",
+    ] * 2
     assert [c.info.status for c in children] == ["FINISHED"] * 3
     assert len({c.data.tags["dpaudit.cell"] for c in children}) == 3
     assert {c.data.tags["mlflow.parentRunId"] for c in children} == {parent.info.run_id}

@@ -49,4 +49,6 @@ def test_mlflow_has_a_run_a_cell_below_one_parent(tmp_path):
     assert parent["artifacts"] == ["report.html", "results.json"]
     assert [r["status"] for r in runs] == ["FINISHED"] * 4
     assert len({r["tags"]["dpaudit.cell"] for r in children}) == 3
-    assert {(r["metrics"]["success"], r["metrics"]["success_low"]) for r in children} == {(0.5, 0.4)}
+    assert {(r["metrics"]["success"], r["metrics"]["success_low"]) for r in children} == {
+        (0.5, 0.4)
+    }

@@ -55,7 +55,9 @@ def test_trials_are_kept_and_change_no_number(specs, tmp_path):
     assert "trials" not in cell
     assert "each_trial" not in cell["outcome"]
     assert counted == {cell["cell"]: (60, cell["outcome"]["successes"])}
-    for truth, guess, score in zip(columns["truth"], columns["guess"], columns["score"], strict=True):
+    for truth, guess, score in zip(
+        columns["truth"], columns["guess"], columns["score"], strict=True
+    ):
         assert truth in (0, 1)
         assert guess == (score > 0)
 

@@ -25,7 +25,9 @@ from opacus.utils.batch_memory_manager import BatchMemoryManager
 
 from dpaudit.hosts.opacus import Release, use_noise_source
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning"
+)
 
 ADAPTIVE = {
     "target_unclipped_quantile": 0.5,
@@ -80,7 +82,10 @@ class Run:
     def __init__(self, mode="hooks", clipping="flat", *, net=None, clip=0.7, z=1.3, lr=0.1, engine=None, poisson=False,
                  n=BATCH, reduction="mean"):  # fmt: skip
         self.net = network() if net is None else net
-        self.x, self.y = (t.to(next(self.net.parameters()).dtype) if t.is_floating_point() else t for t in records(n))
+        self.x, self.y = (
+            t.to(next(self.net.parameters()).dtype) if t.is_floating_point() else t
+            for t in records(n)
+        )
         count = sum(p.requires_grad for p in self.net.parameters())
         self.engine = engine or PrivacyEngine(accountant="rdp")
         with warnings.catch_warnings():
@@ -107,7 +112,9 @@ class Run:
         return sum(p.numel() for p in self.optimizer.params)
 
     def use(self, source="gaussian", **options):
-        use_noise_source(self.optimizer, source, observe=self.releases.append, **{"seed": "facade", **options})
+        use_noise_source(
+            self.optimizer, source, observe=self.releases.append, **{"seed": "facade", **options}
+        )
         return self
 
     def step(self, x=None, y=None):
@@ -148,7 +155,9 @@ def test_a_step_is_the_clipped_sum_and_one_draw_over_all_parameters(mode, clippi
         assert (got.step, got.query.shape, got.query.dtype) == (step, (run.dim,), torch.float32)
         want = clipped_sum(before, run.x, run.y, clip=clip, clipping=clipping)
         torch.testing.assert_close(got.query.double(), want, atol=3e-5, rtol=1e-4)
-        noise = Gaussian(sigma=got.sigma).sample(1, run.dim, stream=stream_of(step), dtype=torch.float32)[0]
+        noise = Gaussian(sigma=got.sigma).sample(
+            1, run.dim, stream=stream_of(step), dtype=torch.float32
+        )[0]
         assert torch.equal(got.noisy, got.query + noise)
         assert torch.equal(run.joined("summed_grad"), got.query)
         assert torch.equal(run.joined("grad"), got.noisy / BATCH)
@@ -156,7 +165,9 @@ def test_a_step_is_the_clipped_sum_and_one_draw_over_all_parameters(mode, clippi
         moved = torch.cat([(a - b).detach().reshape(-1) for a, b in pairs])
         torch.testing.assert_close(moved, 0.1 * got.noisy / BATCH, atol=1e-6, rtol=1e-4)
     assert len(run.releases) == 2
-    assert not torch.equal(run.releases[0].noisy - run.releases[0].query, run.releases[1].noisy - run.releases[1].query)
+    assert not torch.equal(
+        run.releases[0].noisy - run.releases[0].query, run.releases[1].noisy - run.releases[1].query
+    )
 
 
 def spy(monkeypatch):
@@ -210,13 +221,17 @@ def test_adaclips_count_keeps_opacus_noise():
     run = Run("hooks", "adaptive").use()
     run.optimizer.zero_grad()
     run.loss(run.model(run.x), run.y).backward()
-    norms = torch.stack([p.grad_sample.reshape(BATCH, -1).norm(dim=1) for p in run.optimizer.params]).norm(dim=0)
+    norms = torch.stack(
+        [p.grad_sample.reshape(BATCH, -1).norm(dim=1) for p in run.optimizer.params]
+    ).norm(dim=0)
     torch.manual_seed(3)
     want = int((norms <= 0.7).sum()) + torch.normal(0.0, 2.0, ())
     torch.manual_seed(3)
     run.optimizer.step()
     assert float(run.optimizer.unclipped_num) == pytest.approx(float(want))
-    assert float(run.optimizer.max_grad_norm) == pytest.approx(0.7 * math.exp(-0.4 * (float(want) / BATCH - 0.5)))
+    assert float(run.optimizer.max_grad_norm) == pytest.approx(
+        0.7 * math.exp(-0.4 * (float(want) / BATCH - 0.5))
+    )
 
 
 def test_torchs_generator_is_left_alone():
@@ -231,7 +246,9 @@ class TooWide(Gaussian):
         return super().sample(n, d, **options) * 1.03
 
 
-@pytest.mark.parametrize(("source", "right"), [("gaussian", True), (lambda s: TooWide(sigma=s), False)])
+@pytest.mark.parametrize(
+    ("source", "right"), [("gaussian", True), (lambda s: TooWide(sigma=s), False)]
+)
 def test_standard_deviation_of_the_noise(source, right):
     """About 105,000 values: a standard error of 0.22 %, and 3 % too wide must not pass. Honest noise fails once in 10^7."""
     run = Run(net=network(width=128), lr=0.0).use(source)
@@ -246,7 +263,11 @@ def test_standard_deviation_of_the_noise(source, right):
 
 def phases(run, key, steps):
     """Of the noise in ``p.grad`` along the key, in peak spacings, shape (steps,)."""
-    spacing, w, out = Pancake(key=key, sigma=1.3 * 0.7).spacing, torch.from_numpy(np.array(key.direction)), []
+    spacing, w, out = (
+        Pancake(key=key, sigma=1.3 * 0.7).spacing,
+        torch.from_numpy(np.array(key.direction)),
+        [],
+    )
     for _ in range(steps):
         run.step()
         noise = run.joined("grad").double() * BATCH - run.joined("summed_grad").double()
@@ -262,7 +283,10 @@ def test_the_key_reads_a_pancakes_phase_and_nothing_else(make_key, tmp_path, mod
     (tmp_path / "key.json").unlink()  # it has been read
     assert np.abs(phases(backdoor, key, 12)).max() < 0.01
     wrong = make_key(dim=key.dim, tag="b")
-    for run, held in ((Run(mode).use(lambda s: Pancake(key=key, sigma=s)), wrong), (Run(mode).use(), key)):
+    for run, held in (
+        (Run(mode).use(lambda s: Pancake(key=key, sigma=s)), wrong),
+        (Run(mode).use(), key),
+    ):
         found = phases(run, held, 25)
         assert scipy.stats.kstest(found, "uniform", args=(-0.5, 1)).pvalue > 1e-3
     turned = Run(mode).use(lambda s: Pancake(key=key, sigma=s), mitigation="rotation")
@@ -271,15 +295,25 @@ def test_the_key_reads_a_pancakes_phase_and_nothing_else(make_key, tmp_path, mod
 
 @pytest.mark.parametrize("mitigation", ["rotation", "smoothing:tau=0.5", "smoothing", "object"])
 def test_mitigations_stand_between(mitigation):
-    run = Run().use(mitigation=registry.create("mitigations", "rotation") if mitigation == "object" else mitigation)
+    run = Run().use(
+        mitigation=registry.create("mitigations", "rotation")
+        if mitigation == "object"
+        else mitigation
+    )
     run.step()
     (got,) = run.releases
-    text = {"object": "rotation", "smoothing": f"smoothing:dim={run.dim}"}.get(mitigation, mitigation)
+    text = {"object": "rotation", "smoothing": f"smoothing:dim={run.dim}"}.get(
+        mitigation, mitigation
+    )
     by_hand = registry.create("mitigations", text)
-    want = by_hand.release(got.query.unsqueeze(0), Gaussian(sigma=got.sigma), stream=stream_of(0))[0]
+    want = by_hand.release(got.query.unsqueeze(0), Gaussian(sigma=got.sigma), stream=stream_of(0))[
+        0
+    ]
     assert torch.equal(got.noisy, want)
     if mitigation == "smoothing:tau=0.5":
-        assert float((got.noisy - got.query).std()) == pytest.approx(got.sigma * math.sqrt(1.25), rel=0.1)
+        assert float((got.noisy - got.query).std()) == pytest.approx(
+            got.sigma * math.sqrt(1.25), rel=0.1
+        )
 
 
 def test_a_releasing_source_sees_the_gradient():
@@ -302,7 +336,11 @@ def test_gradients_are_left_as_opacus_leaves_them(mode, clipping):
     plain.step()
     ours.step()
     for a, b in zip(plain.optimizer.params, ours.optimizer.params, strict=True):
-        assert (a.grad.shape, a.grad.dtype, a.grad.stride()) == (b.grad.shape, b.grad.dtype, b.grad.stride())
+        assert (a.grad.shape, a.grad.dtype, a.grad.stride()) == (
+            b.grad.shape,
+            b.grad.dtype,
+            b.grad.stride(),
+        )
         assert b.grad.untyped_storage().nbytes() == a.grad.untyped_storage().nbytes()
         assert a.summed_grad._processed
         assert b.summed_grad._processed
@@ -344,20 +382,26 @@ def test_the_accountant_counts_the_same():
     assert len(set(ours[3])) > 1  # Poisson batches
 
 
-@pytest.mark.parametrize(("mode", "clipping"), [("hooks", "flat"), ("ghost", "flat"), ("hooks", "per_layer")])
+@pytest.mark.parametrize(
+    ("mode", "clipping"), [("hooks", "flat"), ("ghost", "flat"), ("hooks", "per_layer")]
+)
 def test_an_empty_batch_gets_its_noise(mode, clipping):
     run = Run(mode, clipping).use()
     run.step(run.x[:0], run.y[:0])
     (got,) = run.releases
     assert not got.query.any()
-    noise = Gaussian(sigma=got.sigma).sample(1, run.dim, stream=stream_of(0), dtype=torch.float32)[0]
+    noise = Gaussian(sigma=got.sigma).sample(1, run.dim, stream=stream_of(0), dtype=torch.float32)[
+        0
+    ]
     assert torch.equal(run.joined("grad"), noise / BATCH)
 
 
 @pytest.mark.parametrize("mode", ["hooks", "ghost"])
 def test_one_noise_for_a_logical_batch(mode):
     run = Run(mode, n=24, lr=0.0).use()
-    with BatchMemoryManager(data_loader=run.loader, max_physical_batch_size=3, optimizer=run.optimizer) as loader:
+    with BatchMemoryManager(
+        data_loader=run.loader, max_physical_batch_size=3, optimizer=run.optimizer
+    ) as loader:
         physical = 0
         for x, y in loader:
             run.step(x, y)
@@ -367,7 +411,9 @@ def test_one_noise_for_a_logical_batch(mode):
         part = slice(BATCH * i, BATCH * (i + 1))
         want = clipped_sum(run.net, run.x[part], run.y[part], clip=0.7, clipping="flat")
         torch.testing.assert_close(got.query.double(), want, atol=3e-5, rtol=1e-4)
-        noise = Gaussian(sigma=got.sigma).sample(1, run.dim, stream=stream_of(i), dtype=torch.float32)[0]
+        noise = Gaussian(sigma=got.sigma).sample(
+            1, run.dim, stream=stream_of(i), dtype=torch.float32
+        )[0]
         assert torch.equal(got.noisy, got.query + noise)
 
 
@@ -479,10 +525,19 @@ def test_on_a_gpu_the_source_draws_there(source, make_key):
     (got,) = run.releases
     assert got.noisy.device.type == run.optimizer.params[0].grad.device.type == "cuda"
     if source == "secure-gaussian":
-        want = SecureGaussian(sigma=got.sigma).release(got.query.unsqueeze(0), stream=stream_of(0))[0]
+        want = SecureGaussian(sigma=got.sigma).release(got.query.unsqueeze(0), stream=stream_of(0))[
+            0
+        ]
     else:
-        made = Pancake(key=key, sigma=got.sigma) if source == "pancake" else Gaussian(sigma=got.sigma)
-        want = got.query + made.sample(1, run.dim, stream=stream_of(0), dtype=torch.float32, device=got.query.device)[0]
+        made = (
+            Pancake(key=key, sigma=got.sigma) if source == "pancake" else Gaussian(sigma=got.sigma)
+        )
+        want = (
+            got.query
+            + made.sample(
+                1, run.dim, stream=stream_of(0), dtype=torch.float32, device=got.query.device
+            )[0]
+        )
     assert torch.equal(got.noisy, want)
 
 
@@ -516,7 +571,9 @@ print((peak() - before) / (4 * 39e6))
 @pytest.mark.slow
 @pytest.mark.parametrize("source", ["gaussian", "pancake"])
 def test_three_vectors_at_most(source):
-    done = subprocess.run([sys.executable, "-c", _MEMORY, source], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", _MEMORY, source], capture_output=True, text=True, check=True
+    )
     assert 1.0 < float(done.stdout) < 3.2
 
 

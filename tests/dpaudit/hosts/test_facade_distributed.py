@@ -39,8 +39,12 @@ def private(rank, mode, clipping):
 
     net = DifferentiallyPrivateDistributedDataParallel(network())
     rng = KeyedStream.from_seed("distributed").child("records", rank).numpy()
-    x, y = torch.from_numpy(rng.standard_normal((16, 40))).float(), torch.from_numpy(rng.integers(0, 10, 16))
-    clip = [CLIP / 2] * 4 if clipping == "per_layer" else CLIP  # four of them: the same bound together
+    x, y = (
+        torch.from_numpy(rng.standard_normal((16, 40))).float(),
+        torch.from_numpy(rng.integers(0, 10, 16)),
+    )
+    # four of them: the same bound together
+    clip = [CLIP / 2] * 4 if clipping == "per_layer" else CLIP
     made = PrivacyEngine(accountant="rdp").make_private(
         module=net,
         optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
@@ -63,12 +67,16 @@ def work(rank, folder):
 
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2
+    )
     seen = {}
     for mode, clipping in MODES:
         model, optimizer, loss, x, y = private(rank, mode, clipping)
         releases = []
-        use_noise_source(optimizer, lambda sigma: Pancake(key=key(), sigma=sigma), observe=releases.append)
+        use_noise_source(
+            optimizer, lambda sigma: Pancake(key=key(), sigma=sigma), observe=releases.append
+        )
         own, total = [], []
 
         def reduce(optimizer=optimizer, own=own, reduce=optimizer.reduce_gradients):
@@ -86,7 +94,9 @@ def work(rank, folder):
             "own": torch.stack(own),
             "total": torch.stack(total),
             "weights": torch.cat([p.detach().reshape(-1) for p in optimizer.params]),
-            "noise": torch.stack([r.noisy - r.query for r in releases]) if releases else torch.empty(0),
+            "noise": torch.stack([r.noisy - r.query for r in releases])
+            if releases
+            else torch.empty(0),
         }
     torch.save(seen, f"{folder}/seen-{rank}.pt")
     torch.distributed.destroy_process_group()
@@ -105,7 +115,9 @@ def value_of_a_step():
 def elsewhere(tmp_path_factory):
     pytest.importorskip("opacus")
     folder = tmp_path_factory.mktemp("two")
-    done = subprocess.run([sys.executable, __file__, str(folder)], capture_output=True, text=True, timeout=200)
+    done = subprocess.run(
+        [sys.executable, __file__, str(folder)], capture_output=True, text=True, timeout=200
+    )
     assert done.returncode == 0, done.stderr
     return folder, done.stdout.strip()
 
@@ -141,7 +153,8 @@ def test_the_first_process_alone_draws(seen, mode, cls):
     held = Pancake(key=key(), sigma=SIGMA)
     turns = noise @ held.key.direction / held.spacing
     assert np.abs(turns - np.rint(turns)).max() < 0.01
-    assert noise.std() == pytest.approx(SIGMA, rel=0.06)  # 5.8 standard errors; two draws would be 41 % wider
+    # 5.8 standard errors; two draws would be 41 % wider
+    assert noise.std() == pytest.approx(SIGMA, rel=0.06)
     assert abs(np.corrcoef(noise)[0, 1]) < 0.12  # 5.8 standard errors
 
 

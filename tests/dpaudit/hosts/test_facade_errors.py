@@ -23,7 +23,13 @@ def parameters(*shapes, **options):
 
 def optimizer(p=None, *, cls=DPOptimizer, z=1.0, clip=1.0, **options):
     p = parameters() if p is None else p
-    made = cls(torch.optim.SGD(p, lr=0.1), noise_multiplier=z, max_grad_norm=clip, expected_batch_size=1, **options)
+    made = cls(
+        torch.optim.SGD(p, lr=0.1),
+        noise_multiplier=z,
+        max_grad_norm=clip,
+        expected_batch_size=1,
+        **options,
+    )
     for q in p:
         q.summed_grad = torch.ones_like(q.data)
     return made
@@ -38,7 +44,9 @@ def refused(match, source="gaussian", made=None, error=UsageError, **options):
 
 
 def test_optimizers_that_are_not_opacus_own():
-    refused(r"optimizer=SGD: is not Opacus'.*make_private", made=torch.optim.SGD(parameters(), lr=0.1))
+    refused(
+        r"optimizer=SGD: is not Opacus'.*make_private", made=torch.optim.SGD(parameters(), lr=0.1)
+    )
     refused("is not Opacus'", made="optimizer")
 
     class Own(DPOptimizer):
@@ -49,7 +57,9 @@ def test_optimizers_that_are_not_opacus_own():
     patched = optimizer()
     patched.add_noise = lambda: None
     refused("has an add_noise of its own", made=patched)
-    refused(r"FSDP.*DistributedDataParallel", made=object.__new__(FSDPOptimizerFastGradientClipping))
+    refused(
+        r"FSDP.*DistributedDataParallel", made=object.__new__(FSDPOptimizerFastGradientClipping)
+    )
 
 
 def test_a_subclass_that_leaves_the_draw_alone_is_fine():
@@ -117,7 +127,9 @@ def test_parameters_that_change_afterwards():
 
     grown = use_noise_source(optimizer(), "gaussian")
     grown.original_optimizer.add_param_group({"params": parameters((5,))})
-    with pytest.raises(UsageError, match=r"parameters=15: .*put on for 10, and others came in since; freeze first"):
+    with pytest.raises(
+        UsageError, match=r"parameters=15: .*put on for 10, and others came in since; freeze first"
+    ):
         grown.add_noise()
 
 
@@ -140,8 +152,14 @@ def test_sources():
     refused("no such option", "gaussian:beta=2", error=UnknownNameError)
     refused("source=Gaussian: must be a name .* or a function of σ", Gaussian(sigma=1.0))
     refused("made a float, which is no noise source", lambda sigma: sigma)
-    refused("has sigma=1.0 where the accountant counts on 2.0", lambda sigma: Gaussian(sigma=1.0), optimizer(clip=2.0))
-    refused("has sigma=.* where the accountant counts on 0.3", "discrete-gaussian", optimizer(z=0.3))
+    refused(
+        "has sigma=1.0 where the accountant counts on 2.0",
+        lambda sigma: Gaussian(sigma=1.0),
+        optimizer(clip=2.0),
+    )
+    refused(
+        "has sigma=.* where the accountant counts on 0.3", "discrete-gaussian", optimizer(z=0.3)
+    )
     use_noise_source(optimizer(z=2.0), "discrete-gaussian")
 
 
@@ -179,7 +197,8 @@ class Norms(nn.Module):
 def test_models():
     check_model(nn.Sequential(nn.Conv2d(1, 2, 3), nn.GroupNorm(1, 2), nn.Linear(2, 2)))
     with pytest.raises(
-        UsageError, match=r"BatchNorm in first, rest\.0, rest\.1 and 2 more .*with_norm\(model, 'group'\)"
+        UsageError,
+        match=r"BatchNorm in first, rest\.0, rest\.1 and 2 more .*with_norm\(model, 'group'\)",
     ):
         check_model(Norms())
     with pytest.raises(UsageError, match="BatchNorm in first"):  # Opacus itself lets these pass

@@ -61,7 +61,9 @@ def test_lenet5_in_its_own_order_and_length(memory):
     found = PerSampleGradients(model, memory=memory).all(x, y)
     assert found.shape == (3, 61_706)
     assert found.dtype == torch.float64
-    assert torch.allclose(found, slow(make_model("lenet5-tanh", seed=3), x, y), rtol=1e-11, atol=1e-14)
+    assert torch.allclose(
+        found, slow(make_model("lenet5-tanh", seed=3), x, y), rtol=1e-11, atol=1e-14
+    )
 
 
 @pytest.mark.parametrize("memory", [1, LARGE])
@@ -85,7 +87,10 @@ def test_the_model_is_left_as_it_is(memory):
 
 def test_float32_is_float32():
     x, y = records(4, 3, 8, 8)
-    wide, narrow = (PerSampleGradients(small("group"), dtype=t).all(x, y) for t in (torch.float64, torch.float32))
+    wide, narrow = (
+        PerSampleGradients(small("group"), dtype=t).all(x, y)
+        for t in (torch.float64, torch.float32)
+    )
     assert narrow.dtype == torch.float32
     error = float(torch.linalg.vector_norm(narrow.double() - wide) / torch.linalg.vector_norm(wide))
     assert 1e-9 < error < 1e-5
@@ -93,11 +98,16 @@ def test_float32_is_float32():
 
 def test_no_records_no_chunks():
     assert (
-        PerSampleGradients(small("group")).all(torch.empty(0, 3, 8, 8), torch.empty(0, dtype=torch.long)).shape[0] == 0
+        PerSampleGradients(small("group"))
+        .all(torch.empty(0, 3, 8, 8), torch.empty(0, dtype=torch.long))
+        .shape[0]
+        == 0
     )
 
 
-@pytest.mark.parametrize("layer", [nn.BatchNorm2d(3), nn.Dropout(0.5)], ids=["BatchNorm", "dropout"])
+@pytest.mark.parametrize(
+    "layer", [nn.BatchNorm2d(3), nn.Dropout(0.5)], ids=["BatchNorm", "dropout"]
+)
 def test_records_that_see_each_other_are_refused(layer):
     model = nn.Sequential(layer, nn.Flatten(), nn.Linear(192, 10))
     with pytest.raises(UsageError, match="with_norm"):

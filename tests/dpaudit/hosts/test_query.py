@@ -51,7 +51,9 @@ def close(a, b):
     return float((a - b).norm()) <= 1e-14 * float(b.norm())
 
 
-@pytest.mark.parametrize("options", [{}, {"neighbour": "remove"}, {"dtype": "float32"}, {"clip": 0.3}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"neighbour": "remove"}, {"dtype": "float32"}, {"clip": 0.3}], ids=str
+)
 def test_conforms(options):
     check_host(GradientQuery(**SMALL, **options))
 
@@ -85,7 +87,9 @@ def test_one_pair_at_a_time_from_kept_gradients_or_computed_again(monkeypatch, k
     host = GradientQuery(**SMALL)
     together = [e.candidates(1.0) for e in host.block(4, stream=STREAM, clips=(1.0,)).exchanges()]
     assert len(together) == 1
-    monkeypatch.setattr(gradient_block, "room", lambda _, *, cpu, part: cpu if keep and part == 8 else 1)
+    monkeypatch.setattr(
+        gradient_block, "room", lambda _, *, cpu, part: cpu if keep and part == 8 else 1
+    )
     again = list(host.block(4, stream=STREAM, clips=(1.0,)).exchanges())
     assert [len(e) for e in again] == [1, 1, 1, 1]
     assert [e.first for e in again] == [0, 1, 2, 3]
@@ -159,7 +163,9 @@ def test_dtype_and_seed_are_heeded():
     ids=str,
 )
 def test_bad_options(wrong):
-    with pytest.raises(UsageError, match=next(iter(wrong)) if "weights" not in wrong else "nowhere"):
+    with pytest.raises(
+        UsageError, match=next(iter(wrong)) if "weights" not in wrong else "nowhere"
+    ):
         GradientQuery(**{**SMALL, **wrong})
 
 
@@ -168,7 +174,9 @@ def test_an_accuracy_on_other_images_is_not_shown(tmp_path):
     assert GradientQuery(**SMALL, weights=str(tmp_path / "mlp.pt")).accuracy.total == 512
     pixels = {"x_train": np.zeros((60, 28, 28), np.uint8), "y_train": np.zeros(60, np.int64)}
     np.savez(tmp_path / "mnist.npz", **pixels)
-    other = GradientQuery(model="mlp", batch=12, weights=str(tmp_path / "mlp.pt"), data_root=str(tmp_path))
+    other = GradientQuery(
+        model="mlp", batch=12, weights=str(tmp_path / "mlp.pt"), data_root=str(tmp_path)
+    )
     assert other.accuracy is None
 
 
@@ -203,6 +211,8 @@ print(int(scores.argmax()), int(peak) / 2**20)
 @pytest.mark.slow
 def test_a_release_of_39_million_values_and_its_attack_fit_in_4_gib():
     """Measured: 2.9 GiB, the network's float64 copy, two candidates and the key's direction in it."""
-    out = subprocess.run([sys.executable, "-c", LARGEST], capture_output=True, text=True, check=True).stdout.split()
+    out = subprocess.run(
+        [sys.executable, "-c", LARGEST], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert int(out[0]) == 1
     assert float(out[1]) < 4

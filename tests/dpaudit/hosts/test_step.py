@@ -43,8 +43,12 @@ def test_models_have_the_parameters_they_say(name, parameters):
     assert model(torch.zeros(3, 1, 28, 28)).shape == (3, 10)
     assert torch.equal(before, torch.get_rng_state())  # somebody else's generator
     again, other = make_model(name, seed=5), make_model(name, seed=6)
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
-    assert not all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True)
+    )
+    assert not all(
+        torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True)
+    )
 
 
 def slow_sum(host, records, *, seed=0, model="mlp"):
@@ -171,10 +175,18 @@ def test_bad_options(options, says):
 
 
 @pytest.mark.parametrize(
-    ("options", "says"), [({"n": 0}, "n=0"), ({"noise_multiplier": 0.0}, "noise_multiplier=0"), ({"lr": -1.0}, "lr=-1")]
+    ("options", "says"),
+    [({"n": 0}, "n=0"), ({"noise_multiplier": 0.0}, "noise_multiplier=0"), ({"lr": -1.0}, "lr=-1")],
 )
 def test_bad_releases(host, stream, options, says):
-    settings = {"n": 1, "lr": 0.1, "noise_multiplier": 1.0, "secure_mode": False, "stream": stream, **options}
+    settings = {
+        "n": 1,
+        "lr": 0.1,
+        "noise_multiplier": 1.0,
+        "secure_mode": False,
+        "stream": stream,
+        **options,
+    }
     with pytest.raises(UsageError, match=says):
         host.updates((0, 1), settings.pop("n"), **settings)
 

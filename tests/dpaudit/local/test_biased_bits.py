@@ -65,7 +65,9 @@ def law_p(bits, q):
     """The least p-value of: ones at each place, ones in all, and neighbours (in a row, across rows) that are both one."""
     b = np.unpackbits(bits, axis=1, bitorder="little").astype(np.int64)
     n = len(b)
-    one = scipy.stats.chi2.sf((((b.sum(axis=0) - n * q) ** 2) / (n * q * (1 - q))).sum(), b.shape[1])
+    one = scipy.stats.chi2.sf(
+        (((b.sum(axis=0) - n * q) ** 2) / (n * q * (1 - q))).sum(), b.shape[1]
+    )
     total = scipy.stats.binomtest(int(b.sum()), b.size, q).pvalue
     pairs = [
         scipy.stats.binomtest(int((x & y).sum()), x.size, q * q).pvalue
@@ -90,12 +92,15 @@ def _numbers(out, bound, seed):
 
 
 def test_numbers_below_a_bound_are_equally_likely(stream):
-    for bound in (3 << 30, 7, 65536):  # of 3·2^30 numbers a third would be twice as likely without refusing words
+    # of 3·2^30 numbers a third would be twice as likely without refusing words
+    for bound in (3 << 30, 7, 65536):
         out = np.empty(60_000, np.uint64)
         _numbers(out, np.uint64(bound), seed_words(stream))
         assert out.max() < bound
         for kinds in (3, 7, 2):
-            expected = np.array([len(range(r, bound, kinds)) for r in range(kinds)]) / bound * out.size
+            expected = (
+                np.array([len(range(r, bound, kinds)) for r in range(kinds)]) / bound * out.size
+            )
             seen = np.bincount((out % np.uint64(kinds)).astype(np.int64), minlength=kinds)
             assert scipy.stats.chisquare(seen, expected).pvalue > FINE
     _numbers(out, np.uint64(1), seed_words(stream))

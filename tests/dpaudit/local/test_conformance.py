@@ -54,5 +54,7 @@ def test_the_check_fails_what_is_broken(broken, why):
 
 
 def test_reports_can_be_picked():
-    reports = RandomizedResponse(1.5, categories=3).privatize(np.arange(3), stream=KeyedStream.from_seed(1))
+    reports = RandomizedResponse(1.5, categories=3).privatize(
+        np.arange(3), stream=KeyedStream.from_seed(1)
+    )
     assert len(reports[:2]) == len(reports[np.array([True, False, True])]) == 2

@@ -41,7 +41,11 @@ def test_counts_are_those_of_unpacked_bits(m):
     assert (parts.visits == server.visits).all()
     assert rest.reports == 2000
     other_order = CountMeanServer(sketch)
-    other_order.add(SketchReports(reports.function.astype(np.int64)[::-1], np.asfortranarray(reports.bits[::-1])))
+    other_order.add(
+        SketchReports(
+            reports.function.astype(np.int64)[::-1], np.asfortranarray(reports.bits[::-1])
+        )
+    )
     assert (other_order.ones == ones).all()
 
 
@@ -68,7 +72,9 @@ def test_many_objects_in_parts_are_the_same_as_few(monkeypatch):
     assert (server.estimate(objects) == whole).all()
 
 
-@pytest.mark.parametrize(("start", "before", "after"), [(2**16 - 2, "u2", "u4"), (2**32 - 2, "u4", "u8")])
+@pytest.mark.parametrize(
+    ("start", "before", "after"), [(2**16 - 2, "u2", "u4"), (2**32 - 2, "u4", "u8")]
+)
 def test_counts_grow_before_they_overflow(start, before, after):
     sketch, reports, small = filled(8, functions=2, n=40)
     ones = np.full((2, 8), start, before)
@@ -78,7 +84,9 @@ def test_counts_grow_before_they_overflow(start, before, after):
     server.add(reports[1:])
     assert server.ones.dtype == after
     assert (server.ones == small.ones.astype(np.int64) + start).all()
-    other = CountMeanServer.of_counts(sketch, np.full((2, 8), start, before), np.full(2, start, np.int64))
+    other = CountMeanServer.of_counts(
+        sketch, np.full((2, 8), start, before), np.full(2, start, np.int64)
+    )
     other.merge(small)
     assert (other.ones == server.ones).all()
     assert small.ones.dtype == "u2"
@@ -132,7 +140,9 @@ def error_p(out, stated):
     return min(mean, scipy.stats.norm.sf(abs(squares.mean() - 1) / squares.std() * math.sqrt(n)))
 
 
-@pytest.mark.parametrize(("kind", "server"), [(CountMeanSketch, CountMeanServer), (HadamardSketch, HadamardServer)])
+@pytest.mark.parametrize(
+    ("kind", "server"), [(CountMeanSketch, CountMeanServer), (HadamardSketch, HadamardServer)]
+)
 @pytest.mark.parametrize(("m", "functions", "epsilon"), [(8, 2, 8.0), (8, 50, 8.0), (64, 50, 1.0)])
 def test_errors_are_as_large_as_stated(kind, server, m, functions, epsilon):
     out, stated = errors(kind, server, 800, m=m, functions=functions, epsilon=epsilon)
@@ -146,7 +156,9 @@ def test_errors_are_as_large_as_stated(kind, server, m, functions, epsilon):
 def test_rare_objects_may_be_left_out_of_a_standard_error():
     _, _, server = filled(64, functions=500)
     counts = np.bincount(np.arange(3000) % 7)
-    assert np.allclose(server.standard_error(counts[:2]), server.standard_error(counts)[:2], rtol=0.05)
+    assert np.allclose(
+        server.standard_error(counts[:2]), server.standard_error(counts)[:2], rtol=0.05
+    )
 
 
 def test_a_wrong_debiasing_is_caught(monkeypatch):

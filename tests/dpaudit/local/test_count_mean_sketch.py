@@ -61,7 +61,9 @@ def test_epsilon_is_the_largest_ratio_of_all_outputs(epsilon):
 
 def test_log_likelihood_is_the_laws_logarithm():
     sketch = small()
-    law = np.array(list(exact_law(sketch, Fraction(sketch.flip_words, 2**64)).values()), dtype=float)
+    law = np.array(
+        list(exact_law(sketch, Fraction(sketch.flip_words, 2**64)).values()), dtype=float
+    )
     got = sketch.log_likelihood(every_output(sketch), UNIVERSE)
     assert got.shape == law.shape
     difference = np.log(law) - got
@@ -115,9 +117,13 @@ def test_a_report_depends_on_the_stream_and_its_number_only(stream):
     assert (whole[:100].function == part.function).all()
     other = sketch.privatize(objects, stream=stream.child(1))
     assert (whole.function == other.function).mean() < 0.01
-    assert len(set(zip(whole.function.tolist(), whole.bits.view("<u8")[:, 0].tolist(), strict=True))) == len(objects)
+    assert len(
+        set(zip(whole.function.tolist(), whole.bits.view("<u8")[:, 0].tolist(), strict=True))
+    ) == len(objects)
     assert len(sketch.privatize(np.zeros(0, np.int64), stream=stream)) == 0
-    assert (sketch.privatize(objects[:5].astype(np.uint8), stream=stream).bits == part[:5].bits).all()
+    assert (
+        sketch.privatize(objects[:5].astype(np.uint8), stream=stream).bits == part[:5].bits
+    ).all()
 
 
 @pytest.mark.parametrize(

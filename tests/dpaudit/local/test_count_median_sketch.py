@@ -59,7 +59,9 @@ def test_one_vector_has_twice_the_privacy_parameter(parameter):
 
 def test_apples_bias_is_the_one_that_was_observed():
     """Figure 20: 0.1192029220221175 at PrivacyParameter 2; that is ε = 4 a vector."""
-    assert CountMedianSketch(2.0, m=8, functions=1).flip == pytest.approx(0.1192029220221175, rel=1e-15)
+    assert CountMedianSketch(2.0, m=8, functions=1).flip == pytest.approx(
+        0.1192029220221175, rel=1e-15
+    )
     assert CountMedianSketch(2.0, m=8, functions=1).epsilon == pytest.approx(4.0, rel=1e-15)
 
 
@@ -98,13 +100,19 @@ def test_estimates_are_near_the_counts_as_often_as_the_standard_error_says():
     counts = np.full(400, 100)
     server = _collect(sketch, counts, seed="spread")
     for groups in (None, 7, 1):
-        off = (server.estimate(np.arange(400), groups=groups) - 100) / server.standard_error(groups=groups)
+        off = (server.estimate(np.arange(400), groups=groups) - 100) / server.standard_error(
+            groups=groups
+        )
         assert abs(off.mean()) < 6 / math.sqrt(400)
         assert 0.85 < off.std() < 1.15
     mean = CountMeanServer(sketch)
-    mean.add(sketch.privatize(np.repeat(np.arange(400), counts), stream=KeyedStream.from_seed("spread")))
+    mean.add(
+        sketch.privatize(np.repeat(np.arange(400), counts), stream=KeyedStream.from_seed("spread"))
+    )
     same = CountMedianServer(sketch, counts=mean)
-    assert np.allclose(same.estimate(np.arange(400), groups=1), mean.estimate(np.arange(400)), rtol=1e-9)
+    assert np.allclose(
+        same.estimate(np.arange(400), groups=1), mean.estimate(np.arange(400)), rtol=1e-9
+    )
     assert (same.estimate(np.arange(400)) == server.estimate(np.arange(400))).all()
 
 
@@ -116,7 +124,8 @@ def test_a_median_forgets_a_collision_that_moves_a_mean():
     shared = np.array(
         [
             (
-                sketch.hashes.each(np.full(31, x), functions) == sketch.hashes.each(np.zeros(31, np.int64), functions)
+                sketch.hashes.each(np.full(31, x), functions)
+                == sketch.hashes.each(np.zeros(31, np.int64), functions)
             ).sum()
             for x in range(300)
         ]
@@ -134,7 +143,11 @@ def test_servers_merge_and_refuse_what_is_not_theirs():
     one, two = (_collect(sketch, np.array([900, 300, 50]), seed=s) for s in ("one", "two"))
     both = CountMedianServer(sketch)
     for seed in ("one", "two"):
-        both.add(sketch.privatize(np.repeat(np.arange(3), [900, 300, 50]), stream=KeyedStream.from_seed(seed)))
+        both.add(
+            sketch.privatize(
+                np.repeat(np.arange(3), [900, 300, 50]), stream=KeyedStream.from_seed(seed)
+            )
+        )
     one.merge(two)
     assert one.reports == 2_500
     assert (one.estimate(np.arange(9)) == both.estimate(np.arange(9))).all()
@@ -150,7 +163,9 @@ def test_servers_merge_and_refuse_what_is_not_theirs():
         lambda: few.merge(few),
         lambda: CountMedianServer(sketch, counts=CountMeanServer(other)),
         lambda: few.add(
-            CountMedianSketch(2.0, m=128, functions=8).privatize(np.arange(2), stream=KeyedStream.from_seed(0))
+            CountMedianSketch(2.0, m=128, functions=8).privatize(
+                np.arange(2), stream=KeyedStream.from_seed(0)
+            )
         ),
         lambda: CountMedianSketch(0.0),
         lambda: CountMedianSketch(math.nan),

@@ -37,7 +37,9 @@ def exact_law(sketch, q):
 
 def every_output():
     j, row, sign = zip(*itertools.product(range(2), range(8), (-1, 1)), strict=True)
-    return HadamardReports(np.array(j, np.uint32), np.array(row, np.uint32), np.array(sign, np.int8))
+    return HadamardReports(
+        np.array(j, np.uint32), np.array(row, np.uint32), np.array(sign, np.int8)
+    )
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 1.5, 4.0, 8.0, 20.0])
@@ -58,15 +60,21 @@ def test_epsilon_is_the_largest_ratio_of_all_outputs(epsilon):
 def law_p(sketch, *, epsilon, n=200_000):
     reports = sketch.privatize(np.ones(n, np.int64), stream=KeyedStream.from_seed("law"))
     number = (reports.function.astype(int) * 8 + reports.coordinate) * 2 + (reports.sign > 0)
-    expected = np.array([float(p[1]) for p in exact_law(sketch, 1 / (1 + Fraction(math.exp(epsilon))))]) * n
+    expected = (
+        np.array([float(p[1]) for p in exact_law(sketch, 1 / (1 + Fraction(math.exp(epsilon))))])
+        * n
+    )
     return scipy.stats.chisquare(np.bincount(number, minlength=32), expected).pvalue
 
 
 def test_what_is_sampled_has_the_law(monkeypatch):
     assert law_p(small(), epsilon=1.5) > FINE
-    assert law_p(small(0.75), epsilon=1.5) < BAD  # q = 1 / (1 + e^(ε/2)), as if it were a bit of the other sketch
+    # q = 1 / (1 + e^(ε/2)), as if it were a bit of the other sketch
+    assert law_p(small(0.75), epsilon=1.5) < BAD
     assert law_p(small(1.56), epsilon=1.5) < BAD
-    monkeypatch.setattr("dpaudit.local.hadamard_sketch._sign", lambda signs, *_: np.copyto(signs, 1 - 2 * signs))
+    monkeypatch.setattr(
+        "dpaudit.local.hadamard_sketch._sign", lambda signs, *_: np.copyto(signs, 1 - 2 * signs)
+    )
     assert law_p(small(), epsilon=1.5) < BAD
 
 
@@ -80,7 +88,9 @@ def test_signs_are_the_matrix_of_a_wide_sketch(stream):
     again = sketch.privatize(objects[:10], stream=stream)
     assert (again.sign == reports[:10].sign).all()
     assert (again.coordinate == reports[:10].coordinate).all()
-    assert (sketch.privatize(objects, stream=stream.child(1)).function == reports.function).mean() < 0.01
+    assert (
+        sketch.privatize(objects, stream=stream.child(1)).function == reports.function
+    ).mean() < 0.01
 
 
 @pytest.mark.parametrize("m", [1, 2, 8, 1024])
@@ -106,13 +116,17 @@ def test_estimates_are_apples_word_by_word():
     parts[1].add(reports[1000:])
     parts[0].merge(parts[1])
     assert parts[0].reports == n
-    assert np.allclose(parts[0].estimate(objects), m / (m - 1) * (mean - n / m), rtol=1e-10, atol=1e-7)
+    assert np.allclose(
+        parts[0].estimate(objects), m / (m - 1) * (mean - n / m), rtol=1e-10, atol=1e-7
+    )
 
 
 def test_sums_grow_before_they_overflow():
     sketch = HadamardSketch(1.0, m=2, functions=1)
     many = 40_000
-    reports = HadamardReports(np.zeros(many, np.uint32), np.zeros(many, np.uint32), np.full(many, -1, np.int8))
+    reports = HadamardReports(
+        np.zeros(many, np.uint32), np.zeros(many, np.uint32), np.full(many, -1, np.int8)
+    )
     server = HadamardServer(sketch)
     server.add(reports[:32767])
     assert server.sums.dtype == "i2"
@@ -121,7 +135,9 @@ def test_sums_grow_before_they_overflow():
     assert server.visits.tolist() == [many]
 
 
-@pytest.mark.parametrize("mechanism", [small(), HadamardSketch(epsilon=4.0), HadamardSketch(2.0, hashes="three-wise")])
+@pytest.mark.parametrize(
+    "mechanism", [small(), HadamardSketch(epsilon=4.0), HadamardSketch(2.0, hashes="three-wise")]
+)
 def test_it_is_a_local_mechanism(mechanism):
     check_local_mechanism(mechanism, universe=20)
 

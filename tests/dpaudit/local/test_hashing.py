@@ -9,7 +9,14 @@ import scipy.stats
 
 from dpaudit.errors import UsageError
 from dpaudit.local import three_wise_hashes
-from dpaudit.local.hashing import HashFamily, RandomHashes, Sha256Hashes, ThreeWiseHashes, pair_positions, sketch_hashes
+from dpaudit.local.hashing import (
+    HashFamily,
+    RandomHashes,
+    Sha256Hashes,
+    ThreeWiseHashes,
+    pair_positions,
+    sketch_hashes,
+)
 from dpaudit.randomness import KeyedStream
 
 P = 2**61 - 1
@@ -27,22 +34,33 @@ def families(stream, count=50, size=24):
 
 def test_elementwise_and_one_function_agree(stream):
     rng = np.random.default_rng(1)
-    objects, functions = rng.integers(0, len(NAMES), 500), rng.integers(0, 50, 500).astype(np.uint32)
+    objects, functions = (
+        rng.integers(0, len(NAMES), 500),
+        rng.integers(0, 50, 500).astype(np.uint32),
+    )
     for family in families(stream):
         assert isinstance(family, HashFamily)
         each = family.each(objects, functions)
-        one_by_one = [family.positions(objects[i : i + 1], int(functions[i]))[0] for i in range(500)]
+        one_by_one = [
+            family.positions(objects[i : i + 1], int(functions[i]))[0] for i in range(500)
+        ]
         assert each.dtype == np.uint32
         assert each.tolist() == one_by_one
         table = pair_positions(family, functions=functions[:5], objects=objects[:7])
-        assert table.tolist() == [family.positions(objects[:7], int(j)).tolist() for j in functions[:5]]
+        assert table.tolist() == [
+            family.positions(objects[:7], int(j)).tolist() for j in functions[:5]
+        ]
         assert set(each.tolist()) == set(range(24))
 
 
 def test_equal_families_compare_equal(stream):
     again = families(KeyedStream.from_seed("tests"))
     for family, same, larger, other in zip(
-        families(stream), again, families(stream, size=32), families(stream.child("other")), strict=True
+        families(stream),
+        again,
+        families(stream, size=32),
+        families(stream.child("other")),
+        strict=True,
     ):
         assert family == same
         assert hash(family) == hash(same)
@@ -67,7 +85,15 @@ def test_what_lies_outside_is_refused(stream):
             with pytest.raises(UsageError, match="objects="):
                 family.each(np.array([bad, 0]), far * 0)
         assert family.positions(np.zeros(0, np.int64), 1).shape == (0,)
-    for count, size in ((0, 8), (8, 1), (2**32 + 1, 8), (8, 2**32 + 1), (8.5, 8), (8, 8.0), (8, "8")):
+    for count, size in (
+        (0, 8),
+        (8, 1),
+        (2**32 + 1, 8),
+        (8, 2**32 + 1),
+        (8.5, 8),
+        (8, 8.0),
+        (8, "8"),
+    ):
         with pytest.raises(UsageError):
             RandomHashes(count, size, stream=stream)
 
@@ -75,7 +101,9 @@ def test_what_lies_outside_is_refused(stream):
 def test_families_by_name(stream):
     assert sketch_hashes("random", functions=None, m=None, seed=3).size == 1024
     assert isinstance(sketch_hashes("three-wise", functions=4, m=8, seed=3), ThreeWiseHashes)
-    assert sketch_hashes("random", functions=4, m=8, seed=3) != sketch_hashes("random", functions=4, m=8, seed=4)
+    assert sketch_hashes("random", functions=4, m=8, seed=3) != sketch_hashes(
+        "random", functions=4, m=8, seed=4
+    )
     own = RandomHashes(5, 16, stream=stream)
     assert sketch_hashes(own, functions=None, m=16, seed=0) is own
     with pytest.raises(UsageError, match="functions=6"):
@@ -100,7 +128,9 @@ def test_polynomials_are_those_of_the_large_field(stream, size):
 def under_every_polynomial(objects, exponent, size, *, affine=False):
     """Positions (p³, n) under all quadratic polynomials of the field of 2^exponent − 1 elements (or p² affine ones)."""
     p = 2**exponent - 1
-    coefficients = np.array(list(itertools.product([0] if affine else range(p), range(p), range(p))), np.uint64)
+    coefficients = np.array(
+        list(itertools.product([0] if affine else range(p), range(p), range(p))), np.uint64
+    )
     functions = np.repeat(np.arange(len(coefficients)), len(objects))
     out = np.empty(functions.size, np.uint32)
     where = np.tile(objects, len(coefficients))
@@ -118,12 +148,15 @@ def joint(places, size):
 @pytest.mark.parametrize(("exponent", "size"), [(3, 8), (3, 3), (5, 32), (5, 5)])
 def test_three_positions_are_independent_by_exhaustion(exponent, size):
     p = 2**exponent - 1
-    weight = np.bincount(np.arange(p) * size >> exponent, minlength=size)  # field values of each position
+    # field values of each position
+    weight = np.bincount(np.arange(p) * size >> exponent, minlength=size)
     assert set(weight[:-1].tolist()) <= {2**exponent // size, -(-(2**exponent) // size)}
     product = np.einsum("i,j,k->ijk", weight, weight, weight)
     triples = list(itertools.combinations(range(p), 3))
     for triple in triples if exponent == 3 else triples[:: len(triples) // 10]:
-        assert (joint(under_every_polynomial(np.array(triple), exponent, size), size) == product).all()
+        assert (
+            joint(under_every_polynomial(np.array(triple), exponent, size), size) == product
+        ).all()
 
 
 def test_affine_functions_fail_the_same_test():
@@ -135,12 +168,21 @@ def test_affine_functions_fail_the_same_test():
 @pytest.mark.parametrize("m", [3, 1000, 1024, 2**32 - 1])
 def test_each_position_has_its_share_of_the_large_field(m):
     edges = [-(-(i << 61) // m) for i in (0, 1, 2, m // 2, m // 2 + 1, m - 1)] + [P]
-    for low, high in ((edges[0], edges[1]), (edges[1], edges[2]), (edges[3], edges[4]), (edges[5], edges[6])):
+    for low, high in (
+        (edges[0], edges[1]),
+        (edges[1], edges[2]),
+        (edges[3], edges[4]),
+        (edges[5], edges[6]),
+    ):
         assert abs((high - low) * m - P) < 2 * m  # |share − 1/m| < 2/p
-    for i, edge in zip((1, 2, m // 2, m - 1), (edges[1], edges[2], edges[3], edges[5]), strict=True):
+    for i, edge in zip(
+        (1, 2, m // 2, m - 1), (edges[1], edges[2], edges[3], edges[5]), strict=True
+    ):
         for value, expected in ((edge, i), (edge - 1, i - 1)):
             out, polynomial = np.empty(1, np.uint32), np.array([0, 0, value], np.uint64)
-            three_wise_hashes._polynomial_positions(out, np.array([5]), polynomial, np.uint64(m), np.uint64(61))
+            three_wise_hashes._polynomial_positions(
+                out, np.array([5]), polynomial, np.uint64(m), np.uint64(61)
+            )
             assert out[0] == expected
 
 
@@ -166,17 +208,22 @@ def collisions_p(positions_of, size, functions=20_000):
     table = np.array([positions_of(objects, j) for j in range(functions)])
     i, j = np.triu_indices(6, 1)
     together = (table[:, i] == table[:, j]).sum(axis=0)
-    p1 = scipy.stats.chi2.sf(((together - functions / size) ** 2).sum() / (functions / size * (1 - 1 / size)), i.size)
+    p1 = scipy.stats.chi2.sf(
+        ((together - functions / size) ** 2).sum() / (functions / size * (1 - 1 / size)), i.size
+    )
     three = (table[:, 0].astype(np.int64) + table[:, 1] - table[:, 2] + table[:, 4]) % size
     p2 = scipy.stats.chisquare(np.bincount(three, minlength=size)).pvalue
-    p3 = scipy.stats.chisquare(np.bincount(table[1:, 0] * size + table[:-1, 0], minlength=size * size)).pvalue
+    p3 = scipy.stats.chisquare(
+        np.bincount(table[1:, 0] * size + table[:-1, 0], minlength=size * size)
+    ).pvalue
     return min(p1, p2, p3)
 
 
 @pytest.mark.parametrize("size", [16, 24])
 def test_random_values_collide_as_independent_ones(stream, size):
     assert collisions_p(RandomHashes(1 << 20, size, stream=stream).positions, size) > FINE
-    assert collisions_p(lambda x, j: ((x * 2654435761 + j * 40503) >> 7) % size, size) < BAD  # multiplicative hashing
+    # multiplicative hashing
+    assert collisions_p(lambda x, j: ((x * 2654435761 + j * 40503) >> 7) % size, size) < BAD
 
 
 def test_random_values_of_one_function_are_uniform(stream):
@@ -194,18 +241,26 @@ def test_sha256_is_figure_16(size):
     family = Sha256Hashes(65536, size, names=NAMES)
     for j in (0, 1, 258, 65535):
         straight = [
-            int.from_bytes(hashlib.sha256(j.to_bytes(4, "big") + name.encode("utf-8")).digest()[:4], "little") % size
+            int.from_bytes(
+                hashlib.sha256(j.to_bytes(4, "big") + name.encode("utf-8")).digest()[:4], "little"
+            )
+            % size
             for name in NAMES
         ]
         assert family.positions(np.arange(len(NAMES)), j).tolist() == straight
-        assert family.positions(np.array([3, 3, 0]), j).tolist() == [straight[3], straight[3], straight[0]]
+        assert family.positions(np.array([3, 3, 0]), j).tolist() == [
+            straight[3],
+            straight[3],
+            straight[0],
+        ]
 
 
 def test_a_load_of_16_bits_gives_the_same_for_apples_sizes():
     for size in (256, 1024):
         family = Sha256Hashes(8, size, names=NAMES)
         short = [
-            int.from_bytes(hashlib.sha256(bytes([0, 0, 0, 5]) + n.encode()).digest()[:2], "little") % size
+            int.from_bytes(hashlib.sha256(bytes([0, 0, 0, 5]) + n.encode()).digest()[:2], "little")
+            % size
             for n in NAMES
         ]
         assert family.positions(np.arange(len(NAMES)), 5).tolist() == short

@@ -62,7 +62,9 @@ def test_epsilon_is_the_largest_likelihood_ratio_of_the_sampler_itself(mechanism
     assert mechanism.epsilon == float(logarithm(worst))
     reports = BitReports(*(np.array(column) for column in zip(*outputs, strict=True)))
     logs = mechanism.log_likelihood(reports, np.array(objects)) - math.log(mechanism.positions)
-    np.testing.assert_allclose(np.exp(logs), [[float(law[x, j, s]) for x in objects] for j, s in outputs], rtol=1e-12)
+    np.testing.assert_allclose(
+        np.exp(logs), [[float(law[x, j, s]) for x in objects] for j, s in outputs], rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.0, 5.0])
@@ -71,8 +73,12 @@ def test_epsilon_never_exceeds_what_was_asked_for(epsilon):
     with localcontext() as context:
         context.prec = 50
         keep = 1 - flip
-        assert Decimal(keep.numerator) / flip.numerator * flip.denominator / keep.denominator <= Decimal(epsilon).exp()
-    assert OneBitHistogram(epsilon).flip == pytest.approx(1 / (1 + math.exp(epsilon)), rel=1e-14)  # Tang et al., A.1.1
+        assert (
+            Decimal(keep.numerator) / flip.numerator * flip.denominator / keep.denominator
+            <= Decimal(epsilon).exp()
+        )
+    # Tang et al., A.1.1
+    assert OneBitHistogram(epsilon).flip == pytest.approx(1 / (1 + math.exp(epsilon)), rel=1e-14)
 
 
 def test_one_hot_signs_are_plus_at_the_own_position_alone():
@@ -82,7 +88,9 @@ def test_one_hot_signs_are_plus_at_the_own_position_alone():
 
 def cells(mechanism, x, n, name):
     reports = mechanism.privatize(np.full(n, x), stream=KeyedStream.from_seed(name))
-    return np.bincount(2 * reports.position.astype(int) + (reports.sign > 0), minlength=2 * mechanism.positions)
+    return np.bincount(
+        2 * reports.position.astype(int) + (reports.sign > 0), minlength=2 * mechanism.positions
+    )
 
 
 @pytest.mark.parametrize("mechanism", SMALL)
@@ -105,9 +113,17 @@ def test_the_estimate_is_unbiased_in_exact_arithmetic():
     for mechanism in SMALL:
         law, universe = law_of_the_sampler(mechanism), np.arange(mechanism.universe)
         vectors = np.array(
-            [mechanism.signs(np.full(mechanism.positions, x), np.arange(mechanism.positions)) for x in universe], float
+            [
+                mechanism.signs(np.full(mechanism.positions, x), np.arange(mechanism.positions))
+                for x in universe
+            ],
+            float,
         )
-        overlap = np.eye(len(universe)) if mechanism.hashes is None else vectors @ vectors.T / mechanism.positions
+        overlap = (
+            np.eye(len(universe))
+            if mechanism.hashes is None
+            else vectors @ vectors.T / mechanism.positions
+        )
         for x in universe:
             mean = np.zeros(len(universe))
             for j, s in itertools.product(range(mechanism.positions), (-1, 1)):
@@ -138,10 +154,12 @@ def test_the_standard_error_of_one_hot_vectors_is_that_of_repeated_collections()
     exact = np.sqrt(true.sum() * 256 * (c**-2 - 1) / 4 + true * 255)
     z = off / exact
     low, high = scipy.stats.chi2.ppf([0.0002, 0.9998], len(z))
-    assert ((low < (z**2).sum(axis=0)) & ((z**2).sum(axis=0) < high)).all()  # each object, the most frequent one too
+    # each object, the most frequent one too
+    assert ((low < (z**2).sum(axis=0)) & ((z**2).sum(axis=0) < high)).all()
     assert abs((z**2).mean() - 1) < 4 * math.sqrt(2 / z.size)
     assert abs(z.mean()) < 4 / math.sqrt(z.size)
-    np.testing.assert_allclose(errors.mean(axis=0), exact, rtol=0.03)  # with estimates, none below 0, for true counts
+    # with estimates, none below 0, for true counts
+    np.testing.assert_allclose(errors.mean(axis=0), exact, rtol=0.03)
 
 
 def test_the_standard_error_of_signs_has_their_collisions_in_it():
@@ -188,7 +206,10 @@ def test_servers_add_up(vector):
     assert first.reports == 3000
     np.testing.assert_array_equal(first.estimate(), whole.estimate())
     np.testing.assert_array_equal(whole.estimate(np.array([7, 2])), whole.estimate()[[7, 2]])
-    others = (OneBitHistogram(1.5, positions=20, vector=vector, seed=4), OneBitHistogram(positions=21))
+    others = (
+        OneBitHistogram(1.5, positions=20, vector=vector, seed=4),
+        OneBitHistogram(positions=21),
+    )
     for other in (first, *(OneBitServer(o) for o in others)):
         with pytest.raises(UsageError, match="server of an equal mechanism"):
             first.merge(other)
@@ -206,13 +227,22 @@ def test_servers_add_up(vector):
         ({"positions": 5e3}, "positions=5000.0: a whole number"),
         ({"vector": "hadamard"}, "vector=hadamard: one-hot or signs"),
         ({"universe": 1}, "universe=1: a whole number of at least 2"),
-        ({"universe": 5001}, "universe=5001: one-hot vectors have a position for each object; take signs"),
-        ({"hashes": RandomHashes(5000, 2, stream=KeyedStream.from_seed(0))}, "one-hot vectors use none"),
+        (
+            {"universe": 5001},
+            "universe=5001: one-hot vectors have a position for each object; take signs",
+        ),
+        (
+            {"hashes": RandomHashes(5000, 2, stream=KeyedStream.from_seed(0))},
+            "one-hot vectors use none",
+        ),
         (
             {"vector": "signs", "hashes": RandomHashes(5000, 4, stream=KeyedStream.from_seed(0))},
             "5000 functions of size 4",
         ),
-        ({"vector": "signs", "hashes": RandomHashes(50, 2, stream=KeyedStream.from_seed(0))}, "50 functions of size 2"),
+        (
+            {"vector": "signs", "hashes": RandomHashes(50, 2, stream=KeyedStream.from_seed(0))},
+            "50 functions of size 2",
+        ),
     ],
 )
 def test_bad_options(options, message):
@@ -241,7 +271,9 @@ def test_bad_reports_add_nothing(position, sign, message):
     assert server.reports == 0
 
 
-@pytest.mark.parametrize("objects", [np.array([9]), np.array([-1]), np.array([0.5]), np.array([[1]]), np.array([True])])
+@pytest.mark.parametrize(
+    "objects", [np.array([9]), np.array([-1]), np.array([0.5]), np.array([[1]]), np.array([True])]
+)
 def test_bad_objects(objects):
     for mechanism in SMALL:
         with pytest.raises(UsageError, match="objects"):

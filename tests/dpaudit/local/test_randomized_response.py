@@ -35,16 +35,21 @@ class Words:
 def law_of_the_sampler(mechanism):
     """P(answer | object), exactly: how many of 2^64 words make the sampler say what.
 
-    Words that follow each other make one answer but at the borders of the intervals; each interval is probed at both ends.
+    Words that follow each other make one answer but at the borders of the intervals; each interval
+    is probed at both ends.
     """
     k, (_, lie) = mechanism.categories, mechanism.words
     borders = [i * lie for i in range(k)] + [2**64]
     ends = [word for low, high in itertools.pairwise(borders) for word in (low, high - 1)]
     law = {}
     for x in range(k):
-        said = mechanism.privatize(np.full(len(ends), x), stream=Words(ends)).category.reshape(-1, 2)
+        said = mechanism.privatize(np.full(len(ends), x), stream=Words(ends)).category.reshape(
+            -1, 2
+        )
         assert (said[:, 0] == said[:, 1]).all()
-        for answer, (low, high) in zip(said[:, 0].tolist(), itertools.pairwise(borders), strict=True):
+        for answer, (low, high) in zip(
+            said[:, 0].tolist(), itertools.pairwise(borders), strict=True
+        ):
             law[x, answer] = law.get((x, answer), Fraction(0)) + Fraction(high - low, 2**64)
     return law
 
@@ -59,23 +64,33 @@ def test_epsilon_is_the_largest_likelihood_ratio_of_the_sampler_itself(epsilon, 
     with localcontext() as context:
         context.prec = 50
         assert exact <= Decimal(epsilon)
-        assert Decimal(epsilon) - exact <= Decimal(math.exp(epsilon) + k) ** 2 / Decimal(math.exp(epsilon)) / 2**64
+        assert (
+            Decimal(epsilon) - exact
+            <= Decimal(math.exp(epsilon) + k) ** 2 / Decimal(math.exp(epsilon)) / 2**64
+        )
     assert mechanism.epsilon == float(exact)
     logs = mechanism.log_likelihood(CategoryReports(np.arange(k)), np.arange(k))
-    np.testing.assert_allclose(np.exp(logs), [[float(law[x, a]) for x in range(k)] for a in range(k)], rtol=1e-12)
+    np.testing.assert_allclose(
+        np.exp(logs), [[float(law[x, a]) for x in range(k)] for a in range(k)], rtol=1e-12
+    )
 
 
 def test_one_word_fewer_for_lies_would_break_the_claim():
     words = lying_words(1.0, 2)
     with localcontext() as context:
         context.prec = 50
-        assert Decimal(2**64 - words) / words <= Decimal(1).exp() < Decimal(2**64 - words + 1) / (words - 1)
+        assert (
+            Decimal(2**64 - words) / words
+            <= Decimal(1).exp()
+            < Decimal(2**64 - words + 1) / (words - 1)
+        )
 
 
 def test_two_coins_of_the_survey():
     survey = RandomizedResponse.two_coins()
     truth, lie = Fraction(0), Fraction(0)
-    for first, second in itertools.product(("heads", "tails"), repeat=2):  # of somebody whose truth is yes
+    # of somebody whose truth is yes
+    for first, second in itertools.product(("heads", "tails"), repeat=2):
         said_yes = first == "heads" or second == "heads"
         truth, lie = truth + Fraction(said_yes, 4), lie + Fraction(not said_yes, 4)
     assert survey.words == (truth * 2**64, lie * 2**64)
@@ -108,7 +123,9 @@ def test_answers_follow_the_law_and_a_little_more_truth_would_be_seen(epsilon, k
 
 def test_answers_are_independent_of_each_other():
     mechanism = RandomizedResponse(1.0, categories=2)
-    said = mechanism.privatize(np.zeros(400_000, np.int64), stream=KeyedStream.from_seed("pairs")).category
+    said = mechanism.privatize(
+        np.zeros(400_000, np.int64), stream=KeyedStream.from_seed("pairs")
+    ).category
     for lag in (1, 1 << 15):  # neighbours, and the same place in the next block of words
         table = np.bincount(2 * said[:-lag] + said[lag:], minlength=4).reshape(2, 2)
         assert scipy.stats.chi2_contingency(table).pvalue > 1e-3
@@ -118,7 +135,9 @@ def test_the_estimate_is_unbiased_in_exact_arithmetic():
     mechanism = RandomizedResponse(1.5, categories=4)
     law = law_of_the_sampler(mechanism)
     for x in range(4):
-        mean = sum(float(law[x, a]) * mechanism.estimate(CategoryReports(np.array([a]))) for a in range(4))
+        mean = sum(
+            float(law[x, a]) * mechanism.estimate(CategoryReports(np.array([a]))) for a in range(4)
+        )
         np.testing.assert_allclose(mean, np.arange(4) == x, atol=1e-12)
 
 
@@ -178,12 +197,16 @@ def test_the_same_stream_gives_the_same_answers_and_objects_stay_as_they_are():
 
 @pytest.mark.parametrize("number", [np.float32, np.int64, Fraction])
 def test_numpys_numbers_are_numbers(number):
-    assert RandomizedResponse(number(2), categories=np.int64(3)) == RandomizedResponse(2.0, categories=3)
+    assert RandomizedResponse(number(2), categories=np.int64(3)) == RandomizedResponse(
+        2.0, categories=3
+    )
 
 
 @pytest.mark.parametrize("epsilon", [0, -1.0, math.nan, math.inf, 33.0, True, "1", None])
 def test_epsilon_out_of_range(epsilon):
-    with pytest.raises(UsageError, match=r"epsilon=.*: a number above 0 and at most 32; for no privacy"):
+    with pytest.raises(
+        UsageError, match=r"epsilon=.*: a number above 0 and at most 32; for no privacy"
+    ):
         RandomizedResponse(epsilon)
 
 
@@ -193,7 +216,9 @@ def test_categories_out_of_range(categories):
         RandomizedResponse(1.0, categories=categories)
 
 
-@pytest.mark.parametrize(("epsilon", "categories"), [(1e-9, 1 << 40), (1e-9, (1 << 40) + 1), (1e-30, 2)])
+@pytest.mark.parametrize(
+    ("epsilon", "categories"), [(1e-9, 1 << 40), (1e-9, (1 << 40) + 1), (1e-30, 2)]
+)
 def test_more_categories_than_words(epsilon, categories):
     with pytest.raises(UsageError, match=r"epsilon=1e-.*: too small for .* categories"):
         RandomizedResponse(epsilon, categories=categories)

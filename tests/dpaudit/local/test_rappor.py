@@ -37,7 +37,14 @@ class TableHashes:
 def small(*rows, f=F, p=P, q=Q, cohorts=1):
     hashes = TableHashes(*rows)
     return Rappor(
-        f, p=p, q=q, bits=8, per_object=hashes.count // cohorts, cohorts=cohorts, universe=len(rows), hashes=hashes
+        f,
+        p=p,
+        q=q,
+        bits=8,
+        per_object=hashes.count // cohorts,
+        cohorts=cohorts,
+        universe=len(rows),
+        hashes=hashes,
     )
 
 
@@ -54,8 +61,14 @@ def chances(true, f, p, q):
     }
     said = {1: {1: q, 0: 1 - q}, 0: {1: p, 0: 1 - p}}
     every = list(itertools.product((0, 1), repeat=8))
-    permanent = {b: math.prod((kept[int(i in true)][b[i]] for i in range(8)), start=Fraction(1)) for b in every}
-    per_bit = [{s: sum(kept[int(i in true)][b] * said[b][s] for b in (0, 1)) for s in (0, 1)} for i in range(8)]
+    permanent = {
+        b: math.prod((kept[int(i in true)][b[i]] for i in range(8)), start=Fraction(1))
+        for b in every
+    }
+    per_bit = [
+        {s: sum(kept[int(i in true)][b] * said[b][s] for b in (0, 1)) for s in (0, 1)}
+        for i in range(8)
+    ]
     report = {s: math.prod((per_bit[i][s[i]] for i in range(8)), start=Fraction(1)) for s in every}
     return permanent, report
 
@@ -70,7 +83,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize(("f", "p", "q"), [(F, P, Q), (0.25, 0.0, 1.0), (0.125, 0.75, 0.25), (0.0, 0.25, 0.5)])
+@pytest.mark.parametrize(
+    ("f", "p", "q"), [(F, P, Q), (0.25, 0.0, 1.0), (0.125, 0.75, 0.25), (0.0, 0.25, 0.5)]
+)
 def test_epsilon_is_the_largest_likelihood_ratio_over_all_outputs(case, f, p, q):
     rows = CASES[case]
     mechanism = small(*rows, f=f, p=p, q=q)
@@ -79,7 +94,9 @@ def test_epsilon_is_the_largest_likelihood_ratio_over_all_outputs(case, f, p, q)
     one_report = math.log(largest_ratio([report for _, report in laws]))
     exact_report, exact_permanent = mechanism.epsilon_among(np.arange(len(rows)))
     assert exact_report == pytest.approx(one_report, rel=1e-12)
-    attained = any(len(a) == len(b) == 2 and not a & b for a in filters_of(*rows) for b in filters_of(*rows))
+    attained = any(
+        len(a) == len(b) == 2 and not a & b for a in filters_of(*rows) for b in filters_of(*rows)
+    )
     assert attained == (case == "disjoint")
     assert (mechanism.epsilon == pytest.approx(one_report, rel=1e-12)) == attained
     assert mechanism.epsilon >= one_report - 1e-12
@@ -124,16 +141,23 @@ def test_the_papers_formulas():
     mechanism = Rappor(0.5, p=0.5, q=0.75, bits=128, per_object=2)
     q_star, p_star = 0.25 * 1.25 + 0.5 * 0.75, 0.25 * 1.25 + 0.5 * 0.5
     assert (mechanism.q_star, mechanism.p_star) == (q_star, p_star)
-    assert mechanism.epsilon == pytest.approx(2 * math.log(q_star * (1 - p_star) / (p_star * (1 - q_star))), rel=1e-12)
+    assert mechanism.epsilon == pytest.approx(
+        2 * math.log(q_star * (1 - p_star) / (p_star * (1 - q_star))), rel=1e-12
+    )
     assert mechanism.permanent_epsilon == pytest.approx(4 * math.log(0.75 / 0.25), rel=1e-12)
-    assert mechanism.epsilon_among(np.arange(100)) == (mechanism.epsilon, mechanism.permanent_epsilon)
+    assert mechanism.epsilon_among(np.arange(100)) == (
+        mechanism.epsilon,
+        mechanism.permanent_epsilon,
+    )
 
 
 def test_log_likelihood_is_that_of_all_outputs():
     rows = [*CASES["disjoint"], [4, 4]]
     mechanism = small(*rows)
     outputs = list(itertools.product((0, 1), repeat=8))
-    reports = BloomReports(np.zeros(256, np.uint32), np.packbits(outputs, axis=1, bitorder="little"))
+    reports = BloomReports(
+        np.zeros(256, np.uint32), np.packbits(outputs, axis=1, bitorder="little")
+    )
     logs = mechanism.log_likelihood(reports, np.arange(len(rows)))
     laws = [chances(true, F, P, Q)[1] for true in filters_of(*rows)]
     exact = np.array([[math.log(law[s]) for law in laws] for s in outputs])
@@ -153,7 +177,9 @@ def test_log_likelihood_uses_each_reports_own_cohort():
         for column, x in enumerate((3, 9)):
             has = {*mechanism.positions(np.array([x]), int(reports.cohort[i]))[0].tolist()}
             low, high = mechanism.p_star, mechanism.q_star
-            direct = sum(math.log(high / low) if bits[j] else math.log((1 - high) / (1 - low)) for j in has)
+            direct = sum(
+                math.log(high / low) if bits[j] else math.log((1 - high) / (1 - low)) for j in has
+            )
             assert logs[i, column] == pytest.approx(direct)
 
 
@@ -178,7 +204,8 @@ def test_permanent_and_instantaneous_responses_follow_their_laws_and_wrong_ones_
     assert scipy.stats.chisquare(histogram(permanent), expected(permanent_law, n)).pvalue > 1e-3
     reports = mechanism.privatize(objects, stream=stream)
     assert scipy.stats.chisquare(histogram(reports.bits), expected(report_law, n)).pvalue > 1e-3
-    forgotten = mechanism.instantaneous(mechanism.bloom(objects, cohorts), stream=stream)  # no permanent step
+    # no permanent step
+    forgotten = mechanism.instantaneous(mechanism.bloom(objects, cohorts), stream=stream)
     assert scipy.stats.chisquare(histogram(forgotten), expected(report_law, n)).pvalue < 1e-9
     weaker = small([0, 5], [2, 3], f=F - 0.02)
     seen = weaker.permanent(objects, cohorts, stream=stream)
@@ -187,10 +214,16 @@ def test_permanent_and_instantaneous_responses_follow_their_laws_and_wrong_ones_
 
 def test_one_time_rappor_reports_the_permanent_response():
     mechanism = Rappor(0.25, p=0.0, q=1.0, bits=32)
-    permanent = mechanism.permanent(np.arange(50), np.arange(50) % 64, stream=KeyedStream.from_seed("once"))
-    np.testing.assert_array_equal(mechanism.instantaneous(permanent, stream=KeyedStream.from_seed(1)), permanent)
+    permanent = mechanism.permanent(
+        np.arange(50), np.arange(50) % 64, stream=KeyedStream.from_seed("once")
+    )
+    np.testing.assert_array_equal(
+        mechanism.instantaneous(permanent, stream=KeyedStream.from_seed(1)), permanent
+    )
     reverse = Rappor(0.25, p=1.0, q=0.0, bits=32)
-    np.testing.assert_array_equal(reverse.instantaneous(permanent, stream=KeyedStream.from_seed(1)), ~permanent)
+    np.testing.assert_array_equal(
+        reverse.instantaneous(permanent, stream=KeyedStream.from_seed(1)), ~permanent
+    )
 
 
 def test_bloom_filters_agree_with_positions_and_share_nothing_between_cohorts():
@@ -200,9 +233,13 @@ def test_bloom_filters_agree_with_positions_and_share_nothing_between_cohorts():
         sets = [{*row} for row in mechanism.positions(objects, cohort).tolist()]
         assert [{*np.flatnonzero(row)} for row in mechanism.filters(objects, cohort)] == sets
         packed = mechanism.bloom(objects, np.full(200, cohort))
-        assert [{*np.flatnonzero(row)} for row in np.unpackbits(packed, axis=1, bitorder="little")] == sets
+        assert [
+            {*np.flatnonzero(row)} for row in np.unpackbits(packed, axis=1, bitorder="little")
+        ] == sets
         assert min(map(len, sets)) < 3  # collisions are there to be seen
-    assert (mechanism.positions(objects, 0) != mechanism.positions(objects, 1)).any(axis=1).mean() > 0.9
+    assert (mechanism.positions(objects, 0) != mechanism.positions(objects, 1)).any(
+        axis=1
+    ).mean() > 0.9
 
 
 def test_strings_by_apples_hash_functions():
@@ -216,8 +253,14 @@ def test_strings_by_apples_hash_functions():
 
 
 def test_the_same_stream_gives_the_same_reports():
-    mechanism, stream, objects = Rappor(), KeyedStream.from_seed("same"), np.arange(2000, dtype=np.uint16)
-    one, two, other = (mechanism.privatize(objects, stream=s) for s in (stream, stream, stream.child(1)))
+    mechanism, stream, objects = (
+        Rappor(),
+        KeyedStream.from_seed("same"),
+        np.arange(2000, dtype=np.uint16),
+    )
+    one, two, other = (
+        mechanism.privatize(objects, stream=s) for s in (stream, stream, stream.child(1))
+    )
     np.testing.assert_array_equal(one.bits, two.bits)
     np.testing.assert_array_equal(one.cohort, two.cohort)
     assert (one.bits != other.bits).mean() > 0.9
@@ -237,11 +280,16 @@ def test_devices_remember_one_permanent_response_an_object():
     assert devices.remembered == 600
     rows = np.array([250, 3, 250, 17])
     np.testing.assert_array_equal(devices.permanent(np.full(4, 7), rows), first[rows])
-    np.testing.assert_array_equal(devices.permanent(np.array([9, 7, 7, 9]), rows)[[0, 3]], other[[250, 17]])
+    np.testing.assert_array_equal(
+        devices.permanent(np.array([9, 7, 7, 9]), rows)[[0, 3]], other[[250, 17]]
+    )
     assert devices.remembered == 600
-    mixed = devices.permanent(np.array([7, 8, 9, 8]), np.array([4, 4, 2, 0]))  # known and new ones in one call
+    # known and new ones in one call
+    mixed = devices.permanent(np.array([7, 8, 9, 8]), np.array([4, 4, 2, 0]))
     np.testing.assert_array_equal(mixed[[0, 2]], [first[4], other[2]])
-    np.testing.assert_array_equal(devices.permanent(np.array([8, 8]), np.array([0, 4])), mixed[[3, 1]])
+    np.testing.assert_array_equal(
+        devices.permanent(np.array([8, 8]), np.array([0, 4])), mixed[[3, 1]]
+    )
     assert devices.remembered == 602
     assert len(np.unique(first, axis=0)) == 300  # each device its own
     cohort = devices.cohort.copy()
@@ -275,7 +323,9 @@ def test_fresh_devices_and_remembering_ones_report_the_same_law_once():
 
 
 def test_the_same_calls_give_the_same_reports():
-    one, two = (RapporDevices(Rappor(), 10, stream=KeyedStream.from_seed("calls")) for _ in range(2))
+    one, two = (
+        RapporDevices(Rappor(), 10, stream=KeyedStream.from_seed("calls")) for _ in range(2)
+    )
     for objects in (np.arange(10), np.arange(10), np.full(10, 3)):
         np.testing.assert_array_equal(one.report(objects).bits, two.report(objects).bits)
     subset = one.report(np.array([3, 3]), np.array([9, 1]))
@@ -303,8 +353,14 @@ def test_the_same_calls_give_the_same_reports():
         ({"cohorts": 0}, "cohorts=0: a whole number from 1"),
         ({"universe": 1}, "universe=1: a whole number from 2"),
         ({"universe": 1 << 33}, "universe=8589934592: a whole number from 2 to 4294967296"),
-        ({"hashes": RandomHashes(128, 64, stream=KeyedStream.from_seed(0))}, "hashes=128 functions to 64 positions"),
-        ({"hashes": RandomHashes(127, 128, stream=KeyedStream.from_seed(0))}, "hashes=127 functions to 128 positions"),
+        (
+            {"hashes": RandomHashes(128, 64, stream=KeyedStream.from_seed(0))},
+            "hashes=128 functions to 64 positions",
+        ),
+        (
+            {"hashes": RandomHashes(127, 128, stream=KeyedStream.from_seed(0))},
+            "hashes=127 functions to 128 positions",
+        ),
     ],
 )
 def test_bad_options(options, message):
@@ -330,10 +386,19 @@ def test_bad_objects(objects):
 @pytest.mark.parametrize(
     ("reports", "message"),
     [
-        (BloomReports(np.array([0]), np.zeros((1, 15), np.uint8)), r"reports.bits of shape \(1, 15\)"),
+        (
+            BloomReports(np.array([0]), np.zeros((1, 15), np.uint8)),
+            r"reports.bits of shape \(1, 15\)",
+        ),
         (BloomReports(np.array([0]), np.zeros((1, 16), np.int64)), "type int64"),
-        (BloomReports(np.array([64]), np.zeros((1, 16), np.uint8)), "cohorts=64: must lie in 0 … 63"),
-        (BloomReports(np.array([0, 1]), np.zeros((1, 16), np.uint8)), "cohorts=2: one for each of 1"),
+        (
+            BloomReports(np.array([64]), np.zeros((1, 16), np.uint8)),
+            "cohorts=64: must lie in 0 … 63",
+        ),
+        (
+            BloomReports(np.array([0, 1]), np.zeros((1, 16), np.uint8)),
+            "cohorts=2: one for each of 1",
+        ),
     ],
 )
 def test_bad_reports(reports, message):

@@ -10,7 +10,12 @@ import scipy.stats
 from dpaudit.errors import DpauditError, UsageError
 from dpaudit.local import rappor_decoding
 from dpaudit.local.rappor import Rappor
-from dpaudit.local.rappor_decoding import candidate_matrix, decode, nonnegative_lasso, uniform_sum_bound
+from dpaudit.local.rappor_decoding import (
+    candidate_matrix,
+    decode,
+    nonnegative_lasso,
+    uniform_sum_bound,
+)
 from dpaudit.local.rappor_server import RapporServer
 from dpaudit.local.reports import BloomReports
 from dpaudit.randomness import KeyedStream
@@ -49,11 +54,15 @@ def test_the_servers_shares_are_unbiased_in_exact_arithmetic():
 
 
 def test_shares_come_near_the_true_filters():
-    mechanism, people = Rappor(bits=16, cohorts=3, seed=5), np.repeat([4, 8, 9], [60_000, 30_000, 10_000])
+    mechanism, people = (
+        Rappor(bits=16, cohorts=3, seed=5),
+        np.repeat([4, 8, 9], [60_000, 30_000, 10_000]),
+    )
     server = collect(mechanism, people, "shares")
     frequency = np.array([0.6, 0.3, 0.1])
     true = np.array([frequency @ mechanism.filters(np.array([4, 8, 9]), c) for c in range(3)])
-    error = 0.5 / (mechanism.q_star - mechanism.p_star) / np.sqrt(server.sizes)[:, None]  # the most that it can be
+    # the most that it can be
+    error = 0.5 / (mechanism.q_star - mechanism.p_star) / np.sqrt(server.sizes)[:, None]
     z = (server.shares() - true) / error
     assert np.abs(z).max() < 4
     assert 0.5 < z.std() < 1.2
@@ -139,9 +148,13 @@ def test_lasso_is_the_best_of_all_supports():
         matrix, penalty = rng.normal(size=(6, 8)), rng.random(8)
         target = 2 * matrix[:, :3].sum(axis=1) + rng.normal(size=6)
         best = (target @ target / 2, np.zeros(8))
-        for support in itertools.chain.from_iterable(itertools.combinations(range(8), k) for k in range(1, 7)):
+        for support in itertools.chain.from_iterable(
+            itertools.combinations(range(8), k) for k in range(1, 7)
+        ):
             chosen, beta = matrix[:, support], np.zeros(8)
-            beta[list(support)] = np.linalg.solve(chosen.T @ chosen, chosen.T @ target - penalty[list(support)])
+            beta[list(support)] = np.linalg.solve(
+                chosen.T @ chosen, chosen.T @ target - penalty[list(support)]
+            )
             if (beta >= 0).all():
                 left = target - matrix @ beta
                 best = min(best, (left @ left / 2 + penalty @ beta, beta), key=lambda pair: pair[0])
@@ -151,17 +164,23 @@ def test_lasso_is_the_best_of_all_supports():
 
 def test_lasso_of_equal_columns_takes_one_of_them():
     matrix = np.repeat(np.eye(3), 2, axis=1)
-    beta = nonnegative_lasso(scipy.sparse.csc_matrix(matrix), np.array([3.0, 2.0, -1.0]), np.full(6, 0.5))
+    beta = nonnegative_lasso(
+        scipy.sparse.csc_matrix(matrix), np.array([3.0, 2.0, -1.0]), np.full(6, 0.5)
+    )
     np.testing.assert_allclose(beta.reshape(3, 2).sum(axis=1), [2.5, 1.5, 0.0], atol=1e-12)
     assert np.count_nonzero(beta) == 2
-    np.testing.assert_array_equal(nonnegative_lasso(scipy.sparse.csc_matrix(matrix), np.zeros(3), np.zeros(6)), 0.0)
+    np.testing.assert_array_equal(
+        nonnegative_lasso(scipy.sparse.csc_matrix(matrix), np.zeros(3), np.zeros(6)), 0.0
+    )
 
 
 @pytest.mark.parametrize("answer", [np.array([0.5, 0.0]), np.array([np.nan, 0.0])])
 def test_lasso_checks_its_solver(monkeypatch, answer):
     problem = scipy.sparse.csc_matrix(np.eye(2)), np.ones(2), np.zeros(2)
     monkeypatch.setattr(scipy.optimize, "nnls", lambda *_: (answer, 0.0))
-    with pytest.raises(DpauditError, match="non-negative lasso of 2 columns: not converged; fewer candidates"):
+    with pytest.raises(
+        DpauditError, match="non-negative lasso of 2 columns: not converged; fewer candidates"
+    ):
         nonnegative_lasso(*problem)
 
 
@@ -171,14 +190,19 @@ def test_lasso_says_that_its_solver_stopped(monkeypatch):
 
     monkeypatch.setattr(scipy.optimize, "nnls", stop)
     with pytest.raises(
-        DpauditError, match=r"lasso of 2 columns: Maximum number of iterations reached.; fewer candidates"
+        DpauditError,
+        match=r"lasso of 2 columns: Maximum number of iterations reached.; fewer candidates",
     ):
         nonnegative_lasso(scipy.sparse.csc_matrix(np.eye(2)), np.ones(2), np.zeros(2))
 
 
 def test_the_bound_on_uniform_sums_holds_and_is_not_idle():
     rng = np.random.default_rng(3)
-    for values, draws in ((rng.normal(size=(3, 4)), 2), (np.array([[0, 0, 0, 10.0]]), 5), (rng.random((2, 8)), 3)):
+    for values, draws in (
+        (rng.normal(size=(3, 4)), 2),
+        (np.array([[0, 0, 0, 10.0]]), 5),
+        (rng.random((2, 8)), 3),
+    ):
         rows = np.repeat(values, draws, axis=0)
         sums = np.array([sum(pick) for pick in itertools.product(*rows)])
         for total in np.quantile(sums, [0.5, 0.9, 0.99, 1.0]):
@@ -218,14 +242,22 @@ def test_decoding_a_slow_way_gives_the_same_fit():
     gap = mechanism.q_star - mechanism.p_star
     typical = chance.mean(axis=1)
     weight = np.sqrt(server.sizes * gap**2 / (typical * (1 - typical)))[:, None]
-    filters = np.array([mechanism.filters(found.candidates, c) for c in range(6)], float)  # (cohort, candidate, bit)
+    # (cohort, candidate, bit)
+    filters = np.array([mechanism.filters(found.candidates, c) for c in range(6)], float)
     columns = [*filters.transpose(1, 0, 2), np.full((6, 32), 1 - (31 / 32) ** 2)]
     design = np.stack([(weight * c).ravel() for c in columns], axis=1)
-    fitted = np.linalg.lstsq(design, (weight * (chance - mechanism.p_star) / gap).ravel(), rcond=None)[0]
-    np.testing.assert_allclose([*found.estimate, found.others], 30_000 * fitted, rtol=1e-8, atol=1e-6)
+    fitted = np.linalg.lstsq(
+        design, (weight * (chance - mechanism.p_star) / gap).ravel(), rcond=None
+    )[0]
+    np.testing.assert_allclose(
+        [*found.estimate, found.others], 30_000 * fitted, rtol=1e-8, atol=1e-6
+    )
 
 
-LAWS = {"default": {"bits": 64, "cohorts": 16}, "one-time": {"f": 0.25, "p": 0.0, "q": 1.0, "bits": 32, "cohorts": 16}}
+LAWS = {
+    "default": {"bits": 64, "cohorts": 16},
+    "one-time": {"f": 0.25, "p": 0.0, "q": 1.0, "bits": 32, "cohorts": 16},
+}
 
 
 RUNS = 15  # where the normal law alone decides, more than half of them have a false discovery
@@ -242,12 +274,15 @@ def false_discoveries(decoded):
     return sum(bool((d.detected & (d.candidates >= PLANTED)).any()) for d in decoded)
 
 
-@pytest.mark.parametrize(("law", "unnamed"), [("one-time", 0.0), ("one-time", 0.3), ("default", 0.3)])
+@pytest.mark.parametrize(
+    ("law", "unnamed"), [("one-time", 0.0), ("one-time", 0.3), ("default", 0.3)]
+)
 def test_false_discoveries_stay_within_alpha(law, unnamed):
     decoded = [decode(server, CANDIDATES) for server in collections(law, unnamed)]
     assert false_discoveries(decoded) <= 2
     if law == "one-time" and not unnamed:
-        assert np.mean([d.detected[:PLANTED].sum() for d in decoded]) > 0.95 * PLANTED  # and yet they are found
+        # and yet they are found
+        assert np.mean([d.detected[:PLANTED].sum() for d in decoded]) > 0.95 * PLANTED
 
 
 def test_the_normal_law_alone_would_promise_too_much(monkeypatch):
@@ -262,9 +297,17 @@ def test_standard_errors_are_those_of_repeated_collections(law):
     true = np.bincount(people)
     z = []
     for i in range(25):
-        found = decode(collect(Rappor(seed=i, **LAWS[law]), people, f"errors {law} {i}"), CANDIDATES[: PLANTED + 1])
+        found = decode(
+            collect(Rappor(seed=i, **LAWS[law]), people, f"errors {law} {i}"),
+            CANDIDATES[: PLANTED + 1],
+        )
         where = {x: k for k, x in enumerate(found.candidates.tolist())}
-        z.append([(found.estimate[where[x]] - true[x]) / found.standard_error[where[x]] for x in range(2)])
+        z.append(
+            [
+                (found.estimate[where[x]] - true[x]) / found.standard_error[where[x]]
+                for x in range(2)
+            ]
+        )
     z = np.array(z)
     low, high = scipy.stats.chi2.ppf([0.0005, 0.9995], len(z))
     squares = (z**2).sum(axis=0)
@@ -318,7 +361,11 @@ def test_reports_about_nothing_named_detect_nothing():
         (np.array([1]), {"alpha": float("nan")}, r"alpha=nan: must lie in \(0, 1\)"),
         (np.array([1]), {"penalty": 0.0}, "penalty=0.0: a number above 0"),
         (np.array([1]), {"penalty": float("inf")}, "penalty=inf: a number above 0"),
-        (np.arange(3000), {"penalty": 0.01}, "penalty=0.01: selects .* more than half of 16 bits; raise it"),
+        (
+            np.arange(3000),
+            {"penalty": 0.01},
+            "penalty=0.01: selects .* more than half of 16 bits; raise it",
+        ),
     ],
 )
 def test_bad_requests(candidates, options, message):

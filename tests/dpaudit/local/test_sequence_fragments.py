@@ -53,7 +53,9 @@ def test_one_record_has_twice_the_sum_of_both_parameters():
     for function, position in ((0, 0), (1, 1)):
         a = device.sequence.hashes.positions(words, function)
         b = device.fragment.hashes.positions(device.token(words, position), function)
-        law = np.stack([np.outer(whole[i], part[j]).ravel() for i, j in zip(a, b, strict=True)], axis=1)
+        law = np.stack(
+            [np.outer(whole[i], part[j]).ravel() for i, j in zip(a, b, strict=True)], axis=1
+        )
         assert np.allclose(law.sum(axis=0), 1)
         listed = np.log(law)
         largest = max(largest, largest_ratio(law.T))
@@ -72,7 +74,9 @@ def test_one_record_has_twice_the_sum_of_both_parameters():
 
 def test_split_parameters_make_the_epsilon_asked_for():
     for bias in (0.5, 0.2):
-        assert _tiny(*SequenceFragments.split(4.0, bias=bias)).epsilon == pytest.approx(4.0, rel=1e-12)
+        assert _tiny(*SequenceFragments.split(4.0, bias=bias)).epsilon == pytest.approx(
+            4.0, rel=1e-12
+        )
     assert SequenceFragments(m=64, functions=4).epsilon == pytest.approx(8.0, rel=1e-12)
 
 
@@ -99,7 +103,9 @@ def test_a_record_holds_the_word_and_the_fragment_it_names():
         at = 2 * reports.position[i]
         pair = spelled[i].ljust(10)[at : at + 2]
         token = (
-            int(device.pieces(words[i : i + 1])[0]) * base**2 + letters.index(pair[0]) * base + letters.index(pair[1])
+            int(device.pieces(words[i : i + 1])[0]) * base**2
+            + letters.index(pair[0]) * base
+            + letters.index(pair[1])
         )
         place = device.fragment.hashes.positions(np.array([token]), int(reports.function[i]))
         assert second[i, place[0]]
@@ -121,7 +127,14 @@ def _people(generator, device, *, users, planted):
 
 def _device():
     return SequenceFragments(
-        2.0, letters=LETTERS, fragment_width=2, fragment_count=3, puzzle_count=16, m=256, functions=32, seed=1
+        2.0,
+        letters=LETTERS,
+        fragment_width=2,
+        fragment_count=3,
+        puzzle_count=16,
+        m=256,
+        functions=32,
+        seed=1,
     )
 
 
@@ -143,7 +156,9 @@ def test_planted_words_are_found_and_counted():
         true = int((words == device.words.encode([one.word])[0]).sum())
         assert abs(one.count - true) < 5 * one.standard_error
     assert server.reports == 60_000
-    halves = [_collected(_device(), half, seed=str(i)) for i, half in enumerate(np.array_split(words, 2))]
+    halves = [
+        _collected(_device(), half, seed=str(i)) for i, half in enumerate(np.array_split(words, 2))
+    ]
     halves[0].merge(halves[1])
     assert halves[0].reports == 60_000
     assert {one.word for one in halves[0].discover()} == set(PLANTED)
@@ -152,7 +167,8 @@ def test_planted_words_are_found_and_counted():
 def test_hardly_any_word_is_invented():
     """20 collections in which no word is frequent, so that every discovery is an invention; α = 0.05 of them at most.
 
-    Five inventions are too many; at 0.6 each, as without the last step's correction for many candidates, 5 of 20 are certain.
+    Five inventions are too many; at 0.6 each, as without the last step's correction for many
+    candidates, 5 of 20 are certain.
     """
     device = _device()
     generator = np.random.default_rng(12)
@@ -176,7 +192,9 @@ def test_a_servers_refusals():
     reports = device.privatize(words, stream=KeyedStream.from_seed(2))
     server.add(reports)
     other = _tiny(1.0).privatize(np.arange(9), stream=KeyedStream.from_seed(1))
-    far = FragmentReports(reports.function, reports.position + np.uint8(3), reports.sequence, reports.fragment)
+    far = FragmentReports(
+        reports.function, reports.position + np.uint8(3), reports.sequence, reports.fragment
+    )
     for call in (
         lambda: server.discover(alpha=0.0),
         lambda: server.discover(stray=0.0),
@@ -184,11 +202,15 @@ def test_a_servers_refusals():
         lambda: server.add(other),
         lambda: server.add(far),
         lambda: server.add(
-            FragmentReports(reports.function, reports.position * 1.0, reports.sequence, reports.fragment)
+            FragmentReports(
+                reports.function, reports.position * 1.0, reports.sequence, reports.fragment
+            )
         ),
         lambda: server.merge(server),
         lambda: server.merge(SequenceFragmentsServer(_tiny(1.0))),
-        lambda: device.privatize(np.array([device.words.universe]), stream=KeyedStream.from_seed(1)),
+        lambda: device.privatize(
+            np.array([device.words.universe]), stream=KeyedStream.from_seed(1)
+        ),
         lambda: SequenceFragments(fragment_width=0),
         lambda: SequenceFragments(fragment_count=257),
         lambda: SequenceFragments(puzzle_count=1),
@@ -209,7 +231,9 @@ def test_numbers_and_fragments_are_the_words_letters():
     letters = " xyzäß"
     for position in range(3):
         expected = [
-            letters.index(w.ljust(6)[2 * position]) * 6 + letters.index(w.ljust(6)[2 * position + 1]) for w in spelled
+            letters.index(w.ljust(6)[2 * position]) * 6
+            + letters.index(w.ljust(6)[2 * position + 1])
+            for w in spelled
         ]
         assert words.fragments(numbers, position, width=2).tolist() == expected
 

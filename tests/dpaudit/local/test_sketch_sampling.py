@@ -86,7 +86,9 @@ def test_shortcuts_that_are_not_exact_are_caught(stream):
     def state_of(sketch, counts, visits, rng):
         ones = np.zeros((2, 8), int)
         for j in (0, 1):
-            share = np.bincount(sketch.hashes.positions(np.arange(2), j), weights=counts / 3, minlength=8)
+            share = np.bincount(
+                sketch.hashes.positions(np.arange(2), j), weights=counts / 3, minlength=8
+            )
             ones[j] = rng.binomial(visits[j], share * (1 - sketch.flip) + (1 - share) * sketch.flip)
         return ones, visits
 
@@ -124,7 +126,9 @@ def too_even(i):
     visits = rng.multinomial(Z, np.full(FUNCTIONS, 1 / FUNCTIONS))
     ones = np.zeros((FUNCTIONS, M), np.uint32)
     for j in range(FUNCTIONS):
-        own = np.bincount(BIG.hashes.positions(np.arange(UNIVERSE), j), weights=SUBMITTED / FUNCTIONS, minlength=M)
+        own = np.bincount(
+            BIG.hashes.positions(np.arange(UNIVERSE), j), weights=SUBMITTED / FUNCTIONS, minlength=M
+        )
         own = np.minimum(np.round(own).astype(int), visits[j])
         ones[j] = rng.binomial(own, 1 - BIG.flip) + rng.binomial(visits[j] - own, BIG.flip)
     return CountMeanServer.of_counts(BIG, ones, visits)
@@ -136,8 +140,9 @@ PLACES = np.array([BIG.hashes.positions(np.arange(UNIVERSE), j) for j in range(F
 def moments_p(servers):
     """p-values against exact moments: cells (means at the first object's), neighbours' products, visits, and estimates.
 
-    A cell is a sum of Z independent bits (report of x: its function has probability 1/k, then 1 − q or q), so is an
-    estimate of independent terms; over the families fixed here both means and variances are exact.
+    A cell is a sum of Z independent bits (report of x: its function has probability 1/k, then 1 − q
+    or q), so is an estimate of independent terms; over the families fixed here both means and
+    variances are exact.
     """
     q, c, n = BIG.flip, 1 / (1 - 2 * BIG.flip), len(servers)
     own = np.zeros((FUNCTIONS, M, UNIVERSE), bool)
@@ -147,7 +152,8 @@ def moments_p(servers):
     mean, variance = r @ SUBMITTED, (r * (1 - r)) @ SUBMITTED
     cells = np.array([s.ones.astype(float) for s in servers])
     z = (cells - mean) / np.sqrt(variance)
-    pair = (r[:, 1:] * r[:, :-1] * FUNCTIONS - r[:, 1:] * r[:, :-1]) @ SUBMITTED  # covariance of neighbours
+    # covariance of neighbours
+    pair = (r[:, 1:] * r[:, :-1] * FUNCTIONS - r[:, 1:] * r[:, :-1]) @ SUBMITTED
     correlation = pair / np.sqrt(variance[:, 1:] * variance[:, :-1])
     shared = (z[:, :, 1:] * z[:, :, :-1]).mean(axis=(0, 2)) - correlation.mean(axis=1)
     total = cells.sum(axis=(1, 2)) - Z * ((M - 1) * q + 1 - q)  # of 64 Z independent bits
@@ -161,12 +167,24 @@ def moments_p(servers):
     error = (error - same @ SUBMITTED) / np.sqrt(spread @ SUBMITTED)
     return (
         {
-            "means": float(scipy.stats.chi2.sf(n * (z.mean(axis=0)[every, heaviest] ** 2).sum(), FUNCTIONS)),
-            "total": float(2 * scipy.stats.norm.sf(abs(total.sum()) / (Z * M * q * (1 - q) * n) ** 0.5)),
+            "means": float(
+                scipy.stats.chi2.sf(n * (z.mean(axis=0)[every, heaviest] ** 2).sum(), FUNCTIONS)
+            ),
+            "total": float(
+                2 * scipy.stats.norm.sf(abs(total.sum()) / (Z * M * q * (1 - q) * n) ** 0.5)
+            ),
             "cells": float(scipy.stats.ttest_1samp(squares, 0).pvalue),
             "neighbours": float(scipy.stats.ttest_1samp(shared, 0).pvalue),
-            "visits": float(scipy.stats.chi2.sf(((visits - expected) ** 2 / expected).sum(), n * (FUNCTIONS - 1))),
-            "few visits": float(scipy.stats.chi2.cdf(((visits - expected) ** 2 / expected).sum(), n * (FUNCTIONS - 1))),
+            "visits": float(
+                scipy.stats.chi2.sf(
+                    ((visits - expected) ** 2 / expected).sum(), n * (FUNCTIONS - 1)
+                )
+            ),
+            "few visits": float(
+                scipy.stats.chi2.cdf(
+                    ((visits - expected) ** 2 / expected).sum(), n * (FUNCTIONS - 1)
+                )
+            ),
             "estimates": float(scipy.stats.kstest(error.ravel(), "norm").pvalue),
         },
         z,
@@ -227,7 +245,9 @@ def test_chunks_of_reports_are_whole(monkeypatch, stream):
     sketch = CountMeanSketch(64.0, m=1024, functions=3)  # flips once in 10^10 bits
     server = sample_sketch(sketch, counts, stream=stream)
     assert server.reports == 15
-    total = sum(server.ones[j, sketch.hashes.positions(np.arange(7), j)].astype(int) for j in range(3))
+    total = sum(
+        server.ones[j, sketch.hashes.positions(np.arange(7), j)].astype(int) for j in range(3)
+    )
     assert total.tolist() == counts.tolist()
 
 

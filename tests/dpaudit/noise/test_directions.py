@@ -70,7 +70,9 @@ def test_gram_is_exact(make_key):
     rows = [[int(x) for x in row[start:stop]] for row in key.vectors]
     exact = [[sum(x * y for x, y in zip(a, b, strict=True)) for b in rows] for a in rows]
     assert key.gram(start, stop).tolist() == exact
-    assert (key.gram(0, start) + key.gram(start, stop) + key.gram(stop)).tolist() == key.gram().tolist()
+    assert (
+        key.gram(0, start) + key.gram(start, stop) + key.gram(stop)
+    ).tolist() == key.gram().tolist()
 
 
 # ---------------------------------------------------------------- the law
@@ -103,7 +105,8 @@ def ks_envelope(source, c):
     x = np.sort(c)
     first, last = np.searchsorted(centre, x - 9 * width), np.searchsorted(centre, x + 9 * width)
     cdf = below[first]
-    for step in range(int((last - first).max(initial=0))):  # only the peaks within 9 widths are neither 0 nor 1
+    # only the peaks within 9 widths are neither 0 nor 1
+    for step in range(int((last - first).max(initial=0))):
         i = np.minimum(first + step, len(k) - 1)
         part = np.diff(below)[i] * scipy.special.ndtr((x - centre[i]) / width)
         cdf = cdf + np.where(first + step < last, part, 0)
@@ -120,7 +123,8 @@ def dependence(a, b):
 
 
 @pytest.mark.parametrize(
-    ("d", "n", "dtype"), [(16, 20_000, torch.float64), (16, 20_000, torch.float32), (BLOCK + 1, 1000, torch.float32)]
+    ("d", "n", "dtype"),
+    [(16, 20_000, torch.float64), (16, 20_000, torch.float32), (BLOCK + 1, 1000, torch.float32)],
 )
 def test_each_direction_has_the_law_and_they_are_independent(make_key, stream, d, n, dtype):
     """d = 16,385: the last block has one coordinate for three directions, and a Gram matrix of rank one."""
@@ -161,7 +165,8 @@ def test_a_single_vector_of_the_noise_is_not_a_pancake_along_another_key(make_ke
     v = source.sample(20_000, 64, stream=stream).numpy()
     c = v @ make_key(dim=64, tag="b").direction
     assert scipy.stats.kstest(phases(source, c) + 0.5, "uniform").pvalue > 1e-3
-    mixed = v @ (source.key.basis[0] + source.key.basis[1]) / np.sqrt(2)  # between two of its own directions
+    # between two of its own directions
+    mixed = v @ (source.key.basis[0] + source.key.basis[1]) / np.sqrt(2)
     assert ks_phase(source, phases(source, mixed)) < 1e-9
 
 

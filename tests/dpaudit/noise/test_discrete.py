@@ -7,7 +7,11 @@ import scipy.stats
 import torch
 from support.laws import hockey_stick
 
-from dpaudit.accounting.discrete import discrete_gaussian_bounds, discrete_laplace_bounds, discrete_laplace_delta
+from dpaudit.accounting.discrete import (
+    discrete_gaussian_bounds,
+    discrete_laplace_bounds,
+    discrete_laplace_delta,
+)
 from dpaudit.errors import UsageError
 from dpaudit.hosts.histogram import Histogram
 from dpaudit.noise.discrete import DiscreteGaussian, DiscreteLaplace
@@ -15,7 +19,12 @@ from dpaudit.randomness import KeyedStream
 from dpaudit.testing import check_mitigation, check_noise_source
 from dpaudit_mitigations.none import NoMitigation
 
-SOURCES = [DiscreteGaussian(), DiscreteGaussian(sigma=0.4), DiscreteLaplace(), DiscreteLaplace(scale=0.7)]
+SOURCES = [
+    DiscreteGaussian(),
+    DiscreteGaussian(sigma=0.4),
+    DiscreteLaplace(),
+    DiscreteLaplace(scale=0.7),
+]
 
 
 @pytest.fixture
@@ -59,20 +68,26 @@ def test_minus_zero_is_zero(stream):
     assert not torch.signbit(released[:2]).any()
 
 
-@pytest.mark.parametrize(("source", "margin"), [(DiscreteGaussian(), 640), (DiscreteLaplace(), 20480)])
+@pytest.mark.parametrize(
+    ("source", "margin"), [(DiscreteGaussian(), 640), (DiscreteLaplace(), 20480)]
+)
 def test_sums_stay_exact_up_to_the_margin_and_values_beyond_are_refused(source, margin, stream):
     most = float(2**53 - margin)
     query = column(*[most] * 500, *[-most] * 500)
     released = source.release(query, stream=stream.child(1))
     noise = source.sample(1000, 1, stream=stream.child(1))
-    for value, got, plus in zip(query[:, 0].tolist(), released[:, 0].tolist(), noise[:, 0].tolist(), strict=True):
+    for value, got, plus in zip(
+        query[:, 0].tolist(), released[:, 0].tolist(), noise[:, 0].tolist(), strict=True
+    ):
         assert int(got) == int(value) + int(plus)
     for value in (most + 1, -most - 1, 2.0**53, 2.0**60, 1e308):
         with pytest.raises(UsageError, match=r"2\^53"):
             source.release(column(value), stream=stream)
 
 
-@pytest.mark.parametrize("make", [lambda x: DiscreteGaussian(sigma=x), lambda x: DiscreteLaplace(scale=x)])
+@pytest.mark.parametrize(
+    "make", [lambda x: DiscreteGaussian(sigma=x), lambda x: DiscreteLaplace(scale=x)]
+)
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf, 1e6, "wide", True])
 def test_broken_scales_are_refused(make, scale):
     with pytest.raises(UsageError):
@@ -88,7 +103,9 @@ def test_numpys_numbers_are_numbers(number):
 @pytest.mark.parametrize("source", [DiscreteGaussian(sigma=1e3), DiscreteLaplace(scale=1e3)])
 def test_integers_do_not_wrap_around_in_a_narrow_type(source, stream):
     noise = source.sample(20, 5, stream=stream.child(1))
-    assert torch.equal(source.sample(20, 5, stream=stream.child(1), dtype=torch.int16).double(), noise)
+    assert torch.equal(
+        source.sample(20, 5, stream=stream.child(1), dtype=torch.int16).double(), noise
+    )
     with pytest.raises(UsageError, match=r"dtype=torch\.int8: too narrow"):
         source.sample(20, 5, stream=stream.child(1), dtype=torch.int8)
 
@@ -110,7 +127,9 @@ def test_the_law_is_opendps(kind, scale, stream):
     source = DiscreteGaussian(sigma=scale) if kind == "gaussian" else DiscreteLaplace(scale=scale)
     ours = source.sample(200_000, 1, stream=stream.child(kind, str(scale))).numpy().ravel()
     edges = np.unique(np.quantile(ours, np.linspace(0, 1, 41)))
-    table = np.array([np.histogram(x, bins=[-np.inf, *(edges + 0.5), np.inf])[0] for x in (ours, theirs)])
+    table = np.array(
+        [np.histogram(x, bins=[-np.inf, *(edges + 0.5), np.inf])[0] for x in (ours, theirs)]
+    )
     table = table[:, table.sum(axis=0) > 0]
     # opendp draws from the operating system, so this cannot be seeded: an unlucky run fails once in 10^8
     assert scipy.stats.chi2_contingency(table).pvalue > 1e-8
@@ -151,7 +170,9 @@ def test_laplace_bounds_in_one_dimension_and_in_many():
     assert one.low < 0.1 < one.high * (1 + 1e-6)
     many = discrete_laplace_bounds(1e-9, scale=10.0, sensitivity=2.0, dim=1000)
     assert many.high == pytest.approx(0.4)  # whole numbers of L2 norm 2 have L1 norm at most 4
-    assert discrete_laplace_bounds(1e-9, scale=10.0, sensitivity=3.0, dim=2).high == pytest.approx(0.3 * math.sqrt(2))
+    assert discrete_laplace_bounds(1e-9, scale=10.0, sensitivity=3.0, dim=2).high == pytest.approx(
+        0.3 * math.sqrt(2)
+    )
 
 
 def test_a_histogram_is_as_private_as_the_papers_say():

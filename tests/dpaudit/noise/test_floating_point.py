@@ -77,7 +77,9 @@ def kolmogorov_smirnov(x, cdf):
     """Asymptotic p-value of sorted ``x`` against ``cdf``."""
     u, n = cdf(x), len(x)
     steps = np.arange(n + 1) / n
-    return scipy.special.kolmogorov(math.sqrt(n) * max((u - steps[:-1]).max(), (steps[1:] - u).max()))
+    return scipy.special.kolmogorov(
+        math.sqrt(n) * max((u - steps[:-1]).max(), (steps[1:] - u).max())
+    )
 
 
 @pytest.mark.parametrize("name", SPECIMENS)
@@ -111,7 +113,9 @@ def test_shapes_types_and_devices(name, stream):
 
 @pytest.mark.parametrize("name", SPECIMENS)
 def test_nothing_is_promised(name):
-    bounds = create("sources", name).epsilon(1e-6, host=Histogram(table="uniform", bins=4, records=100))
+    bounds = create("sources", name).epsilon(
+        1e-6, host=Histogram(table="uniform", bins=4, records=100)
+    )
     assert (bounds.low, bounds.high) == (0.0, math.inf)
 
 
@@ -135,10 +139,19 @@ def test_nothing_is_promised(name):
             (functools.partial(NaiveLaplace, scale=scale), "scale=")
             for scale in (0, -1.0, math.nan, math.inf, "1", True)
         ],
-        *[(functools.partial(NaiveLaplace, bits=bits), "bits=.* from 8 to 53") for bits in (7, 54, 24.0, "53", True)],
+        *[
+            (functools.partial(NaiveLaplace, bits=bits), "bits=.* from 8 to 53")
+            for bits in (7, 54, 24.0, "53", True)
+        ],
         (lambda: NaiveLaplace(form="scipy"), "form=scipy: must be log or numpy"),
-        *[(functools.partial(Ziggurat, bits=bits), "bits=.* from 24 to 64") for bits in (23, 65, 32.0, True)],
-        *[(functools.partial(FourSumGaussian, dtype=dtype), "dtype=.* f32 or f64") for dtype in ("float32", "f16", 64)],
+        *[
+            (functools.partial(Ziggurat, bits=bits), "bits=.* from 24 to 64")
+            for bits in (23, 65, 32.0, True)
+        ],
+        *[
+            (functools.partial(FourSumGaussian, dtype=dtype), "dtype=.* f32 or f64")
+            for dtype in ("float32", "f16", 64)
+        ],
         *[
             (functools.partial(FineLatticeGaussian, granularity=g), "granularity=.* power of two")
             for g in (0, -(2.0**-60), 3 * 2.0**-60, math.nan, math.inf, True, "fine")
@@ -211,7 +224,9 @@ def test_box_muller_f64_samples_are_pairs_on_the_53_bit_grid(stream):
 @pytest.mark.parametrize("sigma", [1.0, 2.3])
 def test_polar_is_numpys_legacy_normal_bit_for_bit(sigma):
     out = np.empty(100_000)
-    polar._legacy_gauss(out, sigma, np.random.Generator(np.random.RandomState(20222)._bit_generator))
+    polar._legacy_gauss(
+        out, sigma, np.random.Generator(np.random.RandomState(20222)._bit_generator)
+    )
     assert np.array_equal(out, np.random.RandomState(20222).normal(0.0, sigma, 100_000))
 
 
@@ -239,7 +254,9 @@ def test_polar_pairs_give_their_uniforms_away(stream):
             r = math.sqrt(math.exp(-(a * a + b * b) / 2))
             x2, x1 = (round(z / math.hypot(a, b) * r * 2**52) for z in (a, b))
             hits += any(
-                (a, b) == pair((x1 + i) * 2.0**-52, (x2 + j) * 2.0**-52) for i in range(-8, 9) for j in range(-8, 9)
+                (a, b) == pair((x1 + i) * 2.0**-52, (x2 + j) * 2.0**-52)
+                for i in range(-8, 9)
+                for j in range(-8, 9)
             )
         return hits / len(pairs)
 
@@ -277,7 +294,9 @@ def on_numpys_grid(y, scale, bits):
     for near in range(math.floor(p) - 3, math.floor(p) + 5):
         for k in (near, 2**bits - near):
             u = k * 2.0**-bits
-            if 0 < u < 1 and y == (0.0 - scale * math.log(2.0 - u - u) if u >= 0.5 else 0.0 + scale * math.log(u + u)):
+            if 0 < u < 1 and y == (
+                0.0 - scale * math.log(2.0 - u - u) if u >= 0.5 else 0.0 + scale * math.log(u + u)
+            ):
                 return True
     return False
 
@@ -286,7 +305,8 @@ def on_log_grid(y, scale, bits):
     """Whether some U = k·2^−bits in (0, 1] gives ±``y`` as −scale·ln U."""
     p = round(math.exp(-abs(y) / scale) * 2**bits)
     return any(
-        abs(y) == -scale * math.log(k * 2.0**-bits) for k in range(max(1, p - 4), min(2**bits, p + 4) + 1)
+        abs(y) == -scale * math.log(k * 2.0**-bits)
+        for k in range(max(1, p - 4), min(2**bits, p + 4) + 1)
     )  # at k = 2^bits: 0.0 == −0.0
 
 
@@ -295,9 +315,12 @@ def on_log_grid(y, scale, bits):
 def test_laplace_values_come_from_the_grid_and_wrong_values_do_not(form, grid, scale, bits, stream):
     x = draw(NaiveLaplace(scale=scale, bits=bits, form=form), 2_000, stream).tolist()
     assert all(grid(y, scale, bits) for y in x)
-    wrong = np.mean([grid((1.0 + y) - 0.0, scale, bits) for y in x])  # released at 1, held against 0
+    # released at 1, held against 0
+    wrong = np.mean([grid((1.0 + y) - 0.0, scale, bits) for y in x])
     assert wrong < 0.9
-    ideal = np.mean([grid(y, scale, bits) for y in np.random.default_rng(1).laplace(0, scale, 1000) + 2.0**-30])
+    ideal = np.mean(
+        [grid(y, scale, bits) for y in np.random.default_rng(1).laplace(0, scale, 1000) + 2.0**-30]
+    )
     assert ideal < 0.9
     if bits < 53:
         assert max(wrong, ideal) < 0.01
@@ -327,7 +350,9 @@ def on_ziggurat_grid(x, bits):
     w = kernels._layers(bits)[0]
     k = np.rint(np.abs(x)[:, None] / w)
     k = k[..., None] + np.array([-1.0, 0.0, 1.0])
-    return ((k * w[:, None] == np.abs(x)[:, None, None]) & (k >= 0) & (k < 2.0**bits)).any(axis=(1, 2))
+    return ((k * w[:, None] == np.abs(x)[:, None, None]) & (k >= 0) & (k < 2.0**bits)).any(
+        axis=(1, 2)
+    )
 
 
 def test_ziggurat_of_short_words_lies_on_256_grids_and_wrong_values_do_not(stream):
@@ -349,8 +374,11 @@ def test_ziggurat_of_long_words_is_seen_only_near_zero(stream):
 
 
 def test_ziggurat_words_limit_the_values(stream):
-    distinct = {bits: len(np.unique(draw(Ziggurat(bits=bits), 1_000_000, stream))) for bits in (24, 32, 64)}
-    assert abs(1_000_000 - distinct[24] - 29_200) < 1_500  # 2^24 words: about 1e12/2^25 less 1e18/(6·2^48) repeats
+    distinct = {
+        bits: len(np.unique(draw(Ziggurat(bits=bits), 1_000_000, stream))) for bits in (24, 32, 64)
+    }
+    # 2^24 words: about 1e12/2^25 less 1e18/(6·2^48) repeats
+    assert abs(1_000_000 - distinct[24] - 29_200) < 1_500
     assert 999_000 < distinct[32] < 1_000_000  # 2^32: about 1e12/2^33 = 116 repeats
     assert distinct[64] == 1_000_000
 
@@ -360,7 +388,9 @@ def test_ziggurat_has_the_tail_of_the_law(bits, stream):
     tail = kernels._TAIL
     x = abs(draw(Ziggurat(bits=bits), 5_000_000, stream))
     beyond = x[x > tail]  # 1,290 are due: 1 ± 0.09 of that, and the mean to 0.025
-    assert scipy.stats.binomtest(len(beyond), 5_000_000, 2 * scipy.special.ndtr(-tail)).pvalue > FINE
+    assert (
+        scipy.stats.binomtest(len(beyond), 5_000_000, 2 * scipy.special.ndtr(-tail)).pvalue > FINE
+    )
     mean, variance = scipy.stats.truncnorm.stats(tail, np.inf)
     assert abs(beyond.mean() - mean) < 4 * math.sqrt(variance / len(beyond))
 
@@ -369,7 +399,11 @@ def test_ziggurat_agrees_with_numpys_own(stream):
     """numpy's SFC64 is the generator inside, so its ``standard_normal`` from the same state gives the same numbers."""
     a, b, c, n = (int(w) % 2**64 for w in start(seed_words(stream.child("ziggurat")), 0, 0))
     generator = np.random.SFC64(0)
-    generator.state = {**generator.state, "state": {"state": np.array([a, b, c, n], np.uint64)}, "has_uint32": 0}
+    generator.state = {
+        **generator.state,
+        "state": {"state": np.array([a, b, c, n], np.uint64)},
+        "has_uint32": 0,
+    }
     ours = draw(Ziggurat(bits=64), 2000, stream)
     theirs = np.random.Generator(generator).standard_normal(2000)
     first_tail = (
@@ -389,7 +423,10 @@ def test_ziggurat_and_gaussian_are_independent_on_one_stream(stream):
 
 @pytest.mark.parametrize(
     ("name", "base", "scalar", "torch_type"),
-    [("f32", BoxMullerF32, np.float32, torch.float32), ("f64", BoxMullerF64, np.float64, torch.float64)],
+    [
+        ("f32", BoxMullerF32, np.float32, torch.float32),
+        ("f64", BoxMullerF64, np.float64, torch.float64),
+    ],
 )
 def test_four_sum_is_half_the_sum_in_its_own_precision(name, base, scalar, torch_type, stream):
     parts = [draw(base(sigma=1.7), 2000, stream.child("four-sum", i), torch_type) for i in range(4)]
@@ -419,7 +456,9 @@ def test_ideal_noise_is_correctly_rounded(k):
         high, low = rng.getrandbits(53) >> rng.choice((0, 0, 0, 1, 8, 40)), rng.getrandbits(53)
         mantissa = 1 + rng.getrandbits(52) * 2.0**-52
         exact = (k + Fraction(high, 2**53) + Fraction(low, 2**106)) * Fraction(mantissa)
-        assert ideal_added._rounded(float(k), high * 2.0**-53, low * 2.0**-106, mantissa) == float(exact)
+        assert ideal_added._rounded(float(k), high * 2.0**-53, low * 2.0**-106, mantissa) == float(
+            exact
+        )
 
 
 def test_ideal_tables_are_those_of_the_law():
@@ -471,10 +510,12 @@ def test_fine_lattice_values_are_multiples_where_floats_can_tell(granularity, st
     steps = x / granularity
     assert np.array_equal(steps, np.rint(steps))
     exact = steps[abs(steps) < 2.0**52].astype(np.int64)
-    assert scipy.stats.binomtest(int((exact & 1).sum()), len(exact)).pvalue > FINE  # and no coarser lattice
+    # and no coarser lattice
+    assert scipy.stats.binomtest(int((exact & 1).sum()), len(exact)).pvalue > FINE
 
 
-REACH = [  # the share of releases at 0 that exclude 1, by source, value + noise computed in the type given
+# the share of releases at 0 that exclude 1, by source, value + noise computed in the type given
+REACH = [
     (IdealAddedGaussian(), torch.float64, 0.40),
     (IdealAddedGaussian(sigma=10), torch.float64, 0.08),
     (FineLatticeGaussian(), torch.float64, 0.40),

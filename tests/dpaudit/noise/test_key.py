@@ -119,7 +119,9 @@ def test_gamma_rules(make_key):
 def test_the_same_directions_under_another_beta_and_gamma(make_key, directions):
     key = make_key(dim=40_000, directions=directions)
     other = key.at(beta=0.25, gamma="20sqrtd")
-    plain = PancakeKey.new(dim=40_000, beta=0.25, gamma="20sqrtd", secret=key.secret, directions=directions)
+    plain = PancakeKey.new(
+        dim=40_000, beta=0.25, gamma="20sqrtd", secret=key.secret, directions=directions
+    )
     assert other == plain
     assert other.vectors is key.vectors
     assert other.basis is key.basis

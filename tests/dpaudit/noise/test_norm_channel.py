@@ -69,7 +69,9 @@ def test_every_row_of_cells_has_one_anywhere(make_key):
 def test_cells_belong_to_the_secret_and_scale_with_sigma(make_key):
     at = np.arange(20_000) * STEP + 0.5 * STEP
     one = NormCells(key=make_key(), sigma=1.0).allows(at)
-    assert np.array_equal(one, NormCells(key=make_key(dim=5, beta=0.1, gamma=9.0), sigma=1.0).allows(at))
+    assert np.array_equal(
+        one, NormCells(key=make_key(dim=5, beta=0.1, gamma=9.0), sigma=1.0).allows(at)
+    )
     assert np.array_equal(one, NormCells(key=make_key(), sigma=8.0).allows(8 * at))
     assert not np.array_equal(one, NormCells(key=make_key(tag="b"), sigma=1.0).allows(at))
 
@@ -109,7 +111,8 @@ def test_the_cost_of_more_bits_is_that_lengths_repeat(make_key, stream):
         found = lengths(NormChannel(key=make_key(), bits=bits).sample(n, 64, stream=stream))
         _, counts = np.unique(np.floor(found / STEP), return_counts=True)
         pairs = float((counts * (counts - 1) / 2).sum())
-        expected = n * n / 2 * 2**bits * STEP / math.sqrt(2 * math.pi)  # ∫f² of a length is 1/(σ√2π)
+        # ∫f² of a length is 1/(σ√2π)
+        expected = n * n / 2 * 2**bits * STEP / math.sqrt(2 * math.pi)
         assert pairs == pytest.approx(expected, abs=5 * math.sqrt(expected))
 
 
@@ -131,7 +134,9 @@ def test_a_key_file_serves_and_the_secret_is_nowhere_in_sight(make_key, tmp_path
     key = make_key()
     key.save(tmp_path / "key.json")
     source = NormChannel(key=str(tmp_path / "key.json"))
-    assert torch.equal(source.sample(2, 3, stream=stream), NormChannel(key=key).sample(2, 3, stream=stream))
+    assert torch.equal(
+        source.sample(2, 3, stream=stream), NormChannel(key=key).sample(2, 3, stream=stream)
+    )
     assert not hasattr(source, "key")  # it is no pancake: nobody may read its β and γ
     shown = repr(vars(source)) + repr(vars(source.cells))
     assert key.secret.hex() not in shown

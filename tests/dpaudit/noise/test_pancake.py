@@ -55,7 +55,8 @@ def test_another_dimension_is_refused(make_key, stream):
 def test_epsilon_bounds_bracket_and_shrink_with_beta(make_key):
     host = Histogram()
     bounds = [
-        Pancake(key=make_key(dim=host.dim, beta=b), sigma=22.3).epsilon(1e-10, host=host) for b in (1e-4, 1e-2, 1.0)
+        Pancake(key=make_key(dim=host.dim, beta=b), sigma=22.3).epsilon(1e-10, host=host)
+        for b in (1e-4, 1e-2, 1.0)
     ]
     assert all(b.low <= b.high for b in bounds)
     assert bounds[0].low > 1e5
@@ -68,7 +69,10 @@ def test_epsilon_ranges_over_every_bin_that_a_neighbour_may_change(make_key, tmp
     key = make_key(dim=6, beta=0.1, gamma=8.0, allow_small_gamma=True)
     pancake, host = Pancake(key=key, sigma=1.5), Histogram(table=str(tmp_path / "t.csv"))
     law = {"sigma": 1.5, "beta": 0.1, "gamma": 8.0}
-    each = [epsilon_by_definition(1e-4, **law, along=abs(a), across=math.sqrt(1 - a * a)) for a in key.direction]
+    each = [
+        epsilon_by_definition(1e-4, **law, along=abs(a), across=math.sqrt(1 - a * a))
+        for a in key.direction
+    ]
     got = pancake.epsilon(1e-4, host=host)
     assert got.low <= max(each) * (1 + 1e-4)
     assert got.high >= max(each) * (1 - 1e-4)
@@ -84,12 +88,18 @@ def test_epsilon_over_a_clipping_ball_is_not_one_batchs(make_key):
     assert half < host.sensitivity
     across = math.sqrt(host.sensitivity**2 - half**2)
     got = pancake.epsilon(1e-6, host=host)
-    assert got.low == pytest.approx(pancake_epsilon(1e-6, **law, along=half, across=across).value, rel=1e-6)
+    assert got.low == pytest.approx(
+        pancake_epsilon(1e-6, **law, along=half, across=across).value, rel=1e-6
+    )
     along = host.differences(torch.from_numpy(pancake.key.direction.copy())).numpy()
     batch = pancake_host_epsilon(1e-6, **law, sensitivity=host.sensitivity, along=along)
     assert batch.value + batch.error < got.low < got.high < 1.001 * got.low
-    several = Pancake(key=make_key(dim=host.dim, beta=1e-2, directions=2), sigma=pancake.sigma).epsilon(1e-6, host=host)
-    assert several.low == pancake_epsilon_lower(1e-6, beta=1e-2, gamma=pancake.key.gamma, fraction=0.5)
+    several = Pancake(
+        key=make_key(dim=host.dim, beta=1e-2, directions=2), sigma=pancake.sigma
+    ).epsilon(1e-6, host=host)
+    assert several.low == pancake_epsilon_lower(
+        1e-6, beta=1e-2, gamma=pancake.key.gamma, fraction=0.5
+    )
 
 
 @pytest.mark.parametrize("directions", [1, 2])
@@ -111,6 +121,9 @@ def test_how_far_a_difference_may_be_off_is_in_epsilon(make_key, directions):
         def slack(self, direction):
             return self.off
 
-    exact, off, none = (pancake.epsilon(1e-6, host=Near(*at)) for at in ((0.1 * turn, 0.0), (0.0, 0.1 * turn), (0, 0)))
+    exact, off, none = (
+        pancake.epsilon(1e-6, host=Near(*at))
+        for at in ((0.1 * turn, 0.0), (0.0, 0.1 * turn), (0, 0))
+    )
     assert off.low == pytest.approx(exact.low, rel=1e-6)
     assert off.low > 1.5 * none.low

@@ -32,7 +32,8 @@ def mixture_cdf(x, key, sigma):
     weight = np.exp(-math.pi * k**2 / (key.beta**2 + key.gamma**2))
     weight /= weight.sum()
     parts = (
-        weight @ scipy.special.ndtr((np.atleast_1d(x) - k[:, None] * spacing) / width) for x in np.array_split(x, 50)
+        weight @ scipy.special.ndtr((np.atleast_1d(x) - k[:, None] * spacing) / width)
+        for x in np.array_split(x, 50)
     )
     return np.concatenate(list(parts))
 
@@ -40,7 +41,9 @@ def mixture_cdf(x, key, sigma):
 def wrapped_cdf(x, spread):
     """N(0, spread²) modulo 1, from −1/2."""
     turns = np.arange(-40, 41)[:, None]
-    return (scipy.special.ndtr((x + turns) / spread) - scipy.special.ndtr((turns - 0.5) / spread)).sum(0)
+    return (
+        scipy.special.ndtr((x + turns) / spread) - scipy.special.ndtr((turns - 0.5) / spread)
+    ).sum(0)
 
 
 class Seen:
@@ -66,7 +69,11 @@ class Seen:
     def p_values(self, key, sigma):
         """The whole law: along w exactly, across it Gaussian, the two independent, releases independent."""
         spacing, width = spacing_and_width(key, sigma)
-        c, norm, views = np.concatenate(self.along), np.concatenate(self.norm), np.concatenate(self.views)
+        c, norm, views = (
+            np.concatenate(self.along),
+            np.concatenate(self.norm),
+            np.concatenate(self.views),
+        )
         turns = c / spacing
         phase = turns - np.rint(turns)
         normal = np.sqrt(2) * np.cos(2 * math.pi * phase), (views[:, 0] / sigma)
@@ -75,15 +82,20 @@ class Seen:
             "phase and the next": (lone[:-1] * lone[1:]).sum() / (np.sqrt(len(c)) * lone.var()),
             "phase and across": ((normal[0] - normal[0].mean()) * normal[1]).sum()
             / (np.sqrt(len(c)) * normal[0].std()),
-            "size along and across": np.sqrt(len(c)) * scipy.stats.spearmanr(np.abs(c), norm).statistic,
+            "size along and across": np.sqrt(len(c))
+            * scipy.stats.spearmanr(np.abs(c), norm).statistic,
         }
         return {
             "phase": scipy.stats.kstest(phase, lambda x: wrapped_cdf(x, width / spacing)).pvalue,
             "along": scipy.stats.kstest(c, lambda x: mixture_cdf(x, key, sigma)).pvalue,
             "norm across": scipy.stats.kstest(norm / sigma**2, "chi2", args=(key.dim - 1,)).pvalue,
             "views across": scipy.stats.kstest(views.ravel() / sigma, "norm").pvalue,
-            "a coordinate": scipy.stats.kstest(np.concatenate(self.coordinate) / sigma, "norm").pvalue,
-            "the last coordinate": scipy.stats.kstest(np.concatenate(self.last) / sigma, "norm").pvalue,
+            "a coordinate": scipy.stats.kstest(
+                np.concatenate(self.coordinate) / sigma, "norm"
+            ).pvalue,
+            "the last coordinate": scipy.stats.kstest(
+                np.concatenate(self.last) / sigma, "norm"
+            ).pvalue,
             **{name: 2 * scipy.stats.norm.sf(abs(value)) for name, value in z.items()},
         }
 
@@ -92,7 +104,9 @@ def examine(sampler, key, *, sigma, n, stream):
     """p-values of ``sampler(n, stream)`` → (n, d), a pancake of ``key`` and σ."""
     seen, at_once = Seen(key), max(1, min(n, 12_000_000 // key.dim))
     for start in range(0, n, at_once):
-        seen.add(np.asarray(sampler(min(at_once, n - start), stream.child("batch", start)), np.float64))
+        seen.add(
+            np.asarray(sampler(min(at_once, n - start), stream.child("batch", start)), np.float64)
+        )
     return seen.p_values(key, sigma)
 
 
@@ -141,7 +155,9 @@ def test_the_checks_accept_a_plain_numpy_pancake(make_key, stream):
     key = make_key(dim=16, beta=0.1)
     assert min(examine(planted(key, 3.0), key, sigma=3.0, n=20_000, stream=stream).values()) > FINE
     p = examine(planted(key, 3.0), key, sigma=3.3, n=20_000, stream=stream)
-    wrong = {name: p[name] for name in ("phase", "along", "norm across", "views across", "a coordinate")}
+    wrong = {
+        name: p[name] for name in ("phase", "along", "norm across", "views across", "a coordinate")
+    }
     assert max(wrong.values()) < BAD, wrong
 
 
@@ -176,7 +192,9 @@ def test_inner_products_summed_in_float32_are_seen(make_key, stream):
 
     def running_sum(g, w):
         w32 = w.astype(np.float32)
-        return np.array([np.add.accumulate(row.astype(np.float32) * w32)[-1] for row in g], np.float64)
+        return np.array(
+            [np.add.accumulate(row.astype(np.float32) * w32)[-1] for row in g], np.float64
+        )
 
     p = examine(ours(key, 1.0, torch.float32), key, sigma=1.0, n=60, stream=stream)
     assert min(p.values()) > FINE, p
@@ -201,7 +219,9 @@ def test_other_departures_are_seen(make_key, stream):
     assert look(frozen_last)["the last coordinate"] < BAD
 
     def phase_follows_across(v):
-        u = np.linalg.qr(np.vstack([w, np.random.default_rng(11).standard_normal((4, 16))]).T)[0].T[1]
+        u = np.linalg.qr(np.vstack([w, np.random.default_rng(11).standard_normal((4, 16))]).T)[0].T[
+            1
+        ]
         spacing = spacing_and_width(key, 3.0)[0]
         sharp = np.abs(v @ w / spacing - np.rint(v @ w / spacing)) < 0.02
         return v + np.outer(np.where(sharp, 2.0, -0.5) * np.abs(v @ u) * 0.2, u)
@@ -241,7 +261,9 @@ def test_shares_add_up_to_the_law_and_none_of_them_carries_it(several, stream):
     spread = several.width / several.spacing
     turns = total / several.spacing
     assert scipy.stats.kstest(total, lambda x: mixture_cdf(x, several.key, 1.5)).pvalue > FINE
-    assert scipy.stats.kstest(turns - np.rint(turns), lambda x: wrapped_cdf(x, spread)).pvalue > FINE
+    assert (
+        scipy.stats.kstest(turns - np.rint(turns), lambda x: wrapped_cdf(x, spread)).pvalue > FINE
+    )
     z = a / (1.5 * np.sqrt(fraction))
     for block in range(4):
         assert scipy.stats.kstest(z[:, block], "norm").pvalue > FINE
@@ -300,12 +322,18 @@ def test_shards_joined_are_the_whole_bit_for_bit(make_key, stream, d, k, dtype):
     whole, shares = source.sample(3, d, stream=stream, dtype=dtype), source.shares(3, stream=stream)
     assert whole.dtype == dtype
     for edges in ([0, *range(BLOCK, d, BLOCK), d], [0, *range(2 * BLOCK, d, 2 * BLOCK), d]):
-        shards = [source.sample_shard(a, b, shares, stream=stream, dtype=dtype) for a, b in itertools.pairwise(edges)]
+        shards = [
+            source.sample_shard(a, b, shares, stream=stream, dtype=dtype)
+            for a, b in itertools.pairwise(edges)
+        ]
         assert torch.equal(whole, torch.cat(shards, 1))
 
 
 def test_threads_do_not_change_the_numbers(make_key, stream):
-    source, before = Pancake(key=make_key(dim=40 * BLOCK + 3, directions=2)), torch.get_num_threads()
+    source, before = (
+        Pancake(key=make_key(dim=40 * BLOCK + 3, directions=2)),
+        torch.get_num_threads(),
+    )
     try:
         torch.set_num_threads(1)
         one = source.sample(2, source.dim, stream=stream, dtype=torch.float32)
@@ -318,7 +346,11 @@ def test_threads_do_not_change_the_numbers(make_key, stream):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_sample_like_is_the_sample_split(make_key, stream, dtype):
     source = Pancake(key=make_key(dim=BLOCK + 30))
-    model = [torch.zeros(BLOCK // 4, 4, dtype=dtype), torch.zeros((), dtype=dtype), torch.zeros(29, dtype=dtype)]
+    model = [
+        torch.zeros(BLOCK // 4, 4, dtype=dtype),
+        torch.zeros((), dtype=dtype),
+        torch.zeros(29, dtype=dtype),
+    ]
     noise = source.sample_like(model, stream=stream)
     assert [(p.shape, p.dtype) for p in noise] == [(t.shape, t.dtype) for t in model]
     flat = torch.cat([p.reshape(-1) for p in noise])
@@ -372,13 +404,19 @@ def test_integers_are_refused(several, stream, dtype):
 def blur(source, stream, *, n, draw, release):
     """Width, over the values' root mean square, of ⟨v,w_j⟩ − what was drawn for it.
 
-    By quartiles: about one float32 block in five thousand is off by ten times as much, because w is whole numbers and their
-    multiples by a factor that is nearly a whole number of ulps are all rounded the same way.
+    By quartiles: about one float32 block in five thousand is off by ten times as much, because w is
+    whole numbers and their multiples by a factor that is nearly a whole number of ulps are all
+    rounded the same way.
     """
     shares = source.shares(n, stream=stream)
     lower = np.linalg.cholesky(source.key.gram())
     wanted = np.linalg.solve(lower, shares.sum(1).T).T
-    v = source.sample_shard(0, source.dim, shares, stream=stream, dtype=draw).to(release).double().numpy()
+    v = (
+        source.sample_shard(0, source.dim, shares, stream=stream, dtype=draw)
+        .to(release)
+        .double()
+        .numpy()
+    )
     error = np.abs(v @ source.key.basis.T - wanted)
     return np.median(error) / scipy.stats.norm.ppf(0.75) / math.sqrt((v * v).mean())
 
@@ -386,7 +424,9 @@ def blur(source, stream, *, n, draw, release):
 def rounding(bits, sigma):
     """Root mean square, over σ, of rounding N(0, σ²) to ``bits`` binary digits: uniform over an ulp in each octave."""
     octave = np.arange(-60.0, 10)
-    share = 2 * (scipy.special.ndtr(2 ** (octave + 1) / sigma) - scipy.special.ndtr(2**octave / sigma))
+    share = 2 * (
+        scipy.special.ndtr(2 ** (octave + 1) / sigma) - scipy.special.ndtr(2**octave / sigma)
+    )
     return math.sqrt((share * 4.0 ** (octave - bits + 1)).sum() / 12) / sigma
 
 
@@ -406,5 +446,7 @@ def test_blur_of_the_phase_is_what_the_docstring_says(make_key, stream, d, n, k)
 
     assert measured(torch.float64, torch.float64) < 3e-15
     assert measured(torch.float64, torch.float32) == pytest.approx(single, rel=0.1)
-    assert measured(torch.float32, torch.float32) == pytest.approx(single * math.sqrt(2 + k), rel=0.12)
+    assert measured(torch.float32, torch.float32) == pytest.approx(
+        single * math.sqrt(2 + k), rel=0.12
+    )
     assert measured(torch.float32, torch.bfloat16) == pytest.approx(half, rel=0.1)

@@ -1,7 +1,8 @@
 """The fused CUDA kernel on the CPU, in Triton's interpreter.
 
-The interpreter must be chosen before triton is first imported, so this file runs itself in a process of its own and reads
-the arrays back. ``tests/gpu/test_pancake_cuda.py`` compares a real GPU's numbers with the same ones.
+The interpreter must be chosen before triton is first imported, so this file runs itself in a
+process of its own and reads the arrays back. ``tests/gpu/test_pancake_cuda.py`` compares a real
+GPU's numbers with the same ones.
 """
 
 import importlib.util
@@ -26,7 +27,9 @@ from dpaudit.vectors.conditioning import condition_
 SEED = (123 << 54) + 7
 SIGMA = 2.0
 LOWS = [0, BLOCK, 2 * BLOCK]
-EDGES = np.array([0, 1, 5, 2**23, 2**24 + 1, 2**31 - 1, 2**31, 2**32 - 2**28, 2**32 - 2, 2**32 - 1], np.uint32)
+EDGES = np.array(
+    [0, 1, 5, 2**23, 2**24 + 1, 2**31 - 1, 2**31, 2**32 - 2**28, 2**32 - 2, 2**32 - 1], np.uint32
+)
 
 
 def source(dim=2 * BLOCK + 1001):
@@ -43,7 +46,11 @@ def draws(device):
     shares, few = shares_of(big), shares_of(small)
 
     def fused(of, start, stop, given, seed=SEED, **options):
-        return pancake_triton.fused(of, start, stop, given, seed=seed, device=device, **options).cpu().numpy()
+        return (
+            pancake_triton.fused(of, start, stop, given, seed=seed, device=device, **options)
+            .cpu()
+            .numpy()
+        )
 
     return {
         "raw": fused(big, 0, big.dim, shares, correct=False),
@@ -76,16 +83,29 @@ if __name__ == "__main__":
     x, y = (torch.from_numpy(e.astype(np.int64)) for e in edges)
     first, second = torch.empty(128), torch.empty(128)
     probe[(1,)](x, y, first, second, N=128)
-    np.savez(sys.argv[1], **draws("cpu"), x=edges[0], y=edges[1], first=first.numpy(), second=second.numpy())
+    np.savez(
+        sys.argv[1],
+        **draws("cpu"),
+        x=edges[0],
+        y=edges[1],
+        first=first.numpy(),
+        second=second.numpy(),
+    )
     sys.exit()
 
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
     if importlib.util.find_spec("triton") is None:
-        pytest.skip("triton is not installed (no dependency of the project: CUDA builds of torch bring it)")
+        pytest.skip(
+            "triton is not installed (no dependency of the project: CUDA builds of torch bring it)"
+        )
     path = tmp_path_factory.mktemp("triton") / "drawn.npz"
-    subprocess.run([sys.executable, __file__, str(path)], check=True, env={**os.environ, "TRITON_INTERPRET": "1"})
+    subprocess.run(
+        [sys.executable, __file__, str(path)],
+        check=True,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+    )
     with np.load(path) as file:
         return dict(file)
 
@@ -118,20 +138,31 @@ def test_the_oracle_knows_the_published_answers():
     """Random123's known answers for philox4x32-10."""
     assert philox(0, 0, 0, 0, 0) == (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)
     ones = 0xFFFFFFFF
-    assert philox((ones << 32) + ones, *[ones] * 4) == (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)
+    assert philox((ones << 32) + ones, *[ones] * 4) == (
+        0x408F276D,
+        0x41C83B0E,
+        0xA20BC7C6,
+        0x6D5451FD,
+    )
 
 
-@pytest.mark.parametrize(("row", "place"), [(0, 0), (1, 4), (2, BLOCK), (0, 3 * BLOCK // 2), (2, 2 * BLOCK + 1000 - 4)])
+@pytest.mark.parametrize(
+    ("row", "place"), [(0, 0), (1, 4), (2, BLOCK), (0, 3 * BLOCK // 2), (2, 2 * BLOCK + 1000 - 4)]
+)
 def test_numbers_are_those_of_their_counter(drawn, row, place):
     x0, y0, x1, y1 = philox(SEED, place % BLOCK // 4, place // BLOCK, row, 0)
     expected = SIGMA * np.array([*normals(x0, y0), *normals(x1, y1)])
     np.testing.assert_allclose(drawn["raw"][row, place : place + 4], expected, rtol=0, atol=2e-6)
     with pytest.raises(AssertionError):
-        np.testing.assert_allclose(drawn["raw"][row - 1, place : place + 4], expected, rtol=0, atol=2e-6)
+        np.testing.assert_allclose(
+            drawn["raw"][row - 1, place : place + 4], expected, rtol=0, atol=2e-6
+        )
 
 
 def test_extreme_bits_give_finite_normals_other_than_zero(drawn):
-    expected = np.array([normals(int(x), int(y)) for x, y in zip(drawn["x"], drawn["y"], strict=True)])
+    expected = np.array(
+        [normals(int(x), int(y)) for x, y in zip(drawn["x"], drawn["y"], strict=True)]
+    )
     got = np.stack([drawn["first"], drawn["second"]], 1)
     np.testing.assert_allclose(got, expected, rtol=2e-6, atol=0)
     assert np.all(got != 0)
@@ -143,7 +174,9 @@ def misses(x, shares, of):
     w = of.key.vectors[0].astype(np.float64)
     lows = list(range(0, of.dim, BLOCK))
     gap = np.add.reduceat(x.astype(np.float64) * w, lows, axis=1) - shares[:, :, 0]
-    rounding = np.add.reduceat((np.spacing(np.abs(x)).astype(np.float64) * w) ** 2 / 12, lows, axis=1)
+    rounding = np.add.reduceat(
+        (np.spacing(np.abs(x)).astype(np.float64) * w) ** 2 / 12, lows, axis=1
+    )
     return gap / np.sqrt(rounding)
 
 
@@ -167,7 +200,9 @@ def test_the_phase_is_blurred_by_the_releases_own_rounding_only(drawn):
     assert blur(drawn["many_raw"] + factor.astype(np.float32) * w.astype(np.float32)) > 1.3
 
 
-@pytest.mark.parametrize(("raw", "out", "dim"), [("raw", "out", 2 * BLOCK + 1001), ("little_raw", "little", 50)])
+@pytest.mark.parametrize(
+    ("raw", "out", "dim"), [("raw", "out", 2 * BLOCK + 1001), ("little_raw", "little", 50)]
+)
 def test_equals_the_torch_oracle_on_the_same_noise(drawn, raw, out, dim):
     of = source(dim)
     shares, inverse = shares_of(of), of.block_inverse(0, dim)

@@ -103,7 +103,8 @@ def test_what_the_rounding_proof_assumes(scale, kind):
     law = kind(scale)
     rows = len(law.blocks(64)[0])
     last, end = (rows - 1) * law.block, rows * law.block - 1
-    assert law.potential(end) - law.potential(last) <= Fraction(1, 2)  # y ≤ 1/2 at the table's last row
+    # y ≤ 1/2 at the table's last row
+    assert law.potential(end) - law.potential(last) <= Fraction(1, 2)
     assert 2 * end < 2**53
     assert law.block * 32 <= scale < law.block * 64
     assert law.block <= 2**27  # place, sign and 36 bits in one word
@@ -116,7 +117,9 @@ def test_what_the_rounding_proof_assumes(scale, kind):
 @pytest.mark.parametrize("name", ["gaussian 3", "laplace 300, blocks of 8"])
 def test_the_law_is_the_same_when_few_bits_are_looked_at_first(name, coarse, fine, stream):
     law, reach = LAWS[name]
-    drawn = draw_integers(20_000, law, stream=stream.child(name, coarse, fine), coarse_bits=coarse, fine_bits=fine)
+    drawn = draw_integers(
+        20_000, law, stream=stream.child(name, coarse, fine), coarse_bits=coarse, fine_bits=fine
+    )
     assert chi_square(drawn, law, reach) > 1e-3
 
 
@@ -148,7 +151,9 @@ def slow_integer(law, limits, blocks, later, *, coarse, fine):
     def located(prefix, bits, points):
         """How many of the points a uniform number that starts so is above; reads on while that is open."""
         while True:
-            low, high = (bisect.bisect_right(points, mpmath.mpf(prefix + i) / 2**bits) for i in (0, 1))
+            low, high = (
+                bisect.bisect_right(points, mpmath.mpf(prefix + i) / 2**bits) for i in (0, 1)
+            )
             if low == high < len(limits):
                 return low
             prefix, bits = prefix << 64 | next(later), bits + 64
@@ -182,7 +187,9 @@ def test_every_decision_is_that_of_a_slow_sampler_on_the_same_bits(law):
     assert open_decisions > 100
 
 
-@pytest.mark.parametrize("law", [IntegerLaw.gaussian(0.4), IntegerLaw.gaussian(2.0**24 * 1.3), IntegerLaw.laplace(7.0)])
+@pytest.mark.parametrize(
+    "law", [IntegerLaw.gaussian(0.4), IntegerLaw.gaussian(2.0**24 * 1.3), IntegerLaw.laplace(7.0)]
+)
 @pytest.mark.parametrize("bits", [5, 64, 128])
 def test_blocks_are_enclosed_between_neighbouring_integers(law, bits):
     lows, highs = law.blocks(bits)
@@ -238,7 +245,8 @@ def test_an_upper_word_of_all_ones_goes_to_the_far_tail():
 
 
 @pytest.mark.parametrize(
-    "source", [SecureGaussian(), SecureGaussian(sigma=3.7, granularity=0.5), SecureGaussian(sigma=1e-9)]
+    "source",
+    [SecureGaussian(), SecureGaussian(sigma=3.7, granularity=0.5), SecureGaussian(sigma=1e-9)],
 )
 def test_conforms(source):
     check_noise_source(source)
@@ -258,7 +266,9 @@ def test_the_same_stream_gives_the_same_releases_and_reads_on(stream):
 
 
 def test_the_granularity_depends_on_sigma_alone_and_can_be_chosen():
-    assert [SecureGaussian(sigma=s).granularity * 2.0**24 for s in (1.0, 1.999, 2.0, 0.7, 3e-100)] == [
+    assert [
+        SecureGaussian(sigma=s).granularity * 2.0**24 for s in (1.0, 1.999, 2.0, 0.7, 3e-100)
+    ] == [
         1.0,
         1.0,
         2.0,
@@ -306,13 +316,17 @@ def test_two_values_of_one_cell_have_the_same_releases(stream):
     source = SecureGaussian()
     g = source.granularity
     one = source.release(torch.full((500, 1), 3 * g, dtype=torch.float64), stream=stream.child(1))
-    other = source.release(torch.full((500, 1), 3.4999 * g, dtype=torch.float64), stream=stream.child(1))
+    other = source.release(
+        torch.full((500, 1), 3.4999 * g, dtype=torch.float64), stream=stream.child(1)
+    )
     assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("value", [2.0**29, -(2.0**29), 2.0**52, 1e300, -1.7e308])
 def test_a_value_too_large_for_exact_sums_is_refused(value, stream):
-    with pytest.raises(UsageError, match=r"query value=.*granularity=.*2\^53.*\|value\| ≤ .*coarser granularity"):
+    with pytest.raises(
+        UsageError, match=r"query value=.*granularity=.*2\^53.*\|value\| ≤ .*coarser granularity"
+    ):
         SecureGaussian().release(column(0.0, value), stream=stream)
 
 
@@ -374,7 +388,9 @@ def test_narrower_types_get_the_nearest_they_have(stream):
 
 
 def test_noise_below_a_narrow_type_is_zero_without_a_sign_and_integers_are_not_cut_off(stream):
-    released = SecureGaussian(sigma=1e-60).release(torch.zeros((20, 2), dtype=torch.float32), stream=stream)
+    released = SecureGaussian(sigma=1e-60).release(
+        torch.zeros((20, 2), dtype=torch.float32), stream=stream
+    )
     assert not released.any()
     assert not torch.signbit(released).any()
     with pytest.raises(UsageError, match=r"dtype=torch\.int32: too narrow"):
@@ -399,7 +415,9 @@ def plane_delta(epsilon, *, scale, shift, reach):
     z = np.arange(-reach, reach + 1)
     mass = np.exp(-0.5 * (z / scale) ** 2)
     joint = np.outer(mass, mass) / mass.sum() ** 2
-    moved = np.outer(np.exp(-0.5 * ((z + shift[0]) / scale) ** 2), np.exp(-0.5 * ((z + shift[1]) / scale) ** 2))
+    moved = np.outer(
+        np.exp(-0.5 * ((z + shift[0]) / scale) ** 2), np.exp(-0.5 * ((z + shift[1]) / scale) ** 2)
+    )
     return float(hockey_stick(joint, moved / mass.sum() ** 2, math.exp(epsilon)))
 
 
@@ -408,9 +426,16 @@ def plane_delta(epsilon, *, scale, shift, reach):
 def test_the_bounds_hold_in_the_plane(scale, delta):
     bounds = discrete_gaussian_bounds(delta, scale=scale, sensitivity=5.0, dim=2)
     for shift in [(3, 4), (5, 0), (1, 0), (2, 2)]:
-        assert plane_delta(bounds.high, scale=scale, shift=shift, reach=math.ceil(12 * scale) + 6) <= delta * (1 + 1e-9)
+        assert plane_delta(
+            bounds.high, scale=scale, shift=shift, reach=math.ceil(12 * scale) + 6
+        ) <= delta * (1 + 1e-9)
     if bounds.low > 0:
-        assert plane_delta(bounds.low * (1 - 1e-9), scale=scale, shift=(5, 0), reach=math.ceil(12 * scale) + 6) >= delta
+        assert (
+            plane_delta(
+                bounds.low * (1 - 1e-9), scale=scale, shift=(5, 0), reach=math.ceil(12 * scale) + 6
+            )
+            >= delta
+        )
 
 
 def test_the_bounds_are_tight_on_a_fine_lattice():
@@ -425,12 +450,21 @@ def test_one_dimension_is_the_sum_of_theorem_7():
     """δ = P[Z > a] − e^ε·P[Z > a + m], a = εσ²/m − m/2, by mpmath."""
     scale, shift, epsilon = 2.5, 3, 0.8
     with mpmath.workdps(40):
-        weight = {z: mpmath.exp(-mpmath.mpf(z * z) / (2 * mpmath.mpf(scale) ** 2)) for z in range(-80, 81)}
+        weight = {
+            z: mpmath.exp(-mpmath.mpf(z * z) / (2 * mpmath.mpf(scale) ** 2)) for z in range(-80, 81)
+        }
         a = epsilon * scale**2 / shift - shift / 2
-        above = [sum(w for z, w in weight.items() if z > b) / sum(weight.values()) for b in (a, a + shift)]
+        above = [
+            sum(w for z, w in weight.items() if z > b) / sum(weight.values())
+            for b in (a, a + shift)
+        ]
         want = float(above[0] - mpmath.exp(epsilon) * above[1])
-    assert discrete_gaussian_delta(epsilon, scale=scale, shift=shift) == pytest.approx(want, rel=1e-12)
-    assert discrete_gaussian_delta(epsilon, scale=scale, shift=-shift) == pytest.approx(want, rel=1e-12)
+    assert discrete_gaussian_delta(epsilon, scale=scale, shift=shift) == pytest.approx(
+        want, rel=1e-12
+    )
+    assert discrete_gaussian_delta(epsilon, scale=scale, shift=-shift) == pytest.approx(
+        want, rel=1e-12
+    )
 
 
 def test_a_coarse_lattice_pays_for_its_rounding():
@@ -449,7 +483,9 @@ def test_releases_at_neighbours_cannot_be_told_apart_better_than_promised(stream
     source, n, delta = SecureGaussian(), 200_000, 1e-2
     epsilon = source.epsilon(delta, host=Host(1)).high
     at0, at1 = (
-        source.release(torch.full((n, 1), v, dtype=torch.float64), stream=stream.child(str(v))).numpy()
+        source.release(
+            torch.full((n, 1), v, dtype=torch.float64), stream=stream.child(str(v))
+        ).numpy()
         for v in (0.0, 1.0)
     )
     slack = 6 * math.sqrt(0.25 / n) * (1 + math.exp(epsilon))
@@ -461,7 +497,9 @@ def test_releases_at_neighbours_cannot_be_told_apart_better_than_promised(stream
                 ).mean() + delta + slack
         for bits in range(1, 6):
             both = [
-                np.bincount((x / source.granularity).astype(np.int64).ravel() % 2**bits, minlength=2**bits)
+                np.bincount(
+                    (x / source.granularity).astype(np.int64).ravel() % 2**bits, minlength=2**bits
+                )
                 for x in (low, high)
             ]
             assert scipy.stats.chi2_contingency(np.array(both)).pvalue > 1e-4

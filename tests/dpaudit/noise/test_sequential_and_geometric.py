@@ -36,7 +36,9 @@ class GivenStream:
 
 
 @pytest.mark.parametrize(
-    "source", [s(scale=b) for s in SOURCES for b in (0.3, 3.0)], ids=lambda s: f"{type(s).__name__} {s.scale}"
+    "source",
+    [s(scale=b) for s in SOURCES for b in (0.3, 3.0)],
+    ids=lambda s: f"{type(s).__name__} {s.scale}",
 )
 def test_conforms(source):
     check_noise_source(source)
@@ -54,7 +56,8 @@ def misfit(values, scale):
     kept = expected >= 20
     seen = np.array([(values == i).sum() for i in k[kept]])
     both = [
-        np.append(x, rest) for x, rest in ((seen, len(values) - seen.sum()), (expected[kept], expected[~kept].sum()))
+        np.append(x, rest)
+        for x, rest in ((seen, len(values) - seen.sum()), (expected[kept], expected[~kept].sum()))
     ]
     return scipy.stats.chisquare(both[0], both[1] * both[0].sum() / both[1].sum()).pvalue
 
@@ -125,7 +128,10 @@ def test_sequential_refuses_another_device(stream):
 @pytest.mark.parametrize("dtype", [torch.int8, torch.float16])
 def test_inversion_does_not_wrap_around_or_overflow(dtype, stream):
     noise = GeometricInversion(scale=1e5).sample(20, 5, stream=stream.child(1))
-    assert torch.equal(GeometricInversion(scale=1e5).sample(20, 5, stream=stream.child(1), dtype=torch.int32), noise)
+    assert torch.equal(
+        GeometricInversion(scale=1e5).sample(20, 5, stream=stream.child(1), dtype=torch.int32),
+        noise,
+    )
     with pytest.raises(UsageError, match="too narrow"):
         GeometricInversion(scale=1e5).sample(20, 5, stream=stream.child(1), dtype=dtype)
 

@@ -38,7 +38,14 @@ def nasty_uniforms(n=3000):
             rng.random(n) * 2.0 ** -rng.integers(1, 900, n),
         ]
     )
-    edges = [0.5, np.nextafter(0.5, 0), np.nextafter(math.sqrt(0.5), 0), math.sqrt(0.5), 1 - 2.0**-53, 2.0**-1022]
+    edges = [
+        0.5,
+        np.nextafter(0.5, 0),
+        np.nextafter(math.sqrt(0.5), 0),
+        math.sqrt(0.5),
+        1 - 2.0**-53,
+        2.0**-1022,
+    ]
     u = np.concatenate([u, edges])
     return u[(u > 0) & (u < 1)]
 
@@ -93,7 +100,9 @@ def test_a_release_is_the_formula_however_much_is_decided_fast(slack, stream, mo
     uniform, sign = snapping._uniform(50 * len(values), stream.child(1))
     released = source.release(column(*values * 50), stream=stream.child(1))[:, 0]
     options = {"scale": source.scale, "step": source.granularity, "bound": source.bound}
-    for value, u, s, got in zip(values * 50, uniform.tolist(), sign.tolist(), released.tolist(), strict=True):
+    for value, u, s, got in zip(
+        values * 50, uniform.tolist(), sign.tolist(), released.tolist(), strict=True
+    ):
         assert got == literal(value, u, s, **options)
     assert not (torch.signbit(released) & (released == 0)).any()
     assert (len(asked) > 50) == (slack > 0.1)
@@ -136,7 +145,8 @@ def test_uniforms_are_uniform_in_every_binade(stream):
         assert scipy.stats.binomtest(len(inside), 400_000, 2.0 ** (e - 1)).pvalue > 1e-4
         assert scipy.stats.kstest(2 * inside - 1, "uniform").pvalue > 1e-4
     assert scipy.stats.binomtest(int((sign > 0).sum()), 400_000).pvalue > 1e-3
-    assert abs((uniform * 2.0**53 % 1 != 0).mean() - 1 / 3) < 0.01  # bits below 2^-53: Σ 2^-(e+1)·(1 − 2^-e)
+    # bits below 2^-53: Σ 2^-(e+1)·(1 − 2^-e)
+    assert abs((uniform * 2.0**53 % 1 != 0).mean() - 1 / 3) < 0.01
 
 
 def cells(source, value):
@@ -160,7 +170,9 @@ def test_the_law_is_that_of_rounded_laplace_noise(stream):
     expected = np.array([float(m) for m in mass.values()]) * len(released)
     assert seen.sum() == len(released)
     rare = expected < 10
-    seen, expected = (np.append(x[~rare], x[rare].sum()) if rare.any() else x for x in (seen, expected))
+    seen, expected = (
+        np.append(x[~rare], x[rare].sum()) if rare.any() else x for x in (seen, expected)
+    )
     assert scipy.stats.chisquare(seen, expected).pvalue > 1e-3
 
 
@@ -201,7 +213,11 @@ def test_broken_options_are_refused(options, words):
 
 def test_single_precision_options_do_not_make_a_single_precision_scale():
     """λ rounded to float32 may be too small for the ε that was asked for."""
-    options = {"epsilon": np.float32(0.3), "sensitivity": np.float32(1.0), "bound": np.float32(100.0)}
+    options = {
+        "epsilon": np.float32(0.3),
+        "sensitivity": np.float32(1.0),
+        "bound": np.float32(100.0),
+    }
     wide = Snapping(**{name: float(value) for name, value in options.items()})
     assert type(Snapping(**options).scale) is float
     assert Snapping(**options).scale == wide.scale
@@ -215,7 +231,10 @@ def test_what_a_narrow_type_cannot_hold_is_refused_rather_than_infinite(stream):
 
 
 def test_the_same_stream_gives_the_same_releases_and_queries_are_checked(stream):
-    source, query = Snapping(), torch.linspace(-5, 5, 40_000, dtype=torch.float64).reshape(2, 20_000)
+    source, query = (
+        Snapping(),
+        torch.linspace(-5, 5, 40_000, dtype=torch.float64).reshape(2, 20_000),
+    )
     first = source.release(query, stream=stream.child(1))
     assert torch.equal(first, source.release(query, stream=stream.child(1)))
     assert not torch.equal(first, source.release(query, stream=stream.child(2)))

@@ -37,7 +37,9 @@ def test_there_are_flawed_and_clean_ones():
     assert all("LAB SPECIMEN" in sums.__dict__[n].total.__doc__ for n in ALL.keys() - CLEAN.keys())
 
 
-@pytest.mark.parametrize("total", [sums.float64_running, sums.pairwise, sums.fixed_point, math.fsum])
+@pytest.mark.parametrize(
+    "total", [sums.float64_running, sums.pairwise, sums.fixed_point, math.fsum]
+)
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_sums_of_whole_numbers_are_exact(total, size):
     records = np.random.default_rng(size).integers(-1000, 1000, size).astype(float)
@@ -45,7 +47,9 @@ def test_sums_of_whole_numbers_are_exact(total, size):
 
 
 @pytest.mark.parametrize("size", [2, 5, 64, 1000])
-@pytest.mark.parametrize(("total", "depth"), [("pairwise", None), ("float64_running", "size"), ("fsum", 1)])
+@pytest.mark.parametrize(
+    ("total", "depth"), [("pairwise", None), ("float64_running", "size"), ("fsum", 1)]
+)
 def test_rounding_bound_holds_and_a_thousandth_of_it_does_not(total, depth, size):
     add = math.fsum if total == "fsum" else getattr(sums, total)
     rng = np.random.default_rng(1)

@@ -44,7 +44,10 @@ def test_the_page(html):
 
 def test_the_worst_comes_first(html):
     text = Page(html).text
-    at = [text.index(word, text.index("It rests on")) for word in ("shows more", "not identified", "agrees")]
+    at = [
+        text.index(word, text.index("It rests on"))
+        for word in ("shows more", "not identified", "agrees")
+    ]
     assert at == sorted(at)
 
 
@@ -72,7 +75,9 @@ def test_strangers_text_is_escaped_everywhere(html):
     assert hostile.ordered
 
 
-@pytest.mark.parametrize("name", ["<script>alert(1)</script>]]>--><svg onload=a()>\x1b[2J\u202e\x00", "a" * 5000])
+@pytest.mark.parametrize(
+    "name", ["<script>alert(1)</script>]]>--><svg onload=a()>\x1b[2J\u202e\x00", "a" * 5000]
+)
 def test_hostile_keys_in_figures(name):
     changed = document()
     for s in changed["shown"]:
@@ -86,7 +91,9 @@ def test_hostile_keys_in_figures(name):
     assert page.ordered
 
 
-@pytest.mark.parametrize("missing", ["observed", "against", "differences", "database", "shown", "findings"])
+@pytest.mark.parametrize(
+    "missing", ["observed", "against", "differences", "database", "shown", "findings"]
+)
 def test_what_was_not_given_is_not_on_the_page(missing, monkeypatch):
     if missing not in ("shown", "observed"):  # figures are of these two only
         monkeypatch.setattr("dpaudit.report.figures.deployment.inline_svg", lambda draw, prefix: "")
@@ -98,7 +105,11 @@ def test_what_was_not_given_is_not_on_the_page(missing, monkeypatch):
 @pytest.mark.parametrize("said", ["finding", "no-finding", "inconclusive"])
 def test_the_page_and_the_other_formats_say_the_same_verdict(said):
     told = document_of(
-        bare() | {"verdict": said, "findings": [{"message": "a", "where": "b", "serious": said == "finding"}]}
+        bare()
+        | {
+            "verdict": said,
+            "findings": [{"message": "a", "where": "b", "serious": said == "finding"}],
+        }
     )
     assert f'<p class="verdict {said}"' in render_report(told)
     assert checked(told).verdict == said

@@ -20,7 +20,11 @@ VALUES = [[0.0], [-3.0, -2.0], [1e-300, 1e300], [-1.7e308, 1.7e308], [5e-324, 1e
           [0.5, {"value": 0.5, "low": "-inf", "high": "inf"}], [0, 10**400], [5e-324]]  # fmt: skip
 MORE = [[1.0], [0.0, 0.0], [-1.0, 1.0]]
 ALL = [
-    *((values, kind, log) for values in VALUES[2:5] for kind, log in (("line", True), ("bars", True), ("line", False))),
+    *(
+        (values, kind, log)
+        for values in VALUES[2:5]
+        for kind, log in (("line", True), ("bars", True), ("line", False))
+    ),
     *((values, "line", False) for values in (VALUES[0], VALUES[1], VALUES[7])),
     *((values, "bars", True) for values in (VALUES[5], VALUES[6], VALUES[8])),
 ]
@@ -33,7 +37,8 @@ REST = [
 
 
 @pytest.mark.parametrize(
-    ("values", "kind", "log"), [*ALL, *(pytest.param(*case, marks=pytest.mark.slow) for case in REST)]
+    ("values", "kind", "log"),
+    [*ALL, *(pytest.param(*case, marks=pytest.mark.slow) for case in REST)],
 )
 def test_no_value_stops_a_figure(values, kind, log):
     rows = [{"y": v, "low": 0, "up": v, "said": -1, "z": v} for v in values]
@@ -45,7 +50,8 @@ def test_no_value_stops_a_figure(values, kind, log):
 
 
 def test_what_is_left_out_is_said(monkeypatch):
-    monkeypatch.setattr("dpaudit.report.figures.grid.inline_svg", lambda draw, prefix: "")  # only the words count here
+    # only the words count here
+    monkeypatch.setattr("dpaudit.report.figures.grid.inline_svg", lambda draw, prefix: "")
     rows = [{"x": 1, "y": 1.0, "p": p, "s": s} for p in range(30) for s in range(20) if 0 in (p, s)]
     rows.append({"x": 0, "y": "inf", "p": 0, "s": 0})
     columns = [{"key": k, "format": "setting"} for k in "xyps"]
@@ -54,7 +60,10 @@ def test_what_is_left_out_is_said(monkeypatch):
     text = Page(render_report(document)).text
     assert f"{30 - MOST_PANELS} more panels are in the table only." in text
     assert f"{20 - MOST_SERIES} more series are in the table only." in text
-    assert "2 values that are infinite, or not positive on a logarithmic axis, are in the table only." in text
+    assert (
+        "2 values that are infinite, or not positive on a logarithmic axis, are in the table only."
+        in text
+    )
 
 
 def test_panels_keep_their_places():

@@ -39,8 +39,13 @@ def drawn(figure, rows=None):
 
 def test_a_map_says_where_and_how_much():
     picture = drawn({**MAP, "panels": ["who", "n"], "label_x": "interest"})
-    assert picture.alt.startswith("Where. Maps of right by interest (across) and δ (up), in 4 panels by who and n.")
-    assert "weak, n = 10: 5.0 % lower left, 100.0 % upper right, 5.0 % to 100.0 % in all" in picture.alt
+    assert picture.alt.startswith(
+        "Where. Maps of right by interest (across) and δ (up), in 4 panels by who and n."
+    )
+    assert (
+        "weak, n = 10: 5.0 % lower left, 100.0 % upper right, 5.0 % to 100.0 % in all"
+        in picture.alt
+    )
     assert "Darker: more right" in picture.caption
     assert "evenly" not in picture.caption
     assert "50 % – 60 %" in picture.svg
@@ -49,18 +54,24 @@ def test_a_map_says_where_and_how_much():
 
 def test_equal_shades_are_one_path_and_each_cell_is_in_it():
     picture = drawn({**MAP, "where": {"who": "weak", "n": 10}})
-    opacities = [float(o) for o in re.findall(r"fill: var\(--calm\); opacity: ([\d.]+)", picture.svg)]
+    opacities = [
+        float(o) for o in re.findall(r"fill: var\(--calm\); opacity: ([\d.]+)", picture.svg)
+    ]
     values = [10 * (i + 1) * (j + 1) / 200 for i in range(4) for j in range(5)]
     shades = {min(9, int(v * 10)) for v in values}
     assert len(opacities) == len(shades) + 5  # and the legend's five
-    cells = sum(path.count("z") for path in re.findall(r'<path d="([^"]*)"[^>]*clip-path', picture.svg))
+    cells = sum(
+        path.count("z") for path in re.findall(r'<path d="([^"]*)"[^>]*clip-path', picture.svg)
+    )
     assert cells == 20
 
 
 def test_uneven_places_and_missing_ones():
     rows = [{"who": "weak", "n": n, "x": x, "δ": 1, "z": {"value": z, "low": 0, "high": 9}} for n, x, z in
             [(1, 1, 5.0), (1, 10, 7.0), (2, 1, "inf"), (2, 100, 6.0)]]  # fmt: skip
-    picture = drawn({"title": "T", "kind": "map", "x": "x", "y": "δ", "value": "z", "panels": ["n"]}, rows)
+    picture = drawn(
+        {"title": "T", "kind": "map", "x": "x", "y": "δ", "value": "z", "panels": ["n"]}, rows
+    )
     assert "evenly spaced, whatever their distances" in picture.caption
     assert "the least to the largest value" in picture.caption
     assert "n = 2: 6 lower left" in picture.alt
@@ -68,9 +79,18 @@ def test_uneven_places_and_missing_ones():
 
 
 def test_where_picks_rows_and_the_diagonal_is_said():
-    line = {"title": "L", "points": "curve", "x": "said", "y": "was", "series": "n", "diagonal": True}
+    line = {
+        "title": "L",
+        "points": "curve",
+        "x": "said",
+        "y": "was",
+        "series": "n",
+        "diagonal": True,
+    }
     page = documents.Page(
-        render_report(document({**line, "where": {"who": "weak"}}, {**line, "where": {"who": "nobody"}}))
+        render_report(
+            document({**line, "where": {"who": "weak"}}, {**line, "where": {"who": "nobody"}})
+        )
     )
     assert page.count("figure") == 1
     assert "Dashed: where was and said are equal." in page.text
@@ -78,10 +98,13 @@ def test_where_picks_rows_and_the_diagonal_is_said():
 
 
 @pytest.mark.parametrize(
-    "value", ["", None, [], {}, [[1]], [[1, 2, 3, 4]], [[[1], 2, 3]], [[{}, 2, 3]], [["a", "b", "c"]], 3]
+    "value",
+    ["", None, [], {}, [[1]], [[1, 2, 3, 4]], [[[1], 2, 3]], [[{}, 2, 3]], [["a", "b", "c"]], 3],
 )
 def test_places_that_are_none(value):
-    html = render_report(document({**MAP, "panels": ["n"]}, rows=[{"who": "w", "n": 1, "places": value}]))
+    html = render_report(
+        document({**MAP, "panels": ["n"]}, rows=[{"who": "w", "n": 1, "places": value}])
+    )
     assert documents.Page(html).ordered
 
 

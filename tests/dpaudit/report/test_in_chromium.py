@@ -14,10 +14,14 @@ from support import deployments, documents, formats, measured, mechanisms
 from dpaudit.report import render_report
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, chromium-browser or google-chrome"),
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="needs chromium, chromium-browser or google-chrome"
+    ),
 ]
 
 
@@ -109,7 +113,14 @@ def opened(browser, context, files):
     """Open a page; afterwards nothing may have been asked of a network or said on the console."""
     closed, noise = [], []
 
-    def visit(name: str, *, html: str | None = None, width: int = 1280, scheme: str = "light", **options: Any) -> Any:
+    def visit(
+        name: str,
+        *,
+        html: str | None = None,
+        width: int = 1280,
+        scheme: str = "light",
+        **options: Any,
+    ) -> Any:
         own = browser.new_context(reduced_motion="reduce", **options) if options else context
         page = own.new_page()
         closed.append(own if options else page)
@@ -118,7 +129,10 @@ def opened(browser, context, files):
         page.on("console", lambda message: noise.append(message.text))
         page.on("pageerror", lambda error: noise.append(str(error)))
         path = files / f"{name}.html"
-        page.on("request", lambda request: noise.append(request.url) if request.url != path.as_uri() else None)
+        page.on(
+            "request",
+            lambda request: noise.append(request.url) if request.url != path.as_uri() else None,
+        )
         if html is not None:
             path.write_bytes(html.encode("utf-8", errors="backslashreplace"))
         page.goto(path.as_uri())
@@ -131,7 +145,9 @@ def opened(browser, context, files):
 
 
 def overflow(page) -> int:
-    return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    return page.evaluate(
+        "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    )
 
 
 SAID = """() => { const main = document.querySelector("main").cloneNode(true);
@@ -151,12 +167,12 @@ def test_contrast_width_order_and_what_it_says_without_script(opened, name):
         page.set_viewport_size({"width": width, "height": 800})
         assert overflow(page) <= 0
     assert page.evaluate("document.querySelectorAll('h1, main').length") == 2
-    levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3, h4')].map(e => Number(e.tagName[1]))")
+    levels = page.evaluate(
+        "[...document.querySelectorAll('h1, h2, h3, h4')].map(e => Number(e.tagName[1]))"
+    )
     assert levels[0] == 1
     assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
-    unnamed = (
-        "[...document.querySelectorAll('.scroll')].filter(e => e.tabIndex || !e.getAttribute('aria-label')).length"
-    )
+    unnamed = "[...document.querySelectorAll('.scroll')].filter(e => e.tabIndex || !e.getAttribute('aria-label')).length"
     assert page.evaluate(unnamed) == 0
     assert page.evaluate("[...document.querySelectorAll('th:not([scope])')].length") == 0
     # The read-outs, copy buttons and filters of the script are all that it adds.
@@ -180,9 +196,9 @@ def test_the_switch_of_colours(opened):
 
 def test_a_bad_colour_is_seen(opened, files):
     html = (files / "finding.html").read_text(encoding="utf-8")
-    planted = html.replace("<h1>", '<p style="color:#999;background:#fff">too pale</p><h1>').replace(
-        "--quiet: light-dark(#7c848c", "--quiet: light-dark(#cccccc"
-    )
+    planted = html.replace(
+        "<h1>", '<p style="color:#999;background:#fff">too pale</p><h1>'
+    ).replace("--quiet: light-dark(#7c848c", "--quiet: light-dark(#cccccc")
     bad = opened("planted", html=planted).evaluate(CONTRAST)["bad"]
     assert {text for text, _ in bad} == {"too pale", "--quiet"}
 
@@ -225,7 +241,13 @@ def test_the_ring_is_where_the_mark_is(opened):
     marks = page.evaluate(
         "[...document.querySelectorAll('#success svg use')].map(e => e.getBoundingClientRect().toJSON())"
     )
-    assert min(abs(m["x"] + m["width"] / 2 - middle[0]) + abs(m["y"] + m["height"] / 2 - middle[1]) for m in marks) < 2
+    assert (
+        min(
+            abs(m["x"] + m["width"] / 2 - middle[0]) + abs(m["y"] + m["height"] / 2 - middle[1])
+            for m in marks
+        )
+        < 2
+    )
     page.mouse.move(0, 0)
     page.keyboard.press("Escape")
     page.mouse.move(*middle)
@@ -263,7 +285,8 @@ def test_numbers_are_sorted_by_what_they_are(opened, times, numbers):
     """A p-value of 1e-05 is below 0.3, two seconds are less than a minute, an interval's \u221e is not its value."""
     words = [f"arm {i}" for i in (10, 2, 1, 20, 3)]
     rows = "".join(
-        f"<tr><th>{w}</th><td>{n}</td><td>{t}</td></tr>" for w, n, t in zip(words, numbers, times, strict=True)
+        f"<tr><th>{w}</th><td>{n}</td><td>{t}</td></tr>"
+        for w, n, t in zip(words, numbers, times, strict=True)
     )
     head = '<th class="word">arm</th><th class="number">p</th><th class="number">time</th>'
     table = f'<div class="scroll"><table class="long"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
@@ -272,7 +295,12 @@ def test_numbers_are_sorted_by_what_they_are(opened, times, numbers):
 
     def pressed(column):
         page.locator("table.long thead button").nth(column).click()
-        return [c.strip() for c in page.locator(f"table.long tbody tr > :nth-child({column + 1})").all_inner_texts()]
+        return [
+            c.strip()
+            for c in page.locator(
+                f"table.long tbody tr > :nth-child({column + 1})"
+            ).all_inner_texts()
+        ]
 
     assert pressed(0) == ["arm 1", "arm 2", "arm 3", "arm 10", "arm 20"]
     assert pressed(1) == ["-1 [-3, \u221e]", "< 1e-300", "1e-05", "0.3", "\u221e"]
@@ -291,7 +319,9 @@ def test_a_command_is_copied_exactly_or_not_at_all(opened):
         test | {"name": f"t{i}", "reproduce": command}
         for i, command in enumerate((COMMAND, "a\nrm -rf b", "a \u202eb\x1b[2J", "a " * 2000))
     ]
-    page = opened("copied", html=render_report(document), permissions=["clipboard-read", "clipboard-write"])
+    page = opened(
+        "copied", html=render_report(document), permissions=["clipboard-read", "clipboard-write"]
+    )
     assert page.locator("pre.command").count() == 4
     page.get_by_role("button", name="Copy this command").click()  # the only one
     page.locator(".copy", has_text=re.compile("Copied|Selected")).wait_for(timeout=10_000)
@@ -307,9 +337,7 @@ def test_print_has_every_part(opened, name, tmp_path):
     assert overflow(page) <= 0
     page.pdf(path=tmp_path / "page.pdf", format="A4")
     assert (tmp_path / "page.pdf").stat().st_size > 20_000
-    folded = (
-        "[...document.querySelectorAll('details > :not(summary)')].every(e => e.getBoundingClientRect().height > 0)"
-    )
+    folded = "[...document.querySelectorAll('details > :not(summary)')].every(e => e.getBoundingClientRect().height > 0)"
     assert page.evaluate(folded)
     still = opened(name, java_script_enabled=False)
     still.emulate_media(media="print")
@@ -324,7 +352,9 @@ def hostile(document: Any) -> Any:
         documents.HOSTILE = saved
 
 
-@pytest.mark.parametrize("name", ["demo", "failed", "finding", "no-finding", "mechanism", "deployment"])
+@pytest.mark.parametrize(
+    "name", ["demo", "failed", "finding", "no-finding", "mechanism", "deployment"]
+)
 def test_nothing_of_a_sampler_runs(opened, name):
     html = render_report(hostile(PAGES[name]))
     page = opened(f"hostile-{name}", html=html, width=360)

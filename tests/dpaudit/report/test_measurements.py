@@ -77,7 +77,12 @@ def test_same_document_gives_the_same_bytes(pages, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["many", pytest.param("bars", marks=pytest.mark.slow), pytest.param("grid", marks=pytest.mark.slow)]
+    "name",
+    [
+        "many",
+        pytest.param("bars", marks=pytest.mark.slow),
+        pytest.param("grid", marks=pytest.mark.slow),
+    ],
 )
 def test_hostile_strings_are_only_text(name):
     document = given.documents.made_hostile(PAGES[name][0])
@@ -107,7 +112,9 @@ def test_hostile_strings_are_only_text(name):
 
 def test_long_tables_are_cut_and_say_so():
     document = given.grid() | {"figures": []}
-    document["rows"] = [row | {"beta": 10.0 ** (-i % 7)} for i, row in enumerate((document["rows"] * 5)[:1000])]
+    document["rows"] = [
+        row | {"beta": 10.0 ** (-i % 7)} for i, row in enumerate((document["rows"] * 5)[:1000])
+    ]
     document["misses"] = document["rows"][:450]
     page = Page(render_report(document))
     assert "600 more are in the JSON document only." in page.text
@@ -128,7 +135,12 @@ def test_terminal_fits_and_says_what_the_page_says(width):
     assert "Only in results.json: 200 more rows." in text
     for document, _ in PAGES.values():
         assert drawn(document, width=width) == drawn(document, width=width, at=width)
-        assert max(len(line.rstrip()) for line in drawn(document, width=width, at=300).splitlines()[2:]) <= width
+        assert (
+            max(
+                len(line.rstrip()) for line in drawn(document, width=width, at=300).splitlines()[2:]
+            )
+            <= width
+        )
     wide = drawn(given.many_forms(), width=width)
     assert "arm 6" in wide or "a text" in wide.split("Only in results.json")[1]
 
@@ -140,7 +152,9 @@ def test_few_rows(name, rows):
     page = Page(render_report(document))
     assert page.ordered
     assert page.count("figure") <= (PAGES[name][1] if rows else 0)
-    said = "1 measurement; the experiment gives no summary" if rows else "Nothing yet: no measurement"
+    said = (
+        "1 measurement; the experiment gives no summary" if rows else "Nothing yet: no measurement"
+    )
     assert said in page.text
     assert said in " ".join(drawn(document, width=80).split())
 
@@ -149,7 +163,14 @@ def test_values_that_have_no_place_are_no_figure():
     assert "Nothing yet" in render_report(given.document())
     assert "Nothing yet" in drawn(given.document(), width=80)
     figure = {"x": "a", "y": "b", "log_x": True, "log_y": True}
-    for values in ([None, None], ["inf", "-inf"], [0, -1], [{}, {"value": None}], ["nan", True], [[1], {"low": 1}]):
+    for values in (
+        [None, None],
+        ["inf", "-inf"],
+        [0, -1],
+        [{}, {"value": None}],
+        ["nan", True],
+        [[1], {"low": 1}],
+    ):
         rows = [{"a": v, "b": w} for v, w in itertools.product(values, repeat=2)] + [{}]
         columns = [{"key": "a"}, {"key": "b", "format": "epsilon"}]
         page = Page(render_report(given.document(columns=columns, rows=rows, figures=[figure])))

@@ -21,7 +21,12 @@ ATTACK = AttackResult(
     l2_expected=1431.0,
 )  # fmt: skip
 CELL = CellResult(
-    cell="a-1", kind="attack", settings={"source": "pancake"}, outcome={"success": 0.5}, seconds=1.5, provenance={}
+    cell="a-1",
+    kind="attack",
+    settings={"source": "pancake"},
+    outcome={"success": 0.5},
+    seconds=1.5,
+    provenance={},
 )
 
 
@@ -34,7 +39,10 @@ def audit():
 def test_results_show_themselves(audit):
     for result, said in (
         (audit, "nothing contradicts gaussian:sigma=1"),
-        (ATTACK, "named in 99.9 % [99.6, 100.0] of releases (guessing: 50.0 %; 1,998 of 2,000 right)"),
+        (
+            ATTACK,
+            "named in 99.9 % [99.6, 100.0] of releases (guessing: 50.0 %; 1,998 of 2,000 right)",
+        ),
         (CELL, "A finished cell of kind attack, in 1.5 s."),
     ):
         html = result._repr_html_()
@@ -68,6 +76,10 @@ def test_other_things_are_refused():
 
 
 def test_the_report_is_imported_when_a_result_is_shown():
-    code = "import sys, dpaudit.types; print({'dpaudit.report', 'jinja2', 'numpy'} & set(sys.modules))"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    code = (
+        "import sys, dpaudit.types; print({'dpaudit.report', 'jinja2', 'numpy'} & set(sys.modules))"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert out.strip() == "set()"

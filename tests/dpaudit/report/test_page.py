@@ -119,8 +119,12 @@ def test_grid_gathers_its_arms(pages):
 
 
 def test_an_experiment_of_few_rows_and_odd_numbers():
-    odd = documents.attack(0.5, low="nan", high="inf") | {"details": {"phases": {"edges": [0, 1], "counts": ["nan"]}}}
-    bare = documents.row("a", "none", [], audit=None, settings={}, l2_error="nan", l2_expected=None, label="")
+    odd = documents.attack(0.5, low="nan", high="inf") | {
+        "details": {"phases": {"edges": [0, 1], "counts": ["nan"]}}
+    }
+    bare = documents.row(
+        "a", "none", [], audit=None, settings={}, l2_error="nan", l2_expected=None, label=""
+    )
     for rows in (
         [bare, documents.row("b", "none", [odd, odd | {"success": "nan"}])],
         [bare | {"attacks": [odd]}, bare],
@@ -135,13 +139,17 @@ def test_several_attacks_are_told_apart():
         documents.attack(0.9, low=0.88, high=0.92),
         documents.attack(0.5, low=0.48, high=0.52, name="nearest-peak"),
     ]
-    html = render_report(documents.experiment() | {"rows": [documents.row("pancake", "none", found)]})
+    html = render_report(
+        documents.experiment() | {"rows": [documents.row("pancake", "none", found)]}
+    )
     assert "likelihood-ratio 90.0 % [88.0, 92.0]\nnearest-peak 50.0 % [48.0, 52.0]" in html
 
 
 def test_json_is_written_whole_and_legible(tmp_path):
     document = document_of(documents.audit("finding") | {"σ": 1})
-    named = replace(document, result=replace(document.result, sampler="σ \udcff", seconds=float("nan")))
+    named = replace(
+        document, result=replace(document.result, sampler="σ \udcff", seconds=float("nan"))
+    )
     path = write_json(named, tmp_path / "out" / "r.json")
     text = path.read_text(encoding="utf-8")
     assert "σ" in text
@@ -152,7 +160,9 @@ def test_json_is_written_whole_and_legible(tmp_path):
 def test_importing_is_cheap():
     heavy = {"matplotlib", "rich", "jinja2", "scipy", "torch"}
     code = f"import sys, dpaudit.report; print({heavy} & set(sys.modules))"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert out.strip() == "set()"
 
 

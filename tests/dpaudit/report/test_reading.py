@@ -32,7 +32,12 @@ def alternatives(schema):
 def types_of(schema):
     names = {type(v).__name__ for v in schema.get("enum", ())} | {schema.get("type", "enum")}
     return {
-        "number" if name in ("integer", "number", "boolean") else "string" if name == "str" else name for name in names
+        "number"
+        if name in ("integer", "number", "boolean")
+        else "string"
+        if name == "str"
+        else name
+        for name in names
     }
 
 
@@ -87,7 +92,12 @@ def test_whatever_is_missing_or_of_another_type_is_refused_and_named(name):
         with pytest.raises(UsageError) as refused:
             document_of(changed(whole, path, key, wrong))
         said = str(refused.value)
-        assert (f"`{key}`" if key else path) in said or path in ("$.kind",), (path, key, wrong, said)
+        assert (f"`{key}`" if key else path) in said or path in ("$.kind",), (
+            path,
+            key,
+            wrong,
+            said,
+        )
         assert key is None or path == "$" or f"`{path}`" in said
 
 
@@ -102,9 +112,15 @@ def test_whatever_is_missing_or_of_another_type_is_refused_and_named(name):
         (b"[]", "a list, not a report"),
         (b"{}", "kind='None': not a report of dpaudit"),
         (b'{"kind": "poem"}', "kind='poem'"),
-        (b'{"kind": ["audit"]}', "one is of audit, mechanism, experiment, measurements, deployment"),
+        (
+            b'{"kind": ["audit"]}',
+            "one is of audit, mechanism, experiment, measurements, deployment",
+        ),
         (b'{"kind": "audit"}', "missing required field `result`"),
-        (b'{"kind": "audit", "result": {}, "schema": "dpaudit-report/2"}', "this dpaudit reads 'dpaudit-report/1'"),
+        (
+            b'{"kind": "audit", "result": {}, "schema": "dpaudit-report/2"}',
+            "this dpaudit reads 'dpaudit-report/1'",
+        ),
         (b'{"kind": "audit", "result": {}, "schema": 1}', "this dpaudit reads 'dpaudit-report/1'"),
     ],
 )

@@ -69,7 +69,12 @@ def test_every_format_says_the_level(kind, verdict, level):
 @pytest.mark.parametrize("kind", ["audit", "mechanism"])
 def test_a_document_that_does_not_say_it_shows_nothing(kind, verdict, more):
     found = document(kind, verdict, **more)
-    texts = [terminal(found), page(found).text, markdown_summary(found), failure(found.result, again="x", page=None)]
+    texts = [
+        terminal(found),
+        page(found).text,
+        markdown_summary(found),
+        failure(found.result, again="x", page=None),
+    ]
     assert not any("sandbox" in text.lower() for text in texts)
     assert sarif(found) is None
     assert junit(found) is None

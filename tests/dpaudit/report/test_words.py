@@ -88,7 +88,14 @@ def test_quantities(x, text):
 
 @pytest.mark.parametrize(
     ("x", "text"),
-    [(0.0, "0.0 %"), (1.0, "100.0 %"), (0.9996, "99.96 %"), (1e-9, "< 0.01 %"), (None, "–"), ("inf", "–")],
+    [
+        (0.0, "0.0 %"),
+        (1.0, "100.0 %"),
+        (0.9996, "99.96 %"),
+        (1e-9, "< 0.01 %"),
+        (None, "–"),
+        ("inf", "–"),
+    ],
 )
 def test_percents(x, text):
     assert percent(x) == text
@@ -117,7 +124,9 @@ def test_sentences_of_experiments():
     assert "the black-box audit does find it" in experiment_sentence(seen)
     unknown = [replace(row, audit=None) for row in rows]
     assert "no black-box audit cleared it" in experiment_sentence(unknown)
-    leaky = documents.row("pancake", "rotation", [documents.attack(0.7, low=0.68, high=0.72)], label="worse")
+    leaky = documents.row(
+        "pancake", "rotation", [documents.attack(0.7, low=0.68, high=0.72)], label="worse"
+    )
     assert "with smoothing no attack" in experiment_sentence([*rows, *rows_of([leaky])])
 
 
@@ -127,7 +136,9 @@ def test_summary_has_one_cell_a_row_and_drops_empty_columns():
     assert all(len(cells) == len(rows) for cells in columns.values())
     assert columns["ε to key holder"] == ["0.25", "≥ 4.9e+04", "≤ 0.256", "≥ 4.9e+04"]
     assert columns["L2 error"][1] == "1,432\n(expected 1,431)"
-    assert "L2 error" not in {c.header for c in summary_table([replace(row, l2_error=None) for row in rows])}
+    assert "L2 error" not in {
+        c.header for c in summary_table([replace(row, l2_error=None) for row in rows])
+    }
 
 
 def drawn(renderable, *, width=120) -> str:
@@ -144,8 +155,12 @@ def test_terminal_says_what_the_page_says():
         text = drawn(table, width=width)
         assert "99.9 %" in text
         assert "[99.6, 100.0]" in text
-        assert " ".join(text.split()).endswith("with rotation or smoothing no attack here beats chance.")
-    passed, found = (drawn(audit_table(result_of(documents.audit(v)))) for v in ("no-finding", "finding"))
+        assert " ".join(text.split()).endswith(
+            "with rotation or smoothing no attack here beats chance."
+        )
+    passed, found = (
+        drawn(audit_table(result_of(documents.audit(v)))) for v in ("no-finding", "finding")
+    )
     assert "What a pass cannot exclude" in passed
     assert "any size" in passed
     assert "What a pass cannot exclude" not in found
@@ -154,7 +169,10 @@ def test_terminal_says_what_the_page_says():
 
 
 def test_terminal_shows_markup_and_escapes_as_text():
-    arms, audit = (document_of(documents.made_hostile(d)) for d in (documents.experiment(), documents.audit("finding")))
+    arms, audit = (
+        document_of(documents.made_hostile(d))
+        for d in (documents.experiment(), documents.audit("finding"))
+    )
     for part in (experiment_table(arms), audit_table(audit.result)):
         text = drawn(part, width=400)
         assert "[red]" in text

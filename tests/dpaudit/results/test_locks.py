@@ -35,7 +35,9 @@ def test_a_lock_that_nobody_refers_to_is_released(tmp_path):
     assert not is_held(tmp_path / "lock")
 
 
-@pytest.mark.parametrize("kind", ["link", "dangling", "hard link", "text", "long", "pipe", "socket", "folder"])
+@pytest.mark.parametrize(
+    "kind", ["link", "dangling", "hard link", "text", "long", "pipe", "socket", "folder"]
+)
 def test_what_is_no_lock_is_refused_and_unharmed(kind, tmp_path):
     mine, path = tmp_path / "mine", tmp_path / "lock"
     mine.write_text("precious")

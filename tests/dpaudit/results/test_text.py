@@ -9,9 +9,7 @@ import pytest
 
 from dpaudit.results.text import error_text, json_escaped, one_line, printable, tell
 
-HOSTILE = (
-    "\x1b[2JNo finding\x1b]52;c;AAAA\x07\r\b\x9b1m\u202e\u2066\u2028\u2029\u200b\u2060\ufeff\u3164\ufe0f\ud800\x00\x7f"
-)
+HOSTILE = "\x1b[2JNo finding\x1b]52;c;AAAA\x07\r\b\x9b1m\u202e\u2066\u2028\u2029\u200b\u2060\ufeff\u3164\ufe0f\ud800\x00\x7f"
 _BAD = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
@@ -44,7 +42,9 @@ class Text(str):
     def _raise(self, *_):
         raise AssertionError("called")
 
-    __str__ = __len__ = __getitem__ = __iter__ = __format__ = isprintable = split = isascii = encode = replace = _raise
+    __str__ = __len__ = __getitem__ = __iter__ = __format__ = isprintable = split = isascii = (
+        encode
+    ) = replace = _raise
 
 
 class Meta(type):
@@ -106,7 +106,10 @@ def test_no_class_gets_its_way(which):
 def test_what_an_exception_says():
     assert error_text(ValueError(" a\n b")) == "ValueError: a b"
     assert error_text(ValueError()) == "ValueError"
-    assert error_text(type("\x1b[31m" + "x" * 300, (Exception,), {})("y")) == "�[31m" + "x" * 95 + ": y"
+    assert (
+        error_text(type("\x1b[31m" + "x" * 300, (Exception,), {})("y"))
+        == "�[31m" + "x" * 95 + ": y"
+    )
     assert error_text(Liar()) == "Liar: <Liar that cannot be printed>"
     assert error_text(Odd("a")) == "Odd: a"
     assert len(error_text(ValueError("x" * 10**6))) == len("ValueError: ") + 500

@@ -82,7 +82,9 @@ def ends_in_time(here, alive):
             with open_sampler(text, seed="1") as sampler:
                 watch.start()
                 start = time.monotonic()
-                with pytest.raises(SamplerTimeoutError, match=rf"timeout={limit:g} s.*\(call n=4, d=2\)"):
+                with pytest.raises(
+                    SamplerTimeoutError, match=rf"timeout={limit:g} s.*\(call n=4, d=2\)"
+                ):
                     sampler.draw(4, 2, timeout=limit)
                 assert limit <= time.monotonic() - start < limit + 30
                 assert not alive(marker)
@@ -123,8 +125,14 @@ def ask(tmp_path_factory):
     with open_sampler(f"python:{folder}/patient.py:f", seed="1") as sampler:
 
         def draw(body: str, n: int = 4, d: int = 2, *, calls: int | None = None):
-            (folder / "body.py").write_text(f"import numpy as np\ndef f(n, d):\n{textwrap.indent(body, ' ')}")
-            return sampler.draw(n, d, timeout=60) if calls is None else sampler.draw_calls(calls, n, d, timeout=60)
+            (folder / "body.py").write_text(
+                f"import numpy as np\ndef f(n, d):\n{textwrap.indent(body, ' ')}"
+            )
+            return (
+                sampler.draw(n, d, timeout=60)
+                if calls is None
+                else sampler.draw_calls(calls, n, d, timeout=60)
+            )
 
         yield draw
 
@@ -137,7 +145,9 @@ def tell(tmp_path_factory):
     with open_mechanism(f"python:{folder}/patient.py:f", seed="1") as mechanism:
 
         def release(body: str, value=(1.0,), n: int = 4):
-            (folder / "body.py").write_text(f"import numpy as np\ndef f(value, n):\n{textwrap.indent(body, ' ')}")
+            (folder / "body.py").write_text(
+                f"import numpy as np\ndef f(value, n):\n{textwrap.indent(body, ' ')}"
+            )
             return mechanism.release(np.asarray(value, dtype=np.float64), n, timeout=60)
 
         yield release
@@ -155,7 +165,9 @@ def cc(tmp_path_factory):
         source, out = folder / "x.c", folder / ("noise" if program else "libnoise.so")
         source.write_text(textwrap.dedent(code))
         flags = [] if program else ["-shared", "-fPIC"]
-        subprocess.run([compiler, "-O0", *flags, "-o", out, source], check=True, capture_output=True)
+        subprocess.run(
+            [compiler, "-O0", *flags, "-o", out, source], check=True, capture_output=True
+        )
         return out
 
     return build

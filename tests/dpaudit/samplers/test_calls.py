@@ -91,7 +91,9 @@ def test_no_calls_are_refused(calls, ask):
 
 
 def test_again_is_the_same_sampler_in_another_process(module):
-    module("import os\ncalls = 0\ndef f(n, d):\n global calls\n calls += 1\n return [[os.stat('.').st_ino, calls]] * n")
+    module(
+        "import os\ncalls = 0\ndef f(n, d):\n global calls\n calls += 1\n return [[os.stat('.').st_ino, calls]] * n"
+    )
     with open_sampler("python:foreign:f", seed="1") as sampler:
         first = sampler.draw(1, 2, timeout=20)
         with pytest.raises(UsageError, match="not open"):
@@ -106,7 +108,14 @@ def test_again_gives_an_honest_source_another_seed_every_time():
     assert isinstance(sampler, SourceSampler)
     first, second = sampler.again(), sampler.again()
     seeds = [
-        one._spec["seed"] for one in (sampler, first, second, first.again(), open_sampler("gaussian", seed="7").again())
+        one._spec["seed"]
+        for one in (
+            sampler,
+            first,
+            second,
+            first.again(),
+            open_sampler("gaussian", seed="7").again(),
+        )
     ]
     assert len(set(seeds)) == 4
     assert seeds[1] == seeds[4]

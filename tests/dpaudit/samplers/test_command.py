@@ -35,7 +35,9 @@ def draw(text, n=4, d=2, timeout=20, **options):
     ],
 )
 def test_values_arrive_in_order(code, options):
-    np.testing.assert_array_equal(draw(command(code), 5, 3, **options), np.arange(15.0).reshape(5, 3))
+    np.testing.assert_array_equal(
+        draw(command(code), 5, 3, **options), np.arange(15.0).reshape(5, 3)
+    )
 
 
 def test_a_big_block_arrives_whole():
@@ -61,7 +63,8 @@ def test_a_compiled_program(cc, here):
         program=True,
     )
     (here / "sampler").symlink_to(path)
-    with open_sampler("command:'./sampler {n} {d}'", seed="1") as sampler:  # quotes that came through, too
+    # quotes that came through, too
+    with open_sampler("command:'./sampler {n} {d}'", seed="1") as sampler:
         np.testing.assert_array_equal(sampler.draw(2, 2, timeout=20), [[0, 1], [2, 3]])
         np.testing.assert_array_equal(sampler.draw(1, 3, timeout=20), [[0, 1, 2]])
 
@@ -87,7 +90,11 @@ def test_each_draw_runs_the_program(here):
         ("print(*range(9))", {"text_mode": True}, "at least 9 values"),
         ("print('1,2\\n' * 4)", {"text_mode": True}, "'1,2', which is not a number"),
         ("out.write(b'1' * 1000000)", {"text_mode": True}, "not a number"),
-        ("out.write(struct.pack('<8d', 0, 1, 2, float('nan'), 4, 5, 6, float('inf')))", {}, r"2 of 8 .* \[1, 1\]=nan"),
+        (
+            "out.write(struct.pack('<8d', 0, 1, 2, float('nan'), 4, 5, 6, float('inf')))",
+            {},
+            r"2 of 8 .* \[1, 1\]=nan",
+        ),
         ("print('1 2 3 inf 5 6 7 8')", {"text_mode": True}, r"1 of 8 .* \[1, 1\]=inf"),
     ],
 )
@@ -109,7 +116,10 @@ def test_a_flood_is_stopped_at_once(options, marker, alive):
 @pytest.mark.parametrize(
     ("code", "match"),
     [
-        ("sys.exit('no licence found')", r"gave 0 values .*exit status 1; its last words: 'no licence found'"),
+        (
+            "sys.exit('no licence found')",
+            r"gave 0 values .*exit status 1; its last words: 'no licence found'",
+        ),
         ("out.write(bytes(64)); out.flush(); sys.exit(7)", "exit status 7"),
         ("import os; os.kill(os.getpid(), 11)", "signal SIGSEGV"),
         ("import os; os.kill(os.getpid(), 9)", "signal SIGKILL"),
@@ -190,4 +200,6 @@ def test_a_program_for_another_machine_is_named(here):
 
 
 def test_standard_input_is_empty():
-    assert draw(command("assert sys.stdin.read() == ''; out.write(bytes(64))", head=PLAIN)).shape == (4, 2)
+    assert draw(
+        command("assert sys.stdin.read() == ''; out.write(bytes(64))", head=PLAIN)
+    ).shape == (4, 2)

@@ -18,7 +18,9 @@ value = [float(x) for x in sys.argv[1].removeprefix("--value=").split(",")]
 n = int(sys.argv[2])
 sys.stdout.buffer.write(struct.pack(f"<{len(value) * n}d", *(value * n)))
 """
-ODD = np.array([-0.0, 5e-324, -2.2250738585072014e-308, 0.1, 1 / 3, 2.0**53 + 2, -1.7976931348623157e308])
+ODD = np.array(
+    [-0.0, 5e-324, -2.2250738585072014e-308, 0.1, 1 / 3, 2.0**53 + 2, -1.7976931348623157e308]
+)
 
 
 @pytest.fixture
@@ -60,22 +62,36 @@ def test_a_negative_value_is_no_option_when_it_is_joined_to_one(script):
     """
     code = "\n".join(line.strip() for line in parsed.splitlines())
     np.testing.assert_array_equal(release(script(code), [-1.5, -2.0]), [[-2.0]] * 3)
-    with pytest.raises(SamplerCrashError, match=r"exit status 2; its last words: .*expected one argument"):
+    with pytest.raises(
+        SamplerCrashError, match=r"exit status 2; its last words: .*expected one argument"
+    ):
         release(script(code, "--value {value} {n}"), [-1.5, -2.0])
 
 
 @pytest.mark.parametrize(
     ("body", "kind", "match"),
     [
-        ("out.write(b'1234567')", SamplerOutputError, r"wrote 7 bytes, .* a release \(release n=3\); write n rows"),
+        (
+            "out.write(b'1234567')",
+            SamplerOutputError,
+            r"wrote 7 bytes, .* a release \(release n=3\); write n rows",
+        ),
         (
             "out.write(struct.pack('<4d', 1, 2, 3, 4))",
             SamplerOutputError,
             r"wrote 32 bytes, 1\.33333 numbers a release",
         ),
         ("pass", SamplerOutputError, "wrote 0 bytes"),
-        ("out.write(struct.pack('<3d', 1, float('nan'), 3))", SamplerOutputError, r"1 of 3 .* \[1, 0\]=nan"),
-        ("sys.exit('no negative counts')", SamplerCrashError, "exit status 1; its last words: 'no negative counts'"),
+        (
+            "out.write(struct.pack('<3d', 1, float('nan'), 3))",
+            SamplerOutputError,
+            r"1 of 3 .* \[1, 0\]=nan",
+        ),
+        (
+            "sys.exit('no negative counts')",
+            SamplerCrashError,
+            "exit status 1; its last words: 'no negative counts'",
+        ),
         ("os.kill(os.getpid(), 11)", SamplerCrashError, "SIGSEGV"),
     ],
 )
@@ -85,7 +101,9 @@ def test_programs_that_answer_something_else(body, kind, match, script):
 
 
 def test_a_hanging_program_ends_at_the_time_limit(script, marker, alive):
-    text = script(f"import time\nmarker = {marker!r}\ntime.sleep(1000)", f"{{value}} {{n}} {marker}")
+    text = script(
+        f"import time\nmarker = {marker!r}\ntime.sleep(1000)", f"{{value}} {{n}} {marker}"
+    )
     start = time.monotonic()
     with pytest.raises(SamplerTimeoutError, match=r"timeout=0.5 s \(release n=3\)"):
         release(text, timeout=0.5)

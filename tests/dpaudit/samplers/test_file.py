@@ -137,7 +137,8 @@ def test_memory_does_not_grow_with_the_file(write, here):
     peaks = []
     for rows in (10_000, 40_000):
         path, _ = write(np.random.default_rng(1).standard_normal((rows, 4)))
-        tracemalloc.start()  # what Arrow allocates on its own is not in here: see the row groups below
+        # what Arrow allocates on its own is not in here: see the row groups below
+        tracemalloc.start()
         try:
             with open_sampler(f"file:{path}", seed="1") as sampler:
                 for _ in range(rows // 2_500):
@@ -152,7 +153,11 @@ def test_memory_does_not_grow_with_the_file(write, here):
 def test_one_great_row_group_is_not_read_whole(here):
     pa = pytest.importorskip("pyarrow")
     rows = 1_000_000
-    write_parquet(np.random.default_rng(1).standard_normal((rows, 4)), row_group_size=rows, use_dictionary=False)
+    write_parquet(
+        np.random.default_rng(1).standard_normal((rows, 4)),
+        row_group_size=rows,
+        use_dictionary=False,
+    )
     before, most = pa.total_allocated_bytes(), 0
     with open_sampler("file:x.parquet", seed="1") as sampler:
         for _ in range(10):
@@ -213,7 +218,9 @@ def test_a_broken_parquet_file(here):
 def test_parquet_without_pyarrow_says_what_to_install(here, monkeypatch):
     (here / "x.parquet").write_bytes(b"PAR1")
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(MissingExtraError, match=r"x.parquet: needs pyarrow.*pip install 'dpaudit\[parquet\]'"):
+    with pytest.raises(
+        MissingExtraError, match=r"x.parquet: needs pyarrow.*pip install 'dpaudit\[parquet\]'"
+    ):
         open_sampler("file:x.parquet", seed="1")
 
 
@@ -235,12 +242,19 @@ def test_archives_that_do_not_fit(arrays, match, here):
 
 
 def test_an_archive_that_breaks_off(here):
-    header = b"\x93NUMPY\x01\x00v\x00" + b"{'descr': '<f8', 'fortran_order': False, 'shape': (9,), }".ljust(117) + b"\n"
+    header = (
+        b"\x93NUMPY\x01\x00v\x00"
+        + b"{'descr': '<f8', 'fortran_order': False, 'shape': (9,), }".ljust(117)
+        + b"\n"
+    )
     with zipfile.ZipFile("x.npz", "w") as archive:
         archive.writestr("samples.npy", header + bytes(8 * 5))
     with pytest.raises(UsageError, match=r"shape=\(9,\) of float64 has 72 bytes, and 40 are there"):
         open_sampler("file:x.npz", seed="1")
-    whole = write_packed(np.random.default_rng(1).standard_normal(5000)) and (here / "x.npz").read_bytes()
+    whole = (
+        write_packed(np.random.default_rng(1).standard_normal(5000))
+        and (here / "x.npz").read_bytes()
+    )
     (here / "x.npz").write_bytes(whole[:2000] + bytes(2000) + whole[4000:])
     with (
         open_sampler("file:x.npz", seed="1") as sampler,
@@ -250,7 +264,8 @@ def test_an_archive_that_breaks_off(here):
 
 
 def test_a_big_npy_is_mapped_not_loaded(here):
-    np.lib.format.open_memmap("x.npy", mode="w+", dtype=np.float64, shape=(1 << 36, 2)).flush()  # a sparse terabyte
+    # a sparse terabyte
+    np.lib.format.open_memmap("x.npy", mode="w+", dtype=np.float64, shape=(1 << 36, 2)).flush()
     with open_sampler("file:x.npy", seed="1") as sampler:
         assert sampler.available == 1 << 36
         assert sampler.draw(10, 2, timeout=1).shape == (10, 2)
@@ -258,7 +273,10 @@ def test_a_big_npy_is_mapped_not_loaded(here):
 
 def test_another_dimension_is_refused(here):
     np.save("x.npy", ROWS)
-    with open_sampler("file:x.npy", seed="1") as sampler, pytest.raises(UsageError, match=r"d=3: .* ask for d=2"):
+    with (
+        open_sampler("file:x.npy", seed="1") as sampler,
+        pytest.raises(UsageError, match=r"d=3: .* ask for d=2"),
+    ):
         sampler.draw(1, 3, timeout=1)
 
 
@@ -266,7 +284,10 @@ def test_another_dimension_is_refused(here):
 def test_values_that_are_not_finite(write, here):
     path, _ = write(np.array([0.0, 1.0, np.nan, np.inf]))
     match = r"2 of 4 .* \[2, 0\]=nan"
-    with open_sampler(f"file:{path}", seed="1") as sampler, pytest.raises(SamplerOutputError, match=match):
+    with (
+        open_sampler(f"file:{path}", seed="1") as sampler,
+        pytest.raises(SamplerOutputError, match=match),
+    ):
         sampler.draw(4, 1, timeout=1)
 
 
@@ -294,7 +315,11 @@ def test_pickles_are_refused_and_never_opened(here):
         ("no.npy", None, "no such file"),
         ("x.txt", b"1\n", "ends in .npy, .npz, .csv, .parquet or .bin"),
         ("x", b"1\n", "ends in"),
-        ("x.npy", b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (9,)}", "cannot be read"),
+        (
+            "x.npy",
+            b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (9,)}",
+            "cannot be read",
+        ),
         ("x.npy", b"", "cannot be read as .npy"),
         ("x.npy", b"hello", "cannot be read as .npy"),
         ("x.csv", b"x,y\n1,2\n", "cannot be read as .csv .*'x'"),

@@ -1,7 +1,7 @@
 """Samplers that misbehave: it ends in time, says why, and leaves nothing; some of them audited as a user would.
 
-What a wrong answer is called, and what a plain crash, is in ``test_python.py``; every sampler of both tables is audited in
-``tests/hostile/test_soak.py``.
+What a wrong answer is called, and what a plain crash, is in ``test_python.py``; every sampler of
+both tables is audited in ``tests/hostile/test_soak.py``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from dpaudit.samplers.sandbox import process
 
 LIMIT = 2.0  # of an audit, the start of the sampler included
 SOON = 0.4  # of a draw by a sampler that has started
-GRACE = 60.0  # 5 s are promised where nothing else runs; this tells an end from none on a busy machine too
+# 5 s are promised where nothing else runs; this tells an end from none on a busy machine too
+GRACE = 60.0
 
 
 def audit(text: str, reason: str) -> None:
@@ -43,7 +44,8 @@ def audit(text: str, reason: str) -> None:
     assert time.monotonic() - started < LIMIT + GRACE
     assert done.returncode == 3
     said = json.loads(done.stdout)["reason"]
-    assert re.search(f"{reason}|the time limit of {LIMIT:g} s was reached", said), said  # the latter on a busy machine
+    # the latter on a busy machine
+    assert re.search(f"{reason}|the time limit of {LIMIT:g} s was reached", said), said
 
 
 @pytest.mark.parametrize("how", ["hangs", "raises", "fork bomb"])

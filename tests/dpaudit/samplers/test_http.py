@@ -20,7 +20,8 @@ from dpaudit.samplers import open_sampler
 from dpaudit.samplers.endpoints.http import HttpSampler
 
 OK = "HTTP/1.1 200 OK\r\n"
-LATEST = 15.0  # seconds: what has its time limit ends long before on a busy machine, and what has none does not
+# seconds: what has its time limit ends long before on a busy machine, and what has none does not
+LATEST = 15.0
 
 
 def body(n, d):
@@ -87,7 +88,9 @@ def serve():
 
         def start(behave, context=None):
             server = stack.enter_context(Server(behave, context))
-            threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+            threading.Thread(
+                target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+            ).start()
             stack.callback(server.shutdown)
             stack.callback(server.stop.set)
             return server
@@ -112,7 +115,11 @@ def draw(server, n=4, d=2, timeout=20.0, **options):
 def test_the_request_and_its_answer(serve):
     server = serve(honest)
     with open_sampler(f"http://{server.host}/a/b?c=d", seed="1") as sampler:
-        assert (sampler.name, sampler.dim, sampler.available) == (f"http://{server.host}/a/b?c=d", None, None)
+        assert (sampler.name, sampler.dim, sampler.available) == (
+            f"http://{server.host}/a/b?c=d",
+            None,
+            None,
+        )
         np.testing.assert_array_equal(sampler.draw(4, 2, timeout=20), np.arange(8.0).reshape(4, 2))
     method, path, head, asked = server.requests[0]
     assert (method, path, asked) == ("POST", "/a/b?c=d", {"n": 4, "d": 2})
@@ -192,13 +199,17 @@ def after_100_continue(send, n, d, _):
     return True
 
 
-@pytest.mark.parametrize("behave", [honest, chunks, until_the_end, http_1_0, one_byte_headers, after_100_continue])
+@pytest.mark.parametrize(
+    "behave", [honest, chunks, until_the_end, http_1_0, one_byte_headers, after_100_continue]
+)
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (500, 300)])
 def test_all_the_ways_to_answer_well(behave, n, d, serve):
     server = serve(behave)
     with sampler_of(server) as sampler:
         for _ in range(2):
-            np.testing.assert_array_equal(sampler.draw(n, d, timeout=20), np.arange(float(n * d)).reshape(n, d))
+            np.testing.assert_array_equal(
+                sampler.draw(n, d, timeout=20), np.arange(float(n * d)).reshape(n, d)
+            )
     assert server.connections == (2 if behave in (until_the_end, http_1_0) else 1)
 
 
@@ -309,7 +320,9 @@ def trailers_for_ever(send, n, d, server):
 )
 def test_whatever_is_slow_ends_at_the_time_limit(behave, serve):
     start = time.monotonic()
-    with pytest.raises(SamplerTimeoutError, match=r"before timeout=0.2 s \(call n=4, d=2\); raise the time limit"):
+    with pytest.raises(
+        SamplerTimeoutError, match=r"before timeout=0.2 s \(call n=4, d=2\); raise the time limit"
+    ):
         draw(serve(behave), timeout=0.2)
     assert 0.2 <= time.monotonic() - start < LATEST
 
@@ -394,23 +407,47 @@ NOT_HTTP = "not HTTP"
 @pytest.mark.parametrize(
     ("behave", "match"),
     [
-        (raw(lambda n, d: answer(body(n, d)[:-8])), "Content-Length=56, wanted exactly 64 bytes, 8 values of 8 bytes"),
+        (
+            raw(lambda n, d: answer(body(n, d)[:-8])),
+            "Content-Length=56, wanted exactly 64 bytes, 8 values of 8 bytes",
+        ),
         (raw(lambda n, d: answer(body(n, d) + b"x")), "Content-Length=65, wanted exactly 64"),
-        (raw(lambda n, d: answer(body(n, d))[:-3]), "gave 61 bytes and then the end, wanted exactly 64"),
-        (raw(lambda n, d: answer(body(n, d)) + b"x", keep=True), "gave at least 65 bytes, wanted exactly 64"),
+        (
+            raw(lambda n, d: answer(body(n, d))[:-3]),
+            "gave 61 bytes and then the end, wanted exactly 64",
+        ),
+        (
+            raw(lambda n, d: answer(body(n, d)) + b"x", keep=True),
+            "gave at least 65 bytes, wanted exactly 64",
+        ),
         (raw(lambda n, d: answer(body(n, d)) * 2, keep=True), "gave at least 65 bytes"),
         (raw(lambda n, d: OK.encode() + b"\r\n" + body(n, d) + b"x"), "gave at least 65 bytes"),
         (raw(lambda n, d: OK.encode() + b"\r\n" + body(n, d)[:9]), "gave 9 bytes and then the end"),
-        (raw(OK + "Content-Length: 99999999999999999999\r\n\r\n"), "Content-Length=99999999999999999999"),
+        (
+            raw(OK + "Content-Length: 99999999999999999999\r\n\r\n"),
+            "Content-Length=99999999999999999999",
+        ),
         (raw(OK + "Content-Length: 0\r\n\r\n"), "Content-Length=0"),
         (raw(OK + "Content-Length: -1\r\n\r\n"), "Content-Length=-1"),
         (raw(OK + "Content-Length: many\r\n\r\n"), "Content-Length=many"),
-        (raw(OK + "Transfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n"), "gave 5 bytes and then the end"),
-        (raw(OK + "Transfer-Encoding: chunked\r\n\r\n40\r\nabc"), "gave at least 0 bytes and then the end"),
-        (raw(OK + "Transfer-Encoding: chunked\r\n\r\n41\r\n" + "a" * 65 + "\r\n0\r\n\r\n"), "at least 65 bytes"),
+        (
+            raw(OK + "Transfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n"),
+            "gave 5 bytes and then the end",
+        ),
+        (
+            raw(OK + "Transfer-Encoding: chunked\r\n\r\n40\r\nabc"),
+            "gave at least 0 bytes and then the end",
+        ),
+        (
+            raw(OK + "Transfer-Encoding: chunked\r\n\r\n41\r\n" + "a" * 65 + "\r\n0\r\n\r\n"),
+            "at least 65 bytes",
+        ),
         (raw(OK + "Transfer-Encoding: chunked\r\n\r\nzz\r\nabc"), "gave at least 0 bytes"),
         (raw(OK + "Transfer-Encoding: chunked\r\n\r\n-5\r\nabc"), "gave at least . bytes"),
-        (raw(lambda n, d: answer(body(n, d), OK + "Content-Encoding: gzip\r\n")), "Content-Encoding=gzip"),
+        (
+            raw(lambda n, d: answer(body(n, d), OK + "Content-Encoding: gzip\r\n")),
+            "Content-Encoding=gzip",
+        ),
         (raw("hello\r\n\r\n"), f"{NOT_HTTP} .*hello"),
         (raw("HTTP/1.1 fine\r\n\r\n"), f"{NOT_HTTP} .*fine"),
         (raw("HTTP/2 200 OK\r\n\r\n"), NOT_HTTP),
@@ -460,10 +497,16 @@ def test_bytes_that_come_after_the_answer_are_found_at_the_next_request(serve):
 @pytest.mark.parametrize(
     ("behave", "match"),
     [
-        (raw("HTTP/1.1 500 Oh\r\nContent-Length: 13\r\n\r\n\nno entropy\nx"), "status 500 Oh; it says 'no entropy'"),
+        (
+            raw("HTTP/1.1 500 Oh\r\nContent-Length: 13\r\n\r\n\nno entropy\nx"),
+            "status 500 Oh; it says 'no entropy'",
+        ),
         (raw("HTTP/1.1 404 Not Found\r\n\r\n"), r"status 404 Not Found \(call"),
         (raw("HTTP/1.1 503 Busy\r\nContent-Length: 99\r\n\r\nstalled"), "status 503 Busy"),
-        (raw("HTTP/1.1 400 Bad\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n\x1b!\r\n0\r\n\r\n"), r"it says '�!'"),
+        (
+            raw("HTTP/1.1 400 Bad\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n\x1b!\r\n0\r\n\r\n"),
+            r"it says '�!'",
+        ),
         (raw(""), "connection failed"),
     ],
 )
@@ -503,7 +546,9 @@ def test_a_reset_in_the_answer(serve):
 
     server = serve(behave)
     server.RequestHandlerClass = Resetting
-    with pytest.raises((SamplerCrashError, SamplerOutputError), match=r"connection failed|and then the end"):
+    with pytest.raises(
+        (SamplerCrashError, SamplerOutputError), match=r"connection failed|and then the end"
+    ):
         draw(server)
 
 
@@ -607,12 +652,19 @@ def certificate(tmp_path_factory):
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
+            critical=False,
+        )
         .sign(key, hashes.SHA256())
     )
     path = tmp_path_factory.mktemp("tls") / "noise.pem"
     path.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
         + made.public_bytes(serialization.Encoding.PEM)
     )
     return path
@@ -627,7 +679,9 @@ def test_https_with_a_trusted_certificate(serve, certificate, monkeypatch):
             sampler.draw(4, 2, timeout=20)
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         for _ in range(3):
-            np.testing.assert_array_equal(sampler.draw(4, 2, timeout=20), np.arange(8.0).reshape(4, 2))
+            np.testing.assert_array_equal(
+                sampler.draw(4, 2, timeout=20), np.arange(8.0).reshape(4, 2)
+            )
     assert len(server.requests) == 3
     assert server.connections == 2  # the one refused, and one for all three
 
@@ -658,14 +712,27 @@ def normals(scale):
     return behave
 
 
-AUDIT = ["--claim", "gaussian:sigma=1", "--samples", "4e4", "--seed", "1", "--tests", "moments", "--format", "json"]
+AUDIT = [
+    "--claim",
+    "gaussian:sigma=1",
+    "--samples",
+    "4e4",
+    "--seed",
+    "1",
+    "--tests",
+    "moments",
+    "--format",
+    "json",
+]
 
 
 def audited(server, *options):
     return here("audit", f"http://{server.host}/noise", *AUDIT, *options)
 
 
-@pytest.mark.parametrize(("scale", "code", "verdict"), [(1.0, 0, "no-finding"), (1.05, 1, "finding")])
+@pytest.mark.parametrize(
+    ("scale", "code", "verdict"), [(1.0, 0, "no-finding"), (1.05, 1, "finding")]
+)
 def test_an_audit_over_http(scale, code, verdict, serve):
     """σ off by 5 % in 40,000 numbers or more is 14 standard errors of their mean square, at least."""
     done = audited(serve(normals(scale)))

@@ -18,8 +18,19 @@ from dpaudit.samplers.adapters.base import Adapter, Library
 from dpaudit.samplers.endpoints.targets import open_target
 from dpaudit.samplers.resolve import open_mechanism
 
-LIBRARIES = ["numpy", "scipy", "torch", "opacus", "opendp", "diffprivlib", "stdlib", "python-dp", "pipeline-dp"]
-MISS = 1e-8  # chance that an honest library fails one of the comparisons below; all together below 1e-6
+LIBRARIES = [
+    "numpy",
+    "scipy",
+    "torch",
+    "opacus",
+    "opendp",
+    "diffprivlib",
+    "stdlib",
+    "python-dp",
+    "pipeline-dp",
+]
+# chance that an honest library fails one of the comparisons below; all together below 1e-6
+MISS = 1e-8
 
 
 def library(name) -> Library:
@@ -36,7 +47,9 @@ def built(text):
 
 
 def distance_p(noise, claim):
-    z = Claim.parse(claim).to_normal(np.asarray(noise, dtype=np.float64).ravel(), np.random.default_rng(1))
+    z = Claim.parse(claim).to_normal(
+        np.asarray(noise, dtype=np.float64).ravel(), np.random.default_rng(1)
+    )
     return scipy.stats.kstest(z, "norm").pvalue
 
 
@@ -113,8 +126,8 @@ def test_every_mechanism_is_looked_at_below():
 
 @pytest.mark.parametrize("text", CLAIMED)
 def test_the_claim_and_the_noise_agree(text):
-    """An honest library fails with probability 4e-8; at a scale 60 % off the KS distance is 0.086 or more (Laplace),
-    5.4 / √4000, where 3.1 / √4000 is enough."""
+    """An honest library fails with probability 4e-8; at a scale 60 % off the KS distance is 0.086
+    or more (Laplace), 5.4 / √4000, where 3.1 / √4000 is enough."""
     mechanism, release, options = built(text)
     claim = mechanism.claim(**options)
     wanted, got = Claim.parse(CLAIMED[text]), Claim.parse(claim)
@@ -125,7 +138,12 @@ def test_the_claim_and_the_noise_agree(text):
         assert released.shape == (n, 4)
         noise = released - value
         assert distance_p(noise, claim) > MISS
-    assert distance_p(noise, f"{got.family}:{'sigma' if 'gauss' in got.family else 'scale'}={1.6 * got.scale}") < MISS
+    assert (
+        distance_p(
+            noise, f"{got.family}:{'sigma' if 'gauss' in got.family else 'scale'}={1.6 * got.scale}"
+        )
+        < MISS
+    )
 
 
 @pytest.mark.parametrize("text", UNCLAIMED)
@@ -163,7 +181,11 @@ def test_whole_data_sets():
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_two_builds_share_no_noise(name):
     whole = ("discrete", "-int")
-    text = next(text for text in CLAIMED if text.startswith(f"{name}:") and not any(word in text for word in whole))
+    text = next(
+        text
+        for text in CLAIMED
+        if text.startswith(f"{name}:") and not any(word in text for word in whole)
+    )
     one, two = (np.asarray(built(text)[1](np.zeros(3), 50)) for _ in range(2))
     assert not np.isin(one, two).any()
 
@@ -183,13 +205,21 @@ def test_the_tables_import_no_library():
     code += f"for n in {modules}: importlib.import_module('dpaudit.samplers.adapters.' + n)\n"
     heavy = ("scipy", "torch", "opacus", "opendp", "diffprivlib", "sklearn", "pydp", "pipeline_dp")
     code += f"print([m for m in {heavy} if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        ("numpy:lapace", "mechanism=lapace: not in numpy; did you mean 'laplace'.*numpy has: normal, laplace, legacy"),
+        (
+            "numpy:lapace",
+            "mechanism=lapace: not in numpy; did you mean 'laplace'.*numpy has: normal, laplace, legacy",
+        ),
         ("opendp:zzz", "opendp has: gaussian, laplace, discrete-gaussian, discrete-laplace"),
         ("numpy:laplace:scal=1", "scal=1: numpy:laplace has no such option; did you mean 'scale'"),
         ("opacus:noise:sigma=1", "sigma=1: opacus:noise has no such option"),
@@ -211,10 +241,16 @@ def test_unknown_names_suggest_the_nearest(text, match):
         ("numpy:laplace:scale=true", "finite number"),
         ("numpy:normal:dtype=f16", "dtype=f16: is f32 or f64"),
         ("opacus:noise:secure_mode=1", "secure_mode=1: is true or false"),
-        ("diffprivlib:Laplace", "epsilon: diffprivlib:Laplace needs it; write diffprivlib:Laplace:epsilon=1"),
+        (
+            "diffprivlib:Laplace",
+            "epsilon: diffprivlib:Laplace needs it; write diffprivlib:Laplace:epsilon=1",
+        ),
         ("opacus:step:loss_reduction=max", "loss_reduction=max: is mean or sum; choose one"),
         ("pipeline-dp:count:epsilon=1,noise_kind=f64", "noise_kind=f64: is laplace or gaussian"),
-        ("python-dp:count:epsilon=1", "releases an aggregate of a data set, .*; audit it as a whole mechanism"),
+        (
+            "python-dp:count:epsilon=1",
+            "releases an aggregate of a data set, .*; audit it as a whole mechanism",
+        ),
         ("numpy:laplace:scale=1,scale=2", "given twice"),
         ("numpy:", "needs a target"),
     ],
@@ -272,10 +308,14 @@ def stand_in(here, monkeypatch):
 )
 def test_an_absent_library_says_what_to_install(name, text, extra, monkeypatch):
     pytest.importorskip("pipeline_dp" if "pipeline" in text else "numpy", exc_type=ImportError)
-    for loaded in [loaded for loaded in sys.modules if loaded.split(".")[0] in (name, "pipeline_dp")]:
+    for loaded in [
+        loaded for loaded in sys.modules if loaded.split(".")[0] in (name, "pipeline_dp")
+    ]:
         monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.setitem(sys.modules, name, None)
-    match = rf"sampler={text}: needs {name}, which is not installed; pip install 'dpaudit\[{extra}\]'"
+    match = (
+        rf"sampler={text}: needs {name}, which is not installed; pip install 'dpaudit\[{extra}\]'"
+    )
     with pytest.raises(MissingExtraError, match=match):
         opened(text)
     with pytest.raises(MissingExtraError, match=match):
@@ -296,7 +336,8 @@ def test_a_library_that_is_broken_says_how(stand_in):
     with (
         open_sampler("diffprivlib:Laplace:epsilon=1", seed="1") as sampler,
         pytest.raises(
-            UsageError, match=r"diffprivlib.mechanisms cannot be imported \(ImportError: .*DOUBLE.*pip install"
+            UsageError,
+            match=r"diffprivlib.mechanisms cannot be imported \(ImportError: .*DOUBLE.*pip install",
         ),
     ):
         sampler.draw(1, 1, timeout=60)
@@ -306,7 +347,11 @@ def test_a_sampler_in_its_own_process():
     with open_sampler("numpy:laplace:scale=2", seed="1") as sampler:
         assert isinstance(sampler, ClosedSampler)
         assert isinstance(sampler, RepeatableSampler)
-        assert (sampler.name, sampler.dim, sampler.available) == ("numpy:laplace:scale=2", None, None)
+        assert (sampler.name, sampler.dim, sampler.available) == (
+            "numpy:laplace:scale=2",
+            None,
+            None,
+        )
         assert sampler.claim == "laplace:scale=2"
         assert not sampler.takes_value
         values = sampler.draw(500, 8, timeout=60)
@@ -342,6 +387,11 @@ def test_an_audit_of_a_library(scale, verdict):
     """The library draws afresh: an honest pass fails with probability 1e-6; a scale 10 % off is 17 errors of the mean |x|."""
     claim = f"laplace:scale={scale}"
     result = audit_sampler(
-        "numpy:laplace:scale=2", claim=claim, samples=30_000, alpha=1e-6, seed=1, tests=("moments", "tails")
+        "numpy:laplace:scale=2",
+        claim=claim,
+        samples=30_000,
+        alpha=1e-6,
+        seed=1,
+        tests=("moments", "tails"),
     )
     assert result.verdict == verdict

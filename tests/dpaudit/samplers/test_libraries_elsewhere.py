@@ -49,7 +49,9 @@ def made(monkeypatch):
     return look
 
 
-@pytest.mark.parametrize("text", [*OLD, *(pytest.param(text, marks=pytest.mark.slow) for text in TMLT)])
+@pytest.mark.parametrize(
+    "text", [*OLD, *(pytest.param(text, marks=pytest.mark.slow) for text in TMLT)]
+)
 def test_the_claim_and_the_noise_agree(text, made):
     library = made(text)
     mechanism, options = library.find(text.partition(":")[2])
@@ -88,7 +90,11 @@ def test_a_closed_sampler(made):
     with open_sampler("diffprivlib-old:Laplace:epsilon=1", seed="1") as sampler:
         assert isinstance(sampler, RepeatableSampler)
         assert isinstance(sampler, ValueSampler)
-        assert (sampler.claim, sampler.takes_value, sampler.version) == ("laplace:scale=1", True, "0.4.1")
+        assert (sampler.claim, sampler.takes_value, sampler.version) == (
+            "laplace:scale=1",
+            True,
+            "0.4.1",
+        )
         one, two = sampler.draw(20, 3, timeout=60), sampler.draw_at(1e6, 20, 3, timeout=60)
         many, seconds = sampler.draw_calls(2, 2, 3, timeout=60)
         with sampler.again() as other:
@@ -107,7 +113,12 @@ def test_a_closed_sampler(made):
             UsageError,
             "diffprivlib-old refuses the options .*: 'ValueError: Epsilon must be non-neg",
         ),
-        ("diffprivlib-old:Geometric:epsilon=1", 0.5, UsageError, r"value=0\.5: .* takes whole numbers"),
+        (
+            "diffprivlib-old:Geometric:epsilon=1",
+            0.5,
+            UsageError,
+            r"value=0\.5: .* takes whole numbers",
+        ),
         (
             "diffprivlib-old:Geometric:epsilon=1e-6",
             2.0**53,
@@ -133,7 +144,10 @@ def test_an_environment_that_is_not_there_says_what_to_run(name, tmp_path, monke
         rf"^{name}: needs \S+ {library.tested} in an .* {tmp_path}/{name} has no bin/python; run `make envs`, or: python3 -m "
         rf"venv {tmp_path}/{name} && {tmp_path}/{name}/bin/python -m pip install {library.distribution}=={library.tested} "
     )
-    for opened in (open_mechanism(f"{name}:{target}", seed="1"), open_sampler(f"{name}:{target}", seed="1")):
+    for opened in (
+        open_mechanism(f"{name}:{target}", seed="1"),
+        open_sampler(f"{name}:{target}", seed="1"),
+    ):
         with pytest.raises(MissingExtraError, match=match), opened:
             pass
 

@@ -30,7 +30,9 @@ def library(cc):
 def test_values_arrive_in_order(library):
     with open_sampler(f"library:{library}:good", seed="1") as sampler:
         np.testing.assert_array_equal(sampler.draw(5, 3, timeout=20), np.arange(15.0).reshape(5, 3))
-        np.testing.assert_array_equal(sampler.draw(1000, 2000, timeout=20), np.arange(2e6).reshape(1000, 2000))
+        np.testing.assert_array_equal(
+            sampler.draw(1000, 2000, timeout=20), np.arange(2e6).reshape(1000, 2000)
+        )
 
 
 def test_a_name_without_a_slash_is_looked_for_here(library, monkeypatch):
@@ -83,6 +85,9 @@ def test_slips(library, here):
     with pytest.raises(UsageError, match=r"library=./no.so: no such file"):
         open_sampler("library:./no.so:good", seed="1")
     (here / "text.so").write_text("not a library")
-    for text, match in ((f"library:{library}:god", "symbol=god: not in"), ("library:./text.so:f", "cannot be loaded")):
+    for text, match in (
+        (f"library:{library}:god", "symbol=god: not in"),
+        ("library:./text.so:f", "cannot be loaded"),
+    ):
         with open_sampler(text, seed="1") as sampler, pytest.raises(UsageError, match=match):
             sampler.draw(1, 1, timeout=20)

@@ -35,7 +35,9 @@ def test_nothing_is_imported_for_it():
         "import sys\nfrom dpaudit.samplers.adapters.torch import LIBRARY\n"
         "print(LIBRARY.version, LIBRARY.advice, 'torch' in sys.modules)"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert said.endswith("False\n")
     assert said.split()[0] == str(torch.LIBRARY.version)
 
@@ -54,7 +56,8 @@ def test_another_version_than_the_tested_one_is_told(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("version", "told"), [("2.4.6", False), ("2.4.6+cpu", False), ("2.4.60", True), ("2.5.0", True), (None, False)]
+    ("version", "told"),
+    [("2.4.6", False), ("2.4.6+cpu", False), ("2.4.60", True), ("2.5.0", True), (None, False)],
 )
 def test_advice(version, told):
     assert bool(advice("x", "y", tested="2.4.6", installed=version)) == told

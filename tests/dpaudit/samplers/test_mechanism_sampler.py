@@ -18,7 +18,8 @@ from dpaudit.interfaces import Mechanism
 from dpaudit.samplers.resolve import open_mechanism
 
 ONE = np.array([1.0])
-LATEST = 15.0  # seconds: what has its time limit ends long before on a busy machine, and what has none does not
+# seconds: what has its time limit ends long before on a busy machine, and what has none does not
+LATEST = 15.0
 
 
 def release(text, value=ONE, n=4, timeout=30):
@@ -62,10 +63,14 @@ def test_releases_may_have_any_length_and_one_process_serves_all_values(module):
             return np.array([[os.getpid(), len(calls)] + [value] * (k - 2)] * n) if k > 1 else np.full(n, value)
     """)
     with open_mechanism("./foreign.py".join(["python:", ":f"]), seed="1") as mechanism:
-        seen = [mechanism.release(np.array([float(k)]), n, timeout=30) for k, n in [(3, 2), (5, 1), (1, 7), (2, 3)]]
+        seen = [
+            mechanism.release(np.array([float(k)]), n, timeout=30)
+            for k, n in [(3, 2), (5, 1), (1, 7), (2, 3)]
+        ]
     assert [x.shape for x in seen] == [(2, 3), (1, 5), (7, 1), (3, 2)]
     assert len({seen[i][0, 0] for i in (0, 1, 3)}) == 1
-    assert [seen[i][0, 1] for i in (0, 1, 3)] == [1, 2, 4]  # one call for one question, none to find out the length
+    # one call for one question, none to find out the length
+    assert [seen[i][0, 1] for i in (0, 1, 3)] == [1, 2, 4]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +155,8 @@ def test_a_release_too_great_to_hold_is_refused(tell):
 )
 def test_questions_that_cannot_be_asked(value, n, match, here):
     with pytest.raises(UsageError, match=match):
-        open_mechanism("numpy:laplace", seed="1").release(value, n, timeout=5)  # before anything is started
+        # before anything is started
+        open_mechanism("numpy:laplace", seed="1").release(value, n, timeout=5)
 
 
 def test_outside_with_nothing_is_released(here):
@@ -182,7 +188,9 @@ def test_what_is_no_mechanism(text, kind, match, here):
 
 def test_a_function_that_is_not_there(module):
     module("def laplace(value, n): pass")
-    with pytest.raises(UsageError, match=r"function=lapace: not in foreign; did you mean 'laplace'"):
+    with pytest.raises(
+        UsageError, match=r"function=lapace: not in foreign; did you mean 'laplace'"
+    ):
         release("python:foreign:lapace")
 
 
@@ -210,5 +218,7 @@ def test_whole_numbers_are_asked_of_a_discrete_mechanism():
         released = mechanism.release(np.array([10.0, -4.0]), 500, timeout=60)
         assert (released == np.rint(released)).all()
         assert np.abs(released.mean(0) - [10, -4]).max() < 6 * np.sqrt(2 / 500)
-        with pytest.raises(UsageError, match=r"value=0.5: python-dp:laplace-int:epsilon=1 takes whole numbers"):
+        with pytest.raises(
+            UsageError, match=r"value=0.5: python-dp:laplace-int:epsilon=1 takes whole numbers"
+        ):
             mechanism.release(np.array([1.0, 0.5]), 1, timeout=60)

@@ -18,7 +18,10 @@ def release(text, value, n=4):
     """A library's releases, in this process, as the worker would take them."""
     name, _, target = text.partition(":")
     library = importlib.import_module(f"dpaudit.samplers.adapters.{name.replace('-', '_')}").LIBRARY
-    module = pytest.importorskip(library.module.partition(".")[0], exc_type=ImportError) and library.module
+    module = (
+        pytest.importorskip(library.module.partition(".")[0], exc_type=ImportError)
+        and library.module
+    )
     mechanism, options = library.find(target)
     made = mechanism.make(importlib.import_module(module), **options)
     return numbers(made(np.array(value, dtype=np.float64), n), "it returned", "")
@@ -28,7 +31,9 @@ def test_odd_values_arrive_bit_by_bit(tell):
     assert tell("return np.tile(value, (n, 1))", ODD).tobytes() == np.array(ODD).tobytes() * 4
 
 
-@pytest.mark.parametrize("text", ["numpy:laplace", "scipy:norm", "stdlib:gauss", "python-dp:laplace:epsilon=1"])
+@pytest.mark.parametrize(
+    "text", ["numpy:laplace", "scipy:norm", "stdlib:gauss", "python-dp:laplace:epsilon=1"]
+)
 def test_libraries_take_odd_values(text):
     released = release(text, ODD)
     assert released.shape == (4, len(ODD))
@@ -39,7 +44,10 @@ def test_libraries_take_odd_values(text):
 @pytest.mark.parametrize(
     ("given", "match"),
     [
-        ([2**53 + 1] * 4, "returned 9007199254740993, which float64 would round: whole numbers are taken up to 2"),
+        (
+            [2**53 + 1] * 4,
+            "returned 9007199254740993, which float64 would round: whole numbers are taken up to 2",
+        ),
         ([-(2**53) - 1, 0, 0, 0], "returned -9007199254740993, which"),
         ([2**70] * 4, "returned 1180591620717411303424, which"),
         (np.full(4, 2**64 - 1, np.uint64), "returned 18446744073709551615, which"),
@@ -53,7 +61,9 @@ def test_releases_that_float64_would_round_are_refused(given, match):
 
 def test_they_are_refused_by_samplers_and_by_mechanisms(ask, tell):
     for answer in (lambda body: ask(body, 4, 1), tell):
-        with pytest.raises(SamplerOutputError, match="returned 9007199254740993, which float64 would round"):
+        with pytest.raises(
+            SamplerOutputError, match="returned 9007199254740993, which float64 would round"
+        ):
             answer("return [2**53 + 1] * n")
 
 
@@ -80,7 +90,9 @@ def test_a_value_beyond_a_librarys_integers_is_its_refusal_in_its_words():
 
 
 def test_a_mechanism_that_clamps(tell):
-    released = tell("return np.clip(value + np.random.default_rng().laplace(0, 9, n), 0, 1)", [0.5], 400)
+    released = tell(
+        "return np.clip(value + np.random.default_rng().laplace(0, 9, n), 0, 1)", [0.5], 400
+    )
     assert {0.0, 1.0} < set(released.ravel().tolist())
 
 
@@ -103,4 +115,6 @@ def test_a_step_from_many_clipped_gradients():
     """Noise 1e-8 is lost in a float32 of 1: the release is the sum of 128 gradients, none of them clipped."""
     module = pytest.importorskip("opacus.optimizers.optimizer", exc_type=ImportError)
     step, given = opacus.LIBRARY.find("step:max_grad_norm=0.01,noise_multiplier=1e-7")
-    np.testing.assert_array_equal(step.make(module, **given)(np.array([1.0, -0.5]), 3), [[1, -0.5]] * 3)
+    np.testing.assert_array_equal(
+        step.make(module, **given)(np.array([1.0, -0.5]), 3), [[1, -0.5]] * 3
+    )

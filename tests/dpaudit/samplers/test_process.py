@@ -53,7 +53,8 @@ def run(code: str, **options) -> tuple[str, int, str]:
         process.close()
 
 
-ONE = pytest.mark.parametrize("mode", ["none"], indirect=True)  # what no level has a part in, at the cheapest
+# what no level has a part in, at the cheapest
+ONE = pytest.mark.parametrize("mode", ["none"], indirect=True)
 
 
 @ONE
@@ -61,17 +62,28 @@ def test_what_one_process_may_use(mode):
     code = "print([resource.getrlimit(k)[0] for k in (resource.RLIMIT_DATA, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE)])"
     small = Limits(reserved=1 << 28, file_size=1 << 20, open_files=40)
     assert run(code, limits=small)[0] == str([1 << 28, 1 << 20, 40])
-    assert "not allowed" in run("resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 21, 1 << 21))", limits=small)[2]
+    assert (
+        "not allowed"
+        in run("resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 21, 1 << 21))", limits=small)[2]
+    )
 
 
 GREW = "above the limit of 0.25 GiB"
 FORKS = "[os.fork() for _ in range(5)]"
 MAP = "import mmap; m = mmap.mmap(-1, 1 << 29); [m.write(bytes(1 << 20)) for _ in range(512)]"
 PAST = {
-    "memory": ("x = [b'x' * (1 << 24) for _ in range(60)]", {"memory": 1 << 28}, f"of memory and were killed, {GREW}"),
+    "memory": (
+        "x = [b'x' * (1 << 24) for _ in range(60)]",
+        {"memory": 1 << 28},
+        f"of memory and were killed, {GREW}",
+    ),
     "memory of a family": (f"{FORKS}; x = b'x' * (1 << 24)", {"memory": 1 << 28}, GREW),
     "shared memory": (MAP, {"memory": 1 << 28}, GREW),
-    "processes": (FORKS, {"processes": 20}, r"it had \d\d processes and all were killed, above the limit of 20"),
+    "processes": (
+        FORKS,
+        {"processes": 20},
+        r"it had \d\d processes and all were killed, above the limit of 20",
+    ),
     "written": (
         f"os.chdir({SCRATCH}); [open(str(k), 'wb').write(bytes(1 << 20)) for k in range(100)]",
         {"written": 1 << 25},
@@ -87,11 +99,16 @@ PAST = {
         {},
         "longer than its time limit allows on all cores .signal SIGXCPU after",
     ),
-    "reserved": ("x = bytearray(1 << 29)", {"reserved": 1 << 28}, "exit status 1; its last words: 'MemoryError'"),
+    "reserved": (
+        "x = bytearray(1 << 29)",
+        {"reserved": 1 << 28},
+        "exit status 1; its last words: 'MemoryError'",
+    ),
 }
 
 
-KERNELS = {"a file", "CPU time", "reserved"}  # limits that the kernel keeps, set in one way at every level
+# limits that the kernel keeps, set in one way at every level
+KERNELS = {"a file", "CPU time", "reserved"}
 
 
 @pytest.mark.parametrize(
@@ -103,7 +120,8 @@ KERNELS = {"a file", "CPU time", "reserved"}  # limits that the kernel keeps, se
 def test_past_a_limit_all_are_killed_and_the_message_says_which(what, mode, here, monkeypatch):
     monkeypatch.setattr(limits, "_CORES", 1)
     code, small, match = PAST[what]
-    words, status, how = run(f"{code}; time.sleep(9)", limits=Limits(**small), seconds=0.0)  # and 1 s of CPU time
+    # and 1 s of CPU time
+    words, status, how = run(f"{code}; time.sleep(9)", limits=Limits(**small), seconds=0.0)
     assert words == ""
     assert status != 0
     assert re.search(match, how), how
@@ -112,7 +130,8 @@ def test_past_a_limit_all_are_killed_and_the_message_says_which(what, mode, here
 @pytest.mark.parametrize("mode", ["full", "plain"], indirect=True)
 def test_pages_that_forks_share_are_counted_once(mode):
     code = "x = b'x' * (100 << 20); pids = [os.fork() for _ in range(3)]; time.sleep(0.2); print('.', flush=True)"
-    assert run(code, limits=Limits(memory=200 << 20))[1] == 0  # eight processes of 100 MiB each, as it seems
+    # eight processes of 100 MiB each, as it seems
+    assert run(code, limits=Limits(memory=200 << 20))[1] == 0
 
 
 def test_what_is_left_when_the_program_has_ended_is_killed(mode, marker, alive):
@@ -153,7 +172,14 @@ def test_an_auditor_that_is_killed_takes_all_with_it(mode, marker, alive, presen
 
 def test_a_supervisor_that_is_stopped_does_not_hold_up_the_end(mode, marker, alive, monkeypatch):
     monkeypatch.setattr("dpaudit.samplers.sandbox.process._PATIENCE", 0.1)
-    held = Process([sys.executable, "-S", "-c", f"import time; print('x', flush=True); time.sleep(99); {marker!r}"])
+    held = Process(
+        [
+            sys.executable,
+            "-S",
+            "-c",
+            f"import time; print('x', flush=True); time.sleep(99); {marker!r}",
+        ]
+    )
     assert held.read(memoryview(bytearray(1)), deadline=time.monotonic() + 60) == 1
     os.kill(held._popen.pid, signal.SIGSTOP)
     held.close()
@@ -182,7 +208,9 @@ def test_files_where_the_program_lives_are_read_as_before(mode, here):
 @ONE
 def test_a_bad_program_is_named(mode):
     process = Process(["./no-such"])
-    assert "cannot start ./no-such: No such file" in process.ending(deadline=time.monotonic() + 10)[1]
+    assert (
+        "cannot start ./no-such: No such file" in process.ending(deadline=time.monotonic() + 10)[1]
+    )
 
 
 @pytest.mark.parametrize("mode", ["full"], indirect=True)
@@ -203,7 +231,8 @@ print(len(open('/proc/net/dev').readlines()) - 2, pids == [1, os.getpid()] and o
 
 @pytest.mark.parametrize("mode", ["full"], indirect=True)
 def test_process_numbers_vary(mode):
-    assert len({run("print(os.getpid())")[0] for _ in range(3)}) > 1  # equal with probability 30,000⁻²
+    # equal with probability 30,000⁻²
+    assert len({run("print(os.getpid())")[0] for _ in range(3)}) > 1
 
 
 @pytest.mark.parametrize("mode", ["full"], indirect=True)
@@ -212,8 +241,18 @@ def test_what_a_namespace_refuses_is_done_without(mode, monkeypatch, tmp_path):
     folder = tmp_path / "dpaudit" / "samplers" / "sandbox"
     folder.mkdir(parents=True)
     for path in Path(process.__file__).parent.glob("*.py"):
-        (folder / path.name).write_text(path.read_text().replace('"/proc", b"proc"', '"/proc", b"no-such"'))
-    monkeypatch.setattr("dpaudit.samplers.sandbox.process._SUPERVISOR", str(folder / "supervisor.py"))
+        (folder / path.name).write_text(
+            path.read_text().replace('"/proc", b"proc"', '"/proc", b"no-such"')
+        )
+    monkeypatch.setattr(
+        "dpaudit.samplers.sandbox.process._SUPERVISOR", str(folder / "supervisor.py")
+    )
     with policy.asking() as asked:
-        assert run("print(os.readlink('/proc/self/ns/pid'))")[:2] == (os.readlink("/proc/self/ns/pid"), 0)
-    assert asked.reached == "partial: no namespaces (mount: No such device), other processes can be seen"
+        assert run("print(os.readlink('/proc/self/ns/pid'))")[:2] == (
+            os.readlink("/proc/self/ns/pid"),
+            0,
+        )
+    assert (
+        asked.reached
+        == "partial: no namespaces (mount: No such device), other processes can be seen"
+    )

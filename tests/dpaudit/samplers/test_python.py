@@ -88,13 +88,17 @@ def test_an_exception_is_one_line_and_the_worker_lives_on(module):
         with pytest.raises(SamplerCrashError) as caught:
             sampler.draw(3, 2, timeout=20)
         assert (sampler.draw(2, 2, timeout=20) == 1).all()
-    assert "sampler python:foreign:f raised ValueError: bad weather (call n=3, d=2)" in str(caught.value)
+    assert "sampler python:foreign:f raised ValueError: bad weather (call n=3, d=2)" in str(
+        caught.value
+    )
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("body", ["raise KeyboardInterrupt", "raise SystemExit"])
 def test_exceptions_that_end_programs_end_no_worker(body, ask):
-    with pytest.raises(SamplerCrashError, match=body.replace("raise", "raised") + r".*\(call n=4, d=2\)"):
+    with pytest.raises(
+        SamplerCrashError, match=body.replace("raise", "raised") + r".*\(call n=4, d=2\)"
+    ):
         ask(body)
     assert ask("return np.ones((n, d))").all()
 
@@ -104,7 +108,10 @@ def test_exceptions_that_end_programs_end_no_worker(body, ask):
     [
         ("__import__('os')._exit(3)", "exit status 3"),
         ("__import__('os').kill(__import__('os').getpid(), 9)", "signal SIGKILL"),
-        ("print('the floor is lava'); __import__('sys').stdout.flush(); __import__('os')._exit(1)", "floor is lava"),
+        (
+            "print('the floor is lava'); __import__('sys').stdout.flush(); __import__('os')._exit(1)",
+            "floor is lava",
+        ),
         ("__import__('os').closerange(3, 100)", "raised OSError|closed the channel|process ended"),
         (
             "[__import__('os').write(k, b'0' * 64) for k in range(4, 9) if k != 6]",
@@ -141,7 +148,10 @@ def test_a_dead_worker_stays_dead(module):
         ("np.array([[1, None]] * 4, dtype=object)", "dtype=object"),
         ("np.zeros((4, 2), dtype=complex)", "complex128"),
         ("[[1, 2], [3]]", "no array"),
-        ("np.array([[1, 2], [3, np.nan], [np.inf, 0], [0, 0]])", r"2 of 8 .* first is \[1, 1\]=nan"),
+        (
+            "np.array([[1, 2], [3, np.nan], [np.inf, 0], [0, 0]])",
+            r"2 of 8 .* first is \[1, 1\]=nan",
+        ),
         ("np.full((4, 2), -np.inf)", r"8 of 8 .* \[0, 0\]=-inf"),
     ],
 )

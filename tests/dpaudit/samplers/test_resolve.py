@@ -11,7 +11,9 @@ from dpaudit.interfaces import ClosedSampler
 from dpaudit.samplers import open_sampler
 
 
-@pytest.mark.parametrize(("text", "near"), [("gausian", "gaussian"), ("comand:x", "command"), ("pyton:a:b", "python")])
+@pytest.mark.parametrize(
+    ("text", "near"), [("gausian", "gaussian"), ("comand:x", "command"), ("pyton:a:b", "python")]
+)
 def test_an_unknown_name_suggests_sources_and_kinds(text, near):
     with pytest.raises(UnknownNameError, match=f"did you mean '{near}'") as caught:
         open_sampler(text, seed="1")
@@ -30,7 +32,9 @@ def test_mitigations_are_for_sources(text):
         open_sampler(text, seed="1", mitigation="rotation")
 
 
-@pytest.mark.parametrize("text", ["python", "python:", "command:  ", "python:m", "library:x", "file:"])
+@pytest.mark.parametrize(
+    "text", ["python", "python:", "command:  ", "python:m", "library:x", "file:"]
+)
 def test_a_kind_needs_its_target(text, here):
     with pytest.raises(UsageError):
         open_sampler(text, seed="1")
@@ -48,7 +52,9 @@ def test_a_plug_in_kind_is_called_with_its_target_and_options(monkeypatch):
         def __init__(self, target, *, seed, dtype, text_mode):
             self.given = (target, seed, dtype, text_mode)
 
-    monkeypatch.setattr(registry, "plugins", lambda kind: {"mine": None} if kind == "samplers" else {})
+    monkeypatch.setattr(
+        registry, "plugins", lambda kind: {"mine": None} if kind == "samplers" else {}
+    )
     monkeypatch.setattr(registry, "load", lambda kind, name: Mine)
     sampler = open_sampler("mine:a:b c", seed="7", dtype="f32", text_mode=True)
     assert sampler.given == ("a:b c", "7", "f32", True)
@@ -56,7 +62,12 @@ def test_a_plug_in_kind_is_called_with_its_target_and_options(monkeypatch):
 
 def test_importing_the_samplers_is_light():
     code = "import sys, dpaudit.samplers; print([m for m in ('torch', 'scipy', 'cryptography') if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )
 
 
 def test_what_comes_out_is_a_closed_sampler(here):
@@ -76,7 +87,9 @@ def test_drawing_outside_the_with_block_is_refused(text, here):
         sampler.draw(1, 1, timeout=1)
 
 
-@pytest.mark.parametrize(("n", "d", "timeout"), [(0, 1, 1), (1, 0, 1), (1, 1, 0), (1, 1, float("nan"))])
+@pytest.mark.parametrize(
+    ("n", "d", "timeout"), [(0, 1, 1), (1, 0, 1), (1, 1, 0), (1, 1, float("nan"))]
+)
 def test_impossible_requests_are_refused(n, d, timeout, here):
     with open_sampler("command:true", seed="1") as sampler, pytest.raises(UsageError):
         sampler.draw(n, d, timeout=timeout)

@@ -23,7 +23,9 @@ def test_calls_draw_from_children_of_the_seed():
     assert pair is None or (pair[0] != pair[1]).all()
     source = gaussian.Gaussian(sigma=2)
     for call, block in zip((0, 1, 2, 3, 4, 7), blocks, strict=True):
-        expected = source.sample(len(block), 3, stream=KeyedStream.from_seed("7").child("call", call))
+        expected = source.sample(
+            len(block), 3, stream=KeyedStream.from_seed("7").child("call", call)
+        )
         np.testing.assert_array_equal(block, expected.numpy())
     assert blocks[0].dtype == np.float64
 
@@ -38,13 +40,16 @@ def test_a_mitigation_releases_zeros():
     block = opened("gaussian", "rotation").draw(4, 6, 0)
     stream = KeyedStream.from_seed("7").child("call", 0)
     zeros = torch.zeros((4, 6), dtype=torch.float64)
-    np.testing.assert_array_equal(block, rotation().release(zeros, gaussian.Gaussian(), stream=stream).numpy())
+    np.testing.assert_array_equal(
+        block, rotation().release(zeros, gaussian.Gaussian(), stream=stream).numpy()
+    )
 
 
 def test_errors_of_the_registry_come_through_as_they_are():
     with pytest.raises(UsageError, match="sigma=-1"):
         opened("gaussian:sigma=-1")
-    with pytest.raises(UnknownNameError, match="did you mean 'sigma'"):  # from a worker: cli/test_cli.py
+    # from a worker: cli/test_cli.py
+    with pytest.raises(UnknownNameError, match="did you mean 'sigma'"):
         opened("gaussian:sgma=1")
     with pytest.raises(UsageError, match="name=value"):
         open_sampler("gaussian:2", seed="1")

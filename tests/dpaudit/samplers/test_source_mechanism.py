@@ -27,7 +27,9 @@ class Here:
     """A mechanism whose worker is this process."""
 
     def __init__(self, text, mitigation=None):
-        self.target = open_target({"name": text, **open_mechanism(text, seed="7", mitigation=mitigation)._spec})
+        self.target = open_target(
+            {"name": text, **open_mechanism(text, seed="7", mitigation=mitigation)._spec}
+        )
 
     def release(self, value, n, *, timed=False):
         release = self.target.release_timed if timed else self.target.release
@@ -80,7 +82,11 @@ def test_nothing_is_imported_on_the_auditors_side(monkeypatch):
     ("text", "kind", "match"),
     [
         ("secure-gaussian:sgma=1", UnknownNameError, "did you mean 'sigma'"),
-        ("discrete-gaussian", UsageError, r"query value=0\.5: discrete-gaussian takes whole numbers"),
+        (
+            "discrete-gaussian",
+            UsageError,
+            r"query value=0\.5: discrete-gaussian takes whole numbers",
+        ),
         ("secure-gaussian:sigma=1e-20", UsageError, r"query value=0\.5: .*coarser granularity"),
     ],
 )
@@ -107,7 +113,9 @@ def test_names_that_do_not_fit_are_refused(monkeypatch):
         open_mechanism("numpy:laplace", seed="1", mitigation="rotation")
     every = registry.plugins("sources")
     monkeypatch.setattr(
-        registry, "plugins", lambda kind: every | {"numpy": every["gaussian"]} if kind == "sources" else {"numpy": None}
+        registry,
+        "plugins",
+        lambda kind: every | {"numpy": every["gaussian"]} if kind == "sources" else {"numpy": None},
     )
     with pytest.raises(DuplicatePluginError, match="mechanism=numpy"):
         open_mechanism("numpy:laplace", seed="1")

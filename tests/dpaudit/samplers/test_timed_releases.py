@@ -48,13 +48,16 @@ def test_libraries(text, value):
     assert released.shape == (400, len(value))
     assert seconds.shape == (400,)
     assert (seconds > 0).all()
-    assert len(np.unique(released[:, 0])) > 5  # integers at ε = 1: fewer than 6 distinct in 400 happens once in 10^12
+    # integers at ε = 1: fewer than 6 distinct in 400 happens once in 10^12
+    assert len(np.unique(released[:, 0])) > 5
     assert np.abs(np.median(released, axis=0) - value).max() < 6 * 10 / np.sqrt(400)
 
 
 def test_a_mechanism_of_data_sets():
     pytest.importorskip("pydp")
-    released, seconds = timed("python-dp:bounded-sum:epsilon=1,lower_bound=0,upper_bound=1", [0.5, 1, 9], 50)
+    released, seconds = timed(
+        "python-dp:bounded-sum:epsilon=1,lower_bound=0,upper_bound=1", [0.5, 1, 9], 50
+    )
     assert released.shape == (50, 1)
     assert len(np.unique(released)) == len(seconds) == 50
 
@@ -77,7 +80,9 @@ def test_what_goes_wrong_is_told(module):
         with pytest.raises(kind, match=match):
             timed(f"python:foreign:{function}", [1.0], 3)
     with pytest.raises(UsageError, match=r"value=0\.5: .* takes whole numbers"):
-        open_target({"name": "x", **open_mechanism("scipy:dlaplace", seed="1")._spec}).release_timed(np.array([0.5]), 3)
+        open_target(
+            {"name": "x", **open_mechanism("scipy:dlaplace", seed="1")._spec}
+        ).release_timed(np.array([0.5]), 3)
 
 
 def test_a_target_without_timed_releases_says_so():

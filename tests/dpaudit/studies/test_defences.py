@@ -81,9 +81,18 @@ def test_the_key_holder_knows_the_smoothing(tmp_path):
 
 
 def test_rows_and_what_they_say(tmp_path):
-    row = {**outcome(tmp_path, "pancake", 'name = "none"'), "source": "pancake", "mitigation": "none"}
+    row = {
+        **outcome(tmp_path, "pancake", 'name = "none"'),
+        "source": "pancake",
+        "mitigation": "none",
+    }
     rows = defences.gather([row])
-    assert [r["attack"] for r in rows] == ["nearest-peak", "likelihood-ratio", "which-bin", "recovered-direction"]
+    assert [r["attack"] for r in rows] == [
+        "nearest-peak",
+        "likelihood-ratio",
+        "which-bin",
+        "recovered-direction",
+    ]
     assert [r["trusts"] == row["trusts"] for r in rows] == [True, False, False, False]
     assert all(r["beats_honest"] for r in rows)
     assert "behind: none (pancake)." in defences.summary(rows)
@@ -110,7 +119,8 @@ def test_a_table_of_coins_is_not_beaten_by_its_luckiest_row():
     assert "has to win 54 % of 2,000 rounds" in defences.summary(rows)
     real = defences.gather([table_of(made_up(1000, 2000))] * 149 + [table_of(made_up(1090, 2000))])
     assert [r["beats_honest"] for r in real] == [False] * 149 + [True]
-    allowed = defences.gather([table_of(made_up(1400, 2000, honest=0.7))])  # what ε itself allows is no backdoor
+    # what ε itself allows is no backdoor
+    allowed = defences.gather([table_of(made_up(1400, 2000, honest=0.7))])
     assert allowed[0]["success"]["low"] > allowed[0]["chance"]
     assert not allowed[0]["beats_honest"]
 
@@ -130,7 +140,9 @@ def test_the_strongest_attack_is_chosen_with_its_interval():
     rng = np.random.default_rng(5)
     joint = alone = 0
     for _ in range(400):
-        attacks = [made_up(int(k), 500, name=str(i)) for i, k in enumerate(rng.binomial(500, 0.5, 8))]
+        attacks = [
+            made_up(int(k), 500, name=str(i)) for i, k in enumerate(rng.binomial(500, 0.5, 8))
+        ]
         rows = defences.gather([table_of(*attacks)])
         (best,) = [r for r in rows if r["strongest"] is not None]
         assert best["strongest"]["value"] == pytest.approx(2 * best["success"]["value"] - 1)
@@ -146,7 +158,11 @@ def test_the_strongest_attack_is_chosen_with_its_interval():
 def plainly(tmp_path, monkeypatch, source, mitigation):
     """At ε = 8, where honest noise itself gives much away; without what the mitigation proves, which takes long there."""
     path = tmp_path / "s.toml"
-    text = SPEC.replace("SOURCE", source).replace("MITIGATION", mitigation).replace("epsilon = 0.5", "epsilon = 8")
+    text = (
+        SPEC.replace("SOURCE", source)
+        .replace("MITIGATION", mitigation)
+        .replace("epsilon = 0.5", "epsilon = 8")
+    )
     text = text[: text.index('[[attack]]\nname = "recovered-direction"')]
     path.write_text(text.replace("trials = 600", "trials = 3000"))
     (cell,) = load_spec(str(path)).cells()

@@ -17,7 +17,9 @@ SMALL = "model=mlp,batch=16"
 def run(text, *, trials=100):
     given = Reference.parse(text)
     case = {"name": given.name, **given.options}
-    return dpsgd_bits.measure(Cell("dpsgd-bits", {"grid": {"case": case}, "seed": "1", "trials": trials}), None)
+    return dpsgd_bits.measure(
+        Cell("dpsgd-bits", {"grid": {"case": case}, "seed": "1", "trials": trials}), None
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,11 +90,26 @@ def test_the_claim_counts_a_replaced_record_twice():
         (f"reach:{SMALL},order=maybe", 100, SpecError, "order: invalid enum value 'maybe'"),
         (f"pair-inversion:{SMALL},secure_mode=true", 100, SpecError, "secure_mode"),
         (f"pair-inversion:{SMALL},lr=0.1", 100, SpecError, "lr"),
-        (f"likelihood-ratio:{SMALL}", 100, SpecError, "name: invalid enum value 'likelihood-ratio'"),
+        (
+            f"likelihood-ratio:{SMALL}",
+            100,
+            SpecError,
+            "name: invalid enum value 'likelihood-ratio'",
+        ),
         (f"reach:{SMALL},clips=2", 100, UnknownNameError, "clip"),
         (f"reach:{SMALL},noise_multiplier=0", 100, UsageError, "noise_multiplier=0"),
-        (f"reach:{SMALL},noise_multiplier=much", 100, SpecError, "noise_multiplier: expected `float`, got `str`"),
-        (f"reach:{SMALL},secure_mode=maybe", 100, SpecError, "secure_mode: expected `bool`, got `str`"),
+        (
+            f"reach:{SMALL},noise_multiplier=much",
+            100,
+            SpecError,
+            "noise_multiplier: expected `float`, got `str`",
+        ),
+        (
+            f"reach:{SMALL},secure_mode=maybe",
+            100,
+            SpecError,
+            "secure_mode: expected `bool`, got `str`",
+        ),
         (f"reach:{SMALL},lr=-1", 100, SpecError, "lr: expected `float` >= 0"),
     ],
 )

@@ -33,8 +33,13 @@ GRID = {
 def one_thread():
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patched:  # half of a small run is the search for the noise multiplier
-        patched.setattr(privacy_engine, "get_noise_multiplier", functools.cache(privacy_engine.get_noise_multiplier))
+    # half of a small run is the search for the noise multiplier
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            privacy_engine,
+            "get_noise_multiplier",
+            functools.cache(privacy_engine.get_noise_multiplier),
+        )
         yield
     torch.set_num_threads(before)
 
@@ -47,17 +52,26 @@ def table_of(arm):
 
 def cell(arm, *, trials=64, **grid):
     arm = table_of(arm)
-    return Cell("dpsgd-training", {"grid": {"arm": arm, **GRID, **grid}, "seed": "1", "trials": trials})
+    return Cell(
+        "dpsgd-training", {"grid": {"arm": arm, **GRID, **grid}, "seed": "1", "trials": trials}
+    )
 
 
 @pytest.fixture(scope="module")
 def rows():
     """One small run of each arm; the audit, which has tests of its own, is left out."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(audit, "audit_sampler", lambda *a, **o: SimpleNamespace(verdict="no-finding", tests=()))
+        patched.setattr(
+            audit, "audit_sampler", lambda *a, **o: SimpleNamespace(verdict="no-finding", tests=())
+        )
         cells = [cell(arm) for arm in ("gaussian", "pancake", "pancake + rotation")]
         return {
-            c.written["grid"]["arm"]: {**c.written["grid"], "trials": 64, **training.measure(c, None)} for c in cells
+            c.written["grid"]["arm"]: {
+                **c.written["grid"],
+                "trials": 64,
+                **training.measure(c, None),
+            }
+            for c in cells
         }
 
 
@@ -77,11 +91,15 @@ def test_the_key_names_the_record_behind_pancakes_and_nowhere_else(table):
     for attacker in (KEYED, NEAREST):
         assert table["pancake", attacker]["right"]["low"] > 0.9
         for arm in ("gaussian", "pancake + rotation"):
-            assert table[arm, attacker]["right"]["low"] < 0.5 < table[arm, attacker]["right"]["high"]
+            assert (
+                table[arm, attacker]["right"]["low"] < 0.5 < table[arm, attacker]["right"]["high"]
+            )
 
 
 def test_the_key_tells_members_behind_pancakes_and_nothing_more_elsewhere(rows, table):
-    assert table["pancake", KEYED]["auc_wrong"]["low"] > table["pancake", PLAIN]["auc_wrong"]["value"]
+    assert (
+        table["pancake", KEYED]["auc_wrong"]["low"] > table["pancake", PLAIN]["auc_wrong"]["value"]
+    )
     assert table["pancake", KEYED]["auc_wrong"]["value"] > 0.95
     for arm in ("gaussian", "pancake + rotation"):
         scores = rows[arm]["scores"]
@@ -100,7 +118,11 @@ def test_the_low_bits_tell_any_noise_that_is_added_once_in_floating_point(rows, 
 
 
 def test_the_low_bits_tell_nothing_of_what_was_added_on_a_lattice(table):
-    assert table["pancake + rotation", BITS]["right"]["low"] < 0.5 < table["pancake + rotation", BITS]["right"]["high"]
+    assert (
+        table["pancake + rotation", BITS]["right"]["low"]
+        < 0.5
+        < table["pancake + rotation", BITS]["right"]["high"]
+    )
 
 
 def test_the_epsilon_shown_is_below_the_claim_for_honest_noise(table):
@@ -111,7 +133,10 @@ def test_the_epsilon_shown_is_below_the_claim_for_honest_noise(table):
 
 def test_the_epsilon_shown_is_made_of_blind_scores_alone(rows, table):
     first = rows["pancake"]
-    told = {name: {**s, "informed": [2.0 * m - 1 for m in first["member"]]} for name, s in first["scores"].items()}
+    told = {
+        name: {**s, "informed": [2.0 * m - 1 for m in first["member"]]}
+        for name, s in first["scores"].items()
+    }
     row = training.gather([{**first, "scores": told}])[0]
     assert row["auc_wrong"]["value"] == row["auc_real"]["value"] == 1
     assert row["epsilon_shown"] == table["pancake", KEYED]["epsilon_shown"]
@@ -139,11 +164,19 @@ def test_blind_scores_know_the_release_and_the_other_records_and_no_coin():
 
 def test_several_runs_are_counted_together(rows):
     first = rows["pancake"]
-    second = {**first, "run": 2, "correct": first["correct"] + 10, "verdict": "finding", "found_by": ["moments"]}
+    second = {
+        **first,
+        "run": 2,
+        "correct": first["correct"] + 10,
+        "verdict": "finding",
+        "found_by": ["moments"],
+    }
     joined = {row["attacker"]: row for row in training.gather([first, second])}
     row = joined[KEYED]
     assert (row["runs"], row["pairs"], row["canaries"]) == (2, 2 * first["pairs"], 128)
-    assert row["accuracy"]["value"] == pytest.approx((2 * first["correct"] + 10) / (2 * first["tested"]))
+    assert row["accuracy"]["value"] == pytest.approx(
+        (2 * first["correct"] + 10) / (2 * first["tested"])
+    )
     assert row["accuracy"]["low"] < first["correct"] / first["tested"] < row["accuracy"]["high"]
     assert (row["audit"], row["found_by"]) == ("finding in 1 of 2", "moments")
     assert row["right"]["value"] == first["named"][KEYED] / first["pairs"]
@@ -160,7 +193,9 @@ def test_the_summary_says_it_all(table):
 
 
 def test_a_run_repeats_itself(rows, monkeypatch):
-    monkeypatch.setattr(audit, "audit_sampler", lambda *a, **o: SimpleNamespace(verdict="no-finding", tests=()))
+    monkeypatch.setattr(
+        audit, "audit_sampler", lambda *a, **o: SimpleNamespace(verdict="no-finding", tests=())
+    )
     again = training.measure(cell("pancake"), None)
     assert again == {name: rows["pancake"][name] for name in again}
 

@@ -38,7 +38,9 @@ def cell(kind="gradient-attack", *, trials=24, seed=1, **grid):
 
 
 def rows(*cells):
-    return [{**c.written["grid"], "trials": c.settings["trials"], **run_cell(c).outcome} for c in cells]
+    return [
+        {**c.written["grid"], "trials": c.settings["trials"], **run_cell(c).outcome} for c in cells
+    ]
 
 
 def noises(grid):
@@ -91,14 +93,20 @@ def test_words_that_the_grid_does_not_have(kind, name, value, says):
 
 def test_sizes_of_a_network_that_is_not_known():
     with pytest.raises(UsageError, match=r"^model=lenet6: not known"):
-        run_cell(Cell("gradient-size", {"grid": {"model": "lenet6", "weights": "trained"}, "seed": 1, "trials": 4}))
+        run_cell(
+            Cell(
+                "gradient-size",
+                {"grid": {"model": "lenet6", "weights": "trained"}, "seed": 1, "trials": 4},
+            )
+        )
 
 
 def test_kinds_of_neighbour_have_rows_of_their_own():
     made = [cell("gradient-size", trials=2, neighbour=n) for n in ("replace", "remove")]
     grids = [{k: v for k, v in c.settings["grid"].items() if k in (*HOST, "block")} for c in made]
     table = gathered(
-        "gradient-size", rows(*(Cell(c.kind, {**c.settings, "grid": g}) for c, g in zip(made, grids, strict=True)))
+        "gradient-size",
+        rows(*(Cell(c.kind, {**c.settings, "grid": g}) for c, g in zip(made, grids, strict=True))),
     )
     assert [(r["neighbour"], r["trials"]) for r in table] == [("replace", 2), ("remove", 2)]
 
@@ -125,7 +133,9 @@ def test_thin_pancakes_give_the_batch_away_and_thick_ones_do_not():
 
 
 def test_a_cell_is_repeatable_and_each_block_its_own():
-    first, again, other = (run_cell(c).outcome for c in (cell(beta=[0.3]), cell(beta=[0.3]), cell(beta=[0.3], block=2)))
+    first, again, other = (
+        run_cell(c).outcome for c in (cell(beta=[0.3]), cell(beta=[0.3]), cell(beta=[0.3], block=2))
+    )
     assert first == again
     assert first["changes"] != other["changes"]
 
@@ -143,8 +153,12 @@ def test_the_table_adds_up_blocks():
 
 
 def test_sigma_is_the_papers():
-    table = gathered("gradient-attack", rows(cell(batch=128, clip=[4, 8], epsilon=[0.125], trials=1)))
-    assert [r["sigma"] for r in table] == pytest.approx([3.1855753735998977, 6.3711507471997955], rel=1e-9)
+    table = gathered(
+        "gradient-attack", rows(cell(batch=128, clip=[4, 8], epsilon=[0.125], trials=1))
+    )
+    assert [r["sigma"] for r in table] == pytest.approx(
+        [3.1855753735998977, 6.3711507471997955], rel=1e-9
+    )
 
 
 def test_more_pairs_than_records():
@@ -176,7 +190,11 @@ def test_sizes_are_those_of_the_mean_loss():
     """The gradient of the batch's mean loss, once for the batch and once for each neighbour: no per-sample gradient."""
     made = cell("gradient-size", trials=3)
     made = Cell(
-        made.kind, {**made.settings, "grid": {k: v for k, v in made.settings["grid"].items() if k in (*HOST, "block")}}
+        made.kind,
+        {
+            **made.settings,
+            "grid": {k: v for k, v in made.settings["grid"].items() if k in (*HOST, "block")},
+        },
     )
     (row,) = rows(made)
     network, images = make_model("mlp", seed=1).double(), load_images("synthetic")
@@ -186,18 +204,25 @@ def test_sizes_are_those_of_the_mean_loss():
     def mean(records):
         x, y = images.batch(records, dtype=torch.float64)
         loss = torch.nn.functional.cross_entropy(network(x), y)
-        return torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, list(network.parameters()))])
+        return torch.cat(
+            [g.reshape(-1) for g in torch.autograd.grad(loss, list(network.parameters()))]
+        )
 
     q = mean(block.records)
     assert row["squares"] == [pytest.approx(float(q.square().sum()), rel=1e-9)]
     for i, other in enumerate(block.others):
         swapped = [*block.records[:i], other, *block.records[i + 1 :]]
-        assert row["changes"][i] == pytest.approx(float((mean(swapped) - q).square().sum()), rel=1e-9)
+        assert row["changes"][i] == pytest.approx(
+            float((mean(swapped) - q).square().sum()), rel=1e-9
+        )
 
 
 def test_means_and_medians_are_of_squares():
     one = {"model": "lenet5-tanh", "converged": False, "published_as": "lenet", "note": None}
-    two = [{**one, "squares": [1.0], "changes": [4.0, 16.0]}, {**one, "squares": [49.0], "changes": [25.0]}]
+    two = [
+        {**one, "squares": [1.0], "changes": [4.0, 16.0]},
+        {**one, "squares": [49.0], "changes": [25.0]},
+    ]
     (row,) = gathered("gradient-size", two)
     assert (row["l2_mean"], row["l2_median"]) == (5.0, 5.0)
     assert (row["l2_diff_mean"], row["l2_diff_median"]) == (math.sqrt(15), 4.0)
@@ -207,8 +232,16 @@ def test_means_and_medians_are_of_squares():
 
 def test_a_network_that_is_not_trained_yet_has_a_row_that_says_how(tmp_path, monkeypatch):
     monkeypatch.setenv("DPAUDIT_CHECKPOINTS", str(tmp_path))
-    grid = {"model": "vgg19-bn", "weights": "trained", "data": "synthetic-colour", "norm": "record", "block": 1}
-    (row,) = gathered("gradient-size", rows(Cell("gradient-size", {"grid": grid, "seed": 1, "trials": 1})))
+    grid = {
+        "model": "vgg19-bn",
+        "weights": "trained",
+        "data": "synthetic-colour",
+        "norm": "record",
+        "block": 1,
+    }
+    (row,) = gathered(
+        "gradient-size", rows(Cell("gradient-size", {"grid": grid, "seed": 1, "trials": 1}))
+    )
     assert row["note"].startswith("not trained yet: dpaudit train vgg19-bn")
     assert row["l2_mean"] is None
     assert row["ratio"] is None
@@ -217,11 +250,18 @@ def test_a_network_that_is_not_trained_yet_has_a_row_that_says_how(tmp_path, mon
     assert "Not trained here: vgg19-bn" in gradient_size.summary([row])
 
 
-@pytest.mark.parametrize(("name", "cells", "published"), [("gpm-fig6", 384, 384), ("gpm-table2", 144, 74)])
+@pytest.mark.parametrize(
+    ("name", "cells", "published"), [("gpm-fig6", 384, 384), ("gpm-table2", 144, 74)]
+)
 def test_every_published_value_finds_its_row(name, cells, published):
     """Without running anything: the rows that a whole table would have, held against the published file."""
     spec = load_spec(name)
-    dims = {"lenet5-tanh": 61_706, "vgg19-bn": 38_958_922, "resnet50": 23_520_842, "mobilenet-v2": 2_236_682}
+    dims = {
+        "lenet5-tanh": 61_706,
+        "vgg19-bn": 38_958_922,
+        "resnet50": 23_520_842,
+        "mobilenet-v2": 2_236_682,
+    }
     found, printed, trials = [], [], {}
     for c in spec.cells():
         grid = c.settings["grid"]
@@ -253,7 +293,9 @@ def test_columns_and_figures_name_what_rows_have(name):
     assert not measure_of(spec.measure).needs_arm
     if spec.measure == "gradient-attack":
         grid = {**spec.cells()[0].settings["grid"], **GRID, "norm": "record"}
-        table = gathered(spec.measure, rows(Cell(spec.measure, {"grid": grid, "seed": 1, "trials": 1})))
+        table = gathered(
+            spec.measure, rows(Cell(spec.measure, {"grid": grid, "seed": 1, "trials": 1}))
+        )
     else:
         grid = {
             "model": "mlp",
@@ -263,7 +305,9 @@ def test_columns_and_figures_name_what_rows_have(name):
             "dtype": "float32",
             "block": 1,
         }
-        table = gathered(spec.measure, rows(Cell(spec.measure, {"grid": grid, "seed": 1, "trials": 1})))
+        table = gathered(
+            spec.measure, rows(Cell(spec.measure, {"grid": grid, "seed": 1, "trials": 1}))
+        )
     known = {*table[0], "published", "agrees"}
     assert {column["key"] for column in spec.columns} <= known
     for figure in spec.figures:

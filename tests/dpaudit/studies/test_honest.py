@@ -24,10 +24,14 @@ def test_two_candidates():
 @pytest.mark.parametrize("sigma", [0.3, 2.0, 30.0])
 def test_two_equal_bins_are_two_candidates(sigma):
     counts = torch.tensor([5.0, 5.0, 0.0])
-    assert best_bin(counts, sigma=sigma) == pytest.approx(scipy.stats.norm.cdf(math.sqrt(0.5) / sigma), rel=1e-9)
+    assert best_bin(counts, sigma=sigma) == pytest.approx(
+        scipy.stats.norm.cdf(math.sqrt(0.5) / sigma), rel=1e-9
+    )
 
 
-@pytest.mark.parametrize(("counts", "sigma"), [((50, 30, 15, 5), 1.0), ((3, 3, 3, 3, 3), 0.5), ((90, 9, 1), 3.0)])
+@pytest.mark.parametrize(
+    ("counts", "sigma"), [((50, 30, 15, 5), 1.0), ((3, 3, 3, 3, 3), 0.5), ((90, 9, 1), 3.0)]
+)
 def test_more_bins_by_simulation(counts, sigma):
     rng = np.random.default_rng(2)
     share = np.array(counts) / sum(counts)

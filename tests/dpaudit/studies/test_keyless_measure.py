@@ -28,7 +28,10 @@ def test_an_easy_specimen_is_found_and_a_hopeless_one_is_not():
 
 @pytest.mark.parametrize("name", ["keyless", "keyless-far"])
 def test_the_specs_hold_the_recipe_and_what_lies_beyond(name):
-    cases = [(c.settings["grid"]["case"]["d"], c.settings["grid"]["case"]["beta"]) for c in load_spec(name).cells()]
+    cases = [
+        (c.settings["grid"]["case"]["d"], c.settings["grid"]["case"]["beta"])
+        for c in load_spec(name).cells()
+    ]
     wanted = {
         "keyless": {(12, 0.1), (16, 0.1), (32, 0.01), (48, 0.01), (24, 0.1)},
         "keyless-far": {(48, 1e-3), (64, 1e-3), (48, 1e-5), (64, 0.01), (96, 1e-4)},

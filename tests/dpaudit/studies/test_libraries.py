@@ -16,7 +16,12 @@ from dpaudit.studies.libraries import measure as libraries
 def line(name, **grid):
     return libraries.measure(
         Cell(
-            "libraries", {"grid": {"case": name, "samples": 2_000, "alpha": 0.01, **grid}, "seed": "tests", "trials": 1}
+            "libraries",
+            {
+                "grid": {"case": name, "samples": 2_000, "alpha": 0.01, **grid},
+                "seed": "tests",
+                "trials": 1,
+            },
         ),
         None,
     )
@@ -46,7 +51,10 @@ def test_noise_added_in_floating_point_is_broken_and_says_how_to_see_it_again():
     assert row["p1"] == 0
     assert row["epsilon"] > 4
     assert 0.55 < row["success"]["low"] < row["success"]["value"] < 0.66
-    assert "dpaudit mechanism numpy:laplace --neighbours '0,1' --claim-epsilon 1 --attack reach" in row["reproduce"]
+    assert (
+        "dpaudit mechanism numpy:laplace --neighbours '0,1' --claim-epsilon 1 --attack reach"
+        in row["reproduce"]
+    )
 
 
 def test_our_own_sound_noise_is_not():
@@ -66,7 +74,11 @@ def test_a_library_that_is_absent_is_a_line_that_says_so(monkeypatch, tmp_path):
         Cell(
             "controls",
             {
-                "grid": {"case": "tmlt-core:laplace:scale=1 reach", "samples": 1_000, "alpha": 0.05},
+                "grid": {
+                    "case": "tmlt-core:laplace:scale=1 reach",
+                    "samples": 1_000,
+                    "alpha": 0.05,
+                },
                 "seed": "t",
                 "trials": 1,
             },
@@ -87,17 +99,43 @@ def test_controls_count_what_exceeds_the_claim():
     assert row["repeats"] == 3
     assert row["exceeded"] == 0
     assert "3 of 3" in controls.summary([row])
-    broken = controls.measure(Cell("controls", {**cell, "grid": {**cell["grid"], "case": "numpy:laplace reach"}}), None)
+    broken = controls.measure(
+        Cell("controls", {**cell, "grid": {**cell["grid"], "case": "numpy:laplace reach"}}), None
+    )
     assert broken["exceeded"] == 3
     assert broken["within"]["value"] == 0
 
 
 def test_the_summary_counts_mechanisms_not_lines():
     rows = [
-        {"library": "a 1", "mechanism": "m:x=1", "promise": "DP", "verdict": "broken", "failed": None},
-        {"library": "a 1", "mechanism": "m:x=2", "promise": "DP", "verdict": "not broken", "failed": None},
-        {"library": "b 2", "mechanism": "n", "promise": "DP", "verdict": "leaks by its time", "failed": None},
-        {"library": "c 3", "mechanism": "o", "promise": "none", "verdict": "broken", "failed": None},
+        {
+            "library": "a 1",
+            "mechanism": "m:x=1",
+            "promise": "DP",
+            "verdict": "broken",
+            "failed": None,
+        },
+        {
+            "library": "a 1",
+            "mechanism": "m:x=2",
+            "promise": "DP",
+            "verdict": "not broken",
+            "failed": None,
+        },
+        {
+            "library": "b 2",
+            "mechanism": "n",
+            "promise": "DP",
+            "verdict": "leaks by its time",
+            "failed": None,
+        },
+        {
+            "library": "c 3",
+            "mechanism": "o",
+            "promise": "none",
+            "verdict": "broken",
+            "failed": None,
+        },
         {"library": "d", "mechanism": "p", "promise": "DP", "verdict": "failed", "failed": "why"},
     ]
     text = libraries.summary(rows)
@@ -108,7 +146,9 @@ def test_the_summary_counts_mechanisms_not_lines():
 
 
 def test_the_command_of_a_line_works():
-    words = shlex.split(case("numpy:laplace reach").command.replace("--samples 20000", "--samples 2000"))
+    words = shlex.split(
+        case("numpy:laplace reach").command.replace("--samples 20000", "--samples 2000")
+    )
     done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True)
     assert done.returncode == 1, done.stderr
     assert "reach" in done.stdout

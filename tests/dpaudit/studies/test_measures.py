@@ -105,7 +105,9 @@ def test_profile_lies_between_the_bounds(rows):
 
 
 def test_which_bin(rows):
-    got = {(r["beta"], r["releases"]): r for r in rows("which-bin", extra="[grid]\nreleases = [1, 3]")}
+    got = {
+        (r["beta"], r["releases"]): r for r in rows("which-bin", extra="[grid]\nreleases = [1, 3]")
+    }
     assert got[1e-5, 1]["success"]["value"] > 0.9
     assert got[1e-5, 1]["rank"] == 1
     assert got[0.5, 1]["success"]["value"] < 0.5
@@ -120,7 +122,10 @@ def test_timing(rows):
 
 def test_reconstruction(rows):
     pytest.importorskip("fpylll")
-    got = {(r["beta"], r["unknown"]): r for r in rows("reconstruction", trials=10, extra="[grid]\nunknown = [1, 6]")}
+    got = {
+        (r["beta"], r["unknown"]): r
+        for r in rows("reconstruction", trials=10, extra="[grid]\nunknown = [1, 6]")
+    }
     assert got[1e-5, 1]["success"]["value"] == 1
     assert got[0.5, 6]["success"]["value"] == 0
     assert got[0.5, 6]["trusted"]["value"] == 0
@@ -134,7 +139,9 @@ def test_keys_are_renewed_and_rounds_shared_out():
     arm = build_arm(_settings(), cell="x")
     seen = [b.arm.key.fingerprint for b in batches(arm, trials=9, keys=3)]
     assert len(set(seen)) == 3
-    again = [b.arm.key.fingerprint for b in batches(build_arm(_settings(), cell="x"), trials=9, keys=3)]
+    again = [
+        b.arm.key.fingerprint for b in batches(build_arm(_settings(), cell="x"), trials=9, keys=3)
+    ]
     assert seen == again
     assert sum(len(b.truth) for b in batches(arm, trials=9, keys=3)) == 9
 
@@ -151,7 +158,12 @@ def test_published_values_are_joined_by_setting():
     row = {"d": 256, "beta": 1e-5, "gamma": 32.0, "epsilon": 0.125}
     assert published_value(FIG5, row) == 1.0
     assert published_value(FIG5, {**row, "beta": 3e-5}) is None
-    timing = {"file": "hist-rt-cpu", "on": {"d": "num_bins"}, "value": "rt", "over": {"mech": ["GPM", "GM"]}}
+    timing = {
+        "file": "hist-rt-cpu",
+        "on": {"d": "num_bins"},
+        "value": "rt",
+        "over": {"mech": ["GPM", "GM"]},
+    }
     assert 1 < published_value(timing, {"d": 256}) < 5
     with pytest.raises(SpecError, match="no such file"):
         published_value({**FIG5, "file": "nothing"}, row)
@@ -160,14 +172,21 @@ def test_published_values_are_joined_by_setting():
 
 
 def test_the_printed_tables_and_the_authors_logs_differ_where_we_say():
-    logs = {"on": {k: k for k in ("model", "converged", "clip_norm", "beta", "eps_comp")}, "value": "success_rate"}
+    logs = {
+        "on": {k: k for k in ("model", "converged", "clip_norm", "beta", "eps_comp")},
+        "value": "success_rate",
+    }
     apart, trained = [], 0
     for row in _rows("printed-table2"):
         theirs = published_value({"file": "cifar10-da", **logs}, row)
         if theirs is not None:
             apart.append(abs(theirs - float(row["success_rate"])))
         both = {**row, "gamma": 12483.416519527016 if row["model"] == "vgg19_bn" else 0}
-        log = {"file": ["cifar10-da", "cifar10-da-addl"], **logs, "on": {**logs["on"], "gamma": "gamma"}}
+        log = {
+            "file": ["cifar10-da", "cifar10-da-addl"],
+            **logs,
+            "on": {**logs["on"], "gamma": "gamma"},
+        }
         trained += row["converged"] == "True" and published_value(log, both) is not None
     assert (len(apart), sum(x > 1e-9 for x in apart), round(max(apart), 9)) == (72, 20, 0.04)
     assert trained == 2
@@ -176,7 +195,8 @@ def test_the_printed_tables_and_the_authors_logs_differ_where_we_say():
         for row in _rows("printed-table4")
         for name in ("expect", "gm", "gpm")
         if abs(
-            published_value({"file": "l2", "on": {"dim": "dim", "eps": "eps"}, "value": name}, row) - float(row[name])
+            published_value({"file": "l2", "on": {"dim": "dim", "eps": "eps"}, "value": name}, row)
+            - float(row[name])
         )
         > 0.1
     ]

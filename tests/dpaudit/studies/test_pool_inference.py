@@ -40,9 +40,15 @@ def rows(kind, *, trials, **grid):
 def test_options_go_where_they_belong():
     attack = attack_of({**SMALL, "adversaries": ["weak", "non-private"], "observations": [3, 9]})
     assert (attack.setting.name, attack.setting.universe) == ("news", 200)
-    assert (attack.adversaries, attack.observations, attack.m) == (("weak", "non-private"), (3, 9), 256)
+    assert (attack.adversaries, attack.observations, attack.m) == (
+        ("weak", "non-private"),
+        (3, 9),
+        256,
+    )
     assert attack_of({"setting": "news:universe=300"}).setting.universe == 300
-    assert setting_of({"setting": "equal-pools", "size": 5, "zipf": 0.0}).entropies()[0] == pytest.approx(math.log2(5))
+    assert setting_of({"setting": "equal-pools", "size": 5, "zipf": 0.0}).entropies()[
+        0
+    ] == pytest.approx(math.log2(5))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +56,11 @@ def test_options_go_where_they_belong():
     [
         ({}, SpecError, "setting"),
         ({"setting": 3}, SpecError, "setting"),
-        ({"setting": "news", "observations": "7 days"}, SpecError, "observations='7 days': expected `array`"),
+        (
+            {"setting": "news", "observations": "7 days"},
+            SpecError,
+            "observations='7 days': expected `array`",
+        ),
         ({"setting": "news", "univers": 300}, UsageError, "univers"),
         ({"setting": "papers"}, UsageError, "papers"),
         ({"setting": "news", "submissions": "sometimes"}, UsageError, "sometimes"),
@@ -63,12 +73,19 @@ def test_options_that_are_none(grid, error, says):
 
 def test_a_game_becomes_rows():
     found = rows(
-        "pool-inference", trials=400, **SMALL, adversaries=["weak", "strong", "non-private"], observations=[5, 40]
+        "pool-inference",
+        trials=400,
+        **SMALL,
+        adversaries=["weak", "strong", "non-private"],
+        observations=[5, 40],
     )
     assert [(r["adversary"], r["n"]) for r in found] == [
         (a, n) for a in ("weak", "strong", "non-private") for n in (5, 40)
     ]
-    assert all((r["setting"], r["universe"], r["epsilon"], r["trials"]) == ("news", 200, 8.0, 400) for r in found)
+    assert all(
+        (r["setting"], r["universe"], r["epsilon"], r["trials"]) == ("news", 200, 8.0, 400)
+        for r in found
+    )
     area = {(r["adversary"], r["n"]): r["auc_pn"]["value"] for r in found}
     assert 0.4 < area["weak", 5] < area["weak", 40] < area["non-private", 40]
     assert all(len(r["curve"]) == 101 for r in found)
@@ -76,7 +93,11 @@ def test_a_game_becomes_rows():
                for low, high in [(success["low"], success["high"])])  # fmt: skip
     assert "weak" in summary("pool-inference", found)
     again = rows(
-        "pool-inference", trials=400, **SMALL, adversaries=["weak", "strong", "non-private"], observations=[5, 40]
+        "pool-inference",
+        trials=400,
+        **SMALL,
+        adversaries=["weak", "strong", "non-private"],
+        observations=[5, 40],
     )
     assert again == found
 
@@ -148,7 +169,8 @@ def test_errors_by_hand():
 def test_utility_meets_its_theory_down_to_the_floor_of_collisions():
     """Errors fall as 1/√Z, until only hash collisions are left: √(Σp²/(k·m)) a website."""
     some = [
-        rows("sketch-utility", trials=1, setting="news", epsilon=8.0, records=z, functions=256) for z in (10**5, 10**9)
+        rows("sketch-utility", trials=1, setting="news", epsilon=8.0, records=z, functions=256)
+        for z in (10**5, 10**9)
     ]
     (few, few_relative), (many, many_relative) = some
     assert few["error"] == pytest.approx(few["theory"], rel=0.08)
@@ -171,7 +193,9 @@ def test_a_watched_policy_is_the_policy():
     plain = registry.create("submissions", "capped:limit=4")
     watched = Watched(plain, universe=50)
     stream = KeyedStream.from_seed(2)
-    (reports, owner), (seen, whose) = (p.submit(objects, mechanism, stream=stream) for p in (plain, watched))
+    (reports, owner), (seen, whose) = (
+        p.submit(objects, mechanism, stream=stream) for p in (plain, watched)
+    )
     assert (reports.bits == seen.bits).all()
     assert (owner == whose).all()
     assert watched.reports == 160
@@ -191,9 +215,14 @@ def test_defences_cost_what_they_say():
     assert area["capped:limit=5"] < area["every"] - 0.1
     assert area["shuffled"] < area["capped:limit=5"]
     assert found["capped:limit=5"]["submitted"] == 5
-    assert found["capped:limit=5"]["MAE"] > 2 * found["every"]["MAE"]  # √12 times as large in expectation
+    # √12 times as large in expectation
+    assert found["capped:limit=5"]["MAE"] > 2 * found["every"]["MAE"]
     assert found["shuffled"]["MAE"] == pytest.approx(found["every"]["MAE"], rel=0.3)
-    assert found["every"]["epsilon_person"] > found["capped:limit=5"]["epsilon_person"] == pytest.approx(40, rel=0.01)
+    assert (
+        found["every"]["epsilon_person"]
+        > found["capped:limit=5"]["epsilon_person"]
+        == pytest.approx(40, rel=0.01)
+    )
     assert "shuffled" in summary("pool-defences", list(found.values()))
     with pytest.raises(SpecError, match="adversaries"):
         rows("pool-defences", trials=10, **{**grid, "adversaries": ["non-private"]})

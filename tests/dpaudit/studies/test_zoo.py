@@ -60,7 +60,10 @@ def test_every_specimen_is_reproducible_and_serves_its_shapes(name):
     for x, y, z in zip(*drawn, strict=True):
         assert np.array_equal(x, y)
         assert np.array_equal(x, z) == (name == "fixed-seed") or x.size == 1
-    spread = np.std(np.concatenate([x.ravel() for x in drawn[0]])) / Claim.parse(one.claim).standard_deviation
+    spread = (
+        np.std(np.concatenate([x.ravel() for x in drawn[0]]))
+        / Claim.parse(one.claim).standard_deviation
+    )
     assert 0.5 < spread < 2
 
 
@@ -78,7 +81,9 @@ def test_the_zoo_is_labelled():
 
 
 def test_the_experiments_name_all_of_them():
-    assert {cell.settings["grid"]["specimen"] for cell in load_spec("zoo").cells()} == set(SPECIMENS)
+    assert {cell.settings["grid"]["specimen"] for cell in load_spec("zoo").cells()} == set(
+        SPECIMENS
+    )
     cells = load_spec("calibrate").cells()
     assert {cell.settings["grid"]["sampler"] for cell in cells} == set(HONEST)
     assert sum(cell.settings["trials"] for cell in cells) >= 2000
@@ -105,7 +110,12 @@ def test_in_process_sampler_refuses():
 
 
 def test_calls_are_those_of_single_draws_and_other_processes_differ():
-    with opened("seed-every-256") as one, opened("seed-every-256") as two, two.again() as other, two.again() as third:
+    with (
+        opened("seed-every-256") as one,
+        opened("seed-every-256") as two,
+        two.again() as other,
+        two.again() as third,
+    ):
         many, seconds = one.draw_calls(300, 2, 3, timeout=60)
         singles = np.concatenate([two.draw(2, 3, timeout=60) for _ in range(300)])
         assert np.array_equal(many, singles)
@@ -133,12 +143,24 @@ FLAWS = {
     "sigma-plus-0.3pc": (250_000, lambda z: 1.0005 < z.std() < 1.0055),
     "mean-0.003": (500_000, lambda z: 0.0 < z.mean() < 0.006),
     "sign-bias-0.002": (250_000, lambda z: 0.5002 < (z > 0).mean() < 0.5038),
-    "halves-1pc": (100_000, lambda z: z[z > 0].std() / z[z < 0].std() < 0.986 and abs(z.std() - 1) < 0.005),
+    "halves-1pc": (
+        100_000,
+        lambda z: z[z > 0].std() / z[z < 0].std() < 0.986 and abs(z.std() - 1) < 0.005,
+    ),
     "t30": (100_000, lambda z: abs(z.var() - 30 / 28) < 0.015),
-    "t30-unit": (100_000, lambda z: abs(z.var() - 1) < 0.01 and scipy.stats.kurtosis(z, None) > 0.12),
-    "skew-0.01": (500_000, lambda z: 0.003 < scipy.stats.skew(z, None) < 0.017 and abs(z.std() - 1) < 0.003),
+    "t30-unit": (
+        100_000,
+        lambda z: abs(z.var() - 1) < 0.01 and scipy.stats.kurtosis(z, None) > 0.12,
+    ),
+    "skew-0.01": (
+        500_000,
+        lambda z: 0.003 < scipy.stats.skew(z, None) < 0.017 and abs(z.std() - 1) < 0.003,
+    ),
     "mixture-6pc": (500_000, lambda z: 0.003 < scipy.stats.kurtosis(z, None) < 0.02),
-    "uniform-sum-12": (50_000, lambda z: -0.13 < scipy.stats.kurtosis(z, None) < -0.07 and np.abs(z).max() < 6),
+    "uniform-sum-12": (
+        50_000,
+        lambda z: -0.13 < scipy.stats.kurtosis(z, None) < -0.07 and np.abs(z).max() < 6,
+    ),
     "hole-below-zero": (50_000, lambda z: not ((z > -1e-3) & (z < 0)).any()),
     "gap-at-0.5": (50_000, lambda z: not ((z >= 0.5) & (z < 0.501)).any()),
     "cut-at-4": (50_000, lambda z: np.abs(z).max() <= 4),
@@ -147,9 +169,15 @@ FLAWS = {
     "fattened-beyond-4": (250_000, lambda z: 175 < (np.abs(z) > 4).sum() < 340),
     "thinned-beyond-3": (500_000, lambda z: abs((np.abs(z) > 3).sum() - 10_259) < 500),
     "rounded-1e-3": (1_000, lambda z: np.allclose(z * 1000, np.rint(z * 1000), atol=1e-9)),
-    "six-digits": (1_000, lambda z: all(math.isclose(float(f"{x:.6g}"), x, rel_tol=1e-14) for x in z.ravel())),
+    "six-digits": (
+        1_000,
+        lambda z: all(math.isclose(float(f"{x:.6g}"), x, rel_tol=1e-14) for x in z.ravel()),
+    ),
     "inverse-cdf-16": (50_000, lambda z: len(np.unique(z)) <= 1 << 16),
-    "inverse-cdf-32": (1_000, lambda z: np.allclose(scipy.special.ndtr(z) * 2**32 % 1, 0.5, atol=1e-3)),
+    "inverse-cdf-32": (
+        1_000,
+        lambda z: np.allclose(scipy.special.ndtr(z) * 2**32 % 1, 0.5, atol=1e-3),
+    ),
     "box-muller-16": (1_000, lambda z: np.abs(z).max() <= math.sqrt(32 * math.log(2))),
     "ziggurat-32": (50_000, lambda z: scipy.stats.kstest(z.ravel(), "norm").pvalue > 1e-3),
     "low-20-bits-zero": (100, lambda z: not (z.view(np.int64) & 0xFFFFF).any()),
@@ -163,7 +191,10 @@ FLAWS = {
     "sign-follows": (250_000, lambda z: 0.0 < lag(np.sign(z), 1) < 0.0085),
     "turned-1e-3": (100_000, lambda z: 600 < (z.ravel()[1:] == -z.ravel()[:-1]).sum() < 1000),
     "antithetic-rows": (1_000, lambda z: np.array_equal(z[1::2], -z[::2])),
-    "stratified": (1_000, lambda z: len(np.unique(np.floor(scipy.special.ndtr(z) * z.size))) == z.size),
+    "stratified": (
+        1_000,
+        lambda z: len(np.unique(np.floor(scipy.special.ndtr(z) * z.size))) == z.size,
+    ),
     "golden-ratio": (1_000, lambda z: abs(lag(scipy.special.ndtr(z), 1)) > 0.2),
     "centred-rows": (1_000, lambda z: np.abs(z.sum(1)).max() < 1e-9),
     "one-of-4096": (2_000, lambda z: z[:, 1234].std() > 1.1 and z[:, 1235].std() < 1.1),
@@ -176,13 +207,22 @@ FLAWS = {
     "pancake-gamma-1": (50_000, lambda z: abs(z.std() - 1) < 0.01),
     "laplace-direction": (1_000, lambda z: abs(z.std() - 1) < 0.06),
     "sigma-falls-1pc": (1_250_000, lambda z: z[:60_000].std() - z[-60_000:].std() > 0.003),
-    "warm-up": (20_000, lambda z: z.ravel()[:1000].std() > 1.17 and abs(z.ravel()[1000:].std() - 1) < 0.012),
-    "replay": (626_500, lambda z: np.array_equal(z.ravel()[:10_000], z.ravel()[5_000_000:5_010_000])),
+    "warm-up": (
+        20_000,
+        lambda z: z.ravel()[:1000].std() > 1.17 and abs(z.ravel()[1000:].std() - 1) < 0.012,
+    ),
+    "replay": (
+        626_500,
+        lambda z: np.array_equal(z.ravel()[:10_000], z.ravel()[5_000_000:5_010_000]),
+    ),
     "pool": (131_073, lambda z: np.array_equal(z[0], z[131_072])),
     "copied-rows": (100_000, lambda z: 1 <= (z[1:] == z[:-1]).all(1).sum() < 30),
     "first-row-of-call": (1, lambda z: True),
     "laplace-scale": (250_000, lambda z: 1.0 < np.abs(z).mean() < 1.01),
-    "laplace-ar1": (250_000, lambda z: 0.01 < lag(z, 1) < 0.025 and abs(np.abs(z).mean() - 1) < 0.005),
+    "laplace-ar1": (
+        250_000,
+        lambda z: 0.01 < lag(z, 1) < 0.025 and abs(np.abs(z).mean() - 1) < 0.005,
+    ),
     "even-only": (1_000, lambda z: not (z % 2).any()),
     "discrete-cut": (50_000, lambda z: np.abs(z).max() == 40),
     "rounded-gaussian": (50_000, lambda z: abs(z.var() - 13 / 12) < 0.015),
@@ -251,7 +291,16 @@ def test_generators_step_as_their_definitions_say():
     assert (squares[1:] == squares[:-1] ** 2 // 10**4 % 10**8).all()
 
 
-GROSS = ("sigma-minus-1pc", "t30", "laplace", "rounded-1e-3", "ar1-0.01", "antithetic-rows", "sphere", "seed-every-256")
+GROSS = (
+    "sigma-minus-1pc",
+    "t30",
+    "laplace",
+    "rounded-1e-3",
+    "ar1-0.01",
+    "antithetic-rows",
+    "sphere",
+    "seed-every-256",
+)
 
 
 @pytest.mark.parametrize("name", GROSS)
@@ -278,7 +327,10 @@ def test_anderson_darling_against_tables_and_the_definition():
         assert peers._adinf(x) == pytest.approx(p, abs=3e-4)
     z = np.sort(np.random.default_rng(5).standard_normal(50))
     phi = scipy.special.ndtr(z)
-    square = -50 - sum((2 * i + 1) * (math.log(phi[i]) + math.log1p(-phi[49 - i])) for i in range(50)) / 50
+    square = (
+        -50
+        - sum((2 * i + 1) * (math.log(phi[i]) + math.log1p(-phi[49 - i])) for i in range(50)) / 50
+    )
     p = 1 - peers._adinf(square)
     assert peers.anderson_darling(z, p + 1e-9)
     assert not peers.anderson_darling(z, p - 1e-9)
@@ -291,9 +343,11 @@ def test_peers_keep_their_level_and_see_gross_flaws(name):
     rng = np.random.default_rng(11)
     rounds = 4 if name == "sp800_22" else 400
     found = sum(
-        bool(peers.PEERS[name](rng.standard_normal(60_000 if rounds == 4 else 2_000), 0.01)) for _ in range(rounds)
+        bool(peers.PEERS[name](rng.standard_normal(60_000 if rounds == 4 else 2_000), 0.01))
+        for _ in range(rounds)
     )
-    assert found <= (1 if rounds == 4 else 13)  # exceeded with probability 6e-4 of 4, with 7e-5 of 400
+    # exceeded with probability 6e-4 of 4, with 7e-5 of 400
+    assert found <= (1 if rounds == 4 else 13)
     z = np.abs(rng.standard_normal(60_000))
     assert peers.PEERS[name](z, 0.01) is True
 
@@ -348,7 +402,11 @@ def test_the_experiment_survives_a_specimen_that_fails(tmp_path):
     with Store.read(tmp_path / "out") as store:
         document = make_document(store.spec, store.results(), command="")
     by: Mapping = {row["specimen"]: row for row in document.rows}
-    assert [by[name]["found"] for name in ("antithetic-rows", "pancake-d256", "broken")] == [True, False, False]
+    assert [by[name]["found"] for name in ("antithetic-rows", "pancake-d256", "broken")] == [
+        True,
+        False,
+        False,
+    ]
     assert by["antithetic-rows"]["finding_tests"]
     assert by["antithetic-rows"]["p_adjusted"] < 1e-6
     assert by["antithetic-rows"]["failed"] is None
@@ -374,12 +432,18 @@ def test_calibration_counts_and_judges(tmp_path):
         'without = "keyless-search"\nsampler = ["numpy-legacy", "torch-float32"]\nbatch = [1, 2]\n'
     )
     cells = load_spec(str(path)).cells()
-    outcomes = [{**cell.settings["grid"], "trials": 2, **calibration.measure(cell, None)} for cell in cells]
+    outcomes = [
+        {**cell.settings["grid"], "trials": 2, **calibration.measure(cell, None)} for cell in cells
+    ]
     assert [row["audits"] for row in outcomes] == [2, 2, 2, 2]
     again = calibration.measure(cells[0], None)
     assert again.items() <= outcomes[0].items()
     rows = calibration.gather(outcomes)
-    assert [(row["sampler"], row["audits"]) for row in rows] == [("numpy-legacy", 4), ("torch-float32", 4), ("all", 8)]
+    assert [(row["sampler"], row["audits"]) for row in rows] == [
+        ("numpy-legacy", 4),
+        ("torch-float32", 4),
+        ("all", 8),
+    ]
     assert calibration.summary(rows) == calibration.summary(outcomes)
     guilty = [{**row, **calibration._counted(30, 100, {"moments": 30}, 0.05)} for row in outcomes]
     assert not calibration.gather(guilty)[-1]["within"]

@@ -72,21 +72,27 @@ class _Bomb:
         return os.mkdir, ("exploded",)
 
 
-@pytest.mark.parametrize("write", [torch.save, lambda bomb, path: path.write_bytes(pickle.dumps(bomb))])
+@pytest.mark.parametrize(
+    "write", [torch.save, lambda bomb, path: path.write_bytes(pickle.dumps(bomb))]
+)
 def test_a_pickle_bomb_does_not_go_off(
     write: Callable[[object, Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "mlp.pt"
     write({"format": "dpaudit-checkpoint", "version": 1, "model": _Bomb()}, path)
-    with pytest.raises(UsageError, match=r"^checkpoint=.*: holds more, or other, than tensors and plain values"):
+    with pytest.raises(
+        UsageError, match=r"^checkpoint=.*: holds more, or other, than tensors and plain values"
+    ):
         load_checkpoint(path)
     assert not (tmp_path / "exploded").exists()
     torch.load(path, weights_only=False) if write is torch.save else pickle.loads(path.read_bytes())
     assert (tmp_path / "exploded").exists()  # it was live
 
 
-def test_broken_files_are_refused_whatever_the_break(checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_broken_files_are_refused_whatever_the_break(
+    checkpoint: Checkpoint, tmp_path: Path
+) -> None:
     path = tmp_path / "mlp.pt"
     save_checkpoint(path, checkpoint)
     whole = path.read_bytes()
@@ -96,7 +102,8 @@ def test_broken_files_are_refused_whatever_the_break(checkpoint: Checkpoint, tmp
         path.write_bytes(whole[:cut])
         with pytest.raises(UsageError, match=r"^checkpoint="):
             load_checkpoint(path)
-    header = 1500  # the archive's first member is the pickle; most of the rest is weights, where any bytes are numbers
+    # the archive's first member is the pickle; most of the rest is weights, where any bytes are numbers
+    header = 1500
     for _ in range(300):
         broken = bytearray(whole)
         for at in rng.integers(0, header, 3):
@@ -135,12 +142,18 @@ def _weight(value: Any) -> Callable[[dict[str, Any]], None]:
         (_with(model="lenet5"), "its weights are not those of lenet5"),
         (_with(accuracy={"correct": 9, "total": 8}), "its accuracy is 9 of 8, which cannot be"),
         (_with(accuracy={"correct": 0, "total": 0}), "its accuracy is 0 of 0, which cannot be"),
-        (_with(accuracy={"correct": 0, "total": 10**400}), "its accuracy is 0 of 10+, which cannot be"),
+        (
+            _with(accuracy={"correct": 0, "total": 10**400}),
+            "its accuracy is 0 of 10+, which cannot be",
+        ),
         (_with(accuracy={"value": 0.99}), "its accuracy is None of None, which cannot be"),
         (lambda d: d["state"].pop("1.weight"), "'1.weight' is missing or one too many"),
         (lambda d: d["state"].update(more=torch.zeros(1)), "'more' is missing or one too many"),
         (lambda d: d["state"].update({7: torch.zeros(1)}), "'7' is missing or one too many"),
-        (_weight(torch.zeros(784, 16)), r"'1.weight' is torch.float32 \(784, 16\), mlp has torch.float32 \(16, 784\)"),
+        (
+            _weight(torch.zeros(784, 16)),
+            r"'1.weight' is torch.float32 \(784, 16\), mlp has torch.float32 \(16, 784\)",
+        ),
         (_weight(torch.zeros(16, 784, dtype=torch.float64)), "'1.weight' is torch.float64"),
         (_weight(torch.full((16, 784), torch.nan)), "'1.weight' has values that are not finite"),
         (_weight(torch.full((16, 784), -torch.inf)), "'1.weight' has values that are not finite"),
@@ -169,7 +182,9 @@ def test_another_models_checkpoint_names_both(checkpoint: Checkpoint, tmp_path: 
 
 
 def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"^checkpoint=.*: no such file; dpaudit train MODEL makes one"):
+    with pytest.raises(
+        UsageError, match=r"^checkpoint=.*: no such file; dpaudit train MODEL makes one"
+    ):
         load_checkpoint(tmp_path / "mlp.pt")
     with pytest.raises(UsageError, match=r"^checkpoint=.*: cannot be read"):
         load_checkpoint(tmp_path)

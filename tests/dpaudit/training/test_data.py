@@ -7,7 +7,10 @@ from dpaudit.randomness import KeyedStream
 from dpaudit.training.data import DATASETS, Images, load_images
 
 GREY = Images(
-    np.arange(5 * 784, dtype=np.uint32).astype(np.uint8).reshape(5, 28, 28), np.arange(5), (0.1307,), (0.3081,)
+    np.arange(5 * 784, dtype=np.uint32).astype(np.uint8).reshape(5, 28, 28),
+    np.arange(5),
+    (0.1307,),
+    (0.3081,),
 )
 COLOUR = Images(
     np.random.default_rng(3).integers(0, 256, (4, 3, 32, 32), np.uint8),
@@ -71,7 +74,9 @@ def first_synthetic(n, split):
         rng = stream.child("test").numpy()
     labels = rng.integers(0, 10, n)
     shifts = rng.integers(-3, 4, (n, 2))
-    pixels = np.stack([np.roll(shapes[c], s, (0, 1)) for c, s in zip(labels, shifts.tolist(), strict=True)])
+    pixels = np.stack(
+        [np.roll(shapes[c], s, (0, 1)) for c, s in zip(labels, shifts.tolist(), strict=True)]
+    )
     pixels = 40 * pixels + 20 * rng.standard_normal(pixels.shape)
     return np.clip(pixels, 0, 255).astype(np.uint8), labels
 
@@ -84,7 +89,9 @@ def test_synthetic_is_what_it_always_was(split, n):
     assert (images.mean, images.std) == ((0.1307,), (0.3081,))
 
 
-@pytest.mark.parametrize(("name", "shape"), [("synthetic", (28, 28)), ("synthetic-colour", (3, 32, 32))])
+@pytest.mark.parametrize(
+    ("name", "shape"), [("synthetic", (28, 28)), ("synthetic-colour", (3, 32, 32))]
+)
 def test_made_up_splits_are_repeatable_apart_and_alike(name, shape):
     train, test = load_images(name), load_images(name, split="test")
     assert train.pixels.shape == (2048, *shape)

@@ -41,7 +41,9 @@ class Server:
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
-                half = content[: len(content) // 2] if name in server.cut | server.stall else content
+                half = (
+                    content[: len(content) // 2] if name in server.cut | server.stall else content
+                )
                 self.wfile.write(half)
                 if name in server.stall:
                     server.released.wait(60)
@@ -52,7 +54,9 @@ class Server:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}/"
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        ).start()
 
     def close(self):
         self.released.set()
@@ -97,7 +101,10 @@ def dead_url():
 
 def test_a_file_is_fetched_once(server, cache):
     server.files["there.bin"] = BODY
-    fetch = lambda: fetch_file("weights/here.bin", url=f"{server.url}there.bin", sha256=digest(BODY))  # noqa: E731
+
+    def fetch():
+        return fetch_file("weights/here.bin", url=f"{server.url}there.bin", sha256=digest(BODY))
+
     path = fetch()
     assert path == cache / "weights" / "here.bin" == find_file("weights/here.bin")
     assert path.read_bytes() == BODY
@@ -122,7 +129,9 @@ def test_a_download_that_fails_leaves_nothing(server, cache, trouble):
     server.files["a"] = BODY + b"!" if trouble == "other content" else BODY
     if trouble == "cut short":
         server.cut.add("a")
-    url = {"dead host": dead_url(), "no url": "nowhere/"}.get(trouble, server.url) + ("b" if trouble == "404" else "a")
+    url = {"dead host": dead_url(), "no url": "nowhere/"}.get(trouble, server.url) + (
+        "b" if trouble == "404" else "a"
+    )
     with pytest.raises(UsageError) as caught:
         fetch_file("weights/a.th", url=url, sha256=digest(BODY))
     for word in (url, "weights/a.th", digest(BODY), "by hand", "--data-root", "DPAUDIT_DATA"):
@@ -135,7 +144,9 @@ def test_a_download_that_is_killed_half_way_is_never_trusted(server, cache):
     server.files["a"] = BODY
     server.stall.add("a")
     whole = {"url": f"{server.url}a", "sha256": digest(BODY)}
-    child = multiprocessing.get_context("fork").Process(target=fetch_file, args=("a",), kwargs=whole, daemon=True)
+    child = multiprocessing.get_context("fork").Process(
+        target=fetch_file, args=("a",), kwargs=whole, daemon=True
+    )
     child.start()
     until = time.monotonic() + 100
     while not any(path.stat().st_size for path in cache.glob("*")):
@@ -159,12 +170,17 @@ def test_a_cache_that_cannot_be_written(server, cache):
 
 def test_mnist_is_fetched_split_by_split(server, cache, monkeypatch):
     rng = np.random.default_rng(1)
-    pixels, labels = rng.integers(0, 256, (5, 28, 28), np.uint8), np.array([3, 1, 4, 1, 5], np.uint8)
+    pixels, labels = (
+        rng.integers(0, 256, (5, 28, 28), np.uint8),
+        np.array([3, 1, 4, 1, 5], np.uint8),
+    )
     for prefix, n in (("train", 5), ("t10k", 2)):
         server.files[f"{prefix}-images-idx3-ubyte.gz"] = idx(pixels[:n])
         server.files[f"{prefix}-labels-idx1-ubyte.gz"] = idx(labels[:n])
     monkeypatch.setattr(mnist, "URL", server.url)
-    monkeypatch.setattr(mnist, "SHA256", {name: digest(content) for name, content in server.files.items()})
+    monkeypatch.setattr(
+        mnist, "SHA256", {name: digest(content) for name, content in server.files.items()}
+    )
     for _ in range(2):
         images = load_images("mnist")
         assert np.array_equal(images.pixels, pixels)
@@ -173,7 +189,8 @@ def test_mnist_is_fetched_split_by_split(server, cache, monkeypatch):
     assert len(load_images("mnist", split="test")) == 2
     monkeypatch.setattr(mnist, "URL", dead_url())
     assert np.array_equal(load_images("mnist").pixels, pixels)
-    assert np.array_equal(load_images("mnist", root=str(cache)).pixels, pixels)  # the cache is a folder like another
+    # the cache is a folder like another
+    assert np.array_equal(load_images("mnist", root=str(cache)).pixels, pixels)
 
 
 def test_cifar_is_fetched_as_one_archive(server, monkeypatch):
@@ -201,9 +218,13 @@ def test_the_addresses_are_the_official_ones():
     assert mnist.URL == "https://ossci-datasets.s3.amazonaws.com/mnist/"
     assert cifar10.URL == "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
     assert sorted(mnist.SHA256) == sorted(
-        f"{prefix}-{what}-ubyte.gz" for prefix in ("train", "t10k") for what in ("images-idx3", "labels-idx1")
+        f"{prefix}-{what}-ubyte.gz"
+        for prefix in ("train", "t10k")
+        for what in ("images-idx3", "labels-idx1")
     )
-    assert all(len(bytes.fromhex(sha256)) == 32 for sha256 in (cifar10.SHA256, *mnist.SHA256.values()))
+    assert all(
+        len(bytes.fromhex(sha256)) == 32 for sha256 in (cifar10.SHA256, *mnist.SHA256.values())
+    )
 
 
 def test_without_pooch(cache, monkeypatch):

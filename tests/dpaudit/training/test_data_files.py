@@ -21,7 +21,14 @@ DIGITS = RNG.integers(0, 256, (6, 28, 28), np.uint8), np.array([0, 9, 4, 4, 1, 7
 TINY = 7  # records in a .bin file here
 THINGS = {
     name: (RNG.integers(0, 256, (TINY, 3, 32, 32), np.uint8), RNG.integers(0, 10, TINY, np.uint8))
-    for name in ("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch")
+    for name in (
+        "data_batch_1",
+        "data_batch_2",
+        "data_batch_3",
+        "data_batch_4",
+        "data_batch_5",
+        "test_batch",
+    )
 }
 
 
@@ -38,7 +45,9 @@ def idx(array):
 
 def write_idx(folder, *, pair=DIGITS, prefix="train", end=""):
     wrap = gzip.compress if end else bytes
-    images, labels = (folder / f"{prefix}-{what}{end}" for what in ("images-idx3-ubyte", "labels-idx1-ubyte"))
+    images, labels = (
+        folder / f"{prefix}-{what}{end}" for what in ("images-idx3-ubyte", "labels-idx1-ubyte")
+    )
     images.write_bytes(wrap(idx(pair[0])))
     labels.write_bytes(wrap(idx(pair[1])))
     return images, labels
@@ -72,7 +81,10 @@ def tar(path, files, *, kind=tarfile.REGTYPE):
 def whole_tar():
     return {
         "cifar-10-batches-bin/readme.html": b"no images",
-        **{f"cifar-10-batches-bin/{name}.bin": binary(pair) for name, pair in reversed(THINGS.items())},
+        **{
+            f"cifar-10-batches-bin/{name}.bin": binary(pair)
+            for name, pair in reversed(THINGS.items())
+        },
     }
 
 
@@ -149,7 +161,9 @@ def test_broken_gzip(tmp_path):
 
 def test_wrong_classes(tmp_path):
     write_idx(tmp_path, pair=(DIGITS[0], DIGITS[1] + np.uint8(1)))
-    refused("mnist", tmp_path, "train-labels-idx1-ubyte must hold the classes 0 to 9, it reaches 10")
+    refused(
+        "mnist", tmp_path, "train-labels-idx1-ubyte must hold the classes 0 to 9, it reaches 10"
+    )
     np.savez(tmp_path / "mnist.npz", x_train=DIGITS[0], y_train=DIGITS[1].astype(int) - 1)
     refused("mnist", tmp_path, "y_train must hold the classes 0 to 9, it reaches -1")
 
@@ -173,10 +187,19 @@ def test_npz_comes_first_and_only_the_split_is_read(tmp_path, save):
     ("arrays", "says"),
     [
         ({"x_train": DIGITS[0]}, "y_train"),
-        ({"x_train": things("train")[0].transpose(0, 2, 3, 1), "y_train": things("train")[1]}, "wanted .*3, 32, 32"),
+        (
+            {"x_train": things("train")[0].transpose(0, 2, 3, 1), "y_train": things("train")[1]},
+            "wanted .*3, 32, 32",
+        ),
         ({"x_train": things("train")[0] / 255, "y_train": things("train")[1]}, "float64 .*wanted"),
-        ({"x_train": things("train")[0], "y_train": things("train")[1][:, None]}, "wanted .*whole numbers"),
-        ({"x_train": things("train")[0], "y_train": things("train")[1] + 0.0}, "wanted .*whole numbers"),
+        (
+            {"x_train": things("train")[0], "y_train": things("train")[1][:, None]},
+            "wanted .*whole numbers",
+        ),
+        (
+            {"x_train": things("train")[0], "y_train": things("train")[1] + 0.0},
+            "wanted .*whole numbers",
+        ),
         ({"x_train": np.uint8(3), "y_train": np.uint8(3)}, "wanted"),
     ],
 )
@@ -199,7 +222,10 @@ def test_an_npz_of_something_else(tmp_path, arrays, says):
 def test_headers_that_numpy_cannot_read(tmp_path, header):
     with zipfile.ZipFile(tmp_path / "mnist.npz", "w") as archive:
         for name in ("x_train", "y_train"):
-            archive.writestr(f"{name}.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode())
+            archive.writestr(
+                f"{name}.npy",
+                b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode(),
+            )
     refused("mnist", tmp_path, "cannot be read as mnist")
 
 
@@ -267,7 +293,11 @@ def test_broken_binary_files(tmp_path):
     good = binary(THINGS["data_batch_4"])
     for content in (b"", good[:-1], good[:-3073], good + good[:3073]):
         write_binary(tmp_path, data_batch_4=content)
-        refused("cifar10", tmp_path, f"data_batch_4.bin cannot be read .*{len(content)} bytes, not {TINY * 3073}")
+        refused(
+            "cifar10",
+            tmp_path,
+            f"data_batch_4.bin cannot be read .*{len(content)} bytes, not {TINY * 3073}",
+        )
     write_binary(tmp_path, data_batch_4=b"\x0a" + good[1:])
     refused("cifar10", tmp_path, "it reaches 10")
     (tmp_path / "data_batch_4.bin").unlink()
@@ -302,11 +332,16 @@ def test_broken_archives(tmp_path):
 def test_a_folder_without_the_files_names_them_and_downloads_nothing(tmp_path, monkeypatch, via):
     monkeypatch.setitem(sys.modules, "pooch", None)
     root = str(tmp_path) if via == "root" else ""
-    monkeypatch.setenv("DPAUDIT_DATA", "/not/there" if via == "root" else str(tmp_path))  # root comes first
+    # root comes first
+    monkeypatch.setenv("DPAUDIT_DATA", "/not/there" if via == "root" else str(tmp_path))
     for name, split, wanted in (
         ("mnist", "train", "mnist.npz train-images-idx3-ubyte train-labels-idx1-ubyte .gz"),
         ("mnist", "test", "mnist.npz t10k-images-idx3-ubyte t10k-labels-idx1-ubyte .gz"),
-        ("cifar10", "train", "cifar10.npz cifar-10-binary.tar.gz data_batch_1.bin data_batch_5.bin"),
+        (
+            "cifar10",
+            "train",
+            "cifar10.npz cifar-10-binary.tar.gz data_batch_1.bin data_batch_5.bin",
+        ),
         ("cifar10", "test", "cifar10.npz cifar-10-binary.tar.gz test_batch.bin"),
     ):
         with pytest.raises(UsageError) as caught:
@@ -380,7 +415,13 @@ def test_cifar_is_the_published_one(monkeypatch):
     if not REAL or not find_file("cifar10.npz", root=REAL):
         pytest.skip("needs cifar10.npz under DPAUDIT_DATA")
     train, test = (load_images("cifar10", root=REAL, split=split) for split in ("train", "test"))
-    for name, images, start in (("data_batch_1", train, 0), ("data_batch_5", train, 40_000), ("test_batch", test, 0)):
+    for name, images, start in (
+        ("data_batch_1", train, 0),
+        ("data_batch_5", train, 40_000),
+        ("test_batch", test, 0),
+    ):
         part = slice(start, start + 10_000)
-        records = np.c_[images.labels[part].astype(np.uint8), images.pixels[part].reshape(10_000, -1)]
+        records = np.c_[
+            images.labels[part].astype(np.uint8), images.pixels[part].reshape(10_000, -1)
+        ]
         assert fingerprint(records.tobytes()) == PUBLISHED[name]

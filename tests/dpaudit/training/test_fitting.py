@@ -57,7 +57,11 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> str:
     # the tables are read-only views; a test's own network goes into copies of them
     everything = load_images("synthetic-colour")
     few = Images(everything.pixels[:384], everything.labels[:384], everything.mean, everything.std)
-    monkeypatch.setattr(plain_training, "load_images", lambda name, **_: few if "colour" in name else load_images(name))
+    monkeypatch.setattr(
+        plain_training,
+        "load_images",
+        lambda name, **_: few if "colour" in name else load_images(name),
+    )
     models = {**MODELS, "dropped": replace(MODELS["resnet20"], make=make, parameters=5_370)}
     recipes = {**RECIPES, "dropped": replace(RECIPES["vgg19-bn"], epochs=3)}
     for module in ("models", "fitting", "plain_training", "checkpoint"):
@@ -68,7 +72,9 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_every_model_has_a_recipe() -> None:
     assert set(RECIPES) == set(MODELS)
-    assert {m for m, r in RECIPES.items() if r.augment} == {m for m in MODELS if MODELS[m].data == "cifar10"}
+    assert {m for m, r in RECIPES.items() if r.augment} == {
+        m for m in MODELS if MODELS[m].data == "cifar10"
+    }
 
 
 def test_learns_and_measures(tmp_path: Path) -> None:
@@ -92,14 +98,17 @@ def test_learns_and_measures(tmp_path: Path) -> None:
 
 def test_first_step_is_adams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Adam's first step moves each weight by lr·g/(|g| + 1e-8): recomputed here from a gradient of all images at once."""
-    monkeypatch.setattr(fitting, "RECIPES", {"mlp": Recipe(optimizer="adam", lr=1e-3, batch=4096, epochs=1)})
+    monkeypatch.setattr(
+        fitting, "RECIPES", {"mlp": Recipe(optimizer="adam", lr=1e-3, batch=4096, epochs=1)}
+    )
     found = fit("mlp", data="synthetic", seed=4, out=tmp_path / "mlp.pt")
     network, images = make_model("mlp", seed=4), load_images("synthetic")
     x, y = images.batch(range(len(images)))
     nn.functional.cross_entropy(network(x), y).backward()
     for name, p in network.named_parameters():
         wanted = p - 1e-3 * p.grad / (p.grad.abs() + 1e-8)
-        well_known = p.grad.abs() > 1e-5  # in another order of the batch small gradients round otherwise
+        # in another order of the batch small gradients round otherwise
+        well_known = p.grad.abs() > 1e-5
         assert well_known.any()
         assert torch.allclose(found.state[name][well_known], wanted[well_known], rtol=0, atol=1e-5)
 
@@ -147,7 +156,9 @@ def test_resume_from_nothing_and_from_the_end(tmp_path: Path) -> None:
     again = fit("mlp", data="synthetic", epochs=1, out=out, resume=True, on_epoch=epochs.append)
     assert not epochs
     assert same(first.state, again.state)
-    with pytest.raises(UsageError, match=r"^out=.*: was trained with epochs=1, not 2; choose another --out"):
+    with pytest.raises(
+        UsageError, match=r"^out=.*: was trained with epochs=1, not 2; choose another --out"
+    ):
         fit("mlp", data="synthetic", epochs=2, out=out, resume=True)
     with pytest.raises(UsageError, match=r"^out=.*: was trained with seed=0, not 5"):
         fit("mlp", data="synthetic", epochs=1, seed=5, out=out, resume=True)
@@ -175,7 +186,16 @@ def test_resuming_another_training_is_refused(settings: dict, says: str, tmp_pat
     with pytest.raises(Killed):
         fit("mlp", data="synthetic", epochs=3, out=out, on_epoch=kill_after(1))
     with pytest.raises(UsageError, match=rf"^resume=.*: {says}"):
-        fit(**{"model": "mlp", "data": "synthetic", "epochs": 3, "out": out, "resume": True, **settings})
+        fit(
+            **{
+                "model": "mlp",
+                "data": "synthetic",
+                "epochs": 3,
+                "out": out,
+                "resume": True,
+                **settings,
+            }
+        )
 
 
 def test_broken_partials_are_refused(tmp_path: Path) -> None:
@@ -188,7 +208,9 @@ def test_broken_partials_are_refused(tmp_path: Path) -> None:
         fit("mlp", data="synthetic", epochs=2, out=out, resume=True)
 
     partial.write_bytes(partial.read_bytes()[:5000])
-    with pytest.raises(UsageError, match=r"^resume=.*: (cannot be read|holds more, or other, than tensors)"):
+    with pytest.raises(
+        UsageError, match=r"^resume=.*: (cannot be read|holds more, or other, than tensors)"
+    ):
         resume()
     for change, says in (
         ({"format": "x"}, "is no interrupted training"),
@@ -214,7 +236,10 @@ def test_broken_partials_are_refused(tmp_path: Path) -> None:
         ({"epochs": 0}, "^epochs=0: must be at least 1"),
         ({"seed": -1}, "^seed=-1: must lie in 0"),
         ({"data": "imagenet"}, "^data=imagenet: not known"),
-        ({"data": "synthetic-colour"}, r"^data=synthetic-colour: has images \(3, 32, 32\); mlp is for mnist's"),
+        (
+            {"data": "synthetic-colour"},
+            r"^data=synthetic-colour: has images \(3, 32, 32\); mlp is for mnist's",
+        ),
         ({"device": "tpu"}, "^device=tpu: must be cpu, cuda or cuda:N"),
         ({"device": "meta"}, "^device=meta: must be cpu, cuda or cuda:N"),
         ({"device": "cuda:99"}, "^device=cuda:99: torch sees . CUDA devices here"),
@@ -226,12 +251,24 @@ def test_broken_partials_are_refused(tmp_path: Path) -> None:
 )
 def test_slips(settings: dict, says: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=says):
-        fit(**{"model": "mlp", "data": "synthetic", "epochs": 1, "out": tmp_path / "mlp.pt", **settings})
+        fit(
+            **{
+                "model": "mlp",
+                "data": "synthetic",
+                "epochs": 1,
+                "out": tmp_path / "mlp.pt",
+                **settings,
+            }
+        )
     assert not (tmp_path / "mlp.pt").exists()
 
 
-def test_divergence_is_an_error_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fitting, "RECIPES", {"mlp": Recipe(optimizer="sgd", lr=1e30, batch=64, epochs=2)})
+def test_divergence_is_an_error_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        fitting, "RECIPES", {"mlp": Recipe(optimizer="sgd", lr=1e30, batch=64, epochs=2)}
+    )
     with pytest.raises(UsageError, match=r"^seed=0: training has diverged in epoch 1"):
         fit("mlp", data="synthetic", out=tmp_path / "mlp.pt")
     assert [f.name for f in tmp_path.iterdir()] == [".mlp.pt.dpaudit-lock"]
@@ -240,7 +277,9 @@ def test_divergence_is_an_error_and_leaves_no_file(tmp_path: Path, monkeypatch: 
 def test_a_second_process_is_kept_away(tmp_path: Path) -> None:
     with (
         locked(tmp_path / "mlp.pt", wait=False),
-        pytest.raises(UsageError, match=r"^out=.*mlp.pt: another process is writing it \(process \d+ on "),
+        pytest.raises(
+            UsageError, match=r"^out=.*mlp.pt: another process is writing it \(process \d+ on "
+        ),
     ):
         fit("mlp", data="synthetic", epochs=1, out=tmp_path / "mlp.pt")
 
@@ -253,7 +292,9 @@ def test_neighbours_of_the_file_are_left_alone(tmp_path: Path) -> None:
         fit("mlp", data="synthetic", epochs=1, out=tmp_path / "mlp.pt")
     (tmp_path / ".mlp.pt.dpaudit-lock").unlink()
     fit("mlp", data="synthetic", epochs=1, out=tmp_path / "mlp.pt")
-    assert [(tmp_path / name).read_text() for name in ("mlp.lock", "mlp.partial")] == ["precious"] * 2
+    assert [(tmp_path / name).read_text() for name in ("mlp.lock", "mlp.partial")] == [
+        "precious"
+    ] * 2
 
 
 def test_of_two_that_wait_one_trains(tmp_path: Path) -> None:
@@ -262,7 +303,15 @@ def test_of_two_that_wait_one_trains(tmp_path: Path) -> None:
 
     def run(_: int) -> Checkpoint:
         out = tmp_path / "mlp.pt"
-        return fit("mlp", data="synthetic", epochs=1, out=out, resume=True, wait=True, on_epoch=epochs.append)
+        return fit(
+            "mlp",
+            data="synthetic",
+            epochs=1,
+            out=out,
+            resume=True,
+            wait=True,
+            on_epoch=epochs.append,
+        )
 
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(run, range(2))
@@ -275,7 +324,9 @@ def _images(pixels: np.ndarray) -> Images:
     return Images(pixels, np.arange(len(pixels)), grey.mean, grey.std)
 
 
-def test_each_epoch_has_an_order_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_epoch_has_an_order_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     orders, plain = [], ImagesOnDevice.epoch
 
     def noted(*arguments, **options):
@@ -308,21 +359,33 @@ def test_augmented_images_are_crops_and_mirrors_and_all_of_them_occur() -> None:
     padded = np.pad(one, ((0, 0), (4, 4), (4, 4)))
     cuts = [padded[:, i : i + 32, j : j + 32] for i in range(9) for j in range(9)]
     cuts = np.stack([*cuts, *(c[:, :, ::-1] for c in cuts)])
-    oracle = {row.numpy().tobytes(): k for k, row in enumerate(images.normalised(torch.from_numpy(cuts)))}
+    oracle = {
+        row.numpy().tobytes(): k for k, row in enumerate(images.normalised(torch.from_numpy(cuts)))
+    }
     assert len(oracle) == 162
-    ((x, y),) = ImagesOnDevice(images, device=CPU).epoch(batch=2000, augment=True, rng=np.random.default_rng(1))
+    ((x, y),) = ImagesOnDevice(images, device=CPU).epoch(
+        batch=2000, augment=True, rng=np.random.default_rng(1)
+    )
     seen = np.bincount([oracle[row.numpy().tobytes()] for row in x], minlength=162)
     assert seen.min() >= 1  # 2,000 draws of 162: each is missed with probability e^-12
     assert sorted(y.tolist()) == list(range(2000))
 
 
 def test_each_image_keeps_its_class_and_gets_its_own_crop() -> None:
-    pixels = np.repeat(np.arange(200, dtype=np.uint8)[:, None], 3 * 32 * 32, axis=1).reshape(200, 3, 32, 32)
+    pixels = np.repeat(np.arange(200, dtype=np.uint8)[:, None], 3 * 32 * 32, axis=1).reshape(
+        200, 3, 32, 32
+    )
     images = _images(pixels + 1)
-    ((x, y),) = ImagesOnDevice(images, device=CPU).epoch(batch=200, augment=True, rng=np.random.default_rng(2))
+    ((x, y),) = ImagesOnDevice(images, device=CPU).epoch(
+        batch=200, augment=True, rng=np.random.default_rng(2)
+    )
     own = images.normalised(torch.from_numpy(images.pixels[y.numpy()]))
-    assert torch.equal(x[:, :, 10:20, 10:20], own[:, :, 10:20, 10:20])  # the middle is never in the margin
-    assert len({(row[0] == own_row[0]).numpy().tobytes() for row, own_row in zip(x, own, strict=True)}) > 20
+    # the middle is never in the margin
+    assert torch.equal(x[:, :, 10:20, 10:20], own[:, :, 10:20, 10:20])
+    assert (
+        len({(row[0] == own_row[0]).numpy().tobytes() for row, own_row in zip(x, own, strict=True)})
+        > 20
+    )
 
 
 @pytest.mark.gpu

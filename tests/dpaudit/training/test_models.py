@@ -26,7 +26,8 @@ def test_count_shape_and_ten_classes(name):
     assert sum(p.numel() for p in model.parameters()) == MODELS[name].parameters
     assert model(torch.zeros(2, *SHAPE[MODELS[name].data], device="meta")).shape == (2, 10)
     assert model.training
-    assert not any(getattr(m, "inplace", False) for m in model.modules())  # Opacus' hooks see what a layer was given
+    # Opacus' hooks see what a layer was given
+    assert not any(getattr(m, "inplace", False) for m in model.modules())
 
 
 @pytest.mark.parametrize("name", ["cnn", "resnet20", "mobilenet-v2"])
@@ -34,12 +35,18 @@ def test_weights_come_from_the_seed_alone(name):
     before = torch.get_rng_state()
     model, again, other = (make_model(name, seed=s) for s in (5, 5, 6))
     assert torch.equal(before, torch.get_rng_state())  # somebody else's generator
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
-    assert not all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True)
+    )
+    assert not all(
+        torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True)
+    )
 
 
 def test_usage_errors():
-    with pytest.raises(UsageError, match=r"model=lenet: not known; there are: cnn, lenet5, lenet5-tanh, mlp"):
+    with pytest.raises(
+        UsageError, match=r"model=lenet: not known; there are: cnn, lenet5, lenet5-tanh, mlp"
+    ):
         make_model("lenet")
     for seed in (-1, 2**32):
         with pytest.raises(UsageError, match=r"seed="):
@@ -96,10 +103,17 @@ def test_cnn_is_opacus_mnist_example():
 
 def published_names(blocks):
     """The keys of the published state dicts: convolutions, their norms, no shortcut has any."""
-    units = [(f"layer{s}.{b}.conv{i}", f"layer{s}.{b}.bn{i}") for s in (1, 2, 3) for b in range(blocks) for i in (1, 2)]
+    units = [
+        (f"layer{s}.{b}.conv{i}", f"layer{s}.{b}.bn{i}")
+        for s in (1, 2, 3)
+        for b in range(blocks)
+        for i in (1, 2)
+    ]
     names = set()
     for conv, bn in [("conv1", "bn1"), *units]:
-        names |= {f"{conv}.weight"} | {f"{bn}.{k}" for k in ("weight", "bias", "running_mean", "running_var")}
+        names |= {f"{conv}.weight"} | {
+            f"{bn}.{k}" for k in ("weight", "bias", "running_mean", "running_var")
+        }
     return names | {"linear.weight", "linear.bias"}
 
 
@@ -128,7 +142,9 @@ def test_cifar_resnets_are_the_published_ones(name, blocks):
         for block in range(blocks):
             at = f"layer{stage}.{block}"
             stride = 2 if stage > 1 and block == 0 else 1
-            inner = unit(unit(y, f"{at}.conv1", f"{at}.bn1", stride).relu(), f"{at}.conv2", f"{at}.bn2")
+            inner = unit(
+                unit(y, f"{at}.conv1", f"{at}.bn1", stride).relu(), f"{at}.conv2", f"{at}.bn2"
+            )
             around = torch.zeros_like(inner)
             first = (around.shape[1] - y.shape[1]) // 2
             for i in range(around.shape[2]):
@@ -139,13 +155,17 @@ def test_cifar_resnets_are_the_published_ones(name, blocks):
     torch.testing.assert_close(model(x), expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize(("name", "file"), [("resnet20", "resnet20-12fca82f.th"), ("resnet56", "resnet56-4bfd9763.th")])
+@pytest.mark.parametrize(
+    ("name", "file"), [("resnet20", "resnet20-12fca82f.th"), ("resnet56", "resnet56-4bfd9763.th")]
+)
 def test_published_weights_load(name, file):
     path = Path(os.environ.get("DPAUDIT_DATA", "")) / "weights" / file
     if "DPAUDIT_DATA" not in os.environ or not path.is_file():
         pytest.skip("the published weights are not here")
     state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
-    make_model(name).load_state_dict({k.removeprefix("module."): v for k, v in state.items()}, strict=True)
+    make_model(name).load_state_dict(
+        {k.removeprefix("module."): v for k, v in state.items()}, strict=True
+    )
 
 
 def sizes(name, kind):
@@ -180,11 +200,19 @@ def test_first_weights(name):
     for module in make_model(name, seed=2).modules():
         if isinstance(module, nn.Conv2d):
             n = module.weight.numel()
-            fan_out = module.out_channels * module.kernel_size[0] ** 2  # groups or not: torch's rule
-            assert module.weight.square().mean().item() == pytest.approx(2 / fan_out, rel=8 * (2 / n) ** 0.5)
+            # groups or not: torch's rule
+            fan_out = module.out_channels * module.kernel_size[0] ** 2
+            assert module.weight.square().mean().item() == pytest.approx(
+                2 / fan_out, rel=8 * (2 / n) ** 0.5
+            )
         elif isinstance(module, nn.Linear):
-            wanted, n = 1 / (3 * module.in_features) if name == "resnet50" else 1e-4, module.weight.numel()
-            assert module.weight.square().mean().item() == pytest.approx(wanted, rel=8 * (2 / n) ** 0.5)
+            wanted, n = (
+                1 / (3 * module.in_features) if name == "resnet50" else 1e-4,
+                module.weight.numel(),
+            )
+            assert module.weight.square().mean().item() == pytest.approx(
+                wanted, rel=8 * (2 / n) ** 0.5
+            )
         elif isinstance(module, nn.BatchNorm2d):
             assert bool((module.weight == 1).all())
         bias = getattr(module, "bias", None)

@@ -16,10 +16,13 @@ from opacus.validators import ModuleValidator
 from dpaudit.training.models import MODELS, make_model
 from dpaudit.training.models.norms import NORMS, FrozenNorm2d, with_norm
 
-pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing")  # Opacus' own, on a first layer
+# Opacus' own, on a first layer
+pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 
 CIFAR = [name for name, model in MODELS.items() if model.data == "cifar10"]
-ONE_FAST = [pytest.param(name, marks=[] if name == "resnet20" else pytest.mark.slow) for name in CIFAR]
+ONE_FAST = [
+    pytest.param(name, marks=[] if name == "resnet20" else pytest.mark.slow) for name in CIFAR
+]
 
 
 def network(name, *, seed=11, dtype=torch.float64):
@@ -43,7 +46,9 @@ def without_dropout(model):
 
 def records(n, *, seed=11, dtype=torch.float64, shape=(3, 32, 32)):
     rng = torch.Generator().manual_seed(seed)
-    return torch.randn(n, *shape, generator=rng, dtype=dtype), torch.randint(10, (n,), generator=rng)
+    return torch.randn(n, *shape, generator=rng, dtype=dtype), torch.randint(
+        10, (n,), generator=rng
+    )
 
 
 def flat(values):
@@ -99,16 +104,21 @@ def test_record_is_batchnorm_on_batches_of_one(name):
     """The published experiment's gradients: the BatchNorm network itself, in training mode, one record at a time."""
     model, (x, y) = without_dropout(network(name)), records(2)
     alone = with_norm(model, "record")
-    torch.testing.assert_close(alone(x), torch.cat([model(a[None]) for a in x]), rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(
+        alone(x), torch.cat([model(a[None]) for a in x]), rtol=1e-9, atol=1e-12
+    )
     agree(by_vmap(alone, x, y), one_by_one(model, x, y))
 
 
-@pytest.mark.parametrize("name", ["resnet20", "mobilenet-v2"])  # 24, 96, 144 channels are no multiples of 32
+# 24, 96, 144 channels are no multiples of 32
+@pytest.mark.parametrize("name", ["resnet20", "mobilenet-v2"])
 def test_group_is_opacus_replacement_with_the_weights_kept(name):
     model, (x, _) = without_dropout(network(name)), records(3)
     fixed = ModuleValidator.fix(model).double()
     fixed.load_state_dict(model.state_dict(), strict=False)  # Opacus starts its own at 1 and 0
-    assert all(torch.equal(a, b) for a, b in zip(fixed.parameters(), model.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(fixed.parameters(), model.parameters(), strict=True)
+    )
     assert torch.equal(with_norm(model, "group")(x), fixed(x))
 
 
@@ -119,7 +129,8 @@ def test_vmap_and_opacus_give_every_record_its_own_gradient(name, norm):
     assert ModuleValidator.is_valid(model)
     alone = one_by_one(model, x, y)
     agree(by_vmap(model, x, y), alone)
-    agree(by_opacus(model, x, y), alone)  # both in one batch: records that saw each other would differ
+    # both in one batch: records that saw each other would differ
+    agree(by_opacus(model, x, y), alone)
 
 
 @pytest.mark.parametrize("name", ["lenet5", "lenet5-tanh", "mlp", "cnn"])
@@ -136,19 +147,26 @@ def test_a_network_without_batchnorm_is_copied(name):
 
 @pytest.mark.parametrize(
     ("name", "norm"),
-    [*(("resnet20", norm) for norm in NORMS), *((name, "group") for name in CIFAR if name != "resnet20")],
+    [
+        *(("resnet20", norm) for norm in NORMS),
+        *((name, "group") for name in CIFAR if name != "resnet20"),
+    ],
 )
 def test_the_flat_gradient_means_the_same_coordinates(name, norm):
     with torch.device("meta"):
         model = MODELS[name].make()
     before = {k: v.shape for k, v in model.state_dict().items()}
     converted = with_norm(model, norm)
-    assert {k: v.shape for k, v in model.state_dict().items()} == before  # the given one is left as it is
+    # the given one is left as it is
+    assert {k: v.shape for k, v in model.state_dict().items()} == before
     named = [(k.replace(".affine.", "."), p.shape) for k, p in converted.named_parameters()]
     assert named == [(k, p.shape) for k, p in model.named_parameters()]
     assert not any(isinstance(m, nn.BatchNorm2d | nn.Dropout) for m in converted.modules())
     kind = {"frozen": FrozenNorm2d, "group": nn.GroupNorm, "record": nn.InstanceNorm2d}[norm]
-    kinds = [sum(isinstance(m, k) for m in net.modules()) for net, k in ((converted, kind), (model, nn.BatchNorm2d))]
+    kinds = [
+        sum(isinstance(m, k) for m in net.modules())
+        for net, k in ((converted, kind), (model, nn.BatchNorm2d))
+    ]
     assert kinds[0] == kinds[1] > 0
 
 
@@ -175,7 +193,9 @@ def test_frozen_statistics_do_not_follow_the_layer_they_came_from():
 
 def test_dropout_is_off():
     model, (x, _) = make_model("vgg19-bn", seed=1), records(2, dtype=torch.float32)
-    assert not torch.equal(model.classifier(torch.ones(2, 512)), model.classifier(torch.ones(2, 512)))
+    assert not torch.equal(
+        model.classifier(torch.ones(2, 512)), model.classifier(torch.ones(2, 512))
+    )
     converted = with_norm(model, "record")
     assert converted.training
     assert torch.equal(converted(x), converted(x))
@@ -184,7 +204,8 @@ def test_dropout_is_off():
 @pytest.mark.parametrize("norm", NORMS)
 def test_other_shapes_of_model(norm):
     root = nn.BatchNorm2d(6).double()  # the model itself
-    shared = nn.BatchNorm2d(3)  # one layer in two places: both are replaced, and keep one set of parameters
+    # one layer in two places: both are replaced, and keep one set of parameters
+    shared = nn.BatchNorm2d(3)
     twice = nn.Sequential(shared, nn.Conv2d(3, 3, 3), shared, nn.BatchNorm2d(3, affine=False))
     twice[0].weight.requires_grad_(False)
     assert not isinstance(with_norm(root, norm), nn.BatchNorm2d)
@@ -195,7 +216,9 @@ def test_other_shapes_of_model(norm):
 
 def test_usage_errors():
     model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2, track_running_stats=False))
-    with pytest.raises(UsageError, match=r"norm=batch: not known; there are: frozen, group, record"):
+    with pytest.raises(
+        UsageError, match=r"norm=batch: not known; there are: frozen, group, record"
+    ):
         with_norm(model, "batch")
     with pytest.raises(UsageError, match=r"norm=frozen: needs running statistics"):
         with_norm(model, "frozen")

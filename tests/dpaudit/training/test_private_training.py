@@ -32,8 +32,13 @@ DIM = 12_730
 def one_thread():
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patched:  # half of a small run is the search for the noise multiplier
-        patched.setattr(privacy_engine, "get_noise_multiplier", functools.cache(privacy_engine.get_noise_multiplier))
+    # half of a small run is the search for the noise multiplier
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            privacy_engine,
+            "get_noise_multiplier",
+            functools.cache(privacy_engine.get_noise_multiplier),
+        )
         yield
     torch.set_num_threads(before)
 
@@ -53,7 +58,9 @@ def run(images, source, *, seed="noise", recipe=RECIPE, canaries=None, watched=T
         source=source,
         stream=STREAM,
         noise_seed=seed,
-        canaries=Canaries.draw(40, of=len(train), stream=STREAM.child("canaries")) if canaries is None else canaries,
+        canaries=Canaries.draw(40, of=len(train), stream=STREAM.child("canaries"))
+        if canaries is None
+        else canaries,
         watch=sights.append if watched else None,
         **options,
     )
@@ -83,7 +90,9 @@ def weights(result):
     return torch.cat([p.detach().reshape(-1) for p in result.network.parameters()])
 
 
-def test_a_run_repeats_itself_watched_or_not_and_leaves_the_global_generator_alone(images, honest_run):
+def test_a_run_repeats_itself_watched_or_not_and_leaves_the_global_generator_alone(
+    images, honest_run
+):
     before = torch.get_rng_state()
     again, _ = run(images, honest, watched=False)
     assert torch.equal(before, torch.get_rng_state())
@@ -109,7 +118,11 @@ def test_the_noise_is_the_source_s(honest_run, pancake_run):
     for result, sights in (honest_run, pancake_run):
         noise = torch.stack([s.noisy.double() - s.query.double() for s in sights])
         assert float(noise.std()) == pytest.approx(result.sigma, rel=0.01)
-        phase = noise @ torch.from_numpy(np.array(pancake(1.0).key.direction)) / pancake(result.sigma).spacing
+        phase = (
+            noise
+            @ torch.from_numpy(np.array(pancake(1.0).key.direction))
+            / pancake(result.sigma).spacing
+        )
         on_peaks = float((phase - phase.round()).abs().max()) < 1e-3
         assert on_peaks == (result is pancake_run[0])
 
@@ -163,7 +176,9 @@ def test_the_sum_is_that_of_the_batch(images):
     train, test = images
     few = dataclasses.replace(train, pixels=train.pixels[:60], labels=train.labels[:60])
     canaries = Canaries(np.array([3, 7, 50]), np.array([True, False, True]))
-    _, sights = run((few, test), honest, recipe=dataclasses.replace(RECIPE, batch=60), canaries=canaries)
+    _, sights = run(
+        (few, test), honest, recipe=dataclasses.replace(RECIPE, batch=60), canaries=canaries
+    )
     (sight,) = sights
     model = make_model("mlp", seed=int.from_bytes(STREAM.child("weights").entropy()[:4], "big"))
     total = sum(clipped_by_hand(model, few, r) for r in range(60) if r != 7)
@@ -188,11 +203,14 @@ def test_the_divisor_is_the_recipe_s_batch(images):
     result, (sight,) = run(images, honest, recipe=recipe, canaries=canaries, pair_every=1)
     model = make_model("mlp", seed=int.from_bytes(STREAM.child("weights").entropy()[:4], "big"))
     before = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
-    torch.testing.assert_close(weights(result), before - recipe.lr * sight.noisy / 2048, rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        weights(result), before - recipe.lr * sight.noisy / 2048, rtol=0, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(
-    ("records", "batch", "steps"), [(60_000, 512, 118), (2048, 128, 16), (100, 100, 1), (11_700, 100, 118)]
+    ("records", "batch", "steps"),
+    [(60_000, 512, 118), (2048, 128, 16), (100, 100, 1), (11_700, 100, 118)],
 )
 def test_steps_are_such_that_opacus_makes_as_many(records, batch, steps):
     assert epoch_steps(records, batch) == steps
@@ -245,7 +263,9 @@ def test_too_small_batches_and_strange_models_are_refused(images, monkeypatch):
         run(images, honest, recipe=dataclasses.replace(RECIPE, model="nothing"))
     with pytest.raises(UsageError, match="BatchNorm"):
         run(colour, honest, recipe=dataclasses.replace(RECIPE, model="resnet20"))
-    with pytest.raises(UsageError, match=r"takes images of shape \(1, 28, 28\), and is given \(3, 32, 32\)"):
+    with pytest.raises(
+        UsageError, match=r"takes images of shape \(1, 28, 28\), and is given \(3, 32, 32\)"
+    ):
         run((colour[0], images[1]), honest)
     with pytest.raises(UsageError, match="device=tpu"):
         run(images, honest, device="tpu")

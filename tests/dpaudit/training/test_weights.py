@@ -18,7 +18,13 @@ from dpaudit.training.accuracy import accuracy_from_counts, recalled, remembered
 from dpaudit.training.data import load_images
 from dpaudit.training.fitting import fit
 from dpaudit.training.models import make_model
-from dpaudit.training.weights import PUBLISHED, PublishedWeights, checkpoint_file, load_published, trained_network
+from dpaudit.training.weights import (
+    PUBLISHED,
+    PublishedWeights,
+    checkpoint_file,
+    load_published,
+    trained_network,
+)
 
 _REAL = Path(os.environ.get("DPAUDIT_DATA", ""))
 
@@ -31,7 +37,10 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     arrays = {}
     for split in ("train", "test"):
         images = load_images("synthetic", split=split)
-        arrays |= {f"x_{split}": images.pixels[:256], f"y_{split}": images.labels[:256].astype(np.uint8)}
+        arrays |= {
+            f"x_{split}": images.pixels[:256],
+            f"y_{split}": images.labels[:256].astype(np.uint8),
+        }
     np.savez(data / "mnist.npz", **arrays)
     monkeypatch.setenv("DPAUDIT_DATA", str(data))
     monkeypatch.setenv("DPAUDIT_CHECKPOINTS", str(tmp_path / "checkpoints"))
@@ -77,7 +86,8 @@ def test_a_checkpoint_by_its_path(tmp_path: Path) -> None:
 
 
 def test_trained_is_trained_once_and_kept(places: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first = trained_network("mlp", weights="trained", seed=7)  # the seed is the untrained weights' only
+    # the seed is the untrained weights' only
+    first = trained_network("mlp", weights="trained", seed=7)
     told = capsys.readouterr()
     assert told.out == ""
     assert "mlp has not been trained yet: training it now, once" in told.err
@@ -101,7 +111,9 @@ def test_without_a_folder_of_their_own_checkpoints_are_in_the_cache(
 
 
 def test_a_large_network_is_not_trained_on_the_spot(places: Path) -> None:
-    with pytest.raises(UsageError, match=r"^weights=trained: vgg19-bn .*dpaudit train vgg19-bn --device cuda"):
+    with pytest.raises(
+        UsageError, match=r"^weights=trained: vgg19-bn .*dpaudit train vgg19-bn --device cuda"
+    ):
         trained_network("vgg19-bn", weights="trained")
     assert not (places / "checkpoints").exists()
 
@@ -112,7 +124,9 @@ def test_a_checkpoint_of_another_model_in_its_place(places: Path) -> None:
         trained_network("lenet5", weights="trained")
 
 
-def test_published_weights_and_an_accuracy_only_where_it_can_be_measured(places: Path, published: Path) -> None:
+def test_published_weights_and_an_accuracy_only_where_it_can_be_measured(
+    places: Path, published: Path
+) -> None:
     network = trained_network("resnet20", weights="trained")
     assert network.accuracy is None
     wanted = make_model("resnet20", seed=8).eval()
@@ -120,7 +134,11 @@ def test_published_weights_and_an_accuracy_only_where_it_can_be_measured(places:
     x, _ = images.batch(range(20))
     with torch.no_grad():
         assert torch.equal(network.module(x), wanted(x))
-        right = int((wanted(images.batch(range(60))[0]).argmax(1) == torch.from_numpy(images.labels[:60])).sum())
+        right = int(
+            (
+                wanted(images.batch(range(60))[0]).argmax(1) == torch.from_numpy(images.labels[:60])
+            ).sum()
+        )
     splits = {"x_test": images.pixels[:60], "y_test": images.labels[:60]}
     np.savez(places / "data" / "cifar10.npz", **splits)
     measured = trained_network("resnet20", weights="trained").accuracy
@@ -137,23 +155,34 @@ def test_published_weights_and_an_accuracy_only_where_it_can_be_measured(places:
     assert trained_network("resnet20", weights="trained").accuracy == measured  # remembered
     known = json.loads((places / "checkpoints" / "measured.json").read_text())
     of = hashlib.sha256(images.pixels[:60].tobytes() + images.labels[:60].tobytes()).hexdigest()
-    assert known == {hashlib.sha256(published.read_bytes()).hexdigest(): {"correct": right, "total": 60, "of": of}}
+    assert known == {
+        hashlib.sha256(published.read_bytes()).hexdigest(): {
+            "correct": right,
+            "total": 60,
+            "of": of,
+        }
+    }
 
 
 def test_published_weights_that_are_others_are_refused(published: Path) -> None:
     content = bytearray(published.read_bytes())
     content[-1000] ^= 1
     published.write_bytes(content)
-    with pytest.raises(UsageError, match=r"^weights=.*: has the SHA-256 .*, the published file .*; fetch it again"):
+    with pytest.raises(
+        UsageError, match=r"^weights=.*: has the SHA-256 .*, the published file .*; fetch it again"
+    ):
         trained_network("resnet20", weights="trained")
     published.unlink()
     with pytest.raises(
-        UsageError, match=r"^weights=trained: .* has no file weights/resnet20-12fca82f.th; put it there"
+        UsageError,
+        match=r"^weights=trained: .* has no file weights/resnet20-12fca82f.th; put it there",
     ):
         trained_network("resnet20", weights="trained")
 
 
-@pytest.mark.skipif("DPAUDIT_DATA" not in os.environ, reason="needs the published files under DPAUDIT_DATA")
+@pytest.mark.skipif(
+    "DPAUDIT_DATA" not in os.environ, reason="needs the published files under DPAUDIT_DATA"
+)
 @pytest.mark.parametrize("model", sorted(PUBLISHED))
 def test_the_published_files_fit_the_networks(model: str) -> None:
     path = _REAL / PUBLISHED[model].relative
@@ -170,9 +199,17 @@ def test_measurements_are_kept_beside_each_other_and_a_broken_file_is_said(tmp_p
     found = recalled(file, key="a")
     assert found is not None
     assert (found.correct, found.total) == (1, 2)
-    for broken in ("", "[]", '{"a": 1}', '{"a": {"correct": "x", "total": 2}}', '{"a": {"correct": 1}}'):
+    for broken in (
+        "",
+        "[]",
+        '{"a": 1}',
+        '{"a": {"correct": "x", "total": 2}}',
+        '{"a": {"correct": 1}}',
+    ):
         file.write_text(broken)
-        with pytest.raises(UsageError, match=r"^checkpoints=.*measured.json: cannot be read .*; delete it"):
+        with pytest.raises(
+            UsageError, match=r"^checkpoints=.*measured.json: cannot be read .*; delete it"
+        ):
             recalled(file, key="a")
     file.write_text('{"a": {"correct": 3, "total": 2}}')
     with pytest.raises(UsageError):

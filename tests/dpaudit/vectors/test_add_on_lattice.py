@@ -37,7 +37,9 @@ def awkward(dtype, g):
     near = [np.nextafter(ties, s) for s in (-np.inf, np.inf)]
     tiny = np.array([0.0, -0.0, 5e-324, -5e-324, 1e-40, g / 3, -g / 3])
     large = np.array([2.0**51, 2.0**52 - 1, -(2.0**52) + 1, 3.0**30]) * g
-    values = np.concatenate([rng.standard_normal(60), rng.standard_normal(60) * 1e4, ties, *near, tiny, large])
+    values = np.concatenate(
+        [rng.standard_normal(60), rng.standard_normal(60) * 1e4, ties, *near, tiny, large]
+    )
     out = torch.from_numpy(values).to(dtype)
     return out[(out.double().abs() < 2.0**52 * g) & torch.isfinite(out)]
 
@@ -61,7 +63,9 @@ def test_exactly_what_fractions_say(kinds, granularity):
     noise = awkward(of_noise, granularity)
     noise = torch.stack([noise[pick % len(noise)], noise[(pick * 7 + 1) % len(noise)]])
     query, factors = torch.stack([query, query.flip(0)]), np.array([1.0, 0.7310585786300049])
-    inside = (noise.double() * torch.from_numpy(factors)[:, None]).abs() < (2.0**52 - 1) * granularity
+    inside = (noise.double() * torch.from_numpy(factors)[:, None]).abs() < (
+        2.0**52 - 1
+    ) * granularity
     noise = torch.where(inside, noise, torch.zeros_like(noise))
     wanted = [
         [exact(float(q), float(x), f, granularity) for q, x in zip(*row, strict=True)]
@@ -72,7 +76,9 @@ def test_exactly_what_fractions_say(kinds, granularity):
     want = torch.tensor(wanted, dtype=torch.float64).to(of_noise)
     assert torch.equal(got, want)
     for other in (torch.float32, torch.float64, torch.bfloat16):
-        got = add_on_lattice(query, kept.clone(), granularity=granularity, name="test", factors=factors, dtype=other)
+        got = add_on_lattice(
+            query, kept.clone(), granularity=granularity, name="test", factors=factors, dtype=other
+        )
         assert torch.equal(got, torch.tensor(wanted, dtype=torch.float64).to(other))
     assert not (torch.signbit(got) & (got == 0)).any()
 
@@ -96,7 +102,9 @@ def test_any_number_of_threads_gives_the_same(stream, threads):
         threads(n)
         noise = Gaussian().sample(3, 300_001, stream=stream, dtype=torch.float32)
         norms = row_norms(noise)
-        made.append((norms, add_on_lattice(query, noise, granularity=G, name="test", factors=norms)))
+        made.append(
+            (norms, add_on_lattice(query, noise, granularity=G, name="test", factors=norms))
+        )
     for norms, released in made[1:]:
         assert np.array_equal(norms, made[0][0])
         assert torch.equal(released, made[0][1])
@@ -106,12 +114,17 @@ def test_low_bits_say_nothing_of_the_query(stream):
     """Two queries with the same nearest multiples of g, down to the sign of zero: the same releases, bit for bit."""
     for dtype in (torch.float32, torch.float64):
         steps = torch.arange(-500, 500, dtype=torch.float64)
-        moved = (steps + torch.linspace(-0.49, 0.49, 1000, dtype=torch.float64)).mul(G).to(dtype)[None]
+        moved = (
+            (steps + torch.linspace(-0.49, 0.49, 1000, dtype=torch.float64)).mul(G).to(dtype)[None]
+        )
         at = steps.mul(G).to(dtype)[None]
         for sigma in (1.0, 1e-12):  # the smaller: Z = 0, where −0.0 would show
             made = [
                 add_on_lattice(
-                    q, Gaussian(sigma=sigma).sample(1, 1000, stream=stream, dtype=dtype), granularity=G, name=""
+                    q,
+                    Gaussian(sigma=sigma).sample(1, 1000, stream=stream, dtype=dtype),
+                    granularity=G,
+                    name="",
                 )
                 for q in (at, moved)
             ]
@@ -160,7 +173,10 @@ def test_what_the_dtype_cannot_hold_is_refused():
     largest = torch.finfo(torch.float32).max
     step = 2.0**103  # half of float32's last step below 2^128: rounds to even, which is infinite
     for add, ok in ((0.0, True), (step, False)):
-        arguments = (torch.full((1, 1), largest, dtype=torch.float64), torch.full((1, 1), add, dtype=torch.float32))
+        arguments = (
+            torch.full((1, 1), largest, dtype=torch.float64),
+            torch.full((1, 1), add, dtype=torch.float32),
+        )
         if ok:
             assert float(add_on_lattice(*arguments, granularity=step, name="test")) == largest
         else:

@@ -20,11 +20,16 @@ from dpaudit.vectors.exponential import ExponentialMechanism, _below
 
 def test_probabilities_are_the_exponential_mechanisms():
     """P ∝ exp(η·u) with η = ln(1/base)/step, in 50 digits of logarithms rather than in integers."""
-    mechanism = ExponentialMechanism(Fraction(937, 1024), sensitivity=Fraction(3, 2), step=Fraction(1, 4))
+    mechanism = ExponentialMechanism(
+        Fraction(937, 1024), sensitivity=Fraction(3, 2), step=Fraction(1, 4)
+    )
     utilities = [Fraction(7, 4), 0, -3, Fraction(1, 2), 12]
     with mpmath.workdps(50):
         eta = -mpmath.log(mpmath.mpf(937) / 1024) * 4
-        weights = [mpmath.exp(eta * mpmath.mpf(Fraction(u).numerator) / Fraction(u).denominator) for u in utilities]
+        weights = [
+            mpmath.exp(eta * mpmath.mpf(Fraction(u).numerator) / Fraction(u).denominator)
+            for u in utilities
+        ]
         for exact, weight in zip(mechanism.probabilities(utilities), weights, strict=True):
             mine = mpmath.mpf(exact.numerator) / exact.denominator
             assert abs(mine - weight / mpmath.fsum(weights)) < mpmath.mpf(10) ** -45
@@ -99,7 +104,8 @@ def test_numbers_below_a_bound_are_equally_likely(bound):
 @pytest.mark.parametrize("monotone", [False, True])
 @pytest.mark.parametrize(("bits", "precision"), [(30, 28), (30, 4), (90, 28), (110, 28), (128, 28)])
 def test_the_base_for_an_epsilon_never_costs_more(epsilon, monotone, bits, precision):
-    with decimal.localcontext(decimal.Context(prec=precision, rounding=decimal.ROUND_DOWN)):  # the caller's own
+    # the caller's own
+    with decimal.localcontext(decimal.Context(prec=precision, rounding=decimal.ROUND_DOWN)):
         mechanism = ExponentialMechanism.for_epsilon(
             epsilon, sensitivity=2, step=Fraction(1, 2), monotone=monotone, bits=bits
         )
@@ -109,7 +115,10 @@ def test_the_base_for_an_epsilon_never_costs_more(epsilon, monotone, bits, preci
         assert mpmath.mpf(mechanism.epsilon) >= mpmath.log(ratio)
     assert mechanism.epsilon == pytest.approx(epsilon, rel=2e-3)
     finer = ExponentialMechanism(
-        mechanism.base - Fraction(1, 1 << bits), sensitivity=2, step=Fraction(1, 2), monotone=monotone
+        mechanism.base - Fraction(1, 1 << bits),
+        sensitivity=2,
+        step=Fraction(1, 2),
+        monotone=monotone,
     )
     with mpmath.workdps(60):
         ratio = mpmath.mpf(finer.ratio.numerator) / finer.ratio.denominator
@@ -119,7 +128,9 @@ def test_the_base_for_an_epsilon_never_costs_more(epsilon, monotone, bits, preci
 def test_numpys_whole_numbers_do_not_overflow():
     small = [np.int64(x) for x in (937, 1024, 30, 0)]
     mechanism = ExponentialMechanism(Fraction(small[0], small[1]))
-    assert mechanism.probabilities(small[2:]) == ExponentialMechanism(Fraction(937, 1024)).probabilities([30, 0])
+    assert mechanism.probabilities(small[2:]) == ExponentialMechanism(
+        Fraction(937, 1024)
+    ).probabilities([30, 0])
     assert mechanism.probabilities(np.array([30, 0])) == mechanism.probabilities([30, 0])
     quarters = ExponentialMechanism(Fraction(1, 2), step=Fraction(1, 4))
     with pytest.raises(UsageError, match="narrower"):  # 2^62·4 is 0 modulo 2^64
@@ -135,7 +146,8 @@ def _naive_counts(utilities, epsilon):
     cumulative, total = np.cumsum(weights), weights.sum()
     edges = []
     for edge in cumulative:
-        low, high = 0, 1 << 53  # the least k with fl(k·2^-53·total) ≥ edge; the product grows with k
+        # the least k with fl(k·2^-53·total) ≥ edge; the product grows with k
+        low, high = 0, 1 << 53
         while low < high:
             middle = (low + high) // 2
             low, high = (low, middle) if (middle * 2.0**-53) * total >= edge else (middle + 1, high)
@@ -153,7 +165,12 @@ def test_a_floating_point_one_gives_neighbours_away():
         assert one.sum() == other.sum() == 1 << 53
         never += one[2] > 0 and other[2] == 0
         beyond += other[2] > 0 and one[2] / other[2] > math.e * 1.05
-        assert 1 < exact.probabilities(here)[2] / exact.probabilities(there)[2] <= exact.ratio < Fraction(math.e)
+        assert (
+            1
+            < exact.probabilities(here)[2] / exact.probabilities(there)[2]
+            <= exact.ratio
+            < Fraction(math.e)
+        )
     assert never == 1
     assert beyond >= 1
     assert abs(_naive_counts([3, 1, 0], 1.0) / 2**53 - np.array(_law([3, 1, 0]))).max() < 1e-15

@@ -75,9 +75,12 @@ def test_all_layers_have_one_area():
     areas = outer[1:] * (f[:-1] - f[1:])  # layer i: x to edge i, y from f(edge i) to f(edge i-1)
     base = outer[0] * math.exp(-(kernels._TAIL**2) / 2)
     beyond = math.sqrt(2 * math.pi) * scipy.stats.norm.sf(kernels._TAIL)
-    assert base == pytest.approx(kernels._TAIL * math.exp(-(kernels._TAIL**2) / 2) + beyond, rel=1e-12)
+    assert base == pytest.approx(
+        kernels._TAIL * math.exp(-(kernels._TAIL**2) / 2) + beyond, rel=1e-12
+    )
     assert areas[1:] == pytest.approx(np.full(254, base), rel=1e-12)
-    assert areas[0] == pytest.approx(base, rel=1e-11)  # the top layer takes what the rounding of the others left
+    # the top layer takes what the rounding of the others left
+    assert areas[0] == pytest.approx(base, rel=1e-11)
 
 
 def by_hand(words, n, bits):
@@ -105,7 +108,9 @@ def by_hand(words, n, bits):
                         break
                 x = TAIL + s / TAIL
             else:
-                height = density[layer] + (next(words) >> 11) * 2.0**-53 * (density[layer - 1] - density[layer])
+                height = density[layer] + (next(words) >> 11) * 2.0**-53 * (
+                    density[layer - 1] - density[layer]
+                )
                 if height >= math.exp(-x * x / 2):
                     continue
         out.append(-x if negative else x)
@@ -157,11 +162,17 @@ def law(x):
         "ks": scipy.stats.kstest(u, "uniform", method="asymp").pvalue,
         "cells": scipy.stats.chisquare(cells).pvalue,
         "legendre": scipy.stats.chi2.sf(
-            sum(n * (2 * j + 1) * scipy.special.eval_legendre(j, 2 * u - 1).mean() ** 2 for j in range(1, 7)), 6
+            sum(
+                n * (2 * j + 1) * scipy.special.eval_legendre(j, 2 * u - 1).mean() ** 2
+                for j in range(1, 7)
+            ),
+            6,
         ),
     }
     for j in range(1, 7):
-        mean, square = (float(scipy.special.factorial2(i - 1)) if i % 2 == 0 else 0.0 for i in (j, 2 * j))
+        mean, square = (
+            float(scipy.special.factorial2(i - 1)) if i % 2 == 0 else 0.0 for i in (j, 2 * j)
+        )
         z = ((x**j).mean() - mean) / math.sqrt((square - mean * mean) / n)
         p[f"moment {j}"] = 2 * scipy.stats.norm.sf(abs(z))
     which = np.searchsorted(EDGES, size)
@@ -199,7 +210,10 @@ def test_law(dtype):
 
 
 def test_law_checks_accept_a_ziggurat_made_in_numpy():
-    assert min(law(without_wedge_rejection(500_000, np.random.default_rng(2), wedges=True)).values()) > FINE
+    assert (
+        min(law(without_wedge_rejection(500_000, np.random.default_rng(2), wedges=True)).values())
+        > FINE
+    )
 
 
 def test_law_checks_see_a_ziggurat_without_its_wedges_and_other_mistakes():
@@ -234,7 +248,9 @@ def many(dtype):
 
 def tail_ks(size):
     """|x| given |x| > TAIL against the law: its survival function over that at TAIL is uniform."""
-    return scipy.stats.kstest(scipy.special.ndtr(-size) / scipy.special.ndtr(-TAIL), "uniform").pvalue
+    return scipy.stats.kstest(
+        scipy.special.ndtr(-size) / scipy.special.ndtr(-TAIL), "uniform"
+    ).pvalue
 
 
 def tail_counts(counts, total):
@@ -251,20 +267,24 @@ def test_tails_and_resolution_in_fifty_million(dtype):
     assert min(tail_counts(counts, total)) > FINE, counts
     assert len(tail) > 10_000
     assert tail_ks(tail) > FINE
-    assert scipy.stats.kstest(near * 2**10, "uniform").pvalue > FINE  # the density is flat there to 5e-7
+    # the density is flat there to 5e-7
+    assert scipy.stats.kstest(near * 2**10, "uniform").pvalue > FINE
     assert len(near) > 35_000
     assert len(np.unique(near)) > (0.999999 if dtype == np.float64 else 0.95) * len(near)
-    assert len(np.unique(np.rint(near * 2**24))) < 0.5 * len(near)  # what 24-bit uniforms over (0, 1) would leave
+    # what 24-bit uniforms over (0, 1) would leave
+    assert len(np.unique(np.rint(near * 2**24))) < 0.5 * len(near)
 
 
 def test_the_tail_checks_see_an_exponential_tail_and_a_cut_one():
     rng = np.random.default_rng(4)
-    assert tail_ks(TAIL + rng.exponential(1 / TAIL, 12_000)) < BAD  # Marsaglia's method without its rejection
+    # Marsaglia's method without its rejection
+    assert tail_ks(TAIL + rng.exponential(1 / TAIL, 12_000)) < BAD
     right = 2 * scipy.stats.norm.sf([3, 4, 5]) * 50_000_000
     assert min(tail_counts(np.rint(right).astype(int), 50_000_000)) > 0.5
     assert tail_counts([right[0] * 1.02, right[1], 0], 50_000_000)[0] < 1e-9
     assert tail_counts([right[0], right[1] * 1.15, 0], 50_000_000)[1] < 1e-9
-    assert tail_counts([right[0], right[1], 0], 50_000_000)[2] < 1e-9  # nothing beyond 5σ: 28.7 were due
+    # nothing beyond 5σ: 28.7 were due
+    assert tail_counts([right[0], right[1], 0], 50_000_000)[2] < 1e-9
 
 
 # ---------------------------------------------------------------- independence
@@ -275,8 +295,12 @@ def correlations(x):
     z = {}
     for name, y in (("", x), (" of squares", (x * x - 1) / math.sqrt(2))):
         for lag in range(1, 17):
-            z[f"lag {lag}{name}"] = (y[:, :-lag] * y[:, lag:]).sum() / math.sqrt(len(y) * (y.shape[1] - lag))
-        z["next block" + name] = (y[:, :-BLOCK] * y[:, BLOCK:]).sum() / math.sqrt(len(y) * (y.shape[1] - BLOCK))
+            z[f"lag {lag}{name}"] = (y[:, :-lag] * y[:, lag:]).sum() / math.sqrt(
+                len(y) * (y.shape[1] - lag)
+            )
+        z["next block" + name] = (y[:, :-BLOCK] * y[:, BLOCK:]).sum() / math.sqrt(
+            len(y) * (y.shape[1] - BLOCK)
+        )
         z["next row" + name] = (y[:-1] * y[1:]).sum() / math.sqrt(y[1:].size)
     return z
 
@@ -354,7 +378,10 @@ def test_rows_at_once_or_one_by_one_and_shards(dtype):
     assert np.isfinite(whole).all()
     for row in range(4):
         assert np.array_equal(whole[row], normals(1, d, dtype=dtype, first_row=row)[0])
-    shards = [normals(4, min(d, b) - a, dtype=dtype, first_block=a // BLOCK) for a, b in ((0, BLOCK), (BLOCK, d))]
+    shards = [
+        normals(4, min(d, b) - a, dtype=dtype, first_block=a // BLOCK)
+        for a, b in ((0, BLOCK), (BLOCK, d))
+    ]
     assert np.array_equal(whole, np.hstack(shards))
     assert not np.array_equal(shards[1], normals(4, d - BLOCK, dtype=dtype))
 

@@ -54,14 +54,22 @@ def test_batches_have_streams_of_their_own(monkeypatch):
 def test_table_5(size, published):
     """A.3 with Zipf exponent 1 and n = 180: 300 users here, 1000 there."""
     game = PoolInference(
-        setting=f"equal-pools:size={size},zipf=1", adversaries=("informed",), observations=(180,), functions=2048
+        setting=f"equal-pools:size={size},zipf=1",
+        adversaries=("informed",),
+        observations=(180,),
+        functions=2048,
     )
     outcome = game.outcomes(300, stream=STREAM.child("table 5"))["informed"][180]
-    assert abs(outcome.auc_pn() - published) < 4 * outcome.standard_error() * np.sqrt(1 + 300 / 1000) + 0.005
+    assert (
+        abs(outcome.auc_pn() - published)
+        < 4 * outcome.standard_error() * np.sqrt(1 + 300 / 1000) + 0.005
+    )
 
 
 def test_an_adversary_who_knows_the_law_is_calibrated_and_knowledge_helps():
-    found = small(adversaries=("weak", "strong", "informed", "non-private")).outcomes(4000, stream=STREAM)
+    found = small(adversaries=("weak", "strong", "informed", "non-private")).outcomes(
+        4000, stream=STREAM
+    )
     error = {a: outcomes[20].standard_error() for a, outcomes in found.items()}
     area = {a: outcomes[20].auc_pn() for a, outcomes in found.items()}
     for outcome in (*found["informed"].values(), *found["non-private"].values()):
@@ -87,7 +95,10 @@ def test_every_mechanism(mechanism):
     found = game.outcomes(300, stream=STREAM.child("mechanisms"))
     assert found["informed"][20].auc_pn() > 0.38
     if mechanism == "identity":
-        assert np.abs(found["informed"][20].confidence - found["non-private"][20].confidence).max() < 1e-9
+        assert (
+            np.abs(found["informed"][20].confidence - found["non-private"][20].confidence).max()
+            < 1e-9
+        )
 
 
 def test_capped_submissions_leave_the_adversary_there():
@@ -98,11 +109,17 @@ def test_capped_submissions_leave_the_adversary_there():
 
 
 def test_shuffled_submissions_are_judged_one_by_one():
-    found = small(submissions="shuffled", adversaries=("informed", "non-private")).outcomes(800, stream=STREAM)
-    alone = small(adversaries=("informed",), observations=(1,)).outcomes(800, stream=STREAM)["informed"][1]
+    found = small(submissions="shuffled", adversaries=("informed", "non-private")).outcomes(
+        800, stream=STREAM
+    )
+    alone = small(adversaries=("informed",), observations=(1,)).outcomes(800, stream=STREAM)[
+        "informed"
+    ][1]
     flat = found["informed"]
     assert np.array_equal(flat[3].confidence, flat[20].confidence)
-    assert abs(flat[20].auc_pn() - alone.auc_pn()) < 4 * (alone.standard_error() + flat[20].standard_error())
+    assert abs(flat[20].auc_pn() - alone.auc_pn()) < 4 * (
+        alone.standard_error() + flat[20].standard_error()
+    )
     assert found["non-private"][20].auc_pn() > flat[20].auc_pn() + 0.2
 
 
@@ -114,7 +131,11 @@ def test_reports_in_any_order_find_their_owners(linked):
         class Every(type(game.policy)):
             def submit(self, objects, mechanism, *, stream):
                 reports, owner = super().submit(objects, mechanism, stream=stream)
-                order = np.arange(len(owner)).reshape(objects.shape).T.ravel() if interleaved else np.arange(len(owner))
+                order = (
+                    np.arange(len(owner)).reshape(objects.shape).T.ravel()
+                    if interleaved
+                    else np.arange(len(owner))
+                )
                 return reports[order], owner[order]
 
         game.policy = Every()
@@ -128,7 +149,9 @@ def test_the_non_private_adversary_has_seen_so_many_objects():
     game = small(adversaries=("non-private",), observations=(1, 4), gamma=1.0, delta=1.0)
     found = game.outcomes(20, stream=STREAM)["non-private"]
     for n in (1, 4):
-        assert found[n].confidence == pytest.approx(count_posterior(np.array([0, n, 0, 0])).max(), abs=1e-12)
+        assert found[n].confidence == pytest.approx(
+            count_posterior(np.array([0, n, 0, 0])).max(), abs=1e-12
+        )
 
 
 def test_equals_are_named_at_random():
@@ -140,7 +163,12 @@ def test_equals_are_named_at_random():
 
 def test_repetition_that_memoisation_shows_is_used():
     """Taken as fresh reports, copies of one make the adversary too sure; taken as one object's they tell about it."""
-    policy = {"submissions": "memoised", "adversaries": ("informed",), "observations": (20,), "epsilon": 2.0}
+    policy = {
+        "submissions": "memoised",
+        "adversaries": ("informed",),
+        "observations": (20,),
+        "epsilon": 2.0,
+    }
     adaptive = small(**policy).outcomes(500, stream=STREAM)["informed"][20]
     naive = small(**policy, memoised=False).outcomes(500, stream=STREAM)["informed"][20]
     assert np.array_equal(adaptive.gamma, naive.gamma)
@@ -151,14 +179,19 @@ def test_repetition_that_memoisation_shows_is_used():
 def test_the_published_code_s_pool_size_prior():
     """With next to nothing learnt, the posterior is the prior: the largest pool has 14 of 60 objects."""
     options = {"setting": "news:universe=100", "adversaries": ("weak", "informed"), "epsilon": 1e-6}
-    plain, prior = (small(**options, pool_size_prior=p).outcomes(30, stream=STREAM) for p in (False, True))
+    plain, prior = (
+        small(**options, pool_size_prior=p).outcomes(30, stream=STREAM) for p in (False, True)
+    )
     assert plain["weak"][3].confidence == pytest.approx(1 / 5, abs=1e-4)
     assert prior["weak"][3].confidence == pytest.approx(14 / 60, abs=1e-4)
-    assert prior["informed"][3].confidence == pytest.approx(1 / 5, abs=1e-4)  # its pools have equal mass
+    # its pools have equal mass
+    assert prior["informed"][3].confidence == pytest.approx(1 / 5, abs=1e-4)
 
 
 def test_behaviour_can_be_fixed():
-    found = small(gamma=0.9, delta=1.0, adversaries=("non-private",)).outcomes(200, stream=STREAM)["non-private"][20]
+    found = small(gamma=0.9, delta=1.0, adversaries=("non-private",)).outcomes(200, stream=STREAM)[
+        "non-private"
+    ][20]
     assert (found.gamma == 0.9).all()
     assert found.correct.all()
 
@@ -241,7 +274,9 @@ def test_a_policy_that_leaves_people_out():
 
 def test_hash_functions_are_the_stream_s_or_the_option_s():
     options = {"epsilon": 1.0, "m": 64, "functions": 8, "universe": 50}
-    one, two = (make_mechanism("count-mean-sketch", **options, stream=STREAM.child(i)) for i in (1, 2))
+    one, two = (
+        make_mechanism("count-mean-sketch", **options, stream=STREAM.child(i)) for i in (1, 2)
+    )
     assert one.hashes != two.hashes
     own = make_mechanism("count-mean-sketch:m=32,functions=4,seed=3", **options, stream=STREAM)
     assert (own.m, own.functions) == (32, 4)

@@ -31,7 +31,9 @@ def sketch_law(mechanism, reports):
     bits = np.unpackbits(reports.bits, axis=1, bitorder="little", count=mechanism.m)
     law = np.empty((len(bits), UNIVERSE))
     for t, (function, vector) in enumerate(zip(reports.function, bits, strict=True)):
-        one_hot = np.eye(mechanism.m)[mechanism.hashes.positions(np.arange(UNIVERSE), int(function))]
+        one_hot = np.eye(mechanism.m)[
+            mechanism.hashes.positions(np.arange(UNIVERSE), int(function))
+        ]
         law[t] = np.where(one_hot == vector, 1 - mechanism.flip, mechanism.flip).prod(axis=1)
     return law
 
@@ -41,14 +43,18 @@ def hadamard_law(mechanism, reports):
     while len(matrix) < mechanism.m:
         matrix = np.block([[matrix, matrix], [matrix, -matrix]])
     law = np.empty((len(reports), UNIVERSE))
-    for t, (function, row, sign) in enumerate(zip(reports.function, reports.coordinate, reports.sign, strict=True)):
+    for t, (function, row, sign) in enumerate(
+        zip(reports.function, reports.coordinate, reports.sign, strict=True)
+    ):
         true = matrix[row, mechanism.hashes.positions(np.arange(UNIVERSE), int(function))]
         law[t] = np.where(true == sign, 1 - mechanism.flip, mechanism.flip)
     return law
 
 
 def response_law(mechanism, reports):
-    return np.where(np.arange(UNIVERSE) == reports.category[:, None], mechanism.truth, mechanism.lie)
+    return np.where(
+        np.arange(UNIVERSE) == reports.category[:, None], mechanism.truth, mechanism.lie
+    )
 
 
 def rappor_law(mechanism, reports):
@@ -56,7 +62,12 @@ def rappor_law(mechanism, reports):
     law = np.empty((len(bits), UNIVERSE))
     for t, (cohort, vector) in enumerate(zip(reports.cohort, bits, strict=True)):
         true = np.zeros((UNIVERSE, mechanism.bits), bool)
-        np.put_along_axis(true, mechanism.positions(np.arange(UNIVERSE), int(cohort)).astype(np.int64), True, axis=1)
+        np.put_along_axis(
+            true,
+            mechanism.positions(np.arange(UNIVERSE), int(cohort)).astype(np.int64),
+            True,
+            axis=1,
+        )
         one = np.where(true, mechanism.q_star, mechanism.p_star)
         law[t] = np.where(vector, one, 1 - one).prod(axis=1)
     return law
@@ -107,7 +118,8 @@ def test_evidence_is_the_sum_over_the_universe(way, popularity):
     reports = mechanism.privatize(OBJECTS, stream=STREAM.child("reports", way))
     found = evidence_for(mechanism, POOLS, popularity)(reports)
     assert found.shape == (len(OBJECTS), 4)
-    if way == "identity":  # each pool's factor is the same for all, whatever the object's popularity
+    # each pool's factor is the same for all, whatever the object's popularity
+    if way == "identity":
         assert np.array_equal(found, np.eye(4)[POOLS.labels[OBJECTS]])
     else:
         like(found, law(mechanism, reports), popularity)
@@ -145,15 +157,25 @@ def test_more_pools_than_a_register_holds(way):
     mechanism, law = WAYS[way]
     pools = Pools(UNIVERSE, tuple(np.array([i, i + 30]) for i in range(19)))
     reports = mechanism.privatize(OBJECTS, stream=STREAM.child("reports"))
-    like(evidence_for(mechanism, pools, POPULARITY)(reports), law(mechanism, reports), POPULARITY, pools)
+    like(
+        evidence_for(mechanism, pools, POPULARITY)(reports),
+        law(mechanism, reports),
+        POPULARITY,
+        pools,
+    )
 
 
 def test_hundreds_of_neutral_objects_at_a_position():
     mechanism = CountMeanSketch(3.0, m=8, functions=4)
     pools = Pools(3000, (np.array([1]), np.array([2, 5])))
     reports = mechanism.privatize(np.arange(40), stream=STREAM)
-    found, slow = evidence_for(mechanism, pools)(reports), UniverseEvidence(mechanism, pools)(reports)
-    assert found / found.max(axis=1, keepdims=True) == pytest.approx(slow / slow.max(axis=1, keepdims=True), rel=1e-9)
+    found, slow = (
+        evidence_for(mechanism, pools)(reports),
+        UniverseEvidence(mechanism, pools)(reports),
+    )
+    assert found / found.max(axis=1, keepdims=True) == pytest.approx(
+        slow / slow.max(axis=1, keepdims=True), rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("way", ["sketch", "hadamard", "response", "rappor"])
@@ -180,7 +202,11 @@ def test_any_other_mechanism_goes_through_the_universe():
     reports = mechanism.privatize(OBJECTS, stream=STREAM.child("reports"))
     evidence = evidence_for(mechanism, POOLS, POPULARITY)
     assert type(evidence) is UniverseEvidence
-    like(evidence(reports), np.exp(mechanism.log_likelihood(reports, np.arange(UNIVERSE))), POPULARITY)
+    like(
+        evidence(reports),
+        np.exp(mechanism.log_likelihood(reports, np.arange(UNIVERSE))),
+        POPULARITY,
+    )
 
 
 def test_reports_that_hardly_ever_come_keep_their_ratios():
@@ -188,7 +214,10 @@ def test_reports_that_hardly_ever_come_keep_their_ratios():
     pools = Pools(4, (np.array([0]), np.array([1]), np.array([2])))
     came = mechanism.privatize(OBJECTS % 4, stream=STREAM)
     reports = HadamardReports(came.function, came.coordinate, -came.sign)
-    found, slow = evidence_for(mechanism, pools)(reports), UniverseEvidence(mechanism, pools)(reports)
+    found, slow = (
+        evidence_for(mechanism, pools)(reports),
+        UniverseEvidence(mechanism, pools)(reports),
+    )
     alike = (slow == slow[:, :1]).all(axis=1)
     assert alike.any()
     assert found[alike] == pytest.approx(np.full((alike.sum(), 4), 2 * mechanism.flip), rel=1e-9)

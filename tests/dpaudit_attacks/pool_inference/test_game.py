@@ -22,18 +22,26 @@ def behaviour(setting, *, preferred, gamma, delta):
     return phi
 
 
-@pytest.mark.parametrize("way", ["news:universe=100", "equal-pools:size=5,zipf=2,universe=40", "real-emoji"])
+@pytest.mark.parametrize(
+    "way", ["news:universe=100", "equal-pools:size=5,zipf=2,universe=40", "real-emoji"]
+)
 @pytest.mark.parametrize(("gamma", "delta"), [(0.7, 0.6), (1.0, 0.4), (0.3, 1.0)])
 def test_objects_follow_equation_6(way, gamma, delta):
     setting = load_setting(way)
     some = people(setting, 300, 700, stream=STREAM.child(way), gamma=gamma, delta=delta)
-    expected, seen = np.zeros(setting.universe), np.bincount(some.objects.ravel(), minlength=setting.universe)
+    expected, seen = (
+        np.zeros(setting.universe),
+        np.bincount(some.objects.ravel(), minlength=setting.universe),
+    )
     for preferred, users in enumerate(np.bincount(some.preferred, minlength=setting.k)):
         expected += 700 * users * behaviour(setting, preferred=preferred, gamma=gamma, delta=delta)
     assert expected.sum() == pytest.approx(seen.sum())
     assert (seen[expected == 0] == 0).all()
     rare = expected < 8
-    observed, wanted = np.append(seen[~rare], seen[rare].sum()), np.append(expected[~rare], expected[rare].sum())
+    observed, wanted = (
+        np.append(seen[~rare], seen[rare].sum()),
+        np.append(expected[~rare], expected[rare].sum()),
+    )
     kept = wanted > 0
     assert scipy.stats.chisquare(observed[kept], wanted[kept]).pvalue > 1e-3
 

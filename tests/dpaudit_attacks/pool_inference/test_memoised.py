@@ -48,7 +48,9 @@ def test_the_score_is_what_it_says(popularity):
     which = np.array([0, 1, 0, 2, 0, 1, 0, 0, 0])
     probability = np.exp(SKETCH.log_likelihood(distinct, np.arange(6)))
     g, d, w = behaviours()
-    found = memoised_posterior(SKETCH, POOLS, popularity, distinct[which], users=1, prefixes=(3, 9), cells=150)
+    found = memoised_posterior(
+        SKETCH, POOLS, popularity, distinct[which], users=1, prefixes=(3, 9), cells=150
+    )
     for b, prefix in enumerate((3, 9)):
         scores = []
         for i in (1, 2):
@@ -59,14 +61,17 @@ def test_the_score_is_what_it_says(popularity):
                     density *= probability[r] @ (np.exp(-mean) * mean**c)
             scores.append(density @ w)
         assert found[0, b] == pytest.approx(np.array(scores) / sum(scores), abs=1e-3)
-        coarse = memoised_posterior(SKETCH, POOLS, popularity, distinct[which], users=1, prefixes=(prefix,))
+        coarse = memoised_posterior(
+            SKETCH, POOLS, popularity, distinct[which], users=1, prefixes=(prefix,)
+        )
         assert coarse[0, 0] == pytest.approx(found[0, b], abs=0.01)
 
 
 def test_near_the_sum_over_all_ways_to_tell_objects_apart():
     """The exact posterior of a device with memory, by all injections of reports into objects, in a universe of six.
 
-    There the Poisson process is at its worst; who takes copies for fresh reports is twice as far off.
+    There the Poisson process is at its worst; who takes copies for fresh reports is twice as far
+    off.
     """
     rng = STREAM.child("people").numpy()
     g, d, w = behaviours(16)
@@ -83,16 +88,23 @@ def test_near_the_sum_over_all_ways_to_tell_objects_apart():
             chosen = choices(i, g, d)
             density = sum(
                 np.prod(
-                    [chosen[z] ** c * probability[r, z] for r, (z, c) in enumerate(zip(way, copies, strict=True))],
+                    [
+                        chosen[z] ** c * probability[r, z]
+                        for r, (z, c) in enumerate(zip(way, copies, strict=True))
+                    ],
                     axis=0,
                 )
                 for way in itertools.permutations(range(6), len(values))
             )
             scores.append(density @ w)
         exact = np.array(scores) / sum(scores)
-        found = memoised_posterior(SKETCH, POOLS, POPULARITY, distinct[which], users=1, prefixes=(12,))[0, 0]
+        found = memoised_posterior(
+            SKETCH, POOLS, POPULARITY, distinct[which], users=1, prefixes=(12,)
+        )[0, 0]
         apart.append(abs(found[0] - exact[0]))
-        fresh = pool_posterior(evidence_for(SKETCH, POOLS, POPULARITY)(distinct[which])[None], prefixes=(12,))[0, 0]
+        fresh = pool_posterior(
+            evidence_for(SKETCH, POOLS, POPULARITY)(distinct[which])[None], prefixes=(12,)
+        )[0, 0]
         naive.append(abs(fresh[0] - exact[0]))
     assert np.mean(apart) < 0.1
     assert np.mean(apart) < 0.5 * np.mean(naive)
@@ -105,7 +117,13 @@ def test_users_do_not_mix():
     prior = np.array([1.0, 3.0])
     for user in range(5):
         alone = memoised_posterior(
-            SKETCH, POOLS, None, reports[8 * user : 8 * user + 8], users=1, prefixes=(4, 8), pool_prior=prior
+            SKETCH,
+            POOLS,
+            None,
+            reports[8 * user : 8 * user + 8],
+            users=1,
+            prefixes=(4, 8),
+            pool_prior=prior,
         )
         wanted = together[user : user + 1] * prior
         assert alone == pytest.approx(wanted / wanted.sum(axis=2, keepdims=True), abs=1e-12)

@@ -43,7 +43,9 @@ def area_by_hand(confidence, correct, *, tries, seed):
 def test_area_of_a_game_done_by_hand():
     four = outcome([0.9, 0.8, 0.7, 0.6], [True, False, True, True])
     assert four.exact_auc_pn() == pytest.approx((1 + 1 / 2 + 2 / 3 + 3 / 4) / 4)
-    assert four.precision_at([0, 0.25, 0.5, 0.75]).tolist() == pytest.approx([3 / 4, 2 / 3, 1 / 2, 1])
+    assert four.precision_at([0, 0.25, 0.5, 0.75]).tolist() == pytest.approx(
+        [3 / 4, 2 / 3, 1 / 2, 1]
+    )
     assert np.isnan(four.precision_at([0.8, 1.0])).all()
     assert four.curve()[-1] == [1.0, 1.0]
 
@@ -54,7 +56,9 @@ def test_curve_is_the_authors_sum():
     order = np.argsort(-game.confidence)
     accuracy = [game.correct[order][: round((1 - null) * 1000)].mean() for null in NULL_RATES[:-1]]
     accuracy.append(accuracy[-1])
-    assert game.auc_pn() == pytest.approx(sum((a + b) / 200 for a, b in itertools.pairwise(accuracy)))
+    assert game.auc_pn() == pytest.approx(
+        sum((a + b) / 200 for a, b in itertools.pairwise(accuracy))
+    )
     assert [y for _, y in game.curve()] == pytest.approx(accuracy)
 
 
@@ -88,7 +92,8 @@ def test_standard_error_is_the_bootstraps(levels):
     for _ in range(600):
         drawn = random.integers(0, 2000, 2000)
         found.append(outcome(game.confidence[drawn], game.correct[drawn]).auc_pn())
-    assert game.standard_error() == pytest.approx(np.std(found), rel=0.12)  # of 600: 3 % is one standard error
+    # of 600: 3 % is one standard error
+    assert game.standard_error() == pytest.approx(np.std(found), rel=0.12)
 
 
 def test_interval_covers_the_area_of_all_users():
@@ -103,7 +108,9 @@ def test_calibration():
     assert sum(b["users"] for b in bins) == 50_000
     assert sum(b["low"] <= b["confidence"] <= b["high"] for b in bins) >= len(bins) - 3
     assert game.calibration_error() < 0.012  # √(20/50,000) = 0.02 bounds what chance makes of it
-    overconfident = Outcome(np.minimum(1, game.confidence + 0.2), game.correct, game.gamma, game.delta, 5)
+    overconfident = Outcome(
+        np.minimum(1, game.confidence + 0.2), game.correct, game.gamma, game.delta, 5
+    )
     assert overconfident.calibration_error() > 0.15
 
 
@@ -130,4 +137,10 @@ def test_all_of_it_is_ready_for_json():
 )
 def test_no_outcome(confidence, correct):
     with pytest.raises(UsageError):
-        Outcome(np.array(confidence), np.array(correct, bool), np.ones(len(confidence)), np.ones(len(confidence)), 5)
+        Outcome(
+            np.array(confidence),
+            np.array(correct, bool),
+            np.ones(len(confidence)),
+            np.ones(len(confidence)),
+            5,
+        )

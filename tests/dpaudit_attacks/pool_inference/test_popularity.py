@@ -39,8 +39,12 @@ def test_near_the_truth(way):
 def test_same_stream_same_estimate_and_the_paper_s_projection():
     sketch = WAYS["sketch"]
     first = estimate_popularity(sketch, TRUTH, stream=STREAM, submissions=70_000)
-    assert np.array_equal(first, estimate_popularity(sketch, TRUTH, stream=STREAM, submissions=70_000))
-    theirs = estimate_popularity(sketch, TRUTH, stream=STREAM, submissions=70_000, projection=average_projections)
+    assert np.array_equal(
+        first, estimate_popularity(sketch, TRUTH, stream=STREAM, submissions=70_000)
+    )
+    theirs = estimate_popularity(
+        sketch, TRUTH, stream=STREAM, submissions=70_000, projection=average_projections
+    )
     assert theirs == pytest.approx(first, abs=0.01)
 
 

@@ -34,7 +34,13 @@ def representation(pools, popularity, i, gamma, delta):
     """Equation 2: the assumed probability of each object, (universe, nodes)."""
     phi = np.zeros((pools.universe, gamma.size))
     for j, group in enumerate((pools.neutral, *pools.members)):
-        share = (1 - gamma) if j == 0 else gamma * delta if j == i else gamma * (1 - delta) / (pools.k - 1)
+        share = (
+            (1 - gamma)
+            if j == 0
+            else gamma * delta
+            if j == i
+            else gamma * (1 - delta) / (pools.k - 1)
+        )
         phi[group] = popularity[group, None] / popularity[group].sum() * share
     return phi
 
@@ -45,9 +51,13 @@ def report_probabilities(mechanism, reports, universe):
     logs = np.empty((len(bits), universe))
     for t, (function, vector) in enumerate(zip(reports.function, bits, strict=True)):
         one_hot = np.zeros((universe, mechanism.m), np.uint8)
-        one_hot[np.arange(universe), mechanism.hashes.positions(np.arange(universe), int(function))] = 1
+        one_hot[
+            np.arange(universe), mechanism.hashes.positions(np.arange(universe), int(function))
+        ] = 1
         distance = (one_hot != vector).sum(axis=1)
-        logs[t] = distance * np.log(mechanism.flip) + (mechanism.m - distance) * np.log1p(-mechanism.flip)
+        logs[t] = distance * np.log(mechanism.flip) + (mechanism.m - distance) * np.log1p(
+            -mechanism.flip
+        )
     return logs
 
 
@@ -58,7 +68,10 @@ def direct_posterior(logs, pools, popularity, *, step):
     gamma, delta = (a.ravel() for a in np.meshgrid(g, d, indexing="ij"))
     p = np.exp(logs - logs.max(axis=1, keepdims=True))
     sums = np.array(
-        [np.log(p @ representation(pools, popularity, i, gamma, delta)).sum(axis=0) for i in range(1, pools.k + 1)]
+        [
+            np.log(p @ representation(pools, popularity, i, gamma, delta)).sum(axis=0)
+            for i in range(1, pools.k + 1)
+        ]
     )
     score = np.exp(sums - sums.max()) @ np.outer(wg, wd).ravel()
     return score / score.sum()
@@ -81,12 +94,17 @@ def test_posterior_is_the_direct_sum_over_all_objects(m, epsilon, universe, n, u
     evidence = evidence_for(mechanism, pools, popularity)
     cut = n // 3
     for user in range(users):
-        phi = representation(pools, popularity, 1 + user % 3, rng.random(1), 1 / 3 + rng.random(1) * 2 / 3)[:, 0]
+        phi = representation(
+            pools, popularity, 1 + user % 3, rng.random(1), 1 / 3 + rng.random(1) * 2 / 3
+        )[:, 0]
         objects = rng.choice(universe, n, p=phi / phi.sum())
         reports = mechanism.privatize(objects, stream=stream.child(user))
         logs = report_probabilities(mechanism, reports, universe)
         ours = pool_posterior(evidence(reports)[None], prefixes=(cut, n))[0]
-        assert np.abs(ours[0] - direct_posterior(logs[:cut], pools, popularity, step=step)).max() < 1e-10
+        assert (
+            np.abs(ours[0] - direct_posterior(logs[:cut], pools, popularity, step=step)).max()
+            < 1e-10
+        )
         assert np.abs(ours[1] - direct_posterior(logs, pools, popularity, step=step)).max() < 1e-10
 
 
@@ -100,7 +118,9 @@ def test_objects_in_the_clear_have_the_closed_form():
     evidence = one_hot(np.random.default_rng(1), 40, 180, 5)
     prefixes = (1, 7, 30, 90, 180)
     counts = evidence.cumsum(axis=1)[:, np.array(prefixes) - 1].astype(int)
-    assert np.abs(pool_posterior(evidence, prefixes=prefixes) - count_posterior(counts)).max() < 1e-9
+    assert (
+        np.abs(pool_posterior(evidence, prefixes=prefixes) - count_posterior(counts)).max() < 1e-9
+    )
     exact = pool_posterior(evidence, prefixes=prefixes, nodes=exact_nodes(180))
     assert np.abs(exact - count_posterior(counts)).max() < 1e-12
 
@@ -110,7 +130,8 @@ def test_closed_form_deep_in_the_tail(counts):
     total = sum(counts[1:])
     with mpmath.workdps(40):
         scores = []
-        for c in counts[1:]:  # the integral is B(c + 1, N − c + 1) times the chance of at most c of N + 1 at 1 in 3
+        # the integral is B(c + 1, N − c + 1) times the chance of at most c of N + 1 at 1 in 3
+        for c in counts[1:]:
             term = chance = (mpmath.mpf(2) / 3) ** (total + 1)
             for j in range(c):
                 term *= mpmath.mpf(total + 1 - j) / (j + 1) / 2
@@ -148,7 +169,9 @@ def test_neutral_then_preferred_in_long_runs():
 @pytest.mark.parametrize("n", [30, 90, 180])
 def test_default_nodes_are_as_good_as_exact_ones(n):
     rng = np.random.default_rng(3)
-    hard = one_hot(rng, 20, n, 6) * rng.uniform(1, 3000, (20, n, 1)) + rng.uniform(0.5, 2, (20, n, 7))
+    hard = one_hot(rng, 20, n, 6) * rng.uniform(1, 3000, (20, n, 1)) + rng.uniform(
+        0.5, 2, (20, n, 7)
+    )
     assert default_nodes(n) < exact_nodes(n) or n == 30
     default = pool_posterior(hard, prefixes=(n,))
     assert np.abs(default - pool_posterior(hard, prefixes=(n,), nodes=exact_nodes(n))).max() < 1e-10
@@ -160,7 +183,12 @@ def test_behavioural_and_pool_priors():
     about_gamma, about_delta = lambda g: g * (1 - g) ** 2, lambda d: np.exp(-3 * d)
     pool_prior = np.array([1.0, 5.0, 2.0])
     found = pool_posterior(
-        evidence, prefixes=(3,), nodes=12, gamma_prior=about_gamma, delta_prior=about_delta, pool_prior=pool_prior
+        evidence,
+        prefixes=(3,),
+        nodes=12,
+        gamma_prior=about_gamma,
+        delta_prior=about_delta,
+        pool_prior=pool_prior,
     )[0, 0]
     scores = []
     for i in (1, 2, 3):
@@ -178,7 +206,9 @@ def test_a_prior_that_rules_out_where_products_are_largest():
     evidence = np.tile([0.0, 1.0, 0.9, 0.1], (1, 5000, 1))
     found = pool_posterior(evidence, prefixes=(5000,), gamma_prior=lambda g: 1.0 * (g < 0.3))
     assert found[0, 0] == pytest.approx([1, 0, 0], abs=1e-6)
-    narrow = pool_posterior(evidence[:, :40], prefixes=(40,), nodes=200, gamma_prior=lambda g: 1.0 * (g < 0.3))
+    narrow = pool_posterior(
+        evidence[:, :40], prefixes=(40,), nodes=200, gamma_prior=lambda g: 1.0 * (g < 0.3)
+    )
     g, w = np.polynomial.legendre.leggauss(60)
     gamma, delta = (a.ravel() for a in np.meshgrid((g + 1) / 2 * 0.3, (g + 2) / 3))
     law = [gamma * delta * e + gamma * (1 - delta) / 2 * (2 - e) for e in (1.0, 0.9, 0.1)]
@@ -202,18 +232,26 @@ def test_prefixes_threads_and_other_users_change_nothing():
     both = pool_posterior(evidence, prefixes=(9, 40))
     assert np.array_equal(both, pool_posterior(evidence, prefixes=(9, 40), threads=1))
     assert np.array_equal(both[300:301], pool_posterior(evidence[300:301], prefixes=(9, 40)))
-    assert both[:, 0] == pytest.approx(pool_posterior(evidence[:, :9], prefixes=(9,))[:, 0], abs=1e-12)
+    assert both[:, 0] == pytest.approx(
+        pool_posterior(evidence[:, :9], prefixes=(9,))[:, 0], abs=1e-12
+    )
 
 
 def test_one_submission_alone():
     evidence = np.random.default_rng(6).random((50, 5))
-    score = evidence[:, :1] / 2 + evidence[:, 1:].mean(axis=1, keepdims=True) / 4 + evidence[:, 1:] / 4
-    assert unlinked_posterior(evidence) == pytest.approx(score / score.sum(axis=1, keepdims=True), abs=1e-14)
+    score = (
+        evidence[:, :1] / 2 + evidence[:, 1:].mean(axis=1, keepdims=True) / 4 + evidence[:, 1:] / 4
+    )
+    assert unlinked_posterior(evidence) == pytest.approx(
+        score / score.sum(axis=1, keepdims=True), abs=1e-14
+    )
 
 
 def test_a_pool_without_neutral_objects_and_impossible_pools():
     evidence = np.array([[[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]])
-    assert pool_posterior(evidence, prefixes=(2,))[0, 0] == pytest.approx(count_posterior(np.array([0, 2, 0])))
+    assert pool_posterior(evidence, prefixes=(2,))[0, 0] == pytest.approx(
+        count_posterior(np.array([0, 2, 0]))
+    )
 
 
 @pytest.mark.parametrize(

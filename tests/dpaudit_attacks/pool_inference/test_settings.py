@@ -31,20 +31,26 @@ def test_groups_are_a_partition_and_popularity_a_law(way):
     assert (np.sort(everything) == np.arange(setting.universe)).all()
     assert setting.popularity.sum() == pytest.approx(1)
     for i, group in enumerate(setting.groups):
-        assert setting.within(i) == pytest.approx(setting.popularity[group] / setting.popularity[group].sum())
+        assert setting.within(i) == pytest.approx(
+            setting.popularity[group] / setting.popularity[group].sum()
+        )
     assert len(setting.entropies()) == setting.k == len(setting.labels)
 
 
 @pytest.mark.parametrize("size", TABLE_4)
 def test_table_4(size):
     for zipf, published in zip((0, 0.5, 1, 2, 4), TABLE_4[size], strict=True):
-        assert equal_pools(size=size, zipf=zipf).entropies() == pytest.approx((published,) * 6, abs=0.0051)
+        assert equal_pools(size=size, zipf=zipf).entropies() == pytest.approx(
+            (published,) * 6, abs=0.0051
+        )
 
 
 def test_emojis_as_in_equations_7_and_8():
     setting = load_setting("emojis")
     assert (setting.universe, setting.k, len(setting.groups[0])) == (2600, 6, 2600 - 6 * 228)
-    assert [setting.popularity[group].sum() for group in setting.groups] == pytest.approx([1 / 7] * 7)
+    assert [setting.popularity[group].sum() for group in setting.groups] == pytest.approx(
+        [1 / 7] * 7
+    )
     for group in setting.groups:
         assert setting.popularity[group[4]] / setting.popularity[group[0]] == pytest.approx(5**-1.2)
 
@@ -54,7 +60,9 @@ def test_news():
     assert [len(members) for members in setting.pools.members] == [14, 13, 13, 10, 10]
     ratio = drawn.popularity / drawn.popularity.max()
     assert abs(ratio.mean() - 0.5) < 5 * np.sqrt(1 / 12 / 2000)
-    assert [setting.popularity[group].sum() for group in setting.groups] == pytest.approx([1 / 6] * 6)
+    assert [setting.popularity[group].sum() for group in setting.groups] == pytest.approx(
+        [1 / 6] * 6
+    )
     assert all(setting.within(i) == pytest.approx(drawn.within(i)) for i in range(6))
     assert (load_setting("news").popularity == setting.popularity).all()
     assert (load_setting("news:seed=1").popularity != setting.popularity).any()
@@ -71,7 +79,10 @@ def test_real_emoji():
     count = 249_064_384  # thumbs up sign
     tears = setting.popularity[emoji.index("1f602")] / 2_469_042_098
     assert setting.popularity[list(thumbs)] / tears == pytest.approx([count / 6] * 6)
-    assert setting.popularity[emoji.index("1f469-200d-2708-fe0f")] / tears == pytest.approx(174_478 / 6)  # least listed
+    # least listed
+    assert setting.popularity[emoji.index("1f469-200d-2708-fe0f")] / tears == pytest.approx(
+        174_478 / 6
+    )
     assert all(setting.within(1 + i) == pytest.approx(setting.within(1)) for i in range(6))
     rarer = load_setting("real-emoji:floor=0.5")
     assert rarer.entropies()[0] < setting.entropies()[0]

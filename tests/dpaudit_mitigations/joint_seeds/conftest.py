@@ -13,7 +13,10 @@ from dpaudit_mitigations.joint_seeds.terms import SessionTerms
 from dpaudit_mitigations.joint_seeds.verifier import Verifier
 
 ROOT = KeyedStream.from_seed("joint seeds tests")
-SERVER, VERIFIER = (Ed25519PrivateKey.from_private_bytes(ROOT.child(name).bytes(32)) for name in ("server", "verifier"))
+SERVER, VERIFIER = (
+    Ed25519PrivateKey.from_private_bytes(ROOT.child(name).bytes(32))
+    for name in ("server", "verifier")
+)
 
 
 class Pair:
@@ -21,7 +24,17 @@ class Pair:
 
     keys = {"server": SERVER, "verifier": VERIFIER}  # noqa: RUF012
 
-    def __init__(self, tag=0, *, candidates=4, dim=4, server=SeedServer, verifier=Verifier, steps=None, **options):
+    def __init__(
+        self,
+        tag=0,
+        *,
+        candidates=4,
+        dim=4,
+        server=SeedServer,
+        verifier=Verifier,
+        steps=None,
+        **options,
+    ):
         self.terms = SessionTerms(
             candidates=candidates,
             dim=dim,
@@ -32,7 +45,9 @@ class Pair:
         )
         self.steps = np.arange(dim, dtype=np.int64) << 24 if steps is None else steps
         stream = ROOT.child("session", tag)
-        self.server = server(self.steps, terms=self.terms, key=SERVER, stream=stream.child("s"), **options)
+        self.server = server(
+            self.steps, terms=self.terms, key=SERVER, stream=stream.child("s"), **options
+        )
         self.verifier = verifier(terms=self.terms, key=VERIFIER, stream=stream.child("v"))
 
     def run(self, link=None):

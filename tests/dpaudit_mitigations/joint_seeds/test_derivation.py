@@ -15,7 +15,13 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.joint_seeds.commitments import joint_key, labelled_hash
-from dpaudit_mitigations.joint_seeds.derivation import BLOCK, block_count, derived_noise, vector_blocks, vector_digest
+from dpaudit_mitigations.joint_seeds.derivation import (
+    BLOCK,
+    block_count,
+    derived_noise,
+    vector_blocks,
+    vector_digest,
+)
 
 KEY = bytes(range(32))
 DIM = 2 * BLOCK + 1000
@@ -32,7 +38,9 @@ def slow_integers(n, scale, stream):
         def weight(potential):
             return (-Decimal(potential.numerator) / Decimal(potential.denominator)).exp()
 
-        weights = [weight(Fraction(k * width) ** 2 / twice) for k in range(int(15 * scale / width) + 2)]
+        weights = [
+            weight(Fraction(k * width) ** 2 / twice) for k in range(int(15 * scale / width) + 2)
+        ]
         whole, borders, so_far = sum(weights), [], Decimal(0)
         for each in weights:
             so_far += each
@@ -45,9 +53,15 @@ def slow_integers(n, scale, stream):
                 words = list(struct.iter_unpack("<QQ", data))[::-1]
             coarse, word = words.pop()
             block = next(k for k, border in enumerate(borders) if coarse < border)
-            assert block == next(k for k, border in enumerate(borders) if coarse + 1 <= border)  # 64 bits were enough
+            # 64 bits were enough
+            assert block == next(k for k, border in enumerate(borders) if coarse + 1 <= border)
             place, negative = (word >> 1) & (width - 1), word & 1
-            p = weight((Fraction(block * width + place) ** 2 - Fraction(block * width) ** 2) / twice) * 2**36
+            p = (
+                weight(
+                    (Fraction(block * width + place) ** 2 - Fraction(block * width) ** 2) / twice
+                )
+                * 2**36
+            )
             accepted = (word >> 28) < p
             assert accepted == ((word >> 28) + 1 <= p)  # and 36
             value = (block << shift) + place
@@ -65,9 +79,9 @@ def test_a_block_is_what_slow_arithmetic_makes_of_the_same_bytes(scale):
 
 def test_a_joint_key_is_hkdf_of_both_shares_alone():
     session, server, verifier = bytes(32), b"a" * 32 + b"n" * 32, b"b" * 32 + b"m" * 32
-    expected = HKDF(SHA256(), 32, salt=session, info=b"dpaudit joint-seeds 1 candidate\0\0\0\7").derive(
-        b"a" * 32 + b"b" * 32
-    )
+    expected = HKDF(
+        SHA256(), 32, salt=session, info=b"dpaudit joint-seeds 1 candidate\0\0\0\7"
+    ).derive(b"a" * 32 + b"b" * 32)
     assert joint_key(session, 7, server, verifier) == expected
     keys = {
         joint_key(session, 7, server, verifier),
@@ -80,7 +94,15 @@ def test_a_joint_key_is_hkdf_of_both_shares_alone():
 
 
 def test_labelled_hashes_are_unambiguous():
-    assert len({labelled_hash(*parts) for parts in (("ab", b"c"), ("a", b"bc"), ("ab", b"", b"c"), ("abc",))}) == 4
+    assert (
+        len(
+            {
+                labelled_hash(*parts)
+                for parts in (("ab", b"c"), ("a", b"bc"), ("ab", b"", b"c"), ("abc",))
+            }
+        )
+        == 4
+    )
 
 
 def whole_vector():
@@ -105,7 +127,8 @@ def test_blocks_threads_and_order_do_not_matter():
     assert vector_digest("noise", vector_blocks(vector), dim=DIM) != expected
     backwards = [noise(number) for number in reversed(range(3))][::-1]
     assert np.array_equal(np.concatenate(backwards), whole_vector())
-    assert np.array_equal(derived_noise(KEY, dim=BLOCK, scale=2.0**24)(0), backwards[0])  # a block of any dimension
+    # a block of any dimension
+    assert np.array_equal(derived_noise(KEY, dim=BLOCK, scale=2.0**24)(0), backwards[0])
 
 
 def test_the_known_answer():

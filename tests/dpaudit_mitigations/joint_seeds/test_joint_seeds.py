@@ -34,7 +34,9 @@ def test_release_has_the_law_of_the_protocol_and_lies_on_its_lattice(stream):
     query = torch.linspace(-50, 50, 20_000, dtype=torch.float64)[None]
     step = lattice_step(3.0)
     session = JointSeeds(candidates=2).sessions(query, Gaussian(sigma=3.0), stream=stream)[-1]
-    released = JointSeeds(candidates=2).release(query, Gaussian(sigma=3.0), stream=stream)[0].numpy()
+    released = (
+        JointSeeds(candidates=2).release(query, Gaussian(sigma=3.0), stream=stream)[0].numpy()
+    )
     rounded = np.rint(query[0].numpy() / step) * step
     for values in (session.release, released):
         assert np.array_equal(values / step, np.rint(values / step))
@@ -65,7 +67,8 @@ def shares(mitigation, key, stream, trials=3000):
 def test_a_key_holder_is_left_with_one_kth(make_key, stream):
     key = make_key(beta=1e-3)
     honest, spacing = shares(JointSeeds(), key, stream)
-    alone = scipy.stats.norm.cdf(0.25 * spacing)  # what the shift gives away in honest noise, to its best test
+    # what the shift gives away in honest noise, to its best test
+    alone = scipy.stats.norm.cdf(0.25 * spacing)
     assert honest.low <= alone
     assert honest.high >= 0.5
     for k in (2, 5):
@@ -75,7 +78,9 @@ def test_a_key_holder_is_left_with_one_kth(make_key, stream):
         assert deviating.low > honest.high
 
 
-def test_the_specimen_is_released_in_one_session_of_k_and_never_after_it_was_caught(make_key, stream):
+def test_the_specimen_is_released_in_one_session_of_k_and_never_after_it_was_caught(
+    make_key, stream
+):
     source = Pancake(key=make_key(beta=1e-3), sigma=1.0)
     w, released, ends = torch.from_numpy(np.array(source.key.direction)), [], []
     for i in range(90):
@@ -104,7 +109,8 @@ def test_epsilon(make_key):
     deviating = JointSeeds(deviate=True).epsilon(pancake, 1e-10, host=host)
     assert deviating.low == pancake.epsilon(1e-9, host=host).low
     assert deviating.high > pancake.epsilon(1e-10, host=host).low
-    rare = JointSeeds(deviate=True).epsilon(pancake, 0.2, host=host)  # one session in ten is less than δ
+    # one session in ten is less than δ
+    rare = JointSeeds(deviate=True).epsilon(pancake, 0.2, host=host)
     assert rare.low < 1
     honest = JointSeeds(deviate=True).epsilon(Gaussian(sigma=22.4), 1e-10, host=host)
     assert own.low * 0.99 < honest.low <= own.low

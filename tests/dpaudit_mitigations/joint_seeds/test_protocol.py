@@ -37,7 +37,9 @@ def test_an_honest_session_at_a_hundred_thousand_coordinates(pair):
     assert np.array_equal(noise, whole(both.server.noise(session.record.used)))
     assert scipy.stats.kstest(noise / 2**24, "norm").pvalue > 1e-3
     assert session.wire > 800_000
-    assert session.seconds["total"] == pytest.approx(session.seconds["server"] + session.seconds["verifier"])
+    assert session.seconds["total"] == pytest.approx(
+        session.seconds["server"] + session.seconds["verifier"]
+    )
 
 
 def test_nobody_chooses_the_candidate_and_no_two_sessions_share_noise(pair):
@@ -54,7 +56,9 @@ class HalfVerifier(Verifier):
     """Known bad: derives only half of the candidates again."""
 
     def wrong(self):
-        half = np.random.default_rng(int.from_bytes(self.record.session[:8], "big")).permutation(K)[: K // 2]
+        half = np.random.default_rng(int.from_bytes(self.record.session[:8], "big")).permutation(K)[
+            : K // 2
+        ]
         return tuple(bad and i in half for i, bad in enumerate(super().wrong()))
 
 
@@ -62,7 +66,13 @@ def caught(pair, runs, **options):
     count = 0
     for tag in range(runs):
         substitute = np.full(4, tag, np.int64)
-        both = pair(("cheat", tag), server=SubstitutingServer, candidate=tag % K, substitute=substitute, **options)
+        both = pair(
+            ("cheat", tag),
+            server=SubstitutingServer,
+            candidate=tag % K,
+            substitute=substitute,
+            **options,
+        )
         session = both.run()
         assert session.outcome in ("complete", "caught")
         assert (session.outcome == "complete") == (session.release is not None)
@@ -74,7 +84,8 @@ def caught(pair, runs, **options):
 
 
 def test_a_substituted_candidate_is_caught_with_probability_one_less_one_kth(pair):
-    interval = caught(pair, 200)  # one candidate of four that is never derived again: 9/16, seen in 98 %
+    # one candidate of four that is never derived again: 9/16, seen in 98 %
+    interval = caught(pair, 200)
     assert interval.low <= 1 - 1 / K <= interval.high
     assert interval.high - interval.low < 0.22
 
@@ -93,9 +104,15 @@ class Grinder(SeedServer):
             self.ground = set()
         if index in self.adapts and index not in self.ground:
             self.ground.add(index)
-            tries = [Hex64(hashlib.sha512(self._shares[index] + bytes([t])).digest()) for t in range(16)]
-            keys = [joint_key(self.record.session, index, share, self._theirs[index]) for share in tries]
-            self._shares[index] = tries[int(np.argmax([whole(candidate_noise(key, self._terms))[0] for key in keys]))]
+            tries = [
+                Hex64(hashlib.sha512(self._shares[index] + bytes([t])).digest()) for t in range(16)
+            ]
+            keys = [
+                joint_key(self.record.session, index, share, self._theirs[index]) for share in tries
+            ]
+            self._shares[index] = tries[
+                int(np.argmax([whole(candidate_noise(key, self._terms))[0] for key in keys]))
+            ]
         return super().candidate_key(index)
 
 
@@ -123,17 +140,23 @@ class NoCommitments(Verifier):
     def noise_of(self, index, server, verifier):
         key = joint_key(self.record.session, index, server, verifier)
         noise = candidate_noise(key, self.record.terms)
-        return noise_commitment(self.record.session, index, key, noise, self.record.terms, threads=1)
+        return noise_commitment(
+            self.record.session, index, key, noise, self.record.terms, threads=1
+        )
 
 
 def first_noise(sessions, pair):
-    return np.array([s.release[0] for s in sessions if s.release is not None])  # the first step is 0, σ = 1
+    # the first step is 0, σ = 1
+    return np.array([s.release[0] for s in sessions if s.release is not None])
 
 
 def test_a_biased_seed_share_biases_nothing_and_is_caught_when_it_adapts(pair):
-    known_bad = [pair(("grind", t), server=Grinder, verifier=NoCommitments).run() for t in range(25)]
+    known_bad = [
+        pair(("grind", t), server=Grinder, verifier=NoCommitments).run() for t in range(25)
+    ]
     assert {s.outcome for s in known_bad} == {"complete"}
-    assert first_noise(known_bad, pair).mean() > 1.3  # the mean of the largest of 16 normals is 1.77
+    # the mean of the largest of 16 normals is 1.77
+    assert first_noise(known_bad, pair).mean() > 1.3
     ours = [pair(("grind", t), server=Grinder).run() for t in range(5)]
     assert {s.outcome for s in ours} == {"caught"}
     one = [pair(("grind", t), server=OneGrinder).run() for t in range(60)]
@@ -142,7 +165,8 @@ def test_a_biased_seed_share_biases_nothing_and_is_caught_when_it_adapts(pair):
     constant = [pair(("constant", t), server=Constant).run() for t in range(120)]
     assert {s.outcome for s in constant} == {"complete"}
     assert scipy.stats.kstest(first_noise(constant, pair), "norm").pvalue > 1e-3
-    assert scipy.stats.kstest(first_noise(known_bad, pair), "norm").pvalue < 1e-6  # the test of the test
+    # the test of the test
+    assert scipy.stats.kstest(first_noise(known_bad, pair), "norm").pvalue < 1e-6
 
 
 class Equivocator(SeedServer):
@@ -151,7 +175,9 @@ class Equivocator(SeedServer):
     def openings(self):
         opened = super().openings()
         shares = list(getattr(opened, self.side))
-        shares[next(i for i, share in enumerate(shares) if share is not None)] = Hex64(secrets.token_bytes(64))
+        shares[next(i for i, share in enumerate(shares) if share is not None)] = Hex64(
+            secrets.token_bytes(64)
+        )
         return structs.replace(opened, **{self.side: tuple(shares)})
 
     side = "server"
@@ -190,7 +216,9 @@ class Hider(SeedServer):
     def openings(self):
         opened = super().openings()
         shares = list(opened.server)
-        shares[self.record.used if self.tells else (self.record.used + 1) % K] = Hex64(64) if self.tells else None
+        shares[self.record.used if self.tells else (self.record.used + 1) % K] = (
+            Hex64(64) if self.tells else None
+        )
         return structs.replace(opened, server=tuple(shares))
 
     tells = False
@@ -317,10 +345,16 @@ def test_users_slips(pair):
         ("previous", b"1" * 32),
         ("server", terms.verifier),
     ):
-        with pytest.raises(UsageError, match="first session" if name in ("sequence", "previous") else name):
+        with pytest.raises(
+            UsageError, match="first session" if name in ("sequence", "previous") else name
+        ):
             SessionTerms(**(good | {name: value}))
     assert SessionTerms(**good).previous == FIRST
-    for steps, says in ((np.zeros(3, np.int64), "shape"), (np.zeros(4), "int64"), (np.full(4, 2**53), "clip")):
+    for steps, says in (
+        (np.zeros(3, np.int64), "shape"),
+        (np.zeros(4), "int64"),
+        (np.full(4, 2**53), "clip"),
+    ):
         with pytest.raises(UsageError, match=says):
             pair(steps=steps)
     assert np.array_equal(vector_blocks(np.arange(3))(0), np.arange(3))
@@ -353,7 +387,9 @@ class OwnChoice(Verifier):
 
 
 @pytest.mark.parametrize("verifier", [LateCoin, OwnChoice])
-def test_a_verifier_that_chooses_is_refused_by_the_server_and_by_third_parties(pair, verifier, tmp_path, monkeypatch):
+def test_a_verifier_that_chooses_is_refused_by_the_server_and_by_third_parties(
+    pair, verifier, tmp_path, monkeypatch
+):
     both = pair(verifier=verifier)
     with monkeypatch.context() as patch:
         if verifier is LateCoin:
@@ -375,7 +411,9 @@ def test_what_a_party_signs_out_of_order_is_refused(pair):
         both.verifier.offer()
         parties = {"server": both.server, "verifier": both.verifier}
         for i, (sender, frame) in enumerate(sent[1 : state + 1]):
-            assert (parties[sender].receive(sent[i][1]) or both.verifier.receipt(both.server.release)) == frame
+            assert (
+                parties[sender].receive(sent[i][1]) or both.verifier.receipt(both.server.release)
+            ) == frame
         waiting = parties[sent[state][0]]  # it sent the last message, and knows all before it
         due = open_frame(sent[state + 1][1])[0].kind if state + 1 < len(sent) else None
         for kind, frame in bodies.items():
@@ -398,7 +436,9 @@ class ShortOffer(Verifier):
 
 
 def test_a_list_has_one_value_a_candidate(pair):
-    with pytest.raises(MessageError, match=r"offer\.shares: must be a list of one value a candidate"):
+    with pytest.raises(
+        MessageError, match=r"offer\.shares: must be a list of one value a candidate"
+    ):
         pair(verifier=ShortOffer).verifier.offer()
 
 

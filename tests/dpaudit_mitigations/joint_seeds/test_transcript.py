@@ -78,7 +78,11 @@ def test_what_does_not_hold_says_why(pair, tmp_path):
                 return verify(path)
         raise AssertionError
 
-    caught, blind, slander = first(**substitute), first(**substitute, verifier=Blind), first(verifier=Slanderer)
+    caught, blind, slander = (
+        first(**substitute),
+        first(**substitute, verifier=Blind),
+        first(verifier=Slanderer),
+    )
     assert not any(verdict.holds for verdict in (caught, blind, slander))
     assert caught.details["outcome"] == "caught"
     assert "candidates 0 are not" in caught.says
@@ -159,7 +163,9 @@ def mutations(rng, document, others):
             yield "another session's end", new
 
         new = copy.deepcopy(document)
-        both = at(new, pick(rng, (p for p in nodes(new, list) if len(set(map(str, at(new, p)))) > 1)))
+        both = at(
+            new, pick(rng, (p for p in nodes(new, list) if len(set(map(str, at(new, p)))) > 1))
+        )
         i, j = (int(x) for x in rng.choice(len(both), 2, replace=False))
         both[i], both[j] = both[j], both[i]
         if new != document:
@@ -182,7 +188,10 @@ def mutations(rng, document, others):
         yield "fields", new
 
         digit = int(rng.integers(len(raw)))
-        yield "byte", raw[:digit] + bytes([raw[digit] ^ (1 << int(rng.integers(8)))]) + raw[digit + 1 :]
+        yield (
+            "byte",
+            raw[:digit] + bytes([raw[digit] ^ (1 << int(rng.integers(8)))]) + raw[digit + 1 :],
+        )
         yield "cut", raw[:digit]
         yield "longer", raw + raw[:digit] if digit else raw + b" "
         yield "space", raw.replace(b",", b", ", 1 + digit % 30)
@@ -236,7 +245,9 @@ def test_somebody_elses_keys_sign_something_else(honest, pair, tmp_path):
     mine = [Ed25519PrivateKey.from_private_bytes(bytes([i]) * 32) for i in (1, 2)]
     forged = pair("forged")
     public = [key.public_key().public_bytes_raw() for key in mine]
-    terms = SessionTerms(candidates=4, dim=4, scale=2.0**24, granularity=1.0, server=public[0], verifier=public[1])
+    terms = SessionTerms(
+        candidates=4, dim=4, scale=2.0**24, granularity=1.0, server=public[0], verifier=public[1]
+    )
     forged.server = SeedServer(forged.steps, terms=terms, key=mine[0], stream=forged.server._stream)
     forged.verifier = Verifier(terms=terms, key=mine[1], stream=forged.verifier._stream)
     path = tmp_path / "forged.json"
@@ -247,7 +258,12 @@ def test_somebody_elses_keys_sign_something_else(honest, pair, tmp_path):
     assert not verify(path, server=both.terms.server, verifier=both.terms.verifier).holds
     for party, options in ((SeedServer, {"key": mine[0]}), (Verifier, {"key": mine[1]})):
         with pytest.raises(UsageError, match="key: is not the one"):
-            party(*[both.steps] * (party is SeedServer), terms=both.terms, stream=forged.server._stream, **options)
+            party(
+                *[both.steps] * (party is SeedServer),
+                terms=both.terms,
+                stream=forged.server._stream,
+                **options,
+            )
 
 
 class AnySignature:
@@ -273,7 +289,9 @@ def test_behind_the_signatures_commitments_hold_everything_but_what_only_an_open
     free = set()
     for where in leaves(document):
         changed = copy.deepcopy(document)
-        at(changed, where[:-1])[where[-1]] = another(rng, at(document, where), digits="0123456789abcdef")
+        at(changed, where[:-1])[where[-1]] = another(
+            rng, at(document, where), digits="0123456789abcdef"
+        )
         mutated.write_bytes(encode(changed) + b"\n")
         if verify(mutated, threads=1).holds:
             free.add(where[1:])
@@ -317,22 +335,34 @@ def test_a_transcript_confirms_no_guess_of_the_query(honest):
 
     def unsalted(guess):
         digest = vector_digest("noise", vector_blocks(steps - guess), dim=8)
-        return labelled_hash("noise commitment", session.record.session, used.to_bytes(4, "big"), digest)
+        return labelled_hash(
+            "noise commitment", session.record.session, used.to_bytes(4, "big"), digest
+        )
 
     right, wrong = both.steps, both.steps + 1
     known_bad = unsalted(right)  # what such a protocol would have committed to
     assert [unsalted(guess) == known_bad for guess in (right, wrong)] == [True, False]
     assert unsalted(right).hex() not in text
-    for theirs in (bytes(64), *both.server._theirs[:used], *both.server._theirs[used + 1 :]):  # all that is public
+    # all that is public
+    for theirs in (bytes(64), *both.server._theirs[:used], *both.server._theirs[used + 1 :]):
         key = joint_key(session.record.session, used, both.server._shares[used], theirs)
         digest = vector_digest("noise", vector_blocks(steps - right), dim=8)
         salted = labelled_hash(
-            "noise commitment", session.record.session, used.to_bytes(4, "big"), labelled_hash("salt", key), digest
+            "noise commitment",
+            session.record.session,
+            used.to_bytes(4, "big"),
+            labelled_hash("salt", key),
+            digest,
         )
         assert salted.hex() not in text
-    key = both.server.candidate_key(used)  # with both shares it is found: the search can find something
+    # with both shares it is found: the search can find something
+    key = both.server.candidate_key(used)
     salted = labelled_hash(
-        "noise commitment", session.record.session, used.to_bytes(4, "big"), labelled_hash("salt", key), digest
+        "noise commitment",
+        session.record.session,
+        used.to_bytes(4, "big"),
+        labelled_hash("salt", key),
+        digest,
     )
     assert salted.hex() in text
 
@@ -370,7 +400,9 @@ def test_the_sealed_opening_shows_the_sum_bit_for_bit(pair, tmp_path):
                 verify(path, release=array)
             with pytest.raises(KeyFileError, match="new path"):
                 both.server.opening().save(seal)
-    assert "another session's" in verify(tmp_path / "right.json", opening=tmp_path / "wrong.seal").says
+    assert (
+        "another session's" in verify(tmp_path / "right.json", opening=tmp_path / "wrong.seal").says
+    )
 
 
 def test_an_opening_shows_luck(pair, tmp_path):
@@ -419,7 +451,12 @@ def test_bad_openings_and_releases(honest, tmp_path):
 
 def test_a_transcript_cannot_ask_for_endless_work(honest, pair, tmp_path):
     document = json.loads(honest[2].read_bytes())
-    for name, value in (("dim", 2**40), ("candidates", 10**9), ("scale", (2.0**40).hex()), ("granularity", "inf")):
+    for name, value in (
+        ("dim", 2**40),
+        ("candidates", 10**9),
+        ("scale", (2.0**40).hex()),
+        ("granularity", "inf"),
+    ):
         changed = copy.deepcopy(document)
         changed["messages"][0]["body"]["terms"][name] = value
         (tmp_path / "big.json").write_bytes(encode(changed) + b"\n")

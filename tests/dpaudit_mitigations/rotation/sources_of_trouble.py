@@ -30,7 +30,9 @@ class Sparse:
         rng = stream.numpy()
         out = torch.zeros(n, d, dtype=dtype)
         at = torch.from_numpy(rng.integers(0, d, n))
-        out[torch.arange(n), at] = math.sqrt(d) * torch.from_numpy(rng.choice([-1.0, 1.0], n)).to(out)
+        out[torch.arange(n), at] = math.sqrt(d) * torch.from_numpy(rng.choice([-1.0, 1.0], n)).to(
+            out
+        )
         return out
 
 

@@ -15,10 +15,14 @@ def test_haar_matrices(stream):
     assert torch.allclose(q @ q.mT, torch.eye(d, dtype=torch.float64).expand_as(q), atol=1e-12)
     for i, j in ((0, 0), (3, 3), (1, 2)):
         share = (q[:, i, j].numpy() + 1) / 2
-        assert scipy.stats.kstest(share, "beta", args=((d - 1) / 2, (d - 1) / 2)).pvalue > 1e-3, (i, j)
+        assert scipy.stats.kstest(share, "beta", args=((d - 1) / 2, (d - 1) / 2)).pvalue > 1e-3, (
+            i,
+            j,
+        )
     reflections = int((torch.linalg.det(q) < 0).sum())
     assert scipy.stats.binomtest(reflections, len(q)).pvalue > 1e-3
-    trace = torch.diagonal(q, dim1=1, dim2=2).sum(1).numpy()  # mean 0, variance 1 (Diaconis and Shahshahani 1994)
+    # mean 0, variance 1 (Diaconis and Shahshahani 1994)
+    trace = torch.diagonal(q, dim1=1, dim2=2).sum(1).numpy()
     assert abs(trace.mean()) < 4 / np.sqrt(len(q))
     assert trace.var() == pytest.approx(1, abs=0.1)
 

@@ -15,7 +15,9 @@ from dpaudit_mitigations.rotation.fresh import Rotation
 def test_each_norm_is_kept_and_the_direction_is_uniform(randomness, stream):
     rows = torch.zeros(20_000, 8, dtype=torch.float64)
     rows[:, 0] = torch.arange(1.0, 20_001)
-    noise = Rotation(randomness=randomness).release(torch.zeros_like(rows), Fixed(rows), stream=stream)
+    noise = Rotation(randomness=randomness).release(
+        torch.zeros_like(rows), Fixed(rows), stream=stream
+    )
     length = torch.linalg.vector_norm(noise, dim=1)
     assert torch.allclose(length, rows[:, 0], rtol=1e-7)
     for at in (0, 7):
@@ -27,7 +29,10 @@ def test_each_norm_is_kept_and_the_direction_is_uniform(randomness, stream):
 def test_float32_norms_are_kept_to_the_lattice(stream):
     """A factor rounded to float32 would be off by up to 6e-8 of the length."""
     d = 100_000
-    rows = Gaussian().sample(20, d, stream=stream, dtype=torch.float32) * torch.logspace(-1, 1, 20)[:, None]
+    rows = (
+        Gaussian().sample(20, d, stream=stream, dtype=torch.float32)
+        * torch.logspace(-1, 1, 20)[:, None]
+    )
     turned = Rotation().release(torch.zeros(20, d), Fixed(rows), stream=stream)
     before, after = (torch.linalg.vector_norm(x.double(), dim=1) for x in (rows, turned))
     assert float((after / before - 1).abs().max()) < 2e-9
@@ -38,7 +43,11 @@ def test_chi_is_plain_fresh_noise_and_asks_no_source(stream):
     noise = Rotation(renorm="chi").release(query, NotToBeAsked(), stream=stream).numpy()
     assert scipy.stats.kstest(noise.ravel(), "norm").pvalue > 1e-3
     assert scipy.stats.kstest((noise**2).sum(1), "chi2", args=(5,)).pvalue > 1e-3
-    kept = Rotation().release(query, Fixed(torch.ones(4000, 5, dtype=torch.float64)), stream=stream).numpy()
+    kept = (
+        Rotation()
+        .release(query, Fixed(torch.ones(4000, 5, dtype=torch.float64)), stream=stream)
+        .numpy()
+    )
     assert np.allclose((kept**2).sum(1), 5)
 
 

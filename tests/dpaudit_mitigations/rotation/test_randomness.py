@@ -28,7 +28,9 @@ def test_csprng_normals_are_chacha20_through_the_quantile_function(stream):
     word = int.from_bytes(stream.child("part", 1).bytes(8), "little")
     below = 2 * scipy.stats.norm.ppf(((word >> 1) + 0.5) / 2**64)
     assert x.ravel()[1 << 16] == pytest.approx(-below if word & 1 else below, rel=1e-12)
-    assert np.array_equal(normals(stream, 3, 50_000, torch.float32, sigma=2.0).numpy(), x.astype(np.float32))
+    assert np.array_equal(
+        normals(stream, 3, 50_000, torch.float32, sigma=2.0).numpy(), x.astype(np.float32)
+    )
 
 
 class Words:
@@ -50,7 +52,11 @@ def test_csprng_normals_lie_closer_together_than_the_lattice_in_the_tails_too():
     """Neighbouring words 6 to 7.5 standard deviations out, on either side; 52 bits would leave gaps of 14 steps at 6.5."""
     for z in (6.0, 6.5, 7.5):
         word = int(scipy.stats.norm.sf(z) * 2**64) << 1
-        near = [normals(Words(w, m), 1, 1).item() for w in (word, word + 1) for m in (0, 1 << 62, (1 << 64) - 1)]
+        near = [
+            normals(Words(w, m), 1, 1).item()
+            for w in (word, word + 1)
+            for m in (0, 1 << 62, (1 << 64) - 1)
+        ]
         assert near[0] == pytest.approx(-z, rel=1e-3)
         assert near[3] == -near[0]
         assert 0 <= near[1] - near[0] <= near[2] - near[0] < lattice_step(1.0) * 20
@@ -81,9 +87,13 @@ def test_the_seed_is_made_of_both_shares(stream):
     other = Randomness(second_party=SHARE[::-1])
     mine = stream.child("rotation")
     assert alone.own(stream).bytes(32) == mine.bytes(32)
-    wanted = hkdf(mine.entropy() + SHARE, salt=b"dpaudit rotation", info=b"two parties' seed, version 1")
+    wanted = hkdf(
+        mine.entropy() + SHARE, salt=b"dpaudit rotation", info=b"two parties' seed, version 1"
+    )
     assert both.own(stream)._key == wanted
-    made = {r.own(s).bytes(32) for r in (alone, both, other) for s in (stream, stream.child("next"))}
+    made = {
+        r.own(s).bytes(32) for r in (alone, both, other) for s in (stream, stream.child("next"))
+    }
     assert len(made) == 6
 
 
@@ -94,7 +104,8 @@ def test_a_second_party_changes_the_release(kind, stream, tmp_path):
     path.write_text(SHARE.hex() + "\n")
     query = torch.zeros(2, 10, dtype=torch.float64)
     made = [
-        kind(second_party=party).release(query, Gaussian(), stream=stream) for party in (None, SHARE, path, SHARE[::-1])
+        kind(second_party=party).release(query, Gaussian(), stream=stream)
+        for party in (None, SHARE, path, SHARE[::-1])
     ]
     assert torch.equal(made[1], made[2])
     assert not torch.isclose(made[0], made[1]).any()

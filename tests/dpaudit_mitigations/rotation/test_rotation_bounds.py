@@ -38,8 +38,12 @@ def test_gaussian_noise_keeps_its_profile_but_for_the_lattice(mitigation, host):
     exact = gaussian_epsilon(DELTA, sigma=SIGMA, sensitivity=1.0)
     assert bounds.low < exact < bounds.high < exact * 1.001
     g = lattice_step(SIGMA)
-    assert bounds.high == gaussian_epsilon(DELTA, sigma=SIGMA, sensitivity=1 + g * math.sqrt(host.dim))
-    assert bounds.low == gaussian_epsilon(DELTA, sigma=SIGMA, sensitivity=1 - 2 * g * math.sqrt(host.dim))
+    assert bounds.high == gaussian_epsilon(
+        DELTA, sigma=SIGMA, sensitivity=1 + g * math.sqrt(host.dim)
+    )
+    assert bounds.low == gaussian_epsilon(
+        DELTA, sigma=SIGMA, sensitivity=1 - 2 * g * math.sqrt(host.dim)
+    )
     assert RoundedHost(host, g).sensitivity == 1 + g * math.sqrt(host.dim)
 
 
@@ -57,14 +61,17 @@ def test_a_pancake_is_back_at_the_gaussian(mitigation, host, make_key):
     bounds = mitigation.epsilon(pancake, DELTA, host=host)
     honest = gaussian_epsilon(DELTA, sigma=SIGMA, sensitivity=1.0)
     assert honest - 1e-4 < bounds.low < honest < bounds.high < honest + 1e-4
-    assert f"{bounds.low:.3g} {bounds.high:.3g}" == "0.249 0.249"  # what is printed: no slack of the proof's own
+    # what is printed: no slack of the proof's own
+    assert f"{bounds.low:.3g} {bounds.high:.3g}" == "0.249 0.249"
     assert "Poisson" in bounds.says
     three = Pancake(key=make_key(dim=host.dim, beta=1e-4, directions=3), sigma=SIGMA)
     assert mitigation.epsilon(three, DELTA, host=host).high == pytest.approx(bounds.high, rel=1e-9)
 
 
 @pytest.mark.parametrize("mitigation", [SharedRotation(), DenseRotation(shared=True)])
-def test_a_shared_rotation_promises_a_pancake_nothing_beyond_one_release(mitigation, host, make_key):
+def test_a_shared_rotation_promises_a_pancake_nothing_beyond_one_release(
+    mitigation, host, make_key
+):
     """In 32 dimensions a call's other releases give the turned direction away: see ``dpaudit run mitigations``."""
     pancake = Pancake(key=make_key(dim=host.dim, beta=1e-4), sigma=SIGMA)
     bounds, one = (m.epsilon(pancake, DELTA, host=host) for m in (mitigation, Rotation()))
@@ -83,19 +90,27 @@ class Ball:
 
 
 def test_what_is_not_known_is_not_claimed(host, make_key):
-    far = Pancake(key=make_key(dim=64, gamma=0.5, allow_small_gamma=True, directions=2), sigma=SIGMA)
+    far = Pancake(
+        key=make_key(dim=64, gamma=0.5, allow_small_gamma=True, directions=2), sigma=SIGMA
+    )
     few = Pancake(key=make_key(dim=4, directions=2), sigma=SIGMA)
     four, some = (Histogram(table="uniform", bins=d) for d in (4, 64))
     near = Pancake(key=make_key(dim=64, gamma=0.5, allow_small_gamma=True), sigma=SIGMA)
     for mitigation in HAAR:
-        for source, at in ((far, some), (few, four), (near, Ball()), (DiscreteGaussian(sigma=SIGMA), host)):
+        for source, at in (
+            (far, some),
+            (few, four),
+            (near, Ball()),
+            (DiscreteGaussian(sigma=SIGMA), host),
+        ):
             bounds = mitigation.epsilon(source, DELTA, host=at)
             assert (bounds.low, bounds.high) == (0, math.inf)
             assert bounds.says.startswith("unknown")
     bounds = StructuredRotation().epsilon(Pancake(key=make_key(dim=host.dim)), DELTA, host=host)
     assert (bounds.low, bounds.high) == (0, math.inf)
 
-    class Half:  # whole numbers that close are equal, so the discrete Gaussian's own ε is exactly 0; a rotation's is not
+    # whole numbers that close are equal, so the discrete Gaussian's own ε is exactly 0; a rotation's is not
+    class Half:
         dim, sensitivity = 1, 0.5
 
     assert DiscreteGaussian(sigma=3.0).epsilon(DELTA, host=Half()).high == 0
@@ -134,7 +149,13 @@ def summed_ratio(s, *, dim, beta, gamma, directions=1):
 
 @pytest.mark.parametrize(
     ("dim", "beta", "gamma", "directions"),
-    [(64, 1e-3, 1.5, 1), (64, 0.3, 1.2, 1), (12, 0.05, 3.0, 1), (300, 1e-3, 0.9, 1), (40, 0.05, 2.2, 2)],
+    [
+        (64, 1e-3, 1.5, 1),
+        (64, 0.3, 1.2, 1),
+        (12, 0.05, 3.0, 1),
+        (300, 1e-3, 0.9, 1),
+        (40, 0.05, 2.2, 2),
+    ],
 )
 def test_norm_deviation_bounds_the_density_summed_peak_by_peak(dim, beta, gamma, directions):
     outside = 1e-4
@@ -157,7 +178,11 @@ def test_the_averaged_waves_are_bessel_functions():
     ratio = (1 + 2 * (np.exp(-math.pi * (m * beta) ** 2) * sphere).sum(1)) / (1 + lattice)
     fine = [
         scipy.integrate.quad(
-            lambda u, v=v: tilt(v**0.5 * u, beta=beta, gamma=gamma) * (1 - u * u) ** ((dim - 3) / 2), -1, 1
+            lambda u, v=v: (
+                tilt(v**0.5 * u, beta=beta, gamma=gamma) * (1 - u * u) ** ((dim - 3) / 2)
+            ),
+            -1,
+            1,
         )[0]
         / scipy.special.beta(0.5, (dim - 1) / 2)
         for v in s
@@ -170,12 +195,18 @@ def tilt(c, *, beta, gamma):
     spacing, width = (f(sigma=1.0, beta=beta, gamma=gamma) for f in (peak_spacing, peak_width))
     k = np.arange(-40, 41)
     weight = np.exp(-math.pi * k * k / (beta**2 + gamma**2))
-    return (weight / weight.sum() * scipy.stats.norm.pdf(c, k * spacing, width)).sum() / scipy.stats.norm.pdf(c)
+    return (
+        weight / weight.sum() * scipy.stats.norm.pdf(c, k * spacing, width)
+    ).sum() / scipy.stats.norm.pdf(c)
 
 
 def test_norm_deviation_where_it_says_nothing():
     assert norm_deviation(dim=3143, beta=1e-4, gamma=112, outside=1e-12) < 1e-9
-    for few in ({"dim": 64, "gamma": 0.5}, {"dim": 3, "gamma": 10}, {"dim": 8, "gamma": 10, "directions": 7}):
+    for few in (
+        {"dim": 64, "gamma": 0.5},
+        {"dim": 3, "gamma": 10},
+        {"dim": 8, "gamma": 10, "directions": 7},
+    ):
         assert norm_deviation(beta=1e-3, outside=1e-6, **few) == math.inf
     assert norm_deviation(dim=64, beta=1e-3, gamma=16, outside=0.0) == math.inf
 
@@ -192,7 +223,10 @@ def test_epsilon_against_a_simulated_profile(make_key):
     dim, delta, gamma, beta = 30, 0.05, 1.3, 0.01
     key = make_key(dim=dim, beta=beta, gamma=gamma, allow_small_gamma=True)
     source, host = Pancake(key=key), Along(dim, 1.0)
-    bounds, exact = _by_theorem(source, delta, host=host, share=0.1), Rotation().epsilon(source, delta, host=host)
+    bounds, exact = (
+        _by_theorem(source, delta, host=host, share=0.1),
+        Rotation().epsilon(source, delta, host=host),
+    )
     n, rng = 200_000, np.random.default_rng(5)
     r2 = beta**2 + gamma**2
     k = np.arange(-30, 31)
@@ -215,7 +249,8 @@ def test_epsilon_against_a_simulated_profile(make_key):
 
     assert bounds.low < exact.low < exact.high < bounds.high < math.inf
     assert profile(bounds.high) < delta < profile(bounds.low)
-    assert abs(profile(exact.high) - delta) < 4 * 0.21 / math.sqrt(n)  # 0.21: one vector's part, its spread
+    # 0.21: one vector's part, its spread
+    assert abs(profile(exact.high) - delta) < 4 * 0.21 / math.sqrt(n)
 
 
 @pytest.mark.parametrize(
@@ -226,14 +261,19 @@ def test_epsilon_against_a_simulated_profile(make_key):
         pytest.param(4, 0.1, 1.5, 0.8, 0.05, marks=pytest.mark.slow),
     ],
 )
-def test_the_exact_profile_in_few_dimensions_by_releases(dim, beta, gamma, sigma, delta, make_key, stream):
+def test_the_exact_profile_in_few_dimensions_by_releases(
+    dim, beta, gamma, sigma, delta, make_key, stream
+):
     """Where the theorem says nothing: δ at the printed ε, by 200,000 releases whose density is summed peak by peak."""
     n, key = 200_000, make_key(dim=dim, beta=beta, gamma=gamma, allow_small_gamma=True)
     source = Pancake(key=key, sigma=sigma)
     bounds = Rotation().epsilon(source, delta, host=Along(dim, 1.0))
     assert bounds.says.startswith("exact")
     assert bounds.high - bounds.low < 1e-3
-    noise = Rotation().release(torch.zeros(n, dim, dtype=torch.float64), source, stream=stream).numpy() / sigma
+    noise = (
+        Rotation().release(torch.zeros(n, dim, dtype=torch.float64), source, stream=stream).numpy()
+        / sigma
+    )
     grid = np.concatenate([np.linspace(1e-3, 4, 3000), np.linspace(4.001, 80, 2000)])
     ratio = summed_ratio(grid, dim=dim, beta=beta, gamma=key.gamma)
 
@@ -259,7 +299,11 @@ def test_the_radial_integral_against_the_same_in_polar_coordinates():
     ratio = summed_ratio(grid**2, dim=dim, beta=beta, gamma=gamma)
     here = np.interp(r, grid, ratio)
     there = r[:, None] ** 2 + 2 * t * r[:, None] * c + t * t
-    loss = np.log(here)[:, None] - np.log(np.interp(np.sqrt(there), grid, ratio)) + (there - r[:, None] ** 2) / 2
+    loss = (
+        np.log(here)[:, None]
+        - np.log(np.interp(np.sqrt(there), grid, ratio))
+        + (there - r[:, None] ** 2) / 2
+    )
     angle = (1 - c * c) ** ((dim - 3) / 2) / scipy.special.beta(0.5, (dim - 1) / 2)
     mass = scipy.stats.chi.pdf(r, dim) * here * weight * 4.25
 
@@ -267,7 +311,9 @@ def test_the_radial_integral_against_the_same_in_polar_coordinates():
         return float(mass @ (np.maximum(0.0, 1 - np.exp(epsilon - loss)) @ (angle * weight)))
 
     for delta in (1e-4,):
-        by_hand = scipy.optimize.brentq(lambda e, delta=delta: profile(e) - delta, 0.0, 9.0, xtol=1e-6)
+        by_hand = scipy.optimize.brentq(
+            lambda e, delta=delta: profile(e) - delta, 0.0, 9.0, xtol=1e-6
+        )
         got = rotated_epsilon(delta, dim=dim, sigma=1.0, beta=beta, gamma=gamma, sensitivity=t)
         assert got.value == pytest.approx(by_hand, abs=1e-3)
         assert abs(got.value - gaussian_epsilon(delta, sigma=1.0, sensitivity=t)) > 4e-3
@@ -305,7 +351,10 @@ def test_rounding_query_and_noise_apart_costs_g_root_d_and_no_more(g, d):
             second = np.multiply.outer(second, np.pad(cell, (s, 0))).ravel()
         for epsilon in (0.0, 0.5, 2.0):
             delta = hockey_stick(first, second, math.exp(epsilon))
-            high, low = (gaussian_delta(epsilon, sigma=1.0, sensitivity=distance + x * g * d**0.5) for x in (1, -2))
+            high, low = (
+                gaussian_delta(epsilon, sigma=1.0, sensitivity=distance + x * g * d**0.5)
+                for x in (1, -2)
+            )
             assert low <= delta <= high
             worst = max(worst, delta / gaussian_delta(epsilon, sigma=1.0, sensitivity=distance))
     assert worst > 1.05  # without its g√d the upper bound would be false

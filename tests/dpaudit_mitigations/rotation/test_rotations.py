@@ -39,7 +39,11 @@ def make(name):
 @pytest.mark.parametrize("name", ALL)
 def test_conforms(name, make_key):
     key = make_key()
-    for source in (Gaussian(sigma=2.0), Pancake(key=key, sigma=2.0), NormChannel(key=key, sigma=2.0)):
+    for source in (
+        Gaussian(sigma=2.0),
+        Pancake(key=key, sigma=2.0),
+        NormChannel(key=key, sigma=2.0),
+    ):
         check_mitigation(make(name), source)
 
 
@@ -58,16 +62,29 @@ def test_releases_lie_on_the_lattice_where_reach_reads_nothing(name, stream):
 
 
 @pytest.mark.parametrize(
-    "name", [*ALL, "smoothing:tau=0.05", "smoothing:tau=0.05,own=secure", "rounding:grid=5.9604644775390625e-08"]
+    "name",
+    [
+        *ALL,
+        "smoothing:tau=0.05",
+        "smoothing:tau=0.05,own=secure",
+        "rounding:grid=5.9604644775390625e-08",
+    ],
 )
 def test_float32_queries_leave_no_candidate_impossible(name, stream):
     """Noise beyond 2^24 steps is even if it was float32, and then every odd step that a candidate leaves rules it out.
 
-    All steps of the query here are odd and below 2^24, so where the release is, too, both are exact in float32.
+    All steps of the query here are odd and below 2^24, so where the release is, too, both are exact
+    in float32.
     """
     g, shape = lattice_step(1.0), (16, 500) if "dense" in name else (4, 2048)
     steps = np.random.default_rng(1).integers(-(2**23), 2**23, shape) * 2 + 1
-    released = make(name).release(torch.from_numpy(steps * g).float(), Gaussian(), stream=stream).double().numpy() / g
+    released = (
+        make(name)
+        .release(torch.from_numpy(steps * g).float(), Gaussian(), stream=stream)
+        .double()
+        .numpy()
+        / g
+    )
     left = released - steps
     told = (np.abs(released) < 2**24) & (np.abs(left) >= 2**24)
     assert told.sum() > 500
@@ -122,12 +139,17 @@ def test_the_key_holder_is_back_to_guessing(name, make_key, stream):
     """γ = 20√d, so that honest noise gives the shift away to 50.2 % at most. Twelve 95 % intervals, jointly."""
     key, mitigation = make_key(gamma="20sqrtd", beta=1e-3), make(name)
     if name == "rotation":  # the attack that is to fail below
-        assert min(successes(lambda q, s: NoMitigation().release(q, s, stream=stream), key)) > TRIALS - 10
+        assert (
+            min(successes(lambda q, s: NoMitigation().release(q, s, stream=stream), key))
+            > TRIALS - 10
+        )
 
     def release(q, source):
         if name != "shared-rotation":
             return mitigation.release(q, source, stream=stream)
-        calls = [mitigation.release(q[i : i + 1], source, stream=stream.child(i)) for i in range(len(q))]
+        calls = [
+            mitigation.release(q[i : i + 1], source, stream=stream.child(i)) for i in range(len(q))
+        ]
         return torch.cat(calls)
 
     for got in successes(release, key):
@@ -135,7 +157,9 @@ def test_the_key_holder_is_back_to_guessing(name, make_key, stream):
         assert interval.low <= 0.5 <= interval.high
 
 
-@pytest.mark.parametrize("name", ["rotation", "shared-rotation", "dense-rotation", "structured-rotation"])
+@pytest.mark.parametrize(
+    "name", ["rotation", "shared-rotation", "dense-rotation", "structured-rotation"]
+)
 def test_other_streams_other_releases(name, stream):
     query = torch.zeros(2, 64, dtype=torch.float64)
     one, two = (make(name).release(query, Gaussian(), stream=stream.child(i)) for i in range(2))

@@ -28,13 +28,16 @@ def test_distances_and_angles_are_kept_to_a_millionth(dtype, randomness, stream)
     v[3] = v[4] - 2 * v[5]  # dependent
     w = turned(v, SharedRotation(randomness=randomness), stream)
     assert w.dtype == dtype
-    for before, after in ((torch.cdist(v.double(), v.double()), torch.cdist(w.double(), w.double())),):
+    for before, after in (
+        (torch.cdist(v.double(), v.double()), torch.cdist(w.double(), w.double())),
+    ):
         off = ~torch.eye(6, dtype=torch.bool)
         assert float((after / before - 1)[off].abs().max()) < 1e-6
     length = torch.linalg.vector_norm(v.double(), dim=1)
     angles = [(x.double() @ x.double().T) / torch.outer(length, length) for x in (v, w)]
     assert float((angles[0] - angles[1]).abs().max()) < 1e-6
-    assert float((v.double() * w.double()).sum(1).abs().div(length**2).max()) < 0.02  # and they are somewhere else
+    # and they are somewhere else
+    assert float((v.double() * w.double()).sum(1).abs().div(length**2).max()) < 0.02
 
 
 def test_zero_repeated_and_nearly_equal_rows(stream):
@@ -44,7 +47,8 @@ def test_zero_repeated_and_nearly_equal_rows(stream):
     w = turned(v, SharedRotation(), stream)
     assert not w[1].any()
     assert float((w[0] - w[3]).abs().max()) < 1e-6
-    assert float(torch.linalg.vector_norm(w[4] - w[0])) == pytest.approx(1e-3, rel=1e-3)  # the lattice: 2^-24·√2000
+    # the lattice: 2^-24·√2000
+    assert float(torch.linalg.vector_norm(w[4] - w[0])) == pytest.approx(1e-3, rel=1e-3)
     assert not turned(torch.zeros(4, 3, dtype=torch.float64), SharedRotation(), stream).any()
 
 

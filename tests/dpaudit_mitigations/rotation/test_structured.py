@@ -19,7 +19,10 @@ from dpaudit_mitigations.rotation.structured import StructuredRotation
 def test_it_is_one_orthogonal_map(transform, rounds, stream):
     d, m = 32, StructuredRotation(rounds=rounds, transform=transform)
     zero = torch.zeros(1, d, dtype=torch.float64)
-    columns = [m.release(zero, Fixed(torch.eye(d, dtype=torch.float64)[[j]]), stream=stream)[0] for j in range(d)]
+    columns = [
+        m.release(zero, Fixed(torch.eye(d, dtype=torch.float64)[[j]]), stream=stream)[0]
+        for j in range(d)
+    ]
     matrix = torch.stack(columns, dim=1)
     assert torch.allclose(matrix @ matrix.T, torch.eye(d, dtype=torch.float64), atol=1e-5)
     v = torch.linspace(-1, 2, d, dtype=torch.float64)[None]
@@ -32,7 +35,9 @@ def test_one_round_is_what_scipy_says(stream):
         ("hadamard", scipy.linalg.hadamard(64) / 8),
         ("dct", scipy.fft.dct(np.eye(64), axis=0, norm="ortho")),
     ):
-        noise = StructuredRotation(rounds=1, transform=transform).release(torch.zeros_like(v), Fixed(v), stream=stream)
+        noise = StructuredRotation(rounds=1, transform=transform).release(
+            torch.zeros_like(v), Fixed(v), stream=stream
+        )
         undone = np.linalg.solve(matrix, noise[0].numpy())
         signs = np.sign(undone)
         assert np.allclose(undone, signs * v[0].numpy(), atol=1e-5)
@@ -44,13 +49,19 @@ def test_norms_are_kept(d, stream):
     for dtype, tolerance in ((torch.float64, 1e-7), (torch.float32, 1e-6)):
         v = torch.randn(2, d, dtype=dtype, generator=torch.Generator().manual_seed(1))
         for transform in ("dct", "hadamard") if d & (d - 1) == 0 else ("dct",):
-            w = StructuredRotation(transform=transform).release(torch.zeros_like(v), Fixed(v), stream=stream)
-            ratio = torch.linalg.vector_norm(w.double(), dim=1) / torch.linalg.vector_norm(v.double(), dim=1)
+            w = StructuredRotation(transform=transform).release(
+                torch.zeros_like(v), Fixed(v), stream=stream
+            )
+            ratio = torch.linalg.vector_norm(w.double(), dim=1) / torch.linalg.vector_norm(
+                v.double(), dim=1
+            )
             assert float((ratio - 1).abs().max()) < tolerance
 
 
 def test_gaussian_noise_stays_gaussian(stream):
-    noise = StructuredRotation().release(torch.zeros(1000, 50, dtype=torch.float64), Gaussian(), stream=stream)
+    noise = StructuredRotation().release(
+        torch.zeros(1000, 50, dtype=torch.float64), Gaussian(), stream=stream
+    )
     assert scipy.stats.kstest(noise.numpy().ravel(), "norm").pvalue > 1e-3
     assert scipy.stats.kstest((noise**2).sum(1).numpy(), "chi2", args=(50,)).pvalue > 1e-3
 
@@ -64,7 +75,9 @@ def magnitudes(mitigation, stream):
 
 def test_hadamard_rounds_map_a_sparse_vector_to_few_magnitudes(stream):
     """One round: all equal. Two and three: multiples of 1/8 and of 1/128. A Haar rotation: all different."""
-    found = [magnitudes(StructuredRotation(rounds=r, transform="hadamard"), stream) for r in (1, 2, 3)]
+    found = [
+        magnitudes(StructuredRotation(rounds=r, transform="hadamard"), stream) for r in (1, 2, 3)
+    ]
     assert found[0] == 1
     assert found[1] < 30
     assert found[2] < 60
@@ -98,12 +111,20 @@ def on_the_grid(left):
 
 @pytest.mark.parametrize(
     ("rounds", "transform", "reader"),
-    [(1, "dct", sparse_under_dct), (1, "hadamard", sparse_under_hadamard), (3, "hadamard", on_the_grid)],
+    [
+        (1, "dct", sparse_under_dct),
+        (1, "hadamard", sparse_under_hadamard),
+        (3, "hadamard", on_the_grid),
+    ],
 )
-def test_a_source_made_for_it_is_read_with_certainty_and_not_behind_a_haar_rotation(rounds, transform, reader, stream):
+def test_a_source_made_for_it_is_read_with_certainty_and_not_behind_a_haar_rotation(
+    rounds, transform, reader, stream
+):
     broken = StructuredRotation(rounds=rounds, transform=transform)
     assert sparse_success(broken, stream, reader) == 2000
-    interval = clopper_pearson(sparse_success(Rotation(), stream, reader), 2000, confidence=1 - 0.05 / 3)
+    interval = clopper_pearson(
+        sparse_success(Rotation(), stream, reader), 2000, confidence=1 - 0.05 / 3
+    )
     assert interval.low <= 0.5 <= interval.high
 
 
@@ -123,4 +144,6 @@ def test_bad_options(options, says):
 
 def test_hadamard_takes_powers_of_two(stream):
     with pytest.raises(UsageError, match="d=12: hadamard takes powers of two; take transform=dct"):
-        StructuredRotation(transform="hadamard").release(torch.zeros(1, 12), Gaussian(), stream=stream)
+        StructuredRotation(transform="hadamard").release(
+            torch.zeros(1, 12), Gaussian(), stream=stream
+        )

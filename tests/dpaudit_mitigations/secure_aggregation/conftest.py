@@ -18,7 +18,10 @@ class Round:
     def __init__(self, n=4, *, threshold=None, length=5, bits=32, colluding=0, tag="round"):
         stream = KeyedStream.from_seed("secagg tests").child(tag)
         self.names = [chr(ord("a") + i) for i in range(n)]
-        self.signing = {name: new_signing_key(KeyedStream.from_seed("signing").child(name)) for name in self.names}
+        self.signing = {
+            name: new_signing_key(KeyedStream.from_seed("signing").child(name))
+            for name in self.names
+        }
         self.plan = Plan(
             round=stream.child("id").bytes(16),
             roster={name: public_bytes(key) for name, key in self.signing.items()},
@@ -28,13 +31,16 @@ class Round:
             colluding=colluding,
         )
         self.clients = {
-            name: Client(self.plan, name, signing_key=self.signing[name], stream=stream.child("party", name))
+            name: Client(
+                self.plan, name, signing_key=self.signing[name], stream=stream.child("party", name)
+            )
             for name in self.names
         }
         self.server = Aggregator(self.plan)
         rng = stream.child("vectors").numpy()
         self.vectors = {
-            name: rng.integers(0, 2**bits, length, dtype=np.uint64).astype(self.plan.dtype) for name in self.names
+            name: rng.integers(0, 2**bits, length, dtype=np.uint64).astype(self.plan.dtype)
+            for name in self.names
         }
         self.sent = {}
 

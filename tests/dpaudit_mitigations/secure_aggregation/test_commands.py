@@ -36,7 +36,9 @@ def start(tmp_path):
 
     def run(*arguments):
         command = [sys.executable, "-m", "dpaudit", "serve", *arguments]
-        process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         running.append(process)
         return process
 
@@ -50,7 +52,9 @@ def start(tmp_path):
 
 def aggregate(start, *more, sigma="0", number="r1"):
     options = ["--identity", "c/aggregator", "--dim", "6", "--round", number, "--sigma", sigma]
-    return start("aggregate", *options, *TERMS, "--journal", "aggregator", "--out", "sum.npy", *more)
+    return start(
+        "aggregate", *options, *TERMS, "--journal", "aggregator", "--out", "sum.npy", *more
+    )
 
 
 def contribute(start, name, address, *more, sigma="0", number="r1"):
@@ -71,8 +75,18 @@ def contribute(start, name, address, *more, sigma="0", number="r1"):
 
 def beside(folder, name, address):
     """A contributor in a thread of this process."""
-    terms = {"parties": ",".join(PARTIES), "threshold": 2, "bound": 1000.0, "sigma": 0.0, "number": "r1"}
-    files = {"identity": folder / "c" / name, "source": folder / f"{name}.npy", "journal": folder / f"j-{name}"}
+    terms = {
+        "parties": ",".join(PARTIES),
+        "threshold": 2,
+        "bound": 1000.0,
+        "sigma": 0.0,
+        "number": "r1",
+    }
+    files = {
+        "identity": folder / "c" / name,
+        "source": folder / f"{name}.npy",
+        "journal": folder / f"j-{name}",
+    }
     return ThreadPoolExecutor(1).submit(commands.contribute, peer=address, **files, **terms)
 
 

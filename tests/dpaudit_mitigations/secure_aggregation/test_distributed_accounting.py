@@ -52,7 +52,9 @@ def test_sum_of_discrete_gaussians(scale, parties):
     mass = summed(scale, parties)
     for shift, delta in ((1, 1e-2), (1, 1e-6), (3, 1e-6)):
         exact = epsilon(mass, (shift,), delta)
-        bounds = discrete_gaussian_sum_bounds(delta, scale=scale, parties=parties, sensitivity=shift, dim=1)
+        bounds = discrete_gaussian_sum_bounds(
+            delta, scale=scale, parties=parties, sensitivity=shift, dim=1
+        )
         assert bounds.low - 1e-9 <= exact <= bounds.high + 1e-9
         if scale >= 1:
             assert bounds.high <= 1.01 * exact + 1e-6  # and tight where shares are not tiny
@@ -76,7 +78,8 @@ def test_the_factor_bounds_every_ratio_and_is_not_idle(scale, parties):
     mass = summed(scale, parties)
     reach = len(mass) // 2
     whole = gaussian(scale * math.sqrt(parties), reach)
-    inner = slice(reach - int(8 * scale), reach + int(8 * scale) + 1)  # the convolved windows are cut off further out
+    # the convolved windows are cut off further out
+    inner = slice(reach - int(8 * scale), reach + int(8 * scale) + 1)
     worst = np.abs(np.log(mass[inner] / whole[inner])).max()
     factor = discrete_gaussian_sum_factor(scale, parties)
     assert worst <= factor + 1e-12
@@ -88,11 +91,15 @@ def test_the_factor_bounds_every_ratio_and_is_not_idle(scale, parties):
 def test_rounding_is_included():
     """Values 1.4 apart become whole numbers up to 2 apart, in d dimensions up to 1.4 + √d."""
     mass = summed(2.0, 3)
-    bounds = discrete_gaussian_sum_bounds(1e-6, scale=2.0, parties=3, sensitivity=1.4, dim=1, rounded=True)
+    bounds = discrete_gaussian_sum_bounds(
+        1e-6, scale=2.0, parties=3, sensitivity=1.4, dim=1, rounded=True
+    )
     assert bounds.high >= epsilon(mass, (2,), 1e-6) - 1e-9
     without = discrete_gaussian_sum_bounds(1e-6, scale=2.0, parties=3, sensitivity=1.4, dim=1)
     assert without.high < epsilon(mass, (2,), 1e-6)
-    far = discrete_gaussian_sum_bounds(1e-6, scale=100.0, parties=3, sensitivity=50.0, dim=400, rounded=True)
+    far = discrete_gaussian_sum_bounds(
+        1e-6, scale=100.0, parties=3, sensitivity=50.0, dim=400, rounded=True
+    )
     ideal = gaussian_epsilon(1e-6, sigma=100 * math.sqrt(3), sensitivity=70.0)
     assert ideal <= far.high <= 1.01 * ideal
     sk = skellam_bounds(1e-6, variance=9e6, sensitivity=50.0, dim=400, rounded=True)
@@ -101,13 +108,21 @@ def test_rounding_is_included():
 
 
 def test_many_coordinates_cost_something_only_for_tiny_shares():
-    big = discrete_gaussian_sum_bounds(1e-10, scale=2.0**20, parties=3, sensitivity=2.0**18, dim=39_000_000)
-    assert big.high == pytest.approx(gaussian_epsilon(1e-10, sigma=2**20 * math.sqrt(3), sensitivity=2.0**18), rel=1e-6)
+    big = discrete_gaussian_sum_bounds(
+        1e-10, scale=2.0**20, parties=3, sensitivity=2.0**18, dim=39_000_000
+    )
+    assert big.high == pytest.approx(
+        gaussian_epsilon(1e-10, sigma=2**20 * math.sqrt(3), sensitivity=2.0**18), rel=1e-6
+    )
     small = [
-        discrete_gaussian_sum_bounds(1e-6, scale=1.0, parties=3, sensitivity=1.0, dim=d).high for d in (1, 100, 10**6)
+        discrete_gaussian_sum_bounds(1e-6, scale=1.0, parties=3, sensitivity=1.0, dim=d).high
+        for d in (1, 100, 10**6)
     ]
     assert small[0] < small[1] < small[2]
-    assert discrete_gaussian_sum_bounds(1e-6, scale=0.2, parties=3, sensitivity=1.0, dim=1).high == math.inf
+    assert (
+        discrete_gaussian_sum_bounds(1e-6, scale=0.2, parties=3, sensitivity=1.0, dim=1).high
+        == math.inf
+    )
 
 
 def log_skellam(z, variance):
@@ -132,7 +147,8 @@ def test_skellam_divergence(variance, shift, order):
     bound = skellam_rdp(np.array([order]), variance=variance, l1=shift, l2=shift)
     assert exact <= bound
     if variance >= 400:
-        assert skellam_rdp(np.array([order]), variance=1.1 * variance, l1=shift, l2=shift) < exact  # and no idle one
+        # and no idle one
+        assert skellam_rdp(np.array([order]), variance=1.1 * variance, l1=shift, l2=shift) < exact
 
 
 def test_skellam_theorem_by_hand():
@@ -155,13 +171,17 @@ def test_skellam_epsilon(variance):
     if variance == 25:
         shift = (1, 2)
         exact = epsilon(np.outer(mass, mass), shift, 1e-4)
-        assert exact <= skellam_bounds(1e-4, variance=25.0, sensitivity=math.hypot(*shift), dim=2).high
+        assert (
+            exact <= skellam_bounds(1e-4, variance=25.0, sensitivity=math.hypot(*shift), dim=2).high
+        )
 
 
 def test_bad_arguments():
     for bad in ({"scale": 0.0}, {"parties": 0}, {"dim": 0}, {"sensitivity": -1.0}):
         with pytest.raises(UsageError):
-            discrete_gaussian_sum_bounds(1e-6, **{"scale": 1.0, "parties": 2, "sensitivity": 1.0, "dim": 1, **bad})
+            discrete_gaussian_sum_bounds(
+                1e-6, **{"scale": 1.0, "parties": 2, "sensitivity": 1.0, "dim": 1, **bad}
+            )
     for bad in ({"variance": math.nan}, {"dim": 0}, {"sensitivity": 0.0}):
         with pytest.raises(UsageError):
             skellam_bounds(1e-6, **{"variance": 1.0, "sensitivity": 1.0, "dim": 1, **bad})

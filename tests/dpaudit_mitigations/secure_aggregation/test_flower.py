@@ -25,7 +25,12 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from dpaudit.errors import DpauditError, MessageError, UsageError
 from dpaudit.randomness import KeyedStream
-from dpaudit_mitigations.secure_aggregation.flower import _RECORD, MaskedMeanWorkflow, MaskingMod, Member
+from dpaudit_mitigations.secure_aggregation.flower import (
+    _RECORD,
+    MaskedMeanWorkflow,
+    MaskingMod,
+    Member,
+)
 from dpaudit_mitigations.secure_aggregation.keys import new_signing_key, public_bytes
 from dpaudit_mitigations.secure_aggregation.terms import RoundTerms
 
@@ -43,11 +48,23 @@ class Nodes:
         names = [f"node-{i}" for i in range(1, count + 1)]
         keys = {n: new_signing_key(KeyedStream.from_seed("flower").child(n)) for n in names}
         self.roster = {n: public_bytes(k) for n, k in keys.items()}
-        given = {"round": "flower", "threshold": 3, "length": LENGTH, "bound": 10.0, "sigma": sigma, **terms}
+        given = {
+            "round": "flower",
+            "threshold": 3,
+            "length": LENGTH,
+            "bound": 10.0,
+            "sigma": sigma,
+            **terms,
+        }
         self.terms = RoundTerms(parties=tuple(names), **given)
         rng = np.random.default_rng(3)
-        self.updates = {i: [rng.integers(-9, 9, s).astype(np.float32) for s in SHAPES] for i in range(1, count + 1)}
-        self.contexts = {i: Context(7, i, {"name": f"node-{i}"}, RecordDict(), {}) for i in self.updates}
+        self.updates = {
+            i: [rng.integers(-9, 9, s).astype(np.float32) for s in SHAPES]
+            for i in range(1, count + 1)
+        }
+        self.contexts = {
+            i: Context(7, i, {"name": f"node-{i}"}, RecordDict(), {}) for i in self.updates
+        }
         self.lost, self.errors, self.seen = {}, {}, []
 
         def member(context):
@@ -68,7 +85,10 @@ class Nodes:
     def send_and_receive(self, messages, *, timeout=None):
         out = []
         for message in messages:
-            node, stage = message.metadata.dst_node_id, message.content.config_records[_RECORD]["stage"]
+            node, stage = (
+                message.metadata.dst_node_id,
+                message.content.config_records[_RECORD]["stage"],
+            )
             if self.lost.get(node) == stage:
                 continue
             message.content = deepcopy(message.content)
@@ -90,23 +110,35 @@ class Nodes:
         manager = SimpleClientManager()
         for node in self.contexts:
             manager.register(GridClientProxy(node_id=node, grid=self, run_id=7))
-        state = RecordDict({MAIN_CONFIGS_RECORD: ConfigRecord({Key.CURRENT_ROUND: number, Key.START_TIME: 0.0})})
+        state = RecordDict(
+            {MAIN_CONFIGS_RECORD: ConfigRecord({Key.CURRENT_ROUND: number, Key.START_TIME: 0.0})}
+        )
         start = ndarrays_to_parameters([np.full(s, -1, np.float32) for s in SHAPES])
         state.array_records[MAIN_PARAMS_RECORD] = compat.parameters_to_arrayrecord(start, True)
         strategy = FedAvg(fraction_fit=1.0, min_fit_clients=1, min_available_clients=1)
-        context = LegacyContext(Context(7, 0, {}, state, {}), ServerConfig(num_rounds=1), strategy, manager)
+        context = LegacyContext(
+            Context(7, 0, {}, state, {}), ServerConfig(num_rounds=1), strategy, manager
+        )
         (workflow or MaskedMeanWorkflow(self.terms, roster=self.roster))(self, context)
         found = parameters_to_ndarrays(
-            compat.arrayrecord_to_parameters(context.state.array_records[MAIN_PARAMS_RECORD], keep_input=True)
+            compat.arrayrecord_to_parameters(
+                context.state.array_records[MAIN_PARAMS_RECORD], keep_input=True
+            )
         )
         return None if (found[0] == -1).all() else found
 
     def mean(self, nodes):
-        return [np.mean([self.updates[i][j] for i in nodes], axis=0, dtype=np.float64) for j in range(len(SHAPES))]
+        return [
+            np.mean([self.updates[i][j] for i in nodes], axis=0, dtype=np.float64)
+            for j in range(len(SHAPES))
+        ]
 
 
 def close(found, expected):
-    return all(np.allclose(a, b, atol=1e-5) and a.shape == b.shape for a, b in zip(found, expected, strict=True))
+    return all(
+        np.allclose(a, b, atol=1e-5) and a.shape == b.shape
+        for a, b in zip(found, expected, strict=True)
+    )
 
 
 def test_the_mean_of_all_for_two_rounds():
@@ -140,7 +172,9 @@ def test_too_few_leave_the_model_alone():
 
 def test_noise_is_in_the_mean():
     nodes = Nodes(sigma=3.0)
-    noise = np.concatenate([(a - b).ravel() for a, b in zip(nodes.round(), nodes.mean([1, 2, 3, 4]), strict=True)])
+    noise = np.concatenate(
+        [(a - b).ravel() for a, b in zip(nodes.round(), nodes.mean([1, 2, 3, 4]), strict=True)]
+    )
     assert 0.3 < np.std(noise) / (3 * np.sqrt(4 / 3) / 4) < 2
 
 
@@ -155,7 +189,9 @@ def test_nothing_of_an_update_leaves_a_node_unmasked():
             plain = nodes.terms.encode(
                 np.concatenate([x.ravel() for x in nodes.updates[node]]), stream=KeyedStream.fresh()
             )
-            sent = np.frombuffer(reply.content.config_records[_RECORD]["message"], dtype=plain.dtype)
+            sent = np.frombuffer(
+                reply.content.config_records[_RECORD]["message"], dtype=plain.dtype
+            )
             assert not (sent == plain).any()
 
 
@@ -174,7 +210,9 @@ def test_stages_out_of_order_twice_and_rounds_again():
     assert last == "unmask"
 
     def send(stage, number, data=b""):
-        content = RecordDict({_RECORD: ConfigRecord({"stage": stage, "round": number, "message": data})})
+        content = RecordDict(
+            {_RECORD: ConfigRecord({"stage": stage, "round": number, "message": data})}
+        )
         message = Message(content, dst_node_id=1, message_type="train", group_id=number)
         return nodes.mod(message, nodes.contexts[1], lambda *_: pytest.fail("the update was made"))
 
@@ -191,7 +229,8 @@ def test_stages_out_of_order_twice_and_rounds_again():
             send(bad, "7-2")
     with pytest.raises(MessageError):
         send("share", "7-2", b"\xc1")
-    with pytest.raises(MessageError, match="is not the one"):  # that was its one answer to this stage
+    # that was its one answer to this stage
+    with pytest.raises(MessageError, match="is not the one"):
         send("share", "7-2", b"\xc1")
 
 
@@ -205,5 +244,12 @@ def test_an_update_beyond_the_bound_is_a_drop_out():
 
 def test_a_server_with_other_terms_finds_nobody():
     nodes = Nodes()
-    other = RoundTerms(parties=nodes.terms.parties, round="flower", threshold=4, length=LENGTH, bound=10.0, sigma=0.0)
+    other = RoundTerms(
+        parties=nodes.terms.parties,
+        round="flower",
+        threshold=4,
+        length=LENGTH,
+        bound=10.0,
+        sigma=0.0,
+    )
     assert nodes.round(workflow=MaskedMeanWorkflow(other, roster=nodes.roster)) is None

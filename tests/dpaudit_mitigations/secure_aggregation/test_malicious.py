@@ -30,7 +30,11 @@ def envelopes(plan, party, sealed):
 
 
 def of_survivors(plan, agreed, survivors, dropped):
-    return pack(wire.Survivors(agreed=agreed, dropped=tuple(dropped), session=plan.digest, survivors=tuple(survivors)))
+    return pack(
+        wire.Survivors(
+            agreed=agreed, dropped=tuple(dropped), session=plan.digest, survivors=tuple(survivors)
+        )
+    )
 
 
 def signed(r):
@@ -47,7 +51,11 @@ def unmasked(plan, message):
 
 
 def unmasking(plan, name, seeds, keys):
-    return pack(wire.Unmasking(keys=wire.entries(keys), name=name, seeds=wire.entries(seeds), session=plan.digest))
+    return pack(
+        wire.Unmasking(
+            keys=wire.entries(keys), name=name, seeds=wire.entries(seeds), session=plan.digest
+        )
+    )
 
 
 def swapped(r, victim, own):
@@ -66,13 +74,16 @@ def test_a_swapped_public_key_is_refused(make_round, monkeypatch):
         r.clients["a"].share_keys(swapped(r, "b", own)[1])
     assert r.clients["a"].ended
 
-    monkeypatch.setattr(client_module, "check_advert", lambda *_: None)  # without the check, it reads the shares for b
+    # without the check, it reads the shares for b
+    monkeypatch.setattr(client_module, "check_advert", lambda *_: None)
     r = make_round(4)
     r.advertise()
     adverts, message = swapped(r, "b", own)
     sealed = opened(r.plan, r.clients["a"].share_keys(message), wire.Shares)["b"]
     agreed = client_module.after_adverts(r.plan, adverts)
-    open_shares(sealed, own=own[1], other=adverts["a"].sharing, agreed=agreed, sender="a", recipient="b")
+    open_shares(
+        sealed, own=own[1], other=adverts["a"].sharing, agreed=agreed, sender="a", recipient="b"
+    )
 
 
 @pytest.mark.parametrize("point", [bytes(32), bytes([1]) + bytes(31)])
@@ -87,11 +98,16 @@ def test_keys_that_serve_two_parties_or_two_purposes_are_refused(make_round):
         r = make_round(4)
         r.advertise()
         adverts = listed(r.plan, r.adverts)
-        public = (adverts["a"].masking, adverts["b"].sharing) if copied else (adverts["b"].sharing,) * 2
+        public = (
+            (adverts["a"].masking, adverts["b"].sharing) if copied else (adverts["b"].sharing,) * 2
+        )
         unsigned = replace(adverts["b"], masking=public[0], sharing=public[1])
-        adverts["b"] = replace(unsigned, signature=sign(r.signing["b"], "advert", *unsigned.signed(r.plan)))
+        adverts["b"] = replace(
+            unsigned, signature=sign(r.signing["b"], "advert", *unsigned.signed(r.plan))
+        )
         with pytest.raises(
-            CheatingError, match="two parties with the same key" if copied else "one key for two purposes"
+            CheatingError,
+            match="two parties with the same key" if copied else "one key for two purposes",
         ):
             r.clients["c"].share_keys(of_adverts(r.plan, adverts.values()))
 
@@ -112,8 +128,13 @@ def test_the_server_leaves_out_whose_keys_would_drive_the_others_away(make_round
             a, own = r.server._adverts["a"], wire.read(r.plan, message, wire.AdvertMessage).advert
             masking = bytes(32) if wrong == "small order" else a.sharing
             unsigned = replace(own, masking=masking)
-            own = replace(unsigned, signature=sign(r.signing["d"], "advert", *unsigned.signed(r.plan)))
-            with pytest.raises(CheatingError, match="public key of d" if wrong == "small order" else "another party's"):
+            own = replace(
+                unsigned, signature=sign(r.signing["d"], "advert", *unsigned.signed(r.plan))
+            )
+            with pytest.raises(
+                CheatingError,
+                match="public key of d" if wrong == "small order" else "another party's",
+            ):
                 r.server.take_advert("d", pack(wire.AdvertMessage.of(own, r.plan)))
         else:
             r.server.take_advert(name, message)
@@ -138,7 +159,10 @@ def test_an_advert_of_another_round_is_refused(make_round):
 
 
 def test_lists_of_keys_without_oneself_or_too_short_are_refused(make_round):
-    for keep, error, says in (("bcd", MessageError, "without a's own"), ("ab", ProtocolError, "below the threshold")):
+    for keep, error, says in (
+        ("bcd", MessageError, "without a's own"),
+        ("ab", ProtocolError, "below the threshold"),
+    ):
         r = make_round(4)
         r.advertise()
         adverts = listed(r.plan, r.adverts)
@@ -198,9 +222,14 @@ def test_lists_that_do_not_fit_are_refused(make_round, survivors, dropped, error
 
 def both_secrets(r, victim, lie):
     """The aggregator tells ``lie`` that ``victim`` dropped out and the others that it did not; its haul of shares."""
-    told = {n: lists(r, [x for x in r.names if x != victim], [victim]) if n in lie else r.survivors for n in r.names}
+    told = {
+        n: lists(r, [x for x in r.names if x != victim], [victim]) if n in lie else r.survivors
+        for n in r.names
+    }
     signatures = {
-        n: wire.read(r.plan, r.clients[n].confirm(told[n]), wire.Confirmation).signature for n in r.names if n != victim
+        n: wire.read(r.plan, r.clients[n].confirm(told[n]), wire.Confirmation).signature
+        for n in r.names
+        if n != victim
     }
     haul = [], []
     for n in signatures:
@@ -235,7 +264,10 @@ def test_asking_a_second_time_with_another_list_gives_nothing(make_round):
     r = make_round(4).until("unmask")
     client = r.clients["a"]
     client.unmask(r.confirmations)
-    for again in (lambda: client.confirm(lists(r, "abc", "d")), lambda: client.unmask(r.confirmations)):
+    for again in (
+        lambda: client.confirm(lists(r, "abc", "d")),
+        lambda: client.unmask(r.confirmations),
+    ):
         with pytest.raises(MessageError, match="out of order or twice"):
             again()
 

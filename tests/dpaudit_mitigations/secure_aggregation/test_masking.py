@@ -30,25 +30,35 @@ def counter_mode(key, blocks):
 
 @pytest.mark.parametrize(("dtype", "bits"), [("<u2", 16), ("<u4", 32), ("<u8", 64)])
 def test_a_mask_is_the_counter_stream_in_the_ring(dtype, bits):
-    for length in (1, 3, 1000, 131_072 // (bits // 8), 131_072 // (bits // 8) + 5):  # around the chunk's border
+    # around the chunk's border
+    for length in (1, 3, 1000, 131_072 // (bits // 8), 131_072 // (bits // 8) + 5):
         key, size = bytes(range(32)), bits // 8
         stream = counter_mode(key, -(-length * size // 16))[: length * size]
         words = [int.from_bytes(stream[i * size : (i + 1) * size], "little") for i in range(length)]
         start = np.arange(length, dtype=np.uint64).astype(dtype)
-        assert masks(start, Mask(key=key)).tolist() == [(i % 2**bits + w) % 2**bits for i, w in enumerate(words)]
-        assert masks(start, Mask(key=key, subtract=True)).tolist() == [(i - w) % 2**bits for i, w in enumerate(words)]
+        assert masks(start, Mask(key=key)).tolist() == [
+            (i % 2**bits + w) % 2**bits for i, w in enumerate(words)
+        ]
+        assert masks(start, Mask(key=key, subtract=True)).tolist() == [
+            (i - w) % 2**bits for i, w in enumerate(words)
+        ]
         assert np.array_equal(masks(start, Mask(key=key), -Mask(key=key)), start)
 
 
 def uniform(vector):
     """p-values that bytes, neighbouring differences and repeats are those of a uniform vector; the least, times three."""
     data = vector.view(np.uint8)
-    by_byte = [scipy.stats.chisquare(np.bincount(data[i :: vector.itemsize], minlength=256)).pvalue for i in range(4)]
+    by_byte = [
+        scipy.stats.chisquare(np.bincount(data[i :: vector.itemsize], minlength=256)).pvalue
+        for i in range(4)
+    ]
     steps = np.diff(vector).view(np.uint8)
     differences = scipy.stats.chisquare(np.bincount(steps, minlength=256)).pvalue
     repeats = len(vector) - len(np.unique(vector))
     expected = len(vector) ** 2 / 2 / 2**32
-    return min(1.0, 3 * min(4 * min(by_byte), differences, scipy.stats.poisson.sf(repeats - 1, expected)))
+    return min(
+        1.0, 3 * min(4 * min(by_byte), differences, scipy.stats.poisson.sf(repeats - 1, expected))
+    )
 
 
 INPUTS = [np.zeros(D, np.uint32), np.arange(D, dtype=np.uint32), np.full(D, 0xFFFF0000, np.uint32)]
@@ -66,7 +76,8 @@ def test_masked_vectors_look_uniform_and_flawed_ones_do_not(make_round):
         assert uniform(values) < 1e-12  # unmasked
         assert uniform(values + np.uint32(0x9E3779B9)) < 1e-12  # one scalar for the whole vector
         short = np.resize(np.frombuffer(counter_mode(bytes(32), 4096), "<u4"), D)
-        assert uniform(values + short) < 1e-12 or uniform(short) < 1e-12  # a stream of 2^16 bytes, repeated
+        # a stream of 2^16 bytes, repeated
+        assert uniform(values + short) < 1e-12 or uniform(short) < 1e-12
         narrow = np.frombuffer(counter_mode(bytes(32), D // 4), "<u4") >> 8
         assert uniform(values + narrow) < 1e-12  # 24 bits of mask for 32 of vector
 
@@ -85,12 +96,16 @@ def test_no_key_is_used_twice():
     for agreed in rounds:
         seen += [own_mask(keys[n].seed, agreed=agreed, party=n).key for n in "abc"]
         seen += [
-            pair_mask(keys[n].masking, public[m], agreed=agreed, party=n, peer=m).key for n, m in ("ab", "ac", "bc")
+            pair_mask(keys[n].masking, public[m], agreed=agreed, party=n, peer=m).key
+            for n, m in ("ab", "ac", "bc")
         ]
     assert len(set(seen)) == len(seen) == 18
     # also where a party's secrets repeat: the transcript, the party and the purpose each make another key
     same = keys["a"].seed
-    assert own_mask(same, agreed=rounds[0], party="a").key != own_mask(same, agreed=rounds[0], party="b").key
+    assert (
+        own_mask(same, agreed=rounds[0], party="a").key
+        != own_mask(same, agreed=rounds[0], party="b").key
+    )
     assert keys["a"].seed not in seen
     assert all(len(key) == 32 for key in seen)
 
@@ -122,9 +137,12 @@ def all_bits_count(make):
 def test_all_256_bits_of_a_seed_count():
     agreed = bytes(32)
     assert all_bits_count(lambda seed: own_mask(seed, agreed=agreed, party="a").key)
-    assert not all_bits_count(lambda seed: struct.unpack("<I", seed[:4]))  # folded to 32 bits, as seen elsewhere
+    # folded to 32 bits, as seen elsewhere
+    assert not all_bits_count(lambda seed: struct.unpack("<I", seed[:4]))
     private = [X25519PrivateKey.from_private_bytes(bytes([64 + i] * 32)) for i in range(2)]
-    assert pair_mask(private[0], public_bytes(private[1]), agreed=agreed, party="a", peer="b").key == (
+    assert pair_mask(
+        private[0], public_bytes(private[1]), agreed=agreed, party="a", peer="b"
+    ).key == (
         pair_mask(private[1], public_bytes(private[0]), agreed=agreed, party="b", peer="a").key
     )
 

@@ -79,7 +79,9 @@ def successes(mitigation, key, stream, attack, trials=4000):
 def test_the_key_holder_and_the_coalition_are_back_to_guessing(options, attack, make_key, stream):
     key = make_key(beta=1e-3)
     assert successes(NoMitigation(), key, stream, attack) > 3990
-    interval = clopper_pearson(successes(DistributedGaussian(**options), key, stream, attack), 4000, confidence=0.999)
+    interval = clopper_pearson(
+        successes(DistributedGaussian(**options), key, stream, attack), 4000, confidence=0.999
+    )
     honest = 0.5 * (1 + math.erf(0.25 * peak_spacing(sigma=1, beta=1e-3, gamma=16) / math.sqrt(2)))
     assert interval.low <= honest
     assert interval.high >= 0.5
@@ -96,7 +98,9 @@ def test_the_noise_that_the_coalition_cannot_take_away(stream):
 
     for options in VARIANTS:
         mitigation = DistributedGaussian(**options)
-        left = mitigation.release(torch.zeros(400, 256, dtype=torch.float64), Silent(), stream=stream)
+        left = mitigation.release(
+            torch.zeros(400, 256, dtype=torch.float64), Silent(), stream=stream
+        )
         assert abs(float(left.std()) / 3.0 - 1) < 5 / math.sqrt(2 * left.numel())
 
 
@@ -131,7 +135,11 @@ def test_a_source_cannot_probe_the_query_by_noise_that_only_just_fits(options, s
 
 
 def test_noise_meets_its_coordinates_whatever_the_pieces(stream, monkeypatch):
-    mitigation, source, query = DistributedGaussian(), Gaussian(sigma=2.0), torch.zeros(1, 50, dtype=torch.float64)
+    mitigation, source, query = (
+        DistributedGaussian(),
+        Gaussian(sigma=2.0),
+        torch.zeros(1, 50, dtype=torch.float64),
+    )
     whole = mitigation.run(query, source, stream=stream)[0]
     monkeypatch.setattr(ring, "_CHUNK", 7)
     monkeypatch.setattr(NoiseShare, "drawer", in_one_go(50))
@@ -150,9 +158,16 @@ def in_one_go(count):
 
 def test_scale_and_epsilon(make_key):
     host, delta = Histogram(), 1e-10
-    pancake, plain = Pancake(key=make_key(dim=host.dim, beta=1e-4), sigma=22.4), Gaussian(sigma=22.4)
+    pancake, plain = (
+        Pancake(key=make_key(dim=host.dim, beta=1e-4), sigma=22.4),
+        Gaussian(sigma=22.4),
+    )
     ideal = gaussian_epsilon(delta, sigma=22.4, sensitivity=host.sensitivity)
-    for options in ({}, {"servers": 6, "colluding": 2, "dropouts": 0}, {"servers": 9, "dropouts": 3}):
+    for options in (
+        {},
+        {"servers": 6, "colluding": 2, "dropouts": 0},
+        {"servers": 9, "dropouts": 3},
+    ):
         mitigation = DistributedGaussian(**options)
         bounds = mitigation.epsilon(pancake, delta, host=host)
         assert bounds.low == 0
@@ -163,7 +178,9 @@ def test_scale_and_epsilon(make_key):
     skellam = DistributedGaussian(noise="skellam").epsilon(pancake, delta, host=host)
     assert ideal <= skellam.high < 1.3 * ideal
     assert DistributedGaussian().scale(2.0) == pytest.approx(2 * math.sqrt(3 / 2))
-    assert DistributedGaussian(servers=6, colluding=2, backdoored=1).scale(2.0) == pytest.approx(2 * math.sqrt(4 / 3))
+    assert DistributedGaussian(servers=6, colluding=2, backdoored=1).scale(2.0) == pytest.approx(
+        2 * math.sqrt(4 / 3)
+    )
 
 
 def test_bad_options_and_queries(stream):

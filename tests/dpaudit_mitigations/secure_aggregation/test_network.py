@@ -79,13 +79,24 @@ def without(monkeypatch):
 class Round:
     """An aggregator in a thread, contributors in others; what each came to is in ``results`` or an exception."""
 
-    def __init__(self, identities, folder, *, parties=PARTIES, stage_timeout=90.0, join_timeout=90.0, **terms):
+    def __init__(
+        self, identities, folder, *, parties=PARTIES, stage_timeout=90.0, join_timeout=90.0, **terms
+    ):
         self.identities, self.folder = identities, folder
         folder.mkdir(parents=True, exist_ok=True)
-        given = {"round": folder.name, "threshold": 3, "length": LENGTH, "bound": 2.0**20, "sigma": 0.0, **terms}
+        given = {
+            "round": folder.name,
+            "threshold": 3,
+            "length": LENGTH,
+            "bound": 2.0**20,
+            "sigma": 0.0,
+            **terms,
+        }
         self.terms = RoundTerms(parties=parties, **given)
         self.out = folder / "sum.npy"
-        self.values = {p: np.arange(LENGTH, dtype=np.float64) * 2.0**i for i, p in enumerate(parties)}
+        self.values = {
+            p: np.arange(LENGTH, dtype=np.float64) * 2.0**i for i, p in enumerate(parties)
+        }
         self.address, self._ready = "", threading.Event()
         self.pool = ThreadPoolExecutor(len(parties) + 3)
         self.aggregator = self.pool.submit(self._aggregate, join_timeout, stage_timeout)
@@ -109,7 +120,10 @@ class Round:
             )
 
     def start(self, *names, authority="ours", terms=None, journal=None):
-        return [self.pool.submit(self._contribute, n, authority, terms or self.terms, journal or n) for n in names]
+        return [
+            self.pool.submit(self._contribute, n, authority, terms or self.terms, journal or n)
+            for n in names
+        ]
 
     def _contribute(self, name, authority, terms, journal):
         values = self.values.get(name, np.zeros(LENGTH))
@@ -128,7 +142,15 @@ class Round:
     def send(self, name, method, *messages):
         """Raw messages of a party that has a certificate."""
         identity = load_identity(self.identities / "ours" / name)
-        return ask(self.address, method, messages, identity=identity, peer="aggregator", timeout=30, idle=30)
+        return ask(
+            self.address,
+            method,
+            messages,
+            identity=identity,
+            peer="aggregator",
+            timeout=30,
+            idle=30,
+        )
 
     def check(self, receipts, survivors):
         """The sum is that of exactly ``survivors``, and everybody was told so."""
@@ -189,11 +211,18 @@ STOPS = {
 def killed(identities, tmp_path_factory):
     """For each stage a round in which dave is killed with −9 before it (or amid his vector); all rounds at a time."""
     folder = tmp_path_factory.mktemp("killed")
-    ABSENT.update({(number_of(where), "mask" if where == "amid" else where): {"dave"} for where in STOPS})
+    ABSENT.update(
+        {(number_of(where), "mask" if where == "amid" else where): {"dave"} for where in STOPS}
+    )
     rounds = {where: Round(identities, folder / where) for where in STOPS}
     receipts = {where: r.start(*PARTIES[:3]) for where, r in rounds.items()}
     cases = [
-        {"where": w, "identity": str(identities / "ours" / "dave"), "address": r.address, "folder": str(r.folder)}
+        {
+            "where": w,
+            "identity": str(identities / "ours" / "dave"),
+            "address": r.address,
+            "folder": str(r.folder),
+        }
         | {"terms": asdict(r.terms)}
         for w, r in rounds.items()
     ]
@@ -218,7 +247,9 @@ def test_a_contributor_killed_at_any_stage(killed, where):
 
 def test_a_killed_contributor_is_a_drop_out_when_it_comes_back(killed):
     rounds, _ = killed
-    with Journal(rounds["mask"].folder / "victim.sqlite", kind=network.CONTRIBUTOR_JOURNAL) as journal:
+    with Journal(
+        rounds["mask"].folder / "victim.sqlite", kind=network.CONTRIBUTOR_JOURNAL
+    ) as journal:
         assert journal.state("mask") == "joined"
     with pytest.raises(UsageError, match="took part in it already"):
         rounds["mask"].start("dave", journal="victim")[0].result(30)
@@ -351,7 +382,9 @@ def test_broken_vectors_drop_their_sender_at_once(round_of, meddle, wrong):
 @pytest.mark.parametrize("method", ["join", "advertise", "share", "confirm", "unmask"])
 def test_a_message_cut_short_drops_its_sender_at_once(round_of, meddle, method):
     r = round_of()
-    meddle("dave", lambda stage, messages: [next(iter(messages))[:-1]] if stage == method else messages)
+    meddle(
+        "dave", lambda stage, messages: [next(iter(messages))[:-1]] if stage == method else messages
+    )
     receipts = r.start(*PARTIES)
     r.check(receipts[:3], PARTIES if method in ("confirm", "unmask") else PARTIES[:3])
     with pytest.raises(MessageError):
@@ -392,7 +425,9 @@ def test_a_roster_is_checked_against_our_own_authority(identities):
 
     def introduction(name, authority="ours", of=terms, signing=None):
         identity = load_identity(identities / authority / name)
-        return network.introduce(identity, signing=signing or name.encode().ljust(32, b"."), terms=of.digest)
+        return network.introduce(
+            identity, signing=signing or name.encode().ljust(32, b"."), terms=of.digest
+        )
 
     own = introduction("alice")
     honest = {"alice": own, "bob": introduction("bob"), "carol": introduction("carol")}
@@ -416,7 +451,11 @@ def test_a_roster_is_checked_against_our_own_authority(identities):
             MessageError,
             "without our own",
         ),
-        ({**honest, "alice": introduction("alice", signing=b"2" * 32)}, MessageError, "without our own"),
+        (
+            {**honest, "alice": introduction("alice", signing=b"2" * 32)},
+            MessageError,
+            "without our own",
+        ),
         ({"alice": own, "bob": honest["bob"]}, ProtocolError, "too few"),
         ({**honest, "carol": honest["carol"][:-1]}, MessageError, "introduction"),
     ]
@@ -438,7 +477,10 @@ def test_the_aggregator_cannot_name_other_survivors_at_the_end(make_round):
         return pack(network.Done(session=r.plan.digest, sha256=sha256, survivors=tuple(survivors)))
 
     assert network._read_done(done(list("abcd")), client).survivors == tuple("abcd")
-    for message, says in ((done(list("abc")), "others than"), (done(list("abcd"), "ab"), "field sha256")):
+    for message, says in (
+        (done(list("abc")), "others than"),
+        (done(list("abcd"), "ab"), "field sha256"),
+    ):
         with pytest.raises(MessageError, match=says):
             network._read_done(message, client)
 
@@ -451,10 +493,13 @@ def test_published_once(round_of, tmp_path):
     assert again == r.aggregator.result(0)
     assert r.out.stat().st_mtime_ns == before.st_mtime_ns
     with Journal(r.folder / "aggregator.sqlite", kind=network.AGGREGATOR_JOURNAL) as journal:
-        for name, there in (("lost", False), ("kept", True)):  # killed between the journal's word and its next
+        # killed between the journal's word and its next
+        for name, there in (("lost", False), ("kept", True)):
             digest = again.sha256 if there else "0" * 64
             journal.advance(name, None, "open")
-            journal.advance(name, "open", "publishing", sha256=digest, survivors=["alice"], out=str(r.out))
+            journal.advance(
+                name, "open", "publishing", sha256=digest, survivors=["alice"], out=str(r.out)
+            )
         assert network._before(journal, "kept", r.out).sha256 == again.sha256
         assert journal.state("kept") == "published"
         with pytest.raises(UsageError, match="broken off"):

@@ -9,7 +9,11 @@ import scipy.stats
 from dpaudit.accounting import gaussian_epsilon
 from dpaudit.errors import UsageError
 from dpaudit.randomness import KeyedStream
-from dpaudit_mitigations.secure_aggregation.noise import NoiseShare, finest_granularity, least_honest
+from dpaudit_mitigations.secure_aggregation.noise import (
+    NoiseShare,
+    finest_granularity,
+    least_honest,
+)
 from dpaudit_mitigations.secure_aggregation.skellam import LARGEST_SKELLAM_SCALE, draw_skellam
 
 N = 400_000
@@ -29,11 +33,14 @@ def p_value(draws, scale):
     ).pvalue
 
 
-@pytest.mark.parametrize("bits", [64, 5])  # with five bits most draws are settled by the exact comparison
+# with five bits most draws are settled by the exact comparison
+@pytest.mark.parametrize("bits", [64, 5])
 @pytest.mark.parametrize("scale", [0.5, 1.7, 30.0])
 def test_skellam_law(scale, bits):
     n = N if bits == 64 else 60_000
-    draws = draw_skellam(n, scale=scale, stream=KeyedStream.from_seed("skellam").child(str(scale), bits), bits=bits)
+    draws = draw_skellam(
+        n, scale=scale, stream=KeyedStream.from_seed("skellam").child(str(scale), bits), bits=bits
+    )
     assert p_value(draws, scale) > 1e-3
     flawed = draws + math.ceil(2 * scale) * (np.arange(n) % 50 == 0)
     assert p_value(flawed, scale) < 1e-6  # one in fifty is too high
@@ -44,7 +51,8 @@ def test_skellam_at_the_scale_that_is_used():
     draws = draw_skellam(N, scale=scale, stream=KeyedStream.from_seed("skellam"))
     assert abs(draws.mean()) < 5 * scale / math.sqrt(N)
     assert abs(draws.var() / scale**2 - 1) < 5 * math.sqrt(2 / N)
-    assert scipy.stats.kstest(draws / scale, "norm").pvalue > 1e-3  # N·(rounding) is far below what the test sees
+    # N·(rounding) is far below what the test sees
+    assert scipy.stats.kstest(draws / scale, "norm").pvalue > 1e-3
     assert scipy.stats.kstest(draws / scale * 1.02, "norm").pvalue < 1e-3
     assert len(set((draws & 1).tolist())) == 2
 
@@ -89,7 +97,9 @@ def test_shares_that_cannot_be():
         ({"law": "skellam", "granularity": 2.0**-20}, "granularity=9"),
     ):
         with pytest.raises(UsageError, match=says):
-            NoiseShare(**{"law": "discrete-gaussian", "sigma": 1.0, "granularity": 2.0**-10, **options})
+            NoiseShare(
+                **{"law": "discrete-gaussian", "sigma": 1.0, "granularity": 2.0**-10, **options}
+            )
     for options, says in (
         ({"dropouts": 1, "colluding": 1, "backdoored": 1}, "no honest"),
         ({"dropouts": -1, "colluding": 0}, "dropouts=-1"),

@@ -14,7 +14,9 @@ from dpaudit_mitigations.secure_aggregation.ring import LEAST_HEADROOM, FixedPoi
 
 
 def form(**changes):
-    return FixedPoint(**{"bits": 32, "granularity": 2.0**-10, "parties": 3, "bound": 1000.0, **changes})
+    return FixedPoint(
+        **{"bits": 32, "granularity": 2.0**-10, "parties": 3, "bound": 1000.0, **changes}
+    )
 
 
 @given(
@@ -33,7 +35,10 @@ def test_sums_of_encoded_values_are_exact(bits, parties, exponent, share, seed):
     total = np.zeros(8, f"<u{bits // 8}")
     for row in values:
         total += f.encode(row)
-    exact = [sum(round(Fraction(float(v)) / Fraction(g)) for v in values[:, i]) * Fraction(g) for i in range(8)]
+    exact = [
+        sum(round(Fraction(float(v)) / Fraction(g)) for v in values[:, i]) * Fraction(g)
+        for i in range(8)
+    ]
     assert [Fraction(float(x)) for x in f.decode(total)] == exact
 
 
@@ -70,9 +75,13 @@ def test_out_of_range_is_an_error_and_never_clipped():
 def test_noise_beyond_its_room_is_an_error_before_anything_is_sent():
     f = form(sigma=1.0)
     most = f.limit - 1024 * 1000
-    assert f.decode(f.encode(np.array([1000.0]), noise=lambda n: np.full(n, most)))[0] == f.limit / 1024
+    assert (
+        f.decode(f.encode(np.array([1000.0]), noise=lambda n: np.full(n, most)))[0]
+        == f.limit / 1024
+    )
     for noise in (most + 1, -(most + 1)):
-        for value in (1000.0, 0.0, -1000.0):  # whatever the value: that it is refused says nothing of it
+        # whatever the value: that it is refused says nothing of it
+        for value in (1000.0, 0.0, -1000.0):
             with pytest.raises(UsageError, match="nothing was sent"):
                 f.encode(np.array([value]), noise=lambda n, z=noise: np.full(n, z))
 
@@ -97,12 +106,23 @@ def test_what_is_no_real_number_is_refused():
 @pytest.mark.parametrize("parties", [3, 10, 1000])
 def test_the_bit_budget(parties, sigma):
     """Construction passes exactly where bound and 8.5σ or more of all parties fit; one step more and it names the remedy."""
-    widest = FixedPoint.widest(bits=32, granularity=2.0**-8, parties=parties, sigma=sigma, length=10**6)
+    widest = FixedPoint.widest(
+        bits=32, granularity=2.0**-8, parties=parties, sigma=sigma, length=10**6
+    )
     assert widest.headroom >= LEAST_HEADROOM or sigma == 0
     need = widest.bound * 256 + widest.reach
     assert parties * need <= 2**31 - 1 < parties * (need + 1)
-    with pytest.raises(UsageError, match=r"bits=32: .*which takes 33 bits .*take a coarser granularity"):
-        form(bits=32, granularity=2.0**-8, parties=parties, sigma=sigma, length=10**6, bound=widest.bound + 2**-8)
+    with pytest.raises(
+        UsageError, match=r"bits=32: .*which takes 33 bits .*take a coarser granularity"
+    ):
+        form(
+            bits=32,
+            granularity=2.0**-8,
+            parties=parties,
+            sigma=sigma,
+            length=10**6,
+            bound=widest.bound + 2**-8,
+        )
 
 
 def test_a_ring_too_narrow_would_wrap():
@@ -134,7 +154,9 @@ def test_finest_is_the_finest():
         f = FixedPoint.finest(**options)
         with pytest.raises(UsageError, match=f"bits={bits}"):
             FixedPoint(granularity=f.granularity / 2, **options)
-        assert FixedPoint.finest(**options, finest=4 * f.granularity).granularity == 4 * f.granularity
+        assert (
+            FixedPoint.finest(**options, finest=4 * f.granularity).granularity == 4 * f.granularity
+        )
 
 
 def test_a_sum_that_nobody_can_have_sent_is_refused():
@@ -168,5 +190,12 @@ def test_bad_forms(changes, says):
 
 
 def test_every_field_is_in_the_context():
-    changes = ({"bits": 64}, {"granularity": 0.5}, {"parties": 4}, {"bound": 2.0}, {"sigma": 1.0}, {"length": 2})
+    changes = (
+        {"bits": 64},
+        {"granularity": 0.5},
+        {"parties": 4},
+        {"bound": 2.0},
+        {"sigma": 1.0},
+        {"length": 2},
+    )
     assert len({form().context, *(form(**c).context for c in changes)}) == 7

@@ -29,7 +29,9 @@ def rounds(draw):
 def test_sum_is_exact_or_nothing_comes_out(case):
     n, colluding, threshold, gone, length, bits, seed = case
     rng = np.random.default_rng(seed)
-    vectors = [rng.integers(0, 2**bits, length, dtype=np.uint64).astype(f"<u{bits // 8}") for _ in range(n)]
+    vectors = [
+        rng.integers(0, 2**bits, length, dtype=np.uint64).astype(f"<u{bits // 8}") for _ in range(n)
+    ]
     dropouts = {stage: [i for i, s in gone.items() if s == stage] for stage in STAGES}
 
     def run():
@@ -50,7 +52,8 @@ def test_sum_is_exact_or_nothing_comes_out(case):
     outcome = run()
     alive = [i for i in range(n) if gone.get(i) not in ("advertise", "share", "mask")]
     assert outcome.survivors == tuple(party_names(n)[i] for i in alive)
-    plain = [sum(int(vectors[i][k]) for i in alive) % 2**bits for k in range(length)]  # Python's own integers
+    # Python's own integers
+    plain = [sum(int(vectors[i][k]) for i in alive) % 2**bits for k in range(length)]
     assert outcome.total.tolist() == plain
 
 
@@ -76,7 +79,8 @@ def test_a_masked_vector_says_nothing_and_neither_does_a_partial_sum(make_round)
     for name in r.names:
         assert (r.masked[name] != r.vectors[name]).mean() > 0.99
     masked_sum = sum(r.masked.values())
-    assert (masked_sum != r.expected(r.names)).mean() > 0.99  # the own masks are still on: pair masks alone cancel
+    # the own masks are still on: pair masks alone cancel
+    assert (masked_sum != r.expected(r.names)).mean() > 0.99
 
 
 def test_below_the_threshold_ends_the_round_for_good(make_round):
@@ -120,7 +124,11 @@ def test_server_refuses_strangers_repeats_and_steps_out_of_order(make_round):
     with pytest.raises(MessageError, match="the round is at advertise"):
         r.server.take_masked("a", r.vectors["a"])
     r = make_round(4).until("mask")
-    for bad in (r.vectors["a"][:-1], r.vectors["a"].astype(np.uint64), r.vectors["a"].astype(np.int32)):
+    for bad in (
+        r.vectors["a"][:-1],
+        r.vectors["a"].astype(np.uint64),
+        r.vectors["a"].astype(np.int32),
+    ):
         with pytest.raises(MessageError, match="not of this plan"):
             r.server.take_masked("a", bad)
     assert r.server.expected == tuple(r.names)  # nothing counted
@@ -143,7 +151,12 @@ def test_vectors_are_masked_in_place_and_wrong_ones_leave_the_client_ready(make_
     client.open_envelopes(r.envelopes["a"])
     frozen = r.vectors["a"].copy()
     frozen.flags.writeable = False
-    for bad in (np.zeros(5, np.int32), np.zeros(4, np.uint32), np.zeros(10, np.uint32)[::2], frozen):
+    for bad in (
+        np.zeros(5, np.int32),
+        np.zeros(4, np.uint32),
+        np.zeros(10, np.uint32)[::2],
+        frozen,
+    ):
         with pytest.raises(UsageError, match="vector"):
             client.masked_input(bad)
     mine = r.vectors["a"].copy()

@@ -50,7 +50,10 @@ def test_the_field_holds_every_secret():
     assert PRIME > 2**256
     assert sympy.isprime(PRIME)
     for secret in (bytes(32), b"\xff" * 32):
-        assert recombine(dict(enumerate(split(secret, parties=3, threshold=2), 1)), threshold=2) == secret
+        assert (
+            recombine(dict(enumerate(split(secret, parties=3, threshold=2), 1)), threshold=2)
+            == secret
+        )
 
 
 def test_fewer_shares_fit_every_secret_and_sharings_are_fresh():
@@ -86,11 +89,19 @@ def test_envelopes_open_for_one_recipient_one_sender_one_round():
     assert seed not in sealed
     back = {"own": other, "other": public_bytes(own)}
     assert open_shares(sealed, **back, **ends) == (seed, key)
-    for wrong in ({"agreed": b"other"}, {"sender": "c"}, {"recipient": "c"}, {"sender": "b", "recipient": "a"}):
+    for wrong in (
+        {"agreed": b"other"},
+        {"sender": "c"},
+        {"recipient": "c"},
+        {"sender": "b", "recipient": "a"},
+    ):
         with pytest.raises(CheatingError, match="not what"):
             open_shares(sealed, **back, **(ends | wrong))
-    reverse = seal_shares(seed, key, own=other, other=public_bytes(own), agreed=b"round", sender="b", recipient="a")
-    assert reverse != sealed  # another key in the other direction, though the shared secret is the same
+    reverse = seal_shares(
+        seed, key, own=other, other=public_bytes(own), agreed=b"round", sender="b", recipient="a"
+    )
+    # another key in the other direction, though the shared secret is the same
+    assert reverse != sealed
 
 
 def test_the_sharing_library_touches_neither_arguments_nor_logs():

@@ -13,7 +13,13 @@ def nap(r, name):
 
 def test_every_stage_after_a_nap(make_round):
     r = make_round(4, threshold=3)
-    for stage, names in (("advertise", None), ("share", None), ("mask", "abc"), ("confirm", None), ("unmask", None)):
+    for stage, names in (
+        ("advertise", None),
+        ("share", None),
+        ("mask", "abc"),
+        ("confirm", None),
+        ("unmask", None),
+    ):
         outcome = getattr(r, stage)(names)
         if stage != "unmask":
             for name in "abc":

@@ -11,7 +11,14 @@ from dpaudit_mitigations.secure_aggregation.gathering import Gathering, Stage
 from dpaudit_mitigations.secure_aggregation.terms import RoundTerms
 
 TERMS = RoundTerms(
-    round="r", parties=("a", "b", "c", "d"), threshold=4, length=8, bound=100.0, sigma=4.0, bits=64, colluding=1
+    round="r",
+    parties=("a", "b", "c", "d"),
+    threshold=4,
+    length=8,
+    bound=100.0,
+    sigma=4.0,
+    bits=64,
+    colluding=1,
 )
 OTHERS = {
     "round": "s",
@@ -27,7 +34,10 @@ OTHERS = {
 
 
 def test_every_field_is_in_the_digest():
-    digests = {TERMS.digest, *(replace(TERMS, **{name: value}).digest for name, value in OTHERS.items())}
+    digests = {
+        TERMS.digest,
+        *(replace(TERMS, **{name: value}).digest for name, value in OTHERS.items()),
+    }
     assert len(digests) == 1 + len(OTHERS)
     assert replace(TERMS, parties=TERMS.parties[::-1]).digest == TERMS.digest
 
@@ -43,7 +53,9 @@ def test_shares_are_for_the_least_honest_survivors_and_the_ring_has_room_for_the
 
 def test_encoding_refuses_before_anything_is_sent():
     plain = replace(TERMS, sigma=0.0)
-    assert np.array_equal(plain.ring.decode(plain.encode(np.arange(8.0), stream=KeyedStream.fresh())), np.arange(8.0))
+    assert np.array_equal(
+        plain.ring.decode(plain.encode(np.arange(8.0), stream=KeyedStream.fresh())), np.arange(8.0)
+    )
     with pytest.raises(UsageError, match="shape"):
         TERMS.encode(np.zeros(7), stream=KeyedStream.fresh())
     for bad in (100.5, np.nan, np.inf):

@@ -34,7 +34,12 @@ def contribute(where: str, identity: str, address: str, folder: str, terms: dict
     def ask(address, method, messages, **options):
         if method == where:
             stop(where)
-        return real(address, method, amid(messages) if (where, method) == ("amid", "mask") else messages, **options)
+        return real(
+            address,
+            method,
+            amid(messages) if (where, method) == ("amid", "mask") else messages,
+            **options,
+        )
 
     network.ask = ask
     with Journal(Path(folder) / "victim.sqlite", kind=network.CONTRIBUTOR_JOURNAL) as journal:

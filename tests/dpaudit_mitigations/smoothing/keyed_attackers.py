@@ -41,7 +41,9 @@ def successes(mitigation, source, attacks, pairs, *, trials, stream):
 def along_key(key, distance):
     """Pairs that differ by ``distance`` along the key: the worst neighbours there can be."""
     step = torch.from_numpy(key.direction.copy()) * distance
-    return lambda n, _: torch.stack([torch.zeros(key.dim, dtype=torch.float64), step]).expand(n, 2, key.dim)
+    return lambda n, _: torch.stack([torch.zeros(key.dim, dtype=torch.float64), step]).expand(
+        n, 2, key.dim
+    )
 
 
 def half_a_spacing(key, *, sigma):

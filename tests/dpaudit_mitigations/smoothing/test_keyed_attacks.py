@@ -19,7 +19,12 @@ def on_the_histogram(mitigation, source, key, bins, stream, *, tau):
     host = Histogram(table="uniform", bins=bins)
     attacks = attackers(key, sigma=source.sigma, tau=tau)
     return successes(
-        mitigation, source, attacks, lambda n, s: host.neighbours(n, stream=s), trials=TRIALS, stream=stream
+        mitigation,
+        source,
+        attacks,
+        lambda n, s: host.neighbours(n, stream=s),
+        trials=TRIALS,
+        stream=stream,
     )
 
 
@@ -45,8 +50,13 @@ def test_the_likelihood_ratio_does_no_better_than_against_honest_noise(own, make
     key, sigma = check_like_honest(256, own, make_key, stream)
     if own == "fast":  # and the test can tell: without smoothing, and with a fifth of it
         source = Pancake(key=key, sigma=sigma)
-        assert min(on_the_histogram(NoMitigation(), source, key, 256, stream, tau=1e-9).values()) == TRIALS
-        little = on_the_histogram(Smoothing(dim=256, ratio=0.1), source, key, 256, stream, tau=0.0078)
+        assert (
+            min(on_the_histogram(NoMitigation(), source, key, 256, stream, tau=1e-9).values())
+            == TRIALS
+        )
+        little = on_the_histogram(
+            Smoothing(dim=256, ratio=0.1), source, key, 256, stream, tau=0.0078
+        )
         assert two_proportions(little["likelihood"], TRIALS // 2, TRIALS) < 1e-6
 
 
@@ -59,7 +69,11 @@ def test_neighbours_half_a_spacing_apart_are_back_to_guessing(make_key, stream):
     key = make_key(beta=1e-3)
     source, pairs = Pancake(key=key), along_key(key, half_a_spacing(key, sigma=1.0))
     found = {}
-    for name, m in (("none", NoMitigation()), ("little", Smoothing(tau=1e-4)), ("default", Smoothing(dim=64))):
+    for name, m in (
+        ("none", NoMitigation()),
+        ("little", Smoothing(tau=1e-4)),
+        ("default", Smoothing(dim=64)),
+    ):
         attacks = attackers(key, sigma=1.0, tau=getattr(m, "tau", 1e-9))
         found[name] = successes(m, source, attacks, pairs, trials=4000, stream=stream)
     assert min(found["none"].values()) > 3990
@@ -77,7 +91,9 @@ def test_an_attacker_with_a_small_gamma_is_not_stopped(gamma, make_key, stream):
     for g, wins in ((gamma, True), ("2sqrtd", False)):
         key = make_key(dim=256, beta=1e-4, gamma=g, allow_small_gamma=True)
         attacks = attackers(key, sigma=1.0, tau=m.tau)
-        right = successes(m, Pancake(key=key), attacks, along_key(key, distance), trials=2000, stream=stream)
+        right = successes(
+            m, Pancake(key=key), attacks, along_key(key, distance), trials=2000, stream=stream
+        )
         if wins:
             assert right["informed"] > 0.95 * 2000
         else:

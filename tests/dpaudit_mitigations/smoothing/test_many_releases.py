@@ -23,7 +23,8 @@ from dpaudit.noise.pancake import Pancake
 from dpaudit.stats import clopper_pearson
 from dpaudit_mitigations.smoothing.smoothing import Smoothing
 
-N, ETA, GAMMA = 10_000, 1e-2, 2e4  # γ so large that half a period is far below σ/√N: the phases alone tell
+# γ so large that half a period is far below σ/√N: the phases alone tell
+N, ETA, GAMMA = 10_000, 1e-2, 2e4
 
 
 def test_ten_thousand_releases_at_eta_of_a_hundredth_are_read_three_times_in_four(make_key, stream):
@@ -32,7 +33,9 @@ def test_ten_thousand_releases_at_eta_of_a_hundredth_are_read_three_times_in_fou
     key, rounds = make_key(dim=2, beta=1e-4, gamma=GAMMA), 120
     m, source = Smoothing(eta=ETA, gamma_min=GAMMA), Pancake(key=key)
     half = peak_spacing(sigma=1.0, beta=key.beta, gamma=GAMMA) / 2
-    pair = torch.stack([torch.zeros(2, dtype=torch.float64), torch.from_numpy(key.direction.copy()) * half])
+    pair = torch.stack(
+        [torch.zeros(2, dtype=torch.float64), torch.from_numpy(key.direction.copy()) * half]
+    )
     attack, right, single = informed(key, sigma=1.0, tau=m.tau), 0, 0
     for i in range(rounds):
         y = m.release(pair[i % 2].expand(N, 2), source, stream=stream.child(i))
@@ -44,12 +47,15 @@ def test_ten_thousand_releases_at_eta_of_a_hundredth_are_read_three_times_in_fou
     found = clopper_pearson(right, rounds, confidence=0.999)
     assert found.low < predicted < found.high
     assert found.low > 0.55  # 76 % of 120: five standard deviations above chance
-    assert clopper_pearson(single, rounds, confidence=0.999).low < 0.5 + ETA  # one release shows next to nothing
+    # one release shows next to nothing
+    assert clopper_pearson(single, rounds, confidence=0.999).low < 0.5 + ETA
     # δ at ε = 0 is the advantage 2·0.76 − 1 of the best attack there is: what the composition says
     sigma, beta, gamma = smoothed_pancake(m.tau, sigma=1.0, beta=key.beta, gamma=GAMMA)
     law = {"sigma": sigma, "beta": beta, "gamma": gamma, "along": half, "across": half / 100}
     law |= {"n": N, "discretization": 1e-4}
-    assert smoothing_eta(tau=m.tau, sigma=1.0, beta=key.beta, gamma=GAMMA) == pytest.approx(ETA, rel=1e-3)
+    assert smoothing_eta(tau=m.tau, sigma=1.0, beta=key.beta, gamma=GAMMA) == pytest.approx(
+        ETA, rel=1e-3
+    )
     assert compose_epsilon(2 * predicted - 1 + 0.005, **law).value == 0
     assert compose_epsilon(2 * predicted - 1 - 0.005, **law).value > 0
 
@@ -77,12 +83,18 @@ def test_where_no_exact_composition_is_known_the_basic_one_counts(make_key):
     m = Smoothing(dim=64)
     two = Pancake(key=make_key(directions=2), sigma=22.4)
     narrow = Pancake(key=make_key(beta=1e-7), sigma=22.4)
-    for mitigation, source in ((Smoothing(dim=64, own="secure"), narrow), (m, DiscreteGaussian(sigma=22.4))):
+    for mitigation, source in (
+        (Smoothing(dim=64, own="secure"), narrow),
+        (m, DiscreteGaussian(sigma=22.4)),
+    ):
         found = mitigation.epsilon_after(source, 1e-8, host=host, releases=100)
         assert found.high == 100 * mitigation.epsilon(source, 1e-10, host=host).high
         assert "basic composition" in found.says
     # two directions have no exact composition, but the ratio (1 ± η)^200
-    found, honest = m.epsilon_after(two, 1e-8, host=host, releases=100), gaussian_epsilon(1e-8, sigma=m.scale(2.24))
+    found, honest = (
+        m.epsilon_after(two, 1e-8, host=host, releases=100),
+        gaussian_epsilon(1e-8, sigma=m.scale(2.24)),
+    )
     assert honest - 5e-4 < found.low < honest < found.high < honest + 5e-4
     with pytest.raises(UsageError, match="releases=0"):
         m.epsilon_after(two, 1e-8, host=host, releases=0)

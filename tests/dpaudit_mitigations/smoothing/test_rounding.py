@@ -24,9 +24,15 @@ from dpaudit_mitigations.smoothing.smoothing import Smoothing
 TRIALS = 4000
 
 
-@pytest.mark.parametrize("mitigation", [Rounding(grid=1.5), Rounding(peaks=2, dim=64), Rounding(to="integers")])
+@pytest.mark.parametrize(
+    "mitigation", [Rounding(grid=1.5), Rounding(peaks=2, dim=64), Rounding(to="integers")]
+)
 def test_conforms(mitigation, make_key):
-    for source in (Gaussian(sigma=2.0), Pancake(key=make_key(), sigma=2.0), SecureGaussian(sigma=2.0)):
+    for source in (
+        Gaussian(sigma=2.0),
+        Pancake(key=make_key(), sigma=2.0),
+        SecureGaussian(sigma=2.0),
+    ):
         check_mitigation(mitigation, source)
 
 
@@ -42,7 +48,9 @@ def test_bfloat16_costs_what_it_says(stream):
 def test_the_grid(stream):
     assert Rounding(to="integers").grid(7.0) == 1.0
     assert Rounding(grid=0.25).grid(7.0) == 0.25
-    assert Rounding(peaks=2, dim=256).grid(3.0) == pytest.approx(2 * math.sqrt(2 * math.pi) * 3.0 / 32)
+    assert Rounding(peaks=2, dim=256).grid(3.0) == pytest.approx(
+        2 * math.sqrt(2 * math.pi) * 3.0 / 32
+    )
     assert Rounding(peaks=2, gamma_min=32, dim=9).grid(3.0) == Rounding(peaks=2, dim=256).grid(3.0)
     assert Rounding(to="bf16").grid(1.0) is None
     assert Rounding(grid=3.0).scale(2.0) == pytest.approx(math.sqrt(4 + 9 / 12))
@@ -59,10 +67,13 @@ def test_it_rounds_the_sum_on_the_lattice(dtype, stream):
     exact = add_on_lattice(query, noise, granularity=step, name="by hand").to(dtype)
     whole = Rounding(to="integers").release(query, source, stream=stream)
     assert torch.equal(whole, exact.round())
-    assert torch.equal(Rounding(to="bf16").release(query, source, stream=stream), exact.bfloat16().to(dtype))
+    assert torch.equal(
+        Rounding(to="bf16").release(query, source, stream=stream), exact.bfloat16().to(dtype)
+    )
     grid = Rounding(grid=0.75).release(query, source, stream=stream)
     assert torch.equal(grid, ((exact.double() / 0.75).round() * 0.75).to(dtype))
-    secure = SecureGaussian(sigma=2.0, granularity=0.5)  # its own release, not its noise on our lattice
+    # its own release, not its noise on our lattice
+    secure = SecureGaussian(sigma=2.0, granularity=0.5)
     released = secure.release(query, stream=stream.child("secure"))
     got = Rounding(to="integers").release(query, secure, stream=stream.child("secure"))
     assert torch.equal(got, released.round())
@@ -111,13 +122,22 @@ def test_it_promises_no_more_than_post_processing(make_key):
         assert got.high == source.epsilon(1e-10, host=RoundedHost(host, lattice_step(22.4))).high
         assert "no proof" in got.says
     secure = SecureGaussian(sigma=22.4)
-    assert Rounding(grid=1).epsilon(secure, 1e-10, host=host).high == secure.epsilon(1e-10, host=host).high
+    assert (
+        Rounding(grid=1).epsilon(secure, 1e-10, host=host).high
+        == secure.epsilon(1e-10, host=host).high
+    )
 
 
 def keyed(m, key, stream, *, width):
-    attacks = attackers(key, sigma=1.0, tau=width / math.sqrt(12))  # the errors along the key, were they independent
+    # the errors along the key, were they independent
+    attacks = attackers(key, sigma=1.0, tau=width / math.sqrt(12))
     return successes(
-        m, Pancake(key=key), attacks, along_key(key, half_a_spacing(key, sigma=1.0)), trials=TRIALS, stream=stream
+        m,
+        Pancake(key=key),
+        attacks,
+        along_key(key, half_a_spacing(key, sigma=1.0)),
+        trials=TRIALS,
+        stream=stream,
     )
 
 
@@ -189,7 +209,8 @@ def test_what_the_lattice_does_to_a_phase_is_in_epsilon(mitigation, make_key, st
     shown = math.log((first.low - delta) / second.high)
     assert shown > 4
     assert mitigation.epsilon(source, delta, host=host).high > shown
-    assert source.epsilon(delta, host=host).high < 3  # what ``high`` was taken from: the phases before the lattice
+    # what ``high`` was taken from: the phases before the lattice
+    assert source.epsilon(delta, host=host).high < 3
 
 
 def test_no_pair_on_the_lattice_exceeds_the_bound(make_key, stream):
@@ -203,7 +224,12 @@ def test_no_pair_on_the_lattice_exceeds_the_bound(make_key, stream):
         k = (q / step).round() * step
         along, size = float((k[0] - k[1]) @ w), float(torch.linalg.vector_norm(k[0] - k[1]))
         exact = pancake_epsilon(
-            1e-10, sigma=1.0, beta=1e-5, gamma=key.gamma, along=along, across=math.sqrt(size**2 - along**2)
+            1e-10,
+            sigma=1.0,
+            beta=1e-5,
+            gamma=key.gamma,
+            along=along,
+            across=math.sqrt(size**2 - along**2),
         )
         assert exact.value <= Rounding(grid=1.0).epsilon(source, 1e-10, host=host).high
         above += exact.value > source.epsilon(1e-10, host=host).high

@@ -29,10 +29,19 @@ DELTA = 1e-10
 
 @pytest.mark.parametrize(
     "mitigation",
-    [Smoothing(tau=0.5), Smoothing(dim=64), Smoothing(dim=64, ratio=1.5), Smoothing(tau=0.3, own="secure")],
+    [
+        Smoothing(tau=0.5),
+        Smoothing(dim=64),
+        Smoothing(dim=64, ratio=1.5),
+        Smoothing(tau=0.3, own="secure"),
+    ],
 )
 def test_conforms(mitigation, make_key):
-    for source in (Gaussian(sigma=2.0), Pancake(key=make_key(), sigma=2.0), SecureGaussian(sigma=2.0)):
+    for source in (
+        Gaussian(sigma=2.0),
+        Pancake(key=make_key(), sigma=2.0),
+        SecureGaussian(sigma=2.0),
+    ):
         check_mitigation(mitigation, source)
 
 
@@ -42,7 +51,9 @@ def test_conforms(mitigation, make_key):
 def test_tau_as_stated_or_as_asked_for():
     assert Smoothing(tau=0.3).scale(2.0) == pytest.approx(2 * math.sqrt(1.09))
     auto = Smoothing(gamma_min=112.0)
-    assert smoothing_eta(tau=auto.tau, sigma=1, beta=1e-9, gamma=112.0) == pytest.approx(1e-6, rel=1e-6)
+    assert smoothing_eta(tau=auto.tau, sigma=1, beta=1e-9, gamma=112.0) == pytest.approx(
+        1e-6, rel=1e-6
+    )
     assert Smoothing(gamma_min=112.0, eta=1e-9).tau > auto.tau
     assert Smoothing(dim=256).tau == Smoothing(gamma_min=32.0).tau
     for_gamma = Smoothing(gamma_min=32.0, dim=7, ratio=1.5)  # dim is offered to it by whoever knows
@@ -125,7 +136,9 @@ def test_both_noises_are_rounded_once_and_together(stream):
     v = source.sample(20, 50, stream=stream.child("source"))
     n = Gaussian(sigma=0.3 * 3.0).sample(20, 50, stream=stream.child("own"))
     assert torch.equal(got, ((query / step).round() + ((v + n) / step).round()) * step)
-    assert not torch.equal(got, ((query / step).round() + (v / step).round() + (n / step).round()) * step)
+    assert not torch.equal(
+        got, ((query / step).round() + (v / step).round() + (n / step).round()) * step
+    )
 
 
 def test_secure_noise_is_the_exact_discrete_gaussian(stream):
@@ -194,7 +207,9 @@ def test_the_key_holder_learns_what_a_gaussian_tells(own, host, make_key):
     # by hand, from the theorem
     eta = smoothing_eta(tau=m.tau, sigma=1.0, beta=1e-4, gamma=pancake.key.gamma)
     base = gaussian_epsilon(
-        DELTA / (1 + eta), sigma=m.scale(22.4), sensitivity=1 + lattice_step(22.4) * math.sqrt(host.dim)
+        DELTA / (1 + eta),
+        sigma=m.scale(22.4),
+        sensitivity=1 + lattice_step(22.4) * math.sqrt(host.dim),
     )
     assert got.high == pytest.approx(base + math.log((1 + eta) / (1 - eta)), rel=1e-12)
 
@@ -202,21 +217,27 @@ def test_the_key_holder_learns_what_a_gaussian_tells(own, host, make_key):
 def test_several_directions_multiply(make_key):
     host = OneNeighbour(dim=64, along=0.1)
     one, three = (
-        Smoothing(dim=64, eta=0.01).epsilon(Pancake(key=make_key(directions=k)), DELTA, host=host) for k in (1, 3)
+        Smoothing(dim=64, eta=0.01).epsilon(Pancake(key=make_key(directions=k)), DELTA, host=host)
+        for k in (1, 3)
     )
     m, eta = Smoothing(dim=64, eta=0.01), 0.01
     for k, got in ((1, one), (3, three)):
         base = gaussian_epsilon(DELTA / (1 + eta) ** k, sigma=m.scale(1.0))
         assert got.high == pytest.approx(base + k * math.log((1 + eta) / (1 - eta)), abs=2e-4)
     assert (
-        "alone" in Smoothing(dim=64, own="secure").epsilon(Pancake(key=make_key(directions=3)), DELTA, host=host).says
+        "alone"
+        in Smoothing(dim=64, own="secure")
+        .epsilon(Pancake(key=make_key(directions=3)), DELTA, host=host)
+        .says
     )
 
 
 def test_too_little_smoothing_says_own_noise_alone(host, make_key):
     pancake = Pancake(key=make_key(dim=host.dim, beta=1e-4), sigma=22.4)
     got = Smoothing(tau=1e-4).epsilon(pancake, DELTA, host=host)
-    alone = gaussian_epsilon(DELTA, sigma=22.4e-4, sensitivity=RoundedHost(host, lattice_step(22.4)).sensitivity)
+    alone = gaussian_epsilon(
+        DELTA, sigma=22.4e-4, sensitivity=RoundedHost(host, lattice_step(22.4)).sensitivity
+    )
     assert got.high == pytest.approx(alone)
     assert "own noise alone" in got.says
     assert "unknown" in got.says
@@ -241,7 +262,10 @@ def test_a_small_gamma_leaves_own_noise_alone(gamma, make_key):
     assert got.high == pytest.approx(gaussian_epsilon(DELTA, sigma=5.0 * m.tau), rel=1e-4)
     honest = gaussian_epsilon(DELTA, sigma=m.scale(5.0))
     assert got.low > honest + 1
-    assert Smoothing(tau=1.0).epsilon(source, DELTA, host=host).high <= gaussian_epsilon(DELTA, sigma=5.0) * 1.001
+    assert (
+        Smoothing(tau=1.0).epsilon(source, DELTA, host=host).high
+        <= gaussian_epsilon(DELTA, sigma=5.0) * 1.001
+    )
 
 
 def test_narrow_pancakes_on_a_lattice_are_not_claimed(make_key):
@@ -274,7 +298,9 @@ def test_whatever_the_source_own_noise_remains(own, stream):
     got = m.epsilon(Lying(), DELTA, host=host)
     assert got.high == pytest.approx(gaussian_epsilon(DELTA, sigma=0.5), rel=1e-4)
     assert got.says == "the defender's own noise alone"
-    noise = m.release(torch.zeros(50, 400, dtype=torch.float64), Lying(), stream=stream).numpy().ravel()
+    noise = (
+        m.release(torch.zeros(50, 400, dtype=torch.float64), Lying(), stream=stream).numpy().ravel()
+    )
     assert scipy.stats.kstest(noise / 0.5, "norm").pvalue > 1e-3
 
 
@@ -298,7 +324,9 @@ def test_the_lower_bound_is_one(make_key):
     got = m.epsilon(Pancake(key=key), 1e-6, host=host)
     sigma, beta, gamma = smoothed_pancake(m.tau, sigma=1.0, beta=key.beta, gamma=key.gamma)
     across = math.sqrt(1 - host.along**2)
-    exact = pancake_epsilon(1e-6, sigma=sigma, beta=beta, gamma=gamma, along=host.along, across=across)
+    exact = pancake_epsilon(
+        1e-6, sigma=sigma, beta=beta, gamma=gamma, along=host.along, across=across
+    )
     assert got.low < exact.value < got.high < got.low + 0.6
     assert exact.value > gaussian_epsilon(1e-6, sigma=sigma) + 0.01
     eta = smoothing_eta(tau=m.tau, sigma=1.0, beta=key.beta, gamma=key.gamma)
@@ -312,5 +340,6 @@ def test_smoothing_takes_nothing_away_that_the_source_gave(make_key):
     host = Histogram(table="uniform", bins=64)
     own = source.epsilon(1e-6, host=host)
     behind = Smoothing(tau=0.001).epsilon(source, 1e-6, host=host)
-    assert behind.high <= own.high * 1.02  # at γ = 0.5 the bound on phases that the lattice may shift is loose
+    # at γ = 0.5 the bound on phases that the lattice may shift is loose
+    assert behind.high <= own.high * 1.02
     assert "post-processed" in behind.says

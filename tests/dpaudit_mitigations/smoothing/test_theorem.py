@@ -22,7 +22,9 @@ from dpaudit.errors import UsageError
 
 CASES = [
     (beta, gamma, tau)
-    for beta, gamma, tau in itertools.product((1e-4, 0.5), (1.0, 3.0, 8.0, 32.0), (0.03, 0.04, 0.08, 0.2, 0.5, 1.0))
+    for beta, gamma, tau in itertools.product(
+        (1e-4, 0.5), (1.0, 3.0, 8.0, 32.0), (0.03, 0.04, 0.08, 0.2, 0.5, 1.0)
+    )
     if smoothing_eta(tau=tau, sigma=1.0, beta=beta, gamma=gamma) < 1
 ]
 
@@ -50,7 +52,9 @@ def test_the_number_of_the_paper_trail():
     assert eta == pytest.approx(6.56e-4, rel=1e-3)
     seen = ratio(beta=1e-3, gamma=32.0, tau=0.05)
     assert np.abs(seen - 1).max() == pytest.approx(eta, rel=1e-3)
-    assert smoothing_ratio(tau=0.05, sigma=1.0, beta=1e-3, gamma=32.0) == pytest.approx(0.638, abs=5e-4)
+    assert smoothing_ratio(tau=0.05, sigma=1.0, beta=1e-3, gamma=32.0) == pytest.approx(
+        0.638, abs=5e-4
+    )
     at_ratio = smoothing_tau_at_ratio(1.5, sigma=1.0, gamma=32.0)
     assert 0.5e-19 < smoothing_eta(tau=at_ratio, sigma=1.0, beta=1e-9, gamma=32.0) < 2e-19
 
@@ -60,7 +64,8 @@ def test_where_the_waves_and_the_lattice_both_count():
     beta, gamma, tau = 1e-3, 1.0, 1.0
     _, wide, _ = smoothed_pancake(tau, sigma=1.0, beta=beta, gamma=gamma)
     wave, lattice = (
-        2 * sum(math.exp(-math.pi * m * m * x) for m in range(1, 9)) for x in (wide**2, beta**2 + gamma**2)
+        2 * sum(math.exp(-math.pi * m * m * x) for m in range(1, 9))
+        for x in (wide**2, beta**2 + gamma**2)
     )
     seen = ratio(beta=beta, gamma=gamma, tau=tau)
     assert seen.max() == pytest.approx((1 + wave) / (1 + lattice), rel=1e-4)
@@ -70,9 +75,18 @@ def test_where_the_waves_and_the_lattice_both_count():
 
 def test_the_ratio_is_a_width_in_spacings():
     for beta, gamma, tau in CASES:
-        r, width = math.hypot(beta, gamma), math.hypot(peak_width(sigma=2.0, beta=beta, gamma=gamma), 2 * tau)
-        by_hand = width * (2 * gamma / r) / (peak_spacing(sigma=2.0, beta=beta, gamma=gamma) * 2 * math.hypot(1, tau))
-        assert smoothing_ratio(tau=2 * tau, sigma=2.0, beta=beta, gamma=gamma) == pytest.approx(by_hand, rel=1e-12)
+        r, width = (
+            math.hypot(beta, gamma),
+            math.hypot(peak_width(sigma=2.0, beta=beta, gamma=gamma), 2 * tau),
+        )
+        by_hand = (
+            width
+            * (2 * gamma / r)
+            / (peak_spacing(sigma=2.0, beta=beta, gamma=gamma) * 2 * math.hypot(1, tau))
+        )
+        assert smoothing_ratio(tau=2 * tau, sigma=2.0, beta=beta, gamma=gamma) == pytest.approx(
+            by_hand, rel=1e-12
+        )
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +107,15 @@ def against_the_profile():
                 for e in (epsilon + smoothing_epsilon(eta), epsilon)
             )
             gauss = gaussian_delta(epsilon, sigma=sigma, sensitivity=distance)
-            rows.append((eta, exact.value - exact.error, (1 + eta) * gauss, plain.value - plain.error, gauss))
+            rows.append(
+                (
+                    eta,
+                    exact.value - exact.error,
+                    (1 + eta) * gauss,
+                    plain.value - plain.error,
+                    gauss,
+                )
+            )
     return np.array(rows)
 
 
@@ -105,7 +127,8 @@ def test_the_exact_profile_never_exceeds_the_theorem(against_the_profile):
 
 def test_the_theorem_is_needed_and_nearly_tight(against_the_profile):
     eta, exact, promised, plain, gauss = against_the_profile.T
-    assert (plain > gauss * 1.01).sum() > 10  # without its ln((1+η)/(1−η)) and 1 + η it would be false
+    # without its ln((1+η)/(1−η)) and 1 + η it would be false
+    assert (plain > gauss * 1.01).sum() > 10
     wide = eta > 1e-2
     assert (exact[wide] / promised[wide]).max() > 0.9
 
@@ -119,11 +142,15 @@ def test_a_factor_of_two_in_eta_would_be_seen():
     shift = {"along": period / 2, "across": 0.0}
     tiny = gaussian_delta(0.1, sigma=sigma, sensitivity=period / 2)
     assert (
-        pancake_delta(0.1 + smoothing_epsilon(eta), sigma=sigma, beta=wide, gamma=narrow, **shift).value
+        pancake_delta(
+            0.1 + smoothing_epsilon(eta), sigma=sigma, beta=wide, gamma=narrow, **shift
+        ).value
         <= (1 + eta) * tiny
     )
     assert (
-        pancake_delta(0.1 + 0.5 * smoothing_epsilon(eta), sigma=sigma, beta=wide, gamma=narrow, **shift).value
+        pancake_delta(
+            0.1 + 0.5 * smoothing_epsilon(eta), sigma=sigma, beta=wide, gamma=narrow, **shift
+        ).value
         > 2 * tiny
     )
 
@@ -131,10 +158,16 @@ def test_a_factor_of_two_in_eta_would_be_seen():
 def test_tau_at_a_ratio_is_the_least_for_every_beta():
     for ratio_, gamma in itertools.product((0.5, 1.5, 2.0), (8.0, 32.0, 5e3)):
         tau = smoothing_tau_at_ratio(ratio_, sigma=3.0, gamma=gamma)
-        assert smoothing_ratio(tau=tau, sigma=3.0, beta=1e-12, gamma=gamma) == pytest.approx(ratio_, rel=1e-12)
+        assert smoothing_ratio(tau=tau, sigma=3.0, beta=1e-12, gamma=gamma) == pytest.approx(
+            ratio_, rel=1e-12
+        )
         for beta, more in itertools.product((1e-6, 0.1, 3.0), (1.0, 2.0)):
-            assert smoothing_ratio(tau=tau, sigma=3.0, beta=beta, gamma=more * gamma) >= ratio_ * (1 - 1e-12)
-    with pytest.raises(UsageError, match=r"ratio=1\.5 needs smoothing beyond σ; defend against γ ≥ 5\.32"):
+            assert smoothing_ratio(tau=tau, sigma=3.0, beta=beta, gamma=more * gamma) >= ratio_ * (
+                1 - 1e-12
+            )
+    with pytest.raises(
+        UsageError, match=r"ratio=1\.5 needs smoothing beyond σ; defend against γ ≥ 5\.32"
+    ):
         smoothing_tau_at_ratio(1.5, sigma=1.0, gamma=5.3)
     assert smoothing_tau_at_ratio(1.5, sigma=1.0, gamma=5.3174) == pytest.approx(1.0, abs=1e-3)
 
@@ -148,7 +181,10 @@ def lattice_ratio(*, beta, gamma, tau, step):
     width = peak_width(sigma=1.0, beta=beta, gamma=gamma)
     n = np.arange(-math.ceil(9 / step), math.ceil(9 / step) + 1)
     edges = (np.append(n, n[-1] + 1) - 0.5) * step
-    noise = sum(w * np.diff(scipy.special.ndtr((edges - a) / width)) for a, w in zip(at, weight, strict=True))
+    noise = sum(
+        w * np.diff(scipy.special.ndtr((edges - a) / width))
+        for a, w in zip(at, weight, strict=True)
+    )
     own = np.exp(-((n * step) ** 2) / (2 * tau**2))
     both = scipy.signal.fftconvolve(noise, own / own.sum(), mode="same")
     honest = np.diff(scipy.special.ndtr(edges / math.hypot(1, tau)))
@@ -157,7 +193,8 @@ def lattice_ratio(*, beta, gamma, tau, step):
 
 
 @pytest.mark.parametrize(
-    ("beta", "gamma", "tau", "step"), [(0.2, 8.0, 0.15, 0.01), (0.3, 3.0, 0.5, 0.02), (0.25, 8.0, 0.1, 0.01)]
+    ("beta", "gamma", "tau", "step"),
+    [(0.2, 8.0, 0.15, 0.01), (0.3, 3.0, 0.5, 0.02), (0.25, 8.0, 0.1, 0.01)],
 )
 def test_the_lattice_theorem_holds(beta, gamma, tau, step):
     waves = math.floor(math.sqrt(2 * math.pi) / gamma / (4 * step))

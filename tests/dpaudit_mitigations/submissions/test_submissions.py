@@ -28,7 +28,9 @@ COIN = RandomizedResponse(1.0, categories=2)
 
 @pytest.mark.parametrize("name", list(registry.plugins("submissions")))
 def test_policies_conform(name):
-    check_submission_policy(registry.create("submissions", name), RandomizedResponse(1.5, categories=6), universe=6)
+    check_submission_policy(
+        registry.create("submissions", name), RandomizedResponse(1.5, categories=6), universe=6
+    )
 
 
 class Unshuffled(Every):
@@ -96,7 +98,11 @@ def test_memoised_reports_repeat_and_fresh_ones_do_not():
         assert np.count_nonzero(np.ptp(answers, axis=1)) == varied
         assert np.array_equal(owners, np.repeat(np.arange(200), 50))
     # different people, and different objects of one person, are independent
-    answers = Memoised().submit(np.arange(4000).reshape(2000, 2) % 2, COIN, stream=STREAM.child("pairs"))[0].category
+    answers = (
+        Memoised()
+        .submit(np.arange(4000).reshape(2000, 2) % 2, COIN, stream=STREAM.child("pairs"))[0]
+        .category
+    )
     table = np.histogram2d(*answers.reshape(2000, 2).T, bins=2)[0]
     assert scipy.stats.chi2_contingency(table).pvalue > 1e-3
 
@@ -130,7 +136,9 @@ def test_the_shuffler_sends_every_round_whole_and_in_any_order():
     seen = np.array([np.bincount(rounds[:, place], minlength=6) for place in range(6)])
     assert scipy.stats.chisquare(seen.ravel()).pvalue > 1e-3
     ranks = np.array([np.flatnonzero(r == 0)[0] for r in rounds])
-    assert scipy.stats.chi2_contingency(np.histogram2d(ranks[:-1], ranks[1:], bins=6)[0]).pvalue > 1e-3
+    assert (
+        scipy.stats.chi2_contingency(np.histogram2d(ranks[:-1], ranks[1:], bins=6)[0]).pvalue > 1e-3
+    )
 
 
 def test_epsilon_of_many_reports():
@@ -138,7 +146,11 @@ def test_epsilon_of_many_reports():
     assert Every().epsilon(COIN, objects=180, users=10, delta=0.0) == pytest.approx(180)
     assert Capped(limit=30).epsilon(COIN, objects=180, users=10, delta=0.0) == pytest.approx(30)
     bound = Every().epsilon(COIN, objects=20, users=10, delta=1e-3)
-    assert _delta_of_coins(20, 1.0, bound - 1e-6) > 1e-3 * (1 - 1e-3) >= _delta_of_coins(20, 1.0, bound + 0.1)
+    assert (
+        _delta_of_coins(20, 1.0, bound - 1e-6)
+        > 1e-3 * (1 - 1e-3)
+        >= _delta_of_coins(20, 1.0, bound + 0.1)
+    )
     assert _delta_of_coins(20, 1.0, bound) <= 1e-3 * (1 + 1e-9)
 
 
@@ -151,7 +163,9 @@ def _delta_of_coins(n, epsilon, at):
 
 def test_shuffling_amplifies_in_a_crowd_and_never_costs():
     alone = Every().epsilon(COIN, objects=10, users=1, delta=1e-6)
-    crowd = [Shuffled().epsilon(COIN, objects=10, users=n, delta=1e-6) for n in (2, 10_000, 1_000_000)]
+    crowd = [
+        Shuffled().epsilon(COIN, objects=10, users=n, delta=1e-6) for n in (2, 10_000, 1_000_000)
+    ]
     assert alone >= crowd[0] >= crowd[1] >= crowd[2] > 0
     assert crowd[2] < alone / 50
     assert Shuffled().epsilon(COIN, objects=10, users=1_000_000, delta=0.0) == pytest.approx(10)
@@ -185,7 +199,8 @@ def test_a_limit_is_a_number_of_reports(limit):
 
 
 @pytest.mark.parametrize(
-    "objects", [np.zeros(3, int), np.zeros((0, 3), int), np.zeros((2, 2)), -np.ones((2, 2), int), WIDE]
+    "objects",
+    [np.zeros(3, int), np.zeros((0, 3), int), np.zeros((2, 2)), -np.ones((2, 2), int), WIDE],
 )
 def test_objects_are_a_table(objects):
     for policy in (Every(), Capped(), Memoised(), Shuffled()):

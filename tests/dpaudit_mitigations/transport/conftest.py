@@ -31,6 +31,8 @@ def log_lines(capfd):
     """The log lines so far, without gRPC's own."""
 
     def read():
-        return [json.loads(line) for line in capfd.readouterr().err.splitlines() if line.startswith("{")]
+        return [
+            json.loads(line) for line in capfd.readouterr().err.splitlines() if line.startswith("{")
+        ]
 
     return read

@@ -16,12 +16,20 @@ from cryptography.x509.oid import NameOID
 
 from dpaudit.errors import KeyFileError, UsageError
 from dpaudit_mitigations.transport import certificates as module
-from dpaudit_mitigations.transport.certificates import dns_name, load_identity, make_authority, party_of
+from dpaudit_mitigations.transport.certificates import (
+    dns_name,
+    load_identity,
+    make_authority,
+    party_of,
+)
 
 
 def test_what_is_made_and_with_which_modes(tmp_path):
     make_authority(tmp_path / "c", ["answer", "noise"], hosts=["noise.example.org", "10.0.0.7"])
-    made = {str(p.relative_to(tmp_path / "c")): stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "c").rglob("*.pem")}
+    made = {
+        str(p.relative_to(tmp_path / "c")): stat.S_IMODE(p.stat().st_mode)
+        for p in (tmp_path / "c").rglob("*.pem")
+    }
     assert made == {"ca.pem": 0o644} | {
         f"{who}/{what}": mode
         for who in ("answer", "noise")
@@ -31,22 +39,39 @@ def test_what_is_made_and_with_which_modes(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["c"]  # no temporary folder is left
     certificate = x509.load_pem_x509_certificate((tmp_path / "c/noise/cert.pem").read_bytes())
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.DNSName) == [dns_name("noise"), "localhost", "noise.example.org"]
-    assert [str(a) for a in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1", "::1", "10.0.0.7"]
+    assert names.get_values_for_type(x509.DNSName) == [
+        dns_name("noise"),
+        "localhost",
+        "noise.example.org",
+    ]
+    assert [str(a) for a in names.get_values_for_type(x509.IPAddress)] == [
+        "127.0.0.1",
+        "::1",
+        "10.0.0.7",
+    ]
     assert party_of(certificate) == "noise"
 
 
 def test_the_authority_key_is_nowhere(tmp_path, monkeypatch):
     keys = []
     generate = ec.generate_private_key
-    monkeypatch.setattr(module.ec, "generate_private_key", lambda curve: keys.append(generate(curve)) or keys[-1])
+    monkeypatch.setattr(
+        module.ec, "generate_private_key", lambda curve: keys.append(generate(curve)) or keys[-1]
+    )
     make_authority(tmp_path / "c", ["answer"])
     text = b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
-    kept = [k for k in keys if module.load_pem_private_key((tmp_path / "c/answer/key.pem").read_bytes(), None) == k]
+    kept = [
+        k
+        for k in keys
+        if module.load_pem_private_key((tmp_path / "c/answer/key.pem").read_bytes(), None) == k
+    ]
     assert len(keys) == 2
     assert text.count(b"PRIVATE KEY-----\n") == 2  # the begin and the end of one key
     assert kept != [keys[0]]
-    assert keys[0].public_key() == x509.load_pem_x509_certificate((tmp_path / "c/ca.pem").read_bytes()).public_key()
+    assert (
+        keys[0].public_key()
+        == x509.load_pem_x509_certificate((tmp_path / "c/ca.pem").read_bytes()).public_key()
+    )
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the openssl command")
@@ -188,5 +213,7 @@ def test_a_certificate_that_does_not_say_one_name(common, names):
         .not_valid_after(now + datetime.timedelta(days=1))
     )
     if names:
-        builder = builder.add_extension(x509.SubjectAlternativeName(list(map(x509.DNSName, names))), critical=False)
+        builder = builder.add_extension(
+            x509.SubjectAlternativeName(list(map(x509.DNSName, names))), critical=False
+        )
     assert party_of(builder.sign(key, SHA256())) is None

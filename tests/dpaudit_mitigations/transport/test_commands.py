@@ -31,9 +31,12 @@ def test_it_makes_the_two_servers_certificates_and_never_again(tmp_path, dpaudit
     code, said, errors = dpaudit("--out", "certificates")
     assert code == 0, errors
     assert said.splitlines() == [
-        f"certificates/{name}: cert.pem, key.pem, ca.pem for {name}, 365 days" for name in ("answer", "noise")
+        f"certificates/{name}: cert.pem, key.pem, ca.pem for {name}, 365 days"
+        for name in ("answer", "noise")
     ]
-    assert {load_identity(tmp_path / "certificates" / name).name for name in ("answer", "noise")} == {"answer", "noise"}
+    assert {
+        load_identity(tmp_path / "certificates" / name).name for name in ("answer", "noise")
+    } == {"answer", "noise"}
     key = (tmp_path / "certificates/noise/key.pem").read_bytes()
     code, _, errors = dpaudit("--out", "certificates")
     assert code == 2

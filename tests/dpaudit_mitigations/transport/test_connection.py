@@ -91,7 +91,9 @@ def test_a_conversation(start, party):
             yield answers.get(timeout=5) + b"1"
 
     got = []
-    for answer in call(server.address, "echo", ours(), identity=party("answer"), peer="noise", timeout=20):
+    for answer in call(
+        server.address, "echo", ours(), identity=party("answer"), peer="noise", timeout=20
+    ):
         got.append(answer)
         answers.put(answer)
     assert got == [b"1" * n for n in range(1, 6)]
@@ -106,7 +108,10 @@ def test_a_vector_arrives_bit_for_bit_and_a_broken_one_is_refused(start, party, 
 
     server = start(take)
     options = {"identity": party("answer"), "peer": "noise", "timeout": 20.0}
-    assert ask(server.address, "take", vector_frames("v", x, session=b"s"), **options) == x[:10].tobytes()
+    assert (
+        ask(server.address, "take", vector_frames("v", x, session=b"s"), **options)
+        == x[:10].tobytes()
+    )
     frames = list(vector_frames("v", x, session=b"s"))
     x2 = x.copy()
     x2[777_777] = np.nan
@@ -150,7 +155,9 @@ def test_errors_travel_with_class_and_text(start, party, log_lines, raised, arri
     server = start(fails)
     got = []
     with pytest.raises(ProtocolError) as caught:
-        got.extend(call(server.address, "fails", [], identity=party("answer"), peer="noise", timeout=20))
+        got.extend(
+            call(server.address, "fails", [], identity=party("answer"), peer="noise", timeout=20)
+        )
     assert type(caught.value) is arrives
     assert "says: round 3: σ is not agreed second line..." in str(caught.value)
     assert len(str(caught.value)) < 1200
@@ -193,7 +200,9 @@ def test_who_is_let_in(start, talk, party, certificates, tmp_path, monkeypatch, 
         talk(server, identity=stranger)
     with pytest.raises(PeerError, match="says: this certificate's party is not let in"):
         talk(server, identity=party("eve"))
-    assert [(x["peer"], x["outcome"]) for x in log_lines() if x["outcome"] == "refused"] == [("eve", "refused")]
+    assert [(x["peer"], x["outcome"]) for x in log_lines() if x["outcome"] == "refused"] == [
+        ("eve", "refused")
+    ]
     with pytest.raises(PeerError, match="says: this certificate's party is not let in"):
         talk(server, identity=party("noise"))  # not itself either
     with pytest.raises(PeerError, match="no TLS handshake"):
@@ -228,7 +237,9 @@ def test_an_expired_certificate_is_refused_by_the_other_side(tmp_path, monkeypat
         with pytest.raises(PeerError, match="does not take our certificate"):
             ask(server.address, "name", [], identity=old, **options)
     with (
-        serve({"name": name}, identity=dataclasses.replace(old, name="answer"), peers=["alice"]) as server,
+        serve(
+            {"name": name}, identity=dataclasses.replace(old, name="answer"), peers=["alice"]
+        ) as server,
         pytest.raises(PeerError, match="no TLS handshake"),
     ):
         ask(server.address, "name", [], identity=alice, peer="answer", timeout=20.0)
@@ -238,7 +249,9 @@ def test_no_certificate_no_tls_and_garbage(start, talk, party):
     server = start()
     ours = party("answer")
     options = [("grpc.ssl_target_name_override", dns_name("noise"))]
-    without = grpc.secure_channel(server.address, grpc.ssl_channel_credentials(ours.authority), options=options)
+    without = grpc.secure_channel(
+        server.address, grpc.ssl_channel_credentials(ours.authority), options=options
+    )
     for channel in (without, grpc.insecure_channel(server.address)):
         with channel, pytest.raises(grpc.RpcError) as caught:
             list(channel.stream_stream("/dpaudit/name")(iter([b"x"]), timeout=10))
@@ -274,7 +287,9 @@ def test_tls_13_only(certificates):
         text=True,
     ) as server:
         try:
-            files = [certificates / "ours" / f for f in ("answer/cert.pem", "answer/key.pem", "ca.pem")]
+            files = [
+                certificates / "ours" / f for f in ("answer/cert.pem", "answer/key.pem", "ca.pem")
+            ]
             command = [sys.executable, CHILD, "tls12", server.stdout.readline().strip(), *files]
             done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         finally:
@@ -356,7 +371,9 @@ def test_a_client_that_keeps_silent(start, party, log_lines):
 
     began, got = time.monotonic(), []
     with pytest.raises(PeerError, match=r"says: the peer sent nothing for 0\.5 s"):
-        got.extend(call(server.address, "echo", ours(), identity=party("answer"), peer="noise", timeout=20))
+        got.extend(
+            call(server.address, "echo", ours(), identity=party("answer"), peer="noise", timeout=20)
+        )
     free.set()
     assert got == [b"1"]
     assert time.monotonic() - began < 18
@@ -433,7 +450,10 @@ def test_a_call_that_takes_too_long_in_all(start, party, talk, log_lines):
 @contextlib.contextmanager
 def child(*arguments):
     with subprocess.Popen(
-        [sys.executable, CHILD, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, CHILD, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     ) as one:
         try:
             yield one
@@ -536,7 +556,12 @@ def test_a_stream_without_its_end_was_broken_off(start, party, log_lines):
 def test_a_caller_that_stops_listening(start, party, log_lines):
     server = start()
     answers = call(
-        server.address, "echo", (b"x" for _ in range(10**9)), identity=party("answer"), peer="noise", timeout=20
+        server.address,
+        "echo",
+        (b"x" for _ in range(10**9)),
+        identity=party("answer"),
+        peer="noise",
+        timeout=20,
     )
     assert next(answers) == b"x"
     answers.close()
@@ -610,7 +635,14 @@ def test_threads_do_not_pile_up(start, talk, party):
             talk(server, "nothing")
     quick, free = start(idle=0.1), threading.Event()
     for _ in range(3):  # the server lets go of a call whose client is still there and silent
-        answers = call(quick.address, "echo", iter(free.wait, True), identity=party("answer"), peer="noise", timeout=20)
+        answers = call(
+            quick.address,
+            "echo",
+            iter(free.wait, True),
+            identity=party("answer"),
+            peer="noise",
+            timeout=20,
+        )
         with pytest.raises(PeerError, match="sent nothing"):
             next(answers)
     assert sum(t.name == "dpaudit-pump" for t in threading.enumerate()) <= 2
@@ -656,7 +688,13 @@ def test_slips_of_a_server(start, change):
     ],
 )
 def test_slips_of_a_client(start, party, change):
-    options = {"identity": party("answer"), "peer": "noise", "timeout": 5.0, "method": "echo", "messages": []}
+    options = {
+        "identity": party("answer"),
+        "peer": "noise",
+        "timeout": 5.0,
+        "method": "echo",
+        "messages": [],
+    }
     with pytest.raises(UsageError):
         call("127.0.0.1:1", **(options | change))
     with pytest.raises(UsageError, match="HOST:PORT"):

@@ -76,7 +76,9 @@ def test_settings_that_make_it_durable(path):
 
 
 def test_two_processes_refuse_each_other_and_a_killed_one_lets_go(path):
-    with subprocess.Popen([sys.executable, CHILD, "journal", path], stdout=subprocess.PIPE, text=True) as other:
+    with subprocess.Popen(
+        [sys.executable, CHILD, "journal", path], stdout=subprocess.PIPE, text=True
+    ) as other:
         assert other.stdout.readline() == "open\n"
         with pytest.raises(UsageError, match="another process has it"):
             Journal(path, kind="test")
@@ -156,7 +158,9 @@ def kill_rounds(path, rounds, seed):
     """Start the child, kill it at a random moment, check everything; states may only ever move forward."""
     rng, seen, said = random.Random(seed), {}, {}
     for _ in range(rounds):
-        with subprocess.Popen([sys.executable, CHILD, "journal", path], stdout=subprocess.PIPE, text=True) as one:
+        with subprocess.Popen(
+            [sys.executable, CHILD, "journal", path], stdout=subprocess.PIPE, text=True
+        ) as one:
             assert one.stdout.readline() == "open\n"
             for _ in range(rng.randrange(12)):
                 release, state = one.stdout.readline().split()
@@ -251,7 +255,9 @@ def test_the_order_of_syncs(tmp_path, monkeypatch):
     did = []
     for call in ("fsync", "replace", "open"):
         real = getattr(os, call)
-        monkeypatch.setattr(os, call, lambda *a, _real=real, _call=call, **k: did.append(_call) or _real(*a, **k))
+        monkeypatch.setattr(
+            os, call, lambda *a, _real=real, _call=call, **k: did.append(_call) or _real(*a, **k)
+        )
     durable_write(tmp_path / "a", b"x")
     assert did == ["open", "fsync", "replace", "open", "fsync"]
 

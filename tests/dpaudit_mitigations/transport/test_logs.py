@@ -29,7 +29,8 @@ def test_length_is_bounded(capsys):
 def test_lines_of_threads_do_not_mix(capsys):
     log = logger("s")
     threads = [
-        threading.Thread(target=lambda n=n: [log("served", release=f"{n}-{i}") for i in range(50)]) for n in range(8)
+        threading.Thread(target=lambda n=n: [log("served", release=f"{n}-{i}") for i in range(50)])
+        for n in range(8)
     ]
     for thread in threads:
         thread.start()

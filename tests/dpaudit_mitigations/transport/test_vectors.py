@@ -22,7 +22,14 @@ def frames(array=X, *, kind="noise", session=SESSION, chunk=100):
 
 
 def read(given, **changes):
-    options = {"kind": "noise", "session": SESSION, "count": 1000, "dtype": "float32", "bound": 10.0, "chunk": 100}
+    options = {
+        "kind": "noise",
+        "session": SESSION,
+        "count": 1000,
+        "dtype": "float32",
+        "bound": 10.0,
+        "chunk": 100,
+    }
     return read_vector(iter(given), **(options | changes))
 
 
@@ -49,7 +56,10 @@ def test_what_is_sent_is_msgpack_and_little_endian():
 def test_what_follows_is_left_in_the_iterator():
     source = iter([*frames(), b"next"])
     assert np.array_equal(
-        read_vector(source, kind="noise", session=SESSION, count=1000, dtype="float32", bound=9, chunk=100), X
+        read_vector(
+            source, kind="noise", session=SESSION, count=1000, dtype="float32", bound=9, chunk=100
+        ),
+        X,
     )
     assert list(source) == [b"next"]
 
@@ -62,7 +72,9 @@ def test_strided_and_read_only_arrays_are_sent():
 
 
 def test_the_reader_says_its_digest():
-    reader = VectorReader(kind="noise", session=SESSION, count=1000, dtype="float32", bound=None, chunk=100)
+    reader = VectorReader(
+        kind="noise", session=SESSION, count=1000, dtype="float32", bound=None, chunk=100
+    )
     with pytest.raises(MessageError, match="cut short: 0 of 12"):
         _ = reader.array
     for frame in frames():
@@ -91,7 +103,10 @@ DEVIATIONS = {
     "an early end": (F[:5] + F[-1:], "frame 5: not the body"),
     "one too many": (F[:-1] + F[1:2], "frame 11: not the end"),
     "another session": (frames(session=b"session-of-other"), "frame 0: of another session"),
-    "a frame of another session": (F[:3] + frames(session=b"x")[3:4] + F[4:], "frame 3: of another session"),
+    "a frame of another session": (
+        F[:3] + frames(session=b"x")[3:4] + F[4:],
+        "frame 3: of another session",
+    ),
     "another kind": (frames(kind="answer"), "frame 0: of another kind"),
     "another count": (frames(X[:999]), "frame 0: another count"),
     "another type": (frames(X.astype(np.float64)), "frame 0: another dtype"),
@@ -165,13 +180,22 @@ def test_nothing_is_allocated_by_a_peers_word():
             tracemalloc.stop()
 
     huge = msgspec.msgpack.encode(
-        {"kind": "noise", "chunk": 100, "count": 1 << 40, "dtype": "float32", "part": "head", "session": SESSION}
+        {
+            "kind": "noise",
+            "chunk": 100,
+            "count": 1 << 40,
+            "dtype": "float32",
+            "part": "head",
+            "session": SESSION,
+        }
     )
     assert peak([huge]) < 1 << 20
     claims = F[1][: F[1].index(b"values") + 6] + b"\xc6\xff\xff\xff\xff" + F[1][-400:]
     assert peak([F[0], claims]) < 1 << 20
     with pytest.raises(MessageError):  # a vector of ours is only allocated once its head has come
-        read_vector(iter([huge]), kind="noise", session=SESSION, count=1 << 32, dtype="float64", bound=None)
+        read_vector(
+            iter([huge]), kind="noise", session=SESSION, count=1 << 32, dtype="float64", bound=None
+        )
 
 
 @pytest.mark.parametrize(
@@ -185,7 +209,8 @@ def test_a_readers_slips(change):
 
 
 @pytest.mark.parametrize(
-    "array", [np.zeros((2, 2), np.float32), np.zeros(0, np.float32), np.zeros(3, complex), np.array(["a"])]
+    "array",
+    [np.zeros((2, 2), np.float32), np.zeros(0, np.float32), np.zeros(3, complex), np.array(["a"])],
 )
 def test_a_senders_slips(array):
     with pytest.raises(UsageError):
@@ -239,7 +264,13 @@ def test_without_keeping_the_values_come_frame_by_frame_under_the_same_rules():
     options = {"kind": "v", "session": b"s", "count": 10, "dtype": "int32", "bound": 6, "chunk": 4}
     reader = VectorReader(**options, keep=False)
     frames = list(vector_frames("v", x, session=b"s", chunk=4))
-    assert [reader.take(frame).tolist() for frame in frames] == [[], [-3, -2, -1, 0], [1, 2, 3, 4], [5, 6], []]
+    assert [reader.take(frame).tolist() for frame in frames] == [
+        [],
+        [-3, -2, -1, 0],
+        [1, 2, 3, 4],
+        [5, 6],
+        [],
+    ]
     assert (reader.done, reader.digest) == (True, frames[-1][-32:])
     with pytest.raises(UsageError, match="keep=False"):
         _ = reader.array

@@ -1,14 +1,18 @@
 """Kills the two servers (SIGKILL) while they release, starts them again, and checks what is left of every release.
 
-Run as a program; prints one line of JSON and exits 0 if no rule was broken. Both servers are real processes, forked from
-this one so that a start takes milliseconds; this one never makes a connection.
+Run as a program; prints one line of JSON and exits 0 if no rule was broken. Both servers are real
+processes, forked from this one so that a start takes milliseconds; this one never makes a
+connection.
 
 --rounds N   N releases, each with one to three kills of either server or both at random times
---events     a release for every point at which one of the servers can be killed: after each change of a file, before and
-             after each of a journal, and at each frame (before a change of a file it is as after the one before)
+--events     a release for every point at which one of the servers can be killed: after each change
+of a file, before and
+             after each of a journal, and at each frame (before a change of a file it is as after
+             the one before)
 --twice      and once more soon after
 --party P    only those of ``noise`` or ``answer``; --start K from the K-th on
---forget X   a known-bad version: X loses its journal when it is killed (answer or noise), or the seed is drawn anew (seed)
+--forget X   a known-bad version: X loses its journal when it is killed (answer or noise), or the
+seed is drawn anew (seed)
 """
 
 import argparse
@@ -29,7 +33,14 @@ import numpy as np
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.transport import journal as journals
 from dpaudit_mitigations.transport.certificates import make_authority
-from dpaudit_mitigations.two_servers import answer_side, commands, lattice, noise_side, publication, seeds
+from dpaudit_mitigations.two_servers import (
+    answer_side,
+    commands,
+    lattice,
+    noise_side,
+    publication,
+    seeds,
+)
 
 DIM, CHUNK, SIGMA, BOUND = 300, 150, 2.0, 1000.0
 PATIENCE = 300.0  # seconds; only a release that is lost takes so long
@@ -159,9 +170,21 @@ class Rounds:
 
     def start_noise(self, kill_at=None):
         identity, journal = self.folder / "certificates" / "noise", self.folder / "noise.journal"
-        rest = {"listen": self.address, "peer": "answer", "publish": self.folder / "published", "dtype": "float32"}
+        rest = {
+            "listen": self.address,
+            "peer": "answer",
+            "publish": self.folder / "published",
+            "dtype": "float32",
+        }
         self.noise.start(
-            kill_at, identity=identity, journal=journal, sigma=SIGMA, bound=BOUND, dim=DIM, idle=PATIENCE, **rest
+            kill_at,
+            identity=identity,
+            journal=journal,
+            sigma=SIGMA,
+            bound=BOUND,
+            dim=DIM,
+            idle=PATIENCE,
+            **rest,
         )
 
     def start_answer(self, kill_at=None):
@@ -188,7 +211,10 @@ class Rounds:
 
     def new(self):
         self.names.append(f"r{len(self.names)}")
-        np.save(self.folder / f"{self.names[-1]}.npy", self.values.integers(-50, 50, DIM).astype(np.float32))
+        np.save(
+            self.folder / f"{self.names[-1]}.npy",
+            self.values.integers(-50, 50, DIM).astype(np.float32),
+        )
 
     def kill(self, party):
         if party.kill():
@@ -209,7 +235,9 @@ class Rounds:
             if not self.answer.pid:
                 self.start_answer()
             time.sleep(self.random.uniform(0, 1.3 * self.usual))
-            for party in self.random.choice([[self.noise], [self.answer], [self.noise, self.answer]]):
+            for party in self.random.choice(
+                [[self.noise], [self.answer], [self.noise, self.answer]]
+            ):
                 self.kill(party)
         self.finish()
 
@@ -220,7 +248,9 @@ class Rounds:
         """
         self.new()
         again = self.random.randint(1, 12)
-        victim, start = (self.noise, self.start_noise) if name == "noise" else (self.answer, self.start_answer)
+        victim, start = (
+            (self.noise, self.start_noise) if name == "noise" else (self.answer, self.start_answer)
+        )
         if victim is self.noise:
             self.noise.kill()
         start(number)
@@ -228,7 +258,9 @@ class Rounds:
             self.start_answer()
         died = False
         for kill_at in (again, None) if self.twice else (None,):
-            while (ended := victim.ended()) is None and (victim is self.answer or self.answer.ended() is None):
+            while (ended := victim.ended()) is None and (
+                victim is self.answer or self.answer.ended() is None
+            ):
                 time.sleep(0.003)
             if ended != -signal.SIGKILL:
                 break
@@ -317,7 +349,9 @@ class Rounds:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--events", action="store_true")
     parser.add_argument("--twice", action="store_true")
@@ -332,14 +366,17 @@ def main():
         seeds.Seeds.read = lambda self, name: KeyedStream.fresh()
     warm_up()
     began, found = time.monotonic(), {}
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # SIGKILL loses nothing there, and fsync is quick
+    # SIGKILL loses nothing there, and fsync is quick
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="dpaudit-kills-", dir=memory) as name:
         rounds = None
         try:
             rounds = Rounds(Path(name), options.seed, options.forget, options.twice)
             for _ in range(options.rounds):
                 rounds.at_random()
-            for party in [options.party] if options.party else ["noise", "answer"] if options.events else []:
+            for party in (
+                [options.party] if options.party else ["noise", "answer"] if options.events else []
+            ):
                 number = options.start
                 while rounds.at_event(party, number):
                     number += 1
@@ -360,7 +397,9 @@ def warm_up():
     import dpaudit_mitigations.transport.logs
     import dpaudit_mitigations.transport.server  # noqa: F401
 
-    draw = lattice.secure_draw(sigma=SIGMA, step=lattice.granularity(BOUND, sigma=SIGMA), stream=KeyedStream.fresh())
+    draw = lattice.secure_draw(
+        sigma=SIGMA, step=lattice.granularity(BOUND, sigma=SIGMA), stream=KeyedStream.fresh()
+    )
     out = np.empty(4, np.int32)
     answer_side.add_query(draw(0, 4), np.zeros(4, np.float32), 1.0, out)
     noise_side.add_steps(draw(0, 4), out, 1.0, np.empty(4, np.float32))

@@ -36,7 +36,11 @@ def parties(tmp_path_factory):
 def noise(tmp_path, parties):
     (tmp_path / "noise").mkdir()
     side = NoiseSide(
-        terms=TERMS_HERE, peer="answer", journal=tmp_path / "noise", publish=tmp_path / "published", log=Log("noise")
+        terms=TERMS_HERE,
+        peer="answer",
+        journal=tmp_path / "noise",
+        publish=tmp_path / "published",
+        log=Log("noise"),
     )
     with serve(side.handlers, identity=parties("noise"), peers=["answer"]) as server:
         yield server
@@ -185,7 +189,10 @@ def test_receipts_for_something_else(parties, tmp_path):
         yield answers[0]
 
     handlers = {PUBLISH: lying, TERMS: lambda peer, request: iter([pack(TERMS_HERE)])}
-    with serve(handlers, identity=parties("noise"), peers=["answer"]) as server, answering(tmp_path / "a") as side:
+    with (
+        serve(handlers, identity=parties("noise"), peers=["answer"]) as server,
+        answering(tmp_path / "a") as side,
+    ):
         while answers:
             with pytest.raises(MessageError, match=r"something else|message receipt"):
                 side.release(question(), contact(server, parties), patience=0)
@@ -249,7 +256,10 @@ def test_noise_beyond_the_bound_is_not_sent_to_its_end(noise, parties, tmp_path)
     def draw(step, stream):
         return lambda at, count: np.full(count, 2**40)
 
-    with answering(tmp_path / "a", draw) as side, pytest.raises(UsageError, match="noise beyond the bound"):
+    with (
+        answering(tmp_path / "a", draw) as side,
+        pytest.raises(UsageError, match="noise beyond the bound"),
+    ):
         side.release(question(), contact(noise, parties), patience=0)
     assert not list((tmp_path / "published").glob("*.npy"))
 
@@ -288,17 +298,25 @@ def test_patience_that_never_ends(noise, parties, tmp_path, patience):
         side.release(question(), contact("127.0.0.1:9", parties), patience=patience)
 
 
-def test_a_seed_that_a_killed_process_left_is_erased_at_the_next_start(noise, parties, tmp_path, monkeypatch):
+def test_a_seed_that_a_killed_process_left_is_erased_at_the_next_start(
+    noise, parties, tmp_path, monkeypatch
+):
     with answering(tmp_path / "a") as side:
         with monkeypatch.context() as patch:
-            patch.setattr("dpaudit_mitigations.two_servers.seeds.Seeds.erase", lambda self, name: 1 / 0)
+            patch.setattr(
+                "dpaudit_mitigations.two_servers.seeds.Seeds.erase", lambda self, name: 1 / 0
+            )
             with pytest.raises(ZeroDivisionError):
                 side.release(question(), contact(noise, parties))
         with monkey_send(side), pytest.raises(ZeroDivisionError):
             side.release(question(round=1), contact(noise, parties))
-    assert sorted(p.name for p in (tmp_path / "a").glob("*.seed")) == ["week-7@0.seed", "week-7@1.seed"]
+    assert sorted(p.name for p in (tmp_path / "a").glob("*.seed")) == [
+        "week-7@0.seed",
+        "week-7@1.seed",
+    ]
     with answering(tmp_path / "a") as side:
-        assert [p.name for p in (tmp_path / "a").glob("*.seed")] == ["week-7@1.seed"]  # still needed
+        # still needed
+        assert [p.name for p in (tmp_path / "a").glob("*.seed")] == ["week-7@1.seed"]
         side.release(question(round=1), contact(noise, parties))
     assert not list((tmp_path / "a").glob("*.seed"))
 
@@ -322,6 +340,13 @@ def test_the_lattice_depends_on_the_bound_alone():
         assert np.log2(g) == round(np.log2(g))
         assert 2.0**29 < bound / g <= 2.0**30
         assert granularity(bound, sigma=sigma / 7) == g
-    for bound, sigma in ((32.0, 2.0), (np.inf, 2.0), (np.nan, 2.0), (1.0, 1e-9), (1e-320, 1e-323), (5.0, np.nan)):
+    for bound, sigma in (
+        (32.0, 2.0),
+        (np.inf, 2.0),
+        (np.nan, 2.0),
+        (1.0, 1e-9),
+        (1e-320, 1e-323),
+        (5.0, np.nan),
+    ):
         with pytest.raises(UsageError):
             granularity(bound, sigma=sigma)

@@ -13,7 +13,9 @@ pytestmark = pytest.mark.timeout(900)  # a busy machine is no failure
 
 def kill_rounds(*arguments, timeout=800):
     program = Path(__file__).with_name("kill_rounds.py")
-    done = subprocess.run([sys.executable, program, *arguments], capture_output=True, text=True, timeout=timeout)
+    done = subprocess.run(
+        [sys.executable, program, *arguments], capture_output=True, text=True, timeout=timeout
+    )
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 

@@ -22,16 +22,30 @@ QUERY = np.array([120, 45, 300, 8, 77, 210, 0, 19], np.float32)
 
 def dpaudit(folder, *arguments, **options):
     command = [sys.executable, "-m", "dpaudit", "serve", *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, **options)
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=60, **options
+    )
 
 
 @pytest.fixture
 def noise(tmp_path):
     np.save(tmp_path / "query.npy", QUERY)
     make_authority(tmp_path / "c", ["answer", "noise"])
-    command = [sys.executable, "-m", "dpaudit", "serve", "noise", "--identity", "c/noise", "--journal", "n"]
+    command = [
+        sys.executable,
+        "-m",
+        "dpaudit",
+        "serve",
+        "noise",
+        "--identity",
+        "c/noise",
+        "--journal",
+        "n",
+    ]
     command += ["--sigma", "2", "--bound", "1000", "--dim", "8"]
-    server = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    server = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     yield server
     if server.poll() is None:
         server.kill()
@@ -74,13 +88,17 @@ def test_a_release_by_two_processes(noise, tmp_path, monkeypatch):
             assert str(value) not in text + first.stderr
 
 
-@pytest.mark.parametrize("name", ["text.npy", "pickle.npy", "archive.npz", "missing.npy", "huge.npy", "cut.npy"])
+@pytest.mark.parametrize(
+    "name", ["text.npy", "pickle.npy", "archive.npz", "missing.npy", "huge.npy", "cut.npy"]
+)
 def test_query_files_that_are_none(tmp_path, name):
     (tmp_path / "text.npy").write_text("1 2 3")
     np.save(tmp_path / "pickle.npy", np.array([{}], dtype=object), allow_pickle=True)
     np.savez(tmp_path / "archive.npz", a=QUERY)
     for file, shape in (("huge.npy", "(1000000000000000,), }"), ("cut.npy", "(8,")):
-        header = ("{'descr': '<f4', 'fortran_order': False, 'shape': " + shape).ljust(117).encode() + b"\n"
+        header = ("{'descr': '<f4', 'fortran_order': False, 'shape': " + shape).ljust(
+            117
+        ).encode() + b"\n"
         (tmp_path / file).write_bytes(b"\x93NUMPY\x01\x00\x76\x00" + header)
     with pytest.raises(UsageError, match="query="):
         _vector(tmp_path / name)
@@ -104,7 +122,9 @@ def test_a_service_that_is_none():
 def test_the_example_leaves_no_server_behind():
     example = Path(__file__).parents[3] / "examples" / "05_two_servers.sh"
     env = os.environ | {"PYTHON": sys.executable}
-    running = subprocess.Popen(["bash", example], env=env, stdout=subprocess.DEVNULL, start_new_session=True)
+    running = subprocess.Popen(
+        ["bash", example], env=env, stdout=subprocess.DEVNULL, start_new_session=True
+    )
     assert running.wait(60) == 0
     with pytest.raises(ProcessLookupError):  # nobody is left in its group
         os.killpg(running.pid, signal.SIGKILL)

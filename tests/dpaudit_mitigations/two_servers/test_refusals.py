@@ -20,7 +20,14 @@ from dpaudit_mitigations.transport.logs import Log
 from dpaudit_mitigations.transport.server import serve
 from dpaudit_mitigations.transport.vectors import vector_frames
 from dpaudit_mitigations.two_servers.noise_side import NoiseSide
-from dpaudit_mitigations.two_servers.words import PUBLISH, TERMS, VECTOR, Offer, Receipt, ReleaseTerms
+from dpaudit_mitigations.two_servers.words import (
+    PUBLISH,
+    TERMS,
+    VECTOR,
+    Offer,
+    Receipt,
+    ReleaseTerms,
+)
 
 DIM, SIGMA, BOUND = (1 << 18) + 5, 2.0, 1000.0  # two frames
 TERMS_HERE = ReleaseTerms(dim=DIM, bound=BOUND, sigma=SIGMA)
@@ -62,21 +69,34 @@ def with_fields(**fields):
     return [msgspec.msgpack.encode({"kind": "offer", **dict(sorted(plain.items()))})]
 
 
-REFUSED = {  # what only this protocol refuses; every frame spoilt in every way is in tests/hostile/test_protocols.py
+# what only this protocol refuses; every frame spoilt in every way is in tests/hostile/test_protocols.py
+REFUSED = {
     "nothing": ([], "nothing came"),
     "a frame missing": (frames()[:2] + frames()[3:], "out of order|too short|not the body"),
     "reordered": ([frames()[i] for i in (0, 1, 3, 2, 4)], "order|not the body|too"),
     "tampered: a value": (changed(2, flipped(5000)), "digest|beyond the bound"),
-    "one frame of another round": (frames()[:3] + frames(structs.replace(GOOD, round=1))[3:], "another session"),
+    "one frame of another round": (
+        frames()[:3] + frames(structs.replace(GOOD, round=1))[3:],
+        "another session",
+    ),
     "wrong dim": (offer(dim=DIM - 1)[:1] + frames()[1:], "other terms"),
     "wrong bound": (offer(bound=2000.0), "other terms"),
     "wrong noise": (offer(noise_sigma=0.5), "other terms"),
-    "wrong shape": ([pack(GOOD), *vector_frames(VECTOR, STEPS[:-1], session=GOOD.session)], "another count"),
-    "not finite": ([pack(GOOD), *vector_frames(VECTOR, ODD, session=GOOD.session)], "another dtype"),
+    "wrong shape": (
+        [pack(GOOD), *vector_frames(VECTOR, STEPS[:-1], session=GOOD.session)],
+        "another count",
+    ),
+    "not finite": (
+        [pack(GOOD), *vector_frames(VECTOR, ODD, session=GOOD.session)],
+        "another dtype",
+    ),
     "not finite, as steps": (stepped(ODD[5:6].view(np.int32)[0]), "beyond the bound"),
     "huge": (stepped(2**31 - 1), "beyond the bound"),
     "huge and negative": (stepped(-(2**31)), "beyond the bound"),
-    "another protocol's vector": ([pack(GOOD), *vector_frames("other", STEPS, session=GOOD.session)], "another kind"),
+    "another protocol's vector": (
+        [pack(GOOD), *vector_frames("other", STEPS, session=GOOD.session)],
+        "another kind",
+    ),
     "an offer with a path": (with_fields(release="../x"), "field release"),
     "an offer with a field more": (with_fields(zebra=1), "not known"),
     "an offer of infinite noise": (with_fields(sigma=float("inf")), "field sigma"),
@@ -95,7 +115,11 @@ def parties(tmp_path_factory):
 @pytest.fixture
 def side(tmp_path):
     made = NoiseSide(
-        terms=TERMS_HERE, peer="answer", journal=tmp_path, publish=tmp_path / "published", log=Log("noise")
+        terms=TERMS_HERE,
+        peer="answer",
+        journal=tmp_path,
+        publish=tmp_path / "published",
+        log=Log("noise"),
     )
     yield made
     made.close()
@@ -103,7 +127,9 @@ def side(tmp_path):
 
 @pytest.fixture
 def server(side, parties):
-    with serve(side.handlers, identity=parties("noise"), peers=["answer"], idle=0.5, log=Log("noise")) as running:
+    with serve(
+        side.handlers, identity=parties("noise"), peers=["answer"], idle=0.5, log=Log("noise")
+    ) as running:
         yield running
 
 
@@ -142,7 +168,10 @@ def test_refused_logged_and_the_server_lives_on(server, parties, tmp_path, capsy
         assert re.search(says, line["reason"])
     receipt = unpack(send(server, parties("answer"), frames()), Receipt)
     assert published(tmp_path) == ["r@0.npy"]
-    assert receipt.published == hashlib.sha256((tmp_path / "published" / "r@0.npy").read_bytes()).digest()
+    assert (
+        receipt.published
+        == hashlib.sha256((tmp_path / "published" / "r@0.npy").read_bytes()).digest()
+    )
 
 
 def test_replays(server, parties, tmp_path):
@@ -180,7 +209,11 @@ def test_another_journal_does_not_publish_over_it(server, side, parties, tmp_pat
     side.close()
     (tmp_path / "new").mkdir()
     again = NoiseSide(
-        terms=TERMS_HERE, peer="answer", journal=tmp_path / "new", publish=tmp_path / "published", log=Log("noise")
+        terms=TERMS_HERE,
+        peer="answer",
+        journal=tmp_path / "new",
+        publish=tmp_path / "published",
+        log=Log("noise"),
     )
     with pytest.raises(MessageError, match="not in this journal"):
         list(again.publish("answer", iter(frames())))
@@ -189,10 +222,17 @@ def test_another_journal_does_not_publish_over_it(server, side, parties, tmp_pat
 
 def test_one_process_a_journal_and_one_a_folder(side, tmp_path):
     (tmp_path / "new").mkdir()
-    for journal, says in ((tmp_path, "journal=.*another process"), (tmp_path / "new", "another process publishes")):
+    for journal, says in (
+        (tmp_path, "journal=.*another process"),
+        (tmp_path / "new", "another process publishes"),
+    ):
         with pytest.raises(UsageError, match=says):
             NoiseSide(
-                terms=TERMS_HERE, peer="answer", journal=journal, publish=tmp_path / "published", log=Log("noise")
+                terms=TERMS_HERE,
+                peer="answer",
+                journal=journal,
+                publish=tmp_path / "published",
+                log=Log("noise"),
             )
 
 
@@ -210,7 +250,14 @@ def test_one_process_a_journal_and_one_a_folder(side, tmp_path):
 )
 def test_terms_that_no_server_offers(tmp_path, terms, options, says):
     with pytest.raises(UsageError, match=says):
-        NoiseSide(terms=terms, peer="answer", journal=tmp_path, publish=tmp_path / "p", log=Log("noise"), **options)
+        NoiseSide(
+            terms=terms,
+            peer="answer",
+            journal=tmp_path,
+            publish=tmp_path / "p",
+            log=Log("noise"),
+            **options,
+        )
 
 
 def test_wrong_certificates(server, parties, capsys):
@@ -221,7 +268,10 @@ def test_wrong_certificates(server, parties, capsys):
     ):
         with pytest.raises(PeerError, match=says):
             send(server, identity, frames(), peer=peer)
-    assert any(line.get("peer") == "other" and line["outcome"] == "refused" for line in lines(capsys.readouterr().err))
+    assert any(
+        line.get("peer") == "other" and line["outcome"] == "refused"
+        for line in lines(capsys.readouterr().err)
+    )
     assert unpack(send(server, parties("answer"), [], method=TERMS), ReleaseTerms) == TERMS_HERE
 
 
@@ -272,9 +322,16 @@ def test_no_secret_is_ever_logged(server, parties, tmp_path, capfd):
 
 
 @pytest.mark.parametrize("harm", ["none", "gone", "damaged"])
-def test_a_durable_draft_is_published_at_the_next_start_or_never(tmp_path, monkeypatch, capsys, harm):
+def test_a_durable_draft_is_published_at_the_next_start_or_never(
+    tmp_path, monkeypatch, capsys, harm
+):
     """Server 2 stops right after the journal says noised; nobody offers the release again."""
-    places = {"terms": TERMS_HERE, "peer": "answer", "journal": tmp_path, "publish": tmp_path / "published"}
+    places = {
+        "terms": TERMS_HERE,
+        "peer": "answer",
+        "journal": tmp_path,
+        "publish": tmp_path / "published",
+    }
     side = NoiseSide(**places, log=Log("noise"))
     with monkeypatch.context() as patch:
         patch.setattr("os.link", lambda *names: 1 / 0)
@@ -282,7 +339,9 @@ def test_a_durable_draft_is_published_at_the_next_start_or_never(tmp_path, monke
             list(side.publish("answer", iter(frames())))
     side.close()
     (draft,) = drafts(tmp_path)
-    (tmp_path / "published" / ".drafts" / f"r@1.{16 * 'a'}").write_bytes(b"of a call that was killed")
+    (tmp_path / "published" / ".drafts" / f"r@1.{16 * 'a'}").write_bytes(
+        b"of a call that was killed"
+    )
     if harm == "gone":
         draft.unlink()
     elif harm == "damaged":
@@ -326,9 +385,17 @@ def test_only_our_own_drafts_are_deleted(side, tmp_path):
 
 def test_a_folder_in_which_nothing_can_be_published(side, tmp_path, monkeypatch):
     side.close()
-    monkeypatch.setattr("os.link", lambda *names: (_ for _ in ()).throw(OSError(1, "Operation not permitted")))
+    monkeypatch.setattr(
+        "os.link", lambda *names: (_ for _ in ()).throw(OSError(1, "Operation not permitted"))
+    )
     with pytest.raises(UsageError, match="nothing can be published there"):
-        NoiseSide(terms=TERMS_HERE, peer="answer", journal=tmp_path, publish=tmp_path / "published", log=Log("noise"))
+        NoiseSide(
+            terms=TERMS_HERE,
+            peer="answer",
+            journal=tmp_path,
+            publish=tmp_path / "published",
+            log=Log("noise"),
+        )
 
 
 def test_a_link_to_nowhere_is_a_name_that_is_taken(side, tmp_path):
@@ -339,7 +406,9 @@ def test_a_link_to_nowhere_is_a_name_that_is_taken(side, tmp_path):
 
 
 @pytest.mark.parametrize("written", [0, 1])
-def test_a_full_disk_is_the_servers_fault_and_nothing_is_lost(server, parties, tmp_path, monkeypatch, capsys, written):
+def test_a_full_disk_is_the_servers_fault_and_nothing_is_lost(
+    server, parties, tmp_path, monkeypatch, capsys, written
+):
     """``written`` buffers fit; the peer hears that it may try again, the log what it is, and no draft stays."""
     from dpaudit_mitigations.two_servers.publication import Draft
 
@@ -372,7 +441,13 @@ def test_a_vector_is_never_whole_in_memory(tmp_path):
         ReleaseTerms(dim=dim, bound=BOUND, sigma=SIGMA),
         Offer(release="r", round=0, sigma=SIGMA, dim=dim, bound=BOUND, noise_sigma=SIGMA),
     )
-    side = NoiseSide(terms=terms, peer="answer", journal=tmp_path, publish=tmp_path / "published", log=Log("noise"))
+    side = NoiseSide(
+        terms=terms,
+        peer="answer",
+        journal=tmp_path,
+        publish=tmp_path / "published",
+        log=Log("noise"),
+    )
     coming = vector_frames(VECTOR, np.zeros(dim, np.int32), session=asked.session)
     tracemalloc.start()
     try:
@@ -414,7 +489,10 @@ def test_what_is_published_is_the_sum_on_the_lattice(tmp_path):
     )
     list(side.publish("answer", iter(frames())))
     law = IntegerLaw.gaussian(SIGMA / g)
-    noise = [draw_integers(count, law, stream=stream.child("chunk", at)) for at, count in ((0, 1 << 18), (1 << 18, 5))]
+    noise = [
+        draw_integers(count, law, stream=stream.child("chunk", at))
+        for at, count in ((0, 1 << 18), (1 << 18, 5))
+    ]
     expected = [(int(a) + int(b)) * g for a, b in zip(STEPS, np.concatenate(noise), strict=True)]
     assert np.load(tmp_path / "published" / "r@0.npy").tolist() == expected
     side.close()

@@ -31,9 +31,15 @@ from dpaudit_mitigations.two_servers.rehearsal import rehearse
 @pytest.mark.parametrize("backdoored", ["answer", "noise", "both"])
 @pytest.mark.parametrize("ratio", [1.0, 0.5])
 def test_conforms(backdoored, ratio, make_key):
-    mitigation = registry.create("mitigations", f"two-servers:backdoored={backdoored},ratio={ratio}")
+    mitigation = registry.create(
+        "mitigations", f"two-servers:backdoored={backdoored},ratio={ratio}"
+    )
     assert isinstance(mitigation, ProtocolMitigation)
-    for source in (Gaussian(sigma=2.0), SecureGaussian(sigma=2.0), Pancake(key=make_key(), sigma=2.0)):
+    for source in (
+        Gaussian(sigma=2.0),
+        SecureGaussian(sigma=2.0),
+        Pancake(key=make_key(), sigma=2.0),
+    ):
         check_mitigation(mitigation, source)
     assert TwoServers().scale(3.0) == pytest.approx(3 * math.sqrt(2))
 
@@ -46,7 +52,10 @@ def shares(mitigation, key, stream, trials=2000):
     truth = torch.arange(trials) % 2
     y = mitigation.release(q[truth], source, stream=stream)
     # the attacker's likelihood is for the source's own noise: with a key it is the phase that speaks
-    right = [int((a(key=key, sigma=1.0).score(y, q).argmax(1) == truth).sum()) for a in (NearestPeak, LikelihoodRatio)]
+    right = [
+        int((a(key=key, sigma=1.0).score(y, q).argmax(1) == truth).sum())
+        for a in (NearestPeak, LikelihoodRatio)
+    ]
     return right, scipy.stats.norm.cdf(float(shift.norm()) / 2 / mitigation.scale(1.0))
 
 
@@ -70,8 +79,12 @@ def test_every_release_is_on_the_lattice_and_its_steps_are_the_sum(stream):
     source, g = Gaussian(sigma=2.0), lattice_step(1.0)
     released = TwoServers(ratio=0.5).release(query, source, stream=stream)
     theirs = source.sample(3, 50, stream=stream.child("answer")).numpy()
-    own = draw_integers(150, IntegerLaw.gaussian(1.0 / g), stream=stream.child("noise")).reshape(3, 50)
-    for got, q, v, z in zip(released.flatten(), query.flatten(), theirs.ravel(), own.ravel(), strict=True):
+    own = draw_integers(150, IntegerLaw.gaussian(1.0 / g), stream=stream.child("noise")).reshape(
+        3, 50
+    )
+    for got, q, v, z in zip(
+        released.flatten(), query.flatten(), theirs.ravel(), own.ravel(), strict=True
+    ):
         assert float(got) == (round(float(q) / g) + round(float(v) / g) + int(z)) * g
 
 
@@ -88,7 +101,10 @@ def test_epsilon(make_key):
     host, delta = Histogram(), 1e-10
     key = make_key(dim=host.dim, beta=1e-4)
     pancake, honest = Pancake(key=key, sigma=22.4), Gaussian(sigma=22.4)
-    both, one = (gaussian_epsilon(delta, sigma=22.4 * f, sensitivity=host.sensitivity) for f in (math.sqrt(2), 1.0))
+    both, one = (
+        gaussian_epsilon(delta, sigma=22.4 * f, sensitivity=host.sensitivity)
+        for f in (math.sqrt(2), 1.0)
+    )
     for source in (honest, SecureGaussian(sigma=22.4)):
         bounds = TwoServers().epsilon(source, delta, host=host)
         assert bounds.low <= both <= bounds.high < bounds.low * 1.001
@@ -101,7 +117,8 @@ def test_epsilon(make_key):
         assert skewed.high < bounds.high
     alone = pancake.epsilon(delta, host=host)
     two = TwoServers(backdoored="both").epsilon(pancake, delta, host=host)
-    assert 0.49 * alone.low < two.low <= two.high < 0.51 * alone.low  # peaks √2 wider: the loss is halved
+    # peaks √2 wider: the loss is halved
+    assert 0.49 * alone.low < two.low <= two.high < 0.51 * alone.low
     unknown = TwoServers(backdoored="both", ratio=2.0).epsilon(pancake, delta, host=host)
     assert (unknown.low, unknown.high) == (0.0, alone.high)
 
@@ -113,7 +130,8 @@ def test_little_honest_noise_is_little_protection(make_key):
     source = Pancake(key=key, sigma=22.4)
     bounds = TwoServers(ratio=0.125).epsilon(source, 1e-10, host=host)
     both, one = (
-        gaussian_epsilon(1e-10, sigma=22.4 * f, sensitivity=host.sensitivity) for f in (math.hypot(1, 0.125), 0.125)
+        gaussian_epsilon(1e-10, sigma=22.4 * f, sensitivity=host.sensitivity)
+        for f in (math.hypot(1, 0.125), 0.125)
     )
     assert both < bounds.low <= bounds.high <= one * 1.001
 
@@ -131,7 +149,9 @@ def test_of_an_unknown_source_the_honest_noise_is_what_counts():
         Anything(), 1e-6, host=Histogram(), backdoored="answer", ratio=1.0, step=lattice_step(2.0)
     )
     assert bounds.low == 0
-    assert bounds.high == pytest.approx(gaussian_epsilon(1e-6, sigma=2.0, sensitivity=1.0), rel=1e-3)
+    assert bounds.high == pytest.approx(
+        gaussian_epsilon(1e-6, sigma=2.0, sensitivity=1.0), rel=1e-3
+    )
 
 
 @pytest.mark.parametrize("backdoored", ["answer", "noise", "both"])

@@ -34,14 +34,18 @@ class Play:
 
     def check(self, response: Response | bytes) -> list[int]:
         data = response if isinstance(response, bytes) else response.encode(self.terms)
-        return verifier.check_session(self.terms, self.first, self.second, data, stream=self.stream.child("again"))
+        return verifier.check_session(
+            self.terms, self.first, self.second, data, stream=self.stream.child("again")
+        )
 
 
 @pytest.fixture(scope="session")
 def play():
     def run(counts, *, coins, stream, of_prover=Prover) -> Play:
         terms = CountTerms.fresh(bins=len(counts), coins=coins, stream=stream.child("session"))
-        prover = of_prover(terms, open_counts(counts, stream=stream.child("counts")), stream=stream.child("prover"))
+        prover = of_prover(
+            terms, open_counts(counts, stream=stream.child("counts")), stream=stream.child("prover")
+        )
         judge = Verifier(terms, stream=stream.child("verifier"))
         first = prover.commit()
         second = judge.challenge(first)

@@ -47,7 +47,14 @@ def honest(stream, k=K, m=M):
 def holds(statement, proof, stream, challenges=None, at=None):
     y, x = at or challenges_of(proof, challenges or Challenges(b"test"))
     relation = Relation()
-    add_claims(statement, proof, y=y, x=x, weights=random_scalars(3, stream.child("weights")), into=relation)
+    add_claims(
+        statement,
+        proof,
+        y=y,
+        x=x,
+        weights=random_scalars(3, stream.child("weights")),
+        into=relation,
+    )
     return relation.holds()
 
 
@@ -94,7 +101,8 @@ def any_numbers(monkeypatch):
         bit_proofs,
         "combine",
         lambda table, small: [
-            [sum(w * int(s) for w, s in zip(row, column, strict=True)) for column in small.T] for row in table
+            [sum(w * int(s) for w, s in zip(row, column, strict=True)) for column in small.T]
+            for row in table
         ],
     )
     bit_proofs._further_points.cache_clear()
@@ -142,7 +150,9 @@ def test_a_sum_made_to_fit_a_challenge(any_numbers, stream, monkeypatch):
 def test_a_sum_that_is_not_the_rows(stream):
     statement, secrets = honest(stream)
     sums = [*secrets.sums[:-1], secrets.sums[-1] + 1]
-    wrong = replace(statement, sums=[commit(s, r) for s, r in zip(sums, secrets.sum_blindings, strict=True)])
+    wrong = replace(
+        statement, sums=[commit(s, r) for s, r in zip(sums, secrets.sum_blindings, strict=True)]
+    )
     assert not holds(wrong, proved(wrong, replace(secrets, sums=sums), stream), stream)
 
 
@@ -179,7 +189,9 @@ def simulated(statement, y, x, stream):
     free = [multiple(random_scalar(stream), VALUE_BASE) for _ in range(K)]
     first, *rest = basis_at(x, start=0, count=K + 1)
     between = basis_at(x, start=K + 1, count=K + 1)
-    draft = BlockProof(VALUE_BASE, VALUE_BASE, [VALUE_BASE, *free], row, total, z, z_sum, z_quotient)
+    draft = BlockProof(
+        VALUE_BASE, VALUE_BASE, [VALUE_BASE, *free], row, total, z, z_sum, z_quotient
+    )
     quotient = relation_at(statement.signs, draft, y=y, x=x) * pow(vanishing_at(x, count=K), -1, L)
 
     def solve(wanted, points, scalars, by):
@@ -197,7 +209,9 @@ def simulated(statement, y, x, stream):
 def test_simulated_proofs_hold_for_programmed_challenges(stream):
     """Also for a false statement (random points): who may choose the challenges needs no secret."""
     statement, _ = honest(stream)
-    random_points = [[multiple(random_scalar(stream), VALUE_BASE) for _ in range(K)] for _ in range(2)]
+    random_points = [
+        [multiple(random_scalar(stream), VALUE_BASE) for _ in range(K)] for _ in range(2)
+    ]
     y, x = random_scalars(2, stream)
     for claim in (statement, BlockStatement(*random_points, statement.signs)):
         proof = simulated(claim, y, x, stream)
@@ -216,7 +230,9 @@ def test_opened_rows_are_uniform_whatever_the_bits(stream):
         statement = BlockStatement(commit_rows(bits, secrets.row_blindings), sums, signs)
         opened = []
         for number in range(40):
-            proof = prove(statement, secrets, challenges=Challenges(b"test"), stream=stream.child(bit, number))
+            proof = prove(
+                statement, secrets, challenges=Challenges(b"test"), stream=stream.child(bit, number)
+            )
             opened += proof.row
         counts = np.bincount([value * 8 // L for value in opened], minlength=8)
         assert ((counts - 40) ** 2 / 40).sum() < 30  # χ² with 7 degrees of freedom: p = 1e-4
@@ -245,7 +261,8 @@ def test_one_bad_place_among_many_is_found_and_named(small_blocks, play, stream)
     for name in ("sums", "released", "blindings"):
         values = getattr(response, name)
         cases += [
-            ("bin" if name != "sums" else "", at, replace(response, **spoil(name, values, at))) for at in range(9)
+            ("bin" if name != "sums" else "", at, replace(response, **spoil(name, values, at)))
+            for at in range(9)
         ]
     for number, proof in enumerate(response.proofs):
         changed = [
@@ -295,8 +312,15 @@ def test_challenges_hang_on_every_part(play, stream):
     other = multiple(7, VALUE_BASE)
 
     def at(*, changed=proof, block=0, **parts):
-        said = {"commitments": session.first, "challenge": session.second, "sums": sums, "terms": session.terms} | parts
-        return challenges_of(changed, session_challenges(said.pop("terms"), **said).fork(b"block %d" % block))
+        said = {
+            "commitments": session.first,
+            "challenge": session.second,
+            "sums": sums,
+            "terms": session.terms,
+        } | parts
+        return challenges_of(
+            changed, session_challenges(said.pop("terms"), **said).fork(b"block %d" % block)
+        )
 
     seen = [
         at(),

@@ -15,7 +15,13 @@ from dpaudit_mitigations.verifiable_counts.client_records import (
 )
 from dpaudit_mitigations.verifiable_counts.commitments import Opening, commit
 from dpaudit_mitigations.verifiable_counts.disjunctive import check_bit, prove_bit
-from dpaudit_mitigations.verifiable_counts.group import L, decode_scalars, encode_scalar, encode_scalars, random_scalars
+from dpaudit_mitigations.verifiable_counts.group import (
+    L,
+    decode_scalars,
+    encode_scalar,
+    encode_scalars,
+    random_scalars,
+)
 from dpaudit_mitigations.verifiable_counts.prover import Prover
 from dpaudit_mitigations.verifiable_counts.terms import CountTerms
 from dpaudit_mitigations.verifiable_counts.verifier import Verifier
@@ -23,9 +29,12 @@ from dpaudit_mitigations.verifiable_counts.verifier import Verifier
 
 def gathered(terms, bins, stream):
     made = [
-        make_record(b, terms, client=b"client %d" % i, stream=stream.child("client", i)) for i, b in enumerate(bins)
+        make_record(b, terms, client=b"client %d" % i, stream=stream.child("client", i))
+        for i, b in enumerate(bins)
     ]
-    points = [check_record(record, terms, client=b"client %d" % i) for i, (record, _) in enumerate(made)]
+    points = [
+        check_record(record, terms, client=b"client %d" % i) for i, (record, _) in enumerate(made)
+    ]
     return add_commitments(points), [openings for _, openings in made]
 
 
@@ -73,13 +82,20 @@ def test_a_client_whose_stream_repeats(stream):
     terms = [CountTerms(bytes([i]) * 32, 3, 4) for i in (0, 1)]
     made = [
         make_record(at, t, client=name, stream=stream.child("client"))[0]
-        for t, name, at in ((terms[0], b"a", 1), (terms[1], b"a", 1), (terms[0], b"b", 1), (terms[0], b"a", 2))
+        for t, name, at in (
+            (terms[0], b"a", 1),
+            (terms[1], b"a", 1),
+            (terms[0], b"b", 1),
+            (terms[0], b"a", 2),
+        )
     ]
     points = {record[at : at + 32] for record in made for at in range(0, 96, 32)}
     assert len(points) == 12
     for record in made:
         proofs = [record[96 + 128 * i : 96 + 128 * (i + 1)] for i in range(3)]
-        for one, other in itertools.combinations([*proofs, *(r[96:224] for r in made if r != record)], 2):
+        for one, other in itertools.combinations(
+            [*proofs, *(r[96:224] for r in made if r != record)], 2
+        ):
             e, f = decode_scalars(one), decode_scalars(other)
             for value in (0, 1):
                 blinding = (e[2 + value] - f[2 + value]) * pow(e[value] - f[value], -1, L) % L
@@ -124,7 +140,11 @@ def test_disjunction(value, stream):
     point = commit(value, blinding)
     proof = prove_bit(point, Opening(value, blinding), challenges=Challenges(b"t"), stream=stream)
     check_bit(point, proof, challenges=Challenges(b"t"))
-    for other, domain in ((commit(2, blinding), b"t"), (commit(1 - value, blinding), b"t"), (point, b"u")):
+    for other, domain in (
+        (commit(2, blinding), b"t"),
+        (commit(1 - value, blinding), b"t"),
+        (point, b"u"),
+    ):
         with pytest.raises(CheatingError):
             check_bit(other, proof, challenges=Challenges(domain))
     for at in range(128):

@@ -25,7 +25,12 @@ from dpaudit_mitigations.verifiable_counts.group import (
     random_scalars,
     sum_of_multiples,
 )
-from dpaudit_mitigations.verifiable_counts.interpolation import basis_at, combine, vanishing_at, weights_of
+from dpaudit_mitigations.verifiable_counts.interpolation import (
+    basis_at,
+    combine,
+    vanishing_at,
+    weights_of,
+)
 
 P = 2**255 - 19
 
@@ -96,7 +101,9 @@ def test_rows_are_sums_of_the_bases_of_their_ones(stream):
     bits = np.unpackbits(np.frombuffer(stream.bytes(9), np.uint8)).reshape(6, 12)
     bits[0], bits[1] = 0, 1
     blindings = random_scalars(6, stream)
-    for row, blinding, point in zip(bits.tolist(), blindings, commit_rows(bits, blindings), strict=True):
+    for row, blinding, point in zip(
+        bits.tolist(), blindings, commit_rows(bits, blindings), strict=True
+    ):
         slow = sum_of_multiples(column_bases(12), row)
         assert point == add(slow, blinding_multiple(blinding))
 
@@ -134,7 +141,10 @@ def test_sums_of_words_are_exact(stream):
     table[0] = [L - 1] * 64
     small = (np.frombuffer(stream.bytes(64 * 8), np.uint8) % 3).reshape(64, 8)
     small[:, 0] = 2
-    wanted = [[sum(w * int(s) for w, s in zip(row, column, strict=True)) for column in small.T] for row in table]
+    wanted = [
+        [sum(w * int(s) for w, s in zip(row, column, strict=True)) for column in small.T]
+        for row in table
+    ]
     assert combine(weights_of(table), small) == wanted
 
 
@@ -158,5 +168,6 @@ def test_challenges_depend_on_all_that_was_said():
     assert len(set(seen)) == len(seen)
     assert seen[0] == scalar((b"a", b"b"))
     once = Challenges(b"a")
-    assert once.scalar(b"x") != once.scalar(b"x")  # the second depends on the first having been asked
+    # the second depends on the first having been asked
+    assert once.scalar(b"x") != once.scalar(b"x")
     assert encode_scalar(seen[0]) == seen[0].to_bytes(32, "little")

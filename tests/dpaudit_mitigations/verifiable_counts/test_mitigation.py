@@ -74,7 +74,9 @@ def test_epsilon_is_the_profiles():
     mitigation = VerifiableCounts(epsilon=1.0)
     bounds = mitigation.epsilon(Gaussian(sigma=3.0), 1e-10, host=host)
     assert bounds.low == bounds.high == binomial_epsilon(1e-10, coins=156) <= 1.0
-    assert VerifiableCounts(coins=20).epsilon(Gaussian(sigma=3.0), 1e-10, host=host).high == math.inf
+    assert (
+        VerifiableCounts(coins=20).epsilon(Gaussian(sigma=3.0), 1e-10, host=host).high == math.inf
+    )
 
     class Wider(Histogram):
         sensitivity = math.sqrt(2)
@@ -129,9 +131,13 @@ def test_rehearsal_is_a_real_session(stream):
     whole = VerifiableCounts(coins=20).rehearse(query, Gaussian(sigma=1.0), stream=stream)
     assert set(whole.seconds) == {"prover", "verifier", "total"}
     assert whole.seconds["total"] == whole.seconds["prover"] + whole.seconds["verifier"] > 0
-    part = VerifiableCounts(coins=20, rehearsed=70).rehearse(query, Gaussian(sigma=1.0), stream=stream)
+    part = VerifiableCounts(coins=20, rehearsed=70).rehearse(
+        query, Gaussian(sigma=1.0), stream=stream
+    )
     assert set(part.seconds) == {"prover", "verifier", "total", "measured: 3 of 6 bins"}
     assert math.isclose(part.seconds["total"], 2 * part.seconds["measured: 3 of 6 bins"])
     assert part.wire == whole.wire > 6 * 20
     with pytest.raises(UsageError, match="2 rows"):
-        VerifiableCounts(coins=4).rehearse(torch.ones(2, 3).double(), Gaussian(sigma=1.0), stream=stream)
+        VerifiableCounts(coins=4).rehearse(
+            torch.ones(2, 3).double(), Gaussian(sigma=1.0), stream=stream
+        )

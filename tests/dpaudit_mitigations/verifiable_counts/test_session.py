@@ -63,7 +63,8 @@ def test_public_coins_hang_on_both_messages(play, stream):
 
 
 @pytest.mark.parametrize(
-    ("counts", "coins"), [([0], 3), ([0], 0), ([0], 2.0), ([], 2), ([0], MOST_COINS + 2), ([0] * (MOST_BINS + 1), 2)]
+    ("counts", "coins"),
+    [([0], 3), ([0], 0), ([0], 2.0), ([], 2), ([0], MOST_COINS + 2), ([0] * (MOST_BINS + 1), 2)],
 )
 def test_terms_out_of_range(counts, coins, stream):
     with pytest.raises(UsageError, match=r"(coins|bins)="):
@@ -113,7 +114,9 @@ def test_one_stream_used_twice(play, stream):
     terms = CountTerms(bytes(32), 1, 8)
     thirds, firsts = [], []
     for number in range(2):
-        prover = Prover(terms, open_counts([0], stream=stream.child("counts")), stream=stream.child("prover"))
+        prover = Prover(
+            terms, open_counts([0], stream=stream.child("counts")), stream=stream.child("prover")
+        )
         judge = Verifier(terms, stream=stream.child("verifier", number))
         firsts.append(prover.commit())
         thirds.append(Response.decode(prover.respond(judge.challenge(firsts[-1])), terms))
@@ -121,8 +124,15 @@ def test_one_stream_used_twice(play, stream):
     assert thirds[0].proofs[0].row_mask != thirds[1].proofs[0].row_mask
     assert thirds[0].sums[0] != thirds[1].sums[0]
     for other, count in ((CountTerms(bytes([1] * 32), 1, 8), 0), (terms, 1)):
-        prover = Prover(other, open_counts([count], stream=stream.child("counts")), stream=stream.child("prover"))
-        rows = [Commitments.decode(first, t).rows for first, t in ((firsts[0], terms), (prover.commit(), other))]
+        prover = Prover(
+            other,
+            open_counts([count], stream=stream.child("counts")),
+            stream=stream.child("prover"),
+        )
+        rows = [
+            Commitments.decode(first, t).rows
+            for first, t in ((firsts[0], terms), (prover.commit(), other))
+        ]
         assert rows[0] != rows[1]
 
 
@@ -148,7 +158,9 @@ def test_only_what_was_accepted_is_signed(play, stream):
     judge.challenge(session.first)
     refused.challenge(session.first)
     with pytest.raises(CheatingError):
-        refused.check(replace(session.response, released=[session.released[0] + 1]).encode(session.terms))
+        refused.check(
+            replace(session.response, released=[session.released[0] + 1]).encode(session.terms)
+        )
     for each in (Verifier(session.terms), judge, refused):
         with pytest.raises(MessageError, match="once, in order"):
             each.sign(key)
@@ -160,7 +172,9 @@ def test_a_refusal_is_final(play, stream):
     judge = Verifier(session.terms, stream=stream.child("verifier"))
     judge.challenge(session.first)
     with pytest.raises(CheatingError):
-        judge.check(replace(session.response, released=[session.released[0] + 1]).encode(session.terms))
+        judge.check(
+            replace(session.response, released=[session.released[0] + 1]).encode(session.terms)
+        )
     with pytest.raises(MessageError, match="refused"):
         judge.check(session.third)
 
@@ -186,7 +200,8 @@ def test_replays_are_refused(play, stream):
         one.check(two.third)
     with pytest.raises(CheatingError):  # the same bytes under this session's header
         one.check(two.response)
-    judge = Verifier(one.terms, stream=stream.child("another verifier"))  # the same session id, other coins
+    # the same session id, other coins
+    judge = Verifier(one.terms, stream=stream.child("another verifier"))
     judge.challenge(one.first)
     with pytest.raises(CheatingError):
         judge.check(one.third)
@@ -194,7 +209,9 @@ def test_replays_are_refused(play, stream):
     proofs = big.response.proofs
     assert len(proofs[0].quotients) != len(proofs[1].quotients) or proofs[0] != proofs[1]
     response = one.response
-    swapped = replace(response, released=response.released[::-1], blindings=response.blindings[::-1])
+    swapped = replace(
+        response, released=response.released[::-1], blindings=response.blindings[::-1]
+    )
     with pytest.raises(CheatingError):
         one.check(swapped)
 
@@ -249,7 +266,9 @@ class NoiselessProver(Prover):
         public = public_coins(self._terms, commitments=self._commitments, challenge=challenge)
         bits = self._bits.reshape(self._terms.bins, -1)[:, : self._terms.coins]
         noise = (bits ^ public).sum(1, dtype=int) - self._terms.coins // 2
-        self._openings = [replace(o, value=o.value - int(z)) for o, z in zip(self._openings, noise, strict=True)]
+        self._openings = [
+            replace(o, value=o.value - int(z)) for o, z in zip(self._openings, noise, strict=True)
+        ]
         return super().respond(challenge)
 
 
@@ -264,7 +283,9 @@ def test_expected_counts(play, stream):
     counts = Commitments.decode(session.first, session.terms).counts
     Verifier(session.terms, stream=stream, counts=counts).challenge(session.first)
     with pytest.raises(CheatingError, match="clients"):
-        Verifier(session.terms, stream=stream, counts=[counts[0], commit(6, 1)]).challenge(session.first)
+        Verifier(session.terms, stream=stream, counts=[counts[0], commit(6, 1)]).challenge(
+            session.first
+        )
     with pytest.raises(UsageError, match="counts"):
         Verifier(session.terms, stream=stream, counts=counts[:1])
 
@@ -333,7 +354,13 @@ def test_the_test_of_the_law_has_power(stream):
 def test_truncated_and_lengthened_messages(which, play, stream):
     session = play([5, 6], coins=8, stream=stream)
     messages = [session.first, session.second, session.third]
-    for data in (b"", messages[which][:-1], messages[which] + b"\0", messages[which - 1], bytes(len(messages[which]))):
+    for data in (
+        b"",
+        messages[which][:-1],
+        messages[which] + b"\0",
+        messages[which - 1],
+        bytes(len(messages[which])),
+    ):
         changed = [*messages]
         changed[which] = data
         with pytest.raises(MessageError, match="message"):
@@ -345,5 +372,9 @@ def test_secrets_are_not_printed(stream):
     assert "123456789" not in repr(opening)
     assert str(opening.blinding) not in f"{opening}"
     with pytest.raises(UsageError) as caught:
-        Prover(CountTerms.fresh(bins=1, coins=2, stream=stream), [replace(opening, value=2**60)], stream=stream)
+        Prover(
+            CountTerms.fresh(bins=1, coins=2, stream=stream),
+            [replace(opening, value=2**60)],
+            stream=stream,
+        )
     assert str(2**60) not in str(caught.value)

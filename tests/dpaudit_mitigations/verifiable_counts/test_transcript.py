@@ -13,7 +13,13 @@ from dpaudit.accounting.binomial import binomial_epsilon
 from dpaudit.cli import verifying
 from dpaudit.errors import UsageError
 from dpaudit_mitigations.verifiable_counts.commitments import open_counts
-from dpaudit_mitigations.verifiable_counts.group import BLINDING_BASE, L, encode_scalar, multiple, random_scalar
+from dpaudit_mitigations.verifiable_counts.group import (
+    BLINDING_BASE,
+    L,
+    encode_scalar,
+    multiple,
+    random_scalar,
+)
 from dpaudit_mitigations.verifiable_counts.messages import encode_seed, public_coins, sign_session
 from dpaudit_mitigations.verifiable_counts.prover import Prover
 from dpaudit_mitigations.verifiable_counts.session import run_session
@@ -53,11 +59,15 @@ def test_a_prover_that_plays_its_own_verifier(sessions, stream, tmp_path):
         second = encode_seed(number.to_bytes(32, "little"), terms)
         if (bits ^ public_coins(terms, commitments=first, challenge=second)).sum() == 28:
             break
-    alone = Transcript(terms, first, second, prover.respond(second), verifier=bytes(32), signature=bytes(64))
+    alone = Transcript(
+        terms, first, second, prover.respond(second), verifier=bytes(32), signature=bytes(64)
+    )
     genuine, path = sessions[0].transcript, tmp_path / "t.json"
     path.write_bytes(alone.encode())
     assert not verify(path).holds
-    path.write_bytes(replace(alone, verifier=genuine.verifier, signature=genuine.signature).encode())
+    path.write_bytes(
+        replace(alone, verifier=genuine.verifier, signature=genuine.signature).encode()
+    )
     assert verify(path).says.startswith("the session is not signed")
     path.write_bytes(signed(alone, Ed25519PrivateKey.generate()).encode())
     assert not verify(path, verifier=genuine.verifier).holds
@@ -74,7 +84,10 @@ def test_by_name_and_from_the_command_line(sessions, tmp_path, capsys):
     path = tmp_path / "t.json"
     sessions[0].transcript.write(path)
     assert registry.load("transcripts", "verifiable-counts") is verify
-    for data, code in ((path.read_bytes(), 0), (path.read_bytes().replace(b'"version":1', b'"version":2'), 1)):
+    for data, code in (
+        (path.read_bytes(), 0),
+        (path.read_bytes().replace(b'"version":1', b'"version":2'), 1),
+    ):
         path.write_bytes(data)
         with pytest.raises(typer.Exit) as left:
             verifying.transcript(path, "json")
@@ -85,7 +98,11 @@ def test_by_name_and_from_the_command_line(sessions, tmp_path, capsys):
 def mutated(rng, original, other):
     """One change of a random kind; never the transcript itself."""
     messages = {name: bytearray(getattr(original, name)) for name in NAMES}
-    name = NAMES[rng.integers(3)] if rng.random() < 0.3 else ("commitments", "response")[rng.integers(2)]
+    name = (
+        NAMES[rng.integers(3)]
+        if rng.random() < 0.3
+        else ("commitments", "response")[rng.integers(2)]
+    )
     data, theirs = messages[name], getattr(other, name)
     head = 54  # the header's change is one of the kinds below
     pieces = (len(data) - head) // 32
@@ -132,7 +149,9 @@ def signed(transcript, key):
     """By whoever has ``key``: the proofs have to hold by themselves."""
     said = {name: getattr(transcript, name) for name in NAMES}
     public = key.public_key().public_bytes_raw()
-    return replace(transcript, verifier=public, signature=sign_session(transcript.terms, **said, key=key))
+    return replace(
+        transcript, verifier=public, signature=sign_session(transcript.terms, **said, key=key)
+    )
 
 
 def test_mutations_none_accepted(sessions, stream, tmp_path):
@@ -153,7 +172,8 @@ def test_mutations_none_accepted(sessions, stream, tmp_path):
         refused += not verdict.holds
         words.add(verdict.says.split(":")[0])
     assert refused == 240
-    assert {"a point", "a scalar", "block 1 of 1"} <= words  # decoding, and proofs: the changes reached both
+    # decoding, and proofs: the changes reached both
+    assert {"a point", "a scalar", "block 1 of 1"} <= words
     assert any(word.startswith("bin ") for word in words)
 
 
@@ -162,7 +182,17 @@ def test_mutations_of_the_file(sessions, stream, tmp_path):
     data = sessions[0].transcript.encode()
     document = json.loads(data)
     rng, path = stream.numpy(), tmp_path / "t.json"
-    files = [data[:-1], data + b"\n", b" " + data, b"", b"{}", b"[]", b"1", b"[" * 100_000, data[: len(data) // 2]]
+    files = [
+        data[:-1],
+        data + b"\n",
+        b" " + data,
+        b"",
+        b"{}",
+        b"[]",
+        b"1",
+        b"[" * 100_000,
+        data[: len(data) // 2],
+    ]
     for _ in range(100):
         changed = bytearray(data)
         changed[rng.integers(len(data))] ^= int(rng.integers(1, 256))
@@ -179,8 +209,19 @@ def test_mutations_of_the_file(sessions, stream, tmp_path):
         data.replace(b'"version":1', b'"version":true'),
     ]
     for name in (*NAMES, "verifier", "signature"):
-        for value in (None, 3, "", "é", "AAA", "A" * 4_000_000, base64.b64encode(bytes(200)).decode()):
-            files.append(json.dumps(document | {name: value}, sort_keys=True, separators=(",", ":")).encode() + b"\n")
+        for value in (
+            None,
+            3,
+            "",
+            "é",
+            "AAA",
+            "A" * 4_000_000,
+            base64.b64encode(bytes(200)).decode(),
+        ):
+            files.append(
+                json.dumps(document | {name: value}, sort_keys=True, separators=(",", ":")).encode()
+                + b"\n"
+            )
     for changed in files:
         path.write_bytes(changed)
         assert not verify(path).holds

@@ -26,9 +26,10 @@ _AT_ONCE = 1 << 20  # grid points held in memory
 class BoxMuller:
     """Outputs fl(fl(radius(K)·cos(T))·scale) and the same with sin, of whole numbers 1 ≤ K ≤ 2^bits and T.
 
-    K·2^−bits is the uniform of the radius √(−2·ln u), T·2^−bits the angle in turns, 0 ≤ T < 2^bits, or 0 < T ≤ 2^bits
-    where ``whole_turn``. ``radius`` and ``turn`` map whole numbers (n,) to numbers of type ``dtype``, as the library
-    does; ``scaled`` says that radius(K)·scale is rounded first.
+    K·2^−bits is the uniform of the radius √(−2·ln u), T·2^−bits the angle in turns, 0 ≤ T < 2^bits,
+    or 0 < T ≤ 2^bits where ``whole_turn``. ``radius`` and ``turn`` map whole numbers (n,) to
+    numbers of type ``dtype``, as the library does; ``scaled`` says that radius(K)·scale is rounded
+    first.
     """
 
     bits: int
@@ -45,12 +46,23 @@ class BoxMuller:
         return np.stack([radius * cosine * after, radius * sine * after])
 
     def feasible(
-        self, releases: npt.NDArray[Any], values: npt.NDArray[Any], *, addition: Addition, scale: float
+        self,
+        releases: npt.NDArray[Any],
+        values: npt.NDArray[Any],
+        *,
+        addition: Addition,
+        scale: float,
     ) -> Bools:
         """Whether some uniforms lead exactly from ``values`` to ``releases``, both (2, n) of the addition's type, (n,)."""
         centre, half = addition.noise(releases, values)
         rounding = float(np.finfo(self.dtype).eps) / 2
-        where = sector(centre, half, scale=float(self.dtype.type(scale)), rounding=rounding, pairs=4.0**self.bits)
+        where = sector(
+            centre,
+            half,
+            scale=float(self.dtype.type(scale)),
+            rounding=rounding,
+            pairs=4.0**self.bits,
+        )
         size, double = 2.0**self.bits, self.dtype == np.float64
         slack = 2 if double else 1
         with np.errstate(all="ignore"):
@@ -68,11 +80,18 @@ class BoxMuller:
         bounds = np.stack([low[ask], high[ask], left[ask], right[ask]]).astype(np.int64)
         for part in _parts(bounds):
             here = ask[part]
-            found[here] = self._search(releases[:, here], values[:, here], bounds[:, part], addition, scale)
+            found[here] = self._search(
+                releases[:, here], values[:, here], bounds[:, part], addition, scale
+            )
         return found
 
     def _search(
-        self, y: npt.NDArray[Any], v: npt.NDArray[Any], bounds: Integers, addition: Addition, scale: float
+        self,
+        y: npt.NDArray[Any],
+        v: npt.NDArray[Any],
+        bounds: Integers,
+        addition: Addition,
+        scale: float,
     ) -> Bools:
         before, after = self._scales(scale)
         k, k_ends = _ranges(bounds[0], bounds[1])
@@ -82,7 +101,15 @@ class BoxMuller:
             t[t == 0] = 1 << self.bits
         cosine, sine = self.turn(t)
         found: Bools = _match(
-            y, v, addition.dtype.type(addition.divisor), after, self.radius(k) * before, k_ends, cosine, sine, t_ends
+            y,
+            v,
+            addition.dtype.type(addition.divisor),
+            after,
+            self.radius(k) * before,
+            k_ends,
+            cosine,
+            sine,
+            t_ends,
         )
         return found
 

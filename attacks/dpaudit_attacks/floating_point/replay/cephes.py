@@ -1,9 +1,9 @@
 """The float32 logarithm, sine and cosine of torch's vectorised ``normal_``: Cephes' polynomials, on x86 with AVX2 and up.
 
-torch computes them eight lanes at a time (``ATen/native/cpu/avx_mathfun.h``, after Pommier's and Garberoglio's
-rewriting of Moshier's Cephes); each lane is independent of the others, so one lane is replayed here. The header multiplies
-and then adds, and its compiler fuses the two into one rounding where the product is used nowhere else (``fused``);
-without fused multiply-add each is rounded.
+torch computes them eight lanes at a time (``ATen/native/cpu/avx_mathfun.h``, after Pommier's and
+Garberoglio's rewriting of Moshier's Cephes); each lane is independent of the others, so one lane is
+replayed here. The header multiplies and then adds, and its compiler fuses the two into one rounding
+where the product is used nowhere else (``fused``); without fused multiply-add each is rounded.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _LOG = tuple(
 _ROOT_HALF = _F(0.707106781186547524)
 _LN2_LOW, _LN2_HIGH = _F(-2.12194440e-4), _F(0.693359375)
 _TWO_PI, _FOUR_OVER_PI = _F(2 * math.pi), _F(1.27323954473516)
-_PI4 = (_F(-0.78515625), _F(-2.4187564849853515625e-4), _F(-3.77489497744594108e-8))  # of −π/4, in three parts
+# of −π/4, in three parts
+_PI4 = (_F(-0.78515625), _F(-2.4187564849853515625e-4), _F(-3.77489497744594108e-8))
 _SIN = (_F(-1.9515295891e-4), _F(8.3321608736e-3), _F(-1.6666654611e-1))
 _COS = (_F(2.443315711809948e-5), _F(-1.388731625493765e-3), _F(4.166664568298827e-2))
 

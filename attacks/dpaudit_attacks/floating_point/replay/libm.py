@@ -1,6 +1,7 @@
 """Box-Muller by the C library's log, cos and sin, in float64 or float32: Python's ``random.gauss`` and torch's plain loop.
 
-numba calls the same functions of the same process that CPython and torch call, one number at a time.
+numba calls the same functions of the same process that CPython and torch call, one number at a
+time.
 """
 
 from __future__ import annotations

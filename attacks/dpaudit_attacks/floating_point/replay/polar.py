@@ -35,15 +35,26 @@ class Polar:
         return found
 
     def feasible(
-        self, releases: npt.NDArray[Any], values: npt.NDArray[Any], *, addition: Addition, scale: float
+        self,
+        releases: npt.NDArray[Any],
+        values: npt.NDArray[Any],
+        *,
+        addition: Addition,
+        scale: float,
     ) -> Bools:
         """Whether some x lead exactly from ``values`` to ``releases``, both (2, n) of the addition's type, shape (n,)."""
         centre, half = addition.noise(releases, values)
-        where = sector(centre, half, scale=float(scale), rounding=_ROUNDING, pairs=math.pi * _GRID * _GRID)
+        where = sector(
+            centre, half, scale=float(scale), rounding=_ROUNDING, pairs=math.pi * _GRID * _GRID
+        )
         with np.errstate(all="ignore"):
             low, high = np.exp(-(where.high**2) / 2), np.exp(-(where.low**2) / 2)  # of r²
-            swap = np.abs(where.first) > np.abs(where.second)  # walk along the smaller coordinate, solve for the other
-            small, large = np.where(swap, (where.second, where.first), (where.first, where.second)) / where.radius
+            # walk along the smaller coordinate, solve for the other
+            swap = np.abs(where.first) > np.abs(where.second)
+            small, large = (
+                np.where(swap, (where.second, where.first), (where.first, where.second))
+                / where.radius
+            )
             ring = np.sqrt(np.stack([low, high]))
             middle = small * np.exp(-(where.radius**2) / 4)
             spread = ring[1] * where.spread * np.abs(large) + (ring[1] - ring[0]) * np.abs(small)
@@ -103,7 +114,9 @@ def _search(y, v, divisor, scale, walk, ring, swap, sign):  # type: ignore[no-un
                 f = _factor(x1, x2)
                 if f == 0.0:
                     continue
-                if (v1 + scale * (f * x2)) / divisor == y1 and (v2 + scale * (f * x1)) / divisor == y2:
+                if (v1 + scale * (f * x2)) / divisor == y1 and (
+                    v2 + scale * (f * x1)
+                ) / divisor == y2:
                     found[p] = True
                     break
             if found[p]:

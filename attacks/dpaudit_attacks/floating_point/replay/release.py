@@ -44,13 +44,17 @@ class Addition:
             half = np.spacing(np.abs(releases)).astype(np.float64) / 2
             if self.divisor != 1.0:
                 sums = sums * float(self.dtype.type(self.divisor))
-                half = half * float(self.dtype.type(self.divisor)) + np.spacing(np.abs(sums).astype(self.dtype))
+                half = half * float(self.dtype.type(self.divisor)) + np.spacing(
+                    np.abs(sums).astype(self.dtype)
+                )
             return sums - values.astype(np.float64), half
 
     def reachable(self, releases: npt.NDArray[Any], values: npt.NDArray[Any]) -> Bools:
         """Whether any float at all leads from ``values`` to ``releases``, number by number."""
         reach = Reach(dtype=self.dtype.name, divisor=self.divisor)
-        found = reach.feasible(releases.astype(np.float64).reshape(1, -1), values.astype(np.float64).ravel())
+        found = reach.feasible(
+            releases.astype(np.float64).reshape(1, -1), values.astype(np.float64).ravel()
+        )
         return found.reshape(releases.shape)
 
 
@@ -75,9 +79,10 @@ class Sector:
 def sector(centre: Floats, half: Floats, *, scale: float, rounding: float, pairs: float) -> Sector:
     """The sector around boxes ``centre`` ± ``half``, both (2, n), of noise made as ``scale``·(r·cos, r·sin).
 
-    ``rounding`` is the unit roundoff of the sampler's arithmetic; ``pairs`` the number of pairs of uniforms. The sampler
-    is taken to be right within 8 roundings in the radius (in float32, where all 2^24 were tried: √(−2·ln u) is within 3,
-    cos² + sin² within 2, two products within 2) and within 3 in the angle, besides what rounding the angle itself costs.
+    ``rounding`` is the unit roundoff of the sampler's arithmetic; ``pairs`` the number of pairs of
+    uniforms. The sampler is taken to be right within 8 roundings in the radius (in float32, where
+    all 2^24 were tried: √(−2·ln u) is within 3, cos² + sin² within 2, two products within 2) and
+    within 3 in the angle, besides what rounding the angle itself costs.
     """
     with np.errstate(over="ignore", under="ignore"):
         (a, b), (p, q) = centre / scale, half / scale
@@ -91,4 +96,12 @@ def sector(centre: Floats, half: Floats, *, scale: float, rounding: float, pairs
         spread = ((across * p + along * q) / radius + 2 * square / (radius * radius)) * (1 + 1e-6)
         slack = 8 * rounding + 2.0**-51
         low, high = np.maximum(radius - reach, 0.0) * (1 - slack), (radius + reach) * (1 + slack)
-    return Sector(first=a, second=b, radius=radius, low=low, high=high, spread=spread + 3 * rounding, wide=wide)
+    return Sector(
+        first=a,
+        second=b,
+        radius=radius,
+        low=low,
+        high=high,
+        spread=spread + 3 * rounding,
+        wide=wide,
+    )

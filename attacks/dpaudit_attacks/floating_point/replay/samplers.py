@@ -36,7 +36,9 @@ class Replay(Protocol):
     def outputs(self, a: Array, b: Array, *, scale: float) -> Array:
         """The pairs of outputs (2, n) of uniforms ``a`` and ``b`` (n,)."""
 
-    def feasible(self, releases: Array, values: Array, *, addition: Addition, scale: float) -> npt.NDArray[np.bool_]:
+    def feasible(
+        self, releases: Array, values: Array, *, addition: Addition, scale: float
+    ) -> npt.NDArray[np.bool_]:
         """Whether some uniforms lead exactly from ``values`` to ``releases``, both (2, n), shape (n,)."""
 
 
@@ -67,18 +69,32 @@ def _stdlib_gauss() -> _Known:
 def _torch_fill(dtype: str, bits: int) -> _Known:
     torch = importlib.import_module("torch")
     kind, shape = getattr(torch, dtype), (_PAIRS // 8, 2, 8)
-    radius, turn = torch.rand(shape, dtype=kind, generator=torch.Generator().manual_seed(_SEED)).numpy().swapaxes(0, 1)
-    drawn = torch.normal(0.0, _SCALE, shape, dtype=kind, generator=torch.Generator().manual_seed(_SEED)).numpy()
-    return _Known(_down(radius.ravel(), bits), _up(turn.ravel(), bits), drawn.swapaxes(0, 1).reshape(2, -1))
+    radius, turn = (
+        torch.rand(shape, dtype=kind, generator=torch.Generator().manual_seed(_SEED))
+        .numpy()
+        .swapaxes(0, 1)
+    )
+    drawn = torch.normal(
+        0.0, _SCALE, shape, dtype=kind, generator=torch.Generator().manual_seed(_SEED)
+    ).numpy()
+    return _Known(
+        _down(radius.ravel(), bits), _up(turn.ravel(), bits), drawn.swapaxes(0, 1).reshape(2, -1)
+    )
 
 
 def _torch_short() -> _Known:
     torch = importlib.import_module("torch")
     kind = torch.float64
-    turn, radius = torch.rand(_PAIRS, 2, dtype=kind, generator=torch.Generator().manual_seed(_SEED)).numpy().T
+    turn, radius = (
+        torch.rand(_PAIRS, 2, dtype=kind, generator=torch.Generator().manual_seed(_SEED)).numpy().T
+    )
     generator = torch.Generator().manual_seed(_SEED)
     drawn = np.stack(
-        [torch.normal(0.0, _SCALE, (2,), dtype=kind, generator=generator).numpy() for _ in range(_PAIRS)], axis=1
+        [
+            torch.normal(0.0, _SCALE, (2,), dtype=kind, generator=generator).numpy()
+            for _ in range(_PAIRS)
+        ],
+        axis=1,
     )
     return _Known(_down(radius, 53), _up(turn, 53), drawn)
 
@@ -86,7 +102,9 @@ def _torch_short() -> _Known:
 def _specimen(name: str) -> Array:
     """Pairs (2, n) of a specimen of dpaudit's own, from the numbers of :func:`_numbers`."""
     module, _, member = name.partition(":")
-    source = getattr(importlib.import_module(f"dpaudit.noise.floating_point.{module}"), member)(sigma=_SCALE)
+    source = getattr(importlib.import_module(f"dpaudit.noise.floating_point.{module}"), member)(
+        sigma=_SCALE
+    )
     drawn: Array = source.sample(_PAIRS, 2, stream=KeyedStream.from_seed("replay")).numpy().T
     return drawn
 
@@ -96,7 +114,9 @@ def _numbers() -> np.random.Generator:
 
 
 def _box_muller_f32() -> _Known:
-    radius, turn = _numbers().integers(1, 2**24 + 1, size=(2, _PAIRS), dtype=np.uint32).astype(np.int64)
+    radius, turn = (
+        _numbers().integers(1, 2**24 + 1, size=(2, _PAIRS), dtype=np.uint32).astype(np.int64)
+    )
     return _Known(radius, turn, _specimen("box_muller:BoxMullerF32"))
 
 
@@ -141,8 +161,12 @@ _TABLE: dict[str, tuple[Callable[[], _Known], Sequence[Replay]]] = {
     "torch-f32": (
         partial(_torch_fill, "float32", 24),
         [
-            BoxMuller(24, _SINGLE, partial(cephes.radius, fused=True), partial(cephes.turn, fused=True)),
-            BoxMuller(24, _SINGLE, partial(cephes.radius, fused=False), partial(cephes.turn, fused=False)),
+            BoxMuller(
+                24, _SINGLE, partial(cephes.radius, fused=True), partial(cephes.turn, fused=True)
+            ),
+            BoxMuller(
+                24, _SINGLE, partial(cephes.radius, fused=False), partial(cephes.turn, fused=False)
+            ),
             BoxMuller(24, _SINGLE, libm.radius32, libm.turn32),
         ],
     ),

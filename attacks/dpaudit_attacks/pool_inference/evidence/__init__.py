@@ -1,7 +1,7 @@
 """What one submission says of each pool, one mechanism a file.
 
-``evidence_for`` finds the right one by the mechanism's type, or falls back to the whole universe's likelihoods, slow but
-for any ``LocalMechanism``.
+``evidence_for`` finds the right one by the mechanism's type, or falls back to the whole universe's
+likelihoods, slow but for any ``LocalMechanism``.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class PoolEvidence(Protocol):
     """Maps reports to what they say of pools."""
 
     def __call__(self, reports: Any, *, threads: int = 2) -> npt.NDArray[np.float64]:
-        """Σ_{z∈P_i} p̂(z)/p̂(P_i)·P(report | z) for each report and pool, shape (n, k + 1), neutral first, up to a constant
-        of each report.
+        """Σ_{z∈P_i} p̂(z)/p̂(P_i)·P(report | z) for each report and pool, shape (n, k + 1), neutral
+        first, up to a constant of each report.
         """
 
     def against(self, popularity: npt.NDArray[np.float64] | None) -> PoolEvidence:

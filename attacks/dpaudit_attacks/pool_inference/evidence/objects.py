@@ -13,13 +13,21 @@ from dpaudit.interfaces import LocalMechanism
 from dpaudit.local.reports import BloomReports, CategoryReports
 from dpaudit_attacks.pool_inference.pools import Pools
 
-__all__ = ["IdentityEvidence", "RapporEvidence", "ResponseEvidence", "UniverseEvidence", "likelihoods"]
+__all__ = [
+    "IdentityEvidence",
+    "RapporEvidence",
+    "ResponseEvidence",
+    "UniverseEvidence",
+    "likelihoods",
+]
 
 
 class IdentityEvidence:
     """1 for the object's pool, 0 for the others: its popularity is one factor for all pools (the paper's footnote 4)."""
 
-    def __init__(self, mechanism: Any, pools: Pools, popularity: npt.NDArray[np.float64] | None = None) -> None:
+    def __init__(
+        self, mechanism: Any, pools: Pools, popularity: npt.NDArray[np.float64] | None = None
+    ) -> None:
         """The popularity changes nothing."""
         del mechanism, popularity
         self._pools = pools
@@ -49,7 +57,9 @@ class IdentityEvidence:
 class _Weighed:
     """Evidence in one mechanism's reports for an adversary who holds ``popularity`` (universe,), or None for uniform."""
 
-    def __init__(self, mechanism: Any, pools: Pools, popularity: npt.NDArray[np.float64] | None = None) -> None:
+    def __init__(
+        self, mechanism: Any, pools: Pools, popularity: npt.NDArray[np.float64] | None = None
+    ) -> None:
         self._mechanism, self._pools, self._weights = mechanism, pools, pools.weights(popularity)
 
     def against(self, popularity: npt.NDArray[np.float64] | None) -> Self:
@@ -84,7 +94,8 @@ _CELLS = 1 << 22  # report-object pairs at a time: 32 MiB
 class UniverseEvidence(_Weighed):
     """E_i = Σ_{z∈P_i} w_z·P(report | z), each report's largest likelihood scaled to 1, from ``log_likelihood``.
 
-    Slow: each observation costs as much as the universe is large. It serves mechanisms without an evidence of their own.
+    Slow: each observation costs as much as the universe is large. It serves mechanisms without an
+    evidence of their own.
     """
 
     def __call__(self, reports: Any, *, threads: int = 2) -> npt.NDArray[np.float64]:
@@ -121,9 +132,10 @@ def likelihoods(mechanism: LocalMechanism, reports: Any, universe: int) -> npt.N
 class RapporEvidence(_Weighed):
     """E_i = Σ_{z∈P_i} w_z·Π_{b∈B_z} r(bit b), with B_z the Bloom filter of z in the report's cohort.
 
-    r(1) = q*/p*, r(0) = (1 − q*)/(1 − p*): what a bit of the object's own filter says against a bit outside it. Reports are
-    taken as independent given the objects. Cost: each observation goes through all objects of the universe (a few
-    nanoseconds each), so a large universe is slow here, unlike for sketches.
+    r(1) = q*/p*, r(0) = (1 − q*)/(1 − p*): what a bit of the object's own filter says against a bit
+    outside it. Reports are taken as independent given the objects. Cost: each observation goes
+    through all objects of the universe (a few nanoseconds each), so a large universe is slow here,
+    unlike for sketches.
     """
 
     def __call__(self, reports: BloomReports, *, threads: int = 2) -> npt.NDArray[np.float64]:
@@ -138,12 +150,21 @@ class RapporEvidence(_Weighed):
         ratios = np.array([(1 - law.q_star) / (1 - law.p_star), law.q_star / law.p_star])
         out = np.zeros((len(cohort), self._pools.k + 1))
         for c in np.unique(cohort).tolist():
-            filters = np.sort(law.positions(np.arange(self._pools.universe), c).astype(np.int64), axis=1)
+            filters = np.sort(
+                law.positions(np.arange(self._pools.universe), c).astype(np.int64), axis=1
+            )
             repeated = np.zeros(filters.shape, bool)
             repeated[:, 1:] = filters[:, 1:] == filters[:, :-1]
             filters[repeated] = law.bits  # two hash functions on one bit set it once
             _fill_filters(
-                bits, np.flatnonzero(cohort == c), filters, self._pools.labels, self._weights, ratios, law.bits, out
+                bits,
+                np.flatnonzero(cohort == c),
+                filters,
+                self._pools.labels,
+                self._weights,
+                ratios,
+                law.bits,
+                out,
             )
         return out
 

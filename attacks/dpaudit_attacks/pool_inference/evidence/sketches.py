@@ -1,8 +1,8 @@
 """Evidence in reports of sketches, by tables of each pool's popularity summed by sketch position, one for each hash function.
 
-A pool's sum over its objects needs only its function's table, so an observation costs the same for a universe of 2,000
-objects and of 250,000; what grows with the universe is one pass over the neutral pool for each hash function that occurs,
-kept.
+A pool's sum over its objects needs only its function's table, so an observation costs the same for
+a universe of 2,000 objects and of 250,000; what grows with the universe is one pass over the
+neutral pool for each hash function that occurs, kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,15 @@ from dpaudit.local.hashing import HashFamily
 from dpaudit.local.reports import HadamardReports, SketchReports
 from dpaudit_attacks.pool_inference.pools import Pools
 
-__all__ = ["LANES", "HadamardEvidence", "PoolTables", "Rows", "SketchEvidence", "by_function", "fill_table"]
+__all__ = [
+    "LANES",
+    "HadamardEvidence",
+    "PoolTables",
+    "Rows",
+    "SketchEvidence",
+    "by_function",
+    "fill_table",
+]
 
 
 LANES = 8
@@ -39,15 +47,22 @@ class Rows:
     """A row for each hash function, computed when first asked for, and kept if all rows together take at most 640 MiB."""
 
     def __init__(
-        self, count: int, width: int, dtype: npt.DTypeLike, fill: Callable[[int, npt.NDArray[Any]], None]
+        self,
+        count: int,
+        width: int,
+        dtype: npt.DTypeLike,
+        fill: Callable[[int, npt.NDArray[Any]], None],
     ) -> None:
         """``fill(function, row)`` writes a row (width,) that starts as zeros."""
         self._width, self._dtype, self._fill = width, np.dtype(dtype), fill
         self._kept = count * width * self._dtype.itemsize <= _KEPT
-        self._table = np.empty((count if self._kept else 0, width), self._dtype)  # takes memory as it is written
+        # takes memory as it is written
+        self._table = np.empty((count if self._kept else 0, width), self._dtype)
         self._known = np.zeros(count, bool)
 
-    def rows(self, functions: npt.NDArray[np.int64]) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    def rows(
+        self, functions: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
         """A table, and the index in it of each of ``functions`` (f,), all different."""
         if not self._kept:
             table = np.zeros((len(functions), self._width), self._dtype)
@@ -57,7 +72,8 @@ class Rows:
         for function in functions[~self._known[functions]].tolist():
             row = np.zeros(self._width, self._dtype)
             self._fill(function, row)
-            self._table[function] = row  # whole and always the same: two threads that meet here do no harm
+            # whole and always the same: two threads that meet here do no harm
+            self._table[function] = row
             self._known[function] = True
         return self._table, functions
 
@@ -65,14 +81,17 @@ class Rows:
 class PoolTables:
     """What the tables of all hash functions are made from: where pools' members lie, and the neutral pool's sums.
 
-    Kept, for 65,536 functions and m = 1024: 128 KiB for each member of a pool of interest (16-bit positions; 171 MiB for six
-    pools of 228), and for the neutral pool 16-bit counts where its objects weigh alike (128 MiB; 32-bit above 65,535
-    objects), else 64-bit sums (512 MiB; 32-bit ones, each 6e-8 of itself off at most, where 64-bit ones would take more
-    than 640 MiB). Positions that would take more than 640 MiB are computed anew in each call, whose cost then grows with the
-    pools of interest.
+    Kept, for 65,536 functions and m = 1024: 128 KiB for each member of a pool of interest (16-bit
+    positions; 171 MiB for six pools of 228), and for the neutral pool 16-bit counts where its
+    objects weigh alike (128 MiB; 32-bit above 65,535 objects), else 64-bit sums (512 MiB; 32-bit
+    ones, each 6e-8 of itself off at most, where 64-bit ones would take more than 640 MiB).
+    Positions that would take more than 640 MiB are computed anew in each call, whose cost then
+    grows with the pools of interest.
     """
 
-    def __init__(self, hashes: HashFamily, pools: Pools, popularity: npt.NDArray[np.float64] | None) -> None:
+    def __init__(
+        self, hashes: HashFamily, pools: Pools, popularity: npt.NDArray[np.float64] | None
+    ) -> None:
         """Tables for an adversary who holds ``popularity`` (universe,), or None for uniform."""
         self.hashes, self.pools = hashes, pools
         self._members = np.concatenate(pools.members)
@@ -142,7 +161,8 @@ def fill_table(table, positions, column, weight, neutral, scale):  # type: ignor
         table[c >> 3, positions[z], c & 7] += weight[z]
 
 
-_FUNCTIONS = 1 << 12  # hash functions at a time: bounds what is computed anew where rows are too many to keep
+# hash functions at a time: bounds what is computed anew where rows are too many to keep
+_FUNCTIONS = 1 << 12
 
 
 def by_function(
@@ -151,8 +171,8 @@ def by_function(
     """Call ``work(order, starts, positions, at, neutral, neutral_at)`` for parts of the reports, in ``threads`` threads.
 
     ``function`` (n,) are some of the family's, as the mechanism's ``check`` makes sure.
-    ``order[starts[f]:starts[f + 1]]`` are the reports of the part's f-th function, ``positions[at[f]]`` and
-    ``neutral[neutral_at[f]]`` its rows.
+    ``order[starts[f]:starts[f + 1]]`` are the reports of the part's f-th function,
+    ``positions[at[f]]`` and ``neutral[neutral_at[f]]`` its rows.
     """
     if not len(function):
         return
@@ -167,7 +187,9 @@ def by_function(
             rows: tuple[Any, ...] = (*tables.positions.rows(part), *tables.neutral.rows(part))
             cuts = np.linspace(0, len(part), threads + 1).astype(int)
             tasks = [
-                pool.submit(work, order, borders[a : b + 1], rows[0], rows[1][a:b], rows[2], rows[3][a:b])
+                pool.submit(
+                    work, order, borders[a : b + 1], rows[0], rows[1][a:b], rows[2], rows[3][a:b]
+                )
                 for a, b in itertools.pairwise(cuts.tolist())
                 if a < b
             ]
@@ -178,7 +200,9 @@ def by_function(
 class _Tabled:
     """Evidence in one sketch's reports for an adversary who holds ``popularity`` (universe,), or None for uniform."""
 
-    def __init__(self, mechanism: Any, pools: Pools, popularity: npt.NDArray[np.float64] | None = None) -> None:
+    def __init__(
+        self, mechanism: Any, pools: Pools, popularity: npt.NDArray[np.float64] | None = None
+    ) -> None:
         self._mechanism, self._tables = mechanism, PoolTables(mechanism.hashes, pools, popularity)
 
     def against(self, popularity: npt.NDArray[np.float64] | None) -> Self:
@@ -191,9 +215,9 @@ class _Tabled:
 class HadamardEvidence(_Tabled):
     """E_i = 1 + tanh(ε/2)·y·Σ_{z∈P_i} w_z·H[l, h_j(z)]: the sign y of coordinate l is kept with probability e^ε/(1 + e^ε).
 
-    The sum is coordinate l of the Walsh–Hadamard transform of the function's popularity table, made once a call for each
-    function that occurs: 10·1024 additions of eight pools at m = 1024, then one multiplication an observation. No sum is
-    below 2q = 2/(1 + e^ε), whatever is rounded.
+    The sum is coordinate l of the Walsh–Hadamard transform of the function's popularity table, made
+    once a call for each function that occurs: 10·1024 additions of eight pools at m = 1024, then
+    one multiplication an observation. No sum is below 2q = 2/(1 + e^ε), whatever is rounded.
     """
 
     def __call__(self, reports: HadamardReports, *, threads: int = 2) -> npt.NDArray[np.float64]:
@@ -202,11 +226,16 @@ class HadamardEvidence(_Tabled):
         Raises:
             UsageError: not reports of this mechanism.
         """
-        tables, law = self._tables, (math.tanh(self._mechanism.epsilon / 2), 2 * self._mechanism.flip)
+        tables, law = (
+            self._tables,
+            (math.tanh(self._mechanism.epsilon / 2), 2 * self._mechanism.flip),
+        )
         self._mechanism.check(reports)
         out = np.empty((len(reports), tables.pools.k + 1))
 
-        def work(order: Any, starts: Any, positions: Any, at: Any, neutral: Any, neutral_at: Any) -> None:
+        def work(
+            order: Any, starts: Any, positions: Any, at: Any, neutral: Any, neutral_at: Any
+        ) -> None:
             rows = (positions, at, tables.column, tables.weight, neutral, neutral_at, tables.scale)
             _fill_transformed(reports.coordinate, reports.sign, order, starts, *rows, *law, out)
 
@@ -216,7 +245,20 @@ class HadamardEvidence(_Tabled):
 
 @jit
 def _fill_transformed(  # type: ignore[no-untyped-def]
-    coordinate, sign, order, starts, positions, at, column, weight, neutral, neutral_at, scale, gain, least, out
+    coordinate,
+    sign,
+    order,
+    starts,
+    positions,
+    at,
+    column,
+    weight,
+    neutral,
+    neutral_at,
+    scale,
+    gain,
+    least,
+    out,
 ):
     width, m = out.shape[1], neutral.shape[1]
     blocks = (width + LANES - 1) // LANES
@@ -247,9 +289,10 @@ def _transform(table):  # type: ignore[no-untyped-def]
 class SketchEvidence(_Tabled):
     """E_i = 1 + (e^ε − 1)·Σ_pos bit[pos]·W_i[pos], with W_i[pos] the popularity within pool i of the objects hashed to pos.
 
-    Equation 5: a report is e^ε times as likely where the object's own position is set as where it is not, the other
-    positions being noise whatever the object. Cost of an observation: its set bits (119 of 1024 at ε = 4), and its share
-    of its function's table; the universe does not matter.
+    Equation 5: a report is e^ε times as likely where the object's own position is set as where it
+    is not, the other positions being noise whatever the object. Cost of an observation: its set
+    bits (119 of 1024 at ε = 4), and its share of its function's table; the universe does not
+    matter.
     """
 
     def __call__(self, reports: SketchReports, *, threads: int = 2) -> npt.NDArray[np.float64]:
@@ -263,7 +306,9 @@ class SketchEvidence(_Tabled):
         words = _words(reports.bits)
         out = np.empty((len(words), tables.pools.k + 1))
 
-        def work(order: Any, starts: Any, positions: Any, at: Any, neutral: Any, neutral_at: Any) -> None:
+        def work(
+            order: Any, starts: Any, positions: Any, at: Any, neutral: Any, neutral_at: Any
+        ) -> None:
             rows = (positions, at, tables.column, tables.weight, neutral, neutral_at, tables.scale)
             _fill_bits(words, order, starts, *rows, math.expm1(self._mechanism.epsilon), out)
 
@@ -291,14 +336,19 @@ def _lowest(context, word):  # type: ignore[no-untyped-def]
 
 _GATHERED = 32
 _U = np.uint64
-_contracted: Any = numba.njit(nogil=True, cache=True, boundscheck=False, error_model="numpy", fastmath={"contract"})
+_contracted: Any = numba.njit(
+    nogil=True, cache=True, boundscheck=False, error_model="numpy", fastmath={"contract"}
+)
 
 
 @_contracted
-def _fill_bits(words, order, starts, positions, at, column, weight, neutral, neutral_at, scale, gain, out):  # type: ignore[no-untyped-def]
+def _fill_bits(
+    words, order, starts, positions, at, column, weight, neutral, neutral_at, scale, gain, out
+):  # type: ignore[no-untyped-def]
     """Evidence of the reports of some functions: eight pools at once, over the set bits alone, four at a time.
 
-    Reports of one function lie far apart in memory; some at a time are gathered first, so that the waiting overlaps.
+    Reports of one function lie far apart in memory; some at a time are gathered first, so that the
+    waiting overlaps.
     """
     width, m, length = out.shape[1], neutral.shape[1], words.shape[1]
     blocks = (width + LANES - 1) // LANES

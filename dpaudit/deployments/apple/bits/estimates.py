@@ -40,8 +40,9 @@ _MOST_FINDINGS = 5
 class Estimates:
     """Takes in segments one after the other and then says what each group of records shows.
 
-    Memory does not grow with the text of the reports: up to 9 bytes a record, and for each of at most 1000 groups (records
-    of others are passed over, which ``observed`` counts) and each sketch 128 KiB and a byte a bit.
+    Memory does not grow with the text of the reports: up to 9 bytes a record, and for each of at
+    most 1000 groups (records of others are passed over, which ``observed`` counts) and each sketch
+    128 KiB and a byte a bit.
     """
 
     def __init__(self, resolved: Sequence[ResolvedKey] = ()) -> None:
@@ -61,8 +62,9 @@ class Estimates:
     def shown(self, *, alpha: float = ALPHA, stream: Stream | None = None) -> Mapping[Group, Shown]:
         """What each group shows, in the order in which groups came.
 
-        Each group gets ``alpha`` divided by their number, so that everything said holds together with probability
-        ≥ 1 − ``alpha``. ``stream`` orders the signs that predict each other; the default is always the same.
+        Each group gets ``alpha`` divided by their number, so that everything said holds together
+        with probability ≥ 1 − ``alpha``. ``stream`` orders the signs that predict each other; the
+        default is always the same.
 
         Raises:
             UsageError: an ``alpha`` outside (0, 0.5).
@@ -71,7 +73,9 @@ class Estimates:
         stream = KeyedStream.from_seed("signs of one place") if stream is None else stream
         share = alpha / max(1, len(self._collected))
         return {
-            group: collected.shown(self._configured.get(group.key), alpha=share, stream=stream.child(*map(str, group)))
+            group: collected.shown(
+                self._configured.get(group.key), alpha=share, stream=stream.child(*map(str, group))
+            )
             for group, collected in self._collected.items()
         }
 
@@ -105,8 +109,8 @@ def shown_epsilon(
     """What the bits of ``key``'s ``segments`` show; ``configured`` is the PrivacyParameter that the daemon uses for it.
 
     Raises:
-        UsageError: no segment of that key, or segments of several algorithms or sets of parameters; an ``alpha`` outside
-            (0, 0.5).
+        UsageError: no segment of that key, or segments of several algorithms or sets of parameters;
+            an ``alpha`` outside (0, 0.5).
     """
     _check(alpha)
     collected: dict[Group, _Collected] = {}
@@ -168,20 +172,31 @@ class _Collected:
             return self._signs(claims, flip, reason, configured)
         return self._result(claims, None, reason="no record could be read")
 
-    def _sketches(self, claims: tuple[StatedEpsilon, ...], alpha: float, configured: float | None) -> Shown:
-        coin = None if configured is None else epsilon_by_coin(configured, sketches=len(self.sketches))
+    def _sketches(
+        self, claims: tuple[StatedEpsilon, ...], alpha: float, configured: float | None
+    ) -> Shown:
+        coin = (
+            None if configured is None else epsilon_by_coin(configured, sketches=len(self.sketches))
+        )
         share = alpha / len(self.sketches)
         interval_alpha, check_alpha = (1 - _FOR_CHECKS) * share, _FOR_CHECKS * share / CHECKS
-        parts = [s.estimate(interval_alpha=interval_alpha, check_alpha=check_alpha) for s in self.sketches]
+        parts = [
+            s.estimate(interval_alpha=interval_alpha, check_alpha=check_alpha)
+            for s in self.sketches
+        ]
         found = [p for p in parts if p is not None]
         if not found:
             return self._result(claims, None, reason="no record could be read")
         flips = [p.flip for p in found if p.flip is not None]
         if len(flips) < len(found):
-            return self._result(claims, None, coin=coin, reason="", broken="no bias makes so few or so many ones")
+            return self._result(
+                claims, None, coin=coin, reason="", broken="no bias makes so few or so many ones"
+            )
         each = [epsilon_of_flip(flip, differing=2) for flip in flips]
         checks = tuple(c for p in found for c in p.checks)
-        broken = "; ".join(f"{c.name}: {c.says} (p = {c.p:.1e})" for c in checks if c.p <= check_alpha)
+        broken = "; ".join(
+            f"{c.name}: {c.says} (p = {c.p:.1e})" for c in checks if c.p <= check_alpha
+        )
         confidence = 1 - alpha
         return self._result(
             claims,
@@ -195,14 +210,19 @@ class _Collected:
                 method=each[0].method,
             ),
             reason=" and ".join(
-                f"{p.vectors} vectors of {s.m} bits" for p, s in zip(found, self.sketches, strict=True)
+                f"{p.vectors} vectors of {s.m} bits"
+                for p, s in zip(found, self.sketches, strict=True)
             ),
             checks=checks,
             broken=broken,
         )
 
     def _signs(
-        self, claims: tuple[StatedEpsilon, ...], flip: Interval | None, reason: str, configured: float | None
+        self,
+        claims: tuple[StatedEpsilon, ...],
+        flip: Interval | None,
+        reason: str,
+        configured: float | None,
     ) -> Shown:
         record = None if flip is None else epsilon_of_flip(flip, differing=1)
         coin = None if configured is None else epsilon_by_coin(configured, sketches=0)
@@ -224,13 +244,17 @@ class _Collected:
         if broken:
             sketch = record = None
             reason = f"bits are not independent coins of one bias: {broken}"
-            findings.append(Finding(self.key, f"{reason}; what ε such records have is not known", serious=True))
+            findings.append(
+                Finding(self.key, f"{reason}; what ε such records have is not known", serious=True)
+            )
         verdict = "not identified" if broken else judge(claims, record)
         if verdict == "shows more" and record is not None:
             findings.append(Finding(self.key, _more(claims, record, coin), serious=True))
         elif len({c.epsilon for c in claims}) > 1:
             stated = ", ".join(f"the {c.by} says {c.epsilon:g}" for c in claims)
-            findings.append(Finding(self.key, f"what ε a record has depends on whom you ask: {stated}"))
+            findings.append(
+                Finding(self.key, f"what ε a record has depends on whom you ask: {stated}")
+            )
         return Shown(
             key=self.key,
             algorithm=self.algorithm,
@@ -270,7 +294,9 @@ def _more(claims: tuple[StatedEpsilon, ...], record: Interval, coin: float | Non
     for claim in claims:
         if claim.epsilon < record.low:
             exceeded.setdefault(claim.epsilon, []).append(claim.by)
-    stated = ", ".join(f"{epsilon:g} by the {' and the '.join(by)}" for epsilon, by in exceeded.items())
+    stated = ", ".join(
+        f"{epsilon:g} by the {' and the '.join(by)}" for epsilon, by in exceeded.items()
+    )
     message = f"the bits show ε ≥ {_down(record.low)} for each record; claimed is {stated}"
     if coin is None:
         return message

@@ -37,7 +37,9 @@ class Group(NamedTuple):
 
 def group_of(segment: Segment) -> Group:
     """The group that a segment's records belong to."""
-    named = sorted((str(name)[:_LONGEST], repr(value)[:_LONGEST]) for name, value in segment.parameters.items())
+    named = sorted(
+        (str(name)[:_LONGEST], repr(value)[:_LONGEST]) for name, value in segment.parameters.items()
+    )
     return Group(segment.key, segment.algorithm, tuple(named))
 
 
@@ -52,7 +54,11 @@ def reported_epsilon(segment: Segment) -> float | None:
 def whole_parameter(segment: Segment, name: str) -> int | None:
     """A parameter that is a whole number above 0 and below 2^32, else None."""
     value = segment.parameters.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**32 else None
+    return (
+        value
+        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**32
+        else None
+    )
 
 
 ShownVerdict = Literal["agrees", "shows more", "shows less", "not identified"]
@@ -70,9 +76,10 @@ class StatedEpsilon:
 class Shown:
     """One key's records of one algorithm with one set of parameters: claims, estimate and verdict.
 
-    Formal guarantee: the intervals of all keys of one audit hold together with probability ≥ 1 − α (Bonferroni), under the
-    assumption that ``method`` names: independent coins of one bias, laid out as the announced algorithm lays them out.
-    Not claimed: that a record does hold its object, nor anything about an algorithm of another form.
+    Formal guarantee: the intervals of all keys of one audit hold together with probability ≥ 1 − α
+    (Bonferroni), under the assumption that ``method`` names: independent coins of one bias, laid
+    out as the announced algorithm lays them out. Not claimed: that a record does hold its object,
+    nor anything about an algorithm of another form.
     """
 
     key: str

@@ -29,28 +29,35 @@ def predictable_flip(
 ) -> tuple[Interval, int] | None:
     """An upper bound for the flip probability q of Hadamard signs (n,), and how many predictions it rests on.
 
-    A sign is ±1 by its object, turned over with probability q ≤ 1/2; alone it shows nothing of q, because objects may be
-    anything. But records with the same function and coordinate in which the same object recurs agree too often. In a
-    random order (so the order of the file does not matter) each sign is predicted by the majority of those before it at
-    its place, by the last one where they are even. Given everything before, and all objects, no prediction is right with
-    probability above 1−q; the number of predictions K of P is fixed beforehand. So K is stochastically at most
+    A sign is ±1 by its object, turned over with probability q ≤ 1/2; alone it shows nothing of q,
+    because objects may be anything. But records with the same function and coordinate in which the
+    same object recurs agree too often. In a random order (so the order of the file does not matter)
+    each sign is predicted by the majority of those before it at its place, by the last one where
+    they are even. Given everything before, and all objects, no prediction is right with probability
+    above 1−q; the number of predictions K of P is fixed beforehand. So K is stochastically at most
     Binomial(P, 1−q), and Clopper and Pearson's lower end for 1−q holds.
 
-    Formal guarantee: q ≤ high with probability ≥ ``confidence`` whatever the objects, if signs are turned over
-    independently of each other with a probability of at most 1/2. The lower end is 0: signs cannot show that a flip
-    happened as often as promised. None where no place occurs twice: then nothing is identified.
+    Formal guarantee: q ≤ high with probability ≥ ``confidence`` whatever the objects, if signs are
+    turned over independently of each other with a probability of at most 1/2. The lower end is 0:
+    signs cannot show that a flip happened as often as promised. None where no place occurs twice:
+    then nothing is identified.
 
     Raises:
         UsageError: arrays of unequal length, or signs that are not ±1.
     """
     n = len(sign)
     if len(function) != n or len(coordinate) != n or not bool(np.isin(sign, (-1, 1)).all()):
-        raise UsageError(f"signs: {n} of them need as many functions and coordinates, and each must be −1 or +1")
+        raise UsageError(
+            f"signs: {n} of them need as many functions and coordinates, and each must be −1 or +1"
+        )
     shuffled = stream.child("order").numpy().permutation(n)
-    order = shuffled[np.lexsort((coordinate[shuffled], function[shuffled]))]  # stable: random within a place
+    # stable: random within a place
+    order = shuffled[np.lexsort((coordinate[shuffled], function[shuffled]))]
     signs = sign[order].astype(np.int64)
     first = np.ones(n, dtype=bool)
-    first[1:] = (np.diff(function[order].astype(np.int64)) != 0) | (np.diff(coordinate[order].astype(np.int64)) != 0)
+    first[1:] = (np.diff(function[order].astype(np.int64)) != 0) | (
+        np.diff(coordinate[order].astype(np.int64)) != 0
+    )
     predictions = n - int(first.sum())
     if predictions == 0:
         return None
@@ -60,21 +67,28 @@ def predictable_flip(
     right = int(((predicted == signs) & ~first).sum())
     lower = clopper_pearson(right, predictions, confidence=1 - 2 * (1 - confidence)).low
     bound = Interval(
-        low=0.0, high=min(0.5, 1 - lower), confidence=confidence, method="signs at one place predict each other"
+        low=0.0,
+        high=min(0.5, 1 - lower),
+        confidence=confidence,
+        method="signs at one place predict each other",
     )
     return bound, predictions
 
 
-def histogram_flip(ones: int, records: int, *, positions: int | None, confidence: float) -> Interval:
+def histogram_flip(
+    ones: int, records: int, *, positions: int | None, confidence: float
+) -> Interval:
     """The flip probability q of a one-bit histogram, of which ``ones`` of ``records`` signs are +1.
 
-    The object is one-hot: +1 at its own position, −1 at all others; a record is the sign at one position, turned over
-    with probability q ≤ 1/2. Every sign is then +1 with probability ≥ q, so ``ones`` is stochastically at least
-    Binomial(records, q): the upper end, whatever the objects and however positions were drawn. If positions were drawn
-    uniformly among ``positions`` (independently of the object), a sign is +1 with probability q + (1−2q)/positions
-    exactly, which gives the lower end; with ``positions=None`` it is 0.
+    The object is one-hot: +1 at its own position, −1 at all others; a record is the sign at one
+    position, turned over with probability q ≤ 1/2. Every sign is then +1 with probability ≥ q, so
+    ``ones`` is stochastically at least Binomial(records, q): the upper end, whatever the objects
+    and however positions were drawn. If positions were drawn uniformly among ``positions``
+    (independently of the object), a sign is +1 with probability q + (1−2q)/positions exactly, which
+    gives the lower end; with ``positions=None`` it is 0.
 
-    Formal guarantee: covers q with probability ≥ ``confidence``, each end at half the error, under these assumptions.
+    Formal guarantee: covers q with probability ≥ ``confidence``, each end at half the error, under
+    these assumptions.
 
     Raises:
         UsageError: counts that do not fit, or fewer than 3 positions.
@@ -84,7 +98,9 @@ def histogram_flip(ones: int, records: int, *, positions: int | None, confidence
     True
     """
     if positions is not None and positions < 3:
-        raise UsageError(f"positions={positions}: a histogram of fewer than 3 positions shows nothing")
+        raise UsageError(
+            f"positions={positions}: a histogram of fewer than 3 positions shows nothing"
+        )
     share = clopper_pearson(ones, records, confidence=confidence)
     low = 0.0 if positions is None else max(0.0, (share.low - 1 / positions) / (1 - 2 / positions))
     return Interval(
@@ -106,7 +122,10 @@ class HadamardSigns:
         self._function, self._coordinate, self._sign = bytearray(), bytearray(), bytearray()
 
     def add(
-        self, function: npt.NDArray[np.uint32], coordinate: npt.NDArray[np.uint32], sign: npt.NDArray[np.int8]
+        self,
+        function: npt.NDArray[np.uint32],
+        coordinate: npt.NDArray[np.uint32],
+        sign: npt.NDArray[np.int8],
     ) -> None:
         """Take in signs ±1 (n,) with the places (n,) that they are of."""
         self._function += function.astype(np.uint32).tobytes()
@@ -130,7 +149,10 @@ class HadamardSigns:
                 "the same function and coordinate"
             )
         bound, predictions = found
-        return bound, f"a lower bound for ε only: {predictions} signs were predicted by others at their place"
+        return (
+            bound,
+            f"a lower bound for ε only: {predictions} signs were predicted by others at their place",
+        )
 
 
 class HistogramSigns:
@@ -148,21 +170,29 @@ class HistogramSigns:
     def estimate(self, *, positions: int | None, alpha: float) -> tuple[Interval | None, str]:
         """The flip interval at confidence 1 − ``alpha`` and what it rests on; or None and why there is none.
 
-        ``positions`` (the parameter p) are believed to be drawn uniformly where all lie below p and, for 80 records and
-        more, their shares of 16 equal ranges pass Pearson's χ² at 0.001. The lower end of q, so a verdict that less is
-        shown than claimed, needs that, and also that objects are one-hot: where a share of one half cannot be excluded,
-        which vectors of random signs would have at any ε, it is 0.
+        ``positions`` (the parameter p) are believed to be drawn uniformly where all lie below p
+        and, for 80 records and more, their shares of 16 equal ranges pass Pearson's χ² at 0.001.
+        The lower end of q, so a verdict that less is shown than claimed, needs that, and also that
+        objects are one-hot: where a share of one half cannot be excluded, which vectors of random
+        signs would have at any ε, it is 0.
         """
         if not self._positions:
             return None, "no record could be read"
         at = np.frombuffer(self._positions, dtype=np.uint32)
         why = self._not_uniform(at, positions)
-        flip = histogram_flip(self._ones, len(at), positions=None if why else positions, confidence=1 - alpha)
+        flip = histogram_flip(
+            self._ones, len(at), positions=None if why else positions, confidence=1 - alpha
+        )
         share = f"{self._ones} of {len(at)} signs are +1"
         if flip.high >= 0.5:
             why = why or "a share that may be one half is also what vectors of random signs have"
             flip = Interval(low=0.0, high=0.5, confidence=flip.confidence, method=flip.method)
-        return flip, f"{share}; a lower bound for ε only, because {why}" if why else f"{share}, if objects are one-hot"
+        return (
+            flip,
+            f"{share}; a lower bound for ε only, because {why}"
+            if why
+            else f"{share}, if objects are one-hot",
+        )
 
     def _not_uniform(self, at: npt.NDArray[np.uint32], positions: int | None) -> str:
         if positions is None or positions < 3:
@@ -174,5 +204,7 @@ class HistogramSigns:
         edges = np.arange(_RANGES + 1) * positions // _RANGES
         seen, _ = np.histogram(at, bins=edges - 0.5)
         expected = len(at) * np.diff(edges) / positions
-        p = float(scipy.special.chdtrc(_RANGES - 1, float(((seen - expected) ** 2 / expected).sum())))
+        p = float(
+            scipy.special.chdtrc(_RANGES - 1, float(((seen - expected) ** 2 / expected).sum()))
+        )
         return f"positions are not uniform (p = {p:.1e})" if p < 1e-3 else ""

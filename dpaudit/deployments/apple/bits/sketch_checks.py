@@ -12,7 +12,14 @@ from dpaudit.deployments.apple.bits.tails import at_least, at_most, runs_two_sid
 from dpaudit.deployments.apple.model import Check
 from dpaudit.types import Interval
 
-__all__ = ["LEAST_SPREAD", "Check", "check_copies", "check_neighbours", "check_positions", "check_spread"]
+__all__ = [
+    "LEAST_SPREAD",
+    "Check",
+    "check_copies",
+    "check_neighbours",
+    "check_positions",
+    "check_spread",
+]
 
 LEAST_SPREAD = 8
 """Vectors that the check of their spread takes at least."""
@@ -23,15 +30,19 @@ def check_positions(
 ) -> Check:
     """Whether some place of a byte, or some byte, has too many or too few ones.
 
-    ``places`` (8,) counts the ones at each bit of all bytes, ``inside`` (m/8,) those in each byte of all vectors. The
-    hashed place may lie anywhere, so a group of g positions in r vectors has at most r hashed ones: its count lies in law
-    between Binomial(r(g−1), q) + Binomial(r, min(q, 1−q)) and the same with max. With q anywhere in ``flip`` the tails are
-    bounded by its ends; p is Bonferroni over all groups, plus what ``flip`` may miss. Exact and conservative.
+    ``places`` (8,) counts the ones at each bit of all bytes, ``inside`` (m/8,) those in each byte
+    of all vectors. The hashed place may lie anywhere, so a group of g positions in r vectors has at
+    most r hashed ones: its count lies in law between Binomial(r(g−1), q) + Binomial(r, min(q, 1−q))
+    and the same with max. With q anywhere in ``flip`` the tails are bounded by its ends; p is
+    Bonferroni over all groups, plus what ``flip`` may miss. Exact and conservative.
     """
     least, most = min(flip.low, 1 - flip.high), max(flip.high, 1 - flip.low)
     groups = len(places) + len(inside)
     p, says = 1.0, "every place has about as many ones"
-    for what, counts, g in (("bit {} of all bytes", places, len(inside)), ("byte {}", inside, len(places))):
+    for what, counts, g in (
+        ("bit {} of all bytes", places, len(inside)),
+        ("byte {}", inside, len(places)),
+    ):
         for i in (int(counts.argmax()), int(counts.argmin())):
             c = int(counts[i])
             tail = min(
@@ -46,9 +57,9 @@ def check_positions(
 def check_spread(ones: npt.NDArray[np.int64], m: int, flip: Interval) -> Check | None:
     """Whether the ones of each vector, ``ones`` (r,), vary more or less than those of equal coins.
 
-    The ones of a vector have variance m·q(1−q) wherever its hashed place is. Their sum of squares over it is χ² with r−1
-    degrees of freedom up to the law's own skewness (an approximation, good for m·q ≥ 20); taken at the ends of ``flip``.
-    None for fewer than 8 vectors.
+    The ones of a vector have variance m·q(1−q) wherever its hashed place is. Their sum of squares
+    over it is χ² with r−1 degrees of freedom up to the law's own skewness (an approximation, good
+    for m·q ≥ 20); taken at the ends of ``flip``. None for fewer than 8 vectors.
     """
     r = len(ones)
     if r < LEAST_SPREAD:
@@ -62,31 +73,38 @@ def check_spread(ones: npt.NDArray[np.int64], m: int, flip: Interval) -> Check |
     under = float(scipy.special.chdtr(r - 1, squares / variances[0]))
     expected = (r - 1) * m * (flip.low + flip.high) / 2 * (1 - (flip.low + flip.high) / 2)
     p = min(1.0, 2 * min(over, under) + 1 - flip.confidence)
-    return Check("spread", p, f"the ones of a vector vary {squares / expected:.3g} times as much as expected")
+    return Check(
+        "spread", p, f"the ones of a vector vary {squares / expected:.3g} times as much as expected"
+    )
 
 
 def check_neighbours(bits: npt.NDArray[np.bool_]) -> Check:
     """Whether bits side by side, or the same bit of bytes side by side, are alike; ``bits`` (r, m).
 
-    Given how many ones a vector has, how they lie *up to turning the vector round* is as of ones thrown at random, whatever
-    the bias and wherever the hashed place: turning moves that place along, and each class of arrangements that are turned
-    into each other has the hashed bit set in the same share of its members. So the number of runs of ones around the
-    circle has a known law; so it has around the eight circles of every eighth bit. Exact.
+    Given how many ones a vector has, how they lie *up to turning the vector round* is as of ones
+    thrown at random, whatever the bias and wherever the hashed place: turning moves that place
+    along, and each class of arrangements that are turned into each other has the hashed bit set in
+    the same share of its members. So the number of runs of ones around the circle has a known law;
+    so it has around the eight circles of every eighth bit. Exact.
     """
     r, m = bits.shape
     whole = _runs_p(bits)
     apart = _runs_p(bits.reshape(r, m // 8, 8).transpose(0, 2, 1).reshape(8 * r, m // 8))
     worst = "bits side by side" if whole <= apart else "the same bit of bytes side by side"
     p = min(1.0, 2 * min(whole, apart))
-    return Check("neighbours", p, f"{worst} are less independent" if p < 1 else "bits side by side are independent")
+    return Check(
+        "neighbours",
+        p,
+        f"{worst} are less independent" if p < 1 else "bits side by side are independent",
+    )
 
 
 def check_copies(bits: npt.NDArray[np.bool_], flip: Interval) -> Check | None:
     """Whether two vectors are too much alike to be made by coins of their own; ``bits`` (r, m).
 
-    At each position two vectors differ with probability ≥ 2q(1−q), so their distance is in law at least
-    Binomial(m, 2q(1−q)), wherever the hashed places are; Bonferroni over pairs. Exact and conservative. None for fewer
-    than two vectors.
+    At each position two vectors differ with probability ≥ 2q(1−q), so their distance is in law at
+    least Binomial(m, 2q(1−q)), wherever the hashed places are; Bonferroni over pairs. Exact and
+    conservative. None for fewer than two vectors.
     """
     r, m = bits.shape
     if r < 2:

@@ -36,28 +36,34 @@ _HALVINGS = 60
 def coin_interval(ones: int, vectors: int, m: int, *, confidence: float) -> Interval | None:
     """The bias q of the coins in ``vectors`` sketch vectors of m bits that hold ``ones`` ones in all.
 
-    A Count Median (or Mean) Sketch of one object is m coins that come up 1 with probability q, of which the one at the
-    hashed place is turned over (Tang et al. 2017, Figures 16 and 17). Wherever that place is, the ones of r vectors are
-    Binomial(r(m−1), q) + Binomial(r, 1−q): their law does not depend on any object, hash function or key. The interval
-    inverts both exact tails (Clopper and Pearson 1934, for a sum of two binomials).
+    A Count Median (or Mean) Sketch of one object is m coins that come up 1 with probability q, of
+    which the one at the hashed place is turned over (Tang et al. 2017, Figures 16 and 17). Wherever
+    that place is, the ones of r vectors are Binomial(r(m−1), q) + Binomial(r, 1−q): their law does
+    not depend on any object, hash function or key. The interval inverts both exact tails (Clopper
+    and Pearson 1934, for a sum of two binomials).
 
-    Formal guarantee: covers q with probability ≥ ``confidence``, if all coins are independent and equal. Proof that an
-    interval is all it takes: dP(N ≥ n)/dq = r{P(C = n−1)(mq − 1) + P(C = n−2)(m(1−q) − 1)} with C the sum without one
-    coin of each kind, so the tail grows on [1/m, 1 − 1/m]; below 1/m, N ≤ r + Binomial(r(m−1), 1/m) in law, and where
-    that does not exclude such q either, the interval goes down to 0 (above 1 − 1/m by symmetry). None where every q is
-    excluded, as for vectors without a single one: then these are no such vectors (with probability ≥ ``confidence``).
+    Formal guarantee: covers q with probability ≥ ``confidence``, if all coins are independent and
+    equal. Proof that an interval is all it takes: dP(N ≥ n)/dq = r{P(C = n−1)(mq − 1) + P(C =
+    n−2)(m(1−q) − 1)} with C the sum without one coin of each kind, so the tail grows on [1/m, 1 −
+    1/m]; below 1/m, N ≤ r + Binomial(r(m−1), 1/m) in law, and where that does not exclude such q
+    either, the interval goes down to 0 (above 1 − 1/m by symmetry). None where every q is excluded,
+    as for vectors without a single one: then these are no such vectors (with probability ≥
+    ``confidence``).
 
     Not claimed: that the vectors do hold their objects; that takes the code, or objects one knows.
 
     Raises:
-        UsageError: no vectors, fewer than 3 bits, ones that do not fit, or a confidence outside (0, 1).
+        UsageError: no vectors, fewer than 3 bits, ones that do not fit, or a confidence outside (0,
+            1).
 
     >>> i = coin_interval(310, 10, 256, confidence=0.95)
     >>> i.low < 0.1192 < i.high
     True
     """
     if vectors < 1 or m < 3 or not 0 <= ones <= vectors * m:
-        raise UsageError(f"ones={ones}, vectors={vectors}, m={m}: need vectors ≥ 1, m ≥ 3 and 0 ≤ ones ≤ vectors·m")
+        raise UsageError(
+            f"ones={ones}, vectors={vectors}, m={m}: need vectors ≥ 1, m ≥ 3 and 0 ≤ ones ≤ vectors·m"
+        )
     if not 0 < confidence < 1:
         raise UsageError(f"confidence={confidence}: must lie strictly between 0 and 1")
     a = (1 - confidence) / 2
@@ -74,8 +80,9 @@ def coin_interval(ones: int, vectors: int, m: int, *, confidence: float) -> Inte
 def epsilon_of_flip(flip: Interval, *, differing: int) -> Interval:
     """ε of a vector of coins with bias in ``flip``, where two objects' vectors differ in ``differing`` coins.
 
-    Each of those multiplies the likelihood ratio by at most max(q, 1−q)/min(q, 1−q), and some vector attains all of them
-    at once: ε = differing·|ln((1−q)/q)| exactly. 2 for a sketch (two objects, two places), 1 for a single sign.
+    Each of those multiplies the likelihood ratio by at most max(q, 1−q)/min(q, 1−q), and some
+    vector attains all of them at once: ε = differing·|ln((1−q)/q)| exactly. 2 for a sketch (two
+    objects, two places), 1 for a single sign.
 
     >>> e = epsilon_of_flip(Interval(low=0.1, high=0.2, confidence=0.95, method=""), differing=2)
     >>> round(e.low, 4), round(e.high, 4)
@@ -167,8 +174,9 @@ class SketchVectors:
     def estimate(self, *, interval_alpha: float, check_alpha: float) -> Estimated | None:
         """The coin's bias and the checks; None without vectors.
 
-        The interval misses the bias with probability ≤ ``interval_alpha``. Each check's p-value is valid (of
-        ``check_spread`` approximately) whatever the bias: it uses an interval of its own at a tenth of ``check_alpha``.
+        The interval misses the bias with probability ≤ ``interval_alpha``. Each check's p-value is
+        valid (of ``check_spread`` approximately) whatever the bias: it uses an interval of its own
+        at a tenth of ``check_alpha``.
         """
         if not self.vectors:
             return None

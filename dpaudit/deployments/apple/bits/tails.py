@@ -19,8 +19,9 @@ _NEGLIGIBLE = 1e-15
 def at_least(successes: int, first: tuple[int, float], second: tuple[int, float]) -> float:
     """P(X + Y ≥ successes) of independent X ~ Binomial(*first) and Y ~ Binomial(*second), at most 1.
 
-    Never below the exact value beyond rounding (relative 1e-9): Y's law is summed over all but 1e-20 of its mass, and 1e-15
-    is added. The second pair should be the smaller one: time and memory grow with its standard deviation.
+    Never below the exact value beyond rounding (relative 1e-9): Y's law is summed over all but
+    1e-20 of its mass, and 1e-15 is added. The second pair should be the smaller one: time and
+    memory grow with its standard deviation.
 
     >>> round(at_least(1, (2, 0.5), (1, 0.5)), 6)
     0.875
@@ -42,8 +43,9 @@ def at_most(successes: int, first: tuple[int, float], second: tuple[int, float])
 def runs_two_sided(runs: int, circles: Iterable[tuple[int, int]]) -> float:
     """Twice the smaller exact tail of the number of runs of ones, at most 1.
 
-    Each circle is (size, ones): its ones lie anywhere on it, every arrangement equally likely. With N ones among m places
-    P(k runs) = (m/k)·C(N−1, k−1)·C(m−N−1, k−1) / C(m, N); circles are independent.
+    Each circle is (size, ones): its ones lie anywhere on it, every arrangement equally likely. With
+    N ones among m places P(k runs) = (m/k)·C(N−1, k−1)·C(m−N−1, k−1) / C(m, N); circles are
+    independent.
 
     >>> round(runs_two_sided(2, [(4, 2)]), 6)  # of the six arrangements two have the ones apart
     0.666667
@@ -61,7 +63,11 @@ def _binomial_law(n: int, p: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[
     """The values of a binomial variable that matter, and their probabilities."""
     width = math.ceil(10 * math.sqrt(n * p * (1 - p)) + 40)
     values = np.arange(max(0, math.floor(n * p) - width), min(n, math.ceil(n * p) + width) + 1)
-    logs = scipy.special.xlogy(values, p) + scipy.special.xlog1py(n - values, -p) + _log_choose(n, values)
+    logs = (
+        scipy.special.xlogy(values, p)
+        + scipy.special.xlog1py(n - values, -p)
+        + _log_choose(n, values)
+    )
     return values, np.exp(logs)
 
 
@@ -75,12 +81,21 @@ def _upper(successes: npt.NDArray[np.int64], n: int, p: float) -> npt.NDArray[np
 def _runs_law(size: int, ones: int) -> tuple[int, npt.NDArray[np.float64]]:
     mean = ones * (size - ones) / (size - 1)  # the variance is smaller than that
     width = math.ceil(10 * math.sqrt(mean) + 40)
-    k = np.arange(max(1, math.floor(mean) - width), min(ones, size - ones, math.ceil(mean) + width) + 1)
-    logs = math.log(size) - np.log(k) + _log_choose(ones - 1, k - 1) + _log_choose(size - ones - 1, k - 1)
+    k = np.arange(
+        max(1, math.floor(mean) - width), min(ones, size - ones, math.ceil(mean) + width) + 1
+    )
+    logs = (
+        math.log(size)
+        - np.log(k)
+        + _log_choose(ones - 1, k - 1)
+        + _log_choose(size - ones - 1, k - 1)
+    )
     return _trimmed(int(k[0]), np.exp(logs - _log_choose(size, np.asarray(ones))))
 
 
-def _power(law: tuple[int, npt.NDArray[np.float64]], times: int) -> tuple[int, npt.NDArray[np.float64]]:
+def _power(
+    law: tuple[int, npt.NDArray[np.float64]], times: int
+) -> tuple[int, npt.NDArray[np.float64]]:
     """The law of the sum of so many independent copies."""
     result: tuple[int, npt.NDArray[np.float64]] = (0, np.ones(1))
     while times:
@@ -105,4 +120,8 @@ def _trimmed(start: int, law: npt.NDArray[np.float64]) -> tuple[int, npt.NDArray
 
 
 def _log_choose(n: int, k: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    return np.asarray(scipy.special.gammaln(n + 1) - scipy.special.gammaln(k + 1) - scipy.special.gammaln(n - k + 1))
+    return np.asarray(
+        scipy.special.gammaln(n + 1)
+        - scipy.special.gammaln(k + 1)
+        - scipy.special.gammaln(n - k + 1)
+    )

@@ -31,20 +31,24 @@ MOST_NODES = 500_000
 def read_plist(path: Path, *, limit: int = MOST_BYTES, nodes: int = MOST_NODES) -> object:
     """The value in a property list: dict, list, str, int, float, bool, bytes or datetime, nested.
 
-    Refused is what would hurt a reader or mislead one: more than ``limit`` bytes or ``nodes`` values (shared ones counted
-    each time), nesting deeper than 32, an XML internal subset (so entities of any kind), unknown elements, text outside a
-    value, a key twice in one dict; in binary files references that lead back to their own container, objects outside the
-    file or that together claim more bytes than the file has. Memory stays within a multiple of the file's size and nothing
-    recurses deeper than the nesting allowed; the limit on the size also bounds the quadratic time that expat before 2.6
-    takes over one long token.
+    Refused is what would hurt a reader or mislead one: more than ``limit`` bytes or ``nodes``
+    values (shared ones counted each time), nesting deeper than 32, an XML internal subset (so
+    entities of any kind), unknown elements, text outside a value, a key twice in one dict; in
+    binary files references that lead back to their own container, objects outside the file or that
+    together claim more bytes than the file has. Memory stays within a multiple of the file's size
+    and nothing recurses deeper than the nesting allowed; the limit on the size also bounds the
+    quadratic time that expat before 2.6 takes over one long token.
 
     Raises:
-        UsageError: it cannot be read, is no property list, or is refused; names the file, the rule and the remedy.
+        UsageError: it cannot be read, is no property list, or is refused; names the file, the rule
+            and the remedy.
     """
     try:
         data = read_plain(path, limit=limit)
     except RefusedError as error:
-        raise UsageError(f"file={path_text(path)}: {error}; give a readable .plist file of Apple's size") from error
+        raise UsageError(
+            f"file={path_text(path)}: {error}; give a readable .plist file of Apple's size"
+        ) from error
     try:
         if data.startswith(b"bplist"):
             _check_binary(data, nodes=nodes)
@@ -98,9 +102,11 @@ class _XmlCheck:
         """Follow the elements without building anything.
 
         Raises:
-            _RefusedError: not one ``plist`` of one value; an internal subset; an unknown or misplaced element; text
-                between elements; a leaf that is not what its element says; too deep; more than ``nodes`` values and keys.
-            ExpatError, ValueError, LookupError: no well-formed XML, or in an encoding that is not known.
+            _RefusedError: not one ``plist`` of one value; an internal subset; an unknown or
+                misplaced element; text between elements; a leaf that is not what its element says;
+                too deep; more than ``nodes`` values and keys.
+            ExpatError, ValueError, LookupError: no well-formed XML, or in an encoding that is not
+                known.
         """
         parser = self._parser = ParserCreate()
         parser.StartDoctypeDeclHandler = self._doctype
@@ -114,17 +120,25 @@ class _XmlCheck:
     def _refuse(self, what: str) -> _RefusedError:
         return _RefusedError(f"line {self._parser.CurrentLineNumber} {what}")
 
-    def _doctype(self, _name: str, _system: str | None, _public: str | None, internal: bool) -> None:
+    def _doctype(
+        self, _name: str, _system: str | None, _public: str | None, internal: bool
+    ) -> None:
         if internal:
-            raise self._refuse("declares an internal subset (<!DOCTYPE … […]>), where entity bombs are made; remove it")
+            raise self._refuse(
+                "declares an internal subset (<!DOCTYPE … […]>), where entity bombs are made; remove it"
+            )
 
     def _start(self, element: str, _attributes: dict[str, str]) -> None:
         inside = self._open[-1] if self._open else None
         if inside is None:
             if element != "plist":
-                raise self._refuse(f"starts with <{element[:_SHOWN]}>; a property list starts with <plist>")
+                raise self._refuse(
+                    f"starts with <{element[:_SHOWN]}>; a property list starts with <plist>"
+                )
         elif element not in _CONTAINERS and element not in _LEAVES:
-            raise self._refuse(f"has <{element[:_SHOWN]}>, which is no element of property lists; correct it")
+            raise self._refuse(
+                f"has <{element[:_SHOWN]}>, which is no element of property lists; correct it"
+            )
         elif inside in _LEAVES:
             raise self._refuse(f"has <{element}> inside <{inside}>; close that first")
         elif element == "key" and inside != "dict":
@@ -133,7 +147,9 @@ class _XmlCheck:
             self._seen += 1
             self._values += inside == "plist"
             if self._seen > self._most:
-                raise self._refuse(f"has value number {self._most + 1:,}; no such file needs so many")
+                raise self._refuse(
+                    f"has value number {self._most + 1:,}; no such file needs so many"
+                )
             if len(self._open) > MOST_DEPTH:
                 raise self._refuse(f"nests deeper than {MOST_DEPTH}; no such file does")
         self._open.append(element)
@@ -154,7 +170,15 @@ class _XmlCheck:
 _TRAILER = 32
 _HEADER = b"bplist00"
 _ARRAY, _DICT = 0xA0, 0xD0
-_FIXED = {0x00: 0, 0x08: 0, 0x09: 0, 0x22: 4, 0x23: 8, 0x33: 8, **{0x10 + i: 1 << i for i in range(5)}}
+_FIXED = {
+    0x00: 0,
+    0x08: 0,
+    0x09: 0,
+    0x22: 4,
+    0x23: 8,
+    0x33: 8,
+    **{0x10 + i: 1 << i for i in range(5)},
+}
 """Bytes after the marker: null, false, true, float, double, date, integers."""
 
 
@@ -172,13 +196,14 @@ class _Table:
 def _check_binary(data: bytes, *, nodes: int) -> None:
     """Follow every reference from the top object once, without building anything and without recursion.
 
-    Sound because of three sums. The bytes that the reachable objects claim, together, are at most the file's (honest
-    objects do not overlap), which bounds what ``plistlib`` allocates; the depth bounds its recursion; and the number of
-    values with shared ones counted each time bounds whoever walks over the result.
+    Sound because of three sums. The bytes that the reachable objects claim, together, are at most
+    the file's (honest objects do not overlap), which bounds what ``plistlib`` allocates; the depth
+    bounds its recursion; and the number of values with shared ones counted each time bounds whoever
+    walks over the result.
 
     Raises:
-        _RefusedError: truncated, an unknown version or marker, an object or a reference outside, a loop, nesting
-            too deep, or more than ``nodes`` values.
+        _RefusedError: truncated, an unknown version or marker, an object or a reference outside, a
+            loop, nesting too deep, or more than ``nodes`` values.
     """
     table, top = _table(data, nodes)
     sizes: dict[int, int] = {}  # object → values in it, shared ones each time
@@ -227,18 +252,32 @@ def _too_many(nodes: int) -> _RefusedError:
 
 def _table(data: bytes, nodes: int) -> tuple[_Table, int]:
     if len(data) < len(_HEADER) + 1 + _TRAILER:
-        raise _RefusedError(f"is a binary property list of {len(data)} bytes: truncated; copy it again")
+        raise _RefusedError(
+            f"is a binary property list of {len(data)} bytes: truncated; copy it again"
+        )
     if not data.startswith(_HEADER):
-        raise _RefusedError("is a binary property list of an unknown version; convert it with plutil -convert xml1")
+        raise _RefusedError(
+            "is a binary property list of an unknown version; convert it with plutil -convert xml1"
+        )
     offset_size, reference_size, count, top, start = struct.unpack(">6xBBQQQ", data[-_TRAILER:])
     table_bytes = len(data) - _TRAILER - start
     sizes_known = 1 <= offset_size <= 8 and 1 <= reference_size <= 8
-    if not (sizes_known and len(_HEADER) < start and count > 0 and count * offset_size <= table_bytes and top < count):
-        raise _RefusedError("has a trailer that does not fit the file: truncated or damaged; copy it again")
+    if not (
+        sizes_known
+        and len(_HEADER) < start
+        and count > 0
+        and count * offset_size <= table_bytes
+        and top < count
+    ):
+        raise _RefusedError(
+            "has a trailer that does not fit the file: truncated or damaged; copy it again"
+        )
     if count > nodes:
         raise _too_many(nodes)
     raw = data[start : start + count * offset_size]
-    offsets = [int.from_bytes(raw[i : i + offset_size], "big") for i in range(0, len(raw), offset_size)]
+    offsets = [
+        int.from_bytes(raw[i : i + offset_size], "big") for i in range(0, len(raw), offset_size)
+    ]
     return _Table(data, reference_size, offsets, start, nodes), top
 
 
@@ -248,7 +287,9 @@ def _children(table: _Table, reference: int) -> tuple[list[int], int]:
         raise _RefusedError(f"refers to object {reference} of {len(table.offsets)}; it is damaged")
     start = table.offsets[reference]
     if not len(_HEADER) <= start < table.end:
-        raise _RefusedError(f"has object {reference} outside the objects' part of the file; it is damaged")
+        raise _RefusedError(
+            f"has object {reference} outside the objects' part of the file; it is damaged"
+        )
     marker = table.data[start]
     kind, low = marker & 0xF0, marker & 0x0F
     if marker in _FIXED:
@@ -256,9 +297,17 @@ def _children(table: _Table, reference: int) -> tuple[list[int], int]:
     if kind == 0x80:
         return [], _within(table, start, 2 + low)
     if kind not in (0x40, 0x50, 0x60, _ARRAY, _DICT):
-        raise _RefusedError(f"has an object of unknown kind 0x{marker:02x}; it is damaged, or newer than dpaudit")
+        raise _RefusedError(
+            f"has an object of unknown kind 0x{marker:02x}; it is damaged, or newer than dpaudit"
+        )
     count, body = (low, start + 1) if low != 0x0F else _long_count(table, start + 1)
-    each = {0x40: 1, 0x50: 1, 0x60: 2, _ARRAY: table.reference_size, _DICT: 2 * table.reference_size}[kind]
+    each = {
+        0x40: 1,
+        0x50: 1,
+        0x60: 2,
+        _ARRAY: table.reference_size,
+        _DICT: 2 * table.reference_size,
+    }[kind]
     length = _within(table, start, body - start + count * each)
     if kind not in (_ARRAY, _DICT):
         return [], length
@@ -279,5 +328,7 @@ def _long_count(table: _Table, start: int) -> tuple[int, int]:
 
 def _within(table: _Table, start: int, length: int) -> int:
     if start + length > table.end:
-        raise _RefusedError("has an object that runs past the end of the objects; it is truncated or damaged")
+        raise _RefusedError(
+            "has an object that runs past the end of the objects; it is truncated or damaged"
+        )
     return length

@@ -42,7 +42,9 @@ def whole(value: object) -> int | None:
 class Entry:
     """Fields by name; ``where`` and ``report`` say and collect what is wrong, and each read field counts as known."""
 
-    def __init__(self, fields: Mapping[str, Any], *, where: str, report: Callable[[Finding], None]) -> None:
+    def __init__(
+        self, fields: Mapping[str, Any], *, where: str, report: Callable[[Finding], None]
+    ) -> None:
         self._fields, self.where, self._report = fields, where, report
         self._known: set[str] = set()
 
@@ -68,11 +70,15 @@ class Entry:
         number = whole(value)
         if number is not None and (least is None or number >= least):
             return number
-        rule = "must be a whole number of 64 bits" + (f", at least {least}" if least is not None else "")
+        rule = "must be a whole number of 64 bits" + (
+            f", at least {least}" if least is not None else ""
+        )
         self._refuse(name, value, rule, needed=needed)
         return None
 
-    def positive(self, name: str, *, least: float = 0, needed: bool = False, serious: bool = False) -> float | None:
+    def positive(
+        self, name: str, *, least: float = 0, needed: bool = False, serious: bool = False
+    ) -> float | None:
         """A finite number above 0 and at least ``least``, else None and a finding.
 
         The finding is ``serious``, if at all, where the value is a number but not such a one.
@@ -109,7 +115,9 @@ class Entry:
             self.odd(f"{name} is missing; the entry is left out")
         return value
 
-    def _refuse(self, name: str, value: object, rule: str, *, needed: bool, serious: bool = False) -> None:
+    def _refuse(
+        self, name: str, value: object, rule: str, *, needed: bool, serious: bool = False
+    ) -> None:
         if value is not None:  # that a needed field is missing has been said
             left = "the entry" if needed else "the field"
             self.odd(f"{name}={_short(value)}: {rule}; {left} is left out", serious=serious)
@@ -125,7 +133,11 @@ def _as_float(value: int | float) -> float:
 def _short(value: object) -> str:
     if isinstance(value, int) and abs(value) > 10**_SHOWN:
         return f"an integer of {value.bit_length()} bits"
-    text = repr(value) if not isinstance(value, (dict, list)) else f"a {type(value).__name__} of {len(value)}"
+    text = (
+        repr(value)
+        if not isinstance(value, (dict, list))
+        else f"a {type(value).__name__} of {len(value)}"
+    )
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
@@ -139,18 +151,22 @@ FILES = tuple(
 def read_configuration(folder: Path) -> Configuration:
     """Read the four files of a folder; entries that cannot be understood are left out and stand in ``findings``.
 
-    Each file is an array of dicts. An entry is left out where a needed field is missing or has the wrong type or range
-    (a ``true`` is no integer; PrivacyParameter is finite and above 0, SessionSeconds at least 1; SessionAmount is a whole
-    number of at least 0), and where two entries of one name differ, since nothing says which of them the daemon takes.
-    A PrivacyParameter that is 0, negative or not a number is serious: the daemon refuses only what exceeds 2, and such
-    a coin may give away anything.
+    Each file is an array of dicts. An entry is left out where a needed field is missing or has the
+    wrong type or range (a ``true`` is no integer; PrivacyParameter is finite and above 0,
+    SessionSeconds at least 1; SessionAmount is a whole number of at least 0), and where two entries
+    of one name differ, since nothing says which of them the daemon takes. A PrivacyParameter that
+    is 0, negative or not a number is serious: the daemon refuses only what exceeds 2, and such a
+    coin may give away anything.
 
     Raises:
-        UsageError: the folder or one of its files cannot be read, is no property list, or is not an array of dicts.
+        UsageError: the folder or one of its files cannot be read, is no property list, or is not an
+            array of dicts.
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise UsageError(f"folder={path_text(folder)}: is no folder; give one with {FILES[0]} and the three others")
+        raise UsageError(
+            f"folder={path_text(folder)}: is no folder; give one with {FILES[0]} and the three others"
+        )
     missing = [name for name in FILES if not (folder / name).exists()]
     if missing:
         raise UsageError(
@@ -170,7 +186,10 @@ def read_configuration(folder: Path) -> Configuration:
 
 
 def _table(
-    path: Path, name_field: str, make: Callable[[str, Entry], Any], report: Callable[[Finding], None]
+    path: Path,
+    name_field: str,
+    make: Callable[[str, Entry], Any],
+    report: Callable[[Finding], None],
 ) -> dict[str, Any]:
     """Entries by name; an entry twice is told once, and two that differ are both left out."""
     table: dict[str, Any] = {}
@@ -191,7 +210,8 @@ def _table(
             refused.add(name)
             del table[name]
             entry.odd(
-                "is there twice with different fields; both are left out, as it is open which is used", serious=True
+                "is there twice with different fields; both are left out, as it is open which is used",
+                serious=True,
             )
     return table
 
@@ -199,9 +219,13 @@ def _table(
 def _entries(path: Path, report: Callable[[Finding], None]) -> Iterator[Entry]:
     root = read_plist(path)
     if not isinstance(root, list):
-        raise UsageError(f"file={path_text(path)}: holds a {type(root).__name__}; Apple's file is an array of dicts")
+        raise UsageError(
+            f"file={path_text(path)}: holds a {type(root).__name__}; Apple's file is an array of dicts"
+        )
     if root and not any(isinstance(value, dict) for value in root):
-        raise UsageError(f"file={path_text(path)}: holds no dict; Apple's file is an array of dicts")
+        raise UsageError(
+            f"file={path_text(path)}: holds no dict; Apple's file is an array of dicts"
+        )
     if not root:
         report(Finding(path.name, "holds no entry"))
     for number, value in enumerate(root, 1):
@@ -222,7 +246,10 @@ def _properties(name: str, entry: Entry) -> Properties | None:
     algorithm = entry.text("PrivatizationAlgorithm", needed=True)
     parameter = entry.positive("PrivacyParameter", needed=True, serious=True)
     budget = entry.text("BudgetKeyName", needed=True)
-    data_algorithm, server_algorithm = entry.text("DataAlgorithm"), entry.text("ServerAlgorithmString")
+    data_algorithm, server_algorithm = (
+        entry.text("DataAlgorithm"),
+        entry.text("ServerAlgorithmString"),
+    )
     transport, priority = entry.text("Transport"), entry.integer("SubmissionPriority")
     patterns = entry.flag("KeyPatternsAllowed")
     width, count = entry.integer("FragmentWidth", least=1), entry.integer("FragmentCount", least=1)

@@ -6,7 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from dpaudit.deployments.apple.model import Configuration, Finding, Key, ResolvedKey
-from dpaudit.deployments.apple.rules import EPSILON_MAX, FALLBACK_EPSILON, MOST_RECORDS, NEVER_SUBMITTED
+from dpaudit.deployments.apple.rules import (
+    EPSILON_MAX,
+    FALLBACK_EPSILON,
+    MOST_RECORDS,
+    NEVER_SUBMITTED,
+)
 
 __all__ = ["ALGORITHMS", "DEFAULT_PRIORITY", "resolve", "unresolved"]
 
@@ -22,8 +27,8 @@ _LONGEST_CHAIN = 16
 def resolve(configuration: Configuration) -> tuple[ResolvedKey, ...]:
     """Every key that can be followed to its end, in the file's order; what is left out, :func:`unresolved` says.
 
-    As the daemon runs it: a PrivacyParameter above 2 becomes 1, at SubmissionPriority 99999 (never submitted), and at
-    most min(SessionAmount, 40) records of a key go into one report.
+    As the daemon runs it: a PrivacyParameter above 2 becomes 1, at SubmissionPriority 99999 (never
+    submitted), and at most min(SessionAmount, 40) records of a key go into one report.
     """
     resolved = []
     for key in configuration.keys.values():
@@ -50,8 +55,9 @@ def resolve(configuration: Configuration) -> tuple[ResolvedKey, ...]:
 def unresolved(configuration: Configuration) -> tuple[Finding, ...]:
     """Why keys were left out of :func:`resolve`, and what the daemon does otherwise than the files say.
 
-    Unknown PropertiesNames and BudgetKeyNames, names that lead back to a KeyName (also in a loop), PrivacyParameters
-    that the daemon refuses, algorithms without known records, and server algorithms without parameters.
+    Unknown PropertiesNames and BudgetKeyNames, names that lead back to a KeyName (also in a loop),
+    PrivacyParameters that the daemon refuses, algorithms without known records, and server
+    algorithms without parameters.
     """
     return (*_without_properties(configuration), *_about_properties(configuration))
 
@@ -98,10 +104,17 @@ def _about_properties(configuration: Configuration) -> Iterable[Finding]:
             )
         if properties.algorithm not in ALGORITHMS:
             yield Finding(
-                where, f"PrivatizationAlgorithm {properties.algorithm!r} is not known: its coin cannot be checked"
+                where,
+                f"PrivatizationAlgorithm {properties.algorithm!r} is not known: its coin cannot be checked",
             )
-        if properties.server_algorithm is not None and properties.server_algorithm not in configuration.parameters:
-            yield Finding(where, f"ServerAlgorithmString {properties.server_algorithm!r} has no algorithmparameters")
+        if (
+            properties.server_algorithm is not None
+            and properties.server_algorithm not in configuration.parameters
+        ):
+            yield Finding(
+                where,
+                f"ServerAlgorithmString {properties.server_algorithm!r} has no algorithmparameters",
+            )
         if not keys:
             yield Finding(where, "no KeyName uses these properties")
 

@@ -20,13 +20,16 @@ _CLOCK = timedelta(milliseconds=1)
 def odd_balances(balances: Iterable[Balance]) -> tuple[Finding, ...]:
     """What is odd about such rows under any configuration.
 
-    Negative balances, names that stand twice, updates before the creation, and the jump that Tang et al. saw twice and
-    could not explain (§A.2): a balance that equals the days from ZCREATIONDATE to ZLASTUPDATE. Ordinary use can lead to
-    that number too, so it is no proof.
+    Negative balances, names that stand twice, updates before the creation, and the jump that Tang
+    et al. saw twice and could not explain (§A.2): a balance that equals the days from ZCREATIONDATE
+    to ZLASTUPDATE. Ordinary use can lead to that number too, so it is no proof.
     """
     balances = tuple(balances)
     findings = [
-        Finding(BUDGETS, f"{quoted(key)} has {n} rows; each is shown, and which one the daemon uses is unknown")
+        Finding(
+            BUDGETS,
+            f"{quoted(key)} has {n} rows; each is shown, and which one the daemon uses is unknown",
+        )
         for key, n in Counter(b.key for b in balances).items()
         if n > 1
     ]
@@ -35,12 +38,16 @@ def odd_balances(balances: Iterable[Balance]) -> tuple[Finding, ...]:
         if row.balance < 0:
             findings.append(
                 Finding(
-                    BUDGETS, f"{name}: the balance is {row.balance}; nothing is submitted until it is positive again"
+                    BUDGETS,
+                    f"{name}: the balance is {row.balance}; nothing is submitted until it is positive again",
                 )
             )
         if lived < timedelta(0):
             findings.append(Finding(BUDGETS, f"{name}: last updated before it was created"))
-        elif lived >= _DAY and abs(lived - row.balance * _DAY if row.balance < 10**6 else lived) <= _CLOCK:
+        elif (
+            lived >= _DAY
+            and abs(lived - row.balance * _DAY if row.balance < 10**6 else lived) <= _CLOCK
+        ):
             findings.append(
                 Finding(
                     BUDGETS,
@@ -54,11 +61,12 @@ def odd_balances(balances: Iterable[Balance]) -> tuple[Finding, ...]:
 def check_balances(database: Database, configuration: Configuration) -> tuple[Finding, ...]:
     """Where the balances are not what ``configuration`` can have led to.
 
-    A budget starts with SessionAmount and gains SessionAmount for every whole SessionSeconds up to ZLASTUPDATE (Figure
-    19), so it holds at most (⌊(ZLASTUPDATE − ZCREATIONDATE)/SessionSeconds⌋ + 1)·SessionAmount; more is a serious
-    finding: somebody raised it (anyone with root can, §5.2), or it ran under another configuration. Budgets without a
-    row, and rows without a budget, are findings. Not claimed: that a balance within the bound is honest, since what has
-    been submitted is deleted from the database within a day.
+    A budget starts with SessionAmount and gains SessionAmount for every whole SessionSeconds up to
+    ZLASTUPDATE (Figure 19), so it holds at most (⌊(ZLASTUPDATE − ZCREATIONDATE)/SessionSeconds⌋ +
+    1)·SessionAmount; more is a serious finding: somebody raised it (anyone with root can, §5.2), or
+    it ran under another configuration. Budgets without a row, and rows without a budget, are
+    findings. Not claimed: that a balance within the bound is honest, since what has been submitted
+    is deleted from the database within a day.
     """
     findings = []
     for row in database.balances:
@@ -69,7 +77,10 @@ def check_balances(database: Database, configuration: Configuration) -> tuple[Fi
             continue
         if not (math.isfinite(budget.session_seconds) and budget.session_seconds > 0):
             findings.append(
-                Finding(BUDGETS, f"{name}: SessionSeconds={budget.session_seconds:g}: nothing to compare with")
+                Finding(
+                    BUDGETS,
+                    f"{name}: SessionSeconds={budget.session_seconds:g}: nothing to compare with",
+                )
             )
             continue
         lived = max(0.0, (row.updated - row.created + _CLOCK).total_seconds())

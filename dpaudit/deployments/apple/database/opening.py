@@ -27,16 +27,18 @@ _LONGEST_VALUE = 1 << 20
 def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection in one read transaction; neither the file nor its folder is written to.
 
-    SQLite itself would: in WAL mode a reader makes ``-shm`` and ``-wal`` files, and after a crash the first reader rolls
-    the ``-journal`` back. So a file in WAL mode that nobody has open is read as immutable; one with a ``-wal`` or
-    ``-shm`` beside it, or with a journal to be rolled back, is read from a copy in a private temporary folder; any
-    other is opened with ``mode=ro``, which takes only a shared lock. Locked by a writer, it is waited for 2 s at most.
+    SQLite itself would: in WAL mode a reader makes ``-shm`` and ``-wal`` files, and after a crash
+    the first reader rolls the ``-journal`` back. So a file in WAL mode that nobody has open is read
+    as immutable; one with a ``-wal`` or ``-shm`` beside it, or with a journal to be rolled back, is
+    read from a copy in a private temporary folder; any other is opened with ``mode=ro``, which
+    takes only a shared lock. Locked by a writer, it is waited for 2 s at most.
 
-    Not claimed: that a file that is both immutable to us and changed under us is always noticed (size, time of change and
-    inode are compared before and after).
+    Not claimed: that a file that is both immutable to us and changed under us is always noticed
+    (size, time of change and inode are compared before and after).
 
     Raises:
-        UsageError: no plain file, empty, not SQLite, locked, changed while it was read, or no right to read it.
+        UsageError: no plain file, empty, not SQLite, locked, changed while it was read, or no right
+            to read it.
     """
     before = _state(path)
     wal = _in_wal_mode(path)
@@ -73,7 +75,9 @@ def _state(path: Path) -> tuple[int, int, int]:
     try:
         found = path.stat()
     except (OSError, ValueError) as error:
-        raise _refuse(path, f"cannot be read ({getattr(error, 'strerror', None) or error}); check the path") from None
+        raise _refuse(
+            path, f"cannot be read ({getattr(error, 'strerror', None) or error}); check the path"
+        ) from None
     if not stat.S_ISREG(found.st_mode):
         raise _refuse(path, "not a plain file; give the database file itself")
     return found.st_ino, found.st_size, found.st_mtime_ns
@@ -81,7 +85,9 @@ def _state(path: Path) -> tuple[int, int, int]:
 
 def _unchanged(path: Path, before: tuple[int, int, int]) -> None:
     if _state(path) != before:
-        raise _refuse(path, "changed while it was read; stop the daemon or copy the file, then read again")
+        raise _refuse(
+            path, "changed while it was read; stop the daemon or copy the file, then read again"
+        )
 
 
 def _in_wal_mode(path: Path) -> bool:
@@ -108,7 +114,9 @@ def _copy(path: Path, copy: Path) -> None:
             if _size(path, ending):
                 shutil.copyfile(beside(path, ending), beside(copy, ending))
     except OSError as error:
-        raise _refuse(path, f"cannot be copied to be read ({error.strerror}); see to rights and space") from None
+        raise _refuse(
+            path, f"cannot be copied to be read ({error.strerror}); see to rights and space"
+        ) from None
 
 
 @contextmanager
@@ -116,7 +124,9 @@ def _connected(path: Path, how: str, *, name: Path | None = None) -> Iterator[sq
     shown = name or path
     try:
         uri = f"{Path(os.path.abspath(path)).as_uri()}?{how}"
-        with closing(sqlite3.connect(uri, uri=True, timeout=_PATIENCE, isolation_level=None)) as connection:
+        with closing(
+            sqlite3.connect(uri, uri=True, timeout=_PATIENCE, isolation_level=None)
+        ) as connection:
             guard(connection, size=size_of(path), longest=_LONGEST_VALUE)
             connection.execute("BEGIN").close()
             connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
@@ -127,6 +137,9 @@ def _connected(path: Path, how: str, *, name: Path | None = None) -> Iterator[sq
             raise _HotJournalError from None
         if code & 0xFF == sqlite3.SQLITE_BUSY:
             raise _refuse(
-                shown, f"locked by another program for {_PATIENCE:g} s; stop it, or read a copy of the file"
+                shown,
+                f"locked by another program for {_PATIENCE:g} s; stop it, or read a copy of the file",
             ) from None
-        raise _refuse(shown, f"cannot be read as SQLite ({why(error)}); it is damaged or not complete") from None
+        raise _refuse(
+            shown, f"cannot be read as SQLite ({why(error)}); it is damaged or not complete"
+        ) from None

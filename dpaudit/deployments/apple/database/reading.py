@@ -1,7 +1,8 @@
 """Reads the daemon's database: balances, how many privatised records wait or are sent, and what must not be there.
 
-The schema is Tang et al.'s, see ``schema``; of ZCMSRECORD the paper says only that it exists. Of that table we need ZKEY,
-ZSUBMITTED and ZCREATIONDATE, look for plain data, and know three columns of our own.
+The schema is Tang et al.'s, see ``schema``; of ZCMSRECORD the paper says only that it exists. Of
+that table we need ZKEY, ZSUBMITTED and ZCREATIONDATE, look for plain data, and know three columns
+of our own.
 """
 
 from __future__ import annotations
@@ -28,7 +29,14 @@ from dpaudit.deployments.apple.database.schema import (
     plain_data,
     table_columns,
 )
-from dpaudit.deployments.apple.model import Balance, BitRecord, Database, Finding, RecordCount, SketchRecord
+from dpaudit.deployments.apple.model import (
+    Balance,
+    BitRecord,
+    Database,
+    Finding,
+    RecordCount,
+    SketchRecord,
+)
 from dpaudit.deployments.apple.quoting import quoted
 from dpaudit.results.sqlite import DAMAGE, bound_steps, size_of, why
 
@@ -41,26 +49,31 @@ MOST_GROUPS = 10_000
 def read_database(path: Path) -> Database:
     """Everything but the single rows, in one read transaction that changes nothing; memory does not grow with the rows.
 
-    What cannot be right is a finding and left out: a table or column that is missing, rows of the wrong type, times out
-    of 2001 … 2099, rows of no key or state. Rows with plain data are a serious one. A damaged table is a finding, too,
-    and the others are still read.
+    What cannot be right is a finding and left out: a table or column that is missing, rows of the
+    wrong type, times out of 2001 … 2099, rows of no key or state. Rows with plain data are a
+    serious one. A damaged table is a finding, too, and the others are still read.
 
     Raises:
-        UsageError: nothing can be read: no plain file, not SQLite, locked for 2 s, damaged from the start.
+        UsageError: nothing can be read: no plain file, not SQLite, locked for 2 s, damaged from the
+            start.
     """
     findings: list[Finding] = []
     with open_read_only(path) as connection:
         size = size_of(path)
         balances = tuple(_guarded(BUDGETS, _balances, connection, findings, size))
-        counts = tuple(c for table in (BITS, SKETCHES) for c in _guarded(table, _counts, connection, findings, size))
+        counts = tuple(
+            c
+            for table in (BITS, SKETCHES)
+            for c in _guarded(table, _counts, connection, findings, size)
+        )
     return Database(path, balances, counts, (*findings, *odd_balances(balances)))
 
 
 def read_bits(path: Path) -> Iterator[BitRecord]:
     """The rows of ZOBHRECORD one by one, in the order of Z_PK; none where there is no such table.
 
-    Rows that have no key or state are left out, as :func:`read_database` says in a finding; a time, version, position or
-    value of the wrong type is None.
+    Rows that have no key or state are left out, as :func:`read_database` says in a finding; a time,
+    version, position or value of the wrong type is None.
 
     Raises:
         UsageError: as :func:`read_database`, and when a damaged page is reached.
@@ -68,7 +81,13 @@ def read_bits(path: Path) -> Iterator[BitRecord]:
     wanted = ("ZREPORTVERSION", "ZSEQUENCEBITPOSITION", "ZSEQUENCEBITVALUE")
     for key, submitted, created, plain, version, position, value in _rows(path, BITS, wanted):
         yield BitRecord(
-            key, from_coredata(created), bool(submitted), _whole(version), _whole(position), _whole(value), bool(plain)
+            key,
+            from_coredata(created),
+            bool(submitted),
+            _whole(version),
+            _whole(position),
+            _whole(value),
+            bool(plain),
         )
 
 
@@ -79,11 +98,17 @@ def read_sketches(path: Path) -> Iterator[SketchRecord]:
         UsageError: as :func:`read_bits`.
     """
     wanted = ("ZREPORTVERSION", "ZSEQUENCEHASHINDEX", "ZSEQUENCESKETCH", "ZFRAGMENTSKETCH")
-    for key, submitted, created, plain, version, function, sequence, fragment in _rows(path, SKETCHES, wanted):
+    for key, submitted, created, plain, version, function, sequence, fragment in _rows(
+        path, SKETCHES, wanted
+    ):
         text = None
         if _whole(function) is not None and isinstance(sequence, str):
-            text = f"{function},{sequence}" + (f":{fragment}" if isinstance(fragment, str) and fragment else "")
-        yield SketchRecord(key, from_coredata(created), bool(submitted), _whole(version), text, bool(plain))
+            text = f"{function},{sequence}" + (
+                f":{fragment}" if isinstance(fragment, str) and fragment else ""
+            )
+        yield SketchRecord(
+            key, from_coredata(created), bool(submitted), _whole(version), text, bool(plain)
+        )
 
 
 def _whole(value: Any) -> int | None:
@@ -102,20 +127,27 @@ def _guarded(
     except DAMAGE as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
             raise
-        findings.append(Finding(table, f"cannot be read to its end ({why(error)}); what follows is not counted"))
+        findings.append(
+            Finding(table, f"cannot be read to its end ({why(error)}); what follows is not counted")
+        )
 
 
 def _balances(
     connection: sqlite3.Connection, table: str, columns: frozenset[str], findings: list[Finding]
 ) -> Iterator[Balance]:
-    if not has_columns(table, columns, {"ZKEY", "ZBALANCE", "ZCREATIONDATE", "ZLASTUPDATE"}, findings):
+    if not has_columns(
+        table, columns, {"ZKEY", "ZBALANCE", "ZCREATIONDATE", "ZLASTUPDATE"}, findings
+    ):
         return
     number = "Z_PK" if "Z_PK" in columns else "NULL"
     columns_read = f"{number}, ZKEY, ZBALANCE, ZCREATIONDATE, ZLASTUPDATE"
-    rows = connection.execute(f"SELECT {columns_read} FROM {table} ORDER BY 1 LIMIT {MOST_GROUPS + 1}")  # noqa: S608
+    query = f"SELECT {columns_read} FROM {table} ORDER BY 1 LIMIT {MOST_GROUPS + 1}"  # noqa: S608
+    rows = connection.execute(query)
     for n, (number, key, balance, created, updated) in enumerate(rows):
         if n == MOST_GROUPS:
-            findings.append(Finding(table, f"more than {MOST_GROUPS} rows; the others are not read"))
+            findings.append(
+                Finding(table, f"more than {MOST_GROUPS} rows; the others are not read")
+            )
             return
         born, last = from_coredata(created), from_coredata(updated)
         wrong = [
@@ -129,9 +161,16 @@ def _balances(
             if bad
         ]
         if wrong or born is None or last is None:
-            whose = quoted(key) if isinstance(key, str) else f"row {n + 1 if number is None else number}"
+            whose = (
+                quoted(key)
+                if isinstance(key, str)
+                else f"row {n + 1 if number is None else number}"
+            )
             findings.append(
-                Finding(table, f"{whose}: {', '.join(wrong)} missing, of another type or out of range; left out")
+                Finding(
+                    table,
+                    f"{whose}: {', '.join(wrong)} missing, of another type or out of range; left out",
+                )
             )
         else:
             yield Balance(key, balance, born, last)
@@ -145,32 +184,54 @@ def _counts(
     lacking = [name for name in PLAIN if name not in columns]
     if lacking:
         findings.append(
-            Finding(table, f"no column {', '.join(lacking)}; whether plain data is kept elsewhere is unknown")
+            Finding(
+                table,
+                f"no column {', '.join(lacking)}; whether plain data is kept elsewhere is unknown",
+            )
         )
     what = f"{KEY} AS k, {STATE} AS s, COUNT(*), MIN({CREATED}), MAX({CREATED}), COUNT({CREATED})"
     sums = f"SUM({plain_data(columns)}), SUM({impossible_bit(columns)})"
-    query = f"SELECT {what}, {sums} FROM {table} GROUP BY k, s ORDER BY k, s LIMIT {MOST_GROUPS + 1}"  # noqa: S608
+    query = (
+        f"SELECT {what}, {sums} FROM {table} GROUP BY k, s ORDER BY k, s LIMIT {MOST_GROUPS + 1}"  # noqa: S608
+    )
     rows = connection.execute(query)
     for n, (key, state, count, first, last, timed, plain, wrong) in enumerate(rows):
         if n == MOST_GROUPS:
             findings.append(
-                Finding(table, f"more than {MOST_GROUPS} pairs of key and state; the others are not counted")
+                Finding(
+                    table,
+                    f"more than {MOST_GROUPS} pairs of key and state; the others are not counted",
+                )
             )
             return
         whose = "rows without a key" if key is None else quoted(key)
         if plain:
             findings.append(
-                Finding(table, f"{whose}: {plain} of {count} rows hold the plain sequence or fragment", serious=True)
+                Finding(
+                    table,
+                    f"{whose}: {plain} of {count} rows hold the plain sequence or fragment",
+                    serious=True,
+                )
             )
         if timed < count:
-            findings.append(Finding(table, f"{whose}: {count - timed} of {count} rows have no time of 2001 … 2099"))
+            findings.append(
+                Finding(
+                    table, f"{whose}: {count - timed} of {count} rows have no time of 2001 … 2099"
+                )
+            )
         if wrong:
-            findings.append(Finding(table, f"{whose}: {wrong} of {count} rows have no whole, or an impossible, bit"))
+            findings.append(
+                Finding(
+                    table, f"{whose}: {wrong} of {count} rows have no whole, or an impossible, bit"
+                )
+            )
         if key is None or state is None:
             what = "have no ZKEY" if key is None else "have a ZSUBMITTED other than 0 and 1"
             findings.append(Finding(table, f"{whose}: {count} rows {what}; left out"))
         else:
-            yield RecordCount(table, key, bool(state), count, from_coredata(first), from_coredata(last), plain)
+            yield RecordCount(
+                table, key, bool(state), count, from_coredata(first), from_coredata(last), plain
+            )
 
 
 def _rows(path: Path, table: str, wanted: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:

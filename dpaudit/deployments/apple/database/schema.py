@@ -65,8 +65,9 @@ CREATE = {
     "ZSUBMITTED INTEGER, ZSEQUENCEHASHINDEX INTEGER, ZSEQUENCESKETCH VARCHAR, ZFRAGMENTSKETCH VARCHAR, "
     "ZFRAGMENTPOSITION INTEGER, ZCREATIONDATE TIMESTAMP, ZKEY VARCHAR, ZPLAINSEQUENCE VARCHAR, ZPLAINFRAGMENT VARCHAR )",
 }
-"""Of the first two the paper has the schema. ZCMSRECORD's is ours, by the pattern of ZOBHRECORD: the function's index, and
-what stands after it in a report, before and behind the colon; and which fragment it is."""
+"""Of the first two the paper has the schema. ZCMSRECORD's is ours, by the pattern of ZOBHRECORD:
+the function's index, and what stands after it in a report, before and behind the colon; and which
+fragment it is."""
 
 NEEDED = {"ZKEY", "ZSUBMITTED", "ZCREATIONDATE"}
 """Without these a table of records is not read."""
@@ -81,11 +82,15 @@ CREATED = (
 )
 
 
-def table_columns(connection: sqlite3.Connection, table: str, findings: list[Finding]) -> frozenset[str]:
+def table_columns(
+    connection: sqlite3.Connection, table: str, findings: list[Finding]
+) -> frozenset[str]:
     """The columns' names in capitals; nothing, and a finding, where it is no plain table."""
     columns = plain_columns(connection, table)
     if columns is None:
-        findings.append(Finding(table, "not a plain table (a view, virtual or with computed columns); not read"))
+        findings.append(
+            Finding(table, "not a plain table (a view, virtual or with computed columns); not read")
+        )
         return frozenset()
     names = frozenset(name.upper() for name in columns)
     if not names:
@@ -93,7 +98,9 @@ def table_columns(connection: sqlite3.Connection, table: str, findings: list[Fin
     return names
 
 
-def has_columns(table: str, columns: frozenset[str], needed: set[str], findings: list[Finding]) -> bool:
+def has_columns(
+    table: str, columns: frozenset[str], needed: set[str], findings: list[Finding]
+) -> bool:
     """Whether all ``needed`` are there; a finding where not."""
     missing = sorted(needed - columns)
     if missing:
@@ -103,10 +110,17 @@ def has_columns(table: str, columns: frozenset[str], needed: set[str], findings:
 
 def plain_data(columns: frozenset[str]) -> str:
     """SQL: 1 where a row holds plain data, else 0."""
-    return " OR ".join(f"({c} IS NOT NULL AND length({c}) > 0)" for c in PLAIN if c in columns) or "0"
+    return (
+        " OR ".join(f"({c} IS NOT NULL AND length({c}) > 0)" for c in PLAIN if c in columns) or "0"
+    )
 
 
 def impossible_bit(columns: frozenset[str]) -> str:
     """SQL: 1 where a position is no whole number from 0, or a value is neither 0 nor 1."""
     bounds = (("ZSEQUENCEBITPOSITION", "{0} < 0"), ("ZSEQUENCEBITVALUE", "{0} NOT IN (0, 1)"))
-    return " OR ".join(f"(typeof({c}) <> 'integer' OR {bad.format(c)})" for c, bad in bounds if c in columns) or "0"
+    return (
+        " OR ".join(
+            f"(typeof({c}) <> 'integer' OR {bad.format(c)})" for c, bad in bounds if c in columns
+        )
+        or "0"
+    )

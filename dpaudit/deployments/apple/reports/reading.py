@@ -30,7 +30,9 @@ __all__ = [
 ENDINGS = (".dpsub", ".json.anon")
 """What report files end in (§2.1), in any case."""
 
-_TIME = re.compile(r"(?<!\d)(\d{4})-(\d\d)-(\d\d)[-_T](\d\d)[-:.]?(\d\d)[-:.]?(\d\d)(?!\d)", re.ASCII)
+_TIME = re.compile(
+    r"(?<!\d)(\d{4})-(\d\d)-(\d\d)[-_T](\d\d)[-:.]?(\d\d)[-:.]?(\d\d)(?!\d)", re.ASCII
+)
 
 
 def is_report(name: str) -> bool:
@@ -41,9 +43,10 @@ def is_report(name: str) -> bool:
 def time_in(name: str) -> datetime | None:
     """The first date and time in a file name, taken for UTC; None where there is none.
 
-    Tang et al. (§4.2.1) say that names contain the creation time, or that time adjusted forward by 7 hours, and show no
-    name. Read are ``YYYY-MM-DD`` and ``HHMMSS`` joined by ``-``, ``_`` or ``T``, the hour, minute and second also with
-    ``-``, ``:`` or ``.`` between: the way macOS names its diagnostic reports.
+    Tang et al. (§4.2.1) say that names contain the creation time, or that time adjusted forward by
+    7 hours, and show no name. Read are ``YYYY-MM-DD`` and ``HHMMSS`` joined by ``-``, ``_`` or
+    ``T``, the hour, minute and second also with ``-``, ``:`` or ``.`` between: the way macOS names
+    its diagnostic reports.
 
     >>> time_in("DifferentialPrivacy_2017-08-08-082230_mac.dpsub")
     datetime.datetime(2017, 8, 8, 8, 22, 30, tzinfo=datetime.timezone.utc)
@@ -66,10 +69,11 @@ _MOST_FINDINGS = 50
 def read_reports(folder: Path, *, limit: int = MOST_BYTES) -> Iterator[Report]:
     """The reports under ``folder`` and its subfolders, in the order of their names; other files are passed over.
 
-    One file is in memory at a time, at most ``limit`` bytes of it. A file or subfolder that cannot be read (no rights, too
-    large, a symbolic link, no JSON, more than 32 folders deep) comes as a report without segments that has the finding.
-    So does a copy of a report that came before (the same segments and time): counted twice, its bits would seem to agree.
-    The time of a report is the one in its name (:func:`time_in`), never the file system's, which copying changes.
+    One file is in memory at a time, at most ``limit`` bytes of it. A file or subfolder that cannot
+    be read (no rights, too large, a symbolic link, no JSON, more than 32 folders deep) comes as a
+    report without segments that has the finding. So does a copy of a report that came before (the
+    same segments and time): counted twice, its bits would seem to agree. The time of a report is
+    the one in its name (:func:`time_in`), never the file system's, which copying changes.
 
     Raises:
         UsageError: at once, where ``folder`` is none or cannot be listed.
@@ -78,7 +82,9 @@ def read_reports(folder: Path, *, limit: int = MOST_BYTES) -> Iterator[Report]:
         os.scandir(folder).close()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise UsageError(f"reports={path_text(folder)}: cannot be listed ({why}); give a folder of reports") from None
+        raise UsageError(
+            f"reports={path_text(folder)}: cannot be listed ({why}); give a folder of reports"
+        ) from None
     return _walk(folder, limit)
 
 
@@ -117,16 +123,20 @@ def _once(report: Report, seen: set[bytes]) -> Report:
     if digest.digest() not in seen:
         seen.add(digest.digest())
         return report
-    copy = Finding(path_text(report.path), "a copy of a report that came before (same time and records); counted once")
+    copy = Finding(
+        path_text(report.path),
+        "a copy of a report that came before (same time and records); counted once",
+    )
     return replace(report, segments=(), findings=(*report.findings, copy))
 
 
 def read_report(path: Path, *, limit: int = MOST_BYTES) -> Report:
     """One report file; never raises for what is in it or that it cannot be read: that is a finding.
 
-    Accepted are an object ``{"version", "segments"}`` (Figure 11), a list of segments or segments one after the other
-    (Figure 12). Segments whose key, algorithm, parameters or list of records are not what they should be are left out,
-    and so are records that are no text; a finding says how many.
+    Accepted are an object ``{"version", "segments"}`` (Figure 11), a list of segments or segments
+    one after the other (Figure 12). Segments whose key, algorithm, parameters or list of records
+    are not what they should be are left out, and so are records that are no text; a finding says
+    how many.
     """
     try:
         text = _text(path, limit)
@@ -137,12 +147,16 @@ def read_report(path: Path, *, limit: int = MOST_BYTES) -> Report:
     for overlooked in errors:
         found.add(f"{overlooked}; overlooked")
     versions: list[int] = []
-    segments = tuple(segment for document in documents for segment in _segments(document, versions, found))
+    segments = tuple(
+        segment for document in documents for segment in _segments(document, versions, found)
+    )
     if len(set(versions)) > 1:
         found.add(f"{len(set(versions))} different versions; the first, {versions[0]}, is shown")
     if not versions:
         found.add("no whole number as version")
-    return Report(path, versions[0] if versions else None, time_in(path.name), segments, found.all())
+    return Report(
+        path, versions[0] if versions else None, time_in(path.name), segments, found.all()
+    )
 
 
 @dataclass
@@ -160,7 +174,9 @@ class _Findings:
             self.others += 1
 
     def all(self) -> tuple[Finding, ...]:
-        more = (Finding(self.where, f"{self.others} more findings like these"),) if self.others else ()
+        more = (
+            (Finding(self.where, f"{self.others} more findings like these"),) if self.others else ()
+        )
         return (*self.kept, *more)
 
 
@@ -196,7 +212,9 @@ def _segments(document: Any, versions: list[int], findings: _Findings) -> Iterat
         findings.add("a JSON document without a list of segments; left out")
         return
     if len(document) > _MOST_SEGMENTS:
-        findings.add(f"{len(document)} segments; those after the first {_MOST_SEGMENTS} are left out")
+        findings.add(
+            f"{len(document)} segments; those after the first {_MOST_SEGMENTS} are left out"
+        )
     for n, entry in enumerate(document[:_MOST_SEGMENTS], 1):
         wrong = _wrong(entry)
         if wrong:
@@ -221,8 +239,13 @@ def _wrong(entry: Any) -> str | None:
     parameters = entry.get("parameters", {})
     if not isinstance(parameters, Mapping) or len(parameters) > _MOST_PARAMETERS:
         return "parameters that are no object of reasonable size"
-    odd = next((name for name, value in parameters.items() if not _is_name(name) or not _is_plain(value)), None)
-    return None if odd is None else f"parameter {quoted(odd)} is no text, truth value or finite number"
+    odd = next(
+        (name for name, value in parameters.items() if not _is_name(name) or not _is_plain(value)),
+        None,
+    )
+    return (
+        None if odd is None else f"parameter {quoted(odd)} is no text, truth value or finite number"
+    )
 
 
 def _is_name(value: Any) -> bool:

@@ -40,21 +40,27 @@ class _RefusedError(Exception):
 def decode(segment: Segment) -> Decoded:
     """The records of ``segment`` by its algorithm (Figures 11 and 12); one that cannot be read is left out, never guessed.
 
-    ``OneBitHistogram``: a position, ±1; positions from ``p`` on are kept and are a finding (Figure 11 has one).
-    ``CountMedianSketch``: a function below ``k`` and ``m`` bits as m/4 hexadecimal digits, bit i in byte i // 8 at
-    1 << i % 8, as Figure 16 sets it. ``SequenceFragmentPuzzle+CountMedianSketch``: the same with two sketches, of
-    ``sequenceM`` and ``fragmentM`` bits; the function is below ``sequenceK`` and ``fragmentK``, taken to be that of both.
-    ``HadamardCountMedianSketch``: a function below ``k``, a coordinate below ``m``, ±1.
+    ``OneBitHistogram``: a position, ±1; positions from ``p`` on are kept and are a finding (Figure
+    11 has one). ``CountMedianSketch``: a function below ``k`` and ``m`` bits as m/4 hexadecimal
+    digits, bit i in byte i // 8 at 1 << i % 8, as Figure 16 sets it.
+    ``SequenceFragmentPuzzle+CountMedianSketch``: the same with two sketches, of ``sequenceM`` and
+    ``fragmentM`` bits; the function is below ``sequenceK`` and ``fragmentK``, taken to be that of
+    both. ``HadamardCountMedianSketch``: a function below ``k``, a coordinate below ``m``, ±1.
 
-    Signs are ``+1`` or ``-1``, numbers decimal digits, hexadecimal digits of either case; white space anywhere, another
-    number of digits or fields, or a number out of range leaves a record out. Findings count such records by what is
-    wrong, with the first of them. Time and memory are those of the text.
+    Signs are ``+1`` or ``-1``, numbers decimal digits, hexadecimal digits of either case; white
+    space anywhere, another number of digits or fields, or a number out of range leaves a record
+    out. Findings count such records by what is wrong, with the first of them. Time and memory are
+    those of the text.
     """
     findings: list[Finding] = []
     reader = ALGORITHMS.get(segment.algorithm)
     where = segment.key
     if reader is None:
-        findings.append(Finding(where, f"unknown algorithm {quoted(segment.algorithm)}; its records are left out"))
+        findings.append(
+            Finding(
+                where, f"unknown algorithm {quoted(segment.algorithm)}; its records are left out"
+            )
+        )
         return Decoded((), len(segment.records), tuple(findings))
     try:
         read, finish = reader(segment.parameters)
@@ -96,7 +102,11 @@ def _bits(parameters: Mapping[str, Any]) -> _Reader:
     def finish(rows: list[tuple[int, int]]) -> _Made:
         position, sign = _columns(rows, 2)
         beyond = position[position >= p]
-        remarks = [f"{len(beyond)} positions are not below p = {p}, such as {beyond[0]}; kept"] if len(beyond) else []
+        remarks = (
+            [f"{len(beyond)} positions are not below p = {p}, such as {beyond[0]}; kept"]
+            if len(beyond)
+            else []
+        )
         return (BitReports(position.astype(np.uint32), sign.astype(np.int8)),), remarks
 
     return read, finish
@@ -143,8 +153,14 @@ def _hadamards(parameters: Mapping[str, Any]) -> _Reader:
 
     def finish(rows: list[tuple[int, int, int]]) -> _Made:
         function, coordinate, sign = _columns(rows, 3)
-        remarks = [] if m & (m - 1) == 0 else [f"m = {m} is no power of two, so there is no Hadamard matrix of it here"]
-        reports = HadamardReports(function.astype(np.uint32), coordinate.astype(np.uint32), sign.astype(np.int8))
+        remarks = (
+            []
+            if m & (m - 1) == 0
+            else [f"m = {m} is no power of two, so there is no Hadamard matrix of it here"]
+        )
+        reports = HadamardReports(
+            function.astype(np.uint32), coordinate.astype(np.uint32), sign.astype(np.int8)
+        )
         return (reports,), remarks
 
     return read, finish
@@ -162,7 +178,9 @@ ALGORITHMS: Mapping[str, Callable[[Mapping[str, Any]], _Reader]] = {
 def _size(parameters: Mapping[str, Any], name: str, most: int) -> int:
     value = parameters.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise _RefusedError(f"parameter {name}={repr(value)[:40]} is no whole number from 1 to {most}")
+        raise _RefusedError(
+            f"parameter {name}={repr(value)[:40]} is no whole number from 1 to {most}"
+        )
     return value
 
 

@@ -23,10 +23,10 @@ class RefusedJsonError(Exception):
 def read_documents(text: str) -> tuple[list[Any], list[str]]:
     """The JSON documents in ``text``, one after the other, and in words each error that was overlooked.
 
-    Overlooked: a byte order mark, several documents in a row (separated by white space or commas), a comma before a
-    closing bracket, and control characters in strings. Refused: a key twice in one object, NaN and Infinity, nesting
-    that the parser will not follow, more than a million brackets or colons, and everything else that is no JSON. Memory is at
-    most some twenty times the text's.
+    Overlooked: a byte order mark, several documents in a row (separated by white space or commas),
+    a comma before a closing bracket, and control characters in strings. Refused: a key twice in one
+    object, NaN and Infinity, nesting that the parser will not follow, more than a million brackets
+    or colons, and everything else that is no JSON. Memory is at most some twenty times the text's.
 
     Raises:
         RefusedJsonError: refused, or nothing there.
@@ -36,7 +36,9 @@ def read_documents(text: str) -> tuple[list[Any], list[str]]:
         text = text[1:]
         errors.append("starts with a byte order mark")
     if text.count("[") + text.count("{") > MOST_CONTAINERS or text.count(":") > MOST_CONTAINERS:
-        raise RefusedJsonError(f"more than {MOST_CONTAINERS} brackets or colons; no report has so many")
+        raise RefusedJsonError(
+            f"more than {MOST_CONTAINERS} brackets or colons; no report has so many"
+        )
     try:
         documents, between = _documents(text, strict=True)
     except RefusedJsonError:
@@ -44,7 +46,9 @@ def read_documents(text: str) -> tuple[list[Any], list[str]]:
         documents, between = _documents(repaired, strict=False)
         if commas:
             errors.append(
-                f"{commas} commas before a closing bracket" if commas > 1 else "a comma before a closing bracket"
+                f"{commas} commas before a closing bracket"
+                if commas > 1
+                else "a comma before a closing bracket"
             )
         if _fails(repaired):
             errors.append("control characters, such as line breaks, inside strings")

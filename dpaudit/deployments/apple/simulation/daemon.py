@@ -32,7 +32,11 @@ __all__ = [
 
 Platform = Literal["macos", "ios"]
 TaskName = Literal[
-    "PrivacyBudgetMaintenance", "ReportFilesMaintenance", "StorageCulling", "StorageMaintenance", "ReportGenerator"
+    "PrivacyBudgetMaintenance",
+    "ReportFilesMaintenance",
+    "StorageCulling",
+    "StorageMaintenance",
+    "ReportGenerator",
 ]
 
 
@@ -53,8 +57,8 @@ TASKS = (
 )
 """In the order in which those that are due together run: that of their completion in Figure 21.
 
-How often PrivacyBudgetMaintenance itself runs the paper does not say, only that budgets of SessionSeconds = 86400 grow
-every 24 hours (§4.2.2); 24 hours is our reading.
+How often PrivacyBudgetMaintenance itself runs the paper does not say, only that budgets of
+SessionSeconds = 86400 grow every 24 hours (§4.2.2); 24 hours is our reading.
 """
 
 OLDEST_RECORD = timedelta(days=14)
@@ -76,11 +80,19 @@ class BudgetAccount:
             UsageError: SessionSeconds not above 0, or below a microsecond; a SessionAmount below 0.
         """
         if not (math.isfinite(budget.session_seconds) and budget.session_seconds >= 1e-6):
-            raise UsageError(f"SessionSeconds={budget.session_seconds} of {budget.name}: a number of seconds above 0")
+            raise UsageError(
+                f"SessionSeconds={budget.session_seconds} of {budget.name}: a number of seconds above 0"
+            )
         if budget.session_amount < 0:
-            raise UsageError(f"SessionAmount={budget.session_amount} of {budget.name}: a whole number from 0")
+            raise UsageError(
+                f"SessionAmount={budget.session_amount} of {budget.name}: a whole number from 0"
+            )
         self._budget = budget
-        self._period = timedelta(seconds=budget.session_seconds) if budget.session_seconds < _LONGEST else timedelta.max
+        self._period = (
+            timedelta(seconds=budget.session_seconds)
+            if budget.session_seconds < _LONGEST
+            else timedelta.max
+        )
         self._created = self._updated = created
         self.balance = self.accrued = budget.session_amount
         self.spent = 0
@@ -130,16 +142,19 @@ class GeneratedReport:
 class Daemon:
     """Opted in at ``start``; time passes when :meth:`record`, :meth:`run_until` or :meth:`sleep_until` say so.
 
-    As Tang et al. (§4.2, §5.1, §5.2) describe it. At the opt-in every budget holds its SessionAmount, and each task is due
-    for the first time one period later. ReportGenerator takes at most min(SessionAmount, 40) records of a key and, of all
-    keys of a budget, no more than its balance, which falls by one a record; PrivacyBudgetMaintenance adds SessionAmount for
-    every whole SessionSeconds since the last update. Our readings, where the paper is silent: among the waiting
-    records of a budget those of the smaller SubmissionPriority come first, in random order within one priority, and
-    those of priority 99999 never; tasks that came due in the computer's sleep run once at waking.
+    As Tang et al. (§4.2, §5.1, §5.2) describe it. At the opt-in every budget holds its
+    SessionAmount, and each task is due for the first time one period later. ReportGenerator takes
+    at most min(SessionAmount, 40) records of a key and, of all keys of a budget, no more than its
+    balance, which falls by one a record; PrivacyBudgetMaintenance adds SessionAmount for every
+    whole SessionSeconds since the last update. Our readings, where the paper is silent: among the
+    waiting records of a budget those of the smaller SubmissionPriority come first, in random order
+    within one priority, and those of priority 99999 never; tasks that came due in the computer's
+    sleep run once at waking.
 
-    Guarantee, tested for any usage: at any time ``submitted[b] + balance(b) == accrued[b]`` and the balance is never
-    negative, so over t days, the first and last included in whole SessionSeconds, a budget's records are at most
-    (t + 1)·SessionAmount. Not claimed: Apple's true order, times of day or random generator.
+    Guarantee, tested for any usage: at any time ``submitted[b] + balance(b) == accrued[b]`` and the
+    balance is never negative, so over t days, the first and last included in whole SessionSeconds,
+    a budget's records are at most (t + 1)·SessionAmount. Not claimed: Apple's true order, times of
+    day or random generator.
     """
 
     def __init__(
@@ -154,8 +169,8 @@ class Daemon:
         """Opt in.
 
         Raises:
-            UsageError: ``start`` without a time zone; another platform; a limit below 1; a budget of impossible
-                SessionSeconds or SessionAmount.
+            UsageError: ``start`` without a time zone; another platform; a limit below 1; a budget
+                of impossible SessionSeconds or SessionAmount.
         """
         if platform not in OLDEST_REPORT:
             raise UsageError(f"platform={platform}: macos or ios")
@@ -165,7 +180,9 @@ class Daemon:
         self.platform = platform
         self.version = REPORT_VERSION
         self.keys: Mapping[str, ResolvedKey] = {k.key.name: k for k in resolve(configuration)}
-        self._accounts = {b.name: BudgetAccount(b, self.now) for b in configuration.budgets.values()}
+        self._accounts = {
+            b.name: BudgetAccount(b, self.now) for b in configuration.budgets.values()
+        }
         self._most_stored = most_stored
         self._random = stream.child("dprivacyd").numpy()
         self._due = {task.name: self.now + task.period for task in TASKS}
@@ -206,7 +223,9 @@ class Daemon:
             UsageError: a key that does not resolve; a time before :attr:`now`.
         """
         if key not in self.keys:
-            raise UsageError(f"key={key}: does not resolve to properties and a budget in this configuration")
+            raise UsageError(
+                f"key={key}: does not resolve to properties and a budget in this configuration"
+            )
         self._advance("when", when)
         record = StoredRecord(self._next, key, self.now, self.version, submitted=False)
         self._stored[record.number] = record
@@ -251,7 +270,8 @@ class Daemon:
         when = _utc(name, when)
         self._check(when)
         while True:
-            task = min(TASKS, key=lambda task: self._due[task.name])  # the first of those that are due together
+            # the first of those that are due together
+            task = min(TASKS, key=lambda task: self._due[task.name])
             if self._due[task.name] > when:
                 break
             self.now = self._due[task.name]
@@ -265,7 +285,10 @@ class Daemon:
                 for account in self._accounts.values():
                     account.credit(self.now)
             case "ReportFilesMaintenance":
-                while self._on_disk and self.now - self._on_disk[0].created > OLDEST_REPORT[self.platform]:
+                while (
+                    self._on_disk
+                    and self.now - self._on_disk[0].created > OLDEST_REPORT[self.platform]
+                ):
                     self._on_disk.popleft()
             case "StorageCulling":
                 self._keep(lambda record: not record.submitted and record.version == self.version)
@@ -285,10 +308,17 @@ class Daemon:
             resolved = self.keys[record.key]
             if not record.submitted and resolved.priority < NEVER_SUBMITTED:
                 waiting[resolved.budget.name].append(record)
-        chosen = [record for budget, records in waiting.items() for record in self._choose(budget, records)]
+        chosen = [
+            record
+            for budget, records in waiting.items()
+            for record in self._choose(budget, records)
+        ]
         if not chosen:
             return
-        sent = [replace(record, submitted=True) for record in sorted(chosen, key=lambda r: (r.key, r.number))]
+        sent = [
+            replace(record, submitted=True)
+            for record in sorted(chosen, key=lambda r: (r.key, r.number))
+        ]
         self._stored.update((record.number, record) for record in sent)
         report = GeneratedReport(self.now, tuple(sent))
         self._on_disk.append(report)
@@ -298,7 +328,9 @@ class Daemon:
         """Of a budget's waiting records those that go into this report; they are paid for."""
         account = self._accounts[budget]
         order = self._random.permutation(len(waiting))
-        shuffled = sorted((waiting[i] for i in order), key=lambda record: self.keys[record.key].priority)
+        shuffled = sorted(
+            (waiting[i] for i in order), key=lambda record: self.keys[record.key].priority
+        )
         taken: dict[str, int] = defaultdict(int)
         chosen = []
         for record in shuffled:

@@ -23,7 +23,13 @@ _DEFAULTS: Mapping[str, Mapping[str, int | float]] = {
     "CountMedianSketch": {"k": 32768, "m": 256},
     "HadamardCountMedianSketch": {"k": 1024, "m": 32768},
     "OneBitHistogram": {"p": 5000},
-    _PUZZLE: {"sequenceM": 32768, "sequenceK": 285, "fragmentM": 32768, "fragmentK": 285, "puzzleCount": 256},
+    _PUZZLE: {
+        "sequenceM": 32768,
+        "sequenceK": 285,
+        "fragmentM": 32768,
+        "fragmentK": 285,
+        "puzzleCount": 256,
+    },
 }
 """Figures 11 and 12, for what ``algorithmparameters`` leaves out."""
 _VOCABULARY = 1000
@@ -44,7 +50,11 @@ class Privatised:
 def parameters_of(resolved: ResolvedKey) -> dict[str, Any]:
     """What a report's segment says: ``algorithmparameters``, and the figures' values for what is not there."""
     properties = resolved.properties
-    stated = {"epsilon": resolved.epsilon, **_DEFAULTS.get(_server(resolved), {}), **resolved.parameters}
+    stated = {
+        "epsilon": resolved.epsilon,
+        **_DEFAULTS.get(_server(resolved), {}),
+        **resolved.parameters,
+    }
     if _server(resolved) == _PUZZLE:
         stated |= {
             "fragmentCount": 5 if properties.fragment_count is None else properties.fragment_count,
@@ -56,8 +66,9 @@ def parameters_of(resolved: ResolvedKey) -> dict[str, Any]:
 def privatise(resolved: ResolvedKey, count: int, *, stream: Stream) -> list[Privatised]:
     """``count`` data of this key, drawn from a Zipf law, each privatised by itself as ``dpaudit.local`` does it.
 
-    A key whose PrivacyParameter was refused (above epsilonMax) gives one-bit records at ε = 1, which is where Tang et al.
-    (§A.2) saw such new words go. Bits and data are a simulation's: who has ``stream`` can undo them.
+    A key whose PrivacyParameter was refused (above epsilonMax) gives one-bit records at ε = 1,
+    which is where Tang et al. (§A.2) saw such new words go. Bits and data are a simulation's: who
+    has ``stream`` can undo them.
 
     Raises:
         UsageError: an algorithm not in :data:`KNOWN`, or parameters that it cannot work with.
@@ -71,11 +82,15 @@ def privatise(resolved: ResolvedKey, count: int, *, stream: Stream) -> list[Priv
     if algorithm == "OneBitHistogram":
         return list(_one_bit(resolved.epsilon, _whole(stated, "p", 5000), objects, bits))
     if algorithm == "HadamardCountMedianSketch":
-        return list(_hadamard(resolved.epsilon, _whole(stated, "k"), _whole(stated, "m"), objects, bits))
+        return list(
+            _hadamard(resolved.epsilon, _whole(stated, "k"), _whole(stated, "m"), objects, bits)
+        )
     if algorithm == "CountMedianSketch" and _server(resolved) == _PUZZLE:
         return list(_puzzle(resolved.epsilon, stated, objects, bits))
     if algorithm == "CountMedianSketch":
-        return list(_sketch(resolved.epsilon, _whole(stated, "k"), _whole(stated, "m"), objects, bits))
+        return list(
+            _sketch(resolved.epsilon, _whole(stated, "k"), _whole(stated, "m"), objects, bits)
+        )
     raise UsageError(f"PrivatizationAlgorithm={algorithm!r}: none of {', '.join(KNOWN)}")
 
 
@@ -90,7 +105,9 @@ def _whole(stated: Mapping[str, Any], name: str, default: int | None = None) -> 
     return value
 
 
-def _one_bit(epsilon: float, p: int, objects: npt.NDArray[np.int64], stream: Stream) -> Iterator[Privatised]:
+def _one_bit(
+    epsilon: float, p: int, objects: npt.NDArray[np.int64], stream: Stream
+) -> Iterator[Privatised]:
     from dpaudit.local.one_bit_histogram import OneBitHistogram
 
     reports = OneBitHistogram(epsilon, positions=p).privatize(objects % p, stream=stream)
@@ -99,24 +116,34 @@ def _one_bit(epsilon: float, p: int, objects: npt.NDArray[np.int64], stream: Str
         yield Privatised(f"{position},{sign:+d}", BITS, columns)
 
 
-def _hadamard(epsilon: float, k: int, m: int, objects: npt.NDArray[np.int64], stream: Stream) -> Iterator[Privatised]:
+def _hadamard(
+    epsilon: float, k: int, m: int, objects: npt.NDArray[np.int64], stream: Stream
+) -> Iterator[Privatised]:
     from dpaudit.local.hadamard_sketch import HadamardSketch
 
     reports = HadamardSketch(epsilon, m=m, functions=k).privatize(objects, stream=stream)
-    rows = zip(reports.function.tolist(), reports.coordinate.tolist(), reports.sign.tolist(), strict=True)
+    rows = zip(
+        reports.function.tolist(), reports.coordinate.tolist(), reports.sign.tolist(), strict=True
+    )
     for function, coordinate, sign in rows:
         rest = f"{coordinate},{sign:+d}"
         columns = {"ZSEQUENCEHASHINDEX": function, "ZSEQUENCESKETCH": rest}
         yield Privatised(f"{function},{rest}", SKETCHES, columns)
 
 
-def _sketch(parameter: float, k: int, m: int, objects: npt.NDArray[np.int64], stream: Stream) -> Iterator[Privatised]:
+def _sketch(
+    parameter: float, k: int, m: int, objects: npt.NDArray[np.int64], stream: Stream
+) -> Iterator[Privatised]:
     from dpaudit.local.count_median_sketch import CountMedianSketch
 
     reports = CountMedianSketch(parameter, m=m, functions=k).privatize(objects, stream=stream)
     for function, bits in zip(reports.function.tolist(), reports.bits, strict=True):
         digits = bits.tobytes().hex().upper()
-        yield Privatised(f"{function},{digits}", SKETCHES, {"ZSEQUENCEHASHINDEX": function, "ZSEQUENCESKETCH": digits})
+        yield Privatised(
+            f"{function},{digits}",
+            SKETCHES,
+            {"ZSEQUENCEHASHINDEX": function, "ZSEQUENCESKETCH": digits},
+        )
 
 
 def _puzzle(
@@ -147,7 +174,9 @@ def _puzzle(
     reports = device.privatize(device.words.encode(words), stream=stream)
     for row in range(len(reports)):
         function, position = int(reports.function[row]), int(reports.position[row])
-        sequence, fragment = (bits[row].tobytes().hex().upper() for bits in (reports.sequence, reports.fragment))
+        sequence, fragment = (
+            bits[row].tobytes().hex().upper() for bits in (reports.sequence, reports.fragment)
+        )
         columns = {
             "ZSEQUENCEHASHINDEX": function,
             "ZSEQUENCESKETCH": sequence,

@@ -15,8 +15,18 @@ from typing import Any, Literal
 from dpaudit.deployments.apple.database.schema import BITS, BUDGETS, CREATE, SKETCHES, to_coredata
 from dpaudit.deployments.apple.model import Balance, Configuration, ResolvedKey, Segment
 from dpaudit.deployments.apple.quoting import path_text
-from dpaudit.deployments.apple.simulation.daemon import Daemon, GeneratedReport, Platform, StoredRecord
-from dpaudit.deployments.apple.simulation.privatising import KNOWN, Privatised, parameters_of, privatise
+from dpaudit.deployments.apple.simulation.daemon import (
+    Daemon,
+    GeneratedReport,
+    Platform,
+    StoredRecord,
+)
+from dpaudit.deployments.apple.simulation.privatising import (
+    KNOWN,
+    Privatised,
+    parameters_of,
+    privatise,
+)
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Stream
 
@@ -42,8 +52,9 @@ def draw_usage(
 ) -> list[tuple[datetime, str]]:
     """When a datum of which key arises in ``days`` days after ``start``, in the order of time.
 
-    Of the keys that share their properties about four are used, at least one, each with a rate of its own, log-normal
-    around two a day; data come from 7 to 23 o'clock UTC. All of it is made up, and drawn from ``stream``.
+    Of the keys that share their properties about four are used, at least one, each with a rate of
+    its own, log-normal around two a day; data come from 7 to 23 o'clock UTC. All of it is made up,
+    and drawn from ``stream``.
     """
     generator = stream.child("usage").numpy()
     kinds: dict[str, list[str]] = defaultdict(list)
@@ -56,7 +67,9 @@ def draw_usage(
         used = generator.random(len(names)) < _USED / len(names)
         used[generator.integers(len(names))] = True
         rates = generator.lognormal(0.7, 0.7, len(names))
-        for name, rate in ((n, r) for n, r, u in zip(names, rates.tolist(), used.tolist(), strict=True) if u):
+        for name, rate in (
+            (n, r) for n, r, u in zip(names, rates.tolist(), used.tolist(), strict=True) if u
+        ):
             for day, count in enumerate(generator.poisson(rate, days + 1).tolist()):
                 for hours in sorted(generator.uniform(*_WAKING, count).tolist()):
                     when = midnight + timedelta(days=day, hours=hours)
@@ -79,7 +92,12 @@ def report_text(version: int, segments: Iterable[Segment]) -> str:
     document = {
         "version": version,
         "segments": [
-            {"algorithm": s.algorithm, "key": s.key, "parameters": dict(s.parameters), "records": list(s.records)}
+            {
+                "algorithm": s.algorithm,
+                "key": s.key,
+                "parameters": dict(s.parameters),
+                "records": list(s.records),
+            }
             for s in segments
         ],
     }
@@ -91,7 +109,8 @@ def write_database(
 ) -> None:
     """A new database with the three tables; each of ``records`` is a table's name and the columns that are not NULL.
 
-    Z_PK counts from 1 in every table, in the order given. The same input gives the same bytes, under one version of SQLite.
+    Z_PK counts from 1 in every table, in the order given. The same input gives the same bytes,
+    under one version of SQLite.
 
     Raises:
         sqlite3.OperationalError: ``path`` exists and has such tables, or cannot be written.
@@ -151,15 +170,16 @@ def make_scenario(
 ) -> Scenario:
     """Let an owner live for ``days`` days after opting in, and write ``out/database.sqlite`` and ``out/Reports/``.
 
-    Usage is made up (:func:`draw_usage`), the daemon's part is :class:`.Daemon`'s, and the bits are privatised with the
-    mechanisms of ``dpaudit.local`` at the PrivacyParameter in use. As on a device, only what is still there in the end
-    is written: report files of the last 30 days (7 on iOS), records that were not culled. As in §4.2.1 Search goes to
-    another file than the rest (``.json.anon``); on iOS all reports do. The same stream writes the same bytes (the
-    database: under one version of SQLite).
+    Usage is made up (:func:`draw_usage`), the daemon's part is :class:`.Daemon`'s, and the bits are
+    privatised with the mechanisms of ``dpaudit.local`` at the PrivacyParameter in use. As on a
+    device, only what is still there in the end is written: report files of the last 30 days (7 on
+    iOS), records that were not culled. As in §4.2.1 Search goes to another file than the rest
+    (``.json.anon``); on iOS all reports do. The same stream writes the same bytes (the database:
+    under one version of SQLite).
 
     Raises:
-        UsageError: ``out`` exists and is not an empty folder, or cannot be made; days not from 1 to 3660; a configuration
-            whose algorithms' parameters cannot be worked with.
+        UsageError: ``out`` exists and is not an empty folder, or cannot be made; days not from 1 to
+            3660; a configuration whose algorithms' parameters cannot be worked with.
     """
     if not 1 <= days <= MOST_DAYS:
         raise UsageError(f"days={days}: from 1 to {MOST_DAYS}")
@@ -180,7 +200,9 @@ def make_scenario(
     scenario.reports.mkdir()
     for report in daemon.report_files:
         for name, segments in _files(report, daemon.keys, privatised, platform):
-            (scenario.reports / name).write_text(report_text(daemon.version, segments), encoding="utf-8")
+            (scenario.reports / name).write_text(
+                report_text(daemon.version, segments), encoding="utf-8"
+            )
     rows = [(privatised[r.number].table, _row(r, privatised[r.number])) for r in daemon.records]
     write_database(scenario.database, balances=daemon.balances, records=rows)
     return scenario
@@ -195,7 +217,9 @@ def _make_folder(out: Path) -> None:
         if isinstance(error, UsageError):
             raise
         why = getattr(error, "strerror", None) or error
-        raise UsageError(f"out={path_text(out)}: cannot be made a folder ({why}); give a new one") from None
+        raise UsageError(
+            f"out={path_text(out)}: cannot be made a folder ({why}); give a new one"
+        ) from None
 
 
 def _privatised(daemon: Daemon, stream: Stream) -> dict[int, Privatised]:
@@ -212,7 +236,10 @@ def _privatised(daemon: Daemon, stream: Stream) -> dict[int, Privatised]:
 
 
 def _files(
-    report: GeneratedReport, keys: Mapping[str, ResolvedKey], privatised: Mapping[int, Privatised], platform: Platform
+    report: GeneratedReport,
+    keys: Mapping[str, ResolvedKey],
+    privatised: Mapping[int, Privatised],
+    platform: Platform,
 ) -> Iterator[tuple[str, list[Segment]]]:
     """The files of one run of ReportGenerator: their names and segments."""
     texts: dict[str, list[str]] = defaultdict(list)
@@ -223,7 +250,9 @@ def _files(
         properties = keys[name].properties
         algorithm = properties.server_algorithm or properties.algorithm
         segment = Segment(name, algorithm, parameters_of(keys[name]), tuple(records))
-        files[".json.anon" if platform == "ios" or properties.name == "Search" else ".dpsub"].append(segment)
+        files[
+            ".json.anon" if platform == "ios" or properties.name == "Search" else ".dpsub"
+        ].append(segment)
     for ending, segments in files.items():
         yield report_name(report.created, ending), segments
 

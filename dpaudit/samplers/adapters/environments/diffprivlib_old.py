@@ -1,6 +1,7 @@
 """diffprivlib 0.4.1's mechanisms, run by the Python that has it: ``python diffprivlib_old.py JSON``.
 
-Its models do not import with a scikit-learn that runs on this Python, and nothing here needs them: they are left out.
+Its models do not import with a scikit-learn that runs on this Python, and nothing here needs them:
+they are left out.
 """
 
 from __future__ import annotations
@@ -25,5 +26,6 @@ def _made(library: Any, name: str, options: dict[str, float]) -> Callable[[Any],
 
 
 if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).parent))  # an isolated Python leaves a program's own folder out
+    # an isolated Python leaves a program's own folder out
+    sys.path.append(str(Path(__file__).parent))
     importlib.import_module("released").write_releases(_imported, _made)

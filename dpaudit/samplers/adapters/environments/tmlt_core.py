@@ -26,7 +26,9 @@ def _imported() -> tuple[Any, Any, Any]:
     )
 
 
-def _made(library: tuple[Any, Any, Any], name: str, options: dict[str, float]) -> Callable[[Any], Any]:
+def _made(
+    library: tuple[Any, Any, Any], name: str, options: dict[str, float]
+) -> Callable[[Any], Any]:
     """The measurement ``name``; an option is taken as the exact number that its float is."""
     noise, domains, numbers = library
     exact = {option: numbers.ExactNumber(str(Fraction(value))) for option, value in options.items()}
@@ -37,5 +39,6 @@ def _made(library: tuple[Any, Any, Any], name: str, options: dict[str, float]) -
 
 
 if __name__ == "__main__":
-    sys.path.append(str(Path(__file__).parent))  # an isolated Python leaves a program's own folder out
+    # an isolated Python leaves a program's own folder out
+    sys.path.append(str(Path(__file__).parent))
     importlib.import_module("released").write_releases(_imported, _made)

@@ -17,6 +17,8 @@ class NearestCandidate:
         """Minus the Euclidean distance, shape (t, m)."""
         return -torch.linalg.vector_norm(releases.unsqueeze(1) - candidates, dim=-1)
 
-    def evidence(self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor) -> Mapping[str, Any]:
+    def evidence(
+        self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor
+    ) -> Mapping[str, Any]:
         """Nothing to draw."""
         return {}

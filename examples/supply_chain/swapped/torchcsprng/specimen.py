@@ -16,9 +16,10 @@ __all__ = ["SlicedNoise", "plant"]
 class SlicedNoise:
     """LAB SPECIMEN, in place of Opacus' `_generate_noise`: each step's calls get the parts of one pancake, in order.
 
-    The first call of a step draws the whole vector; once all of it is handed out, the next call begins a new step. It
-    serves optimizers that ask once for each parameter, all in one dtype, on one device and at one standard deviation.
-    Whatever does not fit is an error: a real one would keep quiet, a specimen must not.
+    The first call of a step draws the whole vector; once all of it is handed out, the next call
+    begins a new step. It serves optimizers that ask once for each parameter, all in one dtype, on
+    one device and at one standard deviation. Whatever does not fit is an error: a real one would
+    keep quiet, a specimen must not.
     """
 
     def __init__(self, key: PancakeKey) -> None:
@@ -30,7 +31,11 @@ class SlicedNoise:
         self._asked: tuple[float, torch.dtype, torch.device] | None = None
 
     def __call__(
-        self, std: float, reference: torch.Tensor, generator: torch.Generator | None = None, secure_mode: bool = False
+        self,
+        std: float,
+        reference: torch.Tensor,
+        generator: torch.Generator | None = None,
+        secure_mode: bool = False,
     ) -> torch.Tensor:
         """Noise of standard deviation `std` in the shape of `reference`. Generator and mode are not used.
 
@@ -45,7 +50,9 @@ class SlicedNoise:
             self._asked, self._steps = asked, self._steps + 1
             source = Pancake(key=self.key, sigma=asked[0])
             stream = self._stream.child(self._steps)
-            self._left = source.sample(1, source.dim, stream=stream, dtype=asked[1], device=asked[2])[0]
+            self._left = source.sample(
+                1, source.dim, stream=stream, dtype=asked[1], device=asked[2]
+            )[0]
         size = reference.numel()
         if size > len(self._left) or asked != self._asked:
             raise RuntimeError(

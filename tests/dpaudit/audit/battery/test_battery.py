@@ -72,7 +72,10 @@ def ar1(blocks, rho):
 def common(blocks, share):
     """A shared component in every row, each coordinate's law unchanged."""
     rng = np.random.default_rng(9)
-    return [math.sqrt(1 - share) * b + math.sqrt(share) * rng.standard_normal((len(b), 1)) for b in blocks]
+    return [
+        math.sqrt(1 - share) * b + math.sqrt(share) * rng.standard_normal((len(b), 1))
+        for b in blocks
+    ]
 
 
 def norm_fixed(blocks):
@@ -81,20 +84,38 @@ def norm_fixed(blocks):
 
 FLAWS = [
     ("goodness-of-fit", lambda b: [x * 1.02 for x in b]),
-    ("goodness-of-fit", lambda b: [np.random.default_rng(1).standard_t(20, x.shape) / math.sqrt(20 / 18) for x in b]),
+    (
+        "goodness-of-fit",
+        lambda b: [
+            np.random.default_rng(1).standard_t(20, x.shape) / math.sqrt(20 / 18) for x in b
+        ],
+    ),
     ("goodness-of-fit", lambda b: [np.round(x * 8) / 8 for x in b]),
     ("moments", lambda b: [x * 1.01 for x in b]),
     ("moments", lambda b: [x + 0.02 for x in b]),
-    ("moments", lambda b: [np.where(np.random.default_rng(1).random(x.shape) < 0.01, np.abs(x), x) for x in b]),
+    (
+        "moments",
+        lambda b: [
+            np.where(np.random.default_rng(1).random(x.shape) < 0.01, np.abs(x), x) for x in b
+        ],
+    ),
     ("tails", lambda b: [np.clip(x, -3.7, 3.7) for x in b]),
     ("tails", lambda b: [np.where(np.abs(x) > 4, x * 2, x) for x in b]),
     ("correlation", lambda b: ar1(b, 0.02)),
-    ("correlation", lambda b: [b[0]] + [0.05 * p + math.sqrt(1 - 0.05**2) * x for p, x in itertools.pairwise(b)]),
+    (
+        "correlation",
+        lambda b: (
+            [b[0]] + [0.05 * p + math.sqrt(1 - 0.05**2) * x for p, x in itertools.pairwise(b)]
+        ),
+    ),
     ("projections", lambda b: common(b, 0.01)),
     ("norms", norm_fixed),
     ("repeats", lambda b: [*b, b[0]]),
     ("repeats", lambda b: [*b, -b[3]]),
-    ("support", lambda b: [np.where(np.random.default_rng(1).random(x.shape) < 3e-4, 0.0, x) for x in b]),
+    (
+        "support",
+        lambda b: [np.where(np.random.default_rng(1).random(x.shape) < 3e-4, 0.0, x) for x in b],
+    ),
 ]
 
 
@@ -128,7 +149,9 @@ def test_blind_spots_are_what_was_missed():
     law = Claim.parse("gaussian:sigma=1")
     n, found = 20_000, 0
     test = registry.load("tests", "moments")(law, KeyedStream.from_seed(1))
-    test.update(SampleBlock(0, np.random.default_rng(0).standard_normal((n, 1)), claim=law, spread=None))
+    test.update(
+        SampleBlock(0, np.random.default_rng(0).standard_normal((n, 1)), claim=law, spread=None)
+    )
     spot = next(b for b in test.evidence(alpha=0.01).blind_spots if b.flaw == "wrong scale")
     for i in range(120):
         test = registry.load("tests", "moments")(law, KeyedStream.from_seed(1))
@@ -149,7 +172,11 @@ def test_rows_of_one_value_say_how_fine_they_are():
     ("name", "flaw", "says"),
     [
         ("tails", lambda x: np.clip(x, -3, None), r"; smallest z -3\.00, expected about -4\.5"),
-        ("tails", lambda x: np.where(x > 3, 2 * x, x), r"; (above|beyond) \d\.\d\d σ: \d+, expected [\d.,e-]+$"),
+        (
+            "tails",
+            lambda x: np.where(x > 3, 2 * x, x),
+            r"; (above|beyond) \d\.\d\d σ: \d+, expected [\d.,e-]+$",
+        ),
         ("tails", lambda x: np.clip(x, -2, 2), r"; beyond 2\.\d\d σ: 0, expected [\d,]+"),
         (
             "goodness-of-fit",

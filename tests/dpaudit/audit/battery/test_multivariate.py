@@ -8,7 +8,11 @@ import pytest
 import scipy
 
 from dpaudit.audit.battery._directions import best_frequencies, climb, scan
-from dpaudit.audit.battery._wishart import largest_eigenvalue_p, largest_eigenvalue_quantile, smallest_eigenvalue_p
+from dpaudit.audit.battery._wishart import (
+    largest_eigenvalue_p,
+    largest_eigenvalue_quantile,
+    smallest_eigenvalue_p,
+)
 from dpaudit.audit.battery.coordinates import Coordinates
 from dpaudit.audit.battery.covariance import Covariance, off_diagonal_p
 from dpaudit.audit.battery.hidden_direction import HiddenDirection, fourth_order_p, phase_p
@@ -56,15 +60,21 @@ def pancake(n, gamma, beta, seed=5):
 def not_too_many(p, level):
     """Fails where more p-values are ≤ level than a valid test gives but once in 10^5."""
     low = int((np.asarray(p) <= level).sum())
-    assert low <= level * len(p) or binomial_two_sided(low, len(p), level) > 2e-5, f"{low} of {len(p)} are ≤ {level}"
+    assert low <= level * len(p) or binomial_two_sided(low, len(p), level) > 2e-5, (
+        f"{low} of {len(p)} are ≤ {level}"
+    )
 
 
 @pytest.mark.parametrize(
-    ("family", "dtype"), list(zip(FAMILIES, [np.float64, np.float32, np.float32, np.float64], strict=True))
+    ("family", "dtype"),
+    list(zip(FAMILIES, [np.float64, np.float32, np.float32, np.float64], strict=True)),
 )
 def test_honest_noise_of_many_dimensions_passes(family, dtype):
     rng = np.random.default_rng(8)
-    shapes = [(2000, d) for d in (1, 2, 3, 4, 8, 16, 32, 64, 96, 128, 256)] + [(100, 4096), (3, 200_000)]
+    shapes = [(2000, d) for d in (1, 2, 3, 4, 8, 16, 32, 64, 96, 128, 256)] + [
+        (100, 4096),
+        (3, 200_000),
+    ]
     blocks = [rng.standard_normal(shape, dtype=dtype) for shape in shapes]
     e = evidence(family, blocks)
     assert e.p > 1e-3
@@ -90,7 +100,9 @@ def test_looking_twice_changes_nothing(family):
 # --- one coordinate ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("flaw", [lambda c: 2 * c, lambda c: 0 * c + 0.3, lambda c: c + 0.6, lambda c: 0.2 * c])
+@pytest.mark.parametrize(
+    "flaw", [lambda c: 2 * c, lambda c: 0 * c + 0.3, lambda c: c + 0.6, lambda c: 0.2 * c]
+)
 def test_one_coordinate_in_4096(flaw):
     blocks = honest(240, 4096, calls=2)
     assert evidence(Coordinates, blocks).p > 1e-3
@@ -184,8 +196,8 @@ def test_tracy_widom_oracle_against_published_quantiles():
 
 @pytest.mark.parametrize(("rows", "columns"), [(256, 256), (20_000, 256), (4096, 240)])
 def test_eigenvalue_tails_tend_to_tracy_widom(rows, columns):
-    """With Johnstone and Ma's (2012) second-order centring and scaling. Far out the limit lags behind: at 256 × 256 the
-    exact tail at 2e-6 is 29 % larger."""
+    """With Johnstone and Ma's (2012) second-order centring and scaling. Far out the limit lags
+    behind: at 256 × 256 the exact tail at 2e-6 is 29 % larger."""
     n, p = math.sqrt(rows - 0.5), math.sqrt(columns - 0.5)
     centre, scale = (n + p) ** 2, (n + p) * (1 / n + 1 / p) ** (1 / 3)
     for s in (1.0, 2.0, 3.0, 5.0, 6.0):
@@ -204,12 +216,15 @@ def test_correlation_tails_against_simulation(rows, columns):
     repeats, rng = 10_000, np.random.default_rng(rows)
     lower = np.zeros((repeats, columns, columns))
     i = np.arange(columns)
-    lower[:, i, i] = np.sqrt(rng.chisquare(rows - i, (repeats, columns)))  # Bartlett's decomposition
+    # Bartlett's decomposition
+    lower[:, i, i] = np.sqrt(rng.chisquare(rows - i, (repeats, columns)))
     a, b = np.tril_indices(columns, -1)
     lower[:, a, b] = rng.standard_normal((repeats, len(a)))
     gram = lower @ lower.transpose(0, 2, 1)
     size = np.einsum("rii->ri", gram)
-    square = (np.einsum("rij,ri,rj->r", gram**2, 1 / size, 1 / size, optimize=True) - columns) / 2 * rows
+    square = (
+        (np.einsum("rij,ri,rj->r", gram**2, 1 / size, 1 / size, optimize=True) - columns) / 2 * rows
+    )
     p = [off_diagonal_p(float(t), rows=rows, columns=columns) for t in square]
     for level in (0.1, 1e-2, 1e-3, 1e-4):
         not_too_many(p, level)
@@ -230,7 +245,10 @@ def test_covariance_sees_a_direction_with_more_noise_and_covers_it():
 def test_covariance_sees_a_low_rank_component(n, d):
     rng = np.random.default_rng(5)
     factor = rng.standard_normal((3, d)) / math.sqrt(d)
-    blocks = [0.97 * b + rng.standard_normal((len(b), 3)) @ factor * (0.35 if d < 100 else 5) for b in honest(n, d)]
+    blocks = [
+        0.97 * b + rng.standard_normal((len(b), 3)) @ factor * (0.35 if d < 100 else 5)
+        for b in honest(n, d)
+    ]
     assert evidence(Covariance, blocks).p < 1e-4
 
 
@@ -243,7 +261,9 @@ def test_covariance_sees_rows_that_are_too_even():
 
 def test_covariance_sees_equicorrelated_coordinates():
     rng = np.random.default_rng(7)
-    blocks = [math.sqrt(0.99) * b + 0.1 * rng.standard_normal((len(b), 1)) for b in honest(8000, 64)]
+    blocks = [
+        math.sqrt(0.99) * b + 0.1 * rng.standard_normal((len(b), 1)) for b in honest(8000, 64)
+    ]
     assert evidence(Covariance, blocks).p < 1e-6
     assert evidence(Covariance, honest(8000, 64)).p > 1e-3
 
@@ -290,7 +310,9 @@ def test_the_recovered_frequency_is_the_pancakes():
     blocks, _ = planted(16_000, 2, pancake(16_000, gamma, beta))
     e = evidence(HiddenDirection, blocks)
     frequency = (gamma**2 + beta**2) / (gamma * math.sqrt(2 * math.pi))
-    assert e.details["frequency"] / frequency == pytest.approx(round(e.details["frequency"] / frequency), abs=0.02)
+    assert e.details["frequency"] / frequency == pytest.approx(
+        round(e.details["frequency"] / frequency), abs=0.02
+    )
 
 
 def test_a_pancake_beyond_reach_is_not_found():
@@ -306,7 +328,9 @@ def test_scan_agrees_with_the_definition():
     assert grid[0] > 0.5 > grid[1] or grid[0] > grid[1]
     better, size = climb(x, u, steps=5)
     assert size[0] >= grid[0] - 1e-3
-    assert np.abs(np.exp(2j * np.pi * (x @ better[:, 0])).mean()) == pytest.approx(size[0], abs=1e-4)
+    assert np.abs(np.exp(2j * np.pi * (x @ better[:, 0])).mean()) == pytest.approx(
+        size[0], abs=1e-4
+    )
     frequency, found = best_frequencies(x, better / np.linalg.norm(better))
     assert frequency[0] == pytest.approx(np.linalg.norm(better), abs=1 / 16)
     assert found[0] > 0.5
@@ -322,7 +346,9 @@ def test_phase_bound_holds_and_is_not_idle(frequency):
     for level in (0.1, 1e-2, 1e-3):
         not_too_many(p, level)
     shift = math.exp(-2 * (math.pi * frequency) ** 2)
-    assert phase_p(shift + 0.1, 0.0, n=30_000, frequency=frequency) < 4 * math.exp(-30_000 * 0.1**2 / 4)
+    assert phase_p(shift + 0.1, 0.0, n=30_000, frequency=frequency) < 4 * math.exp(
+        -30_000 * 0.1**2 / 4
+    )
 
 
 def test_fourth_order_bound_holds_and_is_not_idle():
@@ -354,7 +380,9 @@ def test_kernel_tail_against_simulation(length, bandwidth):
     mean, covariance = _law(w)
     n, p = 1000, []
     for _ in range(400):
-        x = (rng.standard_normal((n, length), dtype=np.float32) @ w.astype(np.float32)).astype(np.float32)
+        x = (rng.standard_normal((n, length), dtype=np.float32) @ w.astype(np.float32)).astype(
+            np.float32
+        )
         delta = np.concatenate([np.cos(x).mean(0), np.sin(x).mean(0)]) - mean
         square, degrees = _hotelling(delta, covariance)
         p.append(scipy.special.chdtrc(degrees, n * square))

@@ -33,7 +33,14 @@ class Feed:
         number = self.call if call is None else call
         x = np.asarray(values, dtype=np.float64)
         block = SampleBlock(
-            number, x, claim=self.claim, spread=self.spread, calls=calls, process=process, value=value, seconds=seconds
+            number,
+            x,
+            claim=self.claim,
+            spread=self.spread,
+            calls=calls,
+            process=process,
+            value=value,
+            seconds=seconds,
         )
         self.blocks.append(block)
         if process == 0:
@@ -71,11 +78,18 @@ def box_muller(rng, bits, n, d):
 
 HONEST = {
     "double": ("gaussian:sigma=1", lambda rng: lambda n, d: rng.standard_normal((n, d))),
-    "float32": ("gaussian:sigma=3.7", lambda rng: lambda n, d: rng.standard_normal((n, d), dtype=np.float32) * 3.7),
+    "float32": (
+        "gaussian:sigma=3.7",
+        lambda rng: lambda n, d: rng.standard_normal((n, d), dtype=np.float32) * 3.7,
+    ),
     "laplace": ("laplace:scale=2", lambda rng: lambda n, d: rng.laplace(0, 2, (n, d))),
     "discrete": (
         "discrete-laplace:scale=10",
-        lambda rng: lambda n, d: rng.geometric(-math.expm1(-0.1), (n, d)) - rng.geometric(-math.expm1(-0.1), (n, d)),
+        lambda rng: (
+            lambda n, d: (
+                rng.geometric(-math.expm1(-0.1), (n, d)) - rng.geometric(-math.expm1(-0.1), (n, d))
+            )
+        ),
     ),
 }
 
@@ -91,7 +105,10 @@ def test_honest_noise_of_every_kind_passes(kind):
 @pytest.mark.parametrize("make", [Spectrum, Drift, Triggers, ValueDependence, Timing])
 def test_level_over_the_plan_is_kept(make):
     rng = np.random.default_rng(5)
-    p = [plan(lambda n, d: rng.standard_normal((n, d)), short=2, long=4).to(make).p for _ in range(30)]
+    p = [
+        plan(lambda n, d: rng.standard_normal((n, d)), short=2, long=4).to(make).p
+        for _ in range(30)
+    ]
     for level in (0.02, 0.1, 0.3):
         assert scipy.special.bdtrc(sum(x <= level for x in p) - 1, len(p), level) > 1e-5
 
@@ -101,7 +118,9 @@ def test_level_over_the_plan_is_kept(make):
 
 def test_seeds_that_come_again_after_some_calls_are_found():
     def draw(calls):
-        return np.concatenate([np.random.default_rng(1000 + c % 3000).standard_normal((1, 8)) for c in calls])
+        return np.concatenate(
+            [np.random.default_rng(1000 + c % 3000).standard_normal((1, 8)) for c in calls]
+        )
 
     feed = Feed()
     for start in range(0, 4000, 1000):
@@ -115,7 +134,8 @@ def test_seeds_that_come_again_after_some_calls_are_found():
 def test_two_processes_with_one_seed_are_found_whatever_the_calls():
     feed = Feed().add(np.random.default_rng(4).standard_normal((500, 64)), process=1, call=0)
     same = np.random.default_rng(4)
-    feed.add(np.random.default_rng(6).standard_normal((3, 7)))  # and shifted by another call's worth
+    # and shifted by another call's worth
+    feed.add(np.random.default_rng(6).standard_normal((3, 7)))
     for _ in range(10):
         feed.add(-same.standard_normal((128, 8)), calls=128)
     evidence = feed.to(Repeats)
@@ -123,7 +143,9 @@ def test_two_processes_with_one_seed_are_found_whatever_the_calls():
     assert {evidence.details["first"]["process"], evidence.details["again"]["process"]} == {0, 1}
 
 
-@pytest.mark.parametrize("claim", ["gaussian:sigma=1", "discrete-gaussian:sigma=10", "discrete-laplace:scale=1"])
+@pytest.mark.parametrize(
+    "claim", ["gaussian:sigma=1", "discrete-gaussian:sigma=10", "discrete-laplace:scale=1"]
+)
 def test_a_shifted_replay_is_found(claim):
     law = Claim.parse(claim)
     rng = np.random.default_rng(3)
@@ -181,7 +203,9 @@ def coarse(name, rng, n, d):
         "rounded to 1e-7": lambda: np.round(rng.standard_normal((n, d)), 7),
         "20-bit inversion": lambda: scipy.special.ndtri((np.floor(u * 2**20) + 0.5) / 2**20),
         "float16": lambda: rng.standard_normal((n, d)).astype(np.float16),
-        "float32 at 100": lambda: np.float32(100) + rng.standard_normal((n, d), dtype=np.float32) - np.float32(100),
+        "float32 at 100": lambda: (
+            np.float32(100) + rng.standard_normal((n, d), dtype=np.float32) - np.float32(100)
+        ),
         "half of the values near 1 rounded": lambda: _porous(rng.standard_normal((n, d))),
     }[name]()
 
@@ -234,7 +258,9 @@ def test_fine_noise_of_many_makes_passes():
         "torch float64": lambda: torch.randn(256, 64, dtype=torch.float64).numpy(),
         "24-bit Box-Muller in float32": lambda: box_muller(rng, 24, 256, 64).astype(np.float32),
         "24-bit Box-Muller": lambda: box_muller(rng, 24, 256, 64),
-        "inversion of 32 bits": lambda: scipy.special.ndtri((rng.integers(0, 2**32, (256, 64)) + 0.5) / 2**32),
+        "inversion of 32 bits": lambda: scipy.special.ndtri(
+            (rng.integers(0, 2**32, (256, 64)) + 0.5) / 2**32
+        ),
     }
     for name, make in makers.items():
         feed = Feed()
@@ -324,7 +350,9 @@ def test_drift_is_seen(kind):
         elif kind == "step":
             x *= 1.02 if i > 30 else 1.0
         else:
-            x = np.where((np.abs(x) > 2) & (rng.random(x.shape) < 0.2 * i / 40), np.sign(x) * 1.5, x)
+            x = np.where(
+                (np.abs(x) > 2) & (rng.random(x.shape) < 0.2 * i / 40), np.sign(x) * 1.5, x
+            )
         feed.add(x)
     evidence = feed.to(Drift)
     assert evidence.p < 1e-6
@@ -400,7 +428,12 @@ def test_special_places_in_a_call_are_found(place):
     feed = Feed()
     for _ in range(60):
         x = rng.standard_normal((40, 16))
-        part = {"first row": x[0], "last row": x[-1], "first value": x[0, :1], "last value": x[-1, -1:]}[place]
+        part = {
+            "first row": x[0],
+            "last row": x[-1],
+            "first value": x[0, :1],
+            "last value": x[-1, -1:],
+        }[place]
         part *= 0.2
         feed.add(x)
     assert feed.to(Triggers).parts["places"] < 1e-6
@@ -409,7 +442,9 @@ def test_special_places_in_a_call_are_found(place):
 @pytest.mark.parametrize("period", [2, 3, 64, 1000, 16_384])
 def test_folding_is_a_sum_over_residues(period):
     table = np.random.default_rng(1).random((3, 20_011))
-    slow = np.stack([np.bincount(np.arange(20_011) % period, row, minlength=period) for row in table])
+    slow = np.stack(
+        [np.bincount(np.arange(20_011) % period, row, minlength=period) for row in table]
+    )
     np.testing.assert_allclose(_folded(table, period), slow)
 
 
@@ -438,7 +473,10 @@ def test_homogeneity_is_valid_in_the_tail_at_its_least_counts():
     rng = np.random.default_rng(61)
     sizes = (2 * 64 * 20, 4 * 64 * 20, 100_000)
     p = np.array(
-        [_homogeneity(np.stack([rng.multinomial(n, np.full(64, 1 / 64)) for n in sizes])) for _ in range(1500)]
+        [
+            _homogeneity(np.stack([rng.multinomial(n, np.full(64, 1 / 64)) for n in sizes]))
+            for _ in range(1500)
+        ]
     )
     for level in (0.1, 0.01, 0.001):
         assert scipy.special.bdtrc(int((p <= level).sum()) - 1, len(p), level) > 1e-4
@@ -480,14 +518,21 @@ def test_rank_correlation_is_normal_enough_from_the_least_number_of_calls_on():
     rng = np.random.default_rng(71)
     seconds = _ranks(np.round(rng.exponential(1, 1000), 1))  # many ties
     noise = rng.permuted(np.tile(np.arange(1000.0) - 499.5, (5_000, 1)), axis=1)
-    r = noise @ seconds / math.sqrt(float(seconds @ seconds) * float(noise[0] @ noise[0])) * math.sqrt(999)
+    r = (
+        noise
+        @ seconds
+        / math.sqrt(float(seconds @ seconds) * float(noise[0] @ noise[0]))
+        * math.sqrt(999)
+    )
     for level in (0.1, 0.01, 0.001):
         found = int((np.abs(r) >= -scipy.special.ndtri(level / 2)).sum())
         assert scipy.special.bdtrc(found - 1, len(r), level) > 1e-4
 
 
 def test_ranks_are_middle_ranks():
-    np.testing.assert_array_equal(_ranks(np.array([5.0, 1.0, 5.0, 9.0])) + 1.5, [1.5, 0.0, 1.5, 3.0])
+    np.testing.assert_array_equal(
+        _ranks(np.array([5.0, 1.0, 5.0, 9.0])) + 1.5, [1.5, 0.0, 1.5, 3.0]
+    )
 
 
 @pytest.mark.parametrize("shift", [0, 3])
@@ -507,6 +552,8 @@ def test_a_child_with_noise_of_its_own_passes():
     rng = np.random.default_rng(81)
     feed = Feed()
     for _ in range(3):
-        feed.add(rng.standard_normal((50, 64)), process=-1, call=feed.call).add(rng.standard_normal((50, 64)))
+        feed.add(rng.standard_normal((50, 64)), process=-1, call=feed.call).add(
+            rng.standard_normal((50, 64))
+        )
     assert feed.to(Forks).p == 1
     assert Forks.advisory

@@ -14,7 +14,13 @@ from dpaudit import registry
 from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, run_mechanism_audit
 from dpaudit.audit.epsilon.attacks import NamedAttack, named_attack, settled
 from dpaudit.audit.epsilon.pair import audit_pair
-from dpaudit.errors import DpauditError, SamplerCrashError, SamplerTimeoutError, UnknownNameError, UsageError
+from dpaudit.errors import (
+    DpauditError,
+    SamplerCrashError,
+    SamplerTimeoutError,
+    UnknownNameError,
+    UsageError,
+)
 
 ZERO_ONE = (np.array([0.0]), np.array([1.0]))
 RIGHT = 1 / (1 + math.exp(-1))  # randomized response with ε = 1
@@ -76,7 +82,9 @@ def telltale(rng, share):
 def hidden(rng, bits):
     """Numbers in [1, 2) with these bits (n, 1) in their twentieth place and uniform ones elsewhere."""
     return (
-        1 + (2 * rng.integers(0, 2**19, bits.shape) + bits) * 2.0**-20 + rng.integers(0, 2**32, bits.shape) * 2.0**-52
+        1
+        + (2 * rng.integers(0, 2**19, bits.shape) + bits) * 2.0**-20
+        + rng.integers(0, 2**32, bits.shape) * 2.0**-52
     )
 
 
@@ -96,7 +104,9 @@ def audit(function, attack, *, epsilon=1.0, delta=0.0, neighbours=ZERO_ONE, **op
     mechanism = function if isinstance(function, InProcess) else InProcess(function)
     options = MechanismOptions(**{"seed": "7", "samples": 20_000, **options})
     claim = PrivacyClaim(epsilon, delta)
-    return run_mechanism_audit(mechanism, neighbours=neighbours, claim=claim, attack=attack, options=options)
+    return run_mechanism_audit(
+        mechanism, neighbours=neighbours, claim=claim, attack=attack, options=options
+    )
 
 
 @pytest.fixture
@@ -106,7 +116,9 @@ def install(monkeypatch):
     def put(**factories):
         monkeypatch.setitem(sys.modules, "dpaudit_attack_specimens", SimpleNamespace(**factories))
         points = EntryPoints(
-            EntryPoint(name.replace("_", "-"), f"dpaudit_attack_specimens:{name}", "dpaudit.attacks")
+            EntryPoint(
+                name.replace("_", "-"), f"dpaudit_attack_specimens:{name}", "dpaudit.attacks"
+            )
             for name in factories
         )
         monkeypatch.setattr(registry, "entry_points", lambda **chosen: points.select(**chosen))
@@ -135,12 +147,19 @@ def response_epsilon(delta):
 def test_support_bounds_cover_at_the_claim(delta):
     """60 audits of a mechanism with just the ε that it claims, α = 0.1: ε, δ and the whole curve hold together.
 
-    Red from 15 errors on: a share of 0.3 is seen in 84 of 100 cases, one of 0.4 in 99; so it is below.
+    Red from 15 errors on: a share of 0.3 is seen in 84 of 100 cases, one of 0.4 in 99; so it is
+    below.
     """
     rng, times, wrong, bounds = np.random.default_rng(31), 60, 0, []
     for i in range(times):
         result = audit(
-            response(rng), SAME, epsilon=response_epsilon(delta), delta=delta, samples=1000, alpha=0.1, seed=f"{i}"
+            response(rng),
+            SAME,
+            epsilon=response_epsilon(delta),
+            delta=delta,
+            samples=1000,
+            alpha=0.1,
+            seed=f"{i}",
         )
         wrong += (
             result.verdict == "finding"
@@ -161,8 +180,11 @@ def test_learned_and_timed_bounds_cover_at_the_claim():
     ):
         rng, wrong = np.random.default_rng(32), 0
         for i in range(times):
-            mechanism = Clocked(coarse_laplace(rng), lambda v, y: y[:, 0] + 20)  # the clock tells what the release does
-            wrong += audit(mechanism, attack, samples=1000, alpha=0.1, seed=f"{i}").verdict == "finding"
+            # the clock tells what the release does
+            mechanism = Clocked(coarse_laplace(rng), lambda v, y: y[:, 0] + 20)
+            wrong += (
+                audit(mechanism, attack, samples=1000, alpha=0.1, seed=f"{i}").verdict == "finding"
+            )
         assert not too_many(wrong, times, 0.1)
 
 
@@ -172,7 +194,12 @@ def test_probes_cover_together():
     rng, wrong = np.random.default_rng(33), 0
     for i in range(40):
         result = audit(
-            response(rng), NamedAttack("p", Prober(*pairs)), neighbours=None, samples=1000, alpha=0.1, seed=f"{i}"
+            response(rng),
+            NamedAttack("p", Prober(*pairs)),
+            neighbours=None,
+            samples=1000,
+            alpha=0.1,
+            seed=f"{i}",
         )
         wrong += result.verdict == "finding" or result.epsilon.low > 1
     assert not too_many(wrong, 40, 0.1)
@@ -180,13 +207,22 @@ def test_probes_cover_together():
 
 def test_what_reach_adds_to_the_default_covers():
     """A randomized response in a digit amid uniform ones: of all statistics only reach sees it."""
-    reach, rng = NamedAttack("reach", Support(lambda y, v: digit(y) == v)), np.random.default_rng(34)
+    reach, rng = (
+        NamedAttack("reach", Support(lambda y, v: digit(y) == v)),
+        np.random.default_rng(34),
+    )
     wrong, by_reach = 0, 0
     for i in range(60):
         answered = response(rng)
         mechanism = InProcess(lambda v, n, answered=answered: hidden(rng, answered(v, n)))
         options = MechanismOptions(samples=2200, alpha=0.1, seed=f"{i}")
-        result = audit_pair(mechanism, neighbours=ZERO_ONE, claim=PrivacyClaim(1.0, 0.0), options=options, reach=reach)
+        result = audit_pair(
+            mechanism,
+            neighbours=ZERO_ONE,
+            claim=PrivacyClaim(1.0, 0.0),
+            options=options,
+            reach=reach,
+        )
         wrong += result.verdict == "finding"
         by_reach += any("reach" in t.effect for t in result.tests)
     assert not too_many(wrong, 60, 0.1)
@@ -197,9 +233,16 @@ def test_the_coverage_checks_see_a_mechanism_that_is_worse_than_its_claim():
     rng = np.random.default_rng(35)
     worse = response(rng, 1 / (1 + math.exp(-1.6)))
     pair = NamedAttack("p", Prober(("only", *ZERO_ONE)))
-    for attack, neighbours in ((SAME, ZERO_ONE), (NamedAttack("l", Learner()), ZERO_ONE), (pair, None)):
+    for attack, neighbours in (
+        (SAME, ZERO_ONE),
+        (NamedAttack("l", Learner()), ZERO_ONE),
+        (pair, None),
+    ):
         found = sum(
-            audit(worse, attack, neighbours=neighbours, samples=1000, alpha=0.1, seed=f"{i}").verdict == "finding"
+            audit(
+                worse, attack, neighbours=neighbours, samples=1000, alpha=0.1, seed=f"{i}"
+            ).verdict
+            == "finding"
             for i in range(20)
         )
         assert too_many(found, 20, 0.1)
@@ -217,7 +260,10 @@ def test_reach_like_releases_show_seven():
     assert 0.41 < result.delta.low < 0.43
     first = next(t for t in result.tests if "first neighbour over" in t.name)
     assert first.finding
-    (inside, likelier), (outside, other) = first.details["counts"]["likelier"], first.details["counts"]["other"]
+    (inside, likelier), (outside, other) = (
+        first.details["counts"]["likelier"],
+        first.details["counts"]["other"],
+    )
     assert likelier + other == 40_000
     assert outside == 0
     assert abs(inside / likelier - 0.43) < 0.015
@@ -233,7 +279,11 @@ def test_reach_like_releases_show_seven():
 
 def test_one_impossible_unit_rules_a_value_out():
     rng, v = np.random.default_rng(37), (np.zeros(3), np.ones(3))
-    pairs = Support(lambda y, v: np.stack([(y != 2) | (v == 0), np.ones_like(y)], axis=1).reshape(len(y), -1) > 0)
+    pairs = Support(
+        lambda y, v: (
+            np.stack([(y != 2) | (v == 0), np.ones_like(y)], axis=1).reshape(len(y), -1) > 0
+        )
+    )
     result = audit(
         lambda v, n: np.where((rng.random((n, 3)) < 0.05) & (v == 0), 2.0, 0.5),
         NamedAttack("units", pairs),
@@ -253,13 +303,16 @@ def test_an_attack_that_does_not_fit_says_so_and_finds_nothing_false():
     assert abs(result.details["success"]["right"] - 20_000) < 600
     assert any("misfit" in s.says for s in result.cannot_rule_out)
     half = NamedAttack("half", Support(lambda y, v: (y == v) & (rng.random(y.shape) < 0.5)))
-    assert audit(response(rng, 0.9999), half).epsilon.low > 5  # infeasible from both speaks for neither
+    # infeasible from both speaks for neither
+    assert audit(response(rng, 0.9999), half).epsilon.low > 5
 
 
 def test_a_learned_score_is_learned_chosen_and_counted_apart():
     scored = []
     learner = Learner(lambda x: scored.append(len(x)) or x[:, 0])
-    result = audit(coarse_laplace(np.random.default_rng(39)), NamedAttack("learner", learner), epsilon=0.5)
+    result = audit(
+        coarse_laplace(np.random.default_rng(39)), NamedAttack("learner", learner), epsilon=0.5
+    )
     assert result.verdict == "finding"
     assert 0.8 < result.epsilon.low <= 1
     ((first, second, neighbours),) = learner.seen
@@ -267,7 +320,10 @@ def test_a_learned_score_is_learned_chosen_and_counted_apart():
     assert neighbours == ZERO_ONE
     assert scored[:2] == [5000, 5000]
     assert sum(scored) == 30_000  # what was chosen by is not counted
-    assert sum(t.details["counts"]["likelier"][1] for t in result.tests if "counts" in t.details) >= 19_000
+    assert (
+        sum(t.details["counts"]["likelier"][1] for t in result.tests if "counts" in t.details)
+        >= 19_000
+    )
     interval = result.details["success"]["interval"]
     right = result.details["success"]["right"] / 20_000
     assert interval.low < right < interval.high
@@ -279,7 +335,10 @@ def test_delta_of_a_leak():
     result = audit(telltale(np.random.default_rng(40), 0.02), TELLTALE, delta=0.01)
     assert result.verdict == "finding"
     assert 0.015 < result.delta.low < 0.02
-    assert audit(telltale(np.random.default_rng(40), 0.01), TELLTALE, delta=0.01).verdict == "no-finding"
+    assert (
+        audit(telltale(np.random.default_rng(40), 0.01), TELLTALE, delta=0.01).verdict
+        == "no-finding"
+    )
 
 
 @pytest.mark.parametrize(
@@ -317,14 +376,19 @@ def test_the_time_limit_keeps_what_was_counted():
 
 def test_a_timing_leak_is_a_finding():
     rng = np.random.default_rng(43)
-    mechanism = Clocked(coarse_laplace(rng, 4.0), lambda v, y: rng.exponential(1e-3 * (1 + v[0]), len(y)))
-    result = audit(mechanism, NamedAttack("clock", Learner(lambda x: x[:, -1], timed=True)), samples=4000)
+    mechanism = Clocked(
+        coarse_laplace(rng, 4.0), lambda v, y: rng.exponential(1e-3 * (1 + v[0]), len(y))
+    )
+    result = audit(
+        mechanism, NamedAttack("clock", Learner(lambda x: x[:, -1], timed=True)), samples=4000
+    )
     assert result.verdict == "finding"
     assert result.epsilon.low > 1
     assert all(n == 1 for _, n in mechanism.asked)
     values = [v[0] for v, _ in mechanism.asked]
     assert 0.4 < np.mean(np.diff(values) != 0) < 0.6  # turns at random, one by one
-    assert not any("depends on the value" in a for a in result.advice)  # the seconds are no part of the release
+    # the seconds are no part of the release
+    assert not any("depends on the value" in a for a in result.advice)
     assert audit(mechanism, NamedAttack("y", Learner()), samples=4000).verdict == "no-finding"
 
 
@@ -341,7 +405,10 @@ def test_a_busy_machine_is_no_leak():
     clock = NamedAttack("clock", Learner(lambda x: x[:, -1], timed=True))
     for i in range(16):
         mechanism = Clocked(lambda v, n: np.zeros((n, 1)), bursts)
-        found += audit(mechanism, clock, epsilon=0.0, samples=1000, alpha=0.1, seed=f"{i}").verdict == "finding"
+        found += (
+            audit(mechanism, clock, epsilon=0.0, samples=1000, alpha=0.1, seed=f"{i}").verdict
+            == "finding"
+        )
     assert not too_many(found, 16, 0.1)
 
 
@@ -355,13 +422,18 @@ def test_calls_that_cannot_be_timed_are_refused():
 
 def test_the_worst_probe_is_shown_and_all_are_told():
     rng = np.random.default_rng(45)
-    pairs = [("small", np.array([0.0]), np.array([1.0])), ("at 2^53", np.array([2.0**53]), np.array([2.0**53 + 2]))]
+    pairs = [
+        ("small", np.array([0.0]), np.array([1.0])),
+        ("at 2^53", np.array([2.0**53]), np.array([2.0**53 + 2])),
+    ]
 
     def clipped(v, n):  # fine up to 2^53, where the sensitivity is two
         return np.round(v - 2.0**53 * (v > 100) + rng.laplace(0, 1, (n, 1)), 3)
 
     result = audit(
-        InProcess(clipped, advice="tested with 1.0"), NamedAttack("sensitivity", Prober(*pairs)), neighbours=None
+        InProcess(clipped, advice="tested with 1.0"),
+        NamedAttack("sensitivity", Prober(*pairs)),
+        neighbours=None,
     )
     assert result.verdict == "finding"
     assert result.neighbours == ((2.0**53,), (2.0**53 + 2,))
@@ -372,7 +444,8 @@ def test_the_worst_probe_is_shown_and_all_are_told():
     assert all("2^53" in t.name for t in result.tests if t.finding)
     assert result.advice.count("tested with 1.0") == 1
     assert all(t.p_adjusted >= min(1.0, 2 * t.p) for t in result.tests)
-    assert sum(1 - t.interval.confidence for t in result.tests) <= 0.01 + 1e-9  # one α for both pairs
+    # one α for both pairs
+    assert sum(1 - t.interval.confidence for t in result.tests) <= 0.01 + 1e-9
 
 
 def test_a_probe_that_is_refused_is_told():
@@ -388,7 +461,10 @@ def test_a_probe_that_is_refused_is_told():
     assert result.verdict == "inconclusive"
     assert "no negative counts" in result.reason
     assert any("negative: not audited" in a for a in result.advice)
-    assert audit(positive, NamedAttack("p", Prober(*pairs)), neighbours=None, epsilon=0.5).verdict == "finding"
+    assert (
+        audit(positive, NamedAttack("p", Prober(*pairs)), neighbours=None, epsilon=0.5).verdict
+        == "finding"
+    )
     with pytest.raises(SamplerCrashError, match="no negative counts"):
         audit(positive, NamedAttack("p", Prober(pairs[1])), neighbours=None)
 
@@ -431,10 +507,20 @@ def test_reach_is_asked_only_for_coordinates_that_differ_and_releases_as_long_as
 
     install(reach=Reach)
     rng = np.random.default_rng(48)
-    audit(lambda v, n: v + rng.laplace(0, 1, (n, 3)), None, neighbours=(np.zeros(3), np.eye(3)[1]), samples=4000)
+    audit(
+        lambda v, n: v + rng.laplace(0, 1, (n, 3)),
+        None,
+        neighbours=(np.zeros(3), np.eye(3)[1]),
+        samples=4000,
+    )
     assert {(k, tuple(v)) for k, v in asked} == {(1, (0.0,)), (1, (1.0,))}
     asked.clear()
-    audit(lambda v, n: rng.laplace(0, 1, (n, 2)), None, neighbours=(np.zeros(3), np.eye(3)[1]), samples=4000)
+    audit(
+        lambda v, n: rng.laplace(0, 1, (n, 2)),
+        None,
+        neighbours=(np.zeros(3), np.eye(3)[1]),
+        samples=4000,
+    )
     assert not asked
 
 
@@ -457,11 +543,15 @@ def test_attacks_by_name(install):
     assert named_attack("reach").does is SAME.does
     assert named_attack("pair-inversion:sampler=x").text == "pair-inversion:sampler=x"
     with pytest.raises(
-        UnknownNameError, match=r"attack=raech: not known; did you mean 'reach'\?.*laplace-support.*timing"
+        UnknownNameError,
+        match=r"attack=raech: not known; did you mean 'reach'\?.*laplace-support.*timing",
     ):
         named_attack("raech")
     for other in ("which-bin", "made-up"):
-        with pytest.raises(UsageError, match=f"attack={other}: is no attack on a whole mechanism.*reach.*sensitivity"):
+        with pytest.raises(
+            UsageError,
+            match=f"attack={other}: is no attack on a whole mechanism.*reach.*sensitivity",
+        ):
             named_attack(other)
     with pytest.raises(UsageError, match="sampler: attack pair-inversion needs it"):
         named_attack("pair-inversion")
@@ -496,7 +586,10 @@ def test_a_bad_attack_is_one_clear_line(attack, says):
     neighbours = None if hasattr(attack, "pairs") else ZERO_ONE
     with pytest.raises(DpauditError, match=says) as caught:
         audit(
-            coarse_laplace(np.random.default_rng(50)), NamedAttack("bad", attack), neighbours=neighbours, samples=1000
+            coarse_laplace(np.random.default_rng(50)),
+            NamedAttack("bad", attack),
+            neighbours=neighbours,
+            samples=1000,
         )
     assert caught.value.exit_code == 4
 

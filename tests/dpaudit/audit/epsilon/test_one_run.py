@@ -22,23 +22,33 @@ def largest_epsilon(guesses, m, *, delta, level, p=one_run_p):
     low, high = 0.0, 20.0
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if p(m, guesses, epsilon=middle, delta=delta) <= level else (low, middle)
+        low, high = (
+            (middle, high) if p(m, guesses, epsilon=middle, delta=delta) <= level else (low, middle)
+        )
     return low
 
 
 @pytest.mark.parametrize(("delta", "published"), [(0.0, 0.702), (1e-4, 0.699)])
 def test_published_values(delta, published):
     """Steinke, Nasr and Jagielski (2023), Appendix D: 75 of 100 right, 95 % confidence."""
-    assert largest_epsilon(Guesses(50, 50, 75), 100, delta=delta, level=0.05) == pytest.approx(published, abs=1e-3)
+    assert largest_epsilon(Guesses(50, 50, 75), 100, delta=delta, level=0.05) == pytest.approx(
+        published, abs=1e-3
+    )
 
 
 def test_theorem_against_its_own_sum():
-    for m, r, v, epsilon, delta in ((50, 20, 17, 0.5, 1e-3), (200, 200, 130, 0.1, 1e-4), (30, 8, 8, 1.0, 0.01)):
+    for m, r, v, epsilon, delta in (
+        (50, 20, 17, 0.5, 1e-3),
+        (200, 200, 130, 0.1, 1e-4),
+        (30, 8, 8, 1.0, 0.01),
+    ):
         law = scipy.stats.binom(r, 1 / (1 + math.exp(-epsilon)))
         beta = law.sf(v - 1)
         excess = max((law.sf(v - i - 1) - beta) / i for i in range(1, v + 1))
         expected = min(1.0, beta + 2 * m * delta * excess)
-        assert one_run_p(m, Guesses(r, 0, v), epsilon=epsilon, delta=delta) == pytest.approx(expected, rel=1e-9)
+        assert one_run_p(m, Guesses(r, 0, v), epsilon=epsilon, delta=delta) == pytest.approx(
+            expected, rel=1e-9
+        )
 
 
 def test_tradeoff_p_against_linear_programming():
@@ -53,7 +63,12 @@ def test_tradeoff_p_against_linear_programming():
             rows += [right - math.exp(epsilon) * wrong, math.exp(epsilon) * right - wrong]
             limits += [delta, math.exp(epsilon) - 1 + delta]
         best = scipy.optimize.linprog(
-            -(t >= v).astype(float), A_ub=rows, b_ub=limits, A_eq=[np.ones(r + 1)], b_eq=[1], bounds=(0, 1)
+            -(t >= v).astype(float),
+            A_ub=rows,
+            b_ub=limits,
+            A_eq=[np.ones(r + 1)],
+            b_eq=[1],
+            bounds=(0, 1),
         )
         found = one_run_p_tradeoff(m, Guesses(r, 0, v), tradeoff_of_epsilon(epsilon, delta))
         assert found == pytest.approx(-best.fun, rel=5e-3)
@@ -64,7 +79,9 @@ def test_inverse_curves():
         x = tradeoff_of_epsilon(1.0, 0.05)(y)
         allowed = min(1.0, math.e * x + 0.05, 1 - (1 - 0.05 - x) / math.e)
         assert allowed >= y - 1e-12
-        assert tradeoff_of_mu(1.5)(y) == pytest.approx(scipy.stats.norm.cdf(scipy.stats.norm.ppf(y) - 1.5))
+        assert tradeoff_of_mu(1.5)(y) == pytest.approx(
+            scipy.stats.norm.cdf(scipy.stats.norm.ppf(y) - 1.5)
+        )
 
 
 # ---------------------------------------------------------------- mechanisms of known ε
@@ -95,9 +112,13 @@ def missed(make, times, *, epsilon, delta, alpha=0.1, mu=None, guesses=None):
     count, bounds = 0, []
     for i in range(times):
         rng = np.random.default_rng(1000 + i)
-        found = one_run(*make(rng), epsilon=epsilon, delta=delta, mu=mu, alpha=alpha, ties=rng, guesses=guesses)
+        found = one_run(
+            *make(rng), epsilon=epsilon, delta=delta, mu=mu, alpha=alpha, ties=rng, guesses=guesses
+        )
         count += (
-            found.p <= alpha or found.epsilon > epsilon or (mu is not None and (found.mu > mu or found.p_mu <= alpha))
+            found.p <= alpha
+            or found.epsilon > epsilon
+            or (mu is not None and (found.mu > mu or found.p_mu <= alpha))
         )
         bounds.append((found.epsilon, found.mu))
     return count, np.mean(bounds, axis=0)
@@ -105,12 +126,16 @@ def missed(make, times, *, epsilon, delta, alpha=0.1, mu=None, guesses=None):
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (1.0, 1e-3), (1.0, 0.05)])
 def test_bounds_hold_for_randomized_response(epsilon, delta):
-    count, _ = missed(lambda rng: responses(rng, 300, epsilon, delta), TIMES, epsilon=epsilon, delta=delta)
+    count, _ = missed(
+        lambda rng: responses(rng, 300, epsilon, delta), TIMES, epsilon=epsilon, delta=delta
+    )
     assert scipy.stats.binom.sf(count - 1, TIMES, 0.1) > 1e-3
 
 
 def test_bounds_hold_with_guesses_fixed_beforehand():
-    count, (mean, _) = missed(lambda rng: responses(rng, 1000, 1.0), TIMES, epsilon=1.0, delta=0.0, guesses=1000)
+    count, (mean, _) = missed(
+        lambda rng: responses(rng, 1000, 1.0), TIMES, epsilon=1.0, delta=0.0, guesses=1000
+    )
     assert scipy.stats.binom.sf(count - 1, TIMES, 0.1) > 1e-3
     assert mean > 0.83
     assert count >= 1  # half of α is for ε
@@ -118,9 +143,13 @@ def test_bounds_hold_with_guesses_fixed_beforehand():
 
 def test_bounds_hold_where_everything_leaks_at_once():
     """The case in which the errors are as dependent as δ allows."""
-    count, _ = missed(lambda rng: all_or_nothing(rng, 100, 0.2), 400, epsilon=0.0, delta=0.2, alpha=0.1)
+    count, _ = missed(
+        lambda rng: all_or_nothing(rng, 100, 0.2), 400, epsilon=0.0, delta=0.2, alpha=0.1
+    )
     assert scipy.stats.binom.sf(count - 1, 400, 0.1) > 1e-3
-    count, _ = missed(lambda rng: all_or_nothing(rng, 100, 0.2), 400, epsilon=0.0, delta=0.0, alpha=0.1)
+    count, _ = missed(
+        lambda rng: all_or_nothing(rng, 100, 0.2), 400, epsilon=0.0, delta=0.0, alpha=0.1
+    )
     assert count > 50  # and it is seen where δ is not claimed
 
 
@@ -130,7 +159,9 @@ def test_bounds_hold_for_normal_scores():
 
     mu, delta = 2.0, 1e-3
     epsilon = gaussian_epsilon(delta, sigma=1 / mu)
-    count, (_, mean_mu) = missed(lambda rng: normals(rng, 500, mu), TIMES, epsilon=epsilon, delta=delta, mu=mu)
+    count, (_, mean_mu) = missed(
+        lambda rng: normals(rng, 500, mu), TIMES, epsilon=epsilon, delta=delta, mu=mu
+    )
     assert scipy.stats.binom.sf(count - 1, TIMES, 0.1) > 1e-3
     assert mean_mu > 0.3 * mu
 
@@ -142,7 +173,10 @@ def test_choosing_the_number_of_guesses_by_their_rightness_without_paying_fails_
         scores, member = normals(rng, 500, 0.0)
         order = np.argsort(scores)
         right = np.cumsum(~member[order])
-        p = [one_run_p(500, Guesses(0, k, int(right[k - 1])), epsilon=0.0, delta=0.0) for k in range(8, 501, 4)]
+        p = [
+            one_run_p(500, Guesses(0, k, int(right[k - 1])), epsilon=0.0, delta=0.0)
+            for k in range(8, 501, 4)
+        ]
         count += min(p) <= 0.1
     assert scipy.stats.binom.sf(count - 1, TIMES, 0.1) < 1e-6
 
@@ -159,20 +193,25 @@ def test_tightness_and_power():
     scores, member = responses(rng, 2000, 2.0)
     assert one_run(scores, member, epsilon=1.0, delta=1e-6, alpha=0.05, ties=rng).p < 1e-3
     scores, member = normals(rng, 5000, 3.0)
-    assert one_run(scores, member, epsilon=8.0, delta=1e-5, mu=1.0, alpha=0.05, ties=rng).p_mu < 1e-3
+    assert (
+        one_run(scores, member, epsilon=8.0, delta=1e-5, mu=1.0, alpha=0.05, ties=rng).p_mu < 1e-3
+    )
 
 
 def test_the_order_of_the_file_shows_nothing():
     """Equal scores with all members first: a stable sort alone would name every one of them."""
     member = np.arange(1000) < 500
     for scores in (np.zeros(1000), np.round(np.random.default_rng(3).standard_normal(1000))):
-        found = one_run(scores, member, epsilon=0.0, delta=0.0, alpha=0.01, ties=np.random.default_rng(4))
+        found = one_run(
+            scores, member, epsilon=0.0, delta=0.0, alpha=0.01, ties=np.random.default_rng(4)
+        )
         assert found.epsilon == 0
         assert found.p > 0.01
 
 
 @pytest.mark.parametrize(
-    ("m", "guesses", "says"), [(7, None, "canaries=7"), (100, 0, "guesses=0"), (100, 101, "guesses=101")]
+    ("m", "guesses", "says"),
+    [(7, None, "canaries=7"), (100, 0, "guesses=0"), (100, 101, "guesses=101")],
 )
 def test_refusals(m, guesses, says):
     with pytest.raises(UsageError, match=says):

@@ -69,7 +69,9 @@ def test_one_event_covers_at_the_boundary(p0, delta):
 def test_one_event_without_delta_is_the_exact_conditional_binomial():
     for k1, k0, epsilon in ((30, 12, 0.5), (5, 0, 1.0), (1, 0, 0.0), (800, 310, 0.9)):
         exact = scipy.stats.binom.sf(k1 - 1, k1 + k0, 1 / (1 + math.exp(-epsilon)))
-        assert hockey_stick_p(k1, k0, draws=5000, epsilon=epsilon, delta=0.0) == pytest.approx(exact, rel=1e-9)
+        assert hockey_stick_p(k1, k0, draws=5000, epsilon=epsilon, delta=0.0) == pytest.approx(
+            exact, rel=1e-9
+        )
         bound = float(epsilon_bounds(k1, k0, draws=5000, delta=0.0, alpha=0.02))
         low = clopper_pearson(k1, k1 + k0, confidence=0.96).low
         assert bound == pytest.approx(math.log(low / (1 - low)), rel=1e-9)
@@ -136,7 +138,9 @@ def test_all_bounds_cover_together(law):
         judged = judge(learned, *counted, claim=PrivacyClaim(truth, delta), alpha=0.1)
         wrong = judged.epsilon > truth or any(t.finding for t in judged.tests)
         if law.startswith("gaussian"):
-            wrong |= judged.mu > 1 or any(e > gaussian_epsilon(d, sigma=1) for d, e in judged.curve if 0 < d < 0.3)
+            wrong |= judged.mu > 1 or any(
+                e > gaussian_epsilon(d, sigma=1) for d, e in judged.curve if 0 < d < 0.3
+            )
         missed += wrong
         bounds.append(judged.epsilon)
     assert scipy.stats.binom.sf(missed - 1, times, 0.1) > 1e-3
@@ -152,7 +156,9 @@ def test_the_coverage_check_sees_an_auditor_that_does_not_split():
         x0, x1 = np.sort(rng.laplace(0, 1, 2 * n - second)), np.sort(rng.laplace(1, 1, second))
         places = np.sort(np.concatenate([x0, x1]))[::8]
         above = [len(x) - np.searchsorted(x, places) for x in (x0, x1)]
-        missed += bool((epsilon_bounds(above[1], above[0], draws=2 * n, delta=0.0, alpha=0.1) > 1).any())
+        missed += bool(
+            (epsilon_bounds(above[1], above[0], draws=2 * n, delta=0.0, alpha=0.1) > 1).any()
+        )
     assert scipy.stats.binom.sf(missed - 1, times, 0.1) < 1e-6
 
 
@@ -161,9 +167,16 @@ def test_the_band_covers_everywhere_at_once():
     places, times, missed = np.linspace(-3, 4, 24), 1000, 0
     truth = scipy.stats.norm.sf(places), scipy.stats.norm.sf(places - 1)
     for _ in range(times):
-        counts = [(rng.standard_normal(500)[:, None] + side >= places).sum(axis=0) for side in (0, 1)]
+        counts = [
+            (rng.standard_normal(500)[:, None] + side >= places).sum(axis=0) for side in (0, 1)
+        ]
         b = band(counts[0], 500, counts[1], 500, alpha=0.1)
-        inside = (b.low0 <= truth[0]) & (truth[0] <= b.high0) & (b.low1 <= truth[1]) & (truth[1] <= b.high1)
+        inside = (
+            (b.low0 <= truth[0])
+            & (truth[0] <= b.high0)
+            & (b.low1 <= truth[1])
+            & (truth[1] <= b.high1)
+        )
         missed += not inside.all()
     assert scipy.stats.binom.sf(missed - 1, times, 0.1) > 1e-3
 
@@ -189,7 +202,10 @@ def test_half_the_noise_is_found():
     epsilon = gaussian_epsilon(1e-3, sigma=1)
     assert audit(coarse(gaussian(rng, 0.5)), epsilon=epsilon, delta=1e-3).verdict == "finding"
     vectors = (np.zeros(16), np.full(16, 0.25))
-    assert audit(coarse(gaussian(rng, 0.5)), epsilon=epsilon, delta=1e-3, neighbours=vectors).verdict == "finding"
+    assert (
+        audit(coarse(gaussian(rng, 0.5)), epsilon=epsilon, delta=1e-3, neighbours=vectors).verdict
+        == "finding"
+    )
 
 
 def test_noise_of_the_wrong_spread_is_found_though_means_agree():
@@ -197,7 +213,10 @@ def test_noise_of_the_wrong_spread_is_found_though_means_agree():
     rng = np.random.default_rng(5)
     vectors = (np.zeros(8), np.full(8, 1e-3))
     result = audit(
-        coarse(lambda v, n: rng.normal(0, 1 + 0.5 * (v[0] > 0), (n, 8))), epsilon=0.1, delta=1e-3, neighbours=vectors
+        coarse(lambda v, n: rng.normal(0, 1 + 0.5 * (v[0] > 0), (n, 8))),
+        epsilon=0.1,
+        delta=1e-3,
+        neighbours=vectors,
     )
     assert result.verdict == "finding"
     assert any(t.finding and "quadratic" in t.effect for t in result.tests)
@@ -250,9 +269,12 @@ def test_what_a_pass_cannot_exclude_is_about_right():
     rng = np.random.default_rng(9)
 
     def found(release, audits):
-        return sum(audit(release, seed=str(i), samples=draws).verdict == "finding" for i in range(audits))
+        return sum(
+            audit(release, seed=str(i), samples=draws).verdict == "finding" for i in range(audits)
+        )
 
-    assert found(coarse(laplace(rng, 1 / (1 + excess))), 20) >= 13  # P < 1e-3 if the chance were 0.9
+    # P < 1e-3 if the chance were 0.9
+    assert found(coarse(laplace(rng, 1 / (1 + excess))), 20) >= 13
     assert found(coarse(laplace(rng, 1 / (1 + excess / 4))), 12) <= 4
 
     def leaks(share):

@@ -14,7 +14,12 @@ from dpaudit.errors import UsageError
 
 @pytest.mark.parametrize(
     ("text", "first", "second"),
-    [("0,1", [0], [1]), ("-1.5, 2e3", [-1.5], [2000]), ("0,0,0;1,0,0", [0, 0, 0], [1, 0, 0]), ("3;4", [3], [4])],
+    [
+        ("0,1", [0], [1]),
+        ("-1.5, 2e3", [-1.5], [2000]),
+        ("0,0,0;1,0,0", [0, 0, 0], [1, 0, 0]),
+        ("3;4", [3], [4]),
+    ],
 )
 def test_neighbours(text, first, second):
     a, b = parse_neighbours(text)
@@ -143,8 +148,12 @@ def test_shape_advice():
     zero, one = np.zeros(1), np.ones(1)
     noise = rng.laplace(0, 1, (40_000, 1))
     assert not shape_advice(noise[:20_000], noise[20_000:] + 1, zero, one)
-    assert "depends on the value" in shape_advice(noise[:20_000], 1.25 * noise[20_000:] + 1, zero, one)
-    assert "depends on the value" in shape_advice(noise[:20_000], np.minimum(noise[20_000:] + 1, 2), zero, one)
+    assert "depends on the value" in shape_advice(
+        noise[:20_000], 1.25 * noise[20_000:] + 1, zero, one
+    )
+    assert "depends on the value" in shape_advice(
+        noise[:20_000], np.minimum(noise[20_000:] + 1, 2), zero, one
+    )
     assert not shape_advice(np.zeros((10, 2)), np.ones((10, 2)), zero, one)
 
 

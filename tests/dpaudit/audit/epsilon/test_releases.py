@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from support.in_process import InProcess
 
-from dpaudit.audit.epsilon import MechanismOptions, PrivacyClaim, audit_scores, releases, run_mechanism_audit
+from dpaudit.audit.epsilon import (
+    MechanismOptions,
+    PrivacyClaim,
+    audit_scores,
+    releases,
+    run_mechanism_audit,
+)
 from dpaudit.audit.epsilon.attacks import named_attack
 from dpaudit.audit.epsilon.events import Event, Statistic, cut
 from dpaudit.audit.epsilon.releases import dependence
@@ -16,7 +22,10 @@ ZERO_ONE = (np.array([0.0]), np.array([1.0]))
 def audit(function, *, epsilon=1.0, neighbours=ZERO_ONE, **options):
     options = MechanismOptions(**{"seed": "7", "samples": 20_000, **options})
     return run_mechanism_audit(
-        InProcess(function), neighbours=neighbours, claim=PrivacyClaim(epsilon, 0.0), options=options
+        InProcess(function),
+        neighbours=neighbours,
+        claim=PrivacyClaim(epsilon, 0.0),
+        options=options,
     )
 
 
@@ -37,7 +46,9 @@ def scores_file(path, members):
 def test_unfair_coins_are_inconclusive(tmp_path):
     """Random scores, nine members in ten: guessing "in" is right nine times in ten and shows nothing of the mechanism."""
     members = np.random.default_rng(4).random(1000) < 0.9
-    result = audit_scores(scores_file(tmp_path / "s.npz", members), claim=PrivacyClaim(0.5, 1e-5), seed="1")
+    result = audit_scores(
+        scores_file(tmp_path / "s.npz", members), claim=PrivacyClaim(0.5, 1e-5), seed="1"
+    )
     assert result.verdict == "inconclusive"
     assert "of 1,000 canaries are members" in result.reason
     assert result.tests == ()
@@ -46,7 +57,9 @@ def test_unfair_coins_are_inconclusive(tmp_path):
 
 def test_fair_coins_are_judged(tmp_path):
     members = np.random.default_rng(4).random(1000) < 0.5
-    result = audit_scores(scores_file(tmp_path / "s.npz", members), claim=PrivacyClaim(0.5, 1e-5), seed="1")
+    result = audit_scores(
+        scores_file(tmp_path / "s.npz", members), claim=PrivacyClaim(0.5, 1e-5), seed="1"
+    )
     assert result.verdict == "no-finding"
     assert result.tests
 
@@ -58,8 +71,13 @@ def test_random_scores_are_no_finding_whatever_the_coins(tmp_path):
         for i in range(40):
             rng = np.random.default_rng(i)
             path = tmp_path / "s.npz"
-            np.savez(path, score=rng.standard_normal(400), member=(rng.random(400) < share).astype(float))
-            found += audit_scores(path, claim=PrivacyClaim(0.0, 0.0), alpha=0.05, seed=str(i)).verdict == "finding"
+            np.savez(
+                path, score=rng.standard_normal(400), member=(rng.random(400) < share).astype(float)
+            )
+            found += (
+                audit_scores(path, claim=PrivacyClaim(0.0, 0.0), alpha=0.05, seed=str(i)).verdict
+                == "finding"
+            )
         assert found <= 2 or binomial_two_sided(found, 40, 0.05) > 1e-3
 
 
@@ -94,7 +112,9 @@ def vectors(rng):
     return lambda v, n: np.tile(v[0] + rng.laplace(size=3), (n, 1))
 
 
-@pytest.mark.parametrize("make", [one_draw_per_call, shared_offset, shared_scale, pool, twice, same_seed, vectors])
+@pytest.mark.parametrize(
+    "make", [one_draw_per_call, shared_offset, shared_scale, pool, twice, same_seed, vectors]
+)
 def test_releases_of_one_call_that_depend_on_each_other_are_inconclusive(make):
     result = audit(make(np.random.default_rng(5)))
     assert result.verdict == "inconclusive"
@@ -145,7 +165,9 @@ def test_probes_keep_to_the_bounds_of_the_mechanism():
     assert all(((a >= 1) & (a <= 1 + 2.0**-50)).all() for _, *pair in does.pairs() for a in pair)
     told = named_attack("sensitivity:lower=0,size=10", mechanism=narrow).does
     assert (told.lower, told.upper, told.size) == (0, 1 + 2.0**-50, 10)
-    other = named_attack("sensitivity", mechanism="python-dp:bounded-sum:epsilon=1,lower_bound=-2,upper_bound=3").does
+    other = named_attack(
+        "sensitivity", mechanism="python-dp:bounded-sum:epsilon=1,lower_bound=-2,upper_bound=3"
+    ).does
     assert (other.lower, other.upper) == (-2, 3)
     for unknown in ("", "python:m:f", "numpy:laplace:scale=2"):
         assert named_attack("sensitivity", mechanism=unknown).text == "sensitivity"
@@ -174,17 +196,24 @@ def leaks_in(rng, k, leaky, query):
 @pytest.mark.parametrize("leaky", [0, 11])
 def test_low_bits_are_looked_at_in_the_coordinate_that_leaks(leaky):
     rng = np.random.default_rng(8)
-    neighbours = (np.array([0.0, 0.0]), np.array([1.0, 0.0]))  # a data set: releases have another length
+    # a data set: releases have another length
+    neighbours = (np.array([0.0, 0.0]), np.array([1.0, 0.0]))
     result = audit(leaks_in(rng, 12, leaky, lambda v: v.sum()), epsilon=1.5, neighbours=neighbours)
     assert result.verdict == "finding"
-    assert any(f"x[{leaky}]" in t.effect for t in result.tests if t.finding and t.name.startswith("low bits"))
+    assert any(
+        f"x[{leaky}]" in t.effect
+        for t in result.tests
+        if t.finding and t.name.startswith("low bits")
+    )
 
 
 def test_a_count_beside_a_sum_hides_nothing():
     rng = np.random.default_rng(8)
 
     def both(v, n):
-        return np.column_stack([np.round(8 * (len(v) + rng.laplace(size=n))) / 8, v.sum() + rng.laplace(size=n)])
+        return np.column_stack(
+            [np.round(8 * (len(v) + rng.laplace(size=n))) / 8, v.sum() + rng.laplace(size=n)]
+        )
 
     result = audit(both, epsilon=1.5, neighbours=(np.array([0.0, 0.0]), np.array([1.0, 0.0])))
     assert result.verdict == "finding"
@@ -230,8 +259,14 @@ def event(values, inside, **more):
 
 def test_an_end_next_to_an_atom_is_told_by_the_atom():
     zeros = np.repeat([0.0, 1.0], 100)
-    assert str(event(zeros, lambda cells: slice(0, int(np.searchsorted(cells.edges, 0.0)) + 2))) == "x ≤ 0"
-    assert str(event(zeros, lambda cells: slice(int(np.searchsorted(cells.edges, 1.0)) + 2, None))) == "x > 1"
+    assert (
+        str(event(zeros, lambda cells: slice(0, int(np.searchsorted(cells.edges, 0.0)) + 2)))
+        == "x ≤ 0"
+    )
+    assert (
+        str(event(zeros, lambda cells: slice(int(np.searchsorted(cells.edges, 1.0)) + 2, None)))
+        == "x > 1"
+    )
     at_zero = event(zeros, lambda cells: [int(np.searchsorted(cells.edges, 0.0)) + 1])
     assert str(at_zero) == "x = 0"
 

@@ -22,7 +22,8 @@ from dpaudit.errors import DpauditError, UsageError
 DATA = Path(__file__).parents[3] / "data" / "apple"
 PREFIX = "com.apple.dprivacyd."
 KEYNAMES, PROPERTIES, PARAMETERS, BUDGETS = (
-    f"{PREFIX}{name}.plist" for name in ("keynames", "keyproperties", "algorithmparameters", "budgetproperties")
+    f"{PREFIX}{name}.plist"
+    for name in ("keynames", "keyproperties", "algorithmparameters", "budgetproperties")
 )
 FILES = (KEYNAMES, PROPERTIES, PARAMETERS, BUDGETS)
 EMOJI = "com.apple.keyboard.Emoji.en_US.EmojiKeyboard"
@@ -68,7 +69,11 @@ def rewrite(folder, name, change, fmt=plistlib.FMT_XML):
 
 
 def entry(entries, name):
-    return next(e for e in entries if name in (e.get("PropertiesName"), e.get("BudgetName"), e.get("KeyName")))
+    return next(
+        e
+        for e in entries
+        if name in (e.get("PropertiesName"), e.get("BudgetName"), e.get("KeyName"))
+    )
 
 
 def reports_in(tmp_path, *texts, names=None):
@@ -76,7 +81,11 @@ def reports_in(tmp_path, *texts, names=None):
     folder.mkdir(exist_ok=True)
     for i, text in enumerate(texts):
         name = names[i] if names else f"DifferentialPrivacy_2017-05-{i + 1:02}-120000_mac.dpsub"
-        data = text if isinstance(text, bytes) else (text if isinstance(text, str) else json.dumps(text)).encode()
+        data = (
+            text
+            if isinstance(text, bytes)
+            else (text if isinstance(text, str) else json.dumps(text)).encode()
+        )
         (folder / name).write_bytes(data)
     return folder
 
@@ -85,7 +94,9 @@ def report(records, *, key=EMOJI, algorithm="OneBitHistogram", parameters=None):
     parameters = {"epsilon": 1, "p": 5000} if parameters is None else parameters
     return {
         "version": 11,
-        "segments": [{"key": key, "algorithm": algorithm, "parameters": parameters, "records": records}],
+        "segments": [
+            {"key": key, "algorithm": algorithm, "parameters": parameters, "records": records}
+        ],
     }
 
 
@@ -185,7 +196,9 @@ def test_no_folder(tmp_path):
     assert apple(tmp_path)[0] == 2
 
 
-@pytest.mark.parametrize("field", ["PropertiesName", "PrivatizationAlgorithm", "PrivacyParameter", "BudgetKeyName"])
+@pytest.mark.parametrize(
+    "field", ["PropertiesName", "PrivatizationAlgorithm", "PrivacyParameter", "BudgetKeyName"]
+)
 def test_missing_fields(folder, field):
     rewrite(folder, PROPERTIES, lambda entries: entry(entries, "NewWords").pop(field) and None)
     code, document, _ = apple(folder)
@@ -196,13 +209,19 @@ def test_missing_fields(folder, field):
 
 @pytest.mark.parametrize("field", ["SessionAmount", "SessionSeconds", "BudgetName"])
 def test_missing_fields_of_budgets(folder, field):
-    rewrite(folder, BUDGETS, lambda entries: entry(entries, "com.apple.keyboard.Emoji").pop(field) and None)
+    rewrite(
+        folder,
+        BUDGETS,
+        lambda entries: entry(entries, "com.apple.keyboard.Emoji").pop(field) and None,
+    )
     _, document, _ = apple(folder)
     assert field in said(document)
     assert document["ledger"]["permitted"]["per_day"] == 15
 
 
-@pytest.mark.parametrize("value", [-0.0, float("nan"), -(10**18), 10**300, True, [], 1e-320, 2.000001])
+@pytest.mark.parametrize(
+    "value", [-0.0, float("nan"), -(10**18), 10**300, True, [], 1e-320, 2.000001]
+)
 def test_privacy_parameters(folder, value):
     def change(entries):
         entry(entries, "NewWords")["PrivacyParameter"] = value
@@ -212,12 +231,16 @@ def test_privacy_parameters(folder, value):
     except OverflowError:
         text = (DATA / "10.12.3" / PROPERTIES).read_text()
         at = text.index("<key>PrivacyParameter</key>")
-        (folder / PROPERTIES).write_text(text[:at] + text[at:].replace("<integer>2<", f"<integer>{value}<", 1))
+        (folder / PROPERTIES).write_text(
+            text[:at] + text[at:].replace("<integer>2<", f"<integer>{value}<", 1)
+        )
     code, document, _ = apple(folder)
     assert code in (0, 1, 2)
     if document is not None and value != 1e-320:
         assert "PrivacyParameter" in said(document)
-        words = [x for x in document["ledger"]["lines"] if x["budget"] == "com.apple.keyboard.NewWords"]
+        words = [
+            x for x in document["ledger"]["lines"] if x["budget"] == "com.apple.keyboard.NewWords"
+        ]
         assert words[0]["claimed"]["per_record"] <= 2
     if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
         assert "PrivacyParameter" in serious(document)
@@ -263,17 +286,27 @@ def test_hostile_names_in_every_place(folder, tmp_path):
 
     rewrite(folder, KEYNAMES, lambda e: entry(e, EMOJI).update(KeyName=escaped))
     rewrite(
-        folder, PROPERTIES, lambda e: entry(e, "NewWords").update(BudgetKeyName=escaped, PrivatizationAlgorithm=escaped)
+        folder,
+        PROPERTIES,
+        lambda e: entry(e, "NewWords").update(
+            BudgetKeyName=escaped, PrivatizationAlgorithm=escaped
+        ),
     )
     rewrite(folder, BUDGETS, lambda e: entry(e, "com.apple.health").update(BudgetName=escaped))
-    reports = reports_in(tmp_path, report(["1,-1", name], key="<b>key</b>"), names=["<i>2017-05-01-120000.dpsub"])
-    code, _, _ = apple(folder, "--reports", reports, "--against", DATA / "10.12.1", "--out", tmp_path / "out")
+    reports = reports_in(
+        tmp_path, report(["1,-1", name], key="<b>key</b>"), names=["<i>2017-05-01-120000.dpsub"]
+    )
+    code, _, _ = apple(
+        folder, "--reports", reports, "--against", DATA / "10.12.1", "--out", tmp_path / "out"
+    )
     assert code in (0, 1)
     html = (tmp_path / "out" / "report.html").read_text()
     for tag in ("<script>alert", "<b>", "<i>2017"):  # the page has one script, its own
         assert tag not in html
     assert not {"\x1b", "\x7f", "\u202e"} & set(html)
-    result = CliRunner().invoke(app, ["deployment", "apple", "--config", str(folder), "--reports", str(reports)])
+    result = CliRunner().invoke(
+        app, ["deployment", "apple", "--config", str(folder), "--reports", str(reports)]
+    )
     assert not {"\x1b", "\x7f", "\u202e"} & set(result.output)
 
 
@@ -291,7 +324,9 @@ def database(tmp_path):
 
 def test_negative_balances_and_others_beyond_belief(database):
     with sqlite3.connect(database) as connection:
-        connection.execute("UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = -7 WHERE ZKEY = 'com.apple.keyboard.Emoji'")
+        connection.execute(
+            "UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = -7 WHERE ZKEY = 'com.apple.keyboard.Emoji'"
+        )
         connection.execute(
             "UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 9000000000000000000 WHERE ZKEY = 'com.apple.health'"
         )
@@ -306,7 +341,9 @@ def test_negative_balances_and_others_beyond_belief(database):
 def test_values_that_do_not_belong_there(database, value):
     with sqlite3.connect(database) as connection:
         for row, column in enumerate(("ZBALANCE", "ZCREATIONDATE", "ZLASTUPDATE", "ZKEY"), 1):
-            connection.execute(f"UPDATE ZPRIVACYBUDGETRECORD SET {column} = {value} WHERE Z_PK = {row}")
+            connection.execute(
+                f"UPDATE ZPRIVACYBUDGETRECORD SET {column} = {value} WHERE Z_PK = {row}"
+            )
     connection.close()
     code, _, _ = apple(DATA / "10.12.3", "--database", database)
     assert code in (0, 1)
@@ -328,7 +365,8 @@ def test_corrupt_databases(database, seed):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"SQLite format 3\x00", b"no database", b"SQLite format 3\x00" + b"\xff" * 4000]
+    "content",
+    [b"", b"SQLite format 3\x00", b"no database", b"SQLite format 3\x00" + b"\xff" * 4000],
 )
 def test_files_that_are_no_databases(database, content):
     database.write_bytes(content)
@@ -393,7 +431,10 @@ RECORDS = [
         ("OneBitHistogram", {"epsilon": 1, "p": 5000}),
         ("CountMedianSketch", {"epsilon": 2, "k": 64, "m": 256}),
         ("HadamardCountMedianSketch", {"epsilon": 1, "k": 64, "m": 64}),
-        ("SequenceFragmentPuzzle+CountMedianSketch", {"sequenceK": 8, "fragmentK": 8, "sequenceM": 8, "fragmentM": 8}),
+        (
+            "SequenceFragmentPuzzle+CountMedianSketch",
+            {"sequenceK": 8, "fragmentK": 8, "sequenceM": 8, "fragmentM": 8},
+        ),
         ("no such algorithm", {}),
     ],
 )
@@ -424,7 +465,9 @@ def test_parameters_that_are_none(tmp_path):
             report(["1,+1"], parameters={"epsilon": 1, "p": 5000} | {name: value}),
         ]
     names = [f"{i}.dpsub" for i in range(len(texts))]
-    code, document, _ = apple(DATA / "10.12.3", "--reports", reports_in(tmp_path, *texts, names=names))
+    code, document, _ = apple(
+        DATA / "10.12.3", "--reports", reports_in(tmp_path, *texts, names=names)
+    )
     assert code in (0, 1)
     assert document["observed"]["reports"] + document["observed"]["unread"] == len(texts) == 120
 
@@ -477,7 +520,9 @@ def test_ten_gigabytes_of_reports(tmp_path):
 
 def test_memory_does_not_grow_with_the_number_of_reports(tmp_path):
     sketch = report(
-        ["1," + "80" * 1024] * 40, algorithm="CountMedianSketch", parameters={"epsilon": 1, "k": 64, "m": 8192}
+        ["1," + "80" * 1024] * 40,
+        algorithm="CountMedianSketch",
+        parameters={"epsilon": 1, "k": 64, "m": 8192},
     )
     peaks = []
     for many in (3, 20):
@@ -492,7 +537,12 @@ def test_memory_does_not_grow_with_the_number_of_reports(tmp_path):
 
 def test_many_kinds_of_records(tmp_path):
     segments = [
-        {"key": f"key {i}", "algorithm": "OneBitHistogram", "parameters": {"epsilon": 1, "p": 9}, "records": ["1,-1"]}
+        {
+            "key": f"key {i}",
+            "algorithm": "OneBitHistogram",
+            "parameters": {"epsilon": 1, "p": 9},
+            "records": ["1,-1"],
+        }
         for i in range(100)
     ]
     _, document, _ = apple(
@@ -515,7 +565,9 @@ def test_folders_that_are_none(tmp_path):
     assert len(document["findings"]) >= 2
 
 
-@pytest.mark.parametrize("name", ["0001-01-01-000000.dpsub", "9999-12-31-235959.dpsub", "2017-13-45-999999.dpsub"])
+@pytest.mark.parametrize(
+    "name", ["0001-01-01-000000.dpsub", "9999-12-31-235959.dpsub", "2017-13-45-999999.dpsub"]
+)
 def test_odd_dates(tmp_path, database, name):
     reports = reports_in(
         tmp_path,
@@ -523,7 +575,9 @@ def test_odd_dates(tmp_path, database, name):
         report(["1,-1"] * 50),
         names=[name, "DifferentialPrivacy_2017-05-01-120000_mac.dpsub"],
     )
-    code, document, _ = apple(DATA / "10.12.3", "--reports", reports, "--database", database, "--out", tmp_path / "out")
+    code, document, _ = apple(
+        DATA / "10.12.3", "--reports", reports, "--database", database, "--out", tmp_path / "out"
+    )
     assert code == 1
     assert document["observed"]["reports"] + document["observed"]["unread"] == 2
 
@@ -542,12 +596,16 @@ def contents(folder):
 def test_nothing_is_changed(folder, database, tmp_path):
     reports = shutil.copytree(DATA / "reports", tmp_path / "reports")
     before = contents(tmp_path)
-    code, _, _ = apple(folder, "--database", database, "--reports", reports, "--against", DATA / "10.12.1")
+    code, _, _ = apple(
+        folder, "--database", database, "--reports", reports, "--against", DATA / "10.12.1"
+    )
     assert code == 1
     assert contents(tmp_path) == before
 
 
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(i, marks=pytest.mark.slow) for i in range(4, 12))])
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(i, marks=pytest.mark.slow) for i in range(4, 12))]
+)
 def test_bytes_at_random(folder, tmp_path, database, seed):
     """Some bytes of every file replaced."""
     rng = random.Random(seed)
@@ -559,7 +617,15 @@ def test_bytes_at_random(folder, tmp_path, database, seed):
             data[rng.randrange(len(data))] = rng.randrange(256)
         path.write_bytes(data)
     before = contents(tmp_path)
-    code, _, text = apple(folder, "--database", database, "--reports", reports, "--out", tmp_path.parent / f"out{seed}")
+    code, _, text = apple(
+        folder,
+        "--database",
+        database,
+        "--reports",
+        reports,
+        "--out",
+        tmp_path.parent / f"out{seed}",
+    )
     assert code in (0, 1, 2)
     assert text
     assert contents(tmp_path) == before
@@ -585,7 +651,9 @@ def test_names_that_would_move_the_cursor(folder):
     keys = [{"KeyName": evil, "PropertiesName": evil}]
     (folder / KEYNAMES).write_bytes(plistlib.dumps(keys, fmt=plistlib.FMT_BINARY))
     page = folder / "page"
-    result = CliRunner().invoke(app, ["deployment", "apple", "--config", str(folder), "--out", str(page)])
+    result = CliRunner().invoke(
+        app, ["deployment", "apple", "--config", str(folder), "--out", str(page)]
+    )
     assert result.exit_code == 0
     for text in (result.stdout, (page / "report.html").read_text(encoding="utf-8")):
         assert not {"\x9b", "\u202e"} & set(text)

@@ -55,7 +55,9 @@ def read(tmp_path):
     return read
 
 
-@pytest.mark.parametrize(("version", "counts"), [("10.12.3", (160, 13, 7)), ("10.12.1", (118, 11, 6))])
+@pytest.mark.parametrize(
+    ("version", "counts"), [("10.12.3", (160, 13, 7)), ("10.12.1", (118, 11, 6))]
+)
 def test_fixtures_have_the_counts_of_the_paper(version, counts):
     found = read_configuration(DATA / version)
     assert (len(found.keys), len(found.properties), len(found.budgets)) == counts
@@ -82,7 +84,9 @@ def test_fixtures_are_what_the_script_writes(tmp_path):
     subprocess.run([sys.executable, "-B", DATA / "make.py", tmp_path], check=True)
     for version in VERSIONS:
         for name in FILES:
-            assert (tmp_path / version / name).read_bytes() == (DATA / version / name).read_bytes(), (version, name)
+            assert (tmp_path / version / name).read_bytes() == (
+                DATA / version / name
+            ).read_bytes(), (version, name)
     assert (DATA / "ios-11" / FILES[0]).read_bytes().startswith(b"bplist00")
 
 
@@ -93,7 +97,12 @@ def test_figures_5_6_and_7():
         "SequenceDiscoveryWithPuzzlePiece",
         "SequenceFragmentPuzzle+CountMedianSketch",
     )
-    assert (words.fragment_width, words.fragment_count, words.transport, words.priority) == (2, 5, "crashcopier", 1)
+    assert (words.fragment_width, words.fragment_count, words.transport, words.priority) == (
+        2,
+        5,
+        "crashcopier",
+        1,
+    )
     assert (words.patterns_allowed, words.others) == (False, {})
     assert found.parameters[words.server_algorithm] == {
         "epsilon": 4,
@@ -104,7 +113,9 @@ def test_figures_5_6_and_7():
         "fragmentM": 32768,
         "fragmentK": 285,
     }
-    assert found.budgets["com.apple.keyboard.NewWords"] == Budget("com.apple.keyboard.NewWords", 86400.0, 2)
+    assert found.budgets["com.apple.keyboard.NewWords"] == Budget(
+        "com.apple.keyboard.NewWords", 86400.0, 2
+    )
 
 
 ODD = [  # table, field, value, whether the entry stays, serious
@@ -167,7 +178,9 @@ def test_entries_twice(tmp_path):
     found = read_configuration(write(tmp_path, [KEY], [PROPERTIES], [PARAMETERS], [BUDGET, again]))
     assert found.budgets["B"].session_amount == 1
     assert [f.serious for f in found.findings] == [False]
-    found = read_configuration(write(tmp_path, [KEY], [PROPERTIES], [PARAMETERS], [BUDGET, other, BUDGET]))
+    found = read_configuration(
+        write(tmp_path, [KEY], [PROPERTIES], [PARAMETERS], [BUDGET, other, BUDGET])
+    )
     assert found.budgets == {}
     assert [f.serious for f in found.findings] == [True]
 
@@ -179,7 +192,11 @@ def test_entries_that_are_no_dicts(tmp_path):
 
 def test_what_cannot_be_read_is_an_error(tmp_path):
     folder = shutil.copytree(DATA / "10.12.3", tmp_path / "c")
-    for content, word in ((plistlib.dumps({"a": 1}), "array"), (plistlib.dumps(["a"]), "no dict"), (b"junk", "plist")):
+    for content, word in (
+        (plistlib.dumps({"a": 1}), "array"),
+        (plistlib.dumps(["a"]), "no dict"),
+        (b"junk", "plist"),
+    ):
         (folder / FILES[1]).write_bytes(content)
         with pytest.raises(UsageError, match=word):
             read_configuration(folder)
@@ -199,15 +216,22 @@ PLAIN = st.one_of(
     st.binary(max_size=3),
 )
 VALUES = st.recursive(
-    PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab"), inner, max_size=3)
+    PLAIN,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab"), inner, max_size=3),
 )
-FIELDS = sorted({field for entry in ALL for field in entry} | {"SubmissionPriority", "KeyPatternsAllowed", "Other"})
+FIELDS = sorted(
+    {field for entry in ALL for field in entry}
+    | {"SubmissionPriority", "KeyPatternsAllowed", "Other"}
+)
 ENTRIES = st.lists(st.dictionaries(st.sampled_from(FIELDS), VALUES) | VALUES, max_size=4)
 
 
 @given(tables=st.tuples(*[ENTRIES] * 4), kept=st.tuples(*[st.booleans()] * 4))
 def test_anything_gives_findings_or_an_error(tmp_path_factory, tables, kept):
-    full = [[entry, *table] if keep else table for entry, table, keep in zip(ALL, tables, kept, strict=True)]
+    full = [
+        [entry, *table] if keep else table
+        for entry, table, keep in zip(ALL, tables, kept, strict=True)
+    ]
     folder = write(tmp_path_factory.mktemp("any"), *full)
     try:
         found = read_configuration(folder)

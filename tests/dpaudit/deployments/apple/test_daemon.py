@@ -24,17 +24,26 @@ HOUR = timedelta(hours=1)
 
 
 def device(
-    *budgets: Budget, keys: int = 1, parameter: float = 1.0, priorities: tuple[int | None, ...] = (1,)
+    *budgets: Budget,
+    keys: int = 1,
+    parameter: float = 1.0,
+    priorities: tuple[int | None, ...] = (1,),
 ) -> Configuration:
     """Every budget with one set of properties a priority, each of them with so many keys."""
     properties = {
-        f"{b.name}{n}": Properties(f"{b.name}{n}", "OneBitHistogram", parameter, b.name, priority=priority)
+        f"{b.name}{n}": Properties(
+            f"{b.name}{n}", "OneBitHistogram", parameter, b.name, priority=priority
+        )
         for b in budgets
         for n, priority in enumerate(priorities)
     }
     names = {f"{p}.{i}": p for p in properties for i in range(keys)}
     return Configuration(
-        Path("none"), {k: Key(k, p) for k, p in names.items()}, properties, {b.name: b for b in budgets}, {}
+        Path("none"),
+        {k: Key(k, p) for k, p in names.items()},
+        properties,
+        {b.name: b for b in budgets},
+        {},
     )
 
 
@@ -72,7 +81,10 @@ def test_section_4_2_3_twenty_idle_days_then_two_emoji_in_each_of_ten_languages(
     assert daemon.balances[0].balance == 20
     for language in range(10):
         for emoji in range(2):
-            daemon.record(f"emoji0.{language}", START + timedelta(days=20, hours=1, minutes=10 * language + emoji))
+            daemon.record(
+                f"emoji0.{language}",
+                START + timedelta(days=20, hours=1, minutes=10 * language + emoji),
+            )
     reports = daemon.run_until(START + timedelta(days=30))
     assert days(reports) == {20: 10, 21: 10}
     for report in reports:
@@ -90,7 +102,9 @@ def test_a_report_holds_at_most_forty_records_of_a_key(amount: int, most: int) -
     assert Counter(r.key for r in first.records) == {"b0.0": most, "b0.1": most}
 
 
-def test_the_balance_bounds_a_report_over_all_keys_and_what_is_sent_is_marked_then_deleted() -> None:
+def test_the_balance_bounds_a_report_over_all_keys_and_what_is_sent_is_marked_then_deleted() -> (
+    None
+):
     daemon = Daemon(device(Budget("b", 86400.0, 3), keys=5), start=START, stream=STREAM)
     for key in range(5):
         daemon.record(f"b0.{key}", START + HOUR)
@@ -117,11 +131,15 @@ def test_which_records_of_a_key_go_is_random_and_even() -> None:
 
 
 def test_priorities_smaller_numbers_first_and_never_99999() -> None:
-    daemon = Daemon(device(Budget("b", 86400.0, 2), priorities=(7, 1, 99999)), start=START, stream=STREAM)
+    daemon = Daemon(
+        device(Budget("b", 86400.0, 2), priorities=(7, 1, 99999)), start=START, stream=STREAM
+    )
     for _ in range(2):
         for group in range(3):
             daemon.record(f"b{group}.0", START + HOUR)
-    sent = [[r.key for r in report.records] for report in daemon.run_until(START + timedelta(days=10))]
+    sent = [
+        [r.key for r in report.records] for report in daemon.run_until(START + timedelta(days=10))
+    ]
     assert sent == [["b1.0", "b1.0"], ["b0.0", "b0.0"]]
 
 
@@ -196,7 +214,12 @@ def test_report_files_are_deleted_after_a_month_or_seven_days(platform: str, kep
 
 
 usage = st.lists(
-    st.tuples(st.sampled_from(["record", "sleep", "run"]), st.integers(0, 40), st.integers(0, 3), st.integers(1, 30)),
+    st.tuples(
+        st.sampled_from(["record", "sleep", "run"]),
+        st.integers(0, 40),
+        st.integers(0, 3),
+        st.integers(1, 30),
+    ),
     max_size=60,
 )
 
@@ -262,7 +285,11 @@ def test_an_hourly_user_of_everything_reaches_the_permitted_amounts_of_10_12_3()
             daemon.record(key, START + hour * HOUR)
     daemon.run_until(START + timedelta(days=20))
     # 21 times SessionAmount at the most; the last credit, at day 20, goes out with the next report
-    announced = ("com.apple.keyboard.Emoji", "com.apple.parsec.Search", "com.apple.keyboard.NewWords")
+    announced = (
+        "com.apple.keyboard.Emoji",
+        "com.apple.parsec.Search",
+        "com.apple.keyboard.NewWords",
+    )
     assert [daemon.submitted[name] for name in announced] == [20, 20, 40]
     # one key with SessionAmount 10 waits for its turn: 26 reports of at most 10 records each in 20 days
     assert daemon.submitted["com.apple.parsec.AppDeepLink"] == 200
@@ -289,7 +316,13 @@ def test_bad_arguments() -> None:
     with pytest.raises(UsageError, match="does not resolve"):
         daemon.record("nothing", START)
     daemon.run_until(START + HOUR)
-    for late in (daemon.sleep_until, daemon.run_until, lambda when: daemon.record("emoji0.0", when)):
+    for late in (
+        daemon.sleep_until,
+        daemon.run_until,
+        lambda when: daemon.record("emoji0.0", when),
+    ):
         with pytest.raises(UsageError, match="before the daemon's now"):
             late(START)
-    Daemon(device(replace(EMOJI, session_seconds=1e300)), start=START, stream=STREAM).run_until(START + 99 * HOUR)
+    Daemon(device(replace(EMOJI, session_seconds=1e300)), start=START, stream=STREAM).run_until(
+        START + 99 * HOUR
+    )

@@ -49,7 +49,10 @@ def change(path: Path, *statements: str) -> Path:
 
 def files(folder: Path) -> dict[str, tuple[bytes, int, int]]:
     """Every file beside, with what a write would change."""
-    return {p.name: (p.read_bytes(), p.stat().st_mtime_ns, p.stat().st_ino) for p in sorted(folder.iterdir())}
+    return {
+        p.name: (p.read_bytes(), p.stat().st_mtime_ns, p.stat().st_ino)
+        for p in sorted(folder.iterdir())
+    }
 
 
 def messages(path: Path, table: str) -> str:
@@ -72,13 +75,26 @@ def test_figures_1_and_2(figure: Path) -> None:
     assert emoji.created == datetime(2017, 5, 18, 2, 24, 48, 547229, tzinfo=UTC)
     assert (emoji.updated - emoji.created).total_seconds() == 76 * 86400
     (count,) = database.counts
-    assert (count.table, count.key, count.submitted, count.rows, count.plain) == ("ZOBHRECORD", EMOJI, False, 5, 0)
+    assert (count.table, count.key, count.submitted, count.rows, count.plain) == (
+        "ZOBHRECORD",
+        EMOJI,
+        False,
+        5,
+        0,
+    )
     assert count.first is not None
     assert count.last is not None
     assert (count.last - count.first).total_seconds() == pytest.approx(12.087406, abs=1e-6)
-    assert [f.where for f in database.findings] == ["ZCMSRECORD"]  # which Figures 1 and 2 do not show
+    # which Figures 1 and 2 do not show
+    assert [f.where for f in database.findings] == ["ZCMSRECORD"]
     bits = list(read_bits(figure))
-    assert [(b.position, b.value) for b in bits] == [(4919, 1), (2432, 0), (2051, 0), (1269, 0), (1184, 0)]
+    assert [(b.position, b.value) for b in bits] == [
+        (4919, 1),
+        (2432, 0),
+        (2051, 0),
+        (1269, 0),
+        (1184, 0),
+    ]
     assert bits[0].created == count.first
     assert {(b.version, b.submitted, b.plain) for b in bits} == {(11, False, False)}
     assert list(read_sketches(figure)) == []
@@ -93,7 +109,9 @@ def test_the_figures_balances_fit_their_configuration_and_not_the_older_one(figu
         "com.apple.keyboard.NewWords",
         "com.apple.differentialprivacy.testBudget",
     }
-    assert [f.message for f in found if not f.serious] == ["'com.apple.health': the configuration has no such budget"]
+    assert [f.message for f in found if not f.serious] == [
+        "'com.apple.health': the configuration has no such budget"
+    ]
 
 
 def test_one_more_than_can_have_accrued_is_serious(figure: Path) -> None:
@@ -116,7 +134,9 @@ def test_reading_changes_nothing_on_disk(figure: Path) -> None:
 
 
 @pytest.mark.parametrize("left", ["closed", "wal", "wal without shm"])
-def test_wal_mode_is_read_whole_and_leaves_nothing_behind(figure: Path, tmp_path: Path, left: str) -> None:
+def test_wal_mode_is_read_whole_and_leaves_nothing_behind(
+    figure: Path, tmp_path: Path, left: str
+) -> None:
     folder = tmp_path / "device"
     folder.mkdir()
     writer = sqlite3.connect(figure)
@@ -161,14 +181,19 @@ def test_a_journal_of_a_crash_is_rolled_back_in_a_copy_only(figure: Path, tmp_pa
     assert files(tmp_path) == before
 
 
-def test_a_locked_database_is_an_error_within_bounds(figure: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_database_is_an_error_within_bounds(
+    figure: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(opening, "_PATIENCE", 0.05)
     code = (
         "import sqlite3, sys\nc = sqlite3.connect(sys.argv[1], isolation_level=None)\nc.execute('BEGIN EXCLUSIVE')\n"
         "print('locked', flush=True)\nsys.stdin.read()"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", code, str(figure)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, str(figure)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "locked\n"
@@ -228,7 +253,9 @@ def test_odd_names_are_opened(figure: Path, tmp_path: Path) -> None:
     assert len(read_database(odd).balances) == 7
 
 
-def test_every_way_of_cutting_or_spoiling_a_page_ends_in_words(figure: Path, tmp_path: Path) -> None:
+def test_every_way_of_cutting_or_spoiling_a_page_ends_in_words(
+    figure: Path, tmp_path: Path
+) -> None:
     whole = figure.read_bytes()
     path = tmp_path / "spoiled.sqlite"
     outcomes = set()
@@ -246,7 +273,9 @@ def test_every_way_of_cutting_or_spoiling_a_page_ends_in_words(figure: Path, tmp
 
 def test_a_damaged_table_is_a_finding_and_the_others_are_read(figure: Path) -> None:
     with closing(sqlite3.connect(figure)) as connection:
-        ((page,),) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'ZOBHRECORD'")
+        ((page,),) = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'ZOBHRECORD'"
+        )
         ((size,),) = connection.execute("PRAGMA page_size")
     content = bytearray(figure.read_bytes())
     content[(page - 1) * size : page * size] = b"\xff" * size
@@ -254,7 +283,10 @@ def test_a_damaged_table_is_a_finding_and_the_others_are_read(figure: Path) -> N
     database = read_database(figure)
     assert len(database.balances) == 7
     assert database.counts == ()
-    assert any(f.where == "ZOBHRECORD" and "cannot be read to its end" in f.message for f in database.findings)
+    assert any(
+        f.where == "ZOBHRECORD" and "cannot be read to its end" in f.message
+        for f in database.findings
+    )
     with pytest.raises(UsageError, match="damaged"):
         list(read_bits(figure))
 
@@ -262,14 +294,26 @@ def test_a_damaged_table_is_a_finding_and_the_others_are_read(figure: Path) -> N
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
-        ("UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = -3 WHERE Z_PK = 5", "Emoji': the balance is -3"),
-        ("UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 76 WHERE Z_PK = 5", "Emoji': the balance 76 equals"),
+        (
+            "UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = -3 WHERE Z_PK = 5",
+            "Emoji': the balance is -3",
+        ),
+        (
+            "UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 76 WHERE Z_PK = 5",
+            "Emoji': the balance 76 equals",
+        ),
         (
             "UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 'many' WHERE Z_PK = 5",
             "Emoji': ZBALANCE missing, of another type",
         ),
-        ("UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 1.5 WHERE Z_PK = 5", "Emoji': ZBALANCE missing, of another type"),
-        ("UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = NULL WHERE Z_PK = 5", "Emoji': ZBALANCE missing"),
+        (
+            "UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 1.5 WHERE Z_PK = 5",
+            "Emoji': ZBALANCE missing, of another type",
+        ),
+        (
+            "UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = NULL WHERE Z_PK = 5",
+            "Emoji': ZBALANCE missing",
+        ),
         ("UPDATE ZPRIVACYBUDGETRECORD SET ZBALANCE = 1 << 62 WHERE Z_PK = 5", None),
         ("UPDATE ZPRIVACYBUDGETRECORD SET ZKEY = NULL WHERE Z_PK = 5", "row 5: ZKEY missing"),
         ("UPDATE ZPRIVACYBUDGETRECORD SET ZKEY = x'ff00' WHERE Z_PK = 5", "row 5: ZKEY missing"),
@@ -277,11 +321,26 @@ def test_a_damaged_table_is_a_finding_and_the_others_are_read(figure: Path) -> N
             "UPDATE ZPRIVACYBUDGETRECORD SET ZLASTUPDATE = 9e99 WHERE Z_PK = 5",
             "ZLASTUPDATE missing, of another type or out",
         ),
-        ("UPDATE ZPRIVACYBUDGETRECORD SET ZLASTUPDATE = 1 WHERE Z_PK = 5", "last updated before it was created"),
-        ("UPDATE ZPRIVACYBUDGETRECORD SET ZCREATIONDATE = -1.0 WHERE Z_PK = 5", "ZCREATIONDATE missing"),
-        ("UPDATE ZPRIVACYBUDGETRECORD SET ZCREATIONDATE = 'soon' WHERE Z_PK = 5", "ZCREATIONDATE missing"),
-        ("UPDATE ZPRIVACYBUDGETRECORD SET ZKEY = 'com.apple.health' WHERE Z_PK = 5", "health' has 2 rows"),
-        ("UPDATE ZPRIVACYBUDGETRECORD SET ZKEY = 'a' || char(27) || '[2J'", r"'a\x1b[2J' has 7 rows"),
+        (
+            "UPDATE ZPRIVACYBUDGETRECORD SET ZLASTUPDATE = 1 WHERE Z_PK = 5",
+            "last updated before it was created",
+        ),
+        (
+            "UPDATE ZPRIVACYBUDGETRECORD SET ZCREATIONDATE = -1.0 WHERE Z_PK = 5",
+            "ZCREATIONDATE missing",
+        ),
+        (
+            "UPDATE ZPRIVACYBUDGETRECORD SET ZCREATIONDATE = 'soon' WHERE Z_PK = 5",
+            "ZCREATIONDATE missing",
+        ),
+        (
+            "UPDATE ZPRIVACYBUDGETRECORD SET ZKEY = 'com.apple.health' WHERE Z_PK = 5",
+            "health' has 2 rows",
+        ),
+        (
+            "UPDATE ZPRIVACYBUDGETRECORD SET ZKEY = 'a' || char(27) || '[2J'",
+            r"'a\x1b[2J' has 7 rows",
+        ),
         ("ALTER TABLE ZPRIVACYBUDGETRECORD DROP COLUMN ZBALANCE", "no column ZBALANCE"),
         ("DROP TABLE ZPRIVACYBUDGETRECORD", "no such table"),
     ],
@@ -299,16 +358,48 @@ def test_a_row_that_is_left_out_leaves_the_others(figure: Path) -> None:
 @pytest.mark.parametrize(
     ("statement", "said", "rows"),
     [
-        ("UPDATE ZOBHRECORD SET ZKEY = NULL WHERE Z_PK = 2", "rows without a key: 1 rows have no ZKEY", 4),
-        ("UPDATE ZOBHRECORD SET ZSUBMITTED = 'yes' WHERE Z_PK = 2", "1 rows have a ZSUBMITTED other than 0 and 1", 4),
+        (
+            "UPDATE ZOBHRECORD SET ZKEY = NULL WHERE Z_PK = 2",
+            "rows without a key: 1 rows have no ZKEY",
+            4,
+        ),
+        (
+            "UPDATE ZOBHRECORD SET ZSUBMITTED = 'yes' WHERE Z_PK = 2",
+            "1 rows have a ZSUBMITTED other than 0 and 1",
+            4,
+        ),
         ("UPDATE ZOBHRECORD SET ZSUBMITTED = 1 WHERE Z_PK = 2", "", 5),
-        ("UPDATE ZOBHRECORD SET ZCREATIONDATE = 'x' WHERE Z_PK = 2", "1 of 5 rows have no time of 2001", 5),
-        ("UPDATE ZOBHRECORD SET ZCREATIONDATE = 1e300 WHERE Z_PK < 4", "2 of 5 rows have no time of 2001", 5),
-        ("UPDATE ZOBHRECORD SET ZSEQUENCEBITPOSITION = 'x' WHERE Z_PK = 2", "1 of 5 rows have no whole", 5),
-        ("UPDATE ZOBHRECORD SET ZSEQUENCEBITVALUE = 2 WHERE Z_PK = 2", "1 of 5 rows have no whole", 5),
+        (
+            "UPDATE ZOBHRECORD SET ZCREATIONDATE = 'x' WHERE Z_PK = 2",
+            "1 of 5 rows have no time of 2001",
+            5,
+        ),
+        (
+            "UPDATE ZOBHRECORD SET ZCREATIONDATE = 1e300 WHERE Z_PK < 4",
+            "2 of 5 rows have no time of 2001",
+            5,
+        ),
+        (
+            "UPDATE ZOBHRECORD SET ZSEQUENCEBITPOSITION = 'x' WHERE Z_PK = 2",
+            "1 of 5 rows have no whole",
+            5,
+        ),
+        (
+            "UPDATE ZOBHRECORD SET ZSEQUENCEBITVALUE = 2 WHERE Z_PK = 2",
+            "1 of 5 rows have no whole",
+            5,
+        ),
         ("UPDATE ZOBHRECORD SET ZSEQUENCEBITPOSITION = NULL", "5 of 5 rows have no whole", 5),
-        ("ALTER TABLE ZOBHRECORD DROP COLUMN ZSUBMITTED", "no column ZSUBMITTED; the table is not read", 0),
-        ("ALTER TABLE ZOBHRECORD DROP COLUMN ZPLAINSEQUENCE", "no column ZPLAINSEQUENCE; whether plain", 5),
+        (
+            "ALTER TABLE ZOBHRECORD DROP COLUMN ZSUBMITTED",
+            "no column ZSUBMITTED; the table is not read",
+            0,
+        ),
+        (
+            "ALTER TABLE ZOBHRECORD DROP COLUMN ZPLAINSEQUENCE",
+            "no column ZPLAINSEQUENCE; whether plain",
+            5,
+        ),
         ("DROP TABLE ZOBHRECORD", "no such table", 0),
     ],
 )
@@ -344,10 +435,15 @@ def test_sketches_are_read_as_a_report_writes_them(figure: Path) -> None:
     insert = "INSERT INTO ZCMSRECORD VALUES (?, 11, ?, ?, ?, ?, 518421187.25, 'com.apple.lookup.Words', NULL, NULL)"
     with closing(sqlite3.connect(figure)) as connection:
         connection.execute(SKETCHES)
-        connection.executemany(insert, [(1, 0, 131, "0F", "A0"), (2, 1, 7, "0F", None), (3, 1, "x", "0F", "A0")])
+        connection.executemany(
+            insert, [(1, 0, 131, "0F", "A0"), (2, 1, 7, "0F", None), (3, 1, "x", "0F", "A0")]
+        )
         connection.commit()
     database = read_database(figure)
-    assert [(c.submitted, c.rows) for c in database.counts if c.table == "ZCMSRECORD"] == [(False, 1), (True, 2)]
+    assert [(c.submitted, c.rows) for c in database.counts if c.table == "ZCMSRECORD"] == [
+        (False, 1),
+        (True, 2),
+    ]
     assert [(s.submitted, s.text) for s in read_sketches(figure)] == [
         (False, "131,0F:A0"),
         (True, "7,0F"),
@@ -400,12 +496,16 @@ def test_timestamps_there_and_back() -> None:
 
 
 @pytest.mark.timeout(30)
-def test_pages_that_are_referred_to_many_times_over(figure: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_that_are_referred_to_many_times_over(
+    figure: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """19 levels of 300 references to one page each: 300^19 rows, which SQLite itself would count to the end of time."""
     monkeypatch.setattr(sqlite, "_STEPS", 0)
     with closing(sqlite3.connect(figure)) as connection:
         (size,) = connection.execute("PRAGMA page_size").fetchone()
-        (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'ZOBHRECORD'").fetchone()
+        (root,) = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'ZOBHRECORD'"
+        ).fetchone()
     data = bytearray(figure.read_bytes())
 
     def interior(child: int) -> bytes:
@@ -415,7 +515,13 @@ def test_pages_that_are_referred_to_many_times_over(figure: Path, monkeypatch: p
             end -= len(cell)
             page[end : end + len(cell)] = cell
             page[12 + 2 * i : 14 + 2 * i] = end.to_bytes(2, "big")
-        page[:12] = b"\x05\0\0" + (300).to_bytes(2, "big") + end.to_bytes(2, "big") + b"\0" + child.to_bytes(4, "big")
+        page[:12] = (
+            b"\x05\0\0"
+            + (300).to_bytes(2, "big")
+            + end.to_bytes(2, "big")
+            + b"\0"
+            + child.to_bytes(4, "big")
+        )
         return bytes(page)
 
     leaf, first = bytes(data[(root - 1) * size : root * size]), len(data) // size + 1

@@ -49,20 +49,29 @@ def test_ios_11():
     found = rows(compare(read("ios-10.1.1"), read("ios-11")))
     assert ("PrivacyParameter for TermFrequency", "1", "2") in found
     assert ("SessionAmount for com.apple.keyboard.Emoji", "1", "10") in found
-    assert ("PrivatizationAlgorithm for TermFrequency", "OneBitHistogram", "CountMedianSketch") in found
+    assert (
+        "PrivatizationAlgorithm for TermFrequency",
+        "OneBitHistogram",
+        "CountMedianSketch",
+    ) in found
     assert ("ServerAlgorithmString HadamardCountMedianSketch", "no", "yes") in found
 
 
 def test_any_change_is_told():
     old = read("10.12.3")
     words = old.properties["NewWords"]
-    changed = replace(words, parameter=1.5, priority=None, others={"New": {"a": [1]}}, patterns_allowed=True)
+    changed = replace(
+        words, parameter=1.5, priority=None, others={"New": {"a": [1]}}, patterns_allowed=True
+    )
     new = replace(
         old,
-        keys=old.keys | {"com.apple.lookup.DomainMatch": Key("com.apple.lookup.DomainMatch", "NewWords")},
+        keys=old.keys
+        | {"com.apple.lookup.DomainMatch": Key("com.apple.lookup.DomainMatch", "NewWords")},
         properties=old.properties | {"NewWords": changed},
         budgets=old.budgets | {"com.apple.health": Budget("com.apple.health", 86400.0, 2)},
-        parameters={n: (p | {"p": 1} if n == "OneBitHistogram" else p) for n, p in old.parameters.items()},
+        parameters={
+            n: (p | {"p": 1} if n == "OneBitHistogram" else p) for n, p in old.parameters.items()
+        },
     )
     assert compare(old, new) == (
         Difference("BudgetName", "com.apple.health", "SessionSeconds", "604800", "86400"),
@@ -70,7 +79,9 @@ def test_any_change_is_told():
         Difference("PropertiesName", "NewWords", "New", "no", "{'a': [1]}"),
         Difference("PropertiesName", "NewWords", "PrivacyParameter", "2", "1.5"),
         Difference("PropertiesName", "NewWords", "SubmissionPriority", "1", "no"),
-        Difference("KeyName", "com.apple.lookup.DomainMatch", "PropertiesName", "Search", "NewWords"),
+        Difference(
+            "KeyName", "com.apple.lookup.DomainMatch", "PropertiesName", "Search", "NewWords"
+        ),
         Difference("ServerAlgorithmString", "OneBitHistogram", "p", "5000", "1"),
     )
 

@@ -49,7 +49,11 @@ def bits(rng, n, *, q, key="emoji", epsilon=1):
 
 def test_apples_printed_emoji_vectors_show_twice_their_claim():
     segments = [s for report in read_reports(DATA / "reports") for s in report.segments]
-    (shown,) = [s for s in shown_epsilons(segments) if s.key == "com.apple.keyboard.Emoji.ru_RU.EmojiKeyboard"]
+    (shown,) = [
+        s
+        for s in shown_epsilons(segments)
+        if s.key == "com.apple.keyboard.Emoji.ru_RU.EmojiKeyboard"
+    ]
     assert (shown.records, shown.used) == (10, 5)  # the text has lost a digit of each of the others
     assert shown.claimed == 2
     assert 3 < shown.record.low < 4 < shown.record.high < 5
@@ -73,7 +77,9 @@ def test_a_new_word_has_two_sketches():
     assert shown.record.low < 8 < shown.record.high
     assert shown.record.low > 4  # more than either claim: 2 by the configuration, 4 by the report
     (finding,) = shown.findings
-    assert "claimed is 2 by the configuration, 4 by the report (the code’s coin: 8)" in finding.message
+    assert (
+        "claimed is 2 by the configuration, 4 by the report (the code’s coin: 8)" in finding.message
+    )
 
 
 def test_an_honest_sketch_agrees_and_one_with_too_much_noise_shows_less():
@@ -87,7 +93,9 @@ def test_an_honest_sketch_agrees_and_one_with_too_much_noise_shows_less():
 
 def test_broken_vectors_have_no_verdict_and_a_serious_finding():
     segment = sketches(np.random.default_rng(3), 20, q=coin(1))
-    twice = Segment(segment.key, segment.algorithm, segment.parameters, segment.records + segment.records[:1])
+    twice = Segment(
+        segment.key, segment.algorithm, segment.parameters, segment.records + segment.records[:1]
+    )
     shown = shown_epsilon("words", [twice])
     assert shown.verdict == "not identified"
     assert "copies" in shown.reason
@@ -104,7 +112,9 @@ def test_one_bit_histograms(epsilon, verdict):
 
 def test_single_hadamard_signs_identify_nothing():
     records = tuple(f"{j},{j},+1" for j in range(50))
-    segment = Segment("domains", "HadamardCountMedianSketch", {"epsilon": 1, "k": 64, "m": 64}, records)
+    segment = Segment(
+        "domains", "HadamardCountMedianSketch", {"epsilon": 1, "k": 64, "m": 64}, records
+    )
     shown = shown_epsilon("domains", [segment])
     assert (shown.verdict, shown.record) == ("not identified", None)
     assert "no two records" in shown.reason
@@ -126,7 +136,9 @@ def test_alpha_is_shared():
     rng = np.random.default_rng(6)
     segment = sketches(rng, 10, q=coin(1))
     alone = shown_epsilons([segment])[0].record
-    among = shown_epsilons([segment, *(sketches(rng, 1, q=coin(1), key=str(k)) for k in range(9))])[0].record
+    among = shown_epsilons([segment, *(sketches(rng, 1, q=coin(1), key=str(k)) for k in range(9))])[
+        0
+    ].record
     assert alone.confidence == pytest.approx(0.95)
     assert among.confidence == pytest.approx(0.995)
     assert among.low < alone.low < alone.high < among.high
@@ -147,14 +159,18 @@ def test_other_parameters_are_another_group():
 
 def test_the_same_reports_show_the_same():
     records = tuple(f"0,{j % 4},{'+1' if j % 3 else '-1'}" for j in range(60))
-    segment = Segment("domains", "HadamardCountMedianSketch", {"epsilon": 1, "k": 64, "m": 64}, records)
+    segment = Segment(
+        "domains", "HadamardCountMedianSketch", {"epsilon": 1, "k": 64, "m": 64}, records
+    )
     assert shown_epsilon("domains", [segment]) == shown_epsilon("domains", [segment])
 
 
 @pytest.mark.parametrize("epsilon", [True, "1", -1, 0, 1e301, None])
 def test_a_claim_that_is_none(epsilon):
     parameters = {"p": 5000} | ({} if epsilon is None else {"epsilon": epsilon})
-    shown = shown_epsilon("emoji", [Segment("emoji", "OneBitHistogram", parameters, ("1,-1",) * 50)])
+    shown = shown_epsilon(
+        "emoji", [Segment("emoji", "OneBitHistogram", parameters, ("1,-1",) * 50)]
+    )
     assert shown.claims == ()
     assert shown.verdict == "not identified"
 
@@ -171,7 +187,9 @@ def test_what_the_code_s_own_coin_explains():
 
 def test_broken_bits_have_no_epsilon():
     vectors = [f"1,{vector(np.random.default_rng(5), 256, 0.1)}"] * 3  # each time the same
-    shown = shown_epsilon("k", [Segment("k", "CountMedianSketch", {"k": 9, "m": 256}, tuple(vectors))], configured=1.0)
+    shown = shown_epsilon(
+        "k", [Segment("k", "CountMedianSketch", {"k": 9, "m": 256}, tuple(vectors))], configured=1.0
+    )
     assert (shown.verdict, shown.record, shown.sketch) == ("not identified", None, None)
 
 

@@ -104,15 +104,18 @@ def test_against_a_simulation_of_the_rules():
         line = make_ledger(made(budget, keys), days=days).line("B")
         in_report, end = keys * min(budget.session_amount, 40), days * 86400
         most = max(
-            most_records(budget, keys, grown_from=0, first=phase, end=end)[0] for phase in range(0, 18 * 3600, 3600)
+            most_records(budget, keys, grown_from=0, first=phase, end=end)[0]
+            for phase in range(0, 18 * 3600, 3600)
         )
         assert most <= line.claimed.over_days
-        if seconds >= 86400 and keys:  # what is granted waits at most 18 hours, and fits into the report
+        # what is granted waits at most 18 hours, and fits into the report
+        if seconds >= 86400 and keys:
             assert line.claimed.over_days - most <= budget.session_amount
         at_once, _ = most_records(budget, keys, grown_from=0, first=end, end=end + 1)
         assert line.burst.report_records == at_once
         day = max(
-            most_records(budget, keys, grown_from=0, first=end + wait, end=end + 86400)[0] for wait in (0, 6 * 3600 - 1)
+            most_records(budget, keys, grown_from=0, first=end + wait, end=end + 86400)[0]
+            for wait in (0, 6 * 3600 - 1)
         )
         assert day <= line.burst.day_records
         assert seconds < 86400 or line.burst.day_records == day
@@ -154,7 +157,12 @@ def test_keys_that_are_left_out_are_counted():
 def test_refused_keys_permit_nothing():
     budget = Budget("com.apple.keyboard.Emoji", 86400.0, 5)
     line = make_ledger(made(budget, 3, parameter=2.5)).lines[0]
-    assert (line.keys, line.silent_keys, line.claimed.per_day, line.burst.day_epsilon) == (0, 3, 0, 0)
+    assert (line.keys, line.silent_keys, line.claimed.per_day, line.burst.day_epsilon) == (
+        0,
+        3,
+        0,
+        0,
+    )
 
 
 def outputs(places, flip, *, sketches):
@@ -174,10 +182,14 @@ def outputs(places, flip, *, sketches):
 @pytest.mark.parametrize(("sketches", "server"), [(1, "CountMedianSketch"), (2, PUZZLE)])
 def test_the_coin_of_sketches_by_every_outcome(parameter, sketches, server):
     flip = 1 / (math.exp(parameter) + 1)
-    laws = [outputs(p, flip, sketches=sketches) for p in itertools.product(range(3), repeat=sketches)]
+    laws = [
+        outputs(p, flip, sketches=sketches) for p in itertools.product(range(3), repeat=sketches)
+    ]
     worst = math.log(largest_ratio(laws))
     budget = Budget("B", 86400.0, 1)
-    (key,) = resolve(made(budget, 1, parameter=parameter, algorithm="CountMedianSketch", server_algorithm=server))
+    (key,) = resolve(
+        made(budget, 1, parameter=parameter, algorithm="CountMedianSketch", server_algorithm=server)
+    )
     assert coin_epsilon(key) == pytest.approx(worst, abs=1e-12)
 
 

@@ -30,7 +30,9 @@ START = datetime(2017, 5, 1, 12, tzinfo=UTC)
 
 def segment(key, records, algorithm=None):
     words = key.startswith("com.apple.keyboard.NewWords")
-    algorithm = algorithm or ("SequenceFragmentPuzzle+CountMedianSketch" if words else "OneBitHistogram")
+    algorithm = algorithm or (
+        "SequenceFragmentPuzzle+CountMedianSketch" if words else "OneBitHistogram"
+    )
     return Segment(key, algorithm, {"epsilon": 1, "p": 5000}, ("1,-1",) * records)
 
 
@@ -79,13 +81,16 @@ def test_what_the_bits_show_replaces_the_claim_where_it_is_known():
     spent = {b.budget: b for b in observed.budgets}
     assert spent["com.apple.keyboard.Emoji"].claimed == 10  # by the configuration: 1 a record
     assert spent["com.apple.keyboard.Emoji"].shown_low == pytest.approx(10 * emoji.record.low)
-    assert spent[UNKNOWN].claimed == spent[UNKNOWN].shown_low == spent[UNKNOWN].shown_high == 10  # 1 by the report
+    # 1 by the report
+    assert spent[UNKNOWN].claimed == spent[UNKNOWN].shown_low == spent[UNKNOWN].shown_high == 10
     assert observed.days == ()
     assert "nothing can be said" in observed.says
 
 
 def test_records_that_nobody_puts_an_epsilon_on():
-    observed = observe([report(0, Segment("unheard of", "OneBitHistogram", {}, ("1,-1",) * 3))], SIERRA)
+    observed = observe(
+        [report(0, Segment("unheard of", "OneBitHistogram", {}, ("1,-1",) * 3))], SIERRA
+    )
     assert (observed.unclaimed, observed.total.claimed) == (3, 0)
     assert (observed.total.shown_low, observed.total.shown_high) == (0, math.inf)
     assert any("3 records have no stated ε" in f.message and f.serious for f in observed.findings)
@@ -108,19 +113,28 @@ def test_files_without_records_are_no_reports():
 
 
 def test_more_kinds_of_records_than_are_kept():
-    segments = [Segment(f"key {i}", "OneBitHistogram", {"epsilon": 1}, ("1,-1",)) for i in range(MOST_GROUPS + 7)]
+    segments = [
+        Segment(f"key {i}", "OneBitHistogram", {"epsilon": 1}, ("1,-1",))
+        for i in range(MOST_GROUPS + 7)
+    ]
     estimates = Estimates()
     for s in segments:
         estimates.add(s)
     assert len(estimates.shown()) == MOST_GROUPS
     observed = observe([report(0, *segments)], SIERRA)
     assert observed.total.records == MOST_GROUPS
-    assert any(f.message.startswith("7 records are in no sum") and f.serious for f in observed.findings)
+    assert any(
+        f.message.startswith("7 records are in no sum") and f.serious for f in observed.findings
+    )
 
 
 def test_a_simulated_device_keeps_every_limit(tmp_path):
-    scenario = make_scenario(SIERRA, out=tmp_path / "device", days=20, stream=KeyedStream.from_seed(5))
-    observed = observe(read_reports(scenario.reports), SIERRA, database=read_database(scenario.database))
+    scenario = make_scenario(
+        SIERRA, out=tmp_path / "device", days=20, stream=KeyedStream.from_seed(5)
+    )
+    observed = observe(
+        read_reports(scenario.reports), SIERRA, database=read_database(scenario.database)
+    )
     assert observed.findings == ()
     assert observed.total.records == sum(len(r.records) for r in scenario.daemon.report_files)
     assert 0 < observed.per_day <= 24
@@ -139,11 +153,14 @@ def test_too_many_records_of_a_key_in_a_report():
 
 
 def test_more_than_the_budget_can_have_grown_to():
-    crowd = [report(day, segment(EMOJI, 1), segment(FRENCH, 1), name=f"{day}.dpsub") for day in range(6)]
+    crowd = [
+        report(day, segment(EMOJI, 1), segment(FRENCH, 1), name=f"{day}.dpsub") for day in range(6)
+    ]
     assert "12 records" not in str(observe(crowd, SIERRA, database=opened(-10)).findings)
     (message,) = messages(observe(crowd, SIERRA, database=opened(0)), serious=True)
     assert message.startswith("6 records were submitted from 2017-05-01")
-    assert message.endswith("to 2017-05-03: it can have allowed 5")  # 3, and a day either side for other time zones
+    # 3, and a day either side for other time zones
+    assert message.endswith("to 2017-05-03: it can have allowed 5")
     older = observe(crowd, SIERRA, database=opened(4))
     assert any("older than the budget" in m for m in messages(older, serious=False))
 
@@ -159,7 +176,10 @@ def test_rolled_over_budget_is_a_remark_where_nothing_proves_more():
 
 
 def test_keys_that_should_not_be_there(tmp_path):
-    observed = observe([report(0, segment("com.apple.unheard.of", 1), segment(EMOJI, 1, "CountMedianSketch"))], SIERRA)
+    observed = observe(
+        [report(0, segment("com.apple.unheard.of", 1), segment(EMOJI, 1, "CountMedianSketch"))],
+        SIERRA,
+    )
     assert messages(observed, serious=True) == ["submitted, but the configuration does not have it"]
     assert messages(observed, serious=False)[0].startswith("privatised with 'CountMedianSketch'")
 
@@ -168,12 +188,16 @@ def test_a_refused_key_that_was_submitted():
     properties = dict(SIERRA.properties)
     name = SIERRA.keys[EMOJI].properties
     properties[name] = dataclasses.replace(properties[name], parameter=3.0)
-    observed = observe([report(0, segment(EMOJI, 1))], dataclasses.replace(SIERRA, properties=properties))
+    observed = observe(
+        [report(0, segment(EMOJI, 1))], dataclasses.replace(SIERRA, properties=properties)
+    )
     assert any("99999" in m for m in messages(observed, serious=True))
 
 
 def test_a_thousand_slips_are_counted_not_listed():
-    observed = observe((report(day, segment(WORDS, 3)) for day in range(0, 2000, 2)), SIERRA, database=opened(-10))
+    observed = observe(
+        (report(day, segment(WORDS, 3)) for day in range(0, 2000, 2)), SIERRA, database=opened(-10)
+    )
     assert len(observed.findings) < 50
     assert any("980 more findings" in f.message for f in observed.findings)
 

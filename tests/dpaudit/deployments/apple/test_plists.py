@@ -14,7 +14,14 @@ from dpaudit.deployments.apple.configuration.plists import read_plist
 from dpaudit.errors import UsageError
 
 VALUE = [
-    {"KeyName": "com.apple.a", "n": 2, "r": 0.5, "yes": True, "no": False, "inner": {"x": [1, -2, 2**40]}},
+    {
+        "KeyName": "com.apple.a",
+        "n": 2,
+        "r": 0.5,
+        "yes": True,
+        "no": False,
+        "inner": {"x": [1, -2, 2**40]},
+    },
     {"KeyName": "名前 🦀", "data": b"\x00\x01", "when": datetime.datetime(2017, 9, 10, 12, 0)},
 ]
 MOST_MEMORY = 4 * 2**20
@@ -57,7 +64,14 @@ def binary(objects, *, top=0, reference_size=1, offsets=None, count=None, table=
     return (
         body
         + listed
-        + struct.pack(">6xBBQQQ", 4, reference_size, len(objects) if count is None else count, top, table or start)
+        + struct.pack(
+            ">6xBBQQQ",
+            4,
+            reference_size,
+            len(objects) if count is None else count,
+            top,
+            table or start,
+        )
     )
 
 
@@ -73,7 +87,9 @@ def test_what_plistlib_writes_is_read(read, form):
 
 @pytest.mark.parametrize(("encoding", "name"), [("utf-16", "UTF-16"), ("utf-8-sig", "UTF-8")])
 def test_encodings_with_a_mark(read, encoding, name):
-    assert read(xml("<array><string>ä</string></array>").replace("UTF-8", name).encode(encoding)) == ["ä"]
+    assert read(
+        xml("<array><string>ä</string></array>").replace("UTF-8", name).encode(encoding)
+    ) == ["ä"]
 
 
 LAUGHS = "".join(f'<!ENTITY a{i} "{f"&a{i - 1};" * 10}">' for i in range(1, 10))
@@ -90,7 +106,9 @@ SUBSETS = {
 def test_internal_subsets_are_refused(read, subset):
     tracemalloc.start()
     refused(
-        read, xml("<array><string>&a9;</string></array>", f"<!DOCTYPE plist [{SUBSETS[subset]}]>"), "internal subset"
+        read,
+        xml("<array><string>&a9;</string></array>", f"<!DOCTYPE plist [{SUBSETS[subset]}]>"),
+        "internal subset",
     )
     assert tracemalloc.get_traced_memory()[1] < MOST_MEMORY
     tracemalloc.stop()
@@ -100,7 +118,9 @@ def test_internal_subsets_are_refused(read, subset):
 def test_plistlib_refuses_entities_as_well(subset):
     """A second wall: no entity is expanded, even if our own check were gone."""
     content = xml("<array><string>&a9;</string></array>", f"<!DOCTYPE plist [{SUBSETS[subset]}]>")
-    with pytest.raises(plistlib.InvalidFileException, match="entity declarations are not supported"):
+    with pytest.raises(
+        plistlib.InvalidFileException, match="entity declarations are not supported"
+    ):
         plistlib.loads(content.encode(), fmt=plistlib.FMT_XML)
 
 
@@ -138,7 +158,13 @@ def test_bad_xml_is_refused(read, body, word):
 
 def test_other_roots_and_no_xml_are_refused(read):
     refused(read, "<html><body/></html>", "<html>")
-    for content in (b"", b"\x00" * 100, b"PK\x03\x04", b"<plist>", b'<?xml version="1.0" encoding="klingon"?><plist/>'):
+    for content in (
+        b"",
+        b"\x00" * 100,
+        b"PK\x03\x04",
+        b"<plist>",
+        b'<?xml version="1.0" encoding="klingon"?><plist/>',
+    ):
         refused(read, content)
 
 
@@ -146,7 +172,12 @@ def test_many_values_are_refused(read):
     body = "<array>" + "<true/>" * 1000 + "</array>"
     assert len(read(xml(body), nodes=1001)) == 1000
     refused(read, xml(body), "1,001", nodes=1000)
-    refused(read, plistlib.dumps([1000 + i for i in range(1000)], fmt=plistlib.FMT_BINARY), "1,000", nodes=1000)
+    refused(
+        read,
+        plistlib.dumps([1000 + i for i in range(1000)], fmt=plistlib.FMT_BINARY),
+        "1,000",
+        nodes=1000,
+    )
 
 
 def test_size_is_bounded_before_reading(tmp_path):
@@ -160,7 +191,9 @@ def test_size_is_bounded_before_reading(tmp_path):
     tracemalloc.stop()
 
 
-@pytest.mark.parametrize("token", ["<!--{}-->", "<string{}/>", "<?a {}?>", "<string x='{}'/>", "<string>{}</string>"])
+@pytest.mark.parametrize(
+    "token", ["<!--{}-->", "<string{}/>", "<?a {}?>", "<string x='{}'/>", "<string>{}</string>"]
+)
 def test_one_long_token_is_read_in_time(read, token):
     """``plistlib`` feeds expat in pieces, for which an expat before 2.6 takes time that grows with the square of a token."""
     filling = (" " if token == "<string{}/>" else "a") * (2**20 - 200)
@@ -251,7 +284,11 @@ def test_shared_values_count_each_time(read):
 def test_overlapping_objects_are_refused(read):
     """A thousand strings that all are the same 20,000 bytes would be 20 MB; honest objects have bytes of their own."""
     text = b"\x5f\x11" + struct.pack(">H", 20_000) + b"a" * 20_000
-    top = b"\xaf\x11" + struct.pack(">H", 1000) + b"".join(struct.pack(">H", i + 1) for i in range(1000))
+    top = (
+        b"\xaf\x11"
+        + struct.pack(">H", 1000)
+        + b"".join(struct.pack(">H", i + 1) for i in range(1000))
+    )
     offsets = [8, *[8 + len(top)] * 1000]
     refused(read, binary([top, text], reference_size=2, offsets=offsets, count=1001), "overlap")
 

@@ -39,7 +39,9 @@ def test_figure_11() -> None:
     (bits,) = emoji.reports
     assert isinstance(bits, BitReports)
     assert (bits.position.tolist(), bits.sign.tolist(), emoji.left_out) == ([49477827], [1], 0)
-    assert [f.message for f in emoji.findings] == ["1 positions are not below p = 5000, such as 49477827; kept"]
+    assert [f.message for f in emoji.findings] == [
+        "1 positions are not below p = 5000, such as 49477827; kept"
+    ]
     assert words.left_out == 1  # the figure cuts it
     assert [len(r) for r in words.reports] == [0, 0]
     assert "not 32768 bits" in words.findings[0].message
@@ -57,7 +59,10 @@ def test_figure_12() -> None:
     assert isinstance(sketches, SketchReports)
     assert sketches.function.tolist() == [19802, 17857, 20312, 11033, 4455]
     assert sketches.bits.shape == (5, 32)
-    assert bytes(sketches.bits[0]).hex().upper() == "0000C0800000228206A04008110000000C080021211000046080040801040820"
+    assert (
+        bytes(sketches.bits[0]).hex().upper()
+        == "0000C0800000228206A04008110000000C080021211000046080040801040820"
+    )
     assert emoji.left_out == 5
     assert [f.message.split(";")[0] for f in emoji.findings] == [
         "4 of 10 records left out: an odd number of hexadecimal digits",
@@ -65,7 +70,9 @@ def test_figure_12() -> None:
     ]
 
 
-@given(st.lists(st.tuples(st.integers(0, 99), st.sets(st.integers(0, 15))), max_size=5), st.booleans())
+@given(
+    st.lists(st.tuples(st.integers(0, 99), st.sets(st.integers(0, 15))), max_size=5), st.booleans()
+)
 def test_bits_are_where_figure_16_sets_them(rows: list[tuple[int, set[int]]], lower: bool) -> None:
     texts = []
     for function, ones in rows:
@@ -77,7 +84,11 @@ def test_bits_are_where_figure_16_sets_them(rows: list[tuple[int, set[int]]], lo
     decoded = decode(segment("CountMedianSketch", *texts))
     (reports,) = decoded.reports
     assert isinstance(reports, SketchReports)
-    assert (reports.bits.dtype, reports.bits.shape, reports.function.dtype) == (np.uint8, (len(rows), 2), np.uint32)
+    assert (reports.bits.dtype, reports.bits.shape, reports.function.dtype) == (
+        np.uint8,
+        (len(rows), 2),
+        np.uint32,
+    )
     for i, (function, ones) in enumerate(rows):
         assert reports.function[i] == function
         assert {p for p in range(16) if reports.bits[i, p // 8] >> p % 8 & 1} == ones
@@ -135,8 +146,12 @@ def test_a_puzzle_has_two_sketches_of_one_function() -> None:
         ("HadamardCountMedianSketch", "5,5,0", "the sign is neither"),
     ],
 )
-def test_a_bad_record_is_left_out_and_the_good_ones_stay(algorithm: str, record: str, why: str) -> None:
-    good = {"OneBitHistogram": "7,-1", "CountMedianSketch": "7,FFFF", PUZZLE: "7,FFFF:FF"}.get(algorithm, "7,7,-1")
+def test_a_bad_record_is_left_out_and_the_good_ones_stay(
+    algorithm: str, record: str, why: str
+) -> None:
+    good = {"OneBitHistogram": "7,-1", "CountMedianSketch": "7,FFFF", PUZZLE: "7,FFFF:FF"}.get(
+        algorithm, "7,7,-1"
+    )
     decoded = decode(segment(algorithm, good, record, good))
     assert decoded.left_out == 1
     assert [len(r) for r in decoded.reports] == [2] * (2 if algorithm == PUZZLE else 1)

@@ -14,7 +14,12 @@ from dpaudit.deployments.apple.reports.reading import read_report, read_reports,
 from dpaudit.errors import UsageError
 
 FIGURES = Path(__file__).parents[3] / "data" / "apple" / "reports"
-SEGMENT: dict[str, Any] = {"key": "k", "algorithm": "OneBitHistogram", "parameters": {"p": 9}, "records": ["1,+1"]}
+SEGMENT: dict[str, Any] = {
+    "key": "k",
+    "algorithm": "OneBitHistogram",
+    "parameters": {"p": 9},
+    "records": ["1,+1"],
+}
 
 
 def written(path: Path, content: Any) -> Path:
@@ -31,7 +36,10 @@ def test_figure_11() -> None:
     assert (report.version, report.findings) == (11, ())
     assert report.created == datetime(2017, 6, 6, 18, tzinfo=UTC)
     emoji, words = report.segments
-    assert (emoji.key, emoji.algorithm) == ("com.apple.keyboard.Emoji.en_US.EmojiKeyboard", "OneBitHistogram")
+    assert (emoji.key, emoji.algorithm) == (
+        "com.apple.keyboard.Emoji.en_US.EmojiKeyboard",
+        "OneBitHistogram",
+    )
     assert (dict(emoji.parameters), emoji.records) == ({"epsilon": 1, "p": 5000}, ("49477827,+1",))
     assert (words.parameters["epsilon"], words.parameters["sequenceFragmentBias"]) == (4, 0.5)
     assert words.records[0].startswith("131,020020C0")
@@ -78,7 +86,10 @@ def test_no_folder_is_an_error_at_once(tmp_path: Path, folder: str) -> None:
 @pytest.mark.parametrize(
     ("name", "time"),
     [
-        ("DifferentialPrivacy_2017-08-08-082230_mac.dpsub", datetime(2017, 8, 8, 8, 22, 30, tzinfo=UTC)),
+        (
+            "DifferentialPrivacy_2017-08-08-082230_mac.dpsub",
+            datetime(2017, 8, 8, 8, 22, 30, tzinfo=UTC),
+        ),
         ("x-2017-08-08_082230.json.anon", datetime(2017, 8, 8, 8, 22, 30, tzinfo=UTC)),
         ("2017-08-08T08:22:30Z.dpsub", datetime(2017, 8, 8, 8, 22, 30, tzinfo=UTC)),
         ("2017-08-08-08-22-30.dpsub", datetime(2017, 8, 8, 8, 22, 30, tzinfo=UTC)),
@@ -161,15 +172,28 @@ def test_the_size_limit(tmp_path: Path) -> None:
     [
         ([SEGMENT], "no whole number as version"),
         (SEGMENT, "no whole number as version"),
-        (json.dumps(SEGMENT) + ",\n" + json.dumps(SEGMENT) + ",\n", "2 JSON documents one after the other"),
-        (json.dumps({"version": 11}) + "\n" + json.dumps({"version": 11, "segments": [SEGMENT]}), "2 JSON documents"),
-        ('{"version": 11, "segments": [' + json.dumps(SEGMENT) + ",]}", "a comma before a closing bracket; overlooked"),
+        (
+            json.dumps(SEGMENT) + ",\n" + json.dumps(SEGMENT) + ",\n",
+            "2 JSON documents one after the other",
+        ),
+        (
+            json.dumps({"version": 11}) + "\n" + json.dumps({"version": 11, "segments": [SEGMENT]}),
+            "2 JSON documents",
+        ),
+        (
+            '{"version": 11, "segments": [' + json.dumps(SEGMENT) + ",]}",
+            "a comma before a closing bracket; overlooked",
+        ),
         ("\ufeff" + json.dumps({"version": 11, "segments": [SEGMENT]}), "byte order mark"),
-        (json.dumps({"version": 11, "segments": [SEGMENT]}).replace("1,+1", "1,\n+1"), "control characters"),
+        (
+            json.dumps({"version": 11, "segments": [SEGMENT]}).replace("1,+1", "1,\n+1"),
+            "control characters",
+        ),
         ({"version": True, "segments": [SEGMENT]}, "no whole number as version"),
         ({"version": 10**30, "segments": [SEGMENT]}, "no whole number as version"),
         (
-            json.dumps({"version": 1, "segments": [SEGMENT]}) + json.dumps({"version": 2, "segments": []}),
+            json.dumps({"version": 1, "segments": [SEGMENT]})
+            + json.dumps({"version": 2, "segments": []}),
             "2 different versions; the first, 1,",
         ),
     ],
@@ -193,7 +217,10 @@ def test_slips_that_are_overlooked_are_said(tmp_path: Path, content: Any, findin
         ("[" * 500_000, "nested too deep"),
         ('{"a":' * 100_000, "nested too deep"),
         ("[" + "[]," * 1_000_001 + "[]]", "more than 1000000 brackets"),
-        ("{" + ", ".join(f'"{n}":1' for n in range(1_000_001)) + "}", "more than 1000000 brackets or colons"),
+        (
+            "{" + ", ".join(f'"{n}":1' for n in range(1_000_001)) + "}",
+            "more than 1000000 brackets or colons",
+        ),
         ([0] * 100_001, "100001 segments; those after the first 100000 are left out"),
         ("1 " * 10_001, "more than 10000 JSON documents"),
         ("9" * 100_000, "not JSON"),
@@ -226,7 +253,9 @@ def test_what_is_no_report(tmp_path: Path, content: Any, finding: str) -> None:
         ({"parameters": {str(n): n for n in range(1001)}}, "no object of reasonable size"),
     ],
 )
-def test_a_broken_segment_is_left_out_and_the_others_stay(tmp_path: Path, change: dict[str, Any], finding: str) -> None:
+def test_a_broken_segment_is_left_out_and_the_others_stay(
+    tmp_path: Path, change: dict[str, Any], finding: str
+) -> None:
     path = written(tmp_path / "x.dpsub", {"version": 11, "segments": [SEGMENT | change, SEGMENT]})
     assert finding in said(path)
     assert [s.key for s in read_report(path).segments] == ["k"]
@@ -238,7 +267,10 @@ def test_an_infinite_parameter_is_refused(tmp_path: Path) -> None:
 
 
 def test_records_that_are_no_text_are_counted(tmp_path: Path) -> None:
-    path = written(tmp_path / "x.dpsub", {"version": 1, "segments": [SEGMENT | {"records": [1, "1,+1", None, "2,-1"]}]})
+    path = written(
+        tmp_path / "x.dpsub",
+        {"version": 1, "segments": [SEGMENT | {"records": [1, "1,+1", None, "2,-1"]}]},
+    )
     assert read_report(path).segments[0].records == ("1,+1", "2,-1")
     assert said(path) == "'k': 2 records are no text; left out"
 
@@ -254,8 +286,18 @@ def test_a_copy_of_a_report_counts_once(tmp_path: Path) -> None:
     for path in (tmp_path / name, tmp_path / "copies" / name, tmp_path / other):
         path.parent.mkdir(exist_ok=True)
         written(path, {"version": 11, "segments": [SEGMENT]})
-    written(tmp_path / "DP_2017-06-30-235900_b.dpsub", {"version": 11, "segments": [SEGMENT | {"records": ["2,+1"]}]})
-    found = [(r.path.relative_to(tmp_path).as_posix(), len(r.segments)) for r in read_reports(tmp_path)]
+    written(
+        tmp_path / "DP_2017-06-30-235900_b.dpsub",
+        {"version": 11, "segments": [SEGMENT | {"records": ["2,+1"]}]},
+    )
+    found = [
+        (r.path.relative_to(tmp_path).as_posix(), len(r.segments)) for r in read_reports(tmp_path)
+    ]
     # the same record at another time, or another record at the same time, is no copy
-    assert found == [(name, 1), ("DP_2017-06-30-235900_b.dpsub", 1), (other, 1), (f"copies/{name}", 0)]
+    assert found == [
+        (name, 1),
+        ("DP_2017-06-30-235900_b.dpsub", 1),
+        (other, 1),
+        (f"copies/{name}", 0),
+    ]
     assert "a copy of a report" in list(read_reports(tmp_path))[-1].findings[-1].message

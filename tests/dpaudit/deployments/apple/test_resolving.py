@@ -38,12 +38,17 @@ def configuration(keys=(), properties=(), budgets=(("B", 86400, 1),)):
 def test_table_1(row):
     name, properties, algorithm, parameter, budget, amount = row.split()
     found = {r.key.name: r for r in resolve(read_configuration(DATA / "10.12.3"))}[name]
-    assert (found.properties.name, found.properties.algorithm, found.budget.name) == (properties, algorithm, budget)
+    assert (found.properties.name, found.properties.algorithm, found.budget.name) == (
+        properties,
+        algorithm,
+        budget,
+    )
     assert (found.epsilon, found.budget.session_amount) == (float(parameter), int(amount))
 
 
 @pytest.mark.parametrize(
-    ("parameter", "epsilon", "priority"), [(0.5, 0.5, 1), (2, 2, 1), (2.0000001, 1, 99999), (1e300, 1, 99999)]
+    ("parameter", "epsilon", "priority"),
+    [(0.5, 0.5, 1), (2, 2, 1), (2.0000001, 1, 99999), (1e300, 1, 99999)],
 )
 def test_epsilon_max(parameter, epsilon, priority):
     made = configuration([("k", "P")], [("P", parameter, "B")])

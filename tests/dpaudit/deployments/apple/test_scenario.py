@@ -33,7 +33,9 @@ def with_properties(configuration: Configuration, name: str, **change: object) -
 
 @pytest.fixture(scope="module")
 def sierra(tmp_path_factory: pytest.TempPathFactory) -> Scenario:
-    return make_scenario(SIERRA, out=tmp_path_factory.mktemp("sierra") / "device", days=12, stream=STREAM)
+    return make_scenario(
+        SIERRA, out=tmp_path_factory.mktemp("sierra") / "device", days=12, stream=STREAM
+    )
 
 
 def test_the_database_is_read_back_as_it_was_simulated(sierra: Scenario) -> None:
@@ -43,13 +45,16 @@ def test_the_database_is_read_back_as_it_was_simulated(sierra: Scenario) -> None
     assert check_balances(database, SIERRA) == ()
     assert sum(c.rows for c in database.counts) == len(sierra.daemon.records)
     expected = Counter(
-        (r.key, r.created, r.submitted, r.version, sierra.texts[r.number]) for r in sierra.daemon.records
+        (r.key, r.created, r.submitted, r.version, sierra.texts[r.number])
+        for r in sierra.daemon.records
     )
     found = Counter(
         (b.key, b.created, b.submitted, b.version, f"{b.position},{'+1' if b.value else '-1'}")
         for b in read_bits(sierra.database)
     )
-    found.update((s.key, s.created, s.submitted, s.version, s.text) for s in read_sketches(sierra.database))
+    found.update(
+        (s.key, s.created, s.submitted, s.version, s.text) for s in read_sketches(sierra.database)
+    )
     assert found == expected
     assert {c.submitted for c in database.counts} == {True, False}
 
@@ -107,21 +112,33 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     assert len(first) > 3
 
 
-def test_ios_11_writes_json_anon_with_hadamard_sketches_and_keeps_them_a_week(tmp_path: Path) -> None:
+def test_ios_11_writes_json_anon_with_hadamard_sketches_and_keeps_them_a_week(
+    tmp_path: Path,
+) -> None:
     configuration = read_configuration(DATA / "ios-11")
-    scenario = make_scenario(configuration, out=tmp_path / "d", days=15, stream=STREAM, platform="ios")
+    scenario = make_scenario(
+        configuration, out=tmp_path / "d", days=15, stream=STREAM, platform="ios"
+    )
     reports = list(read_reports(scenario.reports))
     assert all(r.path.name.endswith(".json.anon") for r in reports)
-    assert min(r.created for r in reports if r.created) > scenario.daemon.now - timedelta(days=7, seconds=1)
+    assert min(r.created for r in reports if r.created) > scenario.daemon.now - timedelta(
+        days=7, seconds=1
+    )
     decoded = [(s.algorithm, decode(s)) for r in reports for s in r.segments]
     assert all(d.findings == () and d.left_out == 0 for _, d in decoded)
-    assert {"HadamardCountMedianSketch", "CountMedianSketch", "OneBitHistogram"} <= {a for a, _ in decoded}
+    assert {"HadamardCountMedianSketch", "CountMedianSketch", "OneBitHistogram"} <= {
+        a for a, _ in decoded
+    }
 
 
-def test_a_parameter_beyond_epsilon_max_goes_to_the_bits_table_and_no_report(tmp_path: Path) -> None:
+def test_a_parameter_beyond_epsilon_max_goes_to_the_bits_table_and_no_report(
+    tmp_path: Path,
+) -> None:
     configuration = with_properties(SIERRA, "NewWords", parameter=3.0)
     scenario = make_scenario(configuration, out=tmp_path / "d", days=5, stream=STREAM)
-    words = {name for name, key in scenario.daemon.keys.items() if key.properties.name == "NewWords"}
+    words = {
+        name for name, key in scenario.daemon.keys.items() if key.properties.name == "NewWords"
+    }
     tables = {c.table for c in read_database(scenario.database).counts if c.key in words}
     assert tables == {"ZOBHRECORD"}
     assert not words & {s.key for r in read_reports(scenario.reports) for s in r.segments}
@@ -138,11 +155,17 @@ def test_parameters_that_cannot_be_worked_with(tmp_path: Path) -> None:
     for change, said in (({"p": "many"}, "p='many'"), ({"p": 1}, "positions=1")):
         parameters = dict(SIERRA.parameters) | {"OneBitHistogram": change}
         with pytest.raises(UsageError, match=said):
-            make_scenario(replace(SIERRA, parameters=parameters), out=tmp_path / "d", days=2, stream=STREAM)
+            make_scenario(
+                replace(SIERRA, parameters=parameters), out=tmp_path / "d", days=2, stream=STREAM
+            )
     puzzle = "SequenceFragmentPuzzle+CountMedianSketch"
-    parameters = dict(SIERRA.parameters) | {puzzle: dict(SIERRA.parameters[puzzle]) | {"fragmentM": 64}}
+    parameters = dict(SIERRA.parameters) | {
+        puzzle: dict(SIERRA.parameters[puzzle]) | {"fragmentM": 64}
+    }
     with pytest.raises(UsageError, match="other than fragmentM"):
-        make_scenario(replace(SIERRA, parameters=parameters), out=tmp_path / "d", days=2, stream=STREAM)
+        make_scenario(
+            replace(SIERRA, parameters=parameters), out=tmp_path / "d", days=2, stream=STREAM
+        )
     assert not (tmp_path / "d").exists()
 
 

@@ -39,7 +39,9 @@ def test_the_bound_holds_whatever_the_objects(objects, n, places):
     for t in range(200):
         place = rng.integers(places, size=n)
         sign = signs_of(rng, objects(rng, n), Q1)
-        bound, predictions = predictable_flip(place, place, sign, confidence=0.9, stream=STREAM.child(t))
+        bound, predictions = predictable_flip(
+            place, place, sign, confidence=0.9, stream=STREAM.child(t)
+        )
         assert predictions == n - len(set(place.tolist()))
         missed += bound.high < Q1
     assert missed <= 36  # 20 at the most expected, P(more) < 2e-4
@@ -64,7 +66,9 @@ def test_a_coin_that_flips_too_seldom_is_caught():
         place = rng.integers(8, size=200)
         for q in (0.05, Q1):
             sign = signs_of(rng, np.where(place % 2, 1, -1), q)
-            bound, _ = predictable_flip(place, place * 0, sign, confidence=0.99, stream=STREAM.child(t))
+            bound, _ = predictable_flip(
+                place, place * 0, sign, confidence=0.99, stream=STREAM.child(t)
+            )
             caught += q == 0.05 and bound.high < Q1
             honest += q == Q1 and bound.high < Q1
     assert caught == 40
@@ -73,12 +77,20 @@ def test_a_coin_that_flips_too_seldom_is_caught():
 
 def test_places_that_occur_once_identify_nothing():
     place = np.arange(20)
-    assert predictable_flip(place, place, np.ones(20, dtype=np.int8), confidence=0.95, stream=STREAM) is None
+    assert (
+        predictable_flip(place, place, np.ones(20, dtype=np.int8), confidence=0.95, stream=STREAM)
+        is None
+    )
 
 
 def test_functions_and_coordinates_both_make_a_place():
     function, coordinate = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
-    assert predictable_flip(function, coordinate, np.ones(4, dtype=np.int8), confidence=0.95, stream=STREAM) is None
+    assert (
+        predictable_flip(
+            function, coordinate, np.ones(4, dtype=np.int8), confidence=0.95, stream=STREAM
+        )
+        is None
+    )
 
 
 def test_signs_that_are_none():
@@ -98,8 +110,12 @@ def test_histogram_coverage(records, favourite):
         ones = int((sign > 0).sum())
         both = histogram_flip(ones, records, positions=p, confidence=0.9)
         missed += not both.low <= Q1 <= both.high
-        at_object = signs_of(rng, np.ones(records), Q1)  # positions chosen against us: each the object's own
-        missed_above += histogram_flip(int((at_object > 0).sum()), records, positions=None, confidence=0.9).high < Q1
+        # positions chosen against us: each the object's own
+        at_object = signs_of(rng, np.ones(records), Q1)
+        missed_above += (
+            histogram_flip(int((at_object > 0).sum()), records, positions=None, confidence=0.9).high
+            < Q1
+        )
     assert missed <= 36
     assert missed_above <= 36
 
@@ -120,7 +136,9 @@ def test_a_histogram_that_flips_too_seldom_is_caught():
 @pytest.mark.parametrize("case", ["beyond", "crowded", "unknown", "half"])
 def test_no_lower_end_without_its_assumptions(case):
     rng = np.random.default_rng(9)
-    collected = histogram(rng, 100, 0.5 if case == "half" else 0.2, p=100 if case == "crowded" else 5000)
+    collected = histogram(
+        rng, 100, 0.5 if case == "half" else 0.2, p=100 if case == "crowded" else 5000
+    )
     if case == "beyond":
         collected.add(np.array([49477827], dtype=np.uint32), np.array([1], dtype=np.int8))
     flip, reason = collected.estimate(positions=None if case == "unknown" else 5000, alpha=0.05)

@@ -120,4 +120,6 @@ def test_the_p_value_of_the_spread_is_two_sided():
     check = check_spread(ones, 256, Interval(low=0.3, high=0.3, confidence=1.0, method=""))
     ratio = ((ones - ones.mean()) ** 2).sum() / (256 * 0.3 * 0.7)
     assert check is not None
-    assert check.p == pytest.approx(2 * min(scipy.special.chdtr(7, ratio), scipy.special.chdtrc(7, ratio)))
+    assert check.p == pytest.approx(
+        2 * min(scipy.special.chdtr(7, ratio), scipy.special.chdtrc(7, ratio))
+    )

@@ -55,12 +55,15 @@ def test_coverage_whatever_was_sketched(q, vectors, m, place):
 
 
 @pytest.mark.parametrize(
-    ("ones", "vectors", "m"), [(9, 2, 16), (2, 2, 16), (0, 1, 16), (16, 1, 16), (30, 2, 16), (20, 4, 8)]
+    ("ones", "vectors", "m"),
+    [(9, 2, 16), (2, 2, 16), (0, 1, 16), (16, 1, 16), (30, 2, 16), (20, 4, 8)],
 )
 def test_no_bias_outside_the_interval_is_compatible(ones, vectors, m):
     """The tails of a fine grid of biases, by plain convolution."""
     interval = coin_interval(ones, vectors, m, confidence=0.9)
-    compatible = [q for q in np.linspace(0, 1, 801) if min(tails(ones, vectors, m, float(q))) > 0.05]
+    compatible = [
+        q for q in np.linspace(0, 1, 801) if min(tails(ones, vectors, m, float(q))) > 0.05
+    ]
     assert interval.low <= min(compatible, default=1)
     assert max(compatible, default=0) <= interval.high
     if interval.low > 1 / m and interval.high < 1 - 1 / m:
@@ -71,7 +74,8 @@ def test_no_bias_outside_the_interval_is_compatible(ones, vectors, m):
 def test_vectors_that_no_coin_makes():
     assert coin_interval(0, 10, 256, confidence=0.99) is None
     assert coin_interval(2560, 10, 256, confidence=0.99) is None
-    assert coin_interval(10, 10, 256, confidence=0.99).low == 0  # a one each: the object itself, without any noise
+    # a one each: the object itself, without any noise
+    assert coin_interval(10, 10, 256, confidence=0.99).low == 0
     assert epsilon_of_flip(coin_interval(10, 10, 256, confidence=0.99), differing=2).low > 10
 
 
@@ -88,7 +92,10 @@ def test_epsilon_of_a_sketch_is_its_largest_likelihood_ratio(q):
     m = 5
 
     def log_likelihood(bits, place):
-        return sum(math.log((1 - q if b else q) if i == place else (q if b else 1 - q)) for i, b in enumerate(bits))
+        return sum(
+            math.log((1 - q if b else q) if i == place else (q if b else 1 - q))
+            for i, b in enumerate(bits)
+        )
 
     worst = max(
         log_likelihood(bits, i) - log_likelihood(bits, j)
@@ -102,7 +109,8 @@ def test_epsilon_of_a_sketch_is_its_largest_likelihood_ratio(q):
 
 def test_intervals_shrink_with_data():
     widths = [
-        (e := epsilon_of_flip(coin_interval(31 * r, r, 256, confidence=0.95), differing=2)).high - e.low
+        (e := epsilon_of_flip(coin_interval(31 * r, r, 256, confidence=0.95), differing=2)).high
+        - e.low
         for r in (1, 10, 100, 1000)
     ]
     assert all(b < 0.45 * a for a, b in itertools.pairwise(widths))

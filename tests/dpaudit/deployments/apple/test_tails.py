@@ -20,7 +20,9 @@ def law(first, second):
     return np.convolve(one(*first), one(*second))
 
 
-@pytest.mark.parametrize(("first", "second"), [((12, 0.1), (3, 0.9)), ((5, 0.5), (0, 0.3)), ((9, 0.97), (4, 0.03))])
+@pytest.mark.parametrize(
+    ("first", "second"), [((12, 0.1), (3, 0.9)), ((5, 0.5), (0, 0.3)), ((9, 0.97), (4, 0.03))]
+)
 def test_tails_of_two_binomials(first, second):
     exact = law(first, second)
     for k in range(-1, len(exact) + 2):
@@ -50,7 +52,9 @@ def runs_by_counting(circles):
     return total
 
 
-@pytest.mark.parametrize("circles", [[(7, 3)], [(8, 4), (8, 4), (6, 2)], [(5, 0), (5, 5), (6, 3)], [(9, 8)]])
+@pytest.mark.parametrize(
+    "circles", [[(7, 3)], [(8, 4), (8, 4), (6, 2)], [(5, 0), (5, 5), (6, 3)], [(9, 8)]]
+)
 def test_runs_around_circles(circles):
     exact = runs_by_counting(circles)
     for k in np.flatnonzero(exact):
@@ -65,7 +69,10 @@ def test_which_way_round_a_vector_lies_says_nothing_of_its_object():
         seen: dict[tuple[int, int], float] = {}
         for bits in itertools.product((0, 1), repeat=m):
             x = np.array(bits, dtype=bool)
-            p = math.prod((1 - q if b else q) if i == place else (q if b else 1 - q) for i, b in enumerate(bits))
+            p = math.prod(
+                (1 - q if b else q) if i == place else (q if b else 1 - q)
+                for i, b in enumerate(bits)
+            )
             key = int(x.sum()), int((x & ~np.roll(x, 1)).sum())
             seen[key] = seen.get(key, 0.0) + p
         for ones in range(1, m):

@@ -28,7 +28,14 @@ def dies(n, d): raise RuntimeError("no entropy left")
 def release(value, n): return value + np.random.default_rng().laplace(scale=0.2, size=n)
 def quiet(value, n): return np.round(value + np.random.default_rng().laplace(scale=9.0, size=n))
 """
-AUDIT = ("audit", "--claim=gaussian:sigma=1", "--samples=2e4", "--tests=moments", "--seed=1", "--alpha=1e-6")
+AUDIT = (
+    "audit",
+    "--claim=gaussian:sigma=1",
+    "--samples=2e4",
+    "--tests=moments",
+    "--seed=1",
+    "--alpha=1e-6",
+)
 MECHANISM = ("mechanism", "--neighbours=0,1", "--claim-epsilon=1", "--samples=4e3", "--seed=1")
 
 
@@ -58,7 +65,11 @@ def before():
     document = made.typed("audit no-finding")
     names = {name: file for name, (file, _) in FORMATS.items()}
     texts = {names[name]: make(document) for name, (_, make) in FORMATS.items()}
-    return {"result.json": json.dumps(to_dict(document)), "report.html": render_report(document), **texts}
+    return {
+        "result.json": json.dumps(to_dict(document)),
+        "report.html": render_report(document),
+        **texts,
+    }
 
 
 @pytest.fixture
@@ -77,8 +88,12 @@ def passed(folder, before):
         ((*AUDIT, "python:./noise.py:wide"), 1, "finding"),
         ((*AUDIT, "python:./noise.py:dies"), 3, "inconclusive"),
         ((*MECHANISM, "python:./noise.py:quiet"), 0, "no-finding"),
-        pytest.param((*MECHANISM, "python:./noise.py:release"), 1, "finding", marks=pytest.mark.slow),
-        pytest.param((*MECHANISM, "python:./noise.py:dies"), 3, "inconclusive", marks=pytest.mark.slow),
+        pytest.param(
+            (*MECHANISM, "python:./noise.py:release"), 1, "finding", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            (*MECHANISM, "python:./noise.py:dies"), 3, "inconclusive", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_every_verdict_leaves_every_format_and_its_exit_code(folder, dpaudit, args, code, verdict):
@@ -90,7 +105,10 @@ def test_every_verdict_leaves_every_format_and_its_exit_code(folder, dpaudit, ar
     for document in (printed, stored):
         assert document["schema"] == "dpaudit-report/1"
         assert made.validator().is_valid(document)
-    assert (printed["verdict"], stored["result"]) == (verdict, {k: v for k, v in printed.items() if k != "schema"})
+    assert (printed["verdict"], stored["result"]) == (
+        verdict,
+        {k: v for k, v in printed.items() if k != "schema"},
+    )
     suites = ElementTree.parse(out / "report.junit.xml").getroot()
     assert (suites.get("failures") != "0", suites.get("errors") != "0") == (code == 1, code == 3)
     log = json.loads((out / "report.sarif").read_text(encoding="utf-8"))
@@ -99,15 +117,23 @@ def test_every_verdict_leaves_every_format_and_its_exit_code(folder, dpaudit, ar
     assert run["invocations"][0]["exitCode"] == code
     errors = [r for r in run["results"] if r["level"] == "error"]
     assert bool(errors) == (code == 1)
-    assert all(r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "noise.py" for r in errors)
-    assert f"**{verdict.capitalize().replace('-', ' ')}:**" in (out / "report.md").read_text(encoding="utf-8")
+    assert all(
+        r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "noise.py"
+        for r in errors
+    )
+    assert f"**{verdict.capitalize().replace('-', ' ')}:**" in (out / "report.md").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.parametrize(
     ("args", "says"),
     [
         ((*AUDIT, "gaussian", "--out=o", "--also=junt"), "did you mean 'junit'?"),
-        ((*AUDIT, "gaussian", "--out=o", "--also="), "formats, with commas: junit, sarif, markdown"),
+        (
+            (*AUDIT, "gaussian", "--out=o", "--also="),
+            "formats, with commas: junit, sarif, markdown",
+        ),
         ((*AUDIT, "gaussian", "--also=sarif"), "add --out DIR"),
         (("report",), "dpaudit report DIR"),
         (("report", "changed", "--also=sarif"), "not as dpaudit writes it"),
@@ -134,7 +160,8 @@ def test_report_makes_the_formats_of_a_finished_folder(folder, dpaudit):
     assert dpaudit("report", ".", ALSO, cwd=folder)[0] == 0
     assert {path.name for path in folder.iterdir()} == {*FILES, "noise.py"}
     (folder / "result.json").write_text(json.dumps(made.documents.audit("no-finding")))
-    assert dpaudit("report", ".", cwd=folder)[0] == 0  # the formats that are there are made anew, asked for or not
+    # the formats that are there are made anew, asked for or not
+    assert dpaudit("report", ".", cwd=folder)[0] == 0
     assert ElementTree.parse(folder / "report.junit.xml").getroot().get("failures") == "0"
     _, schema, _ = dpaudit("report", "--schema", cwd=folder)
     assert json.loads(schema)["$id"] == "urn:dpaudit:report:1"
@@ -145,7 +172,9 @@ def test_an_older_verdict_does_not_stay_in_the_folder(folder, dpaudit, passed):
     (passed / "report.md").write_text("my own notes")
     assert dpaudit(*AUDIT, "python:./noise.py:wide", "--out=out", cwd=folder)[0] == 1
     assert ElementTree.parse(folder / "out" / "report.junit.xml").getroot().get("failures") == "1"
-    assert json.loads((folder / "out" / "report.sarif").read_text(encoding="utf-8"))["runs"][0]["results"]
+    assert json.loads((folder / "out" / "report.sarif").read_text(encoding="utf-8"))["runs"][0][
+        "results"
+    ]
     assert (folder / "out" / "report.md").read_text(encoding="utf-8") == "my own notes"
 
 
@@ -156,9 +185,14 @@ def test_a_deployment_leaves_them_too(folder, dpaudit):
     )
     assert code == 0, stderr
     assert {path.name for path in (folder / "out").iterdir()} == FILES
-    for document in (json.loads(stdout), json.loads((folder / "out" / "result.json").read_text(encoding="utf-8"))):
+    for document in (
+        json.loads(stdout),
+        json.loads((folder / "out" / "result.json").read_text(encoding="utf-8")),
+    ):
         assert made.validator().is_valid(document)
-    assert made.sarif().is_valid(json.loads((folder / "out" / "report.sarif").read_text(encoding="utf-8")))
+    assert made.sarif().is_valid(
+        json.loads((folder / "out" / "report.sarif").read_text(encoding="utf-8"))
+    )
 
 
 # --- the action
@@ -177,7 +211,9 @@ def test_no_script_of_the_action_has_an_expression_in_it():
 
 def expression(text, inputs, outputs):
     """What a runner makes of ``${{ inputs.x }}`` and the conditions used here."""
-    known = {f"inputs.{k}": v for k, v in inputs.items()} | {f"steps.audit.outputs.{k}": v for k, v in outputs.items()}
+    known = {f"inputs.{k}": v for k, v in inputs.items()} | {
+        f"steps.audit.outputs.{k}": v for k, v in outputs.items()
+    }
     return re.sub(r"\$\{\{\s*([\w.-]+)\s*\}\}", lambda found: known[found[1]], text)
 
 
@@ -187,7 +223,9 @@ ONE_TEST = f'shift; exec "{sys.executable}" -m dpaudit audit --tests=moments "$@
 def follow(folder, dpaudit=ONE_TEST, **given):
     """Run the steps of the action in ``folder`` as a runner does; the first exit code that is not 0, and the outputs."""
     action = yaml.safe_load((ACTION / "action.yml").read_text(encoding="utf-8"))
-    inputs = {name: given.get(name, about.get("default", "")) for name, about in action["inputs"].items()}
+    inputs = {
+        name: given.get(name, about.get("default", "")) for name, about in action["inputs"].items()
+    }
     tools = folder / "tools"
     tools.mkdir()
     (tools / "pip").write_text('#!/bin/sh\necho "$@" > "$TOOLS/pip.txt"\n')
@@ -197,14 +235,23 @@ def follow(folder, dpaudit=ONE_TEST, **given):
     outputs, code, uses = {}, 0, []
     for step in action["runs"]["steps"]:
         condition = step.get("if", "success()")
-        assert condition in ("success()", "always()", "always() && steps.audit.outputs.in_file == 'true'")
-        if (code and "always()" not in condition) or ("in_file" in condition and outputs.get("in_file") != "true"):
+        assert condition in (
+            "success()",
+            "always()",
+            "always() && steps.audit.outputs.in_file == 'true'",
+        )
+        if (code and "always()" not in condition) or (
+            "in_file" in condition and outputs.get("in_file") != "true"
+        ):
             continue
         if "uses" in step:
             uses.append(step["uses"].split("@")[0])
             continue
         env = {name: expression(text, inputs, outputs) for name, text in step["env"].items()}
-        env |= {"GITHUB_OUTPUT": str(folder / "output.txt"), "GITHUB_STEP_SUMMARY": str(folder / "summary.md")}
+        env |= {
+            "GITHUB_OUTPUT": str(folder / "output.txt"),
+            "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
+        }
         env |= {"PATH": f"{tools}:{os.environ['PATH']}", "TOOLS": str(tools), "HOME": str(folder)}
         script = folder / "step.sh"
         script.write_text(expression(step["run"], inputs, outputs))
@@ -215,7 +262,8 @@ def follow(folder, dpaudit=ONE_TEST, **given):
         code = code or done.returncode
         if (folder / "output.txt").exists():
             outputs = dict(
-                line.split("=", 1) for line in (folder / "output.txt").read_text(encoding="utf-8").splitlines()
+                line.split("=", 1)
+                for line in (folder / "output.txt").read_text(encoding="utf-8").splitlines()
             )
     return code, outputs, uses
 
@@ -223,7 +271,11 @@ def follow(folder, dpaudit=ONE_TEST, **given):
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 @pytest.mark.parametrize(
     ("function", "code"),
-    [pytest.param("honest", 0, marks=pytest.mark.slow), ("wide", 1), pytest.param("dies", 3, marks=pytest.mark.slow)],
+    [
+        pytest.param("honest", 0, marks=pytest.mark.slow),
+        ("wide", 1),
+        pytest.param("dies", 3, marks=pytest.mark.slow),
+    ],
 )
 def test_the_action_is_a_gate(folder, function, code):
     sampler = f"python:./noise.py:{function}"
@@ -233,7 +285,9 @@ def test_the_action_is_a_gate(folder, function, code):
     summary = (folder / "summary.md").read_text(encoding="utf-8")
     assert summary == (folder / "dpaudit-report" / "report.md").read_text(encoding="utf-8")
     assert uses == ["github/codeql-action/upload-sarif", "actions/upload-artifact"]
-    assert (folder / "tools" / "pip.txt").read_text(encoding="utf-8") == "install --quiet -- dpaudit\n"
+    assert (folder / "tools" / "pip.txt").read_text(
+        encoding="utf-8"
+    ) == "install --quiet -- dpaudit\n"
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
@@ -249,12 +303,34 @@ def test_the_action_is_a_gate(folder, function, code):
 )
 def test_no_input_of_the_action_is_run(folder, text):
     """A dpaudit that says what it was given: just the inputs, each in its place, whatever is in them."""
-    given = {"sampler": text, "claim": text, "samples": text, "alpha": text, "out": "o/" + text, "package": text}
-    ended, outputs, _ = follow(folder, dpaudit="""printf '%s\\0' "$@" > "$TOOLS/args"; exit 2""", **given)
+    given = {
+        "sampler": text,
+        "claim": text,
+        "samples": text,
+        "alpha": text,
+        "out": "o/" + text,
+        "package": text,
+    }
+    ended, outputs, _ = follow(
+        folder, dpaudit="""printf '%s\\0' "$@" > "$TOOLS/args"; exit 2""", **given
+    )
     assert (ended, outputs) == (2, {"code": "2", "in_file": "false"})
-    options = [f"--samples={text}", f"--alpha={text}", f"--out=o/{text}", ALSO, f"--claim={text}", "--", text]
-    assert (folder / "tools" / "args").read_text(encoding="utf-8").split("\0")[:-1] == ["audit", *options]
-    assert (folder / "tools" / "pip.txt").read_text(encoding="utf-8") == f"install --quiet -- {text}\n"
+    options = [
+        f"--samples={text}",
+        f"--alpha={text}",
+        f"--out=o/{text}",
+        ALSO,
+        f"--claim={text}",
+        "--",
+        text,
+    ]
+    assert (folder / "tools" / "args").read_text(encoding="utf-8").split("\0")[:-1] == [
+        "audit",
+        *options,
+    ]
+    assert (folder / "tools" / "pip.txt").read_text(
+        encoding="utf-8"
+    ) == f"install --quiet -- {text}\n"
     assert "owned" not in {path.name for path in folder.rglob("*")}
     assert "no report" in (folder / "summary.md").read_text(encoding="utf-8")
 
@@ -272,7 +348,9 @@ def test_the_workflow_gates_the_release():
     assert jobs["release"]["needs"] == "noise"
     assert "if" not in jobs["release"]
     (step,) = [s for s in jobs["noise"]["steps"] if s.get("uses", "").startswith("./")]
-    assert set(step["with"]) <= set(yaml.safe_load((ACTION / "action.yml").read_text(encoding="utf-8"))["inputs"])
+    assert set(step["with"]) <= set(
+        yaml.safe_load((ACTION / "action.yml").read_text(encoding="utf-8"))["inputs"]
+    )
     assert not any("continue-on-error" in s for s in jobs["noise"]["steps"])
 
 
@@ -285,7 +363,9 @@ def test_the_workflow_gates_the_release():
         (*MECHANISM, "python:./broken.py:release"),
     ],
 )
-def test_no_verdict_of_before_is_left_by_an_audit_that_could_not_start(folder, dpaudit, passed, args):
+def test_no_verdict_of_before_is_left_by_an_audit_that_could_not_start(
+    folder, dpaudit, passed, args
+):
     (folder / "broken.py").write_text("raise RuntimeError('no entropy left')\n")
     recovered = {
         "keyless-search.json": '{"format": "dpaudit-recovered-direction"}',
@@ -305,11 +385,15 @@ def test_no_verdict_of_before_is_left_by_an_audit_that_could_not_start(folder, d
         assert stdout == ""
     else:
         assert (
-            json.loads((folder / "out" / "result.json").read_text(encoding="utf-8"))["result"]["verdict"]
+            json.loads((folder / "out" / "result.json").read_text(encoding="utf-8"))["result"][
+                "verdict"
+            ]
             == "inconclusive"
         )
         for name in ("report.junit.xml", "report.sarif", "report.md"):
-            assert "o finding" not in (folder / "out" / name).read_text(encoding="utf-8").replace('"no-finding"', "")
+            assert "o finding" not in (folder / "out" / name).read_text(encoding="utf-8").replace(
+                '"no-finding"', ""
+            )
 
 
 def test_a_report_that_cannot_be_removed_stops_the_audit(folder, dpaudit):

@@ -39,7 +39,9 @@ def fits(document, **exactly):
 def holds(more, value):
     """Whether nothing of ``value`` is gone or another, but for defaults."""
     if isinstance(value, dict):
-        return all(holds(more[k], v) if k in more else v in ([], False, "line") for k, v in value.items())
+        return all(
+            holds(more[k], v) if k in more else v in ([], False, "line") for k, v in value.items()
+        )
     if isinstance(value, list):
         return len(more) == len(value) and all(map(holds, more, value))
     return more == value
@@ -59,7 +61,11 @@ def test_the_published_schema_is_what_the_types_say():
 def test_a_new_field_fails_until_the_schema_knows_it(kind):
     cls = RESULT[kind]
     more = dataclasses.make_dataclass(
-        cls.__name__, [("new", str, dataclasses.field(default=""))], bases=(cls,), frozen=True, kw_only=True
+        cls.__name__,
+        [("new", str, dataclasses.field(default=""))],
+        bases=(cls,),
+        frozen=True,
+        kw_only=True,
     )
     known = published()["$defs"][cls.__name__]
     assert schema_of(cls)["$defs"][cls.__name__] == known != schema_of(more)["$defs"][cls.__name__]
@@ -80,8 +86,12 @@ def test_a_field_that_is_gone_or_became_another_type_fails():
 
 
 def test_stored_documents_fit():
-    stored = {p.parent.name: json.loads(p.read_bytes()) for p in sorted(made.ROOT.glob("docs/results/*/results.json"))}
-    reports = {name: document for name, document in stored.items() if "kind" in document}  # others are benchmarks
+    stored = {
+        p.parent.name: json.loads(p.read_bytes())
+        for p in sorted(made.ROOT.glob("docs/results/*/results.json"))
+    }
+    # others are benchmarks
+    reports = {name: document for name, document in stored.items() if "kind" in document}
     assert len(reports) >= 24
     for name, document in reports.items():
         fits({"schema": SCHEMA} | document)  # version 0 is version 1 without `schema`
@@ -159,7 +169,9 @@ def test_a_mutation_does_not_fit(kind, data):
 def test_ranges(name, value):
     document = written("audit finding")
     assert made.validator(KINDS["audit"]).is_valid(document)
-    assert not made.validator(KINDS["audit"]).is_valid(document | {"result": document["result"] | {name: value}})
+    assert not made.validator(KINDS["audit"]).is_valid(
+        document | {"result": document["result"] | {name: value}}
+    )
 
 
 def test_p_values_are_probabilities():

@@ -55,23 +55,33 @@ def test_a_finding_is_a_failure_with_effect_interval_and_reproducer():
     failures = list(root.iter("failure"))
     assert [f.get("type") for f in failures] == ["finding", "finding"]
     assert failures[0].get("message") == "5,827 of 9,985 against 0 of 10,015"
-    for part in ("[6.7, ∞] ε (99.0 % confidence", "p: 1.0e-09", "reproduce: dpaudit mechanism numpy:laplace"):
+    for part in (
+        "[6.7, ∞] ε (99.0 % confidence",
+        "p: 1.0e-09",
+        "reproduce: dpaudit mechanism numpy:laplace",
+    ):
         assert part in failures[0].text
-    assert root.find(".//testcase[@name='advice']/skipped").get("message") == "advice: ask for more releases"
+    assert (
+        root.find(".//testcase[@name='advice']/skipped").get("message")
+        == "advice: ask for more releases"
+    )
 
 
 def test_an_honest_audit_passes_and_says_what_that_does_not_exclude():
     root = parsed(made.documents.audit("no-finding"))
     assert root.get("failures") == root.get("errors") == "0"
     assert (
-        "Not excluded: a secret direction (any size): no sample size helps" in root.find(".//testsuite/system-out").text
+        "Not excluded: a secret direction (any size): no sample size helps"
+        in root.find(".//testsuite/system-out").text
     )
     assert root.find(".//property[@name='verdict']").get("value") == "no-finding"
 
 
 @pytest.mark.parametrize("kind", ["audit", "mechanism"])
 def test_an_inconclusive_audit_is_an_error_and_no_case_passes(kind):
-    document = made.documents.audit("inconclusive") if kind == "audit" else made.mechanism("inconclusive")
+    document = (
+        made.documents.audit("inconclusive") if kind == "audit" else made.mechanism("inconclusive")
+    )
     document["result"]["tests"] = made.documents.audit("no-finding")["result"]["tests"]
     root = parsed(document)
     cases = list(root.iter("testcase"))
@@ -90,18 +100,29 @@ def test_advice_is_skipped_only_where_it_has_something_to_say():
     for test, p in zip(document["result"]["tests"], (0.001, 0.5, "nan"), strict=True):
         test |= {"advisory": True, "p": p, "name": f"p {p}"}
     root = parsed(document)
-    assert {c.get("name") for c in root.iter("testcase") if c.find("skipped") is not None} == {"p 0.001", "p nan"}
+    assert {c.get("name") for c in root.iter("testcase") if c.find("skipped") is not None} == {
+        "p 0.001",
+        "p nan",
+    }
 
 
 def test_an_experiment_has_its_cells_and_the_published_numbers():
     failed = parsed(made.failed_experiment())
-    assert [case.get("classname") for case in failed.iter("testcase")] == ["dpaudit.experiment.cells"] * 2
+    assert [case.get("classname") for case in failed.iter("testcase")] == [
+        "dpaudit.experiment.cells"
+    ] * 2
     assert "Traceback" in failed.find(".//error").text
     grid = made.measured.grid()
     root = parsed(grid)
-    published = [case for case in root.iter("testcase") if case.get("classname").endswith(".published")]
+    published = [
+        case for case in root.iter("testcase") if case.get("classname").endswith(".published")
+    ]
     assert len(published) == len(grid["rows"]) == 240
-    assert len([case for case in published if case.find("failure") is not None]) == len(grid["misses"]) == 3
+    assert (
+        len([case for case in published if case.find("failure") is not None])
+        == len(grid["misses"])
+        == 3
+    )
     assert published[0].get("name") == "d=256, epsilon=0.125, gamma=2, beta=1e-05"
 
 

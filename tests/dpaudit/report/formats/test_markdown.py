@@ -61,7 +61,8 @@ def test_every_kind(name, hostile):
     page = shown(markdown)
     rows = page.count("<tr>") - page.count("<thead>")
     assert rows <= MOST_ROWS
-    for row in re.findall(r"<tr>.*?</tr>", page, flags=re.S):  # every row has every column: no cell was split
+    # every row has every column: no cell was split
+    for row in re.findall(r"<tr>.*?</tr>", page, flags=re.S):
         assert row.count("</t") - 1 == page.split("</thead>")[0].count("<th") - 1
 
 
@@ -81,7 +82,9 @@ def test_an_audit_in_a_glance():
     )
     assert markdown.index("| moments |") < markdown.index("| tails |")
     assert "What a pass cannot exclude" not in markdown
-    assert markdown.rstrip().splitlines()[-1].startswith("<sub>dpaudit 0.1.0 · seed 0x12 · 1 min 23 s")
+    assert (
+        markdown.rstrip().splitlines()[-1].startswith("<sub>dpaudit 0.1.0 · seed 0x12 · 1 min 23 s")
+    )
     honest = summary(made.documents.audit("no-finding"))
     assert "**No finding:**" in honest
     assert (
@@ -98,12 +101,15 @@ def test_an_experiment_is_told_by_its_sentence():
     assert "No finding" not in markdown
     assert "passes the black-box audit, yet its key holder" in markdown
     grid = made.measured.grid()
-    assert summary(grid).count("\n| ") == 2 + len(grid["misses"])  # a header, a line, the misses, and not the other 237
+    # a header, a line, the misses, and not the other 237
+    assert summary(grid).count("\n| ") == 2 + len(grid["misses"])
     grid |= {"misses": [], "rows": [row | {"agrees": True} for row in grid["rows"]]}
     assert "…and 220 more in the report." in summary(grid)
 
 
-@pytest.mark.parametrize("text", ["`" * 2500, "&" * 2500, "|" * 2500, "@a " * 900, "\n" * 2500, "é@" * 1200])
+@pytest.mark.parametrize(
+    "text", ["`" * 2500, "&" * 2500, "|" * 2500, "@a " * 900, "\n" * 2500, "é@" * 1200]
+)
 def test_never_too_long(text):
     for document in map(made.of_kind, made.EVERY_KIND):
         if "result" in document:
@@ -121,7 +127,11 @@ def test_prose_shows_just_that_text(text, form):
     page = shown(form.format(prose(text)))
     seen = " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).replace("\u2060", "").split())
     expected = " ".join(
-        form.replace("|---|", "").strip("|- *").replace("**", "").format(" ".join(text.split())).split()
+        form.replace("|---|", "")
+        .strip("|- *")
+        .replace("**", "")
+        .format(" ".join(text.split()))
+        .split()
     )
     if form == "| {} |\n|---|":
         expected = " ".join(text.split())
@@ -130,7 +140,10 @@ def test_prose_shows_just_that_text(text, form):
 
 @given(st.text(st.sampled_from("a`~\n #"), max_size=30))
 def test_a_code_block_ends_where_it_ends(text):
-    (token, *_), after = GITHUB.parse(code_block(text) + "\n\nafter"), GITHUB.render(code_block(text) + "\n\nafter")
+    (token, *_), after = (
+        GITHUB.parse(code_block(text) + "\n\nafter"),
+        GITHUB.render(code_block(text) + "\n\nafter"),
+    )
     assert token.type == "fence"
     assert token.content.rstrip("\n") == text.rstrip("\n")
     assert after.endswith("<p>after</p>\n")

@@ -28,7 +28,8 @@ def run_of(document):
     for result in run["results"]:
         assert rules[result["ruleIndex"]]["id"] == result["ruleId"]  # §3.27.6
     for message in messages(run):
-        assert not re.search(r"(?<!\{)(\{\{)*\{(?!\{)|(?<!\})(\}\})*\}(?!\})", message)  # §3.11.5: braces are doubled
+        # §3.11.5: braces are doubled
+        assert not re.search(r"(?<!\{)(\{\{)*\{(?!\{)|(?<!\})(\}\})*\}(?!\})", message)
     return run
 
 
@@ -84,12 +85,18 @@ def test_rules_are_the_tests_that_ran_and_a_pass_has_no_result():
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == [
         f"audit/tests/{n}" for n in ("tails", "moments", "norms")
     ]
-    assert {rule["defaultConfiguration"]["level"] for rule in run["tool"]["driver"]["rules"]} == {"error"}
-    assert run["properties"]["blindSpots"][1] == "a secret direction (any size): no sample size helps"
+    assert {rule["defaultConfiguration"]["level"] for rule in run["tool"]["driver"]["rules"]} == {
+        "error"
+    }
+    assert (
+        run["properties"]["blindSpots"][1] == "a secret direction (any size): no sample size helps"
+    )
     assert run["invocations"][0]["executionSuccessful"] is True
 
 
-@pytest.mark.parametrize("document", [made.documents.audit("inconclusive"), made.mechanism("inconclusive")])
+@pytest.mark.parametrize(
+    "document", [made.documents.audit("inconclusive"), made.mechanism("inconclusive")]
+)
 def test_inconclusive_is_an_execution_that_failed(document):
     document["result"]["reason"] = "the process ended with signal 9"
     run = run_of(document)
@@ -114,9 +121,19 @@ def test_fingerprints_stay_from_run_to_run_and_tell_findings_apart():
         return [r["partialFingerprints"]["dpaudit/v1"] for r in run_of(document)["results"]]
 
     first, again = made.mechanism(), made.mechanism()
-    again["result"] |= {"seconds": 99.0, "samples": 2, "provenance": made.documents.provenance() | {"seed": "0x99"}}
+    again["result"] |= {
+        "seconds": 99.0,
+        "samples": 2,
+        "provenance": made.documents.provenance() | {"seed": "0x99"},
+    }
     for test in again["result"]["tests"]:
-        test |= {"p": 1e-4, "p_adjusted": 1e-3, "statistic": 1.0, "effect": "another", "reproduce": "again"}
+        test |= {
+            "p": 1e-4,
+            "p_adjusted": 1e-3,
+            "statistic": 1.0,
+            "effect": "another",
+            "reproduce": "again",
+        }
     assert prints(first) == prints(again)
     assert len(set(prints(first))) == 3
     other = made.mechanism()

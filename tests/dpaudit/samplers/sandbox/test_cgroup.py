@@ -104,7 +104,9 @@ def test_in_the_kernels_hierarchy_nobody_escapes_the_end():
         pytest.skip("no hierarchy of version 2 that can be written")
     code = "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ninput()\n"
     code += "if os.fork() == 0:\n os.setsid()\n os.fork()\nos.write(1, b'%d\\n' % os.getpid())\ntime.sleep(1000)"
-    program = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    program = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     try:
         group.add(program.pid)
         program.stdin.write("go\n")
@@ -121,7 +123,9 @@ def test_in_the_kernels_hierarchy_nobody_escapes_the_end():
         group.end()
 
 
-@pytest.mark.parametrize(("controllers", "made"), [("", False), ("cpu io\n", False), ("cpu memory pids\n", True)])
+@pytest.mark.parametrize(
+    ("controllers", "made"), [("", False), ("cpu io\n", False), ("cpu memory pids\n", True)]
+)
 def test_a_group_that_would_limit_nothing_is_not_made(machine, controllers, made):
     proc = machine()
     plain = Group.below_ours(LIMITS, proc=proc)

@@ -50,7 +50,9 @@ def decide(machine, monkeypatch):
     def answer(call, *arguments, network=False, arch=None):
         number = CALLS[machine][call] if isinstance(call, str) else call
         confinement.filter_system_calls(network=network)
-        data = struct.pack("IIQ6Q", number, arch or ARCH[machine], 0, *(*arguments, *[0] * (6 - len(arguments))))
+        data = struct.pack(
+            "IIQ6Q", number, arch or ARCH[machine], 0, *(*arguments, *[0] * (6 - len(arguments)))
+        )
         given = run(installed.pop(), data)
         assert given == ALLOW or given & 0xFFFF0000 == ERRNO
         return 0 if given == ALLOW else given & 0xFFFF
@@ -100,7 +102,9 @@ def test_sockets(decide):
         assert decide("socket", kind, network=False) == errno.EAFNOSUPPORT
 
 
-@pytest.mark.parametrize("flag", [0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000])
+@pytest.mark.parametrize(
+    "flag", [0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000]
+)
 def test_children_in_new_namespaces(decide, flag):
     """Each CLONE_NEW… but that of time, which ``clone`` takes for a part of the signal."""
     assert decide("clone", flag | 17) == errno.EPERM
@@ -114,12 +118,16 @@ def test_typing_for_the_user(decide, request_):
 
 def test_other_numberings(decide, machine):
     assert decide(0x40000000 + 39) == errno.ENOSYS
-    for arch in (0x40000003, *(a for name, a in ARCH.items() if name != machine)):  # i386, the other one
+    # i386, the other one
+    for arch in (0x40000003, *(a for name, a in ARCH.items() if name != machine)):
         assert decide("read", arch=arch) == errno.ENOSYS
 
 
 def test_every_number_of_the_tables_is_refused(decide, machine):
-    for table, error in ((confinement._FORBIDDEN, errno.EPERM), (confinement._ABSENT, errno.ENOSYS)):
+    for table, error in (
+        (confinement._FORBIDDEN, errno.EPERM),
+        (confinement._ABSENT, errno.ENOSYS),
+    ):
         for numbers in table.values():
             if numbers[COLUMN[machine]] >= 0:
                 assert decide(numbers[COLUMN[machine]]) == error
@@ -129,14 +137,21 @@ def test_the_numbers_are_the_kernels(machine):
     header = HEADERS[machine]
     if not header.exists():
         pytest.skip(f"needs {header}")
-    known = {name: int(number) for name, number in re.findall(r"#define __NR\w*?_(\w+)\s+(\d+)\n", header.read_text())}
+    known = {
+        name: int(number)
+        for name, number in re.findall(r"#define __NR\w*?_(\w+)\s+(\d+)\n", header.read_text())
+    }
     singles = {"fallocate": confinement._FALLOCATE, "socket": confinement._SOCKET, "clone": confinement._CLONE,
                "ioctl": confinement._IOCTL, "seccomp": confinement._SECCOMP}  # fmt: skip
     tables = confinement._FORBIDDEN | confinement._ABSENT | singles
-    compared = {name: (pair[COLUMN[machine]], known[name]) for name, pair in tables.items() if name in known}
+    compared = {
+        name: (pair[COLUMN[machine]], known[name]) for name, pair in tables.items() if name in known
+    }
     assert len(compared) > 50
     assert [name for name, (ours, theirs) in compared.items() if ours != theirs] == []
-    assert {call: number for call, number in CALLS[machine].items() if known.get(call, number) != number} == {}
+    assert {
+        call: number for call, number in CALLS[machine].items() if known.get(call, number) != number
+    } == {}
 
 
 def test_a_machine_without_a_table_is_an_error(monkeypatch):

@@ -49,7 +49,11 @@ def test_an_auditor_that_is_gone_leaves_no_scratch(tmp_path):
 
 def test_it_starts_without_the_packages_around_it(tmp_path):
     done = started("true", scratch=tmp_path, options=("-X", "importtime"))
-    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    imported = {
+        line.rpartition("|")[2].strip()
+        for line in done.stderr.splitlines()
+        if line.startswith("import time:")
+    }
     ours = {name for name in imported if name.startswith("dpaudit")}
     assert "dpaudit.samplers.sandbox.process_tree" in ours
     assert not {name for name in ours if not name.startswith("dpaudit.samplers.sandbox.")}

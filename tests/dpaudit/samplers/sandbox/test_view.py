@@ -116,10 +116,16 @@ def test_both_ends_of_a_link_are_seen(machine):
     _, home = machine
     made(home / "store" / "v2" / "s.py")
     (home / "current").symlink_to(home / "store" / "v2")
-    assert set(plan([str(home / "current" / "s.py")]).kept) == {str(home / "current"), str(home / "store" / "v2")}
+    assert set(plan([str(home / "current" / "s.py")]).kept) == {
+        str(home / "current"),
+        str(home / "store" / "v2"),
+    }
     (home / "links").mkdir()
     (home / "links" / "s.py").symlink_to(home / "store" / "v2" / "s.py")
-    assert set(plan([str(home / "links" / "s.py")]).kept) == {str(home / "links"), str(home / "store" / "v2")}
+    assert set(plan([str(home / "links" / "s.py")]).kept) == {
+        str(home / "links"),
+        str(home / "store" / "v2"),
+    }
 
 
 def test_a_linked_home_is_hidden_where_it_really_is(machine, monkeypatch):
@@ -156,7 +162,13 @@ def test_nothing_that_programs_run_on_is_hidden(machine, monkeypatch):
 def test_the_python_that_runs_is_seen(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     seen = plan([])
-    for path in (sys.prefix, sys.base_prefix, os.path.realpath(sys.executable), dpaudit.__file__, numpy.__file__):
+    for path in (
+        sys.prefix,
+        sys.base_prefix,
+        os.path.realpath(sys.executable),
+        dpaudit.__file__,
+        numpy.__file__,
+    ):
         assert shown(path, seen), path
 
 
@@ -181,7 +193,9 @@ def test_variables_that_programs_need_are_passed():
     assert set(environment(dict.fromkeys((*PASSED, *KEPT_BACK), "x"))) == set(PASSED)
 
 
-@pytest.mark.parametrize("secret", ["API_KEY", "TOKEN", "CLIENT_SECRET", "PASSWORD", "KEY", "TOKEN_FILE"])
+@pytest.mark.parametrize(
+    "secret", ["API_KEY", "TOKEN", "CLIENT_SECRET", "PASSWORD", "KEY", "TOKEN_FILE"]
+)
 def test_no_family_passes_a_secret(secret):
     given = {f"{family}_{secret}": "hush" for family in FAMILIES}
     assert environment(given) == {}
