@@ -45,9 +45,9 @@ __all__ = [
     "MeasurementsDocument",
     "MechanismDocument",
     "Schema",
+    "convert_value",
     "measured_nothing",
     "of_result",
-    "typed",
 ]
 
 Schema = Literal["dpaudit-report/1"]
@@ -65,7 +65,7 @@ Repeatable = Annotated[
 T = TypeVar("T")
 
 
-def typed(value: Any, cls: type[T], *, words: bool = True) -> T:
+def convert_value(value: Any, cls: type[T], *, words: bool = True) -> T:
     """A JSON value as ``cls``, a class of documents or of results; with ``words``, numbers may be "inf", "-inf" and "nan".
 
     Raises:

@@ -10,7 +10,7 @@ import typer
 
 from dpaudit.cli.output import note
 from dpaudit.cli.progress import RunProgress
-from dpaudit.documents import Column, Figure, measured_nothing, typed
+from dpaudit.documents import Column, Figure, convert_value, measured_nothing
 from dpaudit.errors import UsageError
 from dpaudit.report.measurements import read_measurements
 from dpaudit.results.foreign import RefusedError
@@ -67,7 +67,10 @@ def run_cells(spec: Spec, options: RunOptions) -> None:
 
 def _check_columns(spec: Spec) -> None:
     try:
-        parts = typed(spec.columns, tuple[Column, ...]), typed(spec.figures, tuple[Figure, ...])
+        parts = (
+            convert_value(spec.columns, tuple[Column, ...]),
+            convert_value(spec.figures, tuple[Figure, ...]),
+        )
     except RefusedError as error:
         raise UsageError(
             f"experiment={spec.name}: columns or figures cannot be shown: {error}"

@@ -6,7 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpaudit.documents import Arm, Column, ExperimentDocument, Figure, MeasurementsDocument, typed
+from dpaudit.documents import (
+    Arm,
+    Column,
+    ExperimentDocument,
+    Figure,
+    MeasurementsDocument,
+    convert_value,
+)
 from dpaudit.experiments.measure import gathered, summary
 from dpaudit.experiments.published import LEVEL, agrees, published_value
 from dpaudit.types import CellFailure, CellResult
@@ -44,14 +51,14 @@ def make_document(
         "failures": tuple(failures),
     }
     if not spec["columns"]:
-        return ExperimentDocument(**told, rows=typed(_arm_rows(results), tuple[Arm, ...]))
+        return ExperimentDocument(**told, rows=convert_value(_arm_rows(results), tuple[Arm, ...]))
     measured = gathered(spec["measure"], [_row(r) for r in results if r.kind != "audit"])
     rows = tuple(_beside_published(spec["published"], row) for row in measured)
     misses = tuple(row for row in rows if row.get("agrees") is False)
     return MeasurementsDocument(
         **told,
-        columns=typed(spec["columns"], tuple[Column, ...]),
-        figures=typed(spec["figures"], tuple[Figure, ...]),
+        columns=convert_value(spec["columns"], tuple[Column, ...]),
+        figures=convert_value(spec["figures"], tuple[Figure, ...]),
         rows=rows,
         misses=misses,
         summary=_summary(spec, rows, misses),

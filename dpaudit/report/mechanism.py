@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from dpaudit.documents import typed
+from dpaudit.documents import convert_value
 from dpaudit.report import format as fmt
 from dpaudit.report.sentences import sandbox_level
 from dpaudit.report.tables import Column
@@ -102,7 +102,7 @@ def _probabilities(tests: Sequence[TestResult]) -> list[Column]:
 def _read(values: Mapping[str, Any], name: str, cls: type[T]) -> T | None:
     """An entry of details, which are whatever a test or an attack put there; None where it is not of its type."""
     try:
-        return typed(to_dict(values[name]), cls) if name in values else None
+        return convert_value(to_dict(values[name]), cls) if name in values else None
     except RefusedError:
         return None
 

@@ -17,7 +17,7 @@ from dpaudit.documents import (
     ExperimentDocument,
     MeasurementsDocument,
     MechanismDocument,
-    typed,
+    convert_value,
 )
 from dpaudit.errors import UsageError
 from dpaudit.results.foreign import RefusedError, read_json, read_plain
@@ -59,7 +59,7 @@ def document_of(value: Document | Mapping[str, Any]) -> Document:
             f"kind={printable(kind, limit=60)!r}: not a report of dpaudit; one is of {', '.join(KINDS)}"
         )
     try:
-        return typed(value, KINDS[kind])
+        return convert_value(value, KINDS[kind])
     except RefusedError as error:
         raise UsageError(
             f"not as dpaudit writes it ({printable(error, limit=200)}); repeat the audit or run, or see where it differs "

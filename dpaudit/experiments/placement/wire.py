@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dpaudit.documents import typed
+from dpaudit.documents import convert_value
 from dpaudit.errors import MessageError, UsageError
 from dpaudit.experiments.cell import Cell
 from dpaudit.experiments.placement.work import Outcome, attempt
@@ -97,7 +97,9 @@ def parse(text: object, cell: Cell) -> Outcome:
         MessageError: it is no answer to this cell.
     """
     try:
-        told = typed(json.loads(text) if isinstance(text, str) else None, _Answer, words=False)
+        told = convert_value(
+            json.loads(text) if isinstance(text, str) else None, _Answer, words=False
+        )
     except (ValueError, RefusedError) as error:
         raise MessageError(
             f"cell={cell.id}: a worker's answer is not as dpaudit writes it ({error})"
