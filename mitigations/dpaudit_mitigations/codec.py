@@ -1,14 +1,14 @@
 """Typed messages with one canonical encoding, in msgpack or in JSON.
 
 A message is a frozen :class:`Record`: its fields are declared in alphabetical order with their
-types and bounds, and are written in that order; a :class:`Message` says its ``kind`` before them.
-So equal messages are equal bytes, which can be signed and hashed.
+types and bounds, and are written in that order; a :class:`Message` puts its ``kind`` before them.
+So equal messages have equal bytes, which can be signed and hashed.
 
 Formal guarantee: a reader returns a message only if writing that message gives exactly the bytes
-read. Before msgpack is decoded, :func:`walk` looks at its size, depth, number of items and declared
-lengths and builds nothing; JSON is limited in size, and by the interpreter in depth. An error names
-the field and the rule; of values that came from elsewhere it quotes none but the numbers of a
-session's terms.
+read. Before msgpack is decoded, :func:`walk` checks its size, depth, number of items and declared
+lengths without building anything; JSON is limited in size, and by the interpreter in depth. An
+error names the field and the rule; of received values it quotes only the numbers of a session's
+terms.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 LARGEST = 4 << 20
-"""Bytes of a msgpack message, at most; the same limit that gRPC is given on both sides."""
+"""Bytes of a msgpack message, at most; gRPC has the same limit on both sides."""
 DEEPEST = 6
 """Levels of nesting in msgpack, at most."""
 MOST_ITEMS = 1 << 16
@@ -59,12 +59,12 @@ M = TypeVar("M", bound=Message)
 
 
 class Hex(bytes):
-    """Bytes of a fixed number (``size``) that JSON holds as lower-case hexadecimal digits."""
+    """Exactly ``size`` bytes, in JSON as lower-case hexadecimal digits."""
 
     size: ClassVar[int]
 
     def written(self) -> str:
-        """As JSON holds it."""
+        """The value in JSON."""
         return self.hex()
 
     @classmethod
@@ -88,10 +88,10 @@ class Hex64(Hex):
 
 
 class ExactFloat(float):
-    """A double that JSON holds exactly, as ``float.hex`` spells it."""
+    """A double, in JSON exactly as ``float.hex`` spells it."""
 
     def written(self) -> str:
-        """As JSON holds it."""
+        """The value in JSON."""
         return self.hex()
 
     @classmethod
@@ -127,10 +127,10 @@ def pack(message: Message) -> bytes:
 
 
 def unpack(data: bytes, kind: type[M]) -> M:
-    """The message of this kind that ``data`` stands for.
+    """The message of this kind that ``data`` encodes.
 
     Raises:
-        MessageError: it stands for none.
+        MessageError: it encodes none.
     """
     tag = kind.__struct_config__.tag
     what = f"message {tag}"
@@ -140,25 +140,17 @@ def unpack(data: bytes, kind: type[M]) -> M:
         raise MessageError(f"{what}: {len(data):,} bytes, more than {LARGEST:,}")
     walk(data, what)
     if not data.startswith(_MSGPACK.encode("kind") + _MSGPACK.encode(tag), 1):
-        raise MessageError(f"{what}: another kind of message came")
-    try:
-        found: M = _msgpack_decoder(kind).decode(data)
-    except msgspec.ValidationError as error:
-        raise MessageError(f"{what}: {_fault(error)}") from None
-    except (ValueError, TypeError, RecursionError) as error:
-        raise MessageError(f"{what}: not a message (broken encoding)") from error
-    if _MSGPACK.encode(found) != data:
-        raise MessageError(f"{what}: not in canonical encoding")
-    return found
+        raise MessageError(f"{what}: another kind of message")
+    return _decode(data, kind, _MSGPACK, what)
 
 
 def write_json(record: Record) -> bytes:
-    """The only JSON that stands for ``record``: sorted keys, no spaces, ASCII."""
+    """The only JSON of ``record``: sorted keys, no spaces, ASCII."""
     return _JSON.encode(record)
 
 
 def read_json(data: bytes | msgspec.Raw, kind: type[R], *, what: str, most: int) -> R:
-    """The record that ``data`` stands for; ``what`` names it in errors.
+    """The record that ``data`` encodes; ``what`` names it in errors.
 
     Raises:
         MessageError: more than ``most`` bytes, or not what :func:`write_json` writes for such a
@@ -167,15 +159,20 @@ def read_json(data: bytes | msgspec.Raw, kind: type[R], *, what: str, most: int)
     data = data if isinstance(data, bytes) else bytes(memoryview(data))
     if len(data) > most:
         raise MessageError(f"{what}: {len(data):,} bytes, at most {most:,} are allowed")
+    return _decode(data, kind, _JSON, what)
+
+
+def _decode(data: bytes, kind: type[R], encoder: Any, what: str) -> R:
+    """The record whose canonical encoding is ``data``; raises MessageError if there is none."""
     try:
-        found: R = _json_decoder(kind).decode(data)
+        found: R = _decoder(kind, encoder).decode(data)
     except msgspec.ValidationError as error:
         raise MessageError(f"{what}: {_fault(error)}") from None
     except (ValueError, TypeError, RecursionError) as error:
-        raise MessageError(f"{what}: not JSON") from error
-    if _JSON.encode(found) != data:
+        raise MessageError(f"{what}: broken encoding (not JSON or msgpack)") from error
+    if encoder.encode(found) != data:
         raise MessageError(
-            f"{what}: not in canonical form (sorted and distinct keys, no spaces, plain numbers)"
+            f"{what}: not in canonical encoding (distinct keys in order, no spaces, shortest numbers)"
         )
     return found
 
@@ -195,20 +192,17 @@ _JSON = msgspec.json.Encoder(enc_hook=_written)
 
 
 @functools.cache
-def _msgpack_decoder(kind: type[M]) -> msgspec.msgpack.Decoder[M]:
+def _decoder(kind: type[Record], encoder: Any) -> Any:
+    if encoder is _JSON:
+        return msgspec.json.Decoder(kind, dec_hook=_parsed)
     return msgspec.msgpack.Decoder(kind)
 
 
-@functools.cache
-def _json_decoder(kind: type[R]) -> msgspec.json.Decoder[R]:
-    return msgspec.json.Decoder(kind, dec_hook=_parsed)
-
-
 def _fault(error: msgspec.ValidationError) -> str:
-    """Msgspec's word on a value, without the value: it quotes unknown fields and words."""
+    """Msgspec's error text without received values: it quotes unknown fields and words."""
     text, _, place = str(error).partition(" - at `$")
     if text.startswith("Object contains unknown field"):
-        text = "a field that is not known"
+        text = "unknown field"
     elif not text.startswith(
         ("Expected ", "Object missing ", "must ", "Integer value out of", "Number out of", "terms")
     ):
@@ -216,7 +210,7 @@ def _fault(error: msgspec.ValidationError) -> str:
     return f"field {place.rstrip('`').lstrip('.')}: {text}" if place.strip("`") else text
 
 
-# How many bytes follow a tag, and for texts, bytes, lists and maps how many hold their length.
+# How many bytes follow a tag; for texts, bytes, lists and maps: how many hold their length.
 _FIXED = (
     {0xC0: 0, 0xC2: 0, 0xC3: 0, 0xCA: 4, 0xCB: 8}
     | {0xCC + i: 1 << i for i in range(4)}
@@ -230,9 +224,9 @@ _MAPS = {0xDE: 2, 0xDF: 4}
 def walk(data: bytes, what: str) -> None:
     """Pass if ``data`` is exactly one msgpack value within the limits, without extension types.
 
-    A decoder allocates a list of the declared length before its items come, once for each level of
-    nesting; a few kilobytes of headers can so claim gigabytes. After this walk every declared
-    length is known to be true.
+    A decoder allocates a list of the declared length before it reads the items, at each level of
+    nesting: a few kilobytes of headers can claim gigabytes. After this walk every declared length
+    is known to be true.
 
     Raises:
         MessageError: it is not.
@@ -278,4 +272,4 @@ def walk(data: bytes, what: str) -> None:
             if len(open_) > DEEPEST + 1:
                 raise MessageError(f"{what}: nested more than {DEEPEST} deep")
     if at != size:
-        raise MessageError(f"{what}: {size - at:,} bytes too many at its end")
+        raise MessageError(f"{what}: {size - at:,} bytes too many at the end")

@@ -27,7 +27,7 @@ from dpaudit_mitigations.secure_aggregation.server import Aggregator
 from dpaudit_mitigations.transport.logs import Log
 from dpaudit_mitigations.transport.vectors import read_vector, vector_frames
 from dpaudit_mitigations.two_servers.noise_side import NoiseSide
-from dpaudit_mitigations.two_servers.words import VECTOR, Offer, Receipt, ReleaseTerms
+from dpaudit_mitigations.two_servers.words import VECTOR, Offer, PublicationReceipt, ReleaseTerms
 from dpaudit_mitigations.verifiable_counts.client_records import check_record, make_record
 from dpaudit_mitigations.verifiable_counts.commitments import open_counts
 from dpaudit_mitigations.verifiable_counts.prover import Prover
@@ -369,11 +369,11 @@ class Nothing(Message, frozen=True, kw_only=True, tag="none"):
     """A message without fields."""
 
 
-KINDS = (Offer, ReleaseTerms, Receipt, Nothing)
+KINDS = (Offer, ReleaseTerms, PublicationReceipt, Nothing)
 MESSAGES = [
     pack(OFFER),
     pack(TERMS),
-    pack(Receipt(release="week-7", round=0, payload=bytes(32), published=bytes(32))),
+    pack(PublicationReceipt(release="week-7", round=0, payload=bytes(32), published=bytes(32))),
     pack(Nothing()),
 ]
 

@@ -46,8 +46,8 @@ __all__ = [
     "Noises",
     "Offer",
     "Openings",
-    "Receipt",
     "Release",
+    "ReleaseReceipt",
     "Salt",
     "SealedShares",
     "Shares",
@@ -141,7 +141,7 @@ class Release(Record, frozen=True, kw_only=True):
     digest: Digest
 
 
-class Receipt(Record, frozen=True, kw_only=True):
+class ReleaseReceipt(Record, frozen=True, kw_only=True):
     """Digest of what was seen published."""
 
     digest: Digest
@@ -180,7 +180,7 @@ KINDS: Mapping[KindName, Kind] = {
     "openings": Kind("server", ("choice",), Openings),
     "verdict": Kind("verifier", ("openings",), Verdict),
     "release": Kind("server", ("verdict",), Release),
-    "receipt": Kind("verifier", ("release",), Receipt),
+    "receipt": Kind("verifier", ("release",), ReleaseReceipt),
     "abort": Kind("verifier", tuple(OWED), Abort),
 }
 

@@ -20,7 +20,7 @@ from dpaudit.vectors.normal import check_query
 from dpaudit_mitigations.codec import Digest, ExactFloat
 from dpaudit_mitigations.joint_seeds.derivation import Blocks, Integers, cores, vector_blocks
 from dpaudit_mitigations.joint_seeds.server import SeedServer
-from dpaudit_mitigations.joint_seeds.session import Session, run_session
+from dpaudit_mitigations.joint_seeds.session import SeedSession, run_session
 from dpaudit_mitigations.joint_seeds.terms import (
     LARGEST_WORK,
     MOST_CANDIDATES,
@@ -187,7 +187,7 @@ class JointSeeds:
 
     def sessions(
         self, query: torch.Tensor, source: NoiseSource, *, stream: Stream
-    ) -> list[Session]:
+    ) -> list[SeedSession]:
         """The sessions that :meth:`rehearse` runs, in order; the last one is complete and has the release (d,)."""
         n, d = check_query(query)
         if n != 1 or d * self.candidates > LARGEST_WORK:
@@ -234,7 +234,7 @@ class _Run:
     steps: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
     threads: int
 
-    def honest(self, terms: SessionTerms, stream: Stream) -> Session:
+    def honest(self, terms: SessionTerms, stream: Stream) -> SeedSession:
         server = SeedServer(
             self.steps,
             terms=terms,
@@ -249,7 +249,7 @@ class _Run:
         terms: SessionTerms,
         stream: Stream,
         noise: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
-    ) -> Session:
+    ) -> SeedSession:
         """The server hopes for candidate 0: as good as any, the coin is not its own."""
         server = SubstitutingServer(
             self.steps,
@@ -262,7 +262,7 @@ class _Run:
         )
         return self._run(server, terms, stream)
 
-    def _run(self, server: SeedServer, terms: SessionTerms, stream: Stream) -> Session:
+    def _run(self, server: SeedServer, terms: SessionTerms, stream: Stream) -> SeedSession:
         verifier = Verifier(
             terms=terms, key=self.verifier, stream=stream.child("verifier"), threads=self.threads
         )

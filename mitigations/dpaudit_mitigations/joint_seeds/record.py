@@ -25,8 +25,8 @@ from dpaudit_mitigations.joint_seeds.messages import (
     Offer,
     Openings,
     Owed,
-    Receipt,
     Release,
+    ReleaseReceipt,
     Verdict,
     open_frame,
     seal_digest,
@@ -210,7 +210,7 @@ class SignedChain:
                     raise MessageError(
                         "message release: nothing is released from a session that was not accepted"
                     )
-            case Receipt():
+            case ReleaseReceipt():
                 if body.digest != self.body(Release).digest:
                     raise MessageError("message receipt: is for another release")
             case Abort():

@@ -16,7 +16,7 @@ from dpaudit_mitigations.joint_seeds.record import SignedChain
 from dpaudit_mitigations.joint_seeds.server import SeedServer
 from dpaudit_mitigations.joint_seeds.verifier import Verifier
 
-__all__ = ["Link", "Session", "run_session"]
+__all__ = ["Link", "SeedSession", "run_session"]
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ Link = Callable[[str, bytes], bytes | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Session:
+class SeedSession:
     """How a session ended: ``complete``, ``caught`` or ``aborted``; only a complete one has a ``release``, float64 (d,).
 
     ``record`` is the verifier's; ``seconds`` by party, ``wire`` bytes of all messages and of the
@@ -39,7 +39,7 @@ class Session:
     wire: int
 
 
-def run_session(server: SeedServer, verifier: Verifier, *, link: Link | None = None) -> Session:
+def run_session(server: SeedServer, verifier: Verifier, *, link: Link | None = None) -> SeedSession:
     """Run one session to its end.
 
     If the server, or the link, keeps back or spoils what is owed after the verifier's shares, the
@@ -73,7 +73,7 @@ def run_session(server: SeedServer, verifier: Verifier, *, link: Link | None = N
     release = server.release if outcome == "complete" else None
     seconds = {**trip.seconds, "total": sum(trip.seconds.values())}
     wire = trip.wire + (release.nbytes if release is not None else 0)
-    return Session(
+    return SeedSession(
         outcome=outcome, release=release, record=verifier.record, seconds=seconds, wire=wire
     )
 

@@ -15,8 +15,8 @@ from dpaudit_mitigations.joint_seeds.messages import (
     Abort,
     Choice,
     Offer,
-    Receipt,
     Release,
+    ReleaseReceipt,
     Salt,
     SealedShares,
     Shares,
@@ -96,7 +96,7 @@ class Verifier:
         digest = release_digest(in_steps(values, self._terms), self._terms, threads=self._threads)
         if digest != self.record.body(Release).digest:
             raise MessageError("release: what was published is not what the server signed")
-        return self._send(Receipt(digest=digest))
+        return self._send(ReleaseReceipt(digest=digest))
 
     def abort(self) -> bytes:
         """Close the record because the server kept back, or botched, what it owes: that counts as cheating.

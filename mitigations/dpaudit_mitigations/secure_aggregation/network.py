@@ -47,7 +47,7 @@ __all__ = [
     "AGGREGATOR_JOURNAL",
     "CONTRIBUTOR_JOURNAL",
     "Published",
-    "Receipt",
+    "RoundReceipt",
     "aggregate_round",
     "contribute_round",
 ]
@@ -93,7 +93,7 @@ class Published:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Receipt:
+class RoundReceipt:
     """What a contributor knows at the end: whose vectors are in the sum (it signed that list and
     checked t signatures on it), and the SHA-256 of the file that the aggregator says it published.
     """
@@ -165,7 +165,7 @@ def contribute_round(
     journal: Journal,
     stream: Stream,
     patience: float,
-) -> Receipt:
+) -> RoundReceipt:
     """Take part in a round with ``values`` (length,) plus this party's noise; wait for its end.
 
     ``stream`` must be fresh and secret (``KeyedStream.fresh()``): noise and keys come from it. They
@@ -411,13 +411,13 @@ def _check_roster(
     }
 
 
-def _read_done(message: bytes, client: Client) -> Receipt:
+def _read_done(message: bytes, client: Client) -> RoundReceipt:
     found = unpack(message, Done)
     if found.session != client.plan.digest:
         raise MessageError("message done: of another round")
     if found.survivors != client.survivors:
         raise MessageError("message done: names others than the survivors that were signed for")
-    return Receipt(survivors=client.survivors, sha256=found.sha256)
+    return RoundReceipt(survivors=client.survivors, sha256=found.sha256)
 
 
 def _one(request: Iterator[bytes]) -> bytes:

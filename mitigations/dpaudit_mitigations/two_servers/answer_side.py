@@ -38,7 +38,7 @@ from dpaudit_mitigations.two_servers.words import (
     TERMS,
     VECTOR,
     Offer,
-    Receipt,
+    PublicationReceipt,
     ReleaseTerms,
     check_release,
 )
@@ -131,7 +131,7 @@ class AnswerSide:
         patience: float = 60.0,
         timeout: float = 600.0,
         seed: bytes | None = None,
-    ) -> Receipt:
+    ) -> PublicationReceipt:
         """Release ``question`` through server 2, going on where an earlier process stopped; server 2's receipt.
 
         ``patience`` is how many seconds to go on trying to reach server 2, ``timeout`` how long one
@@ -168,7 +168,7 @@ class AnswerSide:
         self._seeds.erase(name)
         facts = self._journal.facts(name)
         payload, published = bytes.fromhex(facts["payload"]), bytes.fromhex(facts["published"])
-        return Receipt(
+        return PublicationReceipt(
             release=question.release, round=question.round, payload=payload, published=published
         )
 
@@ -213,7 +213,7 @@ class AnswerSide:
 
     def _send(
         self, offer: Offer, question: Question, stream: Stream, contact: Contact, timeout: float
-    ) -> Receipt:
+    ) -> PublicationReceipt:
         answer = ask(
             contact.address,
             PUBLISH,
@@ -223,7 +223,7 @@ class AnswerSide:
             timeout=timeout,
             idle=_IDLE,
         )
-        return unpack(answer, Receipt)
+        return unpack(answer, PublicationReceipt)
 
     def _messages(self, offer: Offer, question: Question, stream: Stream) -> Iterator[bytes]:
         """The offer and the frames of the noisy answer, each chunk drawn while the ones before it are on their way."""
@@ -264,7 +264,7 @@ class AnswerSide:
                 "the dpaudit, the noise source and the machine that began it"
             )
 
-    def _settle(self, name: str, receipt: Receipt) -> None:
+    def _settle(self, name: str, receipt: PublicationReceipt) -> None:
         facts = self._journal.facts(name)
         if f"{receipt.release}@{receipt.round}" != name or receipt.payload.hex() != facts.get(
             "payload"

@@ -32,7 +32,7 @@ from dpaudit_mitigations.two_servers.words import (
     TERMS,
     VECTOR,
     Offer,
-    Receipt,
+    PublicationReceipt,
     ReleaseTerms,
 )
 
@@ -163,7 +163,9 @@ class NoiseSide:
             self._log("published", peer=peer, method=PUBLISH, release=offer.name)
         payload, published = bytes.fromhex(facts["payload"]), bytes.fromhex(facts["published"])
         yield pack(
-            Receipt(release=offer.release, round=offer.round, payload=payload, published=published)
+            PublicationReceipt(
+                release=offer.release, round=offer.round, payload=payload, published=published
+            )
         )
 
     def _pin(self, offer: Offer, peer: str) -> str:

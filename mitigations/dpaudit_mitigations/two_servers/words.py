@@ -12,7 +12,15 @@ from dpaudit.errors import UsageError
 from dpaudit_mitigations.codec import Message, pack
 from dpaudit_mitigations.transport.vectors import MOST_VALUES
 
-__all__ = ["PUBLISH", "TERMS", "VECTOR", "Offer", "Receipt", "ReleaseTerms", "check_release"]
+__all__ = [
+    "PUBLISH",
+    "TERMS",
+    "VECTOR",
+    "Offer",
+    "PublicationReceipt",
+    "ReleaseTerms",
+    "check_release",
+]
 
 PUBLISH = "publish"
 TERMS = "terms"
@@ -83,7 +91,7 @@ class Offer(Message, frozen=True, kw_only=True, tag="offer"):
         return hashlib.sha256(pack(self)).digest()
 
 
-class Receipt(Message, frozen=True, kw_only=True, tag="receipt"):
+class PublicationReceipt(Message, frozen=True, kw_only=True, tag="receipt"):
     """Server 2's word that it has published: what came in (``payload``) and the file that went out, by SHA-256."""
 
     payload: SHA256

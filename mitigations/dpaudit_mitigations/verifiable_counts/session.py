@@ -16,11 +16,11 @@ from dpaudit_mitigations.verifiable_counts.terms import CountTerms
 from dpaudit_mitigations.verifiable_counts.transcript import Transcript
 from dpaudit_mitigations.verifiable_counts.verifier import Verifier
 
-__all__ = ["Session", "run_session"]
+__all__ = ["CountSession", "run_session"]
 
 
 @dataclass(frozen=True)
-class Session:
+class CountSession:
     """The released numbers, the transcript, and the seconds that each party took."""
 
     released: list[int]
@@ -37,7 +37,7 @@ class Session:
 
 def run_session(
     counts: Sequence[int], *, coins: int, stream: Stream, key: Ed25519PrivateKey | None = None
-) -> Session:
+) -> CountSession:
     """Release ``counts`` with ``coins`` coins each; prover and verifier have streams of their own.
 
     The verifier signs with ``key``; without one, with a key made from its stream.
@@ -62,4 +62,4 @@ def run_session(
     transcript = Transcript(
         terms, commitments, challenge, response, verifier=public, signature=verifier.sign(key)
     )
-    return Session(released, transcript, committing + responding, challenging + checking)
+    return CountSession(released, transcript, committing + responding, challenging + checking)

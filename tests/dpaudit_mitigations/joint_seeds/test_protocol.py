@@ -131,10 +131,12 @@ class NoCommitments(Verifier):
     """Known bad: a protocol without commitments to shares; it only derives the noise of what it is shown."""
 
     def wrong(self):
-        record, opened = self.record, self.record.body(Openings)
+        record, openings = self.record, self.record.body(Openings)
         return tuple(
             i != record.used and self.noise_of(i, server, verifier) != record.body(Noises).noises[i]
-            for i, (server, verifier) in enumerate(zip(opened.server, opened.verifier, strict=True))
+            for i, (server, verifier) in enumerate(
+                zip(openings.server, openings.verifier, strict=True)
+            )
         )
 
     def noise_of(self, index, server, verifier):
@@ -173,12 +175,12 @@ class Equivocator(SeedServer):
     """Opens another share than the one it committed to."""
 
     def openings(self):
-        opened = super().openings()
-        shares = list(getattr(opened, self.side))
+        openings = super().openings()
+        shares = list(getattr(openings, self.side))
         shares[next(i for i, share in enumerate(shares) if share is not None)] = Hex64(
             secrets.token_bytes(64)
         )
-        return structs.replace(opened, **{self.side: tuple(shares)})
+        return structs.replace(openings, **{self.side: tuple(shares)})
 
     side = "server"
 
@@ -193,13 +195,13 @@ class Shifter(SeedServer):
     """Opens candidate i's shares as candidate j's."""
 
     def openings(self):
-        opened = super().openings()
+        openings = super().openings()
         i, j = (n for n in range(K) if n != self.record.used and n != (self.record.used + 1) % K)
 
         def swapped(shares):
             return tuple(shares[{i: j, j: i}.get(n, n)] for n in range(K))
 
-        return Openings(server=swapped(opened.server), verifier=swapped(opened.verifier))
+        return Openings(server=swapped(openings.server), verifier=swapped(openings.verifier))
 
 
 @pytest.mark.parametrize("server", [Equivocator, OtherEquivocator, Shifter])
@@ -214,12 +216,12 @@ class Hider(SeedServer):
     """Opens the used candidate, or fails to open another: no session goes on from there."""
 
     def openings(self):
-        opened = super().openings()
-        shares = list(opened.server)
+        openings = super().openings()
+        shares = list(openings.server)
         shares[self.record.used if self.tells else (self.record.used + 1) % K] = (
             Hex64(64) if self.tells else None
         )
-        return structs.replace(opened, server=tuple(shares))
+        return structs.replace(openings, server=tuple(shares))
 
     tells = False
 

@@ -21,7 +21,7 @@ def of_adverts(plan, adverts):
     return pack(wire.Adverts(adverts=tuple(adverts), session=plan.digest))
 
 
-def opened(plan, message, kind):
+def by_party(plan, message, kind):
     return wire.by_name(wire.read(plan, message, kind).sealed)
 
 
@@ -79,7 +79,7 @@ def test_a_swapped_public_key_is_refused(make_round, monkeypatch):
     r = make_round(4)
     r.advertise()
     adverts, message = swapped(r, "b", own)
-    sealed = opened(r.plan, r.clients["a"].share_keys(message), wire.Shares)["b"]
+    sealed = by_party(r.plan, r.clients["a"].share_keys(message), wire.Shares)["b"]
     agreed = client_module.after_adverts(r.plan, adverts)
     open_shares(
         sealed, own=own[1], other=adverts["a"].sharing, agreed=agreed, sender="a", recipient="b"
@@ -173,7 +173,7 @@ def test_lists_of_keys_without_oneself_or_too_short_are_refused(make_round):
 @pytest.mark.parametrize("at", [0, 40, 81])
 def test_a_tampered_envelope_is_refused(make_round, at):
     r = make_round(4).until("mask")
-    sealed = opened(r.plan, r.envelopes["a"], wire.Envelopes)
+    sealed = by_party(r.plan, r.envelopes["a"], wire.Envelopes)
     broken = bytearray(sealed["c"])
     broken[at] ^= 1
     with pytest.raises(CheatingError, match="shares from c for a"):
@@ -186,14 +186,14 @@ def test_envelopes_for_others_or_from_another_round_are_refused(make_round):
     with pytest.raises(MessageError, match="another name"):
         r.clients["a"].open_envelopes(r.envelopes["b"])
     r = make_round(4).until("mask")
-    for_b = opened(r.plan, r.envelopes["b"], wire.Envelopes)
+    for_b = by_party(r.plan, r.envelopes["b"], wire.Envelopes)
     with pytest.raises(CheatingError, match="shares from"):  # what was sealed for b, put before a
         r.clients["a"].open_envelopes(envelopes(r.plan, "a", {n: for_b[n] for n in "cd"}))
     old, new = make_round(4, tag="old").until("mask"), make_round(4, tag="new").until("mask")
     with pytest.raises(MessageError, match="another round"):
         new.clients["a"].open_envelopes(old.envelopes["a"])
     new = make_round(4, tag="new").until("mask")
-    stale = opened(old.plan, old.envelopes["a"], wire.Envelopes)
+    stale = by_party(old.plan, old.envelopes["a"], wire.Envelopes)
     with pytest.raises(CheatingError, match="shares from b"):
         new.clients["a"].open_envelopes(envelopes(new.plan, "a", stale))
 
@@ -306,7 +306,7 @@ def test_sharers_hidden_from_some_clients_are_noticed(make_round):
     """The aggregator shows a and b an envelope from e, and c and d none: nobody signs for the others' list."""
     r = make_round(5).until("mask")
     for n in "abcd":
-        sealed = opened(r.plan, r.envelopes[n], wire.Envelopes)
+        sealed = by_party(r.plan, r.envelopes[n], wire.Envelopes)
         if n in "cd":
             del sealed["e"]
         r.clients[n].open_envelopes(envelopes(r.plan, n, sealed))

@@ -19,7 +19,7 @@ from dpaudit_mitigations.two_servers.named_noise import draw_of, named_source
 from dpaudit_mitigations.two_servers.noise_side import NoiseSide
 from dpaudit_mitigations.two_servers.seeds import Seeds
 from dpaudit_mitigations.two_servers.sums import add_query
-from dpaudit_mitigations.two_servers.words import PUBLISH, TERMS, Receipt, ReleaseTerms
+from dpaudit_mitigations.two_servers.words import PUBLISH, TERMS, PublicationReceipt, ReleaseTerms
 
 TERMS_HERE = ReleaseTerms(dim=6, bound=1000.0, sigma=2.0)
 VALUES = np.array([1.5, -2.25, 314.15927, 0.0, 7.0, -960.0])
@@ -177,9 +177,9 @@ def test_another_payload_is_not_sent_to_its_end(parties, tmp_path):
 
 def test_receipts_for_something_else(parties, tmp_path):
     answers = [
-        pack(Receipt(release="week-8", round=0, payload=bytes(32), published=bytes(32))),
-        pack(Receipt(release="week-7", round=1, payload=bytes(32), published=bytes(32))),
-        pack(Receipt(release="week-7", round=0, payload=bytes(32), published=bytes(32))),
+        pack(PublicationReceipt(release="week-8", round=0, payload=bytes(32), published=bytes(32))),
+        pack(PublicationReceipt(release="week-7", round=1, payload=bytes(32), published=bytes(32))),
+        pack(PublicationReceipt(release="week-7", round=0, payload=bytes(32), published=bytes(32))),
         b"rubbish",
         pack(TERMS_HERE),
     ]

@@ -25,7 +25,7 @@ from dpaudit_mitigations.two_servers.words import (
     TERMS,
     VECTOR,
     Offer,
-    Receipt,
+    PublicationReceipt,
     ReleaseTerms,
 )
 
@@ -166,7 +166,7 @@ def test_refused_logged_and_the_server_lives_on(server, parties, tmp_path, capsy
         line = lines(capsys.readouterr().err)[-1]
         assert (line["outcome"], line["peer"], line["method"]) == ("refused", "answer", PUBLISH)
         assert re.search(says, line["reason"])
-    receipt = unpack(send(server, parties("answer"), frames()), Receipt)
+    receipt = unpack(send(server, parties("answer"), frames()), PublicationReceipt)
     assert published(tmp_path) == ["r@0.npy"]
     assert (
         receipt.published
@@ -175,11 +175,11 @@ def test_refused_logged_and_the_server_lives_on(server, parties, tmp_path, capsy
 
 
 def test_replays(server, parties, tmp_path):
-    first = unpack(send(server, parties("answer"), frames()), Receipt)
+    first = unpack(send(server, parties("answer"), frames()), PublicationReceipt)
     path = tmp_path / "published" / "r@0.npy"
     before = path.stat()
     assert (
-        unpack(send(server, parties("answer"), frames()), Receipt) == first
+        unpack(send(server, parties("answer"), frames()), PublicationReceipt) == first
     )  # the same again is answered, not done again
     for messages, says in (
         (stepped(1), "another noisy answer"),

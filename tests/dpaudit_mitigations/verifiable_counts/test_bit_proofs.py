@@ -228,15 +228,15 @@ def test_opened_rows_are_uniform_whatever_the_bits(stream):
         secrets = BlockSecrets(bits, random_scalars(K, stream), [0] * K, random_scalars(K, stream))
         sums = [commit(0, r) for r in secrets.sum_blindings]
         statement = BlockStatement(commit_rows(bits, secrets.row_blindings), sums, signs)
-        opened = []
+        scalars = []
         for number in range(40):
             proof = prove(
                 statement, secrets, challenges=Challenges(b"test"), stream=stream.child(bit, number)
             )
-            opened += proof.row
-        counts = np.bincount([value * 8 // L for value in opened], minlength=8)
+            scalars += proof.row
+        counts = np.bincount([value * 8 // L for value in scalars], minlength=8)
         assert ((counts - 40) ** 2 / 40).sum() < 30  # χ² with 7 degrees of freedom: p = 1e-4
-        assert len(set(opened)) == len(opened)
+        assert len(set(scalars)) == len(scalars)
 
 
 @pytest.fixture
