@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
+
+from msgspec import Struct
+
+from dpaudit.experiments.store.rows import Seconds
+from dpaudit.experiments.store.store import Store
 
 __all__ = [
     "Attempt",
     "Invocation",
     "Progress",
-    "Rows",
     "attempts",
     "invocations",
     "progress",
@@ -21,18 +25,11 @@ __all__ = [
 ]
 
 
-class Rows(Protocol):
-    """What is asked: a :class:`~dpaudit.experiments.store.Store`."""
-
-    def rows(self, sql: str, names: Sequence[str], parameters: Any = ()) -> list[dict[str, Any]]:
-        """The rows of a SELECT by the names of its columns, JSON read."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One attempt at a cell, ``done`` or ``failed``; ``started`` and ``finished`` are UTC, None where version 1 kept none.
+    """One attempt at a cell, ``done`` or ``failed``, with the number of its stored ``trials``.
 
-    ``trials`` is how many trials are stored with it.
+    ``started`` and ``finished`` are UTC, None in stores of version 1, which kept none.
     """
 
     number: int
@@ -45,7 +42,7 @@ class Attempt:
     error: str | None
     traceback: str | None
     worker: str
-    seconds: float
+    seconds: Seconds
     started: str | None
     finished: str | None
     provenance: Mapping[str, Any]
@@ -66,7 +63,7 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How many cells are done, and have failed without a success since; ``seconds`` of all attempts together."""
+    """How many cells are done, and how many have only failed; ``seconds`` of all attempts together."""
 
     done: int
     failed: int
@@ -76,95 +73,118 @@ class Progress:
     last: str | None
 
 
-def attempts(store: Rows, *, cell: str = "") -> list[Attempt]:
+class _Far(Struct, frozen=True):
+    cells: int
+    attempts: int
+    seconds: Seconds
+    last: str | None
+
+
+class _Number(Struct, frozen=True):
+    number: int
+
+
+class _Content(Struct, frozen=True):
+    provenance: Mapping[str, Any]
+
+
+class _Counted(Struct, frozen=True):
+    cell: str
+    trials: int
+    right: int
+
+
+class _Kept(Struct, frozen=True):
+    cell: str
+    number: int
+
+
+class _Trial(Struct, frozen=True):
+    trial: int
+    truth: int
+    guess: int
+    score: float | None
+
+
+def attempts(store: Store, *, cell: str = "") -> list[Attempt]:
     """All attempts at the cells whose id begins with ``cell``, in the order in which they ended."""
-    rows = store.rows(
-        "SELECT id, cell, position, kind, status, settings, outcome, error, traceback, worker, seconds, started, finished, "
-        "provenance, (SELECT count(*) FROM trials WHERE attempt = attempts.id) FROM attempts "
+    return store.rows(
+        Attempt,
+        "SELECT id AS number, cell, position, kind, status, settings, outcome, error, traceback, "
+        "worker, seconds, started, finished, provenance, "
+        "(SELECT count(*) FROM trials WHERE attempt = attempts.id) AS trials FROM attempts "
         "WHERE cell >= ? AND substr(cell, 1, ?) = ? ORDER BY id",
-        (
-            *(
-                "number",
-                "cell",
-                "position",
-                "kind",
-                "status",
-                "settings",
-                "outcome?",
-                "error?",
-                "traceback?",
-                "worker",
-            ),
-            *("seconds", "started?", "finished?", "provenance", "trials"),
-        ),
         (cell, len(cell), cell),
     )
-    return [Attempt(**row) for row in rows]
 
 
-def invocations(store: Rows) -> list[Invocation]:
+def invocations(store: Store) -> list[Invocation]:
     """Every start of the runner, first to last; none for what version 1 ran."""
-    rows = store.rows(
+    return store.rows(
+        Invocation,
         "SELECT started, command, host, process, hardware, versions FROM invocations ORDER BY id",
-        ("started", "command", "host", "process", "hardware", "versions"),
     )
-    return [Invocation(**row) for row in rows]
 
 
-def progress(store: Rows) -> Progress:
+def progress(store: Store) -> Progress:
     """How far the run is."""
     (done,) = store.rows(
-        "SELECT count(DISTINCT cell) FROM attempts WHERE status = 'done'", ("done",)
+        _Number, "SELECT count(DISTINCT cell) AS number FROM attempts WHERE status = 'done'"
     )
     (far,) = store.rows(
-        "SELECT count(DISTINCT cell), count(*), total(seconds), max(coalesce(finished, started)) FROM attempts",
-        ("cells", "number", "seconds", "last?"),
+        _Far,
+        "SELECT count(DISTINCT cell) AS cells, count(*) AS attempts, total(seconds) AS seconds, "
+        "max(coalesce(finished, started)) AS last FROM attempts",
     )
-    (kept,) = store.rows("SELECT count(*) FROM trials", ("trials",))
+    (kept,) = store.rows(_Number, "SELECT count(*) AS number FROM trials")
     return Progress(
-        done=done["done"],
-        failed=far["cells"] - done["done"],
-        attempts=far["number"],
-        trials=kept["trials"],
-        seconds=far["seconds"],
-        last=far["last"],
+        done=done.number,
+        failed=far.cells - done.number,
+        attempts=far.attempts,
+        trials=kept.number,
+        seconds=far.seconds,
+        last=far.last,
     )
 
 
-def provenances(store: Rows) -> list[dict[str, Any]]:
-    """The different provenances of the run, times apart."""
-    return [
-        row["content"]
-        for row in store.rows("SELECT content FROM provenance ORDER BY id", ("content",))
-    ]
+def provenances(store: Store) -> list[Mapping[str, Any]]:
+    """The different provenances of the run, without their times."""
+    rows = store.rows(
+        _Content, "SELECT id AS provenance, NULL AS started FROM provenance ORDER BY id"
+    )
+    return [row.provenance for row in rows]
 
 
-def trial_columns(store: Rows) -> dict[str, list[Any]]:
-    """Every trial of every finished cell as columns: cell, trial, truth, guess, score (NaN where it is undefined)."""
+def trial_columns(store: Store) -> dict[str, list[Any]]:
+    """Every trial of every finished cell as columns: cell, trial, truth, guess, score.
+
+    An undefined score is NaN.
+    """
     found: dict[str, list[Any]] = {"cell": [], "trial": [], "truth": [], "guess": [], "score": []}
     kept = store.rows(
-        "SELECT id, cell FROM attempts WHERE id IN (SELECT min(id) FROM attempts WHERE status = 'done' GROUP BY cell) "
+        _Kept,
+        "SELECT cell, id AS number FROM attempts "
+        "WHERE id IN (SELECT min(id) FROM attempts WHERE status = 'done' GROUP BY cell) "
         "AND id IN (SELECT DISTINCT attempt FROM trials) ORDER BY position, id",
-        ("number", "cell"),
     )
-    sql, names = (
-        "SELECT trial, truth, guess, score FROM trials WHERE attempt = ? ORDER BY trial",
-        tuple(found)[1:],
-    )
+    sql = "SELECT trial, truth, guess, score FROM trials WHERE attempt = ? ORDER BY trial"
     for attempt in kept:
-        for row in store.rows(sql, ("trial", "truth", "guess", "score?"), (attempt["number"],)):
-            found["cell"].append(attempt["cell"])
-            for name in names:
-                found[name].append(math.nan if row[name] is None else row[name])
+        trials = store.rows(_Trial, sql, (attempt.number,))
+        found["cell"] += [attempt.cell] * len(trials)
+        for name in ("trial", "truth", "guess"):
+            found[name] += [getattr(trial, name) for trial in trials]
+        found["score"] += [math.nan if trial.score is None else trial.score for trial in trials]
     return found
 
 
-def trial_success(store: Rows) -> dict[str, tuple[int, int]]:
+def trial_success(store: Store) -> dict[str, tuple[int, int]]:
     """For each finished cell with trials: how many, and in how many the guess was right."""
     rows = store.rows(
-        "SELECT cell, n, hits FROM attempts JOIN (SELECT attempt, count(*) AS n, sum(truth = guess) AS hits FROM trials "
+        _Counted,
+        "SELECT cell, n AS trials, hits AS right FROM attempts "
+        "JOIN (SELECT attempt, count(*) AS n, sum(truth = guess) AS hits FROM trials "
         "GROUP BY attempt) t ON t.attempt = attempts.id "
-        "WHERE attempts.id IN (SELECT min(id) FROM attempts WHERE status = 'done' GROUP BY cell) ORDER BY position",
-        ("cell", "trials", "number"),
+        "WHERE attempts.id IN (SELECT min(id) FROM attempts WHERE status = 'done' GROUP BY cell) "
+        "ORDER BY position",
     )
-    return {row["cell"]: (row["trials"], row["number"]) for row in rows}
+    return {row.cell: (row.trials, row.right) for row in rows}

@@ -1,37 +1,30 @@
-"""What the rows of a store may be: one type per column, JSON objects, and no more of them than a file can hold."""
+"""What the rows of a store may be: typed classes, JSON objects, no more than a file can hold."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Any
+import functools
+import sys
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeVar
 
+import msgspec
+from msgspec import Meta, Struct
+
+from dpaudit.documents import convert_value
 from dpaudit.results.foreign import RefusedError, read_json, shown
 
-__all__ = ["Budget", "Provenances", "object_of", "typed"]
+__all__ = ["Budget", "Provenances", "Seconds", "object_of", "read_rows"]
 
-_OBJECTS = frozenset({"settings", "outcome", "versions", "content"})
-_WHOLE = frozenset(
-    {
-        "number",
-        "position",
-        "process",
-        "provenance",
-        "trial",
-        "truth",
-        "guess",
-        "trials",
-        "done",
-        "cells",
-    }
-)
-_REAL = frozenset({"seconds", "score"})
+Seconds = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+"""A finite number: SQLite also stores infinities."""
 _MOST_FACTS = 100  # keys of a provenance, which every result has a dict of
 _FACTOR, _SLACK = 8, 32 << 20
+T = TypeVar("T")
 
 
 class Budget:
-    """How much text may be read from a file of ``size`` bytes in one go: eight times as much, and 32 MiB."""
+    """How much text one query may read from a file of ``size`` bytes: 8 times as much, and 32 MiB."""
 
     def __init__(self, size: int) -> None:
         self._left = _FACTOR * size + _SLACK
@@ -48,31 +41,43 @@ class Budget:
         return row
 
 
+class _Facts(Struct, frozen=True):
+    """What every provenance must hold if it has it at all."""
+
+    versions: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+
 class Provenances:
-    """Every provenance of a run by its number, read when it is asked for; results share what is in it."""
+    """Every provenance of a run by its number, read on demand; results share what is in it.
 
-    def __init__(self, rows: Sequence[tuple[Any, ...]]) -> None:
+    ``rows`` are (number, JSON text); the text of each one asked for counts against ``budget``.
+    """
+
+    def __init__(self, rows: Sequence[tuple[Any, ...]], *, budget: Budget) -> None:
         self._texts = dict(rows)
-        self._read: dict[int, dict[str, Any]] = {}
+        self._budget = budget
+        self._read: dict[Any, dict[str, Any]] = {}
 
-    def at(self, number: int, started: str | None, *, budget: Budget) -> dict[str, Any]:
-        """That of one attempt, with its own start in its place; its text counts against ``budget``.
+    def at(self, number: object, started: object) -> dict[str, Any]:
+        """That of one attempt, with its own start in its place.
 
         Raises:
-            RefusedError: there is none, it is no JSON object, or larger than any that dpaudit
-                writes.
+            RefusedError: there is none, it is no JSON object, its versions are no object of texts,
+                or it is larger than any that dpaudit writes.
         """
         text = self._texts.get(number)
         if number not in self._read:
-            self._read[number] = object_of("content", text)
-            if len(self._read[number]) > _MOST_FACTS:
-                raise RefusedError(f"content has more than {_MOST_FACTS} keys")
-        budget.take((text,))
+            found = object_of("provenance", text)
+            convert_value(found, _Facts, words=False)
+            if len(found) > _MOST_FACTS:
+                raise RefusedError(f"provenance has more than {_MOST_FACTS} keys")
+            self._read[number] = found
+        self._budget.take((text,))
         found = self._read[number]
         return {**found, "started": started} if "started" in found else dict(found)
 
 
-def object_of(name: str, text: Any) -> dict[str, Any]:
+def object_of(name: str, text: object) -> dict[str, Any]:
     """The JSON object in a column.
 
     Raises:
@@ -86,36 +91,41 @@ def object_of(name: str, text: Any) -> dict[str, Any]:
         raise RefusedError(f"{name}: {error}") from error
     if not isinstance(found, dict):
         raise RefusedError(f"{name}={shown(found)} is not a JSON object")
-    versions = (
-        found if name == "versions" else found.get("versions", {}) if name == "content" else {}
-    )
-    if not isinstance(versions, dict) or not all(isinstance(v, str) for v in versions.values()):
-        raise RefusedError(f"{name} has versions that are no object of texts")
     return found
 
 
-def typed(names: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
-    """The values of ``row`` by name, JSON read; a name that ends with ``?`` may have none.
+def read_rows(
+    cls: type[T],
+    names: Sequence[str],
+    rows: Sequence[tuple[Any, ...]],
+    provenances: Provenances,
+) -> list[T]:
+    """``rows``, whose columns are ``names``, as ``cls``, whose fields have these names.
+
+    JSON is read where a field is a mapping. ``provenance``, a number that needs ``started`` in the
+    same row, becomes the whole provenance.
 
     Raises:
-        RefusedError: a value of another type than the store's own schema gives the column of that
-            name.
+        RefusedError: a value is not of its field's type; the message says which.
     """
-    values: dict[str, Any] = {}
-    for told, value in zip(names, row, strict=True):
-        name = told.removesuffix("?")
-        if value is None and told != name:
-            values[name] = None
-        elif name in _OBJECTS:
-            values[name] = object_of(name, value)
-        elif (
-            name in _REAL
-            and isinstance(value, (int, float))
-            and (name == "score" or math.isfinite(value))
-        ):
-            values[name] = float(value)
-        elif isinstance(value, int if name in _WHOLE else str) and name not in _REAL:
-            values[name] = value
-        else:
-            raise RefusedError(f"{name}={shown(value)} is of another type")
-    return values
+    objects = _objects(cls)
+    found = []
+    for row in rows:
+        values = dict(zip(names, row, strict=True))
+        for name in objects:
+            if name == "provenance":
+                values[name] = provenances.at(values[name], values["started"])
+            elif values[name] is not None:
+                values[name] = object_of(name, values[name])
+        found.append(values)
+    return convert_value(found, list[cls], words=False)  # type: ignore[valid-type]
+
+
+@functools.cache
+def _objects(cls: type) -> tuple[str, ...]:
+    """The fields that hold JSON objects."""
+    return tuple(
+        name
+        for name, kind in typing.get_type_hints(cls).items()
+        if Mapping in (typing.get_origin(part) for part in (kind, *typing.get_args(kind)))
+    )

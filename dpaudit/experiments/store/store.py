@@ -12,7 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from dpaudit.errors import StoreError
 from dpaudit.experiments.grid import written_spec
@@ -25,7 +28,7 @@ from dpaudit.experiments.store.connecting import (
     trust,
     writing,
 )
-from dpaudit.experiments.store.rows import Budget, Provenances, object_of, typed
+from dpaudit.experiments.store.rows import Budget, Provenances, Seconds, object_of, read_rows
 from dpaudit.experiments.store.schema import (
     FILE,
     TRIAL_COLUMNS,
@@ -43,9 +46,12 @@ from dpaudit.types import CellFailure, CellResult, to_dict
 
 __all__ = ["Store"]
 
+T = TypeVar("T")
+
 _INSERT = (
-    "INSERT INTO attempts (cell, position, kind, status, settings, outcome, error, traceback, worker, seconds, started, "
-    "finished, provenance, invocation) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
+    "INSERT INTO attempts (cell, position, kind, status, settings, outcome, error, traceback, "
+    "worker, seconds, started, finished, provenance, invocation) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id"
 )
 _RESULTS = (
     "SELECT cell, kind, settings, outcome, seconds, started, provenance FROM attempts "
@@ -53,10 +59,36 @@ _RESULTS = (
     "ORDER BY position, attempts.id LIMIT ?"
 )
 _FAILURES = (
-    "SELECT cell, kind, settings, error, coalesce(traceback, ''), seconds, started, provenance FROM attempts "
+    "SELECT cell, kind, settings, error, coalesce(traceback, '') AS traceback, "
+    "seconds, started, provenance FROM attempts "
     "WHERE attempts.id IN (SELECT max(id) FROM attempts GROUP BY cell) "
     "AND cell NOT IN (SELECT cell FROM attempts WHERE status = 'done') ORDER BY position"
 )
+
+
+class _Cell(Struct, frozen=True):
+    cell: str
+
+
+class _Attempted(_Cell, frozen=True):
+    kind: str
+    settings: Mapping[str, Any]
+    seconds: Seconds
+    started: str | None
+    provenance: Mapping[str, Any]
+
+
+class _Done(_Attempted, frozen=True, kw_only=True):
+    outcome: Mapping[str, Any]
+
+
+class _Failed(_Attempted, frozen=True, kw_only=True):
+    error: str
+    traceback: str
+
+
+def _without_start(row: _Attempted) -> dict[str, Any]:
+    return {k: v for k, v in asdict(row).items() if k != "started"}
 
 
 class Store:
@@ -163,34 +195,35 @@ class Store:
             StoreError: the file is damaged, or gone; or the rows hold more than eight times the
                 file's bytes and 32 MiB.
         """
+        return self._ask(sql, parameters)[1]
+
+    def rows(self, cls: type[T], sql: str, parameters: Sequence[Any] = ()) -> list[T]:
+        """The rows of a SELECT as ``cls``, whose fields have the names of the columns.
+
+        JSON is read where a field is a mapping; ``provenance``, which needs ``started`` in the same
+        row, becomes the whole one.
+
+        Raises:
+            StoreError: as :meth:`query`, or a value is not of its field's type.
+        """
+        names, rows = self._ask(sql, parameters)
+        told = self.query("SELECT id, content FROM provenance") if "provenance" in names else []
+        with telling(f"dir={self.folder}"):
+            provenances = Provenances(told, budget=Budget(self._size()))
+            return read_rows(cls, names, rows, provenances)
+
+    def _ask(
+        self, sql: str, parameters: Sequence[Any]
+    ) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        """The names of the columns, and the rows."""
         with telling(f"dir={self.folder}"):
             size = self._size()
             if self._lock is None:
                 bound_steps(self._db, size=size)
             budget = Budget(size)
-            return [budget.take(row) for row in self._db.execute(sql, parameters)]
-
-    def rows(
-        self, sql: str, names: Sequence[str], parameters: Sequence[Any] = ()
-    ) -> list[dict[str, Any]]:
-        """The rows of a SELECT by the ``names`` of its columns, of the types that dpaudit writes; JSON is read.
-
-        ``provenance``, which needs ``started?`` beside it, becomes the whole one. A name with ``?``
-        may have no value.
-
-        Raises:
-            StoreError: as :meth:`query`, or a value is of another type.
-        """
-        rows = self.query(sql, parameters)
-        told = self.query("SELECT id, content FROM provenance") if "provenance" in names else []
-        provenances, budget = Provenances(told), Budget(self._size())
-        with telling(f"dir={self.folder}"):
-            found = [typed(names, row) for row in rows]
-            for values in found if told else ():
-                values["provenance"] = provenances.at(
-                    values["provenance"], values["started"], budget=budget
-                )
-        return found
+            found = self._db.execute(sql, parameters)
+            names = tuple(column[0] for column in found.description or ())
+            return names, [budget.take(row) for row in found]
 
     def _size(self) -> int:
         pages, size = (
@@ -277,33 +310,20 @@ class Store:
 
     def finished(self) -> set[str]:
         """Ids of the cells that are done."""
-        return {
-            row["cell"]
-            for row in self.rows("SELECT cell FROM attempts WHERE status = 'done'", ("cell",))
-        }
+        rows = self.rows(_Cell, "SELECT cell FROM attempts WHERE status = 'done'")
+        return {row.cell for row in rows}
 
     def results(self, *, most: int | None = None) -> list[CellResult]:
-        """Finished cells in the experiment's order, without their trials, ``most`` at most; a cell's first success counts."""
-        names = ("cell", "kind", "settings", "outcome", "seconds", "started?", "provenance")
-        rows = self.rows(_RESULTS, names, (-1 if most is None else most,))
-        return [CellResult(**{k: v for k, v in row.items() if k != "started"}) for row in rows]
+        """Finished cells in the experiment's order, without their trials, ``most`` at most.
+
+        A cell's first success counts.
+        """
+        rows = self.rows(_Done, _RESULTS, (-1 if most is None else most,))
+        return [CellResult(**_without_start(row)) for row in rows]
 
     def failures(self) -> list[CellFailure]:
         """The last failure of each cell that never succeeded, in the experiment's order."""
-        names = (
-            "cell",
-            "kind",
-            "settings",
-            "error",
-            "traceback",
-            "seconds",
-            "started?",
-            "provenance",
-        )
-        return [
-            CellFailure(**{k: v for k, v in row.items() if k != "started"})
-            for row in self.rows(_FAILURES, names)
-        ]
+        return [CellFailure(**_without_start(row)) for row in self.rows(_Failed, _FAILURES)]
 
     def close(self) -> None:
         """Let go of the folder."""
