@@ -1,4 +1,4 @@
-"""Apple's Count Mean Sketch, the server's side: whole-number counts of the bits, debiased only when something is asked."""
+"""Apple's Count Mean Sketch, the server's side: exact counts of bits, debiased when asked."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import numpy.typing as npt
 
 from dpaudit.errors import UsageError
 from dpaudit.local.count_mean_sketch import CountMeanSketch
-from dpaudit.local.inputs import check_merge
 from dpaudit.local.reports import SketchReports
-from dpaudit.local.sketch_sums import at_positions, read_only, sketch_error, widened
+from dpaudit.local.sketch_sums import MeanServer, read_only
 from dpaudit.vectors.random_words import jit
 
 __all__ = ["CountMeanServer"]
@@ -32,26 +31,18 @@ def _add(ones, functions, words):  # type: ignore[no-untyped-def]
             row[p] += (words[i, p >> 6] >> _U(p & 63)) & _U(1)
 
 
-class CountMeanServer:
-    """Apple, "Learning with Privacy at Scale" (2017), Algorithms Sketch-CMS and A_server, in whole numbers.
+class CountMeanServer(MeanServer[CountMeanSketch]):
+    """Algorithms Sketch-CMS and A_server of Apple's paper, in whole numbers.
 
-    The state is how many reports each hash function had, (k,), and how many of them had each bit
-    set, (k, m): exact, and of the smallest unsigned type that can hold the busiest function's
-    reports (k = 65,536 and m = 1,024: 128 MiB up to about 4e9 reports, then 256 MiB). Reports are
-    added as they come and forgotten; the order does not matter.
+    "Learning with Privacy at Scale" (2017). The state is how many reports each hash function had,
+    (k,), and how many of them had each bit set, (k, m): exact, and of the smallest unsigned type
+    that can hold the busiest function's reports (k = 65,536 and m = 1,024: 128 MiB up to about 4e9
+    reports, then 256 MiB). Reports are added as they come and forgotten; the order does not matter.
 
     Apple's sketch matrix is M[j, l] = k·(c·(ones − n_j / 2) + n_j / 2) with c = (e^(ε/2) + 1) /
     (e^(ε/2) − 1) in these terms, so its estimate m/(m − 1)·(Σ_j M[j, h_j(x)] / k − n/m) needs only
     S = Σ_j ones[j, h_j(x)]: m/(m − 1)·(c·S − (c − 1)·n/2 − n/m).
     """
-
-    def __init__(self, mechanism: CountMeanSketch) -> None:
-        """A server with no reports yet, for devices with this ``mechanism``."""
-        self.mechanism = mechanism
-        self._ones: npt.NDArray[np.unsignedinteger] = np.zeros(
-            (mechanism.functions, mechanism.m), np.uint16
-        )
-        self._visits = np.zeros(mechanism.functions, np.int64)
 
     @classmethod
     def of_counts(
@@ -73,27 +64,13 @@ class CountMeanServer:
         if (ones.max(axis=1) > visits).any():
             raise UsageError("ones=…: a function has more set bits than reports")
         server = cls.__new__(cls)
-        server.mechanism, server._ones, server._visits = mechanism, ones, visits
+        server.mechanism, server._sums, server._visits = mechanism, ones, visits
         return server
-
-    @property
-    def reports(self) -> int:
-        """How many reports were added."""
-        return int(self._visits.sum())
 
     @property
     def ones(self) -> npt.NDArray[np.unsignedinteger]:
         """How many reports of each function had each bit set, (k, m); read only."""
-        return read_only(self._ones)
-
-    @property
-    def visits(self) -> npt.NDArray[np.int64]:
-        """How many reports each function had, (k,); read only."""
-        return read_only(self._visits)
-
-    def _take_in(self, visits: npt.NDArray[np.int64]) -> None:
-        self._visits += visits
-        self._ones = widened(self._ones, int(self._visits.max()))
+        return read_only(self._sums)
 
     def add(self, reports: SketchReports) -> None:
         """Take in reports (n).
@@ -107,42 +84,23 @@ class CountMeanServer:
             np.pad(reports.bits, ((0, 0), (0, short))) if short else reports.bits
         )
         self._take_in(np.bincount(reports.function, minlength=self.mechanism.functions))
-        _add(self._ones, reports.function, bits.view("<u8").astype(np.uint64, copy=False))
-
-    def merge(self, other: CountMeanServer) -> None:
-        """Take in all that another server of an equal mechanism has; the other stays as it is.
-
-        Raises:
-            UsageError: its mechanism differs, or it is this server.
-        """
-        check_merge(self, other)
-        self._take_in(other._visits)
-        self._ones += other._ones.astype(self._ones.dtype, copy=False)
+        _add(self._sums, reports.function, bits.view("<u8").astype(np.uint64, copy=False))
 
     def estimate(self, objects: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """How many of the reports were of each of ``objects`` (n,): unbiased over devices and families, may be negative.
+        """How many of the reports were of each of ``objects`` (n,); may be negative.
 
-        About 2 ns an object and hash function that has reports: 250,000 objects and 65,536
-        functions take half a minute.
+        Unbiased over devices and hash families. About 2 ns per object and hash function that has
+        reports: 250,000 objects and 65,536 functions take half a minute.
 
         Raises:
             UsageError: objects that the hash family does not know.
         """
-        m, n = self.mechanism.m, self.reports
-        c = 1 / (1 - 2 * self.mechanism.flip)
-        heard = np.flatnonzero(self._visits)
-        total = at_positions(
-            self._ones.__getitem__, functions=heard, objects=objects, hashes=self.mechanism.hashes
-        )
+        m, n, c = self.mechanism.m, self.reports, self._c
+        total = self._total(objects)
         return np.asarray(m / (m - 1) * (c * (total - n / 2) + n / 2 - n / m), np.float64)
 
-    def standard_error(self, counts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Standard deviations (u,) of the estimates of objects whose true counts are ``counts`` (u,): counts, not objects.
-
-        Put in estimates, clipped to 0 … n, where nobody knows the truth; leave out no frequent
-        object. :func:`~dpaudit.local.sketch_sums.sketch_error` with the variance q(1 − q)/(1 − 2q)²
-        = (c² − 1)/4 of a debiased bit.
-        """
-        c = 1 / (1 - 2 * self.mechanism.flip)
+    def _variances(self) -> tuple[float, float]:
+        """Both q(1 − q)/(1 − 2q)² = (c² − 1)/4, the variance of a debiased bit."""
+        c = self._c
         noise = (c * c - 1) / 4
-        return sketch_error(counts, self.reports, self.mechanism.hashes, own=noise, others=noise)
+        return noise, noise

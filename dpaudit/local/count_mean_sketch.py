@@ -1,8 +1,6 @@
-"""Apple's Count Mean Sketch, the device's side: one hash function at random, a one-hot vector of m bits, each flipped."""
+"""Apple's Count Mean Sketch, the device's side: a random hash function, and m noisy bits."""
 
 from __future__ import annotations
-
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -10,9 +8,8 @@ import numpy.typing as npt
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Stream
 from dpaudit.local.biased_bits import biased_word, packed
-from dpaudit.local.coins import LARGEST_EPSILON, WORDS, epsilon_of_words, lying_words
-from dpaudit.local.hashing import HashFamily, pair_positions, sketch_hashes
-from dpaudit.local.inputs import check_objects, privacy_number
+from dpaudit.local.inputs import check_indices
+from dpaudit.local.mean_sketch import MeanSketch
 from dpaudit.local.reports import SketchReports
 from dpaudit.vectors.random_words import below, jit, seed_words, start
 
@@ -39,7 +36,7 @@ def _flip(bits, positions):  # type: ignore[no-untyped-def]
         bits[i, positions[i] >> 6] ^= _U(1) << _U(positions[i] & 63)
 
 
-class CountMeanSketch:
+class CountMeanSketch(MeanSketch):
     """Count Mean Sketch: Apple, "Learning with Privacy at Scale" (2017), Algorithm A_client-CMS.
 
     A report is (j, b): j uniform among ``functions`` hash functions, b the one-hot vector of
@@ -54,9 +51,9 @@ class CountMeanSketch:
     for and less than it by no more than 2·(e^(ε/2) + 2)² / (e^(ε/2)·2^64): 6e-18 at ε = 8, 1e-12 at
     32. j is exactly uniform.
 
-    Not claimed: that ``privatize`` keeps anything secret from somebody who knows the stream or can
+    Not claimed: that ``privatize`` keeps anything secret from someone who knows the stream or can
     predict its generator: it simulates devices (SFC64 under 192 bits of ``stream.entropy()``, one
-    generator a report). And ε is of one report: n of a person's reports together have nε.
+    generator per report). And ε is of one report: n of a person's reports together have nε.
 
     >>> from dpaudit.randomness import KeyedStream
     >>> sketch = CountMeanSketch(epsilon=4.0, m=64, functions=8)
@@ -65,65 +62,21 @@ class CountMeanSketch:
     ((3, 8), 4.0, 0.1192)
     """
 
-    def __init__(
-        self,
-        epsilon: float = 4.0,
-        *,
-        m: int | None = None,
-        functions: int | None = None,
-        hashes: HashFamily | Literal["random", "three-wise"] = "random",
-        seed: int = 0,
-    ) -> None:
-        """A family of ``functions`` (65,536) hash functions of a kind to ``m`` (1,024) positions under ``seed``, or your own.
+    differing = 2
 
-        Raises:
-            UsageError: ε not above 0 or beyond 64; m no multiple of 8; a kind of hashes there is
-                not; ``m`` or ``functions`` that are not those of the ``hashes`` given.
-        """
-        half = privacy_number("epsilon", epsilon, 2 * LARGEST_EPSILON) / 2
-        self.hashes = sketch_hashes(hashes, functions=functions, m=m, seed=seed)
-        if self.hashes.size % 8:
-            raise UsageError(
-                f"m={self.hashes.size}: the bits are packed in bytes; take a multiple of 8"
-            )
-        self.flip_words = lying_words(half, 2)
-
-    @property
-    def m(self) -> int:
-        """The number of positions."""
-        return self.hashes.size
-
-    @property
-    def functions(self) -> int:
-        """The number of hash functions."""
-        return self.hashes.count
-
-    @property
-    def flip(self) -> float:
-        """The probability q that a bit is flipped, a multiple of 2^-64 as near as a double can say it."""
-        return self.flip_words / WORDS
-
-    @property
-    def epsilon(self) -> float:
-        """The exact ε of one report, 2·ln((1 − q)/q)."""
-        return 2 * epsilon_of_words(self.flip_words, 2)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, CountMeanSketch) and (self.flip_words, self.hashes) == (
-            other.flip_words,
-            other.hashes,
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.flip_words, self.hashes))
+    def _check_m(self) -> None:
+        if self.m % 8:
+            raise UsageError(f"m={self.m}: the bits are packed in bytes; take a multiple of 8")
 
     def privatize(self, objects: npt.NDArray[np.int64], *, stream: Stream) -> SketchReports:
-        """A report of each object (n,); the same stream gives the same, and report i does not depend on n.
+        """One report per object (n,).
+
+        The same stream gives the same reports, and report i does not depend on n.
 
         Raises:
             UsageError: ``objects`` are not whole numbers that the hash family knows.
         """
-        objects = check_objects(objects, 1 << 63).astype(np.int64, copy=False)
+        objects = self._objects(objects)
         functions = np.empty(objects.shape, np.uint32)
         bits = np.empty((len(objects), -(-self.m // 64)), np.uint64)
         seed = seed_words(stream)
@@ -139,33 +92,27 @@ class CountMeanSketch:
         Raises:
             UsageError: a shape, a type or a function that this mechanism does not make.
         """
-        bits, functions = reports.bits, reports.function
+        bits = reports.bits
         if bits.dtype != np.uint8 or bits.ndim != 2 or bits.shape[1] != self.m // 8:
             raise UsageError(
-                f"bits={bits.shape} {bits.dtype}: m = {self.m} needs uint8 of shape (n, {self.m // 8})"
+                f"bits={bits.shape} {bits.dtype}: "
+                f"m = {self.m} needs uint8 of shape (n, {self.m // 8})"
             )
-        if functions.shape != bits.shape[:1] or functions.dtype.kind not in "iu":
-            raise UsageError(
-                f"function={functions.shape} {functions.dtype}: needs a whole number for each report"
-            )
-        if len(functions) and not 0 <= functions.min() <= functions.max() < self.functions:
-            raise UsageError(
-                f"function={functions.min()} … {functions.max()}: the family's are 0 … {self.functions - 1}"
-            )
+        check_indices("function", reports.function, len(bits), self.functions)
 
     def log_likelihood(
         self, reports: SketchReports, objects: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.float64]:
-        """The logarithm of P(report | object), (n, u), up to a constant: ε/2 where the object's bit is 1, −ε/2 where it is 0.
+        """The logarithm of P(report | object), shape (n, u), up to a constant.
+
+        It is ε/2 where the object's bit is 1, −ε/2 where it is 0.
 
         Raises:
             UsageError: not reports of this mechanism, or objects that the hash family does not
                 know.
         """
         self.check(reports)
-        objects = check_objects(objects, 1 << 63).astype(np.int64, copy=False)
-        places = pair_positions(self.hashes, functions=reports.function, objects=objects)
-        ones = np.take_along_axis(reports.bits, (places >> 3).astype(np.intp), axis=1) >> (
-            places & 7
-        ).astype(np.uint8)
-        return np.where(ones & 1, self.epsilon / 2, -self.epsilon / 2)
+        places = self._places(reports.function, objects)
+        bytes_ = np.take_along_axis(reports.bits, (places >> 3).astype(np.intp), axis=1)
+        ones = (bytes_ >> (places & 7).astype(np.uint8)) & 1
+        return np.where(ones, self.epsilon / 2, -self.epsilon / 2)

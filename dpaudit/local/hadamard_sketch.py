@@ -1,17 +1,17 @@
-"""Apple's Hadamard Count Mean Sketch, the device's side: one bit, a noisy entry of the one-hot vector's transform."""
+"""Apple's Hadamard Count Mean Sketch, the device's side: one noisy bit.
+
+The bit is an entry of the one-hot vector's Hadamard transform.
+"""
 
 from __future__ import annotations
-
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Stream
-from dpaudit.local.coins import WORDS, epsilon_of_words, lying_words
-from dpaudit.local.hashing import HashFamily, pair_positions, sketch_hashes
-from dpaudit.local.inputs import check_objects
+from dpaudit.local.inputs import check_indices
+from dpaudit.local.mean_sketch import MeanSketch
 from dpaudit.local.reports import HadamardReports
 from dpaudit.vectors.random_words import below, inline, jit, next_word, seed_words, start
 
@@ -47,8 +47,10 @@ def _sign(signs, coordinates, positions):  # type: ignore[no-untyped-def]
         signs[i] = np.int8(1) - np.int8(2) * (odd ^ signs[i])
 
 
-class HadamardSketch:
-    """Hadamard Count Mean Sketch: Apple, "Learning with Privacy at Scale" (2017), Algorithm A_client-HCMS.
+class HadamardSketch(MeanSketch):
+    """Hadamard Count Mean Sketch: Algorithm A_client-HCMS of Apple's paper.
+
+    "Learning with Privacy at Scale" (2017).
 
     A report is (j, l, s): j uniform among ``functions`` hash functions, l uniform among the m rows
     of the Hadamard matrix H[l, p] = (−1)^(number of ones of l & p), and s = H[l, h_j(object)] with
@@ -59,7 +61,7 @@ class HadamardSketch:
     two objects have different positions under some function): j and l do not depend on the object,
     and of s the two probabilities are q and 1 − q, (1 − q)/q = e^ε apart. q is a whole number of
     2^-64, rounded up; :attr:`epsilon` is ln((1 − q)/q) of that very q, never above what was asked
-    for. j and l are exactly uniform. Not claimed: secrecy from somebody who knows the stream (see
+    for. j and l are exactly uniform. Not claimed: secrecy from someone who knows the stream (see
     :class:`~dpaudit.local.count_mean_sketch.CountMeanSketch`). And n of a person's reports together
     have nε.
 
@@ -70,73 +72,27 @@ class HadamardSketch:
     ([1], 4.0, 0.018)
     """
 
-    def __init__(
-        self,
-        epsilon: float = 4.0,
-        *,
-        m: int | None = None,
-        functions: int | None = None,
-        hashes: HashFamily | Literal["random", "three-wise"] = "random",
-        seed: int = 0,
-    ) -> None:
-        """A family of ``functions`` (65,536) hash functions of a kind to ``m`` (1,024) positions under ``seed``, or your own.
-
-        Raises:
-            UsageError: ε not above 0 or beyond 32; m no power of two; a kind of hashes there is
-                not; ``m`` or ``functions`` that are not those of the ``hashes`` given.
-        """
-        self.flip_words = lying_words(epsilon, 2)
-        self.hashes = sketch_hashes(hashes, functions=functions, m=m, seed=seed)
+    def _check_m(self) -> None:
         if self.m & (self.m - 1):
             raise UsageError(
-                f"m={self.m}: the Hadamard matrix needs a power of two; take {1 << self.m.bit_length()}"
+                f"m={self.m}: the Hadamard matrix needs a power of two; "
+                f"take {1 << self.m.bit_length()}"
             )
 
-    @property
-    def m(self) -> int:
-        """The number of positions."""
-        return self.hashes.size
-
-    @property
-    def functions(self) -> int:
-        """The number of hash functions."""
-        return self.hashes.count
-
-    @property
-    def flip(self) -> float:
-        """The probability q that the sign is flipped, a multiple of 2^-64 as near as a double can say it."""
-        return self.flip_words / WORDS
-
-    @property
-    def epsilon(self) -> float:
-        """The exact ε of one report, ln((1 − q)/q)."""
-        return epsilon_of_words(self.flip_words, 2)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, HadamardSketch) and (self.flip_words, self.hashes) == (
-            other.flip_words,
-            other.hashes,
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.flip_words, self.hashes))
-
     def privatize(self, objects: npt.NDArray[np.int64], *, stream: Stream) -> HadamardReports:
-        """A report of each object (n,); the same stream gives the same, and report i does not depend on n.
+        """One report per object (n,).
+
+        The same stream gives the same reports, and report i does not depend on n.
 
         Raises:
             UsageError: ``objects`` are not whole numbers that the hash family knows.
         """
-        objects = check_objects(objects, 1 << 63).astype(np.int64, copy=False)
-        functions, coordinates = (
-            np.empty(objects.shape, np.uint32),
-            np.empty(objects.shape, np.uint32),
-        )
+        objects = self._objects(objects)
+        functions = np.empty(objects.shape, np.uint32)
+        coordinates = np.empty(objects.shape, np.uint32)
         signs = np.empty(objects.shape, np.int8)
-        seed = seed_words(stream)
-        _draw(
-            functions, coordinates, signs, _U(self.functions), _U(self.m), _U(self.flip_words), seed
-        )
+        sizes = _U(self.functions), _U(self.m)
+        _draw(functions, coordinates, signs, *sizes, _U(self.flip_words), seed_words(stream))
         _sign(signs, coordinates, self.hashes.each(objects, functions))
         return HadamardReports(functions, coordinates, signs)
 
@@ -147,18 +103,9 @@ class HadamardSketch:
             UsageError: a shape, a type, a function, a row or a sign that this mechanism does not
                 make.
         """
-        for name, values, limit in (
-            ("function", reports.function, self.functions),
-            ("coordinate", reports.coordinate, self.m),
-        ):
-            if values.shape != (len(reports.sign),) or values.dtype.kind not in "iu":
-                raise UsageError(
-                    f"{name}={values.shape} {values.dtype}: needs a whole number for each report"
-                )
-            if len(values) and not 0 <= values.min() <= values.max() < limit:
-                raise UsageError(
-                    f"{name}={values.min()} … {values.max()}: must lie in 0 … {limit - 1}"
-                )
+        n = len(reports.sign)
+        check_indices("function", reports.function, n, self.functions)
+        check_indices("coordinate", reports.coordinate, n, self.m)
         if (
             reports.sign.dtype != np.int8
             or reports.sign.ndim != 1
@@ -169,16 +116,15 @@ class HadamardSketch:
     def log_likelihood(
         self, reports: HadamardReports, objects: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.float64]:
-        """The logarithm of P(report | object), (n, u), up to a constant: ε/2 where the sign is H[l, h_j(object)], else −ε/2.
+        """The logarithm of P(report | object), shape (n, u), up to a constant.
+
+        It is ε/2 where the sign is H[l, h_j(object)], else −ε/2.
 
         Raises:
             UsageError: not reports of this mechanism, or objects that the hash family does not
                 know.
         """
         self.check(reports)
-        objects = check_objects(objects, 1 << 63).astype(np.int64, copy=False)
-        places = pair_positions(self.hashes, functions=reports.function, objects=objects)
-        odd = (
-            np.bitwise_count(places & reports.coordinate.astype(np.uint32, copy=False)[:, None]) & 1
-        )
+        rows = reports.coordinate.astype(np.uint32, copy=False)[:, None]
+        odd = np.bitwise_count(self._places(reports.function, objects) & rows) & 1
         return np.where(odd == (reports.sign < 0)[:, None], self.epsilon / 2, -self.epsilon / 2)

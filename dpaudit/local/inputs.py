@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dpaudit.errors import UsageError
 
-__all__ = ["check_merge", "check_objects", "privacy_number", "whole_number"]
+__all__ = ["check_indices", "check_merge", "check_objects", "privacy_number", "whole_number"]
 
 
 def check_objects(
@@ -37,6 +37,16 @@ def check_objects(
             f"{name}={low if low < 0 else high}: must lie in 0 … {universe - 1}; drop what has no number"
         )
     return array
+
+
+def check_indices(name: str, values: npt.NDArray[Any], n: int, limit: int) -> None:
+    """Refuse (``UsageError``) ``values`` that are not ``n`` whole numbers in 0 … ``limit`` − 1."""
+    if values.shape != (n,) or values.dtype.kind not in "iu":
+        raise UsageError(
+            f"{name}={values.shape} {values.dtype}: needs a whole number for each report"
+        )
+    if len(values) and not 0 <= values.min() <= values.max() < limit:
+        raise UsageError(f"{name}={values.min()} … {values.max()}: must lie in 0 … {limit - 1}")
 
 
 def whole_number(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -18,28 +20,22 @@ from dpaudit.vectors.lattice import lattice_noise, release_on_lattice
 __all__ = ["DiscreteGaussian", "DiscreteLaplace"]
 
 
-class DiscreteGaussian:
-    """P(z) ∝ exp(−z²/2σ²) on the integers, exactly (``dpaudit.vectors.exact_integers`` has the proof).
-
-    Threat model: as for ``secure-gaussian``. Formal guarantee, for whole-number queries of L2
-    sensitivity Δ: Δ²/2σ²-zCDP (Canonne, Kamath and Steinke 2020, Theorem 4, in each coordinate).
-    Not claimed: constant time; that a refusal is private; anything about how the query was counted.
-    """
+class _IntegerNoise:
+    """What both laws share: a claim, exact integers, and releases of whole-number queries."""
 
     dim = None
+    _name: ClassVar[str]
+    _parameter: ClassVar[str]
+    _reach: ClassVar[int]
+    """In units of the parameter: larger noise has a probability below e^−2000."""
 
-    def __init__(self, *, sigma: float = 10.0) -> None:
-        """``sigma`` is the law's parameter, at most 1e5; the standard deviation (:attr:`sigma`) is a little less.
-
-        Raises:
-            UsageError: not a number above 0 and at most 1e5.
-        """
-        self._claim = Claim.parse(f"discrete-gaussian:sigma={_plain(sigma)!r}")
-        self._law = IntegerLaw.gaussian(self._claim.scale)
+    def __init__(self, value: float, law: Callable[[float], IntegerLaw]) -> None:
+        self._claim = Claim.parse(f"{self._name}:{self._parameter}={_plain(value)!r}")
+        self._law = law(self._claim.scale)
 
     @property
     def claim(self) -> str:
-        return f"discrete-gaussian:sigma={self._claim.scale!r}"
+        return f"{self._name}:{self._parameter}={self._claim.scale!r}"
 
     @cached_property
     def sigma(self) -> float:
@@ -65,39 +61,54 @@ class DiscreteGaussian:
 
         Raises:
             UsageError: not floating-point of shape (n, d); a value that is not a whole number, or
-                above 2^53 − 64σ.
+                above 2^53 − 64σ (discrete Laplace: 2^53 − 2^11·b).
         """
-        margin = math.ceil(64 * self._claim.scale)
         return release_on_lattice(
             query,
             law=self._law,
-            margin=margin,
+            margin=math.ceil(self._reach * self._claim.scale),
             granularity=1.0,
             whole=True,
             stream=stream,
-            name="discrete-gaussian",
-        )
-
-    def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
-        """For whole-number queries; see ``dpaudit.accounting.discrete.discrete_gaussian_bounds``."""
-        return discrete_gaussian_bounds(
-            delta,
-            scale=self._claim.scale,
-            sensitivity=host.sensitivity,
-            dim=host.dim,
-            rounded=False,
+            name=self._name,
         )
 
 
-class DiscreteLaplace:
-    """P(z) ∝ exp(−|z|/b) on the integers, exactly: two-sided geometric noise (Ghosh, Roughgarden, Sundararajan 2012).
+class DiscreteGaussian(_IntegerNoise):
+    """P(z) ∝ exp(−z²/2σ²) on the integers, exactly (``dpaudit.vectors.exact_integers`` has the proof).
 
-    Threat model: as for ``secure-gaussian``. Formal guarantee, for whole-number queries of L1
-    sensitivity Δ₁: Δ₁/b-DP. Not claimed: constant time; that a refusal is private; anything about
-    how the query was counted.
+    Threat model: as for ``secure-gaussian``. Formal guarantee, for whole-number queries of L2
+    sensitivity Δ: Δ²/2σ²-zCDP (Canonne, Kamath and Steinke 2020, Theorem 4, in each coordinate).
+    Not claimed: constant time; that a refusal is private; anything about how the query was counted.
     """
 
-    dim = None
+    _name, _parameter, _reach = "discrete-gaussian", "sigma", 64
+
+    def __init__(self, *, sigma: float = 10.0) -> None:
+        """``sigma`` is the law's parameter, at most 1e5.
+
+        The standard deviation (:attr:`sigma`) is a little less.
+
+        Raises:
+            UsageError: not a number above 0 and at most 1e5.
+        """
+        super().__init__(sigma, IntegerLaw.gaussian)
+
+    def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
+        """For whole-number queries: ``dpaudit.accounting.discrete.discrete_gaussian_bounds``."""
+        scale, sensitivity = self._claim.scale, host.sensitivity
+        return discrete_gaussian_bounds(delta, scale=scale, sensitivity=sensitivity, dim=host.dim)
+
+
+class DiscreteLaplace(_IntegerNoise):
+    """P(z) ∝ exp(−|z|/b) on the integers, exactly: two-sided geometric noise.
+
+    Ghosh, Roughgarden and Sundararajan 2012. Threat model: as for ``secure-gaussian``. Formal
+    guarantee, for whole-number queries of L1 sensitivity Δ₁: Δ₁/b-DP. Not claimed: constant time;
+    that a refusal is private; anything about how the query was counted.
+    """
+
+    _name, _parameter, _reach = "discrete-laplace", "scale", 2048
 
     def __init__(self, *, scale: float = 10.0) -> None:
         """``scale`` is b, at most 1e5.
@@ -105,55 +116,12 @@ class DiscreteLaplace:
         Raises:
             UsageError: not a number above 0 and at most 1e5.
         """
-        self._claim = Claim.parse(f"discrete-laplace:scale={_plain(scale)!r}")
-        self._law = IntegerLaw.laplace(self._claim.scale)
-
-    @property
-    def claim(self) -> str:
-        return f"discrete-laplace:scale={self._claim.scale!r}"
-
-    @property
-    def sigma(self) -> float:
-        """Standard deviation of one coordinate."""
-        return self._claim.standard_deviation
-
-    def sample(
-        self,
-        n: int,
-        d: int,
-        *,
-        stream: Stream,
-        dtype: torch.dtype | None = None,
-        device: torch.device | None = None,
-    ) -> torch.Tensor:
-        """``n`` vectors of integers, shape (n, d), from ``Stream.bytes``."""
-        return lattice_noise(
-            n, d, law=self._law, granularity=1.0, stream=stream, dtype=dtype, device=device
-        )
-
-    def release(self, query: torch.Tensor, *, stream: Stream) -> torch.Tensor:
-        """``query`` (n, d) plus noise, in exact integers; same shape, dtype and device back.
-
-        Raises:
-            UsageError: not floating-point of shape (n, d); a value that is not a whole number, or
-                above 2^53 − 2^11·b.
-        """
-        margin = math.ceil(2048 * self._claim.scale)
-        return release_on_lattice(
-            query,
-            law=self._law,
-            margin=margin,
-            granularity=1.0,
-            whole=True,
-            stream=stream,
-            name="discrete-laplace",
-        )
+        super().__init__(scale, IntegerLaw.laplace)
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
-        """For whole-number queries; see ``dpaudit.accounting.discrete.discrete_laplace_bounds``."""
-        return discrete_laplace_bounds(
-            delta, scale=self._claim.scale, sensitivity=host.sensitivity, dim=host.dim
-        )
+        """For whole-number queries: ``dpaudit.accounting.discrete.discrete_laplace_bounds``."""
+        scale, sensitivity = self._claim.scale, host.sensitivity
+        return discrete_laplace_bounds(delta, scale=scale, sensitivity=sensitivity, dim=host.dim)
 
 
 def _plain(number: float) -> float:

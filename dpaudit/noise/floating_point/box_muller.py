@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from dpaudit.interfaces import Stream
 from dpaudit.noise.floating_point.common import CpuSpecimen
-from dpaudit.vectors.normal import check_sigma
 from dpaudit.vectors.random_words import jit
 
 __all__ = ["BoxMullerF32", "BoxMullerF64"]
@@ -28,10 +27,6 @@ class BoxMullerF32(CpuSpecimen):
 
     _name = "box-muller-f32"
     _compute = np.float32
-
-    def __init__(self, *, sigma: float = 1.0) -> None:
-        """Noise of nominal standard deviation ``sigma`` a coordinate."""
-        self.sigma = check_sigma(sigma)
 
     def _fill(self, out: npt.NDArray[Any], stream: Stream) -> None:
         bits = stream.numpy().integers(1, 2**24 + 1, size=(2, out.size // 2), dtype=np.uint32)
@@ -53,10 +48,6 @@ class BoxMullerF64(CpuSpecimen):
     """
 
     _name = "box-muller-f64"
-
-    def __init__(self, *, sigma: float = 1.0) -> None:
-        """Noise of nominal standard deviation ``sigma`` a coordinate."""
-        self.sigma = check_sigma(sigma)
 
     def _fill(self, out: npt.NDArray[Any], stream: Stream) -> None:
         _gauss(out, self.sigma, stream.numpy())

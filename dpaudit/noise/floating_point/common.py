@@ -1,4 +1,4 @@
-"""What the specimens share: option checks, a CPU block to fill, and what is known of their ε (nothing)."""
+"""What the specimens share: option checks, a CPU block to fill, and no known ε."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from dpaudit.errors import UsageError
 from dpaudit.interfaces import Host, Stream
 from dpaudit.types import EpsilonBounds
-from dpaudit.vectors.normal import check_shape
+from dpaudit.vectors.normal import check_shape, check_sigma
 
 __all__ = ["CpuSpecimen", "check_bits"]
 
@@ -30,12 +30,15 @@ def check_bits(bits: int, *, low: int, high: int) -> int:
 
 
 class CpuSpecimen(ABC):
-    """What the specimens have in common: a CPU block that ``_fill`` writes, and no ε. Gaussian unless ``claim`` says not."""
+    """A CPU block that ``_fill`` writes, and no known ε; Gaussian unless ``claim`` says otherwise."""
 
     dim = None
-    sigma: float
     _name: str
     _compute: type[np.floating[Any]] = np.float64
+
+    def __init__(self, *, sigma: float = 1.0) -> None:
+        """Noise of nominal standard deviation ``sigma`` per coordinate."""
+        self.sigma = check_sigma(sigma)
 
     @property
     def claim(self) -> str:
@@ -50,7 +53,7 @@ class CpuSpecimen(ABC):
         dtype: torch.dtype | None = None,
         device: torch.device | None = None,
     ) -> torch.Tensor:
-        """``n`` vectors, shape (n, d); CPU only, computed as the class says and then cast to ``dtype`` (float64 by default).
+        """``n`` vectors, shape (n, d), CPU only: computed as the class says, then cast to ``dtype``.
 
         Raises:
             UsageError: n or d below 1, or another device.
@@ -64,9 +67,9 @@ class CpuSpecimen(ABC):
 
     @abstractmethod
     def _fill(self, out: npt.NDArray[Any], stream: Stream) -> None:
-        """Write noise to ``out``, flat, row by row: n·d values or one more, so that pairs always fit."""
+        """Write noise to ``out``, flat, row by row: n·d values or one more, so that pairs fit."""
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
-        """Nothing is proven: the set of reachable outputs depends on the value, so no finite ε is known."""
+        """No finite ε is known: the set of reachable outputs depends on the value."""
         del delta, host
         return EpsilonBounds(low=0.0, high=math.inf, says="unknown: porous floating-point support")

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from dpaudit.interfaces import Stream
 from dpaudit.noise.floating_point.common import CpuSpecimen
-from dpaudit.vectors.normal import check_sigma
 from dpaudit.vectors.random_words import inline, jit, next_word, seed_words, start
 
 __all__ = ["IdealAddedGaussian", "fill_ideal_normal"]
@@ -30,10 +29,6 @@ class IdealAddedGaussian(CpuSpecimen):
     """
 
     _name = "ideal-added-gaussian"
-
-    def __init__(self, *, sigma: float = 1.0) -> None:
-        """Noise of standard deviation ``sigma`` a coordinate."""
-        self.sigma = check_sigma(sigma)
 
     def _fill(self, out: npt.NDArray[Any], stream: Stream) -> None:
         fill_ideal_normal(out, sigma=self.sigma, stream=stream)

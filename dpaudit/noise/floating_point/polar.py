@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from dpaudit.interfaces import Stream
 from dpaudit.noise.floating_point.common import CpuSpecimen
-from dpaudit.vectors.normal import check_sigma
 from dpaudit.vectors.random_words import jit
 
 __all__ = ["Polar"]
@@ -29,10 +28,6 @@ class Polar(CpuSpecimen):
     """
 
     _name = "polar"
-
-    def __init__(self, *, sigma: float = 1.0) -> None:
-        """Noise of nominal standard deviation ``sigma`` a coordinate."""
-        self.sigma = check_sigma(sigma)
 
     def _fill(self, out: npt.NDArray[Any], stream: Stream) -> None:
         _legacy_gauss(out, self.sigma, stream.numpy())

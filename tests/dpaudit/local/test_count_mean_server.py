@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from dpaudit.errors import UsageError
-from dpaudit.local import count_mean_server
+from dpaudit.local import sketch_sums
 from dpaudit.local.count_mean_server import CountMeanServer
 from dpaudit.local.count_mean_sketch import CountMeanSketch
 from dpaudit.local.hadamard_server import HadamardServer
@@ -162,7 +162,7 @@ def test_rare_objects_may_be_left_out_of_a_standard_error():
 
 
 def test_a_wrong_debiasing_is_caught(monkeypatch):
-    whole = count_mean_server.at_positions
-    monkeypatch.setattr(count_mean_server, "at_positions", lambda *a, **k: whole(*a, **k) * 1.05)
+    whole = sketch_sums.at_positions
+    monkeypatch.setattr(sketch_sums, "at_positions", lambda *a, **k: whole(*a, **k) * 1.05)
     out, stated = errors(CountMeanSketch, CountMeanServer, 300, m=64, functions=50, epsilon=1.0)
     assert error_p(out, stated) < 1e-9

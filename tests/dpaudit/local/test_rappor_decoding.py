@@ -377,3 +377,17 @@ def test_bad_requests(candidates, options, message):
 def test_nothing_to_decode():
     with pytest.raises(UsageError, match=r"server\.reports=0: nothing to decode"):
         decode(RapporServer(Rappor()), CANDIDATES)
+
+
+def test_standard_errors_hold_where_people_and_not_coins_make_them():
+    """Almost no coins, 8 bits, 4 cohorts: the errors come from who is in which cohort."""
+    mechanism = Rappor(0.01, p=0.0, q=1.0, bits=8, cohorts=4)
+    z = []
+    for i in range(25):
+        server = collect(mechanism, np.arange(4000) % 4, f"people {i}")
+        found = decode(server, np.arange(4), penalty=0.01)
+        assert len(found.candidates) == 4
+        z.append(((found.estimate - 1000) / found.standard_error)[np.argsort(found.candidates)])
+    low, high = scipy.stats.chi2.ppf([0.0005, 0.9995], len(z))
+    squares = np.square(z).sum(axis=0)  # about 600 each from the coins' variance alone
+    assert ((low < squares) & (squares < high)).all()
