@@ -1,4 +1,4 @@
-"""dpaudit: the tool to reach for before trusting someone else's differential-privacy noise.
+"""dpaudit audits third-party differential-privacy noise.
 
 >>> import dpaudit
 >>> result = dpaudit.audit_sampler(
@@ -31,7 +31,7 @@ def _as_html(result: Any) -> str:
     return repr_html(result)
 
 
-# results show themselves in notebooks; the report is imported when one is shown
+# notebooks show results as HTML; the report is imported only then
 _types.html_of = _as_html
 
 
@@ -39,6 +39,6 @@ _HOMES = {"audit_mechanism": "audit.epsilon", "audit_sampler": "audit", "write_r
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:  # late: starting, and asking for the version, waits for no numpy
+    if name in _HOMES:  # imported on use: --version and --help do not wait for numpy
         return getattr(importlib.import_module(f"dpaudit.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'dpaudit' has no attribute {name!r}")

@@ -17,17 +17,21 @@ __all__ = ["write_report"]
 def write_report(
     result: AuditResult | MechanismResult | Mapping[str, Any], path: str | Path
 ) -> Path:
-    """Write an audit's result, or a document as JSON values, as one self-contained HTML file, atomically; returns its path.
+    """Write a result, or a document as JSON values, as one self-contained HTML file.
+
+    The file is written atomically; returns its path.
 
     >>> import dpaudit, tempfile
     >>> from pathlib import Path
-    >>> found = dpaudit.audit_sampler("numpy:laplace", claim="gaussian:sigma=1", samples=20_000, seed=1)
+    >>> found = dpaudit.audit_sampler(
+    ...     "numpy:laplace", claim="gaussian:sigma=1", samples=20_000, seed=1
+    ... )
     >>> page = dpaudit.write_report(found, Path(tempfile.mkdtemp()) / "report.html")
     >>> "numpy:laplace" in page.read_text()
     True
 
     Raises:
-        UsageError: no result of an audit and no document, or the file cannot be written.
+        UsageError: neither a result of an audit nor a document, or the file cannot be written.
     """
     if not isinstance(result, (AuditResult, MechanismResult, Mapping)):
         raise UsageError(

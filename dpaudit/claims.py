@@ -38,7 +38,9 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Claim:
-    """A noise law: family and scale (σ, or b with density ∝ exp(−|x|/b)); mean 0, independent coordinates.
+    """A noise law: mean 0, independent coordinates, a family and its scale.
+
+    The scale is σ, or b of a density ∝ exp(−|x|/b).
 
     >>> Claim.parse("laplace:scale=2")
     Claim(family='laplace', scale=2.0)
@@ -68,15 +70,16 @@ class Claim:
                     f"{where}: {ref.name} has no {shown(option)}; write {ref.name}:{wanted}=1"
                 )
         if wanted not in ref.options:
-            raise UsageError(f"{where}: says no {wanted}; write e.g. {ref.name}:{wanted}=1")
+            raise UsageError(f"{where}: {wanted} is missing; write e.g. {ref.name}:{wanted}=1")
         value = ref.options[wanted]
         if isinstance(value, (str, bool)) or not 0 < value < math.inf:
             raise UsageError(
-                f"{where}: {wanted}={one_line(value)} must be a finite number > 0; write {ref.name}:{wanted}=1"
+                f"{where}: {wanted}={one_line(value)} must be a finite number > 0; "
+                f"write {ref.name}:{wanted}=1"
             )
         if value > _LARGEST:
             raise UsageError(
-                f"{where}: {wanted} above {_LARGEST:g} is not supported: its square is no float"
+                f"{where}: {wanted} above {_LARGEST:g} is not supported: its square overflows"
             )
         if ref.name.startswith("discrete") and value > _LARGEST_DISCRETE:
             raise UsageError(
@@ -86,7 +89,8 @@ class Claim:
 
     def __str__(self) -> str:
         short = f"{self.scale:.12g}"
-        return f"{self.family}:{FAMILIES[self.family]}={short if float(short) == self.scale else repr(self.scale)}"
+        value = short if float(short) == self.scale else repr(self.scale)
+        return f"{self.family}:{FAMILIES[self.family]}={value}"
 
     @property
     def discrete(self) -> bool:
@@ -95,7 +99,7 @@ class Claim:
 
     @cached_property
     def standard_deviation(self) -> float:
-        """Of one coordinate, in the sampler's own unit."""
+        """Standard deviation of one coordinate, in the sampler's own unit."""
         if self.family == "gaussian":
             return self.scale
         if self.family == "laplace":
@@ -107,7 +111,7 @@ class Claim:
 
     @cached_property
     def _table(self) -> tuple[Array, Array]:
-        """The discrete Gaussian's support −K…K and its probabilities; the mass left outside is below 1e-300."""
+        """The discrete Gaussian's support −K…K and probabilities; less than 1e-300 lies outside."""
         reach = math.ceil(self.scale * 38) + 1
         k = np.arange(-reach, reach + 1, dtype=np.float64)
         with np.errstate(over="ignore"):  # a scale near 0: all mass on 0
@@ -116,15 +120,15 @@ class Claim:
 
     @cached_property
     def _lower_tail(self) -> Array:
-        """P(X ≤ k) for k = −K…0, summed from the tail inwards so that small values keep their digits."""
+        """P(X ≤ k) for k = −K…0, summed from the tail inwards to keep relative precision."""
         k, mass = self._table
         return np.cumsum(mass[: len(k) // 2 + 1])
 
     def to_normal(self, x: Array, spread: np.random.Generator) -> Array:
-        """Map samples to N(0, 1): exact under the claim. ``spread`` supplies uniforms for atoms only.
+        """Map samples to N(0, 1), exactly under the claim.
 
-        Off-support values of a discrete claim are moved to the nearest integer (the support test
-        reports them).
+        ``spread`` supplies the auxiliary uniforms, for atoms only. Off-support values of a discrete
+        claim are moved to the nearest integer (the support test reports them).
         """
         if self.family == "gaussian":
             return x / self.scale

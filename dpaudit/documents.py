@@ -1,9 +1,8 @@
-"""The documents that dpaudit writes and reads: typed, one class a kind, and the one place where foreign data becomes them.
+"""The documents that dpaudit writes and reads: one typed class per kind, and reading JSON into it.
 
 ``to_dict`` of a document is what ``result.json`` or ``results.json`` holds. Within a major version
-of the schema documents only gain keys: keys that this dpaudit does not know are accepted, and
-fields that came later have a default. The document of a deployment is with the deployment
-(:mod:`dpaudit.deployments.apple.document`).
+of the schema, documents only gain keys: unknown keys are accepted, and later fields have a
+default. The document of a deployment is in :mod:`dpaudit.deployments.apple.document`.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ __all__ = [
 
 Schema = Literal["dpaudit-report/1"]
 SCHEMA: Schema = "dpaudit-report/1"
-"""What ``schema`` says in every document: the name and the major version. Documents of before have no ``schema``."""
+"""Name and major version of the schema, in every document; the oldest documents have none."""
 
 Format = Literal["setting", "number", "proportion", "epsilon", "seconds", "ratio", "flag", "text"]
 Repeatable = Annotated[
@@ -66,10 +65,12 @@ T = TypeVar("T")
 
 
 def convert_value(value: Any, cls: type[T], *, words: bool = True) -> T:
-    """A JSON value as ``cls``, a class of documents or of results; with ``words``, numbers may be "inf", "-inf" and "nan".
+    """Convert a JSON value to ``cls``, a class of documents or of results.
+
+    With ``words``, numbers may be "inf", "-inf" and "nan".
 
     Raises:
-        RefusedError: a field is missing, or is not of its type; the message says which.
+        RefusedError: a field is missing or has the wrong type; the message names it.
     """
     try:
         return msgspec.convert(value, cls, strict=not words)
@@ -81,7 +82,7 @@ def convert_value(value: Any, cls: type[T], *, words: bool = True) -> T:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditDocument:
-    """An audit of a closed sampler, as it lies in a folder."""
+    """An audit of a closed sampler, as stored in a folder."""
 
     schema: Schema = SCHEMA
     kind: Literal["audit"] = "audit"
@@ -95,7 +96,7 @@ class AuditDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MechanismDocument:
-    """An audit of a whole mechanism, as it lies in a folder."""
+    """An audit of a whole mechanism, as stored in a folder."""
 
     schema: Schema = SCHEMA
     kind: Literal["mechanism"] = "mechanism"
@@ -108,7 +109,7 @@ class MechanismDocument:
 
 
 def of_result(result: AuditResult | MechanismResult) -> AuditDocument | MechanismDocument:
-    """The document of a result, without a recovered secret, which goes to a file of its own or nowhere."""
+    """The document of a result, without a recovered secret: that is never written with it."""
     tests = tuple(
         replace(t, details={k: v for k, v in t.details.items() if k != "w"}) for t in result.tests
     )
@@ -119,7 +120,7 @@ def of_result(result: AuditResult | MechanismResult) -> AuditDocument | Mechanis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmAudit:
-    """What the black-box audit of an arm said."""
+    """Outcome of the black-box audit of an arm."""
 
     verdict: Verdict
     samples: Count
@@ -129,7 +130,7 @@ class ArmAudit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmAttack:
-    """What one attack on an arm achieved; ``chance`` is what guessing gets."""
+    """Success of one attack on an arm; ``chance`` is the success of guessing."""
 
     attack: str
     successes: Count
@@ -143,7 +144,7 @@ class ArmAttack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """A source behind a mitigation under one setting: its audit, and the attacks on it."""
+    """A source with a mitigation under one setting: its audit, and the attacks on it."""
 
     source: str
     mitigation: str
@@ -158,7 +159,7 @@ class Arm:
 
 
 class Column(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A column of measurements: its key in the rows, the words above it (empty: the key), and how values are written."""
+    """A column of measurements: its key in the rows, its heading (empty: the key), its format."""
 
     key: str
     label: str = ""
@@ -166,11 +167,12 @@ class Column(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Figure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A figure of measurements, by the keys of its rows: y against x, a line or bars a series, panels; or a map.
+    """A figure of measurements: which keys of the rows to draw, as lines, bars or a map.
 
-    ``points`` is a key whose value is a list of pairs [x, y] (of triples for a map), ``where`` the
-    values of keys that a row must have to be drawn, ``band`` the keys of a band's ends,
-    ``reference`` a line across.
+    ``series`` is one line or set of bars per value, ``panels`` one panel per value. ``points`` is a
+    key whose value is a list of pairs [x, y] (of triples for a map), ``where`` the values of keys
+    that a row must have to be drawn, ``band`` the keys of a band's ends, ``reference`` a horizontal
+    line.
     """
 
     x: str
@@ -210,7 +212,9 @@ class ExperimentDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasurementsDocument:
-    """An experiment whose rows are measurements: values by the keys of the columns, plain or with ``low`` and ``high``.
+    """An experiment whose rows are measurements: values by the keys of the columns.
+
+    A value is plain, or has ``low`` and ``high``.
 
     ``misses`` are the rows that differ from what is published; ``power`` and ``caveats`` belong to
     the detectability map, ``proposal`` to what is calibrated by it.
@@ -238,7 +242,7 @@ class MeasurementsDocument:
 def measured_nothing(
     columns: tuple[Column, ...] = (), figures: tuple[Figure, ...] = ()
 ) -> MeasurementsDocument:
-    """Measurements without a row, to see whether columns and figures can be shown at all."""
+    """Measurements without rows, to check that columns and figures can be shown."""
     return MeasurementsDocument(
         name="",
         title="",

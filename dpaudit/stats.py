@@ -1,4 +1,4 @@
-"""Intervals, exact tails and multiplicity: the few formulas that every verdict rests on."""
+"""Confidence intervals, exact tails and multiplicity corrections behind every verdict."""
 
 from __future__ import annotations
 
@@ -78,14 +78,15 @@ def epsilon_lower_bound(
     ln n.
 
     Raises:
-        UsageError: counts that are none, a confidence outside (0, 1), a δ outside [0, 1).
+        UsageError: invalid counts, a confidence outside (0, 1), a δ outside [0, 1).
 
     >>> epsilon_lower_bound(500, 1000, 500, 1000, delta=1e-10)
     0.0
     """
     if not 0 <= delta < 1:
         raise UsageError(f"delta={delta}: must lie in [0, 1)")
-    # Of each two-sided interval one end is used, so both ends together err with probability ≤ 1 − confidence.
+    # one end of each two-sided interval is used: together they err with probability
+    # ≤ 1 − confidence
     tp = clopper_pearson(true_positives, positives, confidence=confidence)
     fp = clopper_pearson(false_positives, negatives, confidence=confidence)
     bounds = [0.0]
@@ -97,7 +98,7 @@ def epsilon_lower_bound(
 
 def _probabilities(p: Sequence[float]) -> None:
     for value in p:
-        # a NaN compares false with everything: it would pass for 1 and hide its neighbours
+        # a NaN compares false with everything: `min` and `max` would hide it
         if not 0 <= value <= 1:
             raise UsageError(
                 f"p={value}: a p-value lies in [0, 1]; the statistic behind it is broken"
@@ -142,7 +143,7 @@ def normal_two_sided(z: float | npt.NDArray[np.float64]) -> npt.NDArray[np.float
 
 
 def chi_square_two_sided(x: float, df: float) -> float:
-    """Twice the smaller tail of the χ² distribution with ``df`` degrees of freedom at ``x``; at most 1.
+    """Twice the smaller tail of χ² with ``df`` degrees of freedom at ``x``; at most 1.
 
     Raises:
         UsageError: x negative or NaN (``min`` would make it a p-value of 1).
@@ -168,9 +169,10 @@ def binomial_two_sided(k: int, n: int, p: float) -> float:
 def kolmogorov_p(
     counts: npt.NDArray[np.int64], upto: npt.NDArray[np.float64] | None = None
 ) -> tuple[float, float]:
-    """Kolmogorov-Smirnov statistic and p-value of counts in cells, equal cells of (0, 1) or with ``upto`` as their edges.
+    """Kolmogorov-Smirnov statistic and p-value of counts in cells of (0, 1).
 
-    ``upto`` is the distribution function at the inner edges, shape (cells − 1,). The supremum over
+    ``upto`` is the distribution function at the inner edges, shape (cells − 1,); without it the
+    cells are equal. The supremum over
     edges is at most the supremum over all points, so the p-value errs towards no finding. Uses
     Stephens' finite-n correction of the asymptotic law: for n ≥ 100 and 1e-9 < p < 0.2 it is at
     most 6 % too small and 15 % too large (relative).
@@ -197,7 +199,8 @@ def anderson_darling_p(a2: float) -> float:
     """
     if not a2 >= 0:
         raise UsageError(
-            f"a2={a2}: the Anderson-Darling statistic is a number ≥ 0; the counts behind it are broken"
+            f"a2={a2}: the Anderson-Darling statistic is a number ≥ 0; "
+            "the counts behind it are broken"
         )
     if a2 < 1.9:
         return 1.0

@@ -1,4 +1,4 @@
-"""The words results are made of: frozen, plain, each with its provenance.
+"""The typed results of dpaudit: frozen dataclasses, each with its provenance.
 
 Nothing here computes. ``to_dict`` gives JSON-ready values (no NaN, no infinities);
 :mod:`dpaudit.documents` reads them back.
@@ -45,7 +45,7 @@ __all__ = [
 Verdict = Literal["no-finding", "finding", "inconclusive"]
 Value = str | int | float | bool
 
-# Numbers of results. JSON has no word for infinite and undefined ones: a document says "inf", "-inf", "nan".
+# JSON cannot write infinite and undefined numbers: documents hold "inf", "-inf", "nan"
 Number = Annotated[float, Meta(extra_json_schema={"words": ["inf", "-inf", "nan"]})]
 Amount = Annotated[float, Meta(extra_json_schema={"minimum": 0, "words": ["inf", "nan"]})]
 """A number of at least 0, infinite, or undefined."""
@@ -57,16 +57,15 @@ Count = Annotated[int, Meta(ge=0)]
 _LARGEST = int(sys.float_info.max)
 
 html_of: Callable[[Any], str] | None = None
-"""Turns a result into HTML for a notebook; ``dpaudit`` itself sets it, as nothing here may know of reports."""
+"""Turns a result into HTML for a notebook; set by ``dpaudit``: reports are not imported here."""
 
 
 def to_dict(result: Any) -> Any:
     """Turn a result (dataclasses, mappings, sequences, numbers, dates) into JSON-ready values.
 
-    Infinite and undefined floats become the strings ``"inf"``, ``"-inf"`` and ``"nan"``: JSON has
-    no word for them. Of a field's metadata, ``document: False`` leaves it out, and
-    ``document: "if any"`` leaves it out where it is empty; the properties that a class names in
-    ``in_documents`` are written as well.
+    Infinite and undefined floats become the strings ``"inf"``, ``"-inf"`` and ``"nan"``. A field
+    whose metadata says ``document: False`` is left out; one with ``document: "if any"`` is left out
+    if it is empty. Properties that a class lists in ``in_documents`` are written as well.
     """
     if dataclasses.is_dataclass(result) and not isinstance(result, type):
         shown = {
@@ -97,7 +96,7 @@ def _is_shown(field: dataclasses.Field[Any], result: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A plug-in by name with its options, as people write it: ``NAME[:option=value,…]``.
+    """A plug-in's name with its options, written ``NAME[:option=value,…]``.
 
     >>> Reference.parse("pancake:sigma=2,key=lab/key.json")
     Reference(name='pancake', options={'sigma': 2, 'key': 'lab/key.json'})
@@ -110,9 +109,10 @@ class Reference:
 
     @classmethod
     def parse(cls, text: str) -> Reference:
-        """Read ``NAME[:option=value,…]``; numbers and ``true``/``false`` are recognised, the rest stays text.
+        """Read ``NAME[:option=value,…]``.
 
-        A whole number beyond any float is infinite.
+        Numbers and ``true``/``false`` are recognised, the rest stays text. A whole number beyond
+        the range of a float is infinite.
 
         Raises:
             UsageError: an option without ``=``, or given twice.
@@ -124,7 +124,8 @@ class Reference:
             option = option.strip().replace("-", "_")
             if not equals or not option:
                 raise UsageError(
-                    f"{shown(part)} in {shown(text)}: an option is written name=value, e.g. {one_line(name)}:sigma=1"
+                    f"{shown(part)} in {shown(text)}: an option is written name=value, "
+                    f"e.g. {one_line(name)}:sigma=1"
                 )
             if option in options:
                 raise UsageError(
@@ -155,7 +156,7 @@ def _number(text: str) -> Value:
 
 
 def _in_a_notebook(result: Any) -> str | None:
-    """What IPython shows of a result; None (the plain text) where no report is at hand."""
+    """The HTML that IPython shows; None (plain text) if no report is available."""
     return None if html_of is None else html_of(result)
 
 
@@ -171,7 +172,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpsilonBounds:
-    """What is known of the least ε (at a given δ) towards someone who holds every secret: ``low ≤ ε ≤ high``.
+    """``low ≤ ε ≤ high`` for the least ε, at a given δ, towards someone who holds every secret.
 
     ``says`` names the theorem, or says that a bound is numerical or unknown; ``high`` is infinite
     where none is known.
@@ -184,10 +185,10 @@ class EpsilonBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsal:
-    """What one release through a mitigation's whole protocol took, all parties in this process.
+    """Cost of one release through a mitigation's whole protocol, all parties in this process.
 
-    ``seconds`` by party or step, with the key ``total``; ``wire`` the bytes that would go over the
-    network, all links together.
+    ``seconds`` by party or step, with the key ``total``; ``wire`` is the number of bytes sent over
+    all links.
     """
 
     seconds: Mapping[str, float]
@@ -196,10 +197,10 @@ class Rehearsal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscriptVerdict:
-    """What an offline look at a protocol's transcript found: ``kind`` of protocol, whether it ``holds``, and in words.
+    """Result of an offline check of a protocol's transcript: its ``kind``, whether it ``holds``.
 
-    ``cannot_rule_out`` says what a transcript that holds does not exclude; ``details`` are
-    JSON-ready.
+    ``says`` is the result in words; ``cannot_rule_out`` says what a transcript that holds does not
+    exclude; ``details`` are JSON-ready.
     """
 
     kind: str
@@ -211,10 +212,10 @@ class TranscriptVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginOrigin:
-    """Where a plug-in came from: its kind, name, and the distribution and version that registered it.
+    """A plug-in's kind and name, and the distribution and version that registered it.
 
-    ``sha256`` is of its package's Python sources (``dpaudit.source_hash``); empty where it was not
-    looked at, or not found.
+    ``sha256`` is the hash of its package's Python sources (``dpaudit.source_hash``); empty if it
+    was not computed or not found.
     """
 
     kind: str
@@ -226,7 +227,7 @@ class PluginOrigin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """What it takes to repeat a result: seed, versions, plug-ins, hardware, time. Never a key.
+    """What is needed to repeat a result: seed, versions, plug-ins, hardware, time. Never a key.
 
     ``source`` is the SHA-256 of dpaudit's own Python sources, as in :class:`PluginOrigin`.
     """
@@ -241,9 +242,10 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlindSpot:
-    """A flaw that a pass does not exclude: up to ``size`` it would have been missed more than one time in ten.
+    """A flaw that a pass does not exclude.
 
-    ``size`` is None where no sample size helps.
+    Up to ``size`` the audit misses it with probability above 0.1; ``size`` is None where no sample
+    size helps.
     """
 
     test: str
@@ -255,7 +257,7 @@ class BlindSpot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerPoint:
-    """One point of the detectability map: flaws of ``size`` in ``unit`` are found with probability ≥ 0.9 at α = 0.01.
+    """One point of the detectability map: the flaw size found with probability ≥ 0.9 at α = 0.01.
 
     ``dim`` 0 stands for a sampler whose dimension the auditor chooses. ``found_low`` and
     ``found_high`` are the Clopper-Pearson interval (95 %) of the share found at a measured point,
@@ -274,7 +276,7 @@ class PowerPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What one test of the battery says before α is split.
+    """What one test of the battery found, before α is split.
 
     ``p`` is valid (super-uniform under the null, up to the approximation that the test's docstring
     names) for all that the test tried; ``parts`` are its sub-statistics' own p-values, already
@@ -295,11 +297,11 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestResult:
-    """One test's line in the verdict; ``p_adjusted`` is Holm's over the whole battery.
+    """One test's row in the verdict; ``p_adjusted`` is Holm's over the whole battery.
 
-    An ``advisory`` test is never a finding and no α is spent on it. ``seen_after`` is how many
-    values had been drawn when its p-value was first below its share of α (looked at from time to
-    time; descriptive), and ``reproduce`` the command that shows a finding again.
+    An ``advisory`` test is never a finding and no α is spent on it. ``seen_after`` is the number of
+    values drawn when its p-value was first seen below its share of α (checked at intervals;
+    descriptive). ``reproduce`` is the command that reproduces a finding.
     """
 
     __test__ = False  # not a pytest class
@@ -324,11 +326,11 @@ class TestResult:
 class AuditResult:
     """The verdict on one closed sampler against one claim.
 
-    ``dims`` are the vector lengths drawn, ``dims_refused`` those that the sampler would not serve.
-    ``power`` is the detectability map around this audit: what would have been found nine times in
-    ten, by number of values. ``sandbox`` says how the sampler was held: ``full``, ``partial: …``
-    with what was lacking, ``none``, or ``not needed`` where no code of it ran here; empty if the
-    caller opened the sampler.
+    ``dims`` are the vector lengths drawn, ``dims_refused`` those that the sampler refused.
+    ``power`` is the detectability map around this audit: the sizes of flaws found with probability
+    ≥ 0.9, by number of values. ``sandbox`` says how the sampler was confined: ``full``, ``partial:
+    …`` with what was lacking, ``none``, or ``not needed`` where none of its code ran here; empty if
+    the caller opened the sampler.
 
     Guarantee: if the sampler is exactly what it claims, independently from value to value, the
     verdict is ``finding`` with probability at most ``alpha``. Not claimed: that ``no-finding``
@@ -357,7 +359,7 @@ class AuditResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttackResult:
-    """How often an attack named the right candidate; ``chance`` is what guessing gets."""
+    """How often an attack identified the right candidate; ``chance`` is the success of guessing."""
 
     attack: str
     trials: Count
@@ -375,11 +377,11 @@ class AttackResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellResult:
-    """One finished cell of an experiment, as the store keeps it: what it was, and what came out (JSON-ready).
+    """One finished cell of an experiment, as the store keeps it; ``outcome`` is JSON-ready.
 
-    ``trials`` are columns of equal length, one value a trial, where the experiment keeps them
+    ``trials`` are columns of equal length, one value per trial, where the experiment keeps them
     (``keep_trials``): ``truth`` and ``guess`` (the candidate's number) and ``score`` (evidence for
-    candidate 1 minus that for candidate 0). They are in the store's own table and in no document.
+    candidate 1 minus that for candidate 0). They are in the store's own table, in no document.
     """
 
     cell: str
@@ -397,7 +399,7 @@ class CellResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellFailure:
-    """A cell that raised: what it was, the error in a line, where, and after how many seconds (settings JSON-ready)."""
+    """A cell that raised: settings (JSON-ready), the error on one line, its traceback."""
 
     cell: str
     kind: str
@@ -410,10 +412,10 @@ class CellFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStart:
-    """What a run logger is told first: which run of which experiment, and what was finished before this start.
+    """What a run logger receives first: which run, and what was finished before this start.
 
-    ``run_id`` is random, and the same whenever the run is resumed; ``folder`` is where
-    ``results.json`` and ``report.html`` will be, ``cells`` how many there are in all.
+    ``run_id`` is random, and the same whenever the run is resumed. ``folder`` is where
+    ``results.json`` and ``report.html`` will be, ``cells`` the total number of cells.
     """
 
     name: str
@@ -428,7 +430,9 @@ class RunStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MechanismResult:
-    """The verdict on one whole mechanism against a claimed (ε, δ), from its releases at two neighbours or from one run.
+    """The verdict on one whole mechanism against a claimed (ε, δ).
+
+    It comes from releases at two neighbours, or from one run.
 
     Guarantee: with probability at least 1 − ``alpha`` every lower bound in it (``epsilon`` at the
     claimed δ, ``delta`` at the claimed ε, ``mu``, all of ``curve``, pairs (δ, ε)) is true and the
@@ -439,8 +443,8 @@ class MechanismResult:
 
     ``attack`` is the attack that was named, or empty; ``details`` then says how many of its guesses
     of the neighbour were right (``success``: ``right``, ``of``, ``by_coin``, a 95 % ``interval``),
-    and for a support attack how many releases it takes to be possible at the value that they were
-    made from (``feasible_at_truth``, of how many). ``sandbox`` is as for samplers.
+    and for a support attack how many releases it judges possible at the value that they were made
+    from (``feasible_at_truth``, of how many). ``sandbox`` is as for samplers.
     """
 
     verdict: Verdict

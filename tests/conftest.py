@@ -1,4 +1,4 @@
-"""Shared fixtures: a small key, a stream, and a sampler made of a plain function."""
+"""Shared fixtures: a small key and a stream."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 # two workers share two cores; before anything reads it
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -24,25 +23,6 @@ settings.register_profile("quick", max_examples=40, deadline=None, derandomize=T
 # pytest --hypothesis-profile thorough
 settings.register_profile("thorough", max_examples=400, deadline=None)
 settings.load_profile("quick")
-
-
-class FunctionSampler:
-    """A closed sampler in this process, for tests of the audit only."""
-
-    dim = None
-    available = None
-
-    def __init__(self, function, *, name="test sampler", dim=None, available=None):
-        self.function, self.name, self.dim, self.available = function, name, dim, available
-
-    def draw(self, n, d, *, timeout):
-        return np.asarray(self.function(n, d), dtype=np.float64)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        return None
 
 
 LONG = (
@@ -65,11 +45,6 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture
 def stream():
     return KeyedStream.from_seed("tests")
-
-
-@pytest.fixture
-def function_sampler():
-    return FunctionSampler
 
 
 @pytest.fixture

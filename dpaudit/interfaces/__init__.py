@@ -1,9 +1,9 @@
-"""The small shapes a plug-in can have, one role a file. Protocols, not base classes: nothing to inherit, nothing to register.
+"""The Protocols of plug-ins, one role per file: nothing to inherit, nothing to register.
 
 A *noise source* makes noise, a *host* turns data into neighbouring query results, a *mitigation*
 stands between a source and a release, an *attack* plays one of eight games against releases
-(``dpaudit.interfaces.attacks``), a *closed sampler* is somebody else's noise, a *test* maps its
-blocks to evidence, a *run logger* tells another tool of a run. ``dpaudit.testing`` has a
+(``dpaudit.interfaces.attacks``), a *closed sampler* is third-party noise, a *test* maps its
+blocks to evidence, a *run logger* reports a run to another tool. ``dpaudit.testing`` has a
 conformance check for most.
 """
 

@@ -16,10 +16,10 @@ __all__ = ["Host"]
 class Host(Protocol):
     """Turns data into pairs of neighbouring query results of known L2 sensitivity.
 
-    ``differences`` are those that the query's definition allows, for whatever data: all d unit
-    vectors of a histogram, not the non-empty bins. Where they are too many to list, a method
-    ``slack(direction) -> float`` says how far another neighbour's may be from the nearest of
-    ``differences``, Δ for the whole ball of a clipped gradient; none is 0.
+    ``differences`` are those that the query's definition allows, for any data: all d unit vectors
+    of a histogram, not the non-empty bins. Where they are too many to list, a method
+    ``slack(direction) -> float`` bounds the distance from any other neighbour's difference to the
+    nearest of ``differences``, Δ for the whole ball of a clipped gradient; without it, 0.
     """
 
     @property
@@ -31,7 +31,7 @@ class Host(Protocol):
         """L2 sensitivity Δ of the query."""
 
     def neighbours(self, n: int, *, stream: Stream) -> torch.Tensor:
-        """``n`` random pairs (D, D′), shape (n, 2, d), float64: query results of D and of a neighbour D′."""
+        """Query results of ``n`` random pairs of neighbours (D, D′), shape (n, 2, d), float64."""
 
     def differences(self, direction: torch.Tensor) -> torch.Tensor:
-        """⟨q(D) − q(D′), direction⟩ for neighbours D′ of any D, shape (m,), float64; see the class."""
+        """⟨q(D) − q(D′), direction⟩ over all neighbours, shape (m,), float64; see the class."""

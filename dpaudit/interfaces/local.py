@@ -15,14 +15,14 @@ __all__ = ["LocalMechanism", "SubmissionPolicy"]
 
 @runtime_checkable
 class LocalMechanism(Protocol):
-    """Privatises objects, whole numbers from 0, on their owners' devices: one report of each."""
+    """Privatises objects, whole numbers from 0, on their owners' devices: one report per object."""
 
     @property
     def epsilon(self) -> float:
-        """The exact ε of one report: the largest log ratio of its probabilities between two objects."""
+        """The exact ε of one report: the largest log ratio of probabilities between two objects."""
 
     def privatize(self, objects: npt.NDArray[np.int64], *, stream: Stream) -> Any:
-        """A report of each object (n,), independent of each other: one of the shapes in ``dpaudit.local.reports``."""
+        """Independent reports of objects (n,), one of the shapes in ``dpaudit.local.reports``."""
 
     def log_likelihood(
         self, reports: Any, objects: npt.NDArray[np.int64]
@@ -32,23 +32,26 @@ class LocalMechanism(Protocol):
 
 @runtime_checkable
 class SubmissionPolicy(Protocol):
-    """What a device does between its owner's objects and what it submits: all of them, a few, the same again, unlinkably."""
+    """What a device submits of its owner's objects: all, a few, the same again, unlinkably."""
 
     trusts: str
-    """Who must be trusted for what, in a line."""
+    """Who must be trusted for what, in one line."""
     linked: bool
     """Whether the server can tell which submissions are one person's."""
 
     def submit(
         self, objects: npt.NDArray[np.int64], mechanism: LocalMechanism, *, stream: Stream
     ) -> tuple[Any, npt.NDArray[np.int64]]:
-        """Submissions of everybody's ``objects`` (users, n), in the order of time: reports, and whose row each is.
+        """Everybody's submissions for ``objects`` (users, n), in time order, and whose row each is.
 
-        Where not ``linked`` the reports' order says nothing, and the second array is for the
-        experiment alone.
+        Where not ``linked`` the order of reports carries no information, and the second array is
+        for the experiment alone.
         """
 
     def epsilon(
         self, mechanism: LocalMechanism, *, objects: int, users: int, delta: float
     ) -> float:
-        """An upper bound on one person's ε at ``delta`` towards the server, for so many objects of each of so many users."""
+        """An upper bound on one person's ε at ``delta`` towards the server.
+
+        ``objects`` is the number of objects of each of ``users`` people.
+        """

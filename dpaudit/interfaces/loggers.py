@@ -1,4 +1,4 @@
-"""Other tools that are told of a run: ``dpaudit.loggers``."""
+"""Other tools that receive a run's results: ``dpaudit.loggers``."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ __all__ = ["RunLogger"]
 
 @runtime_checkable
 class RunLogger(Protocol):
-    """Tells another tool of a run while it goes on (``dpaudit run … --log NAME``); the store stays the truth.
+    """Reports a run to another tool while it runs (``dpaudit run … --log NAME``).
 
-    Called in this order by one thread that the experiment does not wait for: ``start``, then
-    ``result`` and ``failure`` in the order in which cells end, ``end`` if the run came to its end,
-    ``close`` always. What it raises is shown once and ends its part, never the run. A run that is
-    resumed starts a new logger with the same ``run.run_id`` and, in ``run.earlier``, what was
-    finished before, of which it may know all, some or nothing.
+    The store stays the source of truth. Called by one thread that the experiment does not wait for,
+    in this order: ``start``, then ``result`` and ``failure`` as cells end, ``end`` if the run
+    completes, ``close`` always. An exception is shown once and ends the logger, never the run. A
+    resumed run starts a new logger with the same ``run.run_id`` and, in ``run.earlier``, what was
+    finished before, of which the other tool may know all, some or nothing.
     """
 
     def start(self, run: RunStart) -> None:
-        """The run begins, or goes on."""
+        """The run starts or resumes."""
 
     def result(self, cell: CellResult) -> None:
-        """A cell is done, and on disk."""
+        """A cell is finished and on disk."""
 
     def failure(self, cell: CellFailure) -> None:
-        """A cell failed; it may be tried again when the run is resumed."""
+        """A cell failed; a resumed run may retry it."""
 
     def end(self, document: Mapping[str, Any]) -> None:
-        """All is done; ``document`` is ``results.json``, which lies in the run's folder, with ``report.html``."""
+        """The run is complete; ``document`` is ``results.json``, in the run's folder."""
 
     def close(self) -> None:
-        """Let go of everything; called last, once, whatever happened before, also if that was nothing."""
+        """Release all resources; called last, exactly once, even if nothing was called before."""

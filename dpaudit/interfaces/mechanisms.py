@@ -1,4 +1,4 @@
-"""Somebody else's whole mechanism, for ``dpaudit mechanism``."""
+"""Third-party mechanisms, for ``dpaudit mechanism``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Mechanism", "TimedMechanism"]
 
 @runtime_checkable
 class Mechanism(Protocol):
-    """Somebody else's whole mechanism, from a query's value to a release. Used as a context manager."""
+    """A third-party mechanism, from a query's value to a release; a context manager."""
 
     @property
     def name(self) -> str:
@@ -36,12 +36,12 @@ class Mechanism(Protocol):
 
 @runtime_checkable
 class TimedMechanism(Mechanism, Protocol):
-    """A mechanism whose releases can be made one a call, each call timed."""
+    """A mechanism whose releases can be made one per call, each call timed."""
 
     def release_timed(
         self, value: npt.NDArray[np.float64], n: int, *, timeout: float
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """``n`` releases of ``value`` (m,) in as many calls: releases (n, k), and each call's seconds (n,).
+        """``n`` releases (n, k) of ``value`` (m,), one per call, and each call's seconds (n,).
 
         Raises:
             SamplerError: as in :meth:`release`.

@@ -21,13 +21,13 @@ class Mitigation(Protocol):
 
     It may have a method ``mixes(sigma) -> (own, added) | None``, for attackers who know it: the
     scale at which the source's noise is in a release (0: nothing that its key fits), and that of
-    independent Gaussian noise beside it; None, as no such method, where that is not all there is to
-    it. It may have ``epsilon_after(source, delta, *, host, releases)``: ``epsilon`` for so many
-    releases with one ``source`` and its secrets.
+    the added independent Gaussian noise; None, or no such method, where that does not describe it
+    fully. It may have ``epsilon_after(source, delta, *, host, releases)``: ``epsilon`` for that
+    many releases with one ``source`` and its secrets.
     """
 
     trusts: str
-    """Who must be trusted for what, in a line."""
+    """Who must be trusted for what, in one line."""
 
     def release(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> torch.Tensor:
         """Release each row of ``query`` (n, d) with noise; same shape and dtype back."""
@@ -36,12 +36,12 @@ class Mitigation(Protocol):
         """The noise scale that such a release honestly claims when the source claims ``sigma``."""
 
     def epsilon(self, source: NoiseSource, delta: float, *, host: Host) -> EpsilonBounds:
-        """What such a release really gives at ``delta``, towards someone who knows every secret in ``source``."""
+        """Bounds on a release's ε at ``delta`` for someone who knows every secret in ``source``."""
 
 
 @runtime_checkable
 class ProtocolMitigation(Mitigation, Protocol):
-    """A mitigation of several parties; its ``release`` gives what they would publish, by the law alone, for many rows."""
+    """A mitigation of several parties; ``release`` samples what they would publish, many rows."""
 
     def rehearse(self, query: torch.Tensor, source: NoiseSource, *, stream: Stream) -> Rehearsal:
-        """Run the whole protocol once on ``query`` (1, d), every party with the code that it runs alone."""
+        """Run the whole protocol once on ``query`` (1, d), with every party's own code."""

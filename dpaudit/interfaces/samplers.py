@@ -1,4 +1,4 @@
-"""Somebody else's noise: ``dpaudit.samplers``."""
+"""Third-party noise: ``dpaudit.samplers``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
 
 @runtime_checkable
 class ClosedSampler(Protocol):
-    """Somebody else's noise: numpy blocks and nothing else. Used as a context manager."""
+    """Third-party noise: numpy blocks and nothing else. Used as a context manager."""
 
     @property
     def name(self) -> str:
@@ -31,7 +31,7 @@ class ClosedSampler(Protocol):
 
     @property
     def available(self) -> int | None:
-        """How many rows it holds (a recorded file), or None for no end."""
+        """How many rows it holds (a recorded file), or None if unlimited."""
 
     def draw(self, n: int, d: int, *, timeout: float) -> npt.NDArray[np.float64]:
         """``n`` vectors, shape (n, d), finite.
@@ -48,36 +48,39 @@ class ClosedSampler(Protocol):
 
 @runtime_checkable
 class RepeatableSampler(ClosedSampler, Protocol):
-    """A closed sampler that can also be called very often and started once more."""
+    """A closed sampler that can also make many calls, and be started a second time."""
 
     def draw_calls(
         self, calls: int, n: int, d: int, *, timeout: float
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """``calls`` calls of ``n`` vectors each, one after the other: values (calls·n, d) and each call's seconds.
+        """``calls`` calls in sequence of ``n`` vectors each: values (calls·n, d), seconds (calls,).
 
         Raises:
             SamplerError: as in :meth:`draw`.
         """
 
     def again(self) -> ClosedSampler:
-        """The same sampler, to be started afresh in a process of its own (its own ``with``)."""
+        """The same sampler, to be started in a new process of its own (its own ``with``)."""
 
 
 @runtime_checkable
 class PreparingSampler(Protocol):
-    """What a repeatable sampler has that can start later processes ahead, to save the wait for each.
+    """A repeatable sampler that can start later processes ahead of time.
 
-    Apart from :class:`RepeatableSampler`, so that asking for it reads no ``dim``, which may wait
-    for the sampler's start.
+    Apart from :class:`RepeatableSampler`, so that an ``isinstance`` check reads no ``dim``, which
+    may wait for the sampler's start.
     """
 
     def prepare(self, others: int) -> None:
-        """Start the processes of the next ``others`` calls of ``again`` now; inside ``with``. It changes no number."""
+        """Start the processes of the next ``others`` calls of ``again`` now; inside ``with``.
+
+        It changes no number.
+        """
 
 
 @runtime_checkable
 class StartedSampler(ClosedSampler, Protocol):
-    """A closed sampler that takes time to start, and knows ``dim`` and the like only afterwards."""
+    """A closed sampler that takes time to start; ``dim`` and others are known only afterwards."""
 
     def start(self, *, timeout: float) -> None:
         """Wait until it is ready.
@@ -93,7 +96,7 @@ class ValueSampler(ClosedSampler, Protocol):
 
     @property
     def takes_value(self) -> bool:
-        """Whether this one really does."""
+        """Whether this sampler uses it."""
 
     def draw_at(self, value: float, n: int, d: int, *, timeout: float) -> npt.NDArray[np.float64]:
         """``n`` noise vectors (n, d) made for ``value``: what it released less ``value``.

@@ -20,7 +20,7 @@ class NoiseSource(Protocol):
 
     @property
     def claim(self) -> str:
-        """What this source says it is, e.g. ``gaussian:sigma=1`` (true or not)."""
+        """The claimed law, true or not, e.g. ``gaussian:sigma=1``."""
 
     @property
     def sigma(self) -> float:
@@ -42,12 +42,12 @@ class NoiseSource(Protocol):
         """``n`` noise vectors, shape (n, d); float64 on the CPU unless told otherwise."""
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
-        """What adding it to the host's query really gives at ``delta``, towards someone who knows every secret in it."""
+        """Bounds on ε at ``delta`` of the host's query with this noise, if all secrets are known."""
 
 
 @runtime_checkable
 class ReleasingSource(NoiseSource, Protocol):
-    """A noise source that must see the query: noise on a lattice, snapping, sums that go wrong."""
+    """A noise source that must see the query: lattice noise, snapping, rounded sums."""
 
     def release(self, query: torch.Tensor, *, stream: Stream) -> torch.Tensor:
-        """Release each row of ``query`` (n, d); same shape and dtype back. What it says is not ``query + sample``."""
+        """Release each row of ``query`` (n, d); same shape and dtype. Not ``query + sample``."""

@@ -15,16 +15,16 @@ class Stream(Protocol):
     """Keyed randomness: the same key and labels give the same numbers everywhere."""
 
     def child(self, *labels: str | int) -> Stream:
-        """An independent stream for a part of the work."""
+        """An independent stream for part of the work."""
 
     def entropy(self) -> bytes:
-        """32 bytes to seed something with; always the same ones."""
+        """32 bytes to use as a seed; always the same."""
 
     def bytes(self, n: int) -> bytes:
         """The next ``n`` cryptographically strong bytes."""
 
     def numpy(self) -> np.random.Generator:
-        """A fast generator seeded with 256 bits of this stream (statistical quality, not cryptographic)."""
+        """A fast generator with a 256-bit seed from this stream: statistical, not cryptographic."""
 
     def torch(self, device: torch.device) -> torch.Generator:
         """The same for a CUDA device."""

@@ -22,23 +22,24 @@ class Block(Protocol):
 
     @property
     def calls(self) -> int:
-        """How many equal calls the rows come from, in order; mostly 1."""
+        """How many equal calls the rows come from, in order; usually 1."""
 
     @property
     def process(self) -> int:
-        """0, or the number of the other process that it was drawn from (started afresh, the same sampler).
+        """0, or the number of the other process of the same sampler that it was drawn from.
 
-        −1: a forked child of process 0 with its state, right before what the parent drew. Blocks of
-        other processes go only to tests with the class attribute ``compares_processes = True``.
+        −1: a forked child of process 0 with its state, drawn right before the parent's next block.
+        Blocks of other processes go only to tests with the class attribute
+        ``compares_processes = True``.
         """
 
     @property
     def value(self) -> float:
-        """The value that the noise was made for, where the sampler is told one; 0.0 otherwise."""
+        """The value that the noise was made for; 0.0 if the sampler is not told one."""
 
     @property
     def seconds(self) -> npt.NDArray[np.float64] | None:
-        """What each call took, shape (calls,), where the sampler says so."""
+        """Seconds of each call, shape (calls,), or None if the sampler does not report them."""
 
     @property
     def values(self) -> npt.NDArray[np.float64]:
@@ -50,12 +51,12 @@ class Block(Protocol):
 
     @property
     def cells(self) -> npt.NDArray[np.int64]:
-        """How many values of z fall in each of 2^14 cells of equal width over [-8, 8); the outer two take the rest."""
+        """Counts of z in 2^14 equal cells over [-8, 8); the outer two take the rest."""
 
 
 @runtime_checkable
 class Test(Protocol):
-    """Maps a stream of blocks to evidence against the claim. Created as ``factory(claim, stream)``."""
+    """Maps a stream of blocks to evidence against the claim; made by ``factory(claim, stream)``."""
 
     looks_at: str
 
@@ -63,20 +64,20 @@ class Test(Protocol):
         """Take in one block; memory must not grow with the number of blocks."""
 
     def evidence(self, *, alpha: float) -> Evidence:
-        """What was seen; ``alpha`` is this test's worst-case share, for the blind spots only."""
+        """The evidence so far; ``alpha``, this test's worst-case share, is for blind spots only."""
 
 
 @runtime_checkable
 class SearchingTest(Test, Protocol):
-    """A test that goes on searching when all is drawn, in processes of its own if it likes.
+    """A test that goes on searching after the last draw, in processes of its own if needed.
 
     On any test the class attribute ``advisory = True`` keeps its p-value out of the verdict (it is
-    shown, and α is not spent on it), ``costly = True`` says that its evidence takes a second and is
-    not asked for in between.
+    shown, and no α is spent on it); ``costly = True`` says that its evidence takes a second and is
+    not computed in between.
     """
 
     def search(self, *, deadline: float) -> None:
-        """Search until done or ``deadline`` (of ``time.monotonic``); called once, before :meth:`evidence`."""
+        """Search until done or ``deadline`` (``time.monotonic``); called once, before evidence."""
 
     def close(self) -> None:
-        """Let go of everything, whatever happened; called last, always."""
+        """Release all resources; always called, and last."""

@@ -1,10 +1,11 @@
-"""The conformance checks: every built-in passes its own, and each check fails a plug-in that breaks its contract."""
+"""The conformance checks: built-ins pass, and each check fails a plug-in that breaks its contract."""
 
 import importlib.util
 
 import numpy as np
 import pytest
 import torch
+from support.function_sampler import FunctionSampler
 
 from dpaudit import registry
 from dpaudit.noise.gaussian import Gaussian
@@ -38,14 +39,14 @@ def test_every_built_in_can_be_loaded(kind):
 
 
 class Deaf(Gaussian):
-    """Does not listen to its stream."""
+    """Ignores its stream."""
 
     def sample(self, n, d, *, stream, dtype=None, device=None):
         return torch.ones(n, d, dtype=dtype or torch.float64) * self.sigma
 
 
 class Loud(Gaussian):
-    """Twice the noise that it says."""
+    """Twice the noise that it claims."""
 
     def sample(self, *args, **options):
         return super().sample(*args, **options) * 2
@@ -98,9 +99,9 @@ def test_bad_hosts_fail():
         check_host(Far())
 
 
-def test_bad_samplers_fail(function_sampler):
+def test_bad_samplers_fail():
     with pytest.raises(AssertionError, match="same values"):
-        check_closed_sampler(function_sampler(lambda n, d: np.ones((n, d))))
+        check_closed_sampler(FunctionSampler(lambda n, d: np.ones((n, d))))
 
 
 VALUE = np.array([0.25, 1.5])

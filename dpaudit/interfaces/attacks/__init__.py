@@ -1,4 +1,4 @@
-"""Attacks: ``dpaudit.attacks``. One game a file, with its Protocol, since the games differ in what is seen and said."""
+"""Attacks: ``dpaudit.attacks``. One game per file, with its Protocol and what is seen and said."""
 
 from __future__ import annotations
 

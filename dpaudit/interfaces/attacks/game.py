@@ -1,4 +1,4 @@
-"""What an attack's game is: the rules that its Protocol alone does not say."""
+"""The rules of an attack's game that its Protocol alone does not state."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ __all__ = ["Game"]
 class Game:
     """One game between an attacker and a mechanism; ``dpaudit list attacks`` prints it.
 
-    An attack names its games in the class attribute ``games`` and what it holds beyond what the
-    game gives it (a key, a file) in ``holds``. Both are literals: they are read from its source,
-    and nothing is imported.
+    An attack names its games in the class attribute ``games``, and what it holds beyond what the
+    game gives it (a key, a file) in ``holds``. Both are literals, read from its source without an
+    import.
     """
 
     name: str
     protocol: type
-    """What an attack that plays it has to have."""
+    """The Protocol of an attack that plays it."""
     sees: str
     says: str
     success: str
     """What counts as success."""
     knows: str
-    """What the attacker knows of the values or of the data."""
+    """What the attacker knows about the values or the data."""
     releases: str
     """How many releases it needs."""
     labels: bool
-    """Whether it must be told from which value each of some releases was made."""
+    """Whether it needs releases labelled with the value they were made from."""
     used_by: tuple[str, ...]
     """Commands that play it."""

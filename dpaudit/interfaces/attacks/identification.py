@@ -19,9 +19,9 @@ class IdentificationAttack(Protocol):
     def scores(
         self, releases: torch.Tensor, base: torch.Tensor, *, include_none: bool = False
     ) -> torch.Tensor:
-        """Scores (t, d) of "a record of bin j is missing" from ``base`` (d,), for ``releases`` (t, d).
+        """Scores (t, d) of "a record of bin j is missing" for ``releases`` (t, d).
 
-        ``include_none`` adds a column for "none is".
+        ``base`` (d,) is the full histogram; ``include_none`` adds a column for "none is".
         """
 
     def posterior(
@@ -32,7 +32,7 @@ class IdentificationAttack(Protocol):
         include_none: bool = False,
         prior: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """The probability of each bin (d,), from all ``releases`` (t, d) of one query result together."""
+        """Probability of each bin (d,), from all ``releases`` (t, d) of one query result."""
 
 
 IDENTIFICATION = Game(

@@ -1,4 +1,4 @@
-"""What tells releases at one value from those at another, learned from examples?"""
+"""Which statistic separates releases at two values, learned from examples?"""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["LEARNING", "LearningAttack"]
 
 @runtime_checkable
 class LearningAttack(Protocol):
-    """Learns from releases at two known values what tells such releases apart.
+    """Learns to separate releases at two known values.
 
     With the class attribute ``timed = True`` releases have one more column, the last: the seconds
-    that the call took.
+    of the call.
     """
 
     timed: bool
@@ -31,7 +31,7 @@ class LearningAttack(Protocol):
         *,
         neighbours: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]],
     ) -> Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]:
-        """A map from other releases (t, k) to numbers (t,), larger where the second neighbour is likelier.
+        """A map from other releases (t, k) to scores (t,), larger for a likelier second neighbour.
 
         ``first`` and ``second`` (t, k) were released at the two ``neighbours``, query results (m,).
         """
@@ -42,7 +42,8 @@ LEARNING = Game(
     protocol=LearningAttack,
     sees="releases at two neighbouring values, and which is from which",
     says="a statistic of other releases",
-    success="it is larger for releases at the second value, counted on releases that it has not seen",
+    success="it is larger for releases at the second value, "
+    "counted on releases that it has not seen",
     knows="both neighbours",
     releases="many at each neighbour",
     labels=True,

@@ -14,25 +14,28 @@ __all__ = ["MEMBERSHIP", "MembershipAttack"]
 
 @runtime_checkable
 class MembershipAttack(Protocol):
-    """Adds up evidence about K canaries over the steps of a training run."""
+    """Accumulates evidence about K canaries over the steps of a training run."""
 
     def look(self, gradients: torch.Tensor) -> Any:
-        """What the other methods need of the canaries' clipped ``gradients`` (K, d) at a step."""
+        """What the other methods need of the canaries' clipped ``gradients`` (K, d) at one step."""
 
     def informed(
         self, residual: torch.Tensor, gradients: Any, present: torch.Tensor
     ) -> torch.Tensor:
-        """One step's evidence for an attacker who knows of all other canaries whether they are in the batch.
+        """One step's evidence, for an attacker who knows which other canaries are in the batch.
 
         ``residual`` (d,) is the release less the batch's sum, ``present`` (K,) says which canaries
         are in it.
         """
 
     def blind(self, rest: torch.Tensor, gradients: Any) -> torch.Tensor:
-        """The same for one who knows of no canary; ``rest`` (d,) is the release less the batch's other records."""
+        """The same for an attacker who knows of no canary.
+
+        ``rest`` (d,) is the release less the batch's other records.
+        """
 
     def score(self, evidence: torch.Tensor) -> torch.Tensor:
-        """A score of each canary (K,), higher if likelier a member, from evidence added up over steps."""
+        """Scores of the canaries (K,), higher for likelier members, from the summed evidence."""
 
 
 MEMBERSHIP = Game(

@@ -1,4 +1,4 @@
-"""What do people's own submissions say of them?"""
+"""What do people's own submissions reveal about them?"""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["POPULATION", "GameAttack"]
 
 @runtime_checkable
 class GameAttack(Protocol):
-    """Plays a game of its own: people who submit what their devices privatised, and an adversary who sees that alone."""
+    """Plays a local-DP game: people submit privatised data, the adversary sees only that."""
 
     def play(self, users: int, *, stream: Stream) -> Mapping[str, Any]:
-        """Let ``users`` people play; JSON-ready results. The same stream gives the same game."""
+        """Play with ``users`` people; JSON-ready results. The same stream gives the same game."""
 
 
 POPULATION = Game(

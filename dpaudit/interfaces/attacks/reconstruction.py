@@ -25,10 +25,10 @@ class ReconstructionAttack(Protocol):
         bound: int,
         lowest: int | torch.Tensor = 0,
     ) -> Any:
-        """The counts at ``unknown_index`` (m,), and whether to trust them, from ``releases`` (t, d) of one query result.
+        """The counts at ``unknown_index`` (m,), and whether to trust them.
 
-        ``known`` (d,) holds the other counts; each unknown one is one of ``bound`` whole numbers
-        from ``lowest`` on.
+        ``releases`` (t, d) are of one query result, ``known`` (d,) holds the other counts; each
+        unknown one is one of ``bound`` whole numbers from ``lowest`` on.
         """
 
 

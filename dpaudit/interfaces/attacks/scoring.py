@@ -18,12 +18,15 @@ class Attack(Protocol):
     """Maps releases and candidates to scores."""
 
     def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-        """Scores (t, m), higher is likelier, of ``candidates`` (t, m, d) or (m, d) for ``releases`` (t, d)."""
+        """Scores (t, m) for ``releases`` (t, d), higher is likelier.
+
+        ``candidates`` has shape (t, m, d) or (m, d).
+        """
 
     def evidence(
         self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor
     ) -> Mapping[str, Any]:
-        """JSON-ready material for a picture of how the attack sees these releases; may be empty."""
+        """JSON-ready data for a figure of how the attack sees these releases; may be empty."""
 
 
 SCORING = Game(

@@ -15,21 +15,21 @@ __all__ = ["SUPPORT", "SupportAttack"]
 
 @runtime_checkable
 class SupportAttack(Protocol):
-    """Says which values cannot have led to a release: exact arithmetic or replay, no statistics, nothing learned."""
+    """Says which values cannot have led to a release, by exact arithmetic or replay."""
 
     def feasible(
         self, releases: npt.NDArray[np.float64], value: npt.NDArray[np.float64]
     ) -> npt.NDArray[np.bool_]:
-        """Whether each unit (coordinate, pair) of releases (t, k) can have come from ``value`` (k,), shape (t, u).
+        """Whether each unit (coordinate, pair) of a release can have come from ``value``.
 
-        One False rules the value out. Always all True at the value that a release was made from, if
-        the mechanism is the one that the attack is for. Each row is judged by itself, so that
-        independent releases give independent events; an attack that must look at several first
-        offers ``settled(*releases)``, which returns one that no longer does, and is asked for that
-        before anything is counted.
+        Shapes: ``releases`` (t, k), ``value`` (k,), result (t, u). One False rules the value out.
+        All True at the value that a release was made from, if the mechanism is the one that the
+        attack is for. Each row is judged by itself, so independent releases give independent
+        events. An attack that must look at several releases first offers ``settled(*releases)``,
+        which returns one that no longer does; it is called before anything is counted.
 
         Raises:
-            UsageError: shapes that do not fit, or numbers that are not finite.
+            UsageError: wrong shapes, or numbers that are not finite.
         """
 
 

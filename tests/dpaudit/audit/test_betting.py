@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from support.function_sampler import FunctionSampler
 
 import dpaudit
 from dpaudit.audit import AuditOptions, run_audit
@@ -96,12 +97,12 @@ def test_each_bet_wins_against_its_flaw(name):
     assert bet.effect
 
 
-def test_scale_off_by_ten_percent_stops_within_five_percent_of_the_fixed_n(function_sampler):
+def test_scale_off_by_ten_percent_stops_within_five_percent_of_the_fixed_n():
     stopped = []
     for i in range(6):
         rng = np.random.default_rng([4, i])
         result = run_audit(
-            function_sampler(lambda n, d, rng=rng: 1.1 * rng.standard_normal((n, d))),
+            FunctionSampler(lambda n, d, rng=rng: 1.1 * rng.standard_normal((n, d))),
             claim=GAUSSIAN,
             options=AuditOptions(seed=str(i), sequential=True, samples=1_000_000),
         )
@@ -111,7 +112,7 @@ def test_scale_off_by_ten_percent_stops_within_five_percent_of_the_fixed_n(funct
     assert np.mean(stopped) < 0.05 * 1_000_000
 
 
-def test_what_bets_do_not_see_the_battery_sees_at_the_end(function_sampler):
+def test_what_bets_do_not_see_the_battery_sees_at_the_end():
     """Rows of fixed length: no bet looks at norms. And honest noise is read to its end and passes."""
     rng = np.random.default_rng(4)
 
@@ -128,7 +129,7 @@ def test_what_bets_do_not_see_the_battery_sees_at_the_end(function_sampler):
         (lambda n, d: rng.standard_normal((n, d)), "no-finding"),
     ):
         result = run_audit(
-            function_sampler(draw),
+            FunctionSampler(draw),
             claim=GAUSSIAN,
             options=AuditOptions(
                 seed="1", sequential=True, samples=120_000, dim=64, tests=("norms", "moments")

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from support.function_sampler import FunctionSampler
 
 from dpaudit import registry
 from dpaudit.accounting import smoothing_eta, smoothing_tau
@@ -55,12 +56,12 @@ def test_the_package_carries_a_map_that_grows_sharper_with_n():
     assert all(spot.says for spot in blind_spots(points))
 
 
-def test_a_pass_quotes_the_map_and_a_small_audit_does_not(function_sampler):
+def test_a_pass_quotes_the_map_and_a_small_audit_does_not():
     rng = np.random.default_rng(5)
     tests = tuple(sorted(set(registry.plugins("tests")) - {"keyless-search"}))
     for samples, quoted in ((120_000, True), (20_000, False)):
         result = run_audit(
-            function_sampler(lambda n, d: rng.standard_normal((n, d))),
+            FunctionSampler(lambda n, d: rng.standard_normal((n, d))),
             claim=Claim.parse("gaussian:sigma=1"),
             options=AuditOptions(seed="1", samples=samples, tests=tests),
         )
@@ -69,7 +70,7 @@ def test_a_pass_quotes_the_map_and_a_small_audit_does_not(function_sampler):
         assert sum(b.flaw == "wrong scale" for b in result.cannot_rule_out) == 1
 
 
-def test_the_map_is_true_where_it_was_measured(function_sampler):
+def test_the_map_is_true_where_it_was_measured():
     """Audits by the whole battery of the very flaw that the map says is found nine times in ten at 10^5 values."""
     size = (
         next(p.size for p in read_table() if p.flaw == "wrong scale" and p.samples == 100_000) / 100
@@ -79,7 +80,7 @@ def test_the_map_is_true_where_it_was_measured(function_sampler):
     for i in range(12):
         rng = np.random.default_rng([8, i])
         result = run_audit(
-            function_sampler(lambda n, d, rng=rng: (1 + size) * rng.standard_normal((n, d))),
+            FunctionSampler(lambda n, d, rng=rng: (1 + size) * rng.standard_normal((n, d))),
             claim=Claim.parse("gaussian:sigma=1"),
             options=AuditOptions(seed=str(i), samples=100_000, dim=64, tests=tests),
         )

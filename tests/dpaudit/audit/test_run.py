@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import FunctionSampler
+from support.function_sampler import FunctionSampler
 
 from dpaudit import registry
 from dpaudit.audit import AuditOptions, run_audit
@@ -22,7 +22,7 @@ def audit(function, *, claim="gaussian:sigma=1", sampler=None, **options):
     return run_audit(sampler(function), claim=Claim.parse(claim), options=options)
 
 
-def test_family_wise_error(function_sampler):
+def test_family_wise_error():
     """20 audits of honest noise at α = 0.05: red from 6 findings on, which a level of 0.5 gives in 98 of 100 cases.
 
     Without any correction for 19 tests the level is about 0.6. ``make calibrate`` makes 2,100
@@ -33,7 +33,7 @@ def test_family_wise_error(function_sampler):
         rng = np.random.default_rng(1000 + i)
         result = audit(
             lambda n, d, rng=rng: rng.standard_normal((n, d)),
-            sampler=function_sampler,
+            sampler=FunctionSampler,
             seed=str(i),
             samples=20_000,
             alpha=0.05,
@@ -52,11 +52,11 @@ HONEST = {
 
 
 @pytest.mark.parametrize("claim", HONEST)
-def test_honest_laws_pass(claim, function_sampler):
+def test_honest_laws_pass(claim):
     result = audit(
         HONEST[claim](np.random.default_rng(5)),
         claim=claim,
-        sampler=function_sampler,
+        sampler=FunctionSampler,
         samples=120_000,
     )
     assert result.verdict == "no-finding"
@@ -67,47 +67,45 @@ def test_honest_laws_pass(claim, function_sampler):
     }
 
 
-def test_a_pass_names_the_pancake_only_where_there_can_be_one(function_sampler):
+def test_a_pass_names_the_pancake_only_where_there_can_be_one():
     normal = np.random.default_rng(5).standard_normal
-    many = audit(lambda n, d: normal((n, d)), sampler=function_sampler, dim=256)
+    many = audit(lambda n, d: normal((n, d)), sampler=FunctionSampler, dim=256)
     assert any("pancake with γ ≥ 2√d (≥ 32 at d = 256)" in b.flaw for b in many.cannot_rule_out)
     assert any("1e-8 at d = 256" in b.says for b in many.cannot_rule_out)
-    one = audit(lambda n, d: normal((n, d)), sampler=function_sampler, dim=1)
+    one = audit(lambda n, d: normal((n, d)), sampler=FunctionSampler, dim=1)
     assert not any("pancake" in b.flaw for b in one.cannot_rule_out)
 
 
-def test_what_no_size_excludes_is_true_of_every_test(function_sampler):
+def test_what_no_size_excludes_is_true_of_every_test():
     normal = np.random.default_rng(5).standard_normal
-    result = audit(lambda n, d: normal((n, d)), sampler=function_sampler, dim=1)
+    result = audit(lambda n, d: normal((n, d)), sampler=FunctionSampler, dim=1)
     of_all = {b.flaw: b for b in result.cannot_rule_out if b.test == "every black-box test"}
     assert "messages in the low bits" in of_all
     assert "a cryptographic generator under somebody's seed" in of_all
     assert not any("linear" in b.says or "replayable" in b.flaw for b in of_all.values())
 
 
-def test_a_scale_two_percent_off_is_found(function_sampler):
+def test_a_scale_two_percent_off_is_found():
     rng = np.random.default_rng(5)
     result = audit(
         lambda n, d: rng.standard_normal((n, d)),
         claim="gaussian:sigma=1.02",
-        sampler=function_sampler,
+        sampler=FunctionSampler,
     )
     assert result.verdict == "finding"
     assert result.tests[0].finding
     assert result.cannot_rule_out == ()
 
 
-def test_absurdly_large_values_are_a_finding_not_an_overflow(function_sampler):
+def test_absurdly_large_values_are_a_finding_not_an_overflow():
     for size in (1e12, 1e200, 1e308):
         result = audit(
-            lambda n, d, size=size: np.full((n, d), size), sampler=function_sampler, samples=10_000
+            lambda n, d, size=size: np.full((n, d), size), sampler=FunctionSampler, samples=10_000
         )
         assert result.verdict == "finding"
 
 
-def test_a_silent_sampler_after_some_values_is_inconclusive_and_a_flawed_one_still_a_finding(
-    function_sampler,
-):
+def test_a_silent_sampler_after_some_values_is_inconclusive_and_a_flawed_one_still_a_finding():
     for scale, verdict in ((1.0, "inconclusive"), (1.3, "finding")):
         rng, calls = np.random.default_rng(5), []
 
@@ -117,7 +115,7 @@ def test_a_silent_sampler_after_some_values_is_inconclusive_and_a_flawed_one_sti
                 raise SamplerTimeoutError("silent")
             return scale * rng.standard_normal((n, d))
 
-        result = audit(draw, sampler=function_sampler, samples=200_000)
+        result = audit(draw, sampler=FunctionSampler, samples=200_000)
         assert result.verdict == verdict
         assert result.samples < result.samples_requested
 
@@ -147,11 +145,11 @@ ENDS = [
     [*((error, 1.0, "inconclusive") for error in ENDS), (ENDS[0], 2.0, "finding")],
     ids=lambda x: type(x).__name__ if isinstance(x, Exception) else None,
 )
-def test_what_a_sampler_gave_before_it_ended_is_judged(error, scale, verdict, function_sampler):
+def test_what_a_sampler_gave_before_it_ended_is_judged(error, scale, verdict):
     """A vendor cannot escape by crashing; an honest sampler that crashes is still inconclusive."""
     rng = np.random.default_rng(5)
     draw = ends(lambda size: scale * rng.standard_normal(size), 700_000, error)
-    result = audit(draw, sampler=function_sampler, samples=1_000_000, tests=("moments", "tails"))
+    result = audit(draw, sampler=FunctionSampler, samples=1_000_000, tests=("moments", "tails"))
     assert result.verdict == verdict
     assert 700_000 <= result.samples < 1_000_000
     assert str(error) in result.reason
@@ -160,10 +158,10 @@ def test_what_a_sampler_gave_before_it_ended_is_judged(error, scale, verdict, fu
 
 
 @pytest.mark.parametrize("error", ENDS, ids=lambda error: type(error).__name__)
-def test_a_sampler_that_ends_before_there_is_enough_to_judge_raises(error, function_sampler):
+def test_a_sampler_that_ends_before_there_is_enough_to_judge_raises(error):
     draw = ends(lambda size: np.full(size, 9.0), 900, error)
     with pytest.raises(type(error), match=str(error).split("(")[0]):
-        audit(draw, sampler=function_sampler, samples=20_000)
+        audit(draw, sampler=FunctionSampler, samples=20_000)
 
 
 class Quitter:
@@ -185,7 +183,7 @@ class Quitter:
         return z
 
 
-def test_an_end_that_the_values_choose_keeps_the_error_rate(function_sampler):
+def test_an_end_that_the_values_choose_keeps_the_error_rate():
     """160 audits by one test at α = 0.05: judged as if the end had been fixed beforehand, three times as many are findings.
 
     Red from 20 findings on; without the factor there are about 25.
@@ -194,7 +192,7 @@ def test_an_end_that_the_values_choose_keeps_the_error_rate(function_sampler):
     for i in range(160):
         result = audit(
             Quitter(i),
-            sampler=function_sampler,
+            sampler=FunctionSampler,
             seed=str(i),
             samples=10_000,
             alpha=0.05,
@@ -207,22 +205,22 @@ def test_an_end_that_the_values_choose_keeps_the_error_rate(function_sampler):
     assert found <= 8 or binomial_two_sided(found, 160, 0.05) > 1e-3
 
 
-def test_a_sampler_that_is_silent_at_once_raises(function_sampler):
+def test_a_sampler_that_is_silent_at_once_raises():
     def draw(n, d):
         raise SamplerTimeoutError("silent")
 
     with pytest.raises(SamplerTimeoutError):
-        audit(draw, sampler=function_sampler)
+        audit(draw, sampler=FunctionSampler)
 
 
-def test_same_seed_same_verdict(function_sampler):
+def test_same_seed_same_verdict():
     runs = []
     for _ in range(2):
         rng = np.random.default_rng(5)
         runs.append(
             audit(
                 lambda n, d, rng=rng: rng.standard_normal((n, d)),
-                sampler=function_sampler,
+                sampler=FunctionSampler,
                 samples=20_000,
             ).tests
         )
@@ -256,19 +254,19 @@ def test_plan_reads_a_file_once():
         {"dim": 10**7},
     ],
 )
-def test_bad_options(options, function_sampler):
+def test_bad_options(options):
     with pytest.raises(UsageError):
-        audit(lambda n, d: np.zeros((n, d)), sampler=function_sampler, **options)
+        audit(lambda n, d: np.zeros((n, d)), sampler=FunctionSampler, **options)
 
 
-def test_dim_against_a_sampler_of_fixed_dimension(function_sampler):
+def test_dim_against_a_sampler_of_fixed_dimension():
     with pytest.raises(UsageError, match="dim=5"):
         run_audit(
-            function_sampler(None, dim=4), claim=GAUSSIAN, options=AuditOptions(seed="1", dim=5)
+            FunctionSampler(None, dim=4), claim=GAUSSIAN, options=AuditOptions(seed="1", dim=5)
         )
 
 
-def test_single_values_of_a_recording_are_read_as_rows_of_the_dimension_asked_for(function_sampler):
+def test_single_values_of_a_recording_are_read_as_rows_of_the_dimension_asked_for():
     """Values that are equal within a row of 64 are a finding by rows, in the order recorded; the rest makes no row."""
     rng = np.random.default_rng(5)
     recorded = np.repeat(rng.standard_normal(4000), 16)
@@ -279,7 +277,7 @@ def test_single_values_of_a_recording_are_read_as_rows_of_the_dimension_asked_fo
         start = sum(n for n, _ in asked[:-1])
         return recorded[start : start + n].reshape(n, d)
 
-    sampler = function_sampler(draw, dim=1, available=len(recorded))
+    sampler = FunctionSampler(draw, dim=1, available=len(recorded))
     result = run_audit(
         sampler, claim=GAUSSIAN, options=AuditOptions(seed="1", dim=48, tests=("covariance",))
     )
@@ -304,7 +302,7 @@ def test_a_growing_plan_adds_up_and_grows():
     assert sizes[:-1] == sorted(sizes[:-1])
 
 
-def test_a_dimension_that_is_refused_is_left_out_and_named(function_sampler):
+def test_a_dimension_that_is_refused_is_left_out_and_named():
     normal = np.random.default_rng(5).standard_normal
 
     def draw(n, d):
@@ -312,18 +310,18 @@ def test_a_dimension_that_is_refused_is_left_out_and_named(function_sampler):
             raise SamplerCrashError("no sevens")
         return normal((n, d))
 
-    result = audit(draw, sampler=function_sampler)
+    result = audit(draw, sampler=FunctionSampler)
     assert result.verdict == "no-finding"
     assert result.dims_refused == (7,)
     assert 7 not in result.dims
 
 
-def test_a_sampler_that_refuses_the_main_dimension_raises(function_sampler):
+def test_a_sampler_that_refuses_the_main_dimension_raises():
     def draw(n, d):
         raise SamplerCrashError("never")
 
     with pytest.raises(SamplerCrashError):
-        audit(draw, sampler=function_sampler)
+        audit(draw, sampler=FunctionSampler)
 
 
 class SlowClock:
@@ -344,20 +342,20 @@ class SlowClock:
         return self.rng.standard_normal((n, d))
 
 
-def test_a_slow_sampler_gets_fewer_short_calls(function_sampler, monkeypatch):
+def test_a_slow_sampler_gets_fewer_short_calls(monkeypatch):
     monkeypatch.setattr("dpaudit.audit.sampling._SHORT_SECONDS", 0.2)
     slow = SlowClock(monkeypatch, 0.0, call=0.005)
     planned = sum(c.calls for c in make_plan(100_000, dim=None) if c.n == 1)
-    result = audit(slow.draw, sampler=function_sampler, samples=100_000)
+    result = audit(slow.draw, sampler=FunctionSampler, samples=100_000)
     assert result.verdict == "no-finding"
     asked = [n for n, _ in slow.asked].count(1)
     assert 32 <= asked < 200 < planned / 3
 
 
-def test_the_plan_is_fitted_to_the_speed(function_sampler, monkeypatch):
+def test_the_plan_is_fitted_to_the_speed(monkeypatch):
     """300 µs per value: 2e5 values take 60 s. In 30 s there are fewer of everything."""
     slow = SlowClock(monkeypatch, 300e-6)
-    result = audit(slow.draw, sampler=function_sampler, samples=200_000, time_limit=30)
+    result = audit(slow.draw, sampler=FunctionSampler, samples=200_000, time_limit=30)
     assert result.verdict == "no-finding"
     assert 60_000 < result.samples < 100_000
     assert f"{result.samples:,} of" in result.reason
@@ -371,32 +369,30 @@ def test_the_plan_is_fitted_to_the_speed(function_sampler, monkeypatch):
     assert all(0.3 < drawn[d] / full[d] < 0.6 for d in (4, 16, 32, 64, 4096))  # all in proportion
 
 
-def test_a_sampler_that_slows_down_still_ends_in_time(function_sampler, monkeypatch):
+def test_a_sampler_that_slows_down_still_ends_in_time(monkeypatch):
     slow = SlowClock(monkeypatch, 150e-6)
 
     def draw(n, d):
         slow.rate = 150e-6 if slow.now < 12 else 450e-6
         return slow.draw(n, d)
 
-    result = audit(draw, sampler=function_sampler, samples=200_000, time_limit=30)
+    result = audit(draw, sampler=FunctionSampler, samples=200_000, time_limit=30)
     assert result.verdict == "no-finding"
     assert slow.now < 30
 
 
-def test_a_plan_that_hardly_fits_is_inconclusive_and_says_what_to_ask_for(
-    function_sampler, monkeypatch
-):
+def test_a_plan_that_hardly_fits_is_inconclusive_and_says_what_to_ask_for(monkeypatch):
     slow = SlowClock(monkeypatch, 1e-3)
-    result = audit(slow.draw, sampler=function_sampler, samples=1_000_000, time_limit=60)
+    result = audit(slow.draw, sampler=FunctionSampler, samples=1_000_000, time_limit=60)
     assert result.verdict == "inconclusive"
     assert 40_000 < result.samples < 60_000
     assert "ask for --samples 5" in result.reason
     assert slow.now < 60
 
 
-def test_a_fast_sampler_gets_the_plan_as_it_is(function_sampler, monkeypatch):
+def test_a_fast_sampler_gets_the_plan_as_it_is(monkeypatch):
     fast = SlowClock(monkeypatch, 1e-8)
-    result = audit(fast.draw, sampler=function_sampler, samples=200_000)
+    result = audit(fast.draw, sampler=FunctionSampler, samples=200_000)
     assert result.verdict == "no-finding"
     assert result.reason == "nothing that was looked at contradicts the claim"
     plan = [c for c in make_plan(200_000, dim=None) if c.purpose not in {"other process", "fork"}]
@@ -449,20 +445,18 @@ def test_bits_are_of_the_first_process_only(tmp_path):
     assert len(np.unique(windows, axis=0)) == len(windows)
 
 
-def test_of_equal_p_values_the_likely_cause_is_first(function_sampler):
+def test_of_equal_p_values_the_likely_cause_is_first():
     """At twice the scale a dozen tests have p = 0; the scale is what is wrong."""
     rng = np.random.default_rng(5)
-    result = audit(lambda n, d: 2 * rng.standard_normal((n, d)), sampler=function_sampler)
+    result = audit(lambda n, d: 2 * rng.standard_normal((n, d)), sampler=FunctionSampler)
     assert sum(t.p == 0 for t in result.tests) > 3
     assert result.tests[0].name == "moments"
     assert result.reason.startswith("moments, ")
 
 
-def test_a_finding_says_when_it_was_seen_and_how_to_see_it_again(function_sampler):
+def test_a_finding_says_when_it_was_seen_and_how_to_see_it_again():
     rng = np.random.default_rng(5)
-    result = audit(
-        lambda n, d: 1.05 * rng.standard_normal((n, d)), sampler=function_sampler, dim=32
-    )
+    result = audit(lambda n, d: 1.05 * rng.standard_normal((n, d)), sampler=FunctionSampler, dim=32)
     scale = next(t for t in result.tests if t.name == "moments")
     assert scale.finding
     assert scale.seen_after < 50_000
@@ -473,14 +467,14 @@ def test_a_finding_says_when_it_was_seen_and_how_to_see_it_again(function_sample
     )
 
 
-def test_the_words_of_options_and_those_that_an_open_sampler_cannot_have(function_sampler):
+def test_the_words_of_options_and_those_that_an_open_sampler_cannot_have():
     opening = {"dtype": "f32", "text": True, "mitigation": "rotation"}
     words = ["--dim", "32", "--dtype", "f32", "--text", "--mitigation", "rotation", "--sequential"]
     assert AuditOptions(dim=32, sequential=True, **opening).words == words
     assert AuditOptions().words == []
     for name, value in opening.items():
         with pytest.raises(UsageError, match=f"{name}={value}: test sampler is already open"):
-            audit(lambda n, d: np.zeros((n, d)), sampler=function_sampler, **{name: value})
+            audit(lambda n, d: np.zeros((n, d)), sampler=FunctionSampler, **{name: value})
 
 
 def test_options_without_a_seed_have_a_fresh_one():
@@ -505,12 +499,12 @@ def test_a_sampler_that_can_starts_its_other_processes_ahead():
         assert sampler.asked == asked
 
 
-def test_advice_is_never_a_finding_and_takes_no_alpha(function_sampler):
+def test_advice_is_never_a_finding_and_takes_no_alpha():
     """Two tests, one of them advisory: the other has all of α."""
     rng = np.random.default_rng(5)
     result = audit(
         lambda n, d: rng.standard_normal((n, d)),
-        sampler=function_sampler,
+        sampler=FunctionSampler,
         tests=("moments", "timing"),
     )
     moments, timing = sorted(result.tests, key=lambda t: t.advisory)
@@ -519,10 +513,10 @@ def test_advice_is_never_a_finding_and_takes_no_alpha(function_sampler):
     assert moments.p_adjusted == moments.p
 
 
-def test_bits_for_another_battery(function_sampler, tmp_path):
+def test_bits_for_another_battery(tmp_path):
     rng = np.random.default_rng(5)
     result = audit(
-        lambda n, d: rng.standard_normal((n, d)), sampler=function_sampler, bits=tmp_path / "bits"
+        lambda n, d: rng.standard_normal((n, d)), sampler=FunctionSampler, bits=tmp_path / "bits"
     )
     bits = np.fromfile(tmp_path / "bits", dtype="<u2")
     assert len(bits) == result.samples
@@ -531,6 +525,6 @@ def test_bits_for_another_battery(function_sampler, tmp_path):
     with pytest.raises(UsageError, match="bits="):
         audit(
             lambda n, d: rng.standard_normal((n, d)),
-            sampler=function_sampler,
+            sampler=FunctionSampler,
             bits=tmp_path / "none" / "bits",
         )
