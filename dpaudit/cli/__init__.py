@@ -1,4 +1,4 @@
-"""The command line. stdout carries the result, stderr progress and errors; see ``dpaudit --help`` for exit codes."""
+"""The command line: stdout carries the result, stderr progress and errors."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line; deliberate errors become one clear line and the documented exit code, never a traceback.
+    """Run the command line; a deliberate error becomes a message and its documented exit code.
 
-    Formal guarantee: exit codes 0 and 1 are left by commands that ran to their end and whose output
-    was written to stdout, and by nothing else: no exception, ``SystemExit``, broken pipe or
+    Formal guarantee: exit codes 0 and 1 come only from commands that ran to their end and whose
+    output was written to stdout, never from an exception, ``SystemExit``, broken pipe or
     unwritable stderr. Text that reaches stdout or stderr is printable (see
     :mod:`dpaudit.results.text`), whoever chose it.
     """
@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def _code() -> int:
-    """Run it, say what went wrong, and return the exit code."""
+    """Run the app, report an error on stderr, and return the exit code."""
     from dpaudit.cli.app import app
     from dpaudit.cli.plugin_commands import Ended
     from dpaudit.cli.streams import OutputError
@@ -41,10 +41,10 @@ def _code() -> int:
             sys.stdout.flush()
         except Ended as ended:
             if isinstance(ended.error, SystemExit):
-                raise RuntimeError("a plug-in called sys.exit") from ended.error  # noqa: TRY004 not a wrong type
+                raise RuntimeError("a plug-in called sys.exit") from ended.error  # noqa: TRY004
             raise ended.error from None
         return code if isinstance(code, int) else 0
-    except SystemExit:  # typer's shell completion, which comes before any command
+    except SystemExit:  # typer's shell completion, which runs before any command
         raise
     except DpauditError as error:
         if not (isinstance(error, OutputError) and not error.args):
@@ -52,10 +52,11 @@ def _code() -> int:
         return error.exit_code
     except KeyboardInterrupt:
         tell(
-            "dpaudit: interrupted; what is finished is kept: the same command goes on (dpaudit run: with --resume)"
+            "dpaudit: interrupted; finished work is kept; "
+            "repeat the command to resume (dpaudit run: with --resume)"
         )
         return 130
-    except BaseException as error:  # noqa: BLE001 a plug-in may raise anything, and none of it is a verdict
+    except BaseException as error:  # noqa: BLE001 whatever a plug-in raises is no verdict
         if hasattr(error, "format_message"):
             return _misused(error)
         hint = missing_extra(error) if isinstance(error, ModuleNotFoundError) else None
@@ -72,12 +73,8 @@ def _code() -> int:
 
 
 def _misused(error: Any) -> int:
-    """Say how the command line is misused, in typer's words; without any words it has printed the help."""
+    """Print typer's usage error, unless it is the one after which typer has printed the help."""
     if type(error).__name__ != "NoArgsIsHelpError":
-        where = (
-            getattr(error.ctx, "command_path", "dpaudit")
-            if getattr(error, "ctx", None)
-            else "dpaudit"
-        )
+        where = getattr(getattr(error, "ctx", None), "command_path", "dpaudit")
         tell(f"dpaudit: {one_line(error.format_message(), limit=2000)}\n\nSee: {where} --help")
     return 2

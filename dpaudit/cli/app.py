@@ -1,4 +1,4 @@
-"""The command line put together: which commands there are, in which groups and in which order."""
+"""The commands of the command line, their groups and their order."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     help=(
-        "Before you trust someone else's noise: audit closed differential-privacy samplers, see what a secret key "
-        "would read from them, and check the defences.\n\n"
-        "Start with [bold]dpaudit demo[/bold], then [bold]dpaudit audit[/bold] your own sampler.\n\n"
-        "Exit codes: 0 no finding, 1 finding, 2 usage, 3 inconclusive, 4 internal error, or the output cannot be written."
+        "Audit closed differential-privacy samplers, see what someone with a secret key could "
+        "still read from their noise, and check the defences.\n\n"
+        "Start with [bold]dpaudit demo[/bold], then [bold]dpaudit audit[/bold] your own sampler."
+        "\n\nExit codes: 0 no finding, 1 finding, 2 usage error, 3 inconclusive, 4 internal error "
+        "or unwritable output."
     ),
 )
 key_app = typer.Typer(
-    no_args_is_help=True, help="Make and look at pancake keys (lab specimens; files of mode 0600)."
+    no_args_is_help=True, help="Make and show pancake keys (lab specimens; files of mode 0600)."
 )
 app.add_typer(key_app, name="key")
 app.add_typer(
@@ -36,17 +37,15 @@ app.add_typer(
         cls=group_of("services"),
         no_args_is_help=True,
         help=(
-            "Mitigations with several parties, each a process of its own: two servers, secure aggregation.\n\n"
-            "Start with [bold]dpaudit serve init[/bold], which makes the certificates they know each other by."
+            "Run the parties of a distributed mitigation: two servers, secure aggregation.\n\n"
+            "Start with [bold]dpaudit serve init[/bold], which makes the parties' certificates."
         ),
     ),
     name="serve",
 )
-deployment_app = typer.Typer(
-    no_args_is_help=True, help="Whole systems, audited from their own files."
-)
+deployment_app = typer.Typer(no_args_is_help=True, help="Audit whole systems from their files.")
 app.add_typer(deployment_app, name="deployment")
-verify_app = typer.Typer(no_args_is_help=True, help="Check offline what a protocol left behind.")
+verify_app = typer.Typer(no_args_is_help=True, help="Check a protocol's transcript, offline.")
 app.add_typer(verify_app, name="verify")
 app.add_typer(runs_app, name="runs")
 

@@ -24,19 +24,20 @@ def _load(name: str, path: Path) -> npt.NDArray[Any]:
     array = read_npy(path, name=name)
     if array.dtype.kind not in "iuf" or array.ndim > 2:
         raise UsageError(
-            f"{name}={path}: {array.dtype} of shape {array.shape}, wanted rows of numbers; write them with numpy.save"
+            f"{name}={path}: must hold rows of numbers, not {array.dtype} of shape {array.shape}; "
+            "write it with numpy.save"
         )
     return array
 
 
 def attack(name: str, *, releases: Path, candidates: Path, truth: Path | None, output: str) -> None:
-    """Score, print, and leave with 1 if the truth is known and the attack beats guessing."""
+    """Score, print, and exit with 1 if the truth is known and the attack beats guessing."""
     import torch
 
     chosen = registry.create("attacks", name)
     if not isinstance(chosen, Attack):
         raise UsageError(
-            f"attack={name}: does not score candidates; use it from Python or in an experiment"
+            f"attack={name}: does not score candidates; run it from Python or in an experiment"
         )
     y = torch.from_numpy(np.atleast_2d(_load("releases", releases)).astype(np.float64))
     q = torch.from_numpy(np.atleast_2d(_load("candidates", candidates)).astype(np.float64))
@@ -88,7 +89,8 @@ def _text(document: dict[str, Any]) -> str:
     if "success" in document:
         i = document["interval"]
         lines.append(
-            f"right in {document['successes']:,} of {document['releases']:,}: {100 * document['success']:.1f} % "
-            f"(95 % interval {100 * i['low']:.1f} to {100 * i['high']:.1f}; guessing gets {100 * document['chance']:.1f} %)"
+            f"correct in {document['successes']:,} of {document['releases']:,}: "
+            f"{100 * document['success']:.1f} % (95 % interval {100 * i['low']:.1f} to "
+            f"{100 * i['high']:.1f}; guessing: {100 * document['chance']:.1f} %)"
         )
     return "\n".join(lines)

@@ -20,7 +20,7 @@ __all__ = ["audit"]
 
 
 def audit(sampler: str, *, claim: str | None, options: AuditOptions, common: AuditCommand) -> None:
-    """Audit, print, write, and leave with the verdict's exit code."""
+    """Audit, print, write, and exit with the verdict's code."""
     out, formats = common.out, formats_of(common.also, out=common.out)
     formats = without_earlier(
         formats, out, others=(f"{name}.json" for name in registry.plugins("tests"))
@@ -55,12 +55,10 @@ def audit(sampler: str, *, claim: str | None, options: AuditOptions, common: Aud
 
 
 def _save(test: TestResult, out: Path) -> None:
-    """What a finding leaves behind for others to use, where its test knows how to write it."""
-    save = (
-        getattr(registry.load("tests", test.name), "save", None)
-        if test.finding and test.details
-        else None
-    )
+    """Write what a finding recovered, such as a key, if its test has a ``save``."""
+    if not (test.finding and test.details):
+        return
+    save = getattr(registry.load("tests", test.name), "save", None)
     if save is not None:
         path = out / f"{test.name}.json"
         path.unlink(missing_ok=True)

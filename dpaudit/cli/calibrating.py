@@ -1,4 +1,4 @@
-"""``dpaudit frontier --calibrate``: from what an audit sees to the smoothing that covers the rest."""
+"""``dpaudit frontier --calibrate``: the smoothing that covers what an audit may miss."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpaudit.types import PowerPoint, to_dict
 __all__ = ["calibration"]
 
 _COLUMN_WORDS = (
-    Column(key="assumes", label="resting on", format="text"),
+    Column(key="assumes", label="assumption", format="text"),
     Column(key="gamma_min", label="covers γ ≥", format="number"),
     Column(key="tau", label="τ/σ", format="number"),
     Column(key="l2_factor", label="L2 error ×", format="number"),
@@ -25,7 +25,7 @@ _COLUMN_WORDS = (
 def calibration(
     points: Iterable[PowerPoint], *, dim: int | None, samples: int, eta: float
 ) -> MeasurementsDocument:
-    """The proposal as a document of measurements, with itself (``proposal``) and its ``caveats``."""
+    """The proposal as a document of measurements, with the ``proposal`` and its ``caveats``."""
     found = propose_tau(points, dim=dim, samples=samples, eta=eta)
     where = f"d = {dim:,}" if dim else "d chosen by the auditor"
     rows = [
@@ -35,9 +35,10 @@ def calibration(
     return MeasurementsDocument(
         name="frontier",
         title=f"Smoothing behind an audit of {samples:,} values ({where}, η = {eta:g})",
-        story="The first line covers what the audit may miss; the others rest on what their first column says. "
-        + " ".join(found.caveats),
-        command=f"dpaudit frontier --calibrate --eta {eta:g}{f' --dim {dim}' if dim else ''} --samples {samples:g}",
+        story="The first row covers what the audit may miss; "
+        f"the others rest on the assumption in their first column. {' '.join(found.caveats)}",
+        command=f"dpaudit frontier --calibrate --eta {eta:g}{f' --dim {dim}' if dim else ''} "
+        f"--samples {samples:g}",
         columns=_COLUMN_WORDS,
         figures=(),
         rows=tuple(rows),
@@ -53,6 +54,6 @@ def calibration(
 
 
 def _up(tau: float) -> float:
-    """To four digits, never down."""
+    """Round up to four digits."""
     digit = 10.0 ** (math.floor(math.log10(tau)) - 3)
     return math.ceil(tau / digit - 1e-9) * digit

@@ -1,4 +1,4 @@
-"""What a shell offers on Tab: names from entry points and file names, nothing imported, nothing raised."""
+"""Shell completion from entry points and file names; imports no plug-in and never raises."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ CLAIMS = (
 
 _NO_PLUGIN = {"scores"}
 _NO_VALUE = {"file", "http", "https", "library"}
-"""Kinds of samplers that are told no value, so that they are no mechanism."""
+"""Kinds of samplers that take no value, so that they are no mechanism."""
 
 Completer = Callable[[str], list[str]]
 
 
 def _quiet(offer: Callable[[str], Iterable[str]]) -> Completer:
-    """Offers that begin with what was typed; none where something goes wrong, as a broken plug-in of a third party."""
+    """Offer the names that begin with what was typed; none after an error in a plug-in."""
 
     @wraps(offer)
     def offered(incomplete: str) -> list[str]:
         try:
             return [name for name in offer(incomplete) if name.startswith(incomplete)]
-        except Exception:  # noqa: BLE001 a shell in the middle of a line is no place for a traceback
+        except Exception:  # noqa: BLE001 no traceback into a half-typed command line
             return []
 
     return offered
@@ -85,7 +85,7 @@ def mitigations(incomplete: str) -> Iterable[str]:
 
 @_quiet
 def tests(incomplete: str) -> Iterable[str]:
-    """Registered tests, the last of a list with commas; none a second time."""
+    """Registered tests, for the last name of a comma-separated list; none twice."""
     before, comma, _ = incomplete.rpartition(",")
     given = set(before.split(","))
     return [f"{before}{comma}{name}" for name in registry.plugins("tests") if name not in given]
@@ -93,7 +93,7 @@ def tests(incomplete: str) -> Iterable[str]:
 
 @_quiet
 def experiments(incomplete: str) -> Iterable[str]:
-    """Experiments that ship with dpaudit; a SPEC.toml the shell completes itself."""
+    """Experiments that ship with dpaudit; the shell itself completes a SPEC.toml."""
     del incomplete
     folder = files("dpaudit") / "studies" / "specs"
     return sorted(

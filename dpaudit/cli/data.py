@@ -1,4 +1,4 @@
-"""Where data sets lie: ``--data-root`` stands for the environment variable ``DPAUDIT_DATA``."""
+"""``--data-root``: the folder of the data sets, passed on as ``DPAUDIT_DATA``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["use_data_root"]
 
 
 def use_data_root(folder: Path | None) -> None:
-    """Let this process, and those that it starts, look for data in ``folder``; None leaves things as they are.
+    """Make this process and its children look for data in ``folder``; None changes nothing.
 
     Raises:
         UsageError: it is not a folder.

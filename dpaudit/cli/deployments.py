@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["apple", "apple_scenario"]
 
 _MOST_FINDINGS = 1000
-"""Findings about report files that are kept: a folder may hold millions of broken ones."""
+"""How many findings about report files are kept: a folder may hold millions of broken ones."""
 
 
 def apple(
@@ -32,7 +32,7 @@ def apple(
     also: str | None,
     output: str,
 ) -> None:
-    """Read, add up, print, write, and leave with 1 where a finding is against the user."""
+    """Audit the files, print, write, and exit with 1 if a finding is against the user."""
     from dpaudit.deployments.apple.bits.shown import Shown
     from dpaudit.deployments.apple.configuration.reading import read_configuration
     from dpaudit.deployments.apple.configuration.resolving import unresolved
@@ -50,7 +50,7 @@ def apple(
     against_that, differences = None, None
     if against is not None:
         older = read_configuration(against)
-        # what was left out there cannot be compared: its own findings count as well
+        # what could not be read there cannot be compared, so its findings count as well
         findings += [Finding(f"the older {f.where}", f.message) for f in older.findings]
         against_that = OlderConfiguration(**_sizes(older), effect=effect(older, configuration))
         differences = compare(older, configuration)
@@ -110,17 +110,15 @@ def _sizes(configuration: Configuration) -> dict[str, Any]:
 def _submitted(
     folder: Path, configuration: Configuration, database: Database | None, findings: list[Finding]
 ) -> tuple[Observed, tuple[Shown, ...]]:
-    """What the reports submitted, and the ε that their bits show; each report is read once and let go."""
+    """What the reports submitted, and the ε that their bits show; reads each report once."""
     from dpaudit.deployments.apple.bits.estimates import Estimates
     from dpaudit.deployments.apple.configuration.resolving import resolve
     from dpaudit.deployments.apple.model import Finding
     from dpaudit.deployments.apple.observed import Spending
     from dpaudit.deployments.apple.reports.reading import read_reports
 
-    spending, estimates = (
-        Spending(configuration, database=database),
-        Estimates(resolve(configuration)),
-    )
+    spending = Spending(configuration, database=database)
+    estimates = Estimates(resolve(configuration))
     kept, more = 0, 0
     for report in read_reports(folder):
         spending.add(report)
@@ -130,12 +128,8 @@ def _submitted(
         findings += report.findings[:room]
         kept, more = kept + len(report.findings[:room]), more + len(report.findings[room:])
     if more:
-        findings.append(
-            Finding(
-                "reports",
-                f"{more} more findings about single files; only the first {kept} are listed",
-            )
-        )
+        message = f"{more} more findings about single files; only the first {kept} are listed"
+        findings.append(Finding("reports", message))
     shown = estimates.shown()
     observed = spending.observed(shown)
     findings += [finding for one in shown.values() for finding in one.findings]

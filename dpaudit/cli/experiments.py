@@ -27,7 +27,7 @@ __all__ = ["demo", "report", "run"]
 
 
 def demo(out: Path, output: str, *, also: str | None = None) -> None:
-    """The built-in experiment ``demo``; an earlier demo in ``out`` is replaced."""
+    """Run the built-in experiment ``demo``; replaces an earlier demo in ``out``."""
     from dpaudit.experiments import Store
 
     formats = formats_of(also, out=out)
@@ -55,19 +55,15 @@ def run(
     log: Sequence[str] = (),
     also: str | None = None,
 ) -> None:
-    """Run a named or written experiment; the command that is kept with it is made here."""
+    """Run a named experiment or a spec file, and record the command with its results."""
     use_data_root(data_root)
-    words = [
-        "dpaudit",
-        "run",
-        experiment,
-        *(["--trials", str(trials)] if trials is not None else []),
-    ]
-    command = shlex.join([*words, *(["--device", device] if device != "cpu" else [])])
+    words = ["dpaudit", "run", experiment]
+    words += ["--trials", str(trials)] if trials is not None else []
+    words += ["--device", device] if device != "cpu" else []
     formats = formats_of(also, out=options.out)
     _run(
         experiment,
-        replace(options, command=command),
+        replace(options, command=shlex.join(words)),
         trials=trials,
         device=device,
         output=output,
@@ -92,7 +88,8 @@ def _run(
     out, spec = options.out, load_spec(name, trials=trials, device=device)
     if spec.measure != "attack" and not spec.columns:
         raise SpecError(
-            f"spec={name}: [[column]] is missing; say what the table of measure={spec.measure!r} shall show"
+            f"spec={name}: [[column]] is missing; "
+            f"add the columns of the table for measure={spec.measure!r}"
         )
     with open_loggers(log, trouble=note) as loggers:
 
@@ -110,8 +107,8 @@ def _run(
             write_formats(document, also, out)
         except OSError as error:
             raise StoreError(
-                f"out={out}: the report cannot be written ({error.strerror}); all results are kept: make room, then "
-                f"dpaudit report {out}"
+                f"out={out}: the report cannot be written ({error.strerror}); all results are "
+                f"kept; free space, then run dpaudit report {out}"
             ) from error
         loggers.end(to_dict(document))
     if output == "json":
@@ -127,7 +124,7 @@ def _run(
 
 
 def _document(folder: Path) -> ExperimentDocument | MeasurementsDocument:
-    """Of all that the folder holds, failures included; its command is the one that began the run."""
+    """Everything the folder holds, failures included; its command is the one of the first run."""
     from dpaudit.experiments.store import Store
     from dpaudit.experiments.stored import document_of
 
@@ -136,7 +133,7 @@ def _document(folder: Path) -> ExperimentDocument | MeasurementsDocument:
 
 
 def report(folder: Path | None, *, also: str | None = None, schema: bool = False) -> None:
-    """Write the page, and other formats, of an experiment's or an audit's folder; or print the documents' schema."""
+    """Write the page and other formats for a results folder, or print the documents' schema."""
     if schema:
         print(schema_text(), end="")
         return

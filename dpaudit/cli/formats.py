@@ -1,4 +1,4 @@
-"""``--also``: the same report for other programs, beside report.html."""
+"""``--also``: the same report for other programs, next to report.html."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MARKS = (b'"dpaudit-report/', b'"dpaudit-recovered-')
 
 
 def formats_of(also: str | None, *, out: Path | None) -> tuple[str, ...]:
-    """The formats that ``--also`` names, each once, in their order; checked before anything runs.
+    """The formats that ``--also`` names, each once and in order; checked before anything runs.
 
     Raises:
         UnknownNameError: a format that is not known.
@@ -34,7 +34,8 @@ def formats_of(also: str | None, *, out: Path | None) -> tuple[str, ...]:
             near = registry.nearest(name, _ALL)
             near = near if "did you mean" in near else ""
             raise UnknownNameError(
-                f"also={also}: {name!r} is not a format{near}; formats, with commas: {', '.join(_ALL)}"
+                f"also={also}: {name!r} is not a format{near}; "
+                f"choose from, comma-separated: {', '.join(_ALL)}"
             )
     if out is None:
         raise UsageError(f"also={also}: there is no folder to write to; add --out DIR")
@@ -48,11 +49,11 @@ def without_earlier(
     document: str = "result.json",
     others: Iterable[str] = (),
 ) -> tuple[str, ...]:
-    """Remove the report of an earlier run from ``folder`` before anything starts; the formats to write, the earlier's too.
+    """Remove an earlier run's report from ``folder``; returns ``formats`` and the earlier ones.
 
-    What stops from here on leaves no verdict of before. ``document`` and ``report.html`` go in any
-    case, as they would be replaced; the other formats, documents and ``others`` (names) only where
-    dpaudit wrote them.
+    A run that stops from here on leaves no earlier verdict. ``document`` and ``report.html`` are
+    always removed, as they would be replaced; the other formats, documents and ``others`` (names)
+    only if dpaudit wrote them.
 
     Raises:
         UsageError: a file cannot be removed.
@@ -68,10 +69,11 @@ def without_earlier(
         for name in names:
             (folder / name).unlink(missing_ok=True)
     except NotADirectoryError:
-        pass  # there is none; writing will say so
+        pass  # there is no such folder; writing reports it
     except OSError as error:
         raise UsageError(
-            f"out={folder}: {name} of an earlier run cannot be removed ({error.strerror}); choose another --out"
+            f"out={folder}: {name} of an earlier run cannot be removed ({error.strerror}); "
+            "choose another --out"
         ) from error
     return tuple(dict.fromkeys([*formats, *earlier]))
 
@@ -86,10 +88,9 @@ def _ours(path: Path) -> bool:
 
 
 def write_formats(document: Document, formats: Sequence[str], folder: Path) -> None:
-    """Write ``report.junit.xml``, ``report.sarif``, ``report.md`` into ``folder``: those asked for, and those already there.
+    """Write the report in ``formats``, and in those already in ``folder``.
 
-    What an earlier ``--also`` left would otherwise stay beside a new result, and a CI system would
-    read its old verdict.
+    Otherwise a CI system could read the old verdict that an earlier ``--also`` left.
 
     Raises:
         UsageError: a file cannot be written.
@@ -106,10 +107,10 @@ def write_formats(document: Document, formats: Sequence[str], folder: Path) -> N
 
 
 def read_report(path: Path, formats: Sequence[str]) -> Path:
-    """Make the page, and ``formats``, of the document at ``path`` anew, beside it; returns the page.
+    """Rewrite the page and ``formats`` next to the document at ``path``; returns the page's path.
 
     Raises:
-        UsageError: it is no report, or one that somebody has changed so that it says nothing.
+        UsageError: it is not a report, or has been changed so that it cannot be shown.
     """
     from dpaudit.report import read_document, write_report
 

@@ -38,19 +38,20 @@ def show(
     calibrate: bool = False,
     eta: float | None = None,
 ) -> None:
-    """Print the map for one audit; ``table`` is a run of the experiment ``frontier``, which ``write`` turns to CSV.
+    """Print the map for one audit.
 
-    With ``calibrate`` print instead what smoothing, to ``eta`` (default 1e-6), covers what such an
+    ``table`` is a run of the experiment ``frontier``; ``write`` is where the map goes as CSV. With
+    ``calibrate``, print instead the smoothing, to ``eta`` (default 1e-6), that covers what such an
     audit may miss.
     """
     if dim is not None and dim < 1:
-        raise UsageError(f"dim={dim}: must be at least 1; leave it out where the auditor chooses")
+        raise UsageError(f"dim={dim}: must be at least 1; leave it out if the auditor chooses")
     if not 1 <= samples <= 1e15:
         raise UsageError(f"samples={samples}: must be a number of values, e.g. 1e7")
     if not seconds >= 0:
         raise UsageError(f"seconds={seconds}: must be ≥ 0")
     if eta is not None and not calibrate:
-        raise UsageError(f"eta={eta}: says how far smoothing is to go; add --calibrate")
+        raise UsageError(f"eta={eta}: is for --calibrate only; add --calibrate")
     points = read_table() if table is None else _measured(table)
     if write is not None:
         try:
@@ -62,7 +63,7 @@ def show(
     here = frontier(dim=dim, samples=int(samples), table=points)
     if not here:
         least = min(p.samples for p in points)
-        raise UsageError(f"samples={samples:g}: the map begins at {least:,} values; ask for more")
+        raise UsageError(f"samples={samples:g}: must be at least {least:,}, where the map begins")
     if calibrate:
         document = calibration(
             points, dim=dim, samples=int(samples), eta=1e-6 if eta is None else eta
@@ -90,21 +91,15 @@ def _document(
     samples: int,
     seconds: float,
 ) -> MeasurementsDocument:
-    """What one audit sees, as a document of measurements, with the measured curves it was read from."""
+    """What one audit detects, as a document of measurements, with the measured curves."""
     from dpaudit import registry
 
     rows = [to_dict(p) for p in here]
     reach = getattr(registry.load("tests", "keyless-search"), "reach", None)
     if reach is not None:
         rows += [
-            {
-                "flaw": s.flaw,
-                "dim": dim or 0,
-                "samples": samples,
-                "size": s.size,
-                "unit": s.unit,
-                "by": s.test,
-            }
+            {"flaw": s.flaw, "dim": dim or 0, "samples": samples}
+            | {"size": s.size, "unit": s.unit, "by": s.test}
             for s in reach(dim=dim, seconds=seconds)
         ]
     flaws = {p.flaw for p in here}
@@ -114,16 +109,19 @@ def _document(
     where = f"d = {dim}" if dim else "d chosen by the auditor"
     return MeasurementsDocument(
         name="frontier",
-        title=f"What an audit of {samples:,} values sees ({where}, α = 0.01)",
-        story="Flaws of at least this size are found with probability 0.9 or more; smaller ones may pass. Measured by "
-        "simulation (dpaudit run frontier); between measured sample sizes interpolated on logarithmic scales.",
-        command=f"dpaudit frontier{f' --dim {dim}' if dim else ''} --samples {samples:g} --seconds {seconds:g}",
+        title=f"What an audit of {samples:,} values detects ({where}, α = 0.01)",
+        story="Flaws of at least this size are found with probability 0.9 or more; smaller ones "
+        "may pass. Measured by simulation (dpaudit run frontier); sizes between measured sample "
+        "sizes are interpolated on logarithmic scales.",
+        command=f"dpaudit frontier{f' --dim {dim}' if dim else ''} --samples {samples:g} "
+        f"--seconds {seconds:g}",
         columns=_COLUMN_WORDS,
         figures=(),
         rows=tuple(rows),
         power=(*curves, *here),
         misses=(),
-        summary=f"{len(rows)} kinds of flaw, by the smallest size that {samples:,} values show nine times in ten.",
+        summary=f"{len(rows)} kinds of flaw, each with the smallest size that {samples:,} values "
+        "show nine times in ten.",
         cells=(),
         provenance=to_dict(collect(seed="none", plugins=())),
     )
@@ -135,20 +133,16 @@ def _measured(folder: Path) -> tuple[PowerPoint, ...]:
     with Store.read(folder) as store:
         if store.spec.get("name") != "frontier":
             raise UsageError(
-                f"table={folder}: holds {store.spec.get('name')!r}; run dpaudit run frontier --out DIR first"
+                f"table={folder}: holds {store.spec.get('name')!r}, not a frontier; "
+                "run dpaudit run frontier --out DIR first"
             )
         results = store.results()
     lines = [",".join(COLUMNS)]
     for result in results:
         grid, outcome = result.settings["grid"], result.outcome
         if outcome["size"] is not None:
-            words = (
-                grid["flaw"],
-                grid["dim"],
-                grid["samples"],
-                repr(float(f"{outcome['size']:.4g}")),
-                outcome["unit"],
-            )
+            size = float(f"{outcome['size']:.4g}")
+            words = (grid["flaw"], grid["dim"], grid["samples"], size, outcome["unit"])
             found = (f"{outcome['found'][end]:.4f}" for end in ("low", "high"))
             lines.append(",".join(f'"{w}"' for w in (*words, outcome["by"], *found)))
     return parse(lines)
@@ -158,7 +152,8 @@ def _write(points: tuple[PowerPoint, ...], path: Path) -> None:
     here = collect(seed="as in the spec", plugins=())
     file = io.StringIO()
     file.write(
-        f"# dpaudit run frontier; dpaudit frontier --table runs/frontier --write {path.name}\n# {here.hardware}\n"
+        "# dpaudit run frontier; "
+        f"dpaudit frontier --table runs/frontier --write {path.name}\n# {here.hardware}\n"
     )
     rows = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     rows.writeheader()

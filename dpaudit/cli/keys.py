@@ -20,7 +20,8 @@ def new(
     )
     key.save(out)
     emit(
-        f"{out}: pancake key {key.fingerprint} for dim={key.dim}, beta={key.beta:g}, gamma={key.gamma:g}"
+        f"{out}: pancake key {key.fingerprint} "
+        f"for dim={key.dim}, beta={key.beta:g}, gamma={key.gamma:g}"
     )
     note(f"LAB SPECIMEN. Try: dpaudit audit pancake:key={out} --claim gaussian:sigma=1")
 
@@ -40,8 +41,5 @@ def show(path: Path, output: str) -> None:
     if output == "json":
         write_json_line(facts)
     else:
-        emit(
-            "\n".join(
-                f"{k:22} {v:g}" if isinstance(v, float) else f"{k:22} {v}" for k, v in facts.items()
-            )
-        )
+        shown = {k: f"{v:g}" if isinstance(v, float) else v for k, v in facts.items()}
+        emit("\n".join(f"{k:22} {v}" for k, v in shown.items()))

@@ -14,7 +14,7 @@ __all__ = ["show"]
 
 
 def show(kind: str, output: str) -> None:
-    """Print the plug-ins of a kind, or the built-in experiments; of attacks also what each needs and what plays it."""
+    """Print the plug-ins of a kind, or the built-in experiments; for attacks also their needs."""
     if kind == "experiments":
         from dpaudit.experiments.spec_file import spec_names
 
@@ -41,15 +41,9 @@ def show(kind: str, output: str) -> None:
         return
     emit(_table(rows))
     if needs:
+        named = zip(rows, needs, strict=True)
         emit("")
-        emit(
-            _table(
-                [
-                    {"name": row["name"]} | _texts(need)
-                    for row, need in zip(rows, needs, strict=True)
-                ]
-            )
-        )
+        emit(_table([{"name": row["name"]} | _texts(need) for row, need in named]))
         emit("")
         emit(_table([_rules(game) for game in GAMES]))
 
@@ -64,7 +58,7 @@ def _table(rows: list[dict[str, str]]) -> Table:
 
 
 def _needs(plugin: registry.Plugin) -> dict[str, Any]:
-    """What an attack says of itself, and what the rules of its games add."""
+    """What an attack declares about itself, and what the rules of its games add."""
     own = registry.declared(plugin)
     played = own.get("games")
     games = [

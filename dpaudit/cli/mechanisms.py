@@ -24,7 +24,7 @@ def mechanism(
     guesses: int | None,
     common: AuditCommand,
 ) -> None:
-    """Audit, print, write, and leave with the verdict's exit code."""
+    """Audit, print, write, and exit with the verdict's code."""
     out, formats = common.out, formats_of(common.also, out=common.out)
     formats = without_earlier(formats, out)
     with asking(common.sandbox, visible=common.visible or (), passed=common.pass_env or ()) as held:

@@ -31,11 +31,11 @@ Format = Literal["text", "json"]
 FormatOption = Annotated[
     Format, typer.Option("--format", help="text for people, json (one document) for programs.")
 ]
-DeviceOption = Annotated[Literal["cpu", "cuda"], typer.Option(help="Where tensors live.")]
+DeviceOption = Annotated[Literal["cpu", "cuda"], typer.Option(help="Device for tensors.")]
 DataRootOption = Annotated[
     Path | None,
     typer.Option(
-        help="Folder with mnist.npz, cifar10.npz, weights/…; if not given, DPAUDIT_DATA, else data is downloaded.",
+        help="Folder with mnist.npz, cifar10.npz, weights/…; by default DPAUDIT_DATA, else data is downloaded.",
         show_default=False,
     ),
 ]
@@ -46,14 +46,14 @@ OutOption = Annotated[
 AlsoOption = Annotated[
     str | None,
     typer.Option(
-        help="Also write for other programs: junit, sarif, markdown, with commas; needs --out.",
+        help="Also write these formats, comma-separated: junit, sarif, markdown; needs --out.",
         show_default=False,
     ),
 ]
 SandboxOption = Annotated[
     Literal["full", "require", "network", "none"] | None,
     typer.Option(
-        help="How foreign code is held: full (as far as this kernel can), require (full or nothing, exit 3), network (full, but with the network), none (limits only).",
+        help="Sandbox for third-party code: full (as far as this kernel can), require (full, or exit 3), network (full, but network allowed), none (resource limits only).",
         show_default="DPAUDIT_SANDBOX, else full",
     ),
 ]
@@ -61,7 +61,7 @@ VisibleOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="PATH",
-        help="A file or folder that the sampler also needs; shown read-only. The home directory and the working tree are hidden. Repeatable.",
+        help="A file or folder that the sampler may read. The rest of the home directory and the working tree is hidden. Repeatable.",
         show_default=False,
     ),
 ]
@@ -69,14 +69,14 @@ PassEnvOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME",
-        help="An environment variable to pass on; others are kept back, but for PATH, LANG, OMP_* and the like. Repeatable.",
+        help="An environment variable to pass to the sampler; it gets no others, except PATH, LANG, OMP_* and similar. Repeatable.",
         show_default=False,
     ),
 ]
 SeedOption = Annotated[
     str | None,
     typer.Option(
-        help="For the auditor's own randomness and registered sources; fresh if not given.",
+        help="Seed for the auditor's own randomness and for registered sources; random by default.",
         show_default=False,
     ),
 ]
@@ -84,7 +84,7 @@ SeedOption = Annotated[
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AuditCommand:
-    """What `audit` and `mechanism` share: the seed, how foreign code is held, and where the result goes."""
+    """Options that `audit` and `mechanism` share: the seed, the sandbox, and the output."""
 
     seed: SeedOption = None
     sandbox: SandboxOption = None
@@ -96,7 +96,7 @@ class AuditCommand:
 
 
 def with_audit_command(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of :class:`AuditCommand`, which it gets as one value, ``common``."""
+    """Add the options of :class:`AuditCommand` to a command, which gets them as ``common``."""
     hints = typing.get_type_hints(AuditCommand, include_extras=True)
     shared = [
         inspect.Parameter(

@@ -24,7 +24,7 @@ __all__ = ["SafeConsole", "emit", "note", "out_console", "progress_bar", "write_
 
 
 class SafeConsole(Console):
-    """A console that draws printable text only, whatever is in a table or a label, and takes no text for markup."""
+    """A console that writes printable text only and takes no text for markup."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, **options)
@@ -36,7 +36,7 @@ class SafeConsole(Console):
 
 
 def out_console() -> Console:
-    """A console on stdout; a pipe gets plain text of a fixed, generous width."""
+    """A console on stdout; a pipe gets plain text, 140 columns wide."""
     return SafeConsole() if sys.stdout.isatty() else SafeConsole(width=140)
 
 
@@ -46,7 +46,7 @@ def emit(renderable: Any) -> None:
 
 
 def write_json_line(document: Any) -> None:
-    """Print a result for programs: one JSON document, without characters that would steer a terminal or its direction."""
+    """Print one JSON document, without control characters or bidirectional overrides."""
     narrow = (sys.stdout.encoding or "").lower() not in ("utf-8", "utf8")
     print(json_escaped(json.dumps(document, ensure_ascii=narrow, allow_nan=False, indent=2)))
 

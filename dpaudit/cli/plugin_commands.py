@@ -1,4 +1,4 @@
-"""Typer's command groups: the outermost one, and one whose commands are plug-ins, imported when one is asked for."""
+"""Typer's command groups: the outermost one, and one whose commands are plug-ins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["AllCommands", "Ended", "group_of"]
 
 
 class Ended(Exception):
-    """Carries ``error`` past typer, which would turn a broken pipe or an end of input into exit 1, and say nothing else."""
+    """Carries ``error`` past typer, which would turn a broken pipe or end of input into exit 1."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class Ended(Exception):
 
 
 class AllCommands(TyperGroup):
-    """The outermost group: whatever else than typer's own a command raises reaches ``main`` as it was."""
+    """The outermost group: what a command raises reaches ``main`` unchanged."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -31,9 +31,10 @@ class AllCommands(TyperGroup):
 
 
 def group_of(kind: str) -> type[TyperGroup]:
-    """A Typer group class whose commands are the plug-ins of ``kind``: plain functions with Typer's annotations.
+    """A Typer group class whose commands are the plug-ins of ``kind``, imported when used.
 
-    A name that no plug-in has is an ``UnknownNameError``, which says the nearest one.
+    The plug-ins are plain functions with Typer's annotations. An unknown name is an
+    ``UnknownNameError`` with the nearest name.
     """
 
     class PluginCommands(TyperGroup):

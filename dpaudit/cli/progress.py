@@ -1,4 +1,4 @@
-"""How far a run is: a bar where stderr is a terminal, elsewhere a line every half minute, so that a log shows life."""
+"""Progress of a run: a bar if stderr is a terminal, otherwise a line every half minute."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Workers(Protocol):
 
 
 class RunProgress:
-    """Cells done, failed and left, workers, and how long it may still take; on stderr, as a context manager."""
+    """A context manager that shows cells done, failed and left, workers and the time left."""
 
     def __init__(self, name: str, cells: Sequence[_Cell], placement: _Workers) -> None:
         self._name, self._placement = one_line(name, limit=60), placement
@@ -59,25 +59,25 @@ class RunProgress:
         self._doing = self._name
 
     def on_start(self, cell: _Cell) -> None:
-        """A cell that a worker can have."""
+        """A cell was handed to a worker."""
         self._doing = one_line(cell.label, limit=100)
 
     def on_result(self, outcome: CellResult | CellFailure) -> None:
-        """What a cell came to."""
+        """A cell has a result or failed."""
         with self._lock:
             self._remaining.done(outcome.kind, outcome.settings, outcome.seconds)
             self._timed.add(outcome.cell)
             self.failed += isinstance(outcome, CellFailure)
 
     def on_done(self, cell: _Cell) -> None:
-        """A cell that is on disk, now or from before."""
+        """A cell is on disk, from now or from an earlier run."""
         with self._lock:
             self.done += 1
             if cell.id not in self._timed:
                 self._remaining.drop(cell.kind, cell.settings)
 
     def line(self) -> str:
-        """All of it in a line."""
+        """The progress in one line."""
         with self._lock:
             left = in_words(self._remaining.seconds(workers=max(1, self._placement.workers)))
             done, failed = self.done, self.failed

@@ -1,6 +1,7 @@
-"""All that judges and writes is imported, and hashed, before a foreign program starts: what it writes then changes nothing.
+"""Import and hash everything that judges and reports before a third-party program starts.
 
-In a full sandbox it cannot write to these files at all; this is for the levels below.
+Files that the program changes later then have no effect. In a full sandbox it cannot write to these
+files at all; this is for the levels below.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ __all__ = ["be_ready"]
 
 _SANDBOX = "dpaudit.samplers.sandbox"
 _JUDGES = ("dpaudit.audit", _SANDBOX, "dpaudit.results", "dpaudit.accounting")
-_ATTACKS = ("reach", "bit-features")  # which the audit of a mechanism looks at by itself
+_ATTACKS = ("reach", "bit-features")  # which the audit of a mechanism uses by default
 
 
 @functools.cache
 def be_ready(*, writes: bool) -> None:
-    """Import the audit, its tests and, if it ``writes`` a report, what draws that; take the hash of our sources."""
+    """Import the audit, its tests and, if it ``writes`` a report, that code; hash our sources."""
     source_hash("dpaudit")
     for name in _JUDGES:
         # Windows runs no foreign programs
@@ -37,7 +38,7 @@ def be_ready(*, writes: bool) -> None:
         for name in names:
             try:
                 registry.load(group, name)
-            except MissingExtraError:  # the audit says so if it is asked for
+            except MissingExtraError:  # the audit reports it if the user asked for this one
                 continue
     _all_of("dpaudit.report")
     read_table()
@@ -47,7 +48,7 @@ def be_ready(*, writes: bool) -> None:
 
 
 def _draw_once() -> None:
-    """A page and a figure that nobody sees: template and drawing libraries import much of themselves when first used."""
+    """Draw a page and a figure once: the libraries import much of themselves on first use."""
     from dpaudit.report import render_report
     from dpaudit.report.figures.frame import one
     from dpaudit.report.figures.svg import inline_svg

@@ -1,8 +1,8 @@
-"""How long a run may still take, from the seconds that cells like those that are left have taken.
+"""The time a run may still take, from the seconds that similar cells took.
 
-Cells differ a thousandfold, so an average over all is no help: each cell that is left is expected
-to take what finished ones of its kind, host, source, mitigation and attack took, or else of its
-kind and host, or else of its kind.
+Cells differ a thousandfold, so each remaining cell is expected to take what finished cells of the
+same kind, host, source, mitigation and attack took; if there are none, those of the same kind and
+host, or else of the same kind.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PARTS = ("source", "mitigation", "attack")
 
 
 class Remaining:
-    """Seconds that are left, as a range; None while no cell says anything about those that are left."""
+    """Seconds that are left, as a range; None while no finished cell is like a remaining one."""
 
     def __init__(self) -> None:
         self._left: dict[tuple[str, ...], int] = defaultdict(int)
@@ -28,11 +28,11 @@ class Remaining:
         self._levels: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def add(self, kind: str, settings: Mapping[str, Any]) -> None:
-        """A cell that is to be done."""
+        """A cell still to be done."""
         self._left[self._of(kind, settings)] += 1
 
     def drop(self, kind: str, settings: Mapping[str, Any]) -> None:
-        """A cell that need not be done after all, or is done without its time being known."""
+        """A cell that need not be done, or is done in an unknown time."""
         self._left[self._of(kind, settings)] -= 1
 
     def done(self, kind: str, settings: Mapping[str, Any], seconds: float) -> None:
@@ -46,11 +46,10 @@ class Remaining:
             seen[2] += seconds * seconds
 
     def seconds(self, *, workers: int) -> tuple[float, float] | None:
-        """Between which two numbers of seconds the rest will probably take with so many workers.
+        """The range of seconds that the rest will probably take with so many workers.
 
         Two standard errors to either side of the expected work, divided by the workers that still
-        find some; at least as long as the longest cell. Descriptive: no probability is claimed for
-        it.
+        find some; at least as long as the longest cell. Descriptive: no probability is claimed.
         """
         left = {levels: number for levels, number in self._left.items() if number > 0}
         if not left:

@@ -1,4 +1,4 @@
-"""The middle of ``dpaudit run``: from a checked experiment to outcomes on disk, under a progress bar; and what failed."""
+"""The middle of ``dpaudit run``: from a checked experiment to outcomes on disk."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["run_cells", "tell_failures"]
 
 
 def run_cells(spec: Spec, options: RunOptions) -> None:
-    """Run what ``options.out`` does not hold yet. Its command is kept with it, and where it was run.
+    """Run the cells that ``options.out`` lacks; record the command and where it ran.
 
     Raises:
         UsageError: as :func:`~dpaudit.experiments.run_experiment`; columns or figures that no
@@ -58,9 +58,10 @@ def run_cells(spec: Spec, options: RunOptions) -> None:
                 on_result=told,
             )
             run_with(spec, shown)
-    except KeyboardInterrupt as interrupt:  # typer would end without a word
+    except KeyboardInterrupt as interrupt:  # typer would end without a message
         note(
-            f"interrupted; what is finished is kept in {options.out}: the same command with --resume goes on"
+            f"interrupted; finished cells are kept in {options.out}; "
+            "repeat the command with --resume"
         )
         raise typer.Exit(130) from interrupt
 
@@ -79,7 +80,7 @@ def _check_columns(spec: Spec) -> None:
 
 
 def tell_failures(out: Path) -> None:
-    """Say on stderr which cells have no result, and leave with exit code 3 if there are any."""
+    """Report failed cells on stderr and exit with 3 if there are any."""
     from dpaudit.experiments import Store
 
     with Store.read(out) as store:
@@ -88,6 +89,7 @@ def tell_failures(out: Path) -> None:
         cells = "1 cell" if len(failures) == 1 else f"{len(failures)} cells"
         note(
             f"{cells} failed, first with {printable(failures[0].error, limit=300)}\n"
-            f"dpaudit runs show {out} --failed says where; the same command with --resume tries again"
+            f"dpaudit runs show {out} --failed shows tracebacks; "
+            "repeat the command with --resume to retry"
         )
         raise typer.Exit(3)

@@ -1,18 +1,15 @@
-"""``dpaudit runs``: what is in the folders that ``dpaudit run`` wrote."""
+"""``dpaudit runs``: list, show, compare and export the folders that ``dpaudit run`` wrote."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-__all__ = ["runs_app"]
+from dpaudit.cli.options import FormatOption
 
-FormatOption = Annotated[
-    Literal["text", "json"],
-    typer.Option("--format", help="text for people, json (one document) for programs."),
-]
+__all__ = ["runs_app"]
 
 runs_app = typer.Typer(no_args_is_help=True, help="Look at runs: list, show, compare, export.")
 
@@ -24,7 +21,7 @@ def list_(
     ),
     output: FormatOption = "text",
 ) -> None:
-    """Every run in DIR and below: how far it is, whether it is running, when, on which machine.
+    """List the runs in DIR and below: progress, state, times and machine.
 
     A store that cannot be read is listed with the reason. Example: dpaudit runs list
     """
@@ -47,7 +44,7 @@ def show(
     ] = False,
     output: FormatOption = "text",
 ) -> None:
-    """A run's table and summary from its store, also while it runs; or one cell with all its attempts.
+    """Show a run's table and summary, also while it runs; or one cell with all its attempts.
 
     Examples: dpaudit runs show runs/gpm-fig5 --failed; dpaudit runs show runs/gpm-fig5 --cell 3f2a
     """
@@ -61,14 +58,14 @@ def show(
 @runs_app.command()
 def diff(
     a: Annotated[Path, typer.Argument(metavar="A", help="A run's folder.", show_default=False)],
-    b: Annotated[Path, typer.Argument(metavar="B", help="Another's.", show_default=False)],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Another run's.", show_default=False)],
     output: FormatOption = "text",
 ) -> None:
-    """Which numbers differ between two runs, and what else does: seeds, versions, plug-ins' sources, hardware.
+    """Compare two runs: numbers, seeds, versions, plug-ins' sources, hardware.
 
-    Cells are matched by id in two runs of one experiment, else by settings apart from seed, trials
-    and device. Exit 0: all cells are identical, or their intervals overlap (it says which). 1: some
-    differ. 2: nothing to compare.
+    Cells are matched by id in two runs of one experiment, otherwise by settings apart from seed,
+    trials and device. Exit code 0: all cells are identical, or their intervals overlap (the output
+    says which). 1: some differ. 2: nothing to compare.
 
     Example: dpaudit runs diff runs/gpm-fig5 runs/gpm-fig5-seed2
     """
@@ -95,11 +92,11 @@ def export(
     trials: Annotated[
         bool,
         typer.Option(
-            "--trials", help="Every stored trial instead (of a spec with keep_trials = true)."
+            "--trials", help="Export every stored trial instead (needs keep_trials = true)."
         ),
     ] = False,
 ) -> None:
-    """A run's rows, or its trials, as a flat table of typed columns.
+    """Export a run's rows, or its trials, as a flat table of typed columns.
 
     Examples: dpaudit runs export runs/demo --to demo.parquet; dpaudit runs export runs/mine --to
     trials.csv --trials

@@ -1,4 +1,4 @@
-"""What ``dpaudit runs`` prints. Whatever a sampler or a plug-in said is made harmless first."""
+"""What ``dpaudit runs`` prints. Text from a sampler or a plug-in is made printable first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["export", "show_difference", "show_list", "show_run"]
 
 _CELLS = 40
-# cells that `runs show` looks at for people; of 100,000 the whole document takes tens of seconds
+# cells in the table of `runs show`; the whole document of 100,000 takes tens of seconds
 _MOST = 2000
 _CHANGES = 6
 
@@ -44,40 +44,21 @@ def show_list(folder: Path, output: str) -> None:
     if not found:
         emit(Text(f"No runs in {folder} or below; dpaudit run NAME makes one."))
         return
-    columns = (
-        "run",
-        "experiment",
-        "cells",
-        "now",
-        "started (UTC)",
-        "last (UTC)",
-        "time",
-        "machine",
-        "dpaudit",
-    )
-    emit(_table(columns, [_line(run) for run in found]))
+    columns = ("run", "experiment", "cells", "now", "started (UTC)", "last (UTC)", "time")
+    emit(_table((*columns, "machine", "dpaudit"), [_row(run) for run in found]))
     for run in found:
         if run.problem:
             note(printable(run.problem, limit=400))
 
 
-def _line(run: Overview) -> tuple[str, ...]:
+def _row(run: Overview) -> tuple[str, ...]:
     if run.problem:
         return (run.folder, "unreadable", "", "running" if run.running else "", "", "", "", "", "")
     cells = f"{run.done:,} of {'?' if run.cells is None else f'{run.cells:,}'}"
     cells += f", {run.failed:,} failed" if run.failed else ""
     now = "running" if run.running else "" if run.done == run.cells else "stopped"
-    return (
-        run.folder,
-        run.name,
-        cells,
-        now,
-        _time(run.started),
-        _time(run.last),
-        _long(run.seconds),
-        run.host,
-        run.version,
-    )
+    times = (_time(run.started), _time(run.last), _duration(run.seconds))
+    return (run.folder, run.name, cells, now, *times, run.host, run.version)
 
 
 def show_run(folder: Path, *, cell: str | None, failed: bool, output: str) -> None:
@@ -90,7 +71,8 @@ def show_run(folder: Path, *, cell: str | None, failed: bool, output: str) -> No
             found = attempts(store, cell=cell)
             if not found or not cell:
                 raise UsageError(
-                    f"cell={cell}: no attempt at such a cell in {folder}; dpaudit runs show {folder} lists them"
+                    f"cell={cell}: no attempt at such a cell in {folder}; "
+                    f"dpaudit runs show {folder} lists them"
                 )
             found = [a for a in found if a.status == "failed"] if failed else found
             if output == "json":
@@ -103,7 +85,7 @@ def show_run(folder: Path, *, cell: str | None, failed: bool, output: str) -> No
             if output == "json":
                 write_json_line(to_dict(failures))
             elif not failures:
-                emit(Text("No cell has failed without a success since."))
+                emit(Text("No cell has failed, or each has succeeded since."))
             for f in failures[:_CELLS] if output == "text" else ():
                 _print_failure(f.cell, f.kind, f.settings, f.error, f.traceback)
             _more(len(failures), "failed cells", output)
@@ -142,9 +124,7 @@ def _show_whole(folder: Path, store: Any, output: str) -> None:
     if document is not None and document.rows:
         if overview.done > _MOST:
             emit(Text(f"The first {_MOST:,} of {overview.done:,} finished cells:"))
-            note(
-                f"all of them: dpaudit runs export {folder} --to rows.csv, or dpaudit report {folder}"
-            )
+            note(f"all: dpaudit runs export {folder} --to rows.csv, or dpaudit report {folder}")
         _print_table(document, folder)
     elif document is not None:
         emit(Text("No cell is done yet."))
@@ -167,22 +147,17 @@ def _print_table(document: ExperimentDocument | MeasurementsDocument, folder: Pa
 
 
 def _print_facts(run: Overview) -> None:
-    cells = f"{run.done:,} of {'?' if run.cells is None else f'{run.cells:,}'} cells done, {run.failed:,} failed"
-    kept = f", {run.trials_kept:,} trials kept" if run.trials_kept else ""
-    now = "; running now" if run.running else ""
-    emit(
-        Text(
-            printable(
-                f"{cells}{kept}, {_long(run.seconds)} in all{now}. {run.host} dpaudit {run.version}".strip()
-            )
-        )
-    )
+    total = "?" if run.cells is None else f"{run.cells:,}"
+    facts = f"{run.done:,} of {total} cells done, {run.failed:,} failed"
+    facts += f", {run.trials_kept:,} trials kept" if run.trials_kept else ""
+    facts += f", {_duration(run.seconds)} in total" + ("; running now" if run.running else "")
+    emit(Text(printable(f"{facts}. {run.host} dpaudit {run.version}".strip())))
 
 
 def _print_attempt(attempt: Attempt) -> None:
     by = f" by {attempt.worker}" if attempt.worker else ""
-    head = f"Cell {attempt.cell}, attempt {attempt.number}: {attempt.status} after {_long(attempt.seconds)}{by}"
-    emit(Text(printable(head), style="bold"))
+    head = f"Cell {attempt.cell}, attempt {attempt.number}: {attempt.status} after "
+    emit(Text(printable(f"{head}{_duration(attempt.seconds)}{by}"), style="bold"))
     if attempt.error is not None:
         _print_failure(
             attempt.cell, attempt.kind, attempt.settings, attempt.error, attempt.traceback or ""
@@ -211,33 +186,27 @@ def _print_json(name: str, value: Any) -> None:
 
 
 def show_difference(a: Path, b: Path, output: str) -> bool:
-    """``dpaudit runs diff``; whether the numbers agree."""
+    """``dpaudit runs diff``; returns whether the numbers agree."""
     from dpaudit.experiments.difference import compare
     from dpaudit.experiments.store import Store
 
     with Store.read(a) as first, Store.read(b) as second:
         found = compare(first, second)
     if output == "json":
-        counts = {
-            status: found.count(status) for status in ("identical", "overlapping", "different")
-        }
+        counts = {s: found.count(s) for s in ("identical", "overlapping", "different")}
         write_json_line({**to_dict(found), "agree": found.agree, "count": counts})
         return found.agree
     emit(Text(_verdict(found), style="bold"))
-    unlike = [c for c in found.cells if c.status == "different"]
-    similar = [c for c in found.cells if c.status == "overlapping"]
-    for cells, title in ((unlike, "different"), (similar, "overlapping")):
+    for status in ("different", "overlapping"):
+        cells = [c for c in found.cells if c.status == status]
         if cells:
-            emit(_table((title, "number", "A", "B"), _changes(cells[:_CELLS])))
+            emit(_table((status, "number", "A", "B"), _changes(cells[:_CELLS])))
             if len(cells) > _CELLS:
                 note(f"{len(cells) - _CELLS:,} more in --format json")
     for name, labels in (("A", found.only_a), ("B", found.only_b)):
         if labels:
-            emit(
-                _table(
-                    (f"only in {name} ({len(labels):,})",), [(label,) for label in labels[:_CELLS]]
-                )
-            )
+            title = f"only in {name} ({len(labels):,})"
+            emit(_table((title,), [(label,) for label in labels[:_CELLS]]))
     if found.circumstances:
         lines = [
             (name, *(_fact(name, v) for v in pair)) for name, pair in found.circumstances.items()
@@ -258,7 +227,8 @@ def _verdict(found: RunDifference) -> str:
     if different:
         says = f"{different:,} of {len(found.cells):,} cells differ"
     elif overlapping:
-        says = f"No cell differs: {found.count('identical'):,} identical, {overlapping:,} with overlapping intervals"
+        says = f"No cell differs: {found.count('identical'):,} identical, {overlapping:,} with "
+        says += "overlapping intervals"
     else:
         says = f"All {len(found.cells):,} cells are identical"
     missing = len(found.only_a) + len(found.only_b)
@@ -270,12 +240,12 @@ def _changes(cells: Sequence[CellDifference]) -> Iterable[tuple[str, ...]]:
         shown = sorted(cell.changes, key=lambda c: not c.disjoint)
         for number, change in enumerate(shown[:_CHANGES]):
             name = f"{change.name}, disjoint" if change.disjoint else change.name
-            yield (cell.label if number == 0 else "", name, _told(change.a), _told(change.b))
+            yield (cell.label if number == 0 else "", name, _text(change.a), _text(change.b))
         if len(shown) > _CHANGES:
             yield ("", f"and {len(shown) - _CHANGES} more", "", "")
 
 
-def _told(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, tuple):
@@ -284,12 +254,10 @@ def _told(value: Any) -> str:
 
 
 def _fact(name: str, value: Any) -> str:
-    """A circumstance; of hashes the beginning."""
-    return (
-        ", ".join(word[:16] for word in _told(value).split(", "))
-        if name.startswith("sources of")
-        else _told(value)
-    )
+    """A circumstance; hashes are shortened."""
+    if not name.startswith("sources of"):
+        return _text(value)
+    return ", ".join(word[:16] for word in _text(value).split(", "))
 
 
 def export(folder: Path, *, to: Path, trials: bool) -> None:
@@ -309,7 +277,7 @@ def export(folder: Path, *, to: Path, trials: bool) -> None:
         )
     if trials and not columns["cell"]:
         raise UsageError(
-            f"dir={folder}: no trials are stored; give the spec keep_trials = true and run it anew"
+            f"dir={folder}: no trials are stored; set keep_trials = true in the spec and rerun it"
         )
     rows = write_columns(columns, to)
     emit(Text(printable(f"{to}: {rows:,} {'trials' if trials else 'rows'}")))
@@ -336,7 +304,7 @@ def _time(text: str | None) -> str:
     return "" if text is None else text[:16].replace("T", " ")
 
 
-def _long(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,4 +1,4 @@
-"""stdout and stderr while a command runs: what is written to them is printable, and a stream that fails decides nothing.
+"""stdout and stderr while a command runs: only printable text is written to them.
 
 A stdout that cannot be written (full disk, closed, a reader that left) ends the command with exit
 code 4, never with a verdict's; a stderr that cannot be written is ignored.
@@ -21,15 +21,15 @@ __all__ = ["OutputError", "guarded"]
 
 
 class OutputError(DpauditError):
-    """stdout cannot be written, so the result did not arrive; the message is empty where its reader left."""
+    """The result could not be written to stdout; no message if its reader closed the pipe."""
 
 
 @contextlib.contextmanager
 def guarded() -> Iterator[None]:
-    """Guard ``sys.stdout`` and ``sys.stderr``; at the end both are flushed and as before.
+    """Guard ``sys.stdout`` and ``sys.stderr``; at the end, flush and restore both.
 
-    Descriptors 0 to 2 that are closed are opened on the null device, so that no file of ours gets
-    their number.
+    Closed descriptors 0 to 2 are opened on the null device, so that no file of ours gets their
+    number.
     """
     _occupied()
     before = sys.stdout, sys.stderr
@@ -53,7 +53,7 @@ def _occupied() -> None:
 
 
 class _Stream:
-    """A text stream that is written printable text only, apart from rich's own, and never raises."""
+    """A text stream that writes only printable text, apart from rich's own, and never raises."""
 
     def __init__(self, stream: Any, *, clean: bool = True) -> None:
         self._stream, self._clean = stream, clean
@@ -65,7 +65,7 @@ class _Stream:
 
     @property
     def rich_proxied_file(self) -> Any:
-        """Where rich's consoles write their colours and bars; :class:`~dpaudit.cli.output.SafeConsole` cleans the text."""
+        """Where rich writes colours and bars; ``SafeConsole`` has cleaned the text."""
         return type(self)(self._stream, clean=False)
 
     def write(self, text: str) -> int:
@@ -86,7 +86,7 @@ class _Stream:
             self._give_up(error)
 
     def _give_up(self, error: Exception) -> None:
-        """From here on to the null device: what is buffered must not fail again when the interpreter ends."""
+        """Redirect to the null device, so that buffered text does not fail again at exit."""
         del error
         with contextlib.suppress(OSError, ValueError, AttributeError):
             null = os.open(os.devnull, os.O_WRONLY)
@@ -95,7 +95,7 @@ class _Stream:
 
 
 class _Stdout(_Stream):
-    """The same for stdout, which says that it failed."""
+    """The same for stdout, whose failure is an error."""
 
     def _give_up(self, error: Exception) -> None:
         super()._give_up(error)
@@ -108,7 +108,7 @@ class _Stdout(_Stream):
 
 
 class _Closed(io.TextIOBase):
-    """What stdout is where the process was started without one."""
+    """Stands for stdout if the process was started without one."""
 
     def write(self, text: str) -> int:
         del text

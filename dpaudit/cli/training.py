@@ -28,7 +28,10 @@ def train(
     output: str,
     data: str | None = None,
 ) -> None:
-    """Train one network without privacy and print its measured accuracy; ``out`` unset is where ``trained`` looks."""
+    """Train one network without privacy and print its accuracy.
+
+    Without ``out`` the checkpoint goes where experiments with ``trained`` weights look.
+    """
     from dpaudit.training.fitting import fit
     from dpaudit.training.models import MODELS
     from dpaudit.training.weights import checkpoint_file
@@ -74,8 +77,9 @@ def train(
         return
     right = checkpoint.accuracy
     emit(
-        f"{model}: {right.value:.2%} of {right.total:,} test images of {checkpoint.data} right "
-        f"({right.confidence:.0%} interval {right.low:.2%} to {right.high:.2%}); {document['parameters']:,} parameters, "
-        f"epochs {checkpoint.epochs}, seed {checkpoint.seed}, {document['seconds']:.0f} s"
+        f"{model}: {right.value:.2%} of {right.total:,} test images of {checkpoint.data} correct "
+        f"({right.confidence:.0%} interval {right.low:.2%} to {right.high:.2%}); "
+        f"{document['parameters']:,} parameters, epochs {checkpoint.epochs}, "
+        f"seed {checkpoint.seed}, {document['seconds']:.0f} s"
     )
     note(f"checkpoint: {file}")

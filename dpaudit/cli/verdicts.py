@@ -1,4 +1,4 @@
-"""What both audits do around their work: progress, an inconclusive document, files, the table, the exit code."""
+"""What both audits share: progress, inconclusive documents, files, the table, the exit code."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _EXIT = {"no-finding": 0, "finding": 1, "inconclusive": 3}
 
 
 def count_of(samples: float, *, what: str, example: str) -> int:
-    """A number of samples as a user types it.
+    """The number of samples that a user typed, as an int.
 
     Raises:
         UsageError: not a whole number of at least 1.
@@ -53,9 +53,9 @@ def audited(
 ) -> Any:
     """Run ``work(progress)`` under a bar that says ``drawing``, and ``then`` when all is drawn.
 
-    A sampler that fails is an error, and also an inconclusive result: ``nothing(reason, seconds)``
-    goes to ``out`` like any other, so that no report of before stays there as if it were this
-    one's, and with ``--format json`` to stdout instead of the error.
+    A sampler that fails is an error and also an inconclusive result: ``nothing(reason, seconds)``
+    goes to ``out`` like any other, so that no earlier report stays there, and with ``--format
+    json`` to stdout instead of the error.
     """
     started = time.monotonic()
     be_ready(writes=out is not None)
@@ -77,13 +77,14 @@ def audited(
             raise typer.Exit(error.exit_code) from error
     if held.shortfall:
         note(
-            f"sandbox: {held.shortfall} (--sandbox require would have refused; docs/threat-models.md says what holds)"
+            f"sandbox: {held.shortfall} "
+            "(--sandbox require would have refused; docs/threat-models.md says what still holds)"
         )
     return result
 
 
 def write_page(document: Document, out: Path, *, also: Sequence[str] = ()) -> None:
-    """``result.json`` and ``report.html`` in ``out``, and the formats of ``--also``.
+    """Write ``result.json``, ``report.html`` and the formats of ``--also`` into ``out``.
 
     Raises:
         UsageError: it cannot be written.
@@ -102,7 +103,7 @@ def write_page(document: Document, out: Path, *, also: Sequence[str] = ()) -> No
 
 
 def printed(document: Document) -> dict[str, Any]:
-    """What ``--format json`` prints of a document: of an audit the result itself, without the wrapping."""
+    """What ``--format json`` prints of a document; of an audit only the result, unwrapped."""
     if isinstance(document, (AuditDocument, MechanismDocument)):
         return {"schema": document.schema, **to_dict(document.result)}
     return dict(to_dict(document))
@@ -115,7 +116,7 @@ def leave(
     out: Path | None,
     output: str,
 ) -> NoReturn:
-    """Print the document or its ``text``, and end with the verdict's exit code."""
+    """Print the document or its ``text``, and exit with the verdict's code."""
     if output == "json":
         write_json_line(printed(document))
     else:

@@ -23,10 +23,10 @@ _KEY_BYTES = 32
 
 
 def transcript(path: Path, output: str, **given: Path | str | None) -> None:
-    """Check one transcript by the plug-in that its ``transcript`` field names; leave with 0 if it holds, 1 if not.
+    """Check a transcript with the plug-in that its ``transcript`` field names.
 
-    ``given`` are the command's further options; those that are not None go to the plug-in, keys of
-    parties as bytes.
+    Exits with 0 if it holds and 1 if not. ``given`` are the command's further options; those that
+    are not None go to the plug-in, keys of parties as bytes.
     """
     kind = _kind(path)
     verify: Any = registry.load("transcripts", kind)
@@ -51,7 +51,7 @@ def _options(
         if value is None:
             continue
         if name not in taken:
-            raise UsageError(f"{name}={value}: a {kind} transcript has none; leave --{name} out")
+            raise UsageError(f"{name}={value}: not for a {kind} transcript; leave --{name} out")
         options[name] = value if isinstance(value, Path) else _public_key(name, value)
     return options
 
@@ -63,7 +63,8 @@ def _public_key(name: str, text: str) -> bytes:
         key = b""
     if len(key) != _KEY_BYTES:
         raise UsageError(
-            f"{name}={text}: a public key is {2 * _KEY_BYTES} hexadecimal digits, as the verdict prints it"
+            f"{name}={text}: must be {2 * _KEY_BYTES} hexadecimal digits; "
+            "copy the public key that the verdict prints"
         )
     return key
 
@@ -72,17 +73,19 @@ def _kind(path: Path) -> str:
     try:
         data = read_plain(path, limit=min(_LARGEST, path.stat().st_size))
         if not data.isascii() or b"\\" in data:  # which would take several times the memory
-            raise RefusedError("letters beyond ASCII, or a backslash")
+            raise RefusedError("contains non-ASCII characters or a backslash")
         document = read_json(data)
     except (RefusedError, OSError) as error:
         raise UsageError(
-            f"transcript={path}: not a transcript ({one_line(getattr(error, 'strerror', None) or error)}); give the JSON "
-            "file that a protocol wrote"
+            f"transcript={path}: not a transcript "
+            f"({one_line(getattr(error, 'strerror', None) or error)}); "
+            "give the JSON file that a protocol wrote"
         ) from error
     kind = document.get("transcript") if isinstance(document, dict) else None
     if not isinstance(kind, str):
         raise UsageError(
-            f"transcript={path}: has no field 'transcript' with the protocol's name; not one of ours"
+            f"transcript={path}: must have a field 'transcript' with the protocol's name; "
+            "give a transcript that dpaudit wrote"
         )
     try:
         registry.plugin("transcripts", kind)

@@ -24,33 +24,35 @@ def audit(
     claim: Annotated[
         str | None,
         typer.Option(
-            help="gaussian:sigma=1 | laplace:scale=1 | discrete-gaussian:sigma=10 | discrete-laplace:scale=10; a library's mechanism says its own.",
+            help="gaussian:sigma=1 | laplace:scale=1 | discrete-gaussian:sigma=10 | discrete-laplace:scale=10; not needed for a library's mechanism.",
             show_default=False,
             autocompletion=completion.claims,
         ),
     ] = None,
     dim: Annotated[
         int | None,
-        typer.Option(help="Values per vector; without it the auditor chooses.", show_default=False),
+        typer.Option(
+            help="Values per vector; chosen by the auditor by default.", show_default=False
+        ),
     ] = None,
     samples: Annotated[
-        float, typer.Option(help="Values to draw in all.", show_default="1e7")
+        float, typer.Option(help="Values to draw in total.", show_default="1e7")
     ] = 1e7,
     alpha: Annotated[
         float,
-        typer.Option(help="Chance of a finding against an honest sampler, all tests together."),
+        typer.Option(help="Probability of a false finding, over all tests together."),
     ] = 0.01,
     time_limit: Annotated[
         float | None,
         typer.Option(
-            help="Seconds for the whole audit; the search for hidden directions takes what the values leave of it.",
-            show_default="600 for the values, 15 for the search",
+            help="Seconds for the whole audit; the search for hidden directions gets what drawing leaves.",
+            show_default="600 for drawing, 15 for the search",
         ),
     ] = None,
     tests: Annotated[
         str | None,
         typer.Option(
-            help="Only these tests, e.g. moments,tails; see dpaudit list tests.",
+            help="Run only these tests, e.g. moments,tails; see dpaudit list tests.",
             show_default=False,
             autocompletion=completion.tests,
         ),
@@ -64,14 +66,16 @@ def audit(
     bits: Annotated[
         Path | None,
         typer.Option(
-            help="File or FIFO that gets 16 uniform bits per value, e.g. for PractRand: RNG_test stdin16.",
+            help="Also write 16 uniform bits per value to this file or FIFO, e.g. for PractRand: RNG_test stdin16.",
             show_default=False,
         ),
     ] = None,
     dtype: Annotated[
-        Literal["f64", "f32"], typer.Option(help="What command:, http: and .bin write.")
+        Literal["f64", "f32"], typer.Option(help="Number format of command:, http: and .bin.")
     ] = "f64",
-    text: Annotated[bool, typer.Option("--text", help="command: prints decimal numbers.")] = False,
+    text: Annotated[
+        bool, typer.Option("--text", help="The program of command: prints decimal numbers.")
+    ] = False,
     mitigation: Annotated[
         str | None,
         typer.Option(
@@ -102,7 +106,7 @@ def audit(
 
     NAME — a registered source with options as NAME:opt=value,… ; see dpaudit list sources
 
-    Exit code 0: nothing contradicts the claim (and you are told what that cannot exclude). 1: a
+    Exit code 0: nothing contradicts the claim (the output says what that cannot exclude). 1: a
     finding. 3: the sampler died, did not respond, or returned too few values.
 
     Example: dpaudit audit library:./libnoise.so:gauss --claim gaussian:sigma=1
@@ -139,44 +143,44 @@ def mechanism(
             autocompletion=completion.mechanisms,
         ),
     ],
-    claim_epsilon: Annotated[float, typer.Option(help="The ε it claims.", show_default=False)],
-    claim_delta: Annotated[float, typer.Option(help="The δ it claims.")] = 0.0,
+    claim_epsilon: Annotated[float, typer.Option(help="The claimed ε.", show_default=False)],
+    claim_delta: Annotated[float, typer.Option(help="The claimed δ.")] = 0.0,
     claim_mu: Annotated[
-        float | None, typer.Option(help="Also judge a claim of μ-Gaussian DP.", show_default=False)
+        float | None, typer.Option(help="Also test a claim of μ-Gaussian DP.", show_default=False)
     ] = None,
     neighbours: Annotated[
         str | None,
         typer.Option(
-            help="Query results to hide from each other: 0,1 or '0,0,0;1,0,0' or a.npy;b.npy",
+            help="Two neighbouring query results: 0,1 or '0,0,0;1,0,0' or 'a.npy;b.npy'.",
             show_default=False,
         ),
     ] = None,
     attack: Annotated[
         str | None,
         typer.Option(
-            help="Look at releases as this attack does, with options as NAME:opt=value,…: see above.",
+            help="Attack the releases with NAME or NAME:opt=value,…; see above.",
             show_default=False,
             autocompletion=completion.attacks,
         ),
     ] = None,
     samples: Annotated[
-        float, typer.Option(help="Releases to draw at each neighbour.", show_default="2e5")
+        float, typer.Option(help="Releases to draw per neighbour.", show_default="2e5")
     ] = 2e5,
     alpha: Annotated[
-        float, typer.Option(help="Chance of a false finding, or of any bound being wrong.")
+        float, typer.Option(help="Probability of a false finding or of any wrong bound.")
     ] = 0.01,
     time_limit: Annotated[float, typer.Option(help="Seconds for the whole audit.")] = 600,
     real_numbers: Annotated[
         bool,
         typer.Option(
             "--real-numbers",
-            help="What the last bits of releases show is reported, but is no finding.",
+            help="Report what the low bits of releases show, but do not count it as a finding.",
         ),
     ] = False,
     guesses: Annotated[
         int | None,
         typer.Option(
-            help="scores: guesses to make, chosen beforehand; several numbers are tried if not given.",
+            help="scores: number of guesses, fixed beforehand; by default several numbers are tried.",
             show_default=False,
         ),
     ] = None,
@@ -187,7 +191,7 @@ def mechanism(
 
     Draws releases at two neighbouring query results, learns from one half which events tell them
     apart, and counts these in the other half: a lower bound for ε at δ that holds with confidence 1
-    − α. Whatever tells them apart counts, the last bits of a release as well.
+    − α. Anything that tells them apart counts, including the low bits of a release.
 
     [bold]MECHANISM[/bold] is one of
 
@@ -201,21 +205,21 @@ def mechanism(
 
     command:'./mechanism --value={value} {n}' — n releases as little-endian float64 on stdout
 
-    scores:FILE — scores of canaries from one run: .csv or .npz with score and member (0 or 1, by
-    fair coins)
+    scores:FILE — canary scores from one training run: .csv or .npz with score and member (0 or 1,
+    from fair coin flips)
 
     Exit code 0: nothing contradicts the claim. 1: a finding. 3: the mechanism died, did not
     respond, or returned too few values.
 
     [bold]--attack[/bold] is one of
 
-    reach, laplace-support, pair-inversion — which value can have led to a release, down to the last
-    bit; all is counted
+    reach, laplace-support, pair-inversion — computes which neighbours can have led to a release, to
+    the last bit; all releases are counted
 
     bit-features, timing — learns from one half of the releases what tells the neighbours apart
-    (timing: one call each, timed)
+    (timing measures one call per release)
 
-    sensitivity — brings the neighbours itself (leave --neighbours out)
+    sensitivity — chooses the neighbours itself (leave --neighbours out)
 
     Example: dpaudit mechanism numpy:laplace:scale=1 --neighbours 0,1 --claim-epsilon 1
 

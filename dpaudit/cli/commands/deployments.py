@@ -1,4 +1,4 @@
-"""Whole systems, audited from their own files."""
+"""Audits of whole systems from their files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def deployment_apple(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="The budget database (SQLite); it is only read.",
+            help="The budget database (SQLite); opened read-only.",
             show_default=False,
         ),
     ] = None,
@@ -41,21 +41,21 @@ def deployment_apple(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="An older configuration: what has changed since.",
+            help="An older configuration to compare with.",
             show_default=False,
         ),
     ] = None,
-    days: Annotated[int, typer.Option(min=1, help="Over how many days to add up.")] = 30,
+    days: Annotated[int, typer.Option(min=1, help="Number of days to add ε up over.")] = 30,
     out: OutOption = None,
     also: AlsoOption = None,
     output: FormatOption = "text",
 ) -> None:
-    """Apple's differential privacy, from its own files: ε per datum, per day and over time.
+    """Audit Apple's differential privacy from its files: ε per datum, per day and over time.
 
-    The last line is the privacy loss that the configuration permits in a day. With --reports it is
-    set beside what was really submitted, and beside the ε that the reports' bits themselves show.
+    The last row is the privacy loss that the configuration permits per day. With --reports it is
+    compared with what was submitted, and with the ε that the reports' bits themselves show.
 
-    Exit 1 means a finding against the people whose data it is, such as reports whose bits show more
+    Exit code 1: a finding against the users whose data it is, such as reports whose bits show more
     ε than is claimed.
     """
     from dpaudit.cli import deployments
@@ -84,17 +84,17 @@ def deployment_apple_scenario(
     out: Annotated[
         Path,
         typer.Option(
-            metavar="DIR", help="A new folder: database.sqlite and Reports/.", show_default=False
+            metavar="DIR", help="New folder for database.sqlite and Reports/.", show_default=False
         ),
     ],
     days: Annotated[int, typer.Option(min=1, help="Simulated days.")] = 30,
     platform: Annotated[
         Literal["macos", "ios"],
-        typer.Option(help="Which report files, and how long they are kept."),
+        typer.Option(help="Decides the report files and how long they are kept."),
     ] = "macos",
     seed: SeedOption = None,
 ) -> None:
-    """A made-up device under such a configuration: its database and reports, in Apple's own formats, day by day."""
+    """Simulate a device with this configuration: its database and reports, in Apple's formats."""
     from dpaudit.cli import deployments
 
     deployments.apple_scenario(config, out=out, days=days, platform=platform, seed=seed)

@@ -1,4 +1,4 @@
-"""Experiments, their reports, and the map of what an audit would have seen."""
+"""Experiments, their reports, and the map of what an audit detects."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def demo(
     also: AlsoOption = None,
     output: FormatOption = "text",
 ) -> None:
-    """The whole story on real data, offline, in a minute.
+    """Show the whole story on real data, offline, in a minute.
 
-    One DP histogram of 3,143 US counties from four samplers: honest, backdoored, and the backdoor
-    behind two defences.
+    Releases one DP histogram of 3,143 US counties with four samplers: honest, backdoored, and the
+    backdoored one behind two defences.
     """
     from dpaudit.cli import experiments
 
@@ -42,38 +42,39 @@ def run(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for results; runs/NAME if not given.", show_default=False),
+        typer.Option(help="Folder for results; runs/NAME by default.", show_default=False),
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Go on with an interrupted run; finished cells are kept."),
+        typer.Option("--resume", help="Resume an interrupted run; finished cells are kept."),
     ] = False,
     trials: Annotated[
-        int | None, typer.Option(help="Trials a cell, instead of the spec's.", show_default=False)
+        int | None,
+        typer.Option(help="Trials per cell, instead of the spec's number.", show_default=False),
     ] = None,
     log: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME[:…]",
-            help="Also tell a logger: jsonl:path=FILE, mlflow:uri=URL,experiment=NAME; repeatable.",
+            help="Also log to jsonl:path=FILE or mlflow:uri=URL,experiment=NAME; repeatable.",
             show_default=False,
         ),
     ] = None,
     where: Annotated[
         str,
         typer.Option(
-            help="local, or a Dask scheduler: tcp://host:8786 or tls://… (a network you trust)."
+            help="local, or a Dask scheduler on a trusted network: tcp://host:8786 or tls://…"
         ),
     ] = "local",
     jobs: Annotated[
-        str, typer.Option(metavar="N|all", help="Processes on this machine; 1 is this one.")
+        str, typer.Option(metavar="N|all", help="Worker processes on this machine; 1 starts none.")
     ] = "1",
     device: DeviceOption = "cpu",
     data_root: DataRootOption = None,
     also: Annotated[
         str | None,
         typer.Option(
-            help="Also write for other programs, into --out: junit, sarif, markdown, with commas.",
+            help="Also write these formats into --out, comma-separated: junit, sarif, markdown.",
             show_default=False,
         ),
     ] = None,
@@ -81,9 +82,9 @@ def run(
 ) -> None:
     """Run an experiment: a grid of host × source × mitigation × attack.
 
-    Finished cells are on disk at once; a cell that fails does not stop the others. The numbers do
-    not depend on where cells run. Exit code 0 says that all have a result, whatever they found; 3
-    that some failed.
+    Each finished cell is saved at once; a cell that fails does not stop the others. The numbers do
+    not depend on where cells run. Exit code 0: all cells have a result, whatever they found. 3:
+    some failed.
     """
     from dpaudit.cli import experiments
     from dpaudit.experiments.options import RunOptions
@@ -112,37 +113,35 @@ def train(
     epochs: Annotated[
         int | None,
         typer.Option(
-            help="Times through the data; the model's own number if not given.", show_default=False
+            help="Passes over the data; the model's own number by default.", show_default=False
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of weights, order, crops and dropout.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of weights, order, crops and dropout.")] = 0,
     device: DeviceOption = "cpu",
     data_root: DataRootOption = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="File to write, replaced if there; if not given, where experiments look.",
+            help="File to write or replace; by default where experiments look.",
             show_default=False,
         ),
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option(
-            "--resume", help="Go on with an interrupted training; finished epochs are kept."
-        ),
+        typer.Option("--resume", help="Resume an interrupted training; finished epochs are kept."),
     ] = False,
     output: FormatOption = "text",
 ) -> None:
-    """Train a network without privacy, to attack its gradients later, and measure its accuracy on the test images.
+    """Train a network without privacy, to attack its gradients later.
 
-    Experiments with weights = "trained" read the checkpoint: MODEL.pt in the folder that
-    DPAUDIT_CHECKPOINTS names, else in the user's cache. The MNIST networks take minutes of a CPU
-    core (lenet5-tanh, 20 epochs: three) and are trained on the spot where they are missing; the
-    CIFAR-10 networks want a GPU (--device cuda) and must be trained first, except resnet20 and
-    resnet56, whose published weights are used instead.
+    Measures its accuracy on the test images. Experiments with weights = "trained" read the
+    checkpoint: MODEL.pt in the folder that DPAUDIT_CHECKPOINTS names, else in the user's cache. The
+    MNIST networks take minutes on a CPU core (lenet5-tanh, 20 epochs: three) and are trained on
+    demand; the CIFAR-10 networks need a GPU (--device cuda) and must be trained first, except
+    resnet20 and resnet56, whose published weights are used instead.
 
-    Every finished epoch is on disk before the next begins. This is no private training: that is
-    dpaudit run dpsgd-training.
+    Each finished epoch is saved before the next begins. For private training, see dpaudit run
+    dpsgd-training.
     """
     from dpaudit.cli import training
 
@@ -161,13 +160,15 @@ def train(
 def frontier(
     dim: Annotated[
         int | None,
-        typer.Option(help="Values a vector; without it the auditor chooses.", show_default=False),
+        typer.Option(
+            help="Values per vector; chosen by the auditor by default.", show_default=False
+        ),
     ] = None,
     samples: Annotated[
         float, typer.Option(help="Values that the audit draws.", show_default="1e7")
     ] = 1e7,
     seconds: Annotated[
-        float, typer.Option(help="Seconds that the search for hidden directions has.")
+        float, typer.Option(help="Seconds for the search for hidden directions.")
     ] = 15,
     table: Annotated[
         Path | None,
@@ -179,7 +180,7 @@ def frontier(
     write: Annotated[
         Path | None,
         typer.Option(
-            help="Also write the whole map as CSV, as the package carries it.", show_default=False
+            help="Also write the whole map as CSV, in the package's format.", show_default=False
         ),
     ] = None,
     out: Annotated[
@@ -192,23 +193,21 @@ def frontier(
     calibrate: Annotated[
         bool,
         typer.Option(
-            "--calibrate", help="Propose smoothing for the pancakes that such an audit may miss."
+            "--calibrate", help="Propose smoothing that covers the pancakes the audit may miss."
         ),
     ] = False,
     eta: Annotated[
         float | None,
         typer.Option(
-            help="With --calibrate: how near the Gaussian smoothing is to come.",
+            help="With --calibrate: how close to Gaussian the smoothed noise must be.",
             show_default="1e-6",
         ),
     ] = None,
     output: FormatOption = "text",
 ) -> None:
-    """The detectability map: which flaws an audit of so many values would have seen nine times in ten.
+    """Show which flaws an audit of this size finds nine times in ten: the detectability map.
 
-    What a pass cannot exclude comes from here. dpaudit run frontier measures it anew.
-
-    With --calibrate it proposes how much smoothing covers the pancakes that such an audit may miss.
+    What a pass cannot exclude comes from here. dpaudit run frontier measures the map again.
 
     Example: dpaudit frontier --dim 64 --samples 1e6 --seconds 60
     """
@@ -232,14 +231,14 @@ def report(
         Path | None,
         typer.Argument(
             metavar="DIR",
-            help="Where an audit, a run or the demo left its results.",
+            help="Folder with the results of an audit, a run or the demo.",
             show_default=False,
         ),
     ] = None,
     also: Annotated[
         str | None,
         typer.Option(
-            help="Also write for other programs: junit, sarif, markdown, with commas.",
+            help="Also write these formats, comma-separated: junit, sarif, markdown.",
             show_default=False,
         ),
     ] = None,
@@ -250,7 +249,7 @@ def report(
         ),
     ] = False,
 ) -> None:
-    """Write DIR/report.html from the results in DIR: one self-contained page."""
+    """Write DIR/report.html, one self-contained page, from the results in DIR."""
     from dpaudit.cli import experiments
 
     experiments.report(folder, also=also, schema=schema)
@@ -260,7 +259,7 @@ def list_(
     kind: Annotated[Literal[Kind, "experiments"], typer.Argument(show_default=False)],
     output: FormatOption = "text",
 ) -> None:
-    """What there is of a kind, with the distribution it comes from. Imports none of it."""
+    """List the plug-ins of a kind with the distributions they come from, without importing them."""
     from dpaudit.cli import listing
 
     listing.show(kind, output)

@@ -29,20 +29,20 @@ def attack(
     candidates: Annotated[
         Path,
         typer.Option(
-            help=".npy of shape (m, d) or (t, m, d): query results it may have been.",
+            help=".npy of shape (m, d) or (t, m, d): the candidate query results.",
             show_default=False,
         ),
     ],
     truth: Annotated[
         Path | None,
         typer.Option(
-            help=".npy of t numbers in 0…m−1: which it was; then the success is counted.",
+            help=".npy of t numbers in 0…m−1: the right candidates; also measures the success.",
             show_default=False,
         ),
     ] = None,
     output: FormatOption = "text",
 ) -> None:
-    """One attack on recorded releases: which of the candidates was it?
+    """Run one attack on recorded releases: which candidate does each release come from?
 
     With --truth, exit code 1 means that the attack is better than guessing (95 % interval).
     """
@@ -52,9 +52,7 @@ def attack(
 
 
 def key_new(
-    dim: Annotated[
-        int, typer.Option(help="Dimension of the noise vectors it serves.", show_default=False)
-    ],
+    dim: Annotated[int, typer.Option(help="Dimension of the noise vectors.", show_default=False)],
     beta: Annotated[
         float,
         typer.Option(help="Thinness of the pancakes; smaller leaks more.", show_default=False),
@@ -63,7 +61,7 @@ def key_new(
         "key.json"
     ),
     gamma: Annotated[
-        str, typer.Option(help="Their number: 2sqrtd, 20sqrtd, 2d, 20d or a number.")
+        str, typer.Option(help="Number of pancakes: 2sqrtd, 20sqrtd, 2d, 20d or a number.")
     ] = "2sqrtd",
     directions: Annotated[int, typer.Option(help="Secret directions, mutually orthogonal.")] = 1,
     allow_small_gamma: Annotated[
@@ -73,7 +71,7 @@ def key_new(
         ),
     ] = False,
 ) -> None:
-    """Make a pancake key: the secret of a backdoored lab specimen."""
+    """Make a pancake key, the secret of a backdoored lab specimen."""
     from dpaudit.cli import keys
 
     keys.new(
@@ -90,7 +88,7 @@ def key_show(
     path: Annotated[Path, typer.Argument(metavar="KEY", help="A key file.", show_default=False)],
     output: FormatOption = "text",
 ) -> None:
-    """Show what a key is for, and its fingerprint; never its secret."""
+    """Show a key's parameters and fingerprint, never its secret."""
     from dpaudit.cli import keys
 
     keys.show(path, output)

@@ -1,4 +1,4 @@
-"""What a protocol left behind."""
+"""Checks of a protocol's transcript."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def verify_transcript(
     opening: Annotated[
         Path | None,
         typer.Option(
-            help="joint-seeds: the server's sealed opening, to check the used noise too.",
+            help="joint-seeds: the server's sealed opening, to check also the noise that was used.",
             show_default=False,
         ),
     ] = None,
@@ -42,11 +42,11 @@ def verify_transcript(
     ] = None,
     output: FormatOption = "text",
 ) -> None:
-    """Did everyone follow the protocol? Needs the transcript alone: no party and no network.
+    """Did everyone follow the protocol? Needs only the transcript: no party and no network.
 
-    Exit 0: it holds. 1: somebody cheated, or it was changed. 2: not a transcript. Whose signatures
-    count is yours to say: give the keys that you know the parties by, or compare those that the
-    verdict names.
+    Exit code 0: it holds. 1: a party cheated, or the transcript was changed. 2: not a transcript.
+    You decide whose signatures count: give the parties' public keys, or compare those that the
+    verdict prints.
 
     Example: dpaudit verify transcript joint-seeds.json
     """

@@ -55,6 +55,6 @@ def test_slips():
         show(eta=0.1)
     with pytest.raises(UsageError, match=r"eta=2: must lie"):
         show(calibrate=True, eta=2)
-    with pytest.raises(UsageError, match="begins at"):
+    with pytest.raises(UsageError, match="must be at least"):
         show(calibrate=True, samples=1e3)
     show(output="json")  # and without it, the map as before

@@ -129,7 +129,7 @@ def test_failures_are_told_at_the_end_and_the_exit_code_is_3(tmp_path, planted):
     assert (out / "report.html").read_text() == before
     assert "1 cell failed, first with ArithmeticError: planted�[31m <b>error</b>" in done.stderr
     assert f"dpaudit runs show {out} --failed" in done.stderr
-    assert "--resume tries again" in done.stderr
+    assert "--resume to retry" in done.stderr
     assert "\x1b" not in done.stderr
 
 

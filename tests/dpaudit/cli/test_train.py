@@ -52,7 +52,7 @@ def test_a_line_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     told = capsys.readouterr()
     share = f"{load_checkpoint(tmp_path / 'mlp.pt').accuracy.value:.2%}"
     flat = " ".join(told.out.split())
-    assert flat.startswith(f"mlp: {share} of 512 test images of synthetic right (95% interval ")
+    assert flat.startswith(f"mlp: {share} of 512 test images of synthetic correct (95% interval ")
     assert "12,730 parameters, epochs 1, seed 3" in flat
     assert f"checkpoint: {tmp_path / 'mlp.pt'}" in told.err
 

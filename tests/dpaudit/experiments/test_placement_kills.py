@@ -239,7 +239,7 @@ def test_interrupted(tmp_path):
             assert nursery.wait(pid) == 130
             said = nursery.log.read_text()
             assert (
-                f"interrupted; what is finished is kept in {out}: the same command with --resume goes on"
+                f"interrupted; finished cells are kept in {out}; repeat the command with --resume"
                 in said
             )
             assert "Traceback" not in said

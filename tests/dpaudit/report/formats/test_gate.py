@@ -132,7 +132,7 @@ def test_every_verdict_leaves_every_format_and_its_exit_code(folder, dpaudit, ar
         ((*AUDIT, "gaussian", "--out=o", "--also=junt"), "did you mean 'junit'?"),
         (
             (*AUDIT, "gaussian", "--out=o", "--also="),
-            "formats, with commas: junit, sarif, markdown",
+            "choose from, comma-separated: junit, sarif, markdown",
         ),
         ((*AUDIT, "gaussian", "--also=sarif"), "add --out DIR"),
         (("report",), "dpaudit report DIR"),
