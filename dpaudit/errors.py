@@ -3,23 +3,21 @@
 ::
 
     DpauditError                 exit 4
-    ├── UsageError               exit 2   the caller's slip: name=value, the rule, the remedy
+    ├── UsageError               exit 2   a usage error: name=value, the rule, the fix
     │   ├── UnknownNameError              no plug-in of that name (with the nearest match)
     │   ├── DuplicatePluginError          two distributions claim one name
     │   ├── MissingExtraError             an optional dependency is not installed
     │   ├── KeyFileError                  a key file with open permissions or a broken field
     │   ├── SpecError                     an experiment specification that cannot be run
     │   └── StoreError                    a result folder that does not fit the request
-    ├── SamplerError             exit 3   the closed sampler let us down
+    ├── SamplerError             exit 3   the closed sampler failed
     │   ├── SamplerCrashError             it raised, or its process died
-    │   ├── SamplerTimeoutError           it said nothing before the time limit
+    │   ├── SamplerTimeoutError           it did not answer before the time limit
     │   └── SamplerOutputError            wrong shape, NaN, too little, too much
-    └── ProtocolError            exit 3   another party of a networked mitigation, or what it sent,
-    was refused
-        ├── PeerError                     it died, kept silent, or is not who it should be
-        ├── MessageError                  truncated, repeated, out of order, of another round or
-        shape, not finite, huge └── CheatingError        exit 1   a proof, an opening or a
-        transcript that does not hold
+    └── ProtocolError            exit 3   a networked mitigation refused a party or its message
+        ├── PeerError                     it died, did not respond, or is not who it should be
+        ├── MessageError                  malformed, misplaced, not finite or too large
+        └── CheatingError        exit 1   a proof, an opening or a transcript does not hold
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ class DpauditError(Exception):
 
 
 class UsageError(DpauditError, ValueError):
-    """Bad input: the message says ``name=value``, the rule and the remedy."""
+    """Bad input: the message says ``name=value``, the rule and the fix."""
 
     exit_code = 2
 
@@ -91,7 +89,7 @@ class SamplerCrashError(SamplerError):
 
 
 class SamplerTimeoutError(SamplerError):
-    """The sampler gave nothing before the time limit."""
+    """The sampler did not answer before the time limit."""
 
 
 class SamplerOutputError(SamplerError):
@@ -105,14 +103,14 @@ class ProtocolError(DpauditError):
 
 
 class PeerError(ProtocolError):
-    """The other party died, kept silent beyond its time, or is not who it should be."""
+    """The other party died, did not respond in time, or is not who it should be."""
 
 
 class MessageError(ProtocolError):
-    """A message that is truncated, repeated, out of order, of another round or shape, not finite or too large."""
+    """A message is truncated, repeated, misplaced, of another shape, not finite or too large."""
 
 
 class CheatingError(ProtocolError):
-    """A proof, an opening or a transcript that does not hold: somebody did not follow the protocol."""
+    """A proof, an opening or a transcript does not hold: a party did not follow the protocol."""
 
     exit_code = 1

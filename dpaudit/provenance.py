@@ -20,7 +20,7 @@ _REPORTED = ("dpaudit", "numpy", "scipy", "cryptography", "torch")
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """Versions of Python, dpaudit and what its numbers come from."""
+    """Versions of Python, dpaudit and the libraries that its numbers come from."""
     found = {"python": platform.python_version()}
     for name in _REPORTED:
         try:
@@ -45,18 +45,16 @@ def _processor() -> str:
                 model,
             )
     except OSError:
-        pass  # not Linux: the platform's own word stays
+        pass  # not Linux: platform's answer stays
     return f"{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
 
 
 def _accelerator() -> str:
     """The CUDA device that torch sees, if this process has imported it."""
     torch = sys.modules.get("torch")
-    return (
-        f", {torch.cuda.get_device_name()}"
-        if torch is not None and torch.cuda.is_available()
-        else ""
-    )
+    if torch is None or not torch.cuda.is_available():
+        return ""
+    return f", {torch.cuda.get_device_name()}"
 
 
 def collect(*, seed: str, plugins: Iterable[PluginOrigin]) -> Provenance:

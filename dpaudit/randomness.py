@@ -32,7 +32,7 @@ class KeyedStream:
     8439), so it is indistinguishable from uniform to anyone without the key, and children with
     different labels are independent in the same sense. Not claimed: ``numpy`` and ``torch`` are
     fast statistical generators *seeded* from the stream; somebody who sees enough of their raw
-    output can predict them.
+    output can predict the rest.
 
     >>> root = KeyedStream.from_seed(7)
     >>> root.child("cell", 3).bytes(4) == KeyedStream.from_seed(7).child("cell", 3).bytes(4)
@@ -58,14 +58,14 @@ class KeyedStream:
 
     @classmethod
     def fresh(cls) -> KeyedStream:
-        """A stream nobody can repeat, from the operating system's generator."""
+        """A stream that cannot be repeated, from the operating system's generator."""
         return cls(secrets.token_bytes(KEY_BYTES))
 
     def _derive(self, info: bytes) -> bytes:
         return HKDFExpand(SHA256(), KEY_BYTES, info).derive(self._key)
 
     def child(self, *labels: str | int) -> KeyedStream:
-        """An independent stream named by ``labels`` (unambiguous: ("a", "b") and ("ab",) differ)."""
+        """An independent stream named by ``labels``; ("a", "b") and ("ab",) name different ones."""
         labels = tuple(int(x) if isinstance(x, np.integer) else x for x in labels)  # numpy's 3 is 3
         encoded = [f"{type(x).__name__}:{x}".encode() for x in labels]
         return KeyedStream(
@@ -81,7 +81,7 @@ class KeyedStream:
         return self._derive(b"entropy")
 
     def entropy(self) -> bytes:
-        """32 bytes to seed something with; always the same ones, independent of :meth:`bytes`."""
+        """32 bytes for a seed: the same at every call, and independent of :meth:`bytes`."""
         return self._entropy
 
     def bytes(self, n: int) -> bytes:
@@ -91,14 +91,14 @@ class KeyedStream:
     def uniform(self, n: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """The next ``n`` doubles in the open interval (0, 1), odd multiples of 2^-53; 8 bytes each.
 
-        52 bits, not 53: above one half the midpoints of a 53-bit grid are no doubles, and the last
+        52 bits, not 53: above one half the midpoints of a 53-bit grid are not doubles, and the last
         rounds to 1.
         """
         words = np.frombuffer(self.bytes(8 * n), dtype="<u8")
         return ((words >> 12).astype(np.float64) + 0.5) * 2.0**-52
 
     def numpy(self) -> np.random.Generator:
-        """A fast generator (PCG64DXSM behind a 256-bit ``SeedSequence``); each call starts the same one again."""
+        """A fast generator, PCG64DXSM behind a 256-bit ``SeedSequence``, restarted at each call."""
         entropy = int.from_bytes(self._derive(b"numpy"), "big")
         return np.random.Generator(
             np.random.PCG64DXSM(np.random.SeedSequence(entropy, pool_size=8))
@@ -113,7 +113,7 @@ class KeyedStream:
         """
         if device.type == "cpu":
             raise UsageError(
-                "device=cpu: torch's CPU generator keeps 32 bits of a seed; draw with stream.numpy()"
+                "device=cpu: torch's CPU generator keeps 32 bits of a seed; use stream.numpy()"
             )
         import torch
 

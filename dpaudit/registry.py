@@ -1,7 +1,7 @@
-"""Plug-ins by name, through entry points: ours come through the same door as anyone's.
+"""Plug-ins by name, through entry points; built-in and third-party ones are treated alike.
 
-Groups are ``dpaudit.`` and one of ``KINDS``. Listing imports nothing; a plug-in is imported when it
-is loaded; two distributions with one name are refused, never silently preferred.
+The groups are ``dpaudit.`` and one of ``KINDS``. Listing imports nothing; a plug-in is imported
+when it is loaded. A name that two distributions register is refused.
 """
 
 from __future__ import annotations
@@ -82,11 +82,10 @@ class Plugin:
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
-    """``; did you mean 'x'?`` or, with nothing near, the list of what there is."""
+    """``; did you mean 'x'?``, or the list of known names if none is near."""
     known = sorted(known)
-    # quadratic in its length
-    close = difflib.get_close_matches(str(name).lower()[:_LONGEST], known, n=1, cutoff=0.5)
-
+    text = str(name).lower()[:_LONGEST]  # the search is quadratic in its length
+    close = difflib.get_close_matches(text, known, n=1, cutoff=0.5)
     if close:
         return f"; did you mean {close[0]!r}?"
     return f"; there are: {', '.join(known)}" if known else "; none is installed"
@@ -104,28 +103,26 @@ def plugins(kind: str) -> dict[str, Plugin]:
     return dict(_scan(kind, entry_points))
 
 
-# reading every distribution's metadata takes tens of milliseconds; a process's plug-ins do not change
-@functools.cache
+@functools.cache  # reading all distributions' metadata takes tens of milliseconds
 def _scan(kind: str, find: Callable[..., Iterable[EntryPoint]]) -> Mapping[str, Plugin]:
     found: dict[str, Plugin] = {}
     for ep in find(group=f"dpaudit.{kind}"):
         dist = ep.dist
         name, version = (dist.name, dist.version) if dist else ("unknown", "unknown")
-        new = Plugin(
-            PluginOrigin(kind=kind, name=ep.name, distribution=name, version=version), ep.value, ep
-        )
+        origin = PluginOrigin(kind=kind, name=ep.name, distribution=name, version=version)
+        new = Plugin(origin, ep.value, ep)
         old = found.get(ep.name)
         if old is not None and (old.target, old.origin.distribution) != (new.target, name):
             raise DuplicatePluginError(
-                f"{kind}={ep.name}: registered by {old.origin.distribution} ({old.target}) and by {name} "
-                f"({new.target}); uninstall one of them"
+                f"{kind}={ep.name}: registered by {old.origin.distribution} ({old.target}) "
+                f"and by {name} ({new.target}); uninstall one of them"
             )
         found[ep.name] = new
     return dict(sorted(found.items()))
 
 
 def plugin(kind: str, name: str) -> Plugin:
-    """One plug-in by name, not imported; its origin with the hash of its package's sources.
+    """One plug-in by name, not imported; its origin has the hash of its package's sources.
 
     Raises:
         UnknownNameError: with the nearest match.
@@ -136,37 +133,32 @@ def plugin(kind: str, name: str) -> Plugin:
 
 
 def declared(plugin: Plugin) -> dict[str, Any]:
-    """The literal attributes of a plug-in's class, read from its source, so that nothing of it is imported.
+    """The literal attributes of a plug-in's class, read from its source without importing it.
 
-    Empty where the target is no class, or its source no file. Not claimed: what a base class or
-    running the module adds.
+    Empty if the target is not a class, or its source is not a file. Not included: what a base class
+    or running the module adds.
     """
     module, _, name = plugin.target.partition(":")
     try:
-        classes = (
-            x
-            for x in ast.parse(_source(module)).body
-            if isinstance(x, ast.ClassDef) and x.name == name
-        )
-        body = next(classes).body
+        parsed = ast.parse(_source(module)).body
+        body = next(x for x in parsed if isinstance(x, ast.ClassDef) and x.name == name).body
     except (ImportError, OSError, StopIteration, SyntaxError, ValueError):
         return {}
     found = {}
     for statement in body:
         if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-            with contextlib.suppress(ValueError):  # no literal
+            with contextlib.suppress(ValueError):  # not a literal
                 found[statement.targets[0].id] = ast.literal_eval(statement.value)
     return found
 
 
 def _source(module: str) -> bytes:
     top, *below = module.split(".")
-    spec = importlib.util.find_spec(top)  # of anything deeper, the parents would be imported
-    places = list(spec.submodule_search_locations or ()) if spec else []
-    paths = [Path(place, *below) for place in places]
-    files = [
-        file for path in paths for file in (path.with_name(f"{path.name}.py"), path / "__init__.py")
-    ]
+    spec = importlib.util.find_spec(top)  # finding anything deeper would import the parents
+    files = []
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        path = Path(place, *below)
+        files += [path.with_name(f"{path.name}.py"), path / "__init__.py"]
     if spec and spec.origin and not below:
         files = [Path(spec.origin)]
     return next(file for file in files if file.is_file()).read_bytes()
@@ -199,7 +191,7 @@ def load(kind: str, name: str) -> Any:
 
 
 def missing_extra(error: ModuleNotFoundError) -> str | None:
-    """What to install, if the module that is missing comes with one of dpaudit's extras."""
+    """What to install, if the missing module comes with one of dpaudit's extras."""
     missing = (error.name or "").partition(".")[0]
     if missing not in _EXTRAS:
         return None
@@ -209,28 +201,24 @@ def missing_extra(error: ModuleNotFoundError) -> str | None:
 def _parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     try:
         return _signature(factory).parameters
-    except TypeError:  # cannot be hashed
+    except TypeError:  # not hashable
         return inspect.signature(factory).parameters
 
 
-_signature = functools.lru_cache(maxsize=256)(
-    inspect.signature
-)  # a cell makes a source and an attack for each of its keys
+# cached: a cell makes a source and an attack for each of its keys
+_signature = functools.lru_cache(maxsize=256)(inspect.signature)
 
 
 def offered(kind: str, reference: Reference, **known: Any) -> Reference:
-    """``reference`` with those of ``known`` that the plug-in takes, was not given, and that are not None.
+    """``reference`` plus those of ``known`` that its plug-in takes, not already given and not None.
 
     Raises:
         UnknownNameError: no such plug-in.
     """
     takes = _parameters(load(kind, reference.name))
-    fitting = {
-        k: v
-        for k, v in known.items()
-        if k in takes and k not in reference.options and v is not None
-    }
-    return Reference(reference.name, {**fitting, **reference.options})
+    given = reference.options
+    new = {k: v for k, v in known.items() if k in takes and k not in given and v is not None}
+    return Reference(reference.name, {**new, **given})
 
 
 def create(kind: str, reference: Reference | str, *args: Any) -> Any:
@@ -238,8 +226,8 @@ def create(kind: str, reference: Reference | str, *args: Any) -> Any:
 
     Raises:
         UnknownNameError: no such plug-in, or no such option (with the nearest match).
-        UsageError: a required option is missing, or the factory raised what a value of a wrong type
-            or size raises.
+        UsageError: a required option is missing, or the factory raised an error that a value of a
+            wrong type or size causes.
     """
     ref = Reference.parse(reference) if isinstance(reference, str) else reference
     factory = load(kind, ref.name)
@@ -264,8 +252,8 @@ def create(kind: str, reference: Reference | str, *args: Any) -> Any:
         return factory(*args, **ref.options)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         if isinstance(error, UsageError):
-            words = one_line(error, limit=2000)  # they quote the options
+            words = one_line(error, limit=2000)  # it quotes the options
             raise error if words == str(error) else UsageError(words) from error
         raise UsageError(
-            f"{what}: cannot be made with these options ({error_text(error)}); see its documentation"
+            f"{what}: invalid options ({error_text(error)}); see its documentation"
         ) from error

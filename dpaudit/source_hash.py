@@ -18,13 +18,13 @@ _Source = tuple[str, Callable[[], bytes]]
 
 
 def source_hash(module: str) -> str:
-    """SHA-256, in hexadecimal, of the Python sources of the package that ``module`` is in; empty if
-    there are none, or one cannot be read.
+    """SHA-256, in hexadecimal, of the Python sources of the package that ``module`` is in.
 
-    Over the package's ``.py`` files (a module without a package: its file; in a namespace package:
-    the first package below it), each with its path and length, in the order of their paths: any
-    byte, name or file more gives another hash, where the package is installed does not. Asked once
-    a process for a package; milliseconds.
+    Empty if there are none, or one cannot be read. The hash covers the package's ``.py`` files (a
+    module without a package: its file; in a namespace package: the first package below it), each
+    with its path and length, in the order of their paths: any change of a byte, a name or the set
+    of files changes it; where the package is installed does not. Computed once per process and
+    package, in milliseconds.
 
     Not claimed: that the process runs these sources (they may have changed since it imported them),
     nor anything about compiled extensions or other packages.
@@ -60,11 +60,7 @@ def _hash_of(name: str) -> str:
 def _spec(name: str) -> ModuleSpec | None:
     try:
         return importlib.util.find_spec(name)
-    except (
-        ImportError,
-        AttributeError,
-        ValueError,
-    ):  # a parent that is none, or a module put together by hand
+    except (ImportError, AttributeError, ValueError):  # no such parent, or a hand-made module
         return None
 
 
@@ -76,18 +72,17 @@ def _sources(spec: ModuleSpec) -> Iterator[_Source]:
     if spec.submodule_search_locations is None:
         if spec.origin is not None and spec.origin.endswith(".py"):
             path = Path(spec.origin)
-            yield from (
-                [(path.name, path.read_bytes)]
-                if path.is_file()
-                else _zipped(path.parent, only=path.name)
-            )
+            if path.is_file():
+                yield path.name, path.read_bytes
+            else:
+                yield from _zipped(path.parent, only=path.name)
         return
     for place in spec.submodule_search_locations:
         yield from _below(Path(place)) if Path(place).is_dir() else _zipped(Path(place))
 
 
 def _below(folder: Path) -> Iterator[_Source]:
-    """Through links, too: what is behind them can be imported. A folder that links lead to again is looked at once."""
+    """Sources below ``folder``, also behind links: they can be imported. Each folder is read once."""
     seen = {os.path.realpath(folder)}
     for place, folders, files in os.walk(folder, followlinks=True):
         for name in files:

@@ -1,4 +1,4 @@
-"""Conformance checks for plug-ins: what every built-in passes, yours can pass too.
+"""Conformance checks for plug-ins; every built-in plug-in passes its own.
 
 Each ``check_*`` raises ``AssertionError`` with what is wrong, and returns nothing. Use them in your
 own tests::
@@ -65,7 +65,7 @@ def _require(condition: object, message: str) -> None:
 
 
 def check_noise_source(source: NoiseSource, *, dim: int = 64) -> None:
-    """Shapes, dtypes, reproducibility by stream, an honest ``claim`` string and roughly the claimed scale.
+    """Check shapes, dtypes, reproducibility by stream, the ``claim`` string and its rough scale.
 
     Not checked: that the noise has the claimed law; that is what an audit is for.
     """
@@ -105,7 +105,7 @@ def check_noise_source(source: NoiseSource, *, dim: int = 64) -> None:
 
 
 def check_host(host: Host) -> None:
-    """Pairs of the right shape that differ by at most the sensitivity, varied, and reproducible by stream."""
+    """Check that pairs have the right shape, lie within the sensitivity, and repeat by stream."""
     import torch
 
     _require(isinstance(host, Host), f"{host!r} lacks a member of Host")
@@ -140,7 +140,7 @@ def check_host(host: Host) -> None:
 
 
 def check_mitigation(mitigation: Mitigation, source: NoiseSource, *, dim: int = 64) -> None:
-    """Shape and dtype kept, the query untouched, no bias, and the error that ``scale`` promises (within 2 %)."""
+    """Check shape, dtype, an untouched query, no bias, and the error of ``scale`` (within 2 %)."""
     import torch
 
     _require(isinstance(mitigation, Mitigation), f"{mitigation!r} lacks a member of Mitigation")
@@ -161,7 +161,7 @@ def check_mitigation(mitigation: Mitigation, source: NoiseSource, *, dim: int = 
     scale = mitigation.scale(source.sigma)
     _require(
         abs(float(noise.std()) / scale - 1) < 0.02,
-        f"error is {float(noise.std()):.4g} a value, scale says {scale:.4g}",
+        f"error is {float(noise.std()):.4g} per value, scale says {scale:.4g}",
     )
     _require(
         abs(float(noise.mean())) < 6 * scale / math.sqrt(noise.numel()), "the release is biased"
@@ -169,7 +169,10 @@ def check_mitigation(mitigation: Mitigation, source: NoiseSource, *, dim: int = 
 
 
 def check_attack(attack: Attack, *, dim: int, candidates: int = 3) -> None:
-    """Scores of shape (t, m), one candidate list or one a release, equivariant under reordering, inputs untouched."""
+    """Check that scores have shape (t, m), follow the candidates' order and leave inputs untouched.
+
+    Candidates are given as one list, and as one list per release.
+    """
     import torch
 
     _require(isinstance(attack, Attack), f"{attack!r} lacks a member of Attack")
@@ -195,7 +198,7 @@ def check_attack(attack: Attack, *, dim: int, candidates: int = 3) -> None:
 
 
 def check_releasing_source(source: ReleasingSource, query: torch.Tensor) -> None:
-    """Releases of ``query`` (n, d): shape and dtype kept, the query untouched, reproducible by stream, others by another."""
+    """Check releases of ``query`` (n, d): shape and dtype, an untouched query, fixed by stream."""
     import torch
 
     _require(isinstance(source, ReleasingSource), f"{source!r} lacks a member of ReleasingSource")
@@ -207,16 +210,16 @@ def check_releasing_source(source: ReleasingSource, query: torch.Tensor) -> None
     )
     _require(
         torch.equal(released, source.release(query, stream=stream.child(1))),
-        "the same stream released otherwise",
+        "the same stream gave another release",
     )
     _require(
         not torch.equal(released, source.release(query, stream=stream.child(2))),
-        "another stream released the same",
+        "another stream gave the same release",
     )
 
 
 def check_support_attack(attack: SupportAttack, releases: Array, value: Array) -> None:
-    """Booleans of shape (t, u), inputs untouched, the truth never ruled out, and what is no number refused.
+    """Check for booleans (t, u), untouched inputs, the truth never ruled out, and NaN refused.
 
     ``releases`` (t, k) were made from ``value`` (k,) by the mechanism that the attack is for. Not
     checked: that any other value is ever ruled out.
@@ -252,7 +255,10 @@ def check_support_attack(attack: SupportAttack, releases: Array, value: Array) -
 def check_learning_attack(
     attack: LearningAttack, first: Array, second: Array, *, neighbours: tuple[Array, Array]
 ) -> None:
-    """A statistic of shape (t,), finite, that looks at each release by itself, from releases (t, k) at two ``neighbours``."""
+    """Check that the statistic learnt at two ``neighbours`` judges each release by itself.
+
+    From releases (t, k) it is of shape (t,), without NaN.
+    """
     _require(isinstance(attack, LearningAttack), f"{attack!r} lacks a member of LearningAttack")
     a, b = first.copy(), second.copy()
     statistic = attack.learn(first, second, neighbours=neighbours)
@@ -270,12 +276,12 @@ def check_learning_attack(
 
 
 def check_local_mechanism(mechanism: LocalMechanism, *, universe: int) -> None:
-    """Reports by stream, likelihoods that fit what is sampled, and no two objects further apart in a report than ``epsilon``.
+    """Check reports by stream, their likelihoods, and that no report separates objects by > ε.
 
     20,000 reports of two objects, each with the posterior that ``log_likelihood`` gives it: how
     often the first object is right must agree with the mean posterior, overall and weighted with
     posterior − ½ (sums of mean 0; 6 standard deviations). Not checked: that ``epsilon`` is the
-    smallest such number, which takes all possible reports.
+    smallest such number, which would need all possible reports.
     """
     _require(
         isinstance(mechanism, LocalMechanism), f"{mechanism!r} lacks a member of LocalMechanism"
@@ -320,9 +326,9 @@ def check_local_mechanism(mechanism: LocalMechanism, *, universe: int) -> None:
 def check_submission_policy(
     policy: SubmissionPolicy, mechanism: LocalMechanism, *, universe: int
 ) -> None:
-    """Reports that belong to somebody, by stream, and an ε that does not fall with more objects or with a smaller δ.
+    """Check reports and owners by stream, and that ε never falls with more objects or a smaller δ.
 
-    Where they are not ``linked``, other streams must put them in other orders. Not checked: that ε
+    If they are not ``linked``, other streams must put them in other orders. Not checked: that ε
     holds, nor that an order says nothing.
     """
     _require(isinstance(policy, SubmissionPolicy), f"{policy!r} lacks a member of SubmissionPolicy")
@@ -361,7 +367,7 @@ def check_submission_policy(
 
 
 def check_closed_sampler(sampler: ClosedSampler, *, dim: int = 8) -> None:
-    """Finite float64 blocks of the asked shape, fresh at each call. The sampler is opened and closed here."""
+    """Check for finite float64 blocks of the right shape, new at each call. Opens the sampler."""
     _require(isinstance(sampler, ClosedSampler), f"{sampler!r} lacks a member of ClosedSampler")
     with sampler as opened:
         d = opened.dim or dim
@@ -375,11 +381,12 @@ def check_closed_sampler(sampler: ClosedSampler, *, dim: int = 8) -> None:
 
 
 def check_run_logger(make: Callable[[], RunLogger], *, folder: str) -> None:
-    """A whole run, one that dies and is resumed, and one that never starts: nothing raised, nothing told is changed.
+    """Check that a logger raises nothing, and changes nothing that it is given.
 
-    ``make`` makes a fresh logger for the same place; ``folder`` is an empty one for the run's
-    files. Numbers that are not finite, labels of any kind, a cell that fails and then succeeds, and
-    the same result told again are among what it hears. Not checked: what arrives at the other tool.
+    It sees a whole run, one that dies and is resumed, and one that never starts, with numbers that
+    are not finite, labels of any kind, a cell that fails and then succeeds, and a repeated result.
+    ``make`` makes a new logger for the same place; ``folder`` is an empty one for the run's files.
+    Not checked: what arrives at the other tool.
     """
     make().close()
     provenance = {
@@ -430,28 +437,16 @@ def check_run_logger(make: Callable[[], RunLogger], *, folder: str) -> None:
         "epsilon": [1.0],
         "grid": {"x": [1.5]},
     }
+    named = {"name": "conformance", "title": "Conformance", "command": "dpaudit run"}
     document = to_dict(
-        ExperimentDocument(
-            name="conformance",
-            title="Conformance",
-            story="",
-            command="dpaudit run",
-            rows=(),
-            cells=tuple(results),
-            provenance=provenance,
-        )
+        ExperimentDocument(**named, story="", rows=(), cells=tuple(results), provenance=provenance)
     )
     before = repr((results, failure, spec, document))
 
     def start(*earlier: CellResult) -> RunStart:
-        told = {
-            "name": "conformance",
-            "title": "Conformance",
-            "run_id": "0" * 32,
-            "folder": folder,
-            "command": "dpaudit run",
-        }
-        return RunStart(**told, spec=spec, cells=3, earlier=earlier)
+        return RunStart(
+            **named, run_id="0" * 32, folder=folder, spec=spec, cells=3, earlier=earlier
+        )
 
     logger = make()
     _require(isinstance(logger, RunLogger), f"{logger!r} lacks a member of RunLogger")
@@ -469,7 +464,7 @@ def check_run_logger(make: Callable[[], RunLogger], *, folder: str) -> None:
         logger.end(document)
         logger.close()
     _require(
-        repr((results, failure, spec, document)) == before, "what it was told was changed in place"
+        repr((results, failure, spec, document)) == before, "what it was given was changed in place"
     )
 
 
@@ -486,10 +481,10 @@ class _Block:
 def check_test(
     make: Callable[[Claim, KeyedStream], Test], *, repeats: int = 400, samples: int = 6_400
 ) -> None:
-    """p-values that are valid on honest N(0, 1) noise: not more of them below 0.05 or 0.2 than chance allows.
+    """Check that p-values on honest N(0, 1) noise are ≤ 0.05 and ≤ 0.2 no more often than valid.
 
     ``make`` is the test's factory. Fails an invalid test with high probability if its true level at
-    0.05 is above about 0.10; never fails a valid one but with probability 10^-6 (fixed seed).
+    0.05 is above about 0.10; fails a valid one with probability at most 10^-6 (fixed seed).
     """
     claim = Claim.parse("gaussian:sigma=1")
     p = []

@@ -1,7 +1,12 @@
-"""The pytest plug-in: ``def test_noise(dpaudit): dpaudit.assert_no_finding(sampler, claim="gaussian:sigma=1")``.
+"""The pytest plug-in: a fixture ``dpaudit`` for audits of noise and of mechanisms in tests.
 
-It is loaded by every pytest run beside an installed dpaudit, so this module imports neither numpy
-nor the audit; the fixture does, when a test asks for it. ``-p no:dpaudit`` leaves it out. See
+::
+
+    def test_noise(dpaudit):
+        dpaudit.assert_no_finding(sampler, claim="gaussian:sigma=1")
+
+Every pytest run loads it where dpaudit is installed, so this module imports neither numpy nor the
+audit; the fixture does, when a test asks for it. ``-p no:dpaudit`` leaves it out. See
 ``docs/pytest.md``.
 """
 
@@ -27,7 +32,7 @@ _PROPERTY = "dpaudit"
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Auditor":  # late: it imports the audit
+    if name == "Auditor":  # not at the top: it imports the audit
         from dpaudit.pytest_plugin.auditor import Auditor
 
         return Auditor
@@ -35,24 +40,20 @@ def __getattr__(name: str) -> Any:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options of the command line, each with an ini value of the same meaning."""
+    """Add command-line options, each with an ini value of the same meaning."""
     group = parser.getgroup("dpaudit", "audits of differential-privacy noise (dpaudit)")
     for name, what in (
         ("samples", f"values that an audit of noise draws (default {SAMPLES:,})"),
         ("alpha", f"chance of a finding against an honest sampler, each audit (default {ALPHA:g})"),
-        (
-            "out",
-            "write each audit's report.html and result.json into a folder of its own below this one",
-        ),
+        ("out", "write each audit's report.html and result.json to its own folder below this one"),
     ):
-        group.addoption(
-            f"--dpaudit-{name}", metavar="DIR" if name == "out" else "NUMBER", help=what
-        )
+        metavar = "DIR" if name == "out" else "NUMBER"
+        group.addoption(f"--dpaudit-{name}", metavar=metavar, help=what)
         parser.addini(f"dpaudit_{name}", help=what)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker; refuse numbers that no audit could use before anything runs."""
+    """Register the marker; refuse invalid numbers before anything runs."""
     config.addinivalue_line(
         "markers", "dpaudit: audits noise; set on every test that uses the fixture `dpaudit`"
     )
@@ -69,7 +70,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture
 def dpaudit(request: pytest.FixtureRequest) -> Auditor:
-    """Audits of noise and of whole mechanisms: ``assert_no_finding``, ``assert_private``, ``assert_finding``."""
+    """``assert_no_finding`` and ``assert_finding`` audit noise, ``assert_private`` a mechanism."""
     from dpaudit.pytest_plugin.auditor import Auditor
 
     config, kept = request.config, request.node.user_properties
@@ -88,7 +89,7 @@ def dpaudit(request: pytest.FixtureRequest) -> Auditor:
 
 
 class _Session:
-    """Collects what the tests' audits were, from this process or from xdist's workers, for one line at the end."""
+    """Collects the audits of this process and of xdist's workers for one line at the end."""
 
     def __init__(self) -> None:
         self._audits: dict[tuple[str, int], dict[str, Any]] = {}
@@ -116,20 +117,18 @@ def _summary(audits: list[dict[str, Any]]) -> str:
         *([f"{controls} known-bad control{'s' if controls != 1 else ''}"] if controls else []),
     ]
     spent = (
-        f"were every audited sampler honest, some test here would fail with probability at most {sum(judged):.3g} "
-        "(the sum of each audit's α: the union bound)"
+        "if every audited sampler were honest, some test here would fail with probability at most "
+        f"{sum(judged):.3g} (the sum of each audit's α: the union bound)"
     )
     return f"dpaudit: {', '.join(parts)}; {spent}. A pass cannot exclude a keyed backdoor."
 
 
 def _value(config: pytest.Config, name: str) -> tuple[str, str]:
-    """What was asked for, and where: the command line comes before the ini file."""
+    """Where a value was set, and the value: the command line comes before the ini file."""
     given = config.getoption(f"dpaudit_{name}")
-    return (
-        (f"--dpaudit-{name}", given)
-        if given is not None
-        else (f"dpaudit_{name}", config.getini(f"dpaudit_{name}"))
-    )
+    if given is not None:
+        return f"--dpaudit-{name}", given
+    return f"dpaudit_{name}", config.getini(f"dpaudit_{name}")
 
 
 def _number(config: pytest.Config, name: str, default: float) -> float:

@@ -1,4 +1,4 @@
-"""The object behind the fixture ``dpaudit``: audits that pass, or fail with a message that a person can act on."""
+"""The object behind the fixture ``dpaudit``: audits that pass, or fail with a usable message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, NamedTuple, TypedDict, TypeVar, Unpack
 
 from dpaudit.audit import AuditOptions, run_audit
 from dpaudit.audit.epsilon import (
@@ -44,23 +44,26 @@ from dpaudit.report import (
 from dpaudit.report.sentences import sandbox_level
 from dpaudit.report.tables import sorted_tests
 from dpaudit.results.text import printable
-from dpaudit.types import AuditResult, MechanismResult, TestResult, Verdict
+from dpaudit.types import AuditResult, MechanismResult, TestResult
 
 __all__ = ["RELEASES", "Auditor", "NoiseOptions"]
 
 RELEASES = 100_000
 """Releases that :meth:`Auditor.assert_private` draws at each neighbour, unless told otherwise."""
 
+_MOST = 8  # findings that a message lists
+
 Named = str | Callable[..., Any]
 Vector = float | Sequence[float]
 Asked = TypeVar("Asked", AuditOptions, MechanismOptions)
+R = TypeVar("R", bound=AuditResult | MechanismResult)
 
 
 class NoiseOptions(TypedDict, total=False):
-    """Options of an audit of noise, those of :func:`dpaudit.audit_sampler`; ``samples`` counts single values.
+    """Options of an audit of noise, those of :func:`dpaudit.audit_sampler`.
 
-    ``in_process`` is for callables: True keeps a module-level function in the test's process, False
-    refuses what could only run there.
+    ``samples`` counts single values. ``in_process`` is for callables: True keeps a module-level
+    function in the test's process, False refuses what could only run there.
     """
 
     dim: int | None
@@ -73,24 +76,8 @@ class NoiseOptions(TypedDict, total=False):
     in_process: bool | None
 
 
-class _Audited(NamedTuple):
-    """What came out: the result, the command that shows it again, and its page, if one was kept."""
-
-    result: Any
-    again: str
-    page: Path | None
-
-    @property
-    def verdict(self) -> Verdict:
-        verdict: Verdict = self.result.verdict
-        return verdict
-
-    def failure(self) -> AssertionError:
-        return AssertionError(failure(self.result, again=self.again, page=self.page))
-
-
 class Auditor:
-    """Audits made by one test. A finding or an inconclusive audit raises ``AssertionError``; a pass returns the result.
+    """The audits of one test: a pass returns the result, anything else raises ``AssertionError``.
 
     A ``sampler`` or ``mechanism`` is a target as on the command line, or a callable. A module-level
     function runs in a process of its own behind the samplers' limits, so monkeypatches of the
@@ -100,8 +87,8 @@ class Auditor:
 
     Every audit has a fixed seed, from the test's node id and the audit's number in the test:
     registered sources give the same values in every run. Other samplers do not: an honest one fails
-    with probability at most ``alpha`` a run. Not claimed: that what passes is honest; the result's
-    ``cannot_rule_out`` says what it may still hide, a keyed backdoor above all.
+    with probability at most ``alpha`` per run. Not claimed: that what passes is honest; the
+    result's ``cannot_rule_out`` says what it may still hide, a keyed backdoor above all.
     """
 
     def __init__(
@@ -113,32 +100,25 @@ class Auditor:
         out: Path | None,
         record: Callable[[dict[str, Any]], None],
     ) -> None:
-        """``node`` is the test's id; ``record`` is told of each audit, in JSON-ready words."""
-        self._node, self._samples, self._alpha, self._out, self._record = (
-            node,
-            samples,
-            alpha,
-            out,
-            record,
-        )
+        """``node`` is the test's id; ``record`` gets each audit as a JSON-ready dictionary."""
+        self._node, self._samples, self._alpha = node, samples, alpha
+        self._out, self._record = out, record
         self._made = 0
 
     def assert_no_finding(
         self, sampler: Named, *, claim: str | None = None, **options: Unpack[NoiseOptions]
     ) -> AuditResult:
-        """Fail unless nothing contradicts ``claim``; a callable is ``f(n, d)`` → array (n, d), or ``f(size=(n, d))``.
+        """Fail unless nothing contradicts ``claim``.
+
+        A callable is ``f(n, d)`` or ``f(size=(n, d))`` and returns an array (n, d).
 
         Raises:
             AssertionError: a finding, or an inconclusive audit (the sampler died, did not respond,
-                or gave too little).
+                or returned too few values).
             UsageError: an unknown name, or an option that does not fit.
         """
         __tracebackhide__ = True
-        audited = self._noise(sampler, claim=claim, control=False, **options)
-        if audited.verdict != "no-finding":
-            raise audited.failure()
-        result: AuditResult = audited.result
-        return result
+        return self._noise(sampler, claim=claim, control=False, **options).passed()
 
     def assert_finding(
         self,
@@ -148,28 +128,23 @@ class Auditor:
         by: str | Sequence[str] = (),
         **options: Unpack[NoiseOptions],
     ) -> AuditResult:
-        """Fail unless this known-bad control is found out, by all the tests named in ``by``, if any.
+        """Fail unless the audit reports a finding on this known-bad control.
 
-        A gate that catches nothing passes everything: a control shows that it still catches. No α
-        is counted for it. Raises as :meth:`assert_no_finding`.
+        All the tests named in ``by`` must report one. A gate that catches nothing passes
+        everything: a control shows that it still catches. No α is counted for it. Raises as
+        :meth:`assert_no_finding`.
         """
         __tracebackhide__ = True
         audited = self._noise(sampler, claim=claim, control=True, **options)
-        if audited.verdict == "inconclusive":
+        if audited.result.verdict == "inconclusive":
             raise audited.failure()
         found = {t.name for t in audited.result.tests if t.finding}
         missing = [name for name in ([by] if isinstance(by, str) else by) if name not in found]
         if not found or missing:
-            raise AssertionError(
-                nothing_found(
-                    audited.result,
-                    wanted=" and ".join(missing),
-                    again=audited.again,
-                    page=audited.page,
-                )
-            )
-        result: AuditResult = audited.result
-        return result
+            result, again, page = audited
+            wanted = " and ".join(missing)
+            raise AssertionError(nothing_found(result, wanted=wanted, again=again, page=page))
+        return audited.result
 
     def assert_private(
         self,
@@ -187,7 +162,7 @@ class Auditor:
         real_numbers: bool = False,
         in_process: bool | None = None,
     ) -> MechanismResult:
-        """Fail if releases at two ``neighbours`` show more than (``epsilon``, ``delta``), or than ``mu``-Gaussian DP.
+        """Fail if releases at two ``neighbours`` violate (``epsilon``, ``delta``)- or ``mu``-GDP.
 
         A callable is ``f(value, n)`` → array (n,) or (n, k): ``n`` releases of a query result, a
         float or an array (m,). ``neighbours`` are two query results, ``(0, 1)`` or
@@ -199,11 +174,12 @@ class Auditor:
             UsageError: an unknown name, or an option that does not fit.
         """
         __tracebackhide__ = True
-        pair = (
-            neighbours if neighbours is None or isinstance(neighbours, str) else _text(neighbours)
-        )
+        pair = _text(neighbours)
         used = self._seed(seed)
-        claim = {"claim_epsilon": epsilon, "claim_delta": delta, "claim_mu": mu}
+        about = {"claim_epsilon": epsilon, "claim_delta": delta}
+
+        def claim() -> PrivacyClaim:
+            return PrivacyClaim(epsilon, delta, mu)
 
         def options() -> MechanismOptions:
             return MechanismOptions(
@@ -214,43 +190,31 @@ class Auditor:
                 real_numbers=real_numbers,
             )
 
-        def run(what: Subject, options: MechanismOptions) -> MechanismResult:
-            claimed = PrivacyClaim(epsilon, delta, mu)
-            return mechanism_result(
-                what, claim=claimed, neighbours=pair, attack=attack, options=options
-            )
-
-        audited = self._audit(
+        return self._audit(
             "mechanism",
             mechanism,
             in_process,
             options,
-            run,
-            lambda name, reason, options: nothing_counted(
-                name,
-                reason,
-                claim=PrivacyClaim(epsilon, delta, mu),
-                attack=attack or "",
-                options=options,
+            lambda what, options: mechanism_result(
+                what, claim=claim(), neighbours=pair, attack=attack, options=options
             ),
-            words={"neighbours": pair, **claim, "attack": attack},
-            about={"claim_epsilon": epsilon, "claim_delta": delta},
+            lambda name, reason, options: nothing_counted(
+                name, reason, claim=claim(), attack=attack or "", options=options
+            ),
+            words={"neighbours": pair, **about, "claim_mu": mu, "attack": attack},
+            about=about,
             control=False,
-        )
-        if audited.verdict != "no-finding":
-            raise audited.failure()
-        result: MechanismResult = audited.result
-        return result
+        ).passed()
 
     def _noise(
         self, sampler: Named, *, claim: str | None, control: bool, **options: Unpack[NoiseOptions]
-    ) -> _Audited:
+    ) -> _Audited[AuditResult]:
         __tracebackhide__ = True
-        if unknown := set(options) - set(NoiseOptions.__annotations__):
-            raise UsageError(
-                f"{min(unknown)}: no such option; there are: {', '.join(NoiseOptions.__annotations__)}"
-            )
+        known = NoiseOptions.__annotations__
+        if unknown := set(options) - set(known):
+            raise UsageError(f"{min(unknown)}: no such option; there are: {', '.join(known)}")
         tests, alpha, samples = options.get("tests"), options.get("alpha"), options.get("samples")
+        tests = (tests,) if isinstance(tests, str) else tests
         seed = self._seed(options.get("seed"))
 
         def asked() -> AuditOptions:
@@ -260,11 +224,7 @@ class Auditor:
                 alpha=self._alpha if alpha is None else alpha,
                 seed=seed,
                 time_limit=options.get("time_limit"),
-                tests=None
-                if tests is None
-                else (tests,)
-                if isinstance(tests, str)
-                else tuple(tests),
+                tests=None if tests is None else tuple(tests),
                 mitigation=options.get("mitigation"),
             )
 
@@ -288,14 +248,14 @@ class Auditor:
         given: Named,
         in_process: bool | None,
         asked: Callable[[], Asked],
-        run: Callable[[Subject, Asked], AuditResult | MechanismResult],
-        nothing: Callable[[str, str, Asked], AuditResult | MechanismResult],
+        run: Callable[[Subject, Asked], R],
+        nothing: Callable[[str, str, Asked], R],
         *,
         words: Mapping[str, Any],
         about: Mapping[str, Any],
         control: bool,
-    ) -> _Audited:
-        """Run one audit, keep its report, and tell the session of it."""
+    ) -> _Audited[R]:
+        """Run one audit, keep its report, and record it for the session's summary."""
         __tracebackhide__ = True
         self._made += 1
         page = None
@@ -313,31 +273,18 @@ class Auditor:
             raise type(error)(str(error)) from None
         else:
             page = self._write(of_result(result))
-        named = (
-            {"sampler": result.sampler}
-            if isinstance(result, AuditResult)
-            else {"mechanism": result.mechanism}
-        )
-        shown = {name: printable(value, limit=200) for name, value in named.items()}
-        self._record(
-            {
-                **shown,
-                **about,
-                "verdict": result.verdict,
-                "alpha": options.alpha,
-                "control": control,
-            }
-        )
+        named = "sampler" if isinstance(result, AuditResult) else "mechanism"
+        shown = {named: printable(getattr(result, named), limit=200), **about}
+        judged = {"verdict": result.verdict, "alpha": options.alpha, "control": control}
+        self._record(shown | judged)
         first = next((t.reproduce for t in result.tests if t.finding and t.reproduce), again)
         return _Audited(result, first, page)
 
     def _write(self, page: Document) -> Path | None:
         if self._out is None:
             return None
-        digest = hashlib.sha256(f"{self._node}#{self._made}".encode()).hexdigest()[:8]
-        folder = (
-            self._out / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', self._node)[-80:].strip('-.')}-{digest}"
-        )
+        node = re.sub(r"[^A-Za-z0-9_.-]+", "-", self._node)[-80:].strip("-.")
+        folder = self._out / f"{node}-{self._digest()[:8]}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             write_json(page, folder / "result.json")
@@ -348,32 +295,28 @@ class Auditor:
             ) from None
 
     def _seed(self, given: int | str | None) -> str:
-        """The test's own, one for each of its audits."""
-        return (
-            str(given)
-            if given is not None
-            else hashlib.sha256(f"{self._node}#{self._made}".encode()).hexdigest()[:16]
-        )
+        """``given``, or one of this audit's own."""
+        return self._digest()[:16] if given is None else str(given)
+
+    def _digest(self) -> str:
+        return hashlib.sha256(f"{self._node}#{self._made}".encode()).hexdigest()
 
 
-def _whole(samples: float) -> int:
-    if not (1 <= samples <= 1e15) or samples != int(samples):
-        raise UsageError(f"samples={samples}: must be a whole number, e.g. 1e6")
-    return int(samples)
+class _Audited(NamedTuple, Generic[R]):
+    """The result, the command that shows it again, and its page, if one was kept."""
 
+    result: R
+    again: str
+    page: Path | None
 
-def _text(neighbours: tuple[Vector, Vector]) -> str:
-    """Two query results as the command line takes them, to the last digit."""
-    try:
-        rows = [[float(x) for x in (v if hasattr(v, "__iter__") else [v])] for v in neighbours]
-    except (TypeError, ValueError):
-        raise UsageError(
-            f"neighbours={neighbours!r}: write two numbers or two vectors, e.g. (0, 1)"
-        ) from None
-    return ";".join(",".join(f"{x!r}" for x in row) for row in rows)
+    def passed(self) -> R:
+        __tracebackhide__ = True
+        if self.result.verdict != "no-finding":
+            raise self.failure()
+        return self.result
 
-
-R = TypeVar("R", bound=AuditResult | MechanismResult)
+    def failure(self) -> AssertionError:
+        return AssertionError(failure(self.result, again=self.again, page=self.page))
 
 
 def noise_result(what: Subject, *, claim: str | None, options: AuditOptions) -> AuditResult:
@@ -418,7 +361,7 @@ def mechanism_result(
 
 
 def reproducible(result: R, what: Subject, *, again: str) -> R:
-    """The same, with commands that work where the tests run; ``again`` is that for a callable of this process."""
+    """``result`` with commands that work here; ``again`` is that of a callable of this process."""
     tests = tuple(
         dataclasses.replace(t, reproduce=again if what.function else _prefixed(t.reproduce, what))
         if t.reproduce
@@ -429,7 +372,7 @@ def reproducible(result: R, what: Subject, *, again: str) -> R:
 
 
 def command(kind: str, what: Subject, options: AuditOptions | MechanismOptions, **more: Any) -> str:
-    """The command line that makes this audit; options that are None or as by default are left out."""
+    """The command line of this audit, without options that are None or have their default."""
     default = type(options)(seed="")
     given = {f.name: getattr(options, f.name) for f in dataclasses.fields(options)}
     changed = {name: value for name, value in given.items() if value != getattr(default, name)}
@@ -437,27 +380,37 @@ def command(kind: str, what: Subject, options: AuditOptions | MechanismOptions, 
     for name, value in (more | changed).items():
         if value is None:
             continue
-        option = f"--{name.replace('_', '-')}"
-        text = (
-            ",".join(value)
-            if isinstance(value, tuple)
-            else f"{value:g}"
-            if isinstance(value, float)
-            else str(value)
-        )
-        words += [option] if value is True else [option, text]
+        words.append(f"--{name.replace('_', '-')}")
+        if isinstance(value, tuple):
+            words.append(",".join(value))
+        elif value is not True:
+            words.append(f"{value:g}" if isinstance(value, float) else str(value))
     return _prefixed(shlex.join(words), what)
 
 
 def _prefixed(line: str, what: Subject) -> str:
-    return (
-        line
-        if what.root is None
-        else f"PYTHONPATH={shlex.quote(os.path.relpath(what.root))} {line}"
-    )
+    if what.root is None:
+        return line
+    return f"PYTHONPATH={shlex.quote(os.path.relpath(what.root))} {line}"
 
 
-_MOST = 8
+def _whole(samples: float) -> int:
+    if not (1 <= samples <= 1e15) or samples != int(samples):
+        raise UsageError(f"samples={samples}: must be a whole number, e.g. 1e6")
+    return int(samples)
+
+
+def _text(neighbours: str | tuple[Vector, Vector] | None) -> str | None:
+    """Two query results as the command line takes them, to the last digit."""
+    if neighbours is None or isinstance(neighbours, str):
+        return neighbours
+    try:
+        rows = [[float(x) for x in (v if hasattr(v, "__iter__") else [v])] for v in neighbours]
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"neighbours={neighbours!r}: write two numbers or two vectors, e.g. (0, 1)"
+        ) from None
+    return ";".join(",".join(f"{x!r}" for x in row) for row in rows)
 
 
 def sentence(result: AuditResult | MechanismResult) -> str:
@@ -466,7 +419,7 @@ def sentence(result: AuditResult | MechanismResult) -> str:
 
 
 def failure(result: AuditResult | MechanismResult, *, again: str, page: Path | None) -> str:
-    """A finding, or an inconclusive audit, in lines for a person: the command, the report."""
+    """The message for a finding or an inconclusive audit, with the command and the report."""
     found = [t for t in sorted_tests(result.tests) if t.finding]
     lines = [_above(sentence(result)), f"  audited: {_target(result)}"]
     lines += [f"  {_line(t)}" for t in found[:_MOST]]
@@ -479,16 +432,16 @@ def failure(result: AuditResult | MechanismResult, *, again: str, page: Path | N
 def nothing_found(
     result: AuditResult | MechanismResult, *, wanted: str, again: str, page: Path | None
 ) -> str:
-    """A known-bad control that was not caught."""
+    """The message for a known-bad control that was not caught."""
     tests = [t for t in sorted_tests(result.tests) if not t.advisory]
-    nearest = f"  nearest: {_line(tests[0])}" if tests else "  no test said anything"
+    nearest = f"  nearest: {_line(tests[0])}" if tests else "  no test gave a result"
+    by = f" by {printable(wanted, limit=200)}" if wanted else ""
     return "\n".join(
         [
-            f"A known-bad control was not caught{f' by {printable(wanted, limit=200)}' if wanted else ''}. "
-            f"{_above(sentence(result))}",
+            f"A known-bad control was not caught{by}. {_above(sentence(result))}",
             f"  audited: {_target(result)}",
             nearest,
-            "Raise samples=, or look whether the flaw is still in it.",
+            "Raise samples=, or check that the control still has the flaw.",
             f"To see it again: {printable(again)}",
             _kept(page),
         ]
@@ -496,7 +449,7 @@ def nothing_found(
 
 
 def _above(text: str) -> str:
-    """The report's sentence points below itself; here nothing is below."""
+    """Replace the words of the report's sentence that point below it: here nothing is below."""
     return text.replace(
         "what this cannot exclude is below", "a pass excludes less than it seems, see the report"
     )
@@ -504,10 +457,8 @@ def _above(text: str) -> str:
 
 def _target(result: AuditResult | MechanismResult) -> str:
     level = sandbox_level(result)
-    target = printable(
-        result.sampler if isinstance(result, AuditResult) else result.mechanism, limit=200
-    )
-    return f"{target} (sandbox: {level})" if level else target
+    name = result.sampler if isinstance(result, AuditResult) else result.mechanism
+    return printable(name, limit=200) + (f" (sandbox: {level})" if level else "")
 
 
 def _line(test: TestResult) -> str:
@@ -517,8 +468,4 @@ def _line(test: TestResult) -> str:
 
 
 def _kept(page: Path | None) -> str:
-    return (
-        f"Report: {page}"
-        if page is not None
-        else "Report: none was kept; --dpaudit-out DIR keeps one"
-    )
+    return f"Report: {page or 'none was kept; --dpaudit-out DIR keeps one'}"

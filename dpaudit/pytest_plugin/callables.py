@@ -1,7 +1,7 @@
-"""A Python callable as something to audit: by name in a process of its own, or, where it has none, in this process.
+"""A Python callable as something to audit, in a process of its own or in this one.
 
 A module-level function is named as on the command line and runs behind the samplers' limits. A
-closure, a lambda, a bound method or any other object lives in this process only, and is called
+closure, a lambda, a bound method or any other object exists in this process only, and is called
 here.
 """
 
@@ -45,18 +45,18 @@ ONE_PROCESS = BlindSpot(
     flaw="noise shared by two processes, or over a fork",
     size=None,
     unit="",
-    says="the callable ran in the test's own process: nothing else was started to compare it with; a module-level function "
-    "gets a process of its own, and a second one",
+    says="the callable ran in the test's own process: nothing else was started to compare it with; "
+    "a module-level function gets a process of its own, and a second one",
 )
-"""What an audit in this process cannot see, beside all else."""
+"""What an audit in this process additionally cannot see."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
     """What is audited: a ``target`` for a process of its own, or a ``function`` to call here.
 
-    ``root`` is a folder that ``PYTHONPATH`` must hold for the target, if any; ``ours`` says that a
-    callable was named.
+    ``root`` is a folder that ``PYTHONPATH`` must hold for the target, if any; ``ours`` is true if
+    the target names a callable of this process.
     """
 
     name: str
@@ -73,35 +73,37 @@ class Subject:
 
 
 def subject(given: str | Callable[..., Any], *, in_process: bool | None) -> Subject:
-    """Where what a test names is run: ``in_process`` True keeps a callable here, False insists on a process of its own.
+    """What to audit, and where: ``in_process`` True keeps a callable here, False runs it elsewhere.
 
     Raises:
-        UsageError: neither a target nor a callable, or ``in_process`` cannot be had.
+        UsageError: neither a target nor a callable, or ``in_process`` cannot be met.
     """
     if isinstance(given, str):
         if in_process:
             raise UsageError(
-                f"in_process=True: {given} is a target and runs in a process of its own; pass a callable"
+                f"in_process=True: {given} is a target and runs in its own process; pass a callable"
             )
         return Subject(given, target=given)
     if not callable(given):
         raise UsageError(
-            f"sampler={given!r}: neither a target nor a callable; pass e.g. 'numpy:laplace' or f(n, d)"
+            f"sampler={given!r}: neither a target nor a callable; "
+            "pass e.g. 'numpy:laplace' or f(n, d)"
         )
     found = None if in_process else _importable(given)
     if found is not None:
         return found
-    name = f"{getattr(given, '__qualname__', None) or type(given).__qualname__} (in the test's process)"
+    name = getattr(given, "__qualname__", None) or type(given).__qualname__
     if in_process is False:
         raise UsageError(
-            f"in_process=False: {name.split(' ')[0]} is no function that a module holds under its name, so no other process "
-            "can import it; define it at the top level of a module, or leave in_process out"
+            f"in_process=False: {name} is not a function that its module holds under its name, so "
+            "no other process can import it; define it at the top level of a module, or leave "
+            "in_process out"
         )
-    return Subject(name, function=given)
+    return Subject(f"{name} (in the test's process)", function=given)
 
 
 def _importable(function: Callable[..., Any]) -> Subject | None:
-    """``python:MODULE:FUNCTION``; MODULE is a file, relative to the working directory, or dotted within a package."""
+    """``python:MODULE:FUNCTION``; MODULE is a file from the working directory, or a dotted name."""
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     name, file = getattr(function, "__qualname__", ""), getattr(module, "__file__", None) or ""
     try:
@@ -115,7 +117,7 @@ def _importable(function: Callable[..., Any]) -> Subject | None:
     while (path.parent / "__init__.py").is_file():
         path = path.parent
         parts.insert(0, path.name)
-    if not file.endswith(".py"):  # compiled, numpy's and the like
+    if not file.endswith(".py"):  # compiled, as numpy's
         place = module.__name__
     elif path == Path(file):
         place = os.path.relpath(file)
@@ -130,7 +132,7 @@ def _importable(function: Callable[..., Any]) -> Subject | None:
 
 @contextmanager
 def same_search_path() -> Iterator[None]:
-    """Processes that are started inside import from where this one does."""
+    """Let processes that are started inside import from where this one does."""
     before = os.environ.get("PYTHONPATH")
     here = [p for p in sys.path if os.path.isdir(p) and not _known_to_all(p)]
     os.environ["PYTHONPATH"] = os.pathsep.join(
@@ -146,7 +148,7 @@ def same_search_path() -> Iterator[None]:
 
 
 def _known_to_all(folder: str) -> bool:
-    """Whether every Python that is started here imports from this folder: the working one, or where libraries are."""
+    """Whether every Python started here imports from this folder (the working or a library one)."""
     path, paths = os.path.realpath(folder), sysconfig.get_paths()
     libraries = {
         os.path.realpath(paths[key]) for key in ("stdlib", "platstdlib", "purelib", "platlib")
@@ -157,10 +159,11 @@ def _known_to_all(folder: str) -> bool:
 
 
 class CallableSampler:
-    """A :class:`~dpaudit.interfaces.ClosedSampler` that calls ``f(n, d)``, or ``f(size=(n, d))``, in this process.
+    """A closed sampler that calls ``f(n, d)``, or ``f(size=(n, d))``, in this process.
 
-    Not claimed: any protection from it. No limit on memory; a time limit is looked at after each
-    call and interrupts none; a crash is this process's; no other process is there to compare with.
+    Not claimed: any protection from it. There is no limit on memory; a time limit is checked after
+    each call and interrupts none; a crash ends this process; there is no other process to compare
+    with.
     """
 
     dim = None
@@ -186,7 +189,7 @@ class CallableSampler:
 
         Raises:
             SamplerCrashError: it raised.
-            SamplerTimeoutError: it answered after more than ``timeout`` seconds.
+            SamplerTimeoutError: the call took more than ``timeout`` seconds.
             SamplerOutputError: its answer is not (n, d) finite numbers.
         """
         request(n, d, timeout)
@@ -195,7 +198,7 @@ class CallableSampler:
 
 
 class CallableMechanism:
-    """A :class:`~dpaudit.interfaces.Mechanism` that calls ``f(value, n)`` in this process, with the same limits."""
+    """A mechanism that calls ``f(value, n)`` in this process, unprotected as CallableSampler is."""
 
     def __init__(self, function: Callable[..., Any], *, name: str) -> None:
         self.name = name
@@ -208,7 +211,7 @@ class CallableMechanism:
         return None
 
     def release(self, value: Array, n: int, *, timeout: float) -> Array:
-        """``n`` releases of ``value`` (m,), shape (n, k), finite; a query of one number is passed as a float.
+        """``n`` releases of ``value`` (m,), shape (n, k), finite; one number is passed as a float.
 
         Raises:
             SamplerError: as in :meth:`CallableSampler.draw`.
@@ -219,7 +222,8 @@ class CallableMechanism:
         array = numbers(given, f"mechanism {self.name} returned", f"({call})")
         if array.ndim not in (1, 2) or len(array) != n or not array.size:
             raise SamplerOutputError(
-                f"mechanism {self.name} returned shape {array.shape} ({call}); return an array of shape (n,) or (n, k)"
+                f"mechanism {self.name} returned shape {array.shape} ({call}); "
+                "return an array of shape (n,) or (n, k)"
             )
         return finite(np.ascontiguousarray(array, dtype=np.float64).reshape(n, -1), self.name)
 
@@ -244,9 +248,6 @@ def _called(call: Callable[[], Any], name: str, what: str, timeout: float) -> An
 def _parameters(function: Callable[..., Any]) -> list[str]:
     try:
         return list(inspect.signature(function).parameters)
-    except (
-        TypeError,
-        ValueError,
-    ):  # compiled, without a signature: numpy writes it first in the docstring
+    except (TypeError, ValueError):  # compiled: numpy's docstring starts with the signature
         first = (getattr(function, "__doc__", None) or "").lstrip().split("\n")[0]
         return ["size"] if "size=None" in first else []

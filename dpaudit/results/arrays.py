@@ -1,7 +1,7 @@
-"""Arrays of numbers in ``.npy`` and ``.npz`` files of others: the one place that reads them.
+"""Read arrays of numbers from untrusted ``.npy`` and ``.npz`` files.
 
 Nothing is unpickled and no header is evaluated: it is matched against the few forms that one plain
-array of numbers has. What it declares is compared with the bytes that are there before anything is
+array of numbers has. What it declares is compared with the size of the file before anything is
 allocated. Text of the file that gets into an error is made printable.
 
 Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html, versions 1.0 to 3.0.
@@ -45,16 +45,16 @@ _NUMBERS = re.compile(r"[<>|=]?(?:b1|[iu][1248]|f(?:2|4|8|12|16))", re.ASCII)
 _EXTENT = re.compile(r"\s*(\d{1,19})L?\s*", re.ASCII)
 _BROKEN_ARCHIVE = (
     *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error),
-    # the last: a password, or what zipfile does not implement
-    *(EOFError, KeyError, OverflowError, RuntimeError),
+    *(EOFError, KeyError, OverflowError, RuntimeError),  # RuntimeError: a password, or unsupported
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """What a file says of its array: never empty, at most 32 dimensions, ``dtype`` a real number's or bool.
+    """What a file says of its array.
 
-    ``offset`` is where the values start, ``by_column`` whether the first index varies fastest.
+    It is not empty and has at most 32 dimensions; ``dtype`` is a real number's or bool. ``offset``
+    is where the values start, ``by_column`` whether the first index varies fastest.
     """
 
     shape: tuple[int, ...]
@@ -74,9 +74,9 @@ class Header:
 
 
 def read_npy(path: Path, *, name: str) -> Array:
-    """The array of real numbers or bools in a ``.npy`` file, in memory, in this machine's byte order.
+    """The array of real numbers or bools in a ``.npy`` file, in this machine's byte order.
 
-    Memory: the file's size. ``name`` is what errors call the file.
+    It is read into memory: as many bytes as the file has. ``name`` is what errors call the file.
 
     Raises:
         UsageError: it cannot be read, is not such a file to the last byte, or does not fit in
@@ -88,10 +88,10 @@ def read_npy(path: Path, *, name: str) -> Array:
 
 
 def map_npy(path: Path) -> Array:
-    """The array of a ``.npy`` file, mapped for reading. Not claimed: that the file may shrink while it is mapped.
+    """The array of a ``.npy`` file, mapped for reading; the file must not shrink meanwhile.
 
     Raises:
-        RefusedError, OSError, ValueError: as :func:`read_npy`, in words that do not name the file.
+        RefusedError, OSError, ValueError: as :func:`read_npy`, but without the file's name.
     """
     with open_plain(path) as file:
         header = _header(file, os.fstat(file.fileno()).st_size)
@@ -106,17 +106,17 @@ def map_npy(path: Path) -> Array:
 
 
 class Archive:
-    """The arrays of a ``.npz``, each unpacked when it is asked for. Use as a context manager, or :meth:`close` it.
+    """The arrays of a ``.npz``, each unpacked on request. A context manager; or :meth:`close` it.
 
-    Members are stored or deflated, none encrypted; the directory has at most 1 MiB and no name
-    twice. ``size`` is the file's in bytes, ``names`` those of the arrays in order.
+    Members are stored or deflated, none encrypted; the directory has at most 1 MiB and no duplicate
+    names. ``size`` is the file's in bytes, ``names`` are the arrays' in order.
     """
 
     def __init__(self, path: Path) -> None:
         """Open it and read its directory.
 
         Raises:
-            RefusedError, OSError, ValueError: it cannot be read, or is no such archive.
+            RefusedError, OSError, ValueError: it cannot be read, or is not such an archive.
         """
         self._file = _Guarded(path)
         try:
@@ -132,10 +132,10 @@ class Archive:
             raise
 
     def open(self, name: str) -> tuple[Header, io.BufferedIOBase]:
-        """What the array ``name`` is, and its values' bytes, to be read with :func:`fill`.
+        """The header of array ``name``, and the stream of its values, to be read with :func:`fill`.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there is no such array.
             ValueError: it is not one array of numbers, or cannot be as long as it says.
         """
         if name not in self.names:
@@ -148,28 +148,27 @@ class Archive:
         if info.compress_size > self.size or info.file_size > _EXPANSION * info.compress_size:
             raise ValueError(f"{info.compress_size:,} bytes cannot unpack to {info.file_size:,}")
         with _plain_words():
-            # a ZipExtFile, which is a BufferedIOBase; typeshed says IO
-            stream: Any = self._zip.open(info)
+            stream: Any = self._zip.open(info)  # typeshed says IO; it is a BufferedIOBase
             return _header(stream, info.file_size), stream
 
     def read(self, name: str, *, most: int) -> Array:
-        """The array ``name`` in memory, in this machine's byte order, its checksum compared.
+        """The array ``name`` in memory, in this machine's byte order, its checksum verified.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there is no such array.
             ValueError: as :meth:`open`, it unpacks to more than ``most`` bytes, or is damaged.
         """
         header, stream = self.open(name)
         with contextlib.closing(stream):
             if header.size > most:
                 raise ValueError(
-                    f"{one_line(name, limit=40)} unpacks to {header.size:,} bytes, more than {most:,} from a file of "
-                    f"{self.size:,}; save it with numpy.savez, not compressed"
+                    f"{one_line(name, limit=40)} unpacks to {header.size:,} bytes, more than {most:,} "
+                    f"from a file of {self.size:,}; save it with numpy.savez, not compressed"
                 )
             return _read(stream, header)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._zip.close()
         self._file.close()
 
@@ -184,7 +183,7 @@ def fill(values: Array, stream: io.BufferedIOBase) -> None:
     """Fill the C-contiguous ``values`` with the next bytes of ``stream``.
 
     Raises:
-        ValueError: it ends before, or is damaged.
+        ValueError: the stream is too short, or damaged.
     """
     view = values.reshape(-1).view(np.uint8)
     while view.size:
@@ -196,7 +195,7 @@ def fill(values: Array, stream: io.BufferedIOBase) -> None:
 
 
 class _Guarded(io.FileIO):
-    """A plain file that gives no more than a directory's bytes at once, whatever length the file claims for one."""
+    """A plain file that reads at most 1 MiB at once, whatever size its directory claims."""
 
     def __init__(self, path: Path) -> None:
         with open_plain(path) as file:
@@ -217,7 +216,7 @@ def _read(stream: io.BufferedIOBase, header: Header) -> Array:
         raise ValueError(f"{header.size:,} bytes do not fit in memory") from None
     fill(values, stream)
     with _plain_words():
-        if stream.read(1):  # of an archive's member: the end, where its checksum is compared
+        if stream.read(1):  # at the end of an archive's member its checksum is compared
             raise ValueError("bytes after its last value")
     if not header.dtype.isnative:
         values = values.byteswap(inplace=True).view(header.dtype.newbyteorder("="))
@@ -225,7 +224,7 @@ def _read(stream: io.BufferedIOBase, header: Header) -> Array:
 
 
 def _header(stream: io.BufferedIOBase, size: int) -> Header:
-    """The header of a file or member of ``size`` bytes, which are exactly those that it calls for."""
+    """The header of a file or member; ``size``, in bytes, must be exactly what it calls for."""
     start = _exactly(stream, 8)
     if start[:6] != _MAGIC:
         raise ValueError("it does not start as a .npy file does: write it with numpy.save")
@@ -248,15 +247,12 @@ def _header(stream: io.BufferedIOBase, size: int) -> Header:
         raise ValueError(
             f"dtype={one_line(descr, limit=40)}, wanted real numbers: save it as float64"
         )
-    header = Header(
-        shape=_shape(fields["shape"]),
-        dtype=_dtype(descr),
-        by_column=order == "True",
-        offset=8 + width + length,
-    )
+    shape, offset = _shape(fields["shape"]), 8 + width + length
+    header = Header(shape=shape, dtype=_dtype(descr), by_column=order == "True", offset=offset)
     if header.offset + header.size != size:
         raise ValueError(
-            f"shape={header.shape} of {header.dtype} has {header.size:,} bytes, and {size - header.offset:,} are there"
+            f"shape={header.shape} of {header.dtype} has {header.size:,} bytes, "
+            f"and {size - header.offset:,} are there"
         )
     return header
 
@@ -272,7 +268,7 @@ def _dtype(descr: str) -> np.dtype[Any]:
 
 def _shape(text: str) -> tuple[int, ...]:
     *extents, last = text[1:-1].split(",") if text[:1] == "(" else ["?"]
-    if last.strip() or not extents:  # (2, 3) and (), not (2), which is no tuple
+    if last.strip() or not extents:  # (2, 3) and (), not (2), which is not a tuple
         extents = [*extents, last] if extents else ["?"] if last.strip() else []
     found = [_EXTENT.fullmatch(extent) for extent in extents]
     shape = tuple(int(each[1]) for each in found if each)
@@ -293,7 +289,7 @@ def _exactly(stream: io.BufferedIOBase, size: int) -> bytes:
 
 @contextlib.contextmanager
 def _plain_words() -> Iterator[None]:
-    """Whatever :mod:`zipfile` raises as a ValueError with printable words."""
+    """Turn whatever :mod:`zipfile` raises into a ValueError with a printable message."""
     try:
         yield
     except UnicodeError:
@@ -310,5 +306,6 @@ def _told(path: Path, name: str) -> Iterator[None]:
         raise UsageError(f"{name}={path}: {one_line(error)}; check the path") from None
     except ValueError as error:
         raise UsageError(
-            f"{name}={path}: is not a .npy file of numbers ({one_line(error)}); write one with numpy.save"
+            f"{name}={path}: is not a .npy file of numbers ({one_line(error)}); "
+            "write one with numpy.save"
         ) from None

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, also after ``kill -9`` and power loss."""
+"""Write files atomically: whole or absent, also after ``kill -9`` and power loss."""
 
 from __future__ import annotations
 
@@ -26,19 +26,21 @@ def write_file(
 ) -> Path:
     r"""Write text (UTF-8), bytes, or what ``content`` writes into an open file, to ``path``.
 
-    A new file beside it is written, synced and renamed, and the folder synced: when this returns
-    the file survives power loss, and until then ``path`` is what it was. No link is followed: one
-    at ``path`` is replaced. With ``replace=False`` an existing ``path`` is left alone (on a file
-    system without hard links a reader may then see an empty file for a moment). ``mode`` is set as
-    given (0o600 for a secret), but on Windows; without it the umask decides. Lone surrogates become
-    ``\udcxx``.
+    A new file in the same folder is written, synced and renamed, and the folder synced: when this
+    returns the file survives power loss, and until then ``path`` is what it was. No link is
+    followed: one at ``path`` is replaced. With ``replace=False`` an existing ``path`` is left alone
+    (on a file system without hard links a reader may then see an empty file for a moment). ``mode``
+    is set as given (0o600 for a secret), except on Windows; without it the umask decides. Lone
+    surrogates become ``\udcxx``.
 
     Raises:
         FileExistsError: ``path`` exists and ``replace`` is false.
-        OSError: it cannot be written, or is a device, a pipe or a folder; it stands as it was.
+        OSError: it cannot be written, or is a device, a pipe or a folder; it is unchanged.
     """
     if path.exists() and not path.is_file():  # such as /dev/stdout, which a rename would replace
         raise OSError(errno.EINVAL, "Not a regular file", str(path))
+    if isinstance(content, str):
+        content = content.encode("utf-8", "backslashreplace")
     part = path.with_name(f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS
     try:
@@ -48,11 +50,7 @@ def write_file(
             if callable(content):
                 content(file)
             else:
-                file.write(
-                    content.encode("utf-8", "backslashreplace")
-                    if isinstance(content, str)
-                    else content
-                )
+                file.write(content)
             file.flush()
             os.fsync(file.fileno())
         if replace:
@@ -67,7 +65,7 @@ def write_file(
 
 
 def clear_leftovers(folder: Path) -> int:
-    """Remove what writers that were killed left in ``folder``; how many. Nobody may be writing there."""
+    """Remove what killed writers left in ``folder``, and count it. Nobody may be writing there."""
     found = [p for p in folder.glob(f"{_PREFIX}*{_SUFFIX}") if p.is_file() and not p.is_symlink()]
     for path in found:
         path.unlink()
@@ -75,7 +73,7 @@ def clear_leftovers(folder: Path) -> int:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in ``folder`` durable; nothing on Windows, which opens no folder."""
+    """Make the names in ``folder`` durable; does nothing on Windows, which cannot open a folder."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Files that anybody may have written: plain files within a size, and JSON within a depth, a size and finite numbers."""
+"""Read untrusted files: plain files of a limited size, and JSON of a limited depth and size."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _SHOWN = 80
 
 
 class RefusedError(Exception):
-    """Why foreign data is refused: the rule that it breaks. The caller says which file, and what to do."""
+    """The rule that foreign data breaks. The caller adds which file, and what to do."""
 
 
 def shown(value: object, *, limit: int = _SHOWN) -> str:
-    """``repr(value)`` for a message: at most ``limit`` characters, also of numbers whose digits Python does not print.
+    """``repr(value)`` for a message, of at most ``limit`` characters, also for huge numbers.
 
     >>> shown("abc"), shown("x" * 100, limit=5), shown(1 << 20_000)
     ("'abc'", "'xxxx…", 'a number of 20001 bits')
@@ -38,17 +38,15 @@ def shown(value: object, *, limit: int = _SHOWN) -> str:
 
 
 def open_plain(path: str | Path, *, follow: bool = True) -> BufferedReader:
-    """The file at ``path``, opened for reading; a pipe, a device or a folder is refused without waiting for it.
+    """The file at ``path``, opened for reading; a pipe, a device or a folder is refused at once.
 
     Raises:
-        RefusedError: it cannot be opened, is no plain file, or is a symbolic link and ``follow`` is
-            false.
+        RefusedError: it cannot be opened, is not a plain file, or is a symbolic link and ``follow``
+            is false.
     """
-    flags = (
-        os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | (0 if follow else getattr(os, "O_NOFOLLOW", 0))
-    )
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
     try:
-        number = os.open(path, flags)
+        number = os.open(path, flags if follow else flags | getattr(os, "O_NOFOLLOW", 0))
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL
         raise RefusedError(
             f"cannot be read ({getattr(error, 'strerror', None) or error})"
@@ -68,8 +66,7 @@ def read_plain(path: str | Path, *, limit: int, follow: bool = True) -> bytes:
     with open_plain(path, follow=follow) as file:
         try:
             size = os.fstat(file.fileno()).st_size
-            # read(n) takes n bytes of memory first
-            data = b"" if size > limit else file.read(size + 1)
+            data = b"" if size > limit else file.read(size + 1)  # read(n) allocates n bytes first
         except OSError as error:
             raise RefusedError(f"cannot be read ({error.strerror})") from error
     if size > limit or len(data) > limit:
@@ -78,10 +75,10 @@ def read_plain(path: str | Path, *, limit: int, follow: bool = True) -> bytes:
 
 
 def read_json(data: bytes | str) -> Any:
-    """The value of a JSON text in UTF-8; all its numbers are finite and fit a float, all its text fits UTF-8.
+    """The value of a JSON text in UTF-8; its numbers are finite and fit a float, its text is UTF-8.
 
-    Halves of surrogate pairs become ``?``. Time and memory are linear in the text: it may have
-    500,000 values, and one more for every 12 characters.
+    Lone surrogates become ``?``. Time and memory are linear in the text: it may have 500,000
+    values, and one more for every 12 characters.
 
     Raises:
         RefusedError: not UTF-8, not JSON, nested deeper than :data:`MOST_DEPTH`, too many values,

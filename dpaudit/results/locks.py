@@ -1,4 +1,4 @@
-"""Lock files that the kernel releases with the process that holds them, however it ends."""
+"""Lock files that the kernel releases when the process that holds them ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import socket
 import stat
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from dpaudit.results.text import one_line
@@ -28,19 +27,21 @@ _FLAGS = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_CLOEXEC", "O_NON
 
 
 class HeldError(BlockingIOError):
-    """Another process holds the lock; the message is who, as far as the file says, else empty."""
+    """Another process holds the lock; the message names it if the file does, else it is empty."""
 
 
 class Lock:
     """The lock file ``path``, held until :meth:`close`, the end of a ``with`` or of the process.
 
-    Formal guarantee: at most one open :class:`Lock` a file, among the processes of a machine. Only
-    a regular file with one name that is empty, or says what a lock of dpaudit says, is ever written
-    to; a symbolic link is not followed. The file stays when the lock is released.
+    Formal guarantee: at most one open :class:`Lock` per file, among the processes of a machine.
+    Only a regular file with one name that is empty, or holds the text of a dpaudit lock, is ever
+    written to; a symbolic link is not followed. The file stays when the lock is released.
     """
 
     def __init__(self, path: Path, *, patience: float | None = 0.0, mode: int = 0o666) -> None:
-        """Take it, waiting ``patience`` seconds at most (None: for ever); the file is made with ``mode`` if need be.
+        """Take the lock, waiting ``patience`` seconds at most (None: no limit).
+
+        A missing file is made with ``mode``.
 
         Raises:
             HeldError: another process holds it.
@@ -48,29 +49,23 @@ class Lock:
                 (Windows).
         """
         if fcntl is None:
-            raise OSError(
-                errno.ENOSYS,
-                "This system has no file locks for dpaudit; use Linux or macOS",
-                str(path),
-            )
+            why = "This system has no file locks for dpaudit; use Linux or macOS"
+            raise OSError(errno.ENOSYS, why, str(path))
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, mode)
         try:
             self._check(path)
             self._take(patience)
             self._check(path)
-            with contextlib.suppress(OSError):  # a full disk: the lock holds without the words
+            holder = f"process {os.getpid()} on {one_line(socket.gethostname())}\n"
+            with contextlib.suppress(OSError):  # a full disk: the lock holds without the text
                 os.ftruncate(self._fd, 0)
-                os.pwrite(
-                    self._fd,
-                    f"process {os.getpid()} on {one_line(socket.gethostname())}\n".encode(),
-                    0,
-                )
+                os.pwrite(self._fd, holder.encode(), 0)
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """Release it. May be called again."""
+        """Release the lock. May be called again."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -78,12 +73,7 @@ class Lock:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __del__(self) -> None:
@@ -116,7 +106,7 @@ class Lock:
 
 
 def is_held(path: Path) -> bool:
-    """Whether some process of this machine holds the lock file now; False where nobody may tell."""
+    """Whether a process of this machine holds the lock file now; False if that cannot be told."""
     if fcntl is None:
         return False
     try:

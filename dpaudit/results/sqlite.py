@@ -1,8 +1,8 @@
-"""SQLite files that anybody may have written: what is looked at before they are opened, and what holds while they are read.
+"""Read untrusted SQLite files: checks before they are opened, and limits while they are read.
 
 A file's schema may hold views that recurse without end, virtual tables, computed columns and
 triggers; its pages may be damaged, or refer to one page many times over; a value may be huge; and
-the files beside it may be links to something else.
+SQLite's files beside it may be links to something else.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = [
 ]
 
 DAMAGE = (sqlite3.Error, UnicodeDecodeError)
-"""What reading a damaged file raises; the second where sqlite3's own message quotes bytes that are no UTF-8."""
+"""What reading a damaged file raises; the second if sqlite3's message quotes bytes not in UTF-8."""
 
 BESIDE = ("-wal", "-shm", "-journal")
-"""What SQLite keeps beside a database, under its name with such an ending."""
+"""The endings of the files that SQLite keeps beside a database."""
 
 _MAGIC = b"SQLite format 3\x00"
 _STEPS, _STEPS_A_BYTE = 50_000_000, 50
-"""Of SQLite's machine, for one query: a row of 50 bytes takes about 300."""
+"""Of SQLite's virtual machine, for one query: a row of 50 bytes takes about 300."""
 _STEPS_BETWEEN = 1_000_000
 _SMALL = 1 << 20  # bytes of a value that any file may have
 
@@ -50,9 +50,9 @@ def header(path: Path, *, follow: bool = True) -> bytes:
     """The first 100 bytes of a database; none of an empty file.
 
     Raises:
-        RefusedError: it is no plain file, cannot be read, or does not begin as SQLite's files do.
-            With ``follow=False`` also: it, or what lies beside it under the names that SQLite uses,
-            is a symbolic link or no plain file.
+        RefusedError: it is not a plain file, cannot be read, or does not begin as SQLite's files
+            do. With ``follow=False`` also: it, or a file of SQLite's beside it, is a symbolic link
+            or not a plain file.
     """
     with open_plain(path, follow=follow) as file:
         try:
@@ -83,11 +83,11 @@ def size_of(path: Path) -> int:
 
 
 def guard(connection: sqlite3.Connection, *, size: int, longest: int, writes: bool = False) -> None:
-    """Prepare a connection, before anything else is asked of it, to read a file of ``size`` bytes.
+    """Prepare a connection, before its first query, to read a file of ``size`` bytes.
 
     Nothing is written, unless ``writes``; no function of ours runs from the schema; no value is
-    longer than ``longest`` bytes, or than the file; a query gives up as :func:`bound_steps` says;
-    text that is no UTF-8 has escapes in it. Not claimed: that the schema's tables are tables, see
+    longer than ``longest`` bytes, or than the file; a query stops as :func:`bound_steps` says;
+    bytes that are not UTF-8 become escapes. Not claimed: that the schema's tables are tables, see
     :func:`plain_columns`.
     """
     connection.text_factory = _text
@@ -101,7 +101,9 @@ def guard(connection: sqlite3.Connection, *, size: int, longest: int, writes: bo
 
 
 def check_pages(connection: sqlite3.Connection) -> None:
-    """Whether each page is used once and every row lies within its page; reads the whole file (a second for 500 MB).
+    """Check that each page is used once and every row lies within its page.
+
+    Reads the whole file: one second for 500 MB.
 
     Raises:
         sqlite3.DatabaseError: not so: a small file could hold rows without end.
@@ -116,7 +118,7 @@ def _text(data: bytes) -> str:
 
 
 def bound_steps(connection: sqlite3.Connection, *, size: int) -> None:
-    """From now on give up (an error of :data:`DAMAGE`) after more steps than a file of ``size`` bytes has rows for.
+    """Stop each query (an error of :data:`DAMAGE`) after more steps than ``size`` bytes can need.
 
     SQLite does not notice pages that are referred to many times over; twenty levels of them hold
     10^50 rows in 100 kB.
@@ -132,16 +134,16 @@ def bound_steps(connection: sqlite3.Connection, *, size: int) -> None:
 
 
 def why(error: Exception) -> str:
-    """What an error of :data:`DAMAGE` says, in a printable line: SQLite quotes the file's own schema."""
+    """The message of an error of :data:`DAMAGE`, made printable: SQLite quotes the schema."""
     interrupted = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT
     return "it has more rows than a file of its size can hold" if interrupted else one_line(error)
 
 
 def plain_columns(connection: sqlite3.Connection, table: str) -> Iterator[str] | None:
-    """The names of a table's columns, as the file writes them; nothing where there is no such table.
+    """The names of a table's columns, as the file writes them; empty if there is no such table.
 
-    None where it is a view, a virtual table or has computed columns: reading it would run its
-    author's expressions.
+    None if it is a view, a virtual table or has computed columns: reading it would run its author's
+    expressions.
     """
     found = connection.execute(
         "SELECT type, sql FROM sqlite_master WHERE upper(name) = upper(?)", (table,)

@@ -1,4 +1,4 @@
-"""Text from outside, made safe for every output: terminal, HTML, Markdown, XML, JSON, logs.
+"""Make text from outside safe for every output: terminal, HTML, Markdown, XML, JSON, logs.
 
 A sampler, a file, a plug-in or a network peer chooses the text of exceptions, names and fields.
 Nothing of it may steer a terminal (``ESC``, OSC, ``CR``, backspace, C1), change the direction or
@@ -16,22 +16,23 @@ from typing import Any
 
 __all__ = ["error_text", "harmless", "json_escaped", "one_line", "printable", "tell"]
 
-_INVISIBLE = (
-    # printable for Python, but shown as nothing: the rest of Unicode's Default_Ignorable_Code_Point
-    re.compile(
-        "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
-    )
+# printable for Python, but invisible: the rest of Unicode's Default_Ignorable_Code_Point
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
 )
-_SPACES = "\t\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+_SPACES = (
+    "\t\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u202f\u205f\u3000"
+)
 _CLASS_NAME = type.__dict__["__name__"]  # not what a metaclass says
 
 
 def printable(text: object, *, limit: int = 2000) -> str:
-    """``text`` with every control, direction, invisible or undecodable character as ``�``, at most ``limit`` long.
+    """``text`` with every control, direction, invisible or undecodable character as ``�``.
 
-    Line feeds stay, other white space becomes a space; :func:`one_line` joins the lines. What is
-    cut ends in ``…``. An object's ``__str__`` may do anything but run for ever: whatever it raises
-    is caught, ``SystemExit`` too.
+    At most ``limit`` characters; what is cut ends in ``…``. Line feeds stay, other white space
+    becomes a space; :func:`one_line` joins the lines. An object's ``__str__`` may do anything but
+    run for ever: whatever it raises is caught, ``SystemExit`` too.
 
     >>> printable(chr(27) + "[31mred")
     '�[31mred'
@@ -40,7 +41,7 @@ def printable(text: object, *, limit: int = 2000) -> str:
 
 
 def one_line(text: object, *, limit: int = 500) -> str:
-    """As :func:`printable`, on one line: each run of white space, line breaks included, becomes one space.
+    """As :func:`printable`, on one line: each run of white space becomes one space.
 
     >>> one_line("first" + chr(13) + chr(10) + "  second")
     'first second'
@@ -52,7 +53,7 @@ def one_line(text: object, *, limit: int = 500) -> str:
 
 
 def error_text(error: BaseException, *, limit: int = 500) -> str:
-    """What an exception says, on one line: its class and its words, cut to ``limit`` characters after the class.
+    """An exception's class and message on one line; the message is cut to ``limit`` characters.
 
     >>> error_text(ValueError("too" + chr(27) + " much")), error_text(KeyError())
     ('ValueError: too� much', 'KeyError')
@@ -62,7 +63,7 @@ def error_text(error: BaseException, *, limit: int = 500) -> str:
 
 
 def json_escaped(text: str) -> str:
-    r"""JSON ``text`` with the characters that :func:`printable` replaces as ``\uXXXX``: the same document, safe to print.
+    r"""The same JSON document, with the characters that :func:`printable` replaces as ``\uXXXX``.
 
     ``text`` is valid JSON, so these characters are inside its strings. Line feeds stay.
 
@@ -74,7 +75,10 @@ def json_escaped(text: str) -> str:
 
 
 def harmless(text: str, *, tabs: bool = False) -> str:
-    """All of a plain ``str``, with the characters that :func:`printable` replaces as ``�``; ``tabs`` may stay."""
+    """A whole plain ``str``, with the characters that :func:`printable` replaces as ``�``.
+
+    With ``tabs`` tabs stay.
+    """
     if tabs:
         return "\t".join(map(harmless, text.split("\t")))
     lines = text.split("\n")  # most lines of a long text need no look at each character
@@ -82,16 +86,15 @@ def harmless(text: str, *, tabs: bool = False) -> str:
 
 
 def tell(text: object, *, limit: int = 20_000) -> None:
-    """Print ``text`` to stderr, as :func:`printable` gives it. A stderr that cannot be written is ignored."""
+    """Print :func:`printable` ``text`` to stderr; errors in writing are ignored."""
     with contextlib.suppress(OSError, ValueError, AttributeError):  # full, closed, or None
         print(printable(text, limit=limit), file=sys.stderr, flush=True)
 
 
 def _text(value: object, most: int) -> str:
-    """The first ``most`` characters of ``str(value)`` as a plain ``str``, whatever class and methods ``value`` has."""
+    """The first ``most`` characters of ``str(value)`` as a plain ``str``, whatever its class."""
     text: Any
-    try:
-        # not isinstance: it asks value.__class__
+    try:  # not isinstance: it asks value.__class__
         text = value if issubclass(type(value), str) else str(value)
     except BaseException:  # noqa: BLE001 foreign __str__: it may raise anything
         text = f"<{_name(value)} that cannot be printed>"
@@ -99,7 +102,7 @@ def _text(value: object, most: int) -> str:
 
 
 def _name(value: object) -> str:
-    """The name of its class as a plain ``str``, cut."""
+    """The name of its class, cut, as a plain ``str``."""
     return str.__getitem__(_CLASS_NAME.__get__(type(value)), slice(100))
 
 

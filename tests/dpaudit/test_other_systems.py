@@ -1,4 +1,4 @@
-"""What works on Windows and macOS, by simulation: a process in which what they lack is gone (``other_system.py``)."""
+"""Windows and macOS, simulated in a process without what they lack (``other_system.py``)."""
 
 import os
 import re
@@ -12,26 +12,15 @@ import numpy as np
 import psutil
 
 TESTS = Path(__file__).parents[1]
+MOMENTS = ["audit", "file:x.npy", "--tests", "moments", "--claim"]
 AUDITS = [  # of N(0, 1): both verdicts, and a page
-    (["audit", "file:x.npy", "--claim", "gaussian:sigma=1", "--tests", "moments"], 0),
-    (
-        [
-            "audit",
-            "file:x.npy",
-            "--claim",
-            "gaussian:sigma=2",
-            "--tests",
-            "moments",
-            "--out",
-            "out",
-        ],
-        1,
-    ),
+    ([*MOMENTS, "gaussian:sigma=1"], 0),
+    ([*MOMENTS, "gaussian:sigma=2", "--out", "out"], 1),
 ]
 
 
 def on(system, commands, folder):
-    """Standard error of each command, all run in one process on a recording of normal numbers; the exit codes are right."""
+    """Standard error of each command, all run in one process on a recording of normal numbers."""
     np.save(folder / "x.npy", np.random.default_rng(0).normal(size=(5_000, 2)))
     words = [word for command, _ in commands for word in ("+", *map(str, command))][1:]
     done = subprocess.run(
@@ -63,23 +52,12 @@ def test_windows_audits_recordings_and_says_that_it_runs_no_programs_and_keeps_n
 
 
 def test_macos_audits_recordings_and_runs_programs_and_ends_them(tmp_path):
-    """The supervisor hears the request to end there too: of a program that hangs, nothing is left."""
+    """There, too, the supervisor ends on request: nothing is left of a program that hangs."""
     marker = f"dpaudit-test-{uuid.uuid4().hex}"
     hangs = shlex.join([sys.executable, "-S", "-c", "import time; time.sleep(1000)", marker])
+    few = ["--samples", "2e4", "--tests", "moments"]
     programs = [
-        (
-            [
-                "audit",
-                "numpy:normal",
-                "--claim",
-                "gaussian:sigma=1",
-                "--samples",
-                "2e4",
-                "--tests",
-                "moments",
-            ],
-            0,
-        ),
+        (["audit", "numpy:normal", "--claim", "gaussian:sigma=1", *few], 0),
         (["audit", f"command:{hangs}", "--claim", "gaussian:sigma=1", "--time-limit", "0.5"], 3),
     ]
     on("macos", [(["--help"], 0), *AUDITS, *programs], tmp_path)

@@ -32,15 +32,18 @@ class Maker:
     def noise(self, n, d):
         return honest(n, d)
 """
-# α for 20 honest audits a run, by the union bound 2e-7
+# 20 honest audits per run: α is 2e-7 by the union bound
 FEW = ("--dpaudit-samples", "2e4", "--dpaudit-alpha", "1e-8")
-NORMAL = 'claim="gaussian:sigma=1"'
-FOUND = "('moments', 'granularity')"  # where the whole battery is not the point
+TOP = """
+import mine, numpy as np
+NORMAL = dict(claim="gaussian:sigma=1")
+QUICK = dict(**NORMAL, tests=("moments", "granularity"))  # the whole battery is not the point
+"""
 
 
 @pytest.fixture(scope="module")
 def imported():
-    """All that audits import as they go: pytester forgets what a run imported, and numpy cannot be imported again."""
+    """All that audits import: pytester forgets a run's imports, and numpy cannot be imported twice."""
     from dpaudit.pytest_plugin import Auditor
 
     made = []
@@ -58,7 +61,7 @@ def project(pytester, imported):
     pytester.makepyfile(mine=SAMPLERS)
 
     def run(tests, *options):
-        pytester.makepyfile(test_noise="import mine, numpy as np\n" + tests)
+        pytester.makepyfile(test_noise=TOP + tests)
         return pytester.runpytest_inprocess("-p", "no:randomly", *options)
 
     return run
@@ -66,10 +69,10 @@ def project(pytester, imported):
 
 def test_honest_passes_and_the_planted_flaw_fails_with_a_message(project):
     run = project(
-        f"def test_honest(dpaudit): dpaudit.assert_no_finding(mine.honest, {NORMAL}, tests={FOUND})\n"
-        f"def test_flawed(dpaudit): dpaudit.assert_no_finding(mine.coarse, {NORMAL}, tests={FOUND})\n"
-        f"def test_control(dpaudit): dpaudit.assert_finding(mine.coarse, {NORMAL}, by='granularity', tests={FOUND})\n"
-        f"def test_no_flaw(dpaudit): dpaudit.assert_finding(mine.honest, {NORMAL}, by='granularity', tests={FOUND})\n",
+        "def test_honest(dpaudit): dpaudit.assert_no_finding(mine.honest, **QUICK)\n"
+        "def test_flawed(dpaudit): dpaudit.assert_no_finding(mine.coarse, **QUICK)\n"
+        "def test_control(dpaudit): dpaudit.assert_finding(mine.coarse, by='granularity', **QUICK)\n"
+        "def test_no_flaw(dpaudit): dpaudit.assert_finding(mine.honest, by='granularity', **QUICK)\n",
         *FEW,
     )
     run.assert_outcomes(passed=2, failed=2)
@@ -78,11 +81,12 @@ def test_honest_passes_and_the_planted_flaw_fails_with_a_message(project):
             "E*AssertionError: Finding: * contradict* gaussian:sigma=1 (*",
             "E*audited: python:./mine.py:coarse (sandbox: *)",
             "E*granularity: all values are multiples of *",
-            "E*To see it again: dpaudit audit python:./mine.py:coarse --claim gaussian:sigma=1 * --alpha 1e-08 --seed *",
+            "E*To see it again: dpaudit audit python:./mine.py:coarse --claim gaussian:sigma=1 * "
+            "--alpha 1e-08 --seed *",
             "E*Report: none was kept; --dpaudit-out DIR keeps one",
             "E*AssertionError: A known-bad control was not caught by granularity. No finding: *",
-            "dpaudit: 4 audits, 2 with a finding, 2 known-bad controls; *at most 2e-08 *union bound*"
-            "cannot exclude a keyed backdoor.",
+            "dpaudit: 4 audits, 2 with a finding, 2 known-bad controls; *at most 2e-08 "
+            "*union bound*cannot exclude a keyed backdoor.",
         ]
     )
     shown = run.stdout.str()
@@ -92,12 +96,11 @@ def test_honest_passes_and_the_planted_flaw_fails_with_a_message(project):
 
 def test_the_command_in_the_message_shows_the_finding_again(project, pytester):
     run = project(
-        f"def test_flawed(dpaudit): dpaudit.assert_no_finding(mine.coarse, {NORMAL})\n", *FEW[:2]
+        "def test_flawed(dpaudit): dpaudit.assert_no_finding(mine.coarse, **NORMAL)\n", *FEW[:2]
     )
-    (line,) = (
-        line for line in run.stdout.lines if line.startswith("E") and "To see it again: " in line
-    )
-    command = line.split("To see it again: dpaudit ")[1].split(" ")
+    again = "To see it again: dpaudit "
+    (line,) = (line for line in run.stdout.lines if line.startswith("E") and again in line)
+    command = line.split(again)[1].split(" ")
     assert command[command.index("--alpha") + 1] == "0.0001"
     done = here(*command)
     assert done.returncode == 1, done.stderr
@@ -108,25 +111,30 @@ def test_callables_that_no_other_process_can_import(project):
     run = project(
         "rng = np.random.default_rng()\n"
         "def check(dpaudit, f, **options):\n"
-        f"    found = dpaudit.assert_no_finding(f, {NORMAL}, tests={FOUND}, **options)\n"
-        "    assert ('test\\'s process' in found.sampler) == any('own process' in s.says for s in found.cannot_rule_out)\n"
+        "    found = dpaudit.assert_no_finding(f, **QUICK, **options)\n"
+        "    blind = any('own process' in s.says for s in found.cannot_rule_out)\n"
+        "    assert ('test\\'s process' in found.sampler) == blind\n"
         "    return found.sampler\n"
-        "def test_lambda(dpaudit): assert 'lambda' in check(dpaudit, lambda n, d: rng.standard_normal((n, d)))\n"
+        "def test_lambda(dpaudit):\n"
+        "    assert 'lambda' in check(dpaudit, lambda n, d: rng.standard_normal((n, d)))\n"
         "def test_size(dpaudit): check(dpaudit, rng.standard_normal)\n"
         "def test_method(dpaudit): assert 'noise (in' in check(dpaudit, mine.Maker().noise)\n"
-        "def test_kept_here(dpaudit): assert 'honest (in' in check(dpaudit, mine.honest, in_process=True)\n"
-        "def test_in_its_own(dpaudit): assert check(dpaudit, mine.honest) == 'python:./mine.py:honest'\n"
+        "def test_kept_here(dpaudit):\n"
+        "    assert 'honest (in' in check(dpaudit, mine.honest, in_process=True)\n"
+        "def test_in_its_own(dpaudit):\n"
+        "    assert check(dpaudit, mine.honest) == 'python:./mine.py:honest'\n"
         "def test_patched(dpaudit, monkeypatch):\n"
         "    monkeypatch.setattr(mine, 'honest', lambda n, d: mine.coarse(n, d))\n"
-        f"    dpaudit.assert_finding(mine.honest, {NORMAL}, tests={FOUND})\n"
-        f"def test_refused(dpaudit): dpaudit.assert_no_finding(mine.Maker().noise, {NORMAL}, in_process=False)\n"
+        "    dpaudit.assert_finding(mine.honest, **QUICK)\n"
+        "def test_refused(dpaudit):\n"
+        "    dpaudit.assert_no_finding(mine.Maker().noise, **NORMAL, in_process=False)\n"
         "def test_flawed(dpaudit): check(dpaudit, lambda n, d: mine.coarse(n, d))\n",
         *FEW,
     )
     run.assert_outcomes(passed=6, failed=2)
     run.stdout.fnmatch_lines(
         [
-            "E*UsageError: in_process=False: Maker.noise is no function that a module holds*",
+            "E*UsageError: in_process=False: Maker.noise is not a function that its module holds*",
             "E*To see it again: pytest test_noise.py::test_flawed",
         ]
     )
@@ -134,22 +142,26 @@ def test_callables_that_no_other_process_can_import(project):
 
 def test_inconclusive_is_a_failure_that_says_so(project):
     run = project(
-        f"def test_breaks(dpaudit): dpaudit.assert_no_finding(mine.breaks, {NORMAL})\n"
-        f"def test_here(dpaudit): dpaudit.assert_no_finding(lambda n, d: mine.breaks(n, d), {NORMAL})\n"
-        f"def test_control(dpaudit): dpaudit.assert_finding(lambda n, d: np.full((n, d), np.nan), {NORMAL})\n"
-        "def test_shape(dpaudit): dpaudit.assert_private(lambda v, n: np.zeros(n + 1), neighbours=(0, 1), epsilon=1)\n"
+        "def test_breaks(dpaudit): dpaudit.assert_no_finding(mine.breaks, **NORMAL)\n"
+        "def test_here(dpaudit):\n"
+        "    dpaudit.assert_no_finding(lambda n, d: mine.breaks(n, d), **NORMAL)\n"
+        "def test_control(dpaudit):\n"
+        "    dpaudit.assert_finding(lambda n, d: np.full((n, d), np.nan), **NORMAL)\n"
+        "def test_shape(dpaudit):\n"
+        "    dpaudit.assert_private(lambda v, n: np.zeros(n + 1), neighbours=(0, 1), epsilon=1)\n"
         "def slow(n, d):\n"
         "    import time\n"
         "    time.sleep(0.02)\n"
         "    return mine.honest(n, d)\n"
-        f"def test_slow(dpaudit): dpaudit.assert_no_finding(slow, {NORMAL}, in_process=True, time_limit=0.01)\n",
+        "def test_slow(dpaudit):\n"
+        "    dpaudit.assert_no_finding(slow, **NORMAL, in_process=True, time_limit=0.01)\n",
         *FEW,
     )
     run.assert_outcomes(failed=5)
     run.stdout.fnmatch_lines(
         [
             "E*AssertionError: Inconclusive: *raised ValueError: no entropy left*either way.",
-            "E*AssertionError: Inconclusive: *raised ValueError: no entropy left (mine.py, line 12; *",
+            "E*AssertionError: Inconclusive: *raised ValueError: no entropy left (mine.py, line 12;*",
             "E*AssertionError: Inconclusive: *not finite*",
             "E*AssertionError: Inconclusive: *shape (*either way.",
             "E*AssertionError: Inconclusive: *time limit*",
@@ -161,26 +173,30 @@ def test_inconclusive_is_a_failure_that_says_so(project):
 def test_mechanisms(project):
     run = project(
         "def test_private(dpaudit):\n"
-        "    assert 0.8 < dpaudit.assert_private(mine.count, neighbours=(0, 1), epsilon=1).epsilon.low < 1\n"
-        "def test_half(dpaudit): dpaudit.assert_private(mine.count, neighbours='0,1', epsilon=0.5)\n"
+        "    found = dpaudit.assert_private(mine.count, neighbours=(0, 1), epsilon=1)\n"
+        "    assert 0.8 < found.epsilon.low < 1\n"
+        "def test_half(dpaudit):\n"
+        "    dpaudit.assert_private(mine.count, neighbours='0,1', epsilon=0.5)\n"
         "def test_vectors(dpaudit):\n"
         "    both = lambda value, n: np.column_stack([mine.count(x, n) for x in value])\n"
         "    dpaudit.assert_private(both, neighbours=([0, 0], [1, 1]), epsilon=2, samples=2e4)\n"
-        "def test_words(dpaudit): dpaudit.assert_private(mine.count, neighbours=(0, 'one'), epsilon=1)\n",
+        "def test_words(dpaudit):\n"
+        "    dpaudit.assert_private(mine.count, neighbours=(0, 'one'), epsilon=1)\n",
         *FEW,
     )
     run.assert_outcomes(passed=2, failed=2)
     run.stdout.fnmatch_lines(
         [
             "E*Finding: python:./mine.py:count is not (0.5, 0)-DP: shown is*",
-            "E*To see it again: dpaudit mechanism python:./mine.py:count --claim-epsilon 0.5*--neighbours*",
+            "E*To see it again: dpaudit mechanism python:./mine.py:count --claim-epsilon 0.5"
+            "*--neighbours*",
             "E*UsageError: neighbours=(0, 'one')*",
         ]
     )
 
 
 def test_a_seed_from_the_test_and_the_same_in_every_run(project):
-    audit = f"dpaudit.assert_no_finding(lambda n, d: mine.honest(n, d), {NORMAL}, tests='moments')"
+    audit = "dpaudit.assert_no_finding(lambda n, d: mine.honest(n, d), **NORMAL, tests='moments')"
     tests = (
         f"def test_twice(dpaudit): print('seen', [{audit}.provenance.seed for _ in range(2)])\n"
         f"def test_other(dpaudit): print('seen', [{audit}.provenance.seed])\n"
@@ -199,9 +215,10 @@ def test_options_and_what_comes_first(project, pytester):
     pytester.makeini("[pytest]\ndpaudit_samples = 3e4\ndpaudit_alpha = 1e-7\ndpaudit_out = kept\n")
     tests = (
         "def check(dpaudit, **options):\n"
-        f"    return dpaudit.assert_no_finding(mine.honest, {NORMAL}, in_process=True, tests='tails', **options)\n"
-        "def test_set(dpaudit): assert check(dpaudit).samples_requested == %d\n"
-        "def test_own(dpaudit): assert check(dpaudit, samples=1e4, alpha=1e-9).samples_requested == 10_000\n"
+        "    options |= dict(NORMAL, in_process=True, tests='tails')\n"
+        "    return dpaudit.assert_no_finding(mine.honest, **options).samples_requested\n"
+        "def test_set(dpaudit): assert check(dpaudit) == %d\n"
+        "def test_own(dpaudit): assert check(dpaudit, samples=1e4, alpha=1e-9) == 10_000\n"
         "def test_plain(): pass\n"
     )
     run = project(tests % 30_000)
@@ -213,16 +230,8 @@ def test_options_and_what_comes_first(project, pytester):
         "No finding" in page.read_text() for page in pytester.path.glob("kept/*/report.html")
     )
 
-    run = project(
-        tests % 20_000,
-        *FEW[:2],
-        "--dpaudit-out",
-        "elsewhere",
-        "--junit-xml",
-        "junit.xml",
-        "-n",
-        "1",
-    )
+    files = ("--dpaudit-out", "elsewhere", "--junit-xml", "junit.xml")
+    run = project(tests % 20_000, *FEW[:2], *files, "-n", "1")
     run.assert_outcomes(passed=3)  # xdist: the controller hears of its worker's audits
     run.stdout.fnmatch_lines(["dpaudit: 2 audits*at most 1.01e-07 *"])
     assert len(list(pytester.path.glob("elsewhere/*/report.html"))) == 2
@@ -246,11 +255,11 @@ def test_options_that_do_not_fit_stop_the_run(project, option, value, says):
     run.stderr.fnmatch_lines([f"ERROR: *{says}*"])
 
 
-def test_slips_show_one_line_and_no_internals(project):
+def test_usage_errors_show_one_line_and_no_internals(project):
     run = project(
-        f"def test_name(dpaudit): dpaudit.assert_no_finding('gausian', {NORMAL})\n"
-        f"def test_option(dpaudit): dpaudit.assert_no_finding('gaussian', {NORMAL}, sampels=4)\n"
-        f"def test_thing(dpaudit): dpaudit.assert_no_finding(3, {NORMAL})\n"
+        "def test_name(dpaudit): dpaudit.assert_no_finding('gausian', **NORMAL)\n"
+        "def test_option(dpaudit): dpaudit.assert_no_finding('gaussian', **NORMAL, sampels=4)\n"
+        "def test_thing(dpaudit): dpaudit.assert_no_finding(3, **NORMAL)\n"
         "def test_claim(dpaudit): dpaudit.assert_no_finding(lambda n, d: None)\n"
     )
     run.assert_outcomes(failed=4)
@@ -266,7 +275,7 @@ def test_slips_show_one_line_and_no_internals(project):
 
 
 def test_modules_on_the_tests_own_path_and_in_packages(pytester, imported):
-    """A package below src/, which only pytest's ini knows of, with a neighbour that it imports."""
+    """A package below src/, which only pytest's ini names, and a module that it imports."""
     pytester.makeini("[pytest]\npythonpath = src\n")
     package = pytester.mkpydir("src").parent / "src" / "lib"
     (package.parent / "__init__.py").unlink()
@@ -277,7 +286,9 @@ def test_modules_on_the_tests_own_path_and_in_packages(pytester, imported):
         "from .parts import honest, coarse\n\ndef bad(n, d): return coarse(n, d)\n"
     )
     pytester.makepyfile(
-        f"from lib.noise import bad\ndef test_noise(dpaudit): dpaudit.assert_no_finding(bad, {NORMAL}, tests={FOUND})\n"
+        "from lib.noise import bad\n"
+        "def test_noise(dpaudit):\n"
+        "    dpaudit.assert_no_finding(bad, claim='gaussian:sigma=1', tests='granularity')\n"
     )
     run = pytester.runpytest_inprocess(*FEW)
     run.assert_outcomes(failed=1)
@@ -289,7 +300,8 @@ def test_modules_on_the_tests_own_path_and_in_packages(pytester, imported):
 
 
 def test_it_costs_nothing_until_it_is_used():
-    heavy = "{'numpy', 'scipy', 'torch', 'typer', 'rich', 'dpaudit.audit', 'dpaudit.pytest_plugin.auditor'}"
+    heavy = {"numpy", "scipy", "torch", "typer", "rich"}
+    heavy |= {"dpaudit.audit", "dpaudit.pytest_plugin.auditor"}
     code = f"import sys, dpaudit.pytest_plugin; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

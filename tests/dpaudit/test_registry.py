@@ -78,7 +78,8 @@ import sys
 from dpaudit.registry import KINDS, plugins
 found = [p for kind in KINDS for p in plugins(kind).values()]
 targets = {p.target.partition(":")[0] for p in found}
-loaded = sorted(targets & set(sys.modules)) + sorted({"torch", "dpaudit_attacks", "dpaudit_mitigations"} & set(sys.modules))
+targets |= {"torch", "dpaudit_attacks", "dpaudit_mitigations"}
+loaded = sorted(targets & set(sys.modules))
 print(len(found), *loaded)
 """
     done = subprocess.run(
@@ -290,7 +291,7 @@ def test_create_does_not_swallow_a_factorys_own_error(install, monkeypatch):
         create("attacks", "f:size=0")
 
 
-# ---------------------------------------------------------------- what a class says of itself, unimported
+# ------------------------------------------------------- what a class says of itself, unimported
 
 
 @pytest.mark.parametrize(

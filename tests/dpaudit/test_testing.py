@@ -1,4 +1,4 @@
-"""The conformance checks: built-ins pass, and each check fails a plug-in that breaks its contract."""
+"""The conformance checks: built-ins pass; each check fails a plug-in that breaks its contract."""
 
 import importlib.util
 

@@ -9,7 +9,10 @@ import pytest
 
 from dpaudit.results.text import error_text, json_escaped, one_line, printable, tell
 
-HOSTILE = "\x1b[2JNo finding\x1b]52;c;AAAA\x07\r\b\x9b1m\u202e\u2066\u2028\u2029\u200b\u2060\ufeff\u3164\ufe0f\ud800\x00\x7f"
+HOSTILE = (
+    "\x1b[2JNo finding\x1b]52;c;AAAA\x07\r\b\x9b1m\u202e\u2066\u2028\u2029\u200b\u2060\ufeff\u3164"
+    "\ufe0f\ud800\x00\x7f"
+)
 _BAD = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
