@@ -1,4 +1,4 @@
-"""The black-box audit: a closed sampler and a claim in, a verdict out. It never sees a source, a key or a host."""
+"""The black-box audit: from a closed sampler and a claim to a verdict, without source or key."""
 
 from dpaudit.audit.options import AuditOptions
 from dpaudit.audit.run import audit_sampler, run_audit

@@ -1,7 +1,7 @@
 """Betting against the claim while values are drawn, so that an audit may stop at any time.
 
 Each bet is a test martingale (Ville 1939): it starts with a capital of 1 and is fair under the
-claim, so that E[capital at any stopping time] ≤ 1 and capital ever reaches 1/α with probability at
+claim, so E[capital at any stopping time] ≤ 1 and the capital ever reaches 1/α with probability at
 most α. See Ramdas, Grünwald, Vovk and Shafer 2023, "Game-theoretic statistics and safe
 anytime-valid inference".
 """
@@ -27,7 +27,7 @@ __all__ = ["BETS", "Bet", "Betting", "log_scale_mixture"]
 
 
 class Bet(Protocol):
-    """One family's martingale."""
+    """One test family's martingale."""
 
     looks_at: str
 
@@ -36,11 +36,11 @@ class Bet(Protocol):
 
     @property
     def log_capital(self) -> float:
-        """Natural logarithm of the capital now."""
+        """Natural logarithm of the current capital."""
 
     @property
     def effect(self) -> str:
-        """What was seen so far, in words."""
+        """The evidence so far, in words."""
 
 
 _PRIOR_STRENGTHS = (2.0, 200.0)  # shapes of the Gamma prior on the precision: far from 1, near 1
@@ -53,7 +53,9 @@ def log_mean(logs: npt.ArrayLike) -> float:
 
 
 def log_scale_mixture(n: float, square: float) -> float:
-    """Log of ∫ Π N(z_i; 0, 1/τ)/N(z_i; 0, 1) dG(τ) for n values with Σz² = ``square``, G Gamma with mean 1, two of them.
+    """Log of ∫ Π N(z_i; 0, 1/τ)/N(z_i; 0, 1) dG(τ), n values, Σz² = ``square``; mean over two G.
+
+    G is Gamma with mean 1.
 
     Conjugate, hence exact: b^b/Γ(b) · Γ(b + n/2)/(b + square/2)^(b + n/2) · exp(square/2).
     """
@@ -70,7 +72,7 @@ def log_scale_mixture(n: float, square: float) -> float:
 
 
 class ScaleBet:
-    """That all values are N(0, s²) with one unknown s against s = 1: the exact Bayes factor."""
+    """All values are N(0, s²) with one unknown s, against s = 1: the exact Bayes factor."""
 
     looks_at = "scale"
 
@@ -89,11 +91,15 @@ class ScaleBet:
 
     @property
     def effect(self) -> str:
-        return f"scale {math.sqrt(self._square / max(self._n, 1)):.5f} × claimed after {self._n:,} values"
+        scale = math.sqrt(self._square / max(self._n, 1))
+        return f"scale {scale:.5f} × claimed after {self._n:,} values"
 
 
 class MeanBet:
-    """That all values are N(m, 1) with one unknown m against m = 0: the exact Bayes factor, m ~ N(0, ρ²), two ρ."""
+    """All values are N(m, 1) with one unknown m, against m = 0: the exact Bayes factor.
+
+    m ~ N(0, ρ²), for two ρ.
+    """
 
     looks_at = "mean"
 
@@ -116,18 +122,19 @@ class MeanBet:
 
     @property
     def effect(self) -> str:
-        return f"mean {self._sum / max(self._n, 1):+.2e} claimed standard deviations after {self._n:,} values"
+        mean = self._sum / max(self._n, 1)
+        return f"mean {mean:+.2e} claimed standard deviations after {self._n:,} values"
 
 
 _GROUPS = (16, 256)
 _TAILS = 10.0 ** -np.arange(2, 8)  # one-sided, split off on both sides
-_STRENGTH = 32.0  # of the Dirichlet prior, in values a group
+_STRENGTH = 32.0  # of the Dirichlet prior, in values per group
 Array = npt.NDArray[np.float64]
 
 
 @functools.cache
 def _groups(count: int) -> tuple[npt.NDArray[np.int64], Array]:
-    """First cell of each of about ``count`` like groups with the tails apart, and the groups' probabilities."""
+    """First cell and probability of each of about ``count`` similar groups, the tails apart."""
     z = np.concatenate(
         [
             scipy.special.ndtri(np.arange(1, count) / count),
@@ -139,10 +146,10 @@ def _groups(count: int) -> tuple[npt.NDArray[np.int64], Array]:
 
 
 class ShapeBet:
-    """That values fall in groups of cells with other probabilities than claimed: Dirichlet-multinomial against multinomial.
+    """Groups of cells have other probabilities than claimed: Dirichlet-multinomial alternative.
 
     The Bayes factor Γ(A)/Γ(A+n) · Π Γ(a_j+n_j)/(Γ(a_j)·p_j^n_j) with a_j = A·p_j is a martingale
-    whatever A is; 16 and 256 groups, mean of both.
+    for any A; 16 and 256 groups, mean of both.
     """
 
     looks_at = "the whole distribution of single values"
@@ -174,7 +181,10 @@ class ShapeBet:
         worst = int(np.argmax(np.abs(n - total * p) / np.sqrt(total * p)))
         edges = cell_edges()
         low, high = edges[first[worst]], edges[[*first[1:], CELLS][worst]]
-        return f"{n[worst] / total:.5f} of the values, not {p[worst]:.5f}, lie in [{low:.3f}, {high:.3f}) σ"
+        return (
+            f"{n[worst] / total:.5f} of the values, not {p[worst]:.5f}, "
+            f"lie in [{low:.3f}, {high:.3f}) σ"
+        )
 
 
 _LAGS = (1, 2, 3, 4, 8, 16)
@@ -182,7 +192,9 @@ _PRIOR = 0.03  # standard deviation of the regression coefficient
 
 
 class LagBet:
-    """That z_t has mean ρ·z_(t−lag) in draw order or by row, with unknown ρ, against 0; one bet a lag, mean of all.
+    """z_t has mean ρ·z_(t−lag) in draw order or by row, with unknown ρ, against 0.
+
+    One bet per lag, mean of all.
 
     Π N(z_t; ρ z_(t−lag), 1)/N(z_t; 0, 1) = exp(ρ·C − ρ²V/2) with C = Σ z_t z_(t−lag), V = Σ
     z²_(t−lag) is a martingale; its mixture over ρ ~ N(0, s²) is exact. Pairs lie within one block.
@@ -213,18 +225,19 @@ class LagBet:
         worst = max(
             self._cross, key=lambda name: abs(self._cross[name]) / max(self._past[name], 1.0) ** 0.5
         )
-        return f"strongest: {worst}, correlation {self._cross[worst] / max(self._past[worst], 1.0):+.2e}"
+        correlation = self._cross[worst] / max(self._past[worst], 1.0)
+        return f"strongest: {worst}, correlation {correlation:+.2e}"
 
 
 _LARGEST = 256
 
 
 class DirectionBet:
-    """Along the directions in which the rows so far varied most and least, the next block varies unlike N(0, 1).
+    """The next block's variance differs from 1 along the most and least varied directions so far.
 
     The direction is fixed before the block is seen, so the projections are N(0, 1) under the claim
-    and the exact scale mixture of them is a martingale. Rows of the first dimension drawn in 2 …
-    256 only.
+    and the exact scale mixture of them is a martingale. Uses only rows of the first dimension drawn
+    in 2 … 256.
     """
 
     looks_at = "variance along one direction"
@@ -258,7 +271,10 @@ class DirectionBet:
     @property
     def effect(self) -> str:
         low, high = (math.sqrt(square / max(self._n, 1)) for square in self._square)
-        return f"scale {low:.4f} and {high:.4f} × claimed along the least and most varied direction of {self._d}"
+        return (
+            f"scale {low:.4f} and {high:.4f} × claimed "
+            f"along the least and most varied direction of {self._d}"
+        )
 
 
 _WINDOW = 16
@@ -267,11 +283,11 @@ _ODDS = 2.0**20  # claimed with probability (2^18)²/2 · 2^-64 at most
 
 
 class RepeatBet:
-    """That the same 16 magnitudes come twice: capital 2^20 at the first repeat, nothing risked before.
+    """The same 16 magnitudes come twice: capital 2^20 at the first repeat, nothing risked before.
 
-    Under a continuous claim with at least 12 bits a value a repeat has probability below the 64-bit
-    hash's: with at most 2^18 windows that is 2^-29, so a run ever reaches 2^20 with probability
-    below 2^-28, far less than 2^-20. A discrete claim makes no such promise and no bet.
+    Under a continuous claim with at least 12 bits per value a repeat has probability below the
+    64-bit hash's: with at most 2^18 windows that is 2^-29, so a run ever reaches 2^20 with
+    probability below 2^-28, far less than 2^-20. A discrete claim makes no such promise: no bet.
     """
 
     looks_at = "repeated or replayed blocks"
@@ -300,7 +316,8 @@ class RepeatBet:
 
     @property
     def effect(self) -> str:
-        return f"{self._repeats:,} of {len(self._seen) + self._repeats:,} windows of {_WINDOW} values seen before"
+        windows = len(self._seen) + self._repeats
+        return f"{self._repeats:,} of {windows:,} windows of {_WINDOW} values seen before"
 
 
 BETS: dict[str, Callable[[Stream], Bet]] = {
@@ -317,7 +334,7 @@ class Betting:
     """All bets of one audit against ``alpha``.
 
     Formal guarantee: under the claim the probability that any bet ever reaches (number of bets)/α
-    is at most α, however often one looks and whenever one stops (Ville's inequality and a union
+    is at most α, at any number of looks and any stopping time (Ville's inequality and a union
     bound).
     """
 
@@ -347,7 +364,10 @@ class Betting:
         return max(self._best.values()) >= math.log(len(self._bets) / self._alpha)
 
     def results(self, *, alpha: float) -> list[TestResult]:
-        """One line a bet; p is anytime-valid (1 over the best capital), adjusted for the bets and their part of ``alpha``."""
+        """One row per bet: p is anytime-valid (1 over the best capital).
+
+        ``p_adjusted`` accounts for the number of bets and their part of ``alpha``.
+        """
         weight = len(self._bets) * alpha / self._alpha
         lines = []
         for name, bet in self._bets.items():

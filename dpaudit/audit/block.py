@@ -1,4 +1,4 @@
-"""One call's answer, with what tests share computed once, and its bits for an external battery."""
+"""Blocks of sampler output, with the derived arrays that tests share; bits for other batteries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpaudit.errors import UsageError
 __all__ = ["CELLS", "REACH", "BitWriter", "SampleBlock", "cell_edges", "cell_probabilities"]
 
 CELLS = 1 << 14
-REACH = 8.0  # cells lie over [-REACH, REACH); the outer two take what lies beyond
+REACH = 8.0  # cells lie over [-REACH, REACH); the outer two take the rest
 _FARTHEST = 1e8
 _PIECE = 1 << 15
 
@@ -29,7 +29,7 @@ def cell_edges() -> npt.NDArray[np.float64]:
 
 @cache
 def cell_probabilities() -> npt.NDArray[np.float64]:
-    """What N(0, 1) has in each cell, shape (2^14,), accurate in both tails."""
+    """Probability of each cell under N(0, 1), shape (2^14,), accurate in both tails."""
     inner = cell_edges()[1:-1]
     half = scipy.special.ndtr(inner[: CELLS // 2])  # up to 0
     lower = np.diff(half, prepend=0.0)
@@ -51,7 +51,7 @@ class SampleBlock:
         value: float = 0.0,
         seconds: npt.NDArray[np.float64] | None = None,
     ) -> None:
-        """Block of ``calls`` calls from number ``call``; ``spread`` supplies uniforms that spread a discrete law's atoms."""
+        """``calls`` calls from number ``call``; ``spread`` supplies uniforms for discrete atoms."""
         self.call = call
         self.calls = calls
         self.process = process
@@ -60,7 +60,7 @@ class SampleBlock:
         self.values = values
         self.z = claim.to_normal(values, spread)
         if self.extremes[0] < -_FARTHEST or self.extremes[1] > _FARTHEST:
-            # Far beyond anything the tests tell apart, yet small enough that sums of squares stay finite.
+            # beyond anything the tests can distinguish, but sums of squares stay finite
             np.clip(self.z, -_FARTHEST, _FARTHEST, out=self.z)
             del self.extremes
 
@@ -71,11 +71,11 @@ class SampleBlock:
 
     @cached_property
     def cells(self) -> npt.NDArray[np.int64]:
-        """How many values of z fall in each of 2^14 cells of equal width over [-8, 8), shape (2^14,)."""
+        """Counts of z in 2^14 equal cells over [-8, 8), shape (2^14,)."""
         total = np.zeros(CELLS, np.int64)
         z = self.z.ravel()
         beyond = self.extremes[0] < -REACH or self.extremes[1] >= REACH
-        # pieces whose copies stay in a cache, and need no fresh pages
+        # small pieces: their copies stay in the cache
         for start in range(0, len(z), _PIECE):
             place = z[start : start + _PIECE] * (CELLS / (2 * REACH))
             place += CELLS / 2
@@ -86,11 +86,11 @@ class SampleBlock:
 
 
 class BitWriter:
-    """Writes the top 16 bits of Φ(z) of every value, little-endian, to a file or FIFO; without a path, nothing.
+    """Writes the top 16 bits of Φ(z) of every value, little-endian, to a file or FIFO.
 
-    Uniform and independent bits under the claim, for programs such as PractRand
-    (``RNG_test stdin16``) or dieharder. Sixteen only: a float32 sampler is honest and has not many
-    more.
+    Without a path it writes nothing. Under the claim the bits are uniform and independent, for
+    programs such as PractRand (``RNG_test stdin16``) or dieharder. Sixteen only: an honest float32
+    sampler has few more.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -115,7 +115,7 @@ class BitWriter:
         """Append the bits of ``z``.
 
         Raises:
-            UsageError: the disk is full, or the reader of the FIFO went away.
+            UsageError: the disk is full, or the reader of the FIFO has closed it.
         """
         if self._file is None:
             return

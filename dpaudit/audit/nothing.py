@@ -1,4 +1,4 @@
-"""Results of audits in which nothing could be drawn: inconclusive, and why."""
+"""Results of audits in which nothing was drawn: inconclusive, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an audit is made: one frozen value each for samplers and for mechanisms, and what a mechanism claims."""
+"""Options of an audit, for samplers and for mechanisms, and what a mechanism claims."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _LONGEST_SECONDS = 1e9
 _LARGEST_EPSILON = 500.0
 
 Progress = Callable[[int, int], None]
-"""Told how much is drawn, and of how much."""
+"""Called with the number drawn and the total."""
 
 
 def fresh_seed(given: int | str | None = None) -> str:
-    """The seed that was given, as text; 64 random bits where none was."""
+    """The seed that was given, as text, or else 64 random bits."""
     return secrets.token_hex(8) if given is None else str(given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditOptions:
-    """How a closed sampler is audited; the claim is not part of it.
+    """How a closed sampler is audited, apart from the claim.
 
     Raises:
         UsageError: α, the time limit or the number of values is out of range.
@@ -48,25 +48,25 @@ class AuditOptions:
     dim: int | None = None
     """Values per vector; None lets the auditor choose, and sweep, dimensions."""
     samples: int = DEFAULT_SAMPLES
-    """Single values to draw in all, at least 1,000."""
+    """Total number of single values to draw, at least 1,000."""
     alpha: float = 0.01
     """Probability of a finding against an honest sampler, over all tests together."""
     seed: str = field(default_factory=fresh_seed)
     """Of the auditor's own randomness and of registered sources; fresh by default."""
     time_limit: float | None = None
-    """Seconds of wall time for everything. None: 600 for the values, and up to 15 more to search for hidden directions."""
+    """Seconds of wall time in all. None: 600 for the values, up to 15 to search for directions."""
     tests: tuple[str, ...] | None = None
-    """Names of the tests to run; None runs all that are registered."""
+    """Names of the tests to run; None runs all registered ones."""
     sequential: bool = False
     """Whether to stop at the first clear finding; valid whenever it stops."""
     bits: Path | None = None
-    """File or FIFO that gets the top 16 bits of Φ(z) of every value of the first process, for an external battery."""
+    """File or FIFO for the top 16 bits of Φ(z) of every value of the first process."""
     dtype: str = "f64"
-    """What ``command:``, ``http:`` and ``.bin`` write: ``f64`` or ``f32``. For a sampler opened by name only."""
+    """Output type of ``command:``, ``http:``, ``.bin``: ``f64`` or ``f32``; if opened by name."""
     text: bool = False
-    """Whether ``command:`` prints decimal numbers. For a sampler opened by name only."""
+    """Whether ``command:`` prints decimal numbers; if opened by name."""
     mitigation: str | None = None
-    """Mitigation in front of a registered source, with its options. For a sampler opened by name only."""
+    """Mitigation in front of a registered source, with its options; if opened by name."""
 
     def __post_init__(self) -> None:
         _check(
@@ -78,7 +78,7 @@ class AuditOptions:
 
     @property
     def words(self) -> list[str]:
-        """The words of the command line for how the sampler is opened and which kind of audit it is."""
+        """Command-line options for how the sampler is opened and which kind of audit it is."""
         return [
             *(["--dim", str(self.dim)] if self.dim else []),
             *(["--dtype", self.dtype] if self.dtype != "f64" else []),
@@ -88,11 +88,10 @@ class AuditOptions:
         ]
 
     def for_opened(self, name: str) -> Self:
-        """The same, where a sampler that is already open can have these options.
+        """Return these options, if a sampler that is already open can have them.
 
         Raises:
-            UsageError: ``dtype``, ``text`` or ``mitigation`` was given, which only opening by name
-                can follow.
+            UsageError: ``dtype``, ``text`` or ``mitigation`` was given; they need opening by name.
         """
         for option, given, default in (
             ("dtype", self.dtype, "f64"),
@@ -101,14 +100,15 @@ class AuditOptions:
         ):
             if given != default:
                 raise UsageError(
-                    f"{option}={given}: {name} is already open; leave {option} out, or audit it by name"
+                    f"{option}={given}: {name} is already open; leave {option} out, "
+                    "or audit it by name"
                 )
         return self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MechanismOptions:
-    """How a whole mechanism is audited; the claim, the neighbours and the attack are not part of it.
+    """How a whole mechanism is audited, apart from the claim, the neighbours and the attack.
 
     Raises:
         UsageError: α, the time limit or the number of releases is out of range.
@@ -123,7 +123,7 @@ class MechanismOptions:
     time_limit: float = 600.0
     """Seconds of wall time for everything."""
     real_numbers: bool = False
-    """Whether what the last bits of releases show is advice only, and no finding."""
+    """Whether findings in the last bits of releases are advisory only."""
 
     def __post_init__(self) -> None:
         needs = f"this audit needs at least {MINIMUM_SAMPLES} releases at each neighbour"
@@ -143,7 +143,7 @@ def _check(alpha: float, time_limit: float | None, samples: int, *, needs: str) 
 
 @dataclass(frozen=True, slots=True)
 class PrivacyClaim:
-    """What a mechanism claims: (ε, δ)-differential privacy, and μ-Gaussian differential privacy if ``mu`` is given.
+    """What a mechanism claims: (ε, δ)-DP, and μ-Gaussian DP if ``mu`` is given.
 
     Raises:
         UsageError: ε outside 0…500, δ outside [0, 1), or μ negative or infinite.
@@ -156,7 +156,8 @@ class PrivacyClaim:
     def __post_init__(self) -> None:
         if not 0 <= self.epsilon <= _LARGEST_EPSILON:
             raise UsageError(
-                f"claim-epsilon={self.epsilon}: must lie in 0…{_LARGEST_EPSILON:g}; a larger one promises nothing"
+                f"claim-epsilon={self.epsilon}: must lie in 0…{_LARGEST_EPSILON:g}; "
+                "a larger one promises nothing"
             )
         if not 0 <= self.delta < 1:
             raise UsageError(f"claim-delta={self.delta}: must lie in [0, 1), e.g. 1e-5")

@@ -1,4 +1,4 @@
-"""Which calls the auditor makes: how many rows of which dimension, decided before anything is seen."""
+"""The calls of an audit: how many rows of which dimension, decided before anything is seen."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dpaudit.errors import UsageError
 __all__ = ["MAIN_DIM", "Call", "Purpose", "growing_plan", "make_plan"]
 
 MAIN_DIM = 64
-# 2 MiB of doubles: what one answer may hold at most, so that caches keep it
-_BLOCK_VALUES = 1 << 18
-_SHORT_CALLS = 81_920  # more than 2^16, so that a 16-bit seed comes round
+_BLOCK_VALUES = 1 << 18  # largest answer: 2 MiB of doubles, which fit a cache
+_SHORT_CALLS = 81_920  # more than 2^16, so that a 16-bit seed repeats
 _SHORT_BATCH = 1_280
 _SHORT_DIM = 8
 _SHORT_SHARE = 0.08
-# d → (share of all values, at most so many rows): hidden directions show in few dimensions, triggers in odd ones
+# d → (share of all values, maximum number of rows)
+# hidden directions show in few dimensions, triggers in odd ones
 _SWEEP = {
     1: (0.08, None),
     2: (0.03, None),
@@ -47,7 +47,7 @@ Purpose = Literal["first", "other process", "fork", "short", "sweep", "main", "v
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """``calls`` requests, one after the other, for ``n`` vectors of ``d`` values each, and what they are for."""
+    """``calls`` requests in sequence for ``n`` vectors of ``d`` values each, and their purpose."""
 
     n: int
     d: int
@@ -57,21 +57,21 @@ class Call:
 
     @property
     def size(self) -> int:
-        """How many values come back."""
+        """Total number of values."""
         return self.calls * self.n * self.d
 
 
 def make_plan(
     samples: int, *, dim: int | None, available: int | None = None, takes_value: bool = False
 ) -> tuple[Call, ...]:
-    """Calls that add up to about ``samples`` values, at most.
+    """Plan calls for about ``samples`` values, at most.
 
     A few vectors first (a sampler that fails does so early), then up to 81,920 calls of one vector
     each (where seeds repeat, state leaks and triggers hide), a few vectors of a fork and of three
-    other processes, one started after the other in the course of the audit, and long calls. With a
-    fixed ``dim`` all vectors have it. Left to choose, the auditor draws the short ones at d = 8,
-    sweeps d = 1 … 4096, and takes the rest at d = 64. With ``takes_value`` some are drawn for other
-    values than 0. A recorded file with ``available`` rows is read through once, in blocks.
+    other processes, started one after the other in the course of the audit, and long calls. With a
+    fixed ``dim`` all vectors have it. Otherwise the auditor draws the short ones at d = 8, sweeps
+    d = 1 … 4096, and takes the rest at d = 64. With ``takes_value`` some are drawn for values other
+    than 0. A recorded file with ``available`` rows is read through once, in blocks.
 
     Raises:
         UsageError: samples or dim below 1, or fewer samples than one vector.
@@ -117,7 +117,10 @@ def _long(rows: int, d: int, purpose: Purpose = "main") -> list[Call]:
 
 
 def growing_plan(samples: int, *, dim: int | None) -> tuple[Call, ...]:
-    """Calls for a sequential audit: small ones first, each an eighth of what was drawn before, up to a full block."""
+    """Calls for a sequential audit: small ones first.
+
+    Each is an eighth of what was drawn before, up to a full block.
+    """
     d = dim or MAIN_DIM
     plan: list[Call] = []
     drawn = 0

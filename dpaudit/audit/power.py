@@ -1,4 +1,4 @@
-"""The detectability map: what an audit of so many values finds nine times in ten, measured by simulation."""
+"""The detectability map: flaw sizes an audit finds with probability ≥ 0.9, by simulation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _AUDITOR_CHOOSES = 0
 
 @cache
 def read_table() -> tuple[PowerPoint, ...]:
-    """The table of the package: measured by ``dpaudit run frontier``, hardware in its first lines, the seed in its spec."""
+    """The packaged table, measured by ``dpaudit run frontier``, hardware in its first lines."""
     text = (files("dpaudit.audit") / "frontier.csv").read_text(encoding="utf-8")
     return parse(text.splitlines())
 
@@ -58,13 +58,13 @@ def _point(row: Mapping[str, str]) -> PowerPoint:
 def frontier(
     *, dim: int | None, samples: int, table: Iterable[PowerPoint] | None = None
 ) -> tuple[PowerPoint, ...]:
-    """What an audit of ``samples`` values of dimension ``dim`` (None: the auditor chooses) finds nine times in ten.
+    """Flaw sizes found with probability ≥ 0.9 in ``samples`` values of dimension ``dim``.
 
-    Between measured sample sizes, sizes are interpolated on logarithmic scales; above the largest
-    its own are given, and for a dimension that was not measured those of the next larger one: both
-    err towards seeing less. Below the smallest sample size, and above the largest dimension,
-    nothing is known and nothing is returned for that flaw; nor, at d = 1, for a flaw of several
-    coordinates.
+    ``dim`` None: the auditor chooses. Between measured sample sizes, sizes are interpolated on
+    logarithmic scales; above the largest, its own are given, and for a dimension that was not
+    measured those of the next larger one: both err towards seeing less. Below the smallest sample
+    size, and above the largest dimension, nothing is known and nothing is returned for that flaw;
+    nor, at d = 1, for a flaw of several coordinates.
     """
     points = read_table() if table is None else tuple(table)
     found = (_between(curve, samples) for curve in measured_curves(points, dim=dim).values())
@@ -72,20 +72,15 @@ def frontier(
 
 
 def measured_curves(table: Iterable[PowerPoint], *, dim: int | None) -> dict[str, list[PowerPoint]]:
-    """Of each flaw the measured points that hold for ``dim``, by sample size."""
+    """For each flaw, the measured points that hold for ``dim``, by sample size."""
     points = tuple(table)
     curves: dict[str, list[PowerPoint]] = {}
     for flaw in dict.fromkeys(p.flaw for p in points):
         own = [p for p in points if p.flaw == flaw]
         dims = sorted({p.dim for p in own})
+        wanted = [d for d in dims if (d >= dim > 1 if dim else d == _AUDITOR_CHOOSES)]
         if dims == [_AUDITOR_CHOOSES]:
             wanted = dims
-        else:
-            wanted = (
-                [d for d in dims if d >= dim > 1]
-                if dim
-                else [d for d in dims if d == _AUDITOR_CHOOSES]
-            )
         if wanted:
             curves[flaw] = sorted((p for p in own if p.dim == wanted[0]), key=lambda p: p.samples)
     return curves
@@ -119,7 +114,7 @@ _SAYS = {
 
 
 def blind_spots(points: Iterable[PowerPoint]) -> tuple[BlindSpot, ...]:
-    """Points of the map in the words of a verdict."""
+    """Points of the map as blind spots of a verdict."""
     return tuple(
         BlindSpot(
             test=f"simulated: {p.by}",
@@ -137,7 +132,10 @@ _FLAW = "Gaussian pancake, small γ"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cover:
-    """Smoothing of ``tau``·σ against all pancakes with γ ≥ ``gamma_min``, ``by`` a theorem; the L2 error × ``l2_factor``."""
+    """Smoothing of ``tau``·σ against all pancakes with γ ≥ ``gamma_min``, ``by`` a theorem.
+
+    The L2 error grows by the factor ``l2_factor``.
+    """
 
     assumes: str
     gamma_min: float
@@ -148,10 +146,10 @@ class Cover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """What to smooth with behind an audit of ``samples`` values.
+    """The smoothing to add to an audit of ``samples`` values.
 
-    Pancakes with γ ≤ ``gamma_seen`` are found nine times in ten (None: the map has none that is),
-    for the β that the map was measured at (``seen``, in its words). ``covers[0]`` is the proposal,
+    Pancakes with γ ≤ ``gamma_seen`` are found with probability ≥ 0.9 (None: the map has none), for
+    the β that the map was measured at (``seen``, in its words). ``covers[0]`` is the proposal,
     which covers the rest; the others rest on more than the audit. ``caveats`` say what that does
     not include.
     """
@@ -166,7 +164,7 @@ class Proposal:
 
     @property
     def says(self) -> str:
-        """The proposal in a sentence."""
+        """The proposal in one sentence."""
         best = self.covers[0]
         found = (
             "no pancake is known to be found"
@@ -174,18 +172,21 @@ class Proposal:
             else f"pancakes with γ up to {self.gamma_seen:.4g} are found"
         )
         rest = "everything" if self.gamma_seen is None else "the rest"
-        return f"{found}; smoothing τ = {best.tau:.4g} (L2 × {best.l2_factor:.4g}) covers {rest}: {best.by}"
+        return (
+            f"{found}; smoothing τ = {best.tau:.4g} (L2 × {best.l2_factor:.4g}) "
+            f"covers {rest}: {best.by}"
+        )
 
 
 def propose_tau(
     points: Iterable[PowerPoint], *, dim: int | None, samples: int, eta: float = 1e-6
 ) -> Proposal:
-    """The least smoothing that covers what an audit of ``samples`` values of dimension ``dim`` may miss.
+    """The least smoothing that covers what an audit of ``samples`` values may miss.
 
-    γ_min is the largest γ at which ``points`` (the map) has a pancake found nine times in ten, read
-    as :func:`~dpaudit.audit.power` reads it. τ brings η to ``eta`` there for every β
+    γ_min is the largest γ at which ``points`` (the map) has a pancake found with probability ≥ 0.9,
+    read as :func:`frontier` reads it. τ brings η to ``eta`` there for every β
     (``smoothing_tau``); where no τ ≤ σ does, τ = σ is proposed: the defender's own noise is then a
-    Gaussian mechanism of its own, whatever the source.
+    Gaussian mechanism of its own, for any source.
 
     Raises:
         UsageError: eta not strictly between 0 and 1.
@@ -197,31 +198,27 @@ def propose_tau(
     if here is not None:
         covers.append(_cover("the audit alone", here.size, eta))
         caveats.append(
-            f"Seen: {here.unit}, by {here.by}, nine times in ten. Narrower pancakes look the same to these tests; wider "
-            "ones (at d = 64 from β = 0.5 on) may pass at such a γ, and the theorem does not cover them there."
+            f"Seen: {here.unit}, by {here.by}, nine times in ten. "
+            "Narrower pancakes look the same to these tests; wider ones (at d = 64 from "
+            "β = 0.5 on) may pass at such a γ, and the theorem does not cover them there."
         )
         if dim is None:
             caveats.append(
-                "The auditor chose d, which a sampler may notice: one with pancakes in the dimension of the releases alone "
-                "is not seen so. Give that dimension."
+                "The auditor chose d, which a sampler may notice: one with pancakes only in the "
+                "dimension of the releases is not seen this way. Give that dimension."
             )
     else:
         covers.append(_whole("the audit alone"))
         where = f"d = {dim:,}" if dim else "samplers whose dimension the auditor chooses"
         caveats.append(f"The map has no pancake that is found at {where} with {samples:,} values.")
     if dim and (here is None or 2 * math.sqrt(dim) > here.size):
-        covers.append(
-            _cover(
-                "γ ≥ 2√d: the attacker wants the hardness of continuous LWE",
-                2 * math.sqrt(dim),
-                eta,
-            )
-        )
+        assumes = "γ ≥ 2√d: the attacker wants the hardness of continuous LWE"
+        covers.append(_cover(assumes, 2 * math.sqrt(dim), eta))
     if covers[0].tau == 1.0:
         caveats.append(
-            f"An attacker who gives up the hardness guarantee may take a γ that is not seen and needs τ near σ; below "
-            f"γ = {_least_served(eta):.3g} no τ ≤ σ reaches η = {eta:g}. τ = σ is what two servers cost, and covers any "
-            "source that does not see the query."
+            "An attacker who gives up the hardness guarantee may take a γ that is not seen and "
+            f"needs τ near σ; below γ = {_least_served(eta):.3g} no τ ≤ σ reaches η = {eta:g}. "
+            "τ = σ is what two servers cost, and covers any source that does not see the query."
         )
     return Proposal(
         dim=dim,

@@ -36,14 +36,12 @@ from dpaudit.types import AuditResult, BlindSpot, PowerPoint, TestResult, Verdic
 
 __all__ = ["audit_named", "audit_sampler", "run_audit"]
 
-# of the values asked for: a pass on less, because the sampler is slow, is inconclusive
-LEAST_SHARE = 0.1
+LEAST_SHARE = 0.1  # of the values asked for: a pass on less is inconclusive
 EARLY_END = 100  # what an end before the plan's may add to α is 1/this; see run_audit
 CAUSE_SECONDS = 3.0
-MAP_ALPHA = 0.01  # that the detectability map was measured at; a larger α sees more
+MAP_ALPHA = 0.01  # at which the detectability map was measured; a larger α sees more
 DRAWING_SECONDS = 600.0
-# after the last value, where no time limit was named; less for a smaller audit
-SEARCH_SECONDS = 15.0
+SEARCH_SECONDS = 15.0  # after the last value, without a time limit; less for a smaller audit
 
 
 def audit_sampler(
@@ -63,15 +61,15 @@ def audit_sampler(
     bits: Path | None = None,
     progress: Progress | None = None,
 ) -> AuditResult:
-    """Audit a closed sampler, named as on the command line (``python:MODULE:FUNCTION``, ``library:…``, …).
+    """Audit a closed sampler, named as on the command line (``python:MODULE:FUNCTION``, …).
 
-    ``claim`` may be left out where the sampler says it itself (the library adapters). ``samples``
-    counts single values. ``time_limit`` is in seconds of wall time for everything; without it the
-    values have 10 minutes, and a search for hidden directions 15 seconds after them (less below 1e7
+    ``claim`` may be left out if the sampler states it (the library adapters). ``samples`` counts
+    single values. ``time_limit`` is in seconds of wall time for everything; without it the values
+    have 10 minutes, and a search for hidden directions 15 seconds after them (less below 1e7
     values, 5 at 1e6). Without ``seed`` a fresh one is drawn and reported. ``tests`` are names (all
-    that are registered by default). ``sequential`` stops at the first clear finding and stays valid
-    at any time it is stopped. ``bits`` is a file or FIFO that gets the top 16 bits of Φ(z) of every
-    value of the first process, for an external battery.
+    registered ones by default). ``sequential`` stops at the first clear finding and stays valid at
+    any time it is stopped. ``bits`` is a file or FIFO for the top 16 bits of Φ(z) of every value of
+    the first process, for an external battery.
 
     Formal guarantee: see :class:`~dpaudit.types.AuditResult`.
 
@@ -80,7 +78,10 @@ def audit_sampler(
         SamplerError: the sampler died, did not respond, or answered with something that is not
             noise.
 
-    >>> audit_sampler("python:numpy.random:standard_cauchy", claim="gaussian:sigma=1", samples=10_000, seed=1).verdict
+    >>> result = audit_sampler(
+    ...     "python:numpy.random:standard_cauchy", claim="gaussian:sigma=1", samples=10_000, seed=1
+    ... )
+    >>> result.verdict
     'finding'
     """
     options = AuditOptions(
@@ -124,7 +125,8 @@ def audit_named(
         own = getattr(closed, "claim", None)
         if own is None:
             raise UsageError(
-                f"claim=None: {sampler} does not say what it claims; give one, e.g. gaussian:sigma=1"
+                f"claim=None: {sampler} does not say what it claims; "
+                "give one, e.g. gaussian:sigma=1"
             )
         law = Claim.parse(own)
     with joined() as sandbox, closed as opened:
@@ -171,26 +173,17 @@ def run_audit(
 def _audit(
     sampler: ClosedSampler, claim: Claim, options: AuditOptions, progress: Progress | None
 ) -> AuditResult:
-    dim, samples, alpha, sequential = (
-        options.dim,
-        options.samples,
-        options.alpha,
-        options.sequential,
-    )
+    dim, samples, alpha = options.dim, options.samples, options.alpha
+    sequential = options.sequential
     started = time.monotonic()
     limit = DRAWING_SECONDS if options.time_limit is None else options.time_limit
-    if (
-        isinstance(sampler, PreparingSampler)
-        and not sequential
-        and dim is not None
-        and 0 < dim <= samples
-    ):
-        sampler.prepare(
-            sum(call.purpose == "other process" for call in make_plan(samples, dim=dim))
-        )
+    fixed = dim is not None and 0 < dim <= samples
+    if isinstance(sampler, PreparingSampler) and not sequential and fixed:
+        planned_calls = make_plan(samples, dim=dim)
+        sampler.prepare(sum(call.purpose == "other process" for call in planned_calls))
     if isinstance(sampler, StartedSampler):
         sampler.start(timeout=limit)
-    # recorded single values: rows as long as the user says
+    # a recording of single values: rows of the length asked for
     flat = sampler.dim == 1 and sampler.available is not None
     if sampler.dim is not None and dim not in (None, sampler.dim) and not flat:
         raise UsageError(
@@ -218,11 +211,11 @@ def _audit(
         progress=progress,
         flat=flat,
     )
-    # BLAS threads gain nothing on blocks that fit a cache, and spin against the sampler's own process
+    # BLAS threads do not help on blocks that fit a cache, and compete with the sampler's process
     with threadpool_limits(1), battery, BitWriter(options.bits) as writer:
         for block in sampling:
             battery.update(block, drawn=sampling.drawn)
-            # another process may repeat this one's, a forked child by nature
+            # another process may repeat this one's values; a forked child does
             if block.process == 0:
                 writer.write(block.z)
             forked = block.process < 0
@@ -283,11 +276,10 @@ def _excludes_not(
     blind: Sequence[BlindSpot],
     alpha: float,
 ) -> tuple[tuple[BlindSpot, ...], tuple[PowerPoint, ...]]:
-    """What a pass leaves room for, and the part of the detectability map that it comes from.
+    """Return what a pass does not exclude, and the detectability map that this comes from.
 
-    The map was measured for the whole battery on a continuous claim at α = 0.01; elsewhere the
-    tests' own words stand alone. Where it says something of a flaw, that replaces a test's own
-    estimate.
+    The map was measured for the whole battery on a continuous claim at α = 0.01; elsewhere only the
+    tests' own blind spots hold. Where the map covers a flaw, it replaces a test's own estimate.
     """
     always = never_excluded(claim, tuple(sampling.dims))
     if not battery.complete or claim.discrete or alpha < MAP_ALPHA:
@@ -323,7 +315,7 @@ def _plan(
 
 
 def _patience(started: float, options: AuditOptions, *, certain: bool) -> float:
-    """Until when searches may go on; a finding that is certain without them needs them for its cause only."""
+    """Deadline of searches; a finding certain without them needs them only for its cause."""
     now = time.monotonic()
     asked = now + SEARCH_SECONDS * min(1.0, math.sqrt(options.samples / DEFAULT_SAMPLES))
     if options.time_limit is not None:
@@ -332,10 +324,9 @@ def _patience(started: float, options: AuditOptions, *, certain: bool) -> float:
 
 
 def _reproduce(words: Sequence[str], test: TestResult, options: AuditOptions, drawn: int) -> str:
-    """The command that shows one finding again, at the number of values after which it was first seen.
+    """The command that reproduces one finding, with as many values as when it was first seen.
 
-    A bet may take eight times as many: it stops when it has won, and luck differs from draw to
-    draw.
+    A bet may take eight times as many: when it stops depends on the draws.
     """
     bet = test.name.startswith("bet on")
     only = [] if bet else ["--tests", test.name]
@@ -353,24 +344,21 @@ def _verdict(
     if found:
         early = f" (stopped after {of})" if won else ""
         ended = f"; {of} were drawn, then {sampling.ended}" if sampling.ended is not None else ""
-        return (
-            "finding",
-            f"{', '.join(found)}: contradict{'s' if len(found) == 1 else ''} the claim{early}{ended}",
-        )
+        verb = "contradicts" if len(found) == 1 else "contradict"
+        return "finding", f"{', '.join(found)}: {verb} the claim{early}{ended}"
     if sampling.ended is not None:
         return "inconclusive", f"{sampling.ended}; {of} were drawn and show nothing"
     if not sampling.shortened:
         return "no-finding", "nothing that was looked at contradicts the claim"
     slow = f"{of} fit into the time limit of {limit:g} s at the sampler's speed"
     if sampling.drawn < LEAST_SHARE * sampling.planned:
-        return (
-            "inconclusive",
-            f"{slow} and show nothing; ask for --samples {max(MINIMUM_SAMPLES, _rounded(sampling.drawn))}, or more time",
-        )
+        least = max(MINIMUM_SAMPLES, _rounded(sampling.drawn))
+        hint = f"ask for --samples {least}, or more time"
+        return "inconclusive", f"{slow} and show nothing; {hint}"
     return "no-finding", f"nothing that was looked at contradicts the claim; {slow}"
 
 
 def _rounded(count: int) -> int:
-    """Two digits of a count, rounded down."""
+    """``count`` rounded down to two digits."""
     unit = 10 ** max(0, len(str(count)) - 2)
     return int(count // unit * unit)

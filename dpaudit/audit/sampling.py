@@ -1,4 +1,4 @@
-"""From a plan to blocks: asks the sampler, under one deadline, and keeps count of what came and what did not."""
+"""From a plan to blocks: draws from the sampler under one deadline and counts what came."""
 
 from __future__ import annotations
 
@@ -21,26 +21,23 @@ __all__ = ["Sampling"]
 
 _SHORT_SECONDS = 8.0  # for the many short calls; a slow sampler gets fewer of them
 _FIRST_CALLS = 32  # of a batch whose speed is not known yet
-_LONG_CALL = (
-    # of the time left: a call that would take longer, by the speed so far, is made in parts, growing at first
-    0.25
-)
+# of the time left: a call that would take longer, at the speed so far, is made in growing parts
+_LONG_CALL = 0.25
 _FIRST_PART = 1 << 13  # values
 _GROWTH = 8
-_KEPT_BACK = 0.1  # of the time limit, for calls that turn out slower than the ones before
+_KEPT_BACK = 0.1  # of the time limit, for calls slower than the earlier ones
 
 
 class Sampling:
-    """Iterate over it for blocks; then read ``drawn`` (values), ``dims``, ``refused`` (dims) and ``ended`` (why, if early).
+    """Iterate for blocks; then read ``drawn`` (values), ``dims``, ``refused`` (dims) and ``ended``.
 
-    What is asked next never depends on the values seen so far; on the sampler's speed it does. A
-    slow one gets fewer short calls; and where the plan would not fit into the time limit at the
-    speed of the calls before, every call left has its rows reduced in the same proportion
-    (``shortened``), so that all parts of the plan are drawn.
+    What is asked next never depends on the values seen so far, only on the sampler's speed. A slow
+    one gets fewer short calls; and where the plan would not fit into the time limit at the speed of
+    the calls before, every call left has its rows reduced in the same proportion (``shortened``),
+    so that all parts of the plan are drawn.
 
     A sampler that dies, hangs or answers with something that is not noise ends the iteration:
-    ``ended`` is the error. The blocks before it stand; nothing of the answer that broke off is
-    used.
+    ``ended`` is the error. The earlier blocks stand; nothing of the incomplete answer is used.
     """
 
     def __init__(
@@ -56,15 +53,15 @@ class Sampling:
         progress: Progress | None = None,
         flat: bool = False,
     ) -> None:
-        """``deadline`` is one of ``time.monotonic``; ``limit`` is what the message about it says, in seconds.
+        """``deadline`` is on ``time.monotonic``'s clock; ``limit``, in seconds, is for messages.
 
-        ``flat``: the sampler gives rows of one value, which are put together to rows of the plan's
+        ``flat``: the sampler gives rows of one value, which are joined to rows of the plan's
         length.
         """
         self._flat = flat
         self._sampler = sampler
         self._plan = plan
-        # a sampler that finds its plan as it goes (a generator) has no other processes
+        # a plan that grows while it runs (a generator) has no other processes
         self._others_left = (
             sum(call.purpose == "other process" for call in plan) if isinstance(plan, tuple) else 0
         )
@@ -85,9 +82,8 @@ class Sampling:
         self.shortened = False
         self.ended: SamplerError | None = None
         self._rest = planned  # values that the rest of the plan asks for
-        self._at_most = math.inf  # seconds per value, by calls too small to tell more
-        # seconds per value of the last long call that is not a small one; 0 before one
-        self._rate = 0.0
+        self._at_most = math.inf  # seconds per value, by calls too small for a better estimate
+        self._rate = 0.0  # seconds per value of the last long call that is not small; 0 before one
         self._largest = 0
 
     def __iter__(self) -> Iterator[SampleBlock]:
@@ -122,7 +118,7 @@ class Sampling:
                 if not crashed or call.purpose != "sweep" or call.d in self.dims:
                     self.ended = error
                     return
-                # it need not serve every dimension; if it died, the next call says so
+                # it need not serve every dimension; if it died, the next call reports it
                 self.refused.add(call.d)
             self._rest = after
 
@@ -145,7 +141,7 @@ class Sampling:
             yield from self._long(call)
 
     def _long(self, call: Call) -> Iterator[SampleBlock]:
-        """One call, or several where the sampler is slow, of as many rows as fit into the time left."""
+        """One call, or several for a slow sampler, of as many rows as fit into the time left."""
         sampler, todo = self._sampler, call.n  # rows of the plan
         while todo:
             n, planned = self._rows(todo, call.d)
@@ -156,19 +152,17 @@ class Sampling:
                 size = (n * call.d, 1) if self._flat else (n, call.d)
                 values = sampler.draw(*size, timeout=self._left()).reshape(n, call.d)
             seconds = time.monotonic() - started
-            if call.purpose == "first":  # the start of a program may be in it
+            if call.purpose == "first":  # may include the start of a program
                 self._at_most = min(self._at_most, seconds / values.size)
             elif _GROWTH * values.size >= self._largest:
-                self._rate, self._largest = (
-                    max(seconds / values.size, 1e-12),
-                    max(values.size, self._largest),
-                )
+                self._rate = max(seconds / values.size, 1e-12)
+                self._largest = max(values.size, self._largest)
             todo -= planned
             self._rest -= planned * call.d
             yield self._block(values, value=call.value)
 
     def _rows(self, todo: int, d: int) -> tuple[int, int]:
-        """How many of ``todo`` rows of the plan to ask for in one call, and how many of the plan these stand for."""
+        """Rows to ask for in one call, and how many of the plan's ``todo`` rows they stand for."""
         left = self._left()
         spare = max(left - _KEPT_BACK * self._limit, 0.0)
         fit = min(1.0, spare / (self._rate * self._rest)) if self._rate else 1.0
@@ -207,7 +201,7 @@ class Sampling:
 
     def _short(self, call: Call) -> Iterator[SampleBlock]:
         todo = call.calls
-        rate = 0.0  # seconds a call
+        rate = 0.0  # seconds per call
         while todo and self._short_left > 0:
             calls = min(todo, _FIRST_CALLS if not rate else max(1, int(self._short_left / rate)))
             started = time.monotonic()
@@ -236,9 +230,8 @@ class Sampling:
         forked = getattr(self._sampler, "draw_forked", None)
         pair = None
         if forked is not None:
-            with contextlib.suppress(
-                SamplerCrashError
-            ):  # a target need not survive a fork; if it died, the next call says so
+            # a target need not survive a fork; if it died, the next call reports it
+            with contextlib.suppress(SamplerCrashError):
                 pair = forked(call.n, call.d, timeout=self._left())
         if pair is not None:
             yield self._block(pair[0], process=-1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from dpaudit.claims import Claim
 from dpaudit.interfaces import Test
@@ -18,19 +19,21 @@ ALWAYS_BLIND = (
         flaw="Gaussian pancake with γ ≥ 2√d",
         size=None,
         unit="",
-        says="noise with a hidden direction that only a secret key reveals, where the keyless search does not reach. Thin "
-        "layers can be found: at γ = 2√d, stronger lattice reduction than this audit's found β = 1e-4 at d = 128 (72 s), "
-        "1e-6 at d = 192 (80 s) and 1e-8 at d = 256 (217 s); β = 1e-5 at d = 256 would take about 2^58 operations. For "
-        "thicker ones no sample size excludes it if continuous LWE is hard (arXiv 2509.23834, Theorem 3.4); use a "
-        "mitigation where that matters",
+        says="noise with a hidden direction that only a secret key reveals, where the keyless "
+        "search does not reach. Thin layers can be found: at γ = 2√d, stronger lattice "
+        "reduction than this audit's found β = 1e-4 at d = 128 (72 s), 1e-6 at d = 192 (80 s) "
+        "and 1e-8 at d = 256 (217 s); β = 1e-5 at d = 256 would take about 2^58 operations. "
+        "For thicker ones no sample size excludes it if continuous LWE is hard "
+        "(arXiv 2509.23834, Theorem 3.4); use a mitigation where that matters",
     ),
     BlindSpot(
         test="every black-box test",
         flaw="messages in the low bits",
         size=None,
         unit="",
-        says="encrypted data in the last bits of each value look like noise there at any sample size, and change the law by "
-        "less than rounding does; round releases to a grid coarser than those bits",
+        says="encrypted data in the last bits of each value look like noise there at any sample "
+        "size, and change the law by less than rounding does; round releases to a grid coarser "
+        "than those bits",
     ),
     BlindSpot(
         test="every black-box test",
@@ -44,23 +47,25 @@ ALWAYS_BLIND = (
         flaw="a statistical generator under somebody's seed",
         size=None,
         unit="",
-        says="linear generators and others that are not cryptographic (xorshift, Mersenne Twister, PCG) can be replayed "
-        "from a few outputs; tests of bits find the linear ones (--bits with PractRand), this battery mostly does not",
+        says="linear generators and others that are not cryptographic (xorshift, Mersenne "
+        "Twister, PCG) can be replayed from a few outputs; tests of bits find the linear ones "
+        "(--bits with PractRand), this battery mostly does not",
     ),
     BlindSpot(
         test="every black-box test",
         flaw="a sampler that behaves when it is watched",
         size=None,
         unit="",
-        says="code that knows an auditor by its calls, its process or the date can be honest to it alone; audit it where "
-        "it runs, from recorded noise (file:)",
+        says="code that knows an auditor by its calls, its process or the date can be honest to it "
+        "alone; audit it where it runs, from recorded noise (file:)",
     ),
     BlindSpot(
         test="an audit of noise alone",
         flaw="floating-point leaks",
         size=None,
         unit="",
-        says="what the low bits of value + noise say of the value is not looked at; dpaudit mechanism looks at them",
+        says="what the low bits of value + noise say of the value is not looked at; "
+        "dpaudit mechanism looks at them",
     ),
 )
 
@@ -79,19 +84,18 @@ _CAUSES = (
     "correlation",
     "covariance",
 )
-"""Tests of the likelier cause first: what each sees makes those after it fail as well, and seldom those before it."""
+"""Tests in causal order: what each sees makes later ones fail as well, and seldom earlier ones."""
 _CERTAIN = 1e-100  # p-values below this are alike
 
 
 def judge(
     evidence: Mapping[str, tuple[Test, Evidence]], *, alpha: float, weight: float = 1.0
 ) -> tuple[tuple[TestResult, ...], tuple[BlindSpot, ...]]:
-    """Adjust all p-values by Holm; return the tests (smallest p first, of equal ones the likely
-    cause first) and what a pass does not exclude.
+    """Adjust all p-values by Holm; return the tests' results and the blind spots of a pass.
 
-    ``evidence`` maps a test's name to (the test, its evidence). ``weight`` ≥ 1 multiplies the
-    adjusted p-values where these tests have only 1/weight of α. Advisory tests come last and take
-    no part.
+    Results are in order of p; equal ones have the likelier cause first. ``evidence`` maps a test's
+    name to (the test, its evidence). ``weight`` ≥ 1 multiplies the adjusted p-values where these
+    tests have only 1/weight of α. Advisory tests come last and take no part.
 
     Formal guarantee: P(any finding) ≤ ``alpha``/``weight`` if every claim of the sampler holds and
     every test's p is valid.
@@ -125,18 +129,9 @@ def judge(
 
 
 def never_excluded(claim: Claim, dims: tuple[int, ...]) -> tuple[BlindSpot, ...]:
-    """What no pass excludes for this claim, whatever the sample size."""
-    pancake_possible = claim.family == "gaussian" and max(dims, default=1) > 1
-    spots = ALWAYS_BLIND if pancake_possible else ALWAYS_BLIND[1:]
-    if not pancake_possible:
-        return spots
-    d = max(dims)
-    first = spots[0]
-    exact = BlindSpot(
-        test=first.test,
-        flaw=f"Gaussian pancake with γ ≥ 2√d (≥ {2 * math.sqrt(d):.4g} at d = {d})",
-        size=None,
-        unit="",
-        says=first.says,
-    )
-    return (exact, *spots[1:])
+    """What no pass excludes for this claim at any sample size."""
+    d = max(dims, default=1)
+    if claim.family != "gaussian" or d <= 1:
+        return ALWAYS_BLIND[1:]
+    flaw = f"Gaussian pancake with γ ≥ 2√d (≥ {2 * math.sqrt(d):.4g} at d = {d})"
+    return (replace(ALWAYS_BLIND[0], flaw=flaw), *ALWAYS_BLIND[1:])

@@ -42,7 +42,7 @@ class NoiseSource(Protocol):
         """``n`` noise vectors, shape (n, d); float64 on the CPU unless told otherwise."""
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
-        """Bounds on ε at ``delta`` of the host's query with this noise, if all secrets are known."""
+        """Bounds on ε at ``delta`` of the host's query with this noise, all secrets being known."""
 
 
 @runtime_checkable

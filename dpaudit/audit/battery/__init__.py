@@ -1,4 +1,4 @@
-"""The black-box tests, one family a file, and the battery of those that one audit runs.
+"""The black-box tests, one family per file, and the battery that one audit runs.
 
 Each test takes the claim and a stream, sees blocks of values mapped to independent N(0, 1) under
 the claim, and ends with one p-value that is valid for everything the family tried. α is split over
@@ -20,19 +20,18 @@ from dpaudit.types import Evidence
 __all__ = ["Battery", "detectable_effect"]
 
 SEARCH = "keyless-search"
-"""The one test whose share of α the others can do without, and which speaks for itself of what it cannot see."""
+"""The one test whose share of α the others can do without; it reports its own blind spots."""
 _FIRST_LOOK = 1 << 14
 
 
 class Battery:
-    """All tests named (every registered one by default); in a ``with`` block, whose end closes their searches.
+    """The tests named (all registered ones by default); leaving its ``with`` block closes searches.
 
     ``complete``: whether these are all that are registered, the keyless search apart.
 
-    ``seen_after`` maps a test to how many values had been drawn when its p-value was first seen
-    below its share of α; this is looked at when the number of values has grown fourfold, and
-    nothing is decided by it; tests that search, or say ``costly = True``, are heard at the end
-    only.
+    ``seen_after`` maps a test to the number of values drawn when its p-value was first seen below
+    its share of α. This is checked whenever the number of values has grown fourfold and decides
+    nothing; tests that search, or have ``costly = True``, are evaluated at the end only.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class Battery:
             test.close()
 
     def update(self, block: Block, *, drawn: int) -> None:
-        """Feed every test; what other processes drew only to those that compare them (it may be the same, for a reason)."""
+        """Feed every test; blocks of other processes go only to tests that compare processes."""
         for test in self._tests.values():
             if block.process == 0 or getattr(test, "compares_processes", False):
                 test.update(block)
@@ -76,7 +75,7 @@ class Battery:
                     self.seen_after[name] = drawn
 
     def conclude(self, patience: Callable[[bool], float]) -> dict[str, tuple[Test, Evidence]]:
-        """What each test says, by name; called once, when all is drawn.
+        """The evidence of each test, by name; called once, after the last draw.
 
         Searching tests come last, one after the other, until ``patience(certain)`` (of
         ``time.monotonic``), where ``certain`` says whether the others are enough for a finding.
@@ -97,5 +96,5 @@ class Battery:
 
 
 def detectable_effect(standard_error: float, *, alpha: float, power: float = 0.9) -> float:
-    """Smallest true effect that a two-sided normal test at level ``alpha`` finds with probability ``power``."""
+    """The smallest effect that a two-sided normal test at ``alpha`` finds with this ``power``."""
     return float(-scipy.special.ndtri(alpha / 2) + scipy.special.ndtri(power)) * standard_error

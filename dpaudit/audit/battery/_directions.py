@@ -1,4 +1,4 @@
-"""Where to look among d dimensions: directions and frequencies along which training rows look least Gaussian."""
+"""Searches for directions and frequencies along which training rows look least Gaussian."""
 
 from __future__ import annotations
 
@@ -20,34 +20,31 @@ Array = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.float32]
 _REACH = 8.0
 _PROJECTION_CELLS = 512
-_GRID = {1: 4096, 2: 256, 3: 64, 4: 32}  # cells an axis
-_SPAN = {1: 16.0, 2: 16.0, 3: 10.0, 4: 8.0}  # their length together: frequencies in steps of 1/span
-_LOWEST = 0.5  # below this frequency a Gaussian's own characteristic function is not negligible
+_GRID = {1: 4096, 2: 256, 3: 64, 4: 32}  # cells per axis
+_SPAN = {1: 16.0, 2: 16.0, 3: 10.0, 4: 8.0}  # length of an axis: frequencies in steps of 1/span
+_LOWEST = 0.5  # below this frequency a Gaussian's characteristic function is not negligible
 
 
 def _unit(w: Array) -> Array:
     return np.asarray(w / np.maximum(np.linalg.norm(w, axis=0), np.finfo(np.float64).tiny))
 
 
+def _outer_eigenvectors(matrix: npt.NDArray[np.float32], count: int) -> Array:
+    _, vectors = np.linalg.eigh(matrix.astype(np.float64))
+    if vectors.shape[1] <= 2 * count:
+        return vectors
+    return np.hstack([vectors[:, :count], vectors[:, -count:]])
+
+
 def covariance_directions(x: Rows, *, count: int) -> Array:
     """The ``count`` strongest and weakest eigenvectors of XᵀX, shape (d, ≤ 2·count)."""
-    _, vectors = np.linalg.eigh((x.T @ x).astype(np.float64))
-    return (
-        vectors
-        if vectors.shape[1] <= 2 * count
-        else np.hstack([vectors[:, :count], vectors[:, -count:]])
-    )
+    return _outer_eigenvectors(x.T @ x, count)
 
 
 def fourth_moment_directions(x: Rows, *, count: int) -> Array:
-    """The same for Σ(|x|² − d − 2)·xxᵀ, 0 on average for N(0, I) (FOBI: Cardoso 1989), shape (d, ≤ 2·count)."""
+    """The same for Σ(|x|² − d − 2)·xxᵀ, which has mean 0 for N(0, I) (FOBI: Cardoso 1989)."""
     weight = np.einsum("ij,ij->i", x, x) - (x.shape[1] + 2)
-    _, vectors = np.linalg.eigh((x.T @ (x * weight[:, None])).astype(np.float64))
-    return (
-        vectors
-        if vectors.shape[1] <= 2 * count
-        else np.hstack([vectors[:, :count], vectors[:, -count:]])
-    )
+    return _outer_eigenvectors(x.T @ (x * weight[:, None]), count)
 
 
 def pursue(x: Rows, start: Array, *, steps: int) -> tuple[Array, Array]:
@@ -68,10 +65,10 @@ def pursue(x: Rows, start: Array, *, steps: int) -> tuple[Array, Array]:
 
 
 def best_frequencies(x: Rows, w: Array) -> tuple[Array, Array]:
-    """Per unit vector of ``w`` (d, k), the f ≥ ½ with the largest |mean exp(2πif⟨x,w⟩)|, and that size: both (k,).
+    """Per unit vector of ``w`` (d, k): the f ≥ ½ with the largest |mean exp(2πif⟨x,w⟩)|, its size.
 
-    In steps of 1/16, by the FFT of a histogram wrapped to [−8, 8): wrapping changes no frequency
-    that is a multiple.
+    Both have shape (k,). f is in steps of 1/16, by the FFT of a histogram wrapped to [−8, 8):
+    wrapping changes no frequency that is a multiple.
     """
     y = x @ w.astype(np.float32)
     cell = np.floor(y * (_PROJECTION_CELLS / (2 * _REACH))).astype(np.int64) % _PROJECTION_CELLS
@@ -86,9 +83,10 @@ def best_frequencies(x: Rows, w: Array) -> tuple[Array, Array]:
 
 
 def scan(x: Rows, *, count: int) -> Array:
-    """For d ≤ 4: the ``count`` vectors u, |u| ≥ ½, on a grid with the largest |mean exp(2πi⟨x,u⟩)|, shape (d, count).
+    """For d ≤ 4: the ``count`` vectors u of a grid with the largest |mean exp(2πi⟨x,u⟩)|, |u| ≥ ½.
 
-    One d-dimensional FFT of the wrapped histogram of the rows gives every u of the grid at once.
+    The result has shape (d, count). One d-dimensional FFT of the wrapped histogram of the rows
+    gives every u of the grid at once.
     """
     d = x.shape[1]
     cells, span = _GRID[d], _SPAN[d]
@@ -106,10 +104,10 @@ def scan(x: Rows, *, count: int) -> Array:
 
 
 def climb(x: Rows, start: Array, *, steps: int) -> tuple[Array, Array]:
-    """Maximise |mean exp(2πi⟨x,u⟩) − exp(−2π²|u|²)| from the columns of ``start`` (d, k); returns u and that size.
+    """Maximise |mean exp(2πi⟨x,u⟩) − exp(−2π²|u|²)| from the columns of ``start`` (d, k).
 
-    One step adds ∇log|·|²/(8π²), which is Newton's on the peak of a pancake (|·| ∝ exp(−2π²|u −
-    u*|²)), cut at ¼.
+    Returns u and that size. One step adds ∇log|·|²/(8π²), which is Newton's on the peak of a
+    pancake (|·| ∝ exp(−2π²|u − u*|²)), at most ¼ long.
     """
     u = start.copy()
     size = np.zeros(u.shape[1])

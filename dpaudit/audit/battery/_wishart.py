@@ -1,4 +1,4 @@
-"""Exact tails of the extreme eigenvalues of a white Wishart matrix, for every shape: no limit theorem.
+"""Exact tails of the extreme eigenvalues of a white Wishart matrix of any shape.
 
 Let W = XᵀX with X an n × p matrix of independent N(0, 1), p ≤ n, and N(x) the number of eigenvalues
 above x. Fixing one eigenvalue in the joint density leaves a white Wishart matrix W′ of one row and
@@ -10,7 +10,7 @@ integrates over y > x to E Σ_{λᵢ>x} (−1)^#{λⱼ>λᵢ} = P(N(x) is odd); 
 Laguerre polynomial of degree p − 1 with parameter n − p, exactly (its zeros' neighbourhood is where
 Tracy and Widom's law comes from, as both numbers grow). P(N odd) = P(largest > x) − P(N = 2, 4, …),
 and by eigenvalue repulsion the last term is below 2 % of the first wherever that is below 0.1. The
-smallest eigenvalue is the same thing seen from below.
+smallest eigenvalue is treated the same way, from below.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ Array = npt.NDArray[np.float64]
 _NEGLIGIBLE = 45.0  # nats below the integrand's top
 _BULK = 0.1  # above this the p-value is 1
 _HALVINGS = 16
-_EVEN = 1.02  # for the odd count's missing even ones
+_EVEN = 1.02  # bounds the missing even counts
 
 
 def _log_density(t: Array, *, n: int, p: int, side: int) -> Array:
-    """Log of the signed density of t = √eigenvalue, −inf at and within the outermost zero (``side`` +1 above, −1 below).
+    """Log of the signed density of t = √eigenvalue, −inf at and within the outermost zero.
+
+    ``side`` is +1 for the density above the zeros, −1 below.
 
     Outside all zeros the ratios of neighbouring monic polynomials have the sign of ``side``
     (Sturm), and forward recurrence is stable there because the polynomials are its dominant
@@ -65,7 +67,7 @@ def _quadrature() -> tuple[Array, Array]:
 
 
 def _odd(x: float, *, n: int, p: int, side: int) -> float:
-    """P(an odd number of eigenvalues lie beyond ``x`` on that side), or 1 where ``x`` lies within the bulk."""
+    """P(an odd number of eigenvalues lie beyond ``x``), or 1 where ``x`` lies within the bulk."""
     start = math.sqrt(x)
     steps = np.concatenate([[0.0], np.geomspace(1e-6, 1e3, 120)])
     t = start + side * steps
@@ -89,7 +91,7 @@ def _tail(x: float, *, rows: int, columns: int, side: int) -> float:
 
 
 def largest_eigenvalue_p(x: float, *, rows: int, columns: int) -> float:
-    """P(largest eigenvalue of XᵀX ≥ ``x``) for X (rows, columns) of independent N(0, 1); 1 above 0.1.
+    """P(largest eigenvalue of XᵀX ≥ ``x``), X (rows, columns) of independent N(0, 1); 1 above 0.1.
 
     Formal guarantee: a super-uniform p-value, up to the repulsion bound in the module's text
     (checked by simulation).
@@ -104,11 +106,10 @@ def smallest_eigenvalue_p(x: float, *, rows: int, columns: int) -> float:
 
 @lru_cache(maxsize=256)
 def largest_eigenvalue_quantile(p: float, *, rows: int, columns: int) -> float:
-    """The ``x`` that the largest eigenvalue exceeds with probability at most ``p`` < 0.1; √x is right to 1e-4."""
+    """The ``x`` that the largest eigenvalue exceeds with P ≤ ``p`` < 0.1; √x is right to 1e-4."""
     low = math.sqrt(rows) + math.sqrt(columns) - 2.0
-    high = (
-        math.sqrt(rows) + math.sqrt(columns) + math.sqrt(-2 * math.log(p))
-    )  # Davidson and Szarek (2001), Theorem II.13
+    # Davidson and Szarek (2001), Theorem II.13
+    high = math.sqrt(rows) + math.sqrt(columns) + math.sqrt(-2 * math.log(p))
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         if largest_eigenvalue_p(middle * middle, rows=rows, columns=columns) > p:

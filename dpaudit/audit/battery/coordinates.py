@@ -1,4 +1,4 @@
-"""Every coordinate by itself: is one of them off, however many there are?"""
+"""Mean and variance of every single coordinate."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["Coordinates"]
 
 _COORDINATES = 1 << 20  # kept over all d: two sums each, 16 MiB
 _WIDTH = 256  # narrow rows are folded to about this width before they are summed
-_CACHED = 1 << 15  # values at a time: read from memory once, from the cache twice
+_CACHED = 1 << 15  # values per step, so that the second pass reads the cache
 _CONFIDENCE = 0.95
 Array = npt.NDArray[np.float64]
 
 
 @dataclass(slots=True)
 class _Sums:
-    """Of the first coordinates of all rows of one d: Σz and Σz², shape (min(d, room left),)."""
+    """Σz and Σz² of the first coordinates of all rows of one d, shape (min(d, room left),)."""
 
     rows: int
     total: Array
@@ -34,7 +34,7 @@ class _Sums:
 
 
 def _column_sums(z: Array) -> tuple[Array, Array]:
-    """Σz and Σz² of each column of ``z`` (n, d), both (d,); narrow rows are laid side by side for speed."""
+    """Σz and Σz² of each column of ``z`` (n, d), both (d,); narrow rows are folded for speed."""
     n, d = z.shape
     fold = min(max(1, _WIDTH // d), n)
     wide = z[: n - n % fold].reshape(-1, fold * d)
@@ -92,10 +92,9 @@ class Coordinates:
                 chi_square_two_sided(float(sums.square[j]), sums.rows) for j in (low, high)
             )
             width = len(sums.total)
+            p_mean = float(normal_two_sided(sums.total[mean] / math.sqrt(sums.rows)))
             name = f"d={d}, means"
-            parts[name] = min(
-                1.0, width * float(normal_two_sided(sums.total[mean] / math.sqrt(sums.rows)))
-            )
+            parts[name] = min(1.0, width * p_mean)
             place[name] = d, mean, False
             name = f"d={d}, scales"
             parts[name] = min(1.0, width * min(p_low, p_high))
@@ -109,7 +108,7 @@ class Coordinates:
     ) -> Evidence:
         sums = self._sums[d]
         n, width = sums.rows, len(sums.total)
-        # simultaneous: this coordinate was chosen for its look
+        # simultaneous over coordinates: this one was chosen after a look
         tail = (1 - _CONFIDENCE) / (2 * len(parts) * width)
         if scale:
             square = float(sums.square[j])
@@ -125,14 +124,12 @@ class Coordinates:
         share = alpha / len(parts)
         largest = max(self._sums)
         thin = self._sums[largest]
+        error = 1 / math.sqrt(2 * thin.rows)
         blind = [
             BlindSpot(
                 test="coordinates",
                 flaw="one wrong coordinate",
-                size=100
-                * detectable_effect(
-                    1 / math.sqrt(2 * thin.rows), alpha=min(1.0, share / len(thin.total))
-                ),
+                size=100 * detectable_effect(error, alpha=min(1.0, share / len(thin.total))),
                 unit=f"% of the claimed scale of one coordinate of {largest}",
                 says="a single coordinate whose scale is off by less than this",
             )

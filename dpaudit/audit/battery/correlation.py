@@ -16,16 +16,17 @@ from dpaudit.types import BlindSpot, Evidence
 __all__ = ["Correlation"]
 
 _LAGS = 32
-_MAGNITUDES = 1 << 16  # values of a block
+_MAGNITUDES = 1 << 16  # values per block
 Array = npt.NDArray[np.float64]
 
 
 class Correlation:
-    """Products of z with z a lag away in draw order (1…32), a row away, and at the same place of the call before.
+    """Products of z with z a lag away in draw order (1…32), a row away, and in the call before.
 
-    The same for |z| less its mean (the first 2^16 values of a block), which sees shared magnitudes
-    without shared signs. Null: each sum of N products of independent variables of unit variance has
-    mean 0 and variance N; taken as normal. Different lags are uncorrelated; combined by Bonferroni.
+    The last are at the same place of the call. The same for |z| less its mean (the first 2^16
+    values of a block), which sees shared magnitudes without shared signs. Null: each sum of N
+    products of independent variables of unit variance has mean 0 and variance N; taken as normal.
+    Different lags are uncorrelated; combined by Bonferroni.
     """
 
     looks_at = "correlation across coordinates, rows and calls"
@@ -42,7 +43,7 @@ class Correlation:
             self._numbers[name] = self._numbers.get(name, 0) + len(a)
 
     def _add_lags(self, z: Array) -> None:
-        """All lags at once: in rows of 32, pairs lie in one row or in two that follow each other.
+        """Add all lags at once: in rows of 32, pairs lie in one row or in two consecutive ones.
 
         In float32: a product of two rows errs by 1e-7 of itself, chance by 1/√(number of rows).
         """
@@ -55,9 +56,8 @@ class Correlation:
             name = f"lag {lag}"
             total = float(np.trace(within, lag)) + float(np.trace(across, lag - _LAGS))
             self._sums[name] = self._sums.get(name, 0.0) + total
-            self._numbers[name] = (
-                self._numbers.get(name, 0) + rows * (_LAGS - lag) + (rows - 1) * lag
-            )
+            pairs = rows * (_LAGS - lag) + (rows - 1) * lag
+            self._numbers[name] = self._numbers.get(name, 0) + pairs
 
     def update(self, block: Block) -> None:
         z = block.z.ravel()
@@ -90,12 +90,14 @@ class Correlation:
             flaw="correlation",
             size=detectable_effect(1 / math.sqrt(n), alpha=alpha / len(parts)),
             unit="correlation coefficient",
-            says="dependence between values up to 32 apart that is weaker than this, and any at other distances",
+            says="dependence between values up to 32 apart that is weaker than this, "
+            "and any at other distances",
         )
+        reach = 1.96 / math.sqrt(self._numbers[worst])
         return Evidence(
             p=bonferroni(list(parts.values())),
             statistic=rho[worst],
-            effect=f"strongest: {worst}, correlation {rho[worst]:+.2e} ± {1.96 / math.sqrt(self._numbers[worst]):.1e}",
+            effect=f"strongest: {worst}, correlation {rho[worst]:+.2e} ± {reach:.1e}",
             parts=parts,
             blind_spots=(blind,),
         )

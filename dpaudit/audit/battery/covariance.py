@@ -1,4 +1,4 @@
-"""The covariance of whole rows: a direction with more or less noise than the others, coordinates that move together."""
+"""The covariance of whole rows: directions with more or less noise, correlated coordinates."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ __all__ = ["Covariance", "off_diagonal_p"]
 
 _COLUMNS = 256  # up to this d the d × d matrix is kept, beyond it the rows themselves
 _ROWS = 256
-_VALUES = 6 << 20  # looked at of each d ≤ 32, fewer in proportion for larger d: equal time
+_VALUES = 6 << 20  # used of each d ≤ 32, fewer in proportion for larger d: equal time
 _HELD = 1 << 22  # values of wide rows kept, over all d: 16 MiB of float32
 _FEWEST = 32
 _MARGIN = 0.9
-_ROUNDING = 1e-6  # more than float32 products lose of the largest eigenvalue
+_ROUNDING = 1e-6  # above the relative error of the largest eigenvalue from float32 products
 _SHOWN = 1e-4
 _SHOWN_COLUMNS = 128
 _CONFIDENCE = 0.95
@@ -36,14 +36,14 @@ Array = npt.NDArray[np.float64]
 
 
 def off_diagonal_p(square: float, *, rows: int, columns: int) -> float:
-    """Two-sided p-value of T = Σ_{i<j} n·r_ij², r_ij the cosine between columns i and j of X (n = rows, columns).
+    """Two-sided p-value of T = Σ_{i<j} n·r_ij², r_ij the cosine between columns i and j of X.
 
-    Under independent N(0, 1) entries the columns' directions are independent and uniform, so any
-    acyclic set of r_ij is independent and the first three cumulants are exact: with M pairs and C
-    triangles κ₁ = M, κ₂ = 2M(n−1)/(n+2), κ₃ = M·κ₃(n·r²) + 24C(n−1)/(n+2)², r² ~ Beta(½, (n−1)/2).
-    For two columns that law itself is used. For more, the tails are Pearson's type III with these
-    three (χ²_M in the limit n ≫ columns³); simulation finds up to twice as many values below 1e-4
-    where n is 32, so p^0.9 is returned, and 1 where n < 32.
+    X has n = ``rows`` rows. Under independent N(0, 1) entries the columns' directions are
+    independent and uniform, so any acyclic set of r_ij is independent and the first three cumulants
+    are exact: with M pairs and C triangles κ₁ = M, κ₂ = 2M(n−1)/(n+2), κ₃ = M·κ₃(n·r²) +
+    24C(n−1)/(n+2)², r² ~ Beta(½, (n−1)/2). For two columns that law itself is used. For more, the
+    tails are Pearson's type III with these three (χ²_M in the limit n ≫ columns³); simulation finds
+    up to twice as many values below 1e-4 where n is 32, so p^0.9 is returned, and 1 where n < 32.
     """
     n, pairs = rows, math.comb(columns, 2)
     if pairs == 0 or n < _FEWEST:
@@ -59,33 +59,31 @@ def off_diagonal_p(square: float, *, rows: int, columns: int) -> float:
     k3 = pairs * skew + 24 * math.comb(columns, 3) * (n - 1) / (n + 2) ** 2
     shape = 4 * k2**3 / k3**2
     x = max(0.0, shape + (square - pairs) / math.sqrt(k2) * math.sqrt(shape))
-    return float(
-        min(1.0, 2 * min(scipy.special.gammainc(shape, x), scipy.special.gammaincc(shape, x)))
-        ** _MARGIN
-    )
+    lower, upper = scipy.special.gammainc(shape, x), scipy.special.gammaincc(shape, x)
+    return float(min(1.0, 2 * min(lower, upper)) ** _MARGIN)
 
 
 def _largest_cosine_p(square: float, *, rows: int, columns: int) -> float:
-    """p-value of the largest r_ij²: exact and Bonferroni over pairs; 1 where rows < 32, whose largest rounds to 1."""
+    """p-value of the largest r_ij²: exact, Bonferroni over pairs.
+
+    1 where rows < 32: there the largest rounds to 1.
+    """
     if rows < _FEWEST:
         return 1.0
-    return min(
-        1.0,
-        math.comb(columns, 2)
-        * float(scipy.special.betaincc(0.5, (rows - 1) / 2, min(1.0, square))),
-    )
+    tail = float(scipy.special.betaincc(0.5, (rows - 1) / 2, min(1.0, square)))
+    return min(1.0, math.comb(columns, 2) * tail)
 
 
 @dataclass(slots=True)
 class _Second:
-    """Second moments of the rows of one d: XᵀX of shape (d, d), or the first rows themselves where d is large."""
+    """Second moments of the rows of one d: XᵀX (d, d), or for large d the first rows themselves."""
 
     rows: int = 0
     product: Array | None = None
     held: list[npt.NDArray[np.float32]] = field(default_factory=list)
 
     def gram(self) -> tuple[Array, int, int]:
-        """The smaller of XᵀX and XXᵀ, with the numbers of rows and columns of X or Xᵀ that make it."""
+        """The smaller of XᵀX and XXᵀ, and the numbers of rows and columns of X or Xᵀ behind it."""
         if self.product is not None:
             return self.product, self.rows, len(self.product)
         x = np.concatenate(self.held)
@@ -93,7 +91,9 @@ class _Second:
 
 
 class Covariance:
-    """Largest and smallest eigenvalue of each dimension's second moments, the sum of squared correlations and the largest.
+    """Extreme eigenvalues of each dimension's second moments, and their squared correlations.
+
+    The latter by their sum and by the largest.
 
     Null of the eigenvalues (mean 0 and variance 1 are known): exact for every shape, see
     :mod:`dpaudit.audit.battery._wishart`; in the limit Tracy and Widom's law (Johnstone 2001). Null
@@ -172,9 +172,8 @@ class Covariance:
                         name = f"d={d}, {'strongest' if side == -1 else 'weakest'} direction"
                         details[name] = [float(v) for v in vectors[:, side]]
         if not parts:
-            return Evidence(
-                p=1.0, statistic=1.0, effect="one value or one row a dimension: no covariance"
-            )
+            effect = "one value or one row per dimension: no covariance"
+            return Evidence(p=1.0, statistic=1.0, effect=effect)
         worst = min(parts, key=lambda name: parts[name])
         d = int(worst[2 : worst.index(",")])
         low, high, _, _ = found[d]
@@ -186,15 +185,14 @@ class Covariance:
             confidence=_CONFIDENCE,
             method="exact, Bonferroni over dimensions",
         )
+        shape = max(found.values(), key=lambda f: f[2] * f[3])[2:]
         return Evidence(
             p=bonferroni(list(parts.values())),
             statistic=(low if worst.endswith("smallest") else high) / rows,
-            effect=f"most unusual: {worst} ({rows:,} rows, variances along eigenvectors {low / rows:.4f} to "
-            f"{high / rows:.4f} × claimed)",
+            effect=f"most unusual: {worst} ({rows:,} rows, variances along eigenvectors "
+            f"{low / rows:.4f} to {high / rows:.4f} × claimed)",
             parts=parts,
-            blind_spots=_blind(
-                max(found.values(), key=lambda f: f[2] * f[3])[2:], alpha / len(parts)
-            ),
+            blind_spots=_blind(shape, alpha / len(parts)),
             interval=interval,
             unit=f"× the claimed variance, along the strongest direction of {d}",
             details=details,
@@ -203,7 +201,7 @@ class Covariance:
 
 def _blind(shape: tuple[int, int], share: float) -> tuple[BlindSpot, ...]:
     rows, d = shape
-    # The largest eigenvalue is at least what lies along the strong direction itself: (1 + more)·χ²_n.
+    # The largest eigenvalue is at least the strong direction's own: (1 + more)·χ²_n.
     edge = largest_eigenvalue_quantile(min(share, 0.09), rows=rows, columns=d)
     more = edge / float(scipy.special.chdtri(rows, 0.9)) - 1
     return (

@@ -28,13 +28,13 @@ Array = npt.NDArray[np.float64]
 class Drift:
     """Partial sums over the run of z, z² and [|z| > 2], against their own straight line.
 
-    Time is the number of values drawn. Every block (neighbours are merged beyond 4096 of them)
+    Time is the number of values drawn. Every block (neighbours are merged beyond 4096 blocks)
     gives Σz, Σz² and the number beyond 2, each turned into an exact normal score by its own law:
     N(0, n), χ²_n, binomial (spread by a keyed uniform), times √n. Null, exact for any block sizes:
     the partial sums are then a Brownian motion seen at the ends of the segments, less its line a
     Brownian bridge, whose largest excursion there is at most Kolmogorov's; the linear trend is
     normal. Six parts, combined by Bonferroni. Not claimed: changes within a block, or ones that the
-    line swallows (a wrong scale throughout is for the moments test).
+    line removes (a wrong scale throughout is for the moments test).
     """
 
     looks_at = "drift of mean, scale and tails over the run"
@@ -60,9 +60,8 @@ class Drift:
             self._segments.append(new)
         self._blocks += 1
         if len(self._segments) > _MOST:
-            pairs = zip(
-                self._segments[::2], [*self._segments[1::2], (0, 0.0, 0.0, 0)], strict=False
-            )
+            odd = [*self._segments[1::2], (0, 0.0, 0.0, 0)]
+            pairs = zip(self._segments[::2], odd, strict=False)
             self._segments = [_joined(a, b) for a, b in pairs]
             self._merged *= 2
 
@@ -91,9 +90,8 @@ class Drift:
             top = int(np.abs(bridge).argmax())
             parts[f"{name}, change"] = float(scipy.special.kolmogorov(abs(bridge[top])))
             parts[f"{name}, trend"] = float(normal_two_sided(float(moment @ score) / reach))
-            where[name] = (
-                f"{name} lies {'higher' if bridge[top] > 0 else 'lower'} before value {round(end[top] * total):,}"
-            )
+            side = "higher" if bridge[top] > 0 else "lower"
+            where[name] = f"{name} lies {side} before value {round(end[top] * total):,}"
         worst = min(parts, key=lambda part: parts[part])
         # The trend of z² is twice that of the scale; over the whole run it spans one unit of time.
         slope, error = float(moment @ (squares - n)) / reach**2 / 2, 1 / (math.sqrt(2) * reach)
@@ -127,12 +125,9 @@ def _joined(
 
 
 def _two_sided_score(lower: Array, upper: Array) -> Array:
-    """The normal score of a probability known from both of its tails; finite."""
-    least = 1e-300
-    low, high = (
-        scipy.special.ndtri(np.maximum(lower, least)),
-        -scipy.special.ndtri(np.maximum(upper, least)),
-    )
+    """Finite normal score of a probability given by both of its tails."""
+    low = scipy.special.ndtri(np.maximum(lower, 1e-300))
+    high = -scipy.special.ndtri(np.maximum(upper, 1e-300))
     return np.asarray(np.where(lower < upper, low, high))
 
 
@@ -141,7 +136,7 @@ def _chi_square_score(x: Array, df: Array) -> Array:
 
 
 def _binomial_score(k: Array, n: Array, spread: Array) -> Array:
-    """Of a binomial count with P(|z| > 2), spread uniformly over its own atom."""
+    """Score of a binomial count with P(|z| > 2), spread uniformly over its own atom."""
     below = np.where(k > 0, scipy.special.betaincc(np.maximum(k, 1), n - k + 1, _BEYOND), 0.0)
     upto = np.where(k < n, scipy.special.betaincc(k + 1, np.maximum(n - k, 1), _BEYOND), 1.0)
     above = np.where(k < n, scipy.special.betainc(k + 1, np.maximum(n - k, 1), _BEYOND), 0.0)

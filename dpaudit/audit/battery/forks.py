@@ -14,13 +14,13 @@ CHILD = -1
 
 
 class Forks:
-    """Compares what a forked child drew (blocks of process −1) with what its parent drew next (process 0, same call).
+    """Compares what a forked child drew (process −1) with what its parent drew next (process 0).
 
-    Null: the child draws noise of its own; the number of windows seen on both sides is at most
-    Poisson as in :class:`~dpaudit.audit.battery.repeats.WindowTable`. Advisory, because a generator
-    kept in memory is copied by every fork and the caller may be the one who has to see to it: not a
-    finding about the law. Not claimed: anything about forks at other moments than the first 16 that
-    were tried.
+    Null: the child draws its own noise; the number of windows seen on both sides of one call is at
+    most Poisson as in :class:`~dpaudit.audit.battery.repeats.WindowTable`. Advisory, because every
+    fork copies a generator kept in memory and reseeding may be the caller's duty: not a finding
+    about the law. Not claimed: anything about forks at other moments than the first 16 that were
+    tried.
     """
 
     looks_at = "state shared over fork"
@@ -51,16 +51,13 @@ class Forks:
             shared += [r for r in self._table.repeats(calls=calls)[1] if r.across_processes]
             expected += self._table.expected(calls=calls)
         effect = f"{self._pairs} forks, no noise in common"
+        details = {}
         if shared:
             effect = (
-                f"parent and child share noise ({len(shared):,} windows): state shared over fork; reseed in the child, e.g. "
-                "with os.register_at_fork(after_in_child=…), or draw from the operating system"
+                f"parent and child share noise ({len(shared):,} windows): state shared over fork; "
+                "reseed in the child, e.g. with os.register_at_fork(after_in_child=…), "
+                "or draw from the operating system"
             )
-        return Evidence(
-            p=poisson_tail(len(shared), expected),
-            statistic=float(len(shared)),
-            effect=effect,
-            details={"first": dict(shared[0].first), "again": dict(shared[0].again)}
-            if shared
-            else {},
-        )
+            details = {"first": dict(shared[0].first), "again": dict(shared[0].again)}
+        p = poisson_tail(len(shared), expected)
+        return Evidence(p=p, statistic=float(len(shared)), effect=effect, details=details)

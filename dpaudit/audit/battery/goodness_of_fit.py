@@ -19,7 +19,7 @@ from dpaudit.types import BlindSpot, Evidence
 __all__ = ["GoodnessOfFit"]
 
 _GROUPS = 256
-# one-sided: what the outermost groups are split at, where enough is expected
+# one-sided: where the outermost groups are split, if enough values are expected
 _TAIL_GROUPS = 1e-3, 1e-4, 1e-5, 1e-6
 _EXPECTED = 10
 _ORDERS = 8
@@ -28,15 +28,16 @@ Array = npt.NDArray[np.float64]
 
 
 class GoodnessOfFit:
-    """Five views of z in 2^14 cells: Kolmogorov-Smirnov, Anderson-Darling, χ² with tails apart, smooth, single cells.
+    """Five views of z in 2^14 cells, combined by Bonferroni.
 
+    Kolmogorov-Smirnov, Anderson-Darling, χ² with separate tails, smooth components, single cells.
     Null: the counts are multinomial with the exact cell probabilities of N(0, 1).
     Kolmogorov-Smirnov errs towards no finding (the cells' edges only). Anderson-Darling sums over
     cells, its p errs upwards (see :func:`~dpaudit.stats.anderson_darling_p`). χ² has 256 groups of
-    like probability, the outer ones split at 10^-3 … 10^-6 where 10 values are expected, and uses
-    its asymptotic law. Each of the 8 smooth components (Legendre polynomials of Φ(z), Neyman 1937)
-    is a sum of bounded variables with exactly known variance, taken as normal. Each single cell's
-    count is exactly binomial: that sees gaps and atoms. Combined by Bonferroni.
+    about equal probability, the outer ones split at 10^-3 … 10^-6 where 10 values are expected, and
+    uses its asymptotic law. Each of the 8 smooth components (Legendre polynomials of Φ(z), Neyman
+    1937) is a sum of bounded variables with exactly known variance, taken as normal. Each single
+    cell's count is exactly binomial: that sees gaps and atoms.
     """
 
     looks_at = "the whole distribution of single values"
@@ -60,14 +61,13 @@ class GoodnessOfFit:
             components = _smooth() @ self._counts / math.sqrt(n)
             parts["smooth"] = bonferroni(normal_two_sided(components).tolist())
             order = int(np.argmax(np.abs(components)))
-            says["smooth"] = (
-                f"component {order + 1} ({_LIKE[order]}) off by {components[order]:+.1f} standard errors"
-            )
+            off = f"{components[order]:+.1f} standard errors"
+            says["smooth"] = f"component {order + 1} ({_LIKE[order]}) off by {off}"
         if n >= _EXPECTED * _GROUPS:
             parts["chi-square"], says["chi-square"] = self._chi_square(n)
         parts["single cells"], says["single cells"] = _single_cells(self._counts, n)
         worst = min(parts, key=lambda name: parts[name])
-        # where KS at α/5 starts, by Dvoretzky, Kiefer and Wolfowitz
+        # the distance that KS finds at α/5, by Dvoretzky, Kiefer and Wolfowitz
         width = math.sqrt(-math.log(alpha / 10) / 2 / n)
         blind = BlindSpot(
             test="goodness-of-fit",
@@ -89,7 +89,8 @@ class GoodnessOfFit:
         """Where the distribution functions differ most, with the counts."""
         counts = np.cumsum(self._counts)[:-1]
         at = int(np.argmax(np.abs(counts / n - upto)))
-        return f"{counts[at]:,} values below {cell_edges()[at + 1]:.4f} σ, expected {n * upto[at]:,.1f}"
+        edge = cell_edges()[at + 1]
+        return f"{counts[at]:,} values below {edge:.4f} σ, expected {n * upto[at]:,.1f}"
 
     def _anderson_darling(self, n: int, upto: Array) -> float:
         """A² = n ∫ (F_n − F)² / (F(1−F)) dF, by the midpoint rule on the edges of the cells."""
@@ -100,29 +101,28 @@ class GoodnessOfFit:
         return anderson_darling_p(float(n * (gap * gap / (u * (1 - u)) * step).sum()))
 
     def _chi_square(self, n: int) -> tuple[float, str]:
-        """The p-value, and the group that adds most to the statistic."""
+        """The p-value, and the group with the largest term of the statistic."""
         edges = _group_edges()
         expected = np.add.reduceat(cell_probabilities(), edges) * n
         counts = np.add.reduceat(self._counts, edges)
-        # outermost groups into their neighbours
+        # merge the outermost groups with their neighbours
         while expected[0] < _EXPECTED or expected[-1] < _EXPECTED:
             for values in (expected, counts):
                 values[1] += values[0]
                 values[-2] += values[-1]
-            expected, counts, edges = (
-                expected[1:-1],
-                counts[1:-1],
-                np.concatenate([edges[:1], edges[2:-1]]),
-            )
+            expected, counts = expected[1:-1], counts[1:-1]
+            edges = np.concatenate([edges[:1], edges[2:-1]])
         off = (counts - expected) ** 2 / expected
         worst = int(np.argmax(off))
-        ends = [-np.inf, *cell_edges()[edges[1:]], np.inf][worst : worst + 2]
-        says = f"{counts[worst]:,} values in {ends[0]:.4f} … {ends[1]:.4f} σ, expected {expected[worst]:,.1f}"
+        low, high = [-np.inf, *cell_edges()[edges[1:]], np.inf][worst : worst + 2]
+        says = (
+            f"{counts[worst]:,} values in {low:.4f} … {high:.4f} σ, expected {expected[worst]:,.1f}"
+        )
         return float(scipy.special.chdtrc(len(expected) - 1, float(off.sum()))), says
 
 
 def _single_cells(counts: npt.NDArray[np.int64], n: int) -> tuple[float, str]:
-    """The most unusual count of one cell: its p-value for all cells tried, and what was seen, in words."""
+    """The most unusual count of one cell: its p-value for all cells tried, and an explanation."""
     p = cell_probabilities()
     lower = scipy.special.bdtr(counts, n, p)
     upper = np.where(counts > 0, scipy.special.bdtrc(np.maximum(counts - 1, 0), n, p), 1.0)
@@ -143,7 +143,10 @@ def _group_edges() -> npt.NDArray[np.int64]:
 
 @functools.cache
 def _smooth() -> Array:
-    """Legendre polynomials 1…8 of Φ at the cells' middles, centred and of mean square 1 under N(0, 1), shape (8, cells)."""
+    """Legendre polynomials 1…8 of Φ at the cells' middles, shape (8, cells).
+
+    Centred and of mean square 1 under N(0, 1).
+    """
     p = cell_probabilities()
     x = 2 * (np.cumsum(p) - p / 2) - 1
     basis = np.stack([scipy.special.eval_legendre(order, x) for order in range(1, _ORDERS + 1)])

@@ -1,4 +1,4 @@
-"""How fine the noise is: equal values, short uniforms, lattices."""
+"""Resolution of the noise: equal values, short uniforms, lattices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STRIPS = 16
 _DIGITS = 1e9
 _LATTICE = 2.0**-24  # coarsest step that passes, in claimed standard deviations
 _LATTICE_VALUES = 1 << 15
-# values of a block that are compared with the one before, the second before, and the row before
+# values per block that are compared with earlier ones (previous, second previous, previous row)
 _NEIGHBOURS = 1 << 16
 _FARTHEST = 1e8  # beyond anything of the claimed law; squares stay finite
 
@@ -33,11 +33,12 @@ Bins = npt.NDArray[np.int64]
 
 
 class Granularity:
-    """Duplicates among magnitudes, and among lengths and angles of pairs; lattices. For continuous claims only.
+    """Duplicates among magnitudes, and among lengths and angles of pairs; lattices.
 
-    Looks at up to 2^17 values, in stretches of at most 2^13 at keyed places over the whole run:
-    half from the first half of a call, half from the same places of its second half, so that the
-    two layouts of Box and Muller's pairs (neighbours; two halves) can be put together again.
+    For continuous claims only. Looks at up to 2^17 values, in stretches of at most 2^13 at keyed
+    places over the whole run: half from the first half of a call, half from the same places of its
+    second half, so that both layouts of Box and Muller's pairs (neighbours; two halves) can be
+    rebuilt.
 
     Composite null, "at least as fine as float32 with uniforms of 20 bits": no |value| has
     probability above 2^-20, no squared length or angle of a pair (to 9 digits, Gaussian claims)
@@ -53,8 +54,8 @@ class Granularity:
     are in magnitude the one before, the second before or the one a row before: binomial. Combined
     by Bonferroni.
 
-    Not claimed: anything finer than that, e.g. normals by inversion of a 21-bit uniform; that noise
-    fits in float32 is reported, not held against it.
+    Not claimed: anything finer than that, e.g. normals by inversion of a 21-bit uniform. Noise that
+    fits in float32 is reported, and is no finding.
     """
 
     looks_at = "coarse values: short uniforms, rounding, lattices, gaps"
@@ -94,7 +95,7 @@ class Granularity:
             (calls[:, start : start + width].copy(), calls[:, other : other + width].copy())
         )
         self._size += 2 * self._stretches[-1][0].size
-        # every second stretch goes, and of what comes every second is left out
+        # drop every second stretch, and take half as many from now on
         while self._size > _SAMPLE:
             self._stretches = self._stretches[1::2]
             self._size = 2 * sum(a.size for a, _ in self._stretches)
@@ -103,9 +104,8 @@ class Granularity:
     def evidence(self, *, alpha: float) -> Evidence:
         del alpha
         if self._claim.discrete:
-            return Evidence(
-                p=1.0, statistic=0.0, effect="not applicable: the claimed law is discrete"
-            )
+            effect = "not applicable: the claimed law is discrete"
+            return Evidence(p=1.0, statistic=0.0, effect=effect)
         if not self._stretches:
             return Evidence(p=1.0, statistic=0.0, effect="too few values")
         x = np.concatenate([half.ravel() for pair in self._stretches for half in pair])
@@ -114,16 +114,15 @@ class Granularity:
         bits: dict[str, float] = {}
         parts["magnitudes"], bits["magnitudes"] = _duplicates(ordered, 2.0**_VALUE_BITS)
         near = list(zip(self._equal, self._near, strict=True))
-        # whatever the values before it did, a value is in magnitude the one so far before with probability 2^-20 at most
+        # given the values before it, a value equals in magnitude a fixed one of them with P ≤ 2^-20
         parts["equal neighbours"] = bonferroni(
             [
                 float(scipy.special.bdtrc(equal - 1, pairs, 2.0**-_VALUE_BITS)) if equal else 1.0
                 for equal, pairs in near
             ]
         )
-        if compared := [
-            math.log2(pairs / max(equal, 1)) for equal, pairs in near if pairs
-        ]:  # none apart by a row at d = 1
+        compared = [math.log2(pairs / max(equal, 1)) for equal, pairs in near if pairs]
+        if compared:  # calls of one value have no neighbours
             bits["equal neighbours"] = min(compared)
         strips = self._strips(ordered)
         parts["strips"] = bonferroni([p for p, _ in strips])
@@ -147,7 +146,8 @@ class Granularity:
             flaw="coarse noise",
             size=float(_VALUE_BITS),
             unit="bits of resolution",
-            says=f"noise of more bits a value than this, or uniforms behind pairs of more than {_PAIR_BITS}",
+            says="noise of more bits per value than this, or uniforms behind pairs "
+            f"of more than {_PAIR_BITS}",
         )
         return Evidence(
             p=bonferroni(list(parts.values())),
@@ -165,10 +165,10 @@ class Granularity:
             scipy.special.ndtri((1 + q) / 2) if self._claim.family == "gaussian" else -np.log1p(-q)
         )
         places = np.searchsorted(ordered, edges * self._claim.scale)
-        # Given how many fall into it, a strip's values are independent with atoms of at most 2^-20 over its probability.
-        found = [
-            _duplicates(part, 2.0**_VALUE_BITS / _STRIPS) for part in np.split(ordered, places)
-        ]
+        # Given how many values fall into a strip, they are independent, with atoms of at most 2^-20
+        # over its probability.
+        parts = np.split(ordered, places)
+        found = [_duplicates(part, 2.0**_VALUE_BITS / _STRIPS) for part in parts]
         return [(p, b + math.log2(_STRIPS)) for p, b in found]
 
     def _pairs(self) -> dict[str, Bins]:
@@ -193,7 +193,7 @@ class Granularity:
         return bins
 
     def _lattice(self, x: Array) -> tuple[float | None, float]:
-        """The coarsest step 2^-k or 10^-k above 2^-24 σ that all values are multiples of, and its p-value."""
+        """The coarsest step 2^-k or 10^-k above 2^-24 σ that divides all values, and a p-value."""
         x = x[:: max(1, len(x) // _LATTICE_VALUES)]
         finest = _LATTICE * self._claim.standard_deviation
         m = int(np.count_nonzero((np.abs(x) < self._claim.standard_deviation / 2) & (x != 0)))
@@ -201,8 +201,8 @@ class Granularity:
             k = math.ceil(-math.log(finest, base)) - 1  # base^-k is the finest step above the limit
             if _multiples(x, base**-k):
                 while (
-                    _multiples(x, base ** -(k - 1))
-                    and base ** -(k - 1) < self._claim.standard_deviation
+                    _multiples(x, base ** (1 - k))
+                    and base ** (1 - k) < self._claim.standard_deviation
                 ):
                     k -= 1
                 return base**-k, min(1.0, 2 * 2.0 ** -min(m, 1000))
@@ -214,9 +214,12 @@ def _rounded(x: Array) -> Bins:
 
 
 def _duplicates(ordered: Array | Bins, atoms: float) -> tuple[float, float]:
-    """p-value of the number of repeats against atoms of at most 1/``atoms``, and −log2 of the share of equal pairs."""
+    """p-value of the number of repeats, atoms being at most 1/``atoms``; −log2 of equal pairs.
+
+    The second value is −log2 of the share of equal pairs.
+    """
     n = len(ordered)
-    if n < 2 or n > atoms / 2:  # so many in one strip are for the tests of the distribution to see
+    if n < 2 or n > atoms / 2:  # so many in one strip are left to the tests of the distribution
         return 1.0, math.log2(atoms)
     new = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1], [True]]))
     runs = np.diff(new).astype(np.float64)
@@ -239,6 +242,6 @@ def _multiples(x: Array, step: float) -> bool:
 
 
 def _significand_bits(x: Array) -> int:
-    """The most digits that any value's significand needs: 53 for double, 24 for float32, 11 for float16."""
+    """The longest significand that any value needs: 53 digits (double), 24 (float32), 11 (half)."""
     digits = int(np.bitwise_or.reduce(x.view(np.uint64) & np.uint64((1 << 52) - 1)))
     return 54 - (digits & -digits).bit_length() if digits else 1

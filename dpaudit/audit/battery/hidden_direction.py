@@ -1,4 +1,4 @@
-"""A direction that hides among d dimensions: searched on one half of the rows, judged on the other."""
+"""Hidden directions in rows: searched on one half of the rows, judged on the other."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["HiddenDirection", "fourth_order_p", "phase_p"]
 
 _COLUMNS = 64
 _DIMENSIONS = 12
-_VALUES = 1 << 20  # kept of each d for training, and as many to judge by
+_VALUES = 1 << 20  # kept of each d for training, and as many for judging
 _ROWS = 1 << 16
 _CLIMBED = 1 << 13  # rows that the gradient ascent reads
 _FEWEST = 100
@@ -46,7 +46,9 @@ _FOURTH = 3 / 8 * (35 * _MIDDLE**4 - 30 * _MIDDLE**2 + 3)  # Legendre's P₄ on 
 
 
 def fourth_order_p(counts: npt.NDArray[np.int64]) -> float:
-    """Neyman's smooth test of order 4 of ``counts`` in 4096 equal cells of (0, 1): flat-topped, peaked or two-humped?
+    """Neyman's smooth test of order 4 of ``counts`` in 4096 equal cells of (0, 1).
+
+    It sees laws that are flat-topped, peaked or two-humped.
 
     Chernoff's bound at s = the observed mean t, P(mean ≥ t) ≤ exp(−n(st − log E exp(s·P₄))), for
     either sign.
@@ -62,7 +64,9 @@ def fourth_order_p(counts: npt.NDArray[np.int64]) -> float:
 
 
 def phase_p(real: float, imaginary: float, *, n: int, frequency: float) -> float:
-    """P-value of R = |mean exp(2πify) − exp(−2π²f²)| for n values y ~ N(0, 1), ``real`` and ``imaginary`` before the −.
+    """P-value of R = |mean exp(2πify) − exp(−2π²f²)| for n values y ~ N(0, 1).
+
+    ``real`` and ``imaginary`` are the mean's parts.
 
     Some of 16 directions of the plane lies within π/16 of the difference, so R ≥ r needs a mean of
     at least r·cos(π/16) along one of them; each is bounded by Chernoff with s = 2r and the exact E
@@ -78,9 +82,8 @@ def phase_p(real: float, imaginary: float, *, n: int, frequency: float) -> float
         return 1.0
     s = min(2 * r, 20.0)
     theta = 2 * math.pi * np.arange(_NET) / _NET
-    moment = scipy.special.iv(0, s) + 2 * np.cos(np.outer(theta, k)) @ (
-        scipy.special.iv(k, s) * rho
-    )
+    bessel = scipy.special.iv(k, s) * rho
+    moment = scipy.special.iv(0, s) + 2 * np.cos(np.outer(theta, k)) @ bessel
     exponent = s * (r * math.cos(math.pi / _NET) + rho[0] * np.cos(theta)) - np.log(moment)
     return min(1.0, float(np.exp(-n * np.maximum(exponent, 0.0)).sum()))
 
@@ -93,7 +96,7 @@ class _Halves:
     judge: list[Rows] = field(default_factory=list)
     trained: int = 0
     judged: int = 0
-    views: list[_View] = field(default_factory=list)  # of these rows, once they were searched
+    views: list[_View] = field(default_factory=list)  # of these rows, after a search
 
     def add(self, z: Array, most: int) -> None:
         cut = (len(z) + (self.trained <= self.judged)) // 2
@@ -105,7 +108,7 @@ class _Halves:
         self.views = []
 
     def search(self, rng: np.random.Generator) -> list[_View]:
-        """Every candidate of the training rows as the other rows see it; searched anew only where rows were added."""
+        """All candidates of the training rows on the other rows; cached until rows are added."""
         if not self.views:
             w, u = _candidates(np.concatenate(self.train), rng)
             self.views = _judge(np.concatenate(self.judge), w, u)
@@ -166,22 +169,23 @@ class HiddenDirection:
                 most_unusual[name] = min(alike, key=lambda v: v.p)
                 rows[name] = halves.judged
         if not parts:
-            return Evidence(
-                p=1.0, statistic=0.0, effect="too few rows of up to 64 values to search"
-            )
+            effect = "too few rows of up to 64 values to search"
+            return Evidence(p=1.0, statistic=0.0, effect=effect)
         worst = min(parts, key=lambda name: parts[name])
         view, n = most_unusual[worst], rows[worst]
         p = bonferroni(list(parts.values()))
         tail = (1 - _CONFIDENCE) / (2 * tried)
         d = max(self._halves, key=lambda d: self._halves[d].judged * d)
+        n_judged = self._halves[d].judged
+        share = alpha / (len(parts) * _EACH)
+        shown = {"direction": view.direction, "frequency": view.frequency}
         return Evidence(
             p=p,
             statistic=view.statistic,
-            effect=f"most unusual: {worst} {view.statistic:.4f} ({view.meaning}) along one direction, {n:,} held-out rows",
+            effect=f"most unusual: {worst} {view.statistic:.4f} ({view.meaning}) "
+            f"along one direction, {n:,} held-out rows",
             parts=parts,
-            blind_spots=_blind(d, self._halves[d].judged, alpha / (len(parts) * _EACH))
-            if d > 1
-            else (),
+            blind_spots=_blind(d, n_judged, share) if d > 1 else (),
             interval=Interval(
                 low=view.variance * n / float(scipy.special.chdtri(n, tail)),
                 high=view.variance * n / float(scipy.special.chdtri(n, 1 - tail)),
@@ -189,14 +193,12 @@ class HiddenDirection:
                 method="exact for Gaussian projections, Bonferroni over candidates",
             ),
             unit="× the claimed variance, along that direction",
-            details={"direction": view.direction, "frequency": view.frequency}
-            if p < _SHOWN
-            else {},
+            details=shown if p < _SHOWN else {},
         )
 
 
 def _candidates(x: Rows, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Unit vectors w (d, k) and frequency vectors u (d, l) that training rows ``x`` (n, d) suggest."""
+    """Unit vectors w (d, k) and frequency vectors u (d, l) from training rows ``x`` (n, d)."""
     d = x.shape[1]
     if d == 1:
         return np.ones((1, 1)), scan(x, count=_EACH)
@@ -217,7 +219,7 @@ def _candidates(x: Rows, rng: np.random.Generator) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """One candidate seen in one way: p-value, statistic and what it means, its direction and frequency."""
+    """One statistic of one candidate: its p-value and meaning, with direction and frequency."""
 
     kind: str
     p: float
@@ -271,7 +273,7 @@ def _blind(d: int, rows: int, share: float) -> tuple[BlindSpot, ...]:
             flaw="a thin pancake",
             size=None,
             unit="",
-            says=f"evenly spaced layers along one direction of d > {_SCANNED}, spaced so closely (γ ≥ 2) that neither the "
-            "variance nor the fourth moments along it change",
+            says=f"evenly spaced layers along one direction of d > {_SCANNED}, spaced so closely "
+            "(γ ≥ 2) that neither the variance nor the fourth moments along it change",
         ),
     )

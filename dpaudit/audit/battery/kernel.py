@@ -20,20 +20,20 @@ __all__ = ["Kernel"]
 _WINDOW = 8
 _SHORT = 3
 _ROW_LENGTHS = (2, 3, 4, 12, 16)
-_FREQUENCIES = 16  # cosine and sine of each: 32 features a bandwidth
+_FREQUENCIES = 16  # cosine and sine of each: 32 features per bandwidth
 _BANDWIDTHS = (0.15, 0.4, 1.0)  # of the kernel exp(−|x − y|²/(2h²·w)), w the length of a vector
 _ALWAYS = 1 << 14  # vectors of each length
-_CHUNK = 1 << 10  # vectors at a time, so that their features stay in the cache
+_CHUNK = 1 << 10  # vectors per step, so that their features stay in the cache
 _STEP = 64
 _FEWEST = 1000
-# of the covariance's largest eigenvalue: what lies below would magnify rounding and skewness
+# of the covariance's largest eigenvalue: smaller ones would magnify rounding and skewness
 _SMALLEST = 0.02
 Array = npt.NDArray[np.float64]
 
 
 @dataclass(slots=True)
 class _Features:
-    """Cosines and sines of ⟨x, ω⟩: frequencies (w, 3·16), their sums, and how many vectors were seen."""
+    """Sums of cos⟨x, ω⟩ and sin⟨x, ω⟩ over ``vectors`` x, for the frequencies ω (w, 3·16)."""
 
     frequencies: npt.NDArray[np.float32]
     cosines: Array
@@ -42,14 +42,17 @@ class _Features:
 
 
 def _hotelling(delta: Array, covariance: Array) -> tuple[float, int]:
-    """δᵀΣ⁺δ over Σ's larger eigenvectors, and how many they are."""
+    """δᵀΣ⁺δ over Σ's larger eigenvectors, and their number."""
     values, vectors = np.linalg.eigh(covariance)
     kept = values > _SMALLEST * values[-1]
     return float(((delta @ vectors[:, kept]) ** 2 / values[kept]).sum()), int(kept.sum())
 
 
 def _law(w: Array) -> tuple[Array, Array]:
-    """Exact mean (2m,) and covariance (2m, 2m) of [cos⟨x,ω⟩, sin⟨x,ω⟩] for x ~ N(0, I) and frequencies (length, m)."""
+    """Exact mean (2m,) and covariance (2m, 2m) of [cos⟨x,ω⟩, sin⟨x,ω⟩] for x ~ N(0, I).
+
+    The frequencies ω have shape (length, m).
+    """
     plus = np.exp(-0.5 * ((w[:, :, None] + w[:, None, :]) ** 2).sum(0))
     minus = np.exp(-0.5 * ((w[:, :, None] - w[:, None, :]) ** 2).sum(0))
     mean = np.exp(-0.5 * (w * w).sum(0))
@@ -60,7 +63,7 @@ def _law(w: Array) -> tuple[Array, Array]:
 
 
 class Kernel:
-    """Random Fourier features of 8 and 3 consecutive values, and of rows of 2, 3, 4, 12 and 16 values.
+    """Random Fourier features of 8 and 3 consecutive values, and of rows of 2, 3, 4, 12, 16 values.
 
     A Gaussian kernel is the mean of cos⟨ω, x − y⟩ over random ω (Rahimi and Recht 2007), so the
     kernel distance (MMD, Gretton et al. 2012) between the drawn values and a second sample compares
@@ -137,19 +140,19 @@ class Kernel:
         worst = min(parts, key=lambda name: parts[name])
         ratio, vectors = excess[worst]
         most = max(f.vectors for f in self._features.values())
+        size = detectable_effect(1 / math.sqrt(most), alpha=alpha / len(parts))
         blind = BlindSpot(
             test="kernel",
             flaw="any joint law of few values",
-            size=detectable_effect(1 / math.sqrt(most), alpha=alpha / len(parts))
-            * (2 * _FREQUENCIES) ** 0.25,
+            size=size * (2 * _FREQUENCIES) ** 0.25,
             unit="standard deviations of the features' means, together",
-            says="dependence within 8 consecutive values that moves the features less than this, and what lies farther "
-            "apart or between the blocks that were looked at",
+            says="dependence within 8 consecutive values that moves the features less than this, "
+            "and what lies farther apart or between the blocks that were looked at",
         )
         return Evidence(
             p=bonferroni(list(parts.values())),
             statistic=ratio,
-            effect=f"most unusual: {worst}, squared distance {ratio:.2f} × what chance gives, {vectors:,} vectors",
-            parts=parts,
+            effect=f"most unusual: {worst}, squared distance {ratio:.2f} × what chance gives, "
+            f"{vectors:,} vectors",
             blind_spots=(blind,),
         )

@@ -20,7 +20,7 @@ class Moments:
     """Mean and variance of z, and the rate of signs.
 
     Null, exact for every n: Σz ~ N(0, n), Σz² ~ χ²_n, and the number of positive values is binomial
-    (taken as normal). Skewness and tails are the business of the goodness-of-fit and tail tests.
+    (taken as normal). Skewness and tails are left to the goodness-of-fit and tail tests.
     Combined by Bonferroni.
     """
 
@@ -56,7 +56,8 @@ class Moments:
         return Evidence(
             p=bonferroni(list(parts.values())),
             statistic=scale,
-            effect=f"scale {scale:.5f} × claimed [{low:.5f}, {high:.5f}], mean {self._sum / n * sd:+.2e}",
+            effect=f"scale {scale:.5f} × claimed [{low:.5f}, {high:.5f}], "
+            f"mean {self._sum / n * sd:+.2e}",
             interval=Interval(low=low, high=high, confidence=1 - alpha, method="χ²"),
             unit="× the claimed scale",
             parts=parts,

@@ -16,18 +16,17 @@ from dpaudit.types import Evidence
 __all__ = ["Norms"]
 
 _CELLS = 4096
-# cells lie over √d ± this; a χ_d variable has standard deviation below 0.71 and a mean just below √d
+# cells lie over √d ± this: a χ_d variable has standard deviation < 0.71 and a mean just below √d
 _REACH = 5.0
 _MOST_DIMS = 64
 _FEWEST_ROWS = 100
 
 
 class Norms:
-    """Kolmogorov-Smirnov of the rows' |z| in 4096 cells against the exact χ_d distribution, for each d.
+    """Kolmogorov-Smirnov of the rows' |z| in 4096 cells against the exact χ_d law, for each d.
 
-    The cells' edges only are compared, which errs towards no finding. The first 64 dimensions of
-    which there are at least 100 rows; d = 1 repeats what other tests see and is left out. Combined
-    by Bonferroni.
+    Only the cells' edges are compared, which errs towards no finding. The first 64 dimensions with
+    at least 100 rows; d = 1 repeats what other tests see and is left out. Combined by Bonferroni.
     """
 
     looks_at = "lengths of whole vectors"
@@ -57,11 +56,12 @@ class Norms:
         if not found:
             return Evidence(p=1.0, statistic=0.0, effect="too few vectors")
         worst = min(found, key=lambda d: found[d][1])
-        rows = int(self._counts[worst].sum())
+        distance, rows = found[worst][0], int(self._counts[worst].sum())
         return Evidence(
             p=bonferroni([p for _, p in found.values()]),
-            statistic=found[worst][0],
-            effect=f"largest distance of distribution functions {found[worst][0]:.2e} over {rows:,} vectors of {worst}",
+            statistic=distance,
+            effect=f"largest distance of distribution functions {distance:.2e} "
+            f"over {rows:,} vectors of {worst}",
             parts={f"d={d}": p for d, (_, p) in found.items()},
         )
 

@@ -19,15 +19,15 @@ __all__ = ["Projections"]
 
 _DIRECTIONS = 8
 _CELLS = 1024
-_ROWS = 1 << 14  # of a block, at most: vectors of few dimensions are other tests' business too
+_ROWS = 1 << 14  # per block, at most: other tests see vectors of few dimensions too
 
 
 class Projections:
-    """Each row on 8 random unit vectors a dimension and on the diagonal: exactly N(0, 1) under the claim.
+    """Each row on 8 random unit vectors per d and on the diagonal: exactly N(0, 1) under the claim.
 
     Two views of each direction: the variance (exact χ²) and Kolmogorov-Smirnov. Combined by
     Bonferroni. Directions are drawn from the auditor's stream before anything is seen. Not claimed:
-    finding a direction that hides among d dimensions; a random one has only 1/√d of it.
+    finding a direction hidden among d dimensions; a random one has only 1/√d of it.
     """
 
     looks_at = "linear combinations of coordinates"
@@ -79,19 +79,19 @@ class Projections:
                     [chi_square_two_sided(square, rows), kolmogorov_p(counts[j], upto)[1]]
                 )
         if not parts:
-            return Evidence(p=1.0, statistic=1.0, effect="one value a call: nothing to project")
+            effect = "one value per call: nothing to project"
+            return Evidence(p=1.0, statistic=1.0, effect=effect)
         worst = min(parts, key=lambda name: parts[name])
         rows = max(self._rows.values())
         d = max(self._rows, key=lambda d: self._rows[d])
+        size = detectable_effect(1 / math.sqrt(2 * rows), alpha=alpha / (2 * len(parts)))
         blind = BlindSpot(
             test="projections",
             flaw="a hidden direction",
-            size=100
-            * d
-            * 2
-            * detectable_effect(1 / math.sqrt(2 * rows), alpha=alpha / (2 * len(parts))),
+            size=200 * d * size,
             unit=f"% more variance along one direction of {d}",
-            says="a direction whose variance differs by less than about this, unless it is the diagonal",
+            says="a direction whose variance differs by less than about this, "
+            "unless it is the diagonal",
         )
         return Evidence(
             p=bonferroni(list(parts.values())),

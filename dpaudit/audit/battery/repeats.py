@@ -1,4 +1,4 @@
-"""Noise that was used before."""
+"""Noise that was drawn before: repeats and replays."""
 
 from __future__ import annotations
 
@@ -18,22 +18,21 @@ from dpaudit.types import BlindSpot, Evidence
 
 __all__ = ["Repeat", "Repeats", "WindowTable", "poisson_tail"]
 
-_WINDOW_BITS = 96.0  # collision entropy that a long window has at least
+_WINDOW_BITS = 96.0  # least collision entropy of a long window
 _LEAST_BITS = 32.0  # shorter calls are not looked at one by one
-# collision entropy of one |value| of a real law, as coarse as it may be and count as honest here
-_REAL_BITS = 12.0
+_REAL_BITS = 12.0  # collision entropy of one |value| of the coarsest real law that is honest here
 _HASH_BITS = 62.0
 _LONGEST = 4096
 _TABLE = 1 << 21
 _ANCHORS = 128  # about one value in so many starts a window
-_CHUNK = 1 << 15  # values looked at in one go, so that they stay in the processor's cache
+_CHUNK = 1 << 15  # values per step, so that they stay in the cache
 
 Hashes = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """One run of magnitudes at two places, each ``{"process": …, "call": …, "row": …}``, in the order drawn."""
+    """One run of magnitudes at two places, each ``{"process": …, "call": …, "row": …}``."""
 
     first: Mapping[str, int]
     again: Mapping[str, int]
@@ -46,7 +45,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class _Law:
-    """What windows of the claimed law need: their length, bits, and the strip of |value| that starts one."""
+    """Windows of the claimed law: length, bits, and the strip of |value| that starts one."""
 
     length: int
     bits: float  # collision entropy of one |value|
@@ -56,16 +55,14 @@ class _Law:
 
     @classmethod
     def of(cls, claim: Claim) -> _Law:
-        """For a discrete law the exact −log2 Σ P(|X| = k)², and a length by its min-entropy.
+        """For a discrete law: the exact −log2 Σ P(|X| = k)², and a length by its min-entropy.
 
-        Two windows that overlap, shifted by s, agree with probability Σ P(|X| = k)^(L/s + 1) and so
-        on, which only the min-entropy bounds: 2^-(L·H∞).
+        Two windows that overlap, shifted by s, agree with a probability of the form
+        Σ P(|X| = k)^(L/s + 1), which only the min-entropy bounds: 2^-(L·H∞).
         """
         if not claim.discrete:
-            low, high = (
-                1.5 * claim.standard_deviation,
-                (1.5 + 4 / _ANCHORS) * claim.standard_deviation,
-            )
+            sd = claim.standard_deviation
+            low, high = 1.5 * sd, (1.5 + 4 / _ANCHORS) * sd
             length = math.ceil(_WINDOW_BITS / _REAL_BITS)
             return cls(length, _REAL_BITS, low, 0.5 * (low + high), 1 / _ANCHORS)
         k = np.arange(math.ceil(40 * claim.scale) + 2, dtype=np.float64)
@@ -82,17 +79,18 @@ class _Law:
 
 
 class WindowTable:
-    """Hashes of runs of magnitudes and where they lay: at most 2^21 of them, however long the run.
+    """Hashes of runs of magnitudes and their places: at most 2^21 of them, for a run of any length.
 
-    Two kinds of window. *Runs* are L values long; they begin with each call (and go on into the
+    Two kinds of window. *Runs* are L values long; they begin with each call (and continue into the
     next ones of its block) and wherever the magnitude of a value falls into a fixed narrow strip
-    (about one place in 128): the content chooses the places, so a replay is met whatever its
-    offset. *Calls* shorter than L are looked at whole instead, where they have 32 bits. When the
-    table is full, every second hash goes, by a bit of its own (consistent sampling: equal windows
-    stay or go together).
+    (about one place in 128): the content chooses the places, so a replay is found at any offset.
+    *Calls* shorter than L are hashed whole instead, if they have 32 bits. When the table is full,
+    half of the hashes are dropped, by a bit of their own (consistent sampling: equal windows stay
+    or go together).
 
     Null: two windows of independent noise agree with probability at most 2^-bits, exactly for an
-    exact discrete law, with 12 bits a value for a real one (float32 has 24), and their hashes with
+    exact discrete law, with 12 bits per value for a real one (float32 has 24), and their hashes
+    with
     2^-62 more: a sum of mixed 64-bit words times random odd factors collides with 2^-63 if the
     words differ in one lowest bit (Dietzfelbinger et al. 1997).
     """
@@ -106,7 +104,7 @@ class WindowTable:
         self._places: list[Hashes] = []
         self._kept = self._dropped = 0
         self._modulus = 1
-        # how many of each length were seen; whole calls count as negative lengths
+        # how many of each length were seen; whole calls have negative lengths
         self.windows: dict[int, int] = {}
 
     def add(self, block: Block) -> None:
@@ -126,7 +124,7 @@ class WindowTable:
 
     @property
     def reach(self) -> float | None:
-        """A replayed run of so many values is met nine times in ten; None where nothing starts a window."""
+        """Length of a replayed run found with probability 0.9; None if no value starts a window."""
         return math.log(10) / self._law.rate + self.length if self._law.rate > 0 else None
 
     def _anchors(self, x: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
@@ -134,7 +132,7 @@ class WindowTable:
         for start in range(0, len(x), _CHUNK):
             size = np.abs(x[start : start + _CHUNK])
             here = np.flatnonzero((size >= self._law.low) & (size < self._law.high))
-            # a sampler that says hardly anything else must not cost more
+            # a sampler that returns hardly anything else must not cost more
             found.append(here[: max(1, len(size) // (4 * self.length))] + start)
         return np.concatenate(found)
 
@@ -162,11 +160,10 @@ class WindowTable:
         self, x: npt.NDArray[np.float64], begins: npt.NDArray[np.int64], length: int
     ) -> Hashes:
         first, last = int(begins[0]), int(begins[-1]) + length
-        # calls one after the other need no gathering
+        # consecutive calls need no gathering
         dense = last - first == length * len(begins) and bool((np.diff(begins) == length).all())
-        runs = (
-            x[first:last].reshape(-1, length) if dense else x[begins[:, None] + np.arange(length)]
-        )
+        places = None if dense else begins[:, None] + np.arange(length)
+        runs = x[first:last].reshape(-1, length) if places is None else x[places]
         words = np.abs(runs).view(np.uint64)
         words ^= words >> np.uint64(32)  # so that trailing zeros do not stay zeros
         words *= np.uint64(0x9E3779B97F4A7C15)
@@ -189,7 +186,7 @@ class WindowTable:
         return np.asarray(((hashes ^ self._mask) & np.uint64(self._modulus - 1)) == 0)
 
     def _thin(self) -> None:
-        """Keep two places of each hash at most, then every second hash until the table is half empty."""
+        """Keep two places per hash at most, then halve the hashes until the table is half empty."""
         hashes, places = np.concatenate(self._hashes), np.concatenate(self._places)
         order = np.argsort(hashes, kind="stable")
         hashes, places = hashes[order], places[order]
@@ -204,18 +201,17 @@ class WindowTable:
         self._hashes, self._places, self._kept = [hashes], [places], len(hashes)
 
     def expected(self, *, calls: bool) -> float:
-        """Upper bound for the expected number of false repeats of one kind that the table has met."""
+        """Upper bound for the expected number of false repeats of one kind in the table."""
         total = 0.0
         for length, count in self.windows.items():
             if (length < 0) == calls:
-                free = (
-                    -length if calls else length - 1
-                )  # a run's first value lies in the strip: no bits are counted for it
+                # a run's first value lies in the strip: its bits are not counted
+                free = -length if calls else length - 1
                 total += count**2 / 2 * (2.0 ** -(free * self._law.bits) + 2.0**-_HASH_BITS)
         return total / self._modulus
 
     def repeats(self, *, calls: bool) -> tuple[int, list[Repeat]]:
-        """How many windows of one kind repeat an earlier one, and up to 1000 of the first of them."""
+        """Number of windows of one kind that repeat an earlier one, and the first 1000 repeats."""
         if not self._kept:
             return 0, []
         hashes, places = np.concatenate(self._hashes), np.concatenate(self._places)
@@ -240,12 +236,8 @@ def _pack(block: Block, begins: npt.NDArray[np.int64], *, calls: bool) -> Hashes
     row = begins // d
     each = rows // block.calls
     call = (block.call + row // each) & 0xFFFFFFFF
-    word = (
-        ((block.process + 1) & 0x7F) << 57
-        | call << 25
-        | np.minimum(row % each, 0xFFFFFF) << 1
-        | int(calls)
-    )
+    process = (block.process + 1) & 0x7F
+    word = process << 57 | call << 25 | np.minimum(row % each, 0xFFFFFF) << 1 | int(calls)
     return np.asarray(word, np.int64).astype(np.uint64)
 
 
@@ -258,13 +250,14 @@ def _unpack(word: int) -> dict[str, int]:
 
 
 class Repeats:
-    """Looks for the same run of magnitudes twice: in one call, in two, in two processes, with or without the signs flipped.
+    """Looks for the same run of magnitudes twice, with or without the signs flipped.
 
-    Memory is bounded (see :class:`WindowTable`). Null: the number of windows that repeat an earlier
-    one is at most Poisson with the expected number of colliding pairs, for whole short calls and
-    for long runs apart; combined by Bonferroni. The Poisson tail is used where collisions are so
-    rare that they do not cluster (windows of 32 bits or more). Not claimed: replays shorter than
-    the blind spot says, and runs in noise that hardly ever leaves 0.
+    In one call, in two, or in two processes. Memory is bounded (see :class:`WindowTable`). Null:
+    the number of windows that repeat an earlier one is at most Poisson with the expected number of
+    colliding pairs, for whole short calls and for long runs separately; combined by Bonferroni. The
+    Poisson tail is used where collisions are so rare that they do not cluster (windows of 32 bits
+    or more). Not claimed: replays shorter than the blind spot says, and runs in noise that is
+    almost always 0.
     """
 
     looks_at = "repeated or replayed noise, within and across processes"
@@ -274,7 +267,7 @@ class Repeats:
         self._table = WindowTable(claim, stream)
 
     def update(self, block: Block) -> None:
-        if block.process >= 0:  # what a forked child says is the business of the fork test
+        if block.process >= 0:  # the fork test compares a forked child
             self._table.add(block)
 
     def evidence(self, *, alpha: float) -> Evidence:
@@ -300,8 +293,8 @@ class Repeats:
             flaw="replayed noise",
             size=table.reach,
             unit="values",
-            says="repeats of runs shorter than this (unless they begin a call), and any that lie farther apart than "
-            "this audit looked",
+            says="repeats of runs shorter than this (unless they begin a call), and any that lie "
+            "farther apart than this audit looked",
         )
         return Evidence(
             p=bonferroni(list(parts.values())),
@@ -314,7 +307,7 @@ class Repeats:
 
 
 def _across_first(found: list[Repeat]) -> Iterator[Repeat]:
-    """Two processes with the same noise prove more than one that repeats itself, so they are shown first."""
+    """Repeats across processes first: they prove more than one process that repeats itself."""
     yield from (r for r in found if r.across_processes)
     yield from found
 

@@ -15,7 +15,7 @@ from dpaudit.types import BlindSpot, Evidence
 __all__ = ["Spectrum"]
 
 _LENGTH = 1 << 14
-# stretches that are filled from whole blocks; later ones take 2^14 values of every eighth block
+# stretches filled from whole blocks; later ones take 2^14 values of every eighth block
 _DENSE = 128
 _NARROW = 7  # bands of 1, 2, …, 64 ordinates at each end
 _WIDE = 13  # octaves of z, up to half the Nyquist frequency
@@ -24,11 +24,10 @@ _SPREAD = math.sqrt(1 - 2 / math.pi)
 
 
 class Spectrum:
-    """The averaged periodogram of z and of |z| less its mean, over stretches of 2^14 values in draw order.
+    """The averaged periodogram of z and of |z| less its mean, over stretches of 2^14 values.
 
-    Stretches are filled one after the other with the first quarter of each block, later with 2^14
-    values of every eighth. Null: the ordinates
-    of Gaussian white noise at the Fourier frequencies strictly between 0 and ½ are independent and
+    Stretches are filled in draw order with the first quarter of each block, later with 2^14 values
+    of every eighth. Null: the ordinates
     exponential, so sums of them over K stretches and m frequencies are exactly Gamma(K·m); the
     largest of 8191 by Bonferroni, octave bands from the low end, bands of up to 64 ordinates at the
     high end. |z| is not Gaussian: its ordinates are exponential by the central limit theorem, and a
@@ -76,9 +75,8 @@ class Spectrum:
     def evidence(self, *, alpha: float) -> Evidence:
         k = self._stretches
         if not k:
-            return Evidence(
-                p=1.0, statistic=0.0, effect=f"fewer than {_LENGTH:,} values: no spectrum"
-            )
+            effect = f"fewer than {_LENGTH:,} values: no spectrum"
+            return Evidence(p=1.0, statistic=0.0, effect=effect)
         parts: dict[str, float] = {}
         lines: dict[str, str] = {}
         inner = self._power[:, 1:-1]
@@ -86,9 +84,8 @@ class Spectrum:
             top = int(power.argmax())
             part = f"line in {name}"
             parts[part] = min(1.0, len(power) * float(scipy.special.gammaincc(k, power[top])))
-            lines[part] = (
-                f"{part}: {power[top] / k:.2f} × the white level at a period of {_LENGTH / (top + 1):.6g} values"
-            )
+            period = f"a period of {_LENGTH / (top + 1):.6g} values"
+            lines[part] = f"{part}: {power[top] / k:.2f} × the white level at {period}"
             bands = {f"low band {2**j}": power[2**j - 1 : 2 ** (j + 1) - 1] for j in range(octaves)}
             bands |= {f"high band {2**j}": power[-(2**j) :] for j in range(_NARROW)}
             p = {band: _gamma_two_sided(float(x.sum()), k * len(x)) for band, x in bands.items()}
@@ -102,7 +99,8 @@ class Spectrum:
         parts["one lag"] = min(1.0, len(correlations) * float(normal_two_sided(unusual)))
         lines["one lag"] = f"correlation {correlations[lag]:+.2e} at lag {lag + 1:,}"
         worst = min(parts, key=lambda name: parts[name])
-        # A sinusoid of amplitude a adds a²·T/4 to its ordinate; found when the sum of K exceeds the bound 9 times in 10.
+        # A sinusoid of amplitude a adds a²·T/4 to its ordinate; found when the sum of K exceeds the
+        # bound with probability 0.9.
         bound = float(scipy.special.gammainccinv(k, min(1.0, alpha / 5 / inner.shape[1])))
         excess = max(0.0, bound - k + 1.2816 * math.sqrt(2 * bound - k)) / k
         blind = BlindSpot(
@@ -110,7 +108,8 @@ class Spectrum:
             flaw="periodic component",
             size=math.sqrt(4 * excess / _LENGTH),
             unit="standard deviations (amplitude)",
-            says=f"a sinusoid in draw order weaker than this, or with a period of more than {_LENGTH:,} values",
+            says="a sinusoid in draw order weaker than this, "
+            f"or with a period of more than {_LENGTH:,} values",
         )
         return Evidence(
             p=bonferroni(list(parts.values())),
@@ -122,6 +121,5 @@ class Spectrum:
 
 
 def _gamma_two_sided(x: float, shape: float) -> float:
-    return min(
-        1.0, 2 * float(min(scipy.special.gammainc(shape, x), scipy.special.gammaincc(shape, x)))
-    )
+    lower, upper = scipy.special.gammainc(shape, x), scipy.special.gammaincc(shape, x)
+    return min(1.0, 2 * float(min(lower, upper)))

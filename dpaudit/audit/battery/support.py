@@ -16,7 +16,7 @@ class Support:
     """A discrete law never leaves the integers; a continuous one is (almost) never exactly zero.
 
     Null: for an integer law p = 0 if any value is off the integers. For a continuous law the number
-    of exact zeros is at most Poisson with 2^-20 a value: float samplers that count as honest
+    of exact zeros is at most Poisson with 2^-20 per value: float samplers that count as honest
     (24-bit uniforms in float32) stay below 2^-23.
     """
 

@@ -1,4 +1,4 @@
-"""Tails: how many values are how far out, and how far the farthest is."""
+"""Tails: the number of values beyond thresholds, and the extremes."""
 
 from __future__ import annotations
 
@@ -17,24 +17,27 @@ from dpaudit.types import BlindSpot, Evidence
 
 __all__ = ["SHOWN", "Tails"]
 
-SHOWN = 1e-4  # p-value below which the deciding part is told with its counts
-_LEVELS = 10.0 ** -np.arange(1, 13)  # two-sided tail probabilities looked at, roughly
+SHOWN = 1e-4  # p-value below which the deciding part is reported with its counts
+_LEVELS = 10.0 ** -np.arange(1, 13)  # two-sided tail probabilities, approximately
 
 
 @functools.cache
 def _thresholds() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Cell edges, as numbers of cells from the left, beyond which (both sides) N(0, 1) has about each level; the |z|."""
+    """Cell edges beyond which (both sides) N(0, 1) has about each level.
+
+    As numbers of cells from the left, and as |z|.
+    """
     edges = cell_edges()
     first = np.searchsorted(edges, scipy.special.ndtri(_LEVELS / 2))
     return first, -edges[first]
 
 
 class Tails:
-    """Counts of |z| beyond thresholds of probability about 10^-1 … 10^-12, of z on either side, and the extremes.
+    """Counts of z beyond thresholds of probability about 10^-1 … 10^-12, and the extremes.
 
-    Null, exact: each count is binomial; P(max ≤ m) = (1 − P(|z| > m))^n, and so for the largest and
-    the smallest z. Thresholds with an expected count below 10^-3 are left to the extremes. Combined
-    by Bonferroni.
+    Of |z|, and of z on either side. Null, exact: each count is binomial; P(max ≤ m) =
+    (1 − P(|z| > m))^n, and so for the largest and the smallest z. Thresholds with an expected count
+    below 10^-3 are left to the extremes. Combined by Bonferroni.
     """
 
     looks_at = "rare large values: heavy, light or truncated tails"
@@ -65,20 +68,18 @@ class Tails:
                     (f"above {t:.2f} sigma", above, side),
                 ):
                     parts[name] = binomial_two_sided(count, n, share)
-                    says[name] = (
-                        f"{name.replace('sigma', 'σ').replace('-', '−')}: {count:,}, expected {n * share:,.4g}"
-                    )
+                    label = name.replace("sigma", "σ").replace("-", "−")
+                    says[name] = f"{label}: {count:,}, expected {n * share:,.4g}"
         for name, most, sign, sides in (
             ("largest |z|", max(self._largest, -self._smallest), 1, 2),
             ("largest z", self._largest, 1, 1),
             ("smallest z", -self._smallest, -1, 1),
         ):
             parts[name] = _extreme_p(most, n, sides=sides)
-            says[name] = (
-                f"{name} {sign * most:.2f}, expected about {sign * _median_extreme(n, sides=sides):.2f}"
-            )
+            median = sign * _median_extreme(n, sides=sides)
+            says[name] = f"{name} {sign * most:.2f}, expected about {median:.2f}"
         worst = min(parts, key=lambda name: parts[name])
-        # an absent tail of this probability would have been missed
+        # the probability of an absent tail that would be missed
         cut = -math.log(alpha / (2 * len(parts))) / n
         return Evidence(
             p=bonferroni(list(parts.values())),
@@ -92,14 +93,15 @@ class Tails:
                     flaw="truncated tails",
                     size=float(-scipy.special.ndtri(min(cut, 1.0) / 2)),
                     unit="standard deviations (normal scale)",
-                    says="a sampler that never goes beyond this, or anything rarer than the values beyond it",
+                    says="a sampler that never goes beyond this, "
+                    "or anything rarer than the values beyond it",
                 ),
             ),
         )
 
 
 def _median_extreme(n: int, *, sides: int) -> float:
-    """What the largest of n values (``sides`` = 2: magnitudes) exceeds half the time."""
+    """The median of the largest of n values (``sides`` = 2: magnitudes)."""
     return float(-scipy.special.ndtri(-math.expm1(-math.log(2) / n) / sides))
 
 

@@ -1,4 +1,4 @@
-"""Time that tells the size of the noise."""
+"""Call times that depend on the size of the noise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Array = npt.NDArray[np.float64]
 class Timing:
     """Rank correlation of a call's seconds with its Σ|z|, over the short calls of each block.
 
-    Ranks are taken within a block of calls, so that neither outliers nor a machine that gets busier
+    Ranks are taken within a block of calls, so that neither outliers nor a busier machine
     matter; ties get their middle rank. Null: the noise of a block's calls is exchangeable, whatever
     the seconds; by permutation Spearman's r over m calls has mean 0 and variance exactly 1/(m − 1),
     ties or not. Σ r·(m − 1) over blocks, divided by the root of its variance Σ (m − 1), is taken as
@@ -43,10 +43,8 @@ class Timing:
     def update(self, block: Block) -> None:
         if block.seconds is None or block.calls < 3 or block.z.size > _LARGEST * block.calls:
             return
-        seconds, size = (
-            _ranks(block.seconds),
-            _ranks(np.abs(block.z.reshape(block.calls, -1)).sum(1)),
-        )
+        seconds = _ranks(block.seconds)
+        size = _ranks(np.abs(block.z.reshape(block.calls, -1)).sum(1))
         both = math.sqrt(float(seconds @ seconds) * float(size @ size))
         if both > 0:
             self._sum += float(seconds @ size) / both * (block.calls - 1)
@@ -59,11 +57,9 @@ class Timing:
         r, error = self._sum / self._weight, 1 / math.sqrt(self._weight)
         low, high = max(-1.0, r - 1.96 * error), min(1.0, r + 1.96 * error)
         p = float(normal_two_sided(r / error))
-        says = (
-            f"calls with larger noise take {'longer' if r > 0 else 'less time'}"
-            if p < 1e-3
-            else "no order seen"
-        )
+        says = "no order seen"
+        if p < 1e-3:
+            says = f"calls with larger noise take {'longer' if r > 0 else 'less time'}"
         blind = BlindSpot(
             test="timing",
             flaw="time that depends on the noise",
@@ -74,7 +70,8 @@ class Timing:
         return Evidence(
             p=p,
             statistic=r,
-            effect=f"{says}: rank correlation {r:+.4f} [{low:+.4f}, {high:+.4f}] over {self._calls:,} calls",
+            effect=f"{says}: rank correlation {r:+.4f} [{low:+.4f}, {high:+.4f}] "
+            f"over {self._calls:,} calls",
             blind_spots=(blind,),
             interval=Interval(
                 low=low, high=high, confidence=0.95, method="permutation variance, normal"

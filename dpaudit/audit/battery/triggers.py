@@ -1,4 +1,4 @@
-"""Noise that is other than usual at certain calls, dimensions or places in a call."""
+"""Noise that differs at certain calls, dimensions or places in a call."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(slots=True)
 class _Sums:
-    """n, Σz and Σz² of everything put in: N(0, n) and χ²_n under the claim."""
+    """n, Σz and Σz² of all values added: N(0, n) and χ²_n under the claim."""
 
     n: int = 0
     total: float = 0.0
@@ -54,12 +54,8 @@ class _Sums:
         self.square += float(np.einsum("ij,ij->", z, z))
 
     def p(self) -> float:
-        return bonferroni(
-            [
-                float(normal_two_sided(self.total / math.sqrt(self.n))),
-                chi_square_two_sided(self.square, self.n),
-            ]
-        )
+        mean = float(normal_two_sided(self.total / math.sqrt(self.n)))
+        return bonferroni([mean, chi_square_two_sided(self.square, self.n)])
 
     @property
     def scale(self) -> float:
@@ -68,7 +64,10 @@ class _Sums:
 
 @dataclass(slots=True)
 class _Extremes:
-    """Over all calls of one size: the least and greatest Σz², the least Σ(z − z̄)², the greatest (Σz)², and where."""
+    """Extremes over all calls of one size, and their calls.
+
+    The least and greatest Σz², the least Σ(z − z̄)², the greatest (Σz)².
+    """
 
     calls: int
     values: Array
@@ -87,9 +86,8 @@ class _Extremes:
     def tails(self, size: int) -> list[float]:
         """One-sided p-values of the four extremes, each as of a single call."""
         low, high, within, mean = self.values
-        fine = (
-            size > 2
-        )  # float32 noise is exactly 0, or twice the same, often enough to matter in calls of 1 or 2 values
+        # float32 noise is exactly 0, or twice the same, too often in calls of 1 or 2 values
+        fine = size > 2
         return [
             float(scipy.special.chdtr(size, low)) if fine else 1.0,
             float(scipy.special.chdtrc(size, -high)),
@@ -144,9 +142,8 @@ class Triggers:
             self._places["first value"].add(calls[:, :1])
             self._places["last value"].add(calls[:, -1:])
         if block.process == 0 and block.call < _CALLS:
-            self._remember(
-                "short calls" if size <= _SHORT else "long calls", block.call, size, total, square
-            )
+            kind = "short calls" if size <= _SHORT else "long calls"
+            self._remember(kind, block.call, size, total, square)
 
     def _remember(self, kind: str, first: int, size: int, total: Array, square: Array) -> None:
         end = min(first + len(total), _CALLS)
@@ -170,20 +167,18 @@ class Triggers:
             key=lambda x: x[2],
         )
         parts["single calls"] = min(1.0, tried * least)
-        effects["single calls"] = (
-            f"call {int(self._extremes[size].where[which])} of {size} values: its "
-            + (
-                "size is too small",
-                "size is too large",
-                "spread is too small",
-                "mean is too large",
-            )[which]
+        unusual = (
+            "size is too small",
+            "size is too large",
+            "spread is too small",
+            "mean is too large",
         )
+        call = int(self._extremes[size].where[which])
+        effects["single calls"] = f"call {call} of {size} values: its {unusual[which]}"
         for kind, table in self._by_call.items():
             if table[0].any():
-                parts[kind], effects[kind] = _residues(
-                    table[:, np.flatnonzero(table[0])[0] :], kind, _first(table)
-                )
+                first = int(np.flatnonzero(table[0])[0])
+                parts[kind], effects[kind] = _residues(table[:, first:], kind, first)
         for name, groups in (
             ("dimensions", {f"d={d}": s for d, s in self._dims.items()}),
             ("places", self._places),
@@ -191,10 +186,9 @@ class Triggers:
             p = {group: sums.p() for group, sums in groups.items() if sums.n}
             if p:
                 group = min(p, key=lambda g: p[g])
+                sums = groups[group]
                 parts[name] = bonferroni(list(p.values()))
-                effects[name] = (
-                    f"{group}: scale {groups[group].scale:.4f} × claimed over {groups[group].n:,} values"
-                )
+                effects[name] = f"{group}: scale {sums.scale:.4f} × claimed over {sums.n:,} values"
         worst = min(parts, key=lambda name: parts[name])
         values = sum(sums.n for sums in self._dims.values())
         blind = BlindSpot(
@@ -202,25 +196,26 @@ class Triggers:
             flaw="single odd calls",
             size=-math.log10(alpha / len(parts) / tried),
             unit="−log10 of a call's own probability",
-            says="a call whose size, spread and mean are each likelier than this, and one of no fixed period",
+            says="a call whose size, spread and mean are each likelier than this, "
+            "and one of no fixed period",
         )
+        effect = effects[worst]
+        if parts[worst] >= 1e-3:
+            effect = f"{tried // 4:,} calls alike; most unusual: {effect}"
         return Evidence(
             p=bonferroni(list(parts.values())),
             statistic=float(values),
-            effect=effects[worst]
-            if parts[worst] < 1e-3
-            else f"{tried // 4:,} calls alike; most unusual: {effects[worst]}",
+            effect=effect,
             parts=parts,
             blind_spots=(blind,),
         )
 
 
-def _first(table: Array) -> int:
-    return int(np.flatnonzero(table[0])[0])
-
-
 def _residues(table: Array, kind: str, first: int) -> tuple[float, str]:
-    """Smallest p-value over all residue classes of all periods, and what it says; ``table`` begins with call ``first``."""
+    """Smallest p-value over all residue classes of all periods, and its effect in words.
+
+    ``table`` begins with call ``first``.
+    """
     calls = int(np.flatnonzero(table[0])[-1]) + 1
     table = table[:, :calls]
     least, says, tried = 1.0, f"{kind}: too few for a period", 0
@@ -231,23 +226,17 @@ def _residues(table: Array, kind: str, first: int) -> tuple[float, str]:
         n = np.maximum(n, 1)
         # Wilson and Hilferty's score finds the oddest class; its own p-value is exact.
         score = (np.cbrt(square / n) - (1 - 2 / (9 * n))) * np.sqrt(4.5 * n)
-        odd, shifted = (
-            int(np.argmax(np.abs(score) * here)),
-            int(np.argmax(np.abs(total) / np.sqrt(n))),
-        )
+        odd = int(np.argmax(np.abs(score) * here))
+        shifted = int(np.argmax(np.abs(total) / np.sqrt(n)))
         for residue, p in (
             (odd, chi_square_two_sided(square[odd], n[odd])),
             (shifted, float(normal_two_sided(total[shifted] / math.sqrt(n[shifted])))),
         ):
             if p < least:
                 scale = math.sqrt(square[residue] / n[residue])
-                least, says = (
-                    p,
-                    (
-                        f"{kind} of number {(residue + first) % period} modulo {period}: scale {scale:.4f} × claimed, "
-                        f"mean {total[residue] / n[residue]:+.3f}"
-                    ),
-                )
+                mean = total[residue] / n[residue]
+                number = f"{kind} of number {(residue + first) % period} modulo {period}"
+                least, says = p, f"{number}: scale {scale:.4f} × claimed, mean {mean:+.3f}"
     return (min(1.0, tried * least) if tried else 1.0), says
 
 

@@ -23,7 +23,7 @@ __all__ = ["ValueDependence"]
 _CELLS = 64
 _EXPECTED = 20  # least expected count of a cell
 _VALUES = 64
-# values of one group: no more are needed to compare it with others that are mostly smaller
+# values per group: no more are needed to compare it with others that are mostly smaller
 _ENOUGH = 1 << 21
 _LOOKED_AT = 4096  # values of a block whose lattice is read off
 
@@ -46,14 +46,14 @@ class _Group:
 class ValueDependence:
     """Compares the noise made for one value with the noise made for all the others.
 
-    Null: z is N(0, 1) whatever the value. For each value, exact: the difference of means is normal
-    with known variance, the ratio of mean squares has Snedecor's F law (two-sided). The counts in
-    64 cells of about equal probability are compared over all values by Pearson's χ² of homogeneity
-    (asymptotic; values with fewer than 20 expected a cell are left out). Combined by Bonferroni. Of
-    the lattice that each value's noise lies on (the finest power of two among its last digits) the
-    details tell, the p-value does not: adding in floating point alone changes it (Mironov 2012). At
-    most 64 different values are told apart, later ones are left out, and about 2^21 noise values of
-    each are looked at.
+    Null: z is N(0, 1) at every value. For each value, exact: the difference of means is normal with
+    known variance, the ratio of mean squares has Snedecor's F law (two-sided). The counts in 64
+    cells of about equal probability are compared over all values by Pearson's χ² of homogeneity
+    (asymptotic; values with fewer than 20 expected per cell are left out). Combined by Bonferroni.
+    The lattice of each value's noise (the finest power of two among its last digits) is in the
+    details, not in the p-value: adding in floating point alone changes it (Mironov 2012). At most
+    64 different values are compared, later ones are left out, and about 2^21 noise values of each
+    are used.
     """
 
     looks_at = "dependence of the noise on the value it is added to"
@@ -80,20 +80,15 @@ class ValueDependence:
         if len(groups) < 2:
             return Evidence(p=1.0, statistic=0.0, effect="the sampler is not told a value")
         n = sum(g.n for g in groups.values())
-        total, square = (
-            sum(g.total for g in groups.values()),
-            sum(g.square for g in groups.values()),
-        )
+        total = sum(g.total for g in groups.values())
+        square = sum(g.square for g in groups.values())
         parts: dict[str, float] = {}
         for value, g in groups.items():
             rest = n - g.n
-            gap = g.total / g.n - (total - g.total) / rest
-            parts[f"mean at {value:g}"] = float(
-                normal_two_sided(gap / math.sqrt(1 / g.n + 1 / rest))
-            )
-            ratio = (
-                (g.square / g.n) / ((square - g.square) / rest) if square > g.square else math.inf
-            )
+            gap = (g.total / g.n - (total - g.total) / rest) / math.sqrt(1 / g.n + 1 / rest)
+            parts[f"mean at {value:g}"] = float(normal_two_sided(gap))
+            others = (square - g.square) / rest
+            ratio = g.square / g.n / others if others > 0 else math.inf
             parts[f"scale at {value:g}"] = _f_two_sided(ratio, g.n, rest)
         parts["cells"] = _homogeneity(np.stack([g.counts for g in groups.values()]))
         worst = min(parts, key=lambda name: parts[name])
@@ -114,8 +109,8 @@ class ValueDependence:
             flaw="scale that depends on the value",
             size=100 * detectable_effect(error, alpha=alpha / len(parts)),
             unit="% of the scale at the other values",
-            says=f"noise for one of the values {', '.join(f'{v:g}' for v in groups)} that differs less than this, and any "
-            "dependence on other values",
+            says=f"noise for one of the values {', '.join(f'{v:g}' for v in groups)} "
+            "that differs less than this, and any dependence on other values",
         )
         details: dict[str, Any] = {
             f"value {v:g}": {
@@ -128,7 +123,8 @@ class ValueDependence:
         return Evidence(
             p=bonferroni(list(parts.values())),
             statistic=scale,
-            effect=f"strongest: {worst}; at value {odd:g} the scale is {scale:.4f} × that at the others",
+            effect=f"strongest: {worst}; "
+            f"at value {odd:g} the scale is {scale:.4f} × that at the others",
             parts=parts,
             blind_spots=(blind,),
             interval=interval,
@@ -138,13 +134,12 @@ class ValueDependence:
 
 
 def _f_two_sided(ratio: float, a: int, b: int) -> float:
-    return min(
-        1.0, 2 * float(min(scipy.special.fdtr(a, b, ratio), scipy.special.fdtrc(a, b, ratio)))
-    )
+    lower, upper = scipy.special.fdtr(a, b, ratio), scipy.special.fdtrc(a, b, ratio)
+    return min(1.0, 2 * float(min(lower, upper)))
 
 
 def _homogeneity(counts: npt.NDArray[np.int64]) -> float:
-    """Pearson's χ² that all rows have the same law; rows with few expected a cell are left out."""
+    """Pearson's χ² that all rows have the same law; rows with few expected values are left out."""
     # cells may have half of their share under the null
     counts = counts[counts.sum(1) >= 2 * _CELLS * _EXPECTED]
     counts = counts[:, counts.sum(0) > 0]
@@ -156,7 +151,7 @@ def _homogeneity(counts: npt.NDArray[np.int64]) -> float:
 
 
 def _last_digit(x: npt.NDArray[np.float64]) -> int:
-    """Exponent of the finest power of two among the last binary digits of ``x``; 9999 if all are 0."""
+    """Exponent of the finest power of two in the last binary digits of ``x``; 9999 if all are 0."""
     fraction, exponent = np.frexp(x[x != 0])
     if not len(fraction):
         return 9999
