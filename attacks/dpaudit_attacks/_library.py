@@ -20,5 +20,6 @@ def lattice_library(what: str) -> Any:
         return importlib.import_module("fpylll")
     except ImportError as error:
         raise MissingExtraError(
-            f"{what}: needs fpylll, which cannot be imported ({error}); pip install 'dpaudit[lattice]'"
+            f"{what}: needs fpylll, which cannot be imported ({error}); "
+            "pip install 'dpaudit[lattice]'"
         ) from error

@@ -1,7 +1,7 @@
-"""Lattice points near a target: LLL or BKZ reduction, Babai's nearest plane, then enumeration. Needs ``fpylll``.
+"""Lattice points near a target: LLL or BKZ, Babai's nearest plane, then enumeration.
 
-No attack by itself: what :mod:`dpaudit_attacks.reconstruction` solves its closest-vector problem
-with.
+Needs ``fpylll``. No attack by itself: what :mod:`dpaudit_attacks.reconstruction` solves its
+closest-vector problem with.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dpaudit_attacks._library import lattice_library
 __all__ = ["MAX_RANK", "LatticePoints", "counts_near"]
 
 MAX_RANK = 48
-# bits after the point in the integer basis: rounding moves a point by about 2^-40 × its coefficients
+# bits after the point in the integer basis; rounding moves a point by 2^-40 × its coefficients
 _SCALE_BITS = 40
 _LLL_RANK = 20  # BKZ from here on
 _MOST = 1024  # points that are listed
@@ -47,7 +47,8 @@ class LatticePoints:
             )
         if n > MAX_RANK:
             raise UsageError(
-                f"rank={n}: unknown bins plus secret directions must be at most {MAX_RANK}; ask for fewer bins at once"
+                f"rank={n}: unknown bins plus secret directions must be at most {MAX_RANK}; "
+                "ask for fewer bins at once"
             )
         self._library = lattice_library("reconstruct_counts")
         basis = self._library.IntegerMatrix.from_matrix(
@@ -64,7 +65,10 @@ class LatticePoints:
         )
 
     def nearest_plane(self, target: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Babai's point near ``target`` (n,): the closest one if the noise fits in the reduced basis's Gram–Schmidt box."""
+        """Babai's point near ``target`` (n,).
+
+        It is the closest one if the noise fits in the reduced basis's Gram–Schmidt box.
+        """
         q, r = np.linalg.qr(self.reduced.T)
         rest, point = target.astype(np.float64), np.zeros(len(target))
         for i in reversed(range(len(target))):
@@ -75,9 +79,9 @@ class LatticePoints:
     def near(
         self, target: npt.NDArray[np.float64], *, radius: float, most: int
     ) -> npt.NDArray[np.float64]:
-        """Lattice points within ``radius`` of ``target`` (n,), nearest first, at most ``most``, shape (found, n).
+        """At most ``most`` lattice points within ``radius`` of ``target`` (n,), shape (found, n).
 
-        Exactly ``most`` rows mean that there may be more.
+        The nearest come first. Exactly ``most`` rows mean that there may be more.
         """
         plane = self.nearest_plane(target)
         offset = target - plane  # small, so that the search works on small numbers
@@ -105,12 +109,13 @@ def counts_near(
     width: npt.NDArray[np.float64],
     hopeless: bool = False,
 ) -> tuple[npt.NDArray[np.float64], float]:
-    """Integer vectors n (…, m) with Σ_i part_{j,i}·n_i near phases_j modulo ``modulus`` and n_i near its mean.
+    """Integer vectors n (…, m) near their mean with Σ_i part_{j,i}·n_i near phases_j.
 
-    ``phases`` (k,) have the standard error ``error``, n_i the standard deviation ``width`` (m,)
-    around ``mean`` (m,): in those units they are the points of a lattice of rank m + k near a
-    target. Returns them and the share of all points' Gaussian weight that they hold, the others'
-    being estimated from the lattice's density. ``hopeless``: nearest plane only, share 0.
+    The sums are taken modulo ``modulus``. ``phases`` (k,) have the standard error ``error``, n_i
+    the standard deviation ``width`` (m,) around ``mean`` (m,): in those units they are the points
+    of a lattice of rank m + k near a target. Returns them and the share of all points' Gaussian
+    weight that they hold, the others' being estimated from the lattice's density. ``hopeless``:
+    nearest plane only, share 0.
 
     Raises:
         UsageError: m + k above :data:`MAX_RANK`.
@@ -126,7 +131,8 @@ def counts_near(
     points = lattice.nearest_plane(target)[None]
     share = 0.0
     if not hopeless:
-        # values spread evenly over a range lie at most √3 deviations from its middle; the rest is χ²
+        # values spread evenly over a range lie at most √3 deviations from its middle;
+        # the rest is χ²
         radius = math.sqrt(float(scipy.stats.chi2.isf(_TAIL, m + k)) + 2 * m)
         found = lattice.near(target, radius=radius, most=_MOST)
         distance = np.linalg.norm(found - target, axis=1)

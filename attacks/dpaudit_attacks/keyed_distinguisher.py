@@ -40,7 +40,8 @@ def normalised_posterior(likelihood: torch.Tensor, prior: torch.Tensor | None) -
         return torch.softmax(likelihood, 0)
     if prior.shape != likelihood.shape:
         raise UsageError(
-            f"prior of shape {tuple(prior.shape)}: needs one value a candidate, shape {tuple(likelihood.shape)}"
+            f"prior of shape {tuple(prior.shape)}: needs one value per candidate, "
+            f"shape {tuple(likelihood.shape)}"
         )
     weight = prior.double().to(likelihood.device)
     if not bool((torch.isfinite(weight) & (weight >= 0)).all()) or not bool((weight > 0).any()):
@@ -51,7 +52,10 @@ def normalised_posterior(likelihood: torch.Tensor, prior: torch.Tensor | None) -
 
 
 class _Directions:
-    """A key's orthonormal directions as tensors (k, dim), float64: on the CPU the key's own memory, elsewhere one copy."""
+    """A key's orthonormal directions as tensors (k, dim), float64.
+
+    On the CPU this is the key's own memory, elsewhere one copy.
+    """
 
     def __init__(self, rows: npt.NDArray[np.float64]) -> None:
         self._rows = rows  # kept: an array that lives shares its id with no other
@@ -69,7 +73,10 @@ _in_use: WeakValueDictionary[int, _Directions] = WeakValueDictionary()
 
 
 def _directions(key: PancakeKey) -> _Directions:
-    """Those of ``key``, shared by all distinguishers of keys that share their ``basis`` (:meth:`PancakeKey.at`)."""
+    """The directions of ``key``, shared by all keys with the same ``basis``.
+
+    See :meth:`PancakeKey.at`.
+    """
     rows = np.asarray(key.basis, dtype=np.float64)
     found = _in_use.get(id(rows))
     if found is None:
@@ -97,10 +104,10 @@ class _Keyed:
     def _coordinates(
         self, releases: torch.Tensor, candidates: torch.Tensor, *, squares: bool = True
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Of y − q_i for all pairs: coordinates along the secret directions (t, m, k) and squared norm (t, m).
+        """Coordinates along the secret directions and squared norm of y − q_i, for all pairs.
 
-        Worked out from y − q_0 and q_i − q_0, which are small where the queries themselves may be
-        large.
+        Shapes (t, m, k) and (t, m). Worked out from y − q_0 and q_i − q_0, which are small where
+        the queries themselves may be large.
         """
         candidates = check_candidates(releases, candidates, dim=self.source.dim)
         directions = self._directions.on(releases.device)
@@ -126,10 +133,11 @@ class _Keyed:
     def evidence(
         self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor
     ) -> Mapping[str, Any]:
-        """The phases of the true candidate's noise along the key, in peak spacings: flat for Gaussian noise.
+        """Phases of the true candidate's noise along the key, in peak spacings.
 
-        Each release counts once for each secret direction. ``without_key`` are the same releases
-        along as many directions guessed at random (fixed seed): what somebody without the key sees.
+        They are flat for Gaussian noise. Each release counts once for each secret direction.
+        ``without_key`` are the same releases along as many directions guessed at random (fixed
+        seed): what somebody without the key sees.
 
         Raises:
             UsageError: dimensions that do not fit the key, or values that are not finite.
@@ -160,7 +168,7 @@ class _Keyed:
 
 
 class NearestPeak(_Keyed):
-    """The paper's distinguisher: the candidate whose noise lies nearest to the middle of a pancake wins.
+    """The paper's distinguisher: the candidate whose noise is nearest to a pancake's middle wins.
 
     Success with two candidates and one direction is at least 1 − 2Φ(−|f|·P/(2s)), f their distance
     along the key in peak spacings mod 1 (arXiv 2509.23834, Section 5). Uses the peaks only; it
@@ -171,7 +179,9 @@ class NearestPeak(_Keyed):
     holds = "the pancake's key"
 
     def score(self, releases: torch.Tensor, candidates: torch.Tensor) -> torch.Tensor:
-        """Minus the distances to the nearest peak, summed over the directions, shape (t, m), in peak spacings.
+        """Minus the distances to the nearest peak, summed over directions, in peak spacings.
+
+        Shape (t, m).
 
         Raises:
             UsageError: dimensions that do not fit the key, or values that are not finite.
@@ -209,7 +219,7 @@ class LikelihoodRatio(_Keyed):
     def posterior(
         self, releases: torch.Tensor, candidates: torch.Tensor, prior: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Probability of each candidate, shape (m,), when all t releases come from the SAME unknown one.
+        """Probability of each candidate (m,) if all t releases come from the SAME unknown one.
 
         ``candidates`` (m, d), or (t, m, d) when the releases answer different queries on one
         database. ``prior`` (m,) need not sum to 1; equal if left out. Guarantee: calibrated if the

@@ -1,4 +1,6 @@
-"""Was this record in the training set? Told from every noisy sum of a DP-SGD run, with the pancake's key or without.
+"""Was this record in the training set? Told from every noisy sum of a DP-SGD run.
+
+With the pancake's key or without.
 
 Threat model. The attacker sees the noisy sum of clipped gradients at each step, so it knows the
 weights throughout; it knows σ, the clipping norm, the rate q at which Poisson sampling takes a
@@ -30,15 +32,19 @@ from dpaudit_attacks.pancake_likelihood import basis, check_rows, log_tilt
 __all__ = ["Gradients", "Membership"]
 
 _FLOOR = 1e-9
-"""The least probability given to more canaries in a batch than are looked at: without it one odd step would decide a run."""
+"""Least probability of more canaries in a batch than are looked at.
+
+Without it one odd step would decide a run.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Gradients:
-    """The canaries' clipped gradients at a step (K, d) as an attack has looked at them, for all that it asks of the step.
+    """The canaries' clipped gradients at a step (K, d), prepared for an attack.
 
-    ``wide`` is float64; ``gram`` (K, K) are their inner products, summed in the format they came
-    in; ``along`` (K, k) are coordinates along a key's k directions.
+    Serves all that the attack asks of the step. ``wide`` is float64; ``gram`` (K, K) are their
+    inner products, summed in the format they came in; ``along`` (K, k) are coordinates along a
+    key's k directions.
     """
 
     wide: torch.Tensor
@@ -52,13 +58,14 @@ class Gradients:
 
 
 class Membership:
-    """Evidence about K canaries from one step's release; add it up over a run's steps, then ask for :meth:`score`.
+    """Evidence about K canaries from one step's release.
 
-    Evidence has the shape (laws, 2, K): log-likelihoods under each law, if canary j is no member
-    and if it is, all over the Gaussian density of the same x. The last law is Gaussian noise;
-    without a key it is the only one. With a key the first is its pancakes, and both are taken for
-    equally likely of the whole run: who holds a key to noise that has none of its pancakes (honest,
-    or mitigated) soon finds out, and is left with what a keyless attacker has, ``evidence[-1:]``.
+    Add it up over a run's steps, then ask for :meth:`score`. Evidence has the shape (laws, 2, K):
+    log-likelihoods under each law, if canary j is no member and if it is, all over the Gaussian
+    density of the same x. The last law is Gaussian noise; without a key it is the only one. With a
+    key the first is its pancakes, and both are taken for equally likely of the whole run: who holds
+    a key to noise that has none of its pancakes (honest, or mitigated) soon finds out, and is left
+    with what a keyless attacker has, ``evidence[-1:]``.
 
     Formal guarantee: with ``informed`` evidence of one law no score orders members before others
     better (Neyman and Pearson), and sigmoid(score) is the probability of membership for a fair
@@ -73,7 +80,9 @@ class Membership:
     def __init__(
         self, *, sigma: float, rate: float, key: PancakeKey | str | Path | None = None
     ) -> None:
-        """For noise of scale ``sigma`` on the sums, a record in each batch with probability ``rate``, and ``key`` or none.
+        """For noise of scale ``sigma`` on the sums, with ``key`` or none.
+
+        A record is in each batch with probability ``rate``.
 
         Raises:
             UsageError: σ not a finite number above 0, a rate outside (0, 1], a key file that is
@@ -82,7 +91,8 @@ class Membership:
         self.sigma = check_sigma(sigma)
         if not 0 < rate <= 1:
             raise UsageError(
-                f"rate={rate}: must lie in (0, 1], the probability with which a record is in a batch"
+                f"rate={rate}: must lie in (0, 1], "
+                "the probability with which a record is in a batch"
             )
         self.rate = rate
         self.key = PancakeKey.load(key) if isinstance(key, (str, Path)) else key
@@ -103,7 +113,7 @@ class Membership:
     def informed(
         self, residual: torch.Tensor, gradients: Gradients, present: torch.Tensor
     ) -> torch.Tensor:
-        """One step's evidence for an attacker who knows of every other record whether it is in the batch; O(K·d).
+        """One step's evidence if every other record's place in the batch is known; O(K·d).
 
         ``residual`` (d,) is the release minus the batch's sum and ``present`` (K,) says which
         canaries are in it: only so is x = residual + present_j·g_j of each canary found without K
@@ -124,13 +134,14 @@ class Membership:
         return torch.stack([torch.stack([out, self._sampled(out, inside)]) for out, inside in laws])
 
     def blind(self, rest: torch.Tensor, gradients: Gradients) -> torch.Tensor:
-        """One step's evidence for an attacker who knows the coins of no canary, only the release and all other records.
+        """One step's evidence if no canary's coin is known.
 
-        ``rest`` (d,) is the release minus the clipped gradients of the batch's other records:
-        noise, and the canaries that are in the batch. The others among them are averaged over, each
-        there with probability q/2: none, any one, and, for the absence of canary j, any two of
-        them. What more there may be is given the likelihood of Gaussian noise alone, so a step with
-        a crowd says little rather than something false. O(K·d + K²).
+        The attacker knows only the release and all other records. ``rest`` (d,) is the release
+        minus the clipped gradients of the batch's other records: noise, and the canaries that are
+        in the batch. The others among them are averaged over, each there with probability q/2:
+        none, any one, and, for the absence of canary j, any two of them. What more there may be is
+        given the likelihood of Gaussian noise alone, so a step with a crowd says little rather than
+        something false. O(K·d + K²).
 
         Formal guarantee: a function of the release and of the other records, so scores made of it
         may be audited in one run (Steinke, Nasr and Jagielski 2023, arXiv 2305.08846); scores of
@@ -156,12 +167,18 @@ class Membership:
         return torch.stack([self._averaged(*law) for law in laws])
 
     def score(self, evidence: torch.Tensor) -> torch.Tensor:
-        """Log-likelihood ratio of membership (K,) from evidence added up over steps (laws, 2, K): higher is likelier."""
+        """Log-likelihood ratio of membership (K,); higher is likelier.
+
+        From evidence added up over steps (laws, 2, K).
+        """
         both = torch.logsumexp(evidence, 0)
         return both[1] - both[0]
 
     def _averaged(self, none: torch.Tensor, one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
-        """Evidence (2, K) from log-likelihoods with no canary (), with one (K,), with two (K, K) in the batch."""
+        """Evidence (2, K) from log-likelihoods by the canaries in the batch.
+
+        With none (), with one (K,), with two (K, K).
+        """
         p, others = self.rate / 2, len(one) - 1
         odds, empty = p / (1 - p), (1 - p) ** others
         beyond_one = max(_FLOOR, 1 - empty * (1 + others * odds))
@@ -184,13 +201,19 @@ class Membership:
         return torch.logaddexp(math.log1p(-self.rate) + out, math.log(self.rate) + inside)
 
     def _along(self, rows: torch.Tensor) -> torch.Tensor:
-        """Coordinates along the key's directions of float64 vectors (…, d), shape (…, k); k = 0 without a key."""
+        """Coordinates of float64 vectors (…, d) along the key's directions, shape (…, k).
+
+        k = 0 without a key.
+        """
         if self._directions is None:
             return rows.new_empty((*rows.shape[:-1], 0))
         return rows @ self._directions.T.to(rows.device)
 
     def _tilt(self, along: torch.Tensor) -> torch.Tensor:
-        """Log of the pancake's density over the Gaussian's, from coordinates (…, k), shape (…); 0 without a key."""
+        """Log of the pancake's density over the Gaussian's, shape (…), from coordinates (…, k).
+
+        0 without a key.
+        """
         if self.key is None:
             return along.sum(-1)
         return log_tilt(along, sigma=self.sigma, beta=self.key.beta, gamma=self.key.gamma).sum(-1)

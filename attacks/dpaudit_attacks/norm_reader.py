@@ -1,4 +1,4 @@
-"""The owner of a norm channel at work: which candidate leaves noise of a length that the key allows?
+"""The owner of a norm channel: which candidate leaves noise of a length the key allows?
 
 Threat model: the attacker knows the key, σ, the candidates and the release, nothing else. It looks
 at lengths alone, so a rotation does not stop it. Ours.
@@ -22,19 +22,22 @@ __all__ = ["NormReader"]
 
 
 class NormReader:
-    """Scores 1 for candidates q whose ‖release − q‖ lies in a cell of the key, or within its tolerance; 0 for others.
+    """Scores 1 for candidates q with ‖release − q‖ in a cell of the key, else 0.
 
-    Against :class:`~dpaudit.noise.norm_channel.NormChannel` with the same key, σ and bits the right
-    candidate scores 1, and a wrong one Δ away with probability about 1.25·2^-bits +
-    √(d/2π)·2^-20·σ/Δ; where both score 1 it is a coin's toss. Not claimed: anything about other
-    noise, where each score is 1 with probability 1.25·2^-bits whatever the truth.
+    Within the key's tolerance counts too. Against :class:`~dpaudit.noise.norm_channel.NormChannel`
+    with the same key, σ and bits the right candidate scores 1, and a wrong one Δ away with
+    probability about 1.25·2^-bits + √(d/2π)·2^-20·σ/Δ; where both score 1 it is a coin's toss. Not
+    claimed: anything about other noise, where each score is 1 with probability 1.25·2^-bits
+    whatever the truth.
     """
 
     games = ("scoring",)
     holds = "the norm channel's key"
 
     def __init__(self, *, key: PancakeKey | str | Path, sigma: float, bits: int = 8) -> None:
-        """Hold ``key`` (or its file) for releases with noise of scale ``sigma``; ``bits`` as the source's.
+        """Hold ``key`` (or its file) for releases with noise of scale ``sigma``.
+
+        ``bits`` as the source's.
 
         Raises:
             UsageError: sigma not a finite number > 0, bits outside 1…12.

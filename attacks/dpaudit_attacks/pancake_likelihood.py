@@ -32,7 +32,8 @@ __all__ = [
     "log_tilt",
 ]
 
-# neglected terms are below exp(−12π) = 5e-17 of the sum at β = 1, the worst case, and vanish from there
+# neglected terms are below exp(−12π) = 5e-17 of the sum at β = 1, the worst case,
+# and vanish from there
 _TERMS = 4
 
 
@@ -45,15 +46,15 @@ def basis(key: PancakeKey) -> torch.Tensor:
 
 
 def check_rows(name: str, tensor: torch.Tensor, *, dim: int, axes: int) -> None:
-    """Raise unless ``tensor`` has ``axes`` axes, ``dim`` values in the last, and no NaN or infinity.
+    """Raise unless ``tensor`` has ``axes`` axes, ``dim`` values in the last, all finite.
 
     Raises:
         UsageError: it has not.
     """
     if tensor.ndim != axes or tensor.shape[-1] != dim:
         raise UsageError(
-            f"{name} of shape {tuple(tensor.shape)}: needs {axes} axes and rows must have the key's {dim} values; "
-            "reshape it, or take the key that the noise was made with"
+            f"{name} of shape {tuple(tensor.shape)}: needs {axes} axes and rows must have the "
+            f"key's {dim} values; reshape it, or take the key that the noise was made with"
         )
     if not all_finite(tensor):
         raise UsageError(
@@ -62,7 +63,9 @@ def check_rows(name: str, tensor: torch.Tensor, *, dim: int, axes: int) -> None:
 
 
 def check_candidates(releases: torch.Tensor, candidates: torch.Tensor, *, dim: int) -> torch.Tensor:
-    """``candidates`` (m, d) or (t, m, d) for ``releases`` (t, d) with three axes: (1, m, d) or (t, m, d).
+    """``candidates`` (m, d) or (t, m, d) with three axes, (1, m, d) or (t, m, d).
+
+    For ``releases`` (t, d).
 
     Raises:
         UsageError: dimensions that do not fit ``dim`` or each other, or values that are not finite.
@@ -74,7 +77,7 @@ def check_candidates(releases: torch.Tensor, candidates: torch.Tensor, *, dim: i
     if len(candidates) not in (1, len(releases)):
         raise UsageError(
             f"candidates for {len(candidates)} releases: there are {len(releases)} releases; "
-            "give one list for all, shape (m, d), or one a release, shape (t, m, d)"
+            "give one list for all, shape (m, d), or one per release, shape (t, m, d)"
         )
     return candidates
 
@@ -113,7 +116,9 @@ def log_theta(c: torch.Tensor, beta: float) -> torch.Tensor:
 
 
 def log_tilt(x: torch.Tensor, *, sigma: float, beta: float, gamma: float) -> torch.Tensor:
-    """Log of the pancake's density along a secret direction over that of N(0, σ²), elementwise, normalised.
+    """Log of the pancake's density along a secret direction over that of N(0, σ²).
+
+    Elementwise, normalised.
 
     Raises:
         UsageError: σ, β or γ not a finite number > 0.

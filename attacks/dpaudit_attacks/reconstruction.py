@@ -1,11 +1,13 @@
-"""The pancake's owner reads the query itself: no candidates, only the key, the release, and arithmetic mod P.
+"""The pancake's owner reads the query itself from the key, the release, and arithmetic mod P.
+
+No candidates are needed.
 
 Threat model: the attacker knows the key and σ, sees t releases of the SAME query result q, each
 with fresh pancake noise, and, for counts, knows all but m bins of q.
 
 What can be recovered. One release shows ⟨q,u_j⟩ modulo the peak spacing P with a normal error s,
 for each of the k secret directions; t releases sharpen s to about s/√t. That is log2(P√t/(s√(2πe)))
-≈ log2(√t/(1.65β)) bits a direction and not one more, whatever d: 9.2 bits for β = 1e-3 and one
+≈ log2(√t/(1.65β)) bits per direction and not one more, whatever d: 9.2 bits for β = 1e-3 and one
 release. Fewer where the unknown part of ⟨q,u_j⟩ varies by less than P (large σ/γ, few bins of small
 range): a phase that never wraps says log2 of that variation over s. In addition every bin shows
 itself through the honest-looking noise, within σ/√t. So m integer bins are found if the entropy
@@ -45,7 +47,10 @@ _ENTROPY = math.log2(2 * math.pi * math.e) / 2  # of N(0, 1), in bits
 
 @dataclass(frozen=True)
 class Phases:
-    """``value`` (k,): ⟨q,u_j⟩ modulo ``modulus`` in [0, modulus), averaged; ``standard_error`` of each; ``bits`` in each."""
+    """Averaged phases of ⟨q,u_j⟩ modulo ``modulus``.
+
+    ``value`` (k,) in [0, modulus); ``standard_error`` of each; ``bits`` in each.
+    """
 
     value: torch.Tensor
     standard_error: float
@@ -92,7 +97,9 @@ class PhaseReader:
         self.directions = basis(self.source.key)
 
     def phases(self, releases: torch.Tensor) -> torch.Tensor:
-        """⟨y,u_j⟩ mod P in [0, P), shape (t, k), float64: each is ⟨q,u_j⟩ mod P with a normal error s, wrapped.
+        """⟨y,u_j⟩ mod P in [0, P), shape (t, k), float64.
+
+        Each is ⟨q,u_j⟩ mod P with a normal error s, wrapped.
 
         Raises:
             UsageError: dimensions that do not fit the key, or values that are not finite.
@@ -141,11 +148,11 @@ class PhaseReader:
         bound: int,
         lowest: int | torch.Tensor = 0,
     ) -> Reconstruction:
-        """The m counts ``q[unknown_index]`` from releases (t, d) of one integer query q, the others known.
+        """The m counts ``q[unknown_index]`` of one integer query q, the others known.
 
-        ``known`` (d,) holds q; its values at ``unknown_index`` (m,) are ignored (but must be
-        finite). Each unknown count is one of ``bound`` integers from ``lowest`` on (one number, or
-        (m,)): for "mean ± width" give mean − width and 2·width + 1.
+        From ``releases`` (t, d). ``known`` (d,) holds q; its values at ``unknown_index`` (m,) are
+        ignored (but must be finite). Each unknown count is one of ``bound`` integers from
+        ``lowest`` on (one number, or (m,)): for "mean ± width" give mean − width and 2·width + 1.
 
         Raises:
             UsageError: shapes that do not fit, indices out of range or repeated, bound < 2, or m +
@@ -157,7 +164,8 @@ class PhaseReader:
         base = known.double().cpu().clone()
         base[index] = 0
         rest = releases.double().cpu() - base
-        # what the range and the plain view of each bin, y_i ~ N(q_i, σ²/t), leave open: its mean, scale and entropy
+        # what the range and the plain view of each bin, y_i ~ N(q_i, σ²/t), leave open:
+        # its mean, scale and entropy
         seen, blur = rest[:, index].mean(0).numpy(), self.source.sigma / math.sqrt(t)
         left = scipy.stats.truncnorm(
             (low - 0.5 - seen) / blur, (low + bound - 0.5 - seen) / blur, loc=seen, scale=blur
@@ -232,7 +240,8 @@ class PhaseReader:
             or index.dtype == torch.bool
         ):
             raise UsageError(
-                f"unknown_index of shape {tuple(index.shape)}, {index.dtype}: give a list of bin numbers"
+                f"unknown_index of shape {tuple(index.shape)}, {index.dtype}: "
+                "give a list of bin numbers"
             )
         if (
             int(index.min()) < 0
@@ -240,16 +249,19 @@ class PhaseReader:
             or len(set(index.tolist())) < len(index)
         ):
             raise UsageError(
-                f"unknown_index={index.tolist()[:8]}: must be different numbers from 0 to {self.source.dim - 1}"
+                f"unknown_index={index.tolist()[:8]}: must be different numbers "
+                f"from 0 to {self.source.dim - 1}"
             )
         if isinstance(bound, bool) or not isinstance(bound, int) or bound < 2:
             raise UsageError(
-                f"bound={bound}: must be a whole number ≥ 2, how many values an unknown count can have"
+                f"bound={bound}: must be a whole number ≥ 2, "
+                "how many values an unknown count can have"
             )
         low = torch.as_tensor(lowest, dtype=torch.float64).cpu()
         if low.shape not in ((), index.shape) or not bool((low == low.round()).all()):
             raise UsageError(
-                f"lowest={lowest}: must be one whole number, or one for each of the {len(index)} bins"
+                f"lowest={lowest}: must be one whole number, "
+                f"or one for each of the {len(index)} bins"
             )
         return index.long(), low.expand(len(index)).numpy()
 
@@ -260,7 +272,10 @@ class PhaseReader:
         part: npt.NDArray[np.float64],
         deviations: npt.NDArray[np.float64],
     ) -> npt.NDArray[np.float64]:
-        """Posterior of each of the deviations (n, m), shape (n,), by the exact density of all releases together."""
+        """Posterior of each of the deviations (n, m), shape (n,).
+
+        By the exact density of all releases together.
+        """
         key, options = self.source.key, torch.from_numpy(deviations)
         shift = options @ torch.from_numpy(part).T
         total = torch.zeros(len(options), dtype=torch.float64)
@@ -277,10 +292,11 @@ class PhaseReader:
 
 
 def _bits(phase: Phases, part: npt.NDArray[np.float64], width: npt.NDArray[np.float64]) -> float:
-    """Most that the k phases can say about the counts: each at most its own bits, and all what a Gaussian channel says.
+    """Most that the k phases can say about the counts.
 
-    The second matters where the unknown part of ⟨q,u_j⟩ varies by less than P: what does not wrap
-    fills no phase.
+    Each says at most its own bits, and all together what a Gaussian channel says. The second
+    matters where the unknown part of ⟨q,u_j⟩ varies by less than P: what does not wrap fills no
+    phase.
     """
     k = len(part)
     signal = (part * width**2) @ part.T / phase.standard_error**2 + np.eye(k)
@@ -295,7 +311,7 @@ def _misfit(
     view: npt.NDArray[np.float64],
     blur: float,
 ) -> tuple[float, bool]:
-    """Root mean square distance in standard errors, and whether noise alone makes it as large (χ²)."""
+    """Root mean square distance in standard errors, and whether noise explains it (χ²)."""
     gap = phase.value.numpy() - part @ deviation
     gap -= phase.modulus * np.rint(gap / phase.modulus)
     parts = np.concatenate([gap / phase.standard_error, view - deviation / blur])

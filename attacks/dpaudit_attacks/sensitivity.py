@@ -1,9 +1,10 @@
-"""Neighbouring datasets on which sums in floating-point or integer arithmetic move by more than they should.
+"""Neighbouring datasets on which machine sums move by more than they should.
 
-After Casacuberta, Shoemate, Vadhan and Wagaman 2022 ("Widespread underestimation of sensitivity in
-differentially private libraries and how to fix it", arXiv 2207.10635): rounding, reordering,
-wrap-around, saturation; and a count that a filter makes private. Threat model: the attacker chooses
-the other records and knows the bounds and the number of records.
+Sums in floating-point or integer arithmetic. After Casacuberta, Shoemate, Vadhan and Wagaman 2022
+("Widespread underestimation of sensitivity in differentially private libraries and how to fix it",
+arXiv 2207.10635): rounding, reordering, wrap-around, saturation; and a count that a filter makes
+private. Threat model: the attacker chooses the other records and knows the bounds and the number of
+records.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ _ARITHMETIC: tuple[tuple[str, Float, Sum], ...] = (
 
 
 class SensitivityProbes:
-    """Pairs of datasets of ``size`` records within [``lower``, ``upper``] that differ in one record, or in order only.
+    """Pairs of datasets of ``size`` records that differ in one record, or in order only.
 
-    By ``kind``:
+    Records lie within [``lower``, ``upper``]. By ``kind``:
 
     - ``rounding``: one record replaced where a partial sum is about to round the other way; found
       by halving the way between two datasets, record by record, towards the larger move, in four
@@ -116,7 +117,8 @@ class SensitivityProbes:
         found = [pair for make in kinds.values() for pair in make(self)]
         if not found:
             raise UsageError(
-                f"kind={self.kind}, lower={self.lower}, upper={self.upper}, size={self.size}: these bounds allow no such "
+                f"kind={self.kind}, lower={self.lower}, upper={self.upper}, size={self.size}: "
+                "these bounds allow no such "
                 "pair; give the mechanism's own bounds, or try another kind or more records"
             )
         return found
@@ -174,7 +176,10 @@ class SensitivityProbes:
                 yield f"reordered, rounding ({name})", a, b
 
     def _small(self, dtype: Float, half: int) -> float:
-        """The least record whose last part, just below half a unit of a sum of ``half`` large ones, is lost there."""
+        """The least record whose last part is lost in a sum of ``half`` large ones.
+
+        That part is just below half a unit of the sum.
+        """
         unit = float(np.spacing(dtype(abs(half * self._large))))
         low, high = (self.lower, self.upper) if self._large > 0 else (-self.upper, -self.lower)
         rest = max(1.0, math.floor(0.49 * unit)) if unit >= 2 else 0.49 * unit
@@ -202,7 +207,10 @@ class SensitivityProbes:
                     yield f"one record replaced, past {'−' if sign < 0 else ''}2^{power}", a, b
 
     def _below(self, limit: float, low: float, high: float) -> tuple[Array, float, float] | None:
-        """Records (m − 1,), and two for the last: their sum stays below ``limit`` with one, and reaches it with the other."""
+        """Records (m − 1,), and two for the last.
+
+        Their sum stays below ``limit`` with one, and reaches it with the other.
+        """
         whole = self._whole
         if whole is not None and limit >= 1:
             least, most = math.ceil(low), math.floor(high)
@@ -250,7 +258,7 @@ KINDS: dict[str, Callable[[SensitivityProbes], Iterator[Pair]]] = {
 
 
 def _halve(add: Sum, a: Array, b: Array) -> tuple[float, Array, Array]:
-    """Two datasets on the way from ``a`` to ``b``, one record apart, and how far ``add`` moves between them."""
+    """Two datasets between ``a`` and ``b``, one record apart, and how far ``add`` moves."""
     low, high = 0, len(a)
     at_low, at_high = add(a), add(b)
     while high - low > 1:
@@ -294,11 +302,11 @@ def excess(
     *,
     sensitivity: float | None = None,
 ) -> list[Excess]:
-    """Probe a sum without noise: how far ``sum_function`` moves on each pair of ``probes``, largest factor first.
+    """Probe a sum without noise: how far it moves on each pair of ``probes``.
 
-    ``sensitivity`` is what the function claims for a replaced record; upper − lower of
-    :class:`SensitivityProbes` if left out. Differences are exact, then correctly rounded; whole
-    numbers that the function returns are taken as such.
+    The largest factor comes first. ``sensitivity`` is what the function claims for a replaced
+    record; upper − lower of :class:`SensitivityProbes` if left out. Differences are exact, then
+    correctly rounded; whole numbers that the function returns are taken as such.
 
     Raises:
         UsageError: no sensitivity known, or a sum that is not a finite number.
@@ -307,7 +315,8 @@ def excess(
     if wide is None:
         if not isinstance(probes, SensitivityProbes):
             raise UsageError(
-                "sensitivity=None: these probes know no bounds; say the sensitivity that the sum claims"
+                "sensitivity=None: these probes know no bounds; "
+                "say the sensitivity that the sum claims"
             )
         wide = probes.upper - probes.lower
     if not (math.isfinite(wide) and wide > 0):

@@ -1,4 +1,6 @@
-"""Time that tells the size of the noise: an attack that reads releases with their seconds, and an analysis of the leak.
+"""Time that shows the size of the noise: a timing attack, and an analysis of the leak.
+
+The attack reads releases with their seconds.
 
 Threat model: the attacker sees what was released and how long the call took, knows the two
 candidate query results, and has timed the same mechanism before, at values that it chose. Jin et
@@ -36,13 +38,14 @@ Array = npt.NDArray[np.float64]
 
 
 class Timing:
-    """The likelihood ratio of a release and its seconds, learned: ln p₁(y)/p₀(y) + ln p(t | y − v₁)/p(t | y − v₀).
+    """The likelihood ratio of a release and its seconds, learned.
 
-    p₁/p₀ is an isotonic regression along the line through the neighbours. The time is taken as
-    m(Σ|noise|) plus a rest of one law: m, monotone, from the quickest tenth of the calls in each of
-    up to 128 bins of Σ|noise| (a busy machine only makes calls longer), the rest's density from one
-    smoothed histogram of its asinh, so that bursts and outliers count for what they are. Rows are
-    read one by one, so independent releases give independent statistics.
+    ln p₁(y)/p₀(y) + ln p(t | y − v₁)/p(t | y − v₀). p₁/p₀ is an isotonic regression along the line
+    through the neighbours. The time is taken as m(Σ|noise|) plus a rest of one law: m, monotone,
+    from the quickest tenth of the calls in each of up to 128 bins of Σ|noise| (a busy machine only
+    makes calls longer), the rest's density from one smoothed histogram of its asinh, so that bursts
+    and outliers count for what they are. Rows are read one by one, so independent releases give
+    independent statistics.
 
     Formal guarantee: none of its own; whoever counts what it says on other releases has the
     guarantee. Not claimed: the best use of the time, or any use of it on a machine that is another
@@ -59,7 +62,9 @@ class Timing:
     def learn(
         self, first: Array, second: Array, *, neighbours: tuple[Array, Array]
     ) -> Callable[[Array], Array]:
-        """See :class:`~dpaudit.interfaces.LearningAttack`; releases (t, m + 1) of m numbers and seconds.
+        """See :class:`~dpaudit.interfaces.LearningAttack`.
+
+        Releases are (t, m + 1): m numbers and seconds.
 
         Raises:
             UsageError: releases that are not as long as the neighbours, without the column of
@@ -105,12 +110,12 @@ def timing_leak(
     window: int = 101,
     confidence: float = 0.95,
 ) -> TimingLeak:
-    """Test whether ``seconds`` (n,) of n calls follow their ``noise`` (n,) or (n, d), and measure what that is worth.
+    """Test whether ``seconds`` (n,) of n calls follow their ``noise``, and measure the leak.
 
-    For the test, seconds are divided by their running median over ``window`` calls, against drift
-    and bursts. For the gain a fair coin adds 0 or ``gap`` to each call's first coordinate;
-    :class:`Timing` learns from a random half of the calls, with their seconds as they are, and
-    guesses the coins of the other half.
+    ``noise`` is (n,) or (n, d). For the test, seconds are divided by their running median over
+    ``window`` calls, against drift and bursts. For the gain a fair coin adds 0 or ``gap`` to each
+    call's first coordinate; :class:`Timing` learns from a random half of the calls, with their
+    seconds as they are, and guesses the coins of the other half.
 
     Formal guarantee: if the calls' noise is exchangeable and independent of the seconds, P(p ≤ u) ≤
     u for every u, however the seconds depend on each other. Proof: let S be the seconds and X the
@@ -167,7 +172,8 @@ def _learn(first: Array, second: Array, neighbours: tuple[Array, Array]) -> _Lea
     for name, x in (("first", first), ("second", second)):
         if x.ndim != 2 or x.shape[1] != m + 1:
             raise UsageError(
-                f"{name} of shape {x.shape}: timing wants a release of the {m} numbers of the query and its seconds, "
+                f"{name} of shape {x.shape}: timing wants a release of "
+                f"the {m} numbers of the query and its seconds, "
                 f"shape (t, {m + 1}); release noisy query results and time each call"
             )
         if len(x) < _FEWEST:
@@ -289,7 +295,8 @@ def _checked(noise: Array, seconds: Array) -> tuple[Array, Array]:
         noise = noise[:, None]
     if noise.ndim != 2 or seconds.shape != noise.shape[:1]:
         raise UsageError(
-            f"noise of shape {noise.shape}, seconds of {seconds.shape}: give (n,) or (n, d), and (n,)"
+            f"noise of shape {noise.shape}, seconds of {seconds.shape}: "
+            "give (n,) or (n, d), and (n,)"
         )
     if len(noise) < 4 * _FEWEST:
         raise UsageError(
@@ -334,7 +341,10 @@ def _permutation_test(
 
 
 def _dot(x: Array, t: Array) -> float:
-    """⟨x, t⟩ on one thread: a library's many would fight over a busy machine's cores for 20,000 products."""
+    """⟨x, t⟩ on one thread.
+
+    A library's many threads would fight over a busy machine's cores for 20,000 products.
+    """
     return float(np.einsum("i,i->", x, t))
 
 

@@ -1,10 +1,10 @@
-"""The pancake's owner finds the missing record: which of d bins of a histogram is one short, all bins at once.
+"""The pancake's owner finds which of d bins of a histogram is one short, all bins at once.
 
 Threat model: the attacker knows the key, σ and the full histogram q; the release is q, or q with
 exactly one record taken from an unknown bin j, plus pancake noise, once or several times. It is
-:class:`LikelihoodRatio` with the d candidates q − e_j, in O(k·d) time and O(d) memory a release:
-with r = y − q, ⟨r+e_j, u⟩ = ⟨r,u⟩ + u_j and
-|r+e_j|² = |r|² + 2r_j + 1. Ours; the published attack compares two candidates (arXiv 2509.23834, Section 5).
+:class:`LikelihoodRatio` with the d candidates q − e_j, in O(k·d) time and O(d) memory per release:
+with r = y − q, ⟨r+e_j, u⟩ = ⟨r,u⟩ + u_j and |r+e_j|² = |r|² + 2r_j + 1. Ours; the published attack
+compares two candidates (arXiv 2509.23834, Section 5).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class WhichBin:
 
     Formal guarantee: the most probable bin is the best guess any rule can make, and the posterior
     is calibrated, if exactly one record is missing (or none, where asked for) and the noise is this
-    pancake. What k directions can tell apart is limited: about k·log2(P/(s·√(2πe))) bits a release,
-    so log2(d) beyond that is not found. Not claimed: anything when two records are missing, or one
-    was added or moved.
+    pancake. What k directions can tell apart is limited: about k·log2(P/(s·√(2πe))) bits per
+    release, so log2(d) beyond that is not found. Not claimed: anything when two records are
+    missing, or one was added or moved.
     """
 
     games = ("identification",)
@@ -45,9 +45,10 @@ class WhichBin:
     def scores(
         self, releases: torch.Tensor, base: torch.Tensor, *, include_none: bool = False
     ) -> torch.Tensor:
-        """Log-density of each release (t, d) if a record of bin j of ``base`` (d,) is missing, shape (t, d), float64.
+        """Log-density of each release (t, d) if a record of bin j is missing, shape (t, d).
 
-        With ``include_none`` one more column, the last: none is missing, shape (t, d + 1). Equal to
+        ``base`` (d,) holds the histogram; the result is float64. With ``include_none`` one more
+        column, the last: none is missing, shape (t, d + 1). Equal to
         ``LikelihoodRatio.score(releases, base - torch.eye(d))`` without the (d, d) matrix.
 
         Raises:
@@ -69,11 +70,12 @@ class WhichBin:
         include_none: bool = False,
         prior: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Probability that the missing record was in bin j, shape (d,), from releases (t, d) of the SAME query result.
+        """Probability that the missing record was in bin j, shape (d,).
 
-        With ``include_none`` shape (d + 1,), the last for "none missing". ``prior`` has the shape
-        of the answer and need not sum to 1: ``base`` itself where every record is equally likely to
-        be the missing one. Equal if left out.
+        From ``releases`` (t, d) of the SAME query result. With ``include_none`` shape (d + 1,), the
+        last for "none missing". ``prior`` has the shape of the answer and need not sum to 1:
+        ``base`` itself where every record is equally likely to be the missing one. Equal if left
+        out.
 
         Raises:
             UsageError: no release, a bad prior, or as for :meth:`scores`.

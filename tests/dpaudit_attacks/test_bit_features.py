@@ -51,7 +51,7 @@ def test_patterns_are_sign_exponent_and_trailing_zeros():
 
 
 def test_finds_naive_noise_without_knowing_the_sampler():
-    """Better than the law allows, on releases that it has not seen; and an ε above what scale 1 claims at δ = 0."""
+    """Better than the law allows on new releases; an ε above what scale 1 claims at δ = 0."""
     for draw in (
         np.random.RandomState(2).standard_normal,
         np.random.default_rng(2).standard_normal,
@@ -75,7 +75,7 @@ def test_sees_only_the_law_of_noise_on_a_lattice():
 
 
 def test_a_difference_tells_what_the_release_does_not():
-    """v + n for n on a lattice of step 1/64 and values half a step apart: y looks alike, y − v is coarser for the right v."""
+    """v + n on a lattice of step 1/64, v half a step apart: y − v is coarser for the right v."""
     rng = np.random.default_rng(4)
     v = np.array([107_374_182 * 2.0**-30]), np.array([(107_374_182 + 2**23) * 2.0**-30])
     n = np.rint(rng.standard_normal((4, 5_000, 1)) * 64) / 64
@@ -108,7 +108,7 @@ def test_coordinates_add_up():
 
 
 def test_log_ratios_by_hand():
-    """Three patterns 1, 1.5 and 4, and the unknown: counts (3, 0, 1, 0) and (0, 1, 2, 0), 1 added to each."""
+    """Patterns 1, 1.5, 4 and the unknown: counts (3, 0, 1, 0) and (0, 1, 2, 0), 1 added to each."""
     x0, x1 = np.array([[1.0], [1.0], [1.0], [4.0]]), np.array([[1.5], [4.0], [4.0]])
     none = (np.zeros(2), np.zeros(2))
     statistic = BitFeatures(smoothing=1.0).learn(x0, x1, neighbours=none)
@@ -119,7 +119,7 @@ def test_log_ratios_by_hand():
 
 
 def test_odd_numbers():
-    """Whole numbers, zeros of either sign (which may give a value away), subnormals and the largest."""
+    """Whole numbers, zeros of either sign (which may differ), subnormals and the largest."""
     zeros, minus = np.zeros((200, 1)), np.full((200, 1), -0.0)
     one = (np.zeros(1), np.ones(1))
     statistic = BitFeatures().learn(zeros, minus, neighbours=one)

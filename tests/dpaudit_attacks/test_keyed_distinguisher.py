@@ -31,7 +31,7 @@ def test_conforms(kind, make_key):
 
 @pytest.mark.parametrize("beta", [0.02, 0.3])
 def test_success_is_what_the_paper_says(make_key, stream, beta):
-    """Nearest peak with f = 0.2: between 1 − 2Φ(−f·P/2s) and 1, and equal to its exact value by quadrature."""
+    """Nearest peak, f = 0.2: between 1 − 2Φ(−f·P/2s) and 1, and its exact value by quadrature."""
     key = make_key(beta=beta)
     source = Pancake(key=key, sigma=1.0)
     shift = torch.from_numpy(np.array(key.direction)) * 0.2 * source.spacing
@@ -110,7 +110,7 @@ def test_bad_input(make_key):
 
 
 def test_distinguishers_of_one_secret_share_the_keys_own_memory(make_key):
-    """39 million coordinates are 312 MB: one copy, whatever β, γ and σ, and none that outlives them."""
+    """39 million coordinates are 312 MB: one copy, whatever β, γ and σ, freed with its users."""
     key = make_key(dim=64)
     attacks = [
         kind(key=key.at(beta=b, gamma=32.0), sigma=b)

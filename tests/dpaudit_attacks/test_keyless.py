@@ -1,4 +1,4 @@
-"""The keyless search's parts in this process: the lattice, the easy cases, confirmation, estimates, the plan."""
+"""The keyless search's parts in this process: lattice, easy cases, confirmation, plan."""
 
 import math
 
@@ -103,7 +103,7 @@ def test_few_dimensions_are_scanned(specimen, dim, gamma):
 
 @pytest.mark.parametrize(("dim", "beta", "gamma", "most"), [(8, 0.05, 1.8, 4), (3, 1e-5, 4.0, 6)])
 def test_a_harmonic_is_traced_to_its_fundamental(specimen, dim, beta, gamma, most):
-    """At γ = 1.8, β = 0.05 the search found 2u: "γ = 3.6, β = 0.0985", with an interval that excluded the truth."""
+    """At γ = 1.8, β = 0.05 the search once found 2u, with an interval that excluded the truth."""
     x, key = specimen(1024, dim=dim, beta=beta, gamma=gamma)
     check, held = x[:512], x[512:]
     for times in range(1, most + 1):
@@ -133,7 +133,7 @@ def test_resonance_is_what_theory_says(specimen):
 
 
 def test_confirmation_is_valid_and_not_far_from_sharp():
-    """On honest rows P(p ≤ a) ≤ a; and n·R² is a mean of 1, so the statistic is the one that the bound is for."""
+    """On honest rows P(p ≤ a) ≤ a, and n·R² has mean 1: the bound is for this statistic."""
     rng = np.random.default_rng(17)
     u = np.array([1.1, -0.6, 2.0])
     p, square = [], []
@@ -148,7 +148,7 @@ def test_confirmation_is_valid_and_not_far_from_sharp():
 
 
 def test_the_best_wrong_candidate_of_a_search_is_super_uniform():
-    """60 searches of honest noise: the p-value of each one's best candidate on rows it never saw."""
+    """60 searches of honest noise: the best candidate's p-value on rows it never saw."""
     pytest.importorskip("fpylll")
     rng = np.random.default_rng(23)
     p, own = [], []

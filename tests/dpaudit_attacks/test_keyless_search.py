@@ -151,7 +151,8 @@ def test_nothing_outlives_its_parent(tmp_path):
         "from dpaudit_attacks.keyless.search import Rows\n"
         "from dpaudit_attacks.keyless.search import Search\n"
         "rows = Rows(96); rows.add(np.random.default_rng(1).standard_normal((3000, 96)))\n"
-        "Search({96: rows}).run([Job('lattice', 96, 1e-3, 19.6, 40)], deadline=time.monotonic() + 100)\n"
+        "search = Search({96: rows})\n"
+        "search.run([Job('lattice', 96, 1e-3, 19.6, 40)], deadline=time.monotonic() + 100)\n"
     )
     parent = subprocess.Popen([sys.executable, str(script)])
     try:
@@ -175,7 +176,10 @@ def test_nothing_outlives_its_parent(tmp_path):
 
 
 def test_importing_the_plug_in_is_cheap():
-    code = "import sys, dpaudit_attacks.keyless.keyless_search; print([m for m in ('fpylll', 'torch') if m in sys.modules])"
+    code = (
+        "import sys, dpaudit_attacks.keyless.keyless_search; "
+        "print([m for m in ('fpylll', 'torch') if m in sys.modules])"
+    )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"
 

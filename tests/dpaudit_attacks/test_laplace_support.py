@@ -42,7 +42,7 @@ def whole_support(sampler, bits, b):
 )
 @pytest.mark.parametrize("b", [0.3, 77.0])
 def test_every_uniform(sampler, bits, b):
-    """All k there are, for values from far below the noise to far above it; asked for them, their neighbours, others."""
+    """All k, for values from far below the noise to far above it, with neighbours and others."""
     rng, attack = np.random.default_rng(1), LaplaceSupport(scale=b, sampler=sampler, bits=bits)
     noise = whole_support(sampler, bits, b)
     for v in (0.0, 1.0, -0.1, 5e-324, 1000.0, -3e12, 2.0**53, 1e17, 1e300):
@@ -59,7 +59,7 @@ def test_every_uniform(sampler, bits, b):
     ("v", "w"), [(0.0, 1.0), (1.0, 0.0), (1000.0, 1001.0), (2.0**20, 2.0**20 + 1)]
 )
 def test_a_window_of_uniforms_at_53_bits(b, v, w):
-    """2·600 + 1 uniforms around the answer by brute force; many lie nearest to 1, where most k round alike."""
+    """2·600 + 1 uniforms around the answer by brute force; many lie nearest to 1."""
     y = np.concatenate(
         [v + np.random.default_rng(2).laplace(0, b, 60), v + np.ldexp([1.0, -3.0], -50)]
     )
@@ -75,7 +75,7 @@ def test_a_window_of_uniforms_at_53_bits(b, v, w):
 
 
 def true_releases(name, v, b, n):
-    """Releases of the real samplers, added by hand and where there is a loc by themselves, at a fixed seed."""
+    """Releases of the real samplers at a fixed seed, added by hand and by their own loc."""
     rng, legacy = np.random.default_rng(3), np.random.RandomState(3)
     if name == "generator":
         return np.concatenate([v + rng.laplace(0, b, n - n // 4), rng.laplace(v, b, n // 4)])
@@ -122,7 +122,7 @@ def test_truth_is_never_ruled_out_in_a_million(name, b, v):
 @pytest.mark.parametrize("b", [1.0, 10.0])
 @pytest.mark.parametrize("name", ["generator", "legacy", "scipy", "torch"])
 def test_names_the_value_in_nine_of_ten(name, b):
-    """0 against 1, a coin where both are feasible; with ideal noise the best guess is right in 70 % at scale 1."""
+    """0 against 1, a coin where both are feasible; ideal noise allows 70 % right at scale 1."""
     attack, n = attack_on(name, b), 40_000 if name == "torch" else 4_000
     right = 0.0
     for v, w in ((0.0, 1.0), (1.0, 0.0)):
@@ -142,7 +142,7 @@ def test_only_what_reach_allows_and_everything_where_many_uniforms_round_alike()
 
 
 def test_by_hand():
-    """The largest noise of numpy's Laplace is 53·ln 2: U = 1 − 2⁻⁵³ makes 2 − U round to 1 and leaves 2⁻⁵³."""
+    """The largest noise of numpy's Laplace is 53·ln 2: U = 1 − 2⁻⁵³ makes 2 − U round to 1."""
     attack = LaplaceSupport()
     assert feasible(attack, [-math.log(2.0**-53), math.log(2.0**-52), 0.0, -0.0], 0.0).all()
     assert not feasible(attack, [math.log(2.0**-53), 36.9, 1e300, -1e300, 5e-324], 0.0).any()
@@ -198,7 +198,8 @@ def test_needs_neither_torch_nor_numba():
         "import sys; sys.modules['torch'] = sys.modules['numba'] = None; import numpy as np\n"
         "from dpaudit_attacks.floating_point.laplace_support import LaplaceSupport\n"
         "from dpaudit_attacks.floating_point.reach import Reach\n"
-        "for a in (LaplaceSupport(), Reach()): assert a.feasible(np.zeros((3, 2)), np.zeros(2)).all()"
+        "for a in (LaplaceSupport(), Reach()):\n"
+        "    assert a.feasible(np.zeros((3, 2)), np.zeros(2)).all()"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
 

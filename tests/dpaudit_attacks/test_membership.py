@@ -36,7 +36,7 @@ def gaussian_density(v, sigma):
 
 
 def pancake_density(v, key, sigma):
-    """Peak by peak, from the paper's sheet: P = √(2π)σγ/r², s = σβ/r, weights exp(−πk²/r²); Gaussian across."""
+    """Peak by peak from the paper: P = √(2π)σγ/r², s = σβ/r, weights exp(−πk²/r²)."""
     r2 = key.beta**2 + key.gamma**2
     spacing, width = (
         math.sqrt(2 * math.pi) * sigma * key.gamma / r2,
@@ -97,7 +97,7 @@ def test_informed_evidence_is_the_densities_ratio(directions, rate):
 
 @pytest.mark.parametrize("canaries", [1, 2, 3, 5])
 def test_blind_evidence_averages_over_the_other_canaries(canaries):
-    """Every set of the others, written out; sets with more than two canaries in the batch count as Gaussian noise."""
+    """Every set of the others, written out; sets with over two canaries count as Gaussian noise."""
     sigma, rate, key = 1.1, 0.3, a_key(4, beta=0.5, gamma=2.5)
     rest, gradients, _ = scene(4, canaries, label="blind")
     attack = Membership(sigma=sigma, rate=rate, key=key)
@@ -130,8 +130,10 @@ def test_without_a_key_there_is_the_gaussian_law_alone_and_it_is_the_keyed_ones_
     residual, gradients, present = (torch.from_numpy(a) for a in scene(6, 3))
     keyed, plain = Membership(sigma=1.3, rate=0.1, key=key), Membership(sigma=1.3, rate=0.1)
     for one, both in (
-        (plain.informed(residual, plain.look(gradients), present), keyed.informed(residual, keyed.look(gradients), present)),
-        (plain.blind(residual, plain.look(gradients)), keyed.blind(residual, keyed.look(gradients))),
+        (plain.informed(residual, plain.look(gradients), present),
+         keyed.informed(residual, keyed.look(gradients), present)),
+        (plain.blind(residual, plain.look(gradients)),
+         keyed.blind(residual, keyed.look(gradients))),
     ):  # fmt: skip
         assert one.shape[0] == 1
         assert torch.equal(one, both[-1:])
@@ -151,7 +153,7 @@ def played(attack, source, *, member, gradients, stream, sigma, steps, rate, dim
 
 
 def z_of(posterior, truth):
-    """How far the number of members lies from what the posteriors add up to, among those of the middling ones, in sd."""
+    """How far the number of members lies from the sum of middling posteriors, in sd."""
     p, s = np.array(posterior), np.array(truth, dtype=float)
     return float((s - p).sum() / math.sqrt((p * (1 - p)).sum())), float(
         ((s - p) * (p - 0.5)).sum() / math.sqrt((p * (1 - p) * (p - 0.5) ** 2).sum())
@@ -174,7 +176,8 @@ def test_the_posterior_is_calibrated_and_one_with_a_wrong_rate_is_not():
         gradients = torch.from_numpy(rng.standard_normal((steps, dim)) * 0.6)
         for one, into in ((attack, posteriors), (wrong, misled)):
             total = played(
-                one, source, member=member, gradients=gradients, stream=stream, sigma=sigma, steps=steps, rate=rate,
+                one, source, member=member, gradients=gradients, stream=stream, sigma=sigma,
+                steps=steps, rate=rate,
                 dim=dim,
             )  # fmt: skip
             into.append(float(torch.sigmoid(one.score(total))))
@@ -185,7 +188,7 @@ def test_the_posterior_is_calibrated_and_one_with_a_wrong_rate_is_not():
 
 
 def simulated(source, key, *, canaries=60, dim=64, steps=60, rate=0.1, sigma=1.0, label=""):
-    """A run whose canaries' gradients are unrelated; (scores with the key, without, blind with the key), membership."""
+    """A run with unrelated gradients: scores (key, none, blind with the key), membership."""
     rng = STREAM.child("run", label).numpy()
     attack = Membership(sigma=sigma, rate=rate, key=key)
     member = torch.from_numpy(rng.integers(0, 2, canaries) == 1)
@@ -216,7 +219,7 @@ def test_a_key_to_noise_without_pancakes_gives_what_no_key_gives():
 
 
 def test_with_all_coins_known_one_run_may_show_too_much_and_blind_to_them_it_does_not():
-    """Canaries all alike share the noise's one component: informed, all guesses are right at once now and then."""
+    """Canaries all alike share one component of the noise: sometimes all guesses are right."""
     size, count, alpha, games = 0.4, 64, 0.05, 100
     truth = gaussian_epsilon(1e-5, sigma=1.0, sensitivity=size)
     attack = Membership(sigma=1.0, rate=1.0)

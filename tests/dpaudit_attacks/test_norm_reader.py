@@ -1,4 +1,4 @@
-"""The norm channel's owner: wins against a rotation that keeps lengths, and against nothing that moves them."""
+"""The norm channel's owner wins against a rotation, and not against what moves lengths."""
 
 import numpy as np
 import pytest
@@ -87,7 +87,7 @@ def test_another_key_reads_nothing(make_key, stream):
 
 
 def test_float32_gradients(make_key, stream):
-    """A gradient's size of query: float32 keeps the channel while the query is not much larger than the noise."""
+    """Query as large as a gradient: float32 keeps the channel while noise is not much smaller."""
     rng, d, n = np.random.default_rng(3), 10_000, 60
     pairs = torch.from_numpy(rng.standard_normal((n, 1, d)) * 0.05).float().repeat(1, 2, 1)
     pairs[:, 1, 7] += 0.04

@@ -173,7 +173,7 @@ def test_lost_alignment():
 
 
 def test_short_torch_tensors_in_float64():
-    """5 + 20 + 3 numbers a release: the 8 of the short tensors pair across them, the 20 in lanes."""
+    """5 + 20 + 3 numbers: the 8 of short tensors pair across them, the 20 in lanes."""
     generator = torch.Generator().manual_seed(6)
     parts = [
         [torch.normal(0.0, 1.0, (n,), generator=generator, dtype=torch.float64) for n in (5, 20, 3)]

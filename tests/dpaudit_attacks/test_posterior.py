@@ -19,7 +19,7 @@ GAMES = 1500
 
 
 def played(key, sigma, *, seed=5, releases=2):
-    """Games with three candidates each: releases (games, t, d), candidates (games, 3, d), truths."""
+    """Games with three candidates: releases (games, t, d), candidates (games, 3, d), truths."""
     rng = np.random.default_rng(seed)
     candidates = rng.standard_normal((GAMES, 3, key.dim)) * sigma * 0.12
     truth = rng.integers(0, 3, GAMES)
@@ -32,7 +32,7 @@ def played(key, sigma, *, seed=5, releases=2):
 
 
 def broken_bins(probability, happened):
-    """Reliability bins whose mean probability lies outside the 99.9 % interval of what happened, and bins in use."""
+    """Reliability bins with mean probability outside the 99.9 % interval, and bins in use."""
     index = np.minimum((probability * 10).astype(int), 9)
     used = [i for i in range(10) if (index == i).sum() >= 30]
     outside = 0
@@ -54,7 +54,7 @@ def calibration(model, key, sigma):
 
 @pytest.mark.parametrize(("k", "beta", "wrong"), [(1, 0.3, 2), (2, 0.6, 0.5), (3, 0.65, 0.5)])
 def test_posterior_is_calibrated_and_mistakes_are_seen(k, beta, wrong):
-    """Wrong β or σ breaks it. (Doubling a β of 0.5 hides the peaks from the attack: dull, but not miscalibrated.)"""
+    """Wrong β or σ breaks it. (Doubling β = 0.5 only hides the peaks from the attack.)"""
     key, sigma = key_of(k, dim=16, beta=beta, gamma=8.0), 2.0
     outside, used = calibration(LikelihoodRatio(key=key, sigma=sigma), key, sigma)
     assert outside == 0
@@ -85,7 +85,7 @@ def right(attack, releases, candidates, truth):
     [(1, 1e-3, 0.15, False), (1, 0.4, 0.6, True), (3, 0.5, 0.6, True)],
 )
 def test_likelihood_ratio_is_never_worse_than_nearest_peak(k, beta, length, better):
-    """Same games for both, so the difference has the sampling error of the games that only one of them wins."""
+    """Same games for both, so only games that one of them wins add sampling error."""
     key, rng, n = key_of(k, dim=64, beta=beta, gamma=16.0), np.random.default_rng(6), 4000
     shift = rng.standard_normal((n, 2, 64))
     shift *= length / math.sqrt(2 * 64)
@@ -124,7 +124,7 @@ def test_several_directions_conform(kind):
 
 
 def test_the_first_direction_alone_is_the_plain_key(make_key):
-    """A key whose basis is its direction and a key without any basis give the same scores; so does writing it out."""
+    """A key whose basis is its direction and one without basis give the same scores."""
     key = make_key(dim=16, beta=0.3, gamma=8.0)
     rng = np.random.default_rng(1)
     y, q = (
@@ -140,7 +140,7 @@ def test_the_first_direction_alone_is_the_plain_key(make_key):
 
 
 def test_a_made_key_with_three_directions(make_key, stream):
-    """The library's own key and noise, not this folder's: all 600 phases near a peak, and the shift found."""
+    """The library's own key and noise: all 600 phases near a peak, and the shift found."""
     key = make_key(dim=64, beta=1e-3, directions=3)
     y = Pancake(key=key, sigma=2.0).sample(200, 64, stream=stream)
     attack = LikelihoodRatio(key=key, sigma=2.0)

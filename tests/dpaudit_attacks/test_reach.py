@@ -25,7 +25,7 @@ def feasible(attack, y, v):
 
 
 def half_values():
-    """Both zeros, subnormals, binade edges with their neighbours, the largest, and thirty at random."""
+    """Both zeros, subnormals, binade edges with neighbours, the largest, and thirty at random."""
     edges = np.array([2.0**e for e in (-24, -15, -14, -3, 0, 1, 10, 15)], np.float16)
     near = [np.nextafter(edges, np.float16(s)) for s in (-np.inf, np.inf)]
     odd = np.array([0.0, -0.0, 3 * 2.0**-24, 65504, -65504, 1023 * 2.0**-24], np.float16)
@@ -34,7 +34,7 @@ def half_values():
 
 @pytest.mark.parametrize("divisor", [1.0, 3.0, 1e-3])
 def test_every_half_against_every_noise(divisor):
-    """float16: all 65,536 noise values for each v, and all 63,488 releases asked for; zeros count as one number."""
+    """float16: all 65,536 noise values for each v, all 63,488 releases; zeros count as one."""
     attack = Reach(dtype="float16", divisor=divisor)
     for v in half_values()[:: 2 if divisor == 1 else 7]:
         with np.errstate(all="ignore"):
@@ -81,7 +81,7 @@ def test_zeros_are_one_number():
 
 
 def test_by_hand():
-    """Next to 1 floats are 2⁻⁵³ apart: 1 + n cannot end finer, and 2^53 + 2 needs the missing n = 2^53 + 1."""
+    """Next to 1 floats are 2⁻⁵³ apart, so 1 + n ends no finer; 2^53 + 2 needs n = 2^53 + 1."""
     wide = Reach()
     assert list(feasible(wide, [2.0**-53, 3 * 2.0**-54, 2.0**-60 + 2.0**-100, 0.75], 1.0)) == [
         True,
@@ -121,7 +121,7 @@ def test_coarse_lattice_is_feasible_everywhere():
 
 
 def test_naive_noise_gives_an_epsilon_of_seven_and_the_law_alone_does_not():
-    """P(E|0) = 0.43 at scale 1; ideal noise rounded once has the same share of E in a narrow range at both values."""
+    """P(E|0) = 0.43 at scale 1; ideal noise rounded once has one share of E at both values."""
     rng, n = np.random.default_rng(5), 20_000
     y0, y1 = rng.standard_normal(n), 1.0 + rng.standard_normal(n)
     hits0, hits1 = (int((~feasible(Reach(), y, 1.0)).sum()) for y in (y0, y1))
@@ -259,7 +259,7 @@ def test_bad_input():
 
 
 def test_a_lattice_finer_than_float32_is_not_taken_for_float32():
-    """Many points of 2^-24·Z are float32 numbers, though not all: releases are read in one format together."""
+    """Many points of 2^-24·Z are float32 numbers, not all: releases are read in one format."""
     rng = np.random.default_rng(20231)
     for v in (0.0, 1.0, 1000.25):
         y = np.rint((v + rng.standard_normal((20_000, 1))) * 2.0**24) * 2.0**-24
@@ -274,7 +274,7 @@ def test_a_lattice_finer_than_float32_is_not_taken_for_float32():
 
 @pytest.mark.parametrize("attack", ["reach", None])
 def test_rare_releases_of_another_format_change_no_event(attack):
-    """A law that has nothing to do with the value: float32 Laplace noise, and a float64 number in each half of releases."""
+    """Noise unrelated to the value: float32 Laplace, and one float64 in each half."""
     rng, made = np.random.default_rng(20), []
 
     def release(value, n, *, timeout):
@@ -297,7 +297,7 @@ def test_rare_releases_of_another_format_change_no_event(attack):
 
 
 def test_chunks_and_neighbours_are_read_in_one_format(monkeypatch):
-    """Releases of one neighbour that happen to be float32 numbers are read as those of the other are."""
+    """Releases of one neighbour that happen to be float32 numbers are read like the other's."""
     monkeypatch.setattr("dpaudit.audit.epsilon.attacks._AT_ONCE", 100)
     rng = np.random.default_rng(21)
     given = rng.laplace(size=(1000, 1)).astype(np.float32).astype(np.float64)

@@ -8,6 +8,7 @@ import torch
 from several_directions import draw, key_of
 
 from dpaudit.errors import MissingExtraError, UsageError
+from dpaudit_attacks import closest_vector, reconstruction
 from dpaudit_attacks.reconstruction import PhaseReader
 
 SIGMA = 6.4  # ε = 1 at δ = 1e-10, one record
@@ -35,7 +36,7 @@ def outcomes(k, *, beta, m, dim=64, bound=1000, releases=1, sigma=SIGMA, trials=
 
 @pytest.mark.parametrize(("beta", "releases"), [(1e-3, 1), (1e-3, 100), (0.5, 100)])
 def test_phases_are_the_query_modulo_the_spacing(beta, releases):
-    """60 queries: the averaged phases err by the standard error that is claimed, in every direction."""
+    """60 queries: averaged phases err by the claimed standard error, in every direction."""
     key, rng = key_of(3, dim=64, beta=beta, gamma=16.0), np.random.default_rng(1)
     reader = PhaseReader(key=key, sigma=SIGMA)
     errors = []
@@ -86,7 +87,7 @@ def test_beyond_the_limit_it_fails_and_says_so(m):
 
 @pytest.mark.parametrize(("k", "m", "bound"), [(4, 7, 1000), (4, 8, 1000), (2, 3, 8)])
 def test_confidence_is_calibrated_near_the_limit(k, m, bound):
-    """Listed by the lattice (first two) or completely (the other): right as often as the confidences add up to."""
+    """Listed by the lattice (first two) or completely (the last): as often right as claimed."""
     results = outcomes(k, beta=1e-3, m=m, bound=bound, trials=80)
     confidence = np.array([r.confidence for r, _ in results])
     spread = math.sqrt((confidence * (1 - confidence)).sum()) + 0.5
@@ -103,14 +104,14 @@ def test_a_wrong_known_count_is_a_misfit():
 
 
 def test_what_never_wraps_is_not_counted_as_bits():
-    """Large σ, few bins of two values: ⟨q,u⟩ varies by less than P, so phases hold less than their width suggests."""
+    """Large σ, few bins of two values: ⟨q,u⟩ varies by less than P, so phases hold fewer bits."""
     results = outcomes(2, beta=0.01, m=10, dim=256, bound=2, sigma=50.0)
     assert results[0][0].bits_available < results[0][0].bits_needed
     assert not any(r.trusted for r, _ in results)
 
 
 def test_prior_range_replaces_the_bound():
-    """Known to ±3 somewhere far from 0: six bins from two directions, and negative values are allowed."""
+    """Known to ±3 far from 0: six bins from two directions; negative values are allowed."""
     key, rng = key_of(2, dim=64, beta=1e-5, gamma=16.0), np.random.default_rng(3)
     q = rng.integers(-5000, 5000, 64).astype(float)
     index = torch.arange(6)
@@ -167,3 +168,20 @@ def test_bad_input(change, say):
         reader.reconstruct_counts(
             given.pop("releases"), given.pop("known"), given.pop("unknown_index"), **given
         )
+
+
+def test_confidence_counts_what_the_search_did_not_list(monkeypatch):
+    """The posterior from 64 listed counts against the one from all 32768 (about 1000 fit)."""
+    pytest.importorskip("fpylll")
+    monkeypatch.setattr(closest_vector, "_MOST", 64)
+    key, rng = key_of(1, dim=64, beta=0.02, gamma=16.0), np.random.default_rng(7)
+    reader, ratio = PhaseReader(key=key, sigma=20.0), []
+    for _ in range(8):
+        q = rng.integers(0, 32, 64).astype(float)
+        y, confidence = torch.from_numpy(q + draw(key, 20.0, 1, rng)), []
+        for weighed in (1, 1 << 15):
+            monkeypatch.setattr(reconstruction, "_ALL", weighed)
+            found = reader.reconstruct_counts(y, torch.from_numpy(q), torch.arange(3), bound=32)
+            confidence.append(found.confidence)
+        ratio.append(confidence[0] / confidence[1])
+    assert abs(np.log(ratio).mean()) < math.log(1.7)  # about 6 if the others were not counted

@@ -143,7 +143,7 @@ def coarse(bits):
     "value", [(0.0, 0.0), (3.0, -0.25), (2.0**43, -(2.0**44)), (2.0**46, 2.0**46)]
 )
 def test_box_muller_search_agrees_with_a_list_of_all_pairs(value):
-    """At 2^43 and above the sum keeps a few bits of the noise, so several pairs lead to one release."""
+    """From 2^43 the sum keeps a few bits of the noise, so several pairs lead to one release."""
     replay = coarse(6)
     # without u = 1, where the noise is 0
     k, t = (a.ravel() for a in np.meshgrid(np.arange(1, 64), np.arange(64)))
@@ -163,7 +163,7 @@ def test_box_muller_search_agrees_with_a_list_of_all_pairs(value):
 
 
 def test_polar_search_agrees_with_a_wide_slow_one():
-    """Python's own arithmetic over ±25 grid points in both directions, for releases of 0 tested at 0.5 and 1."""
+    """Python's own arithmetic over ±25 grid points, for releases of 0 tested at 0.5 and 1."""
     z = np.random.RandomState(12).normal(0, 1, (20, 2))
     found = 0
     for value, row in itertools.product((0.5, 1.0), z):
@@ -250,7 +250,7 @@ def test_the_truth_is_never_excluded_in_millions(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["torch-f32", "box-muller-f32"])
 def test_search_bounds_hold_for_every_float32_uniform(name):
-    """Radius within 3 roundings, and the angle within the step and a quarter and the two roundings products leave."""
+    """Radius within 3 roundings; angle within a step and a quarter and two products' roundings."""
     for replay in samplers._TABLE[name][1]:
         for start in range(0, 2**24, 2**21):
             k = np.arange(start + 1, start + 2**21 + 1)

@@ -90,7 +90,7 @@ def test_time_without_a_message_costs_next_to_nothing():
 
 @pytest.mark.parametrize("slope", [2e-6, -2e-6])
 def test_a_leak_on_a_busy_machine_is_used_whichever_way_it_goes(slope):
-    """Calls at 0 and at 5 in random turns on one machine: the first half to learn from, the second to be guessed."""
+    """Calls at 0 and at 5 in random turns: learn from the first half, guess the second."""
     rng = np.random.default_rng(3)
     noise, coins = laplace(rng, 40_000), rng.random(40_000) < 0.5
     releases = np.column_stack(

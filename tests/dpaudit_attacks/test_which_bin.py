@@ -60,7 +60,7 @@ def test_none_missing_and_repeated_releases():
 
 @pytest.mark.parametrize("factor", [1.0, 2.0])
 def test_top_probability_is_calibrated(factor):
-    """One release, β = 0.02, 64 bins: mostly unsure. With β halved in the attack the same check fails."""
+    """One release, β = 0.02, 64 bins: mostly unsure. With β halved the same check fails."""
     games, dim = 800, 64
     rng = np.random.default_rng(4)
     _, base, y = world(1, dim=dim, beta=0.02, t=games, sigma=2.0)

@@ -1,4 +1,4 @@
-"""What the attacks on support share: checked arrays, work in pieces, and feasibility turned into scores.
+"""What the attacks on support share: checked arrays, work in pieces, scores.
 
 The lemma they rest on. Let y be a release, v a value and T any set of numbers that the noise can
 take. The reals n with fl(v + n) = y form an interval that holds r = y − v, because rounding is
@@ -38,7 +38,7 @@ def finite(name: str, numbers: npt.ArrayLike, *, axes: int) -> Array:
     array = np.asarray(numbers, np.float64)
     if array.ndim != axes:
         raise UsageError(
-            f"{name} of shape {array.shape}: needs {axes} axes, one row a release; reshape it"
+            f"{name} of shape {array.shape}: needs {axes} axes, one row per release; reshape it"
         )
     if not np.isfinite(array).all():
         raise UsageError(
@@ -67,13 +67,17 @@ def checked(releases: npt.ArrayLike, value: npt.ArrayLike) -> tuple[Array, Array
     y, v = finite("releases", releases, axes=2), finite("value", value, axes=1)
     if y.shape[1] != len(v):
         raise UsageError(
-            f"value of {len(v)} numbers: the releases have {y.shape[1]} coordinates; give one for each"
+            f"value of {len(v)} numbers: the releases have {y.shape[1]} coordinates; "
+            "give one for each"
         )
     return y, v[None]
 
 
 def in_pieces(each: Kernel, y: Array, v: Array) -> npt.NDArray[np.bool_]:
-    """Coordinate by coordinate: ``each`` gets flat arrays of equal length, small enough for the cache; (t, k) back."""
+    """Apply ``each`` by coordinate, in pieces that fit the cache: (t, k) to (t, k).
+
+    ``each`` gets flat arrays of equal length.
+    """
     out = np.empty(y.shape, np.bool_)
     step = max(1, _PIECE // max(1, y.shape[1]))
     for start in range(0, len(y), step):
@@ -100,7 +104,10 @@ def single(y: Array, kind: type[np.floating[Any]], why: str) -> npt.NDArray[Any]
 
 
 class Scored(ABC):
-    """A support attack that is an :class:`~dpaudit.interfaces.Attack` as well: both by what ``_feasible`` says."""
+    """A support attack that also plays the scoring game, by what ``_feasible`` says.
+
+    See :class:`~dpaudit.interfaces.Attack`.
+    """
 
     @abstractmethod
     def _feasible(self, y: Array, v: Array) -> npt.NDArray[np.bool_]:
@@ -132,7 +139,9 @@ class Scored(ABC):
     def evidence(
         self, releases: torch.Tensor, candidates: torch.Tensor, truth: torch.Tensor
     ) -> Mapping[str, Any]:
-        """How many releases rule out the truth (0 if the mechanism is the one meant), and how many another candidate.
+        """How many releases rule out the truth, and how many another candidate.
+
+        The first is 0 if the mechanism is the one meant.
 
         Raises:
             UsageError: as for :meth:`feasible`.
@@ -156,7 +165,8 @@ def _tensors(releases: torch.Tensor, candidates: torch.Tensor) -> tuple[Array, A
     q = finite("candidates", many.detach().double().cpu().numpy(), axes=3)
     if q.shape[2] != y.shape[1] or len(q) not in (1, len(y)):
         raise UsageError(
-            f"candidates of shape {tuple(candidates.shape)}: there are {len(y)} releases of {y.shape[1]} coordinates; "
-            "give one list for all, shape (m, k), or one a release, shape (t, m, k)"
+            f"candidates of shape {tuple(candidates.shape)}: there are {len(y)} releases of "
+            f"{y.shape[1]} coordinates; "
+            "give one list for all, shape (m, k), or one per release, shape (t, m, k)"
         )
     return y, q

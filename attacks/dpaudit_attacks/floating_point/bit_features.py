@@ -1,4 +1,7 @@
-"""A table of sign, exponent and trailing zeros, learned from releases at two neighbours: no sampler need be known."""
+"""A learned table of sign, exponent and trailing zeros; the sampler may be unknown.
+
+It is learned from releases at two neighbours.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _WORD = 19
 
 
 class BitFeatures:
-    """Learns how often each pattern of bits comes from either neighbour, and weighs other releases by it.
+    """Learns how often each pattern of bits comes from each neighbour; scores releases by it.
 
     The pattern of a number is its sign, its binary exponent and the trailing zeros of its 53-bit
     significand (0 has one of its own, with its sign). A release's is that of y and of fl(y − v) for
@@ -54,10 +57,11 @@ class BitFeatures:
         *,
         neighbours: tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]],
     ) -> Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]:
-        """The sum over the coordinates of log P(pattern | second) / P(pattern | first), as a map (t, k) to (t,).
+        """The sum over coordinates of log P(pattern | second) / P(pattern | first).
 
-        ``first`` and ``second`` (t, k) were released at the two ``neighbours``, query results (m,).
-        With m = 1 its value is taken off every coordinate; with m neither 1 nor k, off none.
+        Returned as a map from releases (t, k) to scores (t,). ``first`` and ``second`` (t, k) were
+        released at the two ``neighbours``, query results (m,). With m = 1 its value is taken off
+        every coordinate; with m neither 1 nor k, off none.
 
         Raises:
             UsageError: shapes that do not fit, no release, or numbers that are not finite.
@@ -66,12 +70,14 @@ class BitFeatures:
         k = x0.shape[1]
         if x1.shape[1] != k or not len(x0) or not len(x1) or not k:
             raise UsageError(
-                f"releases of shapes {x0.shape} and {x1.shape}: need rows on both sides, of equal length"
+                f"releases of shapes {x0.shape} and {x1.shape}: "
+                "need rows on both sides, of equal length"
             )
         values = [finite("neighbours", v, axes=1) for v in neighbours]
         if len({len(v) for v in values}) != 1:
             raise UsageError(
-                f"neighbours of {len(values[0])} and {len(values[1])} values: must be of equal length"
+                f"neighbours of {len(values[0])} and {len(values[1])} values: "
+                "must be of equal length"
             )
         taken = (
             np.stack([np.broadcast_to(v, k) for v in values])
@@ -89,7 +95,10 @@ class BitFeatures:
 
 @dataclass(frozen=True)
 class _Table:
-    """What was learned: for each coordinate known codes, ascending, the log-ratio of each, and that of an unknown one."""
+    """What was learned: for each coordinate the known codes, ascending, and their log-ratios.
+
+    The last number is the log-ratio of an unknown code.
+    """
 
     taken: Array
     columns: list[tuple[Codes, Array, float]]
@@ -98,7 +107,8 @@ class _Table:
         x = finite("releases", releases, axes=2)
         if x.shape[1] != len(self.columns):
             raise UsageError(
-                f"releases of {x.shape[1]} coordinates: learned from {len(self.columns)}; give as many"
+                f"releases of {x.shape[1]} coordinates: learned from {len(self.columns)}; "
+                "give as many"
             )
         total = np.zeros(len(x))
         for j, (known, ratio, unknown) in enumerate(self.columns):

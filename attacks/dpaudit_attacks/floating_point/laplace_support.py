@@ -1,4 +1,7 @@
-"""Could this Laplace sampler have made the noise at all? Its own arithmetic, replayed on the uniforms near the answer."""
+"""Could this Laplace sampler have made the noise at all?
+
+The sampler's own arithmetic is replayed on the uniforms near the answer.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +80,8 @@ class LaplaceSupport(Scored):
             )
         if not _SMALLEST <= number("scale", self.scale) <= _LARGEST:
             raise UsageError(
-                f"scale={self.scale}: must be a number in {_SMALLEST}…{_LARGEST}; rescale the releases"
+                f"scale={self.scale}: must be a number in {_SMALLEST}…{_LARGEST}; "
+                "rescale the releases"
             )
         least = {"log": 1, "torch": 53}.get(self.sampler, 2)
         if not (isinstance(self.bits, int) and least <= self.bits <= 53):
@@ -86,7 +90,8 @@ class LaplaceSupport(Scored):
             )
         if self.sampler == "torch" and not 2.0**-100 <= self.scale <= 2.0**100:
             raise UsageError(
-                f"scale={self.scale}: must be in 2^-100…2^100 for float32 noise; rescale the releases"
+                f"scale={self.scale}: must be in 2^-100…2^100 for float32 noise; "
+                "rescale the releases"
             )
 
     def _feasible(self, y: Array, v: Array) -> npt.NDArray[np.bool_]:
@@ -97,7 +102,8 @@ class LaplaceSupport(Scored):
         at = np.flatnonzero(~out)
         y, v = y[at], v[at]
         positive = y > v
-        # noise is −b·log(w) with w ≈ j·2^−m: j = k, or counted from the other end where numpy computes 2 − U − U
+        # noise is −b·log(w) with w ≈ j·2^−m: j = k, or counted from the other end
+        # where numpy computes 2 − U − U
         m = self.bits if self.sampler == "log" else self.bits - 1
         low, high, sure = _indices(y, v, positive, scale=self.scale, bits=m)
         out[at[sure]] = True
@@ -145,12 +151,13 @@ class LaplaceSupport(Scored):
 def _indices(
     y: Array, v: Array, positive: npt.NDArray[np.bool_], *, scale: float, bits: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Least and greatest j worth a replay, within 1…2^bits, and where some j is feasible beyond doubt; y ≠ v.
+    """Least and greatest j worth a replay, within 1…2^bits; y ≠ v.
 
-    With x = |noise|/b, j ≈ exp(−x)·2^bits. Rounding y − v, the half gaps, the quotient and the
-    sampler's own log and product moves x by less than 6·2⁻⁵³ of the greatest term, exp by 2·2⁻⁵³:
-    ``slack`` is above both. One more j on each side is numpy's rounding of 2 − U, another the
-    rounding of j itself. Where x is above 10^6 no j is near.
+    Also says where some j is feasible beyond doubt. With x = |noise|/b, j ≈ exp(−x)·2^bits.
+    Rounding y − v, the half gaps, the quotient and the sampler's own log and product moves x by
+    less than 6·2⁻⁵³ of the greatest term, exp by 2·2⁻⁵³: ``slack`` is above both. One more j on
+    each side is numpy's rounding of 2 − U, another the rounding of j itself. Where x is above 10^6
+    no j is near.
     """
     with np.errstate(over="ignore", under="ignore"):
         up, down = np.nextafter(y, np.inf) - y, y - np.nextafter(y, -np.inf)

@@ -1,10 +1,10 @@
-"""Pairs of normals give their uniforms away: which values no uniforms of a known sampler can lead to a release from.
+"""Pairs of normals give their uniforms away.
 
-Polar and Box-Muller samplers turn two uniforms on a grid of 2^−24 or 2^−53 into two outputs. Both
-outputs, less the candidate value, give the uniforms back; if no grid point there leads, through the
-sampler's own arithmetic and the addition, to exactly these two releases, the candidate is
-impossible (Mironov 2012; Jin, McMurtry, Rubinstein and Ohrimenko 2022, arXiv 2112.05307, Section
-4).
+Which values cannot lead to a release by any uniforms of a known sampler? Polar and Box-Muller
+samplers turn two uniforms on a grid of 2^−24 or 2^−53 into two outputs. Both outputs, less the
+candidate value, give the uniforms back; if no grid point there leads, through the sampler's own
+arithmetic and the addition, to exactly these two releases, the candidate is impossible (Mironov
+2012; Jin, McMurtry, Rubinstein and Ohrimenko 2022, arXiv 2112.05307, Section 4).
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ BLOCK = 16
 
 @dataclass(frozen=True)
 class Layout:
-    """Units of a release: pairs (p, 2) in the order of their outputs, those of short tensors (q, 2), and the rest (s,)."""
+    """Units of a release: pairs, short tensors' pairs, and the rest.
+
+    ``pairs`` (p, 2) in the order of their outputs, ``short`` (q, 2), ``alone`` (s,).
+    """
 
     pairs: Indices
     short: Indices
@@ -41,7 +44,7 @@ class Layout:
 
     @property
     def order(self) -> Indices:
-        """Puts ``pairs``, ``short`` and ``alone``, one after the other, into the order of their first coordinates."""
+        """Sorts ``pairs``, ``short`` and ``alone``, concatenated, by their first coordinate."""
         return np.argsort(
             np.concatenate([self.pairs[:, 0], self.short[:, 0], self.alone]), kind="stable"
         )
@@ -157,7 +160,7 @@ class PairInversion(Scored):
         divisor: float = 1.0,
         dtype: str = "auto",
     ) -> None:
-        """Take noise of nominal standard deviation ``scale``, one release a row.
+        """Take noise of nominal standard deviation ``scale``, one release per row.
 
         ``offset``: 0 if each release begins with the first output of a pair (a fresh generator,
         always an even number of draws), 1 if with the second, ``unknown`` for either; then a
@@ -183,19 +186,21 @@ class PairInversion(Scored):
         sums = usual if dtype == "auto" else dtype
         if dtype == "float32" and noise == "float64":
             raise UsageError(
-                f"dtype={dtype}: {sampler} makes float64 noise; only releases added in float64 show its pairs"
+                f"dtype={dtype}: {sampler} makes float64 noise; "
+                "only releases added in float64 show its pairs"
             )
         self.sampler, self.offset = sampler, offset
         self.scale = _positive("scale", scale, noise)
         self.sizes = None if sizes is None else _sizes(sizes)
         if self.sizes is not None and not sampler.startswith("torch-"):
             raise UsageError(
-                f"sizes={sizes}: only torch's samplers pair within tensors; leave it out for {sampler}"
+                f"sizes={sizes}: only torch's samplers pair within tensors; "
+                f"leave it out for {sampler}"
             )
         if sampler == "torch-f32" and self.sizes is not None and max(self.sizes) < BLOCK:
             raise UsageError(
-                f"sizes={sizes}: below {BLOCK} values torch draws from 53-bit uniforms, of which float32 shows nothing; "
-                "use attack=reach"
+                f"sizes={sizes}: below {BLOCK} values torch draws from 53-bit uniforms, of which "
+                "float32 shows nothing; use attack=reach"
             )
         self.addition = Addition(np.dtype(_FORMATS[sums]), _positive("divisor", divisor, sums))
         self._replay = verified(sampler)
@@ -203,7 +208,9 @@ class PairInversion(Scored):
         self._known: dict[int, tuple[Layout, ...]] = {}
 
     def units(self, k: int) -> tuple[tuple[int, ...], ...]:
-        """The coordinates of each unit of releases of ``k`` numbers: pairs, and those whose partner is not there.
+        """The coordinates of each unit of releases of ``k`` numbers.
+
+        Units are pairs, and coordinates whose partner is not in the release.
 
         Raises:
             UsageError: releases of ``k`` numbers do not fit the sizes or the pairs.
@@ -265,16 +272,18 @@ class PairInversion(Scored):
     def _in_order(self, k: int, offsets: tuple[int, ...]) -> tuple[Layout, ...]:
         if k < 1 + len(offsets) or (k % 2 and len(offsets) == 1):
             raise UsageError(
-                f"releases of {k} numbers: {self.sampler} makes two at a time, and an odd number shifts the pairs from "
-                "release to release; give each release an even number of them, or three and more with offset=unknown"
+                f"releases of {k} numbers: {self.sampler} makes two at a time, and an odd number "
+                "shifts the pairs from release to release; give each release an even number of "
+                "them, or three and more with offset=unknown"
             )
         return tuple(in_order(k, offset=offset) for offset in offsets)
 
     def _in_tensors(self, k: int, offsets: tuple[int, ...]) -> tuple[Layout, ...]:
         if self.sizes is None and (k % BLOCK or not k):
             raise UsageError(
-                f"releases of {k} numbers: torch pairs lanes j and j + 8 of blocks of 16, so how the noise was drawn "
-                f"matters; give each release a multiple of 16 numbers, or say sizes={k} if each had a call of its own"
+                f"releases of {k} numbers: torch pairs lanes j and j + 8 of blocks of 16, so how "
+                "the noise was drawn matters; give each release a multiple of 16 numbers, or say "
+                f"sizes={k} if each had a call of its own"
             )
         sizes = self.sizes or (k,)
         said = f"sizes={'+'.join(map(str, sizes))}"
@@ -285,8 +294,8 @@ class PairInversion(Scored):
         pairing, few = self._short is not None, short(sizes)
         if pairing and few % 2 and len(offsets) == 1:
             raise UsageError(
-                f"{said}: tensors below 16 values hold {few}, an odd number, which shifts their pairs from release to "
-                "release; say offset=unknown"
+                f"{said}: tensors below 16 values hold {few}, an odd number, which shifts their "
+                "pairs from release to release; say offset=unknown"
             )
         many = offsets if pairing and few else (0,)
         return tuple(in_tensors(sizes, offset=offset, short_pairs=pairing) for offset in many)
@@ -318,6 +327,6 @@ def _sizes(given: Sequence[int] | int | str) -> tuple[int, ...]:
     whole = isinstance(given, str) or all(isinstance(part, (int, np.integer)) for part in parts)
     if not found or min(found) < 1 or not whole or isinstance(given, bool):
         raise UsageError(
-            f"sizes={given}: must be whole numbers above 0, one a tensor, e.g. sizes=400+120"
+            f"sizes={given}: must be whole numbers above 0, one per tensor, e.g. sizes=400+120"
         )
     return found

@@ -1,4 +1,4 @@
-"""Is there any floating-point number n with fl(v + n) = y? If not, v is not the value behind the release y."""
+"""Is there any floating-point number n with fl(v + n) = y? If not, v is not behind y."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WHOLE = 2.0**53
 
 @dataclass(frozen=True, kw_only=True)
 class Reach(Scored):
-    """Which values cannot lead to a release by adding a float to them, whatever sampler made that float.
+    """Which values cannot lead to a release by adding a float to them, whatever the sampler.
 
     The mechanism is release = fl(fl(v + n) / divisor), rounded to nearest even at each step, in the
     format ``dtype``; v is rounded to that format first, as the mechanism's own array does.
@@ -102,7 +102,7 @@ class Reach(Scored):
             )
 
     def settled(self, *releases: npt.NDArray[np.float64]) -> Reach:
-        """The same attack with "auto" decided once for all, by these parts of ``releases`` (t, k) together.
+        """The same attack with "auto" decided once, by these parts of ``releases`` (t, k).
 
         From then on each release is read by itself; one that is no float32 number, where these all
         were, as float64.
@@ -174,7 +174,8 @@ class Reach(Scored):
                 written = [float(_FORMATS[name](bound)) for name in self._formats]
             if beyond(y, pick(written)).any():
                 raise UsageError(
-                    f"releases: some are {word} the bound {bound} that the mechanism is said to clamp to; correct it"
+                    f"releases: some are {word} the bound {bound} that the mechanism is said "
+                    "to clamp to; correct it"
                 )
             out |= np.isin(y, written)
         return out
@@ -203,10 +204,10 @@ def _added_and_divided(
     divisor: np.floating[Any],
     integer: type[np.signedinteger[Any]],
 ) -> npt.NDArray[np.bool_]:
-    """Whether fl(fl(v + n) / divisor) = y for some n: bisection for the least n that gives at least y.
+    """Whether fl(fl(v + n) / divisor) = y for some n.
 
-    Floats are numbered in their order: their bits as an integer, with the bits of negative ones
-    below the sign flipped.
+    Finds the least n that gives at least y, by bisection. Floats are numbered in their order: their
+    bits as an integer, with the bits of negative ones below the sign flipped.
     """
     width = np.dtype(integer).itemsize * 8
     most = integer(np.iinfo(integer).max)

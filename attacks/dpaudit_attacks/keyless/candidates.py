@@ -1,8 +1,9 @@
-"""Proposing hidden vectors u = f·w where numpy alone finds them, and judging any on rows that had no part in it.
+"""Proposing hidden vectors u = f·w where numpy alone finds them, and judging any.
 
-Rows are normalised to σ = 1. Along the true w a pancake's peaks lie 1/f apart, f = r²/(γ√(2π)), r²
-= β² + γ², so ⟨x, u⟩ is a whole number up to a normal error of standard deviation β·r/(√(2π)·γ)
-(arXiv 2509.23834, worked out in :mod:`dpaudit.noise.pancake`).
+They are judged on rows that had no part in the proposal. Rows are normalised to σ = 1. Along the
+true w a pancake's peaks lie 1/f apart, f = r²/(γ√(2π)), r² = β² + γ², so ⟨x, u⟩ is a whole number
+up to a normal error of standard deviation β·r/(√(2π)·γ) (arXiv 2509.23834, worked out in
+:mod:`dpaudit.noise.pancake`).
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ Array = npt.NDArray[np.float64]
 
 
 def resonance(x: Array, u: Array) -> Array:
-    """|mean exp(2πi⟨x, u⟩) − its expectation under N(0, I)| for vectors u (m, d) or (d,), rows x (n, d); shape (m,).
+    """|mean exp(2πi⟨x, u⟩) − its expectation under N(0, I)|, shape (m,).
 
-    The expectation is exp(−2π²|u|²): it matters for |u| < 1 only. About √(π/4n) on honest noise,
-    exp(−πβ²r²/γ²) at a pancake's own u.
+    For vectors u (m, d) or (d,) and rows x (n, d). The expectation is exp(−2π²|u|²): it matters for
+    |u| < 1 only. About √(π/4n) on honest noise, exp(−πβ²r²/γ²) at a pancake's own u.
     """
     u = np.atleast_2d(u)
     turns = 2 * np.pi * (x @ u.T)
@@ -51,7 +52,9 @@ def resonance(x: Array, u: Array) -> Array:
 
 
 def confirm(x: Array, u: Array) -> float:
-    """p-value of one candidate u (d,) on held-out rows x (n, d): P(resonance at least this) ≤ 4·exp(−n·R²/4).
+    """p-value of one candidate u (d,) on held-out rows x (n, d).
+
+    P(resonance at least this) ≤ 4·exp(−n·R²/4).
 
     Formal guarantee: super-uniform if the rows are independent N(0, I) and independent of u.
     Hoeffding's inequality for the means of cosine and sine, each bounded by 1, at R/√2, and the
@@ -71,10 +74,10 @@ def _phases(x: Array, u: Array) -> Array:
 
 
 def refine(x: Array, u: Array) -> Array:
-    """The u near ``u`` with the least squared phases over rows x (n, d): Gauss and Newton, a few steps.
+    """The u near ``u`` with the least squared phases over rows x (n, d).
 
-    The resonance is 1 − 2π² times the mean squared phase to second order, so this maximises it.
-    Returns ``u`` itself where a step makes things worse (no pancake there).
+    A few Gauss–Newton steps. The resonance is 1 − 2π² times the mean squared phase to second order,
+    so this maximises it. Returns ``u`` itself where a step makes things worse (no pancake there).
     """
     best, least = u, float(np.square(_phases(x, u)).mean())
     for _ in range(_STEPS):
@@ -88,11 +91,11 @@ def refine(x: Array, u: Array) -> Array:
 
 
 def fundamental(x: Array, u: Array) -> Array:
-    """The shortest u/k, k = 1, 2, …, that resonates on rows x (n, d) as strongly as ``u`` (d,); refined there.
+    """The shortest u/k, k = 1, 2, …, that resonates as strongly as ``u`` (d,); refined there.
 
-    With R at a pancake's own u, k·u has R^(k²) ≤ R: a search may well find such a harmonic, whose γ
-    is k times too large. u/k of a pancake's own u has phases spread evenly over k values, whose
-    resonance is about 0. Not below |u| = 0.25, where nothing is confirmed.
+    On rows x (n, d). With R at a pancake's own u, k·u has R^(k²) ≤ R: a search may well find such a
+    harmonic, whose γ is k times too large. u/k of a pancake's own u has phases spread evenly over k
+    values, whose resonance is about 0. Not below |u| = 0.25, where nothing is confirmed.
     """
     strong, found = _AS_STRONG * float(resonance(x, u)[0]), u
     for k in range(2, min(_MOST_PARTS, int(np.linalg.norm(u) / SHORTEST)) + 1):
@@ -119,11 +122,12 @@ class Estimate:
 
 
 def estimate(fitted: Array, held: Array, u: Array) -> Estimate:
-    """β, γ and w from u as fitted (least squares) on rows ``fitted`` (n, d), and its phases on fresh rows ``held``.
+    """β, γ and w from u, with its phases on fresh rows ``held``.
 
-    The phases on held-out rows have variance v·(1 + d/(n − d − 1)), v = β²r²/(2πγ²): χ² gives the
-    interval for v. |u| = f = r²/(γ√(2π)) has standard error √(v/n). Both are then solved for β and
-    γ. Not claimed: accuracy above β = 0.5, where phases wrap round.
+    u was fitted by least squares on rows ``fitted`` (n, d). The phases on held-out rows have
+    variance v·(1 + d/(n − d − 1)), v = β²r²/(2πγ²): χ² gives the interval for v. |u| = f =
+    r²/(γ√(2π)) has standard error √(v/n). Both are then solved for β and γ. Not claimed: accuracy
+    above β = 0.5, where phases wrap round.
     """
     d = len(u)
     length = float(np.linalg.norm(u))
@@ -159,19 +163,19 @@ def estimate(fitted: Array, held: Array, u: Array) -> Estimate:
 
 SCANNED_DIM = 3
 _REACH = {2: 6.0, 3: 3.0}  # |u| up to here
-_STEP = (
-    # of the grid in u: the resonance falls off as exp(−2π²|Δu|²), and the nearest point is within 0.104 at d = 3
-    0.12
-)
+# of the grid in u: the resonance falls off as exp(−2π²|Δu|²), and the nearest point is within 0.104
+# at d = 3
+_STEP = 0.12
 _CHUNK = 4096
 _SCAN_ROWS = 400
 
 
 def from_covariance(x: Array) -> Array:
-    """Vectors u (m, d) along the covariance's outermost eigenvectors, at the frequency that resonates most.
+    """Vectors u (m, d) along the covariance's outermost eigenvectors.
 
-    A pancake's variance along w differs from 1 by about 4πγ²·exp(−πγ²), so this finds γ below about
-    1.5 from d·(2/deviation)² rows and nothing above 2, at any d.
+    At the frequency that resonates most. A pancake's variance along w differs from 1 by about
+    4πγ²·exp(−πγ²), so this finds γ below about 1.5 from d·(2/deviation)² rows and nothing above 2,
+    at any d.
     """
     n, d = x.shape
     _, vectors = np.linalg.eigh(x.T @ x / n)
@@ -184,7 +188,10 @@ def from_covariance(x: Array) -> Array:
 
 
 def from_scan(x: Array) -> Array:
-    """For d ≤ 3: the three best vectors u (3, d) of a grid over |u| ≤ 6 (d = 2) or 3 (d = 3), one of each ±u."""
+    """For d ≤ 3: the three best vectors u (3, d) of a grid, one of each ±u.
+
+    The grid covers |u| ≤ 6 (d = 2) or 3 (d = 3).
+    """
     d = x.shape[1]
     reach = _REACH[d]
     axis = np.arange(-reach, reach + _STEP / 2, _STEP)

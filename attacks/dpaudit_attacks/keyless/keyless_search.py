@@ -29,7 +29,9 @@ _SWEPT = (8, 12, 16, 24, 32, 48, 64, 96)  # of the dimensions that an auditor wh
 
 
 class KeylessSearch:
-    """Looks for a Gaussian pancake without its key: easy cases by numpy, the rest by lattice reduction.
+    """Looks for a Gaussian pancake without its key.
+
+    Easy cases by numpy, the rest by lattice reduction.
 
     Null: the rows are independent N(0, I). Formal guarantee: p is super-uniform then (Hoeffding's
     bound on held-out rows, summed over every candidate;
@@ -46,7 +48,10 @@ class KeylessSearch:
     looks_at = "a secret direction with evenly spaced peaks (the Gaussian pancake), without its key"
 
     def __init__(self, claim: Claim, stream: Stream, *, block: int = 54, beta: float = 0.0) -> None:
-        """Search up to BKZ-``block``; ``beta`` above 0 tries only that β, at γ = 2√d, straight up to that block."""
+        """Search up to BKZ-``block``.
+
+        ``beta`` above 0 tries only that β, at γ = 2√d, straight up to that block.
+        """
         del stream
         self._applies = claim.family == "gaussian"
         self._block, self._beta = block, beta
@@ -63,7 +68,7 @@ class KeylessSearch:
         self._rows[d].add(block.z)
 
     def search(self, *, deadline: float) -> None:
-        """Run the planned jobs until a candidate is confirmed, all are done, or the deadline has come."""
+        """Run the planned jobs until a candidate is confirmed, all are done, or time is up."""
         usable = {d: rows for d, rows in self._rows.items() if rows.enough}
         self._search = Search(usable)
         self._search.run(self._jobs(usable), deadline=deadline)
@@ -76,11 +81,11 @@ class KeylessSearch:
 
     @staticmethod
     def reach(*, dim: int | None, seconds: float) -> tuple[BlindSpot, ...]:
-        """What a search of ``seconds`` on two cores completes at γ = 2√d, in dimension ``dim`` or those the auditor sweeps.
+        """What a search of ``seconds`` on two cores completes at γ = 2√d.
 
-        From measured thresholds and costs to a factor of two
-        (:mod:`~dpaudit_attacks.keyless.plan`); of pancakes at a threshold nine in ten or more were
-        found. One entry a dimension: the largest β.
+        In dimension ``dim``, or in those that the auditor sweeps. From measured thresholds and
+        costs to a factor of two (:mod:`~dpaudit_attacks.keyless.plan`); of pancakes at a threshold
+        nine in ten or more were found. One entry per dimension: the largest β.
         """
         spent, best = 0.0, dict[int, float]()
         for job in jobs(dict.fromkeys([dim] if dim else _SWEPT, 1.0), easy=False):
@@ -95,7 +100,8 @@ class KeylessSearch:
                 flaw=f"Gaussian pancake, γ = 2√d, d = {d}",
                 size=beta,
                 unit="β, or any smaller",
-                says="a thicker pancake in this dimension; in more dimensions only thinner ones are found",
+                says="a thicker pancake in this dimension; "
+                "in more dimensions only thinner ones are found",
             )
             for d, beta in sorted(best.items())
         )
@@ -174,9 +180,10 @@ class KeylessSearch:
             p=search.p,
             statistic=e.beta,
             effect=(
-                f"recovered a Gaussian pancake at d={d}: β = {e.beta:.3g} ({e.beta_low:.3g}…{e.beta_high:.3g}), "
-                f"γ = {e.gamma:.4g}, its direction to {e.angle:.1g} radians, by {found.reduction} in {found.seconds:.1f} s; "
-                f"whoever holds it reads the releases{reads}"
+                f"recovered a Gaussian pancake at d={d}: β = {e.beta:.3g} "
+                f"({e.beta_low:.3g}…{e.beta_high:.3g}), γ = {e.gamma:.4g}, its direction to "
+                f"{e.angle:.1g} radians, by {found.reduction} in {found.seconds:.1f} s; whoever "
+                f"holds it reads the releases{reads}"
             ),
             interval=Interval(
                 low=e.beta_low, high=e.beta_high, confidence=0.95, method="χ² of the phases"
@@ -188,7 +195,10 @@ class KeylessSearch:
     def _nothing(self, search: Search) -> str:
         said = f"searched {describe(search.completed) or 'wide peaks only'} at γ = 2√d"
         if search.unfinished or search.waiting:
-            said += f"; stopped by the time limit after {search.seconds:.0f} s with {search.waiting} searches waiting"
+            said += (
+                f"; stopped by the time limit after {search.seconds:.0f} s "
+                f"with {search.waiting} searches waiting"
+            )
         if search.broken:
             said += f"; {len(search.broken)} searches broke off"
         if not self._library:
@@ -215,10 +225,11 @@ class KeylessSearch:
 
 
 def _proof(details: Mapping[str, Any], held: npt.NDArray[np.float64]) -> tuple[int, float] | None:
-    """How many held-out rows the recovered direction tells from the same a shift away, and the shift; None without torch.
+    """How many held-out rows the recovered direction tells from the same a shift away.
 
-    The shift is half the spacing of the peaks along the direction, in σ; honest noise lets nobody
-    be right in more than Φ(shift/2) of such rows, 53 % at γ = 8.
+    With the shift; None without torch. The shift is half the spacing of the peaks along the
+    direction, in σ; honest noise lets nobody be right in more than Φ(shift/2) of such rows, 53 % at
+    γ = 8.
     """
     try:
         import torch

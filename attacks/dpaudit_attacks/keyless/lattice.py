@@ -1,10 +1,11 @@
-"""The primal lattice attack: a short vector of a quadratic form on Z^n gives away the hidden direction. Needs ``fpylll``.
+"""The primal lattice attack: a short vector of a quadratic form shows the hidden direction.
 
-With σ = 1 and rows X (n, d), the whole numbers k_i = round(⟨x_i, u⟩) of a pancake are k = Xu + e, u
-= f·w of length f = r²/(γ√(2π)) and e of standard deviation β·r/(√(2π)·γ). Taken as if normal, k has
-covariance C = (f²/d)·XXᵀ + (β²/2π)·I, so it is short, |k|² ≈ n, in the form kᵀC⁻¹k, whose other
-vectors are longer than (det C)^(−1/2n)·√(n/2πe) or so. C⁻¹ has the eigenvectors of XXᵀ: γ⁻² on the
-rows' span and β⁻² off it, up to constants, each direction of the span with its own weight.
+The form is on Z^n. Needs ``fpylll``. With σ = 1 and rows X (n, d), the whole numbers k_i =
+round(⟨x_i, u⟩) of a pancake are k = Xu + e, u = f·w of length f = r²/(γ√(2π)) and e of standard
+deviation β·r/(√(2π)·γ). Taken as if normal, k has covariance C = (f²/d)·XXᵀ + (β²/2π)·I, so it is
+short, |k|² ≈ n, in the form kᵀC⁻¹k, whose other vectors are longer than (det C)^(−1/2n)·√(n/2πe) or
+so. C⁻¹ has the eigenvectors of XXᵀ: γ⁻² on the rows' span and β⁻² off it, up to constants, each
+direction of the span with its own weight.
 
 Two choices make it cheap. The n rows of *least norm* of all that were drawn go in: det C shrinks
 with them, at no cost in e, since e does not depend on the row (a hundred rows of 10^5 at d = 24 are
@@ -85,7 +86,10 @@ def rows_for(d: int, *, beta: float, gamma: float, shrink: float = 1.0) -> int:
 
 
 class _Form:
-    """C^(−1/2) for rows x (n, d) in the eigenvectors of XXᵀ, in units of 2^-12, for one γ and any β."""
+    """C^(−1/2) for rows x (n, d) in the eigenvectors of XXᵀ, for one γ and any β.
+
+    In units of 2^-12.
+    """
 
     def __init__(self, x: Array, gamma: float) -> None:
         self._left, self._singular, _ = np.linalg.svd(x, full_matrices=True)
@@ -101,10 +105,11 @@ class _Form:
 
 
 def _first_reduction(form: _Form, n: int, beta: float) -> tuple[Any, Any, Array]:
-    """LLL for ever smaller β down to the wanted one: the reduced matrix, its LLL object, and the map back to Z^n.
+    """LLL for ever smaller β down to the wanted one.
 
-    Each step starts from the last one's vectors k. All at once, floating point loses its way
-    earlier; step by step double is mostly enough.
+    Returns the reduced matrix, its LLL object, and the map back to Z^n. Each step starts from the
+    last one's vectors k. All at once, floating point loses its way earlier; step by step double is
+    mostly enough.
     """
     fpylll = lattice_library("keyless search")
     k = np.eye(n, dtype=np.int64)
@@ -133,7 +138,10 @@ def _rows(matrix: Any, most: int) -> Array:
 
 @functools.cache
 def _strategy(size: int) -> Any:
-    """One pruned enumeration in a block of this size; the wheel ships none, so the pruner works them out."""
+    """One pruned enumeration in a block of this size.
+
+    The wheel ships no pruning parameters, so the pruner works them out.
+    """
     fpylll = lattice_library("keyless search")
     strategy = importlib.import_module("fpylll.fplll.bkz_param").Strategy
     if size < _PRUNED_FROM:
@@ -152,10 +160,11 @@ def _strategy(size: int) -> Any:
 
 
 def stages(x: Array, *, beta: float, gamma: float, block: int) -> Iterator[tuple[str, Whole]]:
-    """Reduce the form of rows x (n, d) further and further: LLL, then tours of BKZ up to ``block`` (0: LLL only).
+    """Reduce the form of rows x (n, d) further and further.
 
-    Yields after each the name of the reduction and short whole-number vectors k, shape (m, n). In
-    double precision, in long double where that fails.
+    LLL, then tours of BKZ up to ``block`` (0: LLL only). Yields after each the name of the
+    reduction and short whole-number vectors k, shape (m, n). In double precision, in long double
+    where that fails.
 
     Raises:
         MissingExtraError: fpylll is not installed.
@@ -212,14 +221,14 @@ def find_direction(
     reduction: int = 40,
     check: Array | None = None,
 ) -> Iterator[Candidate]:
-    """Search the hidden direction in normalised rows x (N, d); yields the best candidate of each stage of reduction.
+    """Search the hidden direction in normalised rows x (N, d).
 
-    The ``samples`` rows of least norm enter the lattice (None: the best number for β and γ, or all
-    there are), reduced up to BKZ-``reduction``. Candidates are ranked by their resonance on
-    ``check`` (m, d), or on x without it, and refined there; |u| < 1 scores 0 (see
-    :mod:`~dpaudit_attacks.keyless.candidates`). Nothing is confirmed: for that see
-    :func:`~dpaudit_attacks.keyless.candidates.confirm` and rows that are in neither x nor
-    ``check``. Stop reading when satisfied.
+    Yields the best candidate of each stage of reduction. The ``samples`` rows of least norm enter
+    the lattice (None: the best number for β and γ, or all there are), reduced up to
+    BKZ-``reduction``. Candidates are ranked by their resonance on ``check`` (m, d), or on x without
+    it, and refined there; |u| < 1 scores 0 (see :mod:`~dpaudit_attacks.keyless.candidates`).
+    Nothing is confirmed: for that see :func:`~dpaudit_attacks.keyless.candidates.confirm` and rows
+    that are in neither x nor ``check``. Stop reading when satisfied.
 
     Raises:
         UsageError: fewer rows than the lattice needs (d + 2), or β, γ not above 0.
@@ -234,8 +243,8 @@ def find_direction(
     usable = np.flatnonzero(norm >= SHORTEST_ROW**2)
     if min(len(usable), samples or len(x)) < d + 2:
         raise UsageError(
-            f"rows={len(usable)}, samples={samples}: the lattice needs at least d + 2 = {d + 2} rows of norm 2 or more; "
-            "draw more rows"
+            f"rows={len(usable)}, samples={samples}: the lattice needs at least d + 2 = {d + 2} "
+            "rows of norm 2 or more; draw more rows"
         )
     order = usable[np.argsort(norm[usable])]
     if samples is None:

@@ -1,4 +1,7 @@
-"""Which cells of the search are tried, in which order: the likeliest find for the least time first."""
+"""Which cells of the search are tried, in which order.
+
+The likeliest find for the least time comes first.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,10 @@ _WORTH = 1.1  # a larger block must reach this much more β
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One child process: dimension d, all β up to ``beta`` and γ up to ``gamma``, reduced up to BKZ-``block``.
+    """One child process: dimension d, all β up to ``beta`` and γ up to ``gamma``.
 
-    ``kind`` is "easy" (numpy alone; β, γ and block are then 0) or "lattice". ``cost`` is about its
-    seconds on a core.
+    Reduced up to BKZ-``block``. ``kind`` is "easy" (numpy alone; β, γ and block are then 0) or
+    "lattice". ``cost`` is about its seconds on a core.
     """
 
     kind: str
@@ -42,9 +45,10 @@ def _hardness(d: int, beta: float, gamma: float, shrink: float) -> float:
 
 
 def beta_reached(d: int, *, gamma: float, block: int, shrink: float = 1.0) -> float | None:
-    """The largest β that BKZ-``block`` reaches in dimension d, at most 0.25; None where that is below 1e-6.
+    """The largest β that BKZ-``block`` reaches in dimension d, at most 0.25.
 
-    ``shrink`` is the length of the rows in the lattice, in units of √d.
+    None where that is below 1e-6. ``shrink`` is the length of the rows in the lattice, in units of
+    √d.
     """
     low, high = math.log(_SMALLEST_BETA), math.log(_LARGEST_BETA)
     wanted = _HARDNESS[block]

@@ -1,4 +1,4 @@
-"""What a recovered direction is worth: it reads releases as the key does, without the key's file."""
+"""What a recovered direction is worth: it reads releases as the key does."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def _checked(details: Mapping[str, Any]) -> _Recovered:
 
 
 class RecoveredDirection:
-    """The likelihood-ratio attack with a direction that the keyless search recovered, in place of the key.
+    """The likelihood-ratio attack with a recovered direction in place of the key.
 
-    Scores are the pancake's log-densities at the recovered (w, β, γ), as
-    :class:`~dpaudit_attacks.keyed_distinguisher.LikelihoodRatio` computes them from the key. Not
-    claimed: its optimality; that holds to the precision of what was recovered.
+    The keyless search recovers it. Scores are the pancake's log-densities at the recovered (w, β,
+    γ), as :class:`~dpaudit_attacks.keyed_distinguisher.LikelihoodRatio` computes them from the key.
+    Not claimed: its optimality; that holds to the precision of what was recovered.
     """
 
     games = ("scoring",)

@@ -1,4 +1,7 @@
-"""The search: which rows it keeps, and jobs in child processes, two at a time, under a deadline, none left behind."""
+"""The search: which rows it keeps, and its jobs in child processes.
+
+Two jobs run at a time, under a deadline; none is left behind.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +37,12 @@ Array = npt.NDArray[np.float64]
 
 
 class Rows:
-    """Normalised rows of one dimension d: which part a row plays depends on its place in the stream, not on its values.
+    """Normalised rows of one dimension d.
 
-    In turns of four: one held out, one that ranks candidates, two to search in, until the first two
-    are full. Of those to search in, the 4d + 64 of least norm (2 at least) are kept. Held-out rows
-    are thus independent of all others that are kept.
+    Which part a row plays depends on its place in the stream, not on its values. In turns of four:
+    one held out, one that ranks candidates, two to search in, until the first two are full. Of
+    those to search in, the 4d + 64 of least norm (2 at least) are kept. Held-out rows are thus
+    independent of all others that are kept.
     """
 
     def __init__(self, d: int) -> None:
@@ -179,7 +183,10 @@ class Search:
         self.seconds = 0.0
 
     def run(self, jobs: Sequence[Job], *, deadline: float) -> None:
-        """Run ``jobs`` in order until one candidate is confirmed, all are done, or ``deadline`` (``time.monotonic``)."""
+        """Run ``jobs`` in order until one candidate is confirmed or all are done.
+
+        Stops at ``deadline`` (``time.monotonic``).
+        """
         began = time.monotonic()
         left = list(jobs)
         try:

@@ -1,9 +1,10 @@
-"""The child process of a search: ``python -m dpaudit_attacks.keyless.worker PARENT``, rows in, candidates out.
+"""The child process of a search: rows in, candidates out.
 
-Standard input: one line of JSON (a :class:`~dpaudit_attacks.keyless.plan.Job`'s fields, and how
-many rows of each kind), then the rows as raw float64: first those to search in, then those to rank
-candidates on. Standard output: a line of JSON for each candidate worth a look at the held-out rows,
-which this process never sees, and one for each finished stage.
+``python -m dpaudit_attacks.keyless.worker PARENT``. Standard input: one line of JSON (a
+:class:`~dpaudit_attacks.keyless.plan.Job`'s fields, and how many rows of each kind), then the rows
+as raw float64: first those to search in, then those to rank candidates on. Standard output: a line
+of JSON for each candidate worth a look at the held-out rows, which this process never sees, and one
+for each finished stage.
 """
 
 from __future__ import annotations

@@ -30,7 +30,10 @@ from dpaudit_attacks.pool_inference.settings import load_setting
 __all__ = ["PoolInference"]
 
 _VALUES = 1 << 20
-"""Submissions in memory at a time: with 128 bytes of bits each and the evidence of one adversary, 192 MiB."""
+"""Submissions in memory at a time.
+
+With 128 bytes of bits each and the evidence of one adversary, 192 MiB.
+"""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,9 @@ class _Game:
 
 
 class PoolInference:
-    """BPIA, the Bayesian pool inference attack of Gadotti et al. (2022), against any local mechanism and submission policy.
+    """BPIA, the Bayesian pool inference attack of Gadotti et al. (2022).
+
+    Against any local mechanism and submission policy.
 
     Threat model: a server that follows the protocol and keeps what each device submits (under its
     policy, see ``dpaudit.submissions``). It knows mechanism, policy, hash functions, universe and
@@ -143,10 +148,11 @@ class PoolInference:
     def play(
         self, users: int, *, stream: Stream, progress: Callable[[int, int], None] | None = None
     ) -> dict[str, dict[str, Any]]:
-        """Each adversary's outcomes after each number of observations: ``{adversary: {"7": Outcome.to_dict(), …}}``.
+        """Each adversary's outcomes after each number of observations.
 
-        The same stream gives the same game. ``progress(done, users)`` is called after each batch;
-        batches have a size that depends on ``observations`` alone, and a stream of their own each.
+        ``{adversary: {"7": Outcome.to_dict(), …}}``. The same stream gives the same game.
+        ``progress(done, users)`` is called after each batch; batches have a size that depends on
+        ``observations`` alone, and a stream of their own each.
 
         Raises:
             UsageError: no users, or options that do not fit each other.
@@ -244,7 +250,8 @@ class PoolInference:
             each = np.bincount(owner, minlength=len(crowd))
             if not each.all() or (self.policy.linked and (each != each[0]).any()):
                 raise UsageError(
-                    "submissions: the policy must submit for every user, and if linked equally often"
+                    "submissions: the policy must submit for every user, "
+                    "and if linked equally often"
                 )
             if not self.policy.linked:
                 order = order[np.cumsum(each) - each]  # of each user the first one, all alike
@@ -296,7 +303,10 @@ class PoolInference:
 def _named(
     posterior: npt.NDArray[np.float64], random: np.random.Generator
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """The likeliest pool, one at random among equals, and its probability: both (users, observations)."""
+    """The likeliest pool, one at random among equals, and its probability.
+
+    Both (users, observations).
+    """
     top = posterior.max(axis=2, keepdims=True)
     named = np.where(posterior == top, random.random(posterior.shape), -1.0).argmax(axis=2)
     return named, top[..., 0]

@@ -1,4 +1,7 @@
-"""The pool inference game's people: what each cares for, what each chooses day after day, and what their devices run."""
+"""The pool inference game's people.
+
+What each prefers, what each chooses day after day, and what their devices run.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +32,15 @@ _RAPPOR_LAW = {"f", "p", "q"}
 def make_mechanism(
     text: str, *, epsilon: float | None, m: int, functions: int, universe: int, stream: Stream
 ) -> LocalMechanism:
-    """A local mechanism as people write it, ``NAME[:option=value,…]``, with ``epsilon`` a report, for a universe of objects.
+    """A local mechanism as people write it, ``NAME[:option=value,…]``.
 
-    ``text`` is a plug-in's name (``dpaudit.local``) with options of its own, which come first. What
-    it takes of the rest is filled in: ``epsilon``; for sketches ``functions`` fully random hash
-    functions of the ``stream`` to ``m`` positions (as the paper's experiments); ``categories`` or
-    ``universe``, the number of objects; a Count Median Sketch's ``privacy_parameter``, half of
-    ``epsilon``. RAPPOR has no ε of its own: without f, p and q it is the one-time RAPPOR of that ε,
-    f = 2/(1 + e^(ε/2h)), p = 0, q = 1.
+    With ``epsilon`` per report, for a universe of objects. ``text`` is a plug-in's name
+    (``dpaudit.local``) with options of its own, which come first. What it takes of the rest is
+    filled in: ``epsilon``; for sketches ``functions`` fully random hash functions of the ``stream``
+    to ``m`` positions (as the paper's experiments); ``categories`` or ``universe``, the number of
+    objects; a Count Median Sketch's ``privacy_parameter``, half of ``epsilon``. RAPPOR has no ε of
+    its own: without f, p and q it is the one-time RAPPOR of that ε, f = 2/(1 + e^(ε/2h)), p = 0, q
+    = 1.
 
     Raises:
         UsageError: no such mechanism or option, or ``epsilon`` missing where it is needed.
@@ -48,7 +52,8 @@ def make_mechanism(
     for option in options:
         if option not in takes:
             raise UsageError(
-                f"{option}={options[option]}: {reference.name} has no such option{nearest(option, takes)}"
+                f"{option}={options[option]}: "
+                f"{reference.name} has no such option{nearest(option, takes)}"
             )
     if "epsilon" in takes:
         if epsilon is None and "epsilon" not in options:
@@ -153,7 +158,10 @@ def people(
 
 @jit
 def _alias(share, stays, other):  # type: ignore[no-untyped-def]
-    """Walker's alias table (Vose 1991): cell i keeps ``stays[i]`` of itself and gives the rest to ``other[i]``."""
+    """Walker's alias table (Vose 1991).
+
+    Cell i keeps ``stays[i]`` of itself and gives the rest to ``other[i]``.
+    """
     size = share.size
     small, large = np.empty(size, np.int64), np.empty(size, np.int64)
     few, many = 0, 0
@@ -182,7 +190,9 @@ def _alias(share, stays, other):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _choose(objects, preferred, gamma, delta, order, starts, stays, other, random):  # type: ignore[no-untyped-def]
+def _choose(  # type: ignore[no-untyped-def]
+    objects, preferred, gamma, delta, order, starts, stays, other, random
+):
     pools = starts.size - 2
     for user in range(objects.shape[0]):
         g, mine = gamma[user], gamma[user] * delta[user]

@@ -1,4 +1,7 @@
-"""The adversary who knows that a device sends the same report for the same object again: equal reports are one object's."""
+"""The adversary who knows that a device repeats its report for the same object.
+
+Equal reports are one object's.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +28,11 @@ _CELLS = 1 << 22  # report-object pairs at a time: 32 MiB
 def equal_reports(
     reports: Reports, users: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Which reports of each user are equal: a number for each report (users·n,), and the first report of each number.
+    """Which reports of each user are equal.
 
-    Reports are in the order of ``users``, each user's n reports together; numbers rise with users,
-    so that a user's numbers are consecutive.
+    A number for each report (users·n,), and the first report of each number. Reports are in the
+    order of ``users``, each user's n reports together; numbers rise with users, so that a user's
+    numbers are consecutive.
 
     Raises:
         UsageError: reports that do not divide among the users.
@@ -58,13 +62,13 @@ def memoised_posterior(
     pool_prior: npt.NDArray[np.float64] | None = None,
     cells: int = 48,
 ) -> npt.NDArray[np.float64]:
-    """Pr[preferred pool = i | the first n reports], shape (users, prefixes, k), where equal reports are one object's.
+    """Pr[preferred pool = i | the first n reports], shape (users, prefixes, k).
 
-    ``reports`` (users·n) are in the order of users, each user's together in the order of time. The
-    object z of a report that came c times was chosen c times and privatised once; no other report
-    is about z. With a_i = γδ for the preferred pool, a_j = γ(1 − δ)/(k − 1) for the others, a_0 = 1
-    − γ, the mean of an object's count is λ_z = n·a_j·w_z, and the score of pool i is the integral
-    over (γ, δ) of
+    Equal reports are taken as one object's. ``reports`` (users·n) are in the order of users, each
+    user's together in the order of time. The object z of a report that came c times was chosen c
+    times and privatised once; no other report is about z. With a_i = γδ for the preferred pool, a_j
+    = γ(1 − δ)/(k − 1) for the others, a_0 = 1 − γ, the mean of an object's count is λ_z =
+    n·a_j·w_z, and the score of pool i is the integral over (γ, δ) of
 
         exp(−Σ_z (1 − e^(−λ_z))) · Π over distinct reports x̃ of Σ_z e^(−λ_z) λ_z^c Pr[x̃ | z]:
 
@@ -151,10 +155,13 @@ _jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False, error_model="n
 
 
 @_jit
-def _fill(neutral, own, other, quiet_neutral, quiet_own, quiet_other, copies, starts, out):  # type: ignore[no-untyped-def]
-    """Logarithms of scores into ``out`` (users, k): a product over reports in each cell, exponents kept apart.
+def _fill(  # type: ignore[no-untyped-def]
+    neutral, own, other, quiet_neutral, quiet_own, quiet_other, copies, starts, out
+):
+    """Logarithms of scores into ``out`` (users, k).
 
-    A report's factor in a cell below 1e-150 of its largest anywhere counts as 1e-150 of it.
+    A product over reports in each cell, exponents kept apart. A report's factor in a cell below
+    1e-150 of its largest anywhere counts as 1e-150 of it.
     """
     cells, k = own.shape[2], out.shape[1]
     product, exponent, logs = np.empty(cells), np.empty(cells, np.int64), np.empty((cells, cells))

@@ -1,7 +1,8 @@
-"""How well the adversary does: precision against null rate, its area, calibration, and who is at risk.
+"""How well the adversary does.
 
-Users are ranked by confidence; a null rate is the share of users, the least confident ones, about
-whom nothing is said. ``Outcome`` is one adversary's game: everything here is a function of it.
+Precision against null rate, its area, calibration, and who is at risk. Users are ranked by
+confidence; a null rate is the share of users, the least confident ones, about whom nothing is said.
+``Outcome`` is one adversary's game: everything here is a function of it.
 """
 
 from __future__ import annotations
@@ -68,7 +69,10 @@ class Outcome:
         return np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
 
     def _among_equals(self, values: Floats) -> Floats:
-        """Each one's mean over the equally confident: its expectation over a random order among them."""
+        """Each one's mean over the equally confident.
+
+        That is its expectation over a random order among them.
+        """
         sizes = np.diff(self._equals, append=len(values))
         shared: Floats = np.repeat(np.add.reduceat(values, self._equals) / sizes, sizes)
         return shared
@@ -79,7 +83,10 @@ class Outcome:
         return self._among_equals(self.correct[self._order].astype(np.float64))
 
     def precision_at(self, null_rates: npt.ArrayLike) -> Floats:
-        """The share of right answers among the ⌊(1−null)·N⌋ most confident users; NaN where there is none left."""
+        """The share of right answers among the ⌊(1−null)·N⌋ most confident users.
+
+        NaN where there is none left.
+        """
         n = len(self._ranked)
         kept = np.floor((1 - np.asarray(null_rates, np.float64)) * n + 1e-9).astype(np.int64)
         right = np.concatenate([[0.0], np.cumsum(self._ranked)])
@@ -88,7 +95,10 @@ class Outcome:
         return precision
 
     def curve(self) -> list[list[float]]:
-        """Pairs [null rate, precision] at the 101 null rates 0, 0.01 … 1; where nobody is left, the last precision stays."""
+        """Pairs [null rate, precision] at the 101 null rates 0, 0.01 … 1.
+
+        Where nobody is left, the last precision stays.
+        """
         precision = self.precision_at(NULL_RATES)
         last = precision[np.flatnonzero(np.isfinite(precision))[-1]]
         pairs: list[list[float]] = np.stack(
@@ -97,11 +107,17 @@ class Outcome:
         return pairs
 
     def auc_pn(self) -> float:
-        """The area under :meth:`curve` by the trapezium rule: AUC-PN as the paper's authors compute it."""
+        """The area under :meth:`curve` by the trapezium rule.
+
+        This is AUC-PN as the paper's authors compute it.
+        """
         return float(np.trapezoid([y for _, y in self.curve()], dx=0.01))
 
     def exact_auc_pn(self) -> float:
-        """The mean over users of the precision among those at least as confident: the area over all thresholds."""
+        """The mean over users of the precision among those at least as confident.
+
+        This is the area over all thresholds.
+        """
         ranks = np.arange(1, len(self._ranked) + 1)
         return float((np.cumsum(self._ranked) / ranks).mean())
 
@@ -126,10 +142,10 @@ class Outcome:
         return {"value": value, "low": max(0.0, value - reach), "high": min(1.0, value + reach)}
 
     def calibration(self, bins: int = 20) -> list[dict[str, float]]:
-        """Success among users of like confidence, in ``bins`` of equal width over [1/k, 1]; empty bins are left out.
+        """Success among users of like confidence, in ``bins`` of equal width over [1/k, 1].
 
-        Each has ``confidence`` (its mean), ``users``, and ``success`` with its Clopper-Pearson ends
-        ``low`` and ``high`` (95 % a bin).
+        Empty bins are left out. Each has ``confidence`` (its mean), ``users``, and ``success`` with
+        its Clopper-Pearson ends ``low`` and ``high`` (95 % a bin).
         """
         low = 1 / self.pools
         place = np.clip(((self.confidence - low) / (1 - low) * bins).astype(np.int64), 0, bins - 1)
@@ -139,14 +155,16 @@ class Outcome:
         found = []
         for i in np.flatnonzero(users):
             ends = clopper_pearson(int(right[i]), int(users[i]))
-            found.append({"confidence": float(mean[i]), "users": int(users[i]), "success": float(right[i] / users[i]),
+            found.append({"confidence": float(mean[i]), "users": int(users[i]),
+                          "success": float(right[i] / users[i]),
                           "low": ends.low, "high": ends.high})  # fmt: skip
         return found
 
     def calibration_error(self, bins: int = 20) -> float:
-        """The expected calibration error: |success − mean confidence| of each bin, weighted by its users.
+        """The expected calibration error.
 
-        Even a perfect confidence has some, of the order of √(bins/N), by chance.
+        |success − mean confidence| of each bin, weighted by its users. Even a perfect confidence
+        has some, of the order of √(bins/N), by chance.
         """
         some = self.calibration(bins)
         return sum(b["users"] * abs(b["success"] - b["confidence"]) for b in some) / len(
@@ -154,7 +172,10 @@ class Outcome:
         )
 
     def behaviour_map(self, bins: int = 10) -> list[list[float]]:
-        """Triples [γ, δ, precision] at the middle of ``bins`` × ``bins`` cells of (0, 1] × (1/k, 1]; empty ones left out."""
+        """Triples [γ, δ, precision] in the middle of cells of (0, 1] × (1/k, 1].
+
+        There are ``bins`` × ``bins`` cells; empty ones are left out.
+        """
         low = 1 / self.pools
         across = np.clip((self.gamma * bins).astype(np.int64), 0, bins - 1)
         down = np.clip(((self.delta - low) / (1 - low) * bins).astype(np.int64), 0, bins - 1)

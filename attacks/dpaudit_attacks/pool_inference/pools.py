@@ -1,4 +1,7 @@
-"""Where the game is played: a universe of objects, pools that tell something about a person, how popular objects are."""
+"""Where the game is played.
+
+A universe of objects, pools that tell something about a person, how popular objects are.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ __all__ = ["Pools", "Setting", "whole"]
 
 @dataclass(frozen=True, eq=False)
 class Pools:
-    """Disjoint sets P_1 … P_k of objects of a universe 0 … universe − 1; the rest is the neutral pool, number 0.
+    """Disjoint sets P_1 … P_k of objects of a universe 0 … universe − 1.
+
+    The rest is the neutral pool, number 0.
 
     >>> Pools(6, (np.array([0, 1]), np.array([4]))).labels.tolist()
     [1, 1, 0, 0, 2, 0]
@@ -70,7 +75,9 @@ class Pools:
         return np.bincount(self.labels, minlength=self.k + 1)
 
     def masses(self, popularity: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
-        """The popularity p̂(P_i) of each pool, shape (k + 1,), the neutral one first; None: every object counts alike.
+        """The popularity p̂(P_i) of each pool, shape (k + 1,), the neutral one first.
+
+        None: every object counts alike.
 
         Raises:
             UsageError: as in :meth:`weights`.
@@ -78,10 +85,10 @@ class Pools:
         return np.bincount(self.labels, self._checked(popularity), self.k + 1).astype(np.float64)
 
     def weights(self, popularity: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
-        """p̂(z)/p̂(P_i) of each object z, where P_i is its pool, shape (universe,); None: a uniform popularity.
+        """p̂(z)/p̂(P_i) of each object z, where P_i is its pool, shape (universe,).
 
-        A pool to which the popularity gives nothing at all is taken as uniform (0/0 says nothing of
-        its objects).
+        None: a uniform popularity. A pool to which the popularity gives nothing at all is taken as
+        uniform (0/0 says nothing of its objects).
 
         Raises:
             UsageError: a popularity of another length, below 0 or not finite.
@@ -140,7 +147,8 @@ class Setting:
         for label, group in zip(("the neutral rest", *self.labels), self.groups, strict=True):
             if not p[group].sum() > 0:
                 raise UsageError(
-                    f"setting={self.name}: nobody ever chooses an object of {label}; leave such a pool out"
+                    f"setting={self.name}: nobody ever chooses an object of {label}; "
+                    "leave such a pool out"
                 )
 
     @property

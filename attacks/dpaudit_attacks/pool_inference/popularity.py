@@ -1,4 +1,7 @@
-"""What adversaries know of how popular objects are, and a strong one's estimate from other people's submissions."""
+"""What adversaries know of how popular objects are.
+
+A strong one's estimate comes from other people's submissions.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +39,10 @@ __all__ = [
 
 
 def project(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The point of the simplex nearest to ``values`` (n,) in Euclidean distance, exact up to rounding.
+    """The point of the simplex nearest to ``values`` (n,) in Euclidean distance.
 
-    max(v − θ, 0) with the one θ for which that adds up to 1, found by sorting (Duchi,
-    Shalev-Shwartz, Singer and Chandra 2008, Figure 1).
+    Exact up to rounding. max(v − θ, 0) with the one θ for which that adds up to 1, found by sorting
+    (Duchi, Shalev-Shwartz, Singer and Chandra 2008, Figure 1).
 
     Raises:
         UsageError: no values, or one that is not finite.
@@ -61,12 +64,12 @@ def project(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 def average_projections(
     values: npt.NDArray[np.float64], *, steps: int = 1000, tolerance: float = 1e-6
 ) -> npt.NDArray[np.float64]:
-    """A point of the simplex by averaged projections, as the authors of pool inference find theirs; not the nearest one.
+    """A point of the simplex by averaged projections; not the nearest one.
 
-    Each step is the mean of the projections onto {Σ = 1} and onto {all ≥ 0} (Bauschke and Borwein
-    1993, "On the convergence of von Neumann's alternating projection algorithm"), until a step's
-    root mean square is at most ``tolerance``, or for ``steps``; what is left below 0 is then cut
-    off and the rest scaled to 1.
+    The authors of pool inference find theirs in this way. Each step is the mean of the projections
+    onto {Σ = 1} and onto {all ≥ 0} (Bauschke and Borwein 1993, "On the convergence of von Neumann's
+    alternating projection algorithm"), until a step's root mean square is at most ``tolerance``, or
+    for ``steps``; what is left below 0 is then cut off and the rest scaled to 1.
 
     Raises:
         UsageError: no values, one that is not finite, or no step.
@@ -137,12 +140,13 @@ def estimate_popularity(
     submissions: int = 1_000_000,
     projection: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]] = project,
 ) -> npt.NDArray[np.float64]:
-    """p̂ (universe,) from privatised ``submissions`` of other people, who choose by the true ``popularity`` (universe,).
+    """p̂ (universe,) from privatised ``submissions`` of other people.
 
-    Their objects are drawn independently, privatised by ``mechanism`` itself, counted by its own
-    server, divided by their number and projected onto the simplex: exactly (``project``) or as
-    ``projection`` says (``average_projections`` is the paper's). RAPPOR's decoding gives 0 to
-    objects that it does not select.
+    They choose by the true ``popularity`` (universe,). Their objects are drawn independently,
+    privatised by ``mechanism`` itself, counted by its own server, divided by their number and
+    projected onto the simplex: exactly (``project``) or as ``projection`` says
+    (``average_projections`` is the paper's). RAPPOR's decoding gives 0 to objects that it does not
+    select.
 
     Not claimed: calibration of an adversary who takes p̂ for the truth. The noise of p̂ makes
     objects popular that nobody chooses, and a strong adversary too modest where there are many rare
@@ -184,7 +188,8 @@ ADVERSARIES = {
     "weak": "takes all objects of a pool as equally popular",
     "strong": "estimates popularity from other people's privatised submissions",
     "informed": "knows the true popularity (Appendix A.3)",
-    NON_PRIVATE: "sees every object in the clear, whose it is and when: what no mechanism and no policy would leave",
+    NON_PRIVATE: "sees every object in the clear, whose it is and when: "
+    "what no mechanism and no policy would leave",
 }
 
 
@@ -210,7 +215,9 @@ def popularities(
     submissions: int,
     stream: Stream,
 ) -> dict[str, npt.NDArray[np.float64] | None]:
-    """The popularity (universe,) that each adversary but the non-private one holds; None is uniform.
+    """The popularity (universe,) that each adversary but the non-private one holds.
+
+    None is uniform.
 
     Raises:
         UsageError: as ``popularity.estimate_popularity``, where a strong one is among them.

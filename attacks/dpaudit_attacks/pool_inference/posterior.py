@@ -1,4 +1,7 @@
-"""What an adversary concludes from one person's submissions: the probability of each pool to be the preferred one."""
+"""What an adversary concludes from one person's submissions.
+
+The probability of each pool to be the preferred one.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,9 @@ __all__ = [
 def normalized(
     log_scores: npt.NDArray[np.float64], pool_prior: npt.NDArray[np.float64] | None
 ) -> npt.NDArray[np.float64]:
-    """exp(log_scores) times the prior of each pool, scaled so that the last axis (the pools) adds up to 1.
+    """exp(log_scores) times the prior of each pool, scaled to sum to 1.
+
+    The last axis holds the pools.
 
     Raises:
         UsageError: a prior of another length, negative, not finite, or 0 for all pools.
@@ -42,7 +47,8 @@ def normalized(
         k = log_scores.shape[-1]
         if prior.shape != (k,) or not (np.isfinite(prior) & (prior >= 0)).all() or not prior.any():
             raise UsageError(
-                f"pool_prior of shape {prior.shape}: needs one weight ≥ 0 for each of {k} pools, not all 0"
+                f"pool_prior of shape {prior.shape}: "
+                f"needs one weight ≥ 0 for each of {k} pools, not all 0"
             )
         with np.errstate(divide="ignore"):
             log_scores = log_scores + np.log(prior)
@@ -107,7 +113,9 @@ def weighed(
     *,
     name: str,
 ) -> npt.NDArray[np.float64]:
-    """Quadrature weights times a prior's density at the nodes ``values``; uniform where there is no prior.
+    """Quadrature weights times a prior's density at the nodes ``values``.
+
+    Uniform where there is no prior.
 
     Raises:
         UsageError: a density that is negative, not finite, or 0 at every node.
@@ -128,10 +136,11 @@ _TINY = 1e-280  # below this scipy's function loses digits to underflow
 def count_posterior(
     counts: npt.NDArray[np.integer], *, pool_prior: npt.NDArray[np.float64] | None = None
 ) -> npt.NDArray[np.float64]:
-    """Pr[preferred pool = i | how many objects of each pool], (…, k), for ``counts`` (…, k + 1), the neutral pool first.
+    """Pr[preferred pool = i | how many objects of each pool], shape (…, k).
 
-    With objects in the clear the score of ``pool_posterior`` separates: γ integrates to the same
-    for all pools, and with n_i objects of pool i and N of all pools of interest
+    For ``counts`` (…, k + 1), the neutral pool first. With objects in the clear the score of
+    ``pool_posterior`` separates: γ integrates to the same for all pools, and with n_i objects of
+    pool i and N of all pools of interest
 
         score_i ∝ (k − 1)^(n_i) ∫_{1/k}^1 δ^(n_i) (1 − δ)^(N − n_i) dδ,
 
@@ -199,11 +208,11 @@ def pool_posterior(
     pool_prior: npt.NDArray[np.float64] | None = None,
     threads: int = 2,
 ) -> npt.NDArray[np.float64]:
-    """Pr[preferred pool = i | the first n submissions], for each n of ``prefixes``: (users, prefixes, k), rows add to 1.
+    """Pr[preferred pool = i | the first n submissions], for each n of ``prefixes``.
 
-    ``evidence`` (users, n, k + 1) is, for a submission and a pool (0 is the neutral one), Σ_{z∈P_i}
-    p̂(z)/p̂(P_i)·Pr[x̃ | z] up to a constant of each submission, as ``evidence.evidence_for``
-    computes it.
+    Shape (users, prefixes, k); rows add to 1. ``evidence`` (users, n, k + 1) is, for a submission
+    and a pool (0 is the neutral one), Σ_{z∈P_i} p̂(z)/p̂(P_i)·Pr[x̃ | z] up to a constant of each
+    submission, as ``evidence.evidence_for`` computes it.
 
     Model (Gadotti et al. 2022, equations 2 to 4): the person picks the neutral pool with
     probability 1 − γ, the preferred one with γδ, each other with γ(1 − δ)/(k − 1), then an object
@@ -266,11 +275,11 @@ def pool_posterior(
 def unlinked_posterior(
     evidence: npt.NDArray[np.float64], *, pool_prior: npt.NDArray[np.float64] | None = None
 ) -> npt.NDArray[np.float64]:
-    """What single submissions say of their senders, (n, k), for ``evidence`` (n, k + 1) of submissions that nobody can link.
+    """What single submissions say of their senders, (n, k), if nobody can link them.
 
-    Each submission is a person of its own to an adversary who cannot tell which submissions come
-    from one device (a shuffler's outputs): :func:`pool_posterior` with n = 1. The integral is E_0/2
-    + M/4 + E_i/4, M the mean of E_1 … E_k.
+    For ``evidence`` (n, k + 1). Each submission is a person of its own to an adversary who cannot
+    tell which submissions come from one device (a shuffler's outputs): :func:`pool_posterior` with
+    n = 1. The integral is E_0/2 + M/4 + E_i/4, M the mean of E_1 … E_k.
 
     Raises:
         UsageError: as :func:`pool_posterior`.
@@ -286,7 +295,10 @@ def _check_prefixes(prefixes: Sequence[int], n: int) -> None:
 
 
 def _layout(prefixes: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Where each observation goes, and where each prefix ends, when prefixes are filled up to whole blocks."""
+    """Where each observation goes, and where each prefix ends.
+
+    Prefixes are filled up to whole blocks.
+    """
     slots: list[int] = []
     ends: list[int] = []
     before, end = 0, 0

@@ -1,4 +1,7 @@
-"""The compiled double integral of a posterior: products over observations at all nodes of (γ, a), exponents kept apart."""
+"""The compiled double integral of a posterior.
+
+Products over observations at all nodes of (γ, a), exponents kept apart.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ _jit: Any = numba.njit(
 
 
 @_jit
-def fill_log_scores(evidence, slots, ends, gamma, a, weights, halves, out):  # type: ignore[no-untyped-def]
+def fill_log_scores(  # type: ignore[no-untyped-def]
+    evidence, slots, ends, gamma, a, weights, halves, out
+):
     """Logarithms of scores into ``out`` (users, prefixes, k), from ``evidence`` (users, n, k + 1).
 
     A factor is E_0 + γ(M − E_0) + γa(E_i − M), where M is the mean of E_1 … E_k and a = (kδ − 1)/(k

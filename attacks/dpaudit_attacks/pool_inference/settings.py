@@ -1,4 +1,7 @@
-"""The settings by name: made up as in the paper, or from real files (emoji on Twitter, AllSides' ratings of news)."""
+"""The settings by name: made up as in the paper, or from real files.
+
+The files hold emoji on Twitter and AllSides' ratings of news.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +39,19 @@ __all__ = [
 
 
 NEWS_POOLS = (14, 13, 13, 10, 10)
-"""How many websites are rated left, lean left, center, lean right, right in the paper (Section 4, setting 2)."""
+"""Websites rated left, lean left, center, lean right, right in the paper.
+
+Section 4, setting 2.
+"""
 TONES = ("no tone", "light", "medium-light", "medium", "medium-dark", "dark")
 RATINGS = ("left", "lean left", "center", "lean right", "right")
 
 
 def zipf_shares(size: int, exponent: float) -> npt.NDArray[np.float64]:
-    """Zipf's law on ``size`` objects: the c-th has a share in proportion to c^−exponent, shape (size,)."""
+    """Zipf's law on ``size`` objects, shape (size,).
+
+    The c-th has a share in proportion to c^−exponent.
+    """
     weight = np.arange(1.0, size + 1) ** -exponent
     share: npt.NDArray[np.float64] = weight / weight.sum()
     return share
@@ -53,7 +62,8 @@ def _in_a_row(universe: int, sizes: Sequence[int]) -> Pools:
     ends = np.cumsum([0, *sizes])
     if min(sizes) < 1 or ends[-1] >= universe:
         raise UsageError(
-            f"universe={universe}: must leave a neutral object beside pools of {', '.join(map(str, sizes))}"
+            f"universe={universe}: must leave a neutral object outside pools of "
+            f"{', '.join(map(str, sizes))}"
         )
     return Pools(
         universe=universe, members=tuple(np.arange(a, b) for a, b in itertools.pairwise(ends))
@@ -63,7 +73,10 @@ def _in_a_row(universe: int, sizes: Sequence[int]) -> Pools:
 def _zipfian(
     name: str, universe: int, sizes: Sequence[int], exponent: float, labels: tuple[str, ...]
 ) -> Setting:
-    """Equations 7 and 8: Zipf's law within each pool and within the rest, k + 1 groups of equal mass."""
+    """Equations 7 and 8: Zipf's law within each pool and within the rest.
+
+    k + 1 groups of equal mass.
+    """
     whole(name, universe=universe, size=min(sizes))
     if isinstance(exponent, (bool, str)) or not 0 <= exponent <= 100:
         raise UsageError(
@@ -75,16 +88,20 @@ def _zipfian(
 
 
 def emojis(*, universe: int = 2600, size: int = 228, zipf: float = 1.2) -> Setting:
-    """Setting 1: 2,600 emoji, 228 of them in each of six skin tones, Zipf's law with exponent 1.2 in each (eq. 7 and 8).
+    """Setting 1: 2,600 emoji, 228 of them in each of six skin tones.
+
+    Zipf's law with exponent 1.2 in each (eq. 7 and 8).
 
     Raises:
-        UsageError: six pools do not fit, or nothing is left beside them.
+        UsageError: six pools do not fit, or nothing is left outside them.
     """
     return _zipfian("emojis", universe, (size,) * len(TONES), zipf, TONES)
 
 
 def equal_pools(*, size: int, zipf: float, universe: int = 2600, pools: int = 6) -> Setting:
-    """Appendix A.3: six equal pools of ``size`` objects, Zipf's law with exponent ``zipf`` (0: all alike) in each.
+    """Appendix A.3: six equal pools of ``size`` objects.
+
+    Zipf's law with exponent ``zipf`` (0: all alike) in each.
 
     Raises:
         UsageError: fewer than two pools, or they do not fit.
@@ -96,18 +113,19 @@ def equal_pools(*, size: int, zipf: float, universe: int = 2600, pools: int = 6)
 
 
 def news(*, universe: int = 2000, seed: int = 0, masses: str = "equal") -> Setting:
-    """Setting 2: five pools of 14, 13, 13, 10 and 10 websites; each website's popularity is uniform in [0, 1], then scaled.
+    """Setting 2: five pools of 14, 13, 13, 10 and 10 websites.
 
-    ``seed`` draws the popularity (the paper drew it once). Apple's universe has 250,000 websites,
-    the paper's tables 2,000. ``masses`` says how it is scaled. ``drawn``, as the paper's text has
-    it: all at once, so that a pool's share is about that of its websites. ``equal``, as in the
-    program that made the paper's tables: each pool and the rest to the same share, 1/6. Users and
-    the weak adversary are the same in both (equation 6 scales within each pool). The strong one
-    estimates pools far better in the second, and a sketch's estimates are worse there, since hash
-    collisions with a website count in proportion to its share.
+    Each website's popularity is uniform in [0, 1], then scaled. ``seed`` draws the popularity (the
+    paper drew it once). Apple's universe has 250,000 websites, the paper's tables 2,000. ``masses``
+    says how it is scaled. ``drawn``, as the paper's text has it: all at once, so that a pool's
+    share is about that of its websites. ``equal``, as in the program that made the paper's tables:
+    each pool and the rest to the same share, 1/6. Users and the weak adversary are the same in both
+    (equation 6 scales within each pool). The strong one estimates pools far better in the second,
+    and a sketch's estimates are worse there, since hash collisions with a website count in
+    proportion to its share.
 
     Raises:
-        UsageError: nothing is left beside the pools, or other ``masses``.
+        UsageError: nothing is left outside the pools, or other ``masses``.
     """
     whole("news", universe=universe)
     if masses not in ("equal", "drawn"):
@@ -139,7 +157,10 @@ def _split(codepoints: str) -> tuple[str, int]:
 
 @cache
 def tones_of() -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
-    """Unicode's emoji 11.0 as code points, and the places of each of those with skin tones, in the six of ``TONES``."""
+    """Unicode's emoji 11.0 as code points, and those with skin tones.
+
+    The second holds the places of each of them in the six of ``TONES``.
+    """
     emoji = tuple(_lines("emoji_v11.txt"))
     places: dict[str, list[int]] = {}
     for i, codepoints in enumerate(emoji):
@@ -149,14 +170,15 @@ def tones_of() -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
 
 
 def real_emoji(*, floor: float = 1.0) -> Setting:
-    """All 2,780 fully qualified emoji of Unicode 11.0; the pools are the six tones of the 228 that have tones.
+    """All 2,780 fully qualified emoji of Unicode 11.0.
 
-    The popularity is a model on real counts. Emojitracker counted 26,248,765,803 uses of 845 emoji
-    on Twitter up to 2 July 2019. It does not tell tones apart, so the count of an emoji that has
-    tones is split evenly among its six: the same popularity in each pool, and no pool more popular
-    than another. Emoji that it does not list (sequences such as a profession, and newer ones; 170
-    of the 228 with tones) are taken to be used ``floor`` times as often as the least used one it
-    lists. What people do with tones (γ, δ, the preferred one) is the game's, as in all settings.
+    The pools are the six tones of the 228 that have tones. The popularity is a model on real
+    counts. Emojitracker counted 26,248,765,803 uses of 845 emoji on Twitter up to 2 July 2019. It
+    does not tell tones apart, so the count of an emoji that has tones is split evenly among its
+    six: the same popularity in each pool, and no pool more popular than another. Emoji that it does
+    not list (sequences such as a profession, and newer ones; 170 of the 228 with tones) are taken
+    to be used ``floor`` times as often as the least used one it lists. What people do with tones
+    (γ, δ, the preferred one) is the game's, as in all settings.
 
     Raises:
         UsageError: ``floor`` is not a number above 0.
@@ -191,12 +213,13 @@ def rated_domains() -> tuple[tuple[str, str], ...]:
 
 
 def real_news(*, universe: int = 250_000, popularity: str = "uniform", seed: int = 0) -> Setting:
-    """329 news websites as AllSides rated them: left, lean left, center, lean right, right; those rated mixed are neutral.
+    """329 news websites as AllSides rated them.
 
-    The rest of the ``universe`` (Apple's has 250,000 domains) are websites without a name.
-    Popularity is not in the data and is made up: ``uniform``, the paper's, draws each website's
-    from [0, 1]; ``zipf`` gives the c-th of a random order, in each pool and in the rest, a share in
-    proportion to 1/c, the groups weighing as many websites as they have.
+    Left, lean left, center, lean right, right; those rated mixed are neutral. The rest of the
+    ``universe`` (Apple's has 250,000 domains) are websites without a name. Popularity is not in the
+    data and is made up: ``uniform``, the paper's, draws each website's from [0, 1]; ``zipf`` gives
+    the c-th of a random order, in each pool and in the rest, a share in proportion to 1/c, the
+    groups weighing as many websites as they have.
 
     Raises:
         UsageError: a universe too small, or another ``popularity``.
@@ -234,7 +257,9 @@ SETTINGS: dict[str, Callable[..., Setting]] = {
 
 
 def load_setting(text: str) -> Setting:
-    """A setting as people write it: ``emojis``, ``news:universe=250000``, ``equal-pools:size=50,zipf=0.5``.
+    """A setting as people write it.
+
+    ``emojis``, ``news:universe=250000``, ``equal-pools:size=50,zipf=0.5``.
 
     Raises:
         UsageError: no such setting, an option that it does not take or lacks, or one that makes no

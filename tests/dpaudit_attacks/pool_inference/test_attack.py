@@ -20,7 +20,8 @@ SMALL = "equal-pools:size=10,zipf=1,universe=100,pools=3"
 
 def small(**options):
     options = {
-        "setting": SMALL, "functions": 64, "m": 128, "observations": (3, 20), "popularity_submissions": 5000, **options
+        "setting": SMALL, "functions": 64, "m": 128, "observations": (3, 20),
+        "popularity_submissions": 5000, **options,
     }  # fmt: skip
     return PoolInference(**options)
 
@@ -162,7 +163,7 @@ def test_equals_are_named_at_random():
 
 
 def test_repetition_that_memoisation_shows_is_used():
-    """Taken as fresh reports, copies of one make the adversary too sure; taken as one object's they tell about it."""
+    """Copies of one report make the adversary too sure, unless taken as one object's."""
     policy = {
         "submissions": "memoised",
         "adversaries": ("informed",),
@@ -177,7 +178,7 @@ def test_repetition_that_memoisation_shows_is_used():
 
 
 def test_the_published_code_s_pool_size_prior():
-    """With next to nothing learnt, the posterior is the prior: the largest pool has 14 of 60 objects."""
+    """With next to nothing learnt, the posterior is the prior: 14 of 60 objects."""
     options = {"setting": "news:universe=100", "adversaries": ("weak", "informed"), "epsilon": 1e-6}
     plain, prior = (
         small(**options, pool_size_prior=p).outcomes(30, stream=STREAM) for p in (False, True)

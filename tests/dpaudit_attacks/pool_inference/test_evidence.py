@@ -1,4 +1,4 @@
-"""The evidence of each mechanism against sums of likelihoods over the whole universe, derived here from each one's law."""
+"""The evidence of each mechanism against sums of likelihoods over the whole universe."""
 
 import numpy as np
 import pytest

@@ -47,7 +47,7 @@ def test_objects_follow_equation_6(way, gamma, delta):
 
 
 def test_each_user_for_themselves():
-    """The pools of one person's choices, for a person with each preferred pool; and choices are independent in time."""
+    """The pools of one person's choices by preferred pool; choices are independent in time."""
     setting = load_setting("news:universe=80")
     some = people(setting, 2000, 50, stream=STREAM.child("each"), gamma=0.9, delta=0.7)
     group_of = np.zeros(setting.universe, int)

@@ -1,4 +1,4 @@
-"""Equal reports as one object's: against the stated score by other quadrature, and the exact sum over all injections."""
+"""Equal reports as one object's: by other quadrature, and the exact sum over all injections."""
 
 import itertools
 
@@ -68,10 +68,10 @@ def test_the_score_is_what_it_says(popularity):
 
 
 def test_near_the_sum_over_all_ways_to_tell_objects_apart():
-    """The exact posterior of a device with memory, by all injections of reports into objects, in a universe of six.
+    """The exact posterior of a device with memory, in a universe of six.
 
-    There the Poisson process is at its worst; who takes copies for fresh reports is twice as far
-    off.
+    By all injections of reports into objects. There the Poisson process is at its worst; who takes
+    copies for fresh reports is twice as far off.
     """
     rng = STREAM.child("people").numpy()
     g, d, w = behaviours(16)

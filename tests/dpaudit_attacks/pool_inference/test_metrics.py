@@ -32,7 +32,7 @@ def made(n, *, seed, levels=None):
 
 
 def area_by_hand(confidence, correct, *, tries, seed):
-    """Mean over random orders among equals of the mean running precision, by sorting and dividing."""
+    """Mean over random orders among equals of the running precision, by sorting and dividing."""
     random, found = np.random.default_rng(seed), []
     for _ in range(tries):
         order = np.lexsort((random.random(len(confidence)), -confidence))
@@ -51,7 +51,10 @@ def test_area_of_a_game_done_by_hand():
 
 
 def test_curve_is_the_authors_sum():
-    """Accuracy of the int((1 − null)·N) most confident at each null rate, the last one repeated, trapezium rule."""
+    """Accuracy of the int((1 − null)·N) most confident at each null rate, by the trapezium rule.
+
+    Where nobody is left the last one is repeated.
+    """
     game = made(1000, seed=1)
     order = np.argsort(-game.confidence)
     accuracy = [game.correct[order][: round((1 - null) * 1000)].mean() for null in NULL_RATES[:-1]]

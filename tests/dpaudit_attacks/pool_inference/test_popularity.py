@@ -29,7 +29,7 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_near_the_truth(way):
-    """100,000 reports at ε = 4: standard errors below 0.005, and projection brings an estimate no further from the truth."""
+    """100,000 reports at ε = 4: errors below 0.005, and projection does not increase them."""
     found = estimate_popularity(WAYS[way], 3 * TRUTH, stream=STREAM.child(way), submissions=100_000)
     assert (found >= 0).all()
     assert found.sum() == pytest.approx(1)

@@ -1,4 +1,4 @@
-"""Posteriors against direct sums over every object of the universe, closed forms and other quadrature."""
+"""Posteriors against direct sums over all objects, closed forms and other quadrature."""
 
 import mpmath
 import numpy as np
@@ -23,7 +23,7 @@ from dpaudit_attacks.pool_inference.posterior import (
 
 
 def tanh_sinh(step, low, high):
-    """Nodes and weights of the double exponential rule on (low, high): nothing in common with Gauss and Legendre's."""
+    """Nodes and weights of the double exponential rule on (low, high), not Gauss–Legendre's."""
     t = np.arange(-3.1, 3.1, step)
     x = 0.5 + 0.5 * np.tanh(np.pi / 2 * np.sinh(t))
     w = step * np.pi / 4 * np.cosh(t) / np.cosh(np.pi / 2 * np.sinh(t)) ** 2
@@ -156,7 +156,7 @@ def test_nothing_under_or_overflows():
 
 
 def test_neutral_then_preferred_in_long_runs():
-    """Nodes whose product is 10^-600 after one half and the largest of all in the end: exponents of their own."""
+    """Nodes whose product is 10^-600 halfway and the largest at the end: own exponents."""
     evidence = np.zeros((1, 3000, 3))
     evidence[0, :1500, 0] = 1
     evidence[0, 1500:2300, 1] = 1

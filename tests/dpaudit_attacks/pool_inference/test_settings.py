@@ -19,7 +19,8 @@ TABLE_4 = {
     200: (7.64, 7.36, 5.99, 2.31, 0.48),
     400: (8.64, 8.33, 6.64, 2.33, 0.48),
 }
-WAYS = ["emojis", "news", "news:universe=25000", "equal-pools:size=50,zipf=0.5", "real-emoji", "real-news",
+WAYS = ["emojis", "news", "news:universe=25000", "equal-pools:size=50,zipf=0.5",
+        "real-emoji", "real-news",
         "real-news:popularity=zipf,universe=2000"]  # fmt: skip
 
 
@@ -104,9 +105,12 @@ def test_real_news():
 
 @pytest.mark.parametrize(
     "bad",
-    ["emoji", "emojis:size=500", "emojis:tones=6", "equal-pools:size=10", "equal-pools:size=10,zipf=x",
-     "equal-pools:size=10,zipf=-1", "equal-pools:size=10,zipf=1,pools=1", "news:universe=60", "news:universe=1e3",
-     "news:masses=even",     "real-emoji:floor=0", "real-news:universe=300", "real-news:popularity=benford"],
+    ["emoji", "emojis:size=500", "emojis:tones=6", "equal-pools:size=10",
+     "equal-pools:size=10,zipf=x",
+      "equal-pools:size=10,zipf=-1", "equal-pools:size=10,zipf=1,pools=1",
+      "news:universe=60", "news:universe=1e3",
+      "news:masses=even", "real-emoji:floor=0", "real-news:universe=300",
+      "real-news:popularity=benford"],
 )  # fmt: skip
 def test_settings_that_are_none(bad):
     with pytest.raises(UsageError):

@@ -1,4 +1,4 @@
-"""Projections to the simplex: the optimality conditions, and the paper's way beside the exact one."""
+"""Projections to the simplex: the optimality conditions, and the paper's way for comparison."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ vectors = hnp.arrays(np.float64, st.integers(1, 60), elements=st.floats(-50, 50)
 
 @given(vectors)
 def test_optimality_conditions(values):
-    """p is nearest if p ≥ 0, Σp = 1 and some θ has p = v − θ where p > 0 and v ≤ θ where p = 0 (Karush, Kuhn and Tucker)."""
+    """Karush, Kuhn and Tucker: p ≥ 0, Σp = 1; some θ has p = v − θ where p > 0, else v ≤ θ."""
     p = project(values)
     assert (p >= 0).all()
     assert p.sum() == pytest.approx(1, abs=1e-12)

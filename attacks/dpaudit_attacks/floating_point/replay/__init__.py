@@ -1,1 +1,1 @@
-"""Other people's normal samplers, replayed bit for bit from their uniforms, and searched backwards from their outputs."""
+"""Third-party normal samplers, replayed bit for bit, and searched backwards from their outputs."""

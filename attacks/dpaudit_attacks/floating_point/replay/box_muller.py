@@ -1,4 +1,7 @@
-"""Box-Muller backwards: from two outputs to the few pairs of uniforms that may have made them, then forwards exactly."""
+"""Box-Muller backwards: from two outputs to the few uniforms that may have made them.
+
+Those few are then replayed exactly.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,12 @@ _AT_ONCE = 1 << 20  # grid points held in memory
 
 @dataclass(frozen=True)
 class BoxMuller:
-    """Outputs fl(fl(radius(K)·cos(T))·scale) and the same with sin, of whole numbers 1 ≤ K ≤ 2^bits and T.
+    """Outputs fl(fl(radius(K)·cos(T))·scale) and the same with sin.
 
-    K·2^−bits is the uniform of the radius √(−2·ln u), T·2^−bits the angle in turns, 0 ≤ T < 2^bits,
-    or 0 < T ≤ 2^bits where ``whole_turn``. ``radius`` and ``turn`` map whole numbers (n,) to
-    numbers of type ``dtype``, as the library does; ``scaled`` says that radius(K)·scale is rounded
-    first.
+    K and T are whole numbers, 1 ≤ K ≤ 2^bits. K·2^−bits is the uniform of the radius √(−2·ln u),
+    T·2^−bits the angle in turns, 0 ≤ T < 2^bits, or 0 < T ≤ 2^bits where ``whole_turn``. ``radius``
+    and ``turn`` map whole numbers (n,) to numbers of type ``dtype``, as the library does;
+    ``scaled`` says that radius(K)·scale is rounded first.
     """
 
     bits: int
@@ -53,7 +56,10 @@ class BoxMuller:
         addition: Addition,
         scale: float,
     ) -> Bools:
-        """Whether some uniforms lead exactly from ``values`` to ``releases``, both (2, n) of the addition's type, (n,)."""
+        """Whether some uniforms lead exactly from ``values`` to ``releases``, shape (n,).
+
+        Both arguments are (2, n), of the addition's type.
+        """
         centre, half = addition.noise(releases, values)
         rounding = float(np.finfo(self.dtype).eps) / 2
         where = sector(
@@ -136,7 +142,9 @@ def _ranges(low: Integers, high: Integers) -> tuple[Integers, Integers]:
 
 
 @jit
-def _match(y, v, divisor, scale, radius, k_ends, cosine, sine, t_ends):  # type: ignore[no-untyped-def]
+def _match(  # type: ignore[no-untyped-def]
+    y, v, divisor, scale, radius, k_ends, cosine, sine, t_ends
+):
     """Whether a radius and a turn of each pair's give exactly its two releases."""
     found = np.zeros(y.shape[1], np.bool_)
     k0, t0 = 0, 0

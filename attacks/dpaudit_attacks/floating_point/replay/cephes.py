@@ -1,9 +1,10 @@
-"""The float32 logarithm, sine and cosine of torch's vectorised ``normal_``: Cephes' polynomials, on x86 with AVX2 and up.
+"""The float32 logarithm, sine and cosine of torch's vectorised ``normal_``.
 
-torch computes them eight lanes at a time (``ATen/native/cpu/avx_mathfun.h``, after Pommier's and
-Garberoglio's rewriting of Moshier's Cephes); each lane is independent of the others, so one lane is
-replayed here. The header multiplies and then adds, and its compiler fuses the two into one rounding
-where the product is used nowhere else (``fused``); without fused multiply-add each is rounded.
+Cephes' polynomials, on x86 with AVX2 and up. torch computes them eight lanes at a time
+(``ATen/native/cpu/avx_mathfun.h``, after Pommier's and Garberoglio's rewriting of Moshier's
+Cephes); each lane is independent of the others, so one lane is replayed here. The header multiplies
+and then adds, and its compiler fuses the two into one rounding where the product is used nowhere
+else (``fused``); without fused multiply-add each is rounded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Box-Muller by the C library's log, cos and sin, in float64 or float32: Python's ``random.gauss`` and torch's plain loop.
+"""Box-Muller by the C library's log, cos and sin, in float64 or float32.
 
-numba calls the same functions of the same process that CPython and torch call, one number at a
-time.
+That is Python's ``random.gauss`` and torch's plain loop. numba calls the same functions of the same
+process that CPython and torch call, one number at a time.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ def radius32(k):  # type: ignore[no-untyped-def]
 
 @jit
 def turn32(k):  # type: ignore[no-untyped-def]
-    """Cosine and sine by ``cosf`` and ``sinf`` of 2π·k·2^−24, multiplied in float64 and rounded to float32."""
+    """Cosine and sine of 2π·k·2^−24 by ``cosf`` and ``sinf``.
+
+    Multiplied in float64 and rounded to float32.
+    """
     cosine, sine = np.empty(k.size, np.float32), np.empty(k.size, np.float32)
     for i in range(k.size):
         angle = _F(2.0 * math.pi * (np.float64(k[i]) * 2.0**-24))

@@ -1,4 +1,7 @@
-"""Marsaglia's polar method backwards, as numpy's legacy generator has it (``RandomState.normal``)."""
+"""Marsaglia's polar method backwards, as in numpy's legacy generator.
+
+That is ``RandomState.normal``.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,10 @@ _TRIES = 1 << 14
 
 @dataclass(frozen=True)
 class Polar:
-    """Outputs scale·(f·x₂) and then scale·(f·x₁), f = √(−2·ln r²/r²), r² = x₁² + x₂² in (0, 1), float64 throughout.
+    """Outputs scale·(f·x₂) and then scale·(f·x₁), float64 throughout.
 
-    x₁ and x₂ are multiples of 2^−52 in [−1, 1): twice a 53-bit uniform, less 1.
+    f = √(−2·ln r²/r²), r² = x₁² + x₂² in (0, 1). x₁ and x₂ are multiples of 2^−52 in [−1, 1): twice
+    a 53-bit uniform, less 1.
     """
 
     def outputs(self, x1: Floats, x2: Floats, *, scale: float) -> Floats:
@@ -42,7 +46,10 @@ class Polar:
         addition: Addition,
         scale: float,
     ) -> Bools:
-        """Whether some x lead exactly from ``values`` to ``releases``, both (2, n) of the addition's type, shape (n,)."""
+        """Whether some x lead exactly from ``values`` to ``releases``, shape (n,).
+
+        Both arguments are (2, n), of the addition's type.
+        """
         centre, half = addition.noise(releases, values)
         where = sector(
             centre, half, scale=float(scale), rounding=_ROUNDING, pairs=math.pi * _GRID * _GRID

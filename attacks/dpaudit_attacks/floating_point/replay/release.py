@@ -1,4 +1,7 @@
-"""How noise becomes a release, fl(fl(value + noise) / divisor) in one number type, and which noise that leaves open."""
+"""How noise becomes a release, and which noise a release leaves open.
+
+A release is fl(fl(value + noise) / divisor) in one number type.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Addition:
-    """Value and noise are added in ``dtype``, then divided by ``divisor`` (itself rounded to ``dtype``) if it is not 1."""
+    """Value and noise are added in ``dtype``, then divided by ``divisor`` if it is not 1.
+
+    ``divisor`` itself is rounded to ``dtype``.
+    """
 
     dtype: np.dtype[Any]
     divisor: float = 1.0
@@ -38,7 +44,10 @@ class Addition:
         return found
 
     def noise(self, releases: npt.NDArray[Any], values: npt.NDArray[Any]) -> tuple[Floats, Floats]:
-        """Centre and half-width of an interval with all noise that may have led from ``values`` to ``releases``."""
+        """Centre and half-width of an interval that holds all noise open for ``releases``.
+
+        That is noise that may have led there from ``values``.
+        """
         sums = releases.astype(np.float64)
         with np.errstate(all="ignore"):  # sums of subnormals are exact
             half = np.spacing(np.abs(releases)).astype(np.float64) / 2
@@ -59,12 +68,18 @@ class Addition:
 
 
 _EXPECTED = 50.0
-"""Grid points expected in the box of open noise above which it is not searched: 1 box in e^50 would be empty."""
+"""A box of open noise is not searched where more grid points are expected.
+
+At this number 1 box in e^50 would be empty.
+"""
 
 
 @dataclass(frozen=True)
 class Sector:
-    """Polar coordinates (n,) of standardised noise; ``low`` ≤ radius ≤ ``high`` and |angle − true angle| ≤ ``spread``."""
+    """Polar coordinates (n,) of standardised noise.
+
+    ``low`` ≤ radius ≤ ``high`` and |angle − true angle| ≤ ``spread``.
+    """
 
     first: Floats
     second: Floats
@@ -77,12 +92,13 @@ class Sector:
 
 
 def sector(centre: Floats, half: Floats, *, scale: float, rounding: float, pairs: float) -> Sector:
-    """The sector around boxes ``centre`` ± ``half``, both (2, n), of noise made as ``scale``·(r·cos, r·sin).
+    """The sector around boxes ``centre`` ± ``half``, both (2, n).
 
-    ``rounding`` is the unit roundoff of the sampler's arithmetic; ``pairs`` the number of pairs of
-    uniforms. The sampler is taken to be right within 8 roundings in the radius (in float32, where
-    all 2^24 were tried: √(−2·ln u) is within 3, cos² + sin² within 2, two products within 2) and
-    within 3 in the angle, besides what rounding the angle itself costs.
+    The boxes hold noise made as ``scale``·(r·cos, r·sin). ``rounding`` is the unit roundoff of the
+    sampler's arithmetic; ``pairs`` the number of pairs of uniforms. The sampler is taken to be
+    right within 8 roundings in the radius (in float32, where all 2^24 were tried: √(−2·ln u) is
+    within 3, cos² + sin² within 2, two products within 2) and within 3 in the angle, besides what
+    rounding the angle itself costs.
     """
     with np.errstate(over="ignore", under="ignore"):
         (a, b), (p, q) = centre / scale, half / scale

@@ -1,4 +1,7 @@
-"""The samplers that can be replayed, by name, each compared with the library of this machine before it is used."""
+"""The samplers that can be replayed, by name.
+
+Each is compared with the library of this machine before it is used.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ class Replay(Protocol):
     def feasible(
         self, releases: Array, values: Array, *, addition: Addition, scale: float
     ) -> npt.NDArray[np.bool_]:
-        """Whether some uniforms lead exactly from ``values`` to ``releases``, both (2, n), shape (n,)."""
+        """Whether some uniforms lead exactly from ``values`` to ``releases``.
+
+        Both arguments are (2, n); the answer has shape (n,).
+        """
 
 
 @dataclass(frozen=True)
@@ -183,7 +189,9 @@ _TABLE: dict[str, tuple[Callable[[], _Known], Sequence[Replay]]] = {
 
 @functools.cache
 def verified(name: str) -> Replay:
-    """The replay of the sampler ``name`` that gives, bit for bit, what the library here gives for a few thousand pairs.
+    """The replay of the sampler ``name``, checked bit for bit against the library here.
+
+    The check takes a few thousand pairs.
 
     Raises:
         UsageError: none does; the library or processor is one that the replay was not written for.
@@ -204,6 +212,7 @@ def verified(name: str) -> Replay:
         if not wrong[-1]:
             return replay
     raise UsageError(
-        f"sampler={name}: the replay differs from the library installed here in {min(wrong)} of {wanted.a.size} pairs, "
-        "so it would accuse the innocent; use attack=reach, or audit on a machine with another processor or version"
+        f"sampler={name}: the replay differs from the library installed here in {min(wrong)} of "
+        f"{wanted.a.size} pairs, so it could rule out true values; use attack=reach, or audit on a "
+        "machine with another processor or version"
     )

@@ -41,7 +41,10 @@ class PoolEvidence(Protocol):
         """
 
     def against(self, popularity: npt.NDArray[np.float64] | None) -> PoolEvidence:
-        """The same for an adversary with another popularity (None: uniform); what does not depend on it is shared."""
+        """The same for an adversary with another popularity (None: uniform).
+
+        What does not depend on popularity is shared.
+        """
 
 
 EVIDENCE: dict[type, Callable[..., PoolEvidence]] = {
@@ -52,13 +55,15 @@ EVIDENCE: dict[type, Callable[..., PoolEvidence]] = {
     RandomizedResponse: ResponseEvidence,
     Rappor: RapporEvidence,
 }
-"""The evidence of each mechanism that has one of its own, by its exact type: a subclass may have another law."""
+"""Mechanisms with an evidence of their own, by exact type: a subclass may have another law."""
 
 
 def evidence_for(
     mechanism: LocalMechanism, pools: Pools, popularity: npt.NDArray[np.float64] | None = None
 ) -> PoolEvidence:
-    """The evidence in ``mechanism``'s reports for an adversary who holds ``popularity`` (universe,), or None for uniform.
+    """The evidence in ``mechanism``'s reports for one adversary.
+
+    The adversary holds ``popularity`` (universe,), or None for uniform.
 
     Raises:
         UsageError: no local mechanism, or a popularity that is none.

@@ -1,4 +1,7 @@
-"""Evidence object by object: in the clear, randomised response, RAPPOR, and any mechanism by its likelihoods."""
+"""Evidence object by object.
+
+In the clear, randomised response, RAPPOR, and any mechanism by its likelihoods.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ __all__ = [
 
 
 class IdentityEvidence:
-    """1 for the object's pool, 0 for the others: its popularity is one factor for all pools (the paper's footnote 4)."""
+    """1 for the object's pool, 0 for the others.
+
+    Its popularity is one factor for all pools (the paper's footnote 4).
+    """
 
     def __init__(
         self, mechanism: Any, pools: Pools, popularity: npt.NDArray[np.float64] | None = None
@@ -47,7 +53,8 @@ class IdentityEvidence:
         objects = np.asarray(reports.category)
         if len(objects) and (objects.min() < 0 or objects.max() >= self._pools.universe):
             raise UsageError(
-                f"category={objects.min()} … {objects.max()}: the universe is 0 … {self._pools.universe - 1}"
+                f"category={objects.min()} … {objects.max()}: "
+                f"the universe is 0 … {self._pools.universe - 1}"
             )
         out = np.zeros((len(objects), self._pools.k + 1))
         out[np.arange(len(objects)), self._pools.labels[objects]] = 1.0
@@ -55,7 +62,10 @@ class IdentityEvidence:
 
 
 class _Weighed:
-    """Evidence in one mechanism's reports for an adversary who holds ``popularity`` (universe,), or None for uniform."""
+    """Evidence in one mechanism's reports for one adversary.
+
+    The adversary holds ``popularity`` (universe,), or None for uniform.
+    """
 
     def __init__(
         self, mechanism: Any, pools: Pools, popularity: npt.NDArray[np.float64] | None = None
@@ -68,10 +78,15 @@ class _Weighed:
 
 
 class ResponseEvidence(_Weighed):
-    """E_i = 1 + (T/L − 1)·w_c where the category c lies in pool i, else 1: a truth is T/L = e^ε times as likely as a lie."""
+    """E_i = 1 + (T/L − 1)·w_c where the category c lies in pool i, else 1.
+
+    A truth is T/L = e^ε times as likely as a lie.
+    """
 
     def __call__(self, reports: CategoryReports, *, threads: int = 2) -> npt.NDArray[np.float64]:
-        """Evidence (n, k + 1) of reports. A category outside the universe tells nothing: 1 for every pool.
+        """Evidence (n, k + 1) of reports.
+
+        A category outside the universe tells nothing: 1 for every pool.
 
         Raises:
             UsageError: a category below 0.
@@ -92,10 +107,10 @@ _CELLS = 1 << 22  # report-object pairs at a time: 32 MiB
 
 
 class UniverseEvidence(_Weighed):
-    """E_i = Σ_{z∈P_i} w_z·P(report | z), each report's largest likelihood scaled to 1, from ``log_likelihood``.
+    """E_i = Σ_{z∈P_i} w_z·P(report | z), from ``log_likelihood``.
 
-    Slow: each observation costs as much as the universe is large. It serves mechanisms without an
-    evidence of their own.
+    Each report's largest likelihood is scaled to 1. Slow: each observation costs as much as the
+    universe is large. It serves mechanisms without an evidence of their own.
     """
 
     def __call__(self, reports: Any, *, threads: int = 2) -> npt.NDArray[np.float64]:
@@ -130,12 +145,12 @@ def likelihoods(mechanism: LocalMechanism, reports: Any, universe: int) -> npt.N
 
 
 class RapporEvidence(_Weighed):
-    """E_i = Σ_{z∈P_i} w_z·Π_{b∈B_z} r(bit b), with B_z the Bloom filter of z in the report's cohort.
+    """E_i = Σ_{z∈P_i} w_z·Π_{b∈B_z} r(bit b).
 
-    r(1) = q*/p*, r(0) = (1 − q*)/(1 − p*): what a bit of the object's own filter says against a bit
-    outside it. Reports are taken as independent given the objects. Cost: each observation goes
-    through all objects of the universe (a few nanoseconds each), so a large universe is slow here,
-    unlike for sketches.
+    B_z is the Bloom filter of z in the report's cohort. r(1) = q*/p*, r(0) = (1 − q*)/(1 − p*):
+    what a bit of the object's own filter says against a bit outside it. Reports are taken as
+    independent given the objects. Cost: each observation goes through all objects of the universe
+    (a few nanoseconds each), so a large universe is slow here, unlike for sketches.
     """
 
     def __call__(self, reports: BloomReports, *, threads: int = 2) -> npt.NDArray[np.float64]:
@@ -173,7 +188,9 @@ _jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False, error_model="n
 
 
 @_jit
-def _fill_filters(bits, rows, filters, labels, weights, ratios, size, out):  # type: ignore[no-untyped-def]
+def _fill_filters(  # type: ignore[no-untyped-def]
+    bits, rows, filters, labels, weights, ratios, size, out
+):
     ratio = np.ones(size + 1)
     for r in rows:
         for b in range(size):

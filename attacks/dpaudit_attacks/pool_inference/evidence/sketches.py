@@ -1,8 +1,9 @@
-"""Evidence in reports of sketches, by tables of each pool's popularity summed by sketch position, one for each hash function.
+"""Evidence in reports of sketches.
 
-A pool's sum over its objects needs only its function's table, so an observation costs the same for
-a universe of 2,000 objects and of 250,000; what grows with the universe is one pass over the
-neutral pool for each hash function that occurs, kept.
+Computed from tables of each pool's popularity summed by sketch position, one per hash function. A
+pool's sum over its objects needs only its function's table, so an observation costs the same for a
+universe of 2,000 objects and of 250,000; what grows with the universe is one pass over the neutral
+pool for each hash function that occurs, kept.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ jit: Any = numba.njit(nogil=True, cache=True, boundscheck=False, error_model="nu
 
 
 class Rows:
-    """A row for each hash function, computed when first asked for, and kept if all rows together take at most 640 MiB."""
+    """A row for each hash function, computed when first asked for.
+
+    Rows are kept if all together take at most 640 MiB.
+    """
 
     def __init__(
         self,
@@ -79,14 +83,14 @@ class Rows:
 
 
 class PoolTables:
-    """What the tables of all hash functions are made from: where pools' members lie, and the neutral pool's sums.
+    """What the tables of all hash functions are made from.
 
-    Kept, for 65,536 functions and m = 1024: 128 KiB for each member of a pool of interest (16-bit
-    positions; 171 MiB for six pools of 228), and for the neutral pool 16-bit counts where its
-    objects weigh alike (128 MiB; 32-bit above 65,535 objects), else 64-bit sums (512 MiB; 32-bit
-    ones, each 6e-8 of itself off at most, where 64-bit ones would take more than 640 MiB).
-    Positions that would take more than 640 MiB are computed anew in each call, whose cost then
-    grows with the pools of interest.
+    Where pools' members lie, and the neutral pool's sums. Kept, for 65,536 functions and m = 1024:
+    128 KiB for each member of a pool of interest (16-bit positions; 171 MiB for six pools of 228),
+    and for the neutral pool 16-bit counts where its objects weigh alike (128 MiB; 32-bit above
+    65,535 objects), else 64-bit sums (512 MiB; 32-bit ones, each 6e-8 of itself off at most, where
+    64-bit ones would take more than 640 MiB). Positions that would take more than 640 MiB are
+    computed anew in each call, whose cost then grows with the pools of interest.
     """
 
     def __init__(
@@ -149,7 +153,10 @@ def _add(positions, weights, row):  # type: ignore[no-untyped-def]
 
 @jit
 def fill_table(table, positions, column, weight, neutral, scale):  # type: ignore[no-untyped-def]
-    """One function's ``table`` (blocks of 8 pools, m or more, 8) from its rows of positions and of the neutral pool."""
+    """One function's ``table`` (blocks of 8 pools, m or more, 8).
+
+    From its rows of positions and of the neutral pool.
+    """
     table[1:], table[:, neutral.size :] = 0.0, 0.0
     first = table[0]
     for p in range(neutral.size):
@@ -168,11 +175,12 @@ _FUNCTIONS = 1 << 12
 def by_function(
     function: npt.NDArray[np.uint32], tables: PoolTables, work: Callable[..., None], *, threads: int
 ) -> None:
-    """Call ``work(order, starts, positions, at, neutral, neutral_at)`` for parts of the reports, in ``threads`` threads.
+    """Call ``work`` for parts of the reports, in ``threads`` threads.
 
-    ``function`` (n,) are some of the family's, as the mechanism's ``check`` makes sure.
-    ``order[starts[f]:starts[f + 1]]`` are the reports of the part's f-th function,
-    ``positions[at[f]]`` and ``neutral[neutral_at[f]]`` its rows.
+    Its arguments: (order, starts, positions, at, neutral, neutral_at). ``function`` (n,) are some
+    of the family's, as the mechanism's ``check`` makes sure. ``order[starts[f]:starts[f + 1]]`` are
+    the reports of the part's f-th function, ``positions[at[f]]`` and ``neutral[neutral_at[f]]`` its
+    rows.
     """
     if not len(function):
         return
@@ -198,7 +206,10 @@ def by_function(
 
 
 class _Tabled:
-    """Evidence in one sketch's reports for an adversary who holds ``popularity`` (universe,), or None for uniform."""
+    """Evidence in one sketch's reports for one adversary.
+
+    The adversary holds ``popularity`` (universe,), or None for uniform.
+    """
 
     def __init__(
         self, mechanism: Any, pools: Pools, popularity: npt.NDArray[np.float64] | None = None
@@ -206,18 +217,22 @@ class _Tabled:
         self._mechanism, self._tables = mechanism, PoolTables(mechanism.hashes, pools, popularity)
 
     def against(self, popularity: npt.NDArray[np.float64] | None) -> Self:
-        """The same for an adversary with another popularity; what depends on pools alone is shared."""
+        """The same for an adversary with another popularity.
+
+        What depends on pools alone is shared.
+        """
         other = copy.copy(self)
         other._tables = self._tables.against(popularity)
         return other
 
 
 class HadamardEvidence(_Tabled):
-    """E_i = 1 + tanh(ε/2)·y·Σ_{z∈P_i} w_z·H[l, h_j(z)]: the sign y of coordinate l is kept with probability e^ε/(1 + e^ε).
+    """E_i = 1 + tanh(ε/2)·y·Σ_{z∈P_i} w_z·H[l, h_j(z)].
 
-    The sum is coordinate l of the Walsh–Hadamard transform of the function's popularity table, made
-    once a call for each function that occurs: 10·1024 additions of eight pools at m = 1024, then
-    one multiplication an observation. No sum is below 2q = 2/(1 + e^ε), whatever is rounded.
+    The sign y of coordinate l is kept with probability e^ε/(1 + e^ε). The sum is coordinate l of
+    the Walsh–Hadamard transform of the function's popularity table, made once a call for each
+    function that occurs: 10·1024 additions of eight pools at m = 1024, then one multiplication an
+    observation. No sum is below 2q = 2/(1 + e^ε), whatever is rounded.
     """
 
     def __call__(self, reports: HadamardReports, *, threads: int = 2) -> npt.NDArray[np.float64]:
@@ -275,7 +290,10 @@ def _fill_transformed(  # type: ignore[no-untyped-def]
 
 @jit
 def _transform(table):  # type: ignore[no-untyped-def]
-    """The Walsh–Hadamard transform along the first axis, in place: Σ_p (−1)^popcount(l & p)·table[p]."""
+    """The Walsh–Hadamard transform along the first axis, in place.
+
+    Σ_p (−1)^popcount(l & p)·table[p].
+    """
     half = 1
     while half < table.shape[0]:
         for start in range(0, table.shape[0], 2 * half):
@@ -287,12 +305,12 @@ def _transform(table):  # type: ignore[no-untyped-def]
 
 
 class SketchEvidence(_Tabled):
-    """E_i = 1 + (e^ε − 1)·Σ_pos bit[pos]·W_i[pos], with W_i[pos] the popularity within pool i of the objects hashed to pos.
+    """E_i = 1 + (e^ε − 1)·Σ_pos bit[pos]·W_i[pos].
 
-    Equation 5: a report is e^ε times as likely where the object's own position is set as where it
-    is not, the other positions being noise whatever the object. Cost of an observation: its set
-    bits (119 of 1024 at ε = 4), and its share of its function's table; the universe does not
-    matter.
+    W_i[pos] is the popularity within pool i of the objects hashed to pos. Equation 5: a report is
+    e^ε times as likely where the object's own position is set as where it is not, the other
+    positions being noise whatever the object. Cost of an observation: its set bits (119 of 1024 at
+    ε = 4), and its share of its function's table; the universe does not matter.
     """
 
     def __call__(self, reports: SketchReports, *, threads: int = 2) -> npt.NDArray[np.float64]:
@@ -345,10 +363,10 @@ _contracted: Any = numba.njit(
 def _fill_bits(
     words, order, starts, positions, at, column, weight, neutral, neutral_at, scale, gain, out
 ):  # type: ignore[no-untyped-def]
-    """Evidence of the reports of some functions: eight pools at once, over the set bits alone, four at a time.
+    """Evidence of the reports of some functions, eight pools at once.
 
-    Reports of one function lie far apart in memory; some at a time are gathered first, so that the
-    waiting overlaps.
+    Over the set bits alone, four at a time. Reports of one function lie far apart in memory; some
+    at a time are gathered first, so that the waiting overlaps.
     """
     width, m, length = out.shape[1], neutral.shape[1], words.shape[1]
     blocks = (width + LANES - 1) // LANES
