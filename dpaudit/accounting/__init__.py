@@ -1,4 +1,4 @@
-"""How much noise, how much privacy: calibrations and exact profiles, the pancake's bounds, composition, shuffling.
+"""Privacy of noise: calibrations, exact profiles, the pancake's bounds, composition, shuffling.
 
 δ is a probability, ε is in nats, Δ and σ share the query's unit.
 """

@@ -42,7 +42,7 @@ def number(**values: float) -> None:
 
 
 def pld_modules(asked: str, *names: str) -> tuple[ModuleType, ...]:
-    """Modules of ``dp_accounting.pld``; without the library an error that says what was ``asked`` and what to install."""
+    """Modules of ``dp_accounting.pld``; without it an error with what was ``asked``."""
     try:
         return tuple(import_module(f"dp_accounting.pld.{name}") for name in names)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""The pancake along its key as a Gaussian times a periodic function, and the loss of that function's phase."""
+"""The pancake along its key as a Gaussian times a periodic function, and its phase's loss."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REACH = 13.0  # standard deviations of the phase that are integrated; 2Φ(−13)
 
 
 def phase_of(along: float, *, sigma: float, gamma: float) -> float:
-    """``along·γ/(√(2π)σ)`` less the nearest whole number: exact for these doubles, however many periods that are."""
+    """``along·γ/(√(2π)σ)`` less the nearest whole number, exact for these doubles."""
     with localcontext() as context:
         context.prec = 80
         turns = Decimal(along) * Decimal(gamma) / (_ROOT_2PI_DIGITS * Decimal(sigma))
@@ -35,7 +35,9 @@ def phase_of(along: float, *, sigma: float, gamma: float) -> float:
 
 
 def _rest(u: Array, beta: float) -> Array:
-    """What the other teeth add to the nearest: ln Σ_k exp(−π(k² − 2ku)/β²), k from −4 to 4, for |u| ≤ 1/2 and β < 1.
+    """What the other teeth add to the nearest: ln Σ_k exp(−π(k² − 2ku)/β²), k from −4 to 4.
+
+    For |u| ≤ 1/2 and β < 1.
 
     Computed only where a term is above 0 in doubles: for β = 1e-3 within 1.2e-4 of half a period.
     """
@@ -58,7 +60,10 @@ def _rest(u: Array, beta: float) -> Array:
 
 
 def log_comb(u: Array, beta: float) -> Array:
-    """The comb, ln θ(u) = ln Σ_k exp(−π(k−u)²/β²) for |u| ≤ 1/2: directly for β < 1, by its Fourier series above."""
+    """The comb, ln θ(u) = ln Σ_k exp(−π(k−u)²/β²) for |u| ≤ 1/2.
+
+    Computed directly for β < 1, by its Fourier series above.
+    """
     if beta < 1:
         return np.asarray(-math.pi * (u / beta) ** 2 + _rest(u, beta))
     waves = sum(
@@ -82,7 +87,9 @@ def gaussian_profile(epsilon: Array, t: float) -> Array:
 
 @dataclass(frozen=True)
 class Phase:
-    """The wrapped normal law of the phase u and its loss h(u) = ln θ(u) − ln θ(u − shift), shift in [−1/2, 1/2].
+    """The wrapped normal law of the phase u and its loss h(u) = ln θ(u) − ln θ(u − shift).
+
+    The shift is in [−1/2, 1/2].
 
     Everything is a function of ``v = √(2π)·u/β``, in which one tooth of the comb is a standard
     normal.
@@ -98,12 +105,15 @@ class Phase:
 
     @property
     def tail(self) -> float:
-        """Rigorous: no more than this probability lies outside; wrapping a normal variable only brings it nearer."""
+        """Rigorous: no more than this probability lies outside.
+
+        Wrapping a normal variable only brings it nearer.
+        """
         return 0.0 if self.half < REACH else 2 * float(scipy.special.ndtr(-REACH))
 
     @property
     def kinks(self) -> list[float]:
-        """Where the nearest tooth changes (for small β the loss has a kink there), and the tooth itself."""
+        """The tooth, and where the nearest tooth changes (a kink of the loss for small β)."""
         at = [self.shift - 0.5, self.shift + 0.5, self.shift, 0.0, -0.5, 0.5]
         return [v for u in at if abs(v := u * ROOT_2PI / self.beta) <= self.half]
 
@@ -125,7 +135,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two neighbours as the key holder sees them: the query's difference along the key and across it."""
+    """Two neighbours as the key holder sees them: their difference along the key and across it."""
 
     sigma: float
     beta: float
@@ -138,7 +148,8 @@ class Pair:
         number(along=self.along)
         if not 0 <= self.across < math.inf:
             raise UsageError(
-                f"across={self.across}: must be a finite number ≥ 0; pass the norm orthogonal to the key"
+                f"across={self.across}: must be a finite number ≥ 0; "
+                "pass the norm orthogonal to the key"
             )
 
     @property
@@ -158,7 +169,10 @@ class Pair:
 
     @property
     def wave(self) -> float:
-        """``W = 2Σ exp(−πm²γ²across²/Δ²)``: how far phase and Gaussian loss are from independent (inf: no bound)."""
+        """``W = 2Σ exp(−πm²γ²across²/Δ²)``; infinite if there is no bound.
+
+        How far phase and Gaussian loss are from independent.
+        """
         size = math.hypot(self.along, self.across)
         ratio = self.gamma * (self.across / size if size else 1.0)
         if ratio < 0.01:

@@ -22,12 +22,15 @@ X = np.array([-x for x in _HALF_X] + [0.0] + _HALF_X[::-1])
 KRONROD = np.array([*_HALF_K, 0.20948214108472782, *_HALF_K[::-1]])
 GAUSS = np.array([*_HALF_G, 0.4179591836734694, *_HALF_G[::-1]])
 _STALLED = 0.8  # of the error before, twice in turn: halving the panels helps no more
-# at a time: the integrand's arrays stay in the cache, and no fresh pages are needed for each of them
+# at a time: the integrand's arrays stay in the cache, and each needs no fresh pages
 _PANELS = 512
 
 
 def graded(points: list[float], *, half: float, depth: int = 50) -> Array:
-    """Panel edges on [−half, half]: a coarse base, and around each point ever smaller panels down to 2^−depth."""
+    """Panel edges on [−half, half]: a coarse base, and ever smaller panels around each point.
+
+    The smallest are 2^−depth of the half.
+    """
     near = half * np.exp2(-np.arange(depth + 1.0))
     edges = [np.linspace(-half, half, 27), np.array(points)]
     for point in points:
@@ -50,7 +53,9 @@ def crossings(f: Callable[[Array], Array], edges: Array) -> list[float]:
 def integrate(
     f: Callable[[Array], Array], edges: Array, *, relative: float = FINE
 ) -> tuple[float, float]:
-    """∫f over the edges' range, f ≥ 0, and the sum over panels of |Kronrod − Gauss|: an estimate of the error.
+    """∫f over the edges' range, f ≥ 0, and Σ|Kronrod − Gauss| over panels.
+
+    The sum is an estimate of the error.
 
     ``f`` is given the nodes in parts: a value of it may depend on its own node alone. Panels are
     halved until the sum is below ``relative`` times the integral, there are too many of them, or

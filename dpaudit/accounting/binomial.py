@@ -1,4 +1,4 @@
-"""Binomial noise: the exact privacy of a whole number plus the number of heads among n fair coins."""
+"""Binomial noise: the exact privacy of a whole number plus the heads among n fair coins."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def _stirling(x: float) -> float:
 
 
 def _log_mass(k: int, n: int) -> float:
-    """Ln P(X = k), X the heads among n coins, to about 1e-15·(1 + |2k − n|) (Loader 2000: deviance and Stirling errors)."""
+    """Ln P(X = k), X the heads among n coins, to about 1e-15·(1 + |2k − n|).
+
+    Loader 2000: deviance and Stirling errors.
+    """
     if k in {0, n}:
         return -n * math.log(2)
     lean = (2 * k - n) / n
@@ -42,7 +45,7 @@ def _log_delta(epsilon: float, n: int) -> float:
     if epsilon >= 700:  # far above ln n: only X = 0 counts, also at ε = ∞
         return -n * math.log(2)
     top = min(n, math.floor((n + 1) / (1 + math.exp(epsilon))))
-    # top ≤ (n+1)/2, and there p(top−m)/p(top) ≤ exp(−2m(m−1)/(n+1)): 6√n terms are enough for any epsilon
+    # top ≤ (n+1)/2, and there p(top−m)/p(top) ≤ exp(−2m(m−1)/(n+1)): 6√n terms are enough for any ε
     width = min(top, math.ceil(6 * math.sqrt(n)) + 64)
     k = np.arange(top, top - width - 1, -1, dtype=np.float64)  # top, top−1, …
     # ln p(k)/p(top)
@@ -56,7 +59,9 @@ def _log_delta(epsilon: float, n: int) -> float:
 
 
 def binomial_delta(epsilon: float, *, coins: int) -> float:
-    """δ(ε) of one whole number plus Binomial(``coins``, 1/2), between neighbours 1 apart: Σ (p(k) − e^ε·p(k−1))₊.
+    """δ(ε) of one whole number plus Binomial(``coins``, 1/2): Σ (p(k) − e^ε·p(k−1))₊.
+
+    Neighbours are 1 apart.
 
     Exact but for rounding (a relative error of about 1e-15·√n·(1 + √ln(1/δ))), summed in logarithms
     from the largest counting term down; terms below e^−60 of it are left out. p(k)/p(k−1) =
@@ -100,7 +105,7 @@ def binomial_epsilon(delta: float, *, coins: int) -> float:
 
 
 def binomial_coins(epsilon: float, delta: float) -> int:
-    """The least number of fair coins whose heads, added to a count, are (ε, δ)-DP for neighbours 1 apart.
+    """The least number of fair coins whose heads make a count (ε, δ)-DP for neighbours 1 apart.
 
     By bisection: one coin more is post-processing, so δ(ε) never rises with the number of coins.
 

@@ -1,4 +1,4 @@
-"""Many releases through one pancake: an upper bound by privacy loss distributions, and the plain sum."""
+"""Many releases through one pancake: an upper bound by privacy loss distributions, and the sum."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 def compose_epsilon_trivial(
     delta: float, *, n: int, sigma: float, beta: float, gamma: float, along: float, across: float
 ) -> float:
-    """One release's ε at δ/n, n times: basic composition, an upper bound for any n, however large the loss."""
+    """One release's ε at δ/n, n times: an upper bound for any n, however large the loss.
+
+    This is basic composition.
+    """
     _count(n)
     probability(delta)
     one = pancake_epsilon(
@@ -42,7 +45,9 @@ def compose_epsilon(
     across: float,
     discretization: float | None = None,
 ) -> ProfileValue:
-    """An upper bound on the key holder's ε after ``n`` releases with independent noise and the same key.
+    """An upper bound on the key holder's ε after ``n`` releases with independent noise.
+
+    All have the same key.
 
     By :func:`~dpaudit.accounting.pancake_delta`'s identity n losses add up to one Gaussian's at
     ``√n·Δ/σ`` plus n independent phase losses, with δ larger by at most
@@ -77,7 +82,8 @@ def compose_epsilon(
     log_factor = n * (math.log1p(pair.wave) - math.log(pair.lattice))
     if math.log(delta) - log_factor < math.log(1e-11):
         raise UsageError(
-            f"gamma={gamma}: phase and Gaussian loss depend on each other too much for n={n} (W={pair.wave:.2g}); "
+            f"gamma={gamma}: phase and Gaussian loss depend on each other too much for n={n} "
+            f"(W={pair.wave:.2g}); "
             "use compose_epsilon_trivial"
         )
     left = delta * math.exp(-max(log_factor, 0.0))
@@ -103,7 +109,7 @@ def _composed(delta: float, n: int, pair: Pair, step: float) -> float:
 
 
 def _phase_losses(pair: Pair, step: float, n: int, t: float) -> tuple[int, Array, float]:
-    """The phase loss on the grid, rounded pessimistically: first index, probabilities, mass at infinity."""
+    """The phase loss on the grid, rounded up: first index, probabilities, mass at infinity."""
     phase = pair.phase
     half = min(phase.half, 8.5)
     infinite = 2e-17 if half < phase.half else 0.0  # 2Φ(−8.5), rigorous
@@ -115,12 +121,14 @@ def _phase_losses(pair: Pair, step: float, n: int, t: float) -> tuple[int, Array
     cells = max(10 * spread, reach + 20 * t) / step
     if cells > _CELLS:
         raise UsageError(
-            f"discretization={step:.3g}: losses range over {spread:.3g} nats a release, {cells:.2g} cells (at most "
+            f"discretization={step:.3g}: losses range over {spread:.3g} nats per release, "
+            f"{cells:.2g} cells (at most "
             f"{_CELLS:.0e}); take a coarser grid, fewer releases, or compose_epsilon_trivial"
         )
     if spread == 0:
         return 0, np.ones(1), 0.0
-    # pieces that lie between neighbouring grid points but for rounding: no more than a fraction of a cell each
+    # pieces that lie between neighbouring grid points but for rounding: no more than a fraction of
+    # a cell each
     pieces = np.ceil(np.abs(np.diff(loss)) / step * 2).astype(np.int64) + 2
     index = np.repeat(np.arange(len(pieces)), pieces)
     inside = np.arange(len(index)) - np.repeat(np.cumsum(pieces) - pieces, pieces)

@@ -1,4 +1,6 @@
-"""Noise on a lattice: the discrete Gaussian's and the discrete Laplace law's privacy, with and without rounding of the query.
+"""Noise on a lattice: the privacy of the discrete Gaussian and the discrete Laplace law.
+
+The query may be rounded or not.
 
 Everything is in lattice units: queries are whole numbers, or are rounded to whole numbers first.
 """
@@ -30,7 +32,9 @@ _NUMERICAL = 1 + 1e-9  # what a summed bound is raised by
 
 
 def zcdp_epsilon(delta: float, *, rho: float) -> float:
-    """An ε at which ρ-zCDP gives (ε, δ)-DP: the best order α in Canonne, Kamath and Steinke 2020, Proposition 12.
+    """An ε at which ρ-zCDP gives (ε, δ)-DP, at the best order α.
+
+    Canonne, Kamath and Steinke 2020, Proposition 12:
 
     ε = αρ + (ln(1/δ) + (α − 1)·ln(1 − 1/α) − ln α)/(α − 1) holds at every α > 1.
     """
@@ -105,7 +109,9 @@ def discrete_laplace_delta(epsilon: float, *, scale: float, shift: int) -> float
 def discrete_gaussian_bounds(
     delta: float, *, scale: float, sensitivity: float, dim: int, rounded: bool = False
 ) -> EpsilonBounds:
-    """Bounds for the ε at ``delta`` of ``dim`` whole numbers plus independent discrete Gaussians of ``scale``.
+    """Bounds for the ε at ``delta`` of ``dim`` whole numbers plus independent discrete Gaussians.
+
+    ``scale`` is the noise's.
 
     ``sensitivity`` is the query's L2 sensitivity Δ. If ``rounded``, the query is rounded to whole
     numbers first, which can carry neighbours up to Δ + √dim apart; in one dimension they then lie
@@ -181,7 +187,9 @@ def discrete_gaussian_bounds(
 def discrete_laplace_bounds(
     delta: float, *, scale: float, sensitivity: float, dim: int
 ) -> EpsilonBounds:
-    """Bounds for the ε at ``delta`` of ``dim`` whole numbers plus independent discrete Laplace noise of ``scale`` b.
+    """Bounds for the ε at ``delta`` of ``dim`` whole numbers plus discrete Laplace noise.
+
+    The noise is independent in each, and ``scale`` is its b.
 
     Whole numbers at L2 distance Δ have L1 distance at most min(√dim·Δ, Δ²), and ε is at most that
     over b, at δ = 0 (Ghosh, Roughgarden and Sundararajan 2012). In one dimension the exact profile,
@@ -204,7 +212,7 @@ def discrete_laplace_bounds(
 
 
 def _log_factor(t: float, dim: int) -> float:
-    """The factor's logarithm, ln r = dim·ln((1+η)/(1−η)), η = 2Σ exp(−2π²t²m²); infinite where that says nothing."""
+    """The log factor ln r = dim·ln((1+η)/(1−η)), η = 2Σ exp(−2π²t²m²); infinite where η ≥ 1."""
     eta = 2 * sum(math.exp(-2 * (math.pi * t * m) ** 2) for m in range(1, 40))
     return dim * (math.log1p(eta) - math.log1p(-eta)) if eta < 1 else math.inf
 

@@ -28,14 +28,15 @@ _ORDERS = np.unique(np.geomspace(2, 2**40, 40_000).astype(np.int64)).astype(np.f
 
 
 def discrete_gaussian_sum_factor(scale: float, parties: int) -> float:
-    """L such that the law of a sum of ``parties`` discrete Gaussians is within e^±L of the discrete Gaussian of scale s√k.
+    """L such that a sum of ``parties`` discrete Gaussians is within e^±L of one discrete Gaussian.
 
-    At every whole number. For two of scales a and b, Σ_y exp(−y²/2a² − (x−y)²/2b²) is
-    exp(−x²/2(a²+b²)) times Σ_y exp(−(y−cx)²/2t²), t² = a²b²/(a²+b²), c = a²/(a²+b²), and by Poisson
-    summation the latter is t√(2π)·(1 ± η(t)), η(t) = 2Σ_{m≥1} exp(−2π²t²m²), for every x. Adding
-    the (j+1)-th to j of them has t² = s²·j/(j+1). Both laws sum to 1, so L = Σ_{j=1}^{k−1}
-    ln((1+η_j)/(1−η_j)). (Kairouz, Liu and Steinke 2021 come to the same with their own constant,
-    their τ = 10·Σ exp(−2π²s²·j/(j+1)).) Infinite where some η is 1 or more.
+    The one has scale s√k; the laws are that near at every whole number. For two of scales a and b,
+    Σ_y exp(−y²/2a² − (x−y)²/2b²) is exp(−x²/2(a²+b²)) times Σ_y exp(−(y−cx)²/2t²), t² =
+    a²b²/(a²+b²), c = a²/(a²+b²), and by Poisson summation the latter is t√(2π)·(1 ± η(t)), η(t) =
+    2Σ_{m≥1} exp(−2π²t²m²), for every x. Adding the (j+1)-th to j of them has t² = s²·j/(j+1). Both
+    laws sum to 1, so L = Σ_{j=1}^{k−1} ln((1+η_j)/(1−η_j)). (Kairouz, Liu and Steinke 2021 come to
+    the same with their own constant, their τ = 10·Σ exp(−2π²s²·j/(j+1)).) Infinite where some η is
+    1 or more.
     """
     total = 0.0
     for j in range(1, parties):
@@ -52,7 +53,9 @@ def discrete_gaussian_sum_factor(scale: float, parties: int) -> float:
 def discrete_gaussian_sum_bounds(
     delta: float, *, scale: float, parties: int, sensitivity: float, dim: int, rounded: bool = False
 ) -> EpsilonBounds:
-    """Bounds for the ε at ``delta`` of ``dim`` whole numbers, each plus ``parties`` discrete Gaussians of ``scale``.
+    """Bounds for the ε at ``delta`` of ``dim`` whole numbers, each plus a sum of noise.
+
+    The sum is of ``parties`` discrete Gaussians of ``scale``.
 
     ``sensitivity`` (L2) and ``rounded`` as in
     ``dpaudit.accounting.discrete.discrete_gaussian_bounds``. The least of
@@ -99,7 +102,9 @@ def discrete_gaussian_sum_bounds(
 
 
 def skellam_rdp(order: Orders, *, variance: float, l1: float, l2: float) -> Orders:
-    """Bound on Skellam noise's Rényi divergence at each whole ``order`` ≥ 2, shape (k,), by L1 and L2 sensitivity.
+    """Bound on Skellam noise's Rényi divergence at each whole ``order`` ≥ 2, shape (k,).
+
+    ``l1`` and ``l2`` are the L1 and L2 sensitivities Δ₁ and Δ₂.
 
     With ``variance`` μ: αΔ₂²/2μ + min(((2α−1)Δ₂² + 6Δ₁)/4μ², 3Δ₁/2μ) (Agarwal, Kairouz and Liu
     2021, arXiv 2110.04995, Theorem 3.5).
@@ -113,7 +118,9 @@ def skellam_rdp(order: Orders, *, variance: float, l1: float, l2: float) -> Orde
 def skellam_bounds(
     delta: float, *, variance: float, sensitivity: float, dim: int, rounded: bool = False
 ) -> EpsilonBounds:
-    """Bounds for the ε at ``delta`` of ``dim`` whole numbers plus independent Skellam noise of ``variance`` μ.
+    """Bounds for the ε at ``delta`` of ``dim`` whole numbers plus independent Skellam noise.
+
+    Its ``variance`` is μ.
 
     Closed under addition: k shares of variance μ/k are this. ``high`` from :func:`skellam_rdp` at
     the best whole order, by Canonne, Kamath and Steinke 2020, Proposition 12; Δ₁ ≤ min(√d·Δ₂, Δ₂²)

@@ -32,7 +32,7 @@ def pancake_host_epsilon(
     along: npt.ArrayLike,
     slack: float = 0.0,
 ) -> ProfileValue:
-    """The largest :func:`pancake_epsilon` over neighbours at distance Δ with these components on the key.
+    """The largest :func:`pancake_epsilon` over neighbours at distance Δ with these components.
 
     ``along`` is :meth:`~dpaudit.interfaces.Host.differences` for the secret direction. With
     ``slack`` each component may be up to that much larger or smaller, but no larger than Δ:
@@ -120,7 +120,9 @@ def pancake_host_composition(
     along: npt.ArrayLike,
     slack: float = 0.0,
 ) -> ProfileValue:
-    """:func:`compose_epsilon` of ``n`` releases under one key, each at the most exposed of the neighbours, chosen adaptively.
+    """:func:`compose_epsilon` of ``n`` releases under one key, each at the most exposed neighbour.
+
+    The neighbours are chosen adaptively.
 
     Arguments as in :func:`pancake_host_epsilon`, what ``value`` and ``error`` are as in
     :func:`compose_epsilon`.
@@ -142,7 +144,8 @@ def pancake_host_composition(
     )
     if ratio.min() < _INDEPENDENT:
         raise UsageError(
-            f"along={float(values[np.argmin(ratio)])!r}: no exact composition for a difference of sensitivity={sensitivity} "
+            f"along={float(values[np.argmin(ratio)])!r}: no exact composition for a difference "
+            f"of sensitivity={sensitivity} "
             "this far along the key; use n times the ε at delta/n"
         )
     a = float(values[np.argmax(distance)])
@@ -160,7 +163,7 @@ def _neighbours(
     along: npt.ArrayLike,
     slack: float,
 ) -> tuple[Array, Array, Array]:
-    """Components on the key that may be the worst, ascending; their distances from whole turns; γ·across/Δ."""
+    """Components that may be worst, ascending; their distances from whole turns; γ·across/Δ."""
     positive(sensitivity=sensitivity)
     probability(delta)
     given = np.abs(np.asarray(along, np.float64).ravel())
@@ -171,7 +174,8 @@ def _neighbours(
     largest = float(given.max())
     if not largest <= sensitivity * (1 + 1e-9):
         raise UsageError(
-            f"along={largest}: must be at most sensitivity={sensitivity}; check Δ or normalise the direction"
+            f"along={largest}: must be at most sensitivity={sensitivity}; "
+            "check Δ or normalise the direction"
         )
     if not slack >= 0:
         raise UsageError(
@@ -189,7 +193,10 @@ def _neighbours(
 
 
 def _candidates(values: Array, *, slack: float, most: float, period: float) -> Array:
-    """The components that may be the worst, ascending: with slack each interval's ends, first and last half turn."""
+    """The components that may be worst, ascending.
+
+    With slack: each interval's ends, first and last half turn.
+    """
     if not slack:
         return np.unique(values)
     low, high = np.maximum(0.0, values - slack), np.minimum(most, values + slack)
@@ -200,7 +207,10 @@ def _candidates(values: Array, *, slack: float, most: float, period: float) -> A
 
 
 def _others(delta: float, reference: Pair, *, wave: float, along: float) -> float:
-    """An ε that neighbours no farther from whole turns than ``reference`` do not exceed, by their largest W or ``along``."""
+    """An ε that neighbours no farther from whole turns than ``reference`` do not exceed.
+
+    ``wave`` and ``along`` are the largest of those neighbours.
+    """
 
     def bound(left: float) -> float:
         found = inverse(independent, reference, left)

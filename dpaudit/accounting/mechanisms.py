@@ -62,7 +62,10 @@ def gaussian_delta(epsilon: float, *, sigma: float, sensitivity: float = 1.0) ->
 
 
 def gaussian_epsilon(delta: float, *, sigma: float, sensitivity: float = 1.0) -> float:
-    """The least ε ≥ 0 at which the Gaussian mechanism is (ε, δ)-DP: the inverse of :func:`gaussian_delta`."""
+    """The least ε ≥ 0 at which the Gaussian mechanism is (ε, δ)-DP.
+
+    The inverse of :func:`gaussian_delta`.
+    """
     probability(delta)
     if gaussian_delta(0.0, sigma=sigma, sensitivity=sensitivity) <= delta:
         return 0.0
@@ -80,7 +83,9 @@ def gaussian_epsilon(delta: float, *, sigma: float, sensitivity: float = 1.0) ->
 
 
 def gaussian_sigma(epsilon: float, delta: float, *, sensitivity: float = 1.0) -> float:
-    """The least σ for which the Gaussian mechanism is (ε, δ)-DP (analytic calibration, Balle and Wang 2018).
+    """The least σ for which the Gaussian mechanism is (ε, δ)-DP.
+
+    Analytic calibration, Balle and Wang 2018.
 
     >>> gaussian_sigma(0.25, 1e-10) < gaussian_sigma_paper(0.25, 1e-10)
     True
@@ -102,7 +107,9 @@ def gaussian_sigma(epsilon: float, delta: float, *, sensitivity: float = 1.0) ->
 
 
 def laplace_delta(epsilon: float, *, scale: float, sensitivity: float = 1.0) -> float:
-    """The exact profile δ(ε) of one number plus Laplace noise, density ∝ exp(−|x|/scale), between neighbours Δ apart.
+    """The exact profile δ(ε) of one number plus Laplace noise, density ∝ exp(−|x|/scale).
+
+    The neighbours are Δ apart.
 
     With t = Δ/scale the loss is t for x ≤ 0, t − 2x/scale between, −t for x ≥ Δ; so the best test
     at ε is {x ≤ (t − ε)·scale/2}, and δ = 1 − e^((ε − t)/2) for |ε| ≤ t, 0 above, 1 − e^ε below.
@@ -122,7 +129,9 @@ def laplace_delta(epsilon: float, *, scale: float, sensitivity: float = 1.0) -> 
 
 
 def laplace_epsilon(delta: float, *, scale: float, sensitivity: float = 1.0) -> float:
-    """The least ε ≥ 0 at which one number plus Laplace noise is (ε, δ)-DP: max(0, Δ/scale + 2·ln(1 − δ)).
+    """The least ε ≥ 0 at which one number plus Laplace noise is (ε, δ)-DP.
+
+    It is max(0, Δ/scale + 2·ln(1 − δ)).
 
     At δ = 0 this is Δ/scale (Dwork, McSherry, Nissim and Smith 2006, Proposition 1), which holds
     for a vector of L1 sensitivity Δ too; above δ = 0 it is for one number.
@@ -139,7 +148,9 @@ def laplace_epsilon(delta: float, *, scale: float, sensitivity: float = 1.0) -> 
 
 
 def laplace_scale(epsilon: float, delta: float = 0.0, *, sensitivity: float = 1.0) -> float:
-    """The least scale at which one number plus Laplace noise is (ε, δ)-DP: Δ/(ε − 2·ln(1 − δ)); Δ/ε at δ = 0.
+    """The least scale at which one number plus Laplace noise is (ε, δ)-DP.
+
+    It is Δ/(ε − 2·ln(1 − δ)): Δ/ε at δ = 0.
 
     Not claimed: anything about noise in floating point, whose low bits tell the value (Mironov
     2012). The sources ``discrete-laplace`` and ``snapping`` are safe; the latter wants a little
@@ -157,9 +168,10 @@ def laplace_scale(epsilon: float, delta: float = 0.0, *, sensitivity: float = 1.
 
 
 def exponential_delta(epsilon: float, *, bound: float) -> float:
-    """The exact worst-case profile δ(ε) of a mechanism whose log ratios between two neighbours all lie within ``bound`` nats.
+    """The exact worst-case profile δ(ε) of a mechanism whose log ratios lie within ``bound`` nats.
 
-    That is ``bound``-bounded range (Durfee and Rogers 2019), and what an exponential mechanism of ε
+    The log ratios are those between two neighbours. That is ``bound``-bounded range (Durfee and
+    Rogers 2019), and what an exponential mechanism of ε
     = ``bound`` has: its loss at an outcome is η·(change of the utility) plus one number for all
     outcomes. The worst loss sits on the two ends, t and t − bound, for some 0 ≤ t ≤ bound; then δ =
     (e^bound − e^t)(1 − e^(ε − t))/(e^bound − 1), greatest at t = (bound + ε)/2:
@@ -207,7 +219,9 @@ def exponential_epsilon(
 
 
 def gaussian_sigma_classical(epsilon: float, delta: float, *, sensitivity: float = 1.0) -> float:
-    """σ = Δ·√(2 ln(1.25/δ))/ε, as textbooks and overviews give it (Dwork and Roth 2014, Theorem A.1), for ε ≤ 1 only.
+    """σ = Δ·√(2 ln(1.25/δ))/ε, the formula of textbooks, for ε ≤ 1 only.
+
+    Dwork and Roth 2014, Theorem A.1.
 
     Formal guarantee: N(0, σ²I) is then (ε, δ)-DP. The theorem's proof asks ε < 1; above that the
     formula is no proof, and for large ε it is false: at ε = 20, δ = 1e-5 the exact δ of that σ is
@@ -225,7 +239,8 @@ def gaussian_sigma_classical(epsilon: float, delta: float, *, sensitivity: float
     probability(delta)
     if epsilon > 1:
         raise UsageError(
-            f"epsilon={epsilon}: the classical formula is proven for ε ≤ 1 and wrong for large ε; use gaussian_sigma"
+            f"epsilon={epsilon}: the classical formula is proven for ε ≤ 1 and wrong for large ε; "
+            "use gaussian_sigma"
         )
     return sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 

@@ -1,4 +1,4 @@
-"""The exact privacy profile of the Gaussian pancake towards its key holder, for one pair of neighbours."""
+"""The exact privacy profile of the Gaussian pancake towards its key holder, per neighbour pair."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ def peak_width(*, sigma: float, beta: float, gamma: float) -> float:
 def pancake_epsilon_upper(
     delta: float, *, sigma: float, beta: float, gamma: float, sensitivity: float = 1.0
 ) -> float:
-    """ε that the pancake keeps even towards its key holder: the Gaussian's at the peak width (Theorem 4.4)."""
+    """ε that the pancake keeps even towards its key holder (Theorem 4.4).
+
+    It is the Gaussian's at the peak width.
+    """
     positive(sensitivity=sensitivity)
     probability(delta)
     t = sensitivity / peak_width(sigma=sigma, beta=beta, gamma=gamma)
@@ -75,7 +78,8 @@ def pancake_epsilon_lower(
     x = fraction * (gamma / beta) * math.sqrt(math.pi / (2 * (beta * beta + gamma * gamma)))
     if x <= 0:
         return 0.0
-    # exact form ln((1−δ−2Φ(−x)) / (2Φ(−x))) written with log Φ, which the closed form in the paper approximates
+    # exact form ln((1−δ−2Φ(−x)) / (2Φ(−x))), written with log Φ; the paper's closed form
+    # approximates it
     log_tail = math.log(2) + float(scipy.special.log_ndtr(-x))
     inside = 1 - delta - math.exp(log_tail)
     return max(0.0, math.log(inside) - log_tail) if inside > 0 else 0.0
@@ -89,7 +93,7 @@ _DIRECT_GAMMA = 64.0  # up to here the lattice is summed when it does not averag
 
 @dataclass(frozen=True)
 class ProfileValue:
-    """A number and how far it may be off: the true one lies in ``value ± error`` as far as its function promises."""
+    """A number and its error: the true one lies in ``value ± error`` as its function promises."""
 
     value: float
     error: float
@@ -98,17 +102,17 @@ class ProfileValue:
 def pancake_delta(
     epsilon: float, *, sigma: float, beta: float, gamma: float, along: float, across: float
 ) -> ProfileValue:
-    """The exact δ(ε) of the pancake towards its key holder, for two neighbours whose queries differ by a given vector.
+    """The exact δ(ε) of the pancake towards its key holder, for one difference of two queries.
 
-    ``along`` is that vector's component on the secret direction, ``across`` the norm of the rest.
-    With ``T = √(2π)σ/γ``, Lemma 2.6's mixture f is ``∝ exp(−x²/2σ²)·θ(x/T)`` with
-    ``θ(u) = Σ_k exp(−π(k−u)²/β²)`` of period 1 (arXiv 2509.23834; completing the square turns its
-    peaks kP into these teeth kT under the envelope). The privacy loss
-    ``ln f(x) − ln f(x−along) + N(across²/2σ², across²/σ²)`` is therefore that of N(0, σ²I) at the
-    whole shift ``Δ = √(along²+across²)`` plus ``h(u) = ln θ(u) − ln θ(u − along/T)`` of the phase u
-    = x/T mod 1. Poisson summation over the periods makes the two independent up to a factor
-    ``1 ± W``, ``W = 2Σ_m exp(−πm²γ²across²/Δ²)``, and so, with δ_G the Gaussian mechanism's profile
-    at Δ/σ (Balle and Wang 2018),
+    ``along`` is the difference's component on the secret direction, ``across`` the norm of the
+    rest. With ``T = √(2π)σ/γ``, Lemma 2.6's mixture f is ``∝ exp(−x²/2σ²)·θ(x/T)`` with ``θ(u) =
+    Σ_k exp(−π(k−u)²/β²)`` of period 1 (arXiv 2509.23834; completing the square turns its peaks kP
+    into these teeth kT under the envelope). The privacy loss ``ln f(x) − ln f(x−along) +
+    N(across²/2σ², across²/σ²)`` is therefore that of N(0, σ²I) at the whole shift ``Δ =
+    √(along²+across²)`` plus ``h(u) = ln θ(u) − ln θ(u − along/T)`` of the phase u = x/T mod 1.
+    Poisson summation over the periods makes the two independent up to a factor ``1 ± W``, ``W =
+    2Σ_m exp(−πm²γ²across²/Δ²)``, and so, with δ_G the Gaussian mechanism's profile at Δ/σ (Balle
+    and Wang 2018),
 
         ``δ(ε) = ∫ θ(u)·δ_G(ε − h(u)) du / (β·(1 + 2Σ_m exp(−πm²r²)))``, r² = β²+γ².
 
@@ -136,7 +140,7 @@ def pancake_delta(
 def pancake_epsilon(
     delta: float, *, sigma: float, beta: float, gamma: float, along: float, across: float
 ) -> ProfileValue:
-    """The least ε ≥ 0 with ``δ(ε) ≤ delta``: the inverse of :func:`pancake_delta`, which says what it computes.
+    """The least ε ≥ 0 with ``δ(ε) ≤ delta``: the inverse of :func:`pancake_delta`.
 
     ``error`` is such that at ``value − error`` the profile less its error is still at least
     ``delta``, and at ``value + error`` the profile plus its error is at most that; it is as
@@ -145,7 +149,8 @@ def pancake_epsilon(
     Raises:
         UsageError: as :func:`pancake_delta`, or δ not strictly between 0 and 1.
 
-    >>> exact = pancake_epsilon(1e-10, sigma=1.0, beta=1e-5, gamma=32.0, along=0.1, across=0.9949874371067)
+    >>> pair = {"along": 0.1, "across": 0.9949874371067}
+    >>> exact = pancake_epsilon(1e-10, sigma=1.0, beta=1e-5, gamma=32.0, **pair)
     >>> f"{exact.value:.4e}"
     '2.4043e+09'
     """
@@ -175,7 +180,7 @@ def _edges(epsilon: float, pair: Pair, *, depth: int = 50) -> Array:
 
 
 def independent(epsilon: float, pair: Pair, *, relative: float = FINE) -> ProfileValue:
-    """The identity of :func:`pancake_delta` by itself: phase and Gaussian loss as if they were independent."""
+    """The identity of :func:`pancake_delta`, with phase and Gaussian loss as if independent."""
     phase, t = pair.phase, pair.t
     total, doubt = integrate(
         lambda v: phase.density(v) * gaussian_profile(epsilon - phase.loss(v), t),
@@ -208,7 +213,9 @@ def averaged(epsilon: float, pair: Pair, *, relative: float = FINE) -> ProfileVa
 
 
 def _variation(z: Array, t: float) -> Array:
-    """Total variation of the derivative of φ(y)·(1 − e^{t(z−y)})₊, at most: kink, then each Gaussian's own.
+    """Total variation of the derivative of φ(y)·(1 − e^{t(z−y)})₊, at most.
+
+    Its parts: the kink, then each Gaussian's own.
 
     Fourier coefficients of that function at frequency ω are at most this over ω²; ω =
     √(2π)·m·γ·along/Δ here.
@@ -227,7 +234,10 @@ def _variation(z: Array, t: float) -> Array:
 
 
 def _by_period(epsilon: float, pair: Pair) -> ProfileValue:
-    """∫du Σ_j exp(−π(j+u)²/γ²)·θ(u)·δ_across(ε − h(u) − (along² − 2·along·x)/2σ²), x = (j+u)T, normalised."""
+    """∫du Σ_j exp(−π(j+u)²/γ²)·θ(u)·δ_across(ε − h(u) − (along² − 2·along·x)/2σ²), normalised.
+
+    x = (j+u)T.
+    """
     phase, gamma = pair.phase, pair.gamma
     last = math.ceil(4.3 * gamma) + 1
     j = np.arange(-last, last + 1.0)
@@ -258,7 +268,7 @@ def _by_period(epsilon: float, pair: Pair) -> ProfileValue:
 
 
 def pair_start(pair: Pair, delta: float) -> float:
-    """An ε that is about large enough: Theorem 4.4's argument for this pair, or the phase's worst loss."""
+    """An ε about large enough: Theorem 4.4's argument for this pair, or the phase's worst loss."""
     q = float(scipy.special.ndtri(delta))
     direct = math.hypot(pair.t, pair.phase.shift * ROOT_2PI / pair.beta)
     phase = pair.phase
@@ -273,7 +283,9 @@ def invert(
     start: float,
     rough: Callable[[float], ProfileValue] | None = None,
 ) -> ProfileValue:
-    """The least ε ≥ 0 with profile(ε) ≤ δ, with the error that both the profile's error and the search leave.
+    """The least ε ≥ 0 with profile(ε) ≤ δ.
+
+    The error covers both the profile's error and the search's.
 
     ``rough`` says cheaply, and only about, what ``profile`` says: the search begins with it, and
     nothing rests on it.

@@ -1,4 +1,4 @@
-"""Many releases about the same person: basic, advanced, optimal and numerical composition of their losses."""
+"""Many releases about the same person: basic, advanced, optimal and numerical composition."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """An (ε, δ)-DP release of which nothing else is known; δ = 0: a local report, randomised response.
+    """An (ε, δ)-DP release of which nothing else is known.
+
+    δ = 0: a local report, randomised response.
 
     Raises:
         UsageError: ε not a finite number above 0, or δ outside [0, 1).
@@ -73,7 +75,8 @@ class GaussianLoss:
         positive(sigma=self.sigma, sensitivity=self.sensitivity)
         if not 0 < self.sensitivity / self.sigma < math.inf:
             raise UsageError(
-                f"sigma={self.sigma}: Δ/σ is not a finite number above 0; take the two in other units"
+                f"sigma={self.sigma}: Δ/σ is not a finite number above 0; "
+                "take the two in other units"
             )
 
 
@@ -98,7 +101,9 @@ def compose(
     method: Method = "best",
     discretization: float | None = None,
 ) -> float:
-    """An ε such that all of ``losses`` together are (ε, ``delta``)-DP; infinite where the method has none at this δ.
+    """An ε such that all of ``losses`` together are (ε, ``delta``)-DP.
+
+    It is infinite where the method has none at this δ.
 
     - ``basic``: ε = Σεᵢ if Σδᵢ ≤ δ (Dwork, Kenthapadi, McSherry, Mironov and Naor 2006; adaptively
       Dwork and Roth 2014, Theorem B.1).
@@ -109,7 +114,7 @@ def compose(
     - ``pld``: privacy loss distributions on a grid of ``discretization`` nats, rounded up, by
       dp-accounting: the only one that takes :class:`LaplaceLoss` and :class:`GaussianLoss`. A
       single ε falls on the grid's points, so that nothing but the library's truncation and what we
-      take off δ for its Fourier transform's rounding (1e-15 a release) comes on top of the exact
+      take off δ for its Fourier transform's rounding (1e-15 per release) comes on top of the exact
       one; several are rounded up by up to one cell each. Default: 1/200 of the smallest ε or of
       Δ/scale, but for at most 4 million cells.
     - ``best``: the least of the first three that can be had (``optimal`` cannot where there are too
@@ -122,13 +127,14 @@ def compose(
 
     Raises:
         MissingExtraError: ``pld`` without dp-accounting.
-        UsageError: no losses; δ outside [0, 1), or below 2e-15 a release with ``pld``; noise for a
-            method other than ``pld``; too many different losses for ``optimal``, or too many cells
-            for ``pld``.
+        UsageError: no losses; δ outside [0, 1), or below 2e-15 per release with ``pld``; noise for
+            a method other than ``pld``; too many different losses for ``optimal``, or too many
+            cells for ``pld``.
 
     >>> compose([Loss(4.0)] * 3, delta=0.0)
     12.0
-    >>> [round(compose([Loss(0.1)] * 100, delta=1e-6, method=m), 4) for m in ("basic", "advanced", "optimal")]
+    >>> methods = ("basic", "advanced", "optimal")
+    >>> [round(compose([Loss(0.1)] * 100, delta=1e-6, method=m), 4) for m in methods]
     [10.0, 6.3082, 4.7746]
     """
     if not losses:
@@ -153,7 +159,9 @@ def compose(
 
 
 def optimal_delta(epsilon: float, *, losses: Sequence[Loss]) -> float:
-    """The δ at ε of the worst mechanisms with these (εᵢ, δᵢ), composed: no bound for all of them can be smaller.
+    """The δ at ε of the worst mechanisms with these (εᵢ, δᵢ), composed.
+
+    No bound for all of them can be smaller.
 
     Such a mechanism is a function of one that gives the input away with probability δᵢ and is
     randomised response with εᵢ otherwise (Kairouz, Oh and Viswanath 2015, the proof of Theorem
@@ -218,7 +226,7 @@ def _by_epsilon(pure: Counter[Loss]) -> Counter[float]:
 
 
 def _response(pure: Counter[Loss]) -> tuple[Array, Array]:
-    """Losses of all the randomised responses together, and the logarithms of their probabilities; only losses above 0."""
+    """Losses above 0 of all the randomised responses together, and their log probabilities."""
     if _atoms(pure) > _ATOMS:
         raise UsageError(
             f"losses: {_atoms(pure):.2g} different outcomes, at most {_ATOMS}; take method pld"
@@ -274,7 +282,7 @@ def _scale(one: PrivacyLoss) -> float:
 
 
 def _dividing(epsilon: float, step: float) -> float:
-    """A step near ``step`` of which ε is a whole multiple in floating point, so that ±ε need no rounding up."""
+    """A step near ``step`` of which ε is a whole multiple, so that ±ε need no rounding up."""
     cells = max(1, round(epsilon / step))
     while epsilon / (epsilon / cells) != cells:
         cells += 1  # powers of two always end this
@@ -285,7 +293,8 @@ def _numerical(counted: Counter[PrivacyLoss], delta: float, discretization: floa
     lost = _FOURIER * sum(counted.values())
     if delta < 2 * lost:
         raise UsageError(
-            f"delta={delta}: method pld needs at least {2 * lost:.1e} here; take method optimal or basic"
+            f"delta={delta}: method pld needs at least {2 * lost:.1e} here; "
+            "take method optimal or basic"
         )
     common, distribution = pld_modules("method=pld", "common", "privacy_loss_distribution")
     scales = {one: _scale(one) for one in counted}

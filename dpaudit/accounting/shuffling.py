@@ -1,4 +1,4 @@
-"""Amplification by shuffling: what one person's local report costs once nobody can tell whose it is."""
+"""Amplification by shuffling: the cost of a local report once nobody can tell whose it is."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ _LARGEST = 700.0
 
 
 def shuffled_closed_form(local_epsilon: float, delta: float, *, users: int) -> float:
-    """ε of ``users`` shuffled reports, each ``local_epsilon``-DP: Feldman, McMillan and Talwar 2021, Theorem 3.1.
+    """ε of ``users`` shuffled reports, each ``local_epsilon``-DP, in closed form.
+
+    Feldman, McMillan and Talwar 2021, Theorem 3.1:
 
     ε = ln(1 + (e^ε₀ − 1)/(e^ε₀ + 1)·(8√(e^ε₀·ln(4/δ)/n) + 8e^ε₀/n)), or ε₀ where that is less.
 
@@ -50,7 +52,8 @@ def shuffled_closed_form(local_epsilon: float, delta: float, *, users: int) -> f
     probability(delta)
     if math.exp(local_epsilon) > users / (16 * math.log(4 / delta)):
         raise UsageError(
-            f"local_epsilon={local_epsilon}: Theorem 3.1 holds up to ln(n/(16 ln(4/δ))) only; use shuffled_epsilon"
+            f"local_epsilon={local_epsilon}: Theorem 3.1 holds up to ln(n/(16 ln(4/δ))) only; "
+            "use shuffled_epsilon"
         )
     x = math.exp(local_epsilon) / users
     spread = 8 * math.sqrt(x * math.log(4 / delta)) + 8 * x
@@ -58,7 +61,7 @@ def shuffled_closed_form(local_epsilon: float, delta: float, *, users: int) -> f
 
 
 def shuffled_delta(epsilon: float, *, local_epsilon: float, users: int) -> float:
-    """An upper bound on δ at ε of ``users`` shuffled reports, each ``local_epsilon``-DP: hiding among the clones.
+    """An upper bound on δ at ε of ``users`` shuffled reports, each ``local_epsilon``-DP.
 
     Each other person's report is, with probability e^−ε₀ at least, a draw from one of the two laws
     that an observer has to tell apart, either one equally often: a clone. Given those, the pair to
@@ -85,10 +88,10 @@ def shuffled_delta(epsilon: float, *, local_epsilon: float, users: int) -> float
 
 
 def shuffled_epsilon(local_epsilon: float, delta: float, *, users: int) -> float:
-    """An ε at which ``users`` shuffled reports are (ε, δ)-DP, each ``local_epsilon``-DP by itself; never above that.
+    """An ε at which ``users`` shuffled reports, each ``local_epsilon``-DP, are (ε, δ)-DP.
 
-    The least ε at which :func:`shuffled_delta`'s sum is at most ``delta``, by bisection, rounded
-    up.
+    It is never above ``local_epsilon``: the least ε at which :func:`shuffled_delta`'s sum is at
+    most ``delta``, by bisection, rounded up.
 
     Formal guarantee: towards whoever sees the shuffled reports and nothing else, for one report of
     each person, all ``users`` of whom report by ε₀-DP randomisers that do not depend on the person
@@ -111,7 +114,9 @@ def shuffled_epsilon(local_epsilon: float, delta: float, *, users: int) -> float
 def shuffled_response_epsilon(
     local_epsilon: float, delta: float, *, users: int, categories: int
 ) -> float:
-    """The same for k-ary randomised response, where more reports are clones: ε ≤ :func:`shuffled_epsilon`'s.
+    """An ε of ``users`` shuffled answers of k-ary randomised response, where more are clones.
+
+    Never above :func:`shuffled_epsilon`'s.
 
     With q = 1/(e^ε₀ + k − 1), everybody else's answer is one of the two categories in question,
     either equally often, with probability 2q whatever their own category (further answers there
@@ -150,7 +155,8 @@ def _check(local_epsilon: float, users: int) -> None:
     positive(local_epsilon=local_epsilon)
     if local_epsilon > _LARGEST:
         raise UsageError(
-            f"local_epsilon={local_epsilon}: at most {_LARGEST:g}; such reports hide nothing, shuffled or not"
+            f"local_epsilon={local_epsilon}: at most {_LARGEST:g}; "
+            "such reports hide nothing, shuffled or not"
         )
     if (
         isinstance(users, bool)
@@ -173,7 +179,10 @@ def _at_least(k: Array, n: Array | int, p: float) -> Array:
 
 
 def _fair(k: Array, n: Array) -> Array:
-    """P(Bin(n, ½) = k) for whole k ≥ 0, by Loader's saddle point: relative error about 1e-15·ln(1/P), however large n."""
+    """P(Bin(n, ½) = k) for whole k ≥ 0, by Loader's saddle point.
+
+    The relative error is about 1e-15·ln(1/P), however large n.
+    """
     inside = (k > 0) & (k < n)
     m, j = np.where(inside, n, 2.0), np.where(inside, k, 1.0)
     x = (2 * j - m) / m
@@ -197,7 +206,7 @@ def _stirling(n: Array) -> Array:
 
 
 def _first(meets: Callable[[int], bool], low: int, high: int) -> int:
-    """The least whole number from ``low`` on that meets a condition which all after it meet; ``high`` does."""
+    """The least whole number from ``low`` on that meets a condition; ``high`` and all after do."""
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if meets(middle) else (middle + 1, high)
@@ -205,11 +214,12 @@ def _first(meets: Callable[[int], bool], low: int, high: int) -> int:
 
 
 class _Clones:
-    """C ~ Bin(others, p) clones: blocks of its values, each with its least value and its probability."""
+    """C ~ Bin(others, p) clones: blocks of its values, each one's least value and probability."""
 
     def __init__(self, local_epsilon: float, others: int, p: float, *, lost: float) -> None:
         self._local, self._rest = local_epsilon, lost
-        # betainc is right to about 1e-15·√n; z standard deviations out, δ's two terms cancel to 1/z² of them, z² ≈ 2 ln 1/δ
+        # betainc is right to about 1e-15·√n; z standard deviations out, δ's two terms cancel to
+        # 1/z² of them, z² ≈ 2 ln 1/δ
         self._rounding = _ROUNDING + 1e-15 * math.sqrt(others) * (
             4 - 2 * math.log(max(lost, 1e-300))
         )
@@ -237,7 +247,9 @@ class _Clones:
         return math.fsum(self._mass * self._given(epsilon)) * (1 + self._rounding) + self._rest
 
     def _given(self, epsilon: float) -> Array:
-        """δ(ε) given C = c: the sum over a > β(c + 1) of P(a) − e^ε·Q(a), with a the reports that look like the person's.
+        """δ(ε) given C = c: the sum over a > β(c + 1) of P(a) − e^ε·Q(a).
+
+        Here a counts the reports that look like the person's.
 
         With b(a) = C(c, a)/2^c and T = e^ε₀/(e^ε₀ + 1): P(a) = T·b(a − 1) + (1 − T)·b(a), Q(a) = (1
         − T)·b(a − 1) + T·b(a). Their ratio grows with a, as b(a − 1)/b(a) = a/(c + 1 − a) does, and

@@ -1,4 +1,4 @@
-"""What independent Gaussian noise on top of a pancake mends: the ratio R, the deviation η, and the τ for either.
+"""What Gaussian noise on top of a pancake repairs: ratio R, deviation η, and a τ for either.
 
 The proof is written out in ``dpaudit_mitigations/smoothing/PROOF.md``.
 """
@@ -26,7 +26,7 @@ _SAYS_NOTHING = 0.2  # below this β′² the waves add up to more than 1: 2·(e
 def smoothed_pancake(
     tau: float, *, sigma: float, beta: float, gamma: float
 ) -> tuple[float, float, float]:
-    """(σ′, β′, γ′) of the pancake that the pancake (σ, β, γ) plus independent N(0, τ²I) is, exactly.
+    """(σ′, β′, γ′) of the pancake that (σ, β, γ) plus independent N(0, τ²I) is, exactly.
 
     Convolution leaves peaks and weights where they are (P and r stay) and widens each to
     ``√(s²+τ²)``; with ``σ′² = σ²+τ²``, ``β′ = r·√(s²+τ²)/σ′`` and ``γ′ = γσ/σ′`` that is again
@@ -43,7 +43,9 @@ def smoothed_pancake(
 
 
 def smoothing_ratio(*, tau: float, sigma: float, beta: float, gamma: float) -> float:
-    """R of a pancake smoothed by N(0, τ²I): a smoothed peak's width against the distance of the peaks, both corrected.
+    """R of a pancake smoothed by N(0, τ²I): a smoothed peak's width over the peaks' distance.
+
+    Both are corrected:
 
     ``R = √(s²+τ²)·(γσ/r)/(P·√(σ²+τ²)) = β′/√(2π)``, with β′ of :func:`smoothed_pancake`. About 0.86
     leaves η = 1e-6, 1.5 leaves 1e-19.
@@ -57,7 +59,7 @@ def smoothing_ratio(*, tau: float, sigma: float, beta: float, gamma: float) -> f
 def smoothing_eta(
     *, tau: float, sigma: float, beta: float, gamma: float, waves: float = math.inf
 ) -> float:
-    """How far the density of a pancake smoothed by N(0, τ²I) can be from that of N(0, σ²+τ²), as a ratio 1 ± η.
+    """η such that a pancake smoothed by N(0, τ²I) has 1 ± η times the density of N(0, σ²+τ²).
 
     With R of :func:`smoothing_ratio`, ``W = 2Σ exp(−2π²m²R²)`` and ``L = 2Σ exp(−πm²r²)``, Poisson
     summation puts the ratio between ``(1−W)/(1+L)`` and ``(1+W)/(1+L)``; R² ≤ r²/2π makes L ≤ W,
@@ -86,7 +88,9 @@ def _eta(wide: float, r2: float, rest: float = 0.0) -> float:
 
 
 def smoothing_epsilon(eta: float, *, directions: int = 1) -> float:
-    """The log of the largest ratio of two densities that are each within 1 ± η of the Gaussian's in every direction.
+    """The log of the largest ratio of two densities that are each within 1 ± η of the Gaussian's.
+
+    That is, in every direction.
 
     Formal guarantee: with k ``directions`` the smoothed pancake is (ε + this, (1+η)^k·δ)-DP towards
     the key holder wherever the Gaussian with variance σ²+τ² is (ε, δ)-DP. Infinite where η ≥ 1.
@@ -98,7 +102,7 @@ def smoothing_epsilon(eta: float, *, directions: int = 1) -> float:
 
 
 def smoothing_tau(eta: float, *, sigma: float, gamma: float) -> float:
-    """The least smoothing τ that brings η down to ``eta`` for every β, given the smallest γ to defend against.
+    """The least smoothing τ that brings η down to ``eta`` for every β, for γ at least ``gamma``.
 
     η falls as β and γ grow (β′² = β² + γ²τ²/(σ²+τ²) grows with both, and r with it), so the worst
     case is β → 0 at that γ.
@@ -117,7 +121,8 @@ def smoothing_tau(eta: float, *, sigma: float, gamma: float) -> float:
 
     if excess(gamma) > 0:
         raise UsageError(
-            f"gamma={gamma}: pancakes this far apart need smoothing beyond σ; defend against a larger γ"
+            f"gamma={gamma}: pancakes this far apart need smoothing beyond σ; "
+            "defend against a larger γ"
         )
     return sigma / gamma * bisect(excess, 0.1, gamma)
 
@@ -139,6 +144,7 @@ def smoothing_tau_at_ratio(ratio: float, *, sigma: float, gamma: float) -> float
     share = 2 * math.pi * (ratio / gamma) ** 2
     if share > 0.5:
         raise UsageError(
-            f"gamma={gamma}: ratio={ratio} needs smoothing beyond σ; defend against γ ≥ {2 * math.sqrt(math.pi) * ratio:.3g}"
+            f"gamma={gamma}: ratio={ratio} needs smoothing beyond σ; "
+            f"defend against γ ≥ {2 * math.sqrt(math.pi) * ratio:.3g}"
         )
     return sigma * math.sqrt(share / (1 - share))

@@ -1,8 +1,8 @@
-"""Local differential privacy: what people's own devices do to an object before they submit it, and what a server makes of it.
+"""Local differential privacy: what devices do to an object, and what a server estimates from it.
 
-One mechanism a file. Objects are whole numbers from 0; a ``LocalMechanism``
+One mechanism per file. Objects are whole numbers from 0; a ``LocalMechanism``
 (``dpaudit.interfaces``) makes one report of each, ``reports`` holds their shapes, and the server's
-side lies beside the client's:
+side is next to the client's:
 
 - ``randomized_response``: ``RandomizedResponse``, ``RandomizedResponseServer``
 - ``one_bit_histogram``: ``OneBitHistogram``, ``OneBitServer``

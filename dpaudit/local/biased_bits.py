@@ -45,15 +45,17 @@ def _fill(out, threshold, seed):  # type: ignore[no-untyped-def]
 
 
 def packed(words: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.uint8]:
-    """Rows of 64-bit words as rows of bytes, bit i in byte i // 8 at 1 << i % 8, cut to ``bits``."""
+    """64-bit words as rows of bytes, bit i in byte i // 8 at 1 << i % 8, cut to ``bits``."""
     return words.astype("<u8", copy=False).view(np.uint8)[:, : bits // 8]
 
 
 def biased_bits(n: int, bits: int, *, words: int, stream: Stream) -> npt.NDArray[np.uint8]:
-    """``n`` rows of ``bits`` independent bits, each 1 with probability exactly ``words`` / 2^64: packed, (n, bits / 8).
+    """``n`` rows of ``bits`` independent bits, packed, (n, bits / 8).
 
-    Statistical randomness (SFC64 seeded by ``stream``, one generator a row), not secret from
-    whoever sees it.
+    Each bit is 1 with probability exactly ``words`` / 2^64.
+
+    Statistical randomness (SFC64 seeded by ``stream``, one generator per row), not secret from
+    someone who sees it.
 
     Raises:
         UsageError: ``bits`` is no positive multiple of 8, or ``words`` is not in 0 … 2^64 − 1.

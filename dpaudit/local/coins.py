@@ -17,7 +17,9 @@ LARGEST_EPSILON = 32.0
 
 
 def lying_words(epsilon: float, categories: int) -> int:
-    """How many words of 2^64 name each one of the ``categories`` − 1 wrong answers; all the rest are the truth.
+    """How many words of 2^64 name each of the ``categories`` − 1 wrong answers.
+
+    All other words are the truth.
 
     The least number at which (rest) / (words) ≤ e^ε, worked out in 60 decimal digits: the law that
     follows is ε-private without any tolerance, and its own ε (:func:`epsilon_of_words`) is less
@@ -38,7 +40,8 @@ def lying_words(epsilon: float, categories: int) -> int:
         words = math.ceil(share)
     if not 0 < words < WORDS - (categories - 1) * words:
         raise UsageError(
-            f"epsilon={epsilon}: too small for {categories} categories and coins of 2^-64; take a larger ε or fewer"
+            f"epsilon={epsilon}: too small for {categories} categories and coins of 2^-64; "
+            "take a larger ε or fewer"
         )
     return words
 

@@ -1,4 +1,4 @@
-"""Count Median Sketch as macOS 10.12 has it: every bit a biased coin, the hashed one turned over; medians at the server."""
+"""Count Median Sketch of macOS 10.12: biased coins, the hashed bit flipped, a server of medians."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ _VALUES = 1 << 21
 
 
 class CountMedianSketch(CountMeanSketch):
-    """The device's side of ``CountMedianSketch``, from its ``PrivacyParameter`` p: coins of bias 1/(1 + e^p), one flipped.
+    """The device's side of ``CountMedianSketch``, from its ``PrivacyParameter`` p.
+
+    Coins have bias 1/(1 + e^p), and one of them is flipped.
 
     What is documented (Tang et al. 2017, arXiv 1709.02753, Figures 16, 17 and 20):
     ``_DPBiasedCoin`` has bias 1/(e^PrivacyParameter + 1), 0.1192 at 2; all m bits are such coins;
@@ -61,7 +63,9 @@ class CountMedianSketch(CountMeanSketch):
         hashes: HashFamily | Literal["random", "three-wise"] = "random",
         seed: int = 0,
     ) -> None:
-        """``functions`` (285) hash functions to ``m`` (32,768) positions, as Figure 6 has it, or your own ``hashes``.
+        """``functions`` (285) hash functions to ``m`` (32,768) positions, or your own ``hashes``.
+
+        The defaults are those of Figure 6.
 
         Raises:
             UsageError: the parameter not above 0 or beyond 32; else as for
@@ -78,7 +82,7 @@ class CountMedianSketch(CountMeanSketch):
 
 
 class CountMedianServer:
-    """Counts as :class:`CountMeanServer` does, and takes the median over hash functions of what each says of an object.
+    """Counts as :class:`CountMeanServer` does, and takes the median over hash functions.
 
     A function of N_j reports, s of them with the object's bit set, says (s − N_j·q)/(1 − 2q), which
     is unbiased for the number of reports with something at that position. Functions are put into
@@ -96,7 +100,9 @@ class CountMedianServer:
     def __init__(
         self, mechanism: CountMeanSketch, *, counts: CountMeanServer | None = None
     ) -> None:
-        """A server for devices with this ``mechanism``; no reports yet, or those that ``counts`` has (kept, not copied).
+        """A server for devices with this ``mechanism``.
+
+        It has no reports yet, or those of ``counts`` (kept, not copied).
 
         Raises:
             UsageError: the ``counts`` are of another mechanism.
@@ -118,7 +124,10 @@ class CountMedianServer:
         self._counts.add(reports)
 
     def merge(self, other: CountMedianServer) -> None:
-        """Take in what another server of an equal mechanism has; refuses as :meth:`CountMeanServer.merge` does."""
+        """Take in what another server of an equal mechanism has.
+
+        Refuses as :meth:`CountMeanServer.merge` does.
+        """
         check_merge(self, other)
         self._counts.merge(other._counts)
 
@@ -156,7 +165,9 @@ class CountMedianServer:
         return np.array(values)
 
     def standard_error(self, *, groups: int | None = None) -> float:
-        """The standard deviation of an estimate of something rare: the coins, and chance collisions with things as rare.
+        """The standard deviation of an estimate of something rare.
+
+        It covers the coins, and chance collisions with things as rare:
 
         √(N·(q(1 − q)/(1 − 2q)² + 1/m)), times √(π/2) for a median of three groups or more, the
         usual approximation for many normal groups of equal size. What popular objects add where
@@ -174,11 +185,13 @@ class CountMedianServer:
         groups = self.mechanism.functions if groups is None else groups
         if not 1 <= groups <= self.mechanism.functions:
             raise UsageError(
-                f"groups={groups}: must be from 1 to the number of functions, {self.mechanism.functions}"
+                f"groups={groups}: must be from 1 to the number of functions, "
+                f"{self.mechanism.functions}"
             )
         if self.reports < _LEAST * groups:
             raise UsageError(
-                f"groups={groups}: {self.reports} reports are fewer than {_LEAST} a group, whose median says nothing; take "
+                f"groups={groups}: {self.reports} reports are fewer than {_LEAST} per group, "
+                "whose median says nothing; take "
                 f"groups={max(1, self.reports // _LEAST)}, or more reports"
             )
         return groups

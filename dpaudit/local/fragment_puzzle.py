@@ -1,4 +1,7 @@
-"""New words from two sketches a record, the server's side: frequent fragments joined by their puzzle piece, then checked."""
+"""New words from two sketches per record, the server's side.
+
+Frequent fragments are joined by their puzzle piece, then checked.
+"""
 
 from __future__ import annotations
 
@@ -82,13 +85,11 @@ class SequenceFragmentsServer:
         """The words found, the most frequent first.
 
         1. At each fragment position, the pairs (piece, fragment) whose estimated count is above a
-          threshold; chance lets
-           about ``stray`` pairs in all through.
+           threshold; chance lets about ``stray`` pairs in all through.
         2. Of each piece, every way to put one such fragment at each position, if it is a word and
-          its piece is that one.
+           its piece is that one.
         3. Of these candidates, those whose estimate in the whole words' sketch is above a threshold
-          that one absent word
-           among them all passes with probability about ``alpha``.
+           that one absent word among them all passes with probability about ``alpha``.
 
         Both thresholds are normal quantiles times :meth:`CountMedianServer.standard_error`. The
         third step uses coins that the first two have not seen. Not claimed: an exact ``alpha``

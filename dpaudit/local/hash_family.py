@@ -15,7 +15,10 @@ __all__ = ["HashFamily", "check_family", "check_function", "check_functions", "r
 
 @runtime_checkable
 class HashFamily(Protocol):
-    """``count`` functions from objects (whole numbers from 0) to positions 0 … ``size`` − 1; equal families compare equal."""
+    """``count`` functions from objects (integers from 0) to positions 0 … ``size`` − 1.
+
+    Equal families compare equal.
+    """
 
     @property
     def count(self) -> int:
@@ -35,7 +38,9 @@ class HashFamily(Protocol):
     def each(
         self, objects: npt.NDArray[np.int64], functions: npt.NDArray[np.uint32]
     ) -> npt.NDArray[np.uint32]:
-        """Positions (n,) of ``objects`` (n,), each under its own of ``functions`` (n,); the same as :meth:`positions`.
+        """Positions (n,) of ``objects`` (n,), each under its own of ``functions`` (n,).
+
+        The same as :meth:`positions`.
 
         Raises:
             UsageError: an object or a function is outside the family's range.
@@ -57,10 +62,10 @@ def check_function(function: int, count: int) -> None:
 
 
 def check_functions(functions: npt.NDArray[Any], objects: npt.NDArray[Any], count: int) -> None:
-    """Refuse (``UsageError``) functions (n,) that are not one an object or that a family of ``count`` does not have."""
+    """Refuse (``UsageError``) functions (n,) that do not fit the objects or the ``count``."""
     if functions.shape != objects.shape:
         raise UsageError(
-            f"functions={functions.shape}: one function an object, and there are {objects.shape}"
+            f"functions={functions.shape}: one function per object, and there are {objects.shape}"
         )
     if functions.size and not 0 <= functions.min() <= functions.max() < count:
         raise UsageError(
@@ -71,5 +76,6 @@ def check_functions(functions: npt.NDArray[Any], objects: npt.NDArray[Any], coun
 def refuse(objects: npt.NDArray[np.int64], limit: int) -> NoReturn:
     """Raise the ``UsageError`` for objects of which one is not in 0 … ``limit`` − 1."""
     raise UsageError(
-        f"objects={objects.min()} … {objects.max()}: objects are whole numbers from 0 to {limit - 1}"
+        f"objects={objects.min()} … {objects.max()}: "
+        f"objects are whole numbers from 0 to {limit - 1}"
     )

@@ -1,4 +1,4 @@
-"""Families of hash functions for sketches: which position each function of the family gives an object.
+"""Families of hash functions for sketches: the position that each function gives an object.
 
 A family is public: it hides nothing, and no mechanism's ε rests on it. What it must give is utility
 (few chance collisions), and for an attack no regularity that real families would not have.
@@ -40,7 +40,9 @@ _KEPT = 1 << 26  # positions that are remembered, 256 MiB
 
 
 class Sha256Hashes:
-    """Apple's functions: SHA-256 of the function's index (32 bits, big-endian) and the UTF-8 string, modulo m.
+    """Apple's functions: SHA-256 of the function's index and the UTF-8 string, modulo m.
+
+    The index has 32 bits, big-endian.
 
     Tang et al. 2017, Figure 16 (``_DPCMSSample dataFor:hashAtIndex:…``): ``bswap ecx``,
     ``CC_SHA256_Update`` with those 4 bytes, again with ``UTF8String`` of ``strlen`` bytes, then
@@ -101,7 +103,7 @@ class Sha256Hashes:
     def each(
         self, objects: npt.NDArray[np.int64], functions: npt.NDArray[np.uint32]
     ) -> npt.NDArray[np.uint32]:
-        """See :meth:`HashFamily.each`; one hash an element, nothing remembered."""
+        """See :meth:`HashFamily.each`; one hash per element, nothing remembered."""
         check_functions(functions, objects, self.count)
         self._check_objects(objects)
         words = bytearray()
@@ -151,7 +153,9 @@ def sketch_hashes(
     m: int | None,
     seed: int,
 ) -> HashFamily:
-    """The family itself, or one of that kind under ``seed``: 65,536 functions to 1,024 positions unless told, as Apple's.
+    """The family itself, or one of that kind under ``seed``.
+
+    By default 65,536 functions to 1,024 positions, as Apple's.
 
     Raises:
         UsageError: no such kind, or ``functions`` or ``m`` that differ from those of the family

@@ -1,4 +1,4 @@
-"""No privacy at all: devices submit the object itself. The baseline that everything else is compared with."""
+"""No privacy: devices submit the object itself. The baseline for everything else."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Identity:
     def log_likelihood(
         self, reports: CategoryReports, objects: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.float64]:
-        """The logarithm of P(report | object), (n, u): 0 for the object itself, minus infinity for all others.
+        """The logarithm of P(report | object), (n, u): 0 for the object itself, else −∞.
 
         Raises:
             UsageError: ``objects`` are not whole numbers from 0.

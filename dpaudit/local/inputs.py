@@ -1,4 +1,4 @@
-"""What every local mechanism and server refuses: objects, whole numbers, ε, and servers of another mechanism."""
+"""Input checks of all local mechanisms: objects, whole numbers, ε, servers to merge."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ def check_objects(
         return array.astype(np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise UsageError(
-            f"{name} of shape {array.shape} and type {array.dtype}: one axis of whole numbers; number the objects from 0"
+            f"{name} of shape {array.shape} and type {array.dtype}: one axis of whole numbers; "
+            "number the objects from 0"
         )
     low, high = int(array.min()), int(array.max())
     if low < 0 or high >= universe:
         raise UsageError(
-            f"{name}={low if low < 0 else high}: must lie in 0 … {universe - 1}; drop what has no number"
+            f"{name}={low if low < 0 else high}: must lie in 0 … {universe - 1}; "
+            "drop what has no number"
         )
     return array
 
@@ -79,18 +81,20 @@ def privacy_number(name: str, value: Any, largest: float) -> float:
         or not 0 < float(value) <= largest
     ):
         raise UsageError(
-            f"{name}={value}: a number above 0 and at most {largest:g}; for no privacy at all take identity"
+            f"{name}={value}: a number above 0 and at most {largest:g}; "
+            "for no privacy at all take identity"
         )
     return float(value)
 
 
 def check_merge(server: Any, other: Any) -> None:
-    """Refuse (``UsageError``) to add to a ``server`` itself, or another kind of server, or one of another mechanism."""
+    """Refuse (``UsageError``) to merge a server with itself or with one of another mechanism."""
     if (
         other is server
         or not isinstance(other, type(server))
         or other.mechanism != server.mechanism
     ):
         raise UsageError(
-            "other: needs another server of an equal mechanism (ε, sizes, hash family); estimate each by itself"
+            "other: needs another server of an equal mechanism (ε, sizes, hash family); "
+            "estimate each by itself"
         )

@@ -1,4 +1,4 @@
-"""One-bit histogram: one random position of the object's vector of signs, and the sign there, kept or flipped.
+"""One-bit histogram: one random position of the object's signs, and the sign there, maybe flipped.
 
 What the documents say. Tang et al. (2017) show records ``position,±1`` of the algorithm
 OneBitHistogram with parameters epsilon = 1 and p = 5000 (Figure 11), database rows of a bit
@@ -35,7 +35,7 @@ _BLOCK = 1 << 14
 
 
 class OneBitHistogram:
-    """A position j, the same for every object in law, and the object's sign there, flipped with probability 1/(1 + e^ε).
+    """A random position j and the object's sign there, flipped with probability 1/(1 + e^ε).
 
     Formal guarantee: ``epsilon``-differential privacy of one report. The position is drawn without
     looking at the object and so cancels; the sign there has probability K (kept) or F (flipped),
@@ -85,7 +85,8 @@ class OneBitHistogram:
             hashes = RandomHashes(positions, 2, stream=stream)
         if hashes is not None and (hashes.size != 2 or hashes.count != positions):
             raise UsageError(
-                f"hashes={hashes.count} functions of size {hashes.size}: signs take one function a position, of size 2"
+                f"hashes={hashes.count} functions of size {hashes.size}: "
+                "signs take one function per position, of size 2"
             )
         self.positions, self.vector, self.universe, self.hashes = (
             positions,
@@ -141,7 +142,9 @@ class OneBitHistogram:
         return (1 - 2 * self.hashes.each(objects, positions).astype(np.int8)).astype(np.int8)
 
     def privatize(self, objects: npt.NDArray[np.int64], *, stream: Stream) -> BitReports:
-        """A position and a sign for each object (n,), independent of each other. The same stream gives the same reports.
+        """A position and a sign for each object (n,), independent of each other.
+
+        The same stream gives the same reports.
 
         Raises:
             UsageError: objects of another shape or type, or outside 0 … ``universe`` − 1.
@@ -164,7 +167,9 @@ class OneBitHistogram:
     def log_likelihood(
         self, reports: BitReports, objects: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.float64]:
-        """The logarithm of P(sign | position, object), shape (n, u): ln P(report | object) but for the position's −ln p.
+        """The logarithm of P(sign | position, object), shape (n, u).
+
+        It is ln P(report | object) without the position's −ln p.
 
         Raises:
             UsageError: objects, positions or signs of another shape or type, or out of range.
@@ -237,7 +242,9 @@ class OneBitServer:
         self._visits += other._visits
 
     def estimate(self, objects: npt.NDArray[np.int64] | None = None) -> npt.NDArray[np.float64]:
-        """The estimated count of each of ``objects``, or of the whole universe; not clipped. Sign vectors take u·p steps.
+        """The estimated count of each of ``objects``, or of the whole universe; not clipped.
+
+        Sign vectors take u·p steps.
 
         Raises:
             UsageError: objects of another shape or type, or outside 0 … ``universe`` − 1.
@@ -260,7 +267,9 @@ class OneBitServer:
     def standard_error(
         self, objects: npt.NDArray[np.int64] | None = None
     ) -> npt.NDArray[np.float64]:
-        """The standard error of :meth:`estimate`, the people being as they are, with estimated counts for true ones.
+        """The standard error of :meth:`estimate`, the people being as they are.
+
+        Estimated counts stand for the true ones.
 
         One-hot: of positions and flips, √(n·p·(1/c² − 1)/4 + n_x·(p − 1)). Signs: of the choice of
         signs as well, √(Σ_j S_j²/c² − n_x²/p), the second moment of a sum whose signs are random

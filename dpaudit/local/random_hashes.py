@@ -48,12 +48,12 @@ def _random_each(out, objects, functions, seed, size):  # type: ignore[no-untype
 
 
 class RandomHashes:
-    """Every value of every function as good as independent of all others: the "fully random" family of Gadotti et al.
+    """Hash values as good as independent: the "fully random" family of Gadotti et al.
 
     A 64-bit mixer (SplitMix64's, four rounds) over 192 bits of the stream, the function and the
     object; the upper 32 bits of the word times m, its upper half, is the position. So each
     position's probability is within 2^-32 of 1/m, and exactly 1/m where m is a power of two. Not
-    claimed: anything but statistical quality (in particular no defence against somebody who chooses
+    claimed: anything but statistical quality (in particular no defence against someone who chooses
     objects to collide).
 
     >>> from dpaudit.randomness import KeyedStream

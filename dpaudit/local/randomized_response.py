@@ -1,4 +1,4 @@
-"""Randomised response: Warner's for yes and no, and its k-ary form; each answer is the truth, or one of the others."""
+"""Randomised response: Warner's for yes and no, and its k-ary form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BLOCK = 1 << 15  # answers whose words stay in cache
 
 
 class RandomizedResponse:
-    """The truth with probability e^ε/(e^ε + k − 1), else one of the k − 1 other categories, each equally likely.
+    """The truth with probability e^ε/(e^ε + k − 1), else any other category, each equally likely.
 
     Warner 1965 (k = 2; the spinner points at "the question" or at its opposite) and Kairouz,
     Bonawitz and Ramage 2016 (arXiv 1602.07387, "k-RR") for any k.
@@ -44,10 +44,10 @@ class RandomizedResponse:
 
     @classmethod
     def from_truth(cls, probability: float) -> RandomizedResponse:
-        """Warner's own parameter: the probability, in (½, 1), with which the spinner points at the question itself.
+        """Warner's own parameter: the probability that the spinner points at the question.
 
-        The lie's probability is 1 − ``probability``, rounded up to a multiple of 2^-64; ε is
-        ln(P/(1 − P)).
+        It lies in (½, 1). The lie's probability is 1 − ``probability``, rounded up to a multiple of
+        2^-64; ε is ln(P/(1 − P)).
 
         Raises:
             UsageError: not in (½, 1), or so near to 1 that ε is beyond 32.
@@ -63,7 +63,9 @@ class RandomizedResponse:
 
     @classmethod
     def two_coins(cls) -> RandomizedResponse:
-        """The survey of textbooks: heads, tell the truth; tails, throw again and say yes for heads, no for tails.
+        """The two-coin survey of textbooks.
+
+        Heads, tell the truth; tails, throw again and say yes for heads, no for tails.
 
         The truth has probability ½ + ½·½ = ¾ and the lie ¼: ε = ln 3, both probabilities exact.
         """
@@ -104,7 +106,9 @@ class RandomizedResponse:
         return hash((self.categories, self._lie))
 
     def privatize(self, objects: npt.NDArray[np.int64], *, stream: Stream) -> CategoryReports:
-        """An answer for each object (n,), independent of each other. The same stream gives the same answers.
+        """An answer for each object (n,), independent of each other.
+
+        The same stream gives the same answers.
 
         Raises:
             UsageError: objects of another shape or type, or outside 0 … ``categories`` − 1.
@@ -135,14 +139,17 @@ class RandomizedResponse:
         return np.where(said[:, None] == known, math.log(self.truth), math.log(self.lie))
 
     def estimate(self, reports: CategoryReports) -> npt.NDArray[np.float64]:
-        """How many devices have each category, shape (categories,): unbiased; not clipped to 0 … n. See the server."""
+        """How many devices have each category, (categories,): unbiased, not clipped to 0 … n."""
         server = RandomizedResponseServer(self)
         server.add(reports)
         return server.estimate()
 
 
 class RandomizedResponseServer:
-    """Counts answers and corrects for the lies: (answers of x − n·L) / (T − L), unbiased for the number of devices with x."""
+    """Counts answers and corrects for the lies.
+
+    (answers of x − n·L) / (T − L) is unbiased for the number of devices with x.
+    """
 
     def __init__(self, mechanism: RandomizedResponse) -> None:
         """A server with no answers yet, for devices with this ``mechanism``."""
@@ -188,7 +195,7 @@ class RandomizedResponseServer:
     def standard_error(
         self, objects: npt.NDArray[np.int64] | None = None
     ) -> npt.NDArray[np.float64]:
-        """The standard error of :meth:`estimate`: of the devices' coins alone, the people being as they are.
+        """The standard error of :meth:`estimate` from the devices' coins alone.
 
         Its square is (n_x·T(1 − T) + (n − n_x)·L(1 − L)) / (T − L)², with the estimate, clipped to
         0 … n, for n_x.

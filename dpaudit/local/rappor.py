@@ -27,7 +27,9 @@ _BLOCK = 1 << 22  # pairs of objects compared at a time
 
 
 class Rappor:
-    """Erlingsson, Pihur and Korolova 2014 (arXiv 1407.6981): Randomized Aggregatable Privacy-Preserving Ordinal Response.
+    """Randomized Aggregatable Privacy-Preserving Ordinal Response (RAPPOR).
+
+    Erlingsson, Pihur and Korolova 2014 (arXiv 1407.6981).
 
     A device belongs to one of ``cohorts``, by chance. In its cohort an object sets h =
     ``per_object`` bits (fewer where its hash functions collide) of a Bloom filter of m = ``bits``.
@@ -67,7 +69,9 @@ class Rappor:
         hashes: HashFamily | None = None,
         seed: int = 0,
     ) -> None:
-        """Objects are 0 … ``universe`` − 1; cohort c has the functions c·h … c·h + h − 1 of ``hashes`` (or of ``seed``'s).
+        """Objects are 0 … ``universe`` − 1, in one of ``cohorts``.
+
+        Cohort c has the functions c·h … c·h + h − 1 of ``hashes`` (or of ``seed``'s).
 
         Raises:
             UsageError: f outside [0, 1); p or q outside [0, 1], or equal; reports without any
@@ -85,7 +89,8 @@ class Rappor:
         low, high = self._stars()
         if not (0 < low < 1 and 0 < high < 1):
             raise UsageError(
-                f"f={f}, p={p}, q={q}: a report would be proof of an object; raise f, or keep p and q off 0 and 1"
+                f"f={f}, p={p}, q={q}: a report would be proof of an object; "
+                "raise f, or keep p and q off 0 and 1"
             )
         per_object = whole_number("per_object", per_object, 1, 64)
         cohorts = whole_number("cohorts", cohorts, 1, 1 << 20)
@@ -104,7 +109,8 @@ class Rappor:
             hashes = RandomHashes(cohorts * per_object, bits, stream=stream)
         if hashes.size != bits or hashes.count < cohorts * per_object:
             raise UsageError(
-                f"hashes={hashes.count} functions to {hashes.size} positions: at least {cohorts}·{per_object} to {bits}"
+                f"hashes={hashes.count} functions to {hashes.size} positions: "
+                f"at least {cohorts}·{per_object} to {bits}"
             )
         self.hashes = hashes
 
@@ -125,7 +131,10 @@ class Rappor:
 
     @property
     def _losses(self) -> tuple[float, float]:
-        """The most one bit of a report can say for the object that has it, and for the one that lacks it, as log ratios."""
+        """The most one bit of a report can say, as log ratios.
+
+        The first is for the object that has the bit, the second for the one that lacks it.
+        """
         low, high = self._stars()
         one, zero = math.log(high / low), math.log((1 - low) / (1 - high))
         return (one, zero) if one > 0 else (-zero, -one)
@@ -142,11 +151,16 @@ class Rappor:
 
     @property
     def permanent_epsilon(self) -> float:
-        """ε∞ of the permanent response and of all reports made from it, 2h·ln((1 − f/2)/(f/2)); infinite for f = 0."""
+        """ε∞ of the permanent response and of all reports made from it; infinite for f = 0.
+
+        2h·ln((1 − f/2)/(f/2)).
+        """
         return 2 * self.per_object * self._permanent_loss
 
     def epsilon_among(self, objects: npt.NDArray[np.int64]) -> tuple[float, float]:
-        """The exact ε₁ and ε∞ if there are no other objects than these (u,): compares all pairs in all cohorts.
+        """The exact ε₁ and ε∞ if there are no other objects than these (u,).
+
+        Compares all pairs in all cohorts.
 
         Raises:
             UsageError: objects of another shape or type, or outside 0 … ``universe`` − 1.
@@ -171,7 +185,9 @@ class Rappor:
         return np.ascontiguousarray(check_objects(objects, self.universe), dtype=np.int64)
 
     def positions(self, objects: npt.NDArray[np.int64], cohort: int) -> npt.NDArray[np.uint32]:
-        """The bits that objects (n,) set in one cohort, shape (n, h); colliding hash functions repeat a position.
+        """The bits that objects (n,) set in one cohort, shape (n, h).
+
+        Colliding hash functions repeat a position.
 
         Raises:
             UsageError: objects of another shape or type, or out of range; a cohort out of range.
@@ -232,7 +248,8 @@ class Rappor:
         bits = np.asarray(reports.bits)
         if bits.dtype != np.uint8 or bits.ndim != 2 or bits.shape[1] != self.bits // 8:
             raise UsageError(
-                f"reports.bits of shape {bits.shape} and type {bits.dtype}: (n, {self.bits // 8}), uint8"
+                f"reports.bits of shape {bits.shape} and type {bits.dtype}: "
+                f"(n, {self.bits // 8}), uint8"
             )
         return self.check_cohorts(reports.cohort, len(bits)), bits
 
@@ -253,7 +270,9 @@ class Rappor:
     def permanent(
         self, objects: npt.NDArray[np.int64], cohorts: npt.NDArray[np.uint32], *, stream: Stream
     ) -> npt.NDArray[np.uint8]:
-        """Fresh permanent responses of objects (n,) in cohorts (n,), packed, shape (n, m / 8): each bit flipped with f/2.
+        """Fresh permanent responses of objects (n,) in cohorts (n,), packed, shape (n, m / 8).
+
+        Each bit is flipped with probability f/2.
 
         Raises:
             UsageError: objects or cohorts of another shape or type, or out of range.
@@ -269,13 +288,18 @@ class Rappor:
     def instantaneous(
         self, permanent: npt.NDArray[np.uint8], *, stream: Stream
     ) -> npt.NDArray[np.uint8]:
-        """One report's bits from each permanent response (n, m / 8), packed: 1 with probability q for a 1, p for a 0."""
+        """One report's bits from each permanent response (n, m / 8), packed.
+
+        A bit is 1 with probability q for a permanent 1, p for a 0.
+        """
         ones = self._coins(len(permanent), self._high, stream=stream.child("ones"))
         zeros = self._coins(len(permanent), self._low, stream=stream.child("zeros"))
         return (permanent & ones) | (~permanent & zeros)
 
     def privatize(self, objects: npt.NDArray[np.int64], *, stream: Stream) -> BloomReports:
-        """A report of each object (n,), each of a fresh device: a cohort, a permanent response, an instantaneous one.
+        """A report of each object (n,), each from a fresh device.
+
+        A device has a cohort, a permanent response and an instantaneous one.
 
         The same stream gives the same reports. For devices that report again see
         ``dpaudit.local.rappor_devices``.
@@ -292,7 +316,9 @@ class Rappor:
     def log_likelihood(
         self, reports: BloomReports, objects: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.float64]:
-        """The logarithm of P(report | object), shape (n, u), less that for an empty filter: a device's first or only report.
+        """The logarithm of P(report | object), shape (n, u), less that for an empty filter.
+
+        It is for a device's first or only report.
 
         Raises:
             UsageError: reports or objects of another shape or type, or out of range.

@@ -1,4 +1,4 @@
-"""Which candidate strings RAPPOR's reports hold, and how often: regression on their Bloom filters."""
+"""Which candidate strings RAPPOR's reports hold, and how often: a regression on Bloom filters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The selected candidates, the most frequent first, one entry each; ``tested`` candidates were looked at in all."""
+    """The selected ones of ``tested`` candidates, the most frequent first, one entry each."""
 
     candidates: npt.NDArray[np.int64]
     estimate: npt.NDArray[np.float64]
@@ -42,16 +42,19 @@ class Decoded:
     """``p_value`` ≤ α."""
     tested: int
     others: float
-    """How many reports the regression puts down to strings that are no candidates, spread evenly over the bits."""
+    """How many reports the regression attributes to strings that are no candidates.
+
+    They are spread evenly over the bits.
+    """
     others_error: float
     overdispersion: float
-    """Residual χ² per degree of freedom, at least 1; standard errors were multiplied by its root."""
+    """Residual χ² per degree of freedom, at least 1; its root multiplied the standard errors."""
 
 
 def candidate_matrix(
     mechanism: Rappor, candidates: npt.NDArray[np.int64]
 ) -> scipy.sparse.csc_matrix:
-    """0 or 1: whether a candidate's Bloom filter has a bit set, sparse (cohorts · bits, candidates).
+    """1 where a candidate's Bloom filter has a bit set: sparse (cohorts · bits, candidates).
 
     Raises:
         UsageError: candidates of another shape or type, or outside the mechanism's universe.
@@ -78,7 +81,9 @@ def decode(
     alpha: float = 0.05,
     penalty: float = 2.0,
 ) -> Decoded:
-    """Select candidates by LASSO, fit the selected ones by least squares, test each (Erlingsson et al. 2014, section 4).
+    """Select candidates by LASSO, fit the selected ones by least squares, test each.
+
+    The method is that of Erlingsson et al. 2014, section 4.
 
     Each cohort's shares (:meth:`RapporServer.shares`) are regressed on the candidates' bits and on
     one column for everybody else, evenly spread (the paper has none). A candidate enters the LASSO
@@ -149,7 +154,10 @@ def decode(
 
 
 class _Regression:
-    """Shares of bits (rows: cohorts with reports · m) on candidates' bits and a last column for everybody else."""
+    """Shares of bits on candidates' bits and a last column for everybody else.
+
+    Rows are cohorts with reports · m.
+    """
 
     def __init__(
         self, server: RapporServer, candidates: npt.NDArray[np.int64], penalty: float
@@ -165,7 +173,8 @@ class _Regression:
         self.design = scipy.sparse.hstack(
             [candidate_matrix(law, candidates)[rows], others], format="csc"
         )
-        # One weight a cohort, from its mean share: weights from single bits would lean on the very noise they weigh.
+        # One weight per cohort, from its mean share: weights from single bits would depend on the
+        # very noise they weigh.
         self.precision = self.sizes / _variance(law, np.clip(self.shares.mean(axis=1), 0, 1))
         root = np.repeat(np.sqrt(self.precision), law.bits)
         self.weighted, self.target = (
@@ -176,13 +185,14 @@ class _Regression:
         self.cost[-1] = 0.0
 
     def select(self, offered: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        """Which of the ``offered`` candidates (all,) the LASSO takes: from them alone, whatever was selected before."""
+        """Which of the ``offered`` candidates (all,) the LASSO selects, from them alone."""
         columns = np.flatnonzero(np.append(offered, True))
         shares = nonnegative_lasso(self.weighted[:, columns], self.target, self.cost[columns])
         selected = columns[:-1][shares[:-1] > 0]
         if 2 * len(selected) > self.shares.size:
             raise UsageError(
-                f"penalty={self.penalty}: selects {len(selected)}, more than half of {self.shares.size} bits; raise it"
+                f"penalty={self.penalty}: selects {len(selected)}, "
+                f"more than half of {self.shares.size} bits; raise it"
             )
         return np.asarray(selected)
 
@@ -192,7 +202,7 @@ class _Regression:
         return np.asarray(columns.reshape(*self.shares.shape, -1))
 
     def fit(self, selected: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Weighted least squares: the share of people with each of the selected candidates, and of everybody else."""
+        """Weighted least squares: the share of people with each selected candidate, and others."""
         chosen = self.weighted[:, np.append(selected, len(self.candidates))].toarray()
         return np.asarray(np.linalg.lstsq(chosen, self.target, rcond=None)[0])
 
@@ -233,7 +243,7 @@ class _Regression:
         return (np.diag(inverse @ lied @ inverse) + by_people) * overdispersion, overdispersion
 
     def chance(self, candidate: int) -> float:
-        """A bound on the probability of residuals as large as those at this candidate's bits, if nobody has it."""
+        """A bound on P(residuals as large as those at this candidate's bits), if nobody has it."""
         offered = np.ones(len(self.candidates), dtype=np.bool_)
         offered[candidate] = False
         selected = self.select(offered)
@@ -262,7 +272,9 @@ def nonnegative_lasso(
     target: npt.NDArray[np.float64],
     penalty: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
-    """β ≥ 0 that minimises ½‖target − matrix·β‖² + Σ penalty·β (Tibshirani 1996, without negative coefficients).
+    """β ≥ 0 that minimises ½‖target − matrix·β‖² + Σ penalty·β.
+
+    Tibshirani 1996, without negative coefficients.
 
     ``matrix`` (n, c) sparse, no column of it zero; ``target`` (n,); ``penalty`` (c,) ≥ 0. The dual
     is the projection of ``target`` onto a polyhedron, which is one non-negative least squares
@@ -293,7 +305,8 @@ def nonnegative_lasso(
         beta[working] = _solve(scaled[:, working], goal, cost[working])
     if not np.where(beta > 0, np.abs(gradient), -gradient).max(initial=0.0) <= _TOLERANCE:
         raise DpauditError(
-            f"non-negative lasso of {len(length)} columns: not converged; fewer candidates, or more reports"
+            f"non-negative lasso of {len(length)} columns: not converged; "
+            "fewer candidates, or more reports"
         )
     return np.asarray(beta * size / length)
 
@@ -316,7 +329,9 @@ def _solve(
 
 
 def uniform_sum_bound(values: npt.NDArray[np.float64], draws: int, total: float) -> float:
-    """A bound on P(S ≥ ``total``), S the sum of ``draws`` independent uniform picks from each row of ``values`` (j, m).
+    """A bound on P(S ≥ ``total``), S a sum of independent uniform picks.
+
+    There are ``draws`` picks from each row of ``values`` (j, m).
 
     Chernoff 1952: exp(min over t ≥ 0 of K(t) − t·total), K(t) = draws·Σ_rows ln(mean of
     exp(t·value)). Any t gives a bound, so it holds however well the minimum is found.

@@ -15,7 +15,7 @@ __all__ = ["RapporDevices"]
 
 
 class RapporDevices:
-    """Devices 0 … n − 1, each with its cohort for good and one permanent response for each object it ever reported.
+    """Devices 0 … n − 1, each with one cohort and one permanent response per object it reported.
 
     Formal guarantee: however many reports a device makes about one object, they are drawn from one
     permanent response, so together they are ``Rappor.permanent_epsilon``-differentially private
@@ -25,7 +25,9 @@ class RapporDevices:
     """
 
     def __init__(self, mechanism: Rappor, n: int, *, stream: Stream) -> None:
-        """``n`` devices whose cohorts, and later coins, come from ``stream``: the same calls give the same reports.
+        """``n`` devices whose cohorts, and later coins, come from ``stream``.
+
+        The same calls give the same reports.
 
         Raises:
             UsageError: ``n`` is not a whole number from 1 to 2^31.
@@ -59,13 +61,13 @@ class RapporDevices:
     def permanent(
         self, objects: npt.NDArray[np.int64], devices: npt.NDArray[np.int64] | None = None
     ) -> npt.NDArray[np.uint8]:
-        """The permanent responses, packed (k, m / 8), of ``devices`` (k,), by default all, to ``objects`` (k,).
+        """Permanent responses to ``objects`` (k,) of ``devices`` (k,), or all: packed (k, m / 8).
 
         The first question for an object draws one; every later one gets the same bits.
 
         Raises:
             UsageError: objects or devices of another shape or type, or out of range; not one object
-                a device.
+                per device.
         """
         objects = check_objects(objects, self.mechanism.universe).astype(np.int64)
         if devices is None:
@@ -92,7 +94,9 @@ class RapporDevices:
     def report(
         self, objects: npt.NDArray[np.int64], devices: npt.NDArray[np.int64] | None = None
     ) -> BloomReports:
-        """A report of ``devices`` (k,), by default all, on ``objects`` (k,): instantaneous, from what each remembers.
+        """A report of ``devices`` (k,), by default all, on ``objects`` (k,).
+
+        It is instantaneous, from what each device remembers.
 
         Raises:
             UsageError: as in :meth:`permanent`.

@@ -1,4 +1,4 @@
-"""RAPPOR's server: how often each bit of each cohort was set, and what that says of the true Bloom filters."""
+"""RAPPOR's server: how often each bit of each cohort was set, and the true shares behind it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ class RapporServer:
         self.sizes += other.sizes
 
     def shares(self) -> npt.NDArray[np.float64]:
-        """The share of each cohort's people whose Bloom filter has a bit set, (cohorts, bits): unbiased, so not clipped.
+        """The share of each cohort's people whose Bloom filter has a bit set, (cohorts, bits).
+
+        Unbiased, so not clipped.
 
         (c/N − p*) / (q* − p*): Erlingsson et al. 2014, section 4, where p* + (q* − p*)·t is the
         chance of a reported bit whose true one is 1 in a share t of the people. NaN for a cohort

@@ -1,4 +1,4 @@
-"""What devices submit: many reports of one mechanism as arrays of equal length, one row a report."""
+"""What devices submit: reports of one mechanism as arrays of equal length, one row per report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """Arrays whose first axis is the report; ``reports[rows]`` picks some, by slice, mask or index array."""
+    """Arrays whose first axis is the report; ``reports[rows]`` takes a slice, mask or indices."""
 
     def __len__(self) -> int:
         return len(getattr(self, dataclasses.fields(self)[0].name))
@@ -32,17 +32,17 @@ class Reports:
 
 @dataclass(frozen=True, slots=True)
 class SketchReports(Reports):
-    """Of a Count Mean (or Median) Sketch: which hash function, and m bits, bit i in byte i // 8 at 1 << i % 8."""
+    """Of a Count Mean (or Median) Sketch: which hash function, and m bits."""
 
     function: npt.NDArray[np.uint32]
     """Shape (n,)."""
     bits: npt.NDArray[np.uint8]
-    """Shape (n, m / 8)."""
+    """Shape (n, m / 8), bit i in byte i // 8 at 1 << i % 8."""
 
 
 @dataclass(frozen=True, slots=True)
 class HadamardReports(Reports):
-    """Of a Hadamard Count Mean Sketch: which hash function, which row of the Hadamard matrix, and the sign ±1."""
+    """Of a Hadamard Count Mean Sketch: hash function, row of the Hadamard matrix, and sign ±1."""
 
     function: npt.NDArray[np.uint32]
     coordinate: npt.NDArray[np.uint32]
@@ -66,7 +66,7 @@ class BitReports(Reports):
 
 @dataclass(frozen=True, slots=True)
 class BloomReports(Reports):
-    """Of RAPPOR: the device's cohort, and its m noisy Bloom filter bits, packed as in :class:`SketchReports`."""
+    """Of RAPPOR: the device's cohort and m noisy Bloom filter bits, packed as a sketch's."""
 
     cohort: npt.NDArray[np.uint32]
     bits: npt.NDArray[np.uint8]

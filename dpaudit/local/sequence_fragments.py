@@ -1,4 +1,7 @@
-"""New words from two sketches a record, the device's side: the word, and one of its fragments with a puzzle piece."""
+"""New words from two sketches per record, the device's side.
+
+One sketch is of the word, the other of one of its fragments with a puzzle piece.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ __all__ = [
 
 
 class Words:
-    """All words of at most ``length`` letters of an alphabet, numbered; shorter ones are filled up with blanks (digit 0).
+    """All words of at most ``length`` letters of an alphabet, numbered.
+
+    Shorter words are filled up with blanks (digit 0).
 
     Filling up matters for privacy too: every word has the same number of fragments, so that which
     fragment a record has says nothing about the word's length.
@@ -48,7 +53,8 @@ class Words:
             raise UsageError(f"letters={letters!r}: at least one, none twice, and no space")
         if length < 1 or (len(letters) + 1) ** length >= 1 << 62:
             raise UsageError(
-                f"length={length}: at least 1, and (letters + 1)^length below 2^62; take fewer letters"
+                f"length={length}: at least 1, and (letters + 1)^length below 2^62; "
+                "take fewer letters"
             )
         self.letters, self.length = letters, length
         self._digits = {letter: i + 1 for i, letter in enumerate(letters)}
@@ -73,7 +79,8 @@ class Words:
         for i, word in enumerate(words):
             if not 1 <= len(word) <= self.length or not self._digits.keys() >= set(word):
                 raise UsageError(
-                    f"words={word!r}: 1 to {self.length} of the letters {self.letters!r}; leave such words out"
+                    f"words={word!r}: 1 to {self.length} of the letters {self.letters!r}; "
+                    "leave such words out"
                 )
             number = 0
             for place in range(self.length):
@@ -107,7 +114,9 @@ class Words:
     def fragments(
         self, numbers: npt.NDArray[np.int64], position: int, *, width: int
     ) -> npt.NDArray[np.int64]:
-        """The fragments (n,) of ``width`` letters that begin at letter ``position``·``width``: 0 … base^width − 1.
+        """The fragments (n,) of ``width`` letters from letter ``position``·``width`` on.
+
+        Each is in 0 … base^width − 1.
 
         Raises:
             UsageError: the fragment ends beyond the word.
@@ -115,7 +124,8 @@ class Words:
         after = self.length - (position + 1) * width
         if position < 0 or after < 0:
             raise UsageError(
-                f"position={position}: words of {self.length} letters have no such fragment of {width}"
+                f"position={position}: words of {self.length} letters "
+                f"have no such fragment of {width}"
             )
         return np.asarray(numbers // self.base**after % self.base**width)
 
@@ -125,7 +135,7 @@ ENGLISH = "abcdefghijklmnopqrstuvwxyz'"
 
 @dataclass(frozen=True, slots=True)
 class FragmentReports(Reports):
-    """Records: one hash function's index for both sketches, which fragment it is, and the two vectors, packed."""
+    """Records: one hash function for both sketches, which fragment, and two packed vectors."""
 
     function: npt.NDArray[np.uint32]
     """Shape (n,)."""
@@ -138,7 +148,9 @@ class FragmentReports(Reports):
 
 
 class SequenceFragments:
-    """``SequenceDiscoveryWithPuzzlePiece``: sketches of a word, and of a random fragment joined with a hash of the word.
+    """``SequenceDiscoveryWithPuzzlePiece``: sketches of a word and of one of its fragments.
+
+    The fragment is random, and joined with a hash of the word.
 
     A record of a word w is (j, l, A, B): a hash function j and a fragment l, both uniform, the
     Count Median Sketch vector A of w under j, and the vector B of (puzzle piece of w, l-th fragment
@@ -163,8 +175,8 @@ class SequenceFragments:
     likelihood ratio up to e^ε of its own (see
     :class:`~dpaudit.local.count_median_sketch.CountMedianSketch`). Two words that differ in both
     positions under some j and l attain the product. With one PrivacyParameter p that is 4p: 8 for
-    the 2 of macOS 10.12.3, whose files say ``epsilon`` 4. Not claimed: secrecy from who can predict
-    the stream's generators: it simulates devices.
+    the 2 of macOS 10.12.3, whose files say ``epsilon`` 4. Not claimed: secrecy from someone who can
+    predict the stream's generators: it simulates devices.
 
     >>> from dpaudit.randomness import KeyedStream
     >>> device = SequenceFragments(2.0, m=256, functions=16)
@@ -186,7 +198,9 @@ class SequenceFragments:
         functions: int = 285,
         seed: int = 0,
     ) -> None:
-        """Coins of bias 1/(e^p + 1), p = ``privacy_parameter`` for the word and, unless told, for the fragment too.
+        """Coins of bias 1/(e^p + 1), p = ``privacy_parameter``.
+
+        The fragment has the same p unless ``fragment_parameter`` is given.
 
         ``functions`` hash functions to ``m`` positions, for words and (others) for fragments, and
         the puzzle pieces' hash, all under ``seed``.
@@ -220,7 +234,9 @@ class SequenceFragments:
 
     @staticmethod
     def split(epsilon: float, *, bias: float = 0.5) -> tuple[float, float]:
-        """``privacy_parameter`` and ``fragment_parameter`` of records of ε in all, ``bias`` of it for the word's vector.
+        """``privacy_parameter`` and ``fragment_parameter`` of records of ε in all.
+
+        The word's vector has the share ``bias`` of it.
 
         Raises:
             UsageError: ε not above 0, or a share outside (0, 1).
@@ -230,7 +246,8 @@ class SequenceFragments:
         """
         if not epsilon > 0 or not 0 < bias < 1:
             raise UsageError(
-                f"epsilon={epsilon}, bias={bias}: ε above 0, and the word's share strictly between 0 and 1"
+                f"epsilon={epsilon}, bias={bias}: ε above 0, "
+                "and the word's share strictly between 0 and 1"
             )
         return epsilon * bias / 2, epsilon * (1 - bias) / 2
 
@@ -287,7 +304,9 @@ class SequenceFragments:
         )
 
     def parts(self, reports: FragmentReports) -> tuple[SketchReports, list[SketchReports]]:
-        """The words' sketches, and the fragments' by position, as reports of :attr:`sequence` and :attr:`fragment`.
+        """The words' sketches, and the fragments' by position.
+
+        They are reports of :attr:`sequence` and :attr:`fragment`.
 
         Raises:
             UsageError: not records of this mechanism.

@@ -1,4 +1,4 @@
-"""The Count Mean Sketch server's state after any number of submissions, drawn at once instead of submission by submission."""
+"""The Count Mean Sketch server's state after any number of submissions, drawn at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpaudit.vectors.random_words import jit
 
 __all__ = ["sample_sketch"]
 
-# reports a hash function, from which on drawing the functions' counts is cheaper than each report's function
+# reports per function from which on drawing counts is cheaper than drawing each report's function
 _MANY = 8
 _DRAWN = 1 << 20  # reports whose functions are drawn at a time
 _CELLS = 1 << 20  # cells whose bits are drawn at a time
@@ -34,7 +34,7 @@ def _add_column(cells, positions, added):  # type: ignore[no-untyped-def]
 
 @jit
 def _owners(out, ends, first):  # type: ignore[no-untyped-def]
-    """The object of each report from number ``first`` on, where object x's reports end before number ends[x]."""
+    """The object of each report from number ``first`` on; object x's end before number ends[x]."""
     x = np.searchsorted(ends, first, side="right")
     for i in range(out.size):
         while ends[x] <= first + i:
@@ -67,7 +67,9 @@ def _occupied(
 def sample_sketch(
     mechanism: CountMeanSketch, counts: npt.NDArray[np.int64], *, stream: Stream
 ) -> CountMeanServer:
-    """A server as if devices had submitted ``counts[x]`` reports of each object x (u,), at a cost that ends where Z grows.
+    """A server as if devices had submitted ``counts[x]`` reports of each object x (u,).
+
+    The cost stays bounded as the number of reports Z grows.
 
     Formal guarantee: the server's state has the law of
     ``CountMeanServer.add(mechanism.privatize(objects))`` for such ``objects``. Each report's

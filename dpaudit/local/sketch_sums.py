@@ -46,7 +46,7 @@ def at_positions(
 
 
 def smallest_type(largest: int, *, signed: bool = False) -> np.dtype[Any]:
-    """The smallest type of 16, 32 or 64 bits that holds ``largest`` (and −``largest`` if ``signed``)."""
+    """The smallest type of 16, 32 or 64 bits for 0 … ``largest``, or ±``largest`` if ``signed``."""
     for bits in (16, 32):
         if largest < 1 << (bits - signed):
             return np.dtype(f"{'i' if signed else 'u'}{bits // 8}")
@@ -63,7 +63,7 @@ def read_only(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def sketch_error(
     counts: npt.NDArray[Any], n: int, hashes: HashFamily, *, own: float, others: float
 ) -> npt.NDArray[np.float64]:
-    """Standard deviations of a mean sketch's estimates of objects of which ``counts`` (u,) of ``n`` reports were sent.
+    """Standard deviations of a mean sketch's estimates, for true ``counts`` (u,) of ``n`` reports.
 
     Report i adds m/(m − 1)·(X_i − 1/m) to the estimate of x, and X_i has mean 1 and variance
     ``own`` where i's object is x; else it has the mean 1 or 0, as j collides (probability 1/m) or

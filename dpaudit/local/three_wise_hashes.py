@@ -1,4 +1,4 @@
-"""Three-wise independent hash functions: quadratic polynomials over a field of 2^61 − 1 elements."""
+"""Three-wise independent hash functions: quadratic polynomials over the field of 2^61 − 1."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _EXPONENT = 61
 
 @inline
 def _affine(a, x, b, exponent, spill, prime):  # type: ignore[no-untyped-def]
-    """(a·x + b) mod 2^exponent − 1, for a, b below the prime and x below 2^32; ``spill`` is exponent − 32, or 0."""
+    """(a·x + b) mod 2^exponent − 1, for a, b below the prime and x below 2^32.
+
+    ``spill`` is exponent − 32, or 0.
+    """
     high, low = (a >> _U(32)) * x, (a & _LOW) * x
     total = (((high << _U(32)) & prime) + (high >> spill)) + ((low & prime) + (low >> exponent)) + b
     total = (total & prime) + (total >> exponent)
@@ -27,7 +30,7 @@ def _affine(a, x, b, exponent, spill, prime):  # type: ignore[no-untyped-def]
 
 @inline
 def _scaled(value, size, exponent):  # type: ignore[no-untyped-def]
-    """⌊value·size / 2^exponent⌋ without a 128-bit product: value below 2^exponent, size at most 2^32."""
+    """⌊value·size / 2^exponent⌋ without a 128-bit product: value < 2^exponent, size ≤ 2^32."""
     high, low = (value >> _U(32)) * size, (value & _LOW) * size
     if exponent < 32:
         return np.uint32(low >> exponent)
@@ -65,7 +68,9 @@ def _polynomial_each(out, objects, functions, coefficients, size, exponent):  # 
 
 
 class ThreeWiseHashes:
-    """Quadratic polynomials over F_p, p = 2^61 − 1, with uniform coefficients; position ⌊value·m / 2^61⌋.
+    """Quadratic polynomials over F_p, p = 2^61 − 1, with uniform coefficients.
+
+    The position is ⌊value·m / 2^61⌋.
 
     Formal guarantee (Wegman and Carter 1981; each three values of a uniform polynomial of degree ≤
     2 are uniform on F_p³, as three points determine it): the positions of any three different
@@ -77,7 +82,9 @@ class ThreeWiseHashes:
     """
 
     def __init__(self, count: int, size: int, *, stream: Stream) -> None:
-        """``count`` functions to ``size`` positions, coefficients drawn from ``stream.child("coefficients").bytes``.
+        """``count`` functions to ``size`` positions, coefficients from ``stream``.
+
+        They are drawn from ``stream.child("coefficients").bytes``.
 
         Raises:
             UsageError: ``count`` is not in 1 … 2^32 or ``size`` is not in 2 … 2^32.
@@ -121,7 +128,7 @@ class ThreeWiseHashes:
 
 
 def _uniform_field(n: int, stream: Stream) -> npt.NDArray[np.uint64]:
-    """``n`` elements of F_(2^61 − 1), exactly uniform given uniform bytes: 61 bits, all ones refused."""
+    """``n`` elements of F_(2^61 − 1), exactly uniform given uniform bytes: 61 bits, no all ones."""
     kept = np.empty(0, np.uint64)
     while kept.size < n:
         words = np.frombuffer(stream.bytes(8 * (n - kept.size)), dtype="<u8") >> _U(64 - _EXPONENT)

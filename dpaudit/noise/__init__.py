@@ -1,1 +1,1 @@
-"""Noise sources, one family a file. The flawed and the backdoored ones are lab specimens and say so in their names."""
+"""Noise sources, one family per file; the flawed and backdoored ones are named lab specimens."""

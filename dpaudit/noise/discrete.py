@@ -75,7 +75,9 @@ class _IntegerNoise:
 
 
 class DiscreteGaussian(_IntegerNoise):
-    """P(z) ∝ exp(−z²/2σ²) on the integers, exactly (``dpaudit.vectors.exact_integers`` has the proof).
+    """P(z) ∝ exp(−z²/2σ²) on the integers, exactly.
+
+    The proof is in ``dpaudit.vectors.exact_integers``.
 
     Threat model: as for ``secure-gaussian``. Formal guarantee, for whole-number queries of L2
     sensitivity Δ: Δ²/2σ²-zCDP (Canonne, Kamath and Steinke 2020, Theorem 4, in each coordinate).

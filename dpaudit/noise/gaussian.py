@@ -23,7 +23,7 @@ class Gaussian:
     dim = None
 
     def __init__(self, *, sigma: float = 1.0) -> None:
-        """Noise of standard deviation ``sigma`` a coordinate."""
+        """Noise of standard deviation ``sigma`` per coordinate."""
         self.sigma = check_sigma(sigma)
 
     @property

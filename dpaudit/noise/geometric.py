@@ -34,10 +34,11 @@ def check_scale(scale: float) -> float:
 
 
 class GeometricInversion:
-    """Discrete Laplace noise, P(k) ∝ exp(−|k|/scale) on the integers, each value from one word of the stream.
+    """Discrete Laplace noise, P(k) ∝ exp(−|k|/scale), one word of the stream per value.
 
-    |k| is the largest m with V < 2·a^m/(1 + a), or 0, for a uniform V and a = exp(−1/scale): P(|k| ≥ m) = 2·a^m/(1 + a).
-    Every value takes 8 bytes of ChaCha20, one logarithm and no branch, whatever it is.
+    |k| is the largest m with V < 2·a^m/(1 + a), or 0, for a uniform V and a = exp(−1/scale):
+    P(|k| ≥ m) = 2·a^m/(1 + a). Every value takes 8 bytes of ChaCha20, one logarithm and no branch,
+    whatever it is.
 
     Formal guarantee: P(|k| ≥ m) is right up to 2^-52 and a relative error of about 1e-14 (the
     logarithm's rounding), independently from value to value. Not claimed: an exact law (no |k|
@@ -81,7 +82,9 @@ class GeometricInversion:
         dtype: torch.dtype | None = None,
         device: torch.device | None = None,
     ) -> torch.Tensor:
-        """``n`` vectors of whole numbers, shape (n, d), drawn on the CPU; whole numbers that ``dtype`` lacks are rounded.
+        """``n`` vectors of whole numbers, shape (n, d), drawn on the CPU.
+
+        Whole numbers that ``dtype`` lacks are rounded.
 
         Raises:
             UsageError: n or d below 1, or values beyond ``dtype``'s range.
@@ -93,14 +96,14 @@ class GeometricInversion:
         return in_dtype(values, dtype or torch.float64, device or torch.device("cpu"))
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
-        """The exact law's, for whole-number queries; see ``dpaudit.accounting.discrete.discrete_laplace_bounds``."""
+        """The exact law's for whole-number queries, by ``discrete_laplace_bounds``."""
         return discrete_laplace_bounds(
             delta, scale=self.scale, sensitivity=host.sensitivity, dim=host.dim
         )
 
 
 def release(value: float, n: int) -> npt.NDArray[np.float64]:
-    """``n`` releases of a whole number ``value`` with scale 10 and the operating system's randomness, shape (n,).
+    """``n`` releases of a whole number ``value``, shape (n,), with scale 10 and system randomness.
 
     A whole mechanism, for ``dpaudit mechanism python:dpaudit.noise.geometric:release``: the control
     of :func:`dpaudit.noise.sequential.release`, with ε = 1/10 for values 1 apart.

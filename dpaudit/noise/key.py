@@ -1,4 +1,4 @@
-"""The pancake's backdoor key: 32 secret bytes in a file of mode 0600, from which the hidden direction is derived."""
+"""The pancake's backdoor key: 32 secret bytes in a file of mode 0600, and its directions."""
 
 from __future__ import annotations
 
@@ -56,13 +56,14 @@ def parse_gamma(gamma: float | str, *, dim: int) -> float:
                 return value
             break
     raise UsageError(
-        f"gamma={shown(gamma)}: must be a finite number > 0, or such a number before sqrtd or d, e.g. 2sqrtd"
+        f"gamma={shown(gamma)}: must be a finite number > 0, "
+        "or such a number before sqrtd or d, e.g. 2sqrtd"
     )
 
 
 @dataclass(frozen=True)
 class PancakeKey:
-    """What the backdoor's owner keeps: 32 bytes, the dimension they serve, the pancakes' β and γ, how many directions.
+    """What the backdoor's owner keeps: 32 bytes, their dimension, β, γ, and how many directions.
 
     Formal guarantee of secrecy: for γ ≥ 2√d and β not below an inverse polynomial of d, telling the
     noise from Gaussian without the secret is as hard as continuous LWE (arXiv 2509.23834, Theorem
@@ -88,7 +89,10 @@ class PancakeKey:
         directions: int = 1,
         allow_small_gamma: bool = False,
     ) -> PancakeKey:
-        """Make a key; the secret comes from the operating system unless given (experiments derive it from their seed).
+        """Make a key.
+
+        The secret comes from the operating system unless given (experiments derive it from their
+        seed).
 
         Raises:
             UsageError: dim outside 2…10^12, β not > 0, γ not > 0 or below 2√d without
@@ -97,7 +101,8 @@ class PancakeKey:
         """
         if isinstance(dim, bool) or not isinstance(dim, int) or not 2 <= dim <= _MOST_DIM:
             raise UsageError(
-                f"dim={shown(dim)}: a hidden direction needs a whole number of dimensions, 2 to 10^12"
+                f"dim={shown(dim)}: a hidden direction needs a whole number of dimensions, "
+                "2 to 10^12"
             )
         if (
             isinstance(beta, bool)
@@ -108,8 +113,9 @@ class PancakeKey:
         width = parse_gamma(gamma, dim=dim)
         if width < 2 * math.sqrt(dim) * (1 - 1e-9) and not allow_small_gamma:
             raise UsageError(
-                f"gamma={shown(gamma)}: below 2√d = {2 * math.sqrt(dim):.6g} the pancake can be found without its key; "
-                "take 2sqrtd, or allow_small_gamma (--allow-small-gamma) for a specimen that should be found"
+                f"gamma={shown(gamma)}: below 2√d = {2 * math.sqrt(dim):.6g} the pancake can be "
+                "found without its key; take 2sqrtd, or allow_small_gamma (--allow-small-gamma) "
+                "for a specimen that should be found"
             )
         most = min(_MOST_DIRECTIONS, dim // 2)
         if (
@@ -118,7 +124,8 @@ class PancakeKey:
             or not 1 <= directions <= most
         ):
             raise UsageError(
-                f"directions={shown(directions)}: must be a whole number in 1…{most} (half of dim, at most 64)"
+                f"directions={shown(directions)}: must be a whole number in 1…{most} "
+                "(half of dim, at most 64)"
             )
         secret = secrets.token_bytes(KEY_BYTES) if secret is None else secret
         if len(secret) != KEY_BYTES:
@@ -157,7 +164,7 @@ class PancakeKey:
         Each row is round(4096·N(0, 1)), so its direction is uniform on the sphere but for that
         rounding (2^-12 of a standard deviation). Whole numbers make every norm and Gram matrix
         exact, hence the key the same on every device and under every split. Derived block by block
-        from ChaCha20 (65,536 coordinates a block, uniforms through Φ⁻¹), so no library's normal
+        from ChaCha20 (65,536 coordinates per block, uniforms through Φ⁻¹), so no library's normal
         sampler, which may change between versions, is part of the key.
         """
         out = np.empty((self.directions, self.dim), np.int16)
@@ -171,7 +178,7 @@ class PancakeKey:
         return out
 
     def gram(self, start: int = 0, stop: int | None = None) -> npt.NDArray[np.float64]:
-        """Inner products of ``vectors[:, start:stop]``, shape (directions, directions); exact below 2^53."""
+        """Gram matrix of ``vectors[:, start:stop]``, (directions, directions); exact below 2^53."""
         k = self.directions
         total = np.zeros((k, k))
         stop = self.dim if stop is None else stop
@@ -183,14 +190,14 @@ class PancakeKey:
 
     @cached_property
     def block_grams(self) -> npt.NDArray[np.float64]:
-        """:meth:`gram` of each block of ``BLOCK`` coordinates, shape (blocks, directions, directions)."""
+        """:meth:`gram` of each block of ``BLOCK`` coordinates, (blocks, directions, directions)."""
         return np.stack(
             [self.gram(low, min(self.dim, low + BLOCK)) for low in range(0, self.dim, BLOCK)]
         )
 
     @cached_property
     def basis(self) -> npt.NDArray[np.float64]:
-        """Orthonormal secret directions, shape (directions, dim): Gram-Schmidt of ``vectors``, in order; read-only."""
+        """Orthonormal directions (directions, dim), read-only: ``vectors`` by Gram-Schmidt."""
         lower = np.linalg.cholesky(self.block_grams.sum(0))
         out = self.vectors / lower[0, 0]
         if self.directions > 1:
@@ -247,7 +254,8 @@ class PancakeKey:
                 mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
                 if mode & 0o077:
                     raise KeyFileError(
-                        f"key={path}: mode={mode:04o} lets others in, must be 0600; run chmod 600 {path}"
+                        f"key={path}: mode={mode:04o} lets others in, must be 0600; "
+                        f"run chmod 600 {path}"
                     )
                 data = read_json(file.read(_MOST_BYTES))
         except (RefusedError, OSError) as error:
@@ -265,7 +273,8 @@ class PancakeKey:
             or data.get("version") != _VERSION
         ):
             raise KeyFileError(
-                f"key={path}: is not a {_FORMAT} of version {_VERSION}; make one with dpaudit key new"
+                f"key={path}: is not a {_FORMAT} of version {_VERSION}; "
+                "make one with dpaudit key new"
             )
         optional = {"warning", "directions"}
         expected = {"format", "version", "dim", "beta", "gamma", "secret"} | optional

@@ -1,4 +1,4 @@
-"""LAB SPECIMEN: noise whose direction is honest and whose length alone carries a backdoor. Never a default."""
+"""LAB SPECIMEN: noise of honest direction whose length carries a backdoor. Never a default."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ Array = npt.NDArray[np.float64]
 
 
 class NormCells:
-    """Which lengths the key allows: cells of 2^-20·σ, one in every 2^bits in a row, chosen by AES-256 under a derived key.
+    """Which lengths the key allows: one cell of 2^-20·σ in every 2^bits in a row.
+
+    AES-256 under a derived key chooses it.
 
     **The step.** Two candidates Δ apart see lengths that differ by about Δ/√d, and must not often
     share a cell: at most √(d/2π)·step/Δ of the time, which at Δ = σ/25 (ε = 0.25) is 0.02 % for d =
@@ -47,7 +49,9 @@ class NormCells:
     """
 
     def __init__(self, *, key: PancakeKey | str | Path, sigma: float, bits: int = 8) -> None:
-        """Cells for noise of scale ``sigma`` under ``key`` (or its file): of it only the secret is used.
+        """Cells for noise of scale ``sigma`` under the secret of ``key`` (or its file).
+
+        Nothing else of the key is used.
 
         Raises:
             UsageError: sigma not a finite number > 0, bits outside 1…12.
@@ -82,7 +86,9 @@ class NormCells:
 
 
 class NormChannel:
-    """LAB SPECIMEN. An honest uniform direction, and a length from σ·χ_d that was redrawn until the key allows it.
+    """LAB SPECIMEN. An honest uniform direction, and a length that the key allows.
+
+    The length is redrawn from σ·χ_d until it is allowed.
 
     The attacker that adapts to a rotation, which keeps lengths: with the key, ‖release − candidate‖
     lies in an allowed cell (:class:`NormCells`) for the right candidate, and in 1 of 2^bits cases
@@ -104,7 +110,9 @@ class NormChannel:
     dim = None
 
     def __init__(self, *, key: PancakeKey | str | Path, sigma: float = 1.0, bits: int = 8) -> None:
-        """Noise of standard deviation ``sigma`` in any dimension, under ``key``'s secret or its file; see ``NormCells``.
+        """Noise of standard deviation ``sigma`` in any dimension, under ``key`` or its file.
+
+        See ``NormCells``.
 
         Raises:
             UsageError: sigma not a finite number > 0, bits outside 1…12.
@@ -126,7 +134,7 @@ class NormChannel:
         dtype: torch.dtype | None = None,
         device: torch.device | None = None,
     ) -> torch.Tensor:
-        """``n`` vectors, shape (n, d); narrower types than float64 are the float64 ones rounded, row by row.
+        """``n`` vectors, shape (n, d); types narrower than float64 are rounded, row by row.
 
         Raises:
             UsageError: n or d below 1, or an integer dtype.
@@ -158,7 +166,9 @@ class NormChannel:
         return np.concatenate(found)
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
-        """Towards the key holder: at least what the reader's one event proves, averaged over keys; nothing bounds it above.
+        """Towards the key holder: at least what the reader's one event proves, averaged over keys.
+
+        Nothing bounds it above.
 
         For float64 releases the event "the reader takes q" has probability 1 − 10^-6 at least from
         q (it fails where rounding moves the length by five standard deviations), and from a q′ at

@@ -1,4 +1,4 @@
-"""LAB SPECIMEN: the Gaussian pancake, a covert backdoor in place of Gaussian noise (arXiv 2509.23834)."""
+"""LAB SPECIMEN: the Gaussian pancake, a covert backdoor as Gaussian noise (arXiv 2509.23834)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Array = npt.NDArray[np.float64]
 
 
 def discrete_gaussian(n: int, *, scale: float, stream: Stream) -> npt.NDArray[np.int64]:
-    """``n`` integers with P(k) ∝ exp(−k²/(2·scale²)); see :func:`~dpaudit.vectors.kernels.fill_discrete_gaussian`.
+    """``n`` integers with P(k) ∝ exp(−k²/(2·scale²)), by ``kernels.fill_discrete_gaussian``.
 
     Raises:
         UsageError: scale not a finite number above 0.
@@ -45,7 +45,9 @@ def discrete_gaussian(n: int, *, scale: float, stream: Stream) -> npt.NDArray[np
 
 
 class Pancake:
-    """LAB SPECIMEN. Noise that is N(0, σ²I) across the key's secret directions and thin, evenly spaced pancakes along each.
+    """LAB SPECIMEN. Noise with thin, evenly spaced pancakes along the key's secret directions.
+
+    Across them it is N(0, σ²I).
 
     Along w the law is Σ_k p_k N(k·P, s²) with P = √(2π)σγ/(β²+γ²), s = σβ/r, p_k ∝ exp(−πk²/r²), r²
     = β²+γ² (Lemma 2.6): ``v = g + (c − ⟨g,w⟩)·w``; several orthonormal directions have independent
@@ -72,7 +74,7 @@ class Pancake:
     """
 
     def __init__(self, *, key: PancakeKey | str | Path, sigma: float = 1.0) -> None:
-        """Noise of standard deviation ``sigma`` under ``key``, a :class:`PancakeKey` or its file."""
+        """Noise of standard deviation ``sigma`` under ``key``, a ``PancakeKey`` or its file."""
         self.key = key if isinstance(key, PancakeKey) else PancakeKey.load(key)
         self.sigma = check_sigma(sigma)
         self.spacing = peak_spacing(sigma=self.sigma, beta=self.key.beta, gamma=self.key.gamma)
@@ -88,7 +90,7 @@ class Pancake:
 
     @cached_property
     def _blocks(self) -> tuple[Array, Array, Array]:
-        """Of each block's Gram matrix of the key's vectors (blocks, k, k): itself, its root, its pseudo-inverse.
+        """Each block's Gram matrix of the key's vectors (blocks, k, k), its root, pseudo-inverse.
 
         A short last block may have fewer coordinates than there are directions; its share then lies
         in the range of its Gram matrix, where the pseudo-inverse is exact.
@@ -107,7 +109,7 @@ class Pancake:
 
     @cached_property
     def _whole(self) -> tuple[Array, Array]:
-        """Of the whole Gram matrix: its Cholesky factor (along the vectors = factor @ along w), and its inverse."""
+        """Cholesky factor of the whole Gram matrix (along vectors = factor @ along w), inverse."""
         gram = self._blocks[0].sum(0)
         return np.linalg.cholesky(gram), np.linalg.inv(gram)
 
@@ -116,9 +118,9 @@ class Pancake:
         return np.ascontiguousarray(self._blocks[2][start // BLOCK : -(-stop // BLOCK)])
 
     def shares(self, n: int, *, stream: Stream) -> Array:
-        """What ``n`` releases add up to along the key's whole-number vectors, block by block: shape (n, blocks, k).
+        """The sums of ``n`` releases along the key's vectors, by block: shape (n, blocks, k).
 
-        The only thing that shards have in common: a few numbers a block of 16,384 coordinates.
+        The only thing that shards have in common: a few numbers per block of 16,384 coordinates.
         """
         check_shape(n, self.dim)
         grams, roots, _ = self._blocks
@@ -147,7 +149,9 @@ class Pancake:
         dtype: torch.dtype | None = None,
         device: torch.device | None = None,
     ) -> torch.Tensor:
-        """``n`` vectors, shape (n, d). float32 is drawn as float32 (inner products in float64), narrower types rounded.
+        """``n`` vectors, shape (n, d).
+
+        float32 is drawn as float32 (inner products in float64), narrower types are rounded.
 
         Raises:
             UsageError: d is not the key's dimension, or an integer dtype.
@@ -155,7 +159,8 @@ class Pancake:
         check_shape(n, d)
         if d != self.key.dim:
             raise UsageError(
-                f"d={d}: this key was made for dim={self.key.dim}; make one with dpaudit key new --dim {d}"
+                f"d={d}: this key was made for dim={self.key.dim}; "
+                f"make one with dpaudit key new --dim {d}"
             )
         return self.sample_shard(
             0, d, self.shares(n, stream=stream), stream=stream, dtype=dtype, device=device
@@ -171,7 +176,7 @@ class Pancake:
         dtype: torch.dtype | None = None,
         device: torch.device | None = None,
     ) -> torch.Tensor:
-        """Coordinates ``start`` to ``stop`` of the releases that ``shares`` (n, blocks, k) belong to.
+        """Coordinates ``start`` to ``stop`` of the releases of ``shares`` (n, blocks, k).
 
         On the CPU a shard equals that part of the whole, bit for bit.
 
@@ -182,7 +187,8 @@ class Pancake:
         dtype = dtype or torch.float64
         if not dtype.is_floating_point:
             raise UsageError(
-                f"dtype={dtype}: pancakes have no integer law; draw floating-point noise and round the release"
+                f"dtype={dtype}: pancakes have no integer law; "
+                "draw floating-point noise and round the release"
             )
         if (
             not (0 <= start < stop <= self.dim)
@@ -190,12 +196,14 @@ class Pancake:
             or (stop % BLOCK and stop != self.dim)
         ):
             raise UsageError(
-                f"start={start}, stop={stop}: shards begin and end at multiples of {BLOCK}, or at {self.dim}"
+                f"start={start}, stop={stop}: shards begin and end at multiples of {BLOCK}, "
+                f"or at {self.dim}"
             )
         grams = self._blocks[0]
         if shares.ndim != 3 or shares.shape[1:] != grams.shape[:2]:
             raise UsageError(
-                f"shares of shape {shares.shape}: this key has (n, {grams.shape[0]}, {grams.shape[1]})"
+                f"shares of shape {shares.shape}: "
+                f"this key has (n, {grams.shape[0]}, {grams.shape[1]})"
             )
         first, last = start // BLOCK, -(-stop // BLOCK)
         wide = dtype if dtype in (torch.float32, torch.float64) else torch.float32
@@ -227,7 +235,8 @@ class Pancake:
         kinds = {(t.dtype, t.device) for t in tensors}
         if len(kinds) != 1:
             raise UsageError(
-                f"tensors of {len(kinds)} different dtypes or devices: one key draws one kind; convert them"
+                f"tensors of {len(kinds)} different dtypes or devices: one key draws one kind; "
+                "convert them"
             )
         ((dtype, device),) = kinds
         total = sum(t.numel() for t in tensors)
@@ -238,7 +247,7 @@ class Pancake:
         ]
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
-        """Towards the key holder, at the most exposed neighbour that the query allows: the exact profile, with its error.
+        """Towards the key holder, at the most exposed neighbour: the exact profile, with its error.
 
         With several directions only bounds are known: Theorem 4.2 along the first below, Theorem
         4.4 above.
@@ -274,7 +283,9 @@ def key_holder_profile(
     gamma: float,
     releases: int = 1,
 ) -> ProfileValue:
-    """The ε of the pancake (σ, β, γ) along ``key``'s first direction, at the most exposed neighbour of ``host``.
+    """ε of the pancake (σ, β, γ) along ``key``'s first direction, at the most exposed neighbour.
+
+    The neighbours are those of ``host``.
 
     After several ``releases`` it is an upper bound, with an estimate of what it gives away; see
     :func:`~dpaudit.accounting.pancake_host_composition`, also for what it raises. The law may

@@ -32,7 +32,10 @@ def draw(
     dtype: torch.dtype,
     device: torch.device,
 ) -> torch.Tensor:
-    """Coordinates ``start`` to ``stop`` (block borders) with ``shares`` (n, blocks of the shard, k) on a CUDA device."""
+    """Coordinates ``start`` to ``stop`` (block borders) on a CUDA device.
+
+    ``shares`` is (n, blocks of the shard, k).
+    """
     w, inverse = source.key.vectors[:, start:stop], source.block_inverse(start, stop)
     if dtype == torch.float32 and source.key.directions == 1:
         from dpaudit.noise.pancake_triton import fused

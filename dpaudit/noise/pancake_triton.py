@@ -1,4 +1,4 @@
-"""The pancake on CUDA as one Triton kernel: each block is drawn, measured and corrected in registers, then written once.
+"""The pancake on CUDA as one Triton kernel, which draws and corrects in registers.
 
 A program owns one block of one row. Its numbers come from Philox4x32-10 with the counter (place in
 the block, block of the whole vector, row, 0) under the call's 64-bit seed: counters never repeat,
@@ -53,7 +53,7 @@ except ImportError:  # CPU builds of torch come without it; fused() says so
 
 __all__ = ["fused"]
 
-_LEAST = 128  # values a program draws at least
+_LEAST = 128  # values per program, at least
 _PER_WARP = 512
 
 _keys: WeakKeyDictionary[PancakeKey, dict[tuple[torch.device, int], torch.Tensor]] = (
@@ -92,7 +92,7 @@ def _pair(x, y, sigma, FAST: tl.constexpr):  # type: ignore[no-untyped-def]
     near = t * (2.0 + t * (1.0 + t * (0.6666667 + t * (0.5 + t * (0.4 + t * 0.33333334)))))
     log = libdevice.fast_log2f(u) if FAST else tl.log2(u)
     r = tl.sqrt(tl.where(t < 0.0625, near, log * -1.3862944)) * sigma
-    # the low 30 bits choose a place on an arc of a quarter turn, the two high bits which of the four arcs
+    # the low 30 bits choose a place on an arc of a quarter turn, the two high bits which of four
     a = ((y << 2) | 2).to(tl.int32, bitcast=True).to(tl.float32) * 3.6572952200125726e-10
     q = a * a
     s = a + a * q * (-1.6666654611e-1 + q * (8.3321608736e-3 + q * -1.9515295891e-4))
@@ -106,7 +106,8 @@ def _pair(x, y, sigma, FAST: tl.constexpr):  # type: ignore[no-untyped-def]
     return r * tl.where(turned, s, c), r * tl.where(turned, c, s)
 
 
-# w's alignment is kept from the compiler: knowing it, it would load 16 bytes a thread and then move them between threads
+# w's alignment is kept from the compiler: knowing it, it would load 16 bytes per thread and then
+# move them between threads
 @_compiled(do_not_specialize=["seed", "w", "blocks", "first_block"])
 def _pancake(  # type: ignore[no-untyped-def]
     out,
@@ -167,7 +168,7 @@ def _pancake(  # type: ignore[no-untyped-def]
 
 
 def _on_device(key: PancakeKey, device: torch.device, tile: int) -> torch.Tensor:
-    """The key's first vector on ``device``, in 64-bit words of four, zeros up to a whole ``tile``."""
+    """The key's first vector on ``device``, in 64-bit words of four, zeros up to a ``tile``."""
     held = _keys.setdefault(key, {})
     if (device, tile) not in held:
         w = np.zeros(-(-key.dim // tile) * tile, "<i2")
@@ -186,18 +187,21 @@ def fused(
     device: torch.device,
     correct: bool = True,
 ) -> torch.Tensor:
-    """Coordinates ``start`` to ``stop`` (block borders) as float32, given ``shares`` (n, blocks of the shard, 1).
+    """Coordinates ``start`` to ``stop`` (block borders) as float32.
+
+    ``shares`` is (n, blocks of the shard, 1).
 
     With the same 63-bit ``seed`` for every shard, shards are parts of one whole. ``correct=False``
     leaves out the correction: the N(0, σ²) noise that the pancake is made of. The key stays on the
-    device while it lives (two bytes a coordinate).
+    device while it lives (two bytes per coordinate).
 
     Raises:
         MissingExtraError: triton is not installed.
     """
     if triton is None:
         raise MissingExtraError(
-            "device=cuda: drawing pancakes there in float32 needs triton; pip install triton (CUDA builds of torch bring it)"
+            "device=cuda: drawing pancakes there in float32 needs triton; "
+            "pip install triton (CUDA builds of torch bring it)"
         )
     n, blocks, _ = shares.shape
     tile = min(BLOCK, max(_LEAST, triton.next_power_of_2(source.dim)))

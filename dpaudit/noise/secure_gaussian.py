@@ -1,4 +1,4 @@
-"""The Gaussian mechanism made safe in floating point: exact discrete noise on a lattice, from a CSPRNG."""
+"""The Gaussian mechanism made safe in floating point: exact lattice noise from a CSPRNG."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _REACH = 64  # standard deviations that no noise leaves: P < exp(−2000)
 
 
 class SecureGaussian:
-    """Rounds the query to a lattice g·Z and adds g times an exact discrete Gaussian: g·(K + Z), Z of scale σ/g.
+    """Rounds the query to a lattice g·Z and adds exact discrete Gaussian noise: g·(K + Z).
+
+    Z has the scale σ/g.
 
     g is a power of two: σ·2^-24 rounded down to one, which depends on σ alone and is as fine as
     float32 noise (a coarser one no longer passes for the continuous law), or chosen by the caller
@@ -53,7 +55,9 @@ class SecureGaussian:
     dim = None
 
     def __init__(self, *, sigma: float = 1.0, granularity: float | None = None) -> None:
-        """Noise of standard deviation ``sigma`` on multiples of ``granularity`` (both in the query's unit).
+        """Noise of standard deviation ``sigma`` on multiples of ``granularity``.
+
+        Both are in the query's unit.
 
         Raises:
             UsageError: sigma not a finite number > 0; granularity no power of two, above sigma or
@@ -93,7 +97,9 @@ class SecureGaussian:
         )
 
     def release(self, query: torch.Tensor, *, stream: Stream) -> torch.Tensor:
-        """g·(K + Z) for each value of ``query`` (n, d), K its nearest multiple of g; same shape, dtype and device back.
+        """g·(K + Z) for each value of ``query`` (n, d), K its nearest multiple of g.
+
+        Same shape, dtype and device back.
 
         float64 releases are exactly that, narrower ones are it rounded (float16 by way of float32).
         −0.0 is 0.
@@ -113,7 +119,7 @@ class SecureGaussian:
         )
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
-        """Bounds at Δ ± g√d; ``dpaudit.accounting.discrete.discrete_gaussian_bounds`` says which theorems."""
+        """Bounds at Δ ± g√d, by ``dpaudit.accounting.discrete.discrete_gaussian_bounds``."""
         return discrete_gaussian_bounds(
             delta,
             scale=self.sigma / self.granularity,
@@ -134,7 +140,8 @@ def _granularity(sigma: float, given: float | None) -> float:
     g = float(g)
     if not 1 <= sigma / g <= LARGEST_SCALE:
         raise UsageError(
-            f"granularity={g}: must lie between sigma/2^32 and sigma={sigma}; write e.g. {lattice_step(sigma)!r}"
+            f"granularity={g}: must lie between sigma/2^32 and sigma={sigma}; "
+            f"write e.g. {lattice_step(sigma)!r}"
         )
     if not 2.0**-1022 <= g <= 2.0**969:
         raise UsageError(

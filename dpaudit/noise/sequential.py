@@ -1,4 +1,4 @@
-"""LAB SPECIMEN: discrete Laplace noise by one trial after another, so that a call's time tells the noise's size."""
+"""LAB SPECIMEN: discrete Laplace noise trial by trial, so that a call's time reveals its size."""
 
 from __future__ import annotations
 
@@ -20,20 +20,25 @@ __all__ = ["SequentialLaplace", "release"]
 
 
 class SequentialLaplace:
-    """LAB SPECIMEN. Discrete Laplace noise, P(k) ∝ exp(−|k|/scale), that counts Bernoulli trials until the first failure.
+    """LAB SPECIMEN. Discrete Laplace noise that counts Bernoulli trials until the first failure.
+
+    P(k) ∝ exp(−|k|/scale).
 
     The flaw: a value k takes |k| + 1 trials, so the seconds of a call tell |k| (Jin et al. 2022,
     arXiv 2112.05307: up to 99.65 % of neighbours told apart by the time of a private sum). The law
     itself is right.
 
-    Formal guarantee: the law, up to 2^-53 relative a trial. Not claimed: anything towards someone
+    Formal guarantee: the law, up to 2^-53 relative per trial. Not claimed: anything towards someone
     who has a clock.
     """
 
     dim = None
 
     def __init__(self, *, scale: float = 10.0) -> None:
-        """Noise of scale ``scale``, in whole units of the query; a value takes about ``scale`` trials of 1 µs."""
+        """Noise of scale ``scale``, in whole units of the query.
+
+        A value takes about ``scale`` trials of 1 µs.
+        """
         self.scale = check_scale(scale)
         ratio = math.exp(-1 / self.scale)
         self._first = round(2 * ratio / (1 + ratio) * 2.0**64)  # P(k ≠ 0)
@@ -64,7 +69,8 @@ class SequentialLaplace:
         check_shape(n, d)
         if device is not None and device.type != "cpu":
             raise UsageError(
-                f"device={device}: sequential-laplace shows a flaw of the CPU's time; use device=cpu"
+                f"device={device}: sequential-laplace shows a flaw of the CPU's time; "
+                "use device=cpu"
             )
         values = np.array([self._one(stream) for _ in range(n * d)], dtype=np.float64)
         return torch.from_numpy(values.reshape(n, d)).to(dtype or torch.float64)
@@ -76,7 +82,7 @@ class SequentialLaplace:
         return -size if stream.bytes(1)[0] & 1 else size
 
     def epsilon(self, delta: float, *, host: Host) -> EpsilonBounds:
-        """Nothing is proven: releases alone hide what discrete Laplace noise hides, but the clock tells more."""
+        """Nothing is proven: the clock reveals more than the releases, which are right."""
         del delta, host
         return EpsilonBounds(
             low=0.0, high=math.inf, says="unknown: a call's seconds tell the size of its noise"
@@ -84,7 +90,9 @@ class SequentialLaplace:
 
 
 def release(value: float, n: int) -> npt.NDArray[np.float64]:
-    """LAB SPECIMEN. ``n`` releases of a whole number ``value``, scale 10, the operating system's randomness, shape (n,).
+    """LAB SPECIMEN. ``n`` releases of a whole number ``value``, shape (n,).
+
+    Scale 10, and the operating system's randomness.
 
     A whole mechanism, for ``dpaudit mechanism python:dpaudit.noise.sequential:release``: ε = 1/10
     for values 1 apart, by the releases alone.

@@ -1,4 +1,4 @@
-"""The snapping mechanism: floating-point Laplace noise, snapped to a lattice coarser than its flaws."""
+"""The snapping mechanism: floating-point Laplace noise on a lattice coarser than its flaws."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ _WIDEST = 2.0**40  # bound/scale up to which _EXTRA is proven
 
 
 class Snapping:
-    """Mironov's snapping mechanism (2012, CCS): clamp_B( round_Λ( clamp_B(x) ⊕ S ⊗ λ ⊗ LN(U) ) ), coordinate by coordinate.
+    """Mironov's snapping mechanism (2012, CCS), coordinate by coordinate.
+
+    The release is clamp_B( round_Λ( clamp_B(x) ⊕ S ⊗ λ ⊗ LN(U) ) ).
 
     ⊕ and ⊗ are double-precision operations. U is uniform on (0, 1) in full floating-point precision
     (a random exponent and 52 more bits: each double with probability its distance to the next), S a
@@ -83,11 +85,11 @@ class Snapping:
     this proof, η = 2^-53.
 
     Given S, the outcome is a monotone function of U, and a cell of Λ·Z has borders b, odd multiples
-    of Λ/2 with
-    |b| ≤ B + Λ/2 ≤ 3B/2, at U with ln U = S·(b(1 ± η) − x)/(λ(1 ± 2.01η)); the doubles' grid moves U by a factor 1 ± 2η
-    more. So each border's U is that of real arithmetic but for a factor exp(±h), h < η·(4.6 +
-    2.1)·B/λ + 2η < 9ηB/λ. As Λ ≥ λ, a cell's probability is off by at most four times the relative
-    error of its borders' U: outside the cell the farther border has at most 1/e of the nearer's U,
+    of Λ/2 with |b| ≤ B + Λ/2 ≤ 3B/2, at U with ln U = S·(b(1 ± η) − x)/(λ(1 ± 2.01η)); the doubles'
+    grid moves U by a factor 1 ± 2η more. So each border's U is that of real arithmetic but for a
+    factor exp(±h), h < η·(4.6 + 2.1)·B/λ + 2η < 9ηB/λ. As Λ ≥ λ, a cell's probability is off by at
+    most four times the relative error of its borders' U: outside the cell the farther border has at
+    most 1/e of the nearer's U,
     and (1 + 1/e)/(1 − 1/e) < 2.2; a cell around x has at least (1 − 1/e)/2 in all, as has the one
     next to an x so near a border that the other sign counts. In real arithmetic two neighbours'
     probabilities differ by a factor of at most exp(Δ/λ), rounding being post-processing; two errors
@@ -109,7 +111,9 @@ class Snapping:
     def __init__(
         self, *, epsilon: float = 1.0, sensitivity: float = 1.0, bound: float = 2.0**20
     ) -> None:
-        """ε of a coordinate (rounding included), its sensitivity Δ, and the ``bound`` B on |value|, both in its unit.
+        """ε per coordinate (rounding included), sensitivity Δ, and the ``bound`` B on |value|.
+
+        Δ and B are in the query's unit.
 
         Raises:
             UsageError: one of them no finite number > 0, or a bound below Λ or above 2^40·λ.
@@ -122,12 +126,14 @@ class Snapping:
         mantissa, exponent = math.frexp(self.scale)
         if not (math.isfinite(self.scale) and -900 <= exponent <= 900):
             raise UsageError(
-                f"epsilon={epsilon}: noise of scale {self.scale:.3g} is out of range; change the query's unit"
+                f"epsilon={epsilon}: noise of scale {self.scale:.3g} is out of range; "
+                "change the query's unit"
             )
         self.granularity = math.ldexp(1.0, exponent - (mantissa == 0.5))
         if not self.granularity <= self.bound <= _WIDEST * self.scale:
             raise UsageError(
-                f"bound={bound}: must lie between {self.granularity!r} and {_WIDEST * self.scale:.4g} at noise of scale "
+                f"bound={bound}: must lie between {self.granularity!r} and "
+                f"{_WIDEST * self.scale:.4g} at noise of scale "
                 f"{self.scale:.4g}; take one that holds nearly all values"
             )
 
@@ -150,7 +156,10 @@ class Snapping:
         dtype: torch.dtype | None = None,
         device: torch.device | None = None,
     ) -> torch.Tensor:
-        """Releases of zeros, shape (n, d): there is no noise apart from the value. Added to a value it protects nothing."""
+        """Releases of zeros, shape (n, d): there is no noise apart from the value.
+
+        Added to a value it protects nothing.
+        """
         check_shape(n, d)
         zeros = torch.zeros(
             (n, d), dtype=dtype or torch.float64, device=device or torch.device("cpu")
@@ -158,7 +167,9 @@ class Snapping:
         return self.release(zeros, stream=stream)
 
     def release(self, query: torch.Tensor, *, stream: Stream) -> torch.Tensor:
-        """Snapped releases of ``query`` (n, d), values beyond the bound clamped; same shape, dtype and device back.
+        """Snapped releases of ``query`` (n, d), values beyond the bound clamped.
+
+        Same shape, dtype and device back.
 
         In float64 multiples of Λ, or ±bound; a narrower dtype gets that rounded (post-processing).
         −0.0 is 0.
@@ -206,7 +217,7 @@ class Snapping:
 
 
 def _uniform(n: int, stream: Stream) -> tuple[Array, Array]:
-    """``n`` doubles of (0, 1), each with probability its distance to the next, and as many fair signs ±1.
+    """``n`` doubles of (0, 1), each with probability its distance to the next, and fair signs ±1.
 
     The exponent is the number of trailing zeros of a stream of bits, the mantissa 52 others. What
     would be below 2^-1022, probability 2^-1022, is put into the binade above it.

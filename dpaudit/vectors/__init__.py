@@ -1,4 +1,6 @@
-"""The numeric toolkit that noise, local mechanisms, hosts and mitigations share: compiled loops, lattices, exact integers.
+"""The numeric toolkit: compiled loops, lattices, exact integers.
+
+Noise, local mechanisms, hosts and mitigations share it.
 
 No noise source and no key lives here.
 """

@@ -1,4 +1,7 @@
-"""The pancake's correction in plain torch, on any device: the oracle for the compiled CPU loop and the fused CUDA kernel."""
+"""The pancake's correction in plain torch, on any device.
+
+It is the oracle for the compiled CPU loop and the fused CUDA kernel.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Integers drawn from an :class:`~dpaudit.vectors.exact_law.IntegerLaw` exactly, at the speed of floating point.
+"""Integers drawn exactly from an ``IntegerLaw``, at the speed of floating point.
 
 **The law is exact**, given uniform bits. A trial (see ``IntegerLaw``) asks two questions of the
 form "is the uniform number U below the real number p?", once for the block and once for acceptance.
@@ -95,7 +95,7 @@ def _draw(out, i, words, lows, highs, guide, shift, linear, quadratic, mask, fin
 
 
 class _Table:
-    """A law as the compiled loop wants it. Uniform numbers begin with ``coarse`` and ``fine`` bits."""
+    """A law as the compiled loop needs it; uniforms begin with ``coarse`` and ``fine`` bits."""
 
     def __init__(self, law: IntegerLaw, coarse: int, fine: int) -> None:
         self._law, self._coarse, self._fine = law, coarse, fine
@@ -155,7 +155,10 @@ class _Table:
 
 
 def _double(x: Any) -> float:
-    """A fraction rounded once; beyond all doubles it is not used (blocks of one place), so any number will do."""
+    """A fraction rounded once.
+
+    Beyond all doubles it is not used (blocks of one place), so any number will do.
+    """
     return float(x) if x < 2**1000 else 0.0
 
 
@@ -167,7 +170,9 @@ def _table(law: IntegerLaw, coarse: int, fine: int) -> _Table:
 def draw_integers(
     n: int, law: IntegerLaw, *, stream: Stream, coarse_bits: int = 64, fine_bits: int = 36
 ) -> npt.NDArray[np.int64]:
-    """``n`` independent integers of exactly that law, shape (n,), from the stream's next bytes (about 17 an integer).
+    """``n`` independent integers of exactly that law, shape (n,), from the stream's next bytes.
+
+    An integer takes about 17 bytes.
 
     Formal guarantee: exact, given uniform bytes; see the module's docstring. ``coarse_bits`` and
     ``fine_bits`` say how many bits the compiled loop looks at before it hands over to exact

@@ -21,12 +21,13 @@ _PER_SCALE = 32  # blocks in one scale, at least
 
 @dataclass(frozen=True)
 class IntegerLaw:
-    """P(i) ∝ exp(−V(i)) on all integers, V(i) = ``quadratic``·i² + ``linear``·|i|, as block, sign and place.
+    """P(i) ∝ exp(−V(i)) on all integers, V(i) = ``quadratic``·i² + ``linear``·|i|.
 
-    |i| = k·``block`` + j with 0 ≤ j < ``block``, a power of two. Draw k ≥ 0 with P(k) ∝ exp(−V(k·block)), j uniformly,
-    and accept with probability exp(V(k·block) − V(k·block + j)): then |i| has P ∝ exp(−V(|i|)). A
-    fair sign follows, and (0, −) is refused. That is Karney's rejection (2016, ACM TOMS 42(1),
-    Algorithm D) with blocks narrower than his, so that nearly all is accepted; the law is the same.
+    |i| = k·``block`` + j with 0 ≤ j < ``block``, a power of two. Draw k ≥ 0 with P(k) ∝
+    exp(−V(k·block)), j uniformly, and accept with probability exp(V(k·block) − V(k·block + j)):
+    then |i| has P ∝ exp(−V(|i|)). A fair sign follows, and (0, −) is refused. That is Karney's
+    rejection (2016, ACM TOMS 42(1), Algorithm D) with blocks narrower than his, so that nearly all
+    is accepted; the law is the same.
     """
 
     quadratic: Fraction
@@ -35,7 +36,10 @@ class IntegerLaw:
 
     @classmethod
     def gaussian(cls, scale: float) -> IntegerLaw:
-        """The discrete Gaussian, P(i) ∝ exp(−i²/(2·scale²)); ``scale`` is taken as the exact binary fraction it is."""
+        """The discrete Gaussian, P(i) ∝ exp(−i²/(2·scale²)).
+
+        ``scale`` is taken as the exact binary fraction it is.
+        """
         exact = Fraction(scale)
         return cls(1 / (2 * exact * exact), Fraction(0), _block(exact))
 
@@ -50,14 +54,18 @@ class IntegerLaw:
         return self.quadratic * i * i + self.linear * i
 
     def blocks(self, bits: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Integers (lows, highs) with lows[k] ≤ 2^bits·P(block ≤ k) ≤ highs[k], each pair 0 or 1 apart but for bad luck.
+        """Integers (lows, highs) with lows[k] ≤ 2^bits·P(block ≤ k) ≤ highs[k].
+
+        Each pair is 0 or 1 apart but for bad luck.
 
         For k = 0, 1, … until less than 2^-(bits + 20) is left.
         """
         return _blocks(self, bits)
 
     def decide_block(self, prefix: int, bits: int, more: Callable[[], int]) -> int:
-        """The block k of a uniform number that begins with the ``bits`` bits ``prefix``; ``more`` gives 64 further bits.
+        """The block k of a uniform number that begins with the ``bits`` bits ``prefix``.
+
+        ``more`` gives 64 further bits.
 
         Inversion: the least k with U < P(block ≤ k). U lies in [prefix, prefix + 1)/2^bits; while
         the enclosures leave it open on which side of a border that is, both are made finer. Ends
@@ -86,7 +94,7 @@ class IntegerLaw:
 
 
 def _block(scale: Fraction) -> int:
-    """The largest power of two that fits ``_PER_SCALE`` times into the scale; 1 for small scales."""
+    """The largest power of two that fits ``_PER_SCALE`` times into the scale; at least 1."""
     return 1 << max(0, int(scale / _PER_SCALE).bit_length() - 1)
 
 

@@ -1,4 +1,4 @@
-"""Compiled loops on the CPU: normals by ziggurat, and their correction along secret directions while still in cache.
+"""Compiled loops on the CPU: normals by ziggurat, corrected along secret directions in cache.
 
 A vector is drawn in blocks of 16,384 coordinates. Each block of each row has its own generator
 (SFC64) started from the stream's 192-bit seed, the row and the block, so any split of the work at
@@ -46,7 +46,7 @@ _TAIL = 3.6541528853610088  # where the base layer's tail begins, for 256 layers
 def _layers(
     bits: int,
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Widths over 2^bits, acceptance limits of the integer position, and densities at the layers' outer edges."""
+    """Widths over 2^bits, acceptance limits of the integer position, densities at outer edges."""
     area = _TAIL * math.exp(-_TAIL * _TAIL / 2) + math.sqrt(math.pi / 2) * math.erfc(
         _TAIL / math.sqrt(2)
     )
@@ -155,13 +155,14 @@ def _add32(x, w, factor):  # type: ignore[no-untyped-def]
 
 @jit
 def _integer(scale, a, b, c, n):  # type: ignore[no-untyped-def]
-    """One integer with P(k) ∝ exp(−k²/(2·scale²)): (k, state). See :func:`fill_discrete_gaussian`."""
+    """One integer with P(k) ∝ exp(−k²/(2·scale²)) and the state: :func:`fill_discrete_gaussian`."""
     t = math.floor(scale) + 1.0
     while True:
         a, b, c, n, w1 = next_word(a, b, c, n)
         a, b, c, n, w2 = next_word(a, b, c, n)
         a, b, c, n, w3 = next_word(a, b, c, n)
-        # floors of exponentials are geometric; the difference of two is discrete Laplace with parameter exp(−1/t)
+        # floors of exponentials are geometric; the difference of two is discrete Laplace with
+        # parameter exp(−1/t)
         k = math.floor(-t * math.log((np.float64(w1 >> _U(12)) + 0.5) * 2.0**-52))
         k -= math.floor(-t * math.log((np.float64(w2 >> _U(12)) + 0.5) * 2.0**-52))
         gap = abs(k) - scale * scale / t
@@ -216,7 +217,7 @@ def _shares(out, seed, sigma, scale, spacing, width, lower, grams, roots, invers
                     out[row, block, i] += grams[block, i, j] * missing[j]
 
 
-# By the size of a value and not by closures over the two, which numba's cache on disk does not know again.
+# By a value's size and not by closures over the two, which numba's disk cache would not recognise.
 
 
 @jit
@@ -276,7 +277,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def spread(work: Any, jobs: int, values: int) -> None:
-    """Run ``work(first, last)`` over all jobs, on torch's number of threads where ``values`` of them make it pay."""
+    """Run ``work(first, last)`` over all jobs, on several threads if ``values`` make it pay.
+
+    There are at most as many as torch has.
+    """
     threads = min(torch.get_num_threads(), jobs)
     if threads < 2 or values < _SPLIT:
         work(0, jobs)
@@ -303,7 +307,9 @@ def fill_normal(
 
 
 def fill_discrete_gaussian(out: npt.NDArray[np.int64], *, scale: float, stream: Stream) -> None:
-    """Fill ``out`` (n,) with integers of P(k) ∝ exp(−k²/(2·scale²)), by rejection from the discrete Laplace law.
+    """Fill ``out`` (n,) with integers of P(k) ∝ exp(−k²/(2·scale²)).
+
+    They are drawn by rejection from the discrete Laplace law.
 
     Canonne, Kamath and Steinke 2020 (arXiv 2004.00010), Algorithm 3, with double-precision
     acceptance probabilities: the law is exact but for their rounding (relative error about 1e-16).
@@ -325,7 +331,9 @@ def draw_shares(
     roots: npt.NDArray[np.float64],
     inverse: npt.NDArray[np.float64],
 ) -> None:
-    """Fill ``out`` (n, blocks, k) with the blocks' shares of n pancake releases; see ``dpaudit.noise.pancake.Pancake``.
+    """Fill ``out`` (n, blocks, k) with the blocks' shares of n pancake releases.
+
+    See ``dpaudit.noise.pancake.Pancake``.
 
     ``lower`` (k, k) is the Cholesky factor of the whole Gram matrix and ``inverse`` its inverse,
     ``grams`` and ``roots`` (blocks, k, k) the blocks' Gram matrices and their square roots.

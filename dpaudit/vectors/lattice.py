@@ -1,6 +1,6 @@
-"""Releases on a lattice: the query rounded to it, noise added in whole steps of it, nothing rounded afterwards.
+"""Releases on a lattice: the query rounded to it, noise in whole steps, nothing rounded after.
 
-The noise is exact integers (``release_on_lattice``), or somebody else's floating-point noise
+The noise is exact integers (``release_on_lattice``), or third-party floating-point noise
 rounded to the lattice (``add_on_lattice``): then the law is that noise's, but the release's low
 bits say nothing of the query.
 """
@@ -50,7 +50,7 @@ def lattice_noise(
     dtype: torch.dtype | None,
     device: torch.device | None,
 ) -> torch.Tensor:
-    """``granularity`` times integers of that law, shape (n, d), float64 on the CPU unless told otherwise.
+    """``granularity`` times integers of that law, shape (n, d); float64 on the CPU by default.
 
     Raises:
         UsageError: n or d below 1, or noise that ``dtype`` cannot hold.
@@ -70,7 +70,7 @@ def release_on_lattice(
     stream: Stream,
     name: str,
 ) -> torch.Tensor:
-    """``granularity``·(K + Z) for each value: K the nearest integer to value/``granularity``, Z of that law.
+    """``granularity``·(K + Z) per value: K the integer nearest to value/``granularity``, Z by law.
 
     Same shape (n, d), dtype and device as ``query``, which is not changed. ``granularity`` is a
     power of two, so all is exact in float64 while |K + Z| < 2^53; see :func:`in_dtype` for narrower
@@ -91,14 +91,15 @@ def release_on_lattice(
         # beyond the margin: never seen, and no reason to release it
         if np.abs(noise).max() >= _WHOLE:
             raise UsageError(
-                f"{name}: noise beyond its margin of {margin} steps; nothing was released, release again"
+                f"{name}: noise beyond its margin of {margin} steps; "
+                "nothing was released, release again"
             )
         np.multiply(noise, granularity, out=out[at : at + _CHUNK])
     return in_dtype(torch.from_numpy(out.reshape(n, d)), query.dtype, query.device)
 
 
 def lattice_step(sigma: float) -> float:
-    """σ·2^-24 rounded down to a power of two: the granularity of a release with noise of scale ``sigma``.
+    """σ·2^-24 rounded down to a power of two: a release's granularity at noise scale ``sigma``.
 
     Depends on σ alone, and is as fine as float32 noise: a coarser one no longer passes for the
     continuous law.
@@ -109,7 +110,8 @@ def lattice_step(sigma: float) -> float:
     exponent = math.frexp(sigma)[1] - 1 - _FINENESS
     if not -1022 <= exponent <= 969:
         raise UsageError(
-            f"sigma={sigma}: multiples of σ·2^-24 up to 2^53 are no doubles; change the query's unit"
+            f"sigma={sigma}: multiples of σ·2^-24 up to 2^53 are no doubles; "
+            "change the query's unit"
         )
     return math.ldexp(1.0, exponent)
 
@@ -123,12 +125,14 @@ def add_on_lattice(
     factors: npt.NDArray[np.float64] | None = None,
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """``granularity``·(K + Z): K and Z the nearest integers to ``query`` and ``noise`` (both (n, d)) over ``granularity``.
+    """``granularity``·(K + Z): K and Z the integers nearest to the query and the noise in steps.
+
+    ``query`` and ``noise``, both (n, d), are divided by ``granularity`` for that.
 
     ``noise`` is used up: the release is written over it (where it is contiguous) and returned,
-    unless it is wanted in another ``dtype``. ``factors`` (n,), one a row, multiply the noise first,
-    in float64. ``granularity`` is a power of two. Neither sum nor product rounds in float64; a
-    narrower dtype of ``noise``, or a narrower ``dtype``, rounds the released value, which is
+    unless it is wanted in another ``dtype``. ``factors`` (n,), one per row, multiply the noise
+    first, in float64. ``granularity`` is a power of two. Neither sum nor product rounds in float64;
+    a narrower dtype of ``noise``, or a narrower ``dtype``, rounds the released value, which is
     post-processing. On the CPU one compiled pass for float32 and float64; other dtypes and devices
     in chunks by torch.
 
@@ -145,11 +149,13 @@ def add_on_lattice(
     """
     if query.ndim != 2 or query.shape != noise.shape:
         raise UsageError(
-            f"noise of shape {tuple(noise.shape)}: needs the query's {tuple(query.shape)}, one row a release"
+            f"noise of shape {tuple(noise.shape)}: needs the query's {tuple(query.shape)}, "
+            "one row per release"
         )
     if not 2.0**-1022 <= granularity <= 2.0**969 or math.frexp(granularity)[0] != 0.5:
         raise UsageError(
-            f"granularity={granularity}: must be a power of two in 2^-1022…2^969; take lattice_step(sigma)"
+            f"granularity={granularity}: must be a power of two in 2^-1022…2^969; "
+            "take lattice_step(sigma)"
         )
     if factors is None:
         factors = np.ones(len(noise))
@@ -178,7 +184,8 @@ def add_on_lattice(
         wrong = _by_torch(query.detach(), noise, factors, granularity)
     if wrong & BEYOND_LATTICE:
         raise UsageError(
-            f"query: {name} releases multiples of granularity={granularity!r} that are below 2^53 of them, so |value| < "
+            f"query: {name} releases multiples of granularity={granularity!r} "
+            "that are below 2^53 of them, so |value| < "
             f"{_WHOLE // 2 * granularity!r}; clip the query to that or change its unit"
         )
     if wrong:
@@ -213,7 +220,10 @@ def _by_torch(
 
 @dataclass(frozen=True)
 class RoundedHost:
-    """A host whose query was rounded to a lattice first, for upper bounds: Δ grows by g√d, ⟨·, w⟩ moves by up to g‖w‖₁."""
+    """A host whose query was rounded to a lattice first, for upper bounds.
+
+    Δ grows by g√d, and ⟨·, w⟩ moves by up to g‖w‖₁.
+    """
 
     host: Host
     granularity: float
@@ -224,7 +234,7 @@ class RoundedHost:
 
     @property
     def sensitivity(self) -> float:
-        """Δ + g√d: each of two neighbours moves by at most g/2 a coordinate."""
+        """Δ + g√d: each of two neighbours moves by at most g/2 per coordinate."""
         return self.host.sensitivity + self.granularity * math.sqrt(self.host.dim)
 
     def neighbours(self, n: int, *, stream: Stream) -> torch.Tensor:
@@ -236,7 +246,10 @@ class RoundedHost:
         return self.host.differences(direction)
 
     def slack(self, direction: torch.Tensor) -> float:
-        """g‖w‖₁ more than the host's: either neighbour moves by at most g/2 a coordinate, towards w or away from it."""
+        """g‖w‖₁ more than the host's.
+
+        Either neighbour moves by at most g/2 per coordinate, towards w or away from it.
+        """
         own = float(self.host.slack(direction)) if hasattr(self.host, "slack") else 0.0
         return own + self.granularity * float(direction.abs().sum())
 
@@ -260,14 +273,17 @@ def _steps(
             else "take a coarser granularity (from public bounds, never from the data)"
         )
         raise UsageError(
-            f"query value={float(beyond[0])!r}: {name} releases multiples of granularity={granularity!r} that are below "
-            f"2^53 of them, noise included, so |value| ≤ {most * granularity!r}; {remedy} or clip the query to that"
+            f"query value={float(beyond[0])!r}: {name} releases multiples of "
+            f"granularity={granularity!r} that are below 2^53 of them, noise included, "
+            f"so |value| ≤ {most * granularity!r}; {remedy} or clip the query to that"
         )
     return nearest.astype(np.int64)
 
 
 def in_dtype(exact: torch.Tensor, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Float64 values rounded to a floating-point ``dtype`` (float16 and bfloat16 by way of float32), 0 for −0.0.
+    """Float64 values rounded to a floating-point ``dtype``, 0 for −0.0.
+
+    float16 and bfloat16 are rounded by way of float32.
 
     An integer type must hold them as they are. Both this and the refusal look at nothing but the
     values: post-processing.

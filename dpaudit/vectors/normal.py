@@ -32,7 +32,7 @@ def check_shape(n: int, d: int) -> None:
 
 
 def all_finite(tensor: torch.Tensor) -> bool:
-    """Whether no value is NaN or infinite: one pass without a temporary, a second only where the sum overflowed."""
+    """Whether no value is NaN or infinite: one pass, and a second only where the sum overflowed."""
     return bool(torch.isfinite(tensor.sum())) or bool(torch.isfinite(tensor).all())
 
 
@@ -44,11 +44,12 @@ def check_query(query: torch.Tensor) -> tuple[int, int]:
     """
     if query.ndim != 2:
         raise UsageError(
-            f"query of shape {tuple(query.shape)}: give one row a release, shape (n, d)"
+            f"query of shape {tuple(query.shape)}: give one row per release, shape (n, d)"
         )
     if not query.dtype.is_floating_point:
         raise UsageError(
-            f"query of dtype {query.dtype}: floating-point noise needs a floating-point query; add .double()"
+            f"query of dtype {query.dtype}: floating-point noise needs a floating-point query; "
+            "add .double()"
         )
     if not all_finite(query):
         raise UsageError("query: contains NaN or infinity; noise cannot protect that")

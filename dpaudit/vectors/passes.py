@@ -1,4 +1,4 @@
-"""Compiled passes over large vectors: their norms summed in float64, and their way onto a lattice, in place.
+"""Compiled passes over large vectors: norms summed in float64, and rounding onto a lattice.
 
 Both take blocks of ``BLOCK`` coordinates, on torch's threads; the numbers do not depend on how many
 there are.
@@ -38,7 +38,7 @@ def _squares(x, over):  # type: ignore[no-untyped-def]
 
 @jit
 def _place(query, noise, out, to_steps, over, granularity, largest):  # type: ignore[no-untyped-def]
-    """Write granularity·(rint(query·over) + rint(noise·to_steps)) to ``out``; what went wrong, as bits."""
+    """Write granularity·(rint(query·over) + rint(noise·to_steps)) to ``out``; errors as bits."""
     off_lattice, off_dtype = False, False
     for i in range(noise.size):
         steps = np.rint(np.float64(query[i]) * over)
@@ -90,7 +90,7 @@ def _rows() -> tuple[Any, Any, Any]:
 
 
 def row_norms(rows: torch.Tensor, *, unit: float = 1.0) -> npt.NDArray[np.float64]:
-    """Euclidean norms of ``rows`` (n, d), shape (n,), float64 sums whatever the dtype, without a copy of the rows.
+    """Euclidean norms of ``rows`` (n, d), shape (n,), summed in float64 without copying the rows.
 
     ``unit``, a power of two near the size of a value, keeps squares from overflow or underflow; it
     changes no other bit.
@@ -126,9 +126,11 @@ def onto_lattice(
     granularity: float,
     out: npt.NDArray[Any] | None = None,
 ) -> int:
-    """Write ``granularity``·(rint(query/granularity) + rint(factor·noise/granularity)) to ``out`` or over ``noise`` (n, d).
+    """Write ``granularity``·(K + Z) to ``out``, or over ``noise`` (n, d).
 
-    All contiguous, float32 or float64 each, ``factors`` (n,) one a row; in float64 until it is
+    K = rint(query/granularity), Z = rint(factor·noise/granularity).
+
+    All contiguous, float32 or float64 each, ``factors`` (n,) one per row; in float64 until it is
     stored. Returns 0, or the sum of ``BEYOND_LATTICE`` (a number of steps ≥ 2^52, or none) and
     ``BEYOND_DTYPE`` (a value that cannot be held).
     """

@@ -1,8 +1,8 @@
-"""Compiled statistical random words: SFC64 started from a stream's 192-bit seed and two counters, and a 64-bit mixer.
+"""Compiled statistical random words: SFC64 from a 192-bit seed and two counters, and a mixer.
 
 Every record (or block) has its own generator, so results depend neither on threads nor on how work
-is split. Not claimed: cryptographic unpredictability; whoever sees enough raw words can tell the
-next.
+is split. Not claimed: cryptographic unpredictability; someone who sees enough raw words can
+predict the next.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ def next_word(a, b, c, n):  # type: ignore[no-untyped-def]
 
 @inline
 def mix(x):  # type: ignore[no-untyped-def]
-    """SplitMix64's finaliser (Steele, Lea and Flood 2014; Stafford's mix 13): a bijection of 64-bit words."""
+    """SplitMix64's finaliser, a bijection of 64-bit words.
+
+    Steele, Lea and Flood 2014; Stafford's mix 13.
+    """
     x = (x ^ (x >> _U(30))) * _U(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> _U(27))) * _U(0x94D049BB133111EB)
     return x ^ (x >> _U(31))
@@ -45,7 +48,7 @@ def mix(x):  # type: ignore[no-untyped-def]
 
 @jit
 def start(seed, row, block):  # type: ignore[no-untyped-def]
-    """The generator of one block of one row: different (row, block), different state; then 18 steps."""
+    """The generator of one block of one row, after 18 steps; its state differs by (row, block)."""
     a = seed[0] + mix(_U(row) + _U(0x9E3779B97F4A7C15))
     b = seed[1] ^ mix(_U(block) + _U(0xD1B54A32D192ED03))
     c, n = seed[2], _U(1)
@@ -56,7 +59,7 @@ def start(seed, row, block):  # type: ignore[no-untyped-def]
 
 @inline
 def below(bound, a, b, c, n):  # type: ignore[no-untyped-def]
-    """A whole number from 0 … bound − 1, ``bound`` at most 2^32, each exactly equally likely: state and number.
+    """A uniform whole number of 0 … bound − 1, ``bound`` at most 2^32: state and number.
 
     Lemire 2019 (arXiv 1805.10941): the upper half of a 32-bit word times ``bound``, some 2^32 mod
     bound words refused.

@@ -1,1 +1,1 @@
-"""LAB SPECIMENS: samplers and mechanisms with floating-point flaws, one flaw a file, for attacks to find. Never a default."""
+"""LAB SPECIMENS for attacks to find: one floating-point flaw per file. Never a default."""

@@ -1,4 +1,4 @@
-"""LAB SPECIMENS: Box-Muller in float32 and float64, whose pairs of outputs give their uniforms away. Never a default."""
+"""LAB SPECIMENS: Box-Muller, whose pairs of outputs reveal their uniforms. Never a default."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ __all__ = ["BoxMullerF32", "BoxMullerF64"]
 
 
 class BoxMullerF32(CpuSpecimen):
-    """LAB SPECIMEN. Box-Muller in float32 from two 24-bit uniforms a pair of outputs, as common libraries do.
+    """LAB SPECIMEN. Box-Muller in float32 from two 24-bit uniforms per pair of outputs.
+
+    Common libraries do the same.
 
     The flaw: a pair of outputs takes at most 2^48 values, no magnitude exceeds √(−2·ln 2^−24) ≈
     5.77σ, and whoever sees both outputs of a pair can solve for the uniforms (Jin et al. 2022,
@@ -38,9 +40,11 @@ class BoxMullerF32(CpuSpecimen):
 
 
 class BoxMullerF64(CpuSpecimen):
-    """LAB SPECIMEN. Box-Muller in float64 from two 53-bit uniforms a pair: Python's ``random.gauss``, bit for bit.
+    """LAB SPECIMEN. Box-Muller in float64 from two 53-bit uniforms per pair of outputs.
 
-    The flaw: as :class:`BoxMullerF32`'s with 2^106 values a pair. Outputs 2i and 2i+1 of the
+    It is Python's ``random.gauss``, bit for bit.
+
+    The flaw: as :class:`BoxMullerF32`'s with 2^106 values per pair. Outputs 2i and 2i+1 of the
     flattened block are a pair: with U then V the next multiples of 2^−53 in [0, 1), they are
     cos(2π·U)·r·σ and sin(2π·U)·r·σ with r = √(−2·ln(1 − V)), each operation rounded to float64 and
     log, cos and sin the C library's (numpy's vectorised logarithm differs in the last bit now and
@@ -55,7 +59,7 @@ class BoxMullerF64(CpuSpecimen):
 
 @jit
 def _gauss(out, sigma, rng):  # type: ignore[no-untyped-def]
-    """Pairs as CPython's ``Random.gauss`` makes them from the doubles of the numpy Generator ``rng``."""
+    """Pairs as CPython's ``Random.gauss`` makes them from the doubles of a numpy Generator."""
     for i in range(0, out.size, 2):
         angle = rng.random() * math.tau
         radius = math.sqrt(-2.0 * math.log(1.0 - rng.random()))

@@ -30,7 +30,7 @@ def check_bits(bits: int, *, low: int, high: int) -> int:
 
 
 class CpuSpecimen(ABC):
-    """A CPU block that ``_fill`` writes, and no known ε; Gaussian unless ``claim`` says otherwise."""
+    """A CPU block that ``_fill`` writes, and no known ε. Gaussian unless ``claim`` says not."""
 
     dim = None
     _name: str
@@ -53,7 +53,9 @@ class CpuSpecimen(ABC):
         dtype: torch.dtype | None = None,
         device: torch.device | None = None,
     ) -> torch.Tensor:
-        """``n`` vectors, shape (n, d), CPU only: computed as the class says, then cast to ``dtype``.
+        """``n`` vectors, shape (n, d), CPU only: computed as the class says, then cast.
+
+        ``dtype`` is float64 by default.
 
         Raises:
             UsageError: n or d below 1, or another device.

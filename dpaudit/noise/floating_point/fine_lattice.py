@@ -1,4 +1,4 @@
-"""LAB SPECIMEN: noise on a lattice that is finer than the floats it ends up among. Never a default."""
+"""LAB SPECIMEN: noise on a lattice finer than the floats around it. Never a default."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ __all__ = ["FineLatticeGaussian"]
 
 
 class FineLatticeGaussian(CpuSpecimen):
-    """LAB SPECIMEN. Normals cut to multiples of g (towards zero), with g too small for the sum of value and noise to keep.
+    """LAB SPECIMEN. Normals cut to multiples of g, too fine a lattice for a sum to keep.
+
+    They are cut towards zero.
 
     A lattice protects if every value, every noise and every sum is a multiple of g *and a float*:
     then value + noise is exact, and all values on the lattice reach the same releases. Here g ≤
@@ -35,7 +37,9 @@ class FineLatticeGaussian(CpuSpecimen):
     _name = "fine-lattice-gaussian"
 
     def __init__(self, *, sigma: float = 1.0, granularity: float | None = None) -> None:
-        """Noise of nominal standard deviation ``sigma`` on multiples of ``granularity``: by default 2^−8 of ulp(σ).
+        """Noise of nominal standard deviation ``sigma`` on multiples of ``granularity``.
+
+        The default granularity is 2^−8 of ulp(σ).
 
         Raises:
             UsageError: a sigma that is not a finite number above 0; a granularity that is not a
@@ -54,7 +58,8 @@ class FineLatticeGaussian(CpuSpecimen):
             )
         if g > ulp:
             raise UsageError(
-                f"granularity={g}: above ulp(sigma)={ulp!r} most sums are exact, which is no such flaw; "
+                f"granularity={g}: above ulp(sigma)={ulp!r} most sums are exact, "
+                "which is no such flaw; "
                 "give a smaller one, or use secure-gaussian"
             )
         if g < self.sigma * 2.0**-100:

@@ -1,4 +1,4 @@
-"""LAB SPECIMEN: the "secure" Gaussian made of four flawed ones, which hides the sampler only. Never a default."""
+"""LAB SPECIMEN: the sum of four flawed normals, which hides only the sampler. Never a default."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WIDTHS: dict[str, tuple[torch.dtype, type[np.floating[Any]]]] = {
 
 
 class FourSumGaussian(CpuSpecimen):
-    """LAB SPECIMEN. Half the sum of four Box-Muller normals, as Opacus draws noise in ``secure_mode``.
+    """LAB SPECIMEN. Half the sum of four Box-Muller normals, as in Opacus's ``secure_mode``.
 
     Four independent draws of the whole block, of standard deviation σ each, are added one after the
     other to zeros in ``dtype`` and halved; the base draws are those of ``box-muller-f32`` or
@@ -40,7 +40,7 @@ class FourSumGaussian(CpuSpecimen):
     _name = "four-sum-gaussian"
 
     def __init__(self, *, sigma: float = 1.0, dtype: str = "f32") -> None:
-        """Noise of nominal standard deviation ``sigma`` a coordinate, computed in ``dtype``: f32 or f64.
+        """Noise of nominal standard deviation ``sigma`` per coordinate, in ``dtype`` f32 or f64.
 
         Raises:
             UsageError: a sigma that is not a finite number above 0, another dtype.

@@ -1,4 +1,4 @@
-"""LAB SPECIMEN: ideal normals, correctly rounded, which only the naive addition to a value spoils. Never a default."""
+"""LAB SPECIMEN: correctly rounded normals, spoiled by their naive addition. Never a default."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["IdealAddedGaussian", "fill_ideal_normal"]
 
 
 class IdealAddedGaussian(CpuSpecimen):
-    """LAB SPECIMEN. Real numbers from N(0, σ²), each rounded once to the nearest float64: a sampler without a grid.
+    """LAB SPECIMEN. Real N(0, σ²) numbers, each rounded once to float64: no grid.
 
     The flaw: only in what follows. Noise is rounded on the grid of *its own* magnitude, then added
     to a value and rounded again: releases finer than the ulp of release − value cannot come from
     that value (Mironov 2012; Haney et al. 2022), so reach excludes values although nothing is wrong
     with the sampler.
 
-    How close to ideal: see :func:`fill_ideal_normal`; total variation below 2^−49 a value from the
-    correctly rounded N(0, σ²). Not claimed: cryptographic unpredictability, or ideal rounding of
-    results that are subnormal.
+    How close to ideal: see :func:`fill_ideal_normal`; total variation below 2^−49 per value from
+    the correctly rounded N(0, σ²). Not claimed: cryptographic unpredictability, or ideal rounding
+    of results that are subnormal.
     """
 
     _name = "ideal-added-gaussian"
@@ -62,7 +62,10 @@ _U = np.uint64
 
 @inline
 def _rounded(k, high, low, mantissa):  # type: ignore[no-untyped-def]
-    """(k + high + low)·mantissa, rounded once but for 2^-105 of it; high in [0, 1), low in [0, 2^-53), mantissa in [1, 2)."""
+    """(k + high + low)·mantissa, rounded once but for 2^-105 of it.
+
+    high in [0, 1), low in [0, 2^-53), mantissa in [1, 2).
+    """
     first = k + high
     rest = (high - (first - k)) + low
     s = first + rest

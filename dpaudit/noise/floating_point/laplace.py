@@ -1,4 +1,4 @@
-"""LAB SPECIMEN: Laplace noise by inversion of a uniform in floating point, as most libraries have it. Never a default."""
+"""LAB SPECIMEN: Laplace noise by inversion of a uniform, as libraries do. Never a default."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ __all__ = ["NaiveLaplace"]
 
 
 class NaiveLaplace(CpuSpecimen):
-    """LAB SPECIMEN. Laplace noise of density ∝ exp(−|x|/b) from the logarithm of one uniform in float64.
+    """LAB SPECIMEN. Laplace noise, density ∝ exp(−|x|/b), from one uniform's logarithm.
+
+    All in float64.
 
     ``form="log"``: ±b·ln U with U = k·2^−bits, k from 1 to 2^bits, and a fair sign.
     ``form="numpy"``: numpy's own expression, −b·ln(2 − U − U) where U ≥ ½ and b·ln(U + U) below, U
@@ -33,7 +35,9 @@ class NaiveLaplace(CpuSpecimen):
     _name = "naive-laplace"
 
     def __init__(self, *, scale: float = 1.0, bits: int = 53, form: str = "log") -> None:
-        """Noise of nominal scale b = ``scale``, a standard deviation of √2·b; ``bits`` (8 to 53) of the uniform.
+        """Noise of nominal scale b = ``scale``, from a uniform of ``bits`` bits (8 to 53).
+
+        Its standard deviation is √2·b.
 
         Raises:
             UsageError: a scale that is not a finite number above 0, other bits, another form.

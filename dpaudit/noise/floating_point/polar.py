@@ -15,7 +15,9 @@ __all__ = ["Polar"]
 
 
 class Polar(CpuSpecimen):
-    """LAB SPECIMEN. Marsaglia's polar method in float64: numpy's ``RandomState.normal``, bit for bit.
+    """LAB SPECIMEN. Marsaglia's polar method in float64.
+
+    It is numpy's ``RandomState.normal``, bit for bit.
 
     The flaw: outputs 2i and 2i+1 of the flattened block are σ·(f·x₂) and σ·(f·x₁) with x = 2U − 1,
     U multiples of 2^−53 in [0, 1), r² = x₁² + x₂² inside the unit disc without its centre, f =
@@ -35,7 +37,7 @@ class Polar(CpuSpecimen):
 
 @jit
 def _legacy_gauss(out, sigma, rng):  # type: ignore[no-untyped-def]
-    """Pairs as numpy's ``legacy_gauss`` makes them from the doubles of the numpy Generator ``rng``."""
+    """Pairs as numpy's ``legacy_gauss`` makes them from the doubles of a numpy Generator."""
     for i in range(0, out.size, 2):
         while True:
             x1 = 2.0 * rng.random() - 1.0

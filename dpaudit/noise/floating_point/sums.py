@@ -1,4 +1,6 @@
-"""LAB SPECIMENS: sums and means that move by more than the sensitivity they claim, and clean ones; each as a whole mechanism.
+"""LAB SPECIMENS: sums and means that move by more than their claimed sensitivity, and clean ones.
+
+Each is a whole mechanism.
 
 The flaws are those of Casacuberta, Shoemate, Vadhan and Wagaman 2022 ("Widespread underestimation
 of sensitivity in differentially private libraries and how to fix it", arXiv 2207.10635): rounding,
@@ -66,22 +68,28 @@ def float64_running(records: Array) -> float:
 
 
 def int32_wrapping(records: Array) -> float:
-    """LAB SPECIMEN. Rounded to integers and added up in int32, modulo 2^32; claimed sensitivity: upper − lower."""
+    """LAB SPECIMEN. Rounded to integers, added up in int32, modulo 2^32.
+
+    Claimed sensitivity: upper − lower.
+    """
     return float(np.rint(records).astype(np.int64).astype(np.int32).sum(dtype=np.int32))
 
 
 def fixed_point_wrapping(records: Array) -> float:
-    """LAB SPECIMEN. In units of 2^-54, added up in int64, modulo 2^64 units = 1024; claimed sensitivity: upper − lower."""
+    """LAB SPECIMEN. In units of 2^-54, added up in int64, modulo 2^64 units = 1024.
+
+    Claimed sensitivity: upper − lower.
+    """
     return (
         float(np.rint(records * 2.0**_WRAPPING_BITS).astype(np.int64).sum()) * 2.0**-_WRAPPING_BITS
     )
 
 
 def int32_saturating(records: Array) -> float:
-    """LAB SPECIMEN. Rounded to integers, added up in order, held within int32; claimed sensitivity: upper − lower.
+    """LAB SPECIMEN. Rounded to integers, added up in order, held within int32.
 
-    For records of one sign, or in a known order, the claim is true; reordered records of both signs
-    break it.
+    Claimed sensitivity: upper − lower. For records of one sign, or in a known order, the claim is
+    true; reordered records of both signs break it.
     """
     total = 0
     for record in np.rint(records).astype(np.int64).tolist():
@@ -90,17 +98,19 @@ def int32_saturating(records: Array) -> float:
 
 
 def mean_of_nonzero(records: Array) -> float:
-    """LAB SPECIMEN. The mean of the records other than 0, 0 if there is none; claimed sensitivity: (upper − lower)/m.
+    """LAB SPECIMEN. The mean of the records other than 0, or 0 if there are none.
 
-    Zeros stand for rows that a filter leaves out: how many are left is private, the claim divides
-    by all m.
+    Claimed sensitivity: (upper − lower)/m. Zeros stand for rows that a filter leaves out: how many
+    are left is private, and the claim divides by all m.
     """
     left = records[records != 0]
     return math.fsum(left) / len(left) if len(left) else 0.0
 
 
 def fixed_point(records: Array) -> float:
-    """Rounded down to multiples of 2^-32 and added up exactly; sensitivity: upper − lower, for bounds on that grid.
+    """Rounded down to multiples of 2^-32 and added up exactly.
+
+    Sensitivity: upper − lower, for bounds on that grid.
 
     Formal guarantee: the exact sum of the rounded records.
 
@@ -110,13 +120,17 @@ def fixed_point(records: Array) -> float:
     total = sum(int(units) for units in np.floor(records * 2.0**_FIXED_BITS))
     if abs(total) > 2**53:
         raise UsageError(
-            f"records: {total} units of 2^-{_FIXED_BITS} are too many for float64; give fewer or smaller ones"
+            f"records: {total} units of 2^-{_FIXED_BITS} are too many for float64; "
+            "give fewer or smaller ones"
         )
     return total * 2.0**-_FIXED_BITS
 
 
 def pairwise(records: Array) -> float:
-    """Added up in a balanced tree in float64; sensitivity: upper − lower + :func:`rounding_bound` of depth ⌈log2 m⌉."""
+    """Added up in a balanced tree in float64.
+
+    Sensitivity: upper − lower + :func:`rounding_bound` of depth ⌈log2 m⌉.
+    """
     while len(records) > 1:
         records = np.append(records, 0.0) if len(records) % 2 else records
         records = records[0::2] + records[1::2]
@@ -124,7 +138,7 @@ def pairwise(records: Array) -> float:
 
 
 def rounding_bound(*, depth: int, size: int, lower: float, upper: float) -> Fraction:
-    """What rounding adds at most to the sensitivity of a float64 sum of ``size`` records within the bounds.
+    """The most that rounding adds to the sensitivity of a float64 sum of ``size`` records.
 
     Each record passes at most ``depth`` roundings: |fl(Σx) − Σx| ≤ γ·Σ|x| with γ = depth·u/(1 −
     depth·u), u = 2^-53 (Higham 2002, *Accuracy and Stability of Numerical Algorithms*, Section
@@ -137,7 +151,7 @@ def rounding_bound(*, depth: int, size: int, lower: float, upper: float) -> Frac
 
 @dataclass(frozen=True, kw_only=True)
 class BoundedSum:
-    """A mechanism ``f(records, n)``: records clipped to the bounds, their total, discrete Laplace noise for ε = 1.
+    """A mechanism ``f(records, n)``: the total of clipped records, plus noise for ε = 1.
 
     The total less ``origin`` (public) is rounded to a lattice of a power of two g, and discrete
     Laplace noise is added in whole multiples of g, so that no flaw but the total's is left.
@@ -167,7 +181,8 @@ class BoundedSum:
         records = np.atleast_1d(np.asarray(value, dtype=np.float64))
         if records.shape != (self.size,):
             raise UsageError(
-                f"value of shape {records.shape}: this sum has size={self.size} records, a public number"
+                f"value of shape {records.shape}: this sum has size={self.size} records, "
+                "a public number"
             )
         total = self.total(np.clip(records, self.lower, self.upper))
         spacing = Fraction(2) ** (math.frexp(self.sensitivity)[1] - 1 - _FINER)
@@ -206,7 +221,7 @@ float32_sum = _sum(float32_running, 1e6, 1e6 + 1, flawed=True)
 """LAB SPECIMEN. 1000 records in [10^6, 10^6 + 1]: float32 holds their sum to 64."""
 
 float64_sum = _sum(float64_running, 2.0**45, 2.0**45 + 1, flawed=True)
-"""LAB SPECIMEN. 1000 records in [2^45, 2^45 + 1]: float64 holds their sum to 4, as it is above 2^53."""
+"""LAB SPECIMEN. 1000 records in [2^45, 2^45 + 1]: float64 holds their sum, above 2^53, to 4."""
 
 wrapping_sum = _sum(int32_wrapping, 0.0, 2.0**22, flawed=True)
 """LAB SPECIMEN. 1000 records in [0, 2^22]: int32 wraps at 512 of the largest."""
@@ -215,7 +230,10 @@ fixed_point_wrapping_sum = _sum(fixed_point_wrapping, 0.0, 1.0, flawed=True)
 """LAB SPECIMEN. 1000 records in [0, 1] in 54-bit fixed point: int64 wraps at a sum of 512."""
 
 saturating_sum = _sum(int32_saturating, -(2.0**22), 2.0**22, size=2000, flawed=True)
-"""LAB SPECIMEN. 2000 records in [−2^22, 2^22]: int32 saturates at 512 of one sign, and what follows starts from there."""
+"""LAB SPECIMEN. 2000 records in [−2^22, 2^22]: int32 saturates at 512 of one sign.
+
+What follows starts from there.
+"""
 
 filtered_mean = BoundedSum(
     total=mean_of_nonzero,
@@ -232,7 +250,7 @@ fixed_point_sum = _sum(fixed_point, 0.0, 1.0)
 """1000 records in [0, 1] in 32-bit fixed point, added up exactly: ε = 1."""
 
 fsum_sum = _sum(math.fsum, 2.0**45, 2.0**45 + 1, depth=1)
-"""1000 records in [2^45, 2^45 + 1], correctly rounded, with rounding's share in the sensitivity: ε = 1."""
+"""1000 records in [2^45, 2^45 + 1], correctly rounded, rounding in the sensitivity: ε = 1."""
 
 pairwise_sum = _sum(pairwise, 2.0**45, 2.0**45 + 1, depth=10)
 """The same added up in a tree of depth 10: ε = 1."""

@@ -1,4 +1,4 @@
-"""LAB SPECIMEN: a ziggurat whose values have only as many bits as its words leave over. Never a default."""
+"""LAB SPECIMEN: a ziggurat whose values have few bits. Never a default."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ __all__ = ["Ziggurat"]
 
 
 class Ziggurat(CpuSpecimen):
-    """LAB SPECIMEN. Normals by ziggurat with 256 layers from words of ``bits`` bits, one word a value mostly.
+    """LAB SPECIMEN. Normals by ziggurat with 256 layers from words of ``bits`` bits.
+
+    A value mostly takes one word.
 
     A word's low 8 bits are the layer, the next the sign, and the p = min(bits − 9, 52) above them
     the position: a value is ±σ·(k·w), k below 2^p, w its layer's width over 2^p. So ``bits=32``
@@ -39,7 +41,9 @@ class Ziggurat(CpuSpecimen):
     _name = "ziggurat"
 
     def __init__(self, *, sigma: float = 1.0, bits: int = 64) -> None:
-        """Noise of nominal standard deviation ``sigma`` a coordinate from words of ``bits`` bits (24 to 64).
+        """Noise of nominal standard deviation ``sigma`` per coordinate.
+
+        It comes from words of ``bits`` bits (24 to 64).
 
         Raises:
             UsageError: a sigma that is not a finite number above 0, other bits.
@@ -55,7 +59,7 @@ class Ziggurat(CpuSpecimen):
 
 @cache
 def _tables(bits: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], np.uint64]:
-    """Widths over 2^bits, limits below which a position is accepted at once, and the mask of a position."""
+    """Widths over 2^bits, limits below which a position is accepted at once, a position's mask."""
     width, limit, _ = _layers(bits)
     return width, limit.astype(np.int64), np.uint64(2**bits - 1)
 
@@ -65,7 +69,7 @@ _U = np.uint64
 
 @jit
 def _ziggurat(out, sigma, width, limit, mask, uniform_bits, seed):  # type: ignore[no-untyped-def]
-    """Fill ``out`` from SFC64 started with ``seed``; the tail's uniforms have ``uniform_bits`` bits."""
+    """Fill ``out`` from SFC64 under ``seed``; uniforms of the tail have ``uniform_bits`` bits."""
     a, b, c, n = start(seed, 0, 0)
     unit, shift = 2.0**-uniform_bits, _U(64 - uniform_bits)
     for i in range(out.size):

@@ -58,7 +58,7 @@ def test_one_vector_has_twice_the_privacy_parameter(parameter):
 
 
 def test_apples_bias_is_the_one_that_was_observed():
-    """Figure 20: 0.1192029220221175 at PrivacyParameter 2; that is ε = 4 a vector."""
+    """Figure 20: 0.1192029220221175 at PrivacyParameter 2; that is ε = 4 per vector."""
     assert CountMedianSketch(2.0, m=8, functions=1).flip == pytest.approx(
         0.1192029220221175, rel=1e-15
     )

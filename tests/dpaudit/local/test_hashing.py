@@ -77,7 +77,7 @@ def test_what_lies_outside_is_refused(stream):
                 family.positions(x, function)
         with pytest.raises(UsageError, match="functions="):
             family.each(x, far)
-        with pytest.raises(UsageError, match="one function an object"):
+        with pytest.raises(UsageError, match="one function per object"):
             family.each(x, far[:1])
         for bad in (-1, *(() if isinstance(family, RandomHashes) else (1 << 32,))):
             with pytest.raises(UsageError, match="objects="):
