@@ -1,4 +1,4 @@
-"""Attacks by name, calls of them that never raise anything unexpected, and the events in what they make of releases."""
+"""Attacks by name, safe calls of them, and events in their view of releases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpaudit.audit.epsilon.events import Cells, Event, NestedEvents, Statistic, 
 from dpaudit.audit.epsilon.judge import EVENT_SHARE, LOW_BITS_SHARE, Learned
 from dpaudit.audit.epsilon.releases import Releases
 from dpaudit.errors import DpauditError, UnknownNameError, UsageError
-from dpaudit.interfaces import LearningAttack, ProbingAttack, SupportAttack
+from dpaudit.interfaces import GAMES, LearningAttack, ProbingAttack, SupportAttack
 from dpaudit.results.text import error_text
 from dpaudit.samplers.adapters.base import Adapter
 from dpaudit.stats import clopper_pearson
@@ -37,12 +37,12 @@ __all__ = [
     "support_statistic",
 ]
 
-_FITTING = ("reach", "laplace-support", "pair-inversion", "bit-features", "sensitivity", "timing")
+_GAMES = {name for name, game in GAMES.items() if "dpaudit mechanism --attack" in game.used_by}
 _METHODS = ("feasible", "learn", "pairs")
 _BOUNDS = {"lower": ("lower", "lower_bound"), "upper": ("upper", "upper_bound")}
-"""Of each record: what attacks call them, and libraries."""
+"""Bounds of each record, with the names that attacks and libraries give them."""
 _AT_ONCE = 1 << 22
-"""Numbers that a support attack is given in one call."""
+"""Numbers per call of a support attack."""
 
 Array = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class NamedAttack:
-    """An attack, what the user called it, and where it came from."""
+    """An attack, the text that names it, and its origin."""
 
     text: str
     does: SupportAttack | LearningAttack | ProbingAttack
@@ -61,32 +61,44 @@ class NamedAttack:
 def named_attack(text: str, *, mechanism: str = "") -> NamedAttack:
     """The attack ``NAME[:option=value,…]``, if it is one on whole mechanisms.
 
-    An attack with options ``lower`` and ``upper`` has the bounds of the library's ``mechanism``
-    (``LIB:MECH:…``, as users write it), where ``text`` does not say them.
+    An attack with options ``lower`` and ``upper`` gets the bounds of the library's ``mechanism``
+    (``LIB:MECH:…``, as users write it), unless ``text`` gives them.
 
     Raises:
         UnknownNameError: no such attack or option.
-        UsageError: an attack of another kind, or a missing or broken option.
+        UsageError: an attack of another kind, or a missing or invalid option.
     """
     name = Reference.parse(text).name
-    those = f"on whole mechanisms there are {', '.join(_FITTING[:-1])} and {_FITTING[-1]}"
     known = registry.plugins("attacks")
     if name not in known:
-        near = registry.nearest(name, _FITTING)
-        raise UnknownNameError(
-            f"attack={name}: not known{near if 'did you mean' in near else ''}; {those}"
-        )
-    other = UsageError(
-        f"attack={name}: is no attack on a whole mechanism (dpaudit attack may take it); {those}"
-    )
+        near = registry.nearest(name, _fitting())
+        near = near if "did you mean" in near else ""
+        raise UnknownNameError(f"attack={name}: not known{near}; {_choices()}")
     factory = registry.load("attacks", name)
     if isinstance(factory, type) and not any(hasattr(factory, method) for method in _METHODS):
-        raise other  # before it asks for options
+        raise _other(name)  # before it asks for options
     text = _within_bounds(text, factory, mechanism)
     made = registry.create("attacks", text)
     if not isinstance(made, (SupportAttack, LearningAttack, ProbingAttack)):
-        raise other
+        raise _other(name)
     return NamedAttack(text, made, known[name].origin)
+
+
+def _fitting() -> list[str]:
+    """Names of the attacks that declare a game of ``dpaudit mechanism``."""
+    known = registry.plugins("attacks").items()
+    return [name for name, a in known if _GAMES & set(registry.declared(a).get("games", ()))]
+
+
+def _choices() -> str:
+    return f"attacks on whole mechanisms: {', '.join(_fitting()) or 'none'}"
+
+
+def _other(name: str) -> UsageError:
+    return UsageError(
+        f"attack={name}: is no attack on a whole mechanism (dpaudit attack may take it); "
+        f"{_choices()}"
+    )
 
 
 def _within_bounds(text: str, factory: Any, mechanism: str) -> str:
@@ -95,23 +107,17 @@ def _within_bounds(text: str, factory: Any, mechanism: str) -> str:
     if library not in registry.plugins("samplers") or not callable(factory):
         return text
     adapter = registry.load("samplers", library)
-    if not isinstance(adapter, Adapter) or not set(_BOUNDS) <= set(
-        inspect.signature(factory).parameters
-    ):
+    parameters = inspect.signature(factory).parameters
+    if not isinstance(adapter, Adapter) or not set(_BOUNDS) <= set(parameters):
         return text
     options = adapter.find(target)[1]
-    known = {
-        bound: options[name]
-        for bound, names in _BOUNDS.items()
-        for name in names
-        if name in options
-    }
+    known = {b: options[name] for b, names in _BOUNDS.items() for name in names if name in options}
     ref = Reference.parse(text)
     return str(replace(ref, options={**known, **ref.options}))
 
 
 def origins(*attacks: NamedAttack | None) -> tuple[PluginOrigin, ...]:
-    """Where these came from, for a result's provenance."""
+    """Origins of these attacks, for a result's provenance."""
     return tuple(a.origin for a in attacks if a is not None and a.origin is not None)
 
 
@@ -120,30 +126,28 @@ def feasible(attack: NamedAttack, releases: Array, value: Array) -> Bools:
 
     Raises:
         UsageError: the attack cannot take such releases.
-        DpauditError: it failed, or gave something else.
+        DpauditError: it failed, or returned something else.
     """
     support = attack.does
-    assert isinstance(support, SupportAttack)  # noqa: S101 the caller has looked
+    assert isinstance(support, SupportAttack)  # noqa: S101 checked by the caller
     step = max(1, _AT_ONCE // max(1, releases.shape[1]))
     found = np.empty(len(releases), dtype=bool)
     for start in range(0, len(releases), step):
         rows = releases[start : start + step]
         units = np.asarray(_asked(attack, support.feasible, rows, value))
         if units.dtype != bool or units.ndim != 2 or len(units) != len(rows) or not units.shape[1]:
-            raise _wrong(
-                attack,
-                f"gave {units.dtype} of shape {units.shape}, wanted bool ({len(rows)}, units)",
-            )
+            what = f"gave {units.dtype} of shape {units.shape}, wanted bool ({len(rows)}, units)"
+            raise _wrong(attack, what)
         found[start : start + step] = units.all(axis=1)
     return found
 
 
 def settled(attack: NamedAttack, *releases: Array) -> NamedAttack:
-    """The attack that reads each release by itself, where it has a method ``settled`` that makes it so from ``releases``.
+    """The attack that reads each release by itself, settled on ``releases`` where it needs that.
 
-    Otherwise what it decides from all the releases of one call may differ between the neighbours,
-    or between parts of one neighbour's, and its events would be no fixed ones. Parts have shape (t,
-    k).
+    Without ``settled`` an attack is returned as it is. Otherwise what it decides from all the
+    releases of one call may differ between the neighbours, or between parts of one neighbour's, and
+    its events would not be fixed. Parts have shape (t, k).
 
     Raises:
         UsageError, DpauditError: as in :func:`feasible`.
@@ -160,22 +164,20 @@ def settled(attack: NamedAttack, *releases: Array) -> NamedAttack:
 def scorer(
     attack: NamedAttack, first: Array, second: Array, *, neighbours: tuple[Array, Array]
 ) -> Callable[[Array], Array]:
-    """What a learning attack learns from releases (t, k) at the two ``neighbours`` (m,): a map to numbers (t,).
+    """A map to scores (t,), learned from releases (t, k) at the two ``neighbours`` (m,).
 
     Raises:
         UsageError, DpauditError: as in :func:`feasible`; the map raises them too.
     """
     learner = attack.does
-    assert isinstance(learner, LearningAttack)  # noqa: S101 the caller has looked
+    assert isinstance(learner, LearningAttack)  # noqa: S101 checked by the caller
     learned = _asked(attack, partial(learner.learn, first, second, neighbours=neighbours))
 
     def scores(releases: Array) -> Array:
         found = np.asarray(_asked(attack, learned, releases))
         if found.dtype.kind not in "iufb" or found.shape != (len(releases),):
-            raise _wrong(
-                attack,
-                f"gave {found.dtype} of shape {found.shape}, wanted one number for {len(releases)} rows",
-            )
+            what = f"gave {found.dtype} of shape {found.shape}"
+            raise _wrong(attack, f"{what}, wanted one number for {len(releases)} rows")
         if not np.isfinite(found).all():
             raise _wrong(attack, "gave a score that is not finite")
         return found.astype(np.float64)
@@ -184,29 +186,23 @@ def scorer(
 
 
 def probes(attack: NamedAttack) -> Sequence[tuple[str, Array, Array]]:
-    """The neighbours that a probing attack brings, with words for each.
+    """The pairs of neighbours of a probing attack, each with a description.
 
     Raises:
         UsageError, DpauditError: as in :func:`feasible`; and for neighbours of different lengths,
             or equal ones.
     """
     prober = attack.does
-    assert isinstance(prober, ProbingAttack)  # noqa: S101 the caller has looked
+    assert isinstance(prober, ProbingAttack)  # noqa: S101 checked by the caller
     found = [
         (str(says), np.asarray(a, np.float64), np.asarray(b, np.float64))
         for says, a, b in _asked(attack, prober.pairs)
     ]
     for says, a, b in found:
-        if (
-            a.ndim != 1
-            or a.shape != b.shape
-            or not np.isfinite([a, b]).all()
-            or np.array_equal(a, b)
-        ):
-            raise _wrong(
-                attack,
-                f"brought neighbours ({says}) that are not two different rows of finite numbers",
-            )
+        finite = a.ndim == 1 and a.shape == b.shape and np.isfinite([a, b]).all()
+        if not finite or np.array_equal(a, b):
+            what = f"brought neighbours ({says}) that are not two different rows of finite numbers"
+            raise _wrong(attack, what)
     if not found:
         raise _wrong(attack, "brought no neighbours")
     return found
@@ -215,7 +211,7 @@ def probes(attack: NamedAttack) -> Sequence[tuple[str, Array, Array]]:
 def _asked(attack: NamedAttack, question: Callable[..., T], *what: Array) -> T:
     try:
         return question(*what)
-    except (DpauditError, ModuleNotFoundError):  # the command line says which extra is missing
+    except (DpauditError, ModuleNotFoundError):  # the command line names the missing extra
         raise
     except Exception as error:
         raise _wrong(attack, f"raised {error_text(error)}") from error
@@ -226,12 +222,12 @@ def _wrong(attack: NamedAttack, what: str) -> DpauditError:
 
 
 ATTACK_SHARE = (EVENT_SHARE + LOW_BITS_SHARE) / 2
-"""Of α, for each of the two directions; the rest is the curve's, which bounds δ and μ."""
+"""Share of α for each of the two directions; the rest is the curve's, which bounds δ and μ."""
 
 
 @dataclass(frozen=True)
 class Reduced:
-    """What an attack made of the counted releases: numbers (n, 1) at each neighbour, and the events in them.
+    """An attack's numbers (n, 1) for the counted releases of each neighbour, and events in them.
 
     ``guesses`` (n,) are above 0 for the second neighbour, below for the first, 0 where the attack
     cannot say.
@@ -251,7 +247,7 @@ def reduced(
     delta: float,
     alpha: float,
 ) -> Reduced:
-    """What the attack makes of releases (n, k) at the two ``neighbours`` (m,); see the two below.
+    """Reduce releases (n, k) at the two ``neighbours`` (m,) by a support or a learning attack.
 
     Raises:
         UsageError, DpauditError: the attack cannot take such releases, or failed.
@@ -262,16 +258,17 @@ def reduced(
 
 
 def _by_support(attack: NamedAttack, drawn: Releases, neighbours: tuple[Array, Array]) -> Reduced:
-    """Two events that were fixed beforehand: a release is feasible from one neighbour, and not from the other.
+    """Two events fixed beforehand: feasible from one neighbour, and not from the other.
 
-    Where the attack fits the mechanism, that is "infeasible from the other"; where it does not
-    quite fit, releases that are infeasible from both speak for neither.
+    If the attack fits the mechanism, that is "infeasible from the other"; otherwise releases that
+    are infeasible from both count for neither.
 
-    What an attack decides from many releases (:func:`~dpaudit.audit.epsilon.attacks.settled`) it
-    decides once, from all of both neighbours together, blind to whose they are. The bounds for ε by
-    the two events still hold: given all releases, fair coins still decide whose each is, so the
-    proof of ``epsilon_bounds`` goes through for any event that depends on the unlabelled releases
-    alone. Not claimed: as much of the curve's share of α, which is doubled where the attack would
+    What an attack decides from many releases (:func:`settled`) it decides once, from all of both
+    neighbours together, without their labels. The bounds for ε by the two events still hold: given
+    all releases, fair coins still decide whose each is, so the proof of ``epsilon_bounds`` holds
+    for any event that depends on the unlabelled releases alone. Not claimed: the same for the
+    curve's share of α, which is doubled where the attack would have chosen between two readings by
+    chance.
     have chosen between two readings by chance.
     """
     attack = settled(attack, *drawn.count)
@@ -289,9 +286,7 @@ def _by_support(attack: NamedAttack, drawn: Releases, neighbours: tuple[Array, A
         )
         for side in (0, 1)
     ]
-    truth = {
-        _ORDINAL[side]: [int(both[side][side].sum()), len(drawn.count[side])] for side in (0, 1)
-    }
+    truth = {o: [int(both[i][i].sum()), len(drawn.count[i])] for i, o in enumerate(_ORDINAL)}
     return Reduced(
         Learned(
             tuple((event, ATTACK_SHARE, attack.text, False) for event in events),
@@ -311,7 +306,7 @@ def _by_learning(
     delta: float,
     alpha: float,
 ) -> Reduced:
-    """Events of a learned score: a quarter of all releases teaches the attack, another one chooses the events."""
+    """Events of a learned score: a quarter of all releases trains it, another chooses events."""
     x0, x1 = drawn.learn
     half = len(x0) // 2, len(x1) // 2
     score = scorer(attack, x0[: half[0]], x1[: half[1]], neighbours=neighbours)
@@ -332,7 +327,7 @@ def _by_learning(
 
 
 def guessed(guesses: tuple[Array, Array], *, rng: np.random.Generator) -> dict[str, Any]:
-    """How many guesses (n,) are right, with a 95 % interval; where there is none, a fair coin guesses."""
+    """Number of right guesses (n,), with a 95 % interval; a fair coin replaces missing guesses."""
     right = sum(
         int(np.count_nonzero(sign * g > 0)) for sign, g in zip((-1, 1), guesses, strict=True)
     )
@@ -347,9 +342,9 @@ def support_statistic(
 ) -> Statistic:
     """Which neighbours a release (k,) cannot have come from: 2·(not the first) + (not the second).
 
-    Only coordinates that differ between the ``neighbours`` (k,) are looked at; in the others they
-    are alike. What the attack decides from many releases it decides from ``learn`` (n, k), which
-    are not counted.
+    Only coordinates that differ between the ``neighbours`` (k,) are used; the others are alike.
+    What the attack decides from many releases it decides from ``learn`` (n, k), which are not
+    counted.
     """
     differ = neighbours[0] != neighbours[1]
     attack = settled(attack, *(x[:, differ] for x in learn))
@@ -357,13 +352,11 @@ def support_statistic(
 
     def of(releases: Array) -> Array:
         seen = releases[:, differ]
-        return np.where(feasible(attack, seen, first), 0.0, 2.0) + np.where(
-            feasible(attack, seen, second), 0.0, 1.0
-        )
+        not_first = np.where(feasible(attack, seen, first), 0.0, 2.0)
+        return not_first + np.where(feasible(attack, seen, second), 0.0, 1.0)
 
-    return Statistic(
-        f"impossible by {attack.text} (1: from the second, 2: from the first, 3: from both)", of
-    )
+    says = f"impossible by {attack.text} (1: from the second, 2: from the first, 3: from both)"
+    return Statistic(says, of)
 
 
 _ORDINAL = ("first", "second")
@@ -374,7 +367,7 @@ def _only_column(x: Array) -> Array:
 
 
 def _threshold(s0: Array, s1: Array) -> float:
-    """From where on the second neighbour is guessed, so that most guesses at these scores are right."""
+    """The least score that guesses the second neighbour, with the most right guesses here."""
     places = np.unique(np.concatenate([s0, s1]))
     below = [np.searchsorted(np.sort(s), places) / len(s) for s in (s0, s1)]
     return float(places[int(np.argmax(below[0] - below[1]))])

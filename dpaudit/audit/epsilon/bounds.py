@@ -1,4 +1,4 @@
-"""Bounds from counts of events that were fixed beforehand: one event, and the trade-off curve at once."""
+"""Bounds from counts of events fixed beforehand: of one event, and of the trade-off curve."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import scipy
 __all__ = ["Band", "band", "epsilon_bounds", "excess_allowed", "hockey_stick_p", "least_level"]
 
 _FOR_EXCESS = 0.1
-"""Share of the error that is spent on δ."""
+"""Share of the error spent on δ."""
 _SMALLEST = 1e-300
 
 Array = npt.NDArray[np.float64]
 
 
 def excess_allowed(draws: int, delta: float, *, alpha: float) -> int:
-    """The least b with P(Binomial(draws, δ/2) > b) ≤ ``alpha``: how often δ alone explains an event."""
+    """The least b with P(Binomial(draws, δ/2) > b) ≤ ``alpha``: events that δ alone explains."""
     if delta == 0:
         return 0
     low, high = -1, draws
@@ -34,8 +34,9 @@ def excess_allowed(draws: int, delta: float, *, alpha: float) -> int:
 def epsilon_bounds(
     inside: npt.ArrayLike, outside: npt.ArrayLike, *, draws: int, delta: float, alpha: float
 ) -> npt.NDArray[np.float64]:
-    """Lower bounds for ε at δ from events that were seen ``inside`` times at one neighbour and ``outside`` at the other.
+    """Lower bounds for ε at δ from events with counts at the two neighbours.
 
+    The events were seen ``inside`` times at neighbour 1 and ``outside`` times at neighbour 0.
     ``draws`` releases were made in all, each at a neighbour chosen by a fair coin. Under (ε, δ)-DP,
     P₁(E) ≤ e^ε·P₀(E) + δ, so each draw is an occurrence of E at neighbour 1 *in excess of*
     e^ε·P₀(E) with probability at most δ/2; such excess is at most b = :func:`excess_allowed` but
@@ -62,7 +63,7 @@ def epsilon_bounds(
 
 
 def hockey_stick_p(inside: int, outside: int, *, draws: int, epsilon: float, delta: float) -> float:
-    """p-value of P₁(E) ≤ e^ε·P₀(E) + δ: the least level at which :func:`epsilon_bounds` exceeds ``epsilon``.
+    """p-value of P₁(E) ≤ e^ε·P₀(E) + δ: the least level where :func:`epsilon_bounds` > ``epsilon``.
 
     Formal guarantee: super-uniform for an event that was fixed beforehand (the tests at all levels
     are nested). Without δ it is the exact binomial tail.
@@ -73,16 +74,15 @@ def hockey_stick_p(inside: int, outside: int, *, draws: int, epsilon: float, del
         return float(scipy.special.betainc(inside, outside + 1, scipy.special.expit(epsilon)))
 
     def rejects(alpha: float) -> bool:
-        return (
-            float(epsilon_bounds(inside, outside, draws=draws, delta=delta, alpha=alpha)) > epsilon
-        )
+        bound = epsilon_bounds(inside, outside, draws=draws, delta=delta, alpha=alpha)
+        return float(bound) > epsilon
 
     return least_level(rejects)
 
 
 @dataclass(frozen=True)
 class Band:
-    """Bounds for P₀(E) and P₁(E) of several events (events,), all true at once with the stated probability.
+    """Simultaneous bounds for P₀(E) and P₁(E) of several events, each of shape (events,).
 
     From them follow, all at once, lower bounds for ε at every δ, for δ at every ε, and for the μ of
     Gaussian differential privacy (Dong, Roth and Su 2022, Definition 2.6: the trade-off curve lies
@@ -95,7 +95,7 @@ class Band:
     high1: Array
 
     def _pairs(self) -> list[tuple[Array, Array]]:
-        """At least how likely at one neighbour, at most how likely at the other: events, complements, both ways."""
+        """Least probability at one neighbour, greatest at the other; complements, both ways."""
         return [
             (self.low1, self.high0),
             (self.low0, self.high1),
@@ -118,7 +118,7 @@ class Band:
         return float(self.epsilons([delta])[0])
 
     def delta(self, epsilon: float) -> float:
-        """A lower bound for δ at ``epsilon``: the hockey-stick divergence of what the events show."""
+        """A lower bound for δ at ``epsilon``: the events' hockey-stick divergence."""
         with np.errstate(over="ignore", invalid="ignore"):
             gaps = [
                 low - np.where(high > 0, np.exp(epsilon) * high, 0.0) for low, high in self._pairs()
@@ -154,7 +154,7 @@ def _interval(k: npt.NDArray[np.int64], n: int, a: float) -> tuple[Array, Array]
 
 
 def least_level(contradicts: Callable[[float], bool]) -> float:
-    """The least α at which ``contradicts(α)``: a p-value, since the bands at all levels are nested."""
+    """The least α at which ``contradicts(α)``: a p-value, as the bands at all levels are nested."""
     if not contradicts(1 - 1e-9):
         return 1.0
     if contradicts(_SMALLEST):

@@ -1,7 +1,7 @@
-"""Which events to count, chosen by the first half of the releases only.
+"""Choosing the events to count, from the first half of the releases only.
 
 A *statistic* reduces a release to one number, the line of its values is cut into *cells*, and an
-*event* is a set of them.
+*event* is a set of cells.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ Array = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
 _MOST_FULL = 256
-"""Dimensions up to which covariances are estimated in full."""
+"""Dimensions up to which full covariances are estimated."""
 _COORDINATES = 4
 _ZERO = 5000.0
 """Stands for the lowest set bit of 0, above that of any number."""
 _LOW_BIT_COORDINATES = 3
 _LOW_BIT_NUMBERS = 1 << 22
-"""Looked at to choose them."""
+"""Numbers used to choose coordinates."""
 _LOWEST_PLACE, _TOP_PLACE = -1075, 1025
-"""Of the lowest set bit of a float64 number; the last one stands for 0."""
+"""Places of the lowest set bit of a float64 number; the last one stands for 0."""
 _LARGEST = np.finfo(np.float64).max
 _SQUARED = 1e100
-"""Numbers between its inverse and itself can be squared, multiplied and summed; others are scaled first."""
+"""Numbers between its inverse and itself can be squared and summed; others are scaled first."""
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """A map from releases (n, k) to numbers (n,), with words and JSON-ready parameters to repeat it from."""
+    """A map from releases (n, k) to numbers (n,), described in words and JSON-ready parameters."""
 
     says: str
     of: Callable[[Array], Array]
@@ -56,12 +56,14 @@ class Statistic:
 
 
 def coarse_statistics(x0: Array, x1: Array, rng: np.random.Generator) -> list[Statistic]:
-    """Candidates that see a release as real numbers, learned from ``x0`` and ``x1`` (n, k) at the two neighbours.
+    """Statistics of releases as real numbers, learned from ``x0`` and ``x1`` (n, k).
+
+    ``x0`` and ``x1`` are releases at the two neighbours.
 
     For k = 1 the release itself. Otherwise a linear and a quadratic discriminant (log-ratio of two
-    fitted normal laws), the coordinates that differ most, a random projection, which keeps apart
-    the vectors of a discrete law, and the smallest and the largest magnitude of a row, where an
-    exact zero or an outlier shows in whichever coordinate it is.
+    fitted normal laws), the coordinates that differ most, a random projection, which separates the
+    vectors of a discrete law, and the smallest and the largest magnitude of a row, where an exact
+    zero or an outlier shows in any coordinate.
     """
     k = x0.shape[1]
     if k == 1:
@@ -100,12 +102,12 @@ def coarse_statistics(x0: Array, x1: Array, rng: np.random.Generator) -> list[St
 
 
 def low_bit_statistics(x0: Array, x1: Array, v0: Array, v1: Array) -> list[Statistic]:
-    """Candidates that see how many bits a float64 release uses (Mironov 2012), for queries ``v0`` and ``v1`` (m,).
+    """Statistics of the bits that a float64 release uses (Mironov 2012).
 
-    The place of the lowest set bit, of the release and of what is left when either query value is
-    taken off, and the number of trailing zeros together with the binary exponent: in the coordinate
-    where the query values differ most, and in the few where ``x0`` and ``x1`` (n, k), releases at
-    the two neighbours, differ most in these.
+    The place of the lowest set bit, of the release and of the release less either query value
+    ``v0``, ``v1`` (m,), and the number of trailing zeros together with the binary exponent: in the
+    coordinate where the query values differ most, and in the few where ``x0`` and ``x1`` (n, k),
+    releases at the two neighbours, differ most in these.
     """
     k = x0.shape[1]
     as_long = len(v0) == k
@@ -115,11 +117,10 @@ def low_bit_statistics(x0: Array, x1: Array, v0: Array, v1: Array) -> list[Stati
     found = []
     for j in (first, *learned):
         name = "x" if k == 1 else f"x[{j}]"
+        exponent = f"exponent and trailing zeros of {name}"
         found += [
             Statistic(f"lowest set bit of {name}", partial(_lowest_bit_of, j=j)),
-            Statistic(
-                f"exponent and trailing zeros of {name}", partial(_exponent_and_zeros_of, j=j)
-            ),
+            Statistic(exponent, partial(_exponent_and_zeros_of, j=j)),
         ]
         if as_long:
             values = sorted({float(v0[j]), float(v1[j])} - {0.0})
@@ -131,7 +132,7 @@ def low_bit_statistics(x0: Array, x1: Array, v0: Array, v1: Array) -> list[Stati
 
 
 def _differing_low_bits(x0: Array, x1: Array) -> list[int]:
-    """The coordinates whose lowest set bits differ most in distribution between releases (n, k): the first few."""
+    """The first few coordinates of releases (n, k) by difference of their lowest set bits."""
     rows = max(1, min(len(x0), len(x1), _LOW_BIT_NUMBERS // x0.shape[1]))
     counts = []
     for x in (x0[:rows], x1[:rows]):
@@ -167,7 +168,7 @@ def _less(x: Array, *, j: int, value: float) -> Array:
 
 
 def _linear(says: str, weights: Array) -> Statistic:
-    # not x @ weights: its rounding depends on a row's place, and equal rows must give equal numbers
+    # not x @ weights: its rounding depends on a row's place, but equal rows need equal numbers
     return Statistic(says, lambda x: (x * weights).sum(axis=1), {"weights": weights.tolist()})
 
 
@@ -189,7 +190,7 @@ def _lowest_bit(x: Array) -> Array:
 
 def _exponent_and_zeros(x: Array) -> Array:
     exponent, zeros = _parts(x)
-    # −0.0 is another float than 0.0
+    # −0.0 and 0.0 are different floats
     return np.where(x == 0, np.copysign(64 * _ZERO, x), 64 * exponent + zeros)
 
 
@@ -197,12 +198,12 @@ _MOST_ATOMS = 4096
 _MOST_CELLS = 256
 _PER_CELL = 64
 _REPEATS = 8
-"""A value seen so often is an atom: a continuous law repeats nothing, one of 2^24 values hardly ever eight times."""
+"""A value seen so often is an atom: one of 2^24 equally likely hardly occurs eight times."""
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Half-open intervals [edge, next edge) that cover the line, shape of ``edges`` (cells − 1,)."""
+    """Half-open intervals [edge, next edge) that cover the line; ``edges`` (cells − 1,)."""
 
     edges: Array
 
@@ -210,12 +211,12 @@ class Cells:
         return len(self.edges) + 1
 
     def counts(self, values: Array) -> npt.NDArray[np.int64]:
-        """How many ``values`` fall in each cell, shape (cells,)."""
+        """Number of ``values`` in each cell, shape (cells,)."""
         return np.bincount(np.searchsorted(self.edges, values, side="right"), minlength=len(self))
 
 
 def cut(values: Array) -> Cells:
-    """Cells for these values: an atom each for what is often repeated, quantiles for the rest, finer in the tails."""
+    """Cells for these values: an atom for each frequent one, quantiles else, finer in the tails."""
     distinct, times = np.unique(values, return_counts=True)
     often = times >= _REPEATS
     if np.count_nonzero(often) > _MOST_ATOMS:
@@ -226,11 +227,8 @@ def cut(values: Array) -> Cells:
     places: Array = np.array([])
     if n:
         middle = np.linspace(0, 1, max(2, min(_MOST_CELLS, n // _PER_CELL)) + 1)[1:-1]
-        tail = (
-            _REPEATS
-            * 2.0 ** np.arange(max(1, int(np.log2(max(2, n / (_PER_CELL * _REPEATS))))))
-            / n
-        )
+        steps = np.arange(max(1, int(np.log2(max(2, n / (_PER_CELL * _REPEATS))))))
+        tail = _REPEATS * 2.0**steps / n
         tail = tail[tail < 0.5]
         places = np.quantile(rest, np.concatenate([middle, tail, 1 - tail]))
     return Cells(np.unique(np.concatenate([places, atoms, np.nextafter(atoms, np.inf)])))
@@ -248,28 +246,28 @@ def intervals(cells: Cells, chosen: npt.NDArray[np.bool_]) -> list[tuple[float, 
 
 _MOST_TRIED = 8
 _DEVIATIONS = 3.5
-"""For a first look by the normal approximation; the exact bound is taken of the best few."""
+"""For a first look by the normal approximation; the best few get the exact bound."""
 _SMOOTH = 2.0
 _STRICTER = 0.01
 _GRID = 24
-"""Events of the trade-off curve."""
+"""Number of events of the trade-off curve."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """An event: the statistic falls in the chosen cells. ``likelier`` is the neighbour (0 or 1) it speaks for."""
+    """The statistic falls in the chosen cells; ``likelier`` is the neighbour (0 or 1) with more."""
 
     statistic: Statistic
     cells: Cells
     inside: npt.NDArray[np.bool_]
     likelier: int
     says: str = ""
-    """In words, where it has some of its own."""
+    """Its description, where it has one of its own."""
     telling: int = -1
     """The cell with the largest likelihood ratio, where cells were chosen by it."""
 
     def counts(self, x0: Array, x1: Array) -> tuple[int, int]:
-        """How often it happens in releases (n, k): at the likelier neighbour, at the other."""
+        """Its counts in releases (n, k): at the likelier neighbour, at the other."""
         found = [int(self.cells.counts(self.statistic.of(x))[self.inside].sum()) for x in (x0, x1)]
         return found[self.likelier], found[1 - self.likelier]
 
@@ -283,20 +281,18 @@ class Event:
         pieces = self.intervals()
         if len(pieces) > 3:
             edges = np.concatenate([[-np.inf], self.cells.edges, [np.inf]])
-            example = (
-                f", most of all {_piece(*edges[self.telling : self.telling + 2])}"
-                if self.telling >= 0
-                else ""
-            )
+            example = ""
+            if self.telling >= 0:
+                example = f", most of all {_piece(*edges[self.telling : self.telling + 2])}"
             return (
-                f"{self.statistic.says} in {len(pieces):,} learned intervals from {_least(pieces[0][0])} to "
-                f"{_most(pieces[-1][1])}{example} (all in details)"
+                f"{self.statistic.says} in {len(pieces):,} learned intervals "
+                f"from {_least(pieces[0][0])} to {_most(pieces[-1][1])}{example} (all in details)"
             )
         return f"{self.statistic.says} " + " or ".join(_piece(a, b) for a, b in pieces)
 
 
 def _piece(start: float, end: float) -> str:
-    """One [start, end) in words; an atom is a single value, and an end next to an atom is told by the atom."""
+    """One [start, end) in words; an atom is a single value, an end next to one is written as it."""
     if end == np.nextafter(start, np.inf):
         return f"= {start:.6g}"
     if start == -np.inf:
@@ -320,13 +316,13 @@ def _before(edge: float) -> float:
 
 
 def _next_to_atom(edge: float) -> bool:
-    """Whether an edge is the float after a rounder number, as the upper edge of an atom's cell is."""
+    """Whether an edge is the float after a rounder number, as the upper edge of an atom's cell."""
     return len(repr(_before(edge))) < len(repr(float(edge)))
 
 
 @dataclass(frozen=True)
 class NestedEvents:
-    """NestedEvents events for a trade-off curve: the cells of a statistic by their likelihood ratio, cut at some places."""
+    """Events for a trade-off curve: a statistic's cells by likelihood ratio, cut at ``ends``."""
 
     statistic: Statistic
     cells: Cells
@@ -334,7 +330,7 @@ class NestedEvents:
     ends: npt.NDArray[np.intp]
 
     def counts(self, x0: Array, x1: Array) -> tuple[Counts, Counts]:
-        """How often each event happens at neighbour 0 and at neighbour 1, shape (events,) each."""
+        """Counts of the events at neighbour 0 and at neighbour 1, shape (events,) each."""
         found = [np.cumsum(self.cells.counts(self.statistic.of(x))[self.order]) for x in (x0, x1)]
         return found[0][self.ends], found[1][self.ends]
 
@@ -344,10 +340,10 @@ def choose(
 ) -> tuple[list[Event], NestedEvents | None]:
     """The most promising event in favour of each neighbour, and nested ones for the curve.
 
-    Releases ``x0``, ``x1`` (n, k): the first half of them fits likelihood ratios, the second tries
-    events of a large one; half-lines, which need no fit, are tried on all. The event with the
-    largest bound is chosen, at a hundredth of ``alpha``: among many, a small event with lucky
-    counts must not win. Nothing is claimed for what is chosen until new releases are counted.
+    Of releases ``x0``, ``x1`` (n, k) the first half fits likelihood ratios, the second tries events
+    of a large one; half-lines, which need no fit, are tried on all. The event with the largest
+    bound is chosen, at a hundredth of ``alpha``: among many, a small event with lucky counts must
+    not win. Nothing is claimed for what is chosen until new releases are counted.
     """
     half0, half1 = len(x0) // 2, len(x1) // 2
     best: dict[int, tuple[float, Event]] = {}
@@ -372,10 +368,8 @@ def choose(
                 if likelier not in best or bound > best[likelier][0]:
                     inside = np.zeros(len(cells), dtype=bool)
                     inside[order[: end + 1]] = True
-                    best[likelier] = (
-                        bound,
-                        Event(statistic, cells, inside, likelier, telling=telling),
-                    )
+                    event = Event(statistic, cells, inside, likelier, telling=telling)
+                    best[likelier] = bound, event
         promise = _gap(shares)
         if nested is None or promise > nested[0]:
             order = np.argsort(-ratio, kind="stable")
@@ -384,16 +378,14 @@ def choose(
 
 
 def _gap(shares: tuple[Array, Array]) -> float:
-    """Total variation between two histograms."""
+    """Total variation distance of two histograms."""
     return float(np.abs(shares[1] - shares[0]).sum()) / 2
 
 
 def _log_ratio(c0: Counts, c1: Counts) -> Array:
     """Smoothed log-ratio of two histograms on the same cells."""
-    return np.asarray(
-        np.log((c1 + _SMOOTH) / (c1.sum() + _SMOOTH))
-        - np.log((c0 + _SMOOTH) / (c0.sum() + _SMOOTH))
-    )
+    first = np.log((c0 + _SMOOTH) / (c0.sum() + _SMOOTH))
+    return np.asarray(np.log((c1 + _SMOOTH) / (c1.sum() + _SMOOTH)) - first)
 
 
 def _promise(
@@ -419,7 +411,7 @@ def _promise(
 
 
 def _ends(shares: tuple[Array, Array], order: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-    """Where to cut: at equal steps of the two shares' mean log-odds, so that both ends of the curve are seen."""
+    """Where to cut: at equal steps of the two shares' mean log-odds, to reach both of its ends."""
     upto = np.cumsum((shares[0] + shares[1])[order] / 2)[:-1].clip(1e-9, 1 - 1e-9)
     odds = np.log(upto) - np.log1p(-upto)
     levels = np.linspace(-7, 7, _GRID)

@@ -1,4 +1,4 @@
-"""Two halves: the first one's releases choose what to look at, the second one's are counted and judged."""
+"""Two halves: the first half's releases choose what to count, the second half's are judged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["CURVE_SHARE", "EVENT_SHARE", "LOW_BITS_SHARE", "Judged", "Learned", 
 CURVE_SHARE = 1 / 4
 LOW_BITS_SHARE = 1 / 4
 EVENT_SHARE = 1 / 2
-"""Of α; where low bits do not count, their share goes to the events. Each is halved for the two directions."""
+"""Shares of α, halved for the two directions; without low bits, events get their share."""
 FEW_VALUES = 1024
 _DELTAS = 10.0 ** np.linspace(-8, 0, 41)[:-1]
 
@@ -35,7 +35,7 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Learned:
-    """What will be counted: (event, share of α, kind or attack, advisory), and the curve's nested events."""
+    """The events to count: (event, share of α, kind or attack, advisory); and the nested events."""
 
     events: tuple[tuple[Event, float, str, bool], ...]
     nested: NestedEvents | None
@@ -43,7 +43,7 @@ class Learned:
 
 @dataclass(frozen=True)
 class Judged:
-    """The tests, and lower bounds that hold at once; ``curve`` holds pairs (δ, ε)."""
+    """The tests, and simultaneous lower bounds; ``curve`` holds pairs (δ, ε)."""
 
     tests: tuple[TestResult, ...]
     epsilon: float
@@ -65,9 +65,9 @@ def learn(
 ) -> Learned:
     """Choose events from releases (n, k) at the two neighbours; these must not be counted again.
 
-    ``real_numbers``: what the last bits of a release show is advice, no finding. They, and ``more``
-    statistics beside them, are not looked at where releases have few values, each of which is an
-    event of its own already.
+    ``real_numbers``: findings in the last bits of a release are advisory. They, and ``more``
+    statistics, are not used where releases have few values, each of which already is an event of
+    its own.
     """
     half = len(x0) // 2, len(x1) // 2
     few = all(_few_values(x[:, j]) for x in (x0, x1) for j in range(x.shape[1]))
@@ -79,27 +79,24 @@ def learn(
         delta=delta,
         alpha=share * alpha,
     )
-    statistics = (
-        [] if few else [*low_bit_statistics(x0[: half[0]], x1[: half[1]], *neighbours), *more]
-    )
+    left = x0[: half[0]], x1[: half[1]]
+    statistics = [] if few else [*low_bit_statistics(*left, *neighbours), *more]
     bits, _ = choose(statistics, x0, x1, delta=delta, alpha=LOW_BITS_SHARE / 2 * alpha)
     events = [(event, share, "event", False) for event in coarse]
-    events += [
-        (event, 1 / 2 if real_numbers else LOW_BITS_SHARE / 2, "low bits", real_numbers)
-        for event in bits
-    ]
+    bits_share = 1 / 2 if real_numbers else LOW_BITS_SHARE / 2
+    events += [(event, bits_share, "low bits", real_numbers) for event in bits]
     return Learned(tuple(events), nested)
 
 
 def _few_values(x: Array) -> bool:
-    """Whether each value is an event of its own; −0.0, which no interval tells from 0.0, is not."""
+    """Whether each value is an event of its own; −0.0 is not, as no interval tells it from 0.0."""
     if len(np.unique(x[: 2 * FEW_VALUES])) > FEW_VALUES:  # the usual case, without sorting all
         return False
     return len(np.unique(x)) <= FEW_VALUES and not np.signbit(x[x == 0]).any()
 
 
 def judge(learned: Learned, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha: float) -> Judged:
-    """Count the chosen events in new releases (n₀, k) and (n₁, k), where fair coins decided which were made at which.
+    """Count the chosen events in new releases (n₀, k) and (n₁, k), assigned by fair coins.
 
     Formal guarantee: with probability ≥ 1 − ``alpha`` all bounds are below the truth, and no test
     that is not advisory is a finding unless the claim is false (α is divided by fixed shares over
@@ -119,11 +116,8 @@ def judge(learned: Learned, y0: Array, y1: Array, *, claim: PrivacyClaim, alpha:
         return band(counts[0], len(y0), counts[1], len(y1), alpha=level)
 
     found = at(CURVE_SHARE * alpha)
-    tests.append(
-        _curve_test(
-            learned.nested, found, claim, alpha, least_level(lambda a: _contradicted(at(a), claim))
-        )
-    )
+    p = least_level(lambda level: _contradicted(at(level), claim))
+    tests.append(_curve_test(learned.nested, found, claim, alpha, p))
     deltas = sorted({*_DELTAS.tolist(), claim.delta})
     curve = tuple(zip(deltas, found.epsilons(deltas).tolist(), strict=True))
     bounds.append(found.epsilon(claim.delta))
@@ -144,10 +138,8 @@ def _event_test(
 ) -> tuple[TestResult, float]:
     draws = len(y0) + len(y1)
     inside, outside = event.counts(y0, y1)
-    bound = float(
-        epsilon_bounds(inside, outside, draws=draws, delta=claim.delta, alpha=share * alpha)
-    )
-    bound = max(0.0, bound)
+    found = epsilon_bounds(inside, outside, draws=draws, delta=claim.delta, alpha=share * alpha)
+    bound = max(0.0, float(found))
     p = hockey_stick_p(inside, outside, draws=draws, epsilon=claim.epsilon, delta=claim.delta)
     adjusted = min(1.0, p / share)
     sizes = (len(y0), len(y1))
@@ -186,22 +178,21 @@ _LOOKS_AT = {
 
 
 def _contradicted(found: Band, claim: PrivacyClaim) -> bool:
-    return found.epsilon(claim.delta) > claim.epsilon or (
-        claim.mu is not None and found.mu() > claim.mu
-    )
+    mu = claim.mu is not None and found.mu() > claim.mu
+    return mu or found.epsilon(claim.delta) > claim.epsilon
 
 
 def _curve_test(
     nested: NestedEvents, found: Band, claim: PrivacyClaim, alpha: float, p: float
 ) -> TestResult:
-    bound, mu = found.epsilon(claim.delta), found.mu()
+    bound, mu, delta = found.epsilon(claim.delta), found.mu(), found.delta(claim.epsilon)
     return TestResult(
         name="trade-off curve",
         p=p,
         p_adjusted=min(1.0, p / CURVE_SHARE),
         statistic=bound,
         looks_at="both errors of telling the neighbours apart, over the whole curve",
-        effect=f"μ ≥ {mu:.3g}; ε ≥ {bound:.3g} at the claimed δ; δ ≥ {found.delta(claim.epsilon):.3g} at the claimed ε",
+        effect=f"μ ≥ {mu:.3g}; ε ≥ {bound:.3g} at the claimed δ; δ ≥ {delta:.3g} at the claimed ε",
         finding=p <= CURVE_SHARE * alpha,
         parts={},
         interval=Interval(

@@ -1,4 +1,4 @@
-"""Auditing in one run: recorded scores of many canaries, each in or out by a fair coin."""
+"""Auditing in one run, from recorded scores of many canaries, each in or out by a fair coin."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = [
 SCORES = "scores:"
 _FEWEST = 8
 _FARTHEST = 64.0
-"""The largest ε that is looked for."""
+"""Largest ε tried."""
 
 Array = npt.NDArray[np.float64]
 Inverse = Callable[[float], float]
@@ -52,7 +52,7 @@ Inverse = Callable[[float], float]
 
 @dataclass(frozen=True)
 class Guesses:
-    """``top`` canaries of the highest scores guessed in, ``bottom`` of the lowest guessed out; ``right`` of them are."""
+    """``top`` highest scores guessed in, ``bottom`` lowest guessed out, ``right`` of them right."""
 
     top: int
     bottom: int
@@ -60,21 +60,18 @@ class Guesses:
 
     @property
     def made(self) -> int:
-        """How many guesses there are; about the others the auditor abstains."""
+        """Number of guesses; the auditor abstains on the other canaries."""
         return self.top + self.bottom
 
     def __str__(self) -> str:
-        sides = [
-            f"{n} {what}"
-            for n, what in ((self.top, "highest in"), (self.bottom, "lowest out"))
-            if n
-        ]
+        both = (self.top, "highest in"), (self.bottom, "lowest out")
+        sides = [f"{n} {what}" for n, what in both if n]
         return f"{' and '.join(sides)}: {self.right} of {self.made} right"
 
 
 @dataclass(frozen=True)
 class OneRun:
-    """Lower bounds that hold at once with confidence 1 − α, the guesses behind them, and the p-value of the claim."""
+    """Simultaneous lower bounds at confidence 1 − α, their guesses, and the claim's p-value."""
 
     epsilon: float
     by_epsilon: Guesses
@@ -97,13 +94,13 @@ def one_run(
     mu: float | None = None,
     guesses: int | None = None,
 ) -> OneRun:
-    """What the scores (m,) of m canaries show, ``member`` (m,) being the fair coins that put each in or left it out.
+    """Bounds from the scores (m,) of m canaries; ``member`` (m,) are the coins that chose them.
 
     A score may depend on all that the mechanism released and on no coin. Guesses are the
-    ``guesses``/2 highest in and as many lowest out (rounded up to the top); where ``guesses`` is
-    None all of m, m/2, m/4, … with both sides, the top or the bottom alone are tried, and α is
-    divided among them. Half of α is for ε, by :func:`one_run_p`, or by :func:`one_run_p_tradeoff`
-    where m·δ is so large that the former's term for δ would hide all (that depends on m, δ and α
+    ``guesses``/2 highest in and as many lowest out (rounded up to the top); if ``guesses`` is None
+    all of m, m/2, m/4, … with both sides, the top or the bottom alone are tried, and α is divided
+    among them. Half of α is for ε, by :func:`one_run_p`, or by :func:`one_run_p_tradeoff` where m·δ
+    is so large that the former's term for δ would hide everything (that depends on m, δ and α
     only); half is for μ, by the latter.
 
     Formal guarantee: P(ε bound above the true ε at ``delta``, or μ bound above the true μ, or p ≤ x
@@ -120,7 +117,7 @@ def one_run(
         )
     if guesses is not None and not 1 <= guesses <= m:
         raise UsageError(f"guesses={guesses}: must lie in 1…{m}, the number of canaries")
-    # equal scores in file order would guess by the file's order, often the coins' own
+    # in file order, equal scores would be guessed by the order of the file, often that of the coins
     shuffled = ties.permutation(m)
     order = shuffled[np.argsort(scores[shuffled], kind="stable")]
     right_out = np.concatenate([[0], np.cumsum(~member[order])])
@@ -155,14 +152,14 @@ def one_run(
     at = int(np.argmin(p_values))
     spread = 2 * len(made)
     return OneRun(
-        eps,
-        by_eps,
-        best_mu,
-        by_mu,
-        min(1.0, spread * p_values[at]),
-        min(1.0, spread * p_mu),
-        made[at],
-        len(made),
+        epsilon=eps,
+        by_epsilon=by_eps,
+        mu=best_mu,
+        by_mu=by_mu,
+        p=min(1.0, spread * p_values[at]),
+        p_mu=min(1.0, spread * p_mu),
+        by_p=made[at],
+        tried=len(made),
     )
 
 
@@ -190,10 +187,11 @@ def _largest(rejected: Callable[[float], bool], least: float) -> float:
 
 
 def one_run_p(m: int, guesses: Guesses, *, epsilon: float, delta: float) -> float:
-    """P(so many right guesses) under (ε, δ)-DP, at most (Steinke, Nasr and Jagielski 2023, Theorem 5.2).
+    """An upper bound for P(so many right guesses) under (ε, δ)-DP.
 
-    In the form for guesses with abstentions: f(v) + 2mδ·max_i (f(v − i) − f(v))/i with f(v) =
-    P(Bin(r, q) ≥ v), q = e^ε/(1 + e^ε), r guesses of which v are right, and i = 1…v.
+    Steinke, Nasr and Jagielski 2023, Theorem 5.2, in the form for guesses with abstentions:
+    f(v) + 2mδ·max_i (f(v − i) − f(v))/i with f(v) = P(Bin(r, q) ≥ v), q = e^ε/(1 + e^ε), r guesses
+    of which v are right, and i = 1…v.
 
     >>> round(one_run_p(100, Guesses(50, 50, 75), epsilon=math.log(3), delta=0.0), 4)
     0.5535
@@ -218,14 +216,14 @@ def tradeoff_of_epsilon(epsilon: float, delta: float) -> Inverse:
 
 
 def tradeoff_of_mu(mu: float) -> Inverse:
-    """The least P₀(E) that μ-GDP allows for an event with P₁(E) = y, as a function of y: Φ(Φ⁻¹(y) − μ)."""
+    """The least P₀(E) that μ-GDP allows, as a function of P₁(E) = y: Φ(Φ⁻¹(y) − μ)."""
     return lambda y: (
         0.0 if y <= 0 else float(scipy.special.ndtr(scipy.special.ndtri(min(1.0, y)) - mu))
     )
 
 
 def one_run_p_tradeoff(m: int, guesses: Guesses, inverse: Inverse) -> float:
-    """P(at least so many right guesses) under a trade-off curve, at most: the largest that :func:`_rejects` allows."""
+    """An upper bound for P(at least so many right guesses) under a trade-off curve."""
     return least_level(lambda tail: _rejects(m, guesses, inverse, tail))
 
 
@@ -237,8 +235,9 @@ def _rejects(m: int, guesses: Guesses, inverse: Inverse, tail: float) -> bool:
     i's coin turns a right guess about it into a wrong one; so the event "guess i right, t ≥ j
     right" becomes "guess i wrong, t ≥ j − 1 right", and the curve bounds the one by the other.
     Averaged over i (``inverse`` is convex): inverse(R_j) ≤ H_{j−1}. Given P(t ≥ v) = ``tail``, the
+    Averaged over i (``inverse`` is convex): inverse(R_j) ≤ H_{j−1}. Given P(t ≥ v) = ``tail``, the
     demands are least if all of it is at v; then each p_{j−1} must be at least m·(inverse(R_j) −
-    H_j)/(r − j + 1), and no less is asked later if it is more. A total above 1 is impossible.
+    H_j)/(r − j + 1), and a larger one lowers no later demand. A total above 1 is impossible.
     """
     v, r = guesses.right, guesses.made
     right, wrong = tail * v / m, tail * (r - v) / m
@@ -246,7 +245,7 @@ def _rejects(m: int, guesses: Guesses, inverse: Inverse, tail: float) -> bool:
     for j in range(v, 0, -1):
         needed = inverse(right)
         if needed <= wrong:
-            return False  # nothing more is asked for, here or below
+            return False  # no further demand, here or below
         more = needed - wrong
         wrong = needed
         right += more * (j - 1) / (r - j + 1)
@@ -260,11 +259,11 @@ def audit_scores(
 ) -> MechanismResult:
     """A one-run audit of recorded scores (columns ``score``, ``member``) against the claim.
 
-    Formal guarantee: that of :func:`~dpaudit.audit.epsilon.one_run.one_run`, if the coins were fair
-    and independent and a score depends on them only through what the mechanism released. Where the
-    number of members contradicts fair coins (exact two-sided binomial test, p ≤ 10^-3) nothing
-    would hold: the verdict is *inconclusive*, without tests. Fair coins end so with probability at
-    most 10^-3. Not claimed: that a coin too little biased to be seen so costs nothing.
+    Formal guarantee: that of :func:`one_run`, if the coins were fair and independent and a score
+    depends on them only through what the mechanism released. Where the number of members
+    contradicts fair coins (exact two-sided binomial test, p ≤ 10^-3) nothing would hold: the
+    verdict is *inconclusive*, without tests. Fair coins end so with probability at most 10^-3. Not
+    claimed: that a bias too small to be seen costs nothing.
     """
     started = time.monotonic()
     scores, member = read_scores(path)
@@ -285,18 +284,19 @@ def audit_scores(
         tests: tuple[TestResult, ...] = ()
         verdict: Verdict = "inconclusive"
         reason = (
-            f"{members:,} of {canaries:,} canaries are members, which fair coins give with probability {coin:.1g}: one run "
-            "is judged only where each canary is in with probability 1/2; draw a fair coin for each"
+            f"{members:,} of {canaries:,} canaries are members, which fair coins give with "
+            f"probability {coin:.1g}: one run is judged only where each canary is in with "
+            "probability 1/2; draw a fair coin for each"
         )
         found = replace(found, epsilon=0.0, mu=0.0)
     else:
         tests = _one_run_tests(found, claim, alpha)
         verdict, reason = verdict_of(tests, "")
-    name = f"{SCORES}{path}"
+    blind = one_run_blind_spots(canaries=canaries, claim=claim, alpha=alpha / (2 * found.tried))
     return MechanismResult(
         verdict=verdict,
         reason=reason,
-        mechanism=name,
+        mechanism=f"{SCORES}{path}",
         method="one run",
         neighbours=(),
         claim_epsilon=claim.epsilon,
@@ -308,15 +308,11 @@ def audit_scores(
         mu=at_least(found.mu, alpha, "one run, trade-off curve"),
         curve=(),
         tests=tests,
-        samples=len(scores),
-        samples_requested=len(scores),
+        samples=canaries,
+        samples_requested=canaries,
         seconds=time.monotonic() - started,
         advice=(),
-        cannot_rule_out=one_run_blind_spots(
-            canaries=len(scores), claim=claim, alpha=alpha / (2 * found.tried)
-        )
-        if verdict == "no-finding"
-        else (),
+        cannot_rule_out=blind if verdict == "no-finding" else (),
         provenance=collect(seed=seed, plugins=()),
     )
 
@@ -368,7 +364,9 @@ Columns = tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]]
 
 
 def read_scores(path: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Scores (m,), higher meaning likelier in, and whether each canary was in (m,). Nothing is unpickled.
+    """Read scores (m,), higher meaning likelier in, and whether each canary was in (m,).
+
+    Nothing is unpickled.
 
     An ``.npz`` may hold at most 2^20 scores and one more for each four bytes of the file. Memory:
     ten times the file and 64 MiB at most.
@@ -398,7 +396,8 @@ def read_scores(path: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.boo
     bad = np.flatnonzero(~np.isfinite(values))
     if bad.size:
         raise UsageError(
-            f"scores={path}: score {values[bad[0]]} in row {bad[0] + 1} is not finite; fix or leave it out"
+            f"scores={path}: score {values[bad[0]]} in row {bad[0] + 1} is not finite; "
+            "fix or leave it out"
         )
     odd = np.flatnonzero((member != 0) & (member != 1))
     if odd.size:
@@ -437,7 +436,8 @@ def _npz(path: Path) -> Columns:
             stream.close()
             if header.count > rows:
                 raise ValueError(
-                    f"{header.count:,} scores in {archive.size:,} bytes, at most {rows:,}; save it uncompressed"
+                    f"{header.count:,} scores in {archive.size:,} bytes, at most {rows:,}; "
+                    "save it uncompressed"
                 )
         score, member = (archive.read(name, most=16 * rows) for name in _COLUMNS)
         return score, member

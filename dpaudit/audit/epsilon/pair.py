@@ -1,4 +1,4 @@
-"""The ε audit of an opened mechanism at one pair of neighbours, or at all pairs that a probing attack brings."""
+"""The ε audit of an opened mechanism, at one pair of neighbours or at all of a probing attack."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ def audit_pair(
     reach: NamedAttack | None = None,
     progress: Progress | None = None,
 ) -> MechanismResult:
-    """Audit an opened mechanism at ``neighbours``, two query results (m,), by learned events or by an ``attack``.
+    """Audit an opened mechanism at ``neighbours``, two query results (m,).
 
-    A support attack's events are fixed, so that all releases are counted; a learning attack's are
-    chosen in the first half. ``reach`` is a support attack whose view of a release is one more
-    statistic that events may be learned from.
+    Events are learned, or come from an ``attack``. A support attack's events are fixed, so all
+    releases are counted; a learning attack's are chosen in the first half. ``reach`` is a support
+    attack whose view of a release is one more statistic that events may be learned from.
 
-    Where the time limit comes first, what was counted is still judged: a finding stands, a pass is
-    *inconclusive*. How much was drawn then depends on the mechanism's speed but not on its
-    releases. Where releases of one call depend on each other
+    Where the time limit comes first, the releases counted until then are still judged: a finding
+    stands, a pass is *inconclusive*. How much was drawn then depends on the mechanism's speed but
+    not on its releases. Where releases of one call depend on each other
     (:func:`~dpaudit.audit.epsilon.releases.dependence`), or all are the same number, no bound holds
-    or says anything: the verdict is *inconclusive*, without tests.
+    or means anything: the verdict is *inconclusive*, without tests.
 
     Formal guarantee: see :class:`~dpaudit.types.MechanismResult`.
 
@@ -69,7 +69,8 @@ def audit_pair(
     """
     if attack is not None and options.real_numbers:
         raise UsageError(
-            "real-numbers: an attack sees releases as it likes; leave --real-numbers or --attack out"
+            "real-numbers: does not apply to an attack, which sees releases in its own way; "
+            "leave --real-numbers or --attack out"
         )
     started = time.monotonic()
     alpha, samples, limit = options.alpha, options.samples, options.time_limit
@@ -92,12 +93,9 @@ def audit_pair(
         judged = Judged((), 0.0, 0.0, 0.0, ())
     elif attack is None:
         rng = root.child("statistics").numpy()
-        looks = reach is not None and _as_long(drawn, neighbours)
-        more = (
-            [support_statistic(reach, neighbours, learn=drawn.learn)]
-            if reach is not None and looks
-            else []
-        )
+        more = []
+        if reach is not None and _as_long(drawn, neighbours):
+            more = [support_statistic(reach, neighbours, learn=drawn.learn)]
         learned = learn(
             *drawn.learn,
             neighbours=neighbours,
@@ -111,10 +109,8 @@ def audit_pair(
     else:
         seen = reduced(attack, drawn, neighbours, delta=claim.delta, alpha=alpha)
         judged = judge(seen.learned, *seen.counted, claim=claim, alpha=alpha)
-        details = {
-            **seen.details,
-            "success": guessed(seen.guesses, rng=root.child("guesses").numpy()),
-        }
+        success = guessed(seen.guesses, rng=root.child("guesses").numpy())
+        details = {**seen.details, "success": success}
     verdict, reason = verdict_of(judged.tests, drawn.late)
     if unfit:
         verdict, reason = "inconclusive", unfit
@@ -125,17 +121,16 @@ def audit_pair(
         misfit_advice(details),
         str(getattr(mechanism, "advice", "")),
     ]
-    events = (
-        "learned events"
-        if attack is None or isinstance(attack.does, LearningAttack)
-        else "fixed events"
-    )
+    learned_events = attack is None or isinstance(attack.does, LearningAttack)
+    events = "learned events" if learned_events else "fixed events"
+    named = "" if attack is None else attack.text
+    share = EVENT_SHARE / 2 if attack is None else ATTACK_SHARE
     return MechanismResult(
         verdict=verdict,
         reason=reason,
         mechanism=mechanism.name,
         method="two neighbours",
-        attack="" if attack is None else attack.text,
+        attack=named,
         neighbours=tuple(tuple(map(float, v)) for v in neighbours),
         claim_epsilon=claim.epsilon,
         claim_delta=claim.delta,
@@ -152,10 +147,7 @@ def audit_pair(
         advice=tuple(filter(None, advice)),
         details=details,
         cannot_rule_out=two_neighbour_blind_spots(
-            draws=counted,
-            claim=claim,
-            alpha=(EVENT_SHARE / 2 if attack is None else ATTACK_SHARE) * alpha,
-            attack="" if attack is None else attack.text,
+            draws=counted, claim=claim, alpha=share * alpha, attack=named
         )
         if verdict == "no-finding"
         else (),
@@ -164,29 +156,27 @@ def audit_pair(
 
 
 def _unfit(drawn: Releases) -> str:
-    """Why these releases cannot be judged; nothing where they can."""
+    """Why these releases cannot be judged; empty if they can."""
     rows = [x for half in (drawn.learn, drawn.count) for x in half if len(x)]
-    if all(
-        (x == rows[0][0]).all() and (np.signbit(x) == np.signbit(rows[0][0])).all() for x in rows
-    ):
-        number = ", ".join(f"{x:.6g}" for x in rows[0][0][:3]) + (
-            ", …" if rows[0].shape[1] > 3 else ""
-        )
+    first = rows[0][0]
+    if all((x == first).all() and (np.signbit(x) == np.signbit(first)).all() for x in rows):
+        number = ", ".join(f"{x:.6g}" for x in first[:3]) + (", …" if len(first) > 3 else "")
         return (
-            f"every release at both neighbours is {number}: there is nothing to compare; choose neighbours whose releases "
-            "vary, and for --attack sensitivity the mechanism's own bounds"
+            f"every release at both neighbours is {number}: there is nothing to compare; "
+            "choose neighbours whose releases vary, and for --attack sensitivity the mechanism's "
+            "own bounds"
         )
     how = dependence(drawn.calls)
     if not how:
         return ""
     return (
-        f"{how}: an audit needs independent releases, so that bounds would mean nothing; draw noise for each of the n "
-        "releases of a call, from a generator that goes on from call to call"
+        f"{how}: an audit needs independent releases, otherwise bounds mean nothing; draw noise "
+        "for each of the n releases of a call, from a generator that continues from call to call"
     )
 
 
 def _as_long(drawn: Releases, neighbours: tuple[Array, Array]) -> bool:
-    """Whether a release has a number for each of the query's."""
+    """Whether a release is as long as the query result."""
     return bool(drawn.learn[0].shape[1] == len(neighbours[0]))
 
 
@@ -204,12 +194,13 @@ def run_probes(
     reach: NamedAttack | None = None,
     progress: Progress | None = None,
 ) -> MechanismResult:
-    """Audit an opened mechanism at each pair that the ``attack`` brings: ``samples`` releases at each of its values.
+    """Audit an opened mechanism at each pair of a probing ``attack``.
 
-    Every pair gets an equal share of α and of what is left of the time limit. The neighbours and
-    the curve are those of the pair with the largest ε; the bounds are the largest and the tests all
-    there are, each with what it probes in brackets. A pair that the mechanism refuses is reported
-    as advice, and a pass is then *inconclusive*.
+    ``samples`` releases are drawn at each value. Every pair gets an equal share of α and of what is
+    left of the time limit. The neighbours and the curve are those of the pair with the largest ε;
+    the bounds are the largest, and the tests are those of all pairs, each with its probe in
+    brackets. A pair that the mechanism refuses is reported as advice, and a pass is then
+    *inconclusive*.
 
     Formal guarantee: see :class:`~dpaudit.types.MechanismResult`; over all pairs together.
 
@@ -244,16 +235,15 @@ def run_probes(
             done.append((says, result))
     if not done:
         raise refused[0][1]
-    tests = tuple(
-        sorted(
-            (_of_probe(test, says, len(pairs)) for says, result in done for test in result.tests),
-            key=lambda t: (t.advisory, t.p_adjusted, t.name),
-        )
-    )
+    found = (_of_probe(test, says, len(pairs)) for says, result in done for test in result.tests)
+    tests = tuple(sorted(found, key=lambda t: (t.advisory, t.p_adjusted, t.name)))
     late = [f"{says}: {result.reason}" for says, result in done if result.verdict == "inconclusive"]
     late += [f"{says}: {error}" for says, error in refused]
     verdict, reason = verdict_of(tests, "; ".join(late))
     own = str(getattr(mechanism, "advice", ""))
+    advice = [own] if own else []
+    advice += [f"{says}: {a}" for says, result in done for a in result.advice if a != own]
+    advice += [f"{says}: not audited ({error})" for says, error in refused]
     _, best = max(done, key=lambda d: d[1].epsilon.low)
     return replace(
         best,
@@ -269,16 +259,7 @@ def run_probes(
         samples=sum(result.samples for _, result in done),
         samples_requested=2 * options.samples * len(pairs),
         seconds=time.monotonic() - started,
-        advice=tuple(
-            [*filter(None, [own])]
-            + [
-                f"{says}: {advice}"
-                for says, result in done
-                for advice in result.advice
-                if advice != own
-            ]
-            + [f"{says}: not audited ({error})" for says, error in refused]
-        ),
+        advice=tuple(advice),
         cannot_rule_out=best.cannot_rule_out if verdict == "no-finding" else (),
         provenance=collect(seed=options.seed, plugins=origins(attack, reach)),
     )
@@ -295,5 +276,5 @@ def _largest(bounds: Sequence[Interval | None], alpha: float) -> Interval | None
 
 
 def _part(progress: Progress, i: int, of: int) -> Progress:
-    """The progress of the whole, from that of the ``i``-th of equal parts."""
+    """The progress of the whole audit, from that of the ``i``-th of equal parts."""
     return lambda done, total: progress(i * total + done, of * total)

@@ -1,4 +1,4 @@
-"""Drawing releases at two neighbours in turns, so that drift does not pass for a difference; are they independent?"""
+"""Drawing releases at two neighbours in turns, and testing that they are independent."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ __all__ = ["ASSUMPTION_LEVEL", "Releases", "dependence", "draw_releases"]
 _LARGEST_BLOCK = 1 << 16
 _LARGEST_TIMED = 1 << 10
 _PAIRS = 16
-"""Turns of each half, at least."""
+"""Minimum number of turns of each half."""
 _MOST_NUMBERS = 1 << 28
-"""Numbers kept, at most (2 GiB)."""
+"""Maximum of numbers kept (2 GiB)."""
 
 Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Releases:
-    """Releases at the two neighbours: to learn from, and to be counted; ``late`` says why there are fewer than asked.
+    """Releases at the two neighbours, to learn from and to count.
 
-    Shape (n, k) each; where they were timed, one more column, the last: the seconds that the call
-    took. ``sizes`` says how many came from each call, in order: those to learn from and those to
-    count, at each neighbour; none where each release took a call of its own.
+    ``late`` says why there are fewer than asked for. Shape (n, k) each; if they were timed, the
+    last column is the seconds of the call. ``sizes`` has the number from each call, in order: those
+    to learn from and those to count, at each neighbour; empty if each release took its own call.
     """
 
     learn: tuple[Array, Array]
@@ -42,7 +42,7 @@ class Releases:
 
     @property
     def calls(self) -> tuple[list[Array], list[Array]]:
-        """All releases call by call, at each neighbour: views, shape (n, k) each."""
+        """All releases by call, at each neighbour: views, shape (n, k) each."""
         found: tuple[list[Array], list[Array]] = ([], [])
         for half, sizes in zip((self.learn, self.count), self.sizes, strict=True):
             for side in (0, 1):
@@ -63,15 +63,15 @@ def draw_releases(
     timed: bool = False,
     progress: Progress | None = None,
 ) -> Releases:
-    """About ``samples`` releases at each neighbour, in blocks at one and the other in random order.
+    """Draw about ``samples`` releases at each neighbour, in alternating blocks in random order.
 
     The first half, to learn from, has as many at each (none without ``learning``: all are counted).
     In the second half a fair coin decides for every release at which neighbour it is made; after
     every pair of blocks that is exactly so, and the time limit (``deadline`` of ``time.monotonic``,
     ``limit`` seconds) ends drawing only there. A block takes the mechanism one call.
 
-    ``timed`` releases take a call each, in an order that is as random: whatever else slows a
-    machine down, and for however long, then falls on both neighbours alike.
+    ``timed`` releases take one call each, in random order: anything else that slows the machine
+    down, for however long, then affects both neighbours alike.
 
     Raises:
         UsageError: more numbers than fit into 2 GiB, or calls of this mechanism cannot be timed.
@@ -79,7 +79,8 @@ def draw_releases(
     """
     if timed and not isinstance(mechanism, TimedMechanism):
         raise UsageError(
-            f"mechanism={mechanism.name}: its calls cannot be timed; choose an attack on releases alone"
+            f"mechanism={mechanism.name}: its calls cannot be timed; "
+            "choose an attack on releases alone"
         )
     half = samples // 2 if learning else samples
     pairs = max(_PAIRS, -(-half // (_LARGEST_TIMED if timed else _LARGEST_BLOCK)))
@@ -118,7 +119,7 @@ def draw_releases(
 def _turns(
     sizes: tuple[int, int], *, rng: np.random.Generator, timed: bool
 ) -> Iterable[tuple[int, int]]:
-    """Which neighbour's turn it is, and for how many releases: both blocks in random order, or one by one."""
+    """(Neighbour, releases) of each turn: both blocks in random order, or releases one by one."""
     if timed:
         return ((int(side), 1) for side in rng.permutation(np.repeat([0, 1], sizes)))
     order = (0, 1) if rng.random() < 0.5 else (1, 0)
@@ -145,7 +146,8 @@ def _same_width(mechanism: Mechanism, releases: Array, width: int, *, samples: i
     k = int(releases.shape[1])
     if width and k != width:
         raise SamplerOutputError(
-            f"{mechanism.name} released {k} numbers, {width} before; a release must always have the same length"
+            f"{mechanism.name} released {k} numbers, {width} before; "
+            "a release must always have the same length"
         )
     if 2 * samples * k > _MOST_NUMBERS:
         raise UsageError(
@@ -156,33 +158,33 @@ def _same_width(mechanism: Mechanism, releases: Array, width: int, *, samples: i
 
 
 ASSUMPTION_LEVEL = 1e-3
-"""Of each test of an assumption: how often an audit in which it holds is inconclusive for that test."""
+"""Level of each test of an assumption: how often it ends a valid audit as inconclusive."""
 _COLUMNS = 2
 _ENOUGH = 10.0
-"""Values other than the commonest one that a call should have on average, for mean ranks to be taken as normal."""
+"""Least mean number per call of values other than the commonest, for normal mean ranks."""
 _CHECKS = 2 * 2 + 2 * (_COLUMNS + 1)
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 def dependence(calls: tuple[Sequence[Array], Sequence[Array]]) -> str:
-    """How releases of one call depend on each other, in words; nothing where no dependence is seen.
+    """Describe how releases of one call depend on each other; empty if no dependence is seen.
 
     ``calls`` has for each neighbour the releases (n, k) of each call; the i-th calls of both were
-    made one after the other. Three things are looked at:
+    made one after the other. Three things are tested:
 
-    - at each neighbour, are releases that occur more than once within one call more often than
-      across calls;
-    - are equal releases at the same place of two successive calls more often than at places next to
-      each other, as from a generator that is seeded anew in every call;
-    - do the two neighbours' i-th calls differ in location or spread by more than independent
+    - at each neighbour, whether releases that occur more than once do so within one call more often
+      than across calls;
+    - whether releases at the same place of two successive calls are equal more often than at
+      neighbouring places, as from a generator that is seeded anew in every call;
+    - whether the two neighbours' i-th calls differ in location or spread by more than independent
       releases would (mean ranks of the first columns and of the row means, and of their distances
       from the median). Slow drift, which moves both calls alike, is no dependence.
 
-    Null: releases are independent, with one law at each neighbour. Guarantee: something is said
-    with probability at most 10^-3 then (binomial tails; χ² where it is a good approximation, not
-    looked at elsewhere; Bonferroni). Not claimed: dependence within a call that leaves calls alike,
-    or one too weak to be seen.
+    Null: releases are independent, with one law at each neighbour. Guarantee: the result is then
+    not empty with probability at most 10^-3 (binomial tails; χ² where it is a good approximation,
+    not used elsewhere; Bonferroni). Not claimed: finding dependence within a call that leaves calls
+    alike, or one too weak to be seen.
     """
     level = ASSUMPTION_LEVEL / _CHECKS
     pairs = [(a, b) for a, b in zip(*calls, strict=True) if len(a) and len(b)]
@@ -192,17 +194,15 @@ def dependence(calls: tuple[Sequence[Array], Sequence[Array]]) -> str:
     for blocks in sides:
         repeated, inside = _repeated_within(blocks)
         if _binomial_tail(inside, repeated, _same_call(blocks)) <= level:
-            return f"{inside:,} of {repeated:,} releases that occur more than once occur within one call only"
+            return (
+                f"{inside:,} of {repeated:,} releases that occur more than once occur "
+                "within one call only"
+            )
         same, beside = _aligned(blocks)
         if _binomial_tail(same, same + beside, 0.5) <= level:
             return f"{same:,} releases are those at the same place of the call before"
-    if (
-        min(
-            _calls_differ(a, b, sides)
-            for a, b in zip(_columns(sides[0]), _columns(sides[1]), strict=True)
-        )
-        <= level
-    ):
+    columns = zip(_columns(sides[0]), _columns(sides[1]), strict=True)
+    if min(_calls_differ(a, b, sides) for a, b in columns) <= level:
         return "releases of one call are more alike than releases of different calls"
     return ""
 
@@ -212,7 +212,7 @@ def _binomial_tail(k: int, n: int, p: float) -> float:
 
 
 def _keys(rows: Array) -> npt.NDArray[np.uint64]:
-    """Rows (n, k) as whole numbers (n,) that are equal where the rows are, and hardly ever elsewhere."""
+    """Keys (n,) of rows (n, k): equal where the rows are, and hardly ever elsewhere."""
     bits = np.ascontiguousarray(rows).view(np.uint64)
     mixed = (bits ^ (bits >> np.uint64(31))) * _MIX
     mixed ^= mixed >> np.uint64(29)
@@ -221,13 +221,13 @@ def _keys(rows: Array) -> npt.NDArray[np.uint64]:
 
 
 def _same_call(blocks: Sequence[Array]) -> float:
-    """P(another release is of the same call as a given one), at most."""
+    """An upper bound for P(another release is of the same call as a given one)."""
     sizes = np.array([len(block) for block in blocks])
     return float(sizes.max() / sizes.sum())
 
 
 def _repeated_within(blocks: Sequence[Array]) -> tuple[int, int]:
-    """How many different releases occur more than once, and how many of them in one call only."""
+    """Number of different releases that occur more than once, and of those in one call only."""
     keys = np.concatenate([_keys(block) for block in blocks])
     call = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
     _, inverse, times = np.unique(keys, return_inverse=True, return_counts=True)
@@ -241,7 +241,7 @@ def _repeated_within(blocks: Sequence[Array]) -> tuple[int, int]:
 
 
 def _aligned(blocks: Sequence[Array]) -> tuple[int, int]:
-    """Equal releases at the same place of two successive calls, and at places next to each other."""
+    """Numbers of equal releases at the same place of successive calls, and at adjacent places."""
     same = beside = 0
     for i in range(0, len(blocks) - 1, 2):
         a, b = _keys(blocks[i]), _keys(blocks[i + 1])
@@ -252,7 +252,7 @@ def _aligned(blocks: Sequence[Array]) -> tuple[int, int]:
 
 
 def _columns(blocks: Sequence[Array]) -> list[Array]:
-    """Numbers (n,) of all releases by which calls are compared."""
+    """The numbers (n,) of all releases by which calls are compared."""
     k = blocks[0].shape[1]
     with np.errstate(over="ignore", invalid="ignore"):
         columns = [np.concatenate([x[:, j] for x in blocks]) for j in range(min(_COLUMNS, k))]
@@ -262,7 +262,7 @@ def _columns(blocks: Sequence[Array]) -> list[Array]:
 
 
 def _calls_differ(first: Array, second: Array, sides: Sequence[Sequence[Array]]) -> float:
-    """p-value of: the differences of the neighbours' mean ranks in their i-th calls vary by chance only.
+    """p-value of the differences of the neighbours' mean ranks in their i-th calls.
 
     1 where there are too few different values for the approximation.
     """
@@ -276,9 +276,8 @@ def _calls_differ(first: Array, second: Array, sides: Sequence[Sequence[Array]])
         variances.append(untied / 12 / sizes)
     difference, weight = means[1] - means[0], 1 / (variances[0] + variances[1])
     centre = float((weight * difference).sum() / weight.sum())
-    return float(
-        scipy.special.chdtrc(len(weight) - 1, float((weight * (difference - centre) ** 2).sum()))
-    )
+    square = float((weight * (difference - centre) ** 2).sum())
+    return float(scipy.special.chdtrc(len(weight) - 1, square))
 
 
 def _ranks(values: Array) -> tuple[Array, float]:

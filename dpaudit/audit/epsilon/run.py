@@ -1,4 +1,4 @@
-"""From what the user names, or an opened mechanism, to an ε audit."""
+"""Runs an ε audit of a mechanism named by the user, or of an opened one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["audit_mechanism", "audit_named", "parse_neighbours", "run_mechanism_
 Vector = npt.NDArray[np.float64]
 _HOW = "write two numbers as 0,1, two vectors as '0,0,0;1,0,0', or two files as a.npy;b.npy"
 _REACH = "reach"
-"""The attack that every audit without a named one looks through as well, where it is installed."""
+"""The attack that every audit without a named one also uses, if it is installed."""
 
 
 def audit_mechanism(
@@ -51,15 +51,15 @@ def audit_mechanism(
     guesses: int | None = None,
     progress: Progress | None = None,
 ) -> MechanismResult:
-    """Audit a whole mechanism, named as on the command line (``numpy:laplace:scale=1``, ``scores:FILE``, …).
+    """Audit a whole mechanism, named as on the command line (``numpy:laplace:scale=1``, …).
 
     ``samples`` releases are drawn at each of the two ``neighbours`` (see :func:`parse_neighbours`),
     half to learn events from, half to count them in. ``attack``, ``NAME[:option=value,…]``, says
     instead what to look at: a support attack has fixed events, counted in all releases; a learning
-    attack learns from the first half; a probing attack brings the neighbours itself.
-    ``real_numbers``: what the last bits of releases show is reported, but is no finding.
-    ``scores:FILE`` is a one-run audit (:func:`~dpaudit.audit.epsilon.one_run.audit_scores`), which
-    may make so many ``guesses``, chosen beforehand.
+    attack learns from the first half; a probing attack brings the neighbours itself. With
+    ``real_numbers``, findings in the last bits of releases are advisory only. ``scores:FILE`` is a
+    one-run audit (:func:`~dpaudit.audit.epsilon.one_run.audit_scores`), which may make ``guesses``
+    guesses, a number chosen beforehand.
 
     Formal guarantee: see :class:`~dpaudit.types.MechanismResult`.
 
@@ -98,16 +98,10 @@ def audit_named(
     guesses: int | None = None,
     progress: Progress | None = None,
 ) -> MechanismResult:
-    """Open a mechanism by its name, audit it, close it; see :func:`audit_mechanism`, and its errors."""
+    """Open a mechanism by its name, audit it, close it; errors as in :func:`audit_mechanism`."""
     alpha, seed = options.alpha, options.seed
-    words = [
-        "dpaudit",
-        "mechanism",
-        name,
-        "--claim-epsilon",
-        f"{claim.epsilon!r}",
-        *_option("--claim-mu", claim.mu),
-    ]
+    claimed = ["--claim-epsilon", f"{claim.epsilon!r}", *_option("--claim-mu", claim.mu)]
+    words = ["dpaudit", "mechanism", name, *claimed]
     words += ["--claim-delta", f"{claim.delta!r}", "--alpha", f"{alpha!r}", "--seed", seed]
     if name.startswith(SCORES):
         for option, given in (("neighbours", neighbours), ("attack", attack)):
@@ -135,12 +129,8 @@ def audit_named(
             progress=progress,
         )
     result = dataclasses.replace(result, sandbox=sandbox.reached)
-    words += [
-        *_option("--neighbours", neighbours),
-        *_option("--attack", attack),
-        "--samples",
-        str(options.samples),
-    ]
+    words += [*_option("--neighbours", neighbours), *_option("--attack", attack)]
+    words += ["--samples", str(options.samples)]
     return _reproducible(result, [*words, *(["--real-numbers"] if options.real_numbers else [])])
 
 
@@ -149,7 +139,7 @@ def _option(name: str, value: object) -> list[str]:
 
 
 def _reproducible(result: MechanismResult, words: list[str]) -> MechanismResult:
-    """The same with the command that shows its findings again: the whole audit, whose α they share."""
+    """The result with the command that reproduces its findings: the whole audit, for one α."""
     command = shlex.join(words)
     tests = tuple(
         dataclasses.replace(t, reproduce=command) if t.finding else t for t in result.tests
@@ -166,15 +156,15 @@ def run_mechanism_audit(
     options: MechanismOptions,
     progress: Progress | None = None,
 ) -> MechanismResult:
-    """Audit an opened mechanism at ``neighbours``, two query results (m,), or at those that a probing attack brings.
+    """Audit an opened mechanism at ``neighbours``, two query results (m,), or at an attack's own.
 
     Otherwise as :func:`audit_mechanism`; see :func:`~dpaudit.audit.epsilon.pair.audit_pair` for
-    what happens at the time limit.
+    the time limit.
     """
     named = named_attack(attack, mechanism=mechanism.name) if isinstance(attack, str) else attack
     _check_neighbours(neighbours, named, shown=str(neighbours), name=mechanism.name)
+    reach = _reach() if named is None or neighbours is None else None
     if neighbours is not None:
-        reach = _reach() if named is None else None
         return audit_pair(
             mechanism,
             neighbours=neighbours,
@@ -186,7 +176,7 @@ def run_mechanism_audit(
         )
     assert named is not None  # noqa: S101 checked above
     return run_probes(
-        mechanism, attack=named, claim=claim, options=options, reach=_reach(), progress=progress
+        mechanism, attack=named, claim=claim, options=options, reach=reach, progress=progress
     )
 
 
@@ -207,10 +197,10 @@ def _reach() -> NamedAttack | None:
 
 
 def parse_neighbours(text: str) -> tuple[Vector, Vector]:
-    """Two query results of equal length (m,): ``0,1``, or vectors ``0,0,0;1,0,0``, or files ``a.npy;b.npy``.
+    """Two query results of equal length (m,): ``0,1``, ``0,0,0;1,0,0``, or ``a.npy;b.npy``.
 
-    A semicolon divides the two, commas the coordinates; without one, just two numbers (or files)
-    are meant.
+    A semicolon divides the two, commas the coordinates; without a semicolon, a comma divides two
+    numbers (or files).
 
     Raises:
         UsageError: not two, different lengths, not finite numbers, or equal to each other.
@@ -228,7 +218,8 @@ def parse_neighbours(text: str) -> tuple[Vector, Vector]:
         )
     if np.array_equal(first, second):
         raise UsageError(
-            f"neighbours={text}: they are equal (as float64), so nothing could tell them apart; {_HOW}"
+            f"neighbours={text}: they are equal (as float64), so nothing could tell them apart; "
+            f"{_HOW}"
         )
     return first, second
 

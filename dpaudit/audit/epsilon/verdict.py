@@ -29,67 +29,66 @@ _CLEARLY_MORE = 0.5
 
 
 def at_least(low: float, alpha: float, method: str) -> Interval:
-    """What is shown with confidence 1 − ``alpha``."""
+    """The interval of a lower bound shown with confidence 1 − ``alpha``."""
     return Interval(low=low, high=math.inf, confidence=1 - alpha, method=method)
 
 
 def verdict_of(tests: tuple[TestResult, ...], late: str) -> tuple[Verdict, str]:
-    """The verdict and its reason; ``late`` says why less was drawn than asked for, if so."""
+    """The verdict and its reason; ``late`` says why less was drawn than asked for, or is empty."""
     found = [t.name for t in tests if t.finding]
     if found:
-        return (
-            "finding",
-            f"{'; '.join(found)}: contradict{'s' if len(found) == 1 else ''} the claim",
-        )
+        verb = "contradicts" if len(found) == 1 else "contradict"
+        return "finding", f"{'; '.join(found)}: {verb} the claim"
     if late:
         return "inconclusive", f"{late}; what was counted until then shows nothing"
     return "no-finding", "nothing that was looked at contradicts the claim"
 
 
 def low_bits_advice(tests: tuple[TestResult, ...]) -> str:
-    """What to do where only the last bits tell the neighbours apart; else nothing."""
+    """Advice if only the last bits tell the neighbours apart, or empty."""
     bits = [t for t in tests if t.name.startswith("low bits")]
     others = max((t.statistic for t in tests if t not in bits and t.unit == "ε"), default=0.0)
-    shown = max(
-        (t.statistic for t in bits if t.finding or (t.advisory and t.p <= 1e-6)), default=0.0
-    )
+    clear = (t.statistic for t in bits if t.finding or (t.advisory and t.p <= 1e-6))
+    shown = max(clear, default=0.0)
     if shown <= others + _CLEARLY_MORE:
         return ""
     return (
-        f"The last bits of a release tell the neighbours apart (ε ≥ {shown:.3g}), as they do where noise is added by "
-        "plain floating-point arithmetic: that is not differentially private whatever the noise (Mironov 2012). Round "
-        "to a grid or snap; to judge releases as real numbers, use --real-numbers."
+        f"The last bits of a release tell the neighbours apart (ε ≥ {shown:.3g}), as they do where "
+        "noise is added by plain floating-point arithmetic: that is not differentially private "
+        "whatever the noise (Mironov 2012). Round to a grid or snap; to judge releases as real "
+        "numbers, use --real-numbers."
     )
 
 
 def misfit_advice(details: Mapping[str, Any]) -> str:
-    """One sentence where a support attack finds releases impossible that their own value led to; else nothing."""
+    """Advice if a support attack finds releases impossible at their own value, or empty."""
     truth = details.get("feasible_at_truth", {})
     wrong = sum(of - feasible for feasible, of in truth.values())
     if not wrong:
         return ""
+    made = sum(of for _, of in truth.values())
     return (
-        f"The attack takes {wrong:,} of {sum(of for _, of in truth.values()):,} releases for impossible at the very value "
-        "that they were made from: it was not made for this mechanism. What it shows is still true; a pass by it "
-        "says little."
+        f"The attack takes {wrong:,} of {made:,} releases for impossible at the very value that "
+        "they were made from: it was not made for this mechanism. What it shows is still true; a "
+        "pass by it says little."
     )
 
 
 _WORTH_SAYING = 1e-4
 _MOST = 64
-"""Coordinates looked at."""
+"""Number of coordinates compared."""
 _FAR = 3.0
 
 Array = npt.NDArray[np.float64]
 
 
 def shape_advice(y0: Array, y1: Array, v0: Array, v1: Array) -> str:
-    """One sentence where releases less the query value, (n, k) at each neighbour, have different laws; else nothing.
+    """Advice if releases less the query value, (n, k) at each neighbour, differ in law, or empty.
 
     Two-sample Kolmogorov-Smirnov for each of the first 64 coordinates (asymptotic p-value,
-    conservative for discrete laws), Bonferroni over them, said where p < 1e-4. Additive noise of
-    one law passes; clamping, snapping that depends on the value, and randomized response do not.
-    Nothing where releases are not as long as the query, or in a coordinate where they do not lie
+    conservative for discrete laws), Bonferroni over them, reported where p < 1e-4. Additive noise
+    of one law passes; clamping, snapping that depends on the value, and randomized response do not.
+    Empty where releases are not as long as the query, or in a coordinate where they do not lie
     around the query value (median further away than three median deviations): there the value is a
     name for a data set, and releases less the value are no noise.
     """
@@ -105,9 +104,10 @@ def shape_advice(y0: Array, y1: Array, v0: Array, v1: Array) -> str:
         return ""
     where = "" if len(gaps) == 1 else f" (coordinate {j})"
     return (
-        f"If a release is the query value plus noise, the noise depends on the value{where}: releases less the value differ "
-        f"by {gaps[j]:.3g} in distribution between the neighbours (Kolmogorov-Smirnov, p {p:.1e}). That is no fault in "
-        "itself; for a mechanism that says it adds noise of one law, it is."
+        f"If a release is the query value plus noise, the noise depends on the value{where}: "
+        f"releases less the value differ by {gaps[j]:.3g} in distribution between the neighbours "
+        f"(Kolmogorov-Smirnov, p {p:.1e}). That is no fault in itself; for a mechanism that says "
+        "it adds noise of one law, it is."
     )
 
 
@@ -126,18 +126,18 @@ def _gap(a: Array, b: Array) -> float:
 _NINE_TENTHS = float(scipy.special.ndtri(0.9))
 _FARTHEST = 50.0
 _TO_LEARN = 2
-"""A leak must occur this many times as often as would do to prove it, so that it is chosen to be counted (simulated)."""
+"""A leak must occur so many times as often as would prove it, to be chosen first (simulated)."""
 
 
-@lru_cache(maxsize=64)  # the same for every pair that is probed
+@lru_cache(maxsize=64)  # all pairs of a probing attack have the same
 def two_neighbour_blind_spots(
     *, draws: int, claim: PrivacyClaim, alpha: float, attack: str = ""
 ) -> tuple[BlindSpot, ...]:
-    """What ``draws`` counted releases leave open when the best event gets ``alpha`` (its share).
+    """What ``draws`` counted releases do not exclude; the best event gets ``alpha`` (its share).
 
-    By an ``attack``, whatever it does not look at is left open besides.
+    With an ``attack``, whatever it does not look at is not excluded either.
 
-    Sizes are of a flaw found nine times in ten where the right event was learned; by normal and
+    Sizes are of a flaw found with probability 0.9 if the right event was learned; by normal and
     Poisson approximation.
     """
 
@@ -152,7 +152,8 @@ def two_neighbour_blind_spots(
             flaw="how large ε really is",
             size=None,
             unit="",
-            says=f"{draws:,} counted releases can show at most ε = {ceiling:.3g} (about ln n), however bad the mechanism",
+            says=f"{draws:,} counted releases can show at most ε = {ceiling:.3g} (about ln n), "
+            "however bad the mechanism",
         )
     ]
     if ceiling <= claim.epsilon:
@@ -163,7 +164,8 @@ def two_neighbour_blind_spots(
                 flaw="any violation of the claim",
                 size=None,
                 unit="",
-                says=f"ε = {claim.epsilon:g} is more than so few releases can show: raise --samples",
+                says=f"ε = {claim.epsilon:g} is more than so few releases can show: "
+                "raise --samples",
             ),
             *always,
         )
@@ -184,7 +186,8 @@ def two_neighbour_blind_spots(
                 flaw="ε above the claim, on an event of probability 1/2",
                 size=high - claim.epsilon,
                 unit="more ε than claimed",
-                says=f"a mechanism with ε = {high:.3g} on half of its releases would have been found nine times in ten",
+                says=f"a mechanism with ε = {high:.3g} on half of its releases "
+                "would have been found nine times in ten",
             )
         )
     few, many = 0, draws
@@ -199,7 +202,8 @@ def two_neighbour_blind_spots(
                 flaw="rare releases that give one neighbour away",
                 size=leak,
                 unit="probability",
-                says=f"a release impossible at one neighbour, with probability below {leak:.2g} at the other, may pass",
+                says=f"a release impossible at one neighbour, with probability below {leak:.2g} "
+                "at the other, may pass",
             )
         )
     return (*spots, *always)
@@ -211,8 +215,8 @@ def _not_seen_by(attack: str) -> BlindSpot:
         flaw="other neighbours, and all that this attack does not look at",
         size=None,
         unit="",
-        says=f"only these two query results were compared, and only as {attack} sees releases; leave --attack out for "
-        "learned events of simple statistics",
+        says=f"only these two query results were compared, and only as {attack} sees releases; "
+        "leave --attack out for learned events of simple statistics",
     )
 
 
@@ -222,8 +226,9 @@ _ALWAYS = (
         flaw="other neighbours, and other ways of looking at a release",
         size=None,
         unit="",
-        says="only these two query results were compared, by learned events of simple statistics; a worse pair, a rare "
-        "trigger, timing, or a porous set of floats that no statistic here sees would pass",
+        says="only these two query results were compared, by learned events of simple statistics; "
+        "a worse pair, a rare trigger, timing, or a porous set of floats that no statistic here "
+        "sees would pass",
     ),
     BlindSpot(
         test="every audit of releases",
@@ -238,7 +243,7 @@ _ALWAYS = (
 def one_run_blind_spots(
     *, canaries: int, claim: PrivacyClaim, alpha: float
 ) -> tuple[BlindSpot, ...]:
-    """What ``canaries`` scores leave open when the best guesses get ``alpha`` (their share)."""
+    """What ``canaries`` scores do not exclude when the best guesses get ``alpha`` (their share)."""
     wrong = -math.expm1(math.log(alpha) / canaries)  # all right: q^m = α
     ceiling = math.log1p(-wrong) - math.log(wrong) if wrong < 0.5 else 0.0
     return (
@@ -247,14 +252,16 @@ def one_run_blind_spots(
             flaw="how large ε really is",
             size=None,
             unit="",
-            says=f"{canaries:,} canaries can show at most ε = {ceiling:.3g}, if every guess is right",
+            says=f"{canaries:,} canaries can show at most ε = {ceiling:.3g}, "
+            "if every guess is right",
         ),
         BlindSpot(
             test="one run",
             flaw="what stronger scores or other canaries would show",
             size=None,
             unit="",
-            says="the bound is about these scores; one run shows less than the truth where canaries disturb each other "
-            f"or m·δ = {canaries * claim.delta:.2g} is not small (Steinke, Nasr and Jagielski 2023, Section 7)",
+            says="the bound is about these scores; one run shows less than the truth where "
+            f"canaries disturb each other or m·δ = {canaries * claim.delta:.2g} is not small "
+            "(Steinke, Nasr and Jagielski 2023, Section 7)",
         ),
     )

@@ -109,6 +109,9 @@ def audit(function, attack, *, epsilon=1.0, delta=0.0, neighbours=ZERO_ONE, **op
     )
 
 
+INSTALLED = registry.entry_points
+
+
 @pytest.fixture
 def install(monkeypatch):
     """Replace the installed attacks by these factories."""
@@ -542,16 +545,8 @@ def test_attacks_by_name(install):
     )
     assert named_attack("reach").does is SAME.does
     assert named_attack("pair-inversion:sampler=x").text == "pair-inversion:sampler=x"
-    with pytest.raises(
-        UnknownNameError,
-        match=r"attack=raech: not known; did you mean 'reach'\?.*laplace-support.*timing",
-    ):
-        named_attack("raech")
     for other in ("which-bin", "made-up"):
-        with pytest.raises(
-            UsageError,
-            match=f"attack={other}: is no attack on a whole mechanism.*reach.*sensitivity",
-        ):
+        with pytest.raises(UsageError, match=f"attack={other}: is no attack on a whole mechanism"):
             named_attack(other)
     with pytest.raises(UsageError, match="sampler: attack pair-inversion needs it"):
         named_attack("pair-inversion")
@@ -559,6 +554,15 @@ def test_attacks_by_name(install):
         named_attack("pair-inversion:sampler=x,n=1")
     result = audit(response(np.random.default_rng(49)), "reach")
     assert (result.attack, [p.name for p in result.provenance.plugins]) == ("reach", ["reach"])
+
+
+def test_errors_name_the_attacks_that_declare_a_fitting_game(monkeypatch):
+    monkeypatch.setattr(registry, "entry_points", INSTALLED)
+    fitting = "bit-features, laplace-support, pair-inversion, reach, sensitivity, timing$"
+    with pytest.raises(UnknownNameError, match=f"not known; did you mean 'reach'.*: {fitting}"):
+        named_attack("raech")
+    with pytest.raises(UsageError, match=f"which-bin: is no attack on a whole mech.*: {fitting}"):
+        named_attack("which-bin")
 
 
 def raising(*_, **__):
