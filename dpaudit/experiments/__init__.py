@@ -1,4 +1,4 @@
-"""Experiments: a grid of host × source × mitigation × attack as TOML, run cell by cell, each cell stored as it ends."""
+"""Experiments: grids of host × source × mitigation × attack in TOML, stored cell by cell."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "run_experiment":  # it needs torch: who only looks at stores does not wait for it
+    if name == "run_experiment":  # needs torch, which reading a store does not
         from dpaudit.experiments.run import run_experiment
 
         return run_experiment

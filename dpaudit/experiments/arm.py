@@ -1,4 +1,4 @@
-"""One arm made real: from a cell's settings to a host, a key, a source, a mitigation and an attack."""
+"""From a cell's settings to a host, a key, a source, a mitigation and an attack: one arm."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Arm:
 
     @property
     def claim(self) -> str:
-        """What a release of this arm honestly claims to add."""
+        """The law that a release of this arm honestly claims to add."""
         name = Reference.parse(self.source.claim).name
         return f"{name}:sigma={self.mitigation.scale(self.sigma)!r}"
 
@@ -72,12 +72,15 @@ def plugin_options(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _create(kind: str, table: Mapping[str, Any], **known: Any) -> Any:
-    """A plug-in from its table; what the experiment knows (σ, the key, d) goes to those that take it."""
+    """A plug-in from its table; σ, the key and d go to those that take them."""
     return registry.create(kind, registry.offered(kind, _reference(table), **known))
 
 
 def build_arm(settings: Mapping[str, Any], *, cell: str) -> Arm:
-    """Make everything a cell needs. The key depends on the seed and the [key] table only, so all arms share it."""
+    """Everything a cell needs.
+
+    The key depends on the seed and the [key] table only, so all arms share it.
+    """
     root = KeyedStream.from_seed(settings["seed"])
     host: Host = registry.create("hosts", _reference(settings["host"]))
     calibrate = gaussian_sigma_paper if settings["calibration"] == "paper" else gaussian_sigma

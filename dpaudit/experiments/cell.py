@@ -1,4 +1,4 @@
-"""One point of a grid: what it is called, and what its random streams are keyed with."""
+"""One point of a grid: its name, and the key of its random streams."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Cell:
 
     @property
     def written(self) -> dict[str, Any]:
-        """The settings as ids, stores and reports have them: every value in ``grid`` in one word."""
+        """The settings as in ids, stores and reports: every value in ``grid`` in one word."""
         if not self.settings.get("grid"):
             return dict(self.settings)
         return {
@@ -44,7 +44,7 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """For people: which arm this is."""
+        """Which arm this is, for people."""
         settings = self.written
         if "source" not in settings:
             words = ", ".join(f"{k} {v}" for k, v in settings["grid"].items())

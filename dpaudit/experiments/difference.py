@@ -1,13 +1,12 @@
-"""Two runs beside each other: which numbers differ, and what else does that could be why.
+"""Two runs compared: which numbers differ, and which circumstances differ with them.
 
 A cell of both runs is *identical* if all its numbers are. Otherwise its intervals decide, and its
 verdict if it has one: *overlapping* if every interval overlaps the other run's and the verdicts are
 equal, *different* if not. A cell without interval or verdict is different as soon as one number is.
 Two 95 % intervals of one truth miss each other in fewer than one case in 20 (of normal means: in
-0.6 %): of a thousand cells some will.
+0.6 %), so a few of a thousand cells will.
 
-Times are no results: ``seconds``, ``started`` and what is under ``provenance`` or ``details`` are
-not compared.
+Times are not compared: ``seconds``, ``started``, and what is under ``provenance`` or ``details``.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _APART = ("seed", "trials", "keep_trials", "device")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One value of a cell that differs; ``disjoint`` if it is an interval, or has one, and these do not overlap."""
+    """One value of a cell that differs; ``disjoint``: it has intervals that do not overlap."""
 
     name: str
     a: Any
@@ -54,10 +53,9 @@ class CellDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDifference:
-    """Two runs: their cells, those that only one has, and how their circumstances differ, by name.
+    """Two runs: their cells, the cells of only one, and how their circumstances differ, by name.
 
-    ``same_spec``: one experiment with the same seed and trials, so that identical numbers were to
-    be expected.
+    ``same_spec``: one experiment with the same seed and trials, where numbers should be identical.
     """
 
     a: str
@@ -69,19 +67,20 @@ class RunDifference:
     circumstances: Mapping[str, tuple[Any, Any]]
 
     def count(self, status: Status) -> int:
-        """How many cells of both have that status."""
+        """How many cells of both runs have that status."""
         return sum(cell.status == status for cell in self.cells)
 
     @property
     def agree(self) -> bool:
-        """Whether no cell is different, nor missing from one of two runs of the same experiment."""
+        """Whether no cell is different, or missing from one of two runs of the same experiment."""
         return not self.count("different") and not (self.same_spec and (self.only_a or self.only_b))
 
 
 def compare(a: Store, b: Store) -> RunDifference:
-    """Compare the finished cells of two runs: by id if they are of the same experiment, else by settings.
+    """Compare the finished cells of two runs.
 
-    Settings match apart from seed, trials and device.
+    Cells match by id if the runs are of the same experiment, else by settings apart from seed,
+    trials and device.
 
     Raises:
         StoreError: they have no cell in common.
@@ -95,7 +94,8 @@ def compare(a: Store, b: Store) -> RunDifference:
             if not cells:
                 remedy = f"{store.folder} has none; dpaudit runs show {store.folder} says why"
         raise StoreError(
-            f"a={a.folder}, b={b.folder}: no finished cell in common ({len(ours)} and {len(theirs)} cells); {remedy}"
+            f"a={a.folder}, b={b.folder}: no finished cell in common "
+            f"({len(ours)} and {len(theirs)} cells); {remedy}"
         )
     failed_a, failed_b = ({_key(f, ids=same_spec) for f in store.failures()} for store in (a, b))
     return RunDifference(
@@ -190,7 +190,7 @@ def _values(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _ends(value: Mapping[str, Any]) -> tuple[float, float] | None:
-    """The ends of a confidence interval; proven bounds (:class:`~dpaudit.types.EpsilonBounds`) are none."""
+    """The ends of a confidence interval; None for proven bounds (``EpsilonBounds``)."""
     if "says" in value:
         return None
     try:
@@ -215,7 +215,7 @@ def _circumstances(a: Store, b: Store) -> dict[str, tuple[Any, Any]]:
 
 
 def _facts(store: Store) -> dict[str, Any]:
-    """Seeds, versions, hardware, sources by name; several values of a run in one text."""
+    """Seeds, versions, hardware and sources by name; several values of a run in one text."""
     found: dict[str, set[str]] = {}
     for told in provenances(store):
         facts = {

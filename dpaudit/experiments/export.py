@@ -23,11 +23,11 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 def flat_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The ``rows`` of a ``results.json`` without nesting: an arm with several attacks becomes a row an attack.
+    """The ``rows`` of a ``results.json`` without nesting; an arm has one row per attack.
 
     ``{value, low, high}`` under ``name`` becomes ``name``, ``name_low`` and ``name_high``; an
-    ``interval`` beside ``success`` likewise; other tables ``name_key``; lists JSON text. An arm's
-    ``details`` are left out: they are for figures.
+    ``interval`` next to ``success`` likewise; other tables ``name_key``; lists JSON text. An arm's
+    ``details``, which are for figures, are left out.
     """
     if document["kind"] != "experiment":
         return [flatten(row) for row in document["rows"]]
@@ -65,7 +65,7 @@ def flatten(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def typed(rows: Sequence[Mapping[str, Any]]) -> Columns:
-    """Rows as columns of one type each, None where a row has no value: bool, int (64 bits), float or str.
+    """Rows as columns of one type each: bool, int (64 bits), float or str; None for no value.
 
     The words that stand for them in JSON become infinities and NaN in columns of numbers.
     """
@@ -93,15 +93,15 @@ _CONTROLS = tuple("\t\r\n")
 
 
 def write_columns(columns: Columns, to: Path) -> int:
-    """Write typed columns to ``to``, replaced if there, in the format that its name ends with; how many rows it has.
+    """Write typed columns to ``to``, in the format of its suffix; returns the number of rows.
 
-    Parquet has nulls, infinities and NaN as such. CSV has them as nothing, ``inf`` and ``nan``;
-    JSON, a list of objects, as ``null`` and the words ``"inf"``, ``"-inf"``, ``"nan"``. In CSV,
-    text that a spreadsheet would take for a formula gets an apostrophe in front. Halves of
-    characters, which UTF-8 cannot hold, become their escapes.
+    An existing file is replaced. Parquet has nulls, infinities and NaN as such. CSV has them as
+    nothing, ``inf`` and ``nan``; JSON, a list of objects, as ``null`` and the words ``"inf"``,
+    ``"-inf"``, ``"nan"``. In CSV, text that a spreadsheet would take for a formula gets an
+    apostrophe in front. Halves of characters, which UTF-8 cannot hold, become their escapes.
 
     Raises:
-        UsageError: another ending, a run's own results.json, or the file cannot be written.
+        UsageError: another suffix, a run's own results.json, or the file cannot be written.
         MissingExtraError: Parquet needs pyarrow.
     """
     write = check_target(to)
@@ -116,7 +116,7 @@ def write_columns(columns: Columns, to: Path) -> int:
 
 
 def check_target(to: Path) -> Callable[[Columns, BinaryIO], None]:
-    """What writes the format that ``to`` ends with.
+    """The writer for the format of ``to``'s suffix.
 
     Raises:
         UsageError: there is none, or ``to`` is a run's own ``results.json``.
@@ -142,7 +142,8 @@ def _parquet(columns: Columns, file: BinaryIO) -> None:
         from pyarrow import parquet
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            "to=….parquet: Parquet needs pyarrow, which is not installed; pip install 'dpaudit[parquet]'"
+            "to=….parquet: Parquet needs pyarrow, which is not installed; "
+            "pip install 'dpaudit[parquet]'"
         ) from error
     parquet.write_table(
         pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()}), file
@@ -158,7 +159,7 @@ def _csv(columns: Columns, file: BinaryIO) -> None:
 
 
 def _no_formula(value: Any) -> Any:
-    """Text that no spreadsheet runs (OWASP, CSV injection); numbers stay, with their signs."""
+    """Text that no spreadsheet executes (OWASP, CSV injection); numbers keep their signs."""
     if not isinstance(value, str) or not (value[:1] in _CONTROLS or value.lstrip()[:1] in _FORMULA):
         return value
     return value if _is_number(value) else f"'{value}"

@@ -1,4 +1,4 @@
-"""Axes: the values of a table's axes, all their combinations, how ids write a value, and the types a measure asks for."""
+"""Axes of a spec: their values, combinations, written form, and the types a measure wants."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = [
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The ``[grid]`` of one cell. A measure's own has a field for each axis; that of a tuple is one that a cell joins."""
+    """The ``[grid]`` of one cell, a field per axis; a cell joins all values of a tuple's axis."""
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A value of an axis that is a table, as ``[[source]]`` is: ``name``, options, and perhaps a ``label``.
+    """A value of an axis that is a table: ``name``, options, and perhaps a ``label``.
 
     In ids and results it stands as its label, without one as ``name:option=value,…``.
     """
@@ -50,7 +50,10 @@ def listed(value: Any) -> list[Any]:
 
 
 def expand(table: Mapping[str, Any], *, joined: Collection[str] = ()) -> Iterator[dict[str, Any]]:
-    """All combinations of a table's lists, one empty one of an empty table; the list of a ``joined`` axis is one value."""
+    """All combinations of a table's lists; a ``joined`` axis is one value.
+
+    An empty table has one, empty combination.
+    """
     for values in itertools.product(
         *(axis_of(name, value, joined) for name, value in table.items())
     ):
@@ -64,7 +67,7 @@ def axis_of(name: str, value: Any, joined: Collection[str]) -> list[Any]:
 
 
 def written(value: Any) -> Any:
-    """One value of an axis as ids, stores and reports have it: a table as its label, a joined list with spaces between.
+    """One value of an axis as in ids, stores and reports: a table as its label, a list spaced.
 
     >>> written({"name": "lattice", "d": 48, "beta": 1e-3}), written([0.125, "2^-3", 1])
     ('lattice:d=48,beta=1e-3', '0.125 2^-3 1')
@@ -96,7 +99,10 @@ def _spelled(value: Any) -> str:
 
 
 def written_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored spec with its axes as ids have them; equal for those that span the same cells, also of an older dpaudit."""
+    """A stored spec with its axes as in ids.
+
+    Equal for specs that span the same cells, also for those of an older dpaudit.
+    """
     joined = spec.get("joined", ())
     axes = {
         name: [written(v) for v in axis_of(name, value, joined)]
@@ -106,13 +112,13 @@ def written_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def joined_axes(of: type[Grid] | None) -> frozenset[str]:
-    """Axes of which a cell has all values."""
+    """Axes of which one cell has all values."""
     fields = () if of is None else msgspec.structs.fields(of)
     return frozenset(field.name for field in fields if get_origin(field.type) is tuple)
 
 
 def check_grid(grid: Mapping[str, Any], of: type[Grid]) -> None:
-    """Whether all values of a ``[grid]`` are what a measure asks for.
+    """Check all values of a ``[grid]`` against the types of a measure.
 
     Raises:
         SpecError: as :func:`read_grid`.

@@ -1,4 +1,4 @@
-"""What a cell measures: one type, registered by name in the entry-point group ``dpaudit.measures``, ours as anyone's."""
+"""What a cell measures: one type, registered in the entry-point group ``dpaudit.measures``."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Measure:
 
     Attributes:
         run: ``(cell, arm) -> dict`` of JSON-ready values: one cell's outcome, a function of the
-            cell's settings alone but for what it says of time. ``arm`` is the cell's host, key,
-            source and mitigation made real.
+            cell's settings alone, except for times. ``arm`` is the cell's host, key, source and
+            mitigation.
         grid: the types of ``[grid]``, checked when a spec is read and given by ``cell.grid``; None
             takes anything.
         needs_arm: False for a measure without host, source or key: its cells have ``[grid]``,
@@ -36,7 +36,7 @@ class Measure:
         keeps_trials: it gives each trial's record, ``each_trial``, where ``cell.settings`` has
             ``keep_trials``.
         gather: ``rows -> rows``: the table's rows, where one is made of several cells.
-        summary: ``rows -> str``: what a whole table says, in a sentence.
+        summary: ``rows -> str``: one sentence about a whole table.
         origins: ``cell -> origins`` of the plug-ins that a measure without an arm loads itself.
     """
 
@@ -69,6 +69,6 @@ def gathered(kind: str, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
 
 
 def summary(kind: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """What a table of one measure says; empty where it has nothing to say or there are no rows."""
+    """What a table of one measure says; empty if there are no rows, or nothing to say."""
     says = measure_of(kind).summary
     return says(rows) if says is not None and rows else ""

@@ -32,10 +32,10 @@ class RunOptions:
             (:func:`~dpaudit.experiments.placement.place`).
         jobs: processes on this machine, or ``all``; with ``local`` only.
         command: what the user typed, kept with the run.
-        on_open: is told the store before all.
-        on_start: is told a cell when a worker can have it.
-        on_done: is told a cell when its outcome is on disk, or was from before.
-        on_result: is told that outcome.
+        on_open: called with the store, first.
+        on_start: called with a cell when a worker can have it.
+        on_done: called with a cell when its outcome is on disk, also from an earlier start.
+        on_result: called with that outcome.
     """
 
     out: Path

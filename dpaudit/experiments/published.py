@@ -1,29 +1,27 @@
-"""Published values beside ours, joined by setting.
+"""Published values compared with ours, joined by setting.
 
 ``hist-*``, ``mnist-*``, ``cifar10-*``, ``gm`` and ``l2`` are the logs in the repository of the
-authors of arXiv 2509.23834; ``printed-table2`` to ``4`` are the tables that the paper prints, which
-are of other runs in part: 20 of Table 2's 72 cells of untrained networks differ from the log, by up
-to 4 points. Of its 72 trained cells the logs have two, and no log has the printed 103.2 (log:
-103.02) and 6526.8 (6529.8) of Table 4 or 980 and 110 (1146 and 140; medians 1126 and 126) of Table
-3. Table 3's cells are in the order of its text; those of VGG-19 (12, 1.4, 13, 0.81) only fit the
-  log as size and change of untrained, then of trained weights, and are stored so; LeNet-5's row is
-  incomplete. ``bpia-*``: the tables of
-Gadotti et al. (USENIX Security 2022).
+authors of arXiv 2509.23834; ``printed-table2`` to ``4`` are the tables that the paper prints. Some
+of these are of other runs: 20 of Table 2's 72 cells of untrained networks differ from the log, by
+up to 4 points. Of its 72 trained cells the logs have two, and no log has the printed 103.2 (log:
+103.02) and 6526.8 (6529.8) of Table 4 or 980 and 110 (1146 and 140; medians 1126 and 126) of
+Table 3. Table 3's cells are in the order of its text; those of VGG-19 (12, 1.4, 13, 0.81) only fit
+the log as size and change of untrained, then of trained weights, and are stored so; LeNet-5's row
+is incomplete. ``bpia-*``: the tables of Gadotti et al. (USENIX Security 2022).
 
 ::
 
     [published]
     file = "hist-da"                       # published/hist-da.csv; or a list of such names
-    on = { d = "num_bins", beta = "beta" } # our column = theirs; several matching rows are averaged
+    on = { d = "num_bins", beta = "beta" } # our column = theirs; matching rows are averaged
     value = "success_rate"
-    over = { mech = ["GPM", "GM"] }        # instead of a value: the ratio of the value's means in
-    two groups ours = "success"                       # the column of ours to hold against it
-    trials = 1000                          # of theirs: agreement by Fisher's exact test
-    level = 0.01                           # at so much; 0.001 if not given
+    over = { mech = ["GPM", "GM"] }        # not a value, but the ratio of two groups' means
+    ours = "success"                       # our column to compare with it
+    trials = 1000                          # theirs: agreement by Fisher's exact test
+    level = 0.01                           # its level; 0.001 by default
     tolerance = 0.01                       # or: agreement within so much, relative
     within = 0.01                          # or: within so much, absolute
-    users = 5000                           # with it: theirs came of so many, and chance is allowed
-    for on both sides
+    users = 5000                           # with it: theirs; allows for chance on both sides
 """
 
 from __future__ import annotations
@@ -115,7 +113,10 @@ def published_value(spec: Mapping[str, Any], row: Mapping[str, Any]) -> float | 
 
 
 def beside_printed(table: str, row: Mapping[str, Any], *, trials: int) -> dict[str, Any]:
-    """``printed`` and ``agrees_printed`` of a row: what the paper prints in ``table`` (table2, table4), or None."""
+    """``printed`` and ``agrees_printed`` of a row: what the paper prints in ``table``, or None.
+
+    ``table`` is table2 or table4.
+    """
     spec = _PRINTED[table]
     theirs = published_value(spec, row)
     fits = None if theirs is None else agrees(spec, row[spec["ours"]], theirs, trials=trials)
@@ -129,14 +130,14 @@ def _mean(rows: list[dict[str, str]], column: str) -> float | None:
 def agrees(
     spec: Mapping[str, Any], ours: Mapping[str, Any] | float, theirs: float, *, trials: int
 ) -> bool | None:
-    """Whether ours fits the published value, or None where the specification asks for no comparison.
+    """Whether ours fits the published value; None if the spec asks for no comparison.
 
     With ``trials``: Fisher's exact two-sided test of two binomial shares at ``level`` (0.001), so
     at most that share of the cells that do agree are called misses. With ``tolerance``: within that
     share of the published value. With ``within``: that far from it; if it also says from how many
     ``users`` the published value comes, then beyond that as far as the standard error of the
     difference explains at ``level``, two-sided: ours is a mean over ``trials`` users with a 95 %
-    interval, theirs has the same spread a user.
+    interval, theirs has the same spread per user.
     """
     value = float(ours["value"]) if isinstance(ours, Mapping) else float(ours)
     if "within" in spec:
@@ -146,7 +147,7 @@ def agrees(
         return abs(value / theirs - 1) <= float(spec["tolerance"])
     if "trials" not in spec:
         return None
-    from scipy.stats import fisher_exact  # late: who only looks at runs need not wait for it
+    from scipy.stats import fisher_exact  # late: looking at runs does not need it
 
     n = int(spec["trials"])
     a, b = round(value * trials), round(theirs * n)
@@ -155,10 +156,14 @@ def agrees(
 
 
 def _by_chance(spec: Mapping[str, Any], ours: Mapping[str, Any] | float, *, trials: int) -> float:
-    """How far two equal means over ``trials`` and ``users`` users lie apart at most, but for a share ``level`` of cases."""
+    """How far two equal means over ``trials`` and ``users`` users lie apart at most.
+
+    Exceeded in a share ``level`` of cases.
+    """
     if not isinstance(ours, Mapping):
         raise SpecError(
-            f"published ours={spec['ours']}: has no interval, so users={spec['users']} says nothing of it"
+            f"published ours={spec['ours']}: has no interval, so users={spec['users']} has no use; "
+            "leave users out"
         )
     from scipy.special import ndtri
 

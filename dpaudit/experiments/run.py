@@ -1,4 +1,4 @@
-"""Running an experiment: cells go to a placement, outcomes to the store, in whatever order they end."""
+"""Running an experiment: cells go to a placement, outcomes to the store, as they end."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run_experiment(
 ) -> Path:
     """Run every cell of ``spec`` that ``out`` does not hold yet; return ``out``.
 
-    What the options mean: :class:`~dpaudit.experiments.options.RunOptions`, which :func:`run_with`
+    For the options see :class:`~dpaudit.experiments.options.RunOptions`, which :func:`run_with`
     takes as one value. A cell that fails is kept as a failure and the others go on; ``resume``
     tries it again.
 
@@ -55,8 +55,8 @@ def run_experiment(
         StoreError: ``out`` holds another run, or this one and ``resume`` is False; or the disk is
             full.
         UsageError: the spec's device, or the place, is not there; or the first eight cells to end
-            (all, if fewer) failed by a usage error, which is then not recorded but raised.
-        PeerError: a cluster went away meanwhile.
+            (all, if fewer) failed by a usage error, which is then raised and not recorded.
+        PeerError: a cluster went away during the run.
     """
     options = RunOptions(
         out=out,
@@ -92,7 +92,8 @@ def run_with(spec: Spec, options: RunOptions) -> Path:
                 if cell.id in done:
                     options.on_done(cell)
         keeper = _Keeper(store, cells, options, fresh=not done)
-        with closing(placement.run(_left(cells, done, options.on_start))) as outcomes, keeper:  # type: ignore[type-var]
+        todo = _left(cells, done, options.on_start)
+        with closing(placement.run(todo)) as outcomes, keeper:  # type: ignore[type-var]
             for position, outcome in outcomes:
                 keeper.take(position, outcome)
     return options.out
@@ -107,7 +108,7 @@ def _left(cells: tuple[Cell, ...], done: Set[str], on_start: OnCell | None) -> I
 
 
 class _Keeper:
-    """Outcomes on their way to the disk: several small ones in one transaction, nobody told before it is durable."""
+    """Outcomes on their way to the disk, small ones together; nobody is told before."""
 
     def __init__(
         self, store: Store, cells: tuple[Cell, ...], options: RunOptions, *, fresh: bool

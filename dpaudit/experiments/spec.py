@@ -1,4 +1,4 @@
-"""An experiment: its axes, and the cells they span, counted before the first is made."""
+"""An experiment: its axes and the cells they span, counted before the first is made."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COUNTED = 10**15
 
 @dataclass(frozen=True)
 class Spec:
-    """A checked experiment; ``joined`` are the axes of ``[grid]`` of which a cell has all values."""
+    """A checked experiment; of a ``joined`` axis of ``[grid]`` a cell has all values."""
 
     name: str
     title: str
@@ -127,7 +127,7 @@ class Spec:
                     )
 
     def excluded(self, parts: Mapping[str, Mapping[str, Any]]) -> bool:
-        """Whether an [[exclude]] leaves out what these parts (by kind: host, source, …) make together."""
+        """Whether an [[exclude]] matches these parts together (by kind: host, source, …)."""
 
         def named(kind: str, value: Any) -> bool:
             part = parts.get(kind, {})
@@ -168,11 +168,13 @@ def check_size(spec: Spec) -> None:
     spans = " × ".join(f"{name} {_counted(length)}" for name, length in axes.items() if length > 1)
     if number > MOST_CELLS:
         raise SpecError(
-            f"{where}: {_counted(number)} cells ({spans}), at most {MOST_CELLS:,}; shorten an axis, or split the spec"
+            f"{where}: {_counted(number)} cells ({spans}), at most {MOST_CELLS:,}; "
+            "shorten an axis, or split the spec"
         )
     if whole > _EXCLUDED * MOST_CELLS:
         raise SpecError(
-            f"{where}: {_counted(whole)} cells before [[exclude]], at most {_EXCLUDED * MOST_CELLS:,}; shorten an axis"
+            f"{where}: {_counted(whole)} cells before [[exclude]], "
+            f"at most {_EXCLUDED * MOST_CELLS:,}; shorten an axis"
         )
     _check_twice(spec, where)
 
@@ -220,7 +222,10 @@ def _check_twice(spec: Spec, where: str) -> None:
 
 
 def _twice(tables: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """A combination that is there twice: a value twice in a list, or two tables whose lists all have a value in common."""
+    """A combination that is there twice.
+
+    Either a value stands twice in a list, or all lists of two tables have a value in common.
+    """
     seen: list[dict[str, dict[str, Any]]] = []
     for table in tables:
         axes: dict[str, dict[str, Any]] = {}

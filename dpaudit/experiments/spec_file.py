@@ -10,12 +10,12 @@
 
     [host]                           # one host, or several as [[host]]
     name = "histogram"
-    [key]                            # the attacker's key, given to every source and attack that
-    takes one beta = [1e-4, 1e-3]
+    [key]                            # the attacker's key, for sources and attacks that take one
+    beta = [1e-4, 1e-3]
     gamma = "2sqrtd"
-    [[source]]                       # sources × mitigations × attacks; other keys are the plug-in's
-    options name = "pancake"                 # a source's own key = { gamma = 0.5, … } replaces
-    parts of [key] where it is used [[mitigation]]
+    [[source]]                       # sources × mitigations × attacks; other keys are options
+    name = "pancake"                 # a source's key = { gamma = 0.5, … } replaces parts of [key]
+    [[mitigation]]
     name = "none"
     [[attack]]
     name = "likelihood-ratio"
@@ -27,14 +27,14 @@
 
 Other measurements than attacks (``measure = "precision"`` and so on, ``dpaudit list measures``) may
 have axes of their own in ``[grid]``; those that audit samplers of their own (``zoo``,
-``calibration``, ``power``, ``keyless``) have nothing but that, and their ``[[exclude]]`` names
-values of it. A value may be a table,
+``calibration``, ``power``, ``keyless``) have nothing else, and their ``[[exclude]]`` names values
+of it. A value may be a table,
 ``arm = [{ name = "gaussian" }, { name = "pancake", mitigation = "rotation", label = "rotated" }]``:
 in ids and results it stands as its label, without one as ``name:option=value,…``. Of some axes
 (``clip`` of ``gradient-attack``, ``observations`` of ``pool-inference``) one cell has all values,
 on the same draws; these stand with spaces between, ``4 8``. ``keys`` renews the attacker's key so
-many times a cell. ``keep_trials = true`` stores every trial of ``attack`` cells: truth, guess and
-score (``docs/store.md``). ``[published]`` names the values to set beside ours; ``[[column]]`` and
+many times per cell. ``keep_trials = true`` stores every trial of ``attack`` cells: truth, guess and
+score (``docs/store.md``). ``[published]`` names the values to compare with ours; ``[[column]]`` and
 ``[[figure]]`` say what the report shows (``dpaudit.report``, documents of kind "measurements").
 """
 
@@ -61,7 +61,7 @@ from dpaudit.results.text import one_line
 __all__ = ["load_spec", "spec_names"]
 
 _MOST_BYTES = 1 << 19
-"""Of a file; the longest built-in one has 6 kB."""
+"""Per file; the longest built-in one has 6 kB."""
 _STRINGS = re.compile(
     r'''"""(?:[^\\]|\\.)*?"{3,5}|"(?:[^"\\\n]|\\.)*"|'''
     r"""'''.*?'{3,5}|'[^'\n]*'|#[^\n]*""",
@@ -122,8 +122,7 @@ def spec_names() -> list[str]:
 def load_spec(name: str, *, trials: int | None = None, device: str = "cpu") -> Spec:
     """Read a built-in experiment by name, or a ``.toml`` file; ``trials`` replaces the file's.
 
-    ``device`` is where its cells work: ``cpu``, or ``cuda`` for the measures that can
-    (``Measure.on_devices``).
+    ``device`` is ``cpu``, or ``cuda`` for measures with ``Measure.on_devices``.
 
     Raises:
         UnknownNameError: no such experiment or plug-in, with the nearest match.
@@ -267,7 +266,8 @@ def _check_exclusions(raw: Mapping[str, Any], mitigations: list[Any], where: str
             for name in listed(value):
                 if str(name) not in names[kind]:
                     raise SpecError(
-                        f"spec={where}: [[exclude]] {kind}={shown(name)} is none here{nearest(str(name), names[kind])}"
+                        f"spec={where}: [[exclude]] {kind}={shown(name)} is none here"
+                        f"{nearest(str(name), names[kind])}"
                     )
 
 
@@ -281,7 +281,7 @@ def _plugin(kind: str, table: Any, where: str) -> Mapping[str, Any]:
 
 
 def _check_plain(raw: Mapping[str, Any]) -> None:
-    """Look at all values of a file before any of them has a meaning.
+    """Check all values of a file before any of them has a meaning.
 
     Raises:
         RefusedError: a whole number beyond 64 bits, tables nested more than 16 deep, or a list of
@@ -306,7 +306,7 @@ def _check_plain(raw: Mapping[str, Any]) -> None:
 
 
 def _check_values(raw: Mapping[str, Any], where: str) -> None:
-    """Look at all values of a spec whose keys and their types are right.
+    """Check all values of a spec whose keys and types are right.
 
     Raises:
         SpecError: with the key, its value, the rule, and ``spec=where`` in front.
@@ -382,14 +382,16 @@ def _check_published(published: Mapping[str, Any], columns: Any, refuse: Any) ->
     for key, kind in (("file", (str, list)), ("on", dict), ("ours", str)):
         if not isinstance(published.get(key), kind):
             raise refuse(
-                f"[published] {key}={shown(published.get(key))} must be given; see dpaudit/experiments/published.py"
+                f"[published] {key}={shown(published.get(key))} must be given; "
+                "see dpaudit/experiments/published.py"
             )
     if published["ours"] not in [column.get("key") for column in columns]:
         raise refuse(f"[published] ours={shown(published['ours'])} must be the key of a [[column]]")
     names = published["file"] if isinstance(published["file"], list) else [published["file"]]
     if not all(isinstance(name, str) and re.fullmatch(r"[\w-]+", name) for name in names):
         raise refuse(
-            f"[published] file={shown(published['file'])} must be names as in dpaudit/studies/published"
+            f"[published] file={shown(published['file'])} must be names as in "
+            "dpaudit/studies/published"
         )
     try:
         published_value(published, {})

@@ -1,4 +1,4 @@
-"""Stored runs, finished or not, in Python: ``open_run("runs/gpm-fig5").frame()``; and every run below a folder in a line."""
+"""Stored runs in Python: ``open_run("runs/gpm-fig5").frame()``; an overview of all in a folder."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class OpenRun:
         return typed(flat_rows(self.document))
 
     def trials(self) -> Columns:
-        """Every stored trial: cell, trial, truth, guess and score; nothing without ``keep_trials`` in the spec."""
+        """Every stored trial: cell, trial, truth, guess and score; needs ``keep_trials``."""
         with Store.read(self.folder) as store:
             return trial_columns(store)
 
     def frame(self) -> pandas.DataFrame:
-        """The rows as a pandas DataFrame, one row an arm and attack, or a line of the measured table.
+        """The rows as a pandas DataFrame, one per arm and attack, or per row of the measured table.
 
         Raises:
             MissingExtraError: pandas is not installed.
@@ -87,7 +87,8 @@ class OpenRun:
         more = f"<p>{len(rows) - _SHOWN:,} more rows in .frame()</p>" if len(rows) > _SHOWN else ""
         failed = f", {self.progress.failed:,} failed" if self.progress.failed else ""
         return (
-            f"<p><strong>{_safe(self.document['title'])}</strong>: {self.progress.done:,} cells done{failed}</p>"
+            f"<p><strong>{_safe(self.document['title'])}</strong>: "
+            f"{self.progress.done:,} cells done{failed}</p>"
             f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
         )
 
@@ -115,8 +116,7 @@ def document_of(
 ) -> ExperimentDocument | MeasurementsDocument:
     """What ``results.json`` says of a store's results so far, failures included.
 
-    ``cells=False`` leaves the list ``cells`` empty; ``most`` looks at the first so many finished
-    cells only.
+    ``cells=False`` leaves the list ``cells`` empty; ``most`` limits it to the first finished cells.
 
     Raises:
         StoreError: the store holds what dpaudit does not write.
@@ -160,7 +160,7 @@ def _safe(value: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """A run from outside; ``problem`` is why a store cannot be read (then nothing else is known).
+    """A run's overview; ``problem`` is why a store cannot be read (then nothing else is known).
 
     ``cells`` is how many it will have (None if this dpaudit cannot tell), ``seconds`` what all
     attempts took together, ``started`` and ``last`` are UTC; ``running`` whether a process on this
@@ -183,7 +183,7 @@ class Overview:
 
 
 def overviews(folder: Path) -> list[Overview]:
-    """The runs in ``folder`` and below, by path; those that cannot be read say why.
+    """The runs in ``folder`` and below, by path; for those that cannot be read, the reason.
 
     Raises:
         UsageError: no such folder.
@@ -221,7 +221,7 @@ def look_at(folder: Path) -> Overview:
 
 
 def cells_of(spec: Mapping[str, Any]) -> int | None:
-    """How many cells a stored spec has; None where it is of another dpaudit, with fields that ours does not know."""
+    """How many cells a stored spec has; None if it has fields that this dpaudit does not know."""
     known = {f.name for f in dataclasses.fields(Spec)}
     try:
         return len(Spec(**{k: v for k, v in spec.items() if k in known}).cells())

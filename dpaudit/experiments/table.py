@@ -31,12 +31,11 @@ def make_document(
 ) -> ExperimentDocument | MeasurementsDocument:
     """Arms of an attack experiment, or, if the spec names columns, a table of measurements.
 
-    ``failures`` are the cells that raised; where there are any the document says so, and so does
-    the report. With ``cells=False`` the list ``cells`` stays empty, for who only wants the rows: of
-    many cells it takes most of the time.
+    ``failures`` are the cells that raised; the document and the report list them. With
+    ``cells=False`` the list ``cells``, which takes most of the time if there are many, stays empty.
 
-    Deterministic for given results but for the cells' ``seconds`` and ``provenance``; ``rows`` has
-    neither.
+    Deterministic for given results except for the cells' ``seconds`` and ``provenance``; ``rows``
+    has neither.
 
     Raises:
         RefusedError: columns, figures or what the cells hold is not as dpaudit writes it.
@@ -110,14 +109,15 @@ def _beside_published(published: Mapping[str, Any], row: Mapping[str, Any]) -> d
 def _summary(
     spec: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], misses: Sequence[Mapping[str, Any]]
 ) -> str:
-    """What the table says, in a sentence."""
+    """One sentence about the table."""
     published = spec["published"]
     compared = [row for row in rows if row.get("agrees") is not None]
     if compared and "trials" in published:
         level = published.get("level", LEVEL)
         return (
-            f"{len(compared) - len(misses)} of {len(compared)} cells agree with the published value (Fisher's exact test at "
-            f"{level:g} a cell; {level * len(compared):.2g} misses expected by chance)."
+            f"{len(compared) - len(misses)} of {len(compared)} cells agree with the published "
+            f"value (Fisher's exact test at {level:g} a cell; "
+            f"{level * len(compared):.2g} misses expected by chance)."
         )
     if compared and "within" in published:
         chance = (
@@ -126,12 +126,15 @@ def _summary(
             else ""
         )
         return (
-            f"{len(compared) - len(misses)} of {len(compared)} cells are within {published['within']:g} of the published "
-            f"value{chance}."
+            f"{len(compared) - len(misses)} of {len(compared)} cells are within "
+            f"{published['within']:g} of the published value{chance}."
         )
     if compared:
         within = 100 * float(published["tolerance"])
-        return f"{len(compared) - len(misses)} of {len(compared)} cells are within {within:g} % of the published value."
+        return (
+            f"{len(compared) - len(misses)} of {len(compared)} cells are within {within:g} % "
+            "of the published value."
+        )
     return summary(spec["measure"], rows) or f"{len(rows)} cells measured."
 
 
@@ -148,7 +151,7 @@ _ATTACK_FIELDS = (
 
 
 def _arm_rows(results: Sequence[CellResult]) -> list[dict[str, Any]]:
-    """One row an arm, with its audit and its attacks; no times, no provenance."""
+    """One row per arm, with its audit and its attacks; no times, no provenance."""
     arms: dict[str, dict[str, Any]] = {}
     for result in results:
         row = arms.setdefault(_arm_id(result.settings), _arm_row(result))

@@ -1,8 +1,8 @@
-"""How many threads numbers are made with: a fixed number, because sums and products of floats depend on it.
+"""The number of threads is fixed, because sums and products of floats depend on it.
 
-A sum of 2^20 values, or a matrix product, is split among threads and added up part by part, in
-torch as in numpy's BLAS; so the number of threads is part of a cell's meaning. It follows from the
-size of its vectors alone, never from the cores of the machine or from how many cells run beside it.
+torch and numpy's BLAS split a sum of 2^20 values, or a matrix product, among threads and add it up
+part by part, so the number of threads is part of a cell's meaning. It follows from the size of its
+vectors alone, never from the machine's cores or from how many cells run at the same time.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import scipy.linalg  # noqa: F401  # has a BLAS of its own, which must be loaded before the libraries are counted
+import scipy.linalg  # noqa: F401  # its own BLAS must be loaded before libraries are counted
 import torch
 from threadpoolctl import ThreadpoolController
 
 __all__ = ["LARGE", "threads", "threads_for"]
 
 LARGE = 1 << 20
-"""Values of a vector from which on more than one thread is worth it."""
+"""Values per vector from which more than one thread is worth it."""
 _FEW = 2
 _CHILDREN = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def threads_for(dim: int) -> int:
-    """Threads for vectors of ``dim`` values: one, or two for large ones; on every machine the same."""
+    """Threads for vectors of ``dim`` values: one, or two for large ones, on every machine."""
     return 1 if dim < LARGE else _FEW
 
 
@@ -36,7 +36,7 @@ def _blas() -> ThreadpoolController:
 
 @contextmanager
 def threads(number: int) -> Iterator[None]:
-    """torch, numpy's and scipy's BLAS, and processes that are started meanwhile, work with ``number`` threads each."""
+    """Limit torch, the BLAS of numpy and scipy, and new processes to ``number`` threads each."""
     before, environment = (
         torch.get_num_threads(),
         {name: os.environ.get(name) for name in _CHILDREN},

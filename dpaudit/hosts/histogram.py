@@ -1,4 +1,4 @@
-"""Counting queries over a real table: one bin a row, neighbours differ by one record."""
+"""Counting queries over a real table: one bin per row, neighbours differ by one record."""
 
 from __future__ import annotations
 
@@ -63,7 +63,10 @@ class Histogram:
         return pairs
 
     def differences(self, direction: torch.Tensor) -> torch.Tensor:
-        """⟨q(D) − q(D′), direction⟩ for a record removed from each bin, of whatever table D: all d unit vectors."""
+        """⟨q(D) − q(D′), direction⟩ for a record removed from each bin, whatever the table D.
+
+        The changes are the d unit vectors.
+        """
         return direction
 
 
@@ -82,7 +85,8 @@ def _read(table: str) -> Iterator[float]:
     if not path.is_file():
         known = ", ".join(BUILT_IN_TABLES)
         raise UsageError(
-            f"table={table}: no such file; built in are: {known}, uniform; or give a CSV file of counts"
+            f"table={table}: no such file; built in are: {known}, uniform; "
+            "or give a CSV file of counts"
         )
     with path.open("r", encoding="utf-8") as file:
         rows = csv.reader(file)

@@ -1,1 +1,1 @@
-"""Weights: training without privacy, checkpoints with their measured accuracy, published weights."""
+"""Training without privacy, checkpoints with their measured accuracy, published weights."""

@@ -1,4 +1,4 @@
-"""How often a network names the right class, measured and with its interval, and remembered for files that do not say it."""
+"""A network's accuracy on test images, with its interval, remembered for files without it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Accuracy", "accuracy_from_counts", "recalled", "remembered"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy(Interval):
-    """``value`` = ``correct`` / ``total`` test images, and the exact interval of the probability behind it."""
+    """``value`` = ``correct`` / ``total`` test images, with an exact interval."""
 
     value: float
     correct: int
@@ -46,7 +46,7 @@ def accuracy_from_counts(correct: int, total: int, *, confidence: float = 0.95) 
 
 
 def recalled(path: Path, *, key: str) -> Accuracy | None:
-    """The accuracy that the JSON file ``path`` has under ``key``, if it has one.
+    """The accuracy under ``key`` in the JSON file ``path``, if there is one.
 
     Raises:
         UsageError: the file is there and not what :func:`remembered` writes.
@@ -56,7 +56,7 @@ def recalled(path: Path, *, key: str) -> Accuracy | None:
 
 
 def remembered(path: Path, *, key: str, of: str, measure: Callable[[], Accuracy]) -> Accuracy:
-    """What is :func:`recalled`, if measured on the images of digest ``of``; else ``measure()``, then written to ``path``.
+    """What is :func:`recalled` for images of digest ``of``; else ``measure()``, kept in ``path``.
 
     Raises:
         UsageError: as there, or the file cannot be written.

@@ -1,4 +1,4 @@
-"""A trained network's file: its weights, what they were trained on and how often they are right. Never unpickled."""
+"""A trained network's file: weights, training data and accuracy. Never unpickled."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Checkpoint:
         state: what ``load_state_dict`` takes: tensors on the CPU by name.
         accuracy: of these very weights, in evaluation mode and float32.
         epochs: how many times training went through the data.
-        seed: of the initial weights, the batches' order, cropping and dropout.
+        seed: of the initial weights, the order of batches, cropping and dropout.
         versions: of the software that trained them.
         hardware: that it ran on.
     """
@@ -57,7 +57,7 @@ class Checkpoint:
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write the file in one stroke: a reader sees the old one or the new one, also after a power cut.
+    """Write the file atomically: a reader sees the old one or the new one, also after power loss.
 
     Raises:
         UsageError: weights that are not ``checkpoint.model``'s or not finite, or a place that
@@ -86,8 +86,8 @@ def load_checkpoint(path: Path, *, model: str | None = None) -> Checkpoint:
 
     Formal guarantee: nothing in the file is executed (``torch.load(weights_only=True)``), every
     weight is finite, and names, shapes and types are the model's own. Not claimed: that the
-    accuracy in it is true of them; a file from somebody else can say anything (``dpaudit train``
-    has measured what it wrote).
+    accuracy in it is true of them; a third-party file can say anything (``dpaudit train`` has
+    measured what it wrote).
 
     Raises:
         UsageError: no such file, not a checkpoint, of a newer dpaudit, of another model, or with
@@ -102,7 +102,8 @@ def load_checkpoint(path: Path, *, model: str | None = None) -> Checkpoint:
         raise UsageError(f"{name}: format version {version!r} is none; train it again")
     if version > _VERSION:
         raise UsageError(
-            f"{name}: of format version {version}, this dpaudit reads up to {_VERSION}; take a newer one"
+            f"{name}: of format version {version}, this dpaudit reads up to {_VERSION}; "
+            "take a newer one"
         )
     for field, kind in _FIELDS.items():
         if type(found.get(field)) is not kind:
@@ -127,10 +128,12 @@ def load_checkpoint(path: Path, *, model: str | None = None) -> Checkpoint:
 
 
 def check_state(state: Mapping[str, Any], *, model: str, name: str) -> None:
-    """Are these finite weights of ``model``, all of them and nothing else? ``name`` begins the complaint.
+    """Check that these are all weights of ``model`` and nothing else, and finite.
+
+    ``name`` begins the error message.
 
     Raises:
-        UsageError: no.
+        UsageError: they are not.
     """
     if model not in MODELS:
         raise UsageError(
@@ -148,14 +151,15 @@ def check_state(state: Mapping[str, Any], *, model: str, name: str) -> None:
             raise UsageError(f"{name}: {key!r} is no plain tensor")
         if tensor.shape != like.shape or tensor.dtype != like.dtype:
             raise UsageError(
-                f"{name}: {key!r} is {tensor.dtype} {tuple(tensor.shape)}, {model} has {like.dtype} {tuple(like.shape)}"
+                f"{name}: {key!r} is {tensor.dtype} {tuple(tensor.shape)}, "
+                f"{model} has {like.dtype} {tuple(like.shape)}"
             )
         if not bool(torch.isfinite(tensor).all()):
             raise UsageError(f"{name}: {key!r} has values that are not finite; train it again")
 
 
 def _plain(tensor: torch.Tensor) -> bool:
-    """Whether its numbers are there, one beside the other, on whatever device."""
+    """Whether its numbers are in memory, contiguous, on any device."""
     return tensor.layout is torch.strided and not (
         tensor.is_meta or tensor.is_nested or tensor.is_quantized
     )

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, read without unpickling, and locks against a second process."""
+"""Atomic files, read without unpickling, and locks against a second process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _UNREADABLE = (  # what torch.load raises on broken, foreign or hostile files
 def write_atomically(
     path: Path, write: Callable[[IO[bytes]], object], *, what: str = "out"
 ) -> None:
-    """Give ``path`` what ``write`` puts into an open file, all of it or, whatever happens, none.
+    """Write ``path`` with ``write``, completely or not at all.
 
     Raises:
         UsageError: the folder cannot be made or written, or the disk is full; ``what`` names the
@@ -56,7 +56,7 @@ def write_atomically(
 
 
 def read_tensors(source: Path | IO[bytes], *, name: str) -> Any:
-    """Tensors and plain values from a file of ``torch.save``, onto the CPU; anything else in it is refused, not run.
+    """Tensors and plain values from a file of ``torch.save``, on the CPU; executes nothing in it.
 
     ``name`` is the file as its user knows it, ``option=path``.
 
@@ -65,14 +65,14 @@ def read_tensors(source: Path | IO[bytes], *, name: str) -> Any:
     """
     try:
         with warnings.catch_warnings():
-            # remarks on foreign formats, which are refused all the same
+            # torch warns of foreign formats, which are refused anyway
             warnings.simplefilter("ignore")
             return torch.load(source, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise UsageError(f"{name}: no such file; dpaudit train MODEL makes one") from None
     except OSError as error:
         raise UsageError(f"{name}: cannot be read ({error.strerror})") from error
-    except _UNREADABLE as error:  # torch's own words would advise to unpickle it all the same
+    except _UNREADABLE as error:  # torch's own message would advise unpickling
         raise UsageError(
             f"{name}: holds more, or other, than tensors and plain values, and was not loaded"
         ) from error
@@ -80,7 +80,7 @@ def read_tensors(source: Path | IO[bytes], *, name: str) -> Any:
 
 @contextmanager
 def locked(path: Path, *, wait: bool) -> Iterator[None]:
-    """Hold the lock of the file ``path``: ``.NAME.dpaudit-lock`` beside it. Waiting is said on stderr.
+    """Hold the lock of ``path``, ``.NAME.dpaudit-lock`` next to it; stderr says if it waits.
 
     Raises:
         UsageError: another process holds it and ``wait`` is False, or it cannot be made.
@@ -94,7 +94,8 @@ def locked(path: Path, *, wait: bool) -> Iterator[None]:
             if not wait:
                 by = f" ({held})" if str(held) else ""
                 raise UsageError(
-                    f"out={path}: another process is writing it{by}; wait for it or choose another --out"
+                    f"out={path}: another process is writing it{by}; "
+                    "wait for it or choose another --out"
                 ) from None
             tell(f"{path}: waiting for the process that holds {name}")
             lock = Lock(name, patience=None)

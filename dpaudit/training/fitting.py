@@ -1,4 +1,4 @@
-"""Training without privacy, to a checkpoint with its measured accuracy; killed at any point, it goes on where it was."""
+"""Training without privacy, to a checkpoint with its accuracy; resumes after any crash."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Epoch", "fit", "usable_device"]
 
 @dataclass(frozen=True)
 class Epoch:
-    """One epoch done and saved: its number from 1, of how many, and the mean loss over its batches, in nats."""
+    """One epoch done and saved: its number from 1, of how many, and its mean loss in nats."""
 
     number: int
     of: int
@@ -41,15 +41,15 @@ def fit(
     wait: bool = False,
     on_epoch: Callable[[Epoch], None] | None = None,
 ) -> Checkpoint:
-    """Train ``model`` on the training split by its recipe, measure it on the test split, and save it as ``out``.
+    """Train ``model`` by its recipe, measure it on the test split, and save it as ``out``.
 
     ``data`` replaces the data set that the model is for (``synthetic`` and ``synthetic-colour``
     need no files), ``epochs`` the recipe's number. On CUDA the forward pass runs in bfloat16 where
-    torch thinks it safe (``torch.autocast``), with channels last; accuracy is measured in float32
-    everywhere.
+    torch considers it safe (``torch.autocast``), with channels last; accuracy is always measured in
+    float32.
 
-    After each epoch all that it takes to go on is in ``OUT.partial``, then ``on_epoch`` is called;
-    with ``resume`` training goes on from there, from the start if there is nothing, and is over at
+    After each epoch everything needed to resume is in ``OUT.partial``, then ``on_epoch`` is called;
+    with ``resume`` training continues from there, from the start if there is nothing, and ends at
     once if ``out`` is what it would write. The lock file ``.OUT.dpaudit-lock`` keeps a second
     process away, or waiting if it says ``wait``.
 
@@ -106,7 +106,8 @@ def usable_device(name: str) -> torch.device:
         raise UsageError(f"device={name}: must be cpu, cuda or cuda:N")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise UsageError(
-            f"device={name}: torch sees {torch.cuda.device_count()} CUDA devices here; take device=cpu"
+            f"device={name}: torch sees {torch.cuda.device_count()} CUDA devices here; "
+            "take device=cpu"
         )
     return torch.device("cuda", device.index or 0) if device.type == "cuda" else torch.device("cpu")
 

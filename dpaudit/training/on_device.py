@@ -1,4 +1,4 @@
-"""A whole data set in a device's memory, as bytes, cut into batches there: no loader, no copies while training."""
+"""A whole data set in a device's memory, as bytes, batched there without copies."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _EVALUATED = 1000
 
 
 class ImagesOnDevice:
-    """``images`` as uint8 (n, c, h, w) on ``device``; batches come out normalised, float32."""
+    """``images`` as uint8 (n, c, h, w) on ``device``; batches are normalised, float32."""
 
     def __init__(self, images: Images, *, device: torch.device) -> None:
         pixels = torch.from_numpy(images.pixels)
         self._pixels = pixels.reshape(len(images), *images.shape).to(device)
         self._labels = torch.from_numpy(images.labels).to(device)
-        # made once: a number that goes to the device for each batch would let the device wait for it
+        # made once: sending a number to the device for each batch would make the device wait
         self._full, self._mean, self._std = (
             torch.tensor(numbers, dtype=torch.float32, device=device).reshape(-1, 1, 1)
             for numbers in ((255.0,), images.mean, images.std)
@@ -43,10 +43,11 @@ class ImagesOnDevice:
     def epoch(
         self, *, batch: int, augment: bool, rng: np.random.Generator
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Every image once, in an order of ``rng``'s: images (b, c, h, w) and classes (b,); the last batch may be short.
+        """Every image once, in an order drawn from ``rng``: images (b, c, h, w) and classes (b,).
 
-        With ``augment`` each is cut from itself within a margin of 4 black pixels and mirrored with
-        probability 1/2. What ``rng`` gives does not depend on the device.
+        The last batch may be short. With ``augment`` each is cropped from itself within a margin of
+        4 black pixels and mirrored with probability 1/2. What ``rng`` gives does not depend on the
+        device.
         """
         n = len(self)
         order = self._moved(rng.permutation(n))
@@ -61,9 +62,9 @@ class ImagesOnDevice:
 
     @torch.no_grad()
     def accuracy(self, network: nn.Module) -> Accuracy:
-        """How often ``network``, as it is (put it into evaluation mode), gives an image's own class the highest score.
+        """How often ``network``, as it is, gives an image's own class the highest score.
 
-        In float32, on CUDA without TensorFloat-32's ten bits.
+        Put it into evaluation mode first. In float32, on CUDA without TensorFloat-32's ten bits.
         """
         correct = torch.zeros((), dtype=torch.int64, device=self._device)
         with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
@@ -73,7 +74,7 @@ class ImagesOnDevice:
         return accuracy_from_counts(int(correct), len(self))
 
     def _normalised(self, pixels: torch.Tensor) -> torch.Tensor:
-        """What ``Images.normalised`` makes of them, bit for bit."""
+        """As ``Images.normalised``, bit for bit."""
         return pixels.to(torch.float32).div_(self._full).sub_(self._mean).div_(self._std)
 
     def _moved(self, array: np.ndarray) -> torch.Tensor:
@@ -81,7 +82,7 @@ class ImagesOnDevice:
 
 
 def _cropped(pixels: torch.Tensor, shifts: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
-    """Each image moved by its own (down, right) ``shifts`` − 4 into a black margin, then mirrored or not: one gather."""
+    """Each image moved by its (down, right) ``shifts`` − 4 into a black margin, then mirrored."""
     b, c, h, w = pixels.shape
     padded = functional.pad(pixels, (_MARGIN,) * 4)
     down = torch.arange(h, device=pixels.device)

@@ -1,4 +1,4 @@
-"""Training without privacy: each network's settings, a whole training from epoch to epoch, and a few steps to warm up."""
+"""Training without privacy: each network's settings, whole trainings, a few warm-up steps."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Recipe:
             cycle (Smith and Topin 2018): up to ``lr`` over the first fifth of the steps, then down
             to nearly nothing along cosines.
         lr: learning rate, the highest one for ``sgd``.
-        batch: images a step; the last step of an epoch takes what is left.
-        epochs: times through the data, unless the caller says otherwise.
+        batch: images per step; the last step of an epoch takes what is left.
+        epochs: times through the data, by default.
         weight_decay: L2 penalty on all parameters, as the optimizer has it.
         augment: crop each image at random from itself within 4 black pixels, and mirror every other
             one.
-        quick: a minute or two on a CPU, so that it may be trained where it is needed.
+        quick: takes a minute or two on a CPU, so it may be trained on demand.
     """
 
     optimizer: Literal["adam", "sgd"]
@@ -74,10 +74,10 @@ _FORMAT = "dpaudit-partial"
 
 
 class PlainTraining:
-    """The training of ``model`` by ``recipe`` on ``data``; ``done`` epochs of it are over.
+    """The training of ``model`` by ``recipe`` on ``data``, ``done`` epochs of which are over.
 
-    Every epoch draws its own order, crops and dropout from ``seed`` and its number, so nothing of a
-    generator needs to be kept between two.
+    Every epoch draws its own order, crops and dropout from ``seed`` and its number, so no
+    generator's state is saved.
     """
 
     def __init__(
@@ -91,11 +91,11 @@ class PlainTraining:
         root: str,
         device: torch.device,
     ) -> None:
-        """Everything as before the first epoch.
+        """Start before the first epoch.
 
         Raises:
-            UsageError: an unknown data set, data that is not there or does not fit ``model``, a
-                seed that is none.
+            UsageError: an unknown data set, data that is missing or does not fit ``model``, or no
+                valid seed.
         """
         self.done = 0
         self._model, self._data, self._epochs, self._seed = model, data, epochs, seed
@@ -103,10 +103,11 @@ class PlainTraining:
         self._images = ImagesOnDevice(load_images(data, root=root), device=device)
         if self._images.shape != MODELS[model].shape:
             raise UsageError(
-                f"data={data}: has images {self._images.shape}; {model} is for {MODELS[model].data}'s"
+                f"data={data}: has images {self._images.shape}; "
+                f"{model} is for {MODELS[model].data}'s"
             )
         self._network = make_model(model, seed=seed).to(device)
-        self._network.to(memory_format=self._layout)  # type: ignore[call-overload]  # torch's own stubs lack it
+        self._network.to(memory_format=self._layout)  # type: ignore[call-overload]  # torch's stubs
         self._optimizer = _optimizer(self._network, recipe)
         self._schedule = _schedule(
             self._optimizer, recipe, epochs * math.ceil(len(self._images) / recipe.batch)
@@ -148,7 +149,7 @@ class PlainTraining:
         return mean
 
     def save(self, path: Path) -> None:
-        """Write all that :meth:`load` needs, in one stroke.
+        """Write everything that :meth:`load` needs, atomically.
 
         Raises:
             UsageError: ``path`` cannot be written.
@@ -164,7 +165,7 @@ class PlainTraining:
         write_atomically(path, lambda file: torch.save(document, file))
 
     def load(self, path: Path) -> None:
-        """Go on from where :meth:`save` was called.
+        """Continue from where :meth:`save` was called.
 
         Raises:
             UsageError: no such file, a broken one, or one of another training.
@@ -222,7 +223,7 @@ class PlainTraining:
         return torch.channels_last if self._device.type == "cuda" else torch.contiguous_format
 
     def _description(self) -> dict[str, Any]:
-        """What two trainings must share for one to go on where the other was."""
+        """What two trainings must share for one to continue the other."""
         own = {"model": self._model, "data": self._data, "epochs": self._epochs, "seed": self._seed}
         return {
             **asdict(self._recipe),
@@ -254,7 +255,7 @@ def _schedule(optimizer: torch.optim.Optimizer, recipe: Recipe, steps: int) -> O
 
 @contextmanager
 def _seeded(device: torch.device, seed: int) -> Iterator[None]:
-    """The global generators of the CPU and of ``device`` begin at ``seed`` inside, and are put back after."""
+    """Seed the global generators of the CPU and of ``device`` inside, and restore them after."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.default_generator.manual_seed(seed)
         if device.type == "cuda":
@@ -267,7 +268,9 @@ _BATCH = 64
 
 
 def train(model: nn.Module, images: Images, *, steps: int, seed: int = 0, lr: float = 0.05) -> None:
-    """``steps`` steps of SGD with momentum 0.9 on batches of 64, in place; repeatable bit for bit on one machine.
+    """``steps`` steps of SGD with momentum 0.9 on batches of 64, in place.
+
+    Repeatable bit for bit on one machine.
 
     Raises:
         UsageError: a negative number of steps.

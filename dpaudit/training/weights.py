@@ -73,7 +73,7 @@ PUBLISHED: Mapping[str, PublishedWeights] = MappingProxyType(
 
 
 def find_published(model: str, *, root: str = "") -> Path:
-    """The file of ``model``'s published weights: in the data folder that was named, else from the cache or the web.
+    """The file of ``model``'s published weights, from the named folder, the cache or the web.
 
     Raises:
         UsageError: a folder was named and does not have it, or a download failed.
@@ -85,8 +85,9 @@ def find_published(model: str, *, root: str = "") -> Path:
     found = find_file(wanted.relative, root=root)
     if found is None:
         raise UsageError(
-            f"weights=trained: {data_folder(root)} has no file {wanted.relative}; put it there, from {wanted.url}, or name "
-            "no folder (neither data_root nor DPAUDIT_DATA) to have it downloaded"
+            f"weights=trained: {data_folder(root)} has no file {wanted.relative}; "
+            f"put it there, from {wanted.url}, or name no folder (neither data_root nor "
+            "DPAUDIT_DATA) to have it downloaded"
         )
     return found
 
@@ -112,7 +113,7 @@ def load_published(model: str, path: Path) -> dict[str, torch.Tensor]:
     own = read_tensors(io.BytesIO(content), name=name)["state_dict"]
     state = {k.removeprefix(_PREFIX): v for k, v in own.items()}
     for key, value in make_model(model).state_dict().items():
-        # younger than the file, and of no effect in evaluation
+        # newer than the file, and without effect in evaluation
         if key.endswith(".num_batches_tracked"):
             state.setdefault(key, torch.zeros_like(value))
     check_state(state, model=model, name=name)
@@ -152,15 +153,15 @@ def trained_network(
 ) -> Network:
     """The network ``model`` with the weights that one word stands for.
 
-    =============  ====================================================================================================
+    =============  ================================================================================
     ``untrained``  drawn from ``seed``; nothing else here depends on it
     ``trained``    resnet20, resnet56: published ones, from the data folder or (none named)
-    downloaded, SHA-256 compared;
+                   downloaded, SHA-256 compared;
                    others: :func:`checkpoint_file`. Where that is missing lenet5, lenet5-tanh, cnn
                    and mlp are trained into it, in a minute or so of the CPU; a second process that
                    wants the same waits for the first
     a path         a checkpoint of ``dpaudit train``
-    =============  ====================================================================================================
+    =============  ================================================================================
 
     ``root`` is where data is looked for, as in :func:`~dpaudit.training.data.load_images`.
 
@@ -195,9 +196,10 @@ def trained_network(
 
 
 def checkpoint_file(model: str) -> Path:
-    """Where ``model``'s trained weights are kept: ``MODEL.pt`` in the folder that the environment
-    variable ``DPAUDIT_CHECKPOINTS`` names, else in ``checkpoints`` of the user's cache folder for
-    dpaudit. It need not exist.
+    """Where ``model``'s trained weights are kept; the file need not exist.
+
+    ``MODEL.pt`` in the folder that the environment variable ``DPAUDIT_CHECKPOINTS`` names, else in
+    ``checkpoints`` of the user's cache folder for dpaudit.
     """
     return _folder() / f"{model}.pt"
 
@@ -218,8 +220,8 @@ def _trained(model: str, *, root: str) -> Checkpoint:
     if not path.exists():
         if not RECIPES[model].quick:
             raise UsageError(
-                f"weights=trained: {model} has not been trained yet, {path} is missing; dpaudit train {model} "
-                "--device cuda makes it in some minutes of a GPU"
+                f"weights=trained: {model} has not been trained yet, {path} is missing; "
+                f"dpaudit train {model} --device cuda makes it in some minutes of a GPU"
             )
         tell(f"{model} has not been trained yet: training it now, once, into {path}")
         return fit(model, out=path, root=root, resume=True, wait=True, on_epoch=_said)
@@ -231,7 +233,7 @@ def _said(epoch: Epoch) -> None:
 
 
 def _measured(module: nn.Module, model: str, *, root: str, device: torch.device) -> Accuracy | None:
-    """A published file's accuracy on the test split, where that is at hand or has been."""
+    """A published file's accuracy on the test split, if that or its accuracy is at hand."""
     measurements = _folder() / "measured.json"
     key = PUBLISHED[model].sha256
     if not any(find_file(name, root=root) for name in _TEST_SPLIT):

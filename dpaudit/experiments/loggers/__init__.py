@@ -1,6 +1,6 @@
-"""Run logs for other tools: plug-ins of the group ``dpaudit.loggers``, and the relay that keeps them out of the run's way.
+"""Run logs for other tools: plug-ins of ``dpaudit.loggers``, and the relay that isolates them.
 
-Each logger has a thread of its own; one that dies or hangs is reported once, and the run goes on.
+Each logger has its own thread; one that fails or hangs is reported once, and the run continues.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["Relay", "open_loggers", "run_start"]
 
 Trouble = Callable[[str], None]
 PATIENCE = 60.0
-"""Seconds that loggers together have, after the run's end, to catch up; ``HASTE`` if it ended by an error."""
+"""Seconds that all loggers have to finish after the run; ``HASTE`` after an error."""
 HASTE = 5.0
 
 
 def open_loggers(references: Sequence[str], *, trouble: Trouble) -> Relay:
-    """Loggers by reference, ``NAME[:option=value,…]``; ``trouble`` is told of each that fails, once.
+    """Loggers by reference, ``NAME[:option=value,…]``; ``trouble`` is told once of each failure.
 
     Raises:
         UsageError: an unknown name or option, a missing one, or one name twice; loggers fail the
@@ -40,14 +40,15 @@ def open_loggers(references: Sequence[str], *, trouble: Trouble) -> Relay:
         logger = registry.create("loggers", Reference.parse(text))
         if not isinstance(logger, RunLogger):
             raise UsageError(
-                f"log={text}: the plug-in is no RunLogger; see dpaudit.interfaces and check_run_logger"
+                f"log={text}: the plug-in is no RunLogger; "
+                "see dpaudit.interfaces and check_run_logger"
             )
         made[text] = logger
     return Relay(made, trouble=trouble)
 
 
 def run_start(store: Store, *, cells: int, command: str) -> RunStart:
-    """What loggers are told first of the run that ``store`` is of."""
+    """What loggers are told first about the run of ``store``."""
     spec = store.spec
     return RunStart(
         name=spec["name"],
@@ -62,17 +63,17 @@ def run_start(store: Store, *, cells: int, command: str) -> RunStart:
 
 
 class Relay:
-    """Passes a run's events on; used as a context manager. None of its methods raises or waits for a logger, but the end.
+    """Passes a run's events on, as a context manager; only leaving it waits for loggers.
 
-    Leaving it waits for what loggers have still to do, ``PATIENCE`` seconds at most; later ones are
-    left behind.
+    No method raises what a logger raises. Leaving waits for what loggers still have to do,
+    ``PATIENCE`` seconds at most; later ones are left behind.
     """
 
     def __init__(self, loggers: Mapping[str, RunLogger], *, trouble: Trouble) -> None:
         self._lanes = [_Lane(name, logger, trouble) for name, logger in loggers.items()]
 
     def start(self, run: RunStart) -> None:
-        """The run begins, or goes on."""
+        """The run begins, or is resumed."""
         self._tell("start", run)
 
     def outcome(self, cell: CellResult | CellFailure) -> None:
@@ -134,7 +135,7 @@ class _Lane:
     def _call(self, what: str, *about: Any) -> None:
         try:
             getattr(self._logger, what)(*about)
-        except BaseException as error:  # noqa: BLE001 (a plug-in; whatever it raises is its own affair)
+        except BaseException as error:  # noqa: BLE001 (a plug-in may raise anything)
             self._report(
                 f"failed at {what} ({error_text(error)}) and is told no more; what it missed"
             )

@@ -1,4 +1,4 @@
-"""A run as JSON lines: one object an event, appended as it happens."""
+"""A run as JSON lines: one object per event, appended as it happens."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["JsonLines"]
 
 
 class JsonLines:
-    """``jsonl:path=FILE``: each line has ``event`` (start, result, failure, end), ``time`` (UTC) and ``run``.
+    """``jsonl:path=FILE``: each line has ``event``, ``time`` (UTC) and ``run``.
 
-    A resumed run appends; cells that were finished before are not written again. Half a line, which
-    a killed run may leave, stays a line by itself.
+    Events are start, result, failure and end. A resumed run appends; cells that were finished
+    before are not written again. Half a line, which a killed run may leave, stays a line by itself.
     """
 
     def __init__(self, *, path: str) -> None:
@@ -27,7 +27,7 @@ class JsonLines:
         self._run = ""
 
     def start(self, run: RunStart) -> None:
-        """The run without its spec, which the store has, and how many cells were finished before."""
+        """The run without its spec, and how many cells were finished before."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._path.open("a", encoding="utf-8")
         if _is_torn(self._path):
@@ -45,7 +45,7 @@ class JsonLines:
         self._write("failure", to_dict(cell))
 
     def end(self, document: Mapping[str, Any]) -> None:
-        """What the document says in a sentence, where it does, and how many cells there are."""
+        """The document's summary, if it has one, and how many cells there are."""
         self._write(
             "end", {"cells": len(document.get("cells", ())), "summary": document.get("summary", "")}
         )

@@ -1,4 +1,4 @@
-"""A run in MLflow: a parent run, and a child run for each cell with its settings, numbers and provenance."""
+"""A run in MLflow: a parent run, and a child run for each cell."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Mlflow:
     The parent run has the spec's parameters and, at the end, ``results.json`` and ``report.html``;
     each cell is a nested run with its settings as parameters and its numbers as metrics
     (``success`` with ``success_low`` and ``success_high``), so that MLflow's table and plots
-    compare cells. Provenance (versions, hashes, hardware, seed) are tags. What is not finite
-    becomes a tag. A resumed run goes on in the same runs, found by the tag ``dpaudit.run``, and
-    what was not passed on before is now. A server that does not answer is given up after some 10
-    seconds a call, unless MLflow's own ``MLFLOW_HTTP_REQUEST_TIMEOUT`` and
+    compare cells. Provenance (versions, hashes, hardware, seed) and values that are not finite are
+    tags. A resumed run continues in the same runs, found by the tag ``dpaudit.run``, and passes on
+    what was missing there. A server that does not respond is given up after some 10 seconds per
+    call, unless MLflow's own ``MLFLOW_HTTP_REQUEST_TIMEOUT`` and
     ``MLFLOW_HTTP_REQUEST_MAX_RETRIES`` say otherwise.
     """
 
@@ -44,9 +44,7 @@ class Mlflow:
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
         try:
             self._client = MlflowClient(tracking_uri=str(uri))
-        except (
-            MlflowException
-        ) as error:  # a scheme it does not know, a store it no longer writes: nobody was asked yet
+        except MlflowException as error:  # an unknown scheme or store; no server was asked yet
             raise UsageError(
                 f"uri={uri}: MLflow cannot use it ({error}); give its server's address"
             ) from error
@@ -56,7 +54,7 @@ class Mlflow:
         self._ended = False
 
     def start(self, run: RunStart) -> None:
-        """Find or make the experiment and the parent run; pass on what was finished before and is not there yet."""
+        """Find or make the experiment and the parent run; pass on earlier cells that it lacks."""
         found = self._client.get_experiment_by_name(self._name)
         self._experiment = (
             self._client.create_experiment(self._name) if found is None else found.experiment_id
@@ -172,7 +170,7 @@ class Mlflow:
         self._ended = True
 
     def close(self) -> None:
-        """A run that did not come to its end is KILLED in MLflow, until it is resumed."""
+        """Mark a run that did not end as KILLED in MLflow, until it is resumed."""
         if self._parent and not self._ended:
             self._client.set_terminated(self._parent, status="KILLED")
 

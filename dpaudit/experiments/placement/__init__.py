@@ -1,4 +1,4 @@
-"""Where cells are done: in this process, on all cores, or on a Dask cluster; one placement a file."""
+"""Where cells are done: in this process, on all cores, or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Item = tuple[int, Cell]
 
 
 class Placement(Protocol):
-    """Something that does cells. Entering it starts or finds the workers; leaving it stops what it started."""
+    """Does cells; entering it starts or finds workers, leaving it stops what it started."""
 
     @property
     def workers(self) -> int:
-        """Cells that can be done at the same time, as far as is known now."""
+        """How many cells can be done at the same time, as far as is known now."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -50,17 +50,18 @@ class Placement(Protocol):
 def place(
     where: str = "local", *, jobs: int | str = 1, device: str = "cpu", wait: float = 30.0
 ) -> Placement:
-    """The placement that people mean: ``local`` with so many ``jobs`` (or ``all`` cores), or a Dask scheduler's address.
+    """``local`` with so many ``jobs`` (or ``all`` cores), or the Dask scheduler at an address.
 
-    ``wait`` is how many seconds a cluster without workers may take until it has some.
+    ``wait`` is how many seconds a cluster may be without workers.
 
     Raises:
-        UsageError: not such a place, or not so many jobs there.
+        UsageError: no such place, or not so many jobs there.
     """
     if where != "local":
         if not where.startswith(("tcp://", "tls://")):
             raise UsageError(
-                f"where={where}: must be local, or a Dask scheduler's address, tcp://host:8786 or tls://…"
+                f"where={where}: must be local, or a Dask scheduler's address, "
+                "tcp://host:8786 or tls://…"
             )
         if jobs != 1:
             raise UsageError(

@@ -1,7 +1,7 @@
-"""Cells on a Dask cluster that somebody started: its scheduler balances the load, finds dead workers and tries again.
+"""Cells on a running Dask cluster, whose scheduler balances the load and replaces dead workers.
 
-A Dask scheduler runs whatever it is sent, for whoever reaches it: networks you trust only, or
-``tls://``.
+A Dask scheduler executes whatever anyone who reaches it sends: use it on trusted networks only,
+or with ``tls://``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _GO_ON = "what is finished is kept; the same command with --resume goes on"
 
 
 class Cluster:
-    """A placement on the workers of the scheduler at ``address``, each of one thread, all with this very dpaudit.
+    """A placement on the workers of a scheduler, each of one thread, all with this very dpaudit.
 
     Workers may join and leave at any time. A cell whose worker dies is done again elsewhere, until
     the scheduler's ``distributed.scheduler.allowed-failures`` (3) is exceeded; then it is a
@@ -55,13 +55,14 @@ class Cluster:
 
         Raises:
             MissingExtraError: Dask is not installed.
-            UsageError: no scheduler answers, no worker comes, or one is not fit for this.
+            UsageError: no scheduler responds, no worker comes, or one is not fit for this.
         """
         try:
             import distributed
         except ModuleNotFoundError as error:
             raise MissingExtraError(
-                f"where={self.address}: needs distributed, which is not installed; pip install 'dpaudit[scale]'"
+                f"where={self.address}: needs distributed, which is not installed; "
+                "pip install 'dpaudit[scale]'"
             ) from error
         with contextlib.ExitStack() as stack:
             stack.enter_context(silence())
@@ -71,13 +72,13 @@ class Cluster:
                 )
             except (OSError, TimeoutError) as error:
                 raise UsageError(
-                    f"where={self.address}: no scheduler answers ({_line(error)}); start one with dask scheduler, or "
-                    "leave --where out"
+                    f"where={self.address}: no scheduler answers ({_line(error)}); "
+                    "start one with dask scheduler, or leave --where out"
                 ) from error
             except (TypeError, ValueError) as error:
                 raise UsageError(
-                    f"where={self.address}: {_line(error)}; tls:// needs distributed.comm.tls in Dask's configuration, "
-                    "e.g. DASK_DISTRIBUTED__COMM__TLS__CA_FILE"
+                    f"where={self.address}: {_line(error)}; tls:// needs distributed.comm.tls in "
+                    "Dask's configuration, e.g. DASK_DISTRIBUTED__COMM__TLS__CA_FILE"
                 ) from error
             stack.callback(self._leave)
             self._await_workers()
@@ -125,7 +126,7 @@ class Cluster:
                 except queue.Empty:
                     continue
                 outcome = self._collect(*here[key][1:])
-                if outcome is None:  # its worker died with the answer: it is being done again
+                if outcome is None:  # its worker died with the answer: it is done again
                     ended.put(key)
                     continue
                 yield here[key][0], outcome
@@ -157,7 +158,7 @@ class Cluster:
             ) from error
 
     def _look(self) -> None:
-        """Look, now and then, whether scheduler and workers are still there and how many."""
+        """Check now and then whether the scheduler is still there, and how many workers."""
         now = time.monotonic()
         if now - self._looked < _LOOK_SECONDS:
             return
@@ -188,7 +189,8 @@ class Cluster:
         while not self._client.scheduler_info(n_workers=-1)["workers"]:
             if time.monotonic() > until:
                 raise UsageError(
-                    f"where={self.address}: the scheduler has no workers, also after {self._wait:g} s; start some with "
+                    f"where={self.address}: the scheduler has no workers, also after "
+                    f"{self._wait:g} s; start some with "
                     f"dask worker {self.address} --nthreads 1 --nworkers -1"
                 )
             time.sleep(0.1)
@@ -204,7 +206,7 @@ def _line(error: BaseException) -> str:
 
 
 class WorkersDiedError(Exception):
-    """What a cell's failure is called under which workers died."""
+    """The name of the failure of a cell under which workers died."""
 
 
 def _short(error: BaseException) -> WorkersDiedError:
@@ -224,7 +226,7 @@ def say_identity() -> str:
 
 
 def check_workers(client: Any, address: str, *, gpu: bool) -> None:
-    """Look at every worker of a cluster.
+    """Check every worker of a cluster.
 
     Raises:
         UsageError: one has several threads, no dpaudit or another one; or none offers a GPU where
@@ -234,7 +236,8 @@ def check_workers(client: Any, address: str, *, gpu: bool) -> None:
     many = next((name for name, worker in workers.items() if worker["nthreads"] != 1), None)
     if many is not None:
         raise UsageError(
-            f"where={address}: worker {many} has {workers[many]['nthreads']} threads; cells need a process each: "
+            f"where={address}: worker {many} has {workers[many]['nthreads']} threads; "
+            "cells need a process each: "
             f"dask worker {address} --nthreads 1 --nworkers -1"
         )
     if gpu and not any(worker["resources"].get("GPU", 0) >= 1 for worker in workers.values()):
@@ -261,7 +264,7 @@ def check_workers(client: Any, address: str, *, gpu: bool) -> None:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Keep Dask's chatter from stderr; what matters of it comes as an exception of ours."""
+    """Keep Dask's messages from stderr; those that matter become exceptions."""
     import distributed  # noqa: F401  # sets its loggers' levels when imported
 
     loggers = [

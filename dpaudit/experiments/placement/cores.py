@@ -1,7 +1,7 @@
 """Cells in processes of their own on this machine, each behind a loky pool of one process.
 
-One pool a process, because the death of a process breaks its pool: so it is known which cell it
-died under, and the others go on. Whoever is free gets the next cell; a second one waits with it, so
+The death of a process breaks its pool, so with one process per pool it is known under which cell
+it died, and the others go on. A free process gets the next cell; a second cell waits with it, so
 that no process waits for the disk.
 """
 
@@ -54,7 +54,7 @@ def _loky() -> Any:
 
 
 class WorkerDiedError(Exception):
-    """What a cell's failure is called under which processes died."""
+    """The name of the failure of a cell under which processes died."""
 
 
 @dataclass
@@ -73,10 +73,9 @@ class _Worker:
 
 
 class Cores:
-    """A placement of ``jobs`` processes. A cell under which a process dies three times in a row is a failure.
+    """A placement of ``jobs`` processes; a cell that kills a process three times in a row fails.
 
-    The processes end with this one, however it ends (they look for it twice a second), and leave
-    SIGINT to it.
+    The processes end with this one, however it ends (they check twice a second), and ignore SIGINT.
     """
 
     def __init__(self, jobs: int) -> None:
@@ -147,7 +146,7 @@ class Cores:
         task.future.add_done_callback(lambda future: self._ended.put((worker, task, future)))
 
     def _mourn(self, worker: _Worker, error: BaseException) -> Outcome | None:
-        """A new process for a worker whose process died; the outcome of its cell if that has cost enough of them."""
+        """Replace a worker's dead process; a failure if its cell has killed enough of them."""
         blamed = worker.tasks[0]
         blamed.deaths += 1
         outcome = None
@@ -175,7 +174,7 @@ def _stop(pool: Any) -> None:
 
 @contextlib.contextmanager
 def _deaf() -> Iterator[None]:
-    """A process that is started meanwhile is deaf to SIGINT from its first instruction on."""
+    """A process that is started meanwhile blocks SIGINT from its first instruction on."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -184,7 +183,7 @@ def _deaf() -> Iterator[None]:
 
 
 def _begin(parent: int) -> None:
-    """In the new process: Ctrl-C is the parent's, and its end is ours."""
+    """In the new process: leave Ctrl-C to the parent, and end with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 

@@ -1,4 +1,4 @@
-"""A cell on its way to a worker and back: JSON text both ways, checked where it arrives. No object of ours is pickled.
+"""A cell on its way to a worker and back, as JSON text that is checked on arrival; no pickle.
 
 Floats survive exactly (``repr`` and back); NaN and infinities are written as Python's ``json``
 does. A cell's numbers are those of the code that made them, so a worker must have the very same
@@ -33,7 +33,7 @@ _PACKAGES = ("dpaudit", "dpaudit_attacks", "dpaudit_mitigations")
 
 @functools.cache
 def identity() -> dict[str, str]:
-    """The version of dpaudit, and the SHA-256 of the Python sources of it and of its two plug-in packages."""
+    """The version of dpaudit, and the SHA-256 of the sources of its three packages."""
     return {
         "version": version("dpaudit"),
         **{package: source_hash(package) for package in _PACKAGES},
@@ -41,14 +41,17 @@ def identity() -> dict[str, str]:
 
 
 def difference(wanted: Mapping[str, str], found: Mapping[str, str]) -> str:
-    """What a worker with ``found`` has other than a runner with ``wanted``, and the remedy; empty if they are the same."""
+    """How a worker's identity differs from the runner's, and the fix; empty if it does not."""
     unlike = next((name for name in wanted if wanted[name] != found.get(name)), None)
     if unlike is None:
         return ""
     if unlike == "version":
         what = f"has dpaudit {found.get('version', '?')}, this is {wanted['version']}"
     else:
-        what = f"has other sources of {unlike} (sha256 {found.get(unlike, '')[:12]}, here {wanted[unlike][:12]})"
+        what = (
+            f"has other sources of {unlike} "
+            f"(sha256 {found.get(unlike, '')[:12]}, here {wanted[unlike][:12]})"
+        )
     return f"{what}; install the same dpaudit there and restart the worker"
 
 
@@ -62,7 +65,7 @@ class _Answer(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def request(cell: Cell) -> str:
-    """What a worker is sent: the cell, who asks, and where the runner has its data."""
+    """What a worker is sent: the cell, the runner's identity, and where it has its data."""
     return json.dumps(
         {
             "cell": {"kind": cell.kind, "settings": to_plain(cell.settings)},
@@ -73,9 +76,9 @@ def request(cell: Cell) -> str:
 
 
 def answer(text: str) -> str:
-    """Do the cell of a :func:`request`; this is what runs on a worker. It raises nothing.
+    """Do the cell of a :func:`request`; runs on a worker, and raises nothing.
 
-    Data folders of the runner hold where the worker's own environment names none.
+    The runner's data folders apply where the worker's own environment names none.
     """
     asked = json.loads(text)
     unlike = difference(asked["identity"], identity())
@@ -90,7 +93,7 @@ def answer(text: str) -> str:
 
 
 def parse(text: object, cell: Cell) -> Outcome:
-    """The outcome that a worker's :func:`answer` tells of ``cell``.
+    """The outcome of ``cell`` in a worker's :func:`answer`.
 
     Raises:
         UsageError: the worker is another version of dpaudit.

@@ -1,4 +1,4 @@
-"""One cell's work, wherever it is done: a result, or a failure that says why; and the placement in this process."""
+"""One cell's work: a result, or a failure that says why; and the placement in this process."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def run_cell(cell: Cell) -> CellResult:
     """Run one cell and return its result, without storing it.
 
     Formal guarantee: with the same versions on the same kind of processor, the outcome is a
-    function of the cell's settings (the seed is one) but for what it measures of time. The number
-    of threads is fixed; see :mod:`~dpaudit.experiments.threads`.
+    function of the cell's settings (the seed is one), except for times. The number of threads is
+    fixed; see :mod:`~dpaudit.experiments.threads`.
     """
     began = time.monotonic()
     settings = cell.settings
@@ -71,10 +71,9 @@ def run_cell(cell: Cell) -> CellResult:
 
 
 def attempt(cell: Cell) -> Outcome:
-    """Run one cell; whatever it raises becomes a :class:`~dpaudit.types.CellFailure`, memory that ran out too.
+    """Run one cell; whatever it raises, also MemoryError, becomes a ``CellFailure``.
 
-    A plug-in's ``SystemExit`` or ``KeyboardInterrupt`` fails its cell; Ctrl-C (SIGINT) goes
-    through.
+    A plug-in's ``SystemExit`` or ``KeyboardInterrupt`` fails its cell; Ctrl-C (SIGINT) is raised.
     """
     began = time.monotonic()
     with _interrupts() as interrupted:
@@ -87,7 +86,7 @@ def attempt(cell: Cell) -> Outcome:
 
 
 def failure(cell: Cell, error: BaseException, *, seconds: float) -> CellFailure:
-    """What is recorded of a cell that raised ``error``; a user's slip (``UsageError``) needs no traceback."""
+    """The record of a cell that raised ``error``; a ``UsageError`` needs no traceback."""
     return CellFailure(
         cell=cell.id,
         kind=cell.kind,
@@ -102,7 +101,7 @@ def failure(cell: Cell, error: BaseException, *, seconds: float) -> CellFailure:
 
 
 class _Interrupts:
-    """SIGINT as a fact, so that a ``KeyboardInterrupt`` that a plug-in raised is not taken for one."""
+    """Notes SIGINT, to tell it from a ``KeyboardInterrupt`` that a plug-in raised."""
 
     seen = False
 
@@ -132,12 +131,12 @@ def _interrupts() -> Iterator[_Interrupts]:
 
 
 def _handled() -> bool:
-    """Whether somebody else's handler takes SIGINT: then a ``KeyboardInterrupt`` may well be a person's."""
+    """Whether someone else's handler takes SIGINT: a ``KeyboardInterrupt`` may be the user's."""
     return signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, signal.SIG_DFL)
 
 
 class Here:
-    """A placement without workers. What kills the process (a crash in a plug-in's C code) ends the run: see Cores."""
+    """A placement in this process; a crash in a plug-in's C code ends the run (see ``Cores``)."""
 
     workers = 1
 
@@ -166,6 +165,6 @@ def check_device(device: str) -> None:
     """
     if device != "cpu" and not torch.cuda.is_available():
         raise UsageError(
-            f"device={device}: torch {torch.__version__} sees no CUDA device here; leave --device out, or run where there "
-            "is one with --where tcp://…"
+            f"device={device}: torch {torch.__version__} sees no CUDA device here; "
+            "leave --device out, or run where there is one with --where tcp://…"
         )

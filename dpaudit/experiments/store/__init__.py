@@ -1,4 +1,4 @@
-"""Finished and failed cells on disk: one SQLite file a run, append-only, each cell durable when :meth:`Store.add` returns."""
+"""Finished and failed cells on disk: one append-only SQLite file per run."""
 
 from dpaudit.experiments.store.connecting import as_written, is_running
 from dpaudit.experiments.store.queries import Attempt, Invocation, Progress

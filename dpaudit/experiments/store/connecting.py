@@ -1,4 +1,4 @@
-"""One runner a folder; SQLite connections that write and wait for the disk, or only read; errors in our own words."""
+"""One runner per folder; SQLite connections that write durably or only read; clear errors."""
 
 from __future__ import annotations
 
@@ -61,9 +61,7 @@ def acquire(folder: Path) -> Lock:
             rule = (
                 f"its {_LOCK} is not a lock file of dpaudit; move that away or choose another --out"
             )
-        elif (
-            error.errno in _NO_LOCKS
-        ):  # a network file system: SQLite could not keep its word there either
+        elif error.errno in _NO_LOCKS:  # a network file system, where SQLite is not durable either
             rule = (
                 f"its file system has no locks ({error.strerror}); choose an --out on a local disk"
             )
@@ -73,7 +71,7 @@ def acquire(folder: Path) -> Lock:
 
 
 def is_running(folder: Path) -> bool:
-    """Whether some process on this machine holds the folder's lock now; False where nobody may tell."""
+    """Whether a process on this machine holds the folder's lock; False if that is not readable."""
     return is_held(folder / _LOCK)
 
 
@@ -83,16 +81,16 @@ _TRIES = 20
 
 @contextlib.contextmanager
 def telling(where: str) -> Iterator[None]:
-    """SQLite's errors as a :class:`StoreError` with a remedy; ``where`` is ``out=…`` or ``dir=…``."""
+    """SQLite's errors as a :class:`StoreError` with a fix; ``where`` is ``out=…`` or ``dir=…``."""
     try:
         yield
     except (*DAMAGE, RefusedError, OSError, OverflowError) as error:
         text = why(error)
         damaged = StoreError(
-            f"{where}: {FILE} is not a dpaudit store, or is damaged ({text}); restore it, or start anew in another "
-            "folder"
+            f"{where}: {FILE} is not a dpaudit store, or is damaged ({text}); "
+            "restore it, or start anew in another folder"
         )
-        if isinstance(error, RefusedError):  # its words may quote the file
+        if isinstance(error, RefusedError):  # its text may quote the file
             raise damaged from error
         if "append-only" in text:
             raise StoreError(
@@ -100,7 +98,8 @@ def telling(where: str) -> Iterator[None]:
             ) from error
         if "full" in text or "disk I/O" in text or "File too large" in text or "No space" in text:
             raise StoreError(
-                f"{where}: {FILE} cannot be written ({text}); what was there is kept: make room, then go on with --resume"
+                f"{where}: {FILE} cannot be written ({text}); what was there is kept: "
+                "make room, then go on with --resume"
             ) from error
         if "readonly" in text or "unable to open" in text or isinstance(error, OSError):
             raise StoreError(
@@ -130,8 +129,8 @@ def as_written(*folders: Path) -> Iterator[None]:
         ValueError,
     ) as error:
         raise StoreError(
-            f"dir={' or '.join(map(str, folders))}: {FILE} is not as dpaudit wrote it ({error_text(error, limit=200)}); "
-            "restore it, or start anew in another folder"
+            f"dir={' or '.join(map(str, folders))}: {FILE} is not as dpaudit wrote it "
+            f"({error_text(error, limit=200)}); restore it, or start anew in another folder"
         ) from error
 
 
@@ -150,7 +149,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 
 def writing(path: Path) -> sqlite3.Connection:
-    """A connection that writes; the file is made if need be, but never through a link.
+    """A connection that writes; the file is made if need be, never through a link.
 
     Raises:
         RefusedError: something else than an SQLite file of ours is there, or beside it.
@@ -168,16 +167,16 @@ def writing(path: Path) -> sqlite3.Connection:
 
 
 def trust(db: sqlite3.Connection) -> None:
-    """A connection that writes, once the file's tables and triggers turned out to be ours: its work has no bounds."""
+    """Lift the limits of a connection that writes, once its tables and triggers are known."""
     db.set_progress_handler(None, 0)
     db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
 
 
 def reading(path: Path, *, where: str) -> sqlite3.Connection:
-    """A connection that only reads, in our version: a file of an older one is brought there in memory.
+    """A connection that only reads; a file of an older version is migrated in memory.
 
-    Works while a runner writes, and where neither file nor folder can be written. The file may be
-    anybody's: only plain tables are read, and queries end (:mod:`dpaudit.results.sqlite`).
+    Works while a runner writes, and where neither file nor folder can be written. The file is not
+    trusted: only plain tables are read, and queries end (:mod:`dpaudit.results.sqlite`).
 
     Raises:
         StoreError: it is no store, or of a version above ours.
@@ -220,14 +219,14 @@ def _opened(path: Path) -> sqlite3.Connection:
     else:
         return db
     log = beside(path, "-wal")
-    # nobody can write here, and all is in the one file
+    # nobody can write here, and everything is in the one file
     if not log.exists() or log.stat().st_size == 0:
         db = sqlite3.connect(f"{address}?mode=ro&immutable=1", uri=True, isolation_level=None)
         guard(db, size=size_of(path), longest=LONGEST_VALUE)
         return db
-    # SQLite must write beside it to read its log
+    # SQLite must write next to it to read its log
     with tempfile.TemporaryDirectory(prefix="dpaudit-") as folder:
-        # a writer that moves its log into the file meanwhile leaves us half of each
+        # a writer that moves its log into the file meanwhile leaves half of each
         for _ in range(_TRIES):
             before = path.stat()
             for file in (path, log):

@@ -63,7 +63,7 @@ class Invocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How many cells are done, and how many have only failed; ``seconds`` of all attempts together."""
+    """How many cells are done, and how many only failed; ``seconds`` are of all attempts."""
 
     done: int
     failed: int

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Budget:
-    """How much text one query may read from a file of ``size`` bytes: 8 times as much, and 32 MiB."""
+    """How much text a query may read from a file of ``size`` bytes: 8 times that, and 32 MiB."""
 
     def __init__(self, size: int) -> None:
         self._left = _FACTOR * size + _SLACK
@@ -108,7 +108,7 @@ def read_rows(
     Raises:
         RefusedError: a value is not of its field's type; the message says which.
     """
-    objects = _objects(cls)
+    objects = _objects(cls)  # type: ignore[arg-type]  # mypy: no class is hashable
     found = []
     for row in rows:
         values = dict(zip(names, row, strict=True))

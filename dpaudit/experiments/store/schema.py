@@ -1,7 +1,7 @@
-"""The tables of a store, version 2, which version a file is of, and how an older one becomes ours: whole or not at all.
+"""The tables of a store, its version, and the migration of an older one.
 
-What is in the four tables of records stays: triggers abort UPDATE and DELETE. ``docs/store.md``
-describes every column, for people with a ``sqlite3`` prompt.
+Rows in the four tables of records are permanent: triggers abort UPDATE and DELETE.
+``docs/store.md`` describes every column, for people with a ``sqlite3`` prompt.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 FILE = "results.sqlite"
 VERSION = 2
 APPLICATION_ID = 0x64704175
-"""``dpAu``, as ``PRAGMA application_id`` and ``file`` show it."""
+"""``dpAu``, shown by ``PRAGMA application_id`` and ``file``."""
 TRIAL_COLUMNS = ("truth", "guess", "score")
 LONGEST_VALUE = 1 << 28
 """Bytes of one value, and of one row."""
@@ -118,9 +118,9 @@ def create_tables(db: sqlite3.Connection) -> None:
         stop = f"BEGIN SELECT RAISE(ABORT, '{table} is append-only'); END"
         db.execute(f"CREATE TRIGGER {table}_stay BEFORE DELETE ON {table} {stop}")
         db.execute(f"CREATE TRIGGER {table}_never_change BEFORE UPDATE ON {table} {stop}")
-        # INSERT OR REPLACE deletes without asking; for trials the question would double their time
+        # INSERT OR REPLACE deletes silently; for trials this check would double their time
         if table in _SAME:
-            when = f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {_SAME[table]})"  # noqa: S608 (our own names)
+            when = f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {_SAME[table]})"  # noqa: S608
             db.execute(
                 f"CREATE TRIGGER {table}_never_replace BEFORE INSERT ON {table} {when} {stop}"
             )
@@ -134,7 +134,8 @@ def create_tables(db: sqlite3.Connection) -> None:
 def objects(db: sqlite3.Connection) -> set[tuple[str, ...]]:
     """Tables, indices, triggers and views as the file defines them, without SQLite's own."""
     rows = db.execute(
-        "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite|_%' ESCAPE '|'"
+        "SELECT type, name, tbl_name, sql FROM sqlite_master "
+        "WHERE name NOT LIKE 'sqlite|_%' ESCAPE '|'"
     )
     return {tuple(map(str, row)) for row in rows}
 
@@ -167,11 +168,13 @@ def found_version(db: sqlite3.Connection, *, where: str) -> int:
         )
     if version > VERSION:
         raise StoreError(
-            f"{where}: results of version {version}; this dpaudit reads up to {VERSION}: pip install --upgrade dpaudit"
+            f"{where}: results of version {version}; this dpaudit reads up to {VERSION}: "
+            "pip install --upgrade dpaudit"
         )
     if version < 1:
         raise StoreError(
-            f"{where}: results.sqlite is not a dpaudit store (version={version}); choose another folder"
+            f"{where}: results.sqlite is not a dpaudit store (version={version}); "
+            "choose another folder"
         )
     return version
 
@@ -179,7 +182,7 @@ def found_version(db: sqlite3.Connection, *, where: str) -> int:
 def check_tables(
     db: sqlite3.Connection, version: int, *, where: str, tables: Collection[str] | None = None
 ) -> None:
-    """Whether the tables of a store of ``version`` (those of ``tables``) are plain ones with our columns.
+    """Check that the tables of a store of ``version`` (those of ``tables``) are plain ones of ours.
 
     Raises:
         StoreError: one is missing, lacks a column, or is a view, virtual or has computed columns:
@@ -198,7 +201,9 @@ def check_tables(
 
 
 def check_unchanged(db: sqlite3.Connection, *, where: str) -> None:
-    """Whether the file has our tables and triggers, and no others: what is written to others would run their author's SQL.
+    """Check that the file has our tables and triggers, and no others.
+
+    Writing to others would run the SQL of their author.
 
     Raises:
         StoreError: it has more, fewer or others.
@@ -210,18 +215,19 @@ def check_unchanged(db: sqlite3.Connection, *, where: str) -> None:
     if odd:
         kind, name = min(odd)[:2]
         raise StoreError(
-            f"{where}: {kind} {shown(name)} is not as dpaudit made it; drop what was added to {FILE}, or choose another --out"
+            f"{where}: {kind} {shown(name)} is not as dpaudit made it; "
+            f"drop what was added to {FILE}, or choose another --out"
         )
 
 
 def migrate(db: sqlite3.Connection, version: int) -> None:
-    """Bring a store of ``version`` to ours, within the caller's transaction."""
+    """Migrate a store of ``version`` to ours, within the caller's transaction."""
     if version == 1:
         _from_1(db)
 
 
 def _from_1(db: sqlite3.Connection) -> None:
-    """Version 1: ``meta`` with spec and version, ``cells`` with a cell's id, position and whole result."""
+    """Version 1: ``meta`` with spec and version, ``cells`` with id, position and result."""
     db.execute("ALTER TABLE meta RENAME TO old_meta")
     create_tables(db)
     db.execute("INSERT INTO meta SELECT key, value FROM old_meta WHERE key <> 'version'")
@@ -232,8 +238,8 @@ def _from_1(db: sqlite3.Connection) -> None:
         result = _old_result(text)
         started = result["provenance"].get("started")
         db.execute(
-            "INSERT INTO attempts (cell, position, kind, status, settings, outcome, worker, seconds, started, provenance) "
-            "VALUES (?, ?, ?, 'done', ?, ?, '', ?, ?, ?)",
+            "INSERT INTO attempts (cell, position, kind, status, settings, outcome, worker, "
+            "seconds, started, provenance) VALUES (?, ?, ?, 'done', ?, ?, '', ?, ?, ?)",
             (
                 result["cell"],
                 position,
@@ -267,7 +273,10 @@ def _old_result(text: Any) -> dict[str, Any]:
 
 
 def put_provenance(db: sqlite3.Connection, provenance: Any, known: dict[str, int]) -> int:
-    """The row of ``provenance``, its ``started`` apart, in the table of them; each is there once. ``known`` is a cache."""
+    """The row number of ``provenance`` without its ``started``; each is stored once.
+
+    ``known`` is a cache.
+    """
     text = json.dumps(
         {**provenance, "started": None} if "started" in provenance else dict(provenance),
         allow_nan=False,

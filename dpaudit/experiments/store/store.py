@@ -92,11 +92,11 @@ def _without_start(row: _Attempted) -> dict[str, Any]:
 
 
 class Store:
-    """Results of one experiment in ``folder/results.sqlite``. Used by one thread, as a context manager.
+    """Results of one experiment in ``folder/results.sqlite``, for one thread; a context manager.
 
     Formal guarantee: after :meth:`add` or :meth:`add_all` returns, what was added survives
     ``kill -9`` and power loss (SQLite's WAL with ``synchronous=FULL``), as far as the disk keeps
-    what it said it has; it is there whole or not at all; one process at a time holds the folder.
+    what it confirmed; it is there whole or not at all; one process at a time holds the folder.
     Records are only ever added.
     """
 
@@ -131,7 +131,7 @@ class Store:
     ) -> Store:
         """The store of an interrupted run of the same ``spec``, or a new one if there is none.
 
-        One of an older version is brought to ours first.
+        One of an older version is migrated first.
 
         Raises:
             StoreError: it belongs to another experiment, is in use, or comes from a newer dpaudit.
@@ -175,7 +175,7 @@ class Store:
 
     @classmethod
     def read(cls, folder: Path) -> Store:
-        """An existing store, for reading; also while a runner writes to it, and where nothing can be written.
+        """An existing store, for reading, also while a runner writes or nothing can be written.
 
         Raises:
             StoreError: there is none, or it comes from a newer dpaudit.
@@ -240,12 +240,12 @@ class Store:
 
     @property
     def run_id(self) -> str:
-        """A random name of this run, for tools beside the store."""
+        """A random name of this run, for other tools."""
         return self._meta("run") or ""
 
     @property
     def cells(self) -> int | None:
-        """How many cells the experiment has, as far as the store was told."""
+        """How many cells the experiment has, if the store was told."""
         told = self._meta("cells")
         return None if told is None or not re.fullmatch("[0-9]{1,18}", told) else int(told)
 
@@ -264,7 +264,7 @@ class Store:
     def add_all(
         self, items: Sequence[tuple[int, CellResult | CellFailure]], *, worker: str = ""
     ) -> None:
-        """Keep cells with their positions in the experiment, in one transaction; returns when they are on disk.
+        """Keep cells with their positions, in one transaction; returns when they are on disk.
 
         Raises:
             StoreError: the disk is full or broken (none of them is kept, all before is), or
@@ -275,7 +275,7 @@ class Store:
         with telling(f"out={self.folder}"), transaction(self._db):
             for position, item in items:
                 self._insert(position, item, worker, now, known)
-        self._provenances = known  # only now: a transaction that failed took its provenance with it
+        self._provenances = known  # only now: a failed transaction took its provenance with it
 
     def _insert(
         self,
@@ -344,7 +344,7 @@ class Store:
 
 
 def _begin(db: sqlite3.Connection, spec: Mapping[str, Any]) -> None:
-    for table in ("meta", "cells"):  # a run of version 1 that died before it had said what it is
+    for table in ("meta", "cells"):  # a run of version 1 that died before it wrote its spec
         db.execute(f"DROP TABLE IF EXISTS {table}")
     create_tables(db)
     db.execute("INSERT INTO meta VALUES ('spec', ?)", (json.dumps(spec, sort_keys=True),))
@@ -367,7 +367,7 @@ def _check_same(
 
 
 def _spanned(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What a spec spans: a field that is off or empty is one that an older dpaudit did not know."""
+    """What a spec spans; a field that is off or empty may be unknown to an older dpaudit."""
     try:
         plain = written_spec(spec)
     except (AttributeError, TypeError, ValueError) as error:
@@ -379,8 +379,8 @@ def _spanned(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def _note_invocation(db: sqlite3.Connection, command: str) -> int:
     row = db.execute(
-        "INSERT INTO invocations (started, command, host, process, hardware, versions) VALUES (?, ?, ?, ?, ?, ?) "
-        "RETURNING id",
+        "INSERT INTO invocations (started, command, host, process, hardware, versions) "
+        "VALUES (?, ?, ?, ?, ?, ?) RETURNING id",
         (
             datetime.now(UTC).isoformat(timespec="seconds"),
             _text(command),
@@ -398,7 +398,8 @@ def _trial_rows(attempt: int, result: CellResult) -> Iterable[tuple[Any, ...]]:
     if set(columns) != set(TRIAL_COLUMNS) or len({len(c) for c in columns.values()}) != 1:
         shapes = ", ".join(f"{k}: {len(v)}" for k, v in columns.items())
         raise StoreError(
-            f"cell={result.cell}: trials have {shapes}; wanted truth, guess and score of equal length"
+            f"cell={result.cell}: trials have {shapes}; "
+            "wanted truth, guess and score of equal length"
         )
     values = zip(*(columns[name] for name in TRIAL_COLUMNS), strict=True)
     for number, (truth, guess, score) in enumerate(values):
@@ -410,5 +411,5 @@ def _json(value: Any) -> str:
 
 
 def _text(value: str) -> str:
-    """Text that UTF-8 can hold: what a foreign process wrote may have halves of characters."""
+    """Text that UTF-8 can hold: another process may have written halves of characters."""
     return value.encode("utf-8", "backslashreplace").decode()

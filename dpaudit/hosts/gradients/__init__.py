@@ -1,1 +1,1 @@
-"""The gradient of a batch as a query: per-record gradients, neighbouring batches, one step as Opacus makes it."""
+"""The gradient of a batch as a query: per-record gradients, neighbouring batches, one step."""

@@ -1,4 +1,4 @@
-"""One random batch and many neighbours of it: the clipped mean gradient, and by how much each neighbour's differs."""
+"""One random batch and many neighbours: the clipped mean gradient, and each neighbour's change."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ["Exchange", "GradientBlock", "clip_factors"]
 
 Gradients = Callable[[Sequence[int]], Iterator[torch.Tensor]]
 
-# float64 vectors that one pair takes while it is attacked: gradients, candidates, noise, differences
+# float64 vectors per pair while it is attacked: gradients, candidates, noise, differences
 _VECTORS = 8
 
 
 def clip_factors(gradients: torch.Tensor, clip: float) -> torch.Tensor:
-    """min(1, clip/‖g‖) of each row of ``gradients`` (n, d), shape (n,), float64; 1 for a gradient of 0."""
+    """min(1, clip/‖g‖) per row of ``gradients`` (n, d), shape (n,), float64; 1 for a zero row."""
     norms = torch.linalg.vector_norm(gradients, dim=1, dtype=torch.float64)
     return torch.where(norms > clip, clip / norms, torch.ones_like(norms))
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """Some pairs: in each one record's gradient goes and another's, or nothing, comes.
+    """Some pairs: in each, one record's gradient is replaced by another's, or removed.
 
     ``gone`` and ``come`` have shape (g, d) and are not clipped; ``first`` is the number of the
     first pair in its block.
@@ -40,7 +40,10 @@ class Exchange:
         return len(self.gone)
 
     def changes(self, clip: float, *, out: torch.Tensor | None = None) -> torch.Tensor:
-        """q(D′) − q(D) of each pair under ``clip`` (``inf``: none), shape (g, d), float64, into ``out`` if given."""
+        """q(D′) − q(D) of each pair under ``clip`` (``inf``: none), shape (g, d), float64.
+
+        Written into ``out`` if it is given.
+        """
         out = (
             torch.empty(self.gone.shape, dtype=torch.float64, device=self.gone.device)
             if out is None
@@ -53,7 +56,7 @@ class Exchange:
         return out.addcmul_(self.gone.to(torch.float64), self._weights(self.gone, clip), value=-1)
 
     def candidates(self, clip: float) -> torch.Tensor:
-        """Both query results of each pair, q(D) and q(D′), shape (g, 2, d), float64. ``clip`` is one of the block's."""
+        """q(D) and q(D′) of each pair, shape (g, 2, d), float64; ``clip`` is one of the block's."""
         out = torch.empty(
             (len(self), 2, self.gone.shape[1]), dtype=torch.float64, device=self.gone.device
         )
@@ -68,16 +71,16 @@ class Exchange:
 
 @dataclass(frozen=True, eq=False)
 class GradientBlock:
-    """A batch D of records, and a neighbour D′ for each of its first ``pairs`` records, which is replaced or removed.
+    """A batch D, and a neighbour D′ for each of its first ``pairs`` records, replaced or removed.
 
-    All pairs have the batch but one record in common; their differences come from distinct records.
-    One pass over the batch serves all ``clips`` and any noise. Where gradients are few and short
-    they are kept, elsewhere those of a pair are computed again when it is its turn (the same up to
+    All pairs have the batch except one record in common; their differences come from distinct
+    records. One pass over the batch serves all ``clips`` and any noise. Where gradients are few and
+    short they are kept; otherwise those of a pair are computed again when needed (the same up to
     the rounding of another chunk).
 
     Attributes:
         records: the batch, in random order.
-        others: what comes in place of the first records; empty where records are removed.
+        others: what replaces the first records; empty where records are removed.
         pairs: how many neighbours there are.
         clips: the clipping norms that q(D) is there for; ``inf`` clips nothing.
     """
@@ -115,11 +118,11 @@ class GradientBlock:
         return len(self.records)
 
     def query(self, clip: float) -> torch.Tensor:
-        """q(D): the mean of the clipped gradients, shape (d,), float64; not to be written to."""
+        """q(D): the mean of the clipped gradients, shape (d,), float64; do not write to it."""
         return self._sums[clip]
 
     def exchanges(self) -> Iterator[Exchange]:
-        """All pairs in order, as many at a time as can be worked on in memory."""
+        """All pairs in order, as many at a time as fit in memory."""
         step = max(1, room(self.device, cpu=256 << 20, part=4) // (8 * _VECTORS * self.dim))
         for first in range(0, self.pairs, step):
             yield self._exchange(first, min(self.pairs, first + step))

@@ -24,7 +24,7 @@ _CHUNK = 128
 
 
 def room(device: torch.device, *, cpu: int, part: int) -> int:
-    """Bytes that some work may take: ``cpu`` on the CPU, one ``part``-th of the memory that a CUDA device has."""
+    """Bytes that some work may take: ``cpu`` on the CPU, one ``part``-th of a CUDA device."""
     return (
         cpu
         if device.type == "cpu"
@@ -33,13 +33,14 @@ def room(device: torch.device, *, cpu: int, part: int) -> int:
 
 
 class PerSampleGradients:
-    """The gradient of each record's loss by all trainable parameters, flattened and joined in the model's order.
+    """The gradient of each record's loss by all trainable parameters, as one flat vector.
 
-    Records go through ``vmap(grad(...))`` in chunks; where not even two fit in ``memory``, one by
-    one through plain autograd, which writes into one flat vector: then nothing is held but the
-    weights, the gradient, and the activations of one record. The model given is left as it is.
+    Parameters are joined in the model's order. Records go through ``vmap(grad(...))`` in chunks;
+    where not even two fit in ``memory``, one by one through plain autograd, which writes into one
+    flat vector: then only the weights, the gradient, and the activations of one record are held.
+    The model given is not changed.
 
-    Formal guarantee: chunks depend on the model, the shape of a record and ``memory`` only, so a
+    Formal guarantee: chunks depend on the model, the shape of a record and ``memory`` only, so one
     machine repeats itself. Not claimed: equal last bits for other chunks or on other hardware; in
     float64 they agree to about 1e-15 of the norm.
     """
@@ -53,20 +54,22 @@ class PerSampleGradients:
         loss: Loss = functional.cross_entropy,
         memory: int | None = None,
     ) -> None:
-        """Works on a copy of ``model`` in ``dtype`` on ``device``; ``loss`` takes logits (1, c) and classes (1,).
+        """Works on a copy of ``model`` in ``dtype`` on ``device``.
 
-        ``memory`` in bytes is what a chunk may take, by default an eighth of a CUDA device, and on
-        the CPU, where only small networks gain by it, 32 MiB.
+        ``loss`` takes logits (1, c) and classes (1,). ``memory`` in bytes is what a chunk may take,
+        by default an eighth of a CUDA device, and 32 MiB on the CPU, where only small networks gain
+        by chunks.
 
         Raises:
-            UsageError: no parameter to train, or a layer in which records are not alone (BatchNorm)
-                or not a function of the record (dropout) as the model stands.
+            UsageError: no trainable parameter, or a layer that mixes records (BatchNorm) or is not
+                a function of the record (dropout) as the model stands.
         """
         for name, layer in model.named_modules():
             if isinstance(layer, (_BatchNorm, _DropoutNd)) and layer.training:
                 raise UsageError(
-                    f"model: {name} is a {type(layer).__name__} in training mode, so records have no gradients of their own; "
-                    "convert it with dpaudit.training.models.norms.with_norm, or call eval()"
+                    f"model: {name} is a {type(layer).__name__} in training mode, so records have "
+                    "no gradients of their own; convert it with "
+                    "dpaudit.training.models.norms.with_norm, or call eval()"
                 )
         self.dtype, self.device, self._loss = dtype, torch.device(device), loss
         self._memory = room(self.device, cpu=32 << 20, part=8) if memory is None else memory
@@ -80,7 +83,10 @@ class PerSampleGradients:
         self.dim = sum(p.numel() for p in self._parameters.values())
 
     def chunks(self, x: torch.Tensor, y: torch.Tensor) -> Iterator[torch.Tensor]:
-        """Gradients of the records ``x`` (b, …) of classes ``y`` (b,) in their order: tensors (chunk, d), together (b, d)."""
+        """Gradients of records ``x`` (b, …) of classes ``y`` (b,), in order.
+
+        Tensors (chunk, d), together (b, d).
+        """
         if not len(x):
             return
         x, y = x.to(device=self.device, dtype=self.dtype), y.to(self.device)
@@ -93,7 +99,7 @@ class PerSampleGradients:
             yield found
 
     def all(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """The same as one tensor (b, d), which must fit in memory beside a chunk."""
+        """The same as one tensor (b, d), which must fit in memory with one chunk."""
         out = torch.empty((len(x), self.dim), dtype=self.dtype, device=self.device)
         low = 0
         for chunk in self.chunks(x, y):
@@ -102,7 +108,7 @@ class PerSampleGradients:
         return out
 
     def _size(self, x: torch.Tensor, y: torch.Tensor) -> int:
-        """Records a chunk: two flat gradients each (as they come, and joined) and what autograd keeps of a forward pass."""
+        """Records per chunk: two flat gradients each, and what autograd keeps of a forward pass."""
         if x.shape not in self._sizes:
             gradients = 2 * self.dim * x.element_size()
             kept = self._kept(x, y) if gradients < self._memory // 2 else 0
@@ -110,7 +116,7 @@ class PerSampleGradients:
         return self._sizes[x.shape]
 
     def _kept(self, x: torch.Tensor, y: torch.Tensor) -> int:
-        """Bytes that autograd keeps of a forward pass, the weights apart."""
+        """Bytes that autograd keeps of a forward pass, without the weights."""
         own = {p.data_ptr() for p in self._model.parameters()}
         kept = 0
 
@@ -149,7 +155,7 @@ class PerSampleGradients:
         return flat
 
     def _exact(self) -> AbstractContextManager[object]:
-        """On CUDA: float32 without TensorFloat-32's ten bits, and algorithms that repeat themselves."""
+        """On CUDA: float32 without TensorFloat-32's ten bits, and deterministic algorithms."""
         if self.device.type != "cuda":
             return nullcontext()
         flags: AbstractContextManager[object] = torch.backends.cudnn.flags(

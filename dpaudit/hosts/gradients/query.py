@@ -1,4 +1,4 @@
-"""The gradient query of DP-SGD as papers define it: per-record gradients, clipped, averaged; without an optimizer."""
+"""The gradient query of DP-SGD as papers define it: per-record gradients, clipped, averaged."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ _DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
 class GradientQuery:
-    """q(D) = Σ_i g_i·min(1, clip/‖g_i‖) / batch, with g_i the gradient of record i's cross-entropy by all weights.
+    """q(D) = Σ_i g_i·min(1, clip/‖g_i‖) / batch, g_i the gradient of record i's cross-entropy.
 
     Neighbours: one record of the batch replaced by another (``replace``, Δ = 2·clip/batch, as in
-    arXiv 2509.23834, Section 6) or removed, the divisor kept (``remove``, Δ = clip/batch).
+    arXiv 2509.23834, Section 6) or removed, the divisor kept (``remove``, Δ = clip/batch). The
+    gradient is by all weights.
 
     Formal guarantee: Δ is the L2 sensitivity, whatever the network, as long as the record changes
-    no other record's gradient; ``norm`` sees to that. q(D′) is worked out as q(D) plus the change;
-    it equals the neighbour's own sum but for float64 rounding (about 1e-16 of its norm). Not
-    claimed: privacy of what the weights or frozen statistics have learned from the data before.
+    no other record's gradient; ``norm`` ensures that. q(D′) is computed as q(D) plus the change; it
+    equals the neighbour's own sum up to float64 rounding (about 1e-16 of its norm). Not claimed:
+    privacy of what the weights or frozen statistics have learned from the data before.
     """
 
     def __init__(
@@ -51,12 +52,12 @@ class GradientQuery:
         seed: int = 0,
         device: str = "cpu",
     ) -> None:
-        """The network ``model`` with ``weights`` ("untrained": from ``seed``; "trained"; or a checkpoint's path).
+        """The network ``model`` with ``weights``: "untrained", "trained" or a checkpoint's path.
 
-        ``data`` is by default what the network is for. ``norm`` replaces BatchNorm: ``frozen``
-        statistics, ``group`` norm, or the ``record``'s own statistics (the published experiments',
-        whose BatchNorm saw batches of one). ``dtype`` is that of forward and backward pass;
-        clipping, sums and results are float64 in any case.
+        Untrained weights come from ``seed``. ``data`` is by default what the network is for.
+        ``norm`` replaces BatchNorm: ``frozen`` statistics, ``group`` norm, or the ``record``'s own
+        statistics (the published experiments', whose BatchNorm saw batches of one). ``dtype`` is
+        that of forward and backward pass; clipping, sums and results are always float64.
 
         Raises:
             UsageError: an unknown model, data set, norm, neighbour or dtype; data of another shape
@@ -79,7 +80,8 @@ class GradientQuery:
         self.images = load_images(data or kind, root=data_root)
         if self.images.shape != MODELS[model].shape:
             raise UsageError(
-                f"data={data}: has images of shape {self.images.shape}, {model} takes {MODELS[model].shape}; take data={kind}"
+                f"data={data}: has images of shape {self.images.shape}, "
+                f"{model} takes {MODELS[model].shape}; take data={kind}"
             )
         if (
             isinstance(batch, bool)
@@ -87,7 +89,8 @@ class GradientQuery:
             or not 2 <= batch <= len(self.images) // 2
         ):
             raise UsageError(
-                f"batch={batch}: must lie in 2 … {len(self.images) // 2}, half the records that there are"
+                f"batch={batch}: must lie in 2 … {len(self.images) // 2}, "
+                "half the records that there are"
             )
         network = trained_network(model, weights=weights, root=data_root, seed=seed)
         # measured on other images
@@ -109,7 +112,7 @@ class GradientQuery:
         return (2 if self.neighbour == "replace" else 1) * clip / self.batch
 
     def block(self, pairs: int, *, stream: Stream, clips: Sequence[float] = ()) -> GradientBlock:
-        """A random batch and ``pairs`` neighbours of it, under each of ``clips`` (by default the host's own).
+        """A random batch and ``pairs`` neighbours, under each of ``clips`` (by default its own).
 
         Pair i replaces (or removes) record i of the batch: batch + pairs gradients serve for all
         pairs and clips, not twice batch for each.
@@ -136,7 +139,7 @@ class GradientQuery:
         return self._chunks(self._gradients, records)
 
     def neighbours(self, n: int, *, stream: Stream) -> torch.Tensor:
-        """``n`` random pairs (n, 2, d), float64, on the CPU; each batch serves as many pairs as it has records."""
+        """``n`` random pairs (n, 2, d), float64, CPU; a batch serves as many as it has records."""
         out = torch.empty((n, 2, self.dim), dtype=torch.float64)
         for low in range(0, n, self.batch):
             block = self.block(min(self.batch, n - low), stream=stream.child("batch", low))
@@ -146,7 +149,10 @@ class GradientQuery:
         return out
 
     def differences(self, direction: torch.Tensor) -> torch.Tensor:
-        """⟨q(D) − q(D′), direction⟩ for one fixed batch D and each record of it removed (or replaced by one fixed other)."""
+        """⟨q(D) − q(D′), direction⟩ for a fixed batch D and each of its records removed.
+
+        Under ``replace``, each is replaced by one fixed other record.
+        """
         block = self.block(1, stream=KeyedStream.from_seed("dpsgd-gradient").child("differences"))
         along = self._along(block.records, direction)
         if block.others:
@@ -154,14 +160,14 @@ class GradientQuery:
         return along.cpu() / self.batch
 
     def slack(self, _: torch.Tensor, /) -> float:
-        """Δ: by the clipping alone, a neighbour's change may be any vector of the ball, whatever one batch's are."""
+        """Δ: by the clipping alone, a neighbour's change may be any vector of the ball."""
         return self.sensitivity
 
     def rounding(self, pairs: int, *, stream: Stream) -> float:
-        """How far float32 gradients move a neighbour's change: median of ‖change₃₂ − change₆₄‖ / ‖change₆₄‖ over ``pairs``.
+        """How far float32 gradients move a neighbour's change, over ``pairs`` pairs.
 
-        Clipped by the host's own clip and subtracted in float64 in both cases. Pairs that do not
-        differ count as 0.
+        The median of ‖change₃₂ − change₆₄‖ / ‖change₆₄‖, clipped by the host's own clip and
+        subtracted in float64 in both cases. Pairs that do not differ count as 0.
         """
         replaced = self.neighbour == "replace"
         chosen = (
@@ -179,7 +185,7 @@ class GradientQuery:
         return statistics.median(found)
 
     def _change(self, gradients: PerSampleGradients, records: Sequence[int]) -> torch.Tensor:
-        """The first record's clipped gradient less the second's, if there is one, shape (d,), float64."""
+        """The first record's clipped gradient less the second's, if any, shape (d,), float64."""
         total = torch.zeros(self.dim, dtype=torch.float64, device=self.device)
         for record, sign in zip(records, (1, -1), strict=False):
             for chunk in self._chunks(gradients, [record]):

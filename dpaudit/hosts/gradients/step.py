@@ -1,4 +1,4 @@
-"""One step of DP-SGD by Opacus: a batch's clipped gradient as the query, and its release by a real ``DPOptimizer``."""
+"""One step of DP-SGD by Opacus: a batch's clipped gradient, released by a ``DPOptimizer``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class BatchPair:
 
 
 class DpSgdStep:
-    """The sum (or mean) of a batch's clipped per-sample gradients, released through Opacus' optimizer.
+    """The sum (or mean) of a batch's clipped per-sample gradients, released by Opacus' optimizer.
 
     A step takes ``batch`` records, computes their gradients (``GradSampleModule``), clips each to
     L2 norm ``clip``, adds them up, adds N(0, (noise multiplier · clip)²) in float32 and, under
@@ -46,16 +46,16 @@ class DpSgdStep:
     ``batch`` for a mean.
 
     Threat model. The attacker knows the weights, ``clip``, the noise multiplier, ``batch`` and
-    ``reduction``, all records of the batch and their order but one record, and two candidates for
-    that one (or whether it is there), and sees the noisy gradient of every parameter: what a client
-    of distributed or federated training shares. It computes both candidate sums by :meth:`value`,
-    the same code on the same kind of machine with the same number of threads: bit for bit what the
-    step adds its noise to. In another order of the batch about half of LeNet-5's coordinates, a
-    quarter of the small network's, still agree in every bit.
+    ``reduction``, all records of the batch and their order except one record, and two candidates
+    for that one (or whether it is there), and sees the noisy gradient of every parameter: what a
+    client of distributed or federated training shares. It computes both candidate sums by
+    :meth:`value`, the same code on the same kind of machine with the same number of threads: bit
+    for bit what the step adds its noise to. In another order of the batch about half of LeNet-5's
+    coordinates, a quarter of the small network's, still agree in every bit.
 
-    Who sees updated weights only (:meth:`updates`) sees ``w − lr·g`` rounded to the weights' grid:
-    the low bits of g are gone wherever |w| is well above |lr·g|, and all there where it is not
-    (:meth:`gradients_of`).
+    An attacker who sees updated weights only (:meth:`updates`) sees ``w − lr·g`` rounded to the
+    weights' grid: the low bits of g are gone wherever |w| is well above |lr·g|, and all there where
+    it is not (:meth:`gradients_of`).
 
     Not claimed: anything about other hardware or a Poisson batch of unknown records.
     """
@@ -73,7 +73,7 @@ class DpSgdStep:
         seed: int = 0,
         steps: int = 0,
     ) -> None:
-        """Weights from ``seed``, then ``steps`` steps of plain SGD on the same data (0: an untrained network).
+        """Weights from ``seed``, then ``steps`` steps of plain SGD on the same data (0: untrained).
 
         Raises:
             UsageError: an unknown model, data set, neighbour or reduction, data that is not there,
@@ -88,7 +88,8 @@ class DpSgdStep:
         self.images = load_images(data, root=data_root)
         if not 2 <= batch < len(self.images):
             raise UsageError(
-                f"batch={batch}: must lie in 2 … {len(self.images) - 1}, the records of {data} less one"
+                f"batch={batch}: must lie in 2 … {len(self.images) - 1}, "
+                f"the records of {data} less one"
             )
         network = make_model(model, seed=seed)
         train(network, self.images, steps=steps, seed=seed)
@@ -99,7 +100,7 @@ class DpSgdStep:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Values in each parameter tensor, in the release's order: each has its noise from a call of its own."""
+        """Values per parameter tensor, in the release's order; each has its own draw of noise."""
         return tuple(p.numel() for p in self._parameters)
 
     @property
@@ -113,7 +114,7 @@ class DpSgdStep:
 
     @property
     def sensitivity(self) -> float:
-        """Δ and 10⁻⁵ of it: clipping and summing in float32 may overstep the real-number bound a little.
+        """Δ plus 10⁻⁵ of it, as clipping and summing in float32 may exceed the real-number bound.
 
         Measured, not proven: of 1,000 pairs of the small network and 500 of LeNet-5 none was
         further apart than Δ by more than 2.5·10⁻⁶ of it.
@@ -131,7 +132,7 @@ class DpSgdStep:
         return BatchPair(tuple(first), (*first[:place], *instead, *first[place + 1 :]))
 
     def value(self, records: Sequence[int]) -> npt.NDArray[np.float64]:
-        """The clipped and summed gradient of a batch, shape (d,): what noise is added to, before any division.
+        """The clipped and summed gradient of a batch, shape (d,), before noise and division.
 
         float32 values, computed afresh from the images by Opacus' own ``clip_and_accumulate``.
         """
@@ -151,13 +152,13 @@ class DpSgdStep:
         secure_mode: bool,
         stream: Stream,
     ) -> npt.NDArray[np.float64]:
-        """``n`` noisy gradients of one batch, shape (n, d), float32 values: ``n`` times ``DPOptimizer.pre_step()``.
+        """``n`` noisy gradients of one batch, shape (n, d), float32 values, by ``pre_step()``.
 
         Per-sample gradients are computed once, everything after them in each step. Noise comes from
-        one torch generator, seeded with 32 bits of ``stream`` (it keeps no more) and run on, as in
-        training. ``secure_mode`` is the optimizer's own: half the sum of four normals. Under it
-        Opacus asks the user for a cryptographic generator, which changes neither the sum nor its
-        rounding; here both modes use torch's.
+        one torch generator, seeded with 32 bits of ``stream`` (it keeps no more) and not seeded
+        again, as in training. ``secure_mode`` is the optimizer's own: half the sum of four normals.
+        Under it Opacus asks the user for a cryptographic generator, which changes neither the sum
+        nor its rounding; here both modes use torch's.
 
         Raises:
             UsageError: n below 1, or a noise multiplier that is not a finite number above 0.
@@ -182,10 +183,10 @@ class DpSgdStep:
         secure_mode: bool,
         stream: Stream,
     ) -> npt.NDArray[np.float64]:
-        """The weights after ``DPOptimizer.step()`` over plain SGD, ``n`` times from the same weights, shape (n, d).
+        """The weights after ``DPOptimizer.step()`` over plain SGD, ``n`` times, shape (n, d).
 
-        For an attacker who sees no gradient; the weights here are left as they were. Otherwise as
-        :meth:`releases`.
+        For an attacker who sees no gradient. Each step starts from the same weights, which are not
+        changed. Otherwise as :meth:`releases`.
 
         Raises:
             UsageError: as there, or a learning rate that is not a finite number above 0.
@@ -208,7 +209,7 @@ class DpSgdStep:
     def gradients_of(
         self, updated: npt.NDArray[np.float64], *, lr: float
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-        """The noisy gradients (n, d) that turned these weights into ``updated`` (n, d), and where each is certain.
+        """The noisy gradients (n, d) that led to the weights ``updated`` (n, d), and certainty.
 
         See :func:`~dpaudit.hosts.gradients.step.recover_gradients`.
         """
@@ -219,7 +220,10 @@ class DpSgdStep:
         return np.stack([g for g, _ in found]), np.stack([certain for _, certain in found])
 
     def neighbours(self, n: int, *, stream: Stream) -> torch.Tensor:
-        """``n`` random pairs of noiseless results, shape (n, 2, d), float64; the values are float32 sums over ``divisor``."""
+        """``n`` random pairs of noiseless results, float32 sums over ``divisor``.
+
+        Shape (n, 2, d), float64.
+        """
         pairs = np.empty((n, 2, self.dim))
         for i in range(n):
             pair = self.pair(stream=stream.child("pair", i))
@@ -227,7 +231,10 @@ class DpSgdStep:
         return torch.from_numpy(pairs / self.divisor)
 
     def differences(self, direction: torch.Tensor) -> torch.Tensor:
-        """⟨q(D) − q(D′), direction⟩ for one fixed batch D and each record of it removed (or replaced by one fixed other)."""
+        """⟨q(D) − q(D′), direction⟩ for a fixed batch D and each of its records removed.
+
+        Under ``replace``, each is replaced by one fixed other record.
+        """
         pair = self.pair(stream=KeyedStream.from_seed("dpsgd-step").child("differences"))
         known = set(pair.first)
         other = next(i for i in range(len(self.images)) if i not in known)
@@ -241,14 +248,14 @@ class DpSgdStep:
         return along[:-1] - along[-1] if self.neighbour == "replace" else along[:-1]
 
     def slack(self, _: torch.Tensor, /) -> float:
-        """Δ: by the clipping alone, a neighbour's change may be any vector of the ball, whatever one batch's are."""
+        """Δ: by the clipping alone, a neighbour's change may be any vector of the ball."""
         return self.sensitivity
 
     def _gradients(self, records: Sequence[int]) -> list[torch.Tensor]:
         """Per-sample gradients of each parameter, shapes (b, …)."""
         x, y = self.images.batch(records)
         self._model.zero_grad(set_to_none=True)
-        # torch remarks on every backward hook of a first layer; Opacus lives by them
+        # torch warns of every backward hook of a first layer; Opacus depends on them
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Full backward hook is firing")
             self._loss(self._model(x), y).backward()
@@ -269,7 +276,7 @@ class DpSgdStep:
         stream: Stream | None = None,
         lr: float = 1.0,
     ) -> DPOptimizer:
-        """Opacus' own; without a ``stream`` only for clipping and summing."""
+        """Opacus' own; without ``stream`` only for clipping and summing."""
         _positive(noise_multiplier=noise_multiplier)
         seed = 0 if stream is None else int.from_bytes(stream.entropy()[:4], "big")
         return DPOptimizer(

@@ -46,7 +46,7 @@ def use_noise_source(
     seed: int | str | None = None,
     observe: Callable[[Release], object] | None = None,
 ) -> DPOptimizer:
-    """Make an Opacus optimizer draw the noise of all its parameters jointly from ``source``; returns ``optimizer``.
+    """Make an Opacus optimizer draw all its noise from ``source``; returns ``optimizer``.
 
     One line after ``PrivacyEngine().make_private(...)``::
 
@@ -57,21 +57,21 @@ def use_noise_source(
     noise of σ = noise_multiplier × max_grad_norm as they are then (so schedulers and adaptive
     clipping work): one key serves the whole gradient. The optimizer is changed in place. Its hooks,
     the engine's accountant, clipping, accumulation, virtual steps, division and the reduction over
-    processes stay Opacus'; a second ``make_private`` takes the façade off.
+    processes stay Opacus'; a second ``make_private`` undoes the replacement.
 
     ``source`` is a source's name with its options (``pancake:key=key.json``, ``gaussian``), or a
     function of σ that makes one. A ``ReleasingSource`` sees the gradient itself, in the parameters'
     dtype. ``observe`` is called with each :class:`Release`; without it none is made.
 
     Randomness: each step's stream comes from the operating system, or follows from ``seed``, which
-    ``secure_mode`` refuses. A seed gives each run the same noise again: for experiments only, and
-    never for a run that is resumed, nor for a façade that is put on again (its steps count from 0).
-    A ``noise_generator`` given to Opacus serves only what is left to Opacus, AdaClip's noise on the
-    unclipped count.
+    ``secure_mode`` refuses. A seed gives each run the same noise again: use it for experiments
+    only, and never for a run that is resumed, nor for an optimizer that is passed here again (its
+    steps count from 0). A ``noise_generator`` given to Opacus serves only what is left to Opacus,
+    AdaClip's noise on the unclipped count.
 
     Last bits: Opacus' ``secure_mode`` sums four normals to hide the floating-point grid (the
-    registered specimen ``four-sum-gaussian`` is that sum). Here the source alone answers for the
-    last bits and for how hard its noise is to predict: ``gaussian`` promises neither,
+    registered specimen ``four-sum-gaussian`` is that sum). Here the source alone determines the
+    last bits and how hard its noise is to predict: ``gaussian`` promises neither,
     ``secure-gaussian`` both, with mitigation ``none``.
 
     Not claimed: any privacy beyond the source's own (``source.epsilon``), whatever the accountant
@@ -79,9 +79,9 @@ def use_noise_source(
 
     Raises:
         UsageError: not an Opacus optimizer, or one whose noise is not drawn by Opacus' own code;
-            sharded parameters (FSDP); the façade is on already; noise_multiplier 0; no trainable
-            parameter; different dtypes or devices among them; a key for another number of them; a
-            source without the option ``sigma``; a seed under secure_mode. And, at a step:
+            sharded parameters (FSDP); the source is replaced already; noise_multiplier 0; no
+            trainable parameter; different dtypes or devices among them; a key for another number of
+            them; a source without the option ``sigma``; a seed under secure_mode. And, at a step:
             parameters frozen or added since.
         UnknownNameError: no such source or mitigation, or no such option.
     """
@@ -90,7 +90,8 @@ def use_noise_source(
     dim = sum(p.numel() for p in parameters)
     if not dim:
         raise UsageError(
-            "parameters=0: the optimizer has none that is trainable, and nothing to release; set requires_grad first"
+            "parameters=0: the optimizer has none that is trainable, and nothing to release; "
+            "set requires_grad first"
         )
     if any(isinstance(p, DTensor) for p in parameters):
         raise UsageError(_SHARDED)
@@ -111,8 +112,9 @@ def use_noise_source(
 
 
 _SHARDED = (
-    "parameters: sharded over processes (FSDP), where no process holds the whole gradient that one key serves; "
-    "train with DistributedDataParallel or Opacus' DifferentiallyPrivateDistributedDataParallel"
+    "parameters: sharded over processes (FSDP), where no process holds the whole gradient that "
+    "one key serves; train with DistributedDataParallel or Opacus' "
+    "DifferentiallyPrivateDistributedDataParallel"
 )
 
 
@@ -120,7 +122,8 @@ def _check_optimizer(optimizer: Any) -> None:
     name = type(optimizer).__name__
     if not isinstance(optimizer, DPOptimizer):
         raise UsageError(
-            f"optimizer={name}: is not Opacus'; give the optimizer that PrivacyEngine().make_private(...) returned"
+            f"optimizer={name}: is not Opacus'; give the optimizer that "
+            "PrivacyEngine().make_private(...) returned"
         )
     if isinstance(optimizer, JointNoise):
         raise UsageError(
@@ -131,16 +134,17 @@ def _check_optimizer(optimizer: Any) -> None:
         raise UsageError(_SHARDED)
     if "add_noise" in vars(optimizer) or type(optimizer).add_noise not in _KNOWN:
         raise UsageError(
-            f"optimizer={name}: has an add_noise of its own, which the façade would bypass; take one of Opacus' optimizers"
+            f"optimizer={name}: has an add_noise of its own, which the façade would bypass; "
+            "take one of Opacus' optimizers"
         )
 
 
 def check_model(model: nn.Module) -> None:
     """Refuse a network whose per-record gradients do not exist, or that Opacus has no rule for.
 
-    Opacus' own validator, with the layers' names, and one thing more: a BatchNorm without trainable
-    parameters, which Opacus lets pass, mixes records just the same as long as it takes its
-    statistics from the batch.
+    Opacus' own validator, with the layers' names, and one check more: a BatchNorm without trainable
+    parameters, which Opacus accepts, mixes records as well if it takes its statistics from the
+    batch.
 
     Raises:
         UsageError: BatchNorm layers, by name; a network in evaluation mode; anything else that
@@ -154,16 +158,17 @@ def check_model(model: nn.Module) -> None:
     if mixing:
         more = f" and {len(mixing) - 3} more" if len(mixing) > 3 else ""
         raise UsageError(
-            f"model={type(model).__name__}: BatchNorm in {', '.join(mixing[:3])}{more} makes each record's gradient depend "
-            "on the rest of its batch; convert it with dpaudit.training.models.norms.with_norm(model, 'group') or 'frozen'"
+            f"model={type(model).__name__}: BatchNorm in {', '.join(mixing[:3])}{more} makes each "
+            "record's gradient depend on the rest of its batch; convert it with "
+            "dpaudit.training.models.norms.with_norm(model, 'group') or 'frozen'"
         )
     for name, module in model.named_modules():
         check = ModuleValidator.VALIDATORS.get(type(module))
         errors = check(module) if check and _trainable(module) else []
         if errors:
             raise UsageError(
-                f"model={type(model).__name__}: Opacus cannot train its {name or 'root'}: {errors[0]}; "
-                "opacus.validators.ModuleValidator.fix(model) may replace it"
+                f"model={type(model).__name__}: Opacus cannot train its {name or 'root'}: "
+                f"{errors[0]}; opacus.validators.ModuleValidator.fix(model) may replace it"
             )
 
 

@@ -1,4 +1,4 @@
-"""The joint draw: tensors in, one flat release over all of them out."""
+"""The joint draw: from tensors to one flat release of all of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["JointDraw", "Release", "check_alike", "noise_scale"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Release:
-    """One logical step's draw, before Opacus divides by anything or adds up over processes.
+    """One logical step's draw, before Opacus divides or sums over processes.
 
     Attributes:
         step: how many draws the façade made before this one.
@@ -43,8 +43,8 @@ def noise_scale(optimizer: Any) -> float:
     """Noise multiplier × clipping bound as they are now, in the gradient's unit.
 
     AdaClip's multiplier is the adjusted one, (z⁻² − (2·σ_u)⁻²)^(−1/2) (arXiv 1905.03871, Theorem
-    1), σ_u the deviation of its unclipped count's noise; so is that of ghost clipping under
-    ``PrivacyEngineAdaptiveClipping``.
+    1), with σ_u the standard deviation of its unclipped count's noise; so is that of ghost clipping
+    under ``PrivacyEngineAdaptiveClipping``.
 
     Raises:
         UsageError: a multiplier or a bound that is not a finite number above 0.
@@ -54,8 +54,8 @@ def noise_scale(optimizer: Any) -> float:
         rest = multiplier**-2 - (2 * optimizer.unclipped_num_std) ** -2
         if not rest > 0:
             raise UsageError(
-                f"noise_multiplier={multiplier}: must be below 2·unclipped_num_std = {2 * optimizer.unclipped_num_std}; "
-                "raise unclipped_num_std"
+                f"noise_multiplier={multiplier}: must be below 2·unclipped_num_std = "
+                f"{2 * optimizer.unclipped_num_std}; raise unclipped_num_std"
             )
         multiplier = rest**-0.5
     elif isinstance(optimizer, DPOptimizerFastGradientClipping):
@@ -70,7 +70,8 @@ def _above_zero(name: str, value: Any) -> float:
     """The value as a float: a number, or a tensor of one (AdaClip's bound becomes one)."""
     if not (float(value) > 0 and math.isfinite(value)):
         raise UsageError(
-            f"{name}={float(value)}: there is noise to draw only for a finite number above 0; give one"
+            f"{name}={float(value)}: there is noise to draw only for a finite number above 0; "
+            "give one"
         )
     return float(value)
 
@@ -95,18 +96,19 @@ def check_alike(parameters: Sequence[nn.Parameter]) -> None:
     ):
         if len(kinds) > 1:
             raise UsageError(
-                f"{name}={', '.join(sorted(kinds))}: the noise of all parameters is one vector of one {name}; {remedy}"
+                f"{name}={', '.join(sorted(kinds))}: the noise of all parameters is one vector of "
+                f"one {name}; {remedy}"
             )
 
 
 @dataclass
 class JointDraw:
-    """What the façade keeps beside an optimizer.
+    """State for an optimizer with replaced noise.
 
     Attributes:
-        parameters: the trainable ones when the façade was put on, in the optimizer's order.
+        parameters: the trainable ones when the noise was replaced, in the optimizer's order.
         step: draws made so far.
-        aside: whether Opacus' own code is running for what it draws beside the parameters' noise.
+        aside: whether Opacus' own code is running, for what it draws besides the parameters' noise.
     """
 
     supply: Supply
@@ -118,11 +120,11 @@ class JointDraw:
     aside: bool = False
 
     def check_parameters(self, now: Sequence[nn.Parameter]) -> None:
-        """Refuse a step over other parameters than the façade was made for.
+        """Refuse a step over other parameters than those at the beginning.
 
         Raises:
-            UsageError: one was frozen, made trainable, added or removed since; or they have come
-                apart in dtype or device.
+            UsageError: one was frozen, made trainable, added or removed since; or their dtypes or
+                devices now differ.
         """
         if len(now) != len(self.parameters) or any(
             a is not b for a, b in zip(now, self.parameters, strict=True)
@@ -146,7 +148,7 @@ class JointDraw:
         check_alike(now)
 
     def stream(self, *, secure: bool) -> KeyedStream:
-        """This step's randomness: without a seed from the operating system, every time anew.
+        """This step's randomness; without a seed fresh from the operating system.
 
         Raises:
             UsageError: a seed under ``secure``.
@@ -155,8 +157,8 @@ class JointDraw:
             return KeyedStream.fresh()
         if secure:
             raise UsageError(
-                "seed: under secure_mode each step's noise comes from the operating system, and nobody may repeat it; "
-                "leave seed out"
+                "seed: under secure_mode each step's noise comes from the operating system, and "
+                "nobody may repeat it; leave seed out"
             )
         return KeyedStream.from_seed(self.seed).child("release", self.step)
 
@@ -164,10 +166,10 @@ class JointDraw:
     def release(
         self, summed: Sequence[torch.Tensor], *, sigma: float, secure: bool
     ) -> list[torch.Tensor]:
-        """The noisy sums, each flat and in memory of its own, from one draw over all of them joined.
+        """The noisy sums, each flat and in its own memory, from one draw over all of them joined.
 
-        At most three vectors of that length are held beside the sums at any time. A draw counts as
-        made whatever becomes of it: where an observer fails, the next one is another.
+        Holds at most three vectors of that length besides the sums. A draw counts as made whatever
+        happens to it: where an observer fails, the next draw is another.
         """
         step, stream = self.step, self.stream(secure=secure)
         self.step += 1

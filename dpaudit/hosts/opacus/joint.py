@@ -18,13 +18,13 @@ __all__ = ["JointNoise", "joint_class"]
 
 
 class JointNoise(DPOptimizer):  # type: ignore[misc]
-    """Overrides the draw of an optimizer class that it is mixed with, and nothing else."""
+    """Overrides the draw of the optimizer class that it is mixed with, and nothing else."""
 
     joint_draw: JointDraw
 
     @property
     def params(self) -> list[Any]:
-        """The trainable parameters; none while Opacus' own ``add_noise`` runs for what it draws beside theirs."""
+        """The trainable parameters; none while Opacus' own ``add_noise`` runs for other noise."""
         return [] if self.joint_draw.aside else super().params
 
     def add_noise(self) -> None:
@@ -34,7 +34,7 @@ class JointNoise(DPOptimizer):  # type: ignore[misc]
         unclipped count stays Opacus' own.
 
         Raises:
-            UsageError: other parameters than the façade was made for; no σ above 0; a seed under
+            UsageError: other parameters than at the beginning; no σ above 0; a seed under
                 secure_mode; or what the source or the mitigation refuses (a gradient that is NaN or
                 infinite, for one).
             ValueError: gradients of an earlier step, by Opacus: ``zero_grad`` was not called.

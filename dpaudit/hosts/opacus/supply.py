@@ -1,4 +1,4 @@
-"""Noise sources and mitigations for an optimizer: from a name or a function to the real thing at the σ of the moment."""
+"""Noise sources and mitigations for an optimizer, made from a name or a function."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["SourceLike", "Supply", "make_mitigation"]
 
 SourceLike = Reference | str | Callable[[float], NoiseSource]
 
-# relative; a discrete law's standard deviation is its parameter but for less than that
+# relative; a discrete law's standard deviation differs less than that from its parameter
 _SAME = 1e-6
 
 
 class Supply:
-    """Makes the source for a σ; the last one is kept, so a constant σ makes one source and a key file is read once."""
+    """Makes the source for a σ and keeps the last one, so that a key file is read once."""
 
     def __init__(self, source: SourceLike, *, dim: int) -> None:
         """Sources named or made by ``source`` for ``dim`` parameters.
@@ -49,8 +49,8 @@ class Supply:
             self.name = getattr(source, "__name__", type(source).__name__)
         else:
             raise UsageError(
-                f"source={type(source).__name__}: must be a name such as pancake:key=key.json or a function of σ; "
-                "the optimizer sets σ, so write lambda sigma: Gaussian(sigma=sigma)"
+                f"source={type(source).__name__}: must be a name such as pancake:key=key.json or a "
+                "function of σ; the optimizer sets σ, so write lambda sigma: Gaussian(sigma=sigma)"
             )
 
     def at(self, sigma: float) -> NoiseSource:
@@ -78,12 +78,14 @@ class Supply:
     def _check_sigma_is_ours(self, reference: Reference) -> None:
         if "sigma" in reference.options:
             raise UsageError(
-                f"sigma={reference.options['sigma']}: the optimizer sets σ = noise_multiplier × max_grad_norm; leave it out"
+                f"sigma={reference.options['sigma']}: the optimizer sets "
+                "σ = noise_multiplier × max_grad_norm; leave it out"
             )
         if "sigma" not in inspect.signature(registry.load("sources", reference.name)).parameters:
             raise UsageError(
-                f"source={reference.name}: has no option sigma, and the optimizer must set σ = noise_multiplier × "
-                "max_grad_norm; take one that has, e.g. gaussian, secure-gaussian or pancake:key=key.json"
+                f"source={reference.name}: has no option sigma, and the optimizer must set "
+                "σ = noise_multiplier × max_grad_norm; take one that has, e.g. gaussian, "
+                "secure-gaussian or pancake:key=key.json"
             )
 
     def _check(self, made: NoiseSource, sigma: float) -> None:
@@ -93,17 +95,19 @@ class Supply:
             )
         if made.dim not in (None, self._dim):
             raise UsageError(
-                f"source={self.name}: its key serves dim={made.dim}, and the optimizer has {self._dim} trainable "
-                f"parameters; make a key for them with dpaudit key new --dim {self._dim}"
+                f"source={self.name}: its key serves dim={made.dim}, and the optimizer has "
+                f"{self._dim} trainable parameters; "
+                f"make a key for them with dpaudit key new --dim {self._dim}"
             )
         if not math.isclose(made.sigma, sigma, rel_tol=_SAME):
             raise UsageError(
-                f"source={self.name}: has sigma={made.sigma} where the accountant counts on {sigma}; make it with that σ"
+                f"source={self.name}: has sigma={made.sigma} where the accountant counts on "
+                f"{sigma}; make it with that σ"
             )
 
 
 def make_mitigation(mitigation: Mitigation | Reference | str, *, dim: int) -> Mitigation:
-    """A mitigation from its name, or the object itself; one that takes the dimension is told it.
+    """A mitigation from its name, or the object itself; the dimension goes to one that takes it.
 
     Raises:
         UsageError: neither a name nor a mitigation; or what the mitigation itself refuses.
@@ -117,6 +121,7 @@ def make_mitigation(mitigation: Mitigation | Reference | str, *, dim: int) -> Mi
         return made
     if not isinstance(mitigation, Mitigation) or isinstance(mitigation, type):
         raise UsageError(
-            f"mitigation={mitigation!r}: must be a name (none, rotation, smoothing:tau=0.05) or a mitigation"
+            f"mitigation={mitigation!r}: must be a name (none, rotation, smoothing:tau=0.05) "
+            "or a mitigation"
         )
     return mitigation

@@ -1,4 +1,4 @@
-"""Images to train on: MNIST and CIFAR-10 from files or a checked download, or made-up ones. Nothing is unpickled."""
+"""Training images: MNIST and CIFAR-10 from files or a checked download, or synthetic ones."""
 
 from dpaudit.training.data.images import Images
 from dpaudit.training.data.loading import DATASETS, load_images

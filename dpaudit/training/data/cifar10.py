@@ -49,8 +49,9 @@ def cifar10(split: str, *, root: str = "") -> Images:
     if os.path.isfile(folder / ARCHIVE):
         return _from_archive(folder / ARCHIVE, split)
     raise UsageError(
-        f"data=cifar10: {folder} has no file {_NPZ}, {ARCHIVE}, nor {_between(split)} (there or in {_FOLDER}); put one of "
-        "them there, or name no folder (neither data_root nor DPAUDIT_DATA) to have it downloaded"
+        f"data=cifar10: {folder} has no file {_NPZ}, {ARCHIVE}, nor {_between(split)} (there or in "
+        f"{_FOLDER}); put one of them there, or name no folder (neither data_root nor "
+        "DPAUDIT_DATA) to have it downloaded"
     )
 
 

@@ -1,4 +1,4 @@
-"""The file formats that images come in, each read without unpickling or writing anything: IDX, ``.npz``, tar."""
+"""The file formats of images, read without unpickling or writing: IDX, ``.npz``, tar."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BROKEN = (
 
 @contextmanager
 def reading(data: str, path: Path) -> Iterator[None]:
-    """Turn what a broken file makes its reader raise into a UsageError that names ``path``."""
+    """Turn a reader's exception at a broken file into a UsageError that names ``path``."""
     try:
         yield
     except UsageError:
@@ -95,7 +95,7 @@ def read_npz(path: Path, *names: str) -> tuple[npt.NDArray[np.generic], ...]:
 
 
 def read_tar(path: Path, names: tuple[str, ...], *, size: int) -> Iterator[tuple[str, bytes]]:
-    """The files of ``names`` (without their folders) in a ``.tar.gz``, in the archive's order, as name and content.
+    """The files ``names`` (without folders) of a ``.tar.gz``, in its order, as name and content.
 
     Nothing is written to disk. The archive is read to its end, where gzip's checksum is.
 

@@ -18,10 +18,10 @@ _CLASSES = 10
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images (n, 28, 28) grey or (n, 3, 32, 32) in colour, uint8, and their classes (n,), whole numbers 0 to 9.
+    """Images (n, 28, 28) grey or (n, 3, 32, 32) colour, uint8, and their classes (n,), 0 to 9.
 
-    ``mean`` and ``std`` have one number a channel, in units of the full intensity 255: what batches
-    are normalised by.
+    ``mean`` and ``std`` have one number per channel, in units of the full intensity 255; batches
+    are normalised by them.
     """
 
     pixels: npt.NDArray[np.uint8]
@@ -44,9 +44,9 @@ class Images:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The images of ``records``, normalised (b, c, h, w), and their classes (b,), int64, both on ``device``.
+        """The images of ``records``, normalised (b, c, h, w), and their classes (b,), int64.
 
-        Bytes travel to the device and are normalised there. Without a device: on the CPU.
+        Bytes go to ``device`` and are normalised there. Without a device: on the CPU.
         """
         index = np.asarray(records, dtype=np.int64)
         pixels = torch.from_numpy(self.pixels[index]).to(device)
@@ -80,24 +80,25 @@ def checked_images(
     where: str,
     names: tuple[str, str],
 ) -> Images:
-    """What was read, as :class:`Images`; ``where`` (``data=mnist: FILE``) and ``names`` are for the error's text.
+    """What was read, as :class:`Images`; errors use ``where`` (``data=mnist: FILE``) and ``names``.
 
     Raises:
-        UsageError: other dtypes or shapes, as many labels as images is not what there are, none at
-            all, or a class outside 0 to 9.
+        UsageError: other dtypes or shapes, other numbers of images and labels, none at all, or a
+            class outside 0 to 9.
     """
     right = (
         pixels.dtype == np.uint8 and pixels.shape[1:] == shape and labels.shape == pixels.shape[:1]
     )
     if not right or not np.issubdtype(labels.dtype, np.integer) or labels.size == 0:
         raise UsageError(
-            f"{where} holds {names[0]} {pixels.dtype} {pixels.shape} and {names[1]} {labels.dtype} {labels.shape}; "
+            f"{where} holds {names[0]} {pixels.dtype} {pixels.shape} and {names[1]} "
+            f"{labels.dtype} {labels.shape}; "
             f"wanted uint8 (n, {', '.join(map(str, shape))}) and whole numbers (n,)"
         )
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= _CLASSES:
         raise UsageError(
-            f"{where}: {names[1]} must hold the classes 0 to {_CLASSES - 1}, it reaches {high if high >= _CLASSES else low}; "
-            "fetch it again"
+            f"{where}: {names[1]} must hold the classes 0 to {_CLASSES - 1}, "
+            f"it reaches {high if high >= _CLASSES else low}; fetch it again"
         )
     return Images(pixels.astype(np.uint8, copy=False), labels.astype(np.int64), mean, std)

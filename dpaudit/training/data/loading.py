@@ -1,4 +1,4 @@
-"""Data sets by name; the made-up ones come from a fixed seed, in the shapes of MNIST and of CIFAR-10."""
+"""Data sets by name; synthetic ones, shaped as MNIST and CIFAR-10, come from a fixed seed."""
 
 from __future__ import annotations
 

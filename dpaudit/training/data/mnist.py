@@ -15,8 +15,12 @@ __all__ = ["MEAN", "STD", "mnist"]
 MEAN, STD = (0.1307,), (0.3081,)  # of the training images, in units of full white
 URL = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 SHA256 = {
-    "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-    "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+    "train-images-idx3-ubyte.gz": (
+        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"
+    ),
+    "train-labels-idx1-ubyte.gz": (
+        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"
+    ),
     "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
     "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
 }
@@ -28,7 +32,7 @@ _IDX = {
 
 
 def mnist(split: str, *, root: str = "") -> Images:
-    """One split, from ``mnist.npz`` or else the two IDX files (plain, or else ``.gz``) of the folder, or the cache.
+    """One split: ``mnist.npz`` or two IDX files (plain or ``.gz``) of the folder, or the cache.
 
     Raises:
         UsageError: no such file in the folder that was named, or one that is not MNIST; a download
@@ -45,8 +49,9 @@ def mnist(split: str, *, root: str = "") -> Images:
     missing = [name for name, path in zip(_IDX[split], found, strict=True) if path is None]
     if missing:
         raise UsageError(
-            f"data=mnist: {folder} has no file {_NPZ}, nor {' and '.join(missing)} (plain or .gz); put them there, or name "
-            "no folder (neither data_root nor DPAUDIT_DATA) to have them downloaded"
+            f"data=mnist: {folder} has no file {_NPZ}, nor {' and '.join(missing)} (plain or .gz); "
+            "put them there, or name no folder (neither data_root nor DPAUDIT_DATA) to have them "
+            "downloaded"
         )
     return _from_idx(*(path for path in found if path is not None))
 

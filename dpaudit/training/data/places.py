@@ -24,7 +24,7 @@ __all__ = ["DownloadBar", "cache_folder", "data_folder", "fetch_file", "find_fil
 
 
 class DownloadBar:
-    """Counts bytes; nothing is drawn where stderr is not a terminal, nor before the first byte."""
+    """Counts bytes; draws nothing if stderr is no terminal, or before the first byte."""
 
     def __init__(self, name: str) -> None:
         console = Console(stderr=True)
@@ -59,7 +59,7 @@ class DownloadBar:
         self._bar.reset(self._task)
 
     def close(self) -> None:
-        """Take the bar off the screen."""
+        """Remove the bar from the screen."""
         self._bar.stop()
 
     def __enter__(self) -> DownloadBar:
@@ -75,7 +75,7 @@ class DownloadBar:
 
 
 def data_folder(root: str = "") -> Path | None:
-    """The folder ``root``, else the one that the environment variable ``DPAUDIT_DATA`` names; neither: None.
+    """The folder ``root``, else the one that ``DPAUDIT_DATA`` names; None without either.
 
     Raises:
         UsageError: what is named is no folder.
@@ -85,14 +85,15 @@ def data_folder(root: str = "") -> Path | None:
             folder = Path(value).expanduser()
             if not os.path.isdir(folder):
                 raise UsageError(
-                    f"{name}={value}: is no folder; name one that is there, or leave it out to download"
+                    f"{name}={value}: is no folder; name one that is there, "
+                    "or leave it out to download"
                 )
             return folder
     return None
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept: ``DPAUDIT_CACHE``, else the user's cache folder for dpaudit. It need not exist.
+    """Where downloads are kept: ``DPAUDIT_CACHE``, else the user's cache; it need not exist.
 
     Raises:
         MissingExtraError: no ``DPAUDIT_CACHE``, and pooch, which knows where users' caches are, is
@@ -117,12 +118,11 @@ def find_file(relative: str, *, root: str = "") -> Path | None:
 
 
 def fetch_file(relative: str, *, url: str, sha256: str) -> Path:
-    """The file ``relative`` of the cache, downloaded from ``url`` unless it is there with the right checksum.
+    """The file ``relative`` of the cache, downloaded from ``url`` if need be.
 
     The checksum (``sha256``, hex) is compared on every call. A download goes to a file of another
-    name, which takes its place only when the checksum is right: one that was cut short is never
-    taken for the whole. What is downloaded is said on stderr, with a progress bar where that is a
-    terminal.
+    name, which takes its place only when the checksum is right, so an incomplete one is never taken
+    for the whole. Downloads are announced on stderr, with a progress bar on a terminal.
 
     Raises:
         UsageError: the host cannot be reached or refuses, the cache cannot be written, or the
@@ -137,8 +137,9 @@ def fetch_file(relative: str, *, url: str, sha256: str) -> Path:
             pooch.retrieve(url, f"sha256:{sha256}", path.name, path.parent, downloader=get)
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"file={relative}: could not be fetched from {url} to {path} ({error}); fetch it by hand to {relative} in a "
-            f"folder of yours (sha256 {sha256}) and name that folder with --data-root or DPAUDIT_DATA"
+            f"file={relative}: could not be fetched from {url} to {path} ({error}); "
+            f"fetch it by hand to {relative} in a folder of yours (sha256 {sha256}) "
+            "and name that folder with --data-root or DPAUDIT_DATA"
         ) from error
     return path
 
@@ -148,7 +149,7 @@ def _pooch() -> Any:
         import pooch
     except ImportError as error:
         raise MissingExtraError(
-            "data: downloads need pooch, which is not installed; pip install 'dpaudit[opacus]', or name a folder that "
-            "has the files with --data-root or DPAUDIT_DATA"
+            "data: downloads need pooch, which is not installed; pip install 'dpaudit[opacus]', "
+            "or name a folder that has the files with --data-root or DPAUDIT_DATA"
         ) from error
     return pooch

@@ -22,7 +22,7 @@ class Model:
 
     Attributes:
         make: builds the network, its weights drawn from torch's global generator (call `make_model`
-            instead, which seeds that generator and puts it back).
+            instead, which seeds and restores that generator).
         data: the kind of record it takes: ``"mnist"`` is 1 × 28 × 28, ``"cifar10"`` is 3 × 32 × 32;
             ten classes either way.
         parameters: how many trainable numbers it has: the length of its flat gradient.
@@ -54,7 +54,7 @@ MODELS: Mapping[str, Model] = MappingProxyType(
 
 
 def make_model(name: str, *, seed: int = 0) -> nn.Module:
-    """A new network, in training mode, its weights drawn from ``seed``; torch's global generator is left as it was.
+    """A new network in training mode, weights drawn from ``seed``; torch's generator is restored.
 
     Raises:
         UsageError: an unknown name, or a seed outside 0 … 2^32 − 1 (torch's CPU generator keeps 32

@@ -20,9 +20,10 @@ __all__ = [
 
 
 def draw_convolutions(network: nn.Module) -> None:
-    """Every Conv2d's weights from N(0, 2/fan_out) (He et al. 2015, section 2.2, backward form), biases 0; in place.
+    """Draw every Conv2d's weights from N(0, 2/fan_out), biases 0; in place.
 
-    fan_out is torch's: output channels times the kernel's area, also for a convolution in groups.
+    He et al. 2015, section 2.2, backward form. fan_out is torch's: output channels times the
+    kernel's area, also for a convolution in groups.
     """
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
@@ -32,7 +33,7 @@ def draw_convolutions(network: nn.Module) -> None:
 
 
 def draw_linears(network: nn.Module) -> None:
-    """Every Linear's weights from N(0, 0.01²), biases 0; in place."""
+    """Draw every Linear's weights from N(0, 0.01²), biases 0; in place."""
     for module in network.modules():
         if isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=0.01)
@@ -68,11 +69,11 @@ class _Block(nn.Module):
 
 
 class CifarResNet(nn.Module):
-    """A network of 6·``blocks`` + 2 layers, three stages of 16, 32 and 64 channels, (b, 3, 32, 32) → (b, 10).
+    """A network of 6·``blocks`` + 2 layers, (b, 3, 32, 32) → (b, 10).
 
-    Parameters have the names of Idelbayev's published weights
-    (``akamaster/pytorch_resnet_cifar10``), less ``module.``. First weights as in He et al. 2015:
-    N(0, 2/fan_in), biases 0.
+    Three stages of 16, 32 and 64 channels. Parameters have the names of Idelbayev's published
+    weights (``akamaster/pytorch_resnet_cifar10``), less ``module.``. First weights as in He et al.
+    2015: N(0, 2/fan_in), biases 0.
     """
 
     def __init__(self, blocks: int) -> None:
@@ -242,7 +243,10 @@ def _convolution(
 
 
 class _InvertedResidual(nn.Module):
-    """1×1 to ``expansion`` times the channels, 3×3 channel by channel, 1×1 back, linear; a shortcut where shapes agree."""
+    """1×1 to ``expansion`` times the channels, 3×3 channel by channel, 1×1 back, linear.
+
+    With a shortcut where shapes agree.
+    """
 
     def __init__(self, channels: int, out: int, stride: int, expansion: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Networks without batch statistics: BatchNorm replaced by something that treats each record on its own."""
+"""Networks without batch statistics: BatchNorm replaced by a norm of each record alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NORMS = ("frozen", "group", "record")
 
 
 class _Constants(nn.Module):
-    """x ↦ (x − mean)/√(var + eps) with one constant mean and variance a channel."""
+    """x ↦ (x − mean)/√(var + eps) with one constant mean and variance per channel."""
 
     mean: torch.Tensor
     var: torch.Tensor
@@ -45,12 +45,12 @@ class _Affine(nn.Module):
 
 
 class FrozenNorm2d(nn.Sequential):
-    """What a BatchNorm2d computes in evaluation mode, in every mode; ``weight`` and ``bias`` are trained, nothing else.
+    """A BatchNorm2d in evaluation mode, in every mode; only ``weight`` and ``bias`` are trained.
 
-    Two modules, since Opacus refuses one that has both parameters and buffers, for fear that the
-    buffers follow the records (these never change): ``constants`` with buffers ``mean`` and
-    ``var``, shape (C,), and ``affine`` with ``weight`` and ``bias``, shape (C,). Input and output
-    (b, C, h, w).
+    Two modules, since Opacus refuses one that has both parameters and buffers, whose buffers might
+    depend on the records (these never change): ``constants`` with buffers ``mean`` and ``var``,
+    shape (C,), and ``affine`` with ``weight`` and ``bias``, shape (C,). Input and output (b, C, h,
+    w).
     """
 
     def __init__(self, norm: nn.BatchNorm2d) -> None:
@@ -62,7 +62,8 @@ class FrozenNorm2d(nn.Sequential):
         super().__init__()
         if norm.running_mean is None or norm.running_var is None:
             raise UsageError(
-                "norm=frozen: needs running statistics; take group or record, or track_running_stats=True"
+                "norm=frozen: needs running statistics; "
+                "take group or record, or track_running_stats=True"
             )
         self.add_module("constants", _Constants(norm.running_mean, norm.running_var, norm.eps))
         if norm.affine:
@@ -70,7 +71,7 @@ class FrozenNorm2d(nn.Sequential):
 
 
 def with_norm(model: nn.Module, norm: str) -> nn.Module:
-    """A copy of ``model`` in which records do not see each other; ``model`` is left as it is.
+    """A copy of ``model`` in which records do not affect each other; ``model`` is not changed.
 
     Every BatchNorm2d becomes, with its ``weight`` and ``bias`` kept:
 
@@ -85,7 +86,7 @@ def with_norm(model: nn.Module, norm: str) -> nn.Module:
       that nearly agree are divided by their own spread.
 
     Every dropout module becomes nn.Identity: a query is a function of its batch. The copy is in
-    training mode, where alone Opacus takes gradients, and computes the same in either mode.
+    training mode, the only one where Opacus takes gradients, and computes the same in either mode.
     Parameters keep their number, order, shapes and values, so a flat gradient means the same
     coordinates; names stay except under ``frozen`` (``bn1.weight`` is then ``bn1.affine.weight``).
     A model without BatchNorm and dropout is copied.
@@ -108,7 +109,8 @@ def _converted(module: nn.Module, norm: str) -> nn.Module:
         return _replacement(module, norm)
     if isinstance(module, _BatchNorm):
         raise UsageError(
-            f"norm={norm}: replaces BatchNorm2d only, and the model has a {type(module).__name__}; change it"
+            f"norm={norm}: replaces BatchNorm2d only, "
+            f"and the model has a {type(module).__name__}; change it"
         )
     # named_children() passes over a module's second name
     for name, child in module._modules.items():

@@ -10,15 +10,15 @@ __all__ = ["cnn", "lenet5", "lenet5_tanh", "mlp"]
 
 
 def lenet5() -> nn.Module:
-    """LeNet-5 as it is mostly written today, ReLU and max-pooling: 61,706 parameters."""
+    """LeNet-5 as usual today, with ReLU and max-pooling: 61,706 parameters."""
     return _lenet5(nn.ReLU, nn.MaxPool2d)
 
 
 def lenet5_tanh() -> nn.Module:
-    """LeNet-5 with its first authors' tanh and average pooling (LeCun et al. 1998, section II.B): 61,706 parameters.
+    """LeNet-5 with tanh and average pooling: 61,706 parameters.
 
-    Simplified as usual: the second convolution sees all six maps, pooling has no coefficients, the
-    output is linear.
+    LeCun et al. 1998, section II.B, simplified as usual: the second convolution sees all six maps,
+    pooling has no coefficients, the output is linear.
     """
     return _lenet5(nn.Tanh, nn.AvgPool2d)
 
@@ -41,7 +41,7 @@ def _lenet5(squash: Callable[[], nn.Module], pool: Callable[[int], nn.Module]) -
 
 
 def mlp() -> nn.Module:
-    """One hidden layer of 16: 12,730 parameters, for quick looks."""
+    """One hidden layer of 16: 12,730 parameters, for quick tests."""
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 16), nn.ReLU(), nn.Linear(16, 10))
 
 

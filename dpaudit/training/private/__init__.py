@@ -1,1 +1,1 @@
-"""A whole private training run, with canaries in it and somebody who watches."""
+"""A whole private training run, with canaries in it and an onlooker."""

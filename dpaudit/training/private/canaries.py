@@ -1,4 +1,4 @@
-"""Records whose membership is a fair coin, so that it can be guessed at."""
+"""Canaries: records whose membership is a fair coin, to be guessed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Canaries:
 
     @classmethod
     def draw(cls, number: int, *, of: int, stream: Stream) -> Canaries:
-        """``number`` different records of ``of``, at random, each a member by a fair coin of its own.
+        """``number`` different random records of ``of``, each a member by a fair coin of its own.
 
         Raises:
             UsageError: a negative number, or more than half the records.
@@ -43,14 +43,17 @@ class Canaries:
         return cls(np.empty(0, np.int64), np.empty(0, np.bool_))
 
     def training_records(self, of: int) -> npt.NDArray[np.int64]:
-        """All of ``of`` records but the canaries that are no members, shape (n,), in ascending order."""
+        """All of ``of`` records except canaries that are no members, shape (n,), ascending."""
         kept = np.ones(of, np.bool_)
         kept[self.records[~self.member]] = False
         return np.flatnonzero(kept)
 
 
 def mislabelled(images: Images, records: npt.NDArray[np.int64], *, stream: Stream) -> Images:
-    """``images`` with a random wrong class for each of ``records`` (m,): such a record stays hard, and its gradient long."""
+    """``images`` with a random wrong class for each of ``records`` (m,).
+
+    Such a record stays hard, and its gradient long.
+    """
     labels = images.labels.copy()
     labels[records] = (
         labels[records] + stream.numpy().integers(1, _CLASSES, len(records))

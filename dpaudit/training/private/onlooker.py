@@ -1,4 +1,4 @@
-"""What somebody can work out who watches the updates of a DP-SGD run and knows the records: step by step."""
+"""What an attacker who knows the records can compute from the steps of a DP-SGD run."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __all__ = ["Onlooker", "Sight"]
 
 @dataclass(frozen=True)
 class Sight:
-    """One step as an attacker may see it: flat float32 vectors over all parameters, before the division by the batch.
+    """One step as an attacker may see it: flat float32 vectors over all parameters.
 
-    Tensors are on the device that the network is on.
+    Sums are before the division by the batch. Tensors are on the network's device.
 
     Attributes:
         step: from 0.
         sigma: noise multiplier · clip, of one coordinate of ``noisy``.
         query: the sum of the batch's clipped gradients (d,). No attacker knows it: it knows
             candidates for it.
-        noisy: what was released (d,): Opacus' ``p.grad`` but for the division, which is public.
+        noisy: what was released (d,): Opacus' ``p.grad`` except for the division, which is public.
         gradients: each canary's clipped gradient (K, d) at the weights of this step, known to all
             from earlier releases.
         present: which canaries are in the batch (K,), bool.
@@ -50,13 +50,14 @@ class Sight:
 
 
 class Onlooker:
-    """Works out :class:`Sight` of a step: ``before`` its backward pass, ``after_backward``, and once it is released.
+    """Computes the :class:`Sight` of a step.
 
+    Call ``before`` its backward pass, ``after_backward``, and ``sight`` once it is released.
     Canaries get a backward pass of their own. Both candidate sums are computed by Opacus' own
     ``clip_and_accumulate``, one from the batch's per-sample gradients, one from the same with a
     random record's replaced by that of a record which is not in the batch. So the true one is bit
     for bit what the step adds its noise to, as for an attacker who runs the same code on the same
-    kind of machine; the other is what it would have been, but for the last bits of one record's
+    kind of machine; the other is what it would have been, up to the last bits of one record's
     gradient.
     """
 
@@ -71,7 +72,7 @@ class Onlooker:
         clip: float,
         stream: Stream,
     ) -> None:
-        """Look at ``model`` (with the mean as its ``loss``), trained on ``records`` (n,) of ``images``."""
+        """Observe ``model``, trained on ``records`` (n,) of ``images``; ``loss`` is a mean."""
         self._model, self._loss, self._images, self._clip = model, loss, images, clip
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._records, self._canaries, self._rng = records, canaries, stream.numpy()
@@ -89,7 +90,7 @@ class Onlooker:
         self._truth = 0
 
     def before(self, numbers: torch.Tensor, *, pair: bool) -> None:
-        """Look at the weights: the canaries' gradients, and, for a pair, that of a record which is not in the batch."""
+        """Compute the canaries' gradients, and, for a pair, that of a record outside the batch."""
         self._numbers = numbers.numpy()
         other = self._outsider() if pair and len(numbers) else None
         asked = [*self._canaries.records.tolist(), *([] if other is None else [other])]
@@ -99,7 +100,7 @@ class Onlooker:
         self._other = None if other is None else [g[count] for g in found]
 
     def after_backward(self) -> None:
-        """Look at the batch: the two candidate sums, in an order that a coin decides."""
+        """Compute the two candidate sums, in an order that a coin decides."""
         self._pair = None
         if self._other is None:
             return
@@ -130,16 +131,16 @@ class Onlooker:
         )
 
     def _outsider(self) -> int | None:
-        """A random training record that is not in the batch; None where all are."""
+        """A random training record outside the batch; None if there is none."""
         outside = np.setdiff1d(self._records.numpy(), self._numbers, assume_unique=True)
         return int(outside[self._rng.integers(len(outside))]) if len(outside) else None
 
     def _per_sample(self, records: Sequence[int]) -> list[torch.Tensor]:
-        """Gradients of some records by each parameter, shapes (b, …), leaving nothing behind."""
+        """Gradients of some records by each parameter, shapes (b, …); leaves nothing behind."""
         if not records:
             return [p.new_empty((0, *p.shape)) for p in self._parameters]
         x, y = self._images.batch(records, device=self._parameters[0].device)
-        # torch remarks on every backward hook of a first layer; Opacus lives by them
+        # torch warns of every backward hook of a first layer; Opacus depends on them
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Full backward hook is firing")
             self._loss(self._model(x), y).backward()

@@ -1,4 +1,4 @@
-"""A whole training run by Opacus: Poisson batches, clipping, any noise source, the accountant, and who watches it."""
+"""A whole training run by Opacus: Poisson batches, clipping, any noise source, an onlooker."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ __all__ = ["Recipe", "TrainedRun", "epoch_steps", "train_privately"]
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How to train: ``epochs`` of Poisson batches of ``batch`` records on average, (``epsilon``, ``delta``)-DP in the end.
+    """Settings: ``epochs`` of Poisson batches of ``batch`` records on average.
 
-    Each record's gradient is clipped to L2 norm ``clip``; ``lr`` and ``momentum`` are plain SGD's.
+    The run is (``epsilon``, ``delta``)-DP in the end. Each record's gradient is clipped to L2 norm
+    ``clip``; ``lr`` and ``momentum`` are plain SGD's.
     """
 
     model: str = "cnn"
@@ -72,12 +73,12 @@ class Recipe:
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A trained network and what its run was.
+    """A trained network and its run.
 
-    ``epsilon`` is what Opacus' accountant reports at the recipe's δ when the last step is done: of
-    the noise it believes in. ``sigma`` is the noise's standard deviation a coordinate on the summed
+    ``epsilon`` is what Opacus' accountant reports at the recipe's δ after the last step, for the
+    noise it believes in. ``sigma`` is the noise's standard deviation per coordinate of the summed
     gradient (noise multiplier · clip), before a mitigation adds its own; ``rate`` the probability
-    with which a record is in a batch.
+    that a record is in a batch.
     """
 
     network: nn.Module
@@ -104,21 +105,21 @@ def train_privately(
     pair_every: int = 1,
     device: str | torch.device = "cpu",
 ) -> TrainedRun:
-    """Train ``recipe.model`` on ``train`` (without the canaries that are no members) under DP-SGD by Opacus' engine.
+    """Train ``recipe.model`` on ``train`` under DP-SGD by Opacus' engine.
 
-    ``PrivacyEngine.make_private_with_epsilon`` sets everything up: its Poisson loader, its
-    accountant, its per-sample gradients, its optimizer;
-    :func:`~dpaudit.hosts.opacus.use_noise_source` then puts ``source`` (a function of σ) behind
-    ``mitigation`` in the place of its noise. ``watch`` is shown a
+    Canaries that are no members are left out. ``PrivacyEngine.make_private_with_epsilon`` sets
+    everything up: its Poisson loader, its accountant, its per-sample gradients, its optimizer;
+    :func:`~dpaudit.hosts.opacus.use_noise_source` then replaces its noise by ``source`` (a function
+    of σ) behind ``mitigation``. ``watch`` is shown a
     :class:`~dpaudit.training.private.onlooker.Sight` of every step, with a pair of candidate sums
     at every ``pair_every``-th.
 
-    Weights and batches come from ``stream``, noise from ``noise_seed``: so runs that share a stream
-    differ in their noise alone. torch's global generator is left as it was. A run repeats itself
-    bit for bit on one CPU with one number of threads.
+    Weights and batches come from ``stream``, noise from ``noise_seed``, so runs that share a stream
+    differ in their noise alone. torch's global generator is restored. A run repeats itself bit for
+    bit on one CPU with one number of threads.
 
     Nothing but the batches may tell who is a member: the number of steps, the rate and the divisor
-    of the mean are set from all of ``train``, and stay what they are when a canary is left out.
+    of the mean are set from all of ``train``, and do not change when a canary is left out.
 
     Formal guarantee: the run's noisy sums are (ε, δ)-DP towards adding or removing a record, if
     Opacus' accountant is right and the source is Gaussian noise in real arithmetic. Not claimed:
@@ -134,16 +135,18 @@ def train_privately(
     device = usable_device(str(device))
     if recipe.model in MODELS and not train.shape == test.shape == MODELS[recipe.model].shape:
         raise UsageError(
-            f"model={recipe.model}: takes images of shape {MODELS[recipe.model].shape}, and is given {train.shape} "
-            f"to train on, {test.shape} to test; take {MODELS[recipe.model].data}"
+            f"model={recipe.model}: takes images of shape {MODELS[recipe.model].shape}, and is "
+            f"given {train.shape} to train on, {test.shape} to test; "
+            f"take {MODELS[recipe.model].data}"
         )
     steps = epoch_steps(len(train), recipe.batch)
     canaries = canaries or Canaries.none()
     records = torch.from_numpy(canaries.training_records(len(train)))
     if not 1 <= steps * steps <= len(records):
         raise UsageError(
-            f"batch={recipe.batch}: of {len(train)} records gives {steps} steps an epoch; needs at least 1, and at most the "
-            "square root of the records, so that Opacus' loader makes just as many whoever is a member"
+            f"batch={recipe.batch}: of {len(train)} records gives {steps} steps an epoch; needs "
+            "at least 1, and at most the square root of the records, so that Opacus' loader makes "
+            "just as many whoever is a member"
         )
     network = make_model(recipe.model, seed=_seed(stream.child("weights"))).to(device)
     engine, model, optimizer, loader = _private(
@@ -201,7 +204,7 @@ def train_privately(
 def _private(
     network: nn.Module, recipe: Recipe, records: torch.Tensor, *, steps: int, seed: int
 ) -> tuple[PrivacyEngine, GradSampleModule, DPOptimizer, DataLoader[Any]]:
-    """What Opacus' engine makes of a network and its records, ``steps`` times an epoch."""
+    """Opacus' engine around a network and its records, ``steps`` times per epoch."""
     check_model(network)
     with _quiet():
         engine = PrivacyEngine()
@@ -218,25 +221,27 @@ def _private(
                 ),
                 target_epsilon=recipe.epsilon,
                 target_delta=recipe.delta,
-                # by a last bit more: Opacus rounds epochs/rate down, and would leave a step of 3 × 75 out of its count
+                # a last bit more: Opacus rounds epochs/rate down, and would miss one step of 3 × 75
                 epochs=math.nextafter(recipe.epochs, math.inf),
                 max_grad_norm=recipe.clip,
             )
         except ValueError as error:
             raise UsageError(
-                f"epsilon={recipe.epsilon}, delta={recipe.delta}: Opacus finds no noise for them: {error}; ask for more"
+                f"epsilon={recipe.epsilon}, delta={recipe.delta}: "
+                f"Opacus finds no noise for them: {error}; ask for more"
             ) from error
     if len(loader) != steps:
         raise UsageError(
-            f"batch={recipe.batch}: Opacus' loader makes {len(loader)} steps an epoch and not {steps}"
+            f"batch={recipe.batch}: Opacus' loader makes {len(loader)} steps an epoch "
+            f"and not {steps}"
         )
-    # Opacus' own divides by the members: it would tell how many there are
+    # Opacus' own divides by the members, which reveals their number
     optimizer.expected_batch_size = recipe.batch
     return engine, model, optimizer, loader
 
 
 def epoch_steps(records: int, batch: int) -> int:
-    """Steps of an epoch with ``batch`` of ``records`` at a time on average; a record's rate is one over them.
+    """Steps per epoch with ``batch`` of ``records`` on average; 1 over it is a record's rate.
 
     The nearest whole number, or the next: Opacus' loader makes int(1/(1/steps)), one too few for
     93, 99, 105, 117 and others.
@@ -253,10 +258,11 @@ def _seed(stream: KeyedStream) -> int:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Opacus recommends ``secure_mode``, torch remarks on hooks that Opacus lives by, and the accountant on a rough bound.
+    """Silence warnings that do not apply here.
 
-    That is where the accountant by privacy random variables asks the one by Rényi orders how far it
-    has to look.
+    Opacus recommends ``secure_mode``, torch warns of hooks that Opacus depends on, and the
+    accountant of a rough bound, where that by privacy random variables asks the one by Rényi orders
+    how far it has to look.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Optimal order is the (largest|smallest) alpha")
