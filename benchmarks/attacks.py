@@ -1,29 +1,18 @@
-"""Time of the attacks on last bits and of the sound noise sources, 10^6 values each; run by `make bench`."""
+"""Time of the attacks on last bits and of the sound noise sources, 10^6 values. `make bench`."""
 
 from __future__ import annotations
 
-import platform
-import time
 from functools import partial
 
 import numpy as np
+from common import MACHINE, quickest
 
 from dpaudit import registry
 from dpaudit.randomness import KeyedStream
 
 N = 1_000_000
 VALUE, OTHER = np.array([0.0]), np.array([1.0])
-
-
-def seconds(work) -> float:
-    """The quickest of three runs, after one that compiles."""
-    work()
-    taken = []
-    for _ in range(3):
-        started = time.process_time()
-        work()
-        taken.append(time.process_time() - started)
-    return min(taken)
+SOURCES = ("gaussian", "secure-gaussian", "discrete-gaussian", "discrete-laplace", "snapping")
 
 
 def attacks():
@@ -38,33 +27,25 @@ def attacks():
         ("pair-inversion:sampler=numpy-legacy", pairs, np.ones(2)),
     ):
         attack = registry.create("attacks", name)
-        yield name, seconds(partial(attack.feasible, y, v))
+        yield name, quickest(partial(attack.feasible, y, v))
     learner = registry.create("attacks", "bit-features")
     statistic = learner.learn(normal[:20_000], normal[:20_000] + 1, neighbours=(VALUE, OTHER))
-    yield "bit-features", seconds(lambda: statistic(normal))
+    yield "bit-features", quickest(lambda: statistic(normal))
 
 
 def sources():
     import torch
 
     stream, query = KeyedStream.from_seed("bench"), torch.zeros((1, N), dtype=torch.float64)
-    for name in (
-        "gaussian",
-        "secure-gaussian",
-        "discrete-gaussian",
-        "discrete-laplace",
-        "snapping",
-    ):
+    for name in SOURCES:
         source = registry.create("sources", name)
         if hasattr(source, "release"):
-            yield name, seconds(partial(source.release, query, stream=stream))
+            yield name, quickest(partial(source.release, query, stream=stream))
         else:
-            yield name, seconds(partial(source.sample, 1, N, stream=stream))
+            yield name, quickest(partial(source.sample, 1, N, stream=stream))
 
 
 if __name__ == "__main__":
-    print(
-        f"{platform.machine()}, Python {platform.python_version()}, CPU nanoseconds a number, 10^6 at once, best of 3"
-    )
+    print(f"{MACHINE}, CPU nanoseconds per number, 10^6 at once, best of 3")
     for name, taken in (*attacks(), *sources()):
         print(f"{name:40} {1e9 * taken / N:8.1f}")

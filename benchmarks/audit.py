@@ -1,15 +1,14 @@
-"""The speed and memory of the battery, against numpy drawing the same values: what `make bench` prints for the README."""
+"""Speed and memory of the battery against numpy drawing the same values. `make bench`."""
 
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import resource
 import time
 from collections.abc import Callable
 
 import numpy as np
+from common import MACHINE
 
 from dpaudit import registry
 from dpaudit.audit import AuditOptions, run_audit
@@ -52,15 +51,13 @@ class NumpySampler:
 
 
 def main() -> None:
-    """One line a sample size: nanoseconds a value of CPU time in this thread, and the process's peak memory."""
+    """One row per sample size: nanoseconds of CPU time per value, and peak memory."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=float, nargs="+", default=[1e7, 1e8])
     options = parser.parse_args()
-    # which has a time limit of its own
+    # keyless-search has a time limit of its own
     tests = tuple(sorted(set(registry.plugins("tests")) - {"keyless-search"}))
-    print(
-        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {len(tests)} families"
-    )
+    print(f"{MACHINE}, {len(tests)} families")
     print(
         f"{'values':>14}{'numpy ns':>10}{'battery ns':>12}{'ratio':>7}{'wall s':>9}{'peak MiB':>10}"
     )
@@ -76,7 +73,8 @@ def main() -> None:
         draw, battery = (1e9 * s / sampler.values for s in (sampler.seconds, spent))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(
-            f"{sampler.values:14,}{draw:10.1f}{battery:12.1f}{battery / draw:7.2f}{wall:9.1f}{peak:10.0f}   {result.verdict}",
+            f"{sampler.values:14,}{draw:10.1f}{battery:12.1f}{battery / draw:7.2f}"
+            f"{wall:9.1f}{peak:10.0f}   {result.verdict}",
             flush=True,
         )
 

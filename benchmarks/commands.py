@@ -1,15 +1,16 @@
-"""What the README says about speed, measured by `make bench`: wall and CPU seconds, peak memory of the auditor."""
+"""What the README says about speed: wall and CPU seconds, peak memory. `make bench`."""
 
 from __future__ import annotations
 
 import os
-import platform
 import resource
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from common import MACHINE
 
 DPAUDIT = [sys.executable, "-m", "dpaudit"]
 HONEST = """
@@ -19,25 +20,20 @@ def f(n, d): return rng.standard_normal((n, d))
 def stop(n, d): raise SystemExit
 """
 CASES = {
-    "dpaudit --help": ["--help"],
-    "audit until the sampler's first call": [
-        "audit",
-        "python:mine:stop",
-        "--claim",
-        "gaussian:sigma=1",
-    ],
-    "audit of 1e7 values, python:": ["audit", "python:mine:f", "--claim", "gaussian:sigma=1"],
-    "audit of 1e7 values, gaussian": ["audit", "gaussian", "--claim", "gaussian:sigma=1"],
-    "demo": ["demo", "--out", "demo"],
+    "dpaudit --help": "--help",
+    "audit until the sampler's first call": "audit python:mine:stop --claim gaussian:sigma=1",
+    "audit of 1e7 values, python:": "audit python:mine:f --claim gaussian:sigma=1",
+    "audit of 1e7 values, gaussian": "audit gaussian --claim gaussian:sigma=1",
+    "demo": "demo --out demo",
 }
 
 
-def measure(args: list[str], folder: Path) -> tuple[float, float, float]:
+def measure(args: str, folder: Path) -> tuple[float, float, float]:
     """Wall seconds, CPU seconds with children, and peak memory in MiB of the largest process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
     pid = subprocess.Popen(
-        [*DPAUDIT, *args], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [*DPAUDIT, *args.split()], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ).pid
     _, _, usage = os.wait4(pid, 0)
     wall = time.perf_counter() - started
@@ -48,9 +44,7 @@ def measure(args: list[str], folder: Path) -> tuple[float, float, float]:
 
 def main() -> None:
     """Print a table: median of three runs after a warm-up."""
-    print(
-        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-    )
+    print(MACHINE)
     print(f"{'command':44}{'wall s':>8}{'CPU s':>8}{'MiB':>8}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,7 +1,7 @@
-"""The façade's noise against Opacus' own: whole training steps in turn in one process, on one thread; run by `make bench`.
+"""The façade's noise against Opacus' own: whole training steps in turn. `make bench`.
 
-A step is zero_grad, forward, backward, clipping, noise, the optimizer's update. `--device cuda` on
-a GPU.
+One process, one thread. A step is zero_grad, forward, backward, clipping, noise, the optimizer's
+update. `--device cuda` on a GPU.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def perceptron() -> nn.Module:
 
 
 class Run:
-    """A private training run on one batch; ``drawing`` collects the seconds of its ``add_noise``."""
+    """A private training run on one batch; ``drawing`` collects seconds of ``add_noise``."""
 
     def __init__(self, model: str, batch: int, mode: str, noise: str, device: torch.device) -> None:
         torch.manual_seed(0)
@@ -86,7 +86,7 @@ class Run:
 
 
 def row(model: str, batch: int, mode: str, repeats: int, device: torch.device) -> None:
-    """Median milliseconds of a whole step and of its noise under each, and the ratios of steps with quartiles."""
+    """Median milliseconds of a step and of its noise, and ratios of steps with quartiles."""
     runs = {
         noise: Run(model, batch, mode, noise, device) for noise in ("opacus", "gaussian", "pancake")
     }
@@ -126,8 +126,9 @@ def main() -> None:
         f"{where}, {arguments.threads} thread(s), Python {platform.python_version()}, seed {SEED!r}"
     )
     print(
-        f"{'model':12}{'d':>11} {'b':>4} {'mode':8}{'opacus':>9} {'(noise)':>9}{'gaussian':>9} {'(noise)':>9}"
-        f"{'pancake':>9} {'(noise)':>9}{'gaussian':>10} / opacus {'pancake':>11} / opacus   (ms a step; ratios, quartiles)"
+        f"{'model':12}{'d':>11} {'b':>4} {'mode':8}{'opacus':>9} {'(noise)':>9}{'gaussian':>9} "
+        f"{'(noise)':>9}{'pancake':>9} {'(noise)':>9}{'gaussian':>10} / opacus {'pancake':>11} / "
+        "opacus   (ms per step; ratios, quartiles)"
     )
     few = max(5, arguments.repeats // 4)
     for model, batch, mode, repeats in (

@@ -1,4 +1,7 @@
-"""Joint seeds: seconds a candidate and party, wire and memory; against one float32 Gaussian draw of as many values."""
+"""Joint seeds: seconds per candidate and party, wire and memory.
+
+Against one float32 Gaussian draw of as many values.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,8 @@ def main() -> None:
     dim, scale, stream = int(options.dim), 2.0**24, KeyedStream.from_seed("bench")
     vector_digest("noise", derived_noise(bytes(32), dim=10, scale=scale), dim=10)  # compiles
     print(
-        f"{platform.machine()}, {cores()} cores, {dim:,} coordinates, {options.candidates} candidates"
+        f"{platform.machine()}, {cores()} cores, {dim:,} coordinates, "
+        f"{options.candidates} candidates"
     )
     print(f"{'':<44}{'wall s':>9}{'CPU s':>9}{'peak MiB':>11}")
     noise = derived_noise(bytes(32), dim=dim, scale=scale)
@@ -78,7 +82,8 @@ def main() -> None:
         "  seconds " + ", ".join(f"{name} {taken:.2f}" for name, taken in session.seconds.items())
     )
     print(
-        f"  wire {session.wire:,} bytes, of which messages {session.wire - session.release.nbytes:,}"
+        f"  wire {session.wire:,} bytes, "
+        f"of which messages {session.wire - session.release.nbytes:,}"
     )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "transcript.json"

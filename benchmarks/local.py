@@ -1,17 +1,15 @@
-"""Local mechanisms: records per CPU second of one core at devices and servers, and what estimates and shortcuts take.
+"""Local mechanisms: records per CPU second at devices and servers; seconds of estimates.
 
-Sketches of 65,536 hash functions and m = 1,024, as Apple's, at ε = 4. The best of three.
+On one core. Sketches of 65,536 hash functions and m = 1,024, as Apple's, at ε = 4. The best of
+three.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import platform
-import time
-from collections.abc import Callable
 
 import numpy as np
+from common import MACHINE, cpu, quickest
 
 from dpaudit.local.count_mean_server import CountMeanServer
 from dpaudit.local.count_mean_sketch import CountMeanSketch
@@ -25,19 +23,8 @@ SEED = KeyedStream.from_seed("bench local")
 FUNCTIONS, M, UNIVERSE = 65536, 1024, 2000
 
 
-def cpu(work: Callable[[], object], repeats: int = 3) -> float:
-    """The least CPU seconds of a few runs; the first, which compiles, is not counted."""
-    work()
-    taken = []
-    for _ in range(repeats):
-        began = time.process_time()
-        work()
-        taken.append(time.process_time() - began)
-    return min(taken)
-
-
 def hashes() -> None:
-    print(f"\n{'hash family':24}{'one function':>16}{'elementwise':>16}   ns an object")
+    print(f"\n{'hash family':24}{'one function':>16}{'elementwise':>16}   ns per object")
     objects = np.arange(1 << 14)
     functions = SEED.numpy().integers(0, FUNCTIONS, objects.size, dtype=np.uint32)
     names = [f"name {x}" for x in range(objects.size)]
@@ -57,13 +44,13 @@ def hashes() -> None:
                 family.each(objects, functions)
 
         line = f"{type(family).__name__:24}" + "".join(
-            f"{1e9 * cpu(f) / calls / objects.size:16.2f}" for f in (one, each)
+            f"{1e9 * quickest(f) / calls / objects.size:16.2f}" for f in (one, each)
         )
         print(line + ("   (one function: remembered)" if calls == 1 else ""))
 
 
 def records(n: int) -> None:
-    print(f"\n{'records a CPU second':32}{'device':>12}{'server':>12}")
+    print(f"\n{'records per CPU second':32}{'device':>12}{'server':>12}")
     objects = SEED.child("objects").numpy().integers(0, UNIVERSE, n)
     for name, mechanism, kind, many in (
         ("Count Mean Sketch", CountMeanSketch(4.0, m=M, functions=FUNCTIONS), CountMeanServer, n),
@@ -75,9 +62,9 @@ def records(n: int) -> None:
         ),
         ("Hadamard sketch", HadamardSketch(4.0, m=M, functions=FUNCTIONS), HadamardServer, n),
     ):
-        device = cpu(lambda s=mechanism: s.privatize(objects, stream=SEED))
+        device = quickest(lambda s=mechanism: s.privatize(objects, stream=SEED))
         reports, server = mechanism.privatize(objects, stream=SEED), kind(mechanism)
-        taken = cpu(lambda server=server, reports=reports: server.add(reports))
+        taken = quickest(lambda server=server, reports=reports: server.add(reports))
         print(f"{name:32}{many / device:12,.0f}{many / taken:12,.0f}", flush=True)
 
 
@@ -94,18 +81,13 @@ def estimates(n: int, universe: int) -> None:
             asked = np.arange(u)
             server.estimate(asked[:10])
             taken = min(
-                _once(lambda server=server, asked=asked: server.estimate(asked))
+                cpu(lambda server=server, asked=asked: server.estimate(asked))
                 for _ in range(repeats)
             )
             print(
-                f"  {name:20}{u:>9,} objects{taken:9.2f} s{1e9 * taken / u / FUNCTIONS:8.2f} ns an object and function"
+                f"  {name:20}{u:>9,} objects{taken:9.2f} s"
+                f"{1e9 * taken / u / FUNCTIONS:8.2f} ns per object and function"
             )
-
-
-def _once(work: Callable[[], object]) -> float:
-    began = time.process_time()
-    work()
-    return time.process_time() - began
 
 
 def shortcut() -> None:
@@ -114,9 +96,9 @@ def shortcut() -> None:
     share = 1 / np.arange(1, UNIVERSE + 1)
     for z in (10**6, 10**7, 10**8, 10**9):
         counts = SEED.child(z).numpy().multinomial(z, share / share.sum())
-        began = time.process_time()
-        server = sample_sketch(sketch, counts, stream=SEED.child(z))
-        taken = time.process_time() - began
+        made = []
+        taken = cpu(lambda: made.append(sample_sketch(sketch, counts, stream=SEED.child(z))))  # noqa: B023
+        server = made[0]
         error = (server.estimate(np.arange(UNIVERSE)) - counts) / server.standard_error(counts)
         print(
             f"  Z = {z:>13,}{taken:8.2f} s   errors / standard error: {error.std():.3f}", flush=True
@@ -128,9 +110,7 @@ if __name__ == "__main__":
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--universe", type=int, default=250_000)
     args = parser.parse_args()
-    print(
-        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, one thread"
-    )
+    print(f"{MACHINE}, one thread")
     hashes()
     records(args.records)
     estimates(args.records, args.universe)

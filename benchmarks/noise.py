@@ -1,7 +1,7 @@
-"""Pancake against plain Gaussian noise: one process, in turn, same allocation and scaling inside the clock. `make bench`.
+"""Pancake against plain Gaussian noise, in turn in one process. `make bench`.
 
-Also torch's and numpy's own normals, and peak memory, each in a process of its own. `--device cuda`
-on a GPU.
+Same allocation and scaling inside the clock. Also torch's and numpy's own normals, and peak memory,
+each in a process of its own. `--device cuda` on a GPU.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def row(d: int, dtype: torch.dtype, device: torch.device) -> None:
     found = ratio(seconds["pancake"], seconds["gaussian"])
     ns = {name: statistics.median(v) / d * 1e9 for name, v in seconds.items()}
     print(
-        f"{d:>10,} {str(dtype)[6:]:8}{ns['gaussian']:9.2f}{ns['pancake']:9.2f}{ns['torch']:9.2f}{ns['numpy']:9.2f}"
+        f"{d:>10,} {str(dtype)[6:]:8}{ns['gaussian']:9.2f}{ns['pancake']:9.2f}"
+        f"{ns['torch']:9.2f}{ns['numpy']:9.2f}"
         f"{found['value']:9.3f} [{found['low']:.3f}, {found['high']:.3f}]",
         flush=True,
     )
@@ -65,31 +66,23 @@ def row(d: int, dtype: torch.dtype, device: torch.device) -> None:
 
 def memory(name: str, d: int, dtype: str) -> float:
     """Peak MiB of a process that draws once after the key's set-up."""
-    code = (
-        "import sys; sys.path.insert(0, 'benchmarks'); import torch; from noise import SEED, source;"
-        f"x = source('{name}', {d}).sample(1, {d}, stream=SEED, dtype=torch.{dtype});"
-        "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
-    )
-    return (
-        float(
-            subprocess.run(
-                [sys.executable, "-c", code], check=True, capture_output=True, text=True
-            ).stdout
-        )
-        / 1024
-    )
+    code = f"""
+import sys; sys.path.insert(0, "benchmarks")
+import torch
+from noise import SEED, source
+x = source({name!r}, {d}).sample(1, {d}, stream=SEED, dtype=torch.{dtype})
+print(next(x.split()[1] for x in open("/proc/self/status") if x.startswith("VmHWM")))
+"""
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return float(said.stdout) / 1024
 
 
 def main() -> None:
-    """Print the table; nanoseconds a value."""
+    """Print the table, in nanoseconds per value."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cpu")
-    parser.add_argument(
-        "--threads",
-        type=int,
-        default=1,
-        help="torch's threads; 1 is the fair comparison with normal_",
-    )
+    says = "torch's threads; 1 is the fair comparison with normal_"
+    parser.add_argument("--threads", type=int, default=1, help=says)
     arguments = parser.parse_args()
     device = torch.device(arguments.device)
     torch.set_num_threads(arguments.threads)
@@ -99,10 +92,12 @@ def main() -> None:
         else platform.processor() or platform.machine()
     )
     print(
-        f"{where}, {os.cpu_count()} cores, {arguments.threads} thread(s), Python {platform.python_version()}, seed 'bench'"
+        f"{where}, {os.cpu_count()} cores, {arguments.threads} thread(s), "
+        f"Python {platform.python_version()}, seed 'bench'"
     )
     print(
-        f"{'d':>10} {'type':8}{'gaussian':>9}{'pancake':>9}{'torch':>9}{'numpy':>9}{'ratio':>9} [quartiles]   (ns a value)"
+        f"{'d':>10} {'type':8}{'gaussian':>9}{'pancake':>9}{'torch':>9}{'numpy':>9}{'ratio':>9} "
+        "[quartiles]   (ns per value)"
     )
     for d in (256, 4096, 65_536, 10**6, 39 * 10**6):
         for dtype in (torch.float64, torch.float32):
@@ -111,7 +106,8 @@ def main() -> None:
         for dtype in ("float64", "float32"):
             plain, pancake = (memory(name, 39 * 10**6, dtype) for name in ("gaussian", "pancake"))
             print(
-                f"peak MiB at 39e6, {dtype}: gaussian {plain:.0f}, pancake {pancake:.0f}, ratio {pancake / plain:.2f}"
+                f"peak MiB at 39e6, {dtype}: gaussian {plain:.0f}, pancake {pancake:.0f}, "
+                f"ratio {pancake / plain:.2f}"
             )
 
 

@@ -1,11 +1,12 @@
-"""dpaudit's ε bounds beside jax_privacy's, on the same releases and scores at the same confidence, in one run. `make peers`.
+"""dpaudit's ε bounds compared with jax_privacy's on the same releases. `make peers`.
 
-jax_privacy lives in an environment of its own ($DPAUDIT_ENVS/jax-privacy or .envs/jax-privacy,
-which `make envs` makes); see benchmarks/environments/jax_privacy_bounds.py for how each of its
-methods is called. It bounds ε from *scores*: the user says what to look at and it says how much
-that shows. dpaudit finds what to look at itself. So each release is given to it as its own score,
-which is the best one where noise is added to a number, and where the flaw hides elsewhere it is
-given in a second row the score that shows it ("told").
+Same scores and confidence, in one run. jax_privacy lives in an environment of its own
+($DPAUDIT_ENVS/jax-privacy or .envs/jax-privacy, which `make envs` makes); see
+benchmarks/environments/jax_privacy_bounds.py for how each of its methods is called. It bounds ε
+from *scores*: the user says what to look at and it says how much that shows. dpaudit finds what to
+look at itself. So each release is given to it as its own score, which is the best one where noise
+is added to a number, and where the flaw hides elsewhere it is given in a second row the score that
+shows it ("told").
 
 Three parts: whole mechanisms with a planted flaw; canaries of one run; and honest ones many times
 over, for the share of bounds that exceed the truth. Writes docs/results/peers/results.json and the
@@ -245,7 +246,7 @@ class Jobs:
 
 
 def by_mu(mu: float, delta: float) -> dict[str, float]:
-    """A bound for μ, and the ε at ``delta`` that it implies for a mechanism of the Gaussian trade-off curve."""
+    """A bound for μ, and the ε at ``delta`` that a Gaussian trade-off curve implies."""
     return {"mu": mu, "epsilon_by_mu": gaussian_epsilon(delta, sigma=1 / mu) if mu > 0 else 0.0}
 
 
@@ -307,7 +308,8 @@ def flawed_part(jobs: Jobs, samples: int, seed: int) -> list[dict[str, Any]]:
         }
         rows.append({**_plain(case), "dpaudit": row, "jobs": asked})
         print(
-            f"{case.says}: ε ≥ {row['epsilon']:.3f} (claimed {case.claim:g}, true {case.truth:.3f})",
+            f"{case.says}: ε ≥ {row['epsilon']:.3f} "
+            f"(claimed {case.claim:g}, true {case.truth:.3f})",
             file=sys.stderr,
         )
     return rows
@@ -334,7 +336,7 @@ def canary_part(jobs: Jobs, seed: int) -> list[dict[str, Any]]:
 
 
 def honest_part(jobs: Jobs, repeats: int, samples: int, seed: int) -> list[dict[str, Any]]:
-    """Many honest ones; the f-DP recursion on the first 100 only and MultiSplit not at all, for the time they take."""
+    """Many honest ones; slow tools on fewer: f-DP recursion on 100, MultiSplit on none."""
     rows = []
     for case in (*HONEST, *HONEST_CANARIES):
         ours, asked = [], []
@@ -386,8 +388,10 @@ def shares(rows: list[dict[str, Any]], answers: list[dict[str, Any]]) -> list[di
             interval = clopper_pearson(over, len(values))
             found.append(
                 {
-                    "case": row["name"], "says": row["says"], "truth": row["truth"], "delta": row["delta"],
-                    "tool": tool, "exceeds": over, "of": len(values), "low": interval.low, "high": interval.high,
+                    "case": row["name"], "says": row["says"],
+                    "truth": row["truth"], "delta": row["delta"],
+                    "tool": tool, "exceeds": over, "of": len(values),
+                    "low": interval.low, "high": interval.high,
                     "median_bound": float(np.median(values)),
                 }
             )  # fmt: skip

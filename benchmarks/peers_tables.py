@@ -42,8 +42,8 @@ def tables(document: dict[str, Any]) -> str:
 def _flawed(document: dict[str, Any]) -> str:
     n, level = document["samples"], 1 - document["alpha"]
     lines = [
-        f"**Whole mechanisms that claim ε = 1**, {n:,} releases at each of two neighbours, confidence {level:.0%}. "
-        "Bold: the bound contradicts the claim.",
+        f"**Whole mechanisms that claim ε = 1**, {n:,} releases at each of two neighbours, "
+        f"confidence {level:.0%}. Bold: the bound contradicts the claim.",
         "",
         "| mechanism | δ | true ε | dpaudit: ε ≥ | μ as ε ≥ | s "
         "| jax_privacy, of the release: ε ≥ | s | told: ε ≥ | `epsilon_from_gdp` |",
@@ -61,8 +61,9 @@ def _flawed(document: dict[str, Any]) -> str:
         by_mu = _cell(ours["epsilon_by_mu"], row) if gaussian else ""
         gdp = _cell(_best(row["jax_privacy"]["release"], "gdp")[0], row) if gaussian else ""
         lines.append(
-            f"| {row['says']} | {row['delta']:g} | {_true(row['truth'])} | {_cell(ours['epsilon'], row)} | {by_mu} | "
-            f"{ours['seconds']:.2f} | {_cell(given, row)} ({how}) | {seconds:.2f} | {told} | {gdp} |"
+            f"| {row['says']} | {row['delta']:g} | {_true(row['truth'])} | "
+            f"{_cell(ours['epsilon'], row)} | {by_mu} | {ours['seconds']:.2f} | "
+            f"{_cell(given, row)} ({how}) | {seconds:.2f} | {told} | {gdp} |"
         )
     return "\n".join(lines)
 
@@ -74,9 +75,11 @@ def _cell(bound: float, row: dict[str, Any]) -> str:
 def _one_run(document: dict[str, Any]) -> str:
     level = 1 - document["alpha"]
     lines = [
-        f"**Canaries of one run**, each in by a fair coin, the same scores for both, δ = 1e-5, confidence {level:.0%}.",
+        "**Canaries of one run**, each in by a fair coin, the same scores for both, δ = 1e-5, "
+        f"confidence {level:.0%}.",
         "",
-        "| canaries | true ε | dpaudit: ε ≥ | μ as ε ≥ | s | `epsilon_one_run`: ε ≥ | s | `epsilon_one_run_fdp`: ε ≥ | s |",
+        "| canaries | true ε | dpaudit: ε ≥ | μ as ε ≥ | s "
+        "| `epsilon_one_run`: ε ≥ | s | `epsilon_one_run_fdp`: ε ≥ | s |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in document["one_run"]:
@@ -95,7 +98,8 @@ def _one_run(document: dict[str, Any]) -> str:
 
 def _soundness(document: dict[str, Any]) -> str:
     lines = [
-        f"**Honest ones, many times**: how often the bound exceeds the truth; {document['alpha']:.0%} is allowed. "
+        "**Honest ones, many times**: how often the bound exceeds the truth; "
+        f"{document['alpha']:.0%} is allowed. "
         "Brackets: 95 % interval (Clopper-Pearson). Bold: more than allowed, beyond that interval.",
         "",
         "| honest case | true ε | bound | exceeds the truth | share | median bound |",
@@ -106,7 +110,7 @@ def _soundness(document: dict[str, Any]) -> str:
         if row["low"] > document["alpha"]:
             share = f"**{share}**"
         lines.append(
-            f"| {row['says']} | {_true(row['truth'])} | {_TOOLS[row['tool']]} | {row['exceeds']} of {row['of']} | "
-            f"{share} | {row['median_bound']:.2f} |"
+            f"| {row['says']} | {_true(row['truth'])} | {_TOOLS[row['tool']]} | {row['exceeds']} "
+            f"of {row['of']} | {share} | {row['median_bound']:.2f} |"
         )
     return "\n".join(lines)

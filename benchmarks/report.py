@@ -1,4 +1,6 @@
-"""Size of a report, seconds to make it, and milliseconds until a browser has loaded it: DIR or results.json, one or more.
+"""Size of a report, seconds to make it, and milliseconds until a browser has loaded it.
+
+Give one or more of DIR or results.json.
 
     python benchmarks/report.py out/demo docs/results/mitigations docs/results/gpm-fig6
 
@@ -21,7 +23,10 @@ from playwright.sync_api import sync_playwright
 from dpaudit.report import render_report
 
 LOADS = 5
-TIMING = "(() => { const t = performance.getEntriesByType('navigation')[0]; return t.loadEventEnd - t.startTime; })()"
+TIMING = (
+    "(() => { const t = performance.getEntriesByType('navigation')[0]; "
+    "return t.loadEventEnd - t.startTime; })()"
+)
 
 
 def document(place: Path) -> Path:
@@ -54,7 +59,8 @@ def main(places: list[str]) -> None:
                 loads.append(page.evaluate(TIMING))
                 page.close()
             print(
-                f"{place.name:28} {len(html.encode()) / 1e3:8.0f} {seconds:10.1f} {statistics.median(loads):13.0f}"
+                f"{place.name:28} {len(html.encode()) / 1e3:8.0f} {seconds:10.1f} "
+                f"{statistics.median(loads):13.0f}"
             )
         browser.close()
 

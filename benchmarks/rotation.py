@@ -1,6 +1,7 @@
-"""A rotated release against one Gaussian draw: time ratio in turn in one process, and peak memory in vectors. `make bench`.
+"""A rotated release against one Gaussian draw: time ratio and peak memory. `make bench`.
 
-Time and memory of the source's own draw and of the query are not the release's.
+Timed in turn in one process; memory in vectors. Time and memory of the source's own draw and of the
+query are not the release's.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ ROTATIONS = (
 
 
 class Made:
-    """A source whose draw was made before the clock started; it hands its vector over and keeps none."""
+    """A source drawn before the clock started; it hands its vector over and keeps none."""
 
     sigma, dim, claim = 2.0, None, "gaussian:sigma=2"
 
@@ -47,7 +48,7 @@ def seconds(work) -> float:
 
 
 def ratio(name: str, d: int, *, n: int = 1, repeats: int = 5) -> tuple[float, float]:
-    """Medians over pairs measured in turn: seconds of a release beyond the source's draw over those of a draw; a draw's."""
+    """Medians over pairs in turn: a release beyond its draw over a draw; and a draw's seconds."""
     mitigation, query = registry.create("mitigations", name), torch.zeros(n, d)
     pairs = []
     for i in range(repeats + 1):
@@ -66,10 +67,10 @@ def ratio(name: str, d: int, *, n: int = 1, repeats: int = 5) -> tuple[float, fl
 
 
 def extra_vectors(name: str, d: int, *, n: int = 1) -> float:
-    """Peak memory of a release beyond query and source's noise, in arrays (n, d) of float32; in a process of its own.
+    """Peak memory of a release beyond query and noise, in float32 arrays (n, d).
 
-    The source's noise is counted as held throughout, so a release that lets go of it early has that
-    vector to its credit.
+    In a process of its own. The source's noise is counted as held throughout, so a release that
+    lets go of it early has that vector to its credit.
     """
     code = f"""
 import sys; sys.path.insert(0, "benchmarks")
@@ -86,11 +87,8 @@ before = status("VmRSS")
 m.release(query, source, stream=SEED)
 print((status("VmHWM") - before) / ({n} * {d} * 4 / 1024))
 """
-    return float(
-        subprocess.run(
-            [sys.executable, "-c", code], check=True, capture_output=True, text=True
-        ).stdout
-    )
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return float(said.stdout)
 
 
 def main() -> None:
@@ -101,7 +99,8 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     print(
-        f"{platform.processor() or platform.machine()}, {arguments.threads} threads, d={arguments.d:,} float32, one row"
+        f"{platform.processor() or platform.machine()}, {arguments.threads} threads, "
+        f"d={arguments.d:,} float32, one row"
     )
     print(f"{'mitigation':30}{'draw, s':>9}{'× a draw':>10}{'extra vectors':>15}")
     for name in ROTATIONS:

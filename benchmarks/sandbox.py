@@ -1,8 +1,8 @@
-"""What the sandbox costs: honest audits of 1e7 values with all of it against none, and the start of one program.
+"""What the sandbox costs: honest audits of 1e7 values with and without it.
 
-Measured in pairs in one run, the order changed from pair to pair: the median of the pairs' ratios,
-and their quartiles. The search for hidden directions is left out, since it takes a fixed time. On a
-machine in use the quartiles say by how much.
+Also the start of one program. Measured in pairs in one run, the order changed from pair to pair:
+the median of the pairs' ratios, and their quartiles. The search for hidden directions is left out,
+since it takes a fixed time. On a machine in use the quartiles say by how much.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ int main(int argc, char **argv) {
   while (left) {
     size_t some = left < 4096 ? left : 4096;
     for (size_t i = 0; i < some; i += 2) {
-      double r = sqrt(-2 * log(((next() >> 11) + 0.5) * 0x1p-53)), t = 6.283185307179586 * ((next() >> 11) * 0x1p-53);
+      double r = sqrt(-2 * log(((next() >> 11) + 0.5) * 0x1p-53));
+      double t = 6.283185307179586 * ((next() >> 11) * 0x1p-53);
       block[i] = r * cos(t);
       if (i + 1 < some) block[i + 1] = r * sin(t);
     }
@@ -153,7 +154,8 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5)
     options = parser.parse_args()
     print(
-        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {options.pairs} pairs"
+        f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
+        f"{options.pairs} pairs"
     )
     print(f"{'':24}{'full':>10}{'none':>10}{'ratio':>8}  quartiles")
     start("full")  # what is imported and compiled once

@@ -95,7 +95,7 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def cpu_seconds() -> tuple[float, float]:
-    """CPU seconds of the machine since it started, and of this process with those that it started."""
+    """CPU seconds of the machine since it started, and of this process with its children."""
     whole = psutil.cpu_times()
     ours = 0.0
     for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
@@ -130,7 +130,10 @@ def sized(folder: Path, *, seconds: float) -> int:
 def speedups(
     folder: Path, places: dict[str, Callable[[], AbstractContextManager[Placement]]], *, quick: bool
 ) -> Any:
-    """Seconds of one core and of each place for the same cells: workers warm, and start-up with all imports included."""
+    """Seconds of one core and of each place for the same cells.
+
+    Workers are warm; start-up includes all imports.
+    """
     cells, trials = (8, sized(folder, seconds=0.5)) if quick else (20, sized(folder, seconds=1.5))
     spec, warm = (
         make(folder, cells=n, trials=t, bins=1024, first=f)
@@ -175,7 +178,10 @@ def speedups(
 def overhead(
     folder: Path, places: dict[str, Callable[[], AbstractContextManager[Placement]]], *, quick: bool
 ) -> Any:
-    """What a run takes beyond its cells' own seconds: for cells of a second as a share, for tiny ones in ms a cell."""
+    """What a run takes beyond its cells' own seconds.
+
+    For cells of a second as a share, for tiny ones in ms per cell.
+    """
     found = {}
     long = make(folder, cells=3 if quick else 10, trials=sized(folder, seconds=1.2), bins=1024)
     tiny = make(folder, cells=200 if quick else 1000, trials=1, bins=64, source="gaussian")
@@ -247,17 +253,23 @@ def main() -> None:
         return
     speed = found["speedup"]
     print(
-        f"{found['machine']}, Python {platform.python_version()}, load {found['load']:.1f} at the end"
+        f"{found['machine']}, Python {platform.python_version()}, "
+        f"load {found['load']:.1f} at the end"
     )
     print(
-        f"{speed['cells']} cells of {speed['trials']} trials; one core's seconds just before and after each"
+        f"{speed['cells']} cells of {speed['trials']} trials; "
+        "one core's seconds just before and after each"
     )
     print(
-        f"{'':20}{'one core s':>12}{'s':>8}{'times':>8}{'others had cores':>18}{'start-up s':>12}{'times with it':>15}"
+        f"{'':20}{'one core s':>12}{'s':>8}{'times':>8}{'others had cores':>18}"
+        f"{'start-up s':>12}{'times with it':>15}"
     )
     for name in ("two bare processes", *places):
         s = speed[name]
-        line = f"{name:20}{s['one_core_seconds']:12.1f}{s['seconds']:8.1f}{s['speedup']:8.2f}{s['others_cores']:18.2f}"
+        line = (
+            f"{name:20}{s['one_core_seconds']:12.1f}{s['seconds']:8.1f}"
+            f"{s['speedup']:8.2f}{s['others_cores']:18.2f}"
+        )
         if "startup_seconds" in s:
             line += f"{s['startup_seconds']:12.1f}{s['speedup_with_startup']:15.2f}"
         print(line)

@@ -1,12 +1,12 @@
-"""Secure aggregation against Flower's SecAgg+, in one run on one machine. `make flower`; `--dim` for a smaller one.
+"""Secure aggregation against Flower's SecAgg+, in one run on one machine. `make flower`.
 
-Flower runs in an environment of its own ($DPAUDIT_ENVS/flower or .envs/flower, which `make envs`
-makes) with its own code in the leanest setting there is: one process, messages handed over as
-objects (see environments/flower_rounds.py). Ours runs the same round on the same vectors twice: in
-one process with every message framed, hashed, parsed and counted, and as four processes over mutual
-TLS from their start to the published file on disk. Flower's sum is stochastically rounded to 22
-bits; ours is exact on the grid. Flower's masks come from a 32-bit seed (numpy's Mersenne Twister),
-ours from AES-256.
+`--dim` for a smaller one. Flower runs in an environment of its own ($DPAUDIT_ENVS/flower or
+.envs/flower, which `make envs` makes) with its own code in the leanest setting there is: one
+process, messages handed over as objects (see environments/flower_rounds.py). Ours runs the same
+round on the same vectors twice: in one process with every message framed, hashed, parsed and
+counted, and as four processes over mutual TLS from their start to the published file on disk.
+Flower's sum is stochastically rounded to 22 bits; ours is exact on the grid. Flower's masks come
+from a 32-bit seed (numpy's Mersenne Twister), ours from AES-256.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def simulated(updates: list[np.ndarray], *, sigma: float, seed: int, threshold: 
 
 
 def processes(updates: list[np.ndarray], *, threshold: int) -> dict:
-    """An aggregator and three contributors over mutual TLS on loopback; seconds from the contributors' start to the end."""
+    """An aggregator and three contributors over mutual TLS on loopback; wall seconds."""
     terms = [
         "--parties",
         ",".join(PARTIES),
@@ -199,8 +199,10 @@ def main() -> None:
         f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
     )
     print(
-        f"flwr {theirs['flwr']} (numpy {theirs['numpy']}, python {theirs['python']}); dpaudit {version('dpaudit')} "
-        f"(numpy {np.__version__}, python {platform.python_version()}, cryptography {version('cryptography')})\n"
+        f"flwr {theirs['flwr']} (numpy {theirs['numpy']}, python {theirs['python']}); "
+        f"dpaudit {version('dpaudit')} "
+        f"(numpy {np.__version__}, python {platform.python_version()}, "
+        f"cryptography {version('cryptography')})\n"
     )
     print(f"{'':58}{'seconds':>9}{'of SecAgg+':>12}{'CPU s':>8}  the sum")
 
@@ -242,7 +244,8 @@ def main() -> None:
     )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
-        f"\npeak memory: Flower {theirs['peak_gib']:.1f} GiB, ours {peak:.1f} GiB (all parties in one process)"
+        f"\npeak memory: Flower {theirs['peak_gib']:.1f} GiB, "
+        f"ours {peak:.1f} GiB (all parties in one process)"
     )
     good = theirs["secagg+"]["worst_error"] <= 2 * level and ours["exact"] and wired["exact"]
     sys.exit(0 if good else "a sum is wrong")

@@ -1,9 +1,10 @@
-"""Smoothing and rounding against keyed attackers, and what they cost: tables for `make bench`. One process, a minute or so.
+"""Smoothing and rounding against keyed attackers, and what they cost. `make bench`.
 
-For the histogram at ε = 1: success of three attackers with the key (nearest peak, the pancake's
-likelihood, the likelihood of the pancake after smoothing) over 10,000 releases, beside the best
-success against honest noise of the same variance; then neighbours σ/2 apart along the key by γ,
-against smoothing for γ ≥ 2√d; then CPU seconds of a release.
+Tables from one process, in a minute or so. For the histogram at ε = 1: success of three attackers
+with the key (nearest peak, the pancake's likelihood, the likelihood of the pancake after smoothing)
+over 10,000 releases, compared with the best success against honest noise of the same variance; then
+neighbours σ/2 apart along the key by γ, against smoothing for γ ≥ 2√d; then CPU seconds of a
+release.
 """
 
 from __future__ import annotations
@@ -57,10 +58,12 @@ def histogram(dim: int, trials: int) -> None:
         gaussian_sigma_paper(1.0, 1e-10),
     )
     print(
-        f"\nhistogram, d = {dim}, γ = {key.gamma:g}, β = 1e-4, σ = {sigma:.4g} (ε = 1), {trials:,} releases"
+        f"\nhistogram, d = {dim}, γ = {key.gamma:g}, β = 1e-4, σ = {sigma:.4g} (ε = 1), "
+        f"{trials:,} releases"
     )
     print(
-        f"{'':24}{'L2 ×':>8}  {'honest':>7}  nearest-peak              likelihood                informed"
+        f"{'':24}{'L2 ×':>8}  {'honest':>7}  nearest-peak              likelihood"
+        "                informed"
     )
     pancake, honest = Pancake(key=key, sigma=sigma), Gaussian(sigma=sigma)
     spacing = math.sqrt(2 * math.pi) / key.gamma
@@ -93,7 +96,8 @@ def histogram(dim: int, trials: int) -> None:
 
 def adaptive(trials: int) -> None:
     print(
-        "\nadaptive γ against smoothing for γ ≥ 2√d (d = 256, R = 1.5), neighbours σ/2 apart along the key"
+        "\nadaptive γ against smoothing for γ ≥ 2√d (d = 256, R = 1.5), "
+        "neighbours σ/2 apart along the key"
     )
     m = Smoothing(dim=256, ratio=1.5)
     print(f"best against honest noise: {100 * scipy.stats.norm.cdf(0.25 / m.scale(1.0)):.2f} %")
@@ -112,7 +116,8 @@ def adaptive(trials: int) -> None:
 
 def seconds(dim: int) -> None:
     print(
-        f"\nCPU seconds of one release, d = {dim:,}, float32, against a Gaussian draw in the same loop"
+        f"\nCPU seconds of one release, d = {dim:,}, float32, "
+        "against a Gaussian draw in the same loop"
     )
     query, source, stream = torch.zeros(1, dim), Gaussian(), SEED.child("time")
     named = {

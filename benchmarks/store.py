@@ -1,12 +1,10 @@
-"""A store of 10^6 trials, and one of 100,000 cells: size, writing, and how long questions take. What `make bench` prints."""
+"""A store of 10^6 trials, and one of 100,000 cells: size, writing, queries. `make bench`."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import io
-import os
-import platform
 import tempfile
 import time
 from collections.abc import Callable
@@ -14,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from common import MACHINE
 
 from dpaudit.cli import runs_text
 from dpaudit.experiments import load_spec
@@ -45,7 +44,7 @@ BATCH = 50
 
 
 def fill(folder: Path, *, cells: int, trials: int) -> tuple[float, float]:
-    """Write ``cells`` cells of ``trials`` trials as an experiment does; seconds on the wall and of CPU."""
+    """Write ``cells`` cells of ``trials`` trials as an experiment does; wall and CPU seconds."""
     path = folder / "bench.toml"
     path.write_text(
         SPEC.format(epsilons=", ".join(str(1 + i / cells) for i in range(cells)), trials=trials)
@@ -54,11 +53,8 @@ def fill(folder: Path, *, cells: int, trials: int) -> tuple[float, float]:
     grid = spec.cells()
     origin = to_dict(collect(seed="0", plugins=[plugin("sources", "gaussian").origin]))
     rng = np.random.default_rng(1)
-    truth, guess, score = (
-        rng.integers(0, 2, trials),
-        rng.integers(0, 2, trials),
-        rng.standard_normal(trials),
-    )
+    truth, guess = rng.integers(0, 2, (2, trials))
+    score = rng.standard_normal(trials)
     right = int((truth == guess).sum())
     columns = {"truth": truth.tolist(), "guess": guess.tolist(), "score": score.tolist()}
     outcome = {
@@ -116,13 +112,13 @@ def count_right(folder: Path) -> int:
 
 
 def main() -> None:
-    """One column a store."""
+    """One block of rows per store."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--stores", nargs="+", default=["1000x1000", "100000x1"], help="CELLSxTRIALS"
     )
     options = parser.parse_args()
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    print(MACHINE)
     for size in options.stores:
         cells, trials = map(int, size.split("x"))
         with tempfile.TemporaryDirectory() as name:
@@ -142,7 +138,7 @@ def main() -> None:
                 "runs show --failed": lambda folder=folder: runs_text.show_run(
                     folder, cell=None, failed=True, output="text"
                 ),
-                "success a cell from its trials": lambda folder=folder: count_right(folder),
+                "success per cell from its trials": lambda folder=folder: count_right(folder),
                 "rows to Parquet": lambda folder=folder: write_columns(
                     open_run(folder).columns(), folder / "r.parquet"
                 ),
@@ -151,10 +147,12 @@ def main() -> None:
                 ),
             }
             print(
-                f"\n{cells:,} cells of {trials:,} trials: {megabytes:.0f} MB, written in {wall:.1f} s, {cpu:.1f} s of CPU"
+                f"\n{cells:,} cells of {trials:,} trials: {megabytes:.0f} MB, "
+                f"written in {wall:.1f} s, {cpu:.1f} s of CPU"
             )
             print(
-                f"({1e6 * cpu / (cells * trials):.2f} µs of CPU a trial, {1e3 * cpu / cells:.3f} ms a cell)"
+                f"({1e6 * cpu / (cells * trials):.2f} µs of CPU per trial, "
+                f"{1e3 * cpu / cells:.3f} ms per cell)"
             )
             for what, ask in questions.items():
                 wall, cpu = timed(ask)

@@ -1,7 +1,8 @@
-"""39 M float32 over loopback mTLS between two processes, checked and hashed, against gRPC bare and a copy. `make bench`.
+"""39 M float32 over loopback mTLS between two processes, checked and hashed. `make bench`.
 
-Seconds are a client's, from the call to the answer, medians of five in turn after one to warm up.
-The durable write and what hashing alone takes stand beside them.
+Compared with bare gRPC and with a copy. Seconds are a client's, from the call to the answer,
+medians of five in turn after one to warm up. The durable write and what hashing alone takes are
+shown too.
 """
 
 from __future__ import annotations
@@ -74,21 +75,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_authority(folder / "c", ["answer", "noise"])
-        command = [
-            sys.executable,
-            __file__,
-            "--serve",
-            str(folder / "c"),
-            "--count",
-            str(options.count),
-        ]
-        pipes = {
-            "stdin": subprocess.PIPE,
-            "stdout": subprocess.PIPE,
-            "stderr": subprocess.DEVNULL,
-            "text": True,
-        }
-        with subprocess.Popen(command, **pipes) as other:
+        command = [sys.executable, __file__, "--serve", folder / "c", "--count", str(options.count)]
+        pipe, null = subprocess.PIPE, subprocess.DEVNULL
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null, text=True) as other:
             address, port = other.stdout.readline().split()
             measure(x, folder, address, port)
             other.stdin.close()
@@ -129,7 +118,8 @@ def measure(x: np.ndarray, folder: Path, address: str, port: str) -> None:
     for name, found in seconds.items():
         middle = statistics.median(found)
         print(
-            f"{name:38}{middle:8.3f} s {x.nbytes / middle / 1e6:9.0f} MB/s {middle / base:7.2f} × gRPC without TLS"
+            f"{name:38}{middle:8.3f} s {x.nbytes / middle / 1e6:9.0f} MB/s "
+            f"{middle / base:7.2f} × gRPC without TLS"
         )
     with Journal(folder / "journal.sqlite", kind="bench") as book:
         began = time.perf_counter()

@@ -1,7 +1,7 @@
-"""Two servers end to end over loopback mTLS, beside what drawing noise and writing a file take alone; run by `make bench`.
+"""Two servers end to end over loopback mTLS. `make bench`.
 
-Server 2 is a process of its own, server 1 is this one. Both draw exact discrete Gaussian noise from
-a CSPRNG.
+Compared with drawing the noise and writing the file alone. Server 2 is a process of its own, server
+1 is this one. Both draw exact discrete Gaussian noise from a CSPRNG.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+from common import MACHINE
 
 from dpaudit.randomness import KeyedStream
 from dpaudit_mitigations.transport.certificates import load_identity, make_authority
@@ -51,25 +51,9 @@ def file_alone(path: Path, values: np.ndarray) -> float:
 def releases(folder: Path, values: np.ndarray, repeats: int) -> list[tuple[float, float]]:
     """Wall seconds of each release, and the CPU seconds of both servers."""
     make_authority(folder / "certificates", ["answer", "noise"])
-    command = [
-        sys.executable,
-        "-m",
-        "dpaudit",
-        "serve",
-        "noise",
-        "--identity",
-        folder / "certificates" / "noise",
-    ]
-    command += [
-        "--journal",
-        folder / "noise",
-        "--sigma",
-        SIGMA,
-        "--bound",
-        BOUND,
-        "--dim",
-        values.size,
-    ]
+    command = [sys.executable, "-m", "dpaudit", "serve", "noise"]
+    command += ["--identity", folder / "certificates" / "noise", "--journal", folder / "noise"]
+    command += ["--sigma", SIGMA, "--bound", BOUND, "--dim", values.size]
     server = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, text=True)
     try:
         address = json.loads(server.stdout.readline())["address"]
@@ -108,9 +92,7 @@ def main() -> None:
     options = parser.parse_args()
     dim = int(options.dim)
     values = np.random.default_rng(1).standard_normal(dim, np.float32)
-    print(
-        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {dim:,} float32"
-    )
+    print(f"{MACHINE}, {dim:,} float32")
     with tempfile.TemporaryDirectory(prefix="dpaudit-bench-") as name:
         noise = [noise_alone(dim) for _ in range(options.repeats)]
         file = min(file_alone(Path(name) / "file", values) for _ in range(options.repeats))

@@ -1,4 +1,6 @@
-"""Verifiable counts: coins proved and verified a CPU second of one core, beside one disjunctive proof a coin.
+"""Verifiable counts: coins proved and verified per CPU second of one core.
+
+Compared with one disjunctive proof per coin.
 
     OMP_NUM_THREADS=1 python benchmarks/verifiable_counts.py
 
@@ -50,7 +52,7 @@ def session(bins: int, coins: int, stream: KeyedStream) -> tuple[float, float, i
 
 
 def one_by_one(count: int, stream: KeyedStream) -> tuple[float, float, int]:
-    """The same for a commitment and a disjunctive proof a coin."""
+    """The same for a commitment and a disjunctive proof per coin."""
     challenges = Challenges(b"bench")
     openings = open_counts([i % 2 for i in range(count)], stream=stream.child("openings"))
 
@@ -73,7 +75,8 @@ def row(name: str, coins: int, runs: list[tuple[float, float, int]]) -> float:
     proving, checking = (statistics.median(run[i] for run in runs) for i in (0, 1))
     both = coins / (proving + checking)
     print(
-        f"{name:34}{coins / proving:10,.0f}{coins / checking:10,.0f}{both:10,.0f}{runs[0][2] / coins:9.2f}",
+        f"{name:34}{coins / proving:10,.0f}{coins / checking:10,.0f}"
+        f"{both:10,.0f}{runs[0][2] / coins:9.2f}",
         flush=True,
     )
     return both
@@ -95,17 +98,16 @@ def main() -> None:
     ]
     for bins, coins in shapes:
         session(bins, coins, SEED)  # bases, tables
-    print(
-        f"coins a CPU second and core{'':7}{'proved':>10}{'verified':>10}{'both':>10}{'bytes':>9}"
-    )
+    print(f"coins per CPU second{'':7}{'proved':>10}{'verified':>10}{'both':>10}{'bytes':>9}")
     alone = row(
-        "one proof a coin, 300", 300, [one_by_one(300, SEED.child(i)) for i in range(repeats)]
+        "one proof per coin, 300", 300, [one_by_one(300, SEED.child(i)) for i in range(repeats)]
     )
     for bins, coins in shapes:
         runs = [session(bins, coins, SEED.child(bins, coins, i)) for i in range(repeats)]
         both = row(f"{bins} × {coins:,}", bins * coins, runs)
         print(
-            f"{'':34}{both / alone:9.1f} × one by one, {'above' if both >= TARGET else 'BELOW'} {TARGET:,}"
+            f"{'':34}{both / alone:9.1f} × one by one, "
+            f"{'above' if both >= TARGET else 'BELOW'} {TARGET:,}"
         )
 
 

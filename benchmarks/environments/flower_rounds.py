@@ -1,9 +1,10 @@
-"""Flower's plain round and its SecAgg+ round, timed; run by the python of Flower's own environment (`make envs`).
+"""Flower's plain round and its SecAgg+ round, timed.
 
-The leanest honest way to run Flower's own code: its workflows, strategy, `ClientApp` and client
-mod, in one process, with a grid that hands each message to the client app as an object. No network,
-no serialization of messages, no ray: all of that would only add to Flower's time. Its
-`ndarray_to_bytes` and the like stay, for they are part of the round. Prints JSON.
+Run by the python of Flower's own environment (`make envs`). The leanest honest way to run Flower's
+own code: its workflows, strategy, `ClientApp` and client mod, in one process, with a grid that
+hands each message to the client app as an object. No network, no serialization of messages, no ray:
+all of that would only add to Flower's time. Its `ndarray_to_bytes` and the like stay, for they are
+part of the round. Prints JSON.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What jax_privacy's ``auditing.CanaryScoreAuditor`` says of recorded scores; runs in its environment, started by peers.py.
+"""What jax_privacy's ``auditing.CanaryScoreAuditor`` says of recorded scores.
 
-``python benchmarks/environments/jax_privacy_bounds.py JOBS.npz`` prints one JSON line a job, in
-order. The archive holds ``jobs``, a JSON list of {significance, delta, methods, seed}, and for the
-i-th job the arrays ``in_i`` and ``out_i``.
+Runs in jax_privacy's environment, started by peers.py. ``python
+benchmarks/environments/jax_privacy_bounds.py JOBS.npz`` prints one JSON line a job, in order. The
+archive holds ``jobs``, a JSON list of {significance, delta, methods, seed}, and for the i-th job
+the arrays ``in_i`` and ``out_i``.
 
 Every method is called as its docstring says: scores that are higher for held-in canaries, the
 significance in its own argument, thresholds by one of the three strategies that need no threshold
