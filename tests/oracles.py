@@ -6,7 +6,7 @@ import numpy as np
 
 
 def along_key(source, n, *, rng):
-    """``n`` draws of the pancake's law along its key (Lemma 2.6), peaks by the table of their probabilities."""
+    """``n`` draws of the pancake's law along its key (Lemma 2.6), by a table of its peaks."""
     beta, gamma, sigma = source.key.beta, source.key.gamma, source.sigma
     r2 = beta * beta + gamma * gamma
     reach = math.ceil(12 * math.sqrt(r2 / (2 * math.pi))) + 1

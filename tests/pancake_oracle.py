@@ -1,4 +1,4 @@
-"""The pancake's profile towards its key holder straight from Lemma 2.6, on a dense grid: an oracle for small settings."""
+"""The pancake's profile towards its key holder by Lemma 2.6 on a dense grid, in small settings."""
 
 import math
 
@@ -10,7 +10,7 @@ from dpaudit.accounting import peak_spacing, peak_width
 
 
 def log_mixture(x, *, sigma, beta, gamma):
-    """ln f from Lemma 2.6: peaks kP of width s with weights ∝ exp(−πk²/r²); no theta function, no envelope."""
+    """ln f from Lemma 2.6: peaks kP of width s, weights ∝ exp(−πk²/r²); no theta function."""
     r2 = beta**2 + gamma**2
     reach = math.ceil(5.5 * math.sqrt(r2)) + 2
     k = np.arange(-reach, reach + 1)
@@ -26,7 +26,7 @@ def log_mixture(x, *, sigma, beta, gamma):
 
 
 def by_definition(epsilons, *, sigma, beta, gamma, along, across, per_width=None):
-    """E_f[δ_G(ε − l(x))] for each ε, by the trapezoid rule over x, every peak covered, straight from the definition."""
+    """E_f[δ_G(ε − l(x))] for each ε by definition: trapezoids over x, every peak covered."""
     delta = _profile(
         sigma=sigma, beta=beta, gamma=gamma, along=along, across=across, per_width=per_width
     )

@@ -1,4 +1,4 @@
-"""Calibration and the pancake's bounds, against integrals, explicit densities and the paper's published logs."""
+"""Calibration and the pancake's bounds against integrals, densities and the paper's logs."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_an_undefined_epsilon_is_not_perfect_privacy():
 def mixture(
     x: np.ndarray, *, sigma: float, beta: float, gamma: float, tau: float = 0.0
 ) -> np.ndarray:
-    """The pancake's density along the key convolved with N(0, τ²), peak by peak, from its definition."""
+    """The pancake's density along the key convolved with N(0, τ²), by definition."""
     r2 = beta**2 + gamma**2
     reach = math.ceil(math.sqrt(r2) * 6) + 2
     k = np.arange(-reach, reach + 1)
@@ -204,7 +204,9 @@ def mixture(
     [(1.0, 0.1, 4.0), (7.0, 0.02, 9.0), (0.3, 0.7, 2.0), (1.0, 0.05, 1.0)],
 )
 def test_peaks_make_the_homogeneous_clwe_density(sigma, beta, gamma):
-    """Spacing and width are right if the mixture is ∝ exp(−x²/2σ²)·Σ_k exp(−π(k − γ·x/(√(2π)σ))²/β²).
+    """Spacing and width are right if the mixture is the homogeneous CLWE density.
+
+    That is ∝ exp(−x²/2σ²)·Σ_k exp(−π(k − γ·x/(√(2π)σ))²/β²).
 
     That is hCLWE in the variable x/(√(2π)σ): a Gaussian envelope that survives where ⟨x, w⟩ times γ
     is near a whole number.
@@ -239,11 +241,11 @@ def test_peaks_have_the_claimed_variance(sigma, beta, gamma):
     assert variance == pytest.approx(sigma**2, rel=1e-9)
 
 
-# ---------------------------------------------------------------- what the pancake leaves of privacy
+# ------------------------------------------------------ what the pancake leaves of privacy
 
 
 def test_lower_bound_against_the_published_column():
-    """Theirs is the theorem's closed form, ln 4 looser than the exact ratio it comes from when the peaks are far apart."""
+    """The closed form is ln 4 looser than the exact ratio behind it if the peaks are far apart."""
     rows = published()
     assert len(rows) == 12
     for row in rows:
@@ -259,7 +261,7 @@ def test_lower_bound_against_the_published_column():
 @pytest.mark.parametrize("fraction", [0.01, 0.25])
 @pytest.mark.parametrize("beta", [1e-4, 0.1, 0.5])
 def test_lower_bound_is_what_the_nearest_peak_attack_proves(fraction, beta):
-    """The attack errs with at most e = 2Φ(−fP/2s) on both sides, so ε ≥ ln((1 − δ − e)/e), in 60 digits."""
+    """The attack errs by at most e = 2Φ(−fP/2s), so ε ≥ ln((1 − δ − e)/e), in 60 digits."""
     delta, gamma, sigma = 1e-10, 8.0, 3.0
     with mpmath.workdps(60):
         half = fraction * peak_spacing(sigma=sigma, beta=beta, gamma=gamma) / 2
@@ -270,7 +272,7 @@ def test_lower_bound_is_what_the_nearest_peak_attack_proves(fraction, beta):
 
 
 def log_mixture(x: np.ndarray, *, sigma: float, beta: float, gamma: float) -> np.ndarray:
-    """The logarithm of :func:`mixture` without smoothing, for places where the density underflows."""
+    """The logarithm of :func:`mixture` without smoothing, where the density underflows."""
     r2 = beta**2 + gamma**2
     k = np.arange(-100, 101)
     centre = k * math.sqrt(2 * math.pi) * sigma * gamma / r2
@@ -285,7 +287,7 @@ def log_mixture(x: np.ndarray, *, sigma: float, beta: float, gamma: float) -> np
 def pancake_delta(
     epsilon: float, *, sigma: float, beta: float, gamma: float, shift: float
 ) -> float:
-    """The key holder's exact δ(ε) along the key by Riemann sum: mixture against the mixture moved by ``shift``."""
+    """The key holder's exact δ(ε) along the key by Riemann sum, for a ``shift``."""
     step = sigma * beta / math.hypot(beta, gamma) / 8
     x = np.arange(-9 * sigma, 9 * sigma, step)
     p = log_mixture(x, sigma=sigma, beta=beta, gamma=gamma)
@@ -343,7 +345,7 @@ def test_lower_bound_says_nothing_where_it_can_say_nothing():
 
 
 def deviation(*, tau: float, sigma: float, beta: float, gamma: float) -> tuple[float, float]:
-    """Smallest and largest ratio of the smoothed pancake's density to the Gaussian's, on a fine grid."""
+    """Smallest and largest ratio of the smoothed pancake's density to the Gaussian's."""
     total = math.hypot(sigma, tau)
     spacing = math.sqrt(2 * math.pi) * sigma * gamma / (beta**2 + gamma**2)
     near = np.linspace(-2 * spacing, 2 * spacing, 2001)
@@ -396,7 +398,8 @@ def test_eta_is_not_vacuous_for_small_gamma():
         for t in (0.7, 5.0)
     ]
     assert sum(finite) >= 12
-    # The lattice term itself: γ=1, β→0, τ=σ has W = 0.4158, L = 0.0864; the lowest point of the ratio comes near 1 − η.
+    # The lattice term itself: γ=1, β→0, τ=σ has W = 0.4158, L = 0.0864; the lowest point of the
+    # ratio comes near 1 − η.
     eta = smoothing_eta(tau=1.0, sigma=1.0, beta=1e-3, gamma=1.0)
     low, _ = deviation(tau=1.0, sigma=1.0, beta=1e-3, gamma=1.0)
     assert 1 - low == pytest.approx(eta, rel=0.02)
@@ -409,7 +412,7 @@ def test_eta_is_infinite_where_the_peaks_stay_apart():
 
 @pytest.mark.parametrize(("tau", "beta", "gamma"), [(0.05, 1e-3, 32.0), (0.9, 0.05, 1.2)])
 def test_smoothed_pancake_keeps_the_promised_privacy(tau, beta, gamma):
-    """(ε + ln((1+η)/(1−η)), (1+η)δ) by direct integration along the key, over shifts across a whole spacing."""
+    """(ε + ln((1+η)/(1−η)), (1+η)δ) by direct integration along the key, over all shifts."""
     sigma, epsilon = 1.0, 0.5
     total = math.hypot(sigma, tau)
     eta = smoothing_eta(tau=tau, sigma=sigma, beta=beta, gamma=gamma)

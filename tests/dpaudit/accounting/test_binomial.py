@@ -53,7 +53,7 @@ def test_least_coins_are_least():
 
 
 def test_published_rules_ask_for_more():
-    """331 and 28,452 coins (a rule of thumb in circulation) suffice for ε = 1 and 0.1; fewer than half suffice too."""
+    """331 and 28,452 coins (a rule of thumb) suffice for ε = 1 and 0.1; so do fewer than half."""
     for epsilon, thumb in ((1.0, 331), (0.1, 28_452)):
         assert binomial_delta(epsilon, coins=thumb) < 1e-18
         assert binomial_coins(epsilon, 1e-10) < thumb / 2

@@ -1,4 +1,4 @@
-"""Many releases: against the Gaussian's closed form, against one release, and against a two-fold integral."""
+"""Many releases against the Gaussian's closed form, one release, and a two-fold integral."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_one_release_is_the_exact_profile_from_above(library, beta):
 
 
 def test_two_releases_are_the_integral_over_both_phases(library):
-    """E over two independent phases of the Gaussian's profile at √2·t, on a grid written down here again."""
+    """E over two independent phases of the Gaussian's profile at √2·t, on an independent grid."""
     sigma, beta, gamma, along, across = 5.0, 0.6, 20.0, 0.35, 0.8
     u = (np.arange(3000) + 0.5) / 3000 - 0.5
     k = np.arange(-9, 10)

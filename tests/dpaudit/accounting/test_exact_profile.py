@@ -1,4 +1,4 @@
-"""The exact profile against the mixture's definition on a dense grid, Monte Carlo, limits, and the paper's two bounds."""
+"""The exact profile against a dense grid, Monte Carlo, limits, and the paper's two bounds."""
 
 from __future__ import annotations
 
@@ -139,9 +139,9 @@ def test_the_exact_epsilon_lies_between_theorem_4_2_and_4_4(beta, gamma):
         assert low <= exact.value * (1 + 1e-7) + exact.error
         assert exact.value - exact.error <= high
         assert exact.error <= 1e-6 * exact.value + 1e-9
-        if (
-            low > 1e4
-        ):  # narrow pancakes: the loss is π(f − 2fv…)/β² give or take its spread; the bound is f²π/8β²·…, 4 to 9 times less
+        if low > 1e4:
+            # narrow pancakes: the loss is π(f − 2fv…)/β² give or take its spread; the bound is
+            # f²π/8β²·…, 4 to 9 times less
             assert low > exact.value / 20
 
 
@@ -256,7 +256,8 @@ def test_impossible_arguments_are_named(bad, says):
 def test_importing_the_accounting_loads_no_scipy_parts_and_no_torch():
     code = (
         "import sys, dpaudit.accounting; "
-        "print([m for m in ('torch', 'dp_accounting', 'scipy.special', 'scipy.optimize', 'scipy.stats') if m in sys.modules])"
+        "names = 'torch', 'dp_accounting', 'scipy.special', 'scipy.optimize', 'scipy.stats'; "
+        "print([m for m in names if m in sys.modules])"
     )
     out = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""Composition against all outcomes of randomised response, listed one by one in fractions or decimals."""
+"""Composition against all outcomes of randomised response, listed as fractions or decimals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpaudit.errors import MissingExtraError, UsageError
 
 
 def _listed_delta(epsilon, losses):
-    """δ(ε) of the worst mechanisms: every outcome of every one, 40 digits. Leaks are outcomes of their own."""
+    """δ(ε) of the worst mechanisms: every outcome of every one, 40 digits; leaks are outcomes."""
     with mpmath.workdps(40):
         pairs = []
         for one in losses:
@@ -91,7 +91,7 @@ def test_the_points_of_kairouz_oh_and_viswanath(k, epsilon, delta):
 
 
 def _binomial_delta(epsilon, k, local):
-    """δ(ε) of k randomised responses by the binomial law of the number of truths, in fractions of a rational e^ε."""
+    """δ(ε) of k randomised responses by the law of truths, as fractions of a rational e^ε."""
     truth, factor = local / (1 + local), epsilon
     lie = 1 - truth
     total = Fraction(0)
@@ -123,7 +123,7 @@ def test_every_bound_holds_for_randomised_response_and_the_optimal_one_is_tight(
 
 
 def _exact_delta(epsilon, k, local):
-    """The same with real local ε, in 60 digits: from the outcome just above ε on, downwards in probability."""
+    """The same with real local ε in 60 digits: from the outcome just above ε downwards."""
     with mpmath.workdps(60):
         e, s = mpmath.mpf(epsilon), mpmath.mpf(local)
         lies = mpmath.ceil((k - e / s) / 2) - 1

@@ -86,7 +86,7 @@ def test_delta_is_the_listed_pairs(users, local):
 
 
 def _given(epsilon, local, c):
-    """δ(ε) of the pair given C = c, in 40 digits: P(a) − e^ε·Q(a) summed from where it is above 0."""
+    """δ(ε) of the pair given C = c, in 40 digits: the positive terms of P(a) − e^ε·Q(a)."""
     with mpmath.workdps(40):
         e, s = mpmath.mpf(epsilon), mpmath.mpf(local)
         truth, lie = 1 / (1 + mpmath.exp(-s)), 1 / (1 + mpmath.exp(s))
@@ -137,7 +137,7 @@ def test_epsilon_is_the_least_with_that_delta(local, users):
 
 
 def test_blocks_of_clones_round_up_and_only_a_little():
-    """Where clones are many, the loss is nearly normal with μ ∝ 1/√n, and δ = μ·g(ε/μ): nothing else changes with n."""
+    """Where clones are many, the loss is nearly normal with μ ∝ 1/√n, and δ = μ·g(ε/μ)."""
     scaled = []
     for users in (20_000, 10**7, 10**10):  # the first without blocks
         root = math.sqrt(users)

@@ -1,4 +1,4 @@
-"""Biased bits and whole numbers below a bound: the same as with Python's integers, and their law."""
+"""Biased bits and bounded whole numbers: the same as with Python's integers, and their law."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def sfc64(seed, row, block):
 
 
 def fractions_below(words, threshold):
-    """Which of 64 lanes' binary fractions, first bits first, are below the threshold; no early exit."""
+    """Which of 64 lanes' binary fractions, first bits first, are below the threshold."""
     lanes = [0] * 64
     for word in words:
         lanes = [2 * lane + (word >> i & 1) for i, lane in enumerate(lanes)]
@@ -62,7 +62,7 @@ def test_no_words_no_ones_and_the_edges_of_what_is_asked(stream):
 
 
 def law_p(bits, q):
-    """The least p-value of: ones at each place, ones in all, and neighbours (in a row, across rows) that are both one."""
+    """The least p-value of: ones at each place, ones in all, neighbours that are both one."""
     b = np.unpackbits(bits, axis=1, bitorder="little").astype(np.int64)
     n = len(b)
     one = scipy.stats.chi2.sf(

@@ -1,4 +1,4 @@
-"""Every built-in local mechanism passes the check that yours can pass too, and broken ones do not."""
+"""Every built-in local mechanism passes the public check, and broken ones do not."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The Count Mean Sketch's server: exact counts, Apple's estimate word by word, and errors as large as stated."""
+"""The Count Mean Sketch's server: exact counts, Apple's estimate, and errors as large as stated."""
 
 import math
 
@@ -50,7 +50,10 @@ def test_counts_are_those_of_unpacked_bits(m):
 
 
 def test_estimates_are_apples_word_by_word():
-    """The paper's float algorithm: rows k·(c/2·v + 1/2·1) with v in ±1 added up, then m/(m−1)·(mean over rows − n/m)."""
+    """The paper's float algorithm: add up k·(c/2·v + 1/2·1), then m/(m−1)·(mean over rows − n/m).
+
+    v is in ±1.
+    """
     sketch, reports, server = filled(40)
     m, k, n = 40, 5, len(reports)
     c = (math.exp(1.0) + 1) / (math.exp(1.0) - 1)
@@ -120,7 +123,7 @@ COUNTS = np.array([120, 0, 30, 5, 1, 44])
 
 
 def errors(kind, server, trials, *, m, functions, epsilon):
-    """Errors of the estimates (trials, u), each trial with its own three-wise family, and what the server states."""
+    """Errors of the estimates (trials, u) and what the server states, one hash family per trial."""
     objects = np.repeat(np.arange(COUNTS.size), COUNTS)
     out = np.empty((trials, COUNTS.size))
     for i in range(trials):
@@ -132,7 +135,7 @@ def errors(kind, server, trials, *, m, functions, epsilon):
 
 
 def error_p(out, stated):
-    """p-values of mean 0 and of the stated variance, both by the central limit theorem over trials."""
+    """p-values of mean 0 and of the stated variance, by the central limit theorem over trials."""
     z = out / stated
     n = len(z)
     mean = scipy.stats.norm.sf(np.abs(z.mean(axis=0)) * math.sqrt(n)).min()

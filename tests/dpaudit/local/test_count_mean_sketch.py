@@ -1,4 +1,4 @@
-"""The Count Mean Sketch's device: its ε over all outputs, its law against what is sampled, and the shape of its reports."""
+"""The Count Mean Sketch's device: its ε and its law over all outputs, and its reports' shape."""
 
 import itertools
 import math
@@ -26,7 +26,7 @@ def small(epsilon=1.5, m=8, functions=2):
 
 
 def exact_law(sketch, q):
-    """P(j, b | object) from the definition, as fractions: {(j, b): [one for each object]}, m = 8."""
+    """P(j, b | object) by definition, as fractions: {(j, b): [one per object]}, m = 8."""
     one = Fraction(1, sketch.functions)
     law = {}
     for j, b in itertools.product(range(sketch.functions), range(256)):
@@ -71,7 +71,7 @@ def test_log_likelihood_is_the_laws_logarithm():
 
 
 def law_p(sketch, *, epsilon, n=200_000, seed="law"):
-    """p-value that what ``sketch`` makes of object 1 has the paper's law with ``epsilon``, over all 512 outputs."""
+    """p-value that ``sketch`` has the paper's law with ``epsilon`` for object 1 (512 outputs)."""
     law = exact_law(sketch, 1 / (1 + Fraction(math.exp(epsilon / 2))))
     reports = sketch.privatize(np.ones(n, np.int64), stream=KeyedStream.from_seed(seed))
     seen = np.bincount(reports.function.astype(int) * 256 + reports.bits[:, 0], minlength=len(law))

@@ -1,4 +1,4 @@
-"""The exact ε from all reports of a tiny sketch, Apple's own bits, and what the medians estimate."""
+"""The exact ε from all reports of a tiny sketch, Apple's bits, and the medians' estimates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_it_is_a_local_mechanism():
 
 
 def _law(position, parameter, m):
-    """P(vector) of Figure 16 taken literally: m coins of bias 1/(e^p + 1), then one bit exclusive-or'd with 1."""
+    """P(vector) of Figure 16 taken literally: m coins of bias 1/(e^p + 1), one bit flipped."""
     bias = 1 / (math.exp(parameter) + 1)
     law = dict.fromkeys(itertools.product((0, 1), repeat=m), 0.0)
     for coins in law:
@@ -66,7 +66,7 @@ def test_apples_bias_is_the_one_that_was_observed():
 
 
 def test_the_vectors_of_figure_12_have_the_bias_of_twice_their_epsilon():
-    """Ten vectors of 256 bits under "epsilon": 2, ones counted in the figure: 33 35 30 26 32 28 27 29 34 29.
+    """Ten vectors of 256 bits under "epsilon": 2, with the figure's counts of ones.
 
     A vector's ones are 255 coins of bias q and one of 1 − q, that is about 9 of the ten odd bits.
     """

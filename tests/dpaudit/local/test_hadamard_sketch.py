@@ -1,4 +1,4 @@
-"""The Hadamard Count Mean Sketch: its ε over all outputs, its law, the transform against the matrix, the server's sums."""
+"""The Hadamard Count Mean Sketch: ε and law over all outputs, the transform, the server's sums."""
 
 import itertools
 import math
@@ -102,7 +102,7 @@ def test_the_transform_is_the_matrix(m):
 
 
 def test_estimates_are_apples_word_by_word():
-    """The paper's float algorithm: k·c·sign added up, rows transformed, then m/(m−1)·(mean over rows − n/m)."""
+    """The paper's float algorithm: add up k·c·sign, transform, m/(m−1)·(mean over rows − n/m)."""
     m, k, epsilon = 16, 5, 2.0
     sketch = HadamardSketch(epsilon, m=m, functions=k)
     reports = sketch.privatize(np.arange(3000) % 7, stream=KeyedStream.from_seed(1))

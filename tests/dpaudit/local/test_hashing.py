@@ -1,4 +1,4 @@
-"""Hash families: three-wise independence by all polynomials of small fields, Apple's by a straight hashlib line; edges."""
+"""Hash families: three-wise independence in small fields, Apple's against hashlib, edges."""
 
 import hashlib
 import itertools
@@ -126,7 +126,7 @@ def test_polynomials_are_those_of_the_large_field(stream, size):
 
 
 def under_every_polynomial(objects, exponent, size, *, affine=False):
-    """Positions (p³, n) under all quadratic polynomials of the field of 2^exponent − 1 elements (or p² affine ones)."""
+    """Positions (p³, n) under all quadratic polynomials over 2^exponent − 1 (or p² affine ones)."""
     p = 2**exponent - 1
     coefficients = np.array(
         list(itertools.product([0] if affine else range(p), range(p), range(p))), np.uint64
@@ -203,7 +203,7 @@ def test_coefficients_never_are_the_prime():
 
 
 def collisions_p(positions_of, size, functions=20_000):
-    """p-value of how often pairs among six objects share a position, over functions; and of sums of three positions."""
+    """p-value of collisions among six objects over functions, and of sums of three positions."""
     objects = np.array([0, 1, 2, 3, 1 << 20, (1 << 40) + 1])
     table = np.array([positions_of(objects, j) for j in range(functions)])
     i, j = np.triu_indices(6, 1)

@@ -37,7 +37,10 @@ class Words:
 
 
 def law_of_the_sampler(mechanism):
-    """P(position, sign | object), exactly: words of one remainder modulo p make one position, two intervals the two signs."""
+    """P(position, sign | object), exactly.
+
+    Words of one remainder modulo p make one position, two intervals the two signs.
+    """
     p, lie = mechanism.positions, mechanism._lie
     law = {}
     for x, j in itertools.product(range(mechanism.universe), range(p)):
@@ -109,7 +112,7 @@ def test_reports_follow_the_law_and_a_weaker_coin_would_be_seen(mechanism):
 
 
 def test_the_estimate_is_unbiased_in_exact_arithmetic():
-    """The estimate is linear in reports: the law's mean of single reports' estimates is everybody's."""
+    """The estimate is linear in reports: the mean over single reports' estimates is the total's."""
     for mechanism in SMALL:
         law, universe = law_of_the_sampler(mechanism), np.arange(mechanism.universe)
         vectors = np.array(
@@ -134,7 +137,7 @@ def test_the_estimate_is_unbiased_in_exact_arithmetic():
 
 
 def collections(vector):
-    """Estimates less true counts, and standard errors, of 200 collections (200, 60) from the same people."""
+    """Estimates less true counts, and standard errors, of 200 collections (200, 60)."""
     people = np.repeat(np.arange(40), np.linspace(0, 780, 40).astype(int))
     people = np.append(people, np.full(20_000, 7))
     true, root = np.bincount(people, minlength=60), KeyedStream.from_seed("collections")

@@ -53,7 +53,7 @@ def filters_of(*rows):
 
 
 def chances(true, f, p, q):
-    """P(permanent response) and P(report) for a true filter (a set of bits), all 256 each, by the paper's steps 2 and 3."""
+    """P(permanent response) and P(report) for a true filter, all 256 each, by the paper's steps."""
     f, p, q = Fraction(f), Fraction(p), Fraction(q)
     kept = {
         1: {1: f / 2 + (1 - f), 0: f / 2},  # of a true 1: set to 1, set to 0, or left
@@ -121,7 +121,7 @@ def test_the_worst_cohort_counts():
 
 
 def test_many_reports_come_near_the_permanent_epsilon_and_never_beyond():
-    """T reports on one permanent bit: the likelihood ratio of all 2^T outcomes, to the power of the bits that differ."""
+    """T reports on one permanent bit: the likelihood ratio of 2^T outcomes, to a power."""
     f, p, q = (Fraction(x) for x in (F, P, Q))
     mechanism = small([0, 1], [2, 3])
     seen = []

@@ -42,7 +42,7 @@ def population(n, unnamed=0.0):
 
 
 def test_the_servers_shares_are_unbiased_in_exact_arithmetic():
-    """All bits of a report set, and none: the two values that a bit's share can take, weighed with their chances."""
+    """All bits of a report set, and none: the two values of a bit's share, weighed by chance."""
     mechanism = Rappor(0.25, p=0.4, q=0.7, bits=8, cohorts=1)
     shares = []
     for byte in (255, 0):
@@ -142,7 +142,7 @@ def test_lasso_meets_the_conditions_of_optimality(size):
 
 
 def test_lasso_is_the_best_of_all_supports():
-    """Every set of columns by the normal equations; only the optimum has no negative coefficient and no gradient below 0."""
+    """Every set of columns by the normal equations; only the optimum meets the conditions."""
     rng = np.random.default_rng(4)
     for _ in range(20):
         matrix, penalty = rng.normal(size=(6, 8)), rng.random(8)
@@ -234,7 +234,7 @@ def test_planted_heavy_hitters_are_found_with_their_counts():
 
 
 def test_decoding_a_slow_way_gives_the_same_fit():
-    """Ordinary least squares by numpy on the dense filters of whoever was selected, weighted by cohort."""
+    """Ordinary least squares by numpy on the dense filters of the selected, weighted by cohort."""
     mechanism = Rappor(bits=32, cohorts=6, seed=2)
     server = collect(mechanism, population(30_000), "slow")
     found = decode(server, CANDIDATES)
@@ -265,7 +265,7 @@ RUNS = 15  # where the normal law alone decides, more than half of them have a f
 
 @functools.cache
 def collections(law, unnamed):
-    """Servers with as many families of hash functions; a frequent string among the candidates or not."""
+    """Servers, each with its own hash family; a frequent string among the candidates or not."""
     people = population(10_000, unnamed)
     return [collect(Rappor(seed=i, **LAWS[law]), people, f"{law} {i}") for i in range(RUNS)]
 
@@ -334,7 +334,7 @@ def test_cohorts_without_reports_are_left_out():
 
 @pytest.mark.filterwarnings("error")
 def test_candidates_that_cannot_be_told_apart_have_an_error_all_the_same():
-    """One cohort of 16 bits: filters coincide, and what people add to the variance must not bring it below 0."""
+    """16 bits, one cohort: filters coincide, and people's variance must not bring it below 0."""
     for i in range(40):
         mechanism = Rappor(0.01, p=0.0, q=1.0, bits=16, cohorts=1, seed=i)
         found = decode(collect(mechanism, np.zeros(500, np.int64), f"alike {i}"), np.arange(12))

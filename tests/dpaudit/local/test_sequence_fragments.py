@@ -1,4 +1,4 @@
-"""The exact ε of a record from all records of a tiny device, and words that a server finds, or invents."""
+"""The exact ε of a record of a tiny device, and the words that a server finds, or invents."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ def _tiny(parameter, fragment_parameter=None, *, seed=3):
 
 
 def _coins(parameter):
-    """P(vector) by position (m, 2^m): m coins of bias 1/(e^p + 1), then one bit turned over. Vector v has bit i at 1 << i."""
+    """P(vector) by position (m, 2^m): m coins of bias 1/(e^p + 1), then one bit flipped.
+
+    Vector v has bit i at 1 << i.
+    """
     bias = 1 / (math.exp(parameter) + 1)
     law = np.zeros((M, 1 << M))
     for position, coins in itertools.product(range(M), range(1 << M)):
@@ -85,7 +88,7 @@ def test_it_is_a_local_mechanism():
 
 
 def test_a_record_holds_the_word_and_the_fragment_it_names():
-    """Where coins hardly ever come up, each vector has one bit: the hashed one, of one function's index for both."""
+    """Where coins hardly ever come up, each vector has the hashed bit alone, of one function."""
     device = SequenceFragments(30.0, m=64, functions=8, puzzle_count=256)
     spelled = ["apple's", "word", "tenletters"] * 200
     words = device.words.encode(spelled)
@@ -165,7 +168,7 @@ def test_planted_words_are_found_and_counted():
 
 
 def test_hardly_any_word_is_invented():
-    """20 collections in which no word is frequent, so that every discovery is an invention; α = 0.05 of them at most.
+    """20 collections without a frequent word: at most α = 0.05 of them may have a discovery.
 
     Five inventions are too many; at 0.6 each, as without the last step's correction for many
     candidates, 5 of 20 are certain.

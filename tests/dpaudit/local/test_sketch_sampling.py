@@ -1,4 +1,4 @@
-"""The shortcut to a sketch of many submissions: the exact law where all outcomes can be listed, the real thing at 10^6."""
+"""Many submissions drawn at once: the exact law where it can be listed, and 10^6 real ones."""
 
 import itertools
 
@@ -25,7 +25,7 @@ def tiny():
 
 
 def seen_in(ones, visits, places):
-    """What the exact law is listed for: visits of function 0, and the counts at one place of each function."""
+    """What the law is listed for: visits of function 0, and counts at one place per function."""
     return int(visits[0]), int(ones[0, places[0]]), int(ones[1, places[1]])
 
 
@@ -121,7 +121,7 @@ def sampled(i):
 
 
 def too_even(i):
-    """A bad shortcut: visits have their law, but the bits vary as if functions had shared the objects out evenly."""
+    """A bad shortcut: visits have their law, but bits vary as if objects were shared out evenly."""
     rng = np.random.default_rng(i)
     visits = rng.multinomial(Z, np.full(FUNCTIONS, 1 / FUNCTIONS))
     ones = np.zeros((FUNCTIONS, M), np.uint32)
@@ -138,7 +138,7 @@ PLACES = np.array([BIG.hashes.positions(np.arange(UNIVERSE), j) for j in range(F
 
 
 def moments_p(servers):
-    """p-values against exact moments: cells (means at the first object's), neighbours' products, visits, and estimates.
+    """p-values against exact moments: cells, neighbours' products, visits, and estimates.
 
     A cell is a sum of Z independent bits (report of x: its function has probability 1/k, then 1 − q
     or q), so is an estimate of independent terms; over the families fixed here both means and

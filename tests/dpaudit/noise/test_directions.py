@@ -1,4 +1,4 @@
-"""Keys of several secret directions: their vectors, their file, and the law along and across them."""
+"""Keys of several secret directions: vectors, file, and the law along and across them."""
 
 import json
 
@@ -47,7 +47,7 @@ def test_vectors_are_whole_read_only_and_do_not_depend_on_how_many(make_key):
 
 
 def rounded_normal(values, rng):
-    """p-value of whole numbers against round(4096·N(0, 1)): spread over their cells they are normal."""
+    """p-value of whole numbers against round(4096·N(0, 1)), spread over their cells."""
     spread = (values + rng.uniform(-0.5, 0.5, len(values))) / 4096
     return scipy.stats.kstest(spread, "norm").pvalue
 
@@ -127,7 +127,7 @@ def dependence(a, b):
     [(16, 20_000, torch.float64), (16, 20_000, torch.float32), (BLOCK + 1, 1000, torch.float32)],
 )
 def test_each_direction_has_the_law_and_they_are_independent(make_key, stream, d, n, dtype):
-    """d = 16,385: the last block has one coordinate for three directions, and a Gram matrix of rank one."""
+    """d = 16,385: the last block has one coordinate for three directions: rank 1."""
     k, sigma = 3, 2.0
     source = Pancake(key=make_key(dim=d, beta=0.3, directions=k), sigma=sigma)
     c, rest = [], []

@@ -131,7 +131,7 @@ def test_the_law_is_opendps(kind, scale, stream):
         [np.histogram(x, bins=[-np.inf, *(edges + 0.5), np.inf])[0] for x in (ours, theirs)]
     )
     table = table[:, table.sum(axis=0) > 0]
-    # opendp draws from the operating system, so this cannot be seeded: an unlucky run fails once in 10^8
+    # opendp draws from the operating system, unseeded: an unlucky run fails once in 10^8
     assert scipy.stats.chi2_contingency(table).pvalue > 1e-8
 
 

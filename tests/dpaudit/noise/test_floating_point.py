@@ -1,4 +1,4 @@
-"""The specimens: each has the law it claims, and the flaw it is kept for; oracles are scalar, or the library copied."""
+"""The specimens have the law they claim and their flaw; oracles are scalar or copied."""
 
 import functools
 import math
@@ -170,14 +170,14 @@ def test_bad_options_are_refused(make, message):
 
 
 def uniform_from_pairs(x):
-    """The 24-bit uniform of the radius, in units of its grid, where float32's rounding does not blur that."""
+    """The 24-bit uniform of the radius in grid units, where float32's rounding does not blur it."""
     x = x.reshape(-1, 2)
     u1 = np.exp(-(x**2).sum(1) / 2) * 2**24
     return u1[u1 < 2**13]
 
 
 def test_box_muller_f32_pairs_lie_on_its_grid(stream):
-    """The flaw itself: from both outputs of a pair the 24-bit uniform comes back; not from sums of four."""
+    """The flaw: both outputs of a pair give back the 24-bit uniform; sums of four do not."""
     share = {}
     for source in (BoxMullerF32(), Gaussian(), FourSumGaussian()):
         u1 = uniform_from_pairs(draw(source, 1_000_000, stream))
@@ -194,7 +194,7 @@ def test_box_muller_f32_never_leaves_its_range(stream):
 
 
 def numpy_twin(state):
-    """A numpy Generator that goes on with the uniforms of Python's Mersenne twister in ``state``."""
+    """A numpy Generator that continues the uniforms of Python's Mersenne twister ``state``."""
     twin = np.random.RandomState()
     twin.set_state(("MT19937", np.array(state[1][:-1], np.uint32), state[1][-1]))
     return np.random.Generator(twin._bit_generator)
@@ -231,7 +231,7 @@ def test_polar_is_numpys_legacy_normal_bit_for_bit(sigma):
 
 
 def test_polar_pairs_obey_the_polar_equations(stream):
-    """A scalar loop over the stream's own uniforms: order within the pair, rejection, and each rounding."""
+    """A scalar loop over the stream's uniforms: order in the pair, rejection, each rounding."""
     rng = stream.numpy()
     for a, b in draw(Polar(sigma=0.7), 20_000, stream).reshape(-1, 2).tolist():
         while True:
@@ -245,10 +245,10 @@ def test_polar_pairs_obey_the_polar_equations(stream):
 
 
 def test_polar_pairs_give_their_uniforms_away(stream):
-    """The flaw, from outputs only: r² = exp(−(a² + b²)/2) leads back to x₁ and x₂ on a grid of 2^−52."""
+    """The flaw, from outputs only: r² = exp(−(a² + b²)/2) gives x₁ and x₂ on a grid of 2^−52."""
 
     def replayed(pairs):
-        """The share of pairs that some x₁, x₂ within 8 steps of the inverted ones give back bit for bit."""
+        """The share of pairs that some x₁, x₂ within 8 steps of the inverted ones reproduce."""
         hits = 0
         for a, b in pairs:
             r = math.sqrt(math.exp(-(a * a + b * b) / 2))
@@ -289,7 +289,7 @@ def test_laplace_is_numpys_bit_for_bit(scale):
 
 
 def on_numpys_grid(y, scale, bits):
-    """Whether some U = k·2^−bits in (0, 1) gives ``y`` by numpy's expression, tried where k can only be."""
+    """Whether some U = k·2^−bits in (0, 1) gives ``y`` by numpy's expression, for possible k."""
     p = math.exp(-abs(y) / scale) * 2 ** (bits - 1)  # 2^bits·U, or 2^bits·(1 − U)
     for near in range(math.floor(p) - 3, math.floor(p) + 5):
         for k in (near, 2**bits - near):
@@ -396,7 +396,7 @@ def test_ziggurat_has_the_tail_of_the_law(bits, stream):
 
 
 def test_ziggurat_agrees_with_numpys_own(stream):
-    """numpy's SFC64 is the generator inside, so its ``standard_normal`` from the same state gives the same numbers."""
+    """numpy's SFC64 is the generator inside: ``standard_normal`` gives the same numbers."""
     a, b, c, n = (int(w) % 2**64 for w in start(seed_words(stream.child("ziggurat")), 0, 0))
     generator = np.random.SFC64(0)
     generator.state = {

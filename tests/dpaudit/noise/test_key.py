@@ -96,7 +96,7 @@ def test_direction_is_uniform_on_the_sphere_and_depends_on_the_secret_only(make_
 
 
 def test_direction_is_made_block_by_block(make_key):
-    """A longer key starts with the same numbers before normalisation: no part depends on the length."""
+    """A longer key starts with the same unnormalised numbers: none depends on the length."""
     a, b = make_key(dim=70_000).direction, make_key(dim=140_000).direction
     assert np.allclose(a / a[0], b[:70_000] / b[0], rtol=1e-12)
 

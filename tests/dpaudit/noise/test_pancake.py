@@ -64,7 +64,7 @@ def test_epsilon_bounds_bracket_and_shrink_with_beta(make_key):
 
 
 def test_epsilon_ranges_over_every_bin_that_a_neighbour_may_change(make_key, tmp_path):
-    """Not over those that happen to hold records: by brute force over all d unit vectors, from Lemma 2.6."""
+    """Not only over those that hold records: brute force over all d unit vectors, Lemma 2.6."""
     (tmp_path / "t.csv").write_text("a,0\n" * 3 + "b,100\n" + "c,0\n" * 2)
     key = make_key(dim=6, beta=0.1, gamma=8.0, allow_small_gamma=True)
     pancake, host = Pancake(key=key, sigma=1.5), Histogram(table=str(tmp_path / "t.csv"))
@@ -104,7 +104,7 @@ def test_epsilon_over_a_clipping_ball_is_not_one_batchs(make_key):
 
 @pytest.mark.parametrize("directions", [1, 2])
 def test_how_far_a_difference_may_be_off_is_in_epsilon(make_key, directions):
-    """As behind a lattice: a component within 0.1 turns of none is as exposed as one at 0.1 turns."""
+    """As behind a lattice: a component within 0.1 turns of 0 is as exposed as one at 0.1."""
     pancake = Pancake(key=make_key(dim=8, beta=1e-2, directions=directions), sigma=5.0)
     turn = pancake.spacing
     assert 0.1 * turn < 1.0

@@ -1,4 +1,4 @@
-"""The pancake's law in one and several blocks, with planted mistakes that these checks must catch; shards; precision."""
+"""The pancake's law in one and several blocks, planted mistakes, shards, and precision."""
 
 import itertools
 import math
@@ -67,7 +67,7 @@ class Seen:
             kept.append((v[np.arange(len(v)), at] - c * self.w[at]) / np.sqrt(1 - self.w[at] ** 2))
 
     def p_values(self, key, sigma):
-        """The whole law: along w exactly, across it Gaussian, the two independent, releases independent."""
+        """The whole law: exact along w, Gaussian across it, independent, as are releases."""
         spacing, width = spacing_and_width(key, sigma)
         c, norm, views = (
             np.concatenate(self.along),
@@ -145,7 +145,7 @@ def planted(key, sigma, *, along=None, inner=None):
     ],
 )
 def test_law(make_key, stream, d, beta, sigma, n, dtype):
-    """800 of the long ones: a distance of 0.07 from a law is seen, 0.006 in |v|; finer, by the shares and at d = 16."""
+    """800 of the long ones show a distance of 0.07 from a law, 0.006 in |v|."""
     key = make_key(dim=d, beta=beta)
     p = examine(ours(key, sigma, dtype), key, sigma=sigma, n=n, stream=stream)
     assert min(p.values()) > FINE, p
@@ -172,7 +172,7 @@ def test_forgetting_sigma_along_the_key_is_seen(make_key, stream):
 
 
 def test_rounding_a_normal_to_the_peaks_is_seen(make_key, stream):
-    """Where peaks are few: at γ = 1.2 the rounded normal gives the middle peak 0.70 instead of 0.82."""
+    """Where peaks are few: at γ = 1.2 the rounded normal gives the middle peak 0.70, not 0.82."""
     key = make_key(dim=16, beta=0.1, gamma=1.2, allow_small_gamma=True)
     spacing, width = spacing_and_width(key, 3.0)
     scale = math.hypot(key.beta, key.gamma) / math.sqrt(2 * math.pi)
@@ -187,7 +187,7 @@ def test_rounding_a_normal_to_the_peaks_is_seen(make_key, stream):
 
 
 def test_inner_products_summed_in_float32_are_seen(make_key, stream):
-    """d = 250,000, s = 4e-7·σ: a running float32 sum is off by some 5e-6·σ; ours, drawn in float32, by 4e-8·σ."""
+    """d = 250,000, s = 4e-7·σ: a running float32 sum errs by 5e-6·σ, our float32 by 4e-8·σ."""
     key = make_key(dim=250_000, beta=4e-4)
 
     def running_sum(g, w):
@@ -244,7 +244,7 @@ def several(make_key):
 
 
 def parts(source, shares):
-    """Shares of one direction in units of its unit vector (n, blocks), and each block's share of its squared norm."""
+    """Shares of one direction in units of w (n, blocks), and each block's share of |w|²."""
     w = source.key.vectors[0].astype(np.float64)
     squares = np.array([(w[low : low + BLOCK] ** 2).sum() for low in range(0, source.dim, BLOCK)])
     return shares[:, :, 0] / math.sqrt(squares.sum()), squares / squares.sum()
@@ -422,7 +422,7 @@ def blur(source, stream, *, n, draw, release):
 
 
 def rounding(bits, sigma):
-    """Root mean square, over σ, of rounding N(0, σ²) to ``bits`` binary digits: uniform over an ulp in each octave."""
+    """Root mean square, over σ, of rounding N(0, σ²) to ``bits`` binary digits."""
     octave = np.arange(-60.0, 10)
     share = 2 * (
         scipy.special.ndtr(2 ** (octave + 1) / sigma) - scipy.special.ndtr(2**octave / sigma)

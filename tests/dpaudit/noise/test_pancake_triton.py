@@ -41,7 +41,7 @@ def shares_of(big, n=3):
 
 
 def draws(device):
-    """What the tests look at, by name; on a GPU what the interpreter's numbers are compared with."""
+    """What the tests look at, by name; on a GPU, what the interpreter is compared with."""
     big, small, middle, device = source(), source(50), source(512), torch.device(device)
     shares, few = shares_of(big), shares_of(small)
 
@@ -121,7 +121,7 @@ def philox(seed, c0, c1, c2, c3):
 
 
 def normals(x, y):
-    """Box-Muller in float64 on the kernel's arcs: a quarter turn about 0, upright for bit 30, mirrored for bit 31."""
+    """Box-Muller in float64 on the kernel's arcs: upright for bit 30, mirrored for bit 31."""
     radius = (
         math.sqrt(-2 * math.log((x + 0.5) * 2**-32))
         if x < 2**31
@@ -170,7 +170,7 @@ def test_extreme_bits_give_finite_normals_other_than_zero(drawn):
 
 
 def misses(x, shares, of):
-    """``w @ block − share`` of every block, in standard deviations of rounding the block's values to float32."""
+    """``w @ block − share`` per block, in standard deviations of rounding to float32."""
     w = of.key.vectors[0].astype(np.float64)
     lows = list(range(0, of.dim, BLOCK))
     gap = np.add.reduceat(x.astype(np.float64) * w, lows, axis=1) - shares[:, :, 0]

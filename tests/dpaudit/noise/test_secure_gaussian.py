@@ -55,7 +55,7 @@ def exact_mass(law, reach):
 
 
 def chi_square(drawn, law, reach, least=20):
-    """p-value of the counts against the exact law: value by value, and in some forty groups of neighbouring values."""
+    """p-value of counts against the exact law: by value, and in some forty groups of neighbours."""
     mass = exact_mass(law, reach)
     counts = np.bincount(np.clip(drawn, -reach, reach) + reach, minlength=2 * reach + 1)
     expected = mass * len(drawn)
@@ -149,7 +149,7 @@ def slow_integer(law, limits, blocks, later, *, coarse, fine):
     """A trial after the other, from the same bits, with real numbers where ours has enclosures."""
 
     def located(prefix, bits, points):
-        """How many of the points a uniform number that starts so is above; reads on while that is open."""
+        """How many of the points are below a uniform that starts so; reads more while undecided."""
         while True:
             low, high = (
                 bisect.bisect_right(points, mpmath.mpf(prefix + i) / 2**bits) for i in (0, 1)
@@ -468,7 +468,7 @@ def test_one_dimension_is_the_sum_of_theorem_7():
 
 
 def test_a_coarse_lattice_pays_for_its_rounding():
-    """Neighbours 1 apart may round to 2 steps of 1/2 more: the worst of all pairs stays below the bound."""
+    """Neighbours 1 apart may round to 2 steps of 1/2 more: the worst pair stays below the bound."""
     source = SecureGaussian(sigma=2.0, granularity=0.5)
     bounds = source.epsilon(1e-5, host=Host(1))
     shifts = {abs(round(a / 0.5) - round((a + 1.0) / 0.5)) for a in np.linspace(0, 2, 4001)}
@@ -479,7 +479,7 @@ def test_a_coarse_lattice_pays_for_its_rounding():
 
 
 def test_releases_at_neighbours_cannot_be_told_apart_better_than_promised(stream):
-    """All half-lines and all residues modulo small powers of two: their δ at the claimed ε stays below δ."""
+    """All half-lines and residues modulo small powers of two: δ at the claimed ε stays below δ."""
     source, n, delta = SecureGaussian(), 200_000, 1e-2
     epsilon = source.epsilon(delta, host=Host(1)).high
     at0, at1 = (

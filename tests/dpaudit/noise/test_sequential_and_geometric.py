@@ -92,7 +92,7 @@ def test_inversion_takes_eight_bytes_a_value(stream):
 
 @pytest.mark.parametrize("scale", [0.05, 1.0, 10.0, 1e5])
 def test_inversion_at_its_thresholds(scale):
-    """|k| ≥ m exactly where the uniform is below 2·a^m/(1 + a), which is evaluated here in another way."""
+    """|k| ≥ m exactly where the uniform is below 2·a^m/(1 + a), evaluated independently."""
     rng = np.random.default_rng(3)
     words = rng.integers(0, 2**64, 20_000, dtype=np.uint64)
     words[:4] = 0, 1, 2**64 - 2, 2**64 - 1

@@ -81,7 +81,7 @@ def test_conforms():
 
 
 def literal(x, uniform, sign, *, scale, step, bound):
-    """Mironov's formula as it stands: doubles, the correctly rounded logarithm by mpmath, ties towards +∞."""
+    """Mironov's formula: doubles, mpmath's correctly rounded logarithm, ties towards +∞."""
     with mpmath.workprec(53):
         log = float(mpmath.log(mpmath.mpf(uniform)))
     y = min(max(x, -bound), bound) + sign * (scale * log)
@@ -91,7 +91,7 @@ def literal(x, uniform, sign, *, scale, step, bound):
 
 @pytest.mark.parametrize("slack", [2.0**-46, 0.2])
 def test_a_release_is_the_formula_however_much_is_decided_fast(slack, stream, monkeypatch):
-    """With a slack of 0.2 the fast logarithm decides little and the slow one the rest: the releases are the same."""
+    """With a slack of 0.2 the slow logarithm decides nearly all: the releases are the same."""
     asked = []
     monkeypatch.setattr(snapping, "_SLACK", slack)
     monkeypatch.setattr(snapping, "log_rounded", lambda u: asked.append(u) or log_rounded(u))

@@ -99,7 +99,7 @@ def test_fixed_point_never_leaves_the_bounds_and_is_order_free():
 
 @pytest.mark.parametrize("name", ALL)
 def test_mechanism_centres_on_the_total_with_the_claimed_scale(name):
-    """Mean and mean size of the noise: |k| of discrete Laplace has mean about its scale Δ, spread Δ too."""
+    """Mean and mean size of the noise: |k| of discrete Laplace has mean and spread about Δ."""
     mechanism = ALL[name]
     records = np.full(mechanism.size, mechanism.lower)
     records[0] = mechanism.upper

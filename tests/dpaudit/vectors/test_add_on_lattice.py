@@ -1,4 +1,4 @@
-"""Releases of floating-point noise on a lattice, against fractions; and the compiled passes they are made of."""
+"""Releases of floating-point noise on a lattice against fractions, and their compiled passes."""
 
 import math
 from fractions import Fraction
@@ -111,7 +111,7 @@ def test_any_number_of_threads_gives_the_same(stream, threads):
 
 
 def test_low_bits_say_nothing_of_the_query(stream):
-    """Two queries with the same nearest multiples of g, down to the sign of zero: the same releases, bit for bit."""
+    """Two queries with the same nearest multiples of g: the same releases, bit for bit."""
     for dtype in (torch.float32, torch.float64):
         steps = torch.arange(-500, 500, dtype=torch.float64)
         moved = (

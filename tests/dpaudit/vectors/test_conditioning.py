@@ -1,4 +1,4 @@
-"""The torch correction and the compiled one against each other and against Gaussian conditioning written out."""
+"""The torch correction, the compiled one, and Gaussian conditioning written out agree."""
 
 import math
 
@@ -34,7 +34,7 @@ def both(source, n, stream, dtype):
     ("d", "n"), [(16, 300), (BLOCK, 3), (BLOCK + 1, 3), (BLOCK + 2, 3), (SEVERAL, 2), (SEVERAL, 70)]
 )
 def test_both_corrections_agree_in_float64(make_key, stream, d, n, k):
-    """70 rows go through torch block by block, 2 rows in one step; BLOCK + 1 and + 2 end in a Gram matrix below rank k."""
+    """70 rows go block by block, 2 rows in one step; BLOCK + 1 and + 2 end below rank k."""
     fused, torched, plain, _ = both(
         Pancake(key=make_key(dim=d, directions=k), sigma=3.0), n, stream, np.float64
     )

@@ -1,4 +1,4 @@
-"""The compiled normals: their tables, their law, their independence, and the same numbers under every split."""
+"""The compiled normals: tables, law, independence, and the same numbers under every split."""
 
 import math
 import multiprocessing
@@ -22,7 +22,7 @@ FINE, BAD = 1e-4, 1e-9  # p-values: ours above the first, planted mistakes below
 
 
 def ziggurat(tail):
-    """Edges x_1 < … < x_255 = tail and the layers' common area, from the outside in; the top is left to the caller."""
+    """Edges x_1 < … < x_255 = tail and the layers' common area, from the outside in."""
     area = tail * math.exp(-tail * tail / 2) + math.sqrt(2 * math.pi) * scipy.special.ndtr(-tail)
     edges = [tail]
     while len(edges) < LAYERS - 1:
@@ -84,7 +84,7 @@ def test_all_layers_have_one_area():
 
 
 def by_hand(words, n, bits):
-    """Doornik's ziggurat read from 64-bit words, one value at a time; the tables are this file's own."""
+    """Doornik's ziggurat from 64-bit words, one value at a time, with this file's own tables."""
     outer = np.concatenate([[AREA / math.exp(-TAIL * TAIL / 2)], EDGES])
     inner = np.concatenate([[TAIL, 0.0], EDGES[:-1]])
     density = np.exp(-(np.concatenate([[0.0], EDGES]) ** 2) / 2)
@@ -128,7 +128,7 @@ def splitmix(x):
 @pytest.mark.parametrize(("row", "block"), [(0, 0), (3, 5), (2**33, 1)])
 @pytest.mark.parametrize(("dtype", "bits"), [(np.float64, 52), (np.float32, 23)])
 def test_the_kernel_equals_a_plain_python_one_on_numpys_generator(dtype, bits, row, block):
-    """SFC64 from numpy, started where the docstring says; 9,000 values meet some 100 wedges and a tail or two."""
+    """SFC64 from numpy, started where the docstring says; 9,000 values meet some 100 wedges."""
     seed = [int(word) for word in seed_words(KeyedStream.from_seed("kernels"))]
     generator = np.random.SFC64()
     state = generator.state
@@ -180,7 +180,7 @@ def law(x):
     share = 2 * np.diff(CUTS, append=1.0)
     p["intervals"] = scipy.stats.chisquare(count, share * n).pvalue
     inside = (scipy.special.ndtr(size) - CUTS[which]) / np.diff(CUTS, append=1.0)[which]
-    # between edges i-1 and i lies the wedge of layer i; taken whole, it undoes there the density's fall
+    # between edges i-1 and i lies the wedge of layer i; whole, it undoes the density's fall there
     fall = np.append(-np.expm1(-np.diff(EDGES**2, prepend=0.0) / 2), 0.0)
     lean = (fall[which] * (inside - 0.5)).sum() / math.sqrt((fall**2 * share).sum() * n / 12)
     p["wedges"] = 2 * scipy.stats.norm.sf(abs(lean))
@@ -190,7 +190,7 @@ def law(x):
 
 
 def without_wedge_rejection(n, rng, *, wedges=False):
-    """The same 256 layers, points uniform in their boxes; all of them taken, or only those under the density."""
+    """The same 256 layers, points uniform in their boxes: all, or those under the density."""
     layer = rng.integers(0, LAYERS, n)
     outer = np.concatenate([[AREA / math.exp(-TAIL * TAIL / 2)], EDGES])
     x = rng.random(n) * outer[layer]
@@ -291,7 +291,7 @@ def test_the_tail_checks_see_an_exponential_tail_and_a_cut_one():
 
 
 def correlations(x):
-    """z-scores of (rows, d) values and of their squares: lags 1…16 in a row, next block, next row."""
+    """z-scores of (rows, d) values and their squares: lags 1…16 in a row, next block, next row."""
     z = {}
     for name, y in (("", x), (" of squares", (x * x - 1) / math.sqrt(2))):
         for lag in range(1, 17):
@@ -328,7 +328,7 @@ def test_values_blocks_and_rows_are_uncorrelated(dtype):
 
 
 def test_no_stretch_of_numbers_comes_twice():
-    """2e6 doubles of 52 random bits: two generators that meet anywhere would repeat; chance repeats once in 5,000 runs."""
+    """2e6 doubles of 52 bits: generators that meet would repeat; chance does in 1 of 5,000 runs."""
     size = np.abs(normals(16, 8 * BLOCK))
     assert len(np.unique(size)) == size.size
     size[3, 100:103] = size[9, 7000:7003]
@@ -342,7 +342,7 @@ def test_rows_blocks_and_streams_differ_in_float32():
     assert np.array_equal(normals(1, 8), normals(1, 8))
 
 
-# ---------------------------------------------------------------- the same numbers however the work is split
+# ------------------------------------------- the same numbers however the work is split
 
 
 @pytest.fixture
