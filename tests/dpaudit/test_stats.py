@@ -107,7 +107,7 @@ def exact_error(
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0, 2.5])
 @pytest.mark.parametrize("n", [10, 45])
 def test_epsilon_bound_is_exceeded_at_most_one_time_in_twenty(epsilon, n):
-    """Randomised response is exactly ε-DP and both its inequalities are tight: the hardest honest case."""
+    """Randomised response is exactly ε-DP, both inequalities tight: the hardest honest case."""
     p = math.exp(epsilon) / (1 + math.exp(epsilon))
     assert exact_error(n, p, 1 - p, epsilon, 0.0) <= 0.05
 
@@ -187,7 +187,7 @@ p_values = st.lists(
 
 
 def holm_by_closure(p: list[float]) -> list[float]:
-    """Holm is the closed testing procedure with Bonferroni: the worst over every set of hypotheses with i in it."""
+    """Closed testing with Bonferroni: the worst over all sets of hypotheses that hold i."""
     m = range(len(p))
     sets = [s for size in range(1, len(p) + 1) for s in itertools.combinations(m, size)]
     return [max(min(1.0, len(s) * min(p[j] for j in s)) for s in sets if i in s) for i in m]
@@ -223,16 +223,15 @@ def test_a_smaller_p_never_takes_a_rejection_away(p, data):
 
 
 def family_error(adjust, rng: np.random.Generator) -> float:
-    """Four true nulls beside two false ones with p ≈ 0; the false ones are where Holm is tight."""
+    """Four true nulls and two false ones with p ≈ 0, where Holm is tight."""
     p = np.hstack([rng.random((10_000, 4)), np.full((10_000, 2), 1e-9)])
     return float(np.mean([min(adjust(list(row))[:4]) <= 0.05 for row in p]))
 
 
 def test_holm_family_wise_error_by_simulation():
     error = family_error(holm, np.random.default_rng(5))
-    assert (
-        0.040 < error < 0.0555
-    )  # 1 − (1 − 0.05/4)⁴ = 0.0491, standard error 0.0022: valid, and not a plain Bonferroni
+    # 1 − (1 − 0.05/4)⁴ = 0.0491, standard error 0.0022: valid, and not a plain Bonferroni
+    assert 0.040 < error < 0.0555
     # unadjusted: the check can fail
     assert family_error(lambda p: p, np.random.default_rng(5)) > 0.15
 
@@ -260,14 +259,8 @@ def test_a_broken_p_value_cannot_hide_a_small_one(combine, place, broken):
 @pytest.mark.parametrize("p", [1e-6, 0.3, 0.5, 0.999])
 def test_binomial_two_sided_against_scipy(n, p):
     law = scipy.stats.binom(n, p)
-    for k in {
-        0,
-        n,
-        n // 2,
-        int(n * p),
-        max(0, int(n * p - 5 * math.sqrt(n * p * (1 - p)) - 1)),
-        min(n, 5),
-    }:
+    far = max(0, int(n * p - 5 * math.sqrt(n * p * (1 - p)) - 1))
+    for k in {0, n, n // 2, int(n * p), far, min(n, 5)}:
         expected = min(1.0, 2 * min(law.cdf(k), law.sf(k - 1)))
         assert binomial_two_sided(k, n, p) == pytest.approx(expected, rel=1e-6, abs=1e-290)
 
@@ -359,7 +352,7 @@ def test_kolmogorov_p_finds_a_small_planted_flaw():
 
 @pytest.mark.parametrize("n", [100, 1000])
 def test_the_stated_error_of_stephens_correction(n):
-    """Against the exact finite-n law, over the range that the docstring names: 6 % too small, 15 % too large at most."""
+    """The range in the docstring holds: at most 6 % below and 15 % above the exact law."""
     checked = 0
     for excess in range(n // 2):
         # two cells: the distance is excess / n

@@ -1,4 +1,4 @@
-"""The words results are made of, and the tree of errors."""
+"""Types of results, and the tree of errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sequential audits: anytime-valid on honest noise, quick on flawed noise, and nothing lost at the end."""
+"""Sequential audits: anytime-valid on honest noise, quick on flawed noise, whole at the end."""
 
 import math
 
@@ -24,9 +24,9 @@ def blocks(rng, count, rows=8, d=16, change=lambda z: z):
 
 @pytest.mark.parametrize("name", BETS)
 def test_each_bet_is_fair_at_every_look(name):
-    """Ville: P(capital ever reaches 10) ≤ 0.1, looking after each of 30 blocks; and the mean capital is at most 1.
+    """Ville: P(capital ever reaches 10) ≤ 0.1 over 30 blocks; the mean capital is at most 1.
 
-    60 times: red from 16 on, which a share of 0.4 gives in 99 of 100 cases.
+    60 times: fails from 16 on, which a share of 0.4 gives in 99 of 100 cases.
     """
     reached, last = 0, []
     for i in range(60):
@@ -43,7 +43,7 @@ def test_each_bet_is_fair_at_every_look(name):
 
 
 def test_the_check_catches_an_unfair_bet():
-    """Peeking at a fixed-n test: the same 60 runs reach p ≤ 0.1 at some look far more often than one time in ten."""
+    """Repeated looks at a fixed-n test: the same 60 runs reach p ≤ 0.1 far too often."""
     reached = 0
     for i in range(60):
         total = count = 0
@@ -113,28 +113,22 @@ def test_scale_off_by_ten_percent_stops_within_five_percent_of_the_fixed_n():
 
 
 def test_what_bets_do_not_see_the_battery_sees_at_the_end():
-    """Rows of fixed length: no bet looks at norms. And honest noise is read to its end and passes."""
+    """Rows of fixed length: no bet uses norms. Honest noise is read to its end and passes."""
     rng = np.random.default_rng(4)
 
     def sphere(n, d):
         z = rng.standard_normal((n, d))
-        return (
-            z
-            * np.sqrt(rng.chisquare(d, (n, 1)) * 0.5 + d * 0.5)
-            / np.linalg.norm(z, axis=1, keepdims=True)
-        )
+        length = np.sqrt(rng.chisquare(d, (n, 1)) * 0.5 + d * 0.5)
+        return z * length / np.linalg.norm(z, axis=1, keepdims=True)
 
-    for draw, verdict in (
-        (sphere, "finding"),
-        (lambda n, d: rng.standard_normal((n, d)), "no-finding"),
-    ):
-        result = run_audit(
-            FunctionSampler(draw),
-            claim=GAUSSIAN,
-            options=AuditOptions(
-                seed="1", sequential=True, samples=120_000, dim=64, tests=("norms", "moments")
-            ),
-        )
+    def honest(n, d):
+        return rng.standard_normal((n, d))
+
+    options = AuditOptions(
+        seed="1", sequential=True, samples=120_000, dim=64, tests=("norms", "moments")
+    )
+    for draw, verdict in ((sphere, "finding"), (honest, "no-finding")):
+        result = run_audit(FunctionSampler(draw), claim=GAUSSIAN, options=options)
         assert result.verdict == verdict
         assert result.sequential
         assert result.samples > 115_000
@@ -148,7 +142,7 @@ def test_no_repeats_are_bet_on_for_a_discrete_claim():
 
 
 def test_a_fork_that_repeats_its_parent_is_advice_and_no_bet():
-    """An honest sampler that can be forked: the child draws its parent's noise, as any fork of a generator does."""
+    """A forked child draws its parent's noise, as any fork of a generator does."""
     result = dpaudit.audit_sampler(
         "python:numpy.random:standard_normal",
         claim=str(GAUSSIAN),

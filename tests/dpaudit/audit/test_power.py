@@ -1,4 +1,4 @@
-"""The detectability map: read rightly, true where it was measured, and what is proposed covers what it does not see."""
+"""The detectability map: how it is read, its truth where measured, the smoothing proposed."""
 
 import itertools
 import math
@@ -71,7 +71,7 @@ def test_a_pass_quotes_the_map_and_a_small_audit_does_not():
 
 
 def test_the_map_is_true_where_it_was_measured():
-    """Audits by the whole battery of the very flaw that the map says is found nine times in ten at 10^5 values."""
+    """Audits of the very flaw that the map finds with probability 0.9 at 10^5 values."""
     size = (
         next(p.size for p in read_table() if p.flaw == "wrong scale" and p.samples == 100_000) / 100
     )

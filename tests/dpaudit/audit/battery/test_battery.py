@@ -1,4 +1,4 @@
-"""Every test of the battery: valid on honest noise, and blind to nothing that it is there to see."""
+"""Every test of the battery: valid on honest noise, and able to see its own flaws."""
 
 import itertools
 import math
@@ -18,7 +18,10 @@ TESTS = sorted(registry.plugins("tests"))
 
 @pytest.mark.parametrize("name", TESTS)
 def test_p_values_are_valid(name):
-    """80 repeats see a level of 0.3 in place of 0.05 in 97 of 100 cases; the 400 of ``make slow`` one of 0.15 in 99."""
+    """80 repeats find a level of 0.3 instead of 0.05 in 97 of 100 cases.
+
+    The 400 of ``make slow`` find one of 0.15 in 99.
+    """
     check_test(registry.load("tests", name), repeats=80)
 
 
@@ -145,7 +148,7 @@ def test_effect_intervals_cover():
 
 
 def test_blind_spots_are_what_was_missed():
-    """A scale error of the size that 'moments' calls its blind spot is found about nine times in ten, not always."""
+    """A scale error of the size of moments' blind spot is found with probability about 0.9."""
     law = Claim.parse("gaussian:sigma=1")
     n, found = 20_000, 0
     test = registry.load("tests", "moments")(law, KeyedStream.from_seed(1))
@@ -162,7 +165,7 @@ def test_blind_spots_are_what_was_missed():
 
 
 def test_rows_of_one_value_say_how_fine_they_are():
-    """A .bin recording has rows of one value: none is a row apart from another, which is no coarseness."""
+    """A .bin recording has rows of one value, of which none is a row apart: no coarseness."""
     evidence = p_value("granularity", honest(n=8192, d=1))
     assert evidence.effect.startswith("finer than 1")
     assert evidence.details["bits, equal neighbours"] > 12

@@ -1,4 +1,4 @@
-"""Tests of several coordinates at once: exact nulls against slow oracles, power on planted flaws."""
+"""Tests of several coordinates: exact nulls against slow oracles, power on planted flaws."""
 
 import functools
 import math
@@ -58,7 +58,7 @@ def pancake(n, gamma, beta, seed=5):
 
 
 def not_too_many(p, level):
-    """Fails where more p-values are ≤ level than a valid test gives but once in 10^5."""
+    """Fail if more p-values are ≤ level than a valid test gives with probability 10^-5."""
     low = int((np.asarray(p) <= level).sum())
     assert low <= level * len(p) or binomial_two_sided(low, len(p), level) > 2e-5, (
         f"{low} of {len(p)} are ≤ {level}"
@@ -97,7 +97,7 @@ def test_looking_twice_changes_nothing(family):
         assert test.evidence(alpha=0.001) == before
 
 
-# --- one coordinate ---------------------------------------------------------------------------------------------------
+# --- one coordinate ---
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_memory_is_bounded_over_coordinates():
     assert any("beyond the first" in b.says for b in test.evidence(alpha=0.01).blind_spots)
 
 
-# --- covariance -------------------------------------------------------------------------------------------------------
+# --- covariance ---
 
 
 def wishart_extremes(rows, columns, repeats, seed):
@@ -181,7 +181,10 @@ def test_eigenvalue_tail_of_one_column_is_chi_square():
 
 
 def tracy_widom_tail(s, nodes=80):
-    """1 − F₁(s) = 1 − det(I − Ai(x + y + s)) on L²(0, ∞) (Ferrari and Spohn 2005), by Bornemann's quadrature (2010)."""
+    """1 − F₁(s) = 1 − det(I − Ai(x + y + s)) on L²(0, ∞) (Ferrari and Spohn 2005).
+
+    By Bornemann's quadrature (2010).
+    """
     t, w = np.polynomial.legendre.leggauss(nodes)
     x, w = 8 * (t + 1), 8 * w
     root = np.sqrt(w)
@@ -196,8 +199,10 @@ def test_tracy_widom_oracle_against_published_quantiles():
 
 @pytest.mark.parametrize(("rows", "columns"), [(256, 256), (20_000, 256), (4096, 240)])
 def test_eigenvalue_tails_tend_to_tracy_widom(rows, columns):
-    """With Johnstone and Ma's (2012) second-order centring and scaling. Far out the limit lags
-    behind: at 256 × 256 the exact tail at 2e-6 is 29 % larger."""
+    """With Johnstone and Ma's (2012) second-order centring and scaling.
+
+    Far out the limit lags behind: at 256 × 256 the exact tail at 2e-6 is 29 % larger.
+    """
     n, p = math.sqrt(rows - 0.5), math.sqrt(columns - 0.5)
     centre, scale = (n + p) ** 2, (n + p) * (1 / n + 1 / p) ** (1 / 3)
     for s in (1.0, 2.0, 3.0, 5.0, 6.0):
@@ -270,14 +275,14 @@ def test_covariance_sees_equicorrelated_coordinates():
 
 @pytest.mark.parametrize(("rows", "d", "repeats"), [(2, 96, 60), (5, 256, 12)])
 def test_covariance_of_few_rows_is_quiet_on_honest_noise(rows, d, repeats):
-    """From 2 rows the largest of 4,560 cosines rounds to 1 in float32: it was once taken for p = 0."""
+    """From 2 rows the largest of 4,560 cosines rounds to 1 in float32: that is not p = 0."""
     rng = np.random.default_rng([7, rows, d])
     p = [evidence(Covariance, [rng.standard_normal((rows, d))]).p for _ in range(repeats)]
     for level in (0.1, 1e-2, 1e-4):
         not_too_many(p, level)
 
 
-# --- hidden directions ------------------------------------------------------------------------------------------------
+# --- hidden directions ---
 
 
 HIDDEN = [
@@ -360,7 +365,7 @@ def test_fourth_order_bound_holds_and_is_not_idle():
     assert fourth_order_p(np.bincount(np.minimum(heavy.astype(int), 4095), minlength=4096)) < 1e-9
 
 
-# --- kernel -----------------------------------------------------------------------------------------------------------
+# --- kernel ---
 
 
 def test_exact_law_of_the_features():
@@ -400,7 +405,7 @@ def paired_magnitudes(b):
 
 
 def parity(b):
-    """Every three neighbours' signs have a product that is a little more often +: no pair depends on another."""
+    """Three neighbours' signs have the product + more often; pairs are independent."""
     flat = b[:, : b.shape[1] // 3 * 3].reshape(-1, 3).copy()
     wrong = (np.prod(flat, axis=1) < 0) & (np.random.default_rng(1).random(len(flat)) < 0.6)
     flat[wrong, 2] *= -1

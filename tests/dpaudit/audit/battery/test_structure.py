@@ -1,4 +1,4 @@
-"""Bits, time and calls: repeats, granularity, spectrum, drift, triggers, value dependence, timing, forks."""
+"""Tests of bits, time and calls: from repeats and granularity to timing and forks."""
 
 import math
 
@@ -23,7 +23,7 @@ NORMAL = Claim.parse("gaussian:sigma=1")
 
 
 class Feed:
-    """Blocks one after the other, call numbers counted."""
+    """Consecutive blocks with their call numbers."""
 
     def __init__(self, claim=NORMAL):
         self.claim, self.call, self.spread = claim, 0, np.random.default_rng(77)
@@ -55,7 +55,7 @@ class Feed:
 
 
 def plan(draw, claim=NORMAL, *, short=12, long=8):
-    """The auditor's plan in small: a second process, short calls, a sweep of dimensions, long calls, told values."""
+    """A small plan: a second process, short calls, a sweep of dimensions, long calls, values."""
     rng = np.random.default_rng(8)
     feed = Feed(claim).add(draw(100, 64), process=1, call=0)
     for _ in range(short):
@@ -271,7 +271,7 @@ def test_fine_noise_of_many_makes_passes():
 
 @pytest.mark.parametrize("n", [120, 500])
 def test_the_bound_on_repeats_holds_at_the_edge_of_its_null(n):
-    """Values uniform on exactly M atoms: valid always, close where n is far below M (as it is for pairs)."""
+    """Values uniform on exactly M atoms: always valid, close if n is far below M (as for pairs)."""
     rng = np.random.default_rng(6)
     atoms = 2.0**12
     expected = _expected(n, atoms)

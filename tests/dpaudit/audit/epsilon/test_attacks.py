@@ -1,4 +1,4 @@
-"""The ε audit by a named attack: bounds that hold, flaws that are found, attacks and mechanisms that misbehave."""
+"""The ε audit by a named attack: valid bounds, flaws found, misbehaving attacks and mechanisms."""
 
 import math
 import sys
@@ -80,7 +80,7 @@ def telltale(rng, share):
 
 
 def hidden(rng, bits):
-    """Numbers in [1, 2) with these bits (n, 1) in their twentieth place and uniform ones elsewhere."""
+    """Numbers in [1, 2) with ``bits`` (n, 1) in their twentieth place, uniform ones elsewhere."""
     return (
         1
         + (2 * rng.integers(0, 2**19, bits.shape) + bits) * 2.0**-20
@@ -134,11 +134,11 @@ def _no_attack_installed(install):
     install()
 
 
-# ---------------------------------------------------------------- bounds cover, by each kind of attack
+# ---------------- bounds cover, by each kind of attack
 
 
 def too_many(found, times, alpha):
-    """Whether so many errors would surprise somebody who expects a share of ``alpha`` at most."""
+    """Whether so many errors are unlikely (P ≤ 1e-3) at a share of at most ``alpha``."""
     return scipy.stats.binom.sf(found - 1, times, alpha) <= 1e-3
 
 
@@ -148,10 +148,9 @@ def response_epsilon(delta):
 
 @pytest.mark.parametrize("delta", [0.0, 0.02])
 def test_support_bounds_cover_at_the_claim(delta):
-    """60 audits of a mechanism with just the ε that it claims, α = 0.1: ε, δ and the whole curve hold together.
+    """60 audits of a mechanism with exactly the claimed ε, α = 0.1: all bounds hold together.
 
-    Red from 15 errors on: a share of 0.3 is seen in 84 of 100 cases, one of 0.4 in 99; so it is
-    below.
+    Fails from 15 errors on: a share of 0.3 is found in 84 of 100 cases, one of 0.4 in 99.
     """
     rng, times, wrong, bounds = np.random.default_rng(31), 60, 0, []
     for i in range(times):
@@ -185,9 +184,8 @@ def test_learned_and_timed_bounds_cover_at_the_claim():
         for i in range(times):
             # the clock tells what the release does
             mechanism = Clocked(coarse_laplace(rng), lambda v, y: y[:, 0] + 20)
-            wrong += (
-                audit(mechanism, attack, samples=1000, alpha=0.1, seed=f"{i}").verdict == "finding"
-            )
+            result = audit(mechanism, attack, samples=1000, alpha=0.1, seed=f"{i}")
+            wrong += result.verdict == "finding"
         assert not too_many(wrong, times, 0.1)
 
 
@@ -210,11 +208,8 @@ def test_probes_cover_together():
 
 def test_what_reach_adds_to_the_default_covers():
     """A randomized response in a digit amid uniform ones: of all statistics only reach sees it."""
-    reach, rng = (
-        NamedAttack("reach", Support(lambda y, v: digit(y) == v)),
-        np.random.default_rng(34),
-    )
-    wrong, by_reach = 0, 0
+    reach = NamedAttack("reach", Support(lambda y, v: digit(y) == v))
+    rng, wrong, by_reach = np.random.default_rng(34), 0, 0
     for i in range(60):
         answered = response(rng)
         mechanism = InProcess(lambda v, n, answered=answered: hidden(rng, answered(v, n)))
@@ -236,19 +231,11 @@ def test_the_coverage_checks_see_a_mechanism_that_is_worse_than_its_claim():
     rng = np.random.default_rng(35)
     worse = response(rng, 1 / (1 + math.exp(-1.6)))
     pair = NamedAttack("p", Prober(("only", *ZERO_ONE)))
-    for attack, neighbours in (
-        (SAME, ZERO_ONE),
-        (NamedAttack("l", Learner()), ZERO_ONE),
-        (pair, None),
-    ):
-        found = sum(
-            audit(
-                worse, attack, neighbours=neighbours, samples=1000, alpha=0.1, seed=f"{i}"
-            ).verdict
-            == "finding"
-            for i in range(20)
-        )
-        assert too_many(found, 20, 0.1)
+    learner = NamedAttack("l", Learner())
+    for attack, neighbours in ((SAME, ZERO_ONE), (learner, ZERO_ONE), (pair, None)):
+        options = {"neighbours": neighbours, "samples": 1000, "alpha": 0.1}
+        results = (audit(worse, attack, seed=f"{i}", **options) for i in range(20))
+        assert too_many(sum(r.verdict == "finding" for r in results), 20, 0.1)
 
 
 # ---------------------------------------------------------------- power, guesses, details
@@ -263,10 +250,8 @@ def test_reach_like_releases_show_seven():
     assert 0.41 < result.delta.low < 0.43
     first = next(t for t in result.tests if "first neighbour over" in t.name)
     assert first.finding
-    (inside, likelier), (outside, other) = (
-        first.details["counts"]["likelier"],
-        first.details["counts"]["other"],
-    )
+    counts = first.details["counts"]
+    (inside, likelier), (outside, other) = counts["likelier"], counts["other"]
     assert likelier + other == 40_000
     assert outside == 0
     assert abs(inside / likelier - 0.43) < 0.015
@@ -323,10 +308,8 @@ def test_a_learned_score_is_learned_chosen_and_counted_apart():
     assert neighbours == ZERO_ONE
     assert scored[:2] == [5000, 5000]
     assert sum(scored) == 30_000  # what was chosen by is not counted
-    assert (
-        sum(t.details["counts"]["likelier"][1] for t in result.tests if "counts" in t.details)
-        >= 19_000
-    )
+    counts = [t.details["counts"] for t in result.tests if "counts" in t.details]
+    assert sum(c["likelier"][1] for c in counts) >= 19_000
     interval = result.details["success"]["interval"]
     right = result.details["success"]["right"] / 20_000
     assert interval.low < right < interval.high
@@ -338,10 +321,8 @@ def test_delta_of_a_leak():
     result = audit(telltale(np.random.default_rng(40), 0.02), TELLTALE, delta=0.01)
     assert result.verdict == "finding"
     assert 0.015 < result.delta.low < 0.02
-    assert (
-        audit(telltale(np.random.default_rng(40), 0.01), TELLTALE, delta=0.01).verdict
-        == "no-finding"
-    )
+    result = audit(telltale(np.random.default_rng(40), 0.01), TELLTALE, delta=0.01)
+    assert result.verdict == "no-finding"
 
 
 @pytest.mark.parametrize(
@@ -396,7 +377,7 @@ def test_a_timing_leak_is_a_finding():
 
 
 def test_a_busy_machine_is_no_leak():
-    """Seconds in bursts of tens of calls, as long as a block would be: one neighbour's turn must not be one."""
+    """Slow bursts as long as a block would be: one neighbour's turn must not be one."""
     rng, found, state = np.random.default_rng(44), 0, [1.0, 0]
 
     def bursts(v, y):
@@ -408,10 +389,8 @@ def test_a_busy_machine_is_no_leak():
     clock = NamedAttack("clock", Learner(lambda x: x[:, -1], timed=True))
     for i in range(16):
         mechanism = Clocked(lambda v, n: np.zeros((n, 1)), bursts)
-        found += (
-            audit(mechanism, clock, epsilon=0.0, samples=1000, alpha=0.1, seed=f"{i}").verdict
-            == "finding"
-        )
+        result = audit(mechanism, clock, epsilon=0.0, samples=1000, alpha=0.1, seed=f"{i}")
+        found += result.verdict == "finding"
     assert not too_many(found, 16, 0.1)
 
 
@@ -464,19 +443,17 @@ def test_a_probe_that_is_refused_is_told():
     assert result.verdict == "inconclusive"
     assert "no negative counts" in result.reason
     assert any("negative: not audited" in a for a in result.advice)
-    assert (
-        audit(positive, NamedAttack("p", Prober(*pairs)), neighbours=None, epsilon=0.5).verdict
-        == "finding"
-    )
+    result = audit(positive, NamedAttack("p", Prober(*pairs)), neighbours=None, epsilon=0.5)
+    assert result.verdict == "finding"
     with pytest.raises(SamplerCrashError, match="no negative counts"):
         audit(positive, NamedAttack("p", Prober(pairs[1])), neighbours=None)
 
 
-# ---------------------------------------------------------------- the default audit looks through reach
+# ---------------- the default audit looks through reach
 
 
 def test_the_default_uses_reach_where_it_is_installed(install):
-    """A digit that is 1 in 43 % of releases at 0 and never at 1, amid uniform ones: only an exact rule sees it."""
+    """A digit that is 1 in 43 % of releases at 0, never at 1: only an exact rule finds it."""
     rng = np.random.default_rng(47)
 
     def digits(v, n):
@@ -510,20 +487,11 @@ def test_reach_is_asked_only_for_coordinates_that_differ_and_releases_as_long_as
 
     install(reach=Reach)
     rng = np.random.default_rng(48)
-    audit(
-        lambda v, n: v + rng.laplace(0, 1, (n, 3)),
-        None,
-        neighbours=(np.zeros(3), np.eye(3)[1]),
-        samples=4000,
-    )
+    options = {"neighbours": (np.zeros(3), np.eye(3)[1]), "samples": 4000}
+    audit(lambda v, n: v + rng.laplace(0, 1, (n, 3)), None, **options)
     assert {(k, tuple(v)) for k, v in asked} == {(1, (0.0,)), (1, (1.0,))}
     asked.clear()
-    audit(
-        lambda v, n: rng.laplace(0, 1, (n, 2)),
-        None,
-        neighbours=(np.zeros(3), np.eye(3)[1]),
-        samples=4000,
-    )
+    audit(lambda v, n: rng.laplace(0, 1, (n, 2)), None, **options)
     assert not asked
 
 
@@ -588,13 +556,9 @@ def raising(*_, **__):
 )
 def test_a_bad_attack_is_one_clear_line(attack, says):
     neighbours = None if hasattr(attack, "pairs") else ZERO_ONE
+    mechanism = coarse_laplace(np.random.default_rng(50))
     with pytest.raises(DpauditError, match=says) as caught:
-        audit(
-            coarse_laplace(np.random.default_rng(50)),
-            NamedAttack("bad", attack),
-            neighbours=neighbours,
-            samples=1000,
-        )
+        audit(mechanism, NamedAttack("bad", attack), neighbours=neighbours, samples=1000)
     assert caught.value.exit_code == 4
 
 
@@ -617,32 +581,49 @@ def test_options_that_exclude_each_other():
         audit(lambda v, n: np.zeros((n, 1)), SAME, real_numbers=True)
 
 
-# ---------------------------------------------------------------- mechanisms that are unusual, and still mechanisms
+# ---------------- mechanisms that are unusual, and still mechanisms
 
+
+def whole(rng, v, n):
+    return np.round(v + rng.laplace(0, 1, (n, len(v))))
+
+
+TWO_53, PASS = 2.0**53, "no-finding"
 UNUSUAL = {
-    "constant vectors": (lambda rng: lambda v, n: np.zeros((n, 2)), [0, 0], [1, 0], "inconclusive"),
-    "no noise": (lambda rng: lambda v, n: np.tile(v, (n, 1)), [0, 0], [1, 0], "finding"),
-    "clamped": (lambda rng: lambda v, n: coarse_laplace(rng)(v, n).clip(0, 1), [0], [1], "no-finding"),
-    "integers": (lambda rng: lambda v, n: np.round(v + rng.laplace(0, 1, (n, 1))).astype(int), [0], [1], "no-finding"),
-    "subnormal": (lambda rng: lambda v, n: np.round(v + rng.laplace(0, 1, (n, 1))) * 5e-324, [0], [1], "no-finding"),
-    "subnormal vectors": (
-        lambda rng: lambda v, n: np.round(v + rng.laplace(0, 1, (n, 2))) * 5e-324, [0, 0], [1, 0], "no-finding",
+    "constant vectors": (lambda rng, v, n: np.zeros((n, 2)), [0, 0], [1, 0], "inconclusive"),
+    "no noise": (lambda rng, v, n: np.tile(v, (n, 1)), [0, 0], [1, 0], "finding"),
+    "clamped": (lambda rng, v, n: coarse_laplace(rng)(v, n).clip(0, 1), [0], [1], PASS),
+    "integers": (lambda rng, v, n: whole(rng, v, n).astype(int), [0], [1], PASS),
+    "subnormal": (lambda rng, v, n: whole(rng, v, n) * 5e-324, [0], [1], PASS),
+    "subnormal vectors": (lambda rng, v, n: whole(rng, v, n) * 5e-324, [0, 0], [1, 0], PASS),
+    "huge vectors": (lambda rng, v, n: coarse_laplace(rng)(v, n) * 1e300, [0, 0], [1, 0], PASS),
+    "huge values": (
+        lambda rng, v, n: coarse_laplace(rng)(v / 1e308, n) * 1e307,
+        *([-1e308, 0], [1e308, 0], "finding"),
     ),
-    "huge vectors": (lambda rng: lambda v, n: coarse_laplace(rng)(v, n) * 1e300, [0, 0], [1, 0], "no-finding"),
-    "huge values": (lambda rng: lambda v, n: coarse_laplace(rng)(v / 1e308, n) * 1e307, [-1e308, 0], [1e308, 0], "finding"),
-    "at 2^53": (lambda rng: lambda v, n: v + 2 * np.round(rng.laplace(0, 1, (n, 1))), [2.0**53], [2.0**53 + 2], "no-finding"),
-    "sign of zero": (lambda rng: lambda v, n: np.full((n, 1), np.copysign(0.0, 0.5 - v[0])), [0], [1], "finding"),
-    "zeros of both signs": (lambda rng: lambda v, n: np.copysign(0.0, rng.random((n, 1)) - 0.5), [0], [1], "no-finding"),
-}  # fmt: skip
+    "at 2^53": (
+        lambda rng, v, n: v + 2 * np.round(rng.laplace(0, 1, (n, 1))),
+        *([TWO_53], [TWO_53 + 2], PASS),
+    ),
+    "sign of zero": (
+        lambda rng, v, n: np.full((n, 1), np.copysign(0.0, 0.5 - v[0])),
+        *([0], [1], "finding"),
+    ),
+    "zeros of both signs": (
+        lambda rng, v, n: np.copysign(0.0, rng.random((n, 1)) - 0.5),
+        *([0], [1], PASS),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", UNUSUAL)
 @pytest.mark.filterwarnings("error")
 def test_unusual_mechanisms(name, install):
-    make, first, second, verdict = UNUSUAL[name]
+    release, first, second, verdict = UNUSUAL[name]
+    rng = np.random.default_rng(52)
     install(reach=lambda: Support(lambda y, v: np.ones(y.shape, dtype=bool)))
     neighbours = np.array(first, dtype=float), np.array(second, dtype=float)
-    result = audit(make(np.random.default_rng(52)), None, neighbours=neighbours)
+    result = audit(lambda v, n: release(rng, v, n), None, neighbours=neighbours)
     assert result.verdict == verdict
 
 

@@ -1,4 +1,4 @@
-"""The ε audit at two neighbours: bounds that hold as often as they say, flaws that are found, a test that can fail."""
+"""The ε audit at two neighbours: coverage of its bounds, flaws that are found."""
 
 import itertools
 import math
@@ -53,7 +53,7 @@ def audit(release, *, epsilon=1.0, delta=0.0, mu=None, neighbours=ZERO_ONE, **op
 @pytest.mark.parametrize("delta", [0.0, 1e-3, 0.05])
 @pytest.mark.parametrize("p0", [0.01, 0.1, 0.3])
 def test_one_event_covers_at_the_boundary(p0, delta):
-    """Draws with fair coins, P₁(E) = e^ε·P₀(E) + δ exactly: the bound may exceed ε with probability α at most."""
+    """P₁(E) = e^ε·P₀(E) + δ exactly: the bound exceeds ε with probability α at most."""
     epsilon, alpha, draws, times = 0.8, 0.1, 2000, 4000
     rng = np.random.default_rng(11)
     p1 = math.exp(epsilon) * p0 + delta
@@ -69,9 +69,8 @@ def test_one_event_covers_at_the_boundary(p0, delta):
 def test_one_event_without_delta_is_the_exact_conditional_binomial():
     for k1, k0, epsilon in ((30, 12, 0.5), (5, 0, 1.0), (1, 0, 0.0), (800, 310, 0.9)):
         exact = scipy.stats.binom.sf(k1 - 1, k1 + k0, 1 / (1 + math.exp(-epsilon)))
-        assert hockey_stick_p(k1, k0, draws=5000, epsilon=epsilon, delta=0.0) == pytest.approx(
-            exact, rel=1e-9
-        )
+        p = hockey_stick_p(k1, k0, draws=5000, epsilon=epsilon, delta=0.0)
+        assert p == pytest.approx(exact, rel=1e-9)
         bound = float(epsilon_bounds(k1, k0, draws=5000, delta=0.0, alpha=0.02))
         low = clopper_pearson(k1, k1 + k0, confidence=0.96).low
         assert bound == pytest.approx(math.log(low / (1 - low)), rel=1e-9)
@@ -97,7 +96,7 @@ def test_excess_is_the_binomial_quantile():
         assert b == 0 or law.sf(b - 1) > alpha
 
 
-# ---------------------------------------------------------------- the whole audit covers, and a bad one would not
+# ---------------- the whole audit covers, and a bad one would not
 
 LAWS = {
     "laplace": (lambda rng: laplace(rng), 1, 0.0, 1.0),
@@ -115,9 +114,9 @@ LEAST_MEAN = {
 
 @pytest.mark.parametrize("law", LAWS)
 def test_all_bounds_cover_together(law):
-    """60 audits of a mechanism that has just the ε it claims, α = 0.1: ε, μ and the whole curve hold together.
+    """60 audits of a mechanism with exactly the claimed ε, α = 0.1: all bounds hold together.
 
-    Red from 15 misses on: a share of 0.3 of misses is seen in 84 of 100 cases, one of 0.4 in 99.
+    Fails from 15 misses on: a share of 0.3 is found in 84 of 100 cases, one of 0.4 in 99.
     """
     make, k, delta, truth = LAWS[law]
     rng = np.random.default_rng(23)
@@ -148,7 +147,7 @@ def test_all_bounds_cover_together(law):
 
 
 def test_the_coverage_check_sees_an_auditor_that_does_not_split():
-    """The best of all half-lines, chosen and counted in the same releases, with α spent on it alone."""
+    """The best half-line, chosen and counted in the same releases, with all of α."""
     rng = np.random.default_rng(23)
     n, times, missed = 1000, 400, 0
     for _ in range(times):
@@ -156,9 +155,8 @@ def test_the_coverage_check_sees_an_auditor_that_does_not_split():
         x0, x1 = np.sort(rng.laplace(0, 1, 2 * n - second)), np.sort(rng.laplace(1, 1, second))
         places = np.sort(np.concatenate([x0, x1]))[::8]
         above = [len(x) - np.searchsorted(x, places) for x in (x0, x1)]
-        missed += bool(
-            (epsilon_bounds(above[1], above[0], draws=2 * n, delta=0.0, alpha=0.1) > 1).any()
-        )
+        bounds = epsilon_bounds(above[1], above[0], draws=2 * n, delta=0.0, alpha=0.1)
+        missed += bool((bounds > 1).any())
     assert scipy.stats.binom.sf(missed - 1, times, 0.1) < 1e-6
 
 
@@ -171,13 +169,8 @@ def test_the_band_covers_everywhere_at_once():
             (rng.standard_normal(500)[:, None] + side >= places).sum(axis=0) for side in (0, 1)
         ]
         b = band(counts[0], 500, counts[1], 500, alpha=0.1)
-        inside = (
-            (b.low0 <= truth[0])
-            & (truth[0] <= b.high0)
-            & (b.low1 <= truth[1])
-            & (truth[1] <= b.high1)
-        )
-        missed += not inside.all()
+        below = (b.low0 <= truth[0]) & (b.low1 <= truth[1])
+        missed += not (below & (truth[0] <= b.high0) & (truth[1] <= b.high1)).all()
     assert scipy.stats.binom.sf(missed - 1, times, 0.1) > 1e-3
 
 
@@ -185,7 +178,7 @@ def test_the_band_covers_everywhere_at_once():
 
 
 def test_tightness():
-    """5e4 counted releases a side: within 7 % of Laplace's and randomized response's ε, and of Gaussian's μ."""
+    """5e4 counted releases per side: within 7 % of the true ε, or of a Gaussian's μ."""
     rng = np.random.default_rng(5)
     assert 0.94 < audit(coarse(laplace(rng)), samples=100_000).epsilon.low <= 1
     assert 0.95 < audit(response(rng), samples=100_000).epsilon.low <= 1
@@ -202,14 +195,12 @@ def test_half_the_noise_is_found():
     epsilon = gaussian_epsilon(1e-3, sigma=1)
     assert audit(coarse(gaussian(rng, 0.5)), epsilon=epsilon, delta=1e-3).verdict == "finding"
     vectors = (np.zeros(16), np.full(16, 0.25))
-    assert (
-        audit(coarse(gaussian(rng, 0.5)), epsilon=epsilon, delta=1e-3, neighbours=vectors).verdict
-        == "finding"
-    )
+    options = {"epsilon": epsilon, "delta": 1e-3, "neighbours": vectors}
+    assert audit(coarse(gaussian(rng, 0.5)), **options).verdict == "finding"
 
 
 def test_noise_of_the_wrong_spread_is_found_though_means_agree():
-    """σ depends on the value: no half-line, no linear score shows it as well as a learned likelihood ratio."""
+    """σ depends on the value: a learned likelihood ratio shows it best."""
     rng = np.random.default_rng(5)
     vectors = (np.zeros(8), np.full(8, 1e-3))
     result = audit(
@@ -261,7 +252,7 @@ def test_plain_floating_point_addition_is_a_finding_of_its_own():
 
 
 def test_what_a_pass_cannot_exclude_is_about_right():
-    """A mechanism just as bad as the blind spot says is found about nine times in ten; a quarter as bad, rarely."""
+    """A mechanism as bad as the blind spot is found with P ≈ 0.9; a quarter as bad, rarely."""
     draws = 4_000
     spots = two_neighbour_blind_spots(draws=draws, claim=PrivacyClaim(1.0, 0.0), alpha=0.0025)
     excess = next(s for s in spots if s.flaw.startswith("ε above the claim")).size
@@ -269,9 +260,8 @@ def test_what_a_pass_cannot_exclude_is_about_right():
     rng = np.random.default_rng(9)
 
     def found(release, audits):
-        return sum(
-            audit(release, seed=str(i), samples=draws).verdict == "finding" for i in range(audits)
-        )
+        results = (audit(release, seed=str(i), samples=draws) for i in range(audits))
+        return sum(result.verdict == "finding" for result in results)
 
     # P < 1e-3 if the chance were 0.9
     assert found(coarse(laplace(rng, 1 / (1 + excess))), 20) >= 13

@@ -1,4 +1,4 @@
-"""The parts of the ε audit: neighbours and score files as people write them, cells, statistics, advice."""
+"""The parts of the ε audit: neighbours, score files, cells, statistics, advice."""
 
 import math
 
@@ -134,7 +134,7 @@ def test_lowest_set_bit():
 
 
 def test_equal_rows_give_equal_numbers():
-    """Projections must not tell rows apart by their place, or the atoms of a discrete law would fall to pieces."""
+    """A projection must not depend on a row's place, or a discrete law would lose its atoms."""
     rng = np.random.default_rng(1)
     rows = rng.integers(0, 2, (4, 37)).astype(float)
     x = rows[rng.integers(0, 4, 3001)]
@@ -148,12 +148,8 @@ def test_shape_advice():
     zero, one = np.zeros(1), np.ones(1)
     noise = rng.laplace(0, 1, (40_000, 1))
     assert not shape_advice(noise[:20_000], noise[20_000:] + 1, zero, one)
-    assert "depends on the value" in shape_advice(
-        noise[:20_000], 1.25 * noise[20_000:] + 1, zero, one
-    )
-    assert "depends on the value" in shape_advice(
-        noise[:20_000], np.minimum(noise[20_000:] + 1, 2), zero, one
-    )
+    for other in (1.25 * noise[20_000:] + 1, np.minimum(noise[20_000:] + 1, 2)):
+        assert "depends on the value" in shape_advice(noise[:20_000], other, zero, one)
     assert not shape_advice(np.zeros((10, 2)), np.ones((10, 2)), zero, one)
 
 

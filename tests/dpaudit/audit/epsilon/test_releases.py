@@ -1,4 +1,4 @@
-"""What an ε audit assumes, looked at first: fair coins, independent releases, something to compare."""
+"""The assumptions of an ε audit: fair coins, independent releases, something to compare."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def scores_file(path, members):
 
 
 def test_unfair_coins_are_inconclusive(tmp_path):
-    """Random scores, nine members in ten: guessing "in" is right nine times in ten and shows nothing of the mechanism."""
+    """Random scores, 90 % members: guessing "in" is right in 90 % and shows nothing."""
     members = np.random.default_rng(4).random(1000) < 0.9
     result = audit_scores(
         scores_file(tmp_path / "s.npz", members), claim=PrivacyClaim(0.5, 1e-5), seed="1"
@@ -65,7 +65,7 @@ def test_fair_coins_are_judged(tmp_path):
 
 
 def test_random_scores_are_no_finding_whatever_the_coins(tmp_path):
-    """40 files a bias, α = 0.05, the claim ε = 0: biases too small to be seen do not make findings frequent either."""
+    """40 files per bias, α = 0.05, claim ε = 0: nor do undetected biases raise findings."""
     for share in (0.5, 0.55, 0.6, 0.75):
         found = 0
         for i in range(40):
@@ -74,10 +74,8 @@ def test_random_scores_are_no_finding_whatever_the_coins(tmp_path):
             np.savez(
                 path, score=rng.standard_normal(400), member=(rng.random(400) < share).astype(float)
             )
-            found += (
-                audit_scores(path, claim=PrivacyClaim(0.0, 0.0), alpha=0.05, seed=str(i)).verdict
-                == "finding"
-            )
+            result = audit_scores(path, claim=PrivacyClaim(0.0, 0.0), alpha=0.05, seed=str(i))
+            found += result.verdict == "finding"
         assert found <= 2 or binomial_two_sided(found, 40, 0.05) > 1e-3
 
 
@@ -136,7 +134,10 @@ HONEST = {
 
 @pytest.mark.parametrize("law", HONEST)
 def test_independent_releases_are_rarely_taken_for_dependent(law, monkeypatch):
-    """100 times at level 0.05, in place of 0.001: so often at most. Red from 14 on; a level of 0.2 is seen in 95 of 100."""
+    """100 times at level 0.05 instead of 0.001: at most that often.
+
+    Fails from 14 on; a level of 0.2 is found in 95 of 100 cases.
+    """
     monkeypatch.setattr(releases, "ASSUMPTION_LEVEL", 0.05)
     rng, said = np.random.default_rng(6), 0
     draw = HONEST[law](rng)
@@ -151,7 +152,7 @@ def test_the_largest_call_is_what_chance_may_hit():
 
 
 def test_noise_without_end_to_compare_is_no_dependence():
-    """A mechanism without noise gives one number per value: not independent draws, but a finding all the same."""
+    """A mechanism without noise gives one number per value: a finding, though not independent."""
     assert audit(lambda v, n: np.full(n, v[0])).verdict == "finding"
 
 
@@ -183,7 +184,7 @@ def test_releases_that_are_all_the_same_number_are_inconclusive():
 
 
 def leaks_in(rng, k, leaky, query):
-    """Releases of k numbers without last bits, but for one coordinate with Laplace noise by plain addition."""
+    """Releases of k numbers on a grid, but one coordinate has Laplace noise by plain addition."""
 
     def release(v, n):
         x = grid(rng.laplace(size=(n, k)))
@@ -200,11 +201,8 @@ def test_low_bits_are_looked_at_in_the_coordinate_that_leaks(leaky):
     neighbours = (np.array([0.0, 0.0]), np.array([1.0, 0.0]))
     result = audit(leaks_in(rng, 12, leaky, lambda v: v.sum()), epsilon=1.5, neighbours=neighbours)
     assert result.verdict == "finding"
-    assert any(
-        f"x[{leaky}]" in t.effect
-        for t in result.tests
-        if t.finding and t.name.startswith("low bits")
-    )
+    bits = [t for t in result.tests if t.finding and t.name.startswith("low bits")]
+    assert any(f"x[{leaky}]" in t.effect for t in bits)
 
 
 def test_a_count_beside_a_sum_hides_nothing():
@@ -222,12 +220,13 @@ def test_a_count_beside_a_sum_hides_nothing():
 def test_last_bits_that_do_not_leak_pass_in_any_coordinate():
     rng = np.random.default_rng(8)
     neighbours = (np.array([0.0, 0.0]), np.array([1.0, 0.0]))
-    found = 0
-    for i in range(12):
-        found += audit(
-            lambda v, n: grid(np.array([v.sum()] + [0.0] * 5) + rng.laplace(size=(n, 6))),
-            neighbours=neighbours, seed=str(i), samples=2000, alpha=0.1,
-        ).verdict == "finding"  # fmt: skip
+
+    def release(v, n):
+        return grid(np.array([v.sum()] + [0.0] * 5) + rng.laplace(size=(n, 6)))
+
+    options = {"neighbours": neighbours, "samples": 2000, "alpha": 0.1}
+    results = (audit(release, seed=str(i), **options) for i in range(12))
+    found = sum(result.verdict == "finding" for result in results)
     assert found <= 1 or binomial_two_sided(found, 12, 0.1) > 1e-3
 
 
@@ -259,16 +258,13 @@ def event(values, inside, **more):
 
 def test_an_end_next_to_an_atom_is_told_by_the_atom():
     zeros = np.repeat([0.0, 1.0], 100)
-    assert (
-        str(event(zeros, lambda cells: slice(0, int(np.searchsorted(cells.edges, 0.0)) + 2)))
-        == "x ≤ 0"
-    )
-    assert (
-        str(event(zeros, lambda cells: slice(int(np.searchsorted(cells.edges, 1.0)) + 2, None)))
-        == "x > 1"
-    )
-    at_zero = event(zeros, lambda cells: [int(np.searchsorted(cells.edges, 0.0)) + 1])
-    assert str(at_zero) == "x = 0"
+
+    def said(inside, edge):
+        return str(event(zeros, lambda cells: inside(int(np.searchsorted(cells.edges, edge)))))
+
+    assert said(lambda i: slice(0, i + 2), 0.0) == "x ≤ 0"
+    assert said(lambda i: slice(i + 2, None), 1.0) == "x > 1"
+    assert said(lambda i: [i + 1], 0.0) == "x = 0"
 
 
 def test_many_intervals_are_summed_up():
