@@ -11,7 +11,15 @@ import scipy
 
 from dpaudit.errors import MissingExtraError, UsageError
 
-__all__ = ["below_one", "bisect", "number", "pld_modules", "positive", "probability"]
+__all__ = [
+    "below_one",
+    "bisect",
+    "least_epsilon",
+    "number",
+    "pld_modules",
+    "positive",
+    "probability",
+]
 
 
 def positive(**values: float) -> None:
@@ -32,6 +40,17 @@ def below_one(delta: float) -> None:
 
 def bisect(f: Callable[[float], float], low: float, high: float) -> float:
     return float(scipy.optimize.brentq(f, low, high, xtol=1e-15, rtol=8.9e-16, maxiter=500))
+
+
+def least_epsilon(profile: Callable[[float], float], delta: float, high: float) -> float:
+    """The least ε ≥ 0 with profile(ε) ≤ δ; at ``high`` that is so."""
+    if profile(0.0) <= delta:
+        return 0.0
+    return bisect(
+        lambda e: math.log(max(profile(e), 1e-320)) - math.log(delta),
+        0.0,
+        high * (1 + 1e-9) + 1e-12,
+    )
 
 
 def number(**values: float) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 import scipy
 
-from dpaudit.accounting._checks import bisect, positive, probability
+from dpaudit.accounting._checks import least_epsilon, positive, probability
 from dpaudit.accounting.mechanisms import gaussian_epsilon
 from dpaudit.errors import UsageError
 from dpaudit.types import EpsilonBounds
@@ -23,6 +23,7 @@ __all__ = [
     "discrete_gaussian_delta",
     "discrete_laplace_bounds",
     "discrete_laplace_delta",
+    "farthest",
     "zcdp_epsilon",
 ]
 
@@ -138,13 +139,11 @@ def discrete_gaussian_bounds(
     """
     probability(delta)
     positive(scale=scale, sensitivity=sensitivity)
-    slack = math.sqrt(dim) if rounded else 0.0
-    far, near = sensitivity + slack, max(0.0, sensitivity - slack)
+    far = farthest(sensitivity, dim, rounded)
+    near = max(0.0, sensitivity - math.sqrt(dim)) if rounded else sensitivity
     if dim == 1:
-        far, near = float(math.floor(far)), float(math.ceil(near) if rounded else math.floor(near))
-    elif far < 2**26:  # a whole vector's squared norm is whole
-        far = math.sqrt(math.floor(far * far * (1 + 1e-12)))
-        near = min(near, far)
+        near = float(math.ceil(near) if rounded else math.floor(near))
+    near = min(near, far)
     if far == 0:
         return EpsilonBounds(low=0.0, high=0.0, says="whole numbers less than 1 apart are equal")
     if dim == 1 and scale <= _SUMMED:
@@ -154,8 +153,8 @@ def discrete_gaussian_bounds(
 
         start = zcdp_epsilon(delta, rho=far / scale * (far / scale) / 2)
         return EpsilonBounds(
-            low=_inverse(profile(near), delta, start) / _NUMERICAL,
-            high=_inverse(profile(far), delta, start) * _NUMERICAL,
+            low=least_epsilon(profile(near), delta, start) / _NUMERICAL,
+            high=least_epsilon(profile(far), delta, start) * _NUMERICAL,
             says="discrete Gaussian profile, summed (Canonne, Kamath and Steinke 2020, Theorem 7)",
         )
     high = zcdp_epsilon(delta, rho=far / scale * (far / scale) / 2)
@@ -203,7 +202,7 @@ def discrete_laplace_bounds(
         return EpsilonBounds(
             low=0.0, high=pure, says="discrete Laplace by its L1 sensitivity, at δ = 0"
         )
-    value = _inverse(
+    value = least_epsilon(
         lambda e: discrete_laplace_delta(e, scale=scale, shift=shift), delta, shift / scale
     )
     return EpsilonBounds(
@@ -211,18 +210,15 @@ def discrete_laplace_bounds(
     )
 
 
+def farthest(sensitivity: float, dim: int, rounded: bool) -> float:
+    """How far apart neighbours are at most, as whole vectors: a squared norm is whole."""
+    far = sensitivity + (math.sqrt(dim) if rounded else 0.0)
+    if dim == 1:
+        return float(math.floor(far))
+    return math.sqrt(math.floor(far * far * (1 + 1e-12))) if far < 2**26 else far
+
+
 def _log_factor(t: float, dim: int) -> float:
     """The log factor ln r = dim·ln((1+η)/(1−η)), η = 2Σ exp(−2π²t²m²); infinite where η ≥ 1."""
     eta = 2 * sum(math.exp(-2 * (math.pi * t * m) ** 2) for m in range(1, 40))
     return dim * (math.log1p(eta) - math.log1p(-eta)) if eta < 1 else math.inf
-
-
-def _inverse(profile: Callable[[float], float], delta: float, high: float) -> float:
-    """The least ε ≥ 0 with profile(ε) ≤ δ; at ``high`` that is so."""
-    if profile(0.0) <= delta:
-        return 0.0
-    return bisect(
-        lambda e: math.log(max(profile(e), 1e-320)) - math.log(delta),
-        0.0,
-        high * (1 + 1e-9) + 1e-12,
-    )

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpaudit.accounting._checks import positive, probability
-from dpaudit.accounting.discrete import discrete_gaussian_bounds, zcdp_epsilon
+from dpaudit.accounting.discrete import discrete_gaussian_bounds, farthest, zcdp_epsilon
 from dpaudit.errors import UsageError
 from dpaudit.types import EpsilonBounds
 
@@ -87,7 +87,7 @@ def discrete_gaussian_sum_bounds(
     if math.log(delta) + apart < 0:
         low = max(0.0, discrete_gaussian_bounds(delta * math.exp(apart), **own).low - 2 * apart)  # type: ignore[arg-type]
     if scale >= 0.5:
-        far = _far(sensitivity, dim, rounded)
+        far = farthest(sensitivity, dim, rounded)
         tau = 10 * sum(
             math.exp(-2 * (math.pi * scale) ** 2 * j / (j + 1)) for j in range(1, parties)
         )
@@ -134,7 +134,7 @@ def skellam_bounds(
     positive(variance=variance, sensitivity=sensitivity)
     _counts(dim=dim)
     says = "Skellam by Rényi divergence (Agarwal, Kairouz and Liu 2021, Theorem 3.5)"
-    l2 = _far(sensitivity, dim, rounded)
+    l2 = farthest(sensitivity, dim, rounded)
     if l2 == 0:
         return EpsilonBounds(low=0.0, high=0.0, says="whole numbers less than 1 apart are equal")
     l1 = min(math.sqrt(dim) * l2, l2 * l2)
@@ -143,14 +143,6 @@ def skellam_bounds(
         -math.log(delta) + (a - 1) * np.log1p(-1 / a) - np.log(a)
     ) / (a - 1)
     return EpsilonBounds(low=0.0, high=max(0.0, float(epsilon.min())), says=says)
-
-
-def _far(sensitivity: float, dim: int, rounded: bool) -> float:
-    """How far apart neighbours are at most, as whole vectors: a squared norm is whole."""
-    far = sensitivity + (math.sqrt(dim) if rounded else 0.0)
-    if dim == 1:
-        return float(math.floor(far))
-    return math.sqrt(math.floor(far * far * (1 + 1e-12))) if far < 2**26 else far
 
 
 def _counts(**values: int) -> None:

@@ -6,7 +6,7 @@ import math
 
 import scipy
 
-from dpaudit.accounting._checks import below_one, bisect, number, positive, probability
+from dpaudit.accounting._checks import below_one, bisect, least_epsilon, positive, probability
 from dpaudit.errors import UsageError
 
 __all__ = [
@@ -67,18 +67,12 @@ def gaussian_epsilon(delta: float, *, sigma: float, sensitivity: float = 1.0) ->
     The inverse of :func:`gaussian_delta`.
     """
     probability(delta)
-    if gaussian_delta(0.0, sigma=sigma, sensitivity=sensitivity) <= delta:
-        return 0.0
+    positive(sigma=sigma, sensitivity=sensitivity)
     t = sensitivity / sigma
     # Theorem 2.3's bound is never too small
     high = t * t / 2 - t * float(scipy.special.ndtri(delta))
-    return bisect(
-        lambda e: (
-            math.log(max(gaussian_delta(e, sigma=sigma, sensitivity=sensitivity), 1e-320))
-            - math.log(delta)
-        ),
-        0.0,
-        high * (1 + 1e-9) + 1e-12,
+    return least_epsilon(
+        lambda e: gaussian_delta(e, sigma=sigma, sensitivity=sensitivity), delta, high
     )
 
 
@@ -142,7 +136,7 @@ def laplace_epsilon(delta: float, *, scale: float, sensitivity: float = 1.0) -> 
     >>> laplace_epsilon(0.0, scale=0.5)
     2.0
     """
-    _delta(delta)
+    below_one(delta)
     positive(scale=scale, sensitivity=sensitivity)
     return max(0.0, sensitivity / scale + 2 * math.log1p(-delta))
 
@@ -162,7 +156,7 @@ def laplace_scale(epsilon: float, delta: float = 0.0, *, sensitivity: float = 1.
     >>> laplace_scale(0.5)
     2.0
     """
-    _delta(delta)
+    below_one(delta)
     positive(epsilon=epsilon, sensitivity=sensitivity)
     return sensitivity / (epsilon - 2 * math.log1p(-delta))
 
@@ -211,7 +205,7 @@ def exponential_epsilon(
     >>> exponential_epsilon(0.5), exponential_epsilon(0.5, monotone=True)
     (1.0, 0.5)
     """
-    _delta(delta)
+    below_one(delta)
     positive(eta=eta, sensitivity=sensitivity)
     bound = (1 if monotone else 2) * eta * sensitivity
     # 1 − e^((ε − bound)/2) = √(δ·(1 − e^−bound))
@@ -243,8 +237,3 @@ def gaussian_sigma_classical(epsilon: float, delta: float, *, sensitivity: float
             "use gaussian_sigma"
         )
     return sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
-
-
-def _delta(delta: float) -> None:
-    number(delta=delta)
-    below_one(delta)

@@ -88,12 +88,8 @@ class OneBitHistogram:
                 f"hashes={hashes.count} functions of size {hashes.size}: "
                 "signs take one function per position, of size 2"
             )
-        self.positions, self.vector, self.universe, self.hashes = (
-            positions,
-            vector,
-            universe,
-            hashes,
-        )
+        self.positions, self.vector = positions, vector
+        self.universe, self.hashes = universe, hashes
 
     @property
     def epsilon(self) -> float:
@@ -184,15 +180,13 @@ class OneBitHistogram:
         return np.stack(columns, axis=1) if columns else np.empty((len(position), 0))
 
     def _checked(self, reports: BitReports) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int8]]:
-        position = check_objects(reports.position, self.positions, name="reports.position").astype(
-            np.uint32
-        )
+        position = check_objects(reports.position, self.positions, name="reports.position")
         sign = np.asarray(reports.sign)
         if sign.shape != position.shape or not np.isin(sign, (-1, 1)).all():
             raise UsageError(
                 "reports.sign: each is −1 or +1, one for each position; a bit 0 of a database is −1"
             )
-        return position, sign.astype(np.int8)
+        return position.astype(np.uint32), sign.astype(np.int8)
 
 
 class OneBitServer:
@@ -250,11 +244,8 @@ class OneBitServer:
             UsageError: objects of another shape or type, or outside 0 … ``universe`` − 1.
         """
         law = self.mechanism
-        every = (
-            np.arange(law.universe)
-            if objects is None
-            else check_objects(objects, law.universe).astype(np.int64)
-        )
+        every = np.arange(law.universe) if objects is None else objects
+        every = check_objects(every, law.universe).astype(np.int64)
         if law.hashes is None:
             return np.asarray(
                 law.positions * (self._sums[every] / law.contrast + self._visits[every]) / 2

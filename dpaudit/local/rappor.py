@@ -98,12 +98,8 @@ class Rappor:
         bits = whole_number("bits", bits, 2 * per_object, 1 << 20)
         if bits % 8:
             raise UsageError(f"bits={bits}: a multiple of 8; reports are whole bytes")
-        self.bits, self.per_object, self.cohorts, self.universe = (
-            bits,
-            per_object,
-            cohorts,
-            universe,
-        )
+        self.bits, self.per_object = bits, per_object
+        self.cohorts, self.universe = cohorts, universe
         if hashes is None:
             stream = KeyedStream.from_seed(seed).child("rappor's hash functions")
             hashes = RandomHashes(cohorts * per_object, bits, stream=stream)

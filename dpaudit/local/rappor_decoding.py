@@ -117,9 +117,8 @@ def decode(
         raise UsageError(f"penalty={penalty}: a number above 0; it counts standard deviations")
     if not server.reports:
         raise UsageError("server.reports=0: nothing to decode; add reports first")
-    candidates = check_objects(candidates, server.mechanism.universe, name="candidates").astype(
-        np.int64
-    )
+    universe = server.mechanism.universe
+    candidates = check_objects(candidates, universe, name="candidates").astype(np.int64)
     if not len(candidates) or len(np.unique(candidates)) != len(candidates):
         raise UsageError(
             f"candidates={len(candidates)}: at least one, and each once; drop the repeated ones"
@@ -177,10 +176,8 @@ class _Regression:
         # very noise they weigh.
         self.precision = self.sizes / _variance(law, np.clip(self.shares.mean(axis=1), 0, 1))
         root = np.repeat(np.sqrt(self.precision), law.bits)
-        self.weighted, self.target = (
-            scipy.sparse.diags(root) @ self.design,
-            root * self.shares.ravel(),
-        )
+        self.weighted = scipy.sparse.diags(root) @ self.design
+        self.target = root * self.shares.ravel()
         self.cost = penalty * scipy.sparse.linalg.norm(self.weighted, axis=0)
         self.cost[-1] = 0.0
 

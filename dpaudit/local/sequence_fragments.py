@@ -214,11 +214,8 @@ class SequenceFragments:
         fragment_count = whole_number("fragment_count", fragment_count, 1)
         puzzle_count = whole_number("puzzle_count", puzzle_count, 2)
         self.words = Words(letters, length=fragment_width * fragment_count)
-        self.fragment_width, self.fragment_count, self.puzzle_count = (
-            fragment_width,
-            fragment_count,
-            puzzle_count,
-        )
+        self.fragment_width, self.fragment_count = fragment_width, fragment_count
+        self.puzzle_count = puzzle_count
         stream = KeyedStream.from_seed(seed).child("sequence-fragments")
 
         def sketch(name: str, parameter: float) -> CountMedianSketch:
@@ -311,12 +308,9 @@ class SequenceFragments:
         Raises:
             UsageError: not records of this mechanism.
         """
-        if len(check_objects(reports.position, self.fragment_count, name="position")) != len(
-            reports
-        ):
-            raise UsageError(
-                f"position={len(reports.position)}: one for each of {len(reports)} records"
-            )
+        positions = check_objects(reports.position, self.fragment_count, name="position")
+        if len(positions) != len(reports):
+            raise UsageError(f"position={len(positions)}: one for each of {len(reports)} records")
         every = SketchReports(reports.function, reports.fragment)
         whole = SketchReports(reports.function, reports.sequence)
         self.sequence.check(whole)

@@ -39,8 +39,7 @@ def condition_(
             rows = part[:, block_low - low : block_high - low]
             view = noise[:, block_low:block_high]
             target = torch.from_numpy(shares[:, b]).to(noise.device)
-            factor = (target - view.double() @ rows.T) @ torch.from_numpy(inverse[b]).to(
-                noise.device
-            )
+            own = torch.from_numpy(inverse[b]).to(noise.device)
+            factor = (target - view.double() @ rows.T) @ own
             view += (factor @ rows).to(noise.dtype)
     return noise

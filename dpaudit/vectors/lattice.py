@@ -159,28 +159,21 @@ def add_on_lattice(
         )
     if factors is None:
         factors = np.ones(len(noise))
-    noise = noise.contiguous()
+    released = noise = noise.contiguous()
     if {query.device.type, noise.device.type} == {"cpu"} and {
         query.dtype,
         noise.dtype,
     } <= _COMPILED:
-        values = query.detach().contiguous().numpy()
         if dtype in _COMPILED - {noise.dtype}:
             released = torch.empty(noise.shape, dtype=dtype)
-            wrong = onto_lattice(
-                values,
-                noise.detach().numpy(),
-                factors=factors,
-                granularity=granularity,
-                out=released.numpy(),
-            )
-        else:
-            released = noise
-            wrong = onto_lattice(
-                values, noise.detach().numpy(), factors=factors, granularity=granularity
-            )
+        wrong = onto_lattice(
+            query.detach().contiguous().numpy(),
+            noise.detach().numpy(),
+            factors=factors,
+            granularity=granularity,
+            out=None if released is noise else released.numpy(),
+        )
     else:
-        released = noise
         wrong = _by_torch(query.detach(), noise, factors, granularity)
     if wrong & BEYOND_LATTICE:
         raise UsageError(

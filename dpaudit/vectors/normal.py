@@ -80,7 +80,6 @@ def standard_normal(
         out = torch.empty((n, d), dtype=wide)
         fill_normal(out.numpy(), sigma=sigma, stream=stream)
     else:
-        out = torch.randn((n, d), dtype=wide, device=device, generator=stream.torch(device)).mul_(
-            sigma
-        )
+        out = torch.randn((n, d), dtype=wide, device=device, generator=stream.torch(device))
+        out *= sigma
     return out.to(dtype)

@@ -74,9 +74,9 @@ def _rows() -> tuple[Any, Any, Any]:
             )
 
     @jit
-    def place_into(
+    def place_into(  # type: ignore[no-untyped-def]
         query, noise, out, first, last, blocks, to_steps, over, granularity, largest, wrong
-    ):  # type: ignore[no-untyped-def]
+    ):
         d = noise.shape[1]
         for job in range(first, last):
             row, block = job // blocks, job % blocks
@@ -138,17 +138,13 @@ def onto_lattice(
     blocks = -(-d // BLOCK)
     wrong = np.zeros(n * blocks, np.int64)
     over, largest = 1 / granularity, _OVERFLOWS[(noise if out is None else out).itemsize]
-    to_steps = factors * over
+    numbers = blocks, factors * over, over, granularity, largest, wrong
 
     def work(first: int, last: int) -> None:
         if out is None:
-            _rows()[1](
-                query, noise, first, last, blocks, to_steps, over, granularity, largest, wrong
-            )
+            _rows()[1](query, noise, first, last, *numbers)
         else:
-            _rows()[2](
-                query, noise, out, first, last, blocks, to_steps, over, granularity, largest, wrong
-            )
+            _rows()[2](query, noise, out, first, last, *numbers)
 
     spread(work, n * blocks, n * d)
     return int(np.bitwise_or.reduce(wrong))

@@ -49,9 +49,8 @@ class FourSumGaussian(CpuSpecimen):
             raise UsageError(f"dtype={dtype}: must be f32 or f64")
         self.sigma, self.dtype = check_sigma(sigma), dtype
         self._wide, self._compute = _WIDTHS[dtype]
-        self._base: NoiseSource = (BoxMullerF32 if dtype == "f32" else BoxMullerF64)(
-            sigma=self.sigma
-        )
+        base = BoxMullerF32 if dtype == "f32" else BoxMullerF64
+        self._base: NoiseSource = base(sigma=self.sigma)
 
     def _fill(self, out: npt.NDArray[Any], stream: Stream) -> None:
         out[:] = 0
